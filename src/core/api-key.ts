@@ -1,0 +1,101 @@
+/**
+ * The API key: its string form and hash (operations, "Keys"; contract, 3.3), the record that is
+ * kept of it, and what that record says at an instant.
+ *
+ * `sk-<marker>-<id>_<secret>`, id and secret base62 of 12 and 32 random bytes. A key with our own
+ * marker ends in six base62 characters of CRC-32 over all before them, so that a mistyped or an
+ * invented key is refused without asking the store. Only the hash is ever kept.
+ */
+
+import { hash } from 'node:crypto'
+import { checksumLength, crc32, toBase62, toChecksum } from './base62.ts'
+
+/** Sizes of the random parts, in bytes. */
+export const keyIdBytes = 12
+export const keySecretBytes = 32
+
+/** Longer than any key we or the original made; a longer credential is not worth hashing. */
+const longestKey = 256
+const base62 = /^[0-9A-Za-z]+$/
+
+/** What is kept of a key. Instants are milliseconds since the epoch. */
+export interface ApiKeyRecord {
+  readonly id: string
+  readonly hash: string
+  readonly user: string
+  /** The owner's groups when the key was made; the key speaks with these for all its life. */
+  readonly groups: readonly string[]
+  readonly name: string
+  readonly description: string
+  /** Bare name of the subscription the key is bound to. */
+  readonly subscription: string
+  readonly status: ApiKeyStatus
+  readonly ephemeral: boolean
+  readonly createdAt: number
+  /** null: never (keys taken over from elsewhere). */
+  readonly expiresAt: number | null
+  readonly lastUsedAt: number | null
+}
+
+export type ApiKeyStatus = 'active' | 'revoked' | 'expired'
+
+/** Which markers are honoured: ours carries a checksum, the others are taken as they are. */
+export interface KeyMarkers {
+  readonly own: string
+  readonly accepted: ReadonlySet<string>
+}
+
+/** A fresh key: the plaintext (shown once, never kept), its hash and its printable beginning. */
+export interface MintedKey {
+  readonly key: string
+  readonly hash: string
+  readonly prefix: string
+}
+
+/** Builds a key from random bytes (12 for the id, 32 for the secret). */
+export function mintKey(marker: string, idBytes: Uint8Array, secretBytes: Uint8Array): MintedKey {
+  const id = toBase62(idBytes)
+  const unsigned = `sk-${marker}-${id}_${toBase62(secretBytes)}`
+  const key = unsigned + toChecksum(crc32(unsigned))
+  const secret = key.slice(key.indexOf('_') + 1)
+  return { key, hash: hashOf(id, secret), prefix: `sk-${marker}-${id.slice(0, 12)}...` }
+}
+
+/** Whether a bearer value is meant as an API key rather than an identity token. */
+export function looksLikeKey(credential: string): boolean {
+  return credential.startsWith('sk-')
+}
+
+/**
+ * The hash under which a key would be kept, or undefined when no store need be asked: wrong form,
+ * a marker that is not honoured, or a checksum that does not match.
+ */
+export function hashOfKey(key: string, markers: KeyMarkers): string | undefined {
+  if (key.length > longestKey || !key.startsWith('sk-')) return undefined
+  const markerEnd = key.indexOf('-', 3)
+  const idEnd = key.indexOf('_', markerEnd + 1)
+  if (markerEnd < 0 || idEnd < 0) return undefined
+  const marker = key.slice(3, markerEnd)
+  const id = key.slice(markerEnd + 1, idEnd)
+  const secret = key.slice(idEnd + 1)
+  if (!base62.test(id) || !base62.test(secret)) return undefined
+  if (marker === markers.own) {
+    const unsigned = key.slice(0, -checksumLength)
+    if (secret.length <= checksumLength) return undefined
+    if (toChecksum(crc32(unsigned)) !== key.slice(-checksumLength)) return undefined
+  } else if (!markers.accepted.has(marker)) {
+    return undefined
+  }
+  return hashOf(id, secret)
+}
+
+/** Lower-case hex SHA-256 of id, NUL, secret: how the original service keeps its keys too. */
+function hashOf(id: string, secret: string): string {
+  return hash('sha256', `${id}\0${secret}`, 'hex')
+}
+
+/** The effective status: an active record past its expiry is expired. */
+export function statusAt(record: ApiKeyRecord, now: number): ApiKeyStatus {
+  if (record.status !== 'active') return record.status
+  return record.expiresAt !== null && now >= record.expiresAt ? 'expired' : 'active'
+}

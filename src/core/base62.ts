@@ -1,0 +1,44 @@
+/** Base62 (`0-9A-Za-z`, big-endian, no padding) and the CRC-32 that ends our keys. */
+
+const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+
+/** Characters of a checksum: 62^6 just exceeds 2^32. */
+export const checksumLength = 6
+
+/** The bytes as one big-endian number in base62; leading zero bytes vanish, as in the original. */
+export function toBase62(bytes: Uint8Array): string {
+  let rest = 0n
+  for (const byte of bytes) rest = (rest << 8n) | BigInt(byte)
+  let digits = ''
+  do {
+    digits = alphabet[Number(rest % 62n)] + digits
+    rest /= 62n
+  } while (rest > 0n)
+  return digits
+}
+
+/** A CRC-32 as six base62 characters, padded with zeros. */
+export function toChecksum(crc: number): string {
+  let digits = ''
+  let rest = crc
+  for (let i = 0; i < checksumLength; i += 1) {
+    digits = alphabet[rest % 62] + digits
+    rest = Math.floor(rest / 62)
+  }
+  return digits
+}
+
+const table = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let crc = byte
+  for (let bit = 0; bit < 8; bit += 1) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1
+  return crc >>> 0
+})
+
+/** CRC-32 (ISO 3309, as in zlib) of a string of Latin-1 characters, without making a buffer of it. */
+export function crc32(text: string): number {
+  let crc = 0xffffffff
+  for (let i = 0; i < text.length; i += 1) {
+    crc = (crc >>> 8) ^ (table[(crc ^ text.charCodeAt(i)) & 0xff] as number)
+  }
+  return (crc ^ 0xffffffff) >>> 0
+}

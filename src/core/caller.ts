@@ -1,0 +1,21 @@
+/** Who is asking, once a credential has been believed. */
+
+interface Person {
+  readonly user: string
+  readonly groups: readonly string[]
+}
+
+/** An identity token: may make keys and list, but opens no model for inference. */
+export interface TokenCaller extends Person {
+  readonly by: 'token'
+}
+
+/** An API key: speaks with the groups of its creation, for one subscription. */
+export interface KeyCaller extends Person {
+  readonly by: 'key'
+  readonly keyId: string
+  /** Bare name of the subscription the key is bound to. */
+  readonly subscription: string
+}
+
+export type Caller = TokenCaller | KeyCaller

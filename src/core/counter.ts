@@ -1,0 +1,76 @@
+/**
+ * Token counters: one for each user, subscription, model and window (contract, 8.2). A window is
+ * fixed and opened by its first hit. Reading never counts, adding never refuses.
+ */
+
+import type { Limit } from './resources.ts'
+
+/** A limit in force on one model under one subscription, ready to name its counters. */
+export interface CountedLimit extends Limit {
+  /** All of a counter's key but the user, who comes last since only a user may hold a line break. */
+  readonly keyPrefix: string
+}
+
+/** What names a counter to a store. */
+export interface Counter {
+  readonly key: string
+  readonly windowMs: number
+}
+
+/** An open window: tokens used in it and when it ends, in milliseconds since the epoch. */
+export interface CounterState {
+  readonly used: number
+  readonly resetsAt: number
+}
+
+/** The limits of one subscription on one model, each with the beginning of its counters' keys. */
+export function toCountedLimits(
+  subscription: string,
+  model: string,
+  limits: readonly Limit[],
+): readonly CountedLimit[] {
+  return limits.map((limit) => ({
+    ...limit,
+    keyPrefix: `${subscription}\n${model}\n${limit.windowMs}\n`,
+  }))
+}
+
+/** The counter of one limit for one user. */
+export function counterOf(limit: CountedLimit, user: string): Counter {
+  return { key: limit.keyPrefix + user, windowMs: limit.windowMs }
+}
+
+/**
+ * The state after `tokens` more. A closed window is opened anew by this hit; one that would end
+ * later than a whole window from now belongs to a clock that has since stepped back, and is cut.
+ */
+export function addTo(
+  state: CounterState | undefined,
+  tokens: number,
+  windowMs: number,
+  now: number,
+): CounterState {
+  if (state === undefined || now >= state.resetsAt)
+    return { used: tokens, resetsAt: now + windowMs }
+  return { used: state.used + tokens, resetsAt: Math.min(state.resetsAt, now + windowMs) }
+}
+
+/**
+ * When the caller may ask again, in milliseconds since the epoch: the latest end among the
+ * windows whose limit is reached; undefined while every limit holds. `states` go with `limits`.
+ */
+export function spentUntil(
+  limits: readonly CountedLimit[],
+  states: readonly (CounterState | undefined)[],
+  now: number,
+): number | undefined {
+  let until: number | undefined
+  for (let i = 0; i < limits.length; i += 1) {
+    const limit = limits[i] as CountedLimit
+    const state = states[i]
+    if (state === undefined || now >= state.resetsAt || state.used < limit.limit) continue
+    const end = Math.min(state.resetsAt, now + limit.windowMs)
+    if (until === undefined || end > until) until = end
+  }
+  return until
+}

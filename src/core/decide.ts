@@ -1,0 +1,148 @@
+/**
+ * Decides one model request. The order of the checks is the order of the answers a caller sees:
+ * who you are, which model, whether you may use it, what pays for it, what is left.
+ *
+ * Two steps, since what is left has to be read in between: `authorize` says what would be
+ * counted, `spend` looks at what is left of it.
+ */
+
+import { mayUse } from './access.ts'
+import type { Caller } from './caller.ts'
+import { type CountedLimit, type CounterState, spentUntil } from './counter.ts'
+import type { ErrorCode } from './errors.ts'
+import { type SelectionError, select } from './selection.ts'
+import type { Model, Snapshot } from './snapshot.ts'
+import { chatPath, isMisspelledChat, modelsPath, type Target } from './target.ts'
+
+/** One request at the gateway, as far as deciding needs it. */
+export interface AccessRequest {
+  /** null: no credential, or none that is believed. */
+  readonly caller: Caller | null
+  readonly target: Target
+  /** The model that the body names; only looked at on the shared paths. */
+  readonly bodyModel: string | undefined
+  /** The client's `x-maas-subscription`; only looked at for identity tokens. */
+  readonly requestedSubscription: string | undefined
+}
+
+export interface Grant {
+  readonly allowed: true
+  readonly caller: Caller
+  readonly model: Model
+  readonly cluster: string
+  readonly subscription: string
+  /** What has to hold; empty on paths that no limit closes. */
+  readonly limits: readonly CountedLimit[]
+  /** Whether the answer will be counted. */
+  readonly metered: boolean
+  /** Path and query for the model's server. */
+  readonly upstreamPath: string
+}
+
+export interface Denial {
+  readonly allowed: false
+  readonly code: ErrorCode
+  readonly message?: string
+  /** The selection's own word, where it was the selection that refused. */
+  readonly selection?: SelectionError
+  /** Milliseconds since the epoch; with `token_limit_exceeded`. */
+  readonly retryAt?: number
+}
+
+export type Decision = Grant | Denial
+
+/** Everything but the counters. */
+export function authorize(request: AccessRequest, snapshot: Snapshot): Decision {
+  const { caller, target } = request
+  const { operation } = target
+  const listing = operation === modelsPath
+  if (caller === null) return deny('credential_invalid')
+  if (caller.by === 'token' && !listing) {
+    return deny('credential_invalid', 'Inference needs an API key; an identity token is not one.')
+  }
+  if (isMisspelledChat(operation)) return deny('not_found', `Write the path as ${chatPath}.`)
+
+  const model = findModel(request, snapshot, caller)
+  if ('allowed' in model) return model
+  if (!mayUse(caller, model)) return deny('model_not_allowed')
+
+  const requested = subscriptionOf(request, caller)
+  const subscription = select(snapshot, caller, requested, model.key)
+  if (typeof subscription === 'string') return denySubscription(subscription, requested, caller)
+  if (model.cluster === undefined) return deny('model_unavailable')
+  return {
+    allowed: true,
+    caller,
+    model,
+    cluster: model.cluster,
+    subscription: subscription.name,
+    limits: listing ? [] : (subscription.limits.get(model.key) as readonly CountedLimit[]),
+    metered: operation === chatPath,
+    upstreamPath: model.basePath + operation + target.query,
+  }
+}
+
+/** The grant, unless one of its limits is reached. `states` go with `grant.limits`. */
+export function spend(
+  grant: Grant,
+  states: readonly (CounterState | undefined)[],
+  now: number,
+): Decision {
+  const retryAt = spentUntil(grant.limits, states, now)
+  if (retryAt === undefined) return grant
+  return { allowed: false, code: 'token_limit_exceeded', retryAt }
+}
+
+function deny(code: ErrorCode, message?: string): Denial {
+  return message === undefined ? { allowed: false, code } : { allowed: false, code, message }
+}
+
+/** A key pays with its own subscription, whatever a header asks for. */
+function subscriptionOf(request: AccessRequest, caller: Caller): string | undefined {
+  return caller.by === 'key' ? caller.subscription : request.requestedSubscription
+}
+
+/** A header must not serve to find out names: foreign and unknown are one answer to a token. */
+function denySubscription(
+  error: SelectionError,
+  requested: string | undefined,
+  caller: Caller,
+): Denial {
+  const hidden = error === 'not_found' && requested !== undefined && caller.by === 'token'
+  const selection = hidden ? 'access_denied' : error
+  return { allowed: false, code: 'subscription_not_allowed', selection }
+}
+
+/** The model meant, by path or by body. Unknown and not allowed are one answer. */
+function findModel(request: AccessRequest, snapshot: Snapshot, caller: Caller): Model | Denial {
+  const { target, bodyModel } = request
+  if (target.modelKey !== undefined) {
+    return snapshot.models.get(target.modelKey) ?? deny('model_not_allowed')
+  }
+  if (bodyModel === undefined) {
+    return deny('invalid_body', 'The body must be a JSON object whose "model" names a model.')
+  }
+  const usable = (snapshot.modelsByName.get(bodyModel) ?? []).filter((model) =>
+    mayUse(caller, model),
+  )
+  const [first] = usable
+  if (first === undefined) return deny('model_not_allowed')
+  if (usable.length === 1) return first
+  return pickCovered(usable, request, snapshot, caller)
+}
+
+/** One name in several namespaces: the one that the caller's subscription covers. */
+function pickCovered(
+  models: readonly Model[],
+  request: AccessRequest,
+  snapshot: Snapshot,
+  caller: Caller,
+): Model | Denial {
+  const requested = subscriptionOf(request, caller)
+  const covered = models.filter(
+    ({ key }) => typeof select(snapshot, caller, requested, key) !== 'string',
+  )
+  if (covered.length === 1) return covered[0] as Model
+  const paths = models.map(({ key }) => `/${key}${request.target.operation}`).sort()
+  return deny('model_ambiguous', `Several models have this name; use ${paths.join(' or ')}.`)
+}

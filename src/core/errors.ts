@@ -1,0 +1,99 @@
+/**
+ * The catalogue of refusals and failures, and the one JSON body that carries them at every edge
+ * (contract, 1.3). Codes are stable: clients match on `code`, people read `message`.
+ *
+ * The status stands beside the code because two edges (Check and the REST API) answer with the
+ * same HTTP envelope; a second table would be a second truth.
+ */
+
+interface CatalogueEntry {
+  readonly status: number
+  readonly type: string
+  readonly message: string
+}
+
+const catalogue = {
+  invalid_request: [400, 'invalid_request_error', 'The request is malformed.'],
+  invalid_body: [400, 'invalid_request_error', 'The body is not a JSON object.'],
+  invalid_lifetime: [400, 'invalid_request_error', 'expiresIn is not a valid lifetime.'],
+  model_ambiguous: [400, 'invalid_request_error', 'Several models have this name.'],
+  subscription_pending: [400, 'invalid_request_error', 'The subscription is not ready yet.'],
+  body_too_large: [413, 'invalid_request_error', 'The body is larger than 1 MiB.'],
+  credential_invalid: [401, 'authentication_error', 'The credential is missing or not valid.'],
+  identity_token_required: [
+    403,
+    'permission_error',
+    'An API key can not create API keys; use an identity token.',
+  ],
+  invalid_subscription: [
+    403,
+    'permission_error',
+    'No subscription of this name is open to you; name one of yours or leave it out.',
+  ],
+  subscription_not_ready: [403, 'permission_error', 'The subscription is not ready to be used.'],
+  model_not_allowed: [
+    403,
+    'permission_error',
+    'The model does not exist or you have no access to it.',
+  ],
+  subscription_not_allowed: [
+    403,
+    'permission_error',
+    'You have no access to the subscription for this model.',
+  ],
+  not_found: [404, 'not_found_error', 'Not found.'],
+  method_not_allowed: [405, 'invalid_request_error', 'This path does not know that method.'],
+  token_limit_exceeded: [
+    429,
+    'rate_limit_error',
+    'The token limit of your subscription for this model is used up.',
+  ],
+  model_unavailable: [503, 'server_error', 'The model has no backend to serve it right now.'],
+  internal: [500, 'server_error', 'Something went wrong on our side.'],
+  store_unavailable: [
+    503,
+    'server_error',
+    'The key store is out of reach; try again in a few seconds.',
+  ],
+} as const satisfies Record<string, readonly [number, string, string]>
+
+/** A stable code of the catalogue. */
+export type ErrorCode = keyof typeof catalogue
+
+/** The body of every refusal: `{"error":{"message","type","code"}}`. */
+export interface ErrorEnvelope {
+  readonly error: { readonly message: string; readonly type: string; readonly code: string }
+}
+
+/** HTTP status, error type and default message of a code. */
+export function describe(code: ErrorCode): CatalogueEntry {
+  const [status, type, message] = catalogue[code]
+  return { status, type, message }
+}
+
+/** The envelope for a code, with the catalogue's message unless a better one is given. */
+export function toEnvelope(code: ErrorCode, message?: string): ErrorEnvelope {
+  const entry = describe(code)
+  return {
+    error: { message: message ?? entry.message, type: entry.type, code: publicCode(code) },
+  }
+}
+
+/** The contract gives both readiness refusals one code; only their statuses differ (3.2). */
+function publicCode(code: ErrorCode): string {
+  return code === 'subscription_pending' ? 'subscription_not_ready' : code
+}
+
+/**
+ * A refusal or failure that a caller may be told about. `message` is fit for the caller;
+ * `cause` is for the log alone. Anything else that is thrown is a fault of ours (500).
+ */
+export class ServiceError extends Error {
+  readonly code: ErrorCode
+
+  constructor(code: ErrorCode, options: { message?: string; cause?: unknown } = {}) {
+    super(options.message ?? describe(code).message, { cause: options.cause })
+    this.name = 'ServiceError'
+    this.code = code
+  }
+}

@@ -1,0 +1,100 @@
+/**
+ * Which subscription serves: the named one, else the only one there is (contract, 3.11); and for
+ * a new key the best of several (contract, 3.12).
+ */
+
+import { mayUse } from './access.ts'
+import { ServiceError } from './errors.ts'
+import { subscriptionNamespace } from './resources.ts'
+import type { CompiledSubscription, Snapshot } from './snapshot.ts'
+
+interface Person {
+  readonly user: string
+  readonly groups: readonly string[]
+}
+
+/** The selection's own words for a refusal; also sent as `x-ext-auth-reason`. */
+export type SelectionError =
+  | 'not_found'
+  | 'access_denied'
+  | 'multiple_subscriptions'
+  | 'model_not_in_subscription'
+  | 'model_unhealthy'
+
+export type Selection = CompiledSubscription | SelectionError
+
+/**
+ * The subscription that pays for a model. Named: it has to exist, be the caller's, cover the
+ * model and be healthy, asked in this order. Not named: exactly one has to fit; priority never
+ * decides here, only when a key is made.
+ */
+export function select(
+  snapshot: Snapshot,
+  person: Person,
+  requested: string | undefined,
+  modelKey: string,
+): Selection {
+  if (requested === undefined) return selectOnly(snapshot, person, modelKey)
+  const subscription = find(snapshot, requested)
+  if (subscription === undefined) return 'not_found'
+  if (!mayUse(person, subscription)) return 'access_denied'
+  if (!subscription.limits.has(modelKey)) return 'model_not_in_subscription'
+  return isHealthy(subscription) ? subscription : 'model_unhealthy'
+}
+
+function selectOnly(snapshot: Snapshot, person: Person, modelKey: string): Selection {
+  const fitting: CompiledSubscription[] = []
+  for (const subscription of snapshot.subscriptions.values()) {
+    if (!isHealthy(subscription) || !subscription.limits.has(modelKey)) continue
+    if (mayUse(person, subscription)) fitting.push(subscription)
+  }
+  if (fitting.length > 1) return 'multiple_subscriptions'
+  return fitting[0] ?? 'not_found'
+}
+
+/**
+ * The subscription a new key is bound to. A name may be bare or `namespace/name`. Whether it
+ * does not exist, is someone else's, or none is open at all: one identical refusal, so that
+ * names can not be found out by trying.
+ */
+export function selectForKey(
+  snapshot: Snapshot,
+  person: Person,
+  requested: string | undefined,
+): CompiledSubscription {
+  if (requested === undefined) {
+    const best = [...snapshot.subscriptions.values()]
+      .filter((subscription) => isHealthy(subscription) && mayUse(person, subscription))
+      .sort(byPreference)[0]
+    if (best === undefined) throw new ServiceError('invalid_subscription')
+    return best
+  }
+  const subscription = find(snapshot, requested)
+  if (subscription === undefined || !mayUse(person, subscription)) {
+    throw new ServiceError('invalid_subscription')
+  }
+  if (subscription.phase === 'Failed' || subscription.resource.metadata.deleting) {
+    throw new ServiceError('subscription_not_ready')
+  }
+  return subscription
+}
+
+function find(snapshot: Snapshot, requested: string): CompiledSubscription | undefined {
+  const slash = requested.indexOf('/')
+  if (slash < 0) return snapshot.subscriptions.get(requested)
+  if (requested.slice(0, slash) !== subscriptionNamespace) return undefined
+  return snapshot.subscriptions.get(requested.slice(slash + 1))
+}
+
+function isHealthy({ phase, resource }: CompiledSubscription): boolean {
+  return (phase === 'Active' || phase === 'Degraded') && !resource.metadata.deleting
+}
+
+/** Higher priority, then larger limit, then the name in byte order. */
+function byPreference(a: CompiledSubscription, b: CompiledSubscription): number {
+  return (
+    b.priority - a.priority ||
+    b.largestLimit - a.largestLimit ||
+    Buffer.compare(Buffer.from(a.name), Buffer.from(b.name))
+  )
+}

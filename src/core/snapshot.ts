@@ -1,0 +1,185 @@
+/**
+ * All resources compiled into one immutable value, indexed for the request path: which models
+ * there are, who may use them, what each subscription grants. A request keeps the Snapshot it
+ * began with; a change publishes a new one whole.
+ */
+
+import { type CountedLimit, toCountedLimits } from './counter.ts'
+import type { FieldPath } from './fields.ts'
+import type { AccessPolicy, ModelRef, Resource, Subscription, Tenant } from './resources.ts'
+
+export type Phase = 'Pending' | 'Ready' | 'Active' | 'Degraded' | 'Failed'
+
+export interface Model {
+  /** `<namespace>/<name>`. */
+  readonly key: string
+  readonly resource: ModelRef
+  readonly phase: Phase
+  /** Name of the model's Envoy cluster; undefined while nothing serves it. */
+  readonly cluster: string | undefined
+  /** Path of the backend's URL, without a trailing slash. */
+  readonly basePath: string
+  /** Union of the subjects of every policy that names the model. */
+  readonly users: ReadonlySet<string>
+  readonly groups: ReadonlySet<string>
+}
+
+export interface CompiledSubscription {
+  readonly name: string
+  readonly resource: Subscription
+  readonly phase: Phase
+  readonly users: ReadonlySet<string>
+  readonly groups: ReadonlySet<string>
+  /** Limits by model key; a model that is not here is not covered. */
+  readonly limits: ReadonlyMap<string, readonly CountedLimit[]>
+  /** Negative priorities count as 0 (contract, 3.12). */
+  readonly priority: number
+  /** Largest single limit of all models, windows ignored (contract, 3.12). */
+  readonly largestLimit: number
+}
+
+export interface CompiledPolicy {
+  readonly resource: AccessPolicy
+  readonly phase: Phase
+}
+
+/** Something a resource says that can not be put in force, or that deserves a look. */
+export interface ResourceProblem {
+  /** `<kind>/<namespace>/<name>`. */
+  readonly resource: string
+  readonly path: FieldPath
+  readonly message: string
+}
+
+export interface Snapshot {
+  /** By `<namespace>/<name>`. */
+  readonly models: ReadonlyMap<string, Model>
+  /** By the names a body may use: the ModelRef's own and its `modelIds`. */
+  readonly modelsByName: ReadonlyMap<string, readonly Model[]>
+  /** By bare name; all live in one namespace. */
+  readonly subscriptions: ReadonlyMap<string, CompiledSubscription>
+  readonly policies: readonly CompiledPolicy[]
+  readonly tenant: Tenant | undefined
+  readonly problems: readonly ResourceProblem[]
+}
+
+/** `<kind>/<namespace>/<name>`, what makes a resource itself. */
+export function resourceKey({ kind, metadata }: Resource): string {
+  return `${kind}/${metadata.namespace}/${metadata.name}`
+}
+
+/** Name of the Envoy cluster that leads to a model. */
+export function clusterName(modelKey: string): string {
+  return `model/${modelKey}`
+}
+
+/** Compiles resources, no two of which have the same key. Never throws: problems are values. */
+export function compile(resources: readonly Resource[]): Snapshot {
+  const problems: ResourceProblem[] = []
+  const live = resources.filter(({ metadata }) => !metadata.deleting)
+  const modelRefs = live.filter((resource) => resource.kind === 'ModelRef')
+  const policies = live.filter((resource) => resource.kind === 'AccessPolicy')
+  const known = new Set(modelRefs.map(keyOf))
+  const note = (resource: Resource, path: FieldPath, message: string): void =>
+    void problems.push({ resource: resourceKey(resource), path, message })
+
+  const models = new Map(modelRefs.map((ref) => [keyOf(ref), compileModel(ref, policies)]))
+  return {
+    models,
+    modelsByName: indexByName(models.values()),
+    subscriptions: new Map(
+      resources
+        .filter((resource) => resource.kind === 'Subscription')
+        .map((resource) => [
+          resource.metadata.name,
+          compileSubscription(resource, missing(resource, known, note)),
+        ]),
+    ),
+    policies: policies.map((resource) => ({
+      resource,
+      phase: phaseOf(resource.modelRefs.length, missing(resource, known, note).size),
+    })),
+    tenant: live.find((resource) => resource.kind === 'Tenant'),
+    problems,
+  }
+}
+
+function keyOf({ metadata }: ModelRef): string {
+  return `${metadata.namespace}/${metadata.name}`
+}
+
+function compileModel(resource: ModelRef, policies: readonly AccessPolicy[]): Model {
+  const key = keyOf(resource)
+  const applying = policies.filter(({ modelRefs }) =>
+    modelRefs.some(({ namespace, name }) => `${namespace}/${name}` === key),
+  )
+  const served = resource.backendUrl !== undefined
+  return {
+    key,
+    resource,
+    phase: served ? 'Ready' : 'Pending',
+    cluster: served ? clusterName(key) : undefined,
+    basePath: served ? new URL(resource.backendUrl).pathname.replace(/\/+$/, '') : '',
+    users: new Set(applying.flatMap(({ subjects }) => subjects.users)),
+    groups: new Set(applying.flatMap(({ subjects }) => subjects.groups)),
+  }
+}
+
+function compileSubscription(
+  resource: Subscription,
+  missingModels: ReadonlySet<string>,
+): CompiledSubscription {
+  const { name } = resource.metadata
+  const limits = new Map<string, readonly CountedLimit[]>()
+  let largestLimit = 0
+  for (const billed of resource.modelRefs) {
+    const key = `${billed.namespace}/${billed.name}`
+    if (!missingModels.has(key)) limits.set(key, toCountedLimits(name, key, billed.tokenRateLimits))
+    for (const { limit } of billed.tokenRateLimits) largestLimit = Math.max(largestLimit, limit)
+  }
+  return {
+    name,
+    resource,
+    phase: phaseOf(resource.modelRefs.length, missingModels.size),
+    users: new Set(resource.owner.users),
+    groups: new Set(resource.owner.groups),
+    limits,
+    priority: Math.max(0, resource.priority),
+    largestLimit,
+  }
+}
+
+/** Active when every reference stands, Degraded when some do, else Failed (contract, 7.2). */
+function phaseOf(references: number, broken: number): Phase {
+  if (broken === 0) return 'Active'
+  return broken < references ? 'Degraded' : 'Failed'
+}
+
+/** The models a resource names that are not there, each noted as a problem where it is named. */
+function missing(
+  resource: AccessPolicy | Subscription,
+  known: ReadonlySet<string>,
+  note: (resource: Resource, path: FieldPath, message: string) => void,
+): ReadonlySet<string> {
+  const absent = new Set<string>()
+  resource.modelRefs.forEach(({ namespace, name }, index) => {
+    const key = `${namespace}/${name}`
+    if (known.has(key)) return
+    absent.add(key)
+    note(resource, ['spec', 'modelRefs', index], `names the model ${key}, which does not exist`)
+  })
+  return absent
+}
+
+function indexByName(models: Iterable<Model>): ReadonlyMap<string, readonly Model[]> {
+  const index = new Map<string, Model[]>()
+  for (const model of models) {
+    const { metadata, modelIds } = model.resource
+    for (const name of new Set([metadata.name, ...modelIds])) {
+      const sharing = index.get(name)
+      if (sharing === undefined) index.set(name, [model])
+      else sharing.push(model)
+    }
+  }
+  return index
+}
