@@ -1,0 +1,68 @@
+/** `envoy.service.auth.v3.CheckRequest` → the few strings that a decision needs. */
+
+import { WireReader } from '../grpc/wire.ts'
+
+/** What Envoy tells of a request. Absent headers are undefined; header names are lower-case. */
+export interface CheckRequest {
+  /** Path and query, as Envoy normalised it (`AttributeContext.HttpRequest.path`). */
+  readonly path: string
+  readonly authorization: string | undefined
+  /** The client's own `x-maas-subscription`. */
+  readonly subscription: string | undefined
+  /** The body's `model`, lifted by Envoy; a client's own header of this name never gets here. */
+  readonly model: string | undefined
+}
+
+interface Draft {
+  path: string
+  authorization: string | undefined
+  subscription: string | undefined
+  model: string | undefined
+}
+
+/** Reads the message; throws a WireError when the bytes are none. */
+export function readCheckRequest(bytes: Buffer): CheckRequest {
+  const draft: Draft = {
+    path: '',
+    authorization: undefined,
+    subscription: undefined,
+    model: undefined,
+  }
+  const request = new WireReader(bytes)
+  while (request.next()) {
+    if (request.field === 1) readAttributes(request.message(), draft)
+  }
+  return draft
+}
+
+/** AttributeContext: request = 4, http = 2. */
+function readAttributes(attributes: WireReader, draft: Draft): void {
+  while (attributes.next()) {
+    if (attributes.field !== 4) continue
+    const request = attributes.message()
+    while (request.next()) {
+      if (request.field === 2) readHttp(request.message(), draft)
+    }
+  }
+}
+
+/** HttpRequest: headers = 3 (a map), path = 4. */
+function readHttp(http: WireReader, draft: Draft): void {
+  while (http.next()) {
+    if (http.field === 3) readHeader(http.message(), draft)
+    else if (http.field === 4) draft.path = http.string()
+  }
+}
+
+function readHeader(entry: WireReader, draft: Draft): void {
+  let key = ''
+  while (entry.next()) {
+    if (entry.field === 1) {
+      key = entry.string()
+    } else if (entry.field === 2) {
+      if (key === 'authorization') draft.authorization = entry.string()
+      else if (key === 'x-maas-subscription') draft.subscription = entry.string()
+      else if (key === 'x-tollgate-model') draft.model = entry.string()
+    }
+  }
+}

@@ -1,0 +1,92 @@
+/** Decision → `envoy.service.auth.v3.CheckResponse`, as bytes. */
+
+import type { Decision, Denial, Grant } from '../core/decide.ts'
+import { describe, type ErrorCode, toEnvelope } from '../core/errors.ts'
+import { writeStruct } from '../grpc/struct.ts'
+import { WireWriter } from '../grpc/wire.ts'
+
+/** google.rpc.Code of a denial. Never 0: Envoy takes a missing or zero code for an allow. */
+const grpcCodes: Partial<Record<number, number>> = {
+  400: 3,
+  401: 16,
+  403: 7,
+  404: 5,
+  429: 8,
+  503: 14,
+}
+const internalCode = 13
+
+/** `HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD`: a client's own copy never survives. */
+const overwrite = 2
+
+/** Seconds after which a client may try again when a store was out of reach. */
+const retryAfterOutage = '2'
+
+/** The answer's bytes. `now` in milliseconds since the epoch. */
+export function toCheckResponse(decision: Decision, now: number): Buffer {
+  return decision.allowed ? allow(decision) : deny(decision, now)
+}
+
+/**
+ * CheckResponse: status = 1, ok_response = 3, dynamic_metadata = 4. OkHttpResponse: headers = 2,
+ * headers_to_remove = 5.
+ */
+function allow(grant: Grant): Buffer {
+  const writer = new WireWriter()
+  writer.message(1, () => {})
+  writer.message(3, () => {
+    writeHeader(writer, 'x-maas-subscription', grant.subscription)
+    writeHeader(writer, 'x-tollgate-cluster', grant.cluster)
+    writeHeader(writer, 'x-tollgate-path', grant.upstreamPath)
+    writer.string(5, 'authorization').string(5, 'x-api-key').string(5, 'proxy-authorization')
+  })
+  writeStruct(writer, 4, {
+    user: grant.caller.user,
+    key: grant.caller.by === 'key' ? grant.caller.keyId : '',
+    subscription: grant.subscription,
+    model: grant.model.key,
+    metered: grant.metered,
+  })
+  return writer.finish()
+}
+
+/** DeniedHttpResponse (2): status = 1, headers = 2, body = 3. */
+function deny(denial: Denial, now: number): Buffer {
+  const { status } = describe(denial.code)
+  const writer = new WireWriter()
+  writer.message(1, () => writer.unsigned(1, grpcCodes[status] ?? internalCode))
+  writer.message(2, () => {
+    writer.message(1, () => writer.unsigned(1, status))
+    writeHeader(writer, 'content-type', 'application/json')
+    for (const [name, value] of headersOf(denial, now)) writeHeader(writer, name, value)
+    writer.string(3, JSON.stringify(toEnvelope(denial.code, denial.message)))
+  })
+  return writer.finish()
+}
+
+/** What a refusal says beside its body (contract, 1.2 and 8.1). */
+function headersOf(denial: Denial, now: number): readonly (readonly [string, string])[] {
+  const byStatus: Partial<Record<ErrorCode, readonly [string, string]>> = {
+    credential_invalid: ['www-authenticate', 'Bearer'],
+    store_unavailable: ['retry-after', retryAfterOutage],
+    model_unavailable: ['retry-after', retryAfterOutage],
+    token_limit_exceeded: ['retry-after', secondsUntil(denial.retryAt ?? now, now)],
+  }
+  const header = byStatus[denial.code]
+  if (header !== undefined) return [header]
+  if (describe(denial.code).status !== 403) return []
+  return [['x-ext-auth-reason', denial.selection ?? 'unauthorized']]
+}
+
+/** Whole seconds, rounded up, at least one: a client that waits them finds the window open. */
+function secondsUntil(instant: number, now: number): string {
+  return String(Math.max(1, Math.ceil((instant - now) / 1_000)))
+}
+
+/** HeaderValueOption: header = 1 (key = 1, value = 2), append_action = 3. */
+function writeHeader(writer: WireWriter, name: string, value: string): void {
+  writer.message(2, () => {
+    writer.message(1, () => writer.string(1, name).string(2, value))
+    writer.unsigned(3, overwrite)
+  })
+}

@@ -1,0 +1,78 @@
+/** `envoy.service.auth.v3.Authorization/Check`: the request path, top to bottom. */
+
+import type { Caller } from '../core/caller.ts'
+import { counterOf } from '../core/counter.ts'
+import { authorize, type Decision, spend } from '../core/decide.ts'
+import { ServiceError } from '../core/errors.ts'
+import type { Snapshot } from '../core/snapshot.ts'
+import { readTarget } from '../core/target.ts'
+import type { Authenticate } from '../identity/authenticate.ts'
+import type { CounterStore } from '../store/counters.ts'
+import { type CheckRequest, readCheckRequest } from './check-request.ts'
+import { toCheckResponse } from './check-response.ts'
+
+export interface CheckDeps {
+  readonly authenticate: Authenticate
+  readonly snapshot: () => Snapshot
+  readonly counters: CounterStore
+  /** Milliseconds since the epoch. */
+  readonly clock: () => number
+  /** Told of faults that are ours; the caller is told nothing of them. */
+  readonly onFault: (error: unknown) => void
+}
+
+/** Answers one CheckRequest; at once, without a promise, when nothing has to be fetched. */
+export type Check = (bytes: Buffer) => Buffer | Promise<Buffer>
+
+/**
+ * Check as a function from bytes to bytes. With the key and its counters known nothing is
+ * awaited. It throws only for bytes that are no CheckRequest; every other failure is a denial.
+ */
+export function createCheck(deps: CheckDeps): Check {
+  const { authenticate, snapshot, counters, clock } = deps
+
+  function decideFor(request: CheckRequest, caller: Caller | null): Decision | Promise<Decision> {
+    const target = readTarget(request.path)
+    if (target === undefined) return { allowed: false, code: 'not_found' }
+    const decision = authorize(
+      {
+        caller,
+        target,
+        bodyModel: request.model,
+        requestedSubscription: request.subscription?.trim() || undefined,
+      },
+      snapshot(),
+    )
+    if (!decision.allowed || decision.limits.length === 0) return decision
+    const { user } = decision.caller
+    const states = counters.read(
+      decision.limits.map((limit) => counterOf(limit, user)),
+      clock(),
+    )
+    if (states instanceof Promise) return states.then((known) => spend(decision, known, clock()))
+    return spend(decision, states, clock())
+  }
+
+  function answer(request: CheckRequest): Decision | Promise<Decision> {
+    const caller = authenticate(request.authorization, clock())
+    if (caller instanceof Promise) return caller.then((known) => decideFor(request, known))
+    return decideFor(request, caller)
+  }
+
+  function refuse(error: unknown): Buffer {
+    const known = error instanceof ServiceError
+    if (!known || error.cause !== undefined) deps.onFault(error)
+    return toCheckResponse({ allowed: false, code: known ? error.code : 'internal' }, clock())
+  }
+
+  return function check(bytes) {
+    const request = readCheckRequest(bytes)
+    try {
+      const decision = answer(request)
+      if (!(decision instanceof Promise)) return toCheckResponse(decision, clock())
+      return decision.then((known) => toCheckResponse(known, clock())).catch(refuse)
+    } catch (error) {
+      return refuse(error)
+    }
+  }
+}

@@ -1,0 +1,107 @@
+/**
+ * Static identity tokens in kube-apiserver's form (`--token-auth-file`): lines of
+ * `token,user,uid,"group1,group2"`, the last column optional. Reloaded when the file changes.
+ */
+
+import { hash } from 'node:crypto'
+import { readFileSync, unwatchFile, watchFile } from 'node:fs'
+import type { TokenCaller } from '../core/caller.ts'
+import type { Verify } from './authenticate.ts'
+
+/** How often the file is looked at, in milliseconds; survives rename-saves and symlink swaps. */
+const lookEveryMs = 500
+
+export interface TokenFile {
+  readonly verify: Verify
+  close(): void
+}
+
+/** What a token file says. Tokens are kept as hashes, so that looking one up leaks no timing. */
+export interface TokenTable {
+  readonly callers: ReadonlyMap<string, TokenCaller>
+  /** `line 3: …`, one for each line that was left out. */
+  readonly problems: readonly string[]
+}
+
+/** Reads the file and follows its changes. Throws when it can't be read at the start. */
+export function openTokenFile(path: string, onProblem: (message: string) => void): TokenFile {
+  function load(): ReadonlyMap<string, TokenCaller> {
+    const { callers, problems } = parseTokens(readFileSync(path, 'utf8'))
+    for (const problem of problems) onProblem(`${path}, ${problem}`)
+    return callers
+  }
+
+  let callers = load()
+  const reload = (): void => {
+    try {
+      callers = load()
+    } catch {
+      onProblem(`${path} can not be read; the tokens read before stay in force`)
+    }
+  }
+  watchFile(path, { interval: lookEveryMs, persistent: false }, reload)
+  return {
+    verify: (token) => callers.get(digest(token)) ?? null,
+    close: () => unwatchFile(path, reload),
+  }
+}
+
+/** No token file: no identity token is believed. */
+export const noTokens: Verify = () => null
+
+/** Parses the whole file; a bad line is left out and named. */
+export function parseTokens(text: string): TokenTable {
+  const callers = new Map<string, TokenCaller>()
+  const problems: string[] = []
+  for (const [index, line] of text.split(/\r?\n/).entries()) {
+    if (line.trim() === '' || line.startsWith('#')) continue
+    const problem = addLine(line, callers)
+    if (problem !== undefined) problems.push(`line ${index + 1}: ${problem}`)
+  }
+  return { callers, problems }
+}
+
+function addLine(line: string, callers: Map<string, TokenCaller>): string | undefined {
+  const columns = splitColumns(line)
+  if (columns === undefined) return 'a quote is not closed'
+  const [token, user, uid, groups = ''] = columns.map((column) => column.trim())
+  if (!token || !user || uid === undefined) return 'needs token, user and uid'
+  if (token.startsWith('sk-')) return 'a token that begins with sk- would be taken for an API key'
+  const key = digest(token)
+  if (callers.has(key)) return 'this token stands in an earlier line'
+  callers.set(key, {
+    by: 'token',
+    user,
+    groups: groups
+      .split(',')
+      .map((group) => group.trim())
+      .filter((group) => group !== ''),
+  })
+  return undefined
+}
+
+/** Columns of one CSV line (RFC 4180, no line breaks inside quotes); undefined: unclosed quote. */
+function splitColumns(line: string): readonly string[] | undefined {
+  const columns: string[] = []
+  let at = 0
+  do {
+    if (line[at] === '"') {
+      const quoted = /"((?:[^"]|"")*)"\s*(?=,|$)/y
+      quoted.lastIndex = at
+      const match = quoted.exec(line)
+      if (match === null) return undefined
+      columns.push((match[1] as string).replaceAll('""', '"'))
+      at = quoted.lastIndex + 1
+    } else {
+      const comma = line.indexOf(',', at)
+      const end = comma < 0 ? line.length : comma
+      columns.push(line.slice(at, end))
+      at = end + 1
+    }
+  } while (at <= line.length)
+  return columns
+}
+
+function digest(token: string): string {
+  return hash('sha256', token, 'base64')
+}
