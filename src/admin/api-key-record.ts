@@ -1,0 +1,28 @@
+/** A key's record as clients see it (contract, 3.4). */
+
+import { type ApiKeyRecord, statusAt } from '../core/api-key.ts'
+
+/** RFC 3339, UTC with `Z`, whole seconds. */
+export function toTimestamp(instant: number): string {
+  return `${new Date(instant).toISOString().slice(0, 19)}Z`
+}
+
+/** The record with its effective status; dates in both spellings, empty optional fields left out. */
+export function showRecord(record: ApiKeyRecord, now: number): Record<string, unknown> {
+  const createdAt = toTimestamp(record.createdAt)
+  const expiresAt = record.expiresAt === null ? null : toTimestamp(record.expiresAt)
+  return {
+    id: record.id,
+    name: record.name,
+    ...(record.description !== '' && { description: record.description }),
+    username: record.user,
+    subscription: record.subscription,
+    creationDate: createdAt,
+    createdAt,
+    expirationDate: expiresAt,
+    expiresAt,
+    status: statusAt(record, now),
+    ephemeral: record.ephemeral,
+    ...(record.lastUsedAt !== null && { lastUsedAt: toTimestamp(record.lastUsedAt) }),
+  }
+}

@@ -1,0 +1,32 @@
+/** onRequest: credential → request.caller, before a byte of the body is read. */
+
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { Caller } from '../core/caller.ts'
+import { ServiceError } from '../core/errors.ts'
+import type { Authenticate } from '../identity/authenticate.ts'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Who asks; null on routes that are open to everybody. */
+    caller: Caller | null
+  }
+}
+
+/** Requires a believed credential on every route of this scope. */
+export function requireCaller(
+  app: FastifyInstance,
+  authenticate: Authenticate,
+  clock: () => number,
+): void {
+  app.decorateRequest('caller', null)
+  app.addHook('onRequest', async (request) => {
+    request.caller = await authenticate(request.headers.authorization, clock())
+    if (request.caller === null) throw new ServiceError('credential_invalid')
+  })
+}
+
+/** The caller of a route behind `requireCaller`. */
+export function callerOf(request: FastifyRequest): Caller {
+  if (request.caller === null) throw new ServiceError('credential_invalid')
+  return request.caller
+}

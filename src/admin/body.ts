@@ -1,0 +1,39 @@
+/** JSON bodies, whatever their Content-Type says (contract, 1). */
+
+import type { FastifyInstance } from 'fastify'
+import { ServiceError } from '../core/errors.ts'
+
+/** Bytes of a body at most. */
+export const bodyLimit = 1_048_576
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+/** Parses every body as one JSON value: UTF-8, nothing before or after it. */
+export function readBodies(app: FastifyInstance): void {
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, bytes, done) => {
+    const body = parseBody(bytes as Buffer)
+    if (body === undefined) {
+      done(new ServiceError('invalid_body', { message: 'The body is not valid JSON.' }))
+    } else {
+      done(null, body.value)
+    }
+  })
+}
+
+function parseBody(bytes: Buffer): { readonly value: unknown } | undefined {
+  try {
+    const text = utf8.decode(bytes)
+    return text.trim() === '' ? { value: undefined } : { value: JSON.parse(text) }
+  } catch {
+    return undefined
+  }
+}
+
+/** Refuses text that Postgres can not keep or that has no UTF-8: NUL and lone surrogates. */
+export function requirePlainText(field: string, text: string | undefined): void {
+  if (text === undefined || (text.isWellFormed() && !text.includes('\0'))) return
+  throw new ServiceError('invalid_request', {
+    message: `${field} must not hold NUL characters or lone surrogates.`,
+  })
+}

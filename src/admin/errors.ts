@@ -1,0 +1,57 @@
+/** Any error → status and envelope. Decoder and database texts never reach the client. */
+
+import type { FastifyError, FastifyInstance, FastifyReply } from 'fastify'
+import { describe, type ErrorCode, ServiceError, toEnvelope } from '../core/errors.ts'
+import type { MethodsOf } from './methods.ts'
+
+/** Seconds after which a client may try again when the store was out of reach. */
+const retryAfterOutage = '2'
+
+/** Makes every refusal of this listener the one envelope. */
+export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
+  app.setErrorHandler<FastifyError>((error, request, reply) => {
+    const refusal = toRefusal(error)
+    const { status } = describe(refusal.code)
+    if (status >= 500) {
+      const cause = refusal.cause ?? error
+      request.log.error({ err: cause, route: request.routeOptions.url }, refusal.message)
+    }
+    return sendError(reply, refusal.code, refusal.message)
+  })
+  app.setNotFoundHandler((request, reply) => {
+    const methods = methodsOf(request.url.replace(/\?.*$/s, ''))
+    if (methods.length === 0) return sendError(reply, 'not_found')
+    reply.header('allow', methods.join(', '))
+    return request.method === 'OPTIONS'
+      ? reply.code(204).send()
+      : sendError(reply, 'method_not_allowed')
+  })
+}
+
+/** Answers with the envelope of a code. */
+export function sendError(reply: FastifyReply, code: ErrorCode, message?: string): FastifyReply {
+  const { status } = describe(code)
+  if (status === 401) reply.header('www-authenticate', 'Bearer')
+  if (status === 503) reply.header('retry-after', retryAfterOutage)
+  return reply.code(status).send(toEnvelope(code, message))
+}
+
+function toRefusal(error: FastifyError | ServiceError): ServiceError {
+  if (error instanceof ServiceError) return error
+  if (error.validation !== undefined) {
+    return new ServiceError('invalid_request', { message: validationMessage(error) })
+  }
+  if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') return new ServiceError('body_too_large')
+  if (error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500) {
+    return new ServiceError('invalid_request')
+  }
+  return new ServiceError('internal', { cause: error })
+}
+
+/** `name must be string`: the field, then what is wrong with it. */
+function validationMessage({ validation }: FastifyError): string {
+  const first = validation?.[0]
+  const field = (first?.instancePath ?? '').slice(1).replaceAll('/', '.')
+  const what = first?.message ?? 'is not valid'
+  return field === '' ? `The body ${what}.` : `${field} ${what}.`
+}

@@ -1,0 +1,34 @@
+/** `GET /v1/api-keys/{id}` (contract, 3.4). */
+
+import type { FastifyInstance } from 'fastify'
+import { ServiceError } from '../core/errors.ts'
+import type { ApiKeyStore } from '../store/api-keys.ts'
+import type { IsAdmin } from './administrators.ts'
+import { showRecord } from './api-key-record.ts'
+import { callerOf } from './authenticate.ts'
+
+export interface GetApiKeyDeps {
+  readonly keys: ApiKeyStore
+  readonly isAdmin: IsAdmin
+  readonly clock: () => number
+}
+
+/** What both an unknown id and somebody else's key are answered with. */
+export const keyNotFound = 'There is no such API key.'
+
+/** Adds the route. Somebody else's key and an unknown id are one answer. */
+export function getApiKey(app: FastifyInstance, { keys, isAdmin, clock }: GetApiKeyDeps): void {
+  app.get<{ Params: { id: string } }>('/v1/api-keys/:id', async (request) => {
+    const caller = callerOf(request)
+    const record = isKeyId(request.params.id) ? await keys.findById(request.params.id) : undefined
+    if (record === undefined || (record.user !== caller.user && !isAdmin(caller))) {
+      throw new ServiceError('not_found', { message: keyNotFound })
+    }
+    return showRecord(record, clock())
+  })
+}
+
+/** Whether an id could be a key's at all; what could not is not worth a query. */
+export function isKeyId(id: string): boolean {
+  return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id)
+}

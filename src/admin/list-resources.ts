@@ -1,0 +1,19 @@
+/** `GET /internal/v1/resources`: what is in force, in which phase, and what was refused. */
+
+import type { FastifyInstance } from 'fastify'
+import { statusOf } from '../core/conditions.ts'
+import type { Snapshot } from '../core/snapshot.ts'
+
+export interface ListResourcesDeps {
+  readonly snapshot: () => Snapshot
+  /** What the source of the resources found wrong, a sentence each. */
+  readonly resourceProblems: () => readonly string[]
+}
+
+export function listResources(app: FastifyInstance, deps: ListResourcesDeps): void {
+  app.get('/internal/v1/resources', () => ({
+    object: 'list',
+    data: statusOf(deps.snapshot()),
+    problems: deps.resourceProblems(),
+  }))
+}

@@ -1,0 +1,30 @@
+/** Which methods a path knows, for the answers to all the others: 405, and 204 to OPTIONS. */
+
+import type { FastifyInstance } from 'fastify'
+
+/** The methods of the route that a path belongs to; empty when it belongs to none. */
+export type MethodsOf = (path: string) => readonly string[]
+
+/** Follows the routes as they are added to `app`. */
+export function followMethods(app: FastifyInstance): MethodsOf {
+  const routes = new Map<string, { readonly pattern: RegExp; readonly methods: Set<string> }>()
+  app.addHook('onRoute', ({ url, method }) => {
+    const route = routes.get(url) ?? { pattern: toPattern(url), methods: new Set(['OPTIONS']) }
+    for (const one of [method].flat()) route.methods.add(one)
+    routes.set(url, route)
+  })
+  return (path) => {
+    for (const { pattern, methods } of routes.values()) {
+      if (pattern.test(path)) return [...methods].sort()
+    }
+    return []
+  }
+}
+
+/** `/v1/api-keys/:id` → one segment for each parameter. */
+function toPattern(url: string): RegExp {
+  const segments = url.split('/').map((segment) => {
+    return segment.startsWith(':') ? '[^/]+' : segment.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+  })
+  return new RegExp(`^${segments.join('/')}$`)
+}
