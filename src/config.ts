@@ -1,0 +1,182 @@
+/**
+ * Environment → one frozen Config. Defaults stand beside the names; every bad variable is named
+ * at once. Nothing else reads the environment. Secrets may come by file: NAME_FILE for NAME.
+ */
+
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+
+export interface SocketAddress {
+  readonly host: string
+  readonly port: number
+}
+
+/** Where to listen or connect: a TCP address or a Unix socket's path. */
+export type Address = SocketAddress | { readonly path: string }
+
+export interface Config {
+  readonly gatewayAddress: SocketAddress
+  readonly apiAddress: SocketAddress
+  readonly internalAddress: SocketAddress
+  readonly grpcAddresses: readonly Address[]
+  readonly envoyAdminAddress: SocketAddress
+  /** Public base URL, without a trailing slash. */
+  readonly gatewayUrl: string
+  /** undefined: embedded Postgres under `dataDir`. */
+  readonly databaseUrl: string | undefined
+  readonly databaseConnections: number
+  /** Absolute. */
+  readonly dataDir: string
+  /** Folder of Envoy's files; absolute. */
+  readonly envoyConfigDir: string
+  /** Folder of the resources; absolute. */
+  readonly resourceFolder: string
+  readonly tokenAuthFile: string | undefined
+  readonly adminGroups: ReadonlySet<string>
+  readonly maxExpirationDays: number
+  readonly keyMarker: string
+  readonly acceptedMarkers: ReadonlySet<string>
+  /** API keys remembered, at most. */
+  readonly keyCacheEntries: number
+  readonly logLevel: string
+}
+
+/** Thrown with one line for each bad variable. */
+export class ConfigError extends Error {
+  readonly problems: readonly string[]
+
+  constructor(problems: readonly string[]) {
+    super(`Bad settings:\n${problems.map((problem) => `  ${problem}`).join('\n')}`)
+    this.name = 'ConfigError'
+    this.problems = problems
+  }
+}
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
+const marker = /^[a-z0-9]{1,16}$/
+
+/** Reads the settings; throws a ConfigError that names every bad one. */
+export function loadConfig(env: Environment): Config {
+  const problems: string[] = []
+  const bad = (name: string, message: string): void => void problems.push(`${name}: ${message}`)
+
+  function text(name: string): string | undefined {
+    const file = env[`${name}_FILE`]
+    if (file === undefined || file === '') return env[name]?.trim() || undefined
+    if (env[name]) bad(name, `set either ${name} or ${name}_FILE, not both`)
+    try {
+      return readFileSync(file, 'utf8').trim() || undefined
+    } catch {
+      bad(`${name}_FILE`, `can not read ${file}`)
+      return undefined
+    }
+  }
+
+  function integer(name: string, fallback: number, min: number, max: number): number {
+    const written = text(name)
+    if (written === undefined) return fallback
+    const value = Number(written)
+    if (/^\d+$/.test(written) && value >= min && value <= max) return value
+    bad(name, `must be a whole number from ${min} to ${max}, is "${written}"`)
+    return fallback
+  }
+
+  function socketAddress(name: string, fallback: string): SocketAddress {
+    const address = parseSocketAddress(text(name) ?? fallback)
+    if (address === undefined) bad(name, 'must be host:port, like 127.0.0.1:8080')
+    return address ?? { host: '127.0.0.1', port: 0 }
+  }
+
+  function url(name: string, schemes: readonly string[]): string | undefined {
+    const written = text(name)
+    if (written === undefined) return undefined
+    const parsed = URL.parse(written)
+    if (parsed !== null && schemes.includes(parsed.protocol)) return written
+    bad(
+      name,
+      `must be a URL that begins with ${schemes.map((scheme) => `${scheme}//`).join(' or ')}`,
+    )
+    return undefined
+  }
+
+  function list(name: string, fallback: string): readonly string[] {
+    return (text(name) ?? fallback)
+      .split(',')
+      .map((item) => item.trim())
+      .filter((item) => item !== '')
+  }
+
+  function markerOf(name: string, written: string): string {
+    if (!marker.test(written)) bad(name, 'must be 1 to 16 lower-case letters and digits')
+    return written
+  }
+
+  const dataDir = resolve(text('DATA_DIR') ?? '.data')
+  const gatewayAddress = socketAddress('GATEWAY_ADDRESS', '127.0.0.1:8000')
+  const keyMarker = markerOf('API_KEY_MARKER', text('API_KEY_MARKER') ?? 'tg')
+  const logLevel = text('LOG_LEVEL') ?? 'info'
+  if (!logLevels.includes(logLevel)) bad('LOG_LEVEL', `must be one of ${logLevels.join(', ')}`)
+  const resources = text('RESOURCES') ?? 'file:examples/resources'
+  if (!/^file:./.test(resources)) bad('RESOURCES', 'must be file:<folder>')
+  const grpcAddresses = list('GRPC_ADDRESS', '127.0.0.1:8082').map((written) => {
+    const address = parseAddress(written)
+    if (address === undefined)
+      bad('GRPC_ADDRESS', `"${written}" is neither host:port nor unix:/path`)
+    return address ?? { path: '' }
+  })
+  // Better no start than a promise that is not kept: these would be ignored in silence.
+  for (const name of ['REDIS_URL', 'OIDC_ISSUER_URL', 'KUBERNETES_TOKEN_REVIEW']) {
+    if (text(name) !== undefined) bad(name, 'is not supported yet; unset it')
+  }
+
+  const config: Config = {
+    gatewayAddress,
+    apiAddress: socketAddress('API_ADDRESS', '127.0.0.1:8080'),
+    internalAddress: socketAddress('INTERNAL_ADDRESS', '127.0.0.1:8081'),
+    grpcAddresses,
+    envoyAdminAddress: socketAddress('ENVOY_ADMIN_ADDRESS', '127.0.0.1:9901'),
+    gatewayUrl: (
+      url('GATEWAY_URL', ['http:', 'https:']) ?? `http://${showAddress(gatewayAddress)}`
+    ).replace(/\/+$/, ''),
+    databaseUrl: url('DATABASE_URL', ['postgres:', 'postgresql:']),
+    databaseConnections: integer('DB_MAX_OPEN_CONNS', 25, 1, 1_000),
+    dataDir,
+    envoyConfigDir: resolve(text('ENVOY_CONFIG_DIR') ?? `${dataDir}/envoy`),
+    resourceFolder: resolve(resources.slice('file:'.length)),
+    tokenAuthFile: text('TOKEN_AUTH_FILE'),
+    adminGroups: new Set(list('ADMIN_GROUPS', 'tollgate-admins')),
+    maxExpirationDays: integer('API_KEY_MAX_EXPIRATION_DAYS', 90, 1, 36_500),
+    keyMarker,
+    acceptedMarkers: new Set(
+      list('API_KEY_MARKERS_ACCEPTED', 'tg,oai').map((written) =>
+        markerOf('API_KEY_MARKERS_ACCEPTED', written),
+      ),
+    ),
+    keyCacheEntries: integer('KEY_CACHE_ENTRIES', 100_000, 1, 10_000_000),
+    logLevel,
+  }
+  if (problems.length > 0) throw new ConfigError(problems)
+  return Object.freeze(config)
+}
+
+/** `host:port` or `[v6]:port`; an empty host means every interface. */
+function parseSocketAddress(written: string): SocketAddress | undefined {
+  const parts = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]/\s]*)):(\d{1,5})$/.exec(written)
+  if (parts === null || Number(parts[3]) > 65_535) return undefined
+  return { host: parts[1] ?? (parts[2] || '0.0.0.0'), port: Number(parts[3]) }
+}
+
+function parseAddress(written: string): Address | undefined {
+  const path = /^unix:(?:\/\/)?(\/.+)$/.exec(written)?.[1]
+  return path === undefined ? parseSocketAddress(written) : { path }
+}
+
+/** As it is written in settings and logs. */
+export function showAddress(address: Address): string {
+  if ('path' in address) return `unix:${address.path}`
+  return address.host.includes(':')
+    ? `[${address.host}]:${address.port}`
+    : `${address.host}:${address.port}`
+}
