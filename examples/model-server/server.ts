@@ -1,0 +1,181 @@
+/** The sample model server: takes a request, finds its endpoint, sends the answer asked for. */
+
+import http, { type IncomingMessage, type ServerResponse } from 'node:http'
+import { setTimeout as wait } from 'node:timers/promises'
+import { createAnswer } from './answer.ts'
+import { type Ask, LONGEST_WAIT_MS, readBodyAsk, readHeaderAsk } from './ask.ts'
+import { foldKeys, readBody, readFlag, readJson } from './body.ts'
+import { chat, completions } from './chat.ts'
+import { type Dialect, isJson, type Json } from './dialect.ts'
+import { embeddings } from './embeddings.ts'
+import { messages } from './messages.ts'
+import { listModels, retrieveModel } from './models.ts'
+import { readPath } from './path.ts'
+import { Refusal, toErrorBody } from './refusal.ts'
+import { responses } from './responses.ts'
+import { type Outlet, sendEvents, sendWhole } from './send.ts'
+import { createTally, type Tally } from './tally.ts'
+import { chatUsage, usageField } from './usage.ts'
+
+/** The ids listed by default. Any other name in a body is answered as well. */
+export const DEFAULT_MODELS: readonly string[] = ['sim-small', 'sim-large']
+
+/** What a server may be told at its creation. */
+export interface ModelServerOptions {
+  readonly models?: readonly string[]
+}
+
+const dialects: Readonly<Record<string, Dialect>> = {
+  '/v1/chat/completions': chat,
+  '/v1/completions': completions,
+  '/v1/responses': responses,
+  '/v1/messages': messages,
+  '/v1/embeddings': embeddings,
+}
+
+/** A server that does not yet listen; it keeps no state but its tally. */
+export function createModelServer(options: ModelServerOptions = {}): http.Server {
+  const ids = options.models ?? DEFAULT_MODELS
+  const tally = createTally()
+  const server = http.createServer({ maxHeaderSize: 64 * 1024 }, (request, response) => {
+    void serve(request, response, ids, tally)
+  })
+  // A gateway keeps connections for as long as it likes; closing one that it is about to use
+  // would look like a model that is down.
+  server.keepAliveTimeout = 0
+  return server
+}
+
+async function serve(
+  request: IncomingMessage,
+  response: ServerResponse,
+  ids: readonly string[],
+  tally: Tally,
+): Promise<void> {
+  const path = readPath(request.url ?? '/')
+  if (path.toLowerCase() === '/sim/requests') {
+    if (request.method === 'DELETE') tally.reset()
+    response.setHeader('content-type', 'application/json').end(JSON.stringify(tally.read()))
+    return
+  }
+  const close = tally.open(path.toLowerCase())
+  const client = new AbortController()
+  let isCut = false
+  // A write that races with the client's leaving fails; the close below is where that is dealt with.
+  response.on('error', () => {})
+  response.once('close', () => {
+    close(!isCut && !response.writableFinished)
+    client.abort()
+  })
+  let usage: Json = {}
+  const outlet: Outlet = {
+    response,
+    ask: {},
+    signal: client.signal,
+    acceptEncoding: String(request.headers['accept-encoding'] ?? ''),
+    extra: {},
+    report(next) {
+      usage = tally.report(next, usage)
+    },
+    cut() {
+      isCut = true
+      response.destroy()
+    },
+  }
+  try {
+    await answer(request, path, ids, outlet)
+  } catch (error) {
+    if (!response.destroyed && !client.signal.aborted) await refuse(error, outlet)
+  }
+}
+
+async function answer(
+  request: IncomingMessage,
+  path: string,
+  ids: readonly string[],
+  outlet: Outlet,
+): Promise<void> {
+  const headerAsk = readHeaderAsk(request.headers['x-sim'])
+  const bytes = await readBody(request)
+  const route = path.toLowerCase()
+  const dialect = Object.hasOwn(dialects, route) ? dialects[route] : undefined
+  if (dialect === undefined) {
+    const prepared = await prepare(request, bytes, headerAsk, outlet)
+    if (prepared !== undefined) await sendWhole(prepared, 200, lookUp(request, path, ids))
+    return
+  }
+  checkMethod(request, 'POST')
+  const given = await readJson(bytes, request.headers['content-encoding'])
+  const ask = readBodyAsk(given, headerAsk)
+  const body = ask.foldKeys ? foldKeys(given) : given
+  const isStreamed = readFlag(body, 'stream')
+  if (!isStreamed && isJson(body.stream_options)) {
+    const message = "The 'stream_options' parameter is only allowed when 'stream' is enabled."
+    throw new Refusal(400, 'invalid_value', message)
+  }
+  const made = createAnswer(dialect, body, ask, ids)
+  const prepared = await prepare(request, bytes, ask, outlet)
+  if (prepared === undefined) return
+  if (isStreamed && dialect.events) await sendEvents(prepared, dialect.events(made))
+  else await sendWhole(prepared, 200, dialect.whole(made))
+}
+
+/**
+ * Does what may be asked of any answer: waits, hangs, refuses, echoes. Returns where the answer
+ * goes, or nothing when there is none left to give.
+ */
+async function prepare(
+  request: IncomingMessage,
+  bytes: Buffer,
+  ask: Ask,
+  outlet: Outlet,
+): Promise<Outlet | undefined> {
+  const { signal } = outlet
+  const { method, url, headers } = request
+  const echo = { sim_echo: { method, path: url, headers, body: bytes.toString() } }
+  const prepared: Outlet = { ...outlet, ask, extra: ask.echo ? echo : {} }
+  if (ask.delayMs) await wait(ask.delayMs, undefined, { signal })
+  if (ask.hang) {
+    await wait(LONGEST_WAIT_MS, undefined, { signal })
+    outlet.cut()
+    return undefined
+  }
+  if (ask.status !== undefined) {
+    const body = toErrorBody(ask.status, 'sim_status', `Status ${ask.status}, as asked for`)
+    const tokens = { prompt: ask.totalTokens ?? 0, completion: 0 }
+    const isReporting = 'usage' in ask || ask.usageRaw !== undefined || 'totalTokens' in ask
+    const usage = isReporting ? usageField(ask, chatUsage(tokens)) : {}
+    await sendWhole(prepared, ask.status, { ...body, ...usage })
+    return undefined
+  }
+  return prepared
+}
+
+/** What is answered without a model. Throws Refusal 404 for a path that nothing is served at. */
+function lookUp(request: IncomingMessage, path: string, ids: readonly string[]): Json {
+  const [, version, noun, ...id] = path.split('/')
+  if (path.toLowerCase() === '/health') return { status: 'ok' }
+  if (version?.toLowerCase() !== 'v1' || noun?.toLowerCase() !== 'models') {
+    throw new Refusal(404, 'not_found', `Unknown request URL: ${request.method} ${path}`)
+  }
+  checkMethod(request, 'GET')
+  return id.length === 0 ? listModels(ids) : retrieveModel(ids, id.join('/'))
+}
+
+function checkMethod({ method }: IncomingMessage, allowed: string): void {
+  if (method === allowed) return
+  throw new Refusal(405, 'method_not_allowed', `Only ${allowed} is answered here, not ${method}`)
+}
+
+/** Answers an error, unless the answer has begun: then only cutting it tells the client. */
+async function refuse(error: unknown, outlet: Outlet): Promise<void> {
+  const { response } = outlet
+  if (response.headersSent) return outlet.cut()
+  const { status, code, message } =
+    error instanceof Refusal ? error : new Refusal(500, 'internal_error', String(error))
+  // What is left of a body above the limit is not read, so its connection can't be used again.
+  if (status === 413) response.setHeader('connection', 'close')
+  await sendWhole({ ...outlet, ask: {} }, status, toErrorBody(status, code, message)).catch(() => {
+    response.destroy()
+  })
+}
