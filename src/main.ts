@@ -168,6 +168,7 @@ async function start(config: Config, stops: (() => unknown)[]): Promise<void> {
   }
   const listen = async (name: string, app: typeof external, at: SocketAddress): Promise<void> => {
     stops.push(() => app.close())
+    await app.ready()
     await named(name, showAddress(at), () => app.listen({ ...at }))
   }
   await listen('API_ADDRESS', external, config.apiAddress)

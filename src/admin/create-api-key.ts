@@ -11,6 +11,7 @@ import type { ApiKeyStore } from '../store/api-keys.ts'
 import { toTimestamp } from './api-key-record.ts'
 import { callerOf } from './authenticate.ts'
 import { requirePlainText } from './body.ts'
+import { refusals, timestamp } from './schemas.ts'
 
 export interface CreateApiKeyDeps {
   readonly keys: ApiKeyStore
@@ -30,21 +31,70 @@ interface Body {
 }
 
 /** `expiresIn` is left to `lifetime`, whose refusals say more than a schema's. */
-const body = {
-  type: 'object',
-  properties: {
-    name: { type: 'string', nullable: true },
-    description: { type: 'string', nullable: true },
-    subscription: { type: 'string', nullable: true },
-    expiresIn: {},
-    ephemeral: { type: 'boolean', nullable: true },
+const schema = {
+  operationId: 'createApiKey',
+  summary: 'Create an API key',
+  description:
+    'Needs an identity token; an API key can not create API keys. The plaintext is in this answer and nowhere else.',
+  tags: ['API keys'],
+  body: {
+    type: 'object',
+    properties: {
+      name: {
+        type: ['string', 'null'],
+        description: 'Required and not empty, unless the key is ephemeral.',
+        examples: ['my laptop'],
+      },
+      description: { type: ['string', 'null'] },
+      subscription: {
+        type: ['string', 'null'],
+        description:
+          'Bare name or namespace/name. Left out: the one with the highest priority of yours.',
+      },
+      expiresIn: {
+        description:
+          'Seconds as a number, or "30d", "12h", "2h30m", "90m", "3600s". Left out: the maximum; an hour for an ephemeral key.',
+        examples: ['30d', 3600],
+      },
+      ephemeral: {
+        type: ['boolean', 'null'],
+        description: 'Lives for an hour at most, and is deleted soon after it has expired.',
+      },
+    },
+  },
+  response: {
+    201: {
+      description: 'The key was made.',
+      type: 'object',
+      required: [
+        'key',
+        'keyPrefix',
+        'id',
+        'name',
+        'subscription',
+        'createdAt',
+        'expiresAt',
+        'ephemeral',
+      ],
+      properties: {
+        key: { type: 'string', description: 'The plaintext, only here.' },
+        keyPrefix: { type: 'string', description: 'To recognise the key by.' },
+        id: { type: 'string', format: 'uuid' },
+        name: { type: 'string' },
+        subscription: { type: 'string', description: 'Bare name.' },
+        createdAt: timestamp,
+        expiresAt: timestamp,
+        ephemeral: { type: 'boolean' },
+      },
+    },
+    ...refusals(400, 401, 403, 413, 500, 503),
   },
 } as const
 
 /** Adds the route. The answer is the only place where the plaintext is ever shown. */
 export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void {
   const { keys, snapshot, clock } = deps
-  app.post<{ Body: Body }>('/v1/api-keys', { schema: { body } }, async (request, reply) => {
+  app.post<{ Body: Body }>('/v1/api-keys', { schema }, async (request, reply) => {
     const caller = callerOf(request)
     if (caller.by !== 'token') throw new ServiceError('identity_token_required')
     const current = snapshot()

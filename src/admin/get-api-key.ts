@@ -6,6 +6,7 @@ import type { ApiKeyStore } from '../store/api-keys.ts'
 import type { IsAdmin } from './administrators.ts'
 import { showRecord } from './api-key-record.ts'
 import { callerOf } from './authenticate.ts'
+import { apiKeyRecord, keyIdParams, refusals } from './schemas.ts'
 
 export interface GetApiKeyDeps {
   readonly keys: ApiKeyStore
@@ -13,12 +14,24 @@ export interface GetApiKeyDeps {
   readonly clock: () => number
 }
 
+const schema = {
+  operationId: 'getApiKey',
+  summary: 'Read an API key',
+  description: 'Your own key, or any for an administrator.',
+  tags: ['API keys'],
+  params: keyIdParams,
+  response: {
+    200: { description: "The key's record.", ...apiKeyRecord },
+    ...refusals(401, 404, 500, 503),
+  },
+} as const
+
 /** What both an unknown id and somebody else's key are answered with. */
 export const keyNotFound = 'There is no such API key.'
 
 /** Adds the route. Somebody else's key and an unknown id are one answer. */
 export function getApiKey(app: FastifyInstance, { keys, isAdmin, clock }: GetApiKeyDeps): void {
-  app.get<{ Params: { id: string } }>('/v1/api-keys/:id', async (request) => {
+  app.get<{ Params: { id: string } }>('/v1/api-keys/:id', { schema }, async (request) => {
     const caller = callerOf(request)
     const record = isKeyId(request.params.id) ? await keys.findById(request.params.id) : undefined
     if (record === undefined || (record.user !== caller.user && !isAdmin(caller))) {

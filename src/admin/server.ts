@@ -56,7 +56,14 @@ function createListener(log: FastifyBaseLogger): FastifyInstance {
     routerOptions: { maxParamLength: 512 },
     http: { headersTimeout: 5_000, connectionsCheckingInterval: 1_000, maxHeaderSize: 1_048_576 },
     // Exact types: "5" is no number, and nothing is dropped or filled in on the way.
-    ajv: { customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: false } },
+    ajv: {
+      customOptions: {
+        coerceTypes: false,
+        removeAdditional: false,
+        useDefaults: false,
+        allowUnionTypes: true,
+      },
+    },
     frameworkErrors: (_error, _request, reply) => void sendError(reply, 'not_found'),
     clientErrorHandler: (error, socket) => {
       if (socket.writable) socket.end(rawRefusal(clientErrorStatus(error.code)))

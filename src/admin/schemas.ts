@@ -1,0 +1,90 @@
+/** JSON schemas that several endpoints share; the OpenAPI document is made of these. */
+
+/** The envelope of every refusal (contract, 1.3). */
+const errorEnvelope = {
+  type: 'object',
+  required: ['error'],
+  properties: {
+    error: {
+      type: 'object',
+      required: ['message', 'type'],
+      properties: {
+        message: { type: 'string', description: 'For people; may change.' },
+        type: { type: 'string', description: 'The class of the error.' },
+        code: { type: 'string', description: 'For programs; stable.' },
+      },
+    },
+  },
+} as const
+
+const meanings = {
+  400: 'The request is malformed; the message names the field and the mend.',
+  401: 'The credential is missing or not valid.',
+  403: 'The caller may not do this.',
+  404: 'There is no such thing, or none that the caller may see.',
+  413: 'The body is larger than 1 MiB.',
+  429: 'A limit is reached; retry-after says when to come back.',
+  500: 'A fault of ours.',
+  503: 'The key store is out of reach; retry-after says when to come back.',
+} as const
+
+type Refusal = keyof typeof meanings
+
+/** The refusals that an endpoint can answer with, for its `response` schema. */
+export function refusals(
+  ...statuses: readonly Refusal[]
+): Record<number, typeof errorEnvelope & { readonly description: string }> {
+  return Object.fromEntries(
+    statuses.map((status) => [status, { ...errorEnvelope, description: meanings[status] }]),
+  )
+}
+
+export const timestamp = {
+  type: 'string',
+  format: 'date-time',
+  description: 'RFC 3339, UTC, whole seconds.',
+  examples: ['2026-03-01T12:00:00Z'],
+} as const
+
+const nullableTimestamp = { ...timestamp, type: ['string', 'null'] } as const
+
+/** A key's record (contract, 3.4); dates stand in both spellings. */
+export const apiKeyRecord = {
+  type: 'object',
+  required: [
+    'id',
+    'name',
+    'username',
+    'subscription',
+    'creationDate',
+    'createdAt',
+    'expirationDate',
+    'expiresAt',
+    'status',
+    'ephemeral',
+  ],
+  properties: {
+    id: { type: 'string', format: 'uuid' },
+    name: { type: 'string' },
+    description: { type: 'string', description: 'Left out when empty.' },
+    username: { type: 'string', description: 'The owner.' },
+    subscription: { type: 'string', description: 'Name of the subscription that pays.' },
+    creationDate: timestamp,
+    createdAt: timestamp,
+    expirationDate: nullableTimestamp,
+    expiresAt: nullableTimestamp,
+    status: {
+      type: 'string',
+      enum: ['active', 'revoked', 'expired'],
+      description: 'The effective status: an active key past its expiry is expired.',
+    },
+    ephemeral: { type: 'boolean' },
+    lastUsedAt: { ...timestamp, description: 'Left out until the key is used.' },
+  },
+} as const
+
+export const keyIdParams = {
+  type: 'object',
+  required: ['id'],
+  properties: { id: { type: 'string', description: "The key's id." } },
+} as const
