@@ -37,6 +37,7 @@ const schema = {
   description:
     'Needs an identity token; an API key can not create API keys. The plaintext is in this answer and nowhere else.',
   tags: ['API keys'],
+  security: [{ identityToken: [] }],
   body: {
     type: 'object',
     properties: {

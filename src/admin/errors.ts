@@ -1,6 +1,6 @@
 /** Any error → status and envelope. Decoder and database texts never reach the client. */
 
-import type { FastifyError, FastifyInstance, FastifyReply } from 'fastify'
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { describe, type ErrorCode, ServiceError, toEnvelope } from '../core/errors.ts'
 import type { MethodsOf } from './methods.ts'
 
@@ -18,13 +18,17 @@ export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
     }
     return sendError(reply, refusal.code, refusal.message)
   })
-  app.setNotFoundHandler((request, reply) => {
+  const answerUnknown = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
     const methods = methodsOf(request.url.replace(/\?.*$/s, ''))
     if (methods.length === 0) return sendError(reply, 'not_found')
     reply.header('allow', methods.join(', '))
-    return request.method === 'OPTIONS'
-      ? reply.code(204).send()
-      : sendError(reply, 'method_not_allowed')
+    if (request.method === 'OPTIONS') return reply.code(204).send()
+    return sendError(reply, 'method_not_allowed')
+  }
+  app.setNotFoundHandler(answerUnknown)
+  // Before the body: what is wrong with it does not matter where nobody would read it.
+  app.addHook('onRequest', async (request, reply) => {
+    if (request.is404) return answerUnknown(request, reply)
   })
 }
 

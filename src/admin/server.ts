@@ -11,6 +11,7 @@ import { type GetApiKeyDeps, getApiKey } from './get-api-key.ts'
 import { health } from './health.ts'
 import { type ListResourcesDeps, listResources } from './list-resources.ts'
 import { followMethods } from './methods.ts'
+import { describeApi } from './openapi.ts'
 import { type ProbeDeps, probes } from './probes.ts'
 import { revokeApiKey } from './revoke-api-key.ts'
 
@@ -26,7 +27,8 @@ export interface InternalDeps extends ProbeDeps, ListResourcesDeps {
 /** The external API: `/v1/…` and `/health`. */
 export function buildAdmin(deps: AdminDeps): FastifyInstance {
   const app = createListener(deps.log)
-  health(app)
+  describeApi(app)
+  app.register(async (scope) => health(scope))
   app.register(async (scope) => {
     requireCaller(scope, deps.authenticate, deps.clock)
     createApiKey(scope, deps)

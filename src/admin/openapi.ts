@@ -1,0 +1,64 @@
+/** The OpenAPI 3.1 document, made of the route schemas, and the page that shows it. */
+
+import swagger from '@fastify/swagger'
+import swaggerUi from '@fastify/swagger-ui'
+import type { FastifyInstance } from 'fastify'
+
+const description = `Make API keys, list models and see your subscriptions. Inference itself is at
+the same address: any OpenAI client works with an API key and this base URL.
+
+Every refusal is \`{"error":{"message","type","code"}}\`. Dates are RFC 3339, UTC, whole seconds.`
+
+const tags = [
+  { name: 'API keys', description: 'Made with an identity token, shown once, kept as a hash.' },
+  { name: 'Models', description: 'What the caller may use.' },
+  { name: 'Subscriptions', description: 'What pays for it, and how much of it there is.' },
+  { name: 'Service', description: 'Open to everybody.' },
+] as const
+
+/**
+ * Follows the routes that are registered after it and serves what they amount to at
+ * `/openapi.json` and `/docs`, both open without a credential.
+ */
+export function describeApi(app: FastifyInstance): void {
+  app.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: { title: 'Tollgate', version: '1', description, license: { name: 'Apache-2.0' } },
+      servers: [
+        { url: '/', description: 'The gateway, or the API itself.' },
+        { url: '/maas-api', description: 'The same at the gateway, under a prefix.' },
+      ],
+      tags: [...tags],
+      components: {
+        securitySchemes: {
+          identityToken: {
+            type: 'http',
+            scheme: 'bearer',
+            description: 'An identity token; opens everything but inference.',
+          },
+          apiKey: {
+            type: 'http',
+            scheme: 'bearer',
+            bearerFormat: 'sk-…',
+            description: 'An API key; opens everything but making keys.',
+          },
+        },
+      },
+      security: [{ identityToken: [] }, { apiKey: [] }],
+    },
+  })
+  app.register(swaggerUi, {
+    routePrefix: '/docs',
+    staticCSP: true,
+    // The page asks nobody but us, and works over plain http on a private network too.
+    transformStaticCSP: (policy) =>
+      policy.replace(' validator.swagger.io', '').replace(' upgrade-insecure-requests;', ''),
+    logLevel: 'warn',
+    uiConfig: { docExpansion: 'list', defaultModelsExpandDepth: -1 },
+    theme: { title: 'Tollgate API' },
+  })
+  app.register(async (scope) => {
+    scope.get('/openapi.json', { schema: { hide: true } }, () => app.swagger())
+  })
+}
