@@ -1,12 +1,13 @@
 /** The composition root: builds every part, hands it its dependencies, stops them in order. */
 
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { pino } from 'pino'
 import type postgres from 'postgres'
 import { createIsAdmin } from './admin/administrators.ts'
 import { buildAdmin, buildInternal } from './admin/server.ts'
-import { type Config, loadConfig, type SocketAddress, showAddress } from './config.ts'
+import { type Address, type Config, loadConfig, type SocketAddress, showAddress } from './config.ts'
 import { startController } from './controller/controller.ts'
 import { sharedPriorities } from './core/conditions.ts'
 import type { Snapshot } from './core/snapshot.ts'
@@ -26,8 +27,16 @@ import { openPool, ping } from './store/postgres.ts'
 import { createPostgresApiKeys } from './store/postgres-api-keys.ts'
 
 export interface Service {
+  /** Where it listens, with the ports that were found where a setting said 0. */
+  readonly addresses: ServiceAddresses
   /** Drains and closes every part, in bounded time. Safe to call twice. */
   stop(): Promise<void>
+}
+
+export interface ServiceAddresses {
+  readonly api: SocketAddress
+  readonly internal: SocketAddress
+  readonly grpc: readonly Address[]
 }
 
 /** How long a start waits for its database, and how long calls may take to end at a stop. */
@@ -51,8 +60,7 @@ export async function serve(env: NodeJS.ProcessEnv): Promise<Service> {
     return stopping
   }
   try {
-    await start(config, stops)
-    return { stop }
+    return { addresses: await start(config, stops), stop }
   } catch (error) {
     await stop()
     throw error
@@ -60,7 +68,7 @@ export async function serve(env: NodeJS.ProcessEnv): Promise<Service> {
 }
 
 /** Builds and starts the parts; each leaves its own end in `stops`, run last to first. */
-async function start(config: Config, stops: (() => unknown)[]): Promise<void> {
+async function start(config: Config, stops: (() => unknown)[]): Promise<ServiceAddresses> {
   const log = pino({ level: config.logLevel })
   const clock = Date.now
   const onFault = (error: unknown): void => log.error({ err: error }, 'fault')
@@ -162,29 +170,41 @@ async function start(config: Config, stops: (() => unknown)[]): Promise<void> {
     resourceProblems: () => problems(),
   })
 
+  const grpcAddresses: Address[] = []
   for (const address of config.grpcAddresses) {
     stops.push(() => grpc.stop(drainMs))
-    await named('GRPC_ADDRESS', showAddress(address), () => grpc.listen(showAddress(address)))
+    const shown = showAddress(address)
+    const port = await named('GRPC_ADDRESS', shown, () => grpc.listen(shown))
+    grpcAddresses.push('path' in address ? address : { ...address, port })
   }
-  const listen = async (name: string, app: typeof external, at: SocketAddress): Promise<void> => {
+  const listen = async (
+    name: string,
+    app: typeof external,
+    at: SocketAddress,
+  ): Promise<SocketAddress> => {
     stops.push(() => app.close())
     await app.ready()
     await named(name, showAddress(at), () => app.listen({ ...at }))
+    return { ...at, port: (app.server.address() as AddressInfo).port }
   }
-  await listen('API_ADDRESS', external, config.apiAddress)
-  await listen('INTERNAL_ADDRESS', internal, config.internalAddress)
+  const addresses = {
+    grpc: grpcAddresses,
+    api: await listen('API_ADDRESS', external, config.apiAddress),
+    internal: await listen('INTERNAL_ADDRESS', internal, config.internalAddress),
+  }
   stops.push(() => {
     ready = false
   })
   ready = true
   log.info(
     {
-      api: showAddress(config.apiAddress),
-      internal: showAddress(config.internalAddress),
-      grpc: config.grpcAddresses.map(showAddress),
+      api: showAddress(addresses.api),
+      internal: showAddress(addresses.internal),
+      grpc: addresses.grpc.map(showAddress),
     },
     'ready',
   )
+  return addresses
 }
 
 /** The database of the settings, or the embedded one; migrated by `waitForDatabase`. */
@@ -233,13 +253,13 @@ function openTokens(config: Config, log: pino.Logger, stops: (() => unknown)[]):
 }
 
 /** Runs a listen; a failure names the setting that asked for it. */
-async function named(
+async function named<Result>(
   setting: string,
   address: string,
-  listen: () => Promise<unknown>,
-): Promise<void> {
+  listen: () => Promise<Result>,
+): Promise<Result> {
   try {
-    await listen()
+    return await listen()
   } catch (error) {
     const taken = /EADDRINUSE/.test(String(error))
     const why = taken ? 'is already taken' : 'can not be listened on'

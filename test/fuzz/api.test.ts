@@ -1,0 +1,34 @@
+import { test } from 'tap'
+import { serve } from '../../src/main.ts'
+import { createDatabase } from '../support/database.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { fuzz, installSchemathesis } from './fuzz.ts'
+
+/** `npm run fuzz` sets both, for longer runs and other requests. */
+const examples = Number(process.env.FUZZ_EXAMPLES ?? 12)
+const seed = Number(process.env.FUZZ_SEED ?? 20_260_301)
+
+test('a fuzzer can not break the API', async (t) => {
+  await installSchemathesis()
+  const service = await serve({
+    ...process.env,
+    LOG_LEVEL: 'silent',
+    DATABASE_URL: await createDatabase(t),
+    DATA_DIR: temporaryFolder(t),
+    TOKEN_AUTH_FILE: 'examples/tokens.csv',
+    API_ADDRESS: '127.0.0.1:0',
+    INTERNAL_ADDRESS: '127.0.0.1:0',
+    GRPC_ADDRESS: '127.0.0.1:0',
+    ACCESS_CHECK_TIMEOUT_SECONDS: '1',
+  })
+  t.teardown(() => service.stop())
+  const url = `http://127.0.0.1:${service.addresses.api.port}`
+  for (const [who, credential] of [
+    ['a user', 'alice-token'],
+    ['an administrator', 'admin-token'],
+    ['nobody', undefined],
+  ] as const) {
+    const { passed, report } = await fuzz({ url, credential, examples, seed })
+    t.ok(passed, `as ${who}, seed ${seed}`, { diagnostic: passed ? undefined : report })
+  }
+})

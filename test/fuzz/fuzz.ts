@@ -1,0 +1,78 @@
+/** Fuzzes the API with schemathesis (PyPI), which makes its requests from /openapi.json. */
+
+import { spawn } from 'node:child_process'
+import { existsSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { PACKAGE_ROOT } from '../../src/cli/package-root.ts'
+
+const here = join(PACKAGE_ROOT, 'test', 'fuzz')
+const library = join(PACKAGE_ROOT, '.tools', 'schemathesis')
+
+export interface FuzzOptions {
+  /** Base URL of a running API. */
+  readonly url: string
+  /** Bearer credential; undefined: as nobody. */
+  readonly credential: string | undefined
+  /** Requests made for each operation in each phase, about. */
+  readonly examples: number
+  readonly seed: number
+}
+
+export interface FuzzResult {
+  readonly passed: boolean
+  /** What schemathesis printed. */
+  readonly report: string
+}
+
+/** Gets schemathesis by pip, once; throws when that can't be done. */
+export async function installSchemathesis(): Promise<void> {
+  if (existsSync(library)) return
+  const unfinished = `${library}.${process.pid}`
+  const pins = join(here, 'requirements.txt')
+  const { status, output } = await python(
+    ['-m', 'pip', 'install', '--quiet', '--no-input', '--no-deps', '--target', unfinished, '-r', pins],
+    process.env,
+  )
+  if (status === 0 && !existsSync(library)) renameSync(unfinished, library)
+  rmSync(unfinished, { recursive: true, force: true })
+  if (status !== 0) throw new Error(`schemathesis could not be fetched by pip: ${output}`)
+}
+
+/** One run against a live API. */
+export async function fuzz({ url, credential, examples, seed }: FuzzOptions): Promise<FuzzResult> {
+  const folder = mkdtempSync(join(tmpdir(), 'tollgate-fuzz-'))
+  try {
+    const args = ['-m', 'schemathesis.cli', '--config-file', join(here, 'schemathesis.toml'), 'run']
+    args.push(`${url}/openapi.json`, '--url', url, '--no-color')
+    args.push('--max-examples', String(examples), '--seed', String(seed))
+    if (credential !== undefined) args.push('--header', `Authorization: Bearer ${credential}`)
+    const env = { ...process.env, PYTHONPATH: library, PYTHONDONTWRITEBYTECODE: '1' }
+    const { status, output } = await python(args, env, folder)
+    return { passed: status === 0, report: output }
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+async function python(
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+  cwd = PACKAGE_ROOT,
+): Promise<{ readonly status: number | null; readonly output: string }> {
+  const child = spawn('python3', args, { env, cwd, stdio: ['ignore', 'pipe', 'pipe'] })
+  let output = ''
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', (text: string) => {
+      output += text
+    })
+  }
+  const status = await new Promise<number | null>((resolve) => {
+    child.on('error', (error) => {
+      output += error.message
+      resolve(null)
+    })
+    child.on('close', resolve)
+  })
+  return { status, output }
+}
