@@ -1,0 +1,108 @@
+/**
+ * The part of Envoy's configuration that is fixed while it runs: envoy/bootstrap.yaml with the
+ * addresses of this installation.
+ */
+
+import { existsSync } from 'node:fs'
+import { isIP } from 'node:net'
+import { dirname } from 'node:path'
+import { parse } from 'yaml'
+
+/** A TCP address, or the path of a Unix domain socket. */
+export type Address = { readonly host: string; readonly port: number } | { readonly path: string }
+
+/** What differs between installations. `grpc` has one address for each process of the service. */
+export type BootstrapSettings = {
+  readonly gateway: Address
+  readonly admin: Address
+  readonly grpc: readonly Address[]
+  readonly api: Address
+  /** The file that `writeClusters` replaces. */
+  readonly clustersFile: string
+  /** PEM file of the authorities that vouch for https backends; unset leaves the template's. */
+  readonly authoritiesFile?: string | undefined
+}
+
+// Debian and Alpine, Fedora and RHEL, SUSE, macOS and the BSDs.
+const AUTHORITIES = [
+  '/etc/ssl/certs/ca-certificates.crt',
+  '/etc/pki/tls/certs/ca-bundle.crt',
+  '/etc/ssl/ca-bundle.pem',
+  '/etc/ssl/cert.pem',
+]
+
+type Endpoint = { endpoint: { address: unknown; hostname?: string } }
+type Cluster = {
+  name: string
+  type: string
+  dns_lookup_family?: string
+  load_assignment: { endpoints: { lb_endpoints: Endpoint[] }[] }
+}
+type Bootstrap = {
+  admin: { address: unknown }
+  dynamic_resources: {
+    cds_config: {
+      path_config_source: { path: string; watched_directory: { path: string } }
+    }
+  }
+  static_resources: {
+    listeners: { name: string; address: unknown }[]
+    clusters: Cluster[]
+    secrets: { name: string; validation_context: { trusted_ca: { filename: string } } }[]
+  }
+}
+
+/**
+ * Renders the text of envoy/bootstrap.yaml with these settings, as JSON that Envoy takes for
+ * `--config-path` when the file is named `*.json`. Throws when the template lacks a part that
+ * is to be replaced, or when `grpc` is empty.
+ */
+export function renderBootstrap(template: string, settings: BootstrapSettings): string {
+  const bootstrap = parse(template) as Bootstrap
+  const { clusters, listeners, secrets } = bootstrap.static_resources
+  const files = bootstrap.dynamic_resources.cds_config.path_config_source
+
+  named(listeners, 'gateway').address = toAddress(settings.gateway)
+  bootstrap.admin.address = toAddress(settings.admin)
+  pointAt(named(clusters, 'tollgate'), settings.grpc)
+  pointAt(named(clusters, 'api'), [settings.api])
+  files.path = settings.clustersFile
+  files.watched_directory.path = dirname(settings.clustersFile)
+  if (settings.authoritiesFile !== undefined) {
+    named(secrets, 'authorities').validation_context.trusted_ca.filename = settings.authoritiesFile
+  }
+
+  return `${JSON.stringify(bootstrap, null, 2)}\n`
+}
+
+/** The system's own list of certificate authorities, where distributions keep it. */
+export function findAuthorities(
+  exists: (path: string) => boolean = existsSync,
+): string | undefined {
+  return AUTHORITIES.find(exists)
+}
+
+function named<Part extends { name: string }>(parts: readonly Part[], name: string): Part {
+  const part = parts.find((candidate) => candidate.name === name)
+  if (part === undefined) throw new Error(`the bootstrap template has no part named ${name}`)
+  return part
+}
+
+function pointAt(cluster: Cluster, addresses: readonly Address[]): void {
+  if (addresses.length === 0) throw new Error(`cluster ${cluster.name} needs an address`)
+  // Envoy resolves names in clusters of this type only.
+  if (addresses.some((address) => 'host' in address && isIP(address.host) === 0)) {
+    cluster.type = 'STRICT_DNS'
+    cluster.dns_lookup_family = 'V4_PREFERRED'
+  }
+  cluster.load_assignment.endpoints = [
+    {
+      lb_endpoints: addresses.map((address) => ({ endpoint: { address: toAddress(address) } })),
+    },
+  ]
+}
+
+function toAddress(address: Address): object {
+  if ('path' in address) return { pipe: { path: address.path } }
+  return { socket_address: { address: address.host, port_value: address.port } }
+}

@@ -1,0 +1,133 @@
+/**
+ * The part of Envoy's configuration that changes while it runs: one cluster for each model
+ * backend, in the file that Envoy's filesystem CDS watches.
+ */
+
+import { randomUUID } from 'node:crypto'
+import { mkdir, open, rename, rm } from 'node:fs/promises'
+import { isIP } from 'node:net'
+import { join } from 'node:path'
+
+/** Where a model's requests go: `backendUrl` is `http://` or `https://`, host, port, base path. */
+export type Backend = { readonly cluster: string; readonly backendUrl: string }
+
+/** The name of the file in the watched directory; envoy/bootstrap.yaml reads this one. */
+export const CLUSTERS_FILE = 'clusters.json'
+
+const TYPES = 'type.googleapis.com/envoy'
+
+/**
+ * Renders a `DiscoveryResponse` (envoy.service.discovery.v3) in JSON. A backend's cluster is
+ * the same text whatever stands beside it, so Envoy leaves untouched what did not change.
+ * Of several backends with one cluster name the first is taken. Throws a TypeError for a URL
+ * that is not http or https.
+ */
+export function renderClusters(backends: readonly Backend[], version: string): string {
+  const clusters = new Map<string, object>()
+  for (const backend of backends) {
+    if (!clusters.has(backend.cluster)) clusters.set(backend.cluster, toCluster(backend))
+  }
+  const typeUrl = `${TYPES}.config.cluster.v3.Cluster`
+  const resources = [...clusters.values()].map((cluster) => ({ '@type': typeUrl, ...cluster }))
+  return `${JSON.stringify({ version_info: version, type_url: typeUrl, resources })}\n`
+}
+
+/**
+ * Replaces the clusters file in `directory`, which is made if missing, by rename: Envoy reads
+ * the old text or the new one, never a part. Concurrent calls do not disturb each other; the
+ * last rename wins. Envoy refuses to start without the file, so write an empty list first.
+ */
+export async function writeClusters(directory: string, text: string): Promise<void> {
+  await mkdir(directory, { recursive: true })
+  const temporary = join(directory, `.${CLUSTERS_FILE}.${process.pid}.${randomUUID()}`)
+  try {
+    const file = await open(temporary, 'wx', 0o644)
+    try {
+      await file.writeFile(text)
+      // Without it a crash of the machine can leave an empty file under the final name.
+      await file.sync()
+    } finally {
+      await file.close()
+    }
+    await rename(temporary, join(directory, CLUSTERS_FILE))
+  } catch (error) {
+    await rm(temporary, { force: true })
+    throw error
+  }
+}
+
+function toCluster({ cluster, backendUrl }: Backend): object {
+  const url = new URL(backendUrl)
+  if (url.protocol !== 'http:' && url.protocol !== 'https:') {
+    throw new TypeError(`${backendUrl} is neither http nor https`)
+  }
+  const secure = url.protocol === 'https:'
+  // URL keeps the brackets of an IPv6 address.
+  const host = url.hostname.replace(/^\[|\]$/g, '')
+  const port = url.port === '' ? (secure ? 443 : 80) : Number(url.port)
+  return {
+    name: cluster,
+    ...resolution(host),
+    connect_timeout: '5s',
+    // One long answer is one HTTP/1.1 connection; the defaults of 1024 are for short ones.
+    circuit_breakers: {
+      thresholds: [{ max_connections: 65_536, max_pending_requests: 65_536, max_requests: 65_536 }],
+    },
+    typed_extension_protocol_options: {
+      'envoy.extensions.upstreams.http.v3.HttpProtocolOptions': {
+        '@type': `${TYPES}.extensions.upstreams.http.v3.HttpProtocolOptions`,
+        explicit_http_config: { http_protocol_options: {} },
+        // Below the five seconds after which Node and uvicorn close an idle connection: one
+        // that the server closes just as a request is sent on it is a 503 for the client.
+        common_http_protocol_options: { idle_timeout: '4s' },
+      },
+    },
+    ...(secure ? { transport_socket: tls(host) } : {}),
+    load_assignment: {
+      cluster_name: cluster,
+      endpoints: [
+        {
+          lb_endpoints: [
+            {
+              endpoint: {
+                // The Host header the backend sees, by the route's auto_host_rewrite.
+                hostname: url.host,
+                address: { socket_address: { address: host, port_value: port } },
+              },
+            },
+          ],
+        },
+      ],
+    },
+  }
+}
+
+function resolution(host: string): object {
+  if (isIP(host) !== 0) return { type: 'STATIC' }
+  // A name that has both kinds of address, such as localhost, is most surely served on IPv4.
+  return { type: 'STRICT_DNS', dns_lookup_family: 'V4_PREFERRED' }
+}
+
+function tls(host: string): object {
+  const isName = isIP(host) === 0
+  return {
+    name: 'envoy.transport_sockets.tls',
+    typed_config: {
+      '@type': `${TYPES}.extensions.transport_sockets.tls.v3.UpstreamTlsContext`,
+      // RFC 6066 allows no addresses in SNI.
+      ...(isName ? { sni: host } : {}),
+      common_tls_context: {
+        combined_validation_context: {
+          // A certificate of a trusted authority is not enough: it must be this host's.
+          default_validation_context: {
+            match_typed_subject_alt_names: [
+              { san_type: isName ? 'DNS' : 'IP_ADDRESS', matcher: { exact: host } },
+            ],
+          },
+          // The secret of this name in envoy/bootstrap.yaml: one list for all clusters.
+          validation_context_sds_secret_config: { name: 'authorities' },
+        },
+      },
+    },
+  }
+}

@@ -1,0 +1,139 @@
+import { execFile } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { test } from 'tap'
+import { parse } from 'yaml'
+import { findAuthorities, renderBootstrap } from '../../src/gateway/bootstrap.ts'
+import { renderClusters, writeClusters } from '../../src/gateway/clusters.ts'
+
+const template = readFileSync(new URL('../../envoy/bootstrap.yaml', import.meta.url), 'utf8')
+const envoy = process.env.ENVOY_PATH
+const needsEnvoy = envoy === undefined ? 'ENVOY_PATH is not set' : false
+
+const settings = {
+  gateway: { host: '0.0.0.0', port: 8443 },
+  admin: { path: '/run/tollgate/admin.sock' },
+  grpc: [{ host: '127.0.0.2', port: 9001 }, { path: '/run/tollgate/grpc.sock' }],
+  api: { host: '::1', port: 9002 },
+  clustersFile: '/var/lib/tollgate/clusters.json',
+}
+
+const render = (changes = {}) =>
+  JSON.parse(renderBootstrap(template, { ...settings, ...changes })) as Rendered
+
+type Cluster = {
+  name: string
+  type: string
+  load_assignment: { endpoints: { lb_endpoints: { endpoint: { address: unknown } }[] }[] }
+}
+type Rendered = {
+  admin: { address: unknown }
+  dynamic_resources: { cds_config: { path_config_source: unknown } }
+  static_resources: {
+    listeners: { address: unknown }[]
+    clusters: Cluster[]
+    secrets: { validation_context: { trusted_ca: unknown } }[]
+  }
+}
+
+const tcp = (address: string, port: number) => ({
+  socket_address: { address, port_value: port },
+})
+const addressesOf = (rendered: Rendered, name: string) =>
+  rendered.static_resources.clusters
+    .filter((cluster) => cluster.name === name)
+    .flatMap((cluster) => cluster.load_assignment.endpoints)
+    .flatMap((group) => group.lb_endpoints.map(({ endpoint }) => endpoint.address))
+
+test('the settings replace every address', async (t) => {
+  const rendered = render()
+  t.strictSame(rendered.static_resources.listeners[0]?.address, tcp('0.0.0.0', 8443))
+  t.strictSame(rendered.admin.address, { pipe: { path: '/run/tollgate/admin.sock' } })
+  t.strictSame(addressesOf(rendered, 'tollgate'), [
+    tcp('127.0.0.2', 9001),
+    { pipe: { path: '/run/tollgate/grpc.sock' } },
+  ])
+  t.strictSame(addressesOf(rendered, 'api'), [tcp('::1', 9002)])
+  t.strictSame(rendered.dynamic_resources.cds_config.path_config_source, {
+    path: '/var/lib/tollgate/clusters.json',
+    watched_directory: { path: '/var/lib/tollgate' },
+  })
+})
+
+test('the documented defaults render the template itself', async (t) => {
+  const rendered = renderBootstrap(template, {
+    gateway: { host: '127.0.0.1', port: 8000 },
+    admin: { host: '127.0.0.1', port: 9901 },
+    grpc: [{ host: '127.0.0.1', port: 8082 }],
+    api: { host: '127.0.0.1', port: 8080 },
+    clustersFile: '.data/gateway/clusters.json',
+  })
+  t.strictSame(JSON.parse(rendered), parse(template))
+})
+
+test('a cluster with a host name uses DNS', async (t) => {
+  const typeOf = (grpc: object[]) =>
+    render({ grpc }).static_resources.clusters.find(({ name }) => name === 'tollgate')?.type
+  t.equal(typeOf([{ host: '127.0.0.1', port: 1 }, { path: '/a' }]), 'STATIC')
+  t.equal(
+    typeOf([
+      { host: '127.0.0.1', port: 1 },
+      { host: 'localhost', port: 2 },
+    ]),
+    'STRICT_DNS',
+  )
+})
+
+test('authorities are replaced only when named', async (t) => {
+  const authorities = (changes = {}) =>
+    render(changes).static_resources.secrets[0]?.validation_context.trusted_ca
+  t.strictSame(authorities({ authoritiesFile: '/ca.pem' }), { filename: '/ca.pem' })
+  t.strictSame(authorities(), { filename: '/etc/ssl/certs/ca-certificates.crt' })
+})
+
+test('the first known list of authorities is found', async (t) => {
+  const known = ['/etc/ssl/cert.pem', '/etc/pki/tls/certs/ca-bundle.crt']
+  t.equal(
+    findAuthorities((path) => known.includes(path)),
+    '/etc/pki/tls/certs/ca-bundle.crt',
+  )
+  t.equal(
+    findAuthorities(() => false),
+    undefined,
+  )
+})
+
+test('what cannot be replaced is refused', async (t) => {
+  t.throws(() => render({ grpc: [] }), { message: 'cluster tollgate needs an address' })
+  t.throws(() => renderBootstrap(template.replace('- name: gateway', '- name: other'), settings), {
+    message: 'the bootstrap template has no part named gateway',
+  })
+})
+
+test('Envoy accepts what is rendered', { skip: needsEnvoy }, async (t) => {
+  const directory = t.testdir()
+  await writeClusters(directory, renderClusters([], '0'))
+  for (const [name, changes] of Object.entries({
+    tcp: { admin: { host: '127.0.0.1', port: 0 }, grpc: [{ host: 'localhost', port: 1 }] },
+    unix: {},
+  })) {
+    const file = join(directory, `${name}.json`)
+    const clustersFile = join(directory, 'clusters.json')
+    await writeFile(file, renderBootstrap(template, { ...settings, ...changes, clustersFile }))
+    await t.resolves(validate(file, directory), name)
+  }
+})
+
+test('Envoy accepts the template itself', { skip: needsEnvoy }, async (t) => {
+  const directory = t.testdir({ 'bootstrap.yaml': template })
+  // Relative paths in it are those of the folder that Envoy is started in.
+  await mkdir(join(directory, '.data'))
+  await writeClusters(join(directory, '.data/gateway'), renderClusters([], '0'))
+  await t.resolves(validate(join(directory, 'bootstrap.yaml'), directory))
+})
+
+function validate(file: string, cwd: string): Promise<unknown> {
+  return promisify(execFile)(envoy ?? 'envoy', ['--mode', 'validate', '-c', file], { cwd })
+}

@@ -1,0 +1,110 @@
+import { execFile } from 'node:child_process'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { rootCertificates } from 'node:tls'
+import { promisify } from 'node:util'
+import { test } from 'tap'
+import { type Backend, renderClusters, writeClusters } from '../../src/gateway/clusters.ts'
+
+const envoy = process.env.ENVOY_PATH
+
+type Cluster = {
+  name: string
+  type: string
+  transport_socket?: { typed_config: Record<string, unknown> }
+  load_assignment: { endpoints: { lb_endpoints: { endpoint: unknown }[] }[] }
+}
+type Discovery = { version_info: string; resources: Cluster[] }
+
+const render = (backends: readonly Backend[], version = '1') =>
+  JSON.parse(renderClusters(backends, version)) as Discovery
+const cluster = (backendUrl: string) => render([{ cluster: 'm', backendUrl }]).resources[0]
+const endpoint = (backendUrl: string) =>
+  cluster(backendUrl)?.load_assignment.endpoints[0]?.lb_endpoints[0]?.endpoint
+
+test('a backend becomes an address and a host', async (t) => {
+  const cases: [url: string, type: string, host: string, address: string, port: number][] = [
+    ['http://127.0.0.1:9000', 'STATIC', '127.0.0.1:9000', '127.0.0.1', 9000],
+    ['http://127.0.0.1:9000/base/path', 'STATIC', '127.0.0.1:9000', '127.0.0.1', 9000],
+    ['http://[::1]:9000', 'STATIC', '[::1]:9000', '::1', 9000],
+    ['http://model.example', 'STRICT_DNS', 'model.example', 'model.example', 80],
+    ['https://model.example', 'STRICT_DNS', 'model.example', 'model.example', 443],
+    ['https://model.example:8443', 'STRICT_DNS', 'model.example:8443', 'model.example', 8443],
+  ]
+  for (const [url, type, hostname, address, port] of cases) {
+    t.equal(cluster(url)?.type, type, url)
+    t.strictSame(endpoint(url), {
+      hostname,
+      address: { socket_address: { address, port_value: port } },
+    })
+  }
+})
+
+test('https is verified for the host', async (t) => {
+  t.equal(cluster('http://model.example')?.transport_socket, undefined)
+  t.match(cluster('https://model.example')?.transport_socket?.typed_config, {
+    sni: 'model.example',
+    common_tls_context: {
+      combined_validation_context: {
+        default_validation_context: {
+          match_typed_subject_alt_names: [{ san_type: 'DNS', matcher: { exact: 'model.example' } }],
+        },
+        validation_context_sds_secret_config: { name: 'authorities' },
+      },
+    },
+  })
+  const byAddress = cluster('https://[::1]:8443')?.transport_socket?.typed_config
+  t.notOk(byAddress && 'sni' in byAddress, 'an address is no server name')
+  t.match(JSON.stringify(byAddress), '{"san_type":"IP_ADDRESS","matcher":{"exact":"::1"}}')
+})
+
+test('a neighbour does not change a cluster', async (t) => {
+  const one = { cluster: 'one', backendUrl: 'http://127.0.0.1:1' }
+  const two = { cluster: 'two', backendUrl: 'http://127.0.0.1:2' }
+  t.strictSame(render([one], 'a').resources[0], render([two, one], 'b').resources[1])
+  t.equal(render([one], 'a').version_info, 'a')
+})
+
+test('one name is one cluster', async (t) => {
+  const urls = ['http://127.0.0.1:1', 'http://127.0.0.1:2']
+  const { resources } = render(urls.map((backendUrl) => ({ cluster: 'm', backendUrl })))
+  t.strictSame(resources, [cluster('http://127.0.0.1:1')])
+})
+
+test('other schemes are refused', async (t) => {
+  for (const url of ['ftp://model.example', 'unix:/run/model.sock', 'model.example:80', '']) {
+    t.throws(() => cluster(url), TypeError, url)
+  }
+})
+
+test('concurrent writes leave one whole file', async (t) => {
+  const directory = join(t.testdir(), 'made', 'on', 'the', 'way')
+  const texts = Array.from({ length: 10 }, (_, i) => `${i}`.repeat(100_000))
+  await Promise.all(texts.map((text) => writeClusters(directory, text)))
+  t.strictSame(await readdir(directory), ['clusters.json'])
+  t.ok(texts.includes(await readFile(join(directory, 'clusters.json'), 'utf8')))
+})
+
+test('a failed write leaves nothing behind', async (t) => {
+  // A folder of that name cannot be replaced by a file.
+  const directory = t.testdir({ 'clusters.json': { inside: '' } })
+  await t.rejects(writeClusters(directory, 'text'))
+  t.strictSame(await readdir(directory), ['clusters.json'])
+})
+
+test('Envoy accepts every kind of cluster', {
+  skip: envoy === undefined ? 'ENVOY_PATH is not set' : false,
+}, async (t) => {
+  const urls = ['http://127.0.0.1:1', 'http://[::1]:1/x', 'http://a.example', 'https://a.example']
+  const { resources } = render(urls.map((backendUrl, i) => ({ cluster: `m${i}`, backendUrl })))
+  const secrets = [
+    {
+      name: 'authorities',
+      validation_context: { trusted_ca: { inline_string: rootCertificates[0] } },
+    },
+  ]
+  const clusters = resources.map(({ ['@type' as never]: _, ...rest }) => rest)
+  const file = join(t.testdir(), 'envoy.json')
+  await writeFile(file, JSON.stringify({ static_resources: { secrets, clusters } }))
+  await t.resolves(promisify(execFile)(envoy ?? 'envoy', ['--mode', 'validate', '-c', file]))
+})
