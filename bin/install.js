@@ -1,0 +1,188 @@
+/**
+ * Installs the packages a clone is missing, with nothing but Node itself: this is the first file
+ * that runs in a clone that has never seen `npm install`, possibly on a Node too old for the rest.
+ */
+import { spawn } from 'node:child_process'
+import { mkdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
+import { delimiter, join, resolve, sep } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** A reason to stop that is fit for the person at the terminal: one sentence, no stack. */
+export class LaunchError extends Error {}
+
+/**
+ * @typedef {{ version?: string, optional?: boolean, devOptional?: boolean, dev?: boolean }} LockedPackage
+ * @typedef {{ packages?: Record<string, LockedPackage> }} Lockfile
+ */
+
+/**
+ * Whether the packages under `root` are not those of its lockfile. False where there is no lockfile
+ * to hold them against, or where `root` is itself somebody's dependency: its packages are then
+ * their business. Compares what is locked with what npm noted as installed, not file times: a
+ * checkout changes those.
+ * @param {string} root
+ * @param {{ dev: boolean }} needs `dev`: what only tests need counts too
+ */
+export function needsInstall(root, { dev }) {
+  if (root.split(sep).includes('node_modules')) return false
+  const locked = readLock(join(root, 'package-lock.json'))
+  if (locked === undefined) return false
+  const installed = readLock(join(root, 'node_modules', '.package-lock.json'))
+  if (installed === undefined) return true
+  for (const [path, { version, ...kind }] of Object.entries(locked)) {
+    if (path === '') continue
+    const present = installed[path]
+    if (present !== undefined && present.version !== version) return true
+    // Optional packages are those of other platforms, or could not be had last time either.
+    const dispensable = kind.optional || kind.devOptional || (kind.dev && !dev)
+    if (present === undefined && !dispensable) return true
+  }
+  return false
+}
+
+/**
+ * Makes the packages under `root` those of its lockfile, by npm, if they are not. Two that start
+ * together take turns: npm moves folders about, which would pull them from under the other. Rejects
+ * with a LaunchError when npm fails.
+ * @param {string} root
+ * @param {{ dev: boolean, log: (line: string) => void }} options
+ */
+export async function installPackages(root, { dev, log }) {
+  if (!needsInstall(root, { dev })) return
+  const turn = await takeTurn(root, log)
+  try {
+    if (!needsInstall(root, { dev })) return
+    log('Installing packages (npm ci; once, a minute or so) ...')
+    await npmCi(root, turn.record)
+  } finally {
+    turn.release()
+  }
+}
+
+/**
+ * @param {string} path
+ * @returns {Record<string, LockedPackage> | undefined}
+ */
+function readLock(path) {
+  try {
+    const lock = /** @type {Lockfile} */ (JSON.parse(readFileSync(path, 'utf8')))
+    return lock.packages ?? {}
+  } catch {
+    return undefined
+  }
+}
+
+const HEARTBEAT_MS = 1_000
+const SILENT_MS = 3_000
+const ABANDONED_MS = 600_000
+
+/**
+ * Waits for a lock file that its holder touches every second. One left by a killed holder is taken
+ * over once it is silent and neither that process nor the npm it started is alive any more.
+ * @param {string} root
+ * @param {(line: string) => void} log
+ */
+async function takeTurn(root, log) {
+  const tools = join(root, '.tools')
+  const lock = join(tools, 'installing')
+  mkdirSync(tools, { recursive: true })
+  for (let told = false; !create(lock); ) {
+    if (isAbandoned(lock)) {
+      rmSync(lock, { force: true })
+      continue
+    }
+    if (!told) log('Another start is installing packages in this folder, waiting for it ...')
+    told = true
+    await sleep(200)
+  }
+  const heartbeat = setInterval(() => {
+    const now = new Date()
+    try {
+      utimesSync(lock, now, now)
+    } catch {
+      // Somebody removed the folder; npm will say what that means.
+    }
+  }, HEARTBEAT_MS)
+  return {
+    /** @param {number} npm */
+    record(npm) {
+      writeFileSync(lock, `${process.pid} ${npm}`)
+    },
+    release() {
+      clearInterval(heartbeat)
+      rmSync(lock, { force: true })
+    },
+  }
+}
+
+/** @param {string} lock */
+function create(lock) {
+  try {
+    writeFileSync(lock, String(process.pid), { flag: 'wx' })
+    return true
+  } catch (error) {
+    if (/** @type {NodeJS.ErrnoException} */ (error).code === 'EEXIST') return false
+    throw error
+  }
+}
+
+/** @param {string} lock */
+function isAbandoned(lock) {
+  try {
+    const silentMs = Date.now() - statSync(lock).mtimeMs
+    if (silentMs < SILENT_MS) return false
+    // The long limit is for an id that has since gone to some other process.
+    const holders = readFileSync(lock, 'utf8').split(' ').map(Number)
+    return silentMs > ABANDONED_MS || !holders.some(isAlive)
+  } catch {
+    return false
+  }
+}
+
+/** @param {number} pid */
+function isAlive(pid) {
+  try {
+    return pid > 0 && process.kill(pid, 0)
+  } catch (error) {
+    return /** @type {NodeJS.ErrnoException} */ (error).code === 'EPERM'
+  }
+}
+
+/**
+ * @param {string} root
+ * @param {(pid: number) => void} started
+ */
+async function npmCi(root, started) {
+  // The npm that started us, else the one on PATH. It must not run on the Node in node_modules,
+  // which is among the things it is about to replace.
+  const own = resolve(root, 'node_modules')
+  const path = (process.env.PATH ?? '').split(delimiter).filter((entry) => {
+    return resolve(entry) !== join(own, '.bin')
+  })
+  const args = ['ci', '--include=dev', '--include=optional']
+  const npm = spawn('npm', [...args, '--no-progress', '--no-audit', '--loglevel=error'], {
+    cwd: root,
+    env: { ...process.env, PATH: path.join(delimiter) },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  if (npm.pid !== undefined) started(npm.pid)
+  let output = ''
+  npm.stdout.on('data', (chunk) => {
+    output += chunk
+  })
+  npm.stderr.on('data', (chunk) => {
+    output += chunk
+  })
+  const status = await new Promise((done) => {
+    npm.on('error', (error) => done(error))
+    npm.on('close', (code, signal) => done(code ?? signal))
+  })
+  if (status === 0) return
+  if (status instanceof Error) {
+    throw new LaunchError('npm is not on PATH: install it, or run `npm ci` in this folder yourself')
+  }
+  process.stderr.write(output)
+  throw new LaunchError(
+    `The packages could not be installed (npm ended with ${status}; its output is above): is the package registry within reach?`,
+  )
+}

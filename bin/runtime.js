@@ -1,0 +1,102 @@
+/**
+ * Finds a Node that can run the sources, and runs them on it. Node 24 strips types by itself; an
+ * older one that happens to be on the machine only gets as far as this file.
+ */
+import { spawn, spawnSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { constants } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { installPackages, LaunchError } from './install.js'
+
+/** The folder that holds package.json. */
+export const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
+
+const WANTED_MAJOR = 24
+const PARENT_POLL_MS = 500
+
+/**
+ * Installs what is missing and runs `entry` (a path from the package's root) with `args` on Node 24
+ * or newer: in this process if it is one, else in a child that is as good as this process, sharing
+ * its terminal, signals and exit status. Ends the process with one sentence when it can't.
+ *
+ * Node refuses to strip types under node_modules, so this serves clones; a packed Tollgate has to
+ * bring its sources already stripped.
+ * @param {string} entry
+ * @param {string[]} args
+ * @param {{ dev: boolean }} needs
+ */
+export async function launch(entry, args, { dev }) {
+  try {
+    await installPackages(ROOT, { dev, log: (line) => console.error(line) })
+    const path = join(ROOT, entry)
+    if (major(process.versions.node) >= WANTED_MAJOR) {
+      process.argv = [process.execPath, path, ...args]
+      await import(pathToFileURL(path).href)
+    } else {
+      runAsChild(findNode(), [path, ...args])
+    }
+  } catch (error) {
+    if (!(error instanceof LaunchError)) throw error
+    console.error(error.message)
+    process.exitCode = 1
+  }
+}
+
+/** @returns {string} path of a Node that is new enough */
+function findNode() {
+  const require = createRequire(import.meta.url)
+  /** @type {string[]} */
+  const candidates = []
+  try {
+    const manifest = require.resolve(`node-${process.platform}-${process.arch}/package.json`)
+    candidates.push(join(dirname(manifest), 'bin', 'node'))
+  } catch {
+    // No such package for this platform, or optional packages were left out.
+  }
+  candidates.push('node')
+  for (const node of candidates) {
+    if (node !== 'node' && !existsSync(node)) continue
+    // Asked, not guessed: a binary for another C library is there but does not run.
+    const { stdout } = spawnSync(node, ['-p', 'process.versions.node'], { encoding: 'utf8' })
+    if (major(stdout ?? '') >= WANTED_MAJOR) return node
+  }
+  throw new LaunchError(
+    `Tollgate needs Node ${WANTED_MAJOR} or newer: this is Node ${process.versions.node}, and no package for ${process.platform}-${process.arch} brings a newer one. Install Node ${WANTED_MAJOR} and try again.`,
+  )
+}
+
+/** @param {string} version */
+function major(version) {
+  return Number.parseInt(version, 10) || 0
+}
+
+/**
+ * @param {string} node
+ * @param {string[]} args
+ */
+function runAsChild(node, args) {
+  // Over the IPC channel the child notices when this process is killed without a chance to say so.
+  const child = spawn(node, args, { stdio: ['inherit', 'inherit', 'inherit', 'ipc'] })
+  for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP'])) {
+    process.on(signal, () => child.kill(signal))
+  }
+  // npm does not tell its scripts when it is killed; they have to see for themselves.
+  const parent = process.ppid
+  if (process.env.npm_lifecycle_event !== undefined) {
+    const watch = setInterval(() => {
+      if (process.ppid === parent) return
+      clearInterval(watch)
+      child.kill('SIGTERM')
+    }, PARENT_POLL_MS)
+    watch.unref()
+  }
+  child.on('error', (error) => {
+    console.error(`Node could not be started: ${error.message}`)
+    process.exitCode = 1
+  })
+  child.on('exit', (code, signal) => {
+    process.exit(code ?? 128 + constants.signals[/** @type {NodeJS.Signals} */ (signal)])
+  })
+}

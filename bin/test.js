@@ -1,0 +1,4 @@
+/** `npm test`: see test/run.ts. */
+import { launch } from './runtime.js'
+
+await launch('test/run.ts', process.argv.slice(2), { dev: true })

@@ -1,0 +1,112 @@
+/** The key endpoints as functions. Every failure is thrown as a sentence for the person who asked. */
+import type { KeyServer } from './key-server.ts'
+import { printable } from './table.ts'
+
+/** The fields of a record that the commands show; the rest is passed through as it came. */
+export interface KeyRecord {
+  readonly id: string
+  readonly name: string
+  readonly username: string
+  readonly subscription: string
+  readonly status: string
+  readonly ephemeral: boolean
+  readonly createdAt: string
+  readonly expiresAt: string | null
+  readonly lastUsedAt?: string
+}
+
+export interface CreatedKey {
+  readonly key: string
+  readonly id: string
+  readonly name: string
+  readonly subscription: string
+  readonly expiresAt: string
+}
+
+export interface KeySearch {
+  /** Empty: all. */
+  readonly statuses: readonly string[]
+  readonly includeEphemeral: boolean
+  readonly user: string | undefined
+  readonly sort: { readonly by: string; readonly order: string }
+  /** Records at most. */
+  readonly limit: number
+}
+
+export interface KeyClient {
+  create(body: Readonly<Record<string, unknown>>): Promise<CreatedKey>
+  /** Reads page after page. */
+  search(search: KeySearch): Promise<readonly KeyRecord[]>
+  revoke(id: string): Promise<KeyRecord>
+  /** undefined: the caller's own. */
+  revokeAll(user: string | undefined): Promise<{ revokedCount: number; message: string }>
+}
+
+const PAGE = 100
+const TIMEOUT_MS = 30_000
+
+/** A client of one server. */
+export function createKeyClient({ url, token }: KeyServer): KeyClient {
+  async function call(method: string, path: string, body?: object): Promise<unknown> {
+    const response = await fetch(`${url}${path}`, {
+      method,
+      headers: { authorization: `Bearer ${token}`, accept: 'application/json' },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+      // Nobody but the server that was named gets the token.
+      redirect: 'manual',
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    }).catch((error: unknown) => {
+      throw new Error(`${url} can not be reached (${reasonOf(error)}).`)
+    })
+    const answer: unknown = await response.json().catch(() => undefined)
+    if (response.ok && typeof answer === 'object' && answer !== null) return answer
+    throw new Error(refusalOf(answer) ?? `${url} answered ${response.status} without a reason.`)
+  }
+
+  return {
+    create: async (body) => (await call('POST', '/v1/api-keys', body)) as CreatedKey,
+    async search({ statuses, includeEphemeral, user, sort, limit }) {
+      const found = new Map<string, KeyRecord>()
+      for (let offset = 0; found.size < limit; ) {
+        const page = (await call('POST', '/v1/api-keys/search', {
+          filters: {
+            status: statuses,
+            includeEphemeral,
+            ...(user !== undefined && { username: user }),
+          },
+          sort,
+          pagination: { limit: Math.min(PAGE, limit - found.size), offset },
+        })) as { readonly data: readonly KeyRecord[]; readonly has_more: boolean }
+        // A key made in between moves the pages: what came already is no news.
+        for (const record of page.data) found.set(record.id, record)
+        offset += page.data.length
+        if (!page.has_more || page.data.length === 0) break
+      }
+      return [...found.values()]
+    },
+    async revoke(id) {
+      return (await call('DELETE', `/v1/api-keys/${encodeURIComponent(id)}`)) as KeyRecord
+    },
+    async revokeAll(user) {
+      const body = user === undefined ? {} : { username: user }
+      return (await call('POST', '/v1/api-keys/bulk-revoke', body)) as {
+        revokedCount: number
+        message: string
+      }
+    },
+  }
+}
+
+function refusalOf(answer: unknown): string | undefined {
+  const message = (answer as { error?: { message?: unknown } } | null | undefined)?.error?.message
+  return typeof message === 'string' ? printable(message) : undefined
+}
+
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  if (error.name === 'TimeoutError') return `no answer within ${TIMEOUT_MS / 1_000} s`
+  const { cause } = error
+  return cause instanceof Error
+    ? ((cause as NodeJS.ErrnoException).code ?? cause.message)
+    : error.message
+}

@@ -1,0 +1,212 @@
+/** `tollgate key new|list|revoke`: API keys from a terminal. */
+import { parseArgs } from 'node:util'
+import { createKeyClient, type KeyClient, type KeyRecord } from './key-client.ts'
+import { findKeyServer } from './key-server.ts'
+import { printable, renderTable } from './table.ts'
+
+/** Where the command takes its settings from and prints to, a line at a time. */
+export interface KeyIo {
+  readonly env: NodeJS.ProcessEnv
+  readonly out: (line: string) => void
+  readonly err: (line: string) => void
+}
+
+const USAGE = `Usage: tollgate key new <name> [--subscription <name>] [--expires 30d] [--ephemeral] [--description <text>]
+       tollgate key list [--status active,revoked,expired] [--all] [--sort name:asc] [--limit <n>] [--user <name>]
+       tollgate key revoke <id>... | --all [--user <name>]
+
+  new      make a key; its plaintext alone goes to stdout: KEY=$(tollgate key new laptop)
+  list     your active keys; --all: revoked, expired and ephemeral ones too
+  revoke   at once and for good
+
+Each takes --json. Where to, and as whom: TOLLGATE_URL (default http://127.0.0.1:8000) and TOLLGATE_TOKEN,
+or ~/.tollgate/config ($TOLLGATE_CONFIG), a YAML file:
+  current-context: here
+  contexts:
+    - { name: here, url: "https://gateway.example", tokenFile: here.token }
+Flags: --context <name>, --url <url>, --insecure-http (send the token over plain http to another machine).`
+
+const everywhere = {
+  context: { type: 'string' },
+  url: { type: 'string' },
+  'insecure-http': { type: 'boolean' },
+  json: { type: 'boolean' },
+  help: { type: 'boolean', short: 'h' },
+} as const
+const forNew = {
+  ...everywhere,
+  subscription: { type: 'string' },
+  expires: { type: 'string' },
+  ephemeral: { type: 'boolean' },
+  description: { type: 'string' },
+} as const
+const forList = {
+  ...everywhere,
+  status: { type: 'string', multiple: true },
+  all: { type: 'boolean' },
+  sort: { type: 'string' },
+  limit: { type: 'string' },
+  user: { type: 'string' },
+} as const
+const forRevoke = { ...everywhere, all: { type: 'boolean' }, user: { type: 'string' } } as const
+
+/** A call that makes no sense: its message is followed by the usage, and the exit status is 2. */
+class WrongCall extends Error {}
+
+/** Runs the command; answers the exit status: 1 when it failed, 2 for a wrong call. */
+export async function key(args: string[], io: KeyIo = terminal()): Promise<number> {
+  const [command, ...rest] = args
+  try {
+    if (args.some((arg) => arg === '--help' || arg === '-h') || command === 'help') {
+      io.out(USAGE)
+      return 0
+    }
+    if (command === 'new') return await newKey(rest, io)
+    if (command === 'list') return await listKeys(rest, io)
+    if (command === 'revoke') return await revokeKeys(rest, io)
+    throw new WrongCall(command === undefined ? '' : `There is no command "key ${command}".`)
+  } catch (error) {
+    if (!isWrongCall(error)) {
+      io.err(sentenceOf(error))
+      return 1
+    }
+    if (error.message !== '') io.err(`${error.message}\n`)
+    io.err(USAGE)
+    return 2
+  }
+}
+
+async function newKey(args: string[], io: KeyIo): Promise<number> {
+  const { values, positionals } = parseArgs({ args, options: forNew, allowPositionals: true })
+  const [name, ...others] = positionals
+  if (others.length > 0) throw new WrongCall('One name at a time; put one with blanks in quotes.')
+  if (!name && !values.ephemeral) throw new WrongCall('Give the key a name.')
+  const created = await clientOf(values, io).create({
+    name,
+    description: values.description,
+    subscription: values.subscription,
+    expiresIn: values.expires,
+    ephemeral: values.ephemeral,
+  })
+  io.out(values.json ? toJson(created) : created.key)
+  io.err(
+    `Made the key "${printable(created.name)}" (${created.id}) for ${created.subscription}, ` +
+      `good until ${created.expiresAt}. This is the only time that it is shown.`,
+  )
+  return 0
+}
+
+async function listKeys(args: string[], io: KeyIo): Promise<number> {
+  const { values } = parseArgs({ args, options: forList })
+  const statuses = (values.status ?? []).flatMap((status) => status.split(','))
+  const records = await clientOf(values, io).search({
+    statuses: statuses.length > 0 ? statuses : values.all ? [] : ['active'],
+    includeEphemeral: values.all ?? false,
+    user: values.user,
+    sort: readSort(values.sort),
+    limit: readLimit(values.limit),
+  })
+  if (values.json) io.out(toJson({ object: 'list', data: records }))
+  else if (records.length === 0) io.err('There are no such keys.')
+  else io.out(showRecords(records))
+  return 0
+}
+
+async function revokeKeys(args: string[], io: KeyIo): Promise<number> {
+  const { values, positionals: ids } = parseArgs({
+    args,
+    options: forRevoke,
+    allowPositionals: true,
+  })
+  if (values.all) {
+    if (ids.length > 0) throw new WrongCall('Either --all or ids, not both.')
+    const result = await clientOf(values, io).revokeAll(values.user)
+    io.out(values.json ? toJson(result) : printable(result.message))
+    return 0
+  }
+  if (values.user !== undefined) throw new WrongCall('--user goes with --all; an id is enough.')
+  if (ids.length === 0) throw new WrongCall('Name the ids of the keys, or --all.')
+  const client = clientOf(values, io)
+  const revoked: KeyRecord[] = []
+  for (const id of ids) {
+    try {
+      const record = await client.revoke(id)
+      revoked.push(record)
+      if (!values.json) io.out(`Revoked ${record.id} (${printable(record.name)}).`)
+    } catch (error) {
+      io.err(`${printable(id)}: ${sentenceOf(error)}`)
+    }
+  }
+  if (values.json) io.out(toJson({ object: 'list', data: revoked }))
+  return revoked.length === ids.length ? 0 : 1
+}
+
+interface ServerFlags {
+  readonly context?: string | undefined
+  readonly url?: string | undefined
+  readonly 'insecure-http'?: boolean | undefined
+}
+
+function clientOf(
+  { context, url, 'insecure-http': insecureHttp }: ServerFlags,
+  io: KeyIo,
+): KeyClient {
+  return createKeyClient(findKeyServer(io.env, { context, url, insecureHttp }))
+}
+
+/** `name`, `name:desc`; names rise where nothing is said, dates fall. */
+function readSort(written = 'created_at'): { by: string; order: string } {
+  const [by = '', order = by === 'name' ? 'asc' : 'desc', ...rest] = written.split(':')
+  const known = ['created_at', 'expires_at', 'last_used_at', 'name']
+  if (!known.includes(by) || !['asc', 'desc'].includes(order) || rest.length > 0) {
+    throw new WrongCall(`--sort is one of ${known.join(', ')}, with :asc or :desc.`)
+  }
+  return { by, order }
+}
+
+function readLimit(written: string | undefined): number {
+  if (written === undefined) return Number.POSITIVE_INFINITY
+  if (/^[1-9]\d{0,8}$/.test(written)) return Number(written)
+  throw new WrongCall('--limit is a whole number from 1.')
+}
+
+/** Whose they are is shown only where they are not all one person's. */
+function showRecords(records: readonly KeyRecord[]): string {
+  const several = new Set(records.map(({ username }) => username)).size > 1
+  const header = ['ID', 'NAME', 'SUBSCRIPTION', 'STATUS', 'CREATED', 'EXPIRES', 'LAST USED']
+  return renderTable(
+    several ? [...header, 'USER'] : header,
+    records.map((record) => [
+      record.id,
+      record.name,
+      record.subscription,
+      record.ephemeral ? `${record.status} (ephemeral)` : record.status,
+      showDate(record.createdAt),
+      showDate(record.expiresAt),
+      showDate(record.lastUsedAt),
+      ...(several ? [record.username] : []),
+    ]),
+  )
+}
+
+/** `2026-03-01 12:00Z`, or a dash. */
+function showDate(timestamp: string | null | undefined): string {
+  return timestamp ? `${timestamp.slice(0, 16).replace('T', ' ')}Z` : '-'
+}
+
+function toJson(value: object): string {
+  return JSON.stringify(value, null, 2)
+}
+
+function isWrongCall(error: unknown): error is Error {
+  const code = (error as NodeJS.ErrnoException | undefined)?.code ?? ''
+  return error instanceof WrongCall || code.startsWith('ERR_PARSE_ARGS_')
+}
+
+function sentenceOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+function terminal(): KeyIo {
+  return { env: process.env, out: console.log, err: console.error }
+}

@@ -1,0 +1,56 @@
+/** The commands of `tollgate`. Each is loaded only when it is asked for. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { PACKAGE_ROOT } from './package-root.ts'
+
+const USAGE = `Usage: tollgate <command>
+
+  up               the whole gateway on this machine: Envoy, the service, a sample model server
+  serve            the service only
+  check <folder>   validate a folder of resources; exit 1 with every problem named
+  help             this text
+  --version        the version
+
+Settings come from the environment; README.md lists them.`
+
+const [command, ...args] = process.argv.slice(2)
+
+try {
+  process.exitCode = await run()
+} catch (error) {
+  console.error(explain(error))
+  process.exit(1)
+}
+
+async function run(): Promise<number> {
+  switch (command) {
+    case 'up':
+      return (await import('./up.ts')).up(process.env)
+    case 'serve':
+      return (await import('./serve.ts')).serveCommand(process.env)
+    case 'check':
+      return (await import('./check.ts')).check(args)
+    case 'help':
+    case '--help':
+    case '-h':
+      console.log(USAGE)
+      return 0
+    case 'version':
+    case '--version':
+      console.log(JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')).version)
+      return 0
+    default:
+      if (command !== undefined) console.error(`There is no command "${command}".\n`)
+      console.error(USAGE)
+      return 2
+  }
+}
+
+/** What a person can mend is a sentence, and so are its causes; a fault of ours comes with its stack. */
+function explain(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  if (['TypeError', 'RangeError', 'ReferenceError', 'SyntaxError'].includes(error.name)) {
+    return error.stack ?? error.message
+  }
+  return error.cause instanceof Error ? `${error.message} (${error.cause.message})` : error.message
+}

@@ -1,0 +1,160 @@
+/** The processes of `tollgate up`, in the order in which they start. */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
+import { renderBootstrap } from '../gateway/bootstrap.ts'
+import { startEmbeddedPostgres } from '../store/embedded-postgres.ts'
+import { startChild } from './child.ts'
+import { PACKAGE_ROOT } from './package-root.ts'
+import { createServiceLog } from './service-log.ts'
+import type { Part } from './supervisor.ts'
+import { localUrl, type UpSettings } from './up-settings.ts'
+import { waitForHttp } from './wait-for-http.ts'
+
+/** What the processes are started with. */
+export interface PartsOptions {
+  readonly env: NodeJS.ProcessEnv
+  readonly settings: UpSettings
+  readonly resourceFolder: string
+  /** Path of the Envoy program. */
+  readonly envoy: string
+  readonly log: (line: string) => void
+}
+
+const MOST_ENVOY_THREADS = 4
+
+/** Postgres (unless DATABASE_URL names one), the sample model server, the service, Envoy. */
+export function createParts({ env, settings, resourceFolder, envoy, log }: PartsOptions): Part[] {
+  const { config, modelServer } = settings
+  const records = join(config.dataDir, 'run')
+  const logs = join(config.dataDir, 'log')
+  let embedded: { url: string; port: number } | undefined
+
+  const postgres: Part = {
+    name: 'Postgres',
+    async spawn() {
+      const server = await startEmbeddedPostgres({
+        directory: join(config.dataDir, 'postgres'),
+        log,
+        // The service knows the address it was started with.
+        ...(embedded && { port: embedded.port }),
+      })
+      embedded = server
+      return { ...server, kill: () => killIfThere(server.pid) }
+    },
+    async ready() {},
+  }
+
+  const sampleModelServer: Part = {
+    name: 'the sample model server',
+    spawn: async () =>
+      startChild({
+        name: 'model-server',
+        command: process.execPath,
+        args: [join(PACKAGE_ROOT, 'examples', 'model-server.ts')],
+        env: { ...env, MODEL_SERVER_ADDRESS: new URL(localUrl(modelServer)).host },
+        output: join(logs, 'model-server.log'),
+        records,
+        ipc: true,
+      }),
+    ready: (signal) =>
+      waitForHttp({
+        name: 'The sample model server',
+        url: `${localUrl(modelServer)}/v1/models`,
+        signal,
+      }),
+    lastWords: () => lastLine(join(logs, 'model-server.log')),
+  }
+
+  const serviceLog = createServiceLog(join(logs, 'service.log'), log)
+  const service: Part = {
+    name: 'the service',
+    spawn: async () =>
+      startChild({
+        name: 'service',
+        command: process.execPath,
+        args: [join(PACKAGE_ROOT, 'src', 'cli', 'main.ts'), 'serve'],
+        env: {
+          ...env,
+          DATA_DIR: config.dataDir,
+          ENVOY_CONFIG_DIR: config.envoyConfigDir,
+          RESOURCES: `file:${resourceFolder}`,
+          TOKEN_AUTH_FILE: config.tokenAuthFile,
+          ...(embedded && { DATABASE_URL: embedded.url }),
+        },
+        output: serviceLog.write,
+        records,
+        ipc: true,
+      }),
+    ready: (signal) =>
+      waitForHttp({
+        name: 'The service',
+        url: `${localUrl(config.internalAddress)}/readyz`,
+        signal,
+      }),
+    lastWords: serviceLog.lastLine,
+  }
+
+  const gateway: Part = {
+    name: 'Envoy',
+    async spawn() {
+      mkdirSync(config.envoyConfigDir, { recursive: true })
+      const bootstrap = join(config.envoyConfigDir, 'bootstrap.json')
+      const template = readFileSync(join(PACKAGE_ROOT, 'envoy', 'bootstrap.yaml'), 'utf8')
+      const rendered = renderBootstrap(template, {
+        gateway: config.gatewayAddress,
+        admin: config.envoyAdminAddress,
+        grpc: config.grpcAddresses,
+        api: config.apiAddress,
+        clustersFile: join(config.envoyConfigDir, 'clusters.json'),
+      })
+      writeFileSync(bootstrap, rendered)
+      const threads = Math.min(availableParallelism(), MOST_ENVOY_THREADS)
+      return startChild({
+        name: 'envoy',
+        command: envoy,
+        args: [
+          ...['--config-path', bootstrap, '--concurrency', String(threads)],
+          // Without hot restart no two Envoys on a machine share memory by accident.
+          ...['--log-level', 'warning', '--disable-hot-restart'],
+        ],
+        env,
+        output: join(logs, 'envoy.log'),
+        records,
+        ipc: false,
+      })
+    },
+    async ready(signal) {
+      await waitForHttp({
+        name: 'Envoy',
+        url: `${localUrl(config.envoyAdminAddress)}/ready`,
+        signal,
+      })
+      await waitForHttp({
+        name: 'The gateway',
+        url: `${localUrl(config.gatewayAddress)}/health`,
+        signal,
+      })
+    },
+    lastWords: () => lastLine(join(logs, 'envoy.log')),
+  }
+
+  const own = config.databaseUrl === undefined ? [postgres] : []
+  return [...own, sampleModelServer, service, gateway]
+}
+
+function killIfThere(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch {
+    // It has ended already.
+  }
+}
+
+function lastLine(file: string): string {
+  try {
+    return `${readFileSync(file, 'utf8').trim().split('\n').at(-1)} (${file})`
+  } catch {
+    return file
+  }
+}

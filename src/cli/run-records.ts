@@ -1,0 +1,65 @@
+/**
+ * Notes in <DATA_DIR>/run of which processes were started, so that the next start can stop what a
+ * killed one (kill -9, a crash) left running.
+ */
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import {
+  identify,
+  isRunning,
+  type ProcessIdentity,
+  readIdentity,
+} from '../store/process-identity.ts'
+
+const GRACE_MS = 5_000
+const POLL_MS = 25
+
+/** Notes that the process runs; call the result when it has ended. */
+export function record(folder: string, name: string, pid: number): () => void {
+  const file = join(folder, `${name}.json`)
+  mkdirSync(folder, { recursive: true })
+  writeFileSync(file, `${JSON.stringify(identify(pid) ?? {})}\n`)
+  return () => rmSync(file, { force: true })
+}
+
+/** Stops every process noted in `folder` that still runs, by force after five seconds. */
+export async function reap(folder: string, log: (line: string) => void): Promise<void> {
+  mkdirSync(folder, { recursive: true })
+  const files = readdirSync(folder).filter((file) => file.endsWith('.json'))
+  await Promise.all(
+    files.map(async (file) => {
+      const left = readRecord(join(folder, file))
+      if (left !== undefined && isRunning(left)) {
+        log(`Stopping ${file.replace('.json', '')} (process ${left.pid}), left by an earlier run`)
+        await end(left)
+      }
+      rmSync(join(folder, file), { force: true })
+    }),
+  )
+}
+
+async function end(left: ProcessIdentity): Promise<void> {
+  const deadline = Date.now() + GRACE_MS
+  signal(left.pid, 'SIGTERM')
+  while (isRunning(left) && Date.now() < deadline) await sleep(POLL_MS)
+  if (!isRunning(left)) return
+  signal(-left.pid, 'SIGKILL')
+  while (isRunning(left) && Date.now() < deadline + GRACE_MS) await sleep(POLL_MS)
+}
+
+function signal(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name)
+  } catch {
+    // It has ended in the meantime.
+  }
+}
+
+function readRecord(file: string): ProcessIdentity | undefined {
+  try {
+    return readIdentity(JSON.parse(readFileSync(file, 'utf8')))
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,33 @@
+/** Rows of text aligned for a terminal. */
+
+const LONGEST_CELL = 40
+
+/** Header and rows in columns, two blanks apart, without trailing ones. */
+export function renderTable(
+  header: readonly string[],
+  rows: readonly (readonly string[])[],
+): string {
+  const cells = [header, ...rows.map((row) => row.map(shorten))]
+  const widths = header.map((_, column) =>
+    Math.max(...cells.map((row) => [...(row[column] ?? '')].length)),
+  )
+  return cells
+    .map((row) =>
+      row
+        .map((text, column) => text + ' '.repeat((widths[column] ?? 0) - [...text].length))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n')
+}
+
+/** Without what would move a terminal's cursor, change its colours or turn its text around. */
+export function printable(text: string): string {
+  return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, '\u{fffd}')
+}
+
+function shorten(text: string): string {
+  const characters = [...printable(text)]
+  if (characters.length <= LONGEST_CELL) return characters.join('')
+  return `${characters.slice(0, LONGEST_CELL - 1).join('')}…`
+}

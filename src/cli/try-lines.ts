@@ -1,0 +1,75 @@
+/** The three lines that show what the gateway is for: a 200, a 403 and a 429. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { StartError } from './start-error.ts'
+
+/** Where the gateway answers, and until when somebody waits for it. */
+export interface TryLinesOptions {
+  readonly gateway: string
+  readonly signal: AbortSignal
+}
+
+const WITHIN_MS = 20_000
+const POLL_MS = 50
+
+/**
+ * Mints three ephemeral keys for the sample identities and returns three `curl` lines that use
+ * them. The first is answered 200, which also proves the whole way to a model; the second 403; the
+ * third 429, because its key's one token of the day is spent here. Rejects with a StartError when
+ * that can't be had.
+ */
+export async function makeTryLines({ gateway, signal }: TryLinesOptions): Promise<string[]> {
+  const mint = async (identity: string, subscription: string) => {
+    const response = await fetch(`${gateway}/v1/api-keys`, {
+      method: 'POST',
+      signal,
+      headers: {
+        authorization: `Bearer ${identity}-token`,
+        'content-type': 'application/json',
+      },
+      body: JSON.stringify({ name: 'npm-start', ephemeral: true, subscription }),
+    })
+    const answer = await response.text()
+    const key: unknown = response.status === 201 ? JSON.parse(answer).key : undefined
+    if (typeof key === 'string') return key
+    throw new StartError(`No key for ${identity} (${response.status}): ${answer.slice(0, 300)}`)
+  }
+  const requests = [
+    { key: await mint('alice', 'team-a-premium'), model: 'sim-small', status: 200 },
+    { key: await mint('bob', 'team-b-only'), model: 'sim-large', status: 403 },
+    { key: await mint('alice', 'team-a-tiny'), model: 'sim-small', status: 429 },
+  ]
+  const url = `${gateway}/v1/chat/completions`
+  const lines: string[] = []
+  for (const { key, model, status } of requests) {
+    const body = JSON.stringify({ model, messages: [{ role: 'user', content: 'Hello' }] })
+    const headers = [`authorization: Bearer ${key}`, 'content-type: application/json']
+    await untilAnswered(status, url, headers, body, signal)
+    const written = headers.map((header) => `-H '${header}'`).join(' ')
+    lines.push(`curl -i ${url} ${written} -d '${body}'`)
+  }
+  return lines
+}
+
+/** Tries until the answer is the expected one: usage is counted a moment after an answer. */
+async function untilAnswered(
+  expected: number,
+  url: string,
+  headers: readonly string[],
+  body: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const deadline = Date.now() + WITHIN_MS
+  for (let last = ''; ; await sleep(POLL_MS)) {
+    if (Date.now() > deadline) {
+      throw new StartError(`A sample request should be answered ${expected}, and was not: ${last}`)
+    }
+    const response = await fetch(url, {
+      method: 'POST',
+      headers: headers.map((header) => header.split(': ') as [string, string]),
+      body,
+      signal,
+    })
+    last = `${response.status} ${(await response.text()).slice(0, 300)}`
+    if (response.status === expected) return
+  }
+}

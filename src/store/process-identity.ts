@@ -1,0 +1,64 @@
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+
+/** One run of a process: the id alone is given to another process some time after it has ended. */
+export interface ProcessIdentity {
+  readonly pid: number
+  /** When it started, in the system's own spelling: only good for comparing. */
+  readonly started: string
+}
+
+/** The identity of the running process `pid`, or undefined when there is none (or only its zombie). */
+export function identify(pid: number): ProcessIdentity | undefined {
+  const started = process.platform === 'linux' ? startedByProc(pid) : startedByPs(pid)
+  return started === undefined ? undefined : { pid, started }
+}
+
+/** Whether that very process still runs. */
+export function isRunning(identity: ProcessIdentity): boolean {
+  return identify(identity.pid)?.started === identity.started
+}
+
+/** The command line of `pid`, words joined by spaces, or an empty text when it can't be read. */
+export function commandLine(pid: number): string {
+  if (process.platform === 'linux') {
+    return (readIfThere(`/proc/${pid}/cmdline`) ?? '').replaceAll('\0', ' ').trim()
+  }
+  return ps(pid, 'command=')
+}
+
+/** Reads what JSON.parse gives as an identity, or undefined when it is none. */
+export function readIdentity(value: unknown): ProcessIdentity | undefined {
+  if (typeof value !== 'object' || value === null) return undefined
+  const { pid, started } = value as Partial<Record<string, unknown>>
+  if (typeof pid !== 'number' || typeof started !== 'string') return undefined
+  return { pid, started }
+}
+
+/** Field 22 of /proc/<pid>/stat, counted after the name, which may hold spaces and brackets. */
+function startedByProc(pid: number): string | undefined {
+  const stat = readIfThere(`/proc/${pid}/stat`)
+  if (stat === undefined) return undefined
+  const [state, ...fields] = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return state === 'Z' || state === 'X' ? undefined : fields[18]
+}
+
+function startedByPs(pid: number): string | undefined {
+  return ps(pid, 'lstart=') || undefined
+}
+
+function ps(pid: number, format: string): string {
+  const { stdout } = spawnSync('ps', ['-o', format, '-p', String(pid)], {
+    encoding: 'utf8',
+    env: { ...process.env, LC_ALL: 'C' },
+  })
+  return (stdout ?? '').trim()
+}
+
+function readIfThere(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,52 @@
+import { chmodSync, cpSync, mkdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'tap'
+import { PACKAGE_ROOT } from '../../src/cli/package-root.ts'
+import { identify } from '../../src/store/process-identity.ts'
+import { poll } from '../support/poll.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { databaseHome, ownSettings, processesOf, runCommand } from '../support/tollgate.ts'
+import { paste, tryLines } from '../support/try-lines.ts'
+
+const WITHIN_MS = 30_000
+
+// What git has of a clone as far as `npm start` needs it.
+const CLONED = ['.npmrc', 'bin', 'envoy', 'examples', 'package.json', 'package-lock.json', 'src']
+
+test('npm start is enough in a private fresh clone', async (t) => {
+  const folder = temporaryFolder(t)
+  const clone = join(folder, 'clone')
+  for (const part of CLONED) {
+    cpSync(join(PACKAGE_ROOT, part), join(clone, part), { recursive: true })
+  }
+  chmodSync(clone, 0o700)
+  mkdirSync(join(folder, 'home'), { mode: 0o700 })
+  const dataDir = join(clone, '.data')
+  const { ENVOY_PATH, DATA_DIR, ...addresses } = await ownSettings(dataDir)
+  const env = { ...bareEnvironment(), HOME: join(folder, 'home'), ...addresses }
+  const npm = runCommand(t, ['npm', 'start'], { env, cwd: clone }, dataDir)
+  await npm.until('Ctrl-C stops everything.')
+  t.match(npm.output(), 'Installing packages')
+  t.strictSame(tryLines(npm.output()).map(paste), [200, 403, 429])
+
+  const home = databaseHome(dataDir)
+  if (home.startsWith('/var/lib/')) t.teardown(() => rmSync(home, { recursive: true }))
+  const processes = Object.values(processesOf(dataDir))
+  t.equal(processes.length, 4)
+  // npm can tell its script nothing when it is killed like this.
+  npm.signal('SIGKILL')
+  await poll(() => !processes.some(identify), 'everything ends with npm', WITHIN_MS)
+})
+
+/** The environment without what npm and tap put there, and without the packages' programs on PATH. */
+function bareEnvironment(): NodeJS.ProcessEnv {
+  const env: NodeJS.ProcessEnv = {}
+  for (const [name, value] of Object.entries(process.env)) {
+    if (!/^(npm_(?!config_registry)|NODE|TAP|_TAP|CI$|ENVOY_PATH|DATA_DIR)/i.test(name)) {
+      env[name] = value
+    }
+  }
+  const folders = (env.PATH ?? '').split(':')
+  env.PATH = folders.filter((entry) => !entry.includes('node_modules')).join(':')
+  return env
+}

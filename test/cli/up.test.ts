@@ -1,0 +1,147 @@
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { type Test, test } from 'tap'
+import { identify } from '../../src/store/process-identity.ts'
+import { envoyPath } from '../support/envoy-binary.ts'
+import { poll } from '../support/poll.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { ownSettings, processesOf, runTollgate } from '../support/tollgate.ts'
+import { paste, tryLines } from '../support/try-lines.ts'
+
+const WITHIN_MS = 30_000
+const UP = 'Tollgate is up'
+const skip = envoyPath() === undefined && 'no Envoy'
+
+async function start(t: Test, dataDir: string) {
+  const settings = await ownSettings(dataDir)
+  const tollgate = runTollgate(t, ['up'], settings)
+  await tollgate.until('Ctrl-C stops everything.')
+  return { tollgate, settings, gateway: `http://${settings.GATEWAY_ADDRESS}` }
+}
+
+test('the printed lines give 200, 403, 429', { skip }, async (t) => {
+  const { tollgate, settings, gateway } = await start(t, temporaryFolder(t))
+  const lines = tryLines(tollgate.output())
+  t.strictSame(lines.map(paste), [200, 403, 429])
+
+  const again = runTollgate(t, ['up'], settings)
+  t.equal(await again.ended, 1)
+  t.match(again.output(), `in use by another Tollgate (process ${tollgate.pid})`)
+  t.strictSame(lines.map(paste), [200, 403, 429], 'the first is not disturbed')
+
+  const kept = await mint(gateway)
+  const processes = Object.values(processesOf(settings.DATA_DIR ?? ''))
+  t.equal(processes.length, 4)
+  tollgate.signal('SIGTERM')
+  t.equal(await tollgate.ended, 0)
+  t.strictSame(processes.filter(identify), [], 'nothing is left')
+
+  const second = await start(t, settings.DATA_DIR ?? '')
+  t.equal(await ask(second.gateway, kept), 200, 'a second start keeps the keys')
+})
+
+test('a part that dies is started again', { skip }, async (t) => {
+  const dataDir = temporaryFolder(t)
+  const { tollgate, gateway } = await start(t, dataDir)
+  const key = await mint(gateway)
+  for (const [name, title] of [
+    ['envoy', 'Envoy'],
+    ['service', 'The service'],
+    ['model-server', 'The sample model server'],
+    ['postgres', 'Postgres'],
+  ] as const) {
+    const pid = processesOf(dataDir)[name]
+    t.ok(pid)
+    process.kill(pid ?? 0, 'SIGKILL')
+    await tollgate.until(`${title} ended (SIGKILL); starting it again in 1 s`)
+    await tollgate.until(`${title} is back`)
+  }
+  const answered = async () => (await ask(gateway, key).catch(() => 0)) === 200
+  await poll(answered, 'a key works again', WITHIN_MS)
+  tollgate.signal('SIGINT')
+  t.equal(await tollgate.ended, 0)
+})
+
+test('what a kill -9 leaves is stopped next time', { skip }, async (t) => {
+  const dataDir = temporaryFolder(t)
+  const { tollgate, settings } = await start(t, dataDir)
+  const { envoy = 0, postgres = 0, ...ours } = processesOf(dataDir)
+  tollgate.signal('SIGKILL')
+  await tollgate.ended
+  await poll(() => !Object.values(ours).some(identify), 'Node parts see it and end', WITHIN_MS)
+  t.ok(identify(envoy), 'Envoy can not see it')
+  const next = runTollgate(t, ['up'], settings)
+  await next.until(UP)
+  t.match(next.output(), `Stopping envoy (process ${envoy})`)
+  t.strictSame([envoy, postgres].filter(identify), [])
+})
+
+test('every taken port is named with its setting', { skip }, async (t) => {
+  const settings = await ownSettings(temporaryFolder(t))
+  const taken = ['GATEWAY_ADDRESS', 'MODEL_SERVER_ADDRESS']
+  for (const setting of taken) {
+    const port = Number(settings[setting]?.split(':')[1])
+    const server = createServer().listen(port, '127.0.0.1')
+    t.teardown(() => server.close())
+    await once(server, 'listening')
+  }
+  const tollgate = runTollgate(t, ['up'], settings)
+  t.equal(await tollgate.ended, 1)
+  for (const setting of taken) {
+    t.match(tollgate.output(), `${settings[setting]} (${setting}) is already in use`)
+  }
+  t.notMatch(tollgate.output(), 'Starting')
+})
+
+test('an Envoy that does not start undoes the start', async (t) => {
+  const settings = await ownSettings(temporaryFolder(t))
+  const tollgate = runTollgate(t, ['up'], { ...settings, ENVOY_PATH: '/bin/false' })
+  t.equal(await tollgate.ended, 1)
+  t.match(tollgate.output(), /^Envoy ended before it was ready \(exit code 1\)/m)
+  t.strictSame(processesOf(settings.DATA_DIR ?? ''), {}, 'nothing is left')
+})
+
+test('a stop in the middle of a start leaves nothing', async (t) => {
+  const settings = await ownSettings(temporaryFolder(t))
+  for (const stage of ['Starting Postgres', 'Starting the service']) {
+    const tollgate = runTollgate(t, ['up'], { ...settings, ENVOY_PATH: process.execPath })
+    await tollgate.until(stage)
+    tollgate.signal('SIGTERM')
+    t.equal(await tollgate.ended, 0)
+    t.strictSame(processesOf(settings.DATA_DIR ?? ''), {})
+  }
+})
+
+test('the data holds no key in clear', { skip }, async (t) => {
+  const dataDir = temporaryFolder(t)
+  const { tollgate } = await start(t, dataDir)
+  const keys = tryLines(tollgate.output()).map((line) => /sk-tg-\w+/.exec(line)?.[0] ?? '')
+  t.equal(keys.length, 3)
+  tollgate.signal('SIGTERM')
+  await tollgate.ended
+  for (const file of ['service.log', 'envoy.log', 'model-server.log']) {
+    const text = readFileSync(join(dataDir, 'log', file), 'utf8')
+    t.notOk(keys.some((key) => text.includes(key)))
+  }
+})
+
+async function mint(gateway: string): Promise<string> {
+  const response = await fetch(`${gateway}/v1/api-keys`, {
+    method: 'POST',
+    headers: { authorization: 'Bearer alice-token', 'content-type': 'application/json' },
+    body: JSON.stringify({ name: 'kept' }),
+  })
+  return ((await response.json()) as { key: string }).key
+}
+
+async function ask(gateway: string, key: string): Promise<number> {
+  const response = await fetch(`${gateway}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'sim-small', messages: [{ role: 'user', content: 'Hi' }] }),
+  })
+  await response.arrayBuffer()
+  return response.status
+}

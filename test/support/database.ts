@@ -1,0 +1,47 @@
+import { randomBytes } from 'node:crypto'
+import { join } from 'node:path'
+import postgres from 'postgres'
+import type { Test } from 'tap'
+import { startEmbeddedPostgres } from '../../src/store/embedded-postgres.ts'
+import { temporaryFolder } from './temporary-folder.ts'
+
+let ownServer: Promise<string> | undefined
+
+/**
+ * Creates an empty database and returns its URL; it is dropped when `t` ends. It lives in the
+ * server at TEST_DATABASE_URL, which `npm test` starts for all files; a file that is run alone
+ * starts one of its own.
+ */
+export async function createDatabase(t: Test): Promise<string> {
+  const server = process.env.TEST_DATABASE_URL ?? (await startOwnServer(t))
+  const name = `test_${randomBytes(6).toString('hex')}`
+  await execute(server, (sql) => sql`create database ${sql(name)}`)
+  t.teardown(() => execute(server, (sql) => sql`drop database ${sql(name)} with (force)`))
+  const url = new URL(server)
+  url.pathname = `/${name}`
+  return url.href
+}
+
+async function execute(
+  url: string,
+  query: (sql: postgres.Sql) => PromiseLike<unknown>,
+): Promise<void> {
+  const sql = postgres(url, { max: 1, onnotice: () => {} })
+  try {
+    await query(sql)
+  } finally {
+    await sql.end({ timeout: 5 })
+  }
+}
+
+function startOwnServer(t: Test): Promise<string> {
+  ownServer ??= (async () => {
+    let file: Test = t
+    while (file.parent !== undefined) file = file.parent as Test
+    const directory = join(temporaryFolder(file), 'postgres')
+    const server = await startEmbeddedPostgres({ directory, log() {} })
+    file.teardown(() => server.stop())
+    return server.url
+  })()
+  return ownServer
+}

@@ -1,0 +1,90 @@
+import { parseResource, type Resource } from '../../src/core/resources.ts'
+import { compile, type Snapshot } from '../../src/core/snapshot.ts'
+
+/** A resource as YAML would be parsed to. */
+export interface WrittenDocument {
+  readonly apiVersion: string
+  readonly kind: string
+  readonly metadata: Record<string, unknown>
+  readonly spec: Record<string, unknown>
+}
+
+const apiVersion = 'tollgate.dev/v1alpha1'
+
+/** A ModelRef `llm/<name>` (or the namespace given) with a backend. */
+export function modelRef(name: string, spec: object = {}, namespace = 'llm'): WrittenDocument {
+  return {
+    apiVersion,
+    kind: 'ModelRef',
+    metadata: { name, namespace },
+    spec: {
+      modelRef: { kind: 'LLMInferenceService', name },
+      backendUrl: `http://${name}.example:8000`,
+      ...spec,
+    },
+  }
+}
+
+/** An AccessPolicy that opens models (`namespace/name`) to subjects. */
+export function accessPolicy(
+  name: string,
+  models: readonly string[],
+  subjects: { users?: readonly string[]; groups?: readonly string[] },
+): WrittenDocument {
+  return {
+    apiVersion,
+    kind: 'AccessPolicy',
+    metadata: { name },
+    spec: { modelRefs: models.map(reference), subjects: owners(subjects) },
+  }
+}
+
+/** A Subscription for an owner group, with limits (`[100, '1m']`) by model. */
+export function subscription(
+  name: string,
+  owner: { users?: readonly string[]; groups?: readonly string[] },
+  limits: Readonly<Record<string, readonly (readonly [number, string])[]>>,
+  more: { priority?: number; deleting?: boolean } = {},
+): WrittenDocument {
+  const { priority, deleting = false } = more
+  return {
+    apiVersion,
+    kind: 'Subscription',
+    metadata: { name, ...(deleting ? { deletionTimestamp: '2026-01-01T00:00:00Z' } : {}) },
+    spec: {
+      owner: owners(owner),
+      modelRefs: Object.entries(limits).map(([model, rates]) => ({
+        ...reference(model),
+        tokenRateLimits: rates.map(([limit, window]) => ({ limit, window })),
+      })),
+      ...(priority === undefined ? {} : { priority }),
+    },
+  }
+}
+
+/** The resource of a document that is valid; throws its problems otherwise. */
+export function resourceOf(document: unknown): Resource {
+  const result = parseResource(document)
+  if ('resource' in result) return result.resource
+  throw new Error(`no valid resource: ${JSON.stringify(result)}`)
+}
+
+/** The Snapshot of valid documents. */
+export function snapshotOf(...documents: readonly unknown[]): Snapshot {
+  return compile(documents.map(resourceOf))
+}
+
+function reference(model: string): { namespace: string; name: string } {
+  const [namespace = '', name = ''] = model.split('/')
+  return { namespace, name }
+}
+
+function owners({
+  users = [],
+  groups = [],
+}: {
+  users?: readonly string[]
+  groups?: readonly string[]
+}) {
+  return { users, groups: groups.map((name) => ({ name })) }
+}

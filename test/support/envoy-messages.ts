@@ -1,0 +1,88 @@
+import { fileURLToPath } from 'node:url'
+import { loadSync, type MethodDefinition, type ServiceDefinition } from '@grpc/proto-loader'
+
+/** A message as protobufjs writes and reads it by Envoy's own proto files; fields in snake case. */
+export interface Codec {
+  encode(message: object): Buffer
+  decode(bytes: Buffer): Record<string, unknown>
+}
+
+const folders = ['envoy-api', 'xds', 'googleapis', 'protoc-gen-validate'].map((folder) =>
+  fileURLToPath(new URL(`../../node_modules/@grpc/grpc-js-xds/deps/${folder}`, import.meta.url)),
+)
+const packages = loadSync(
+  ['envoy/service/auth/v3/external_auth.proto', 'envoy/service/accesslog/v3/als.proto'],
+  { includeDirs: folders, keepCase: true, longs: Number, enums: Number },
+)
+
+function methodOf(service: string, method: string): MethodDefinition<object, object> {
+  const found = (packages[service] as ServiceDefinition | undefined)?.[method]
+  if (found === undefined) throw new Error(`no ${service}/${method}`)
+  return found
+}
+
+const check = methodOf('envoy.service.auth.v3.Authorization', 'Check')
+const stream = methodOf('envoy.service.accesslog.v3.AccessLogService', 'StreamAccessLogs')
+
+/** `envoy.service.auth.v3.CheckRequest` */
+export const checkRequest: Codec = {
+  encode: check.requestSerialize,
+  decode: (bytes) => check.requestDeserialize(bytes) as Record<string, unknown>,
+}
+
+/** `envoy.service.auth.v3.CheckResponse` */
+export const checkResponse: Codec = {
+  encode: check.responseSerialize,
+  decode: (bytes) => check.responseDeserialize(bytes) as Record<string, unknown>,
+}
+
+/** `envoy.service.accesslog.v3.StreamAccessLogsMessage` */
+export const accessLogMessage: Codec = {
+  encode: stream.requestSerialize,
+  decode: (bytes) => stream.requestDeserialize(bytes) as Record<string, unknown>,
+}
+
+/** A CheckRequest about a path, as Envoy sends it. */
+export function checkOf(path: string, headers: Readonly<Record<string, string>> = {}): Buffer {
+  return checkRequest.encode({
+    attributes: { request: { http: { method: 'POST', path, headers } } },
+  })
+}
+
+/** The denied answer of a CheckResponse, its headers as a map and its body parsed. */
+export function readDenial(bytes: Buffer) {
+  const { status, denied_response } = checkResponse.decode(bytes) as {
+    status: { code: number }
+    denied_response?: {
+      status: { code: number }
+      headers: { header: { key: string; value: string }; append_action: number }[]
+      body: string
+    }
+  }
+  if (denied_response === undefined) throw new Error('this is an allow')
+  return {
+    grpc: status.code,
+    http: denied_response.status.code,
+    headers: Object.fromEntries(
+      denied_response.headers.map(({ header }) => [header.key, header.value]),
+    ),
+    body: JSON.parse(denied_response.body) as {
+      error: { message: string; type: string; code: string }
+    },
+  }
+}
+
+/** A google.protobuf.Struct as protobufjs takes it: its built-in copy is in camel case. */
+export function structOf(values: Readonly<Record<string, unknown>>): object {
+  const fields = Object.entries(values).map(([name, value]) => [name, fieldOf(value)])
+  return { fields: Object.fromEntries(fields) }
+}
+
+function fieldOf(value: unknown): object {
+  if (value === null) return { nullValue: 0 }
+  if (typeof value === 'string') return { stringValue: value }
+  if (typeof value === 'number') return { numberValue: value }
+  if (typeof value === 'boolean') return { boolValue: value }
+  if (Array.isArray(value)) return { listValue: { values: value.map(fieldOf) } }
+  return { structValue: structOf(value as Record<string, unknown>) }
+}

@@ -1,0 +1,90 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import {
+  type BootstrapSettings,
+  findAuthorities,
+  renderBootstrap,
+} from '../../src/gateway/bootstrap.ts'
+import { envoyPath } from './envoy-binary.ts'
+import { poll } from './poll.ts'
+
+/** A real Envoy with the bootstrap of this repository. */
+export interface RunningEnvoy {
+  /** Where it listens for clients. */
+  readonly port: number
+  /** `host:port` of its admin page. */
+  readonly admin: string
+  readonly pid: number
+  /** All it has logged so far. */
+  log(): string
+}
+
+/** What has to be there before it starts: the service's addresses, and clusters.json. */
+export interface EnvoySettings extends Pick<BootstrapSettings, 'api' | 'grpc' | 'clustersFile'> {
+  /** An empty folder for its own files. */
+  readonly folder: string
+  /** Threads; with one, what a client saw end first is also told of first. */
+  readonly concurrency?: number
+}
+
+const template = readFileSync(new URL('../../envoy/bootstrap.yaml', import.meta.url), 'utf8')
+const anyPort = { host: '127.0.0.1', port: 0 }
+
+/** Starts it on free ports and waits until it serves; it is killed when `t` ends. */
+export async function startEnvoy(t: Test, settings: EnvoySettings): Promise<RunningEnvoy> {
+  const { folder, concurrency = 1, ...places } = settings
+  const bootstrap = join(folder, 'bootstrap.json')
+  const adminFile = join(folder, 'admin-address')
+  const authoritiesFile = findAuthorities()
+  const addresses = { gateway: anyPort, admin: anyPort, ...places, authoritiesFile }
+  writeFileSync(bootstrap, renderBootstrap(template, addresses))
+  const child = spawn(
+    envoyPath() ?? 'envoy',
+    [
+      ...['--config-path', bootstrap, '--concurrency', String(concurrency)],
+      ...['--admin-address-path', adminFile, '--disable-hot-restart', '--log-level', 'warning'],
+    ],
+    { stdio: ['ignore', 'ignore', 'pipe'] },
+  )
+  const ended = once(child, 'close')
+  const kill = () => child.kill('SIGKILL')
+  process.once('exit', kill)
+  t.teardown(async () => {
+    kill()
+    await ended
+    process.off('exit', kill)
+  })
+  let log = ''
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    log += text
+  })
+
+  const address = () => (existsSync(adminFile) ? readFileSync(adminFile, 'utf8').trim() : '')
+  await poll(async () => {
+    if (child.exitCode !== null) throw new Error(`Envoy ended:\n${log}`)
+    if (address() === '') return false
+    const { status } = await fetch(`http://${address()}/ready`)
+    return status === 200
+  }, 'Envoy serves')
+  return {
+    port: await listenerPort(address()),
+    admin: address(),
+    pid: child.pid ?? 0,
+    log: () => log,
+  }
+}
+
+interface Listeners {
+  listener_statuses: { local_address: { socket_address: { port_value: number } } }[]
+}
+
+async function listenerPort(admin: string): Promise<number> {
+  const response = await fetch(`http://${admin}/listeners?format=json`)
+  const { listener_statuses } = (await response.json()) as Listeners
+  const port = listener_statuses[0]?.local_address.socket_address.port_value
+  if (port === undefined) throw new Error('Envoy has no listener')
+  return port
+}

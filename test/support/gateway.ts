@@ -1,0 +1,248 @@
+import { randomUUID } from 'node:crypto'
+import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import root, { type Test } from 'tap'
+import { showAddress } from '../../src/config.ts'
+import { type ServiceAddresses, serve } from '../../src/main.ts'
+import { createDatabase } from './database.ts'
+import { accessPolicy, modelRef, subscription, type WrittenDocument } from './documents.ts'
+import { type RunningEnvoy, startEnvoy } from './envoy.ts'
+import { envoyPath } from './envoy-binary.ts'
+import { type ModelServer, startModelServer } from './model-server.ts'
+import { poll } from './poll.ts'
+import { temporaryFolder } from './temporary-folder.ts'
+
+/** What a test file may change about its gateway. */
+export interface GatewaySettings {
+  /** The resources, given the sample model server's URL; `defaultResources` unless told. */
+  readonly resources?: (backendUrl: string) => readonly WrittenDocument[]
+  /** Further settings of the service. */
+  readonly env?: Record<string, string>
+  /** Threads of Envoy, 1 unless told. */
+  readonly concurrency?: number
+}
+
+/** What a key is asked for with; a fresh user of the group `team` pays unless one is named. */
+export interface KeyWishes {
+  readonly user?: string
+  readonly subscription?: string
+  readonly expiresIn?: string | number
+}
+
+/** An answer, read to its end. */
+export interface Answer {
+  readonly status: number
+  readonly headers: Headers
+  readonly text: string
+}
+
+/** The whole product: service, Envoy, a database, and a model to talk to. */
+export interface Gateway {
+  /** `http://host:port`, and the port alone. */
+  readonly url: string
+  readonly port: number
+  readonly envoy: RunningEnvoy
+  readonly model: ModelServer
+  readonly addresses: ServiceAddresses
+  /** A user of the group `team` who has used nothing yet. The identity token is `token-<user>`. */
+  newUser(): string
+  /** Creates a key through the gateway; any other answer than 201 is an error. */
+  mint(wishes?: KeyWishes): Promise<{ readonly key: string; readonly id: string }>
+  /** One request through the gateway. `key` is the credential, if any. */
+  ask(path: string, key?: string, init?: RequestInit): Promise<Answer>
+  /** A chat call; `sim` is what the model server is asked for, `fields` go into the body too. */
+  chat(key: string | undefined, sim?: object, fields?: object, path?: string): Promise<Answer>
+  /** Whether a limit keeps this key from this model now; asked by a call that costs nothing. */
+  isSpent(key: string, model?: string): Promise<boolean>
+  /** Waits until every answer that ended before this call has been counted. */
+  settled(): Promise<void>
+  /** Replaces a resource file by rename; no documents remove it. Text stands as it is. */
+  put(file: string, content: readonly WrittenDocument[] | string | undefined): void
+  stopService(): Promise<void>
+  /** Starts it on the addresses that it had. */
+  startService(): Promise<void>
+}
+
+export const chatPath = '/llm/sim/v1/chat/completions'
+
+/** Users that exist from the start: `newUser` gives them out. */
+const userCount = 600
+
+/** The models llm/sim and llm/other, open to `team`, who may spend as much as they like. */
+export function defaultResources(backendUrl: string): readonly WrittenDocument[] {
+  return [...models(backendUrl), ...subscriptions({ plenty: 1_000_000_000 }), meter]
+}
+
+/** Two models of one server with their policy. */
+export function models(backendUrl: string): readonly WrittenDocument[] {
+  return [
+    modelRef('sim', { backendUrl }),
+    modelRef('other', { backendUrl }),
+    accessPolicy('open', ['llm/sim', 'llm/other'], { groups: ['team'] }),
+  ]
+}
+
+/** Subscriptions of `team` by name, each with one hourly limit for llm/sim and the same for llm/other. */
+export function subscriptions(limits: Record<string, number>): readonly WrittenDocument[] {
+  return Object.entries(limits).map(([name, limit]) =>
+    subscription(
+      name,
+      { groups: ['team'] },
+      {
+        'llm/sim': [[limit, '1h']],
+        'llm/other': [[limit, '1h']],
+      },
+    ),
+  )
+}
+
+/** What `settled` spends. */
+export const meter = subscription(
+  'meter',
+  { groups: ['team'] },
+  { 'llm/sim': [[1, '1h']] },
+  { priority: -1 },
+)
+
+/**
+ * Returns `test` for a file whose tests share one gateway, started by the first of them. Without an
+ * Envoy each is skipped.
+ */
+export function gatewayTests(
+  settings: GatewaySettings = {},
+): (title: string, body: (t: Test, gateway: Gateway) => Promise<unknown>) => void {
+  const skip = envoyPath() === undefined && 'no Envoy'
+  let starting: Promise<Gateway> | undefined
+  return (title, body) => {
+    root.test(title, { skip }, async (t) => {
+      starting ??= startGateway(root, settings)
+      await body(t as Test, await starting)
+    })
+  }
+}
+
+/** Starts the product on free ports; all of it ends with `t`. */
+export async function startGateway(t: Test, settings: GatewaySettings = {}): Promise<Gateway> {
+  const { resources = defaultResources, concurrency = 1 } = settings
+  const database = await createDatabase(t)
+  const model = await startModelServer(t)
+  const folder = temporaryFolder(t)
+  const [resourceFolder, envoyFolder] = [join(folder, 'resources'), join(folder, 'envoy')]
+  for (const each of [resourceFolder, envoyFolder]) mkdirSync(each)
+  const put: Gateway['put'] = (file, content) => {
+    const path = join(resourceFolder, file)
+    if (content === undefined) return rmSync(path)
+    const text = typeof content === 'string' ? content : content.map(toYaml).join('---\n')
+    writeFileSync(join(folder, 'fresh'), text)
+    renameSync(join(folder, 'fresh'), path)
+  }
+  put('resources.yaml', resources(model.url))
+  writeFileSync(join(folder, 'tokens.csv'), tokens())
+
+  const clustersFolder = join(envoyFolder, 'clusters')
+  const environment = {
+    DATABASE_URL: database,
+    TOKEN_AUTH_FILE: join(folder, 'tokens.csv'),
+    RESOURCES: `file:${resourceFolder}`,
+    ENVOY_CONFIG_DIR: clustersFolder,
+    LOG_LEVEL: 'silent',
+    ...settings.env,
+  }
+  let service = await serve({ ...environment, ...anyPorts })
+  t.teardown(() => service.stop())
+  const { addresses } = service
+  const envoy = await startEnvoy(t, {
+    ...addresses,
+    clustersFile: join(clustersFolder, 'clusters.json'),
+    folder: envoyFolder,
+    concurrency,
+  })
+  const url = `http://127.0.0.1:${envoy.port}`
+
+  let usersGiven = 0
+  const newUser = () => {
+    if (usersGiven === userCount) throw new Error('no user is left')
+    usersGiven += 1
+    return `user-${usersGiven}`
+  }
+  const ask: Gateway['ask'] = async (path, key, init = {}) => {
+    const headers = new Headers(init.headers)
+    if (key !== undefined) headers.set('authorization', `Bearer ${key}`)
+    const response = await fetch(url + path, { ...init, headers })
+    return { status: response.status, headers: response.headers, text: await response.text() }
+  }
+  const post = (path: string, key: string | undefined, body: object) =>
+    ask(path, key, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    })
+  const mint: Gateway['mint'] = async ({ user = newUser(), ...wishes } = {}) => {
+    const body = { name: 'test', subscription: 'plenty', ...wishes }
+    const answer = await post('/v1/api-keys', `token-${user}`, body)
+    if (answer.status !== 201) throw new Error(`no key: ${answer.status} ${answer.text}`)
+    return JSON.parse(answer.text)
+  }
+  const chat: Gateway['chat'] = (key, sim = {}, fields = {}, path = chatPath) =>
+    post(path, key, { model: 'sim', messages: [{ role: 'user', content: 'Hi' }], sim, ...fields })
+  const isSpent: Gateway['isSpent'] = async (key, name = 'sim') => {
+    // Limits are looked at before the body, and one that is empty never reaches the model.
+    const { status } = await ask(`/llm/${name}/v1/chat/completions`, key, { method: 'POST' })
+    if (status !== 429 && status !== 400)
+      throw new Error(`the limits could not be asked: ${status}`)
+    return status === 429
+  }
+
+  return {
+    url,
+    port: envoy.port,
+    envoy,
+    model,
+    addresses,
+    newUser,
+    mint,
+    ask,
+    chat,
+    isSpent,
+    async settled() {
+      const { key } = await mint({ subscription: 'meter' })
+      await chat(key, { totalTokens: 1 })
+      await poll(() => isSpent(key), 'the meter has run')
+    },
+    put,
+    stopService: () => service.stop(),
+    async startService() {
+      const same = {
+        API_ADDRESS: showAddress(addresses.api),
+        INTERNAL_ADDRESS: showAddress(addresses.internal),
+        GRPC_ADDRESS: addresses.grpc.map(showAddress).join(','),
+      }
+      // Somebody else's outgoing connection may have one of the ports for a moment.
+      await poll(async () => {
+        try {
+          service = await serve({ ...environment, ...same })
+        } catch (error) {
+          if (!String(error).includes('is already taken')) throw error
+          return false
+        }
+        return true
+      }, 'the service has its ports again')
+    },
+  }
+}
+
+const anyPorts = {
+  API_ADDRESS: '127.0.0.1:0',
+  INTERNAL_ADDRESS: '127.0.0.1:0',
+  GRPC_ADDRESS: '127.0.0.1:0',
+}
+
+function toYaml(document: WrittenDocument): string {
+  return `${JSON.stringify(document, null, 2)}\n`
+}
+
+function tokens(): string {
+  const users = Array.from({ length: userCount }, (_, i) => `user-${i + 1}`)
+  const lines = users.map((user) => `token-${user},${user},${randomUUID()},team`)
+  return [...lines, 'token-guest,guest,2,', 'token-admin,admin,3,tollgate-admins', ''].join('\n')
+}

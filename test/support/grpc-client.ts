@@ -1,0 +1,64 @@
+import * as grpc from '@grpc/grpc-js'
+import type { Test } from 'tap'
+import { createGrpcServer, type GrpcMethods, type GrpcServer } from '../../src/grpc/server.ts'
+
+const bytes = (message: Buffer): Buffer => message
+
+/** A server of these methods on a free port and a client of it; both are gone when `t` ends. */
+export async function startGrpc(t: Test, methods: Partial<GrpcMethods>, address = '127.0.0.1:0') {
+  const faults: unknown[] = []
+  const server = createGrpcServer({
+    unary: {},
+    sinks: {},
+    onFault: (error) => faults.push(error),
+    ...methods,
+  })
+  const port = await server.listen(address)
+  const client = connect(t, address.startsWith('unix:') ? address : `127.0.0.1:${port}`)
+  t.teardown(() => server.stop(0))
+  return { server, port, faults, ...client }
+}
+
+export function connect(t: Test, address: string) {
+  const client = new grpc.Client(address, grpc.credentials.createInsecure())
+  t.teardown(() => client.close())
+  return {
+    /** The answer's bytes; rejects with a grpc.ServiceError. */
+    ask: (path: string, message: Buffer): Promise<Buffer> =>
+      new Promise((resolve, reject) => {
+        client.makeUnaryRequest(path, bytes, bytes, message, deadline(), (error, answer) => {
+          if (error === null && answer !== undefined) resolve(answer)
+          else reject(error)
+        })
+      }),
+    /** A stream to the server; `ended` resolves with its answer. */
+    send(path: string) {
+      let settle: { resolve(answer: Buffer): void; reject(error: unknown): void } | undefined
+      const ended = new Promise<Buffer>((resolve, reject) => {
+        settle = { resolve, reject }
+      })
+      ended.catch(() => {})
+      const stream = client.makeClientStreamRequest(
+        path,
+        bytes,
+        bytes,
+        deadline(),
+        (error, answer) => {
+          if (error === null && answer !== undefined) settle?.resolve(answer)
+          else settle?.reject(error)
+        },
+      )
+      return { stream, ended }
+    },
+    /** A stream from the server. */
+    watch: (path: string, message: Buffer): grpc.ClientReadableStream<Buffer> =>
+      client.makeServerStreamRequest(path, bytes, bytes, message, deadline()),
+  }
+}
+
+/** So that a server that does not answer fails a test rather than hanging it. */
+function deadline(): grpc.CallOptions {
+  return { deadline: Date.now() + 20_000 }
+}
+
+export type { GrpcServer }

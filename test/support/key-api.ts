@@ -1,0 +1,155 @@
+import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
+import { pino } from 'pino'
+import type postgres from 'postgres'
+import type { Test } from 'tap'
+import { createIsAdmin } from '../../src/admin/administrators.ts'
+import { buildAdmin, buildInternal, type ListenerTimes } from '../../src/admin/server.ts'
+import type { Snapshot } from '../../src/core/snapshot.ts'
+import { createVerifyKey } from '../../src/identity/api-key.ts'
+import { createAuthenticate, type Verify } from '../../src/identity/authenticate.ts'
+import type { ApiKeyStore } from '../../src/store/api-keys.ts'
+import { createCachedApiKeys } from '../../src/store/cached-api-keys.ts'
+import { migrate } from '../../src/store/migrate.ts'
+import { openPool } from '../../src/store/postgres.ts'
+import { createPostgresApiKeys } from '../../src/store/postgres-api-keys.ts'
+import { createDatabase } from './database.ts'
+import { modelRef, snapshotOf, subscription } from './documents.ts'
+
+export interface KeyApiOptions {
+  readonly snapshot?: Snapshot
+  /** Instead of a fresh database. */
+  readonly url?: string
+  /** Put before the store, to fail or to wait in its place. */
+  readonly around?: (store: ApiKeyStore) => ApiKeyStore
+  readonly times?: ListenerTimes
+}
+
+/** What a test says of a request; `body` goes out as JSON, `payload` as it is. */
+export interface Asked {
+  /** Who asks: the name of an identity, a key's plaintext, or nobody. */
+  readonly as?: string
+  readonly body?: unknown
+  readonly payload?: string | Buffer
+  readonly headers?: Record<string, string>
+}
+
+/** Both listeners over a real Postgres, with a clock to set and a log to read. */
+export interface KeyApi {
+  readonly external: FastifyInstance
+  readonly internal: FastifyInstance
+  readonly sql: postgres.Sql
+  readonly keys: ApiKeyStore
+  /** Milliseconds since the epoch; the API's own idea of now. */
+  now: number
+  /** All that was logged. */
+  readonly logged: () => string
+  /** `ask('POST /v1/api-keys', …)`; paths under /internal go to the internal listener. */
+  ask(route: string, asked?: Asked): Promise<LightMyRequestResponse>
+  /** Makes a key and answers the 201's body. */
+  createKey(as: string, body?: object): Promise<CreatedKey>
+}
+
+export interface CreatedKey {
+  readonly id: string
+  readonly key: string
+  readonly name: string
+}
+
+/** Subscriptions of the sample: `premium` before `basic` for team-a, `b-only` for team-b. */
+export const sampleSnapshot = snapshotOf(
+  modelRef('small'),
+  subscription('premium', { groups: ['team-a'] }, { 'llm/small': [[100, '1m']] }, { priority: 20 }),
+  subscription('basic', { groups: ['team-a'] }, { 'llm/small': [[50, '1m']] }, { priority: 10 }),
+  subscription('b-only', { groups: ['team-b'] }, { 'llm/small': [[50, '1m']] }),
+)
+
+/** Who there is, by name; the token of each is `<name>-token`. */
+const people: Readonly<Record<string, readonly string[]>> = {
+  alice: ['team-a'],
+  carol: ['team-a'],
+  bob: ['team-b'],
+  admin: ['tollgate-admins', 'team-a'],
+  stranger: [],
+}
+
+const markers = { own: 'tg', accepted: new Set(['tg', 'oai']) }
+
+const verifyToken: Verify = (token) => {
+  const user = /^(.*)-token$/.exec(token)?.[1] ?? ''
+  const groups = people[user]
+  return groups === undefined ? null : { by: 'token', user, groups }
+}
+
+/** Builds it all; everything ends with `t`. */
+export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promise<KeyApi> {
+  const url = options.url ?? (await createDatabase(t))
+  const sql = openPool({ url, connections: 10 })
+  await migrate(sql)
+  const store = createPostgresApiKeys(sql)
+  const keys = createCachedApiKeys(options.around?.(store) ?? store, {
+    entries: 1_000,
+    ttlMs: 60_000,
+  })
+  const lines: string[] = []
+  const log = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) })
+  const deps = {
+    keys,
+    snapshot: () => options.snapshot ?? sampleSnapshot,
+    clock: () => api.now,
+    log,
+    markers,
+    ...(options.times !== undefined && { times: options.times }),
+  }
+  const external = buildAdmin({
+    ...deps,
+    authenticate: createAuthenticate({
+      key: createVerifyKey(keys, markers),
+      token: verifyToken,
+    }),
+    isAdmin: createIsAdmin(new Set(['tollgate-admins'])),
+    keyMarker: 'tg',
+    maxExpirationDays: 90,
+    probeModel: async () => 'closed',
+    gatewayUrl: 'http://gateway.example',
+    accessCheckTimeoutMs: 1_000,
+    instanceName: 'test',
+  })
+  const internal = buildInternal({
+    ...deps,
+    ready: () => true,
+    degraded: async () => [],
+    resourceProblems: () => [],
+  })
+  const api: KeyApi = {
+    external,
+    internal,
+    sql,
+    keys,
+    now: Date.UTC(2026, 2, 1, 12),
+    logged: () => lines.join(''),
+    ask(route, { as, body, payload, headers } = {}) {
+      const [method, path] = route.split(' ') as [InjectOptions['method'], string]
+      const credential = as?.startsWith('sk-') ? as : `${as}-token`
+      const sent = payload ?? (body === undefined ? undefined : JSON.stringify(body))
+      return (path.startsWith('/internal') ? internal : external).inject({
+        method: method ?? 'GET',
+        url: path,
+        headers: {
+          ...(as !== undefined && { authorization: `Bearer ${credential}` }),
+          ...headers,
+        },
+        ...(sent !== undefined && { payload: sent }),
+      })
+    },
+    async createKey(as, body = {}) {
+      const answer = await api.ask('POST /v1/api-keys', { as, body: { name: 'a key', ...body } })
+      if (answer.statusCode !== 201) throw new Error(answer.body)
+      return answer.json()
+    },
+  }
+  t.teardown(async () => {
+    await Promise.all([external.close(), internal.close()])
+    await sql.end({ timeout: 5 })
+  })
+  return api
+}

@@ -1,0 +1,60 @@
+import { randomUUID } from 'node:crypto'
+import type postgres from 'postgres'
+import type { Test } from 'tap'
+import type { ApiKeyRecord } from '../../src/core/api-key.ts'
+import type { ApiKeySearch } from '../../src/store/api-keys.ts'
+import { migrate } from '../../src/store/migrate.ts'
+import { openPool } from '../../src/store/postgres.ts'
+import { createDatabase } from './database.ts'
+
+/** The instant at which stores are tested, in milliseconds since the epoch. */
+export const now = Date.UTC(2026, 2, 1, 12)
+
+/** A pool on this database, an empty one if none is given; ended with `t`. */
+export async function createPool(t: Test, url?: string): Promise<postgres.Sql> {
+  const sql = openPool({ url: url ?? (await createDatabase(t)), connections: 10 })
+  t.teardown(() => sql.end({ timeout: 5 }))
+  return sql
+}
+
+/** A pool on a fresh database with our schema. */
+export async function createMigrated(t: Test): Promise<postgres.Sql> {
+  const sql = await createPool(t)
+  await migrate(sql)
+  return sql
+}
+
+/** A record of alice's, active for another hour, with these fields instead. */
+export function createRecord(fields: Partial<ApiKeyRecord> = {}): ApiKeyRecord {
+  const id = randomUUID()
+  return {
+    id,
+    hash: `hash of ${id}`,
+    user: 'alice',
+    groups: ['team-a'],
+    name: 'a key',
+    description: '',
+    subscription: 'premium',
+    status: 'active',
+    ephemeral: false,
+    createdAt: now,
+    expiresAt: now + 3_600_000,
+    lastUsedAt: null,
+    ...fields,
+  }
+}
+
+/** alice's first page in the default order, with these fields instead. */
+export function createSearch(fields: Partial<ApiKeySearch> = {}): ApiKeySearch {
+  return {
+    owner: 'alice',
+    statuses: new Set(),
+    includeEphemeral: false,
+    sortBy: 'created_at',
+    descending: true,
+    limit: 51,
+    offset: 0,
+    now,
+    ...fields,
+  }
+}

@@ -1,0 +1,134 @@
+import { once } from 'node:events'
+import http, { type IncomingHttpHeaders, type RequestListener } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { FastifyInstance } from 'fastify'
+import { pino } from 'pino'
+import type { Test } from 'tap'
+import { createProbeModel } from '../../src/admin/model-probe.ts'
+import { buildAdmin, buildInternal } from '../../src/admin/server.ts'
+import type { Caller } from '../../src/core/caller.ts'
+import { ServiceError } from '../../src/core/errors.ts'
+import type { Snapshot } from '../../src/core/snapshot.ts'
+import type { ApiKeyStore } from '../../src/store/api-keys.ts'
+
+/** The endpoints that need no key store, with resources and callers to choose. */
+export interface ListApi {
+  readonly external: FastifyInstance
+  readonly internal: FastifyInstance
+  /** What is in force; undefined: asking for it fails. */
+  snapshot: Snapshot | undefined
+  /** Milliseconds since the epoch. */
+  now: number
+}
+
+export interface ListApiOptions {
+  readonly snapshot?: Snapshot
+  readonly gatewayUrl?: string
+  readonly accessCheckTimeoutMs?: number
+  readonly cacheTtlMs?: number
+}
+
+const groups: Readonly<Record<string, readonly string[]>> = {
+  alice: ['team-a'],
+  bob: ['team-b'],
+  stranger: [],
+}
+
+/** `Bearer alice` is alice's token, `Bearer sk-alice/basic` her key for a subscription. */
+function believe(authorization: string | undefined): Caller | null {
+  const credential = authorization?.replace(/^Bearer /, '') ?? ''
+  if (credential === 'outage') throw new ServiceError('store_unavailable')
+  const [, key, user = '', subscription = ''] = /^(sk-)?([a-z]+)(?:\/(.*))?$/.exec(credential) ?? []
+  const of = groups[user]
+  if (of === undefined) return null
+  const person = { user, groups: of }
+  return key ? { by: 'key', ...person, keyId: 'id', subscription } : { by: 'token', ...person }
+}
+
+/** Builds both; they are closed when `t` ends. */
+export async function createListApi(t: Test, options: ListApiOptions = {}): Promise<ListApi> {
+  const log = pino({ level: 'silent' })
+  const snapshot = (): Snapshot => {
+    if (api.snapshot === undefined) throw new Error('nothing is in force')
+    return api.snapshot
+  }
+  const clock = () => api.now
+  const keys = {} as ApiKeyStore
+  const markers = { own: 'tg', accepted: new Set<string>() }
+  const external = buildAdmin({
+    log,
+    snapshot,
+    clock,
+    keys,
+    authenticate: believe,
+    isAdmin: () => false,
+    keyMarker: 'tg',
+    maxExpirationDays: 90,
+    probeModel: createProbeModel({ cacheTtlMs: options.cacheTtlMs ?? 5_000 }),
+    gatewayUrl: options.gatewayUrl ?? 'http://127.0.0.1:9',
+    accessCheckTimeoutMs: options.accessCheckTimeoutMs ?? 5_000,
+    instanceName: 'gate',
+  })
+  const internal = buildInternal({
+    log,
+    snapshot,
+    clock,
+    keys,
+    markers,
+    ready: () => true,
+    degraded: async () => [],
+    resourceProblems: () => [],
+  })
+  const api: ListApi = {
+    external,
+    internal,
+    snapshot: options.snapshot,
+    now: Date.UTC(2026, 2, 1, 12),
+  }
+  t.teardown(async () => {
+    await Promise.all([external.close(), internal.close()])
+  })
+  return api
+}
+
+/** A model server that a test writes itself, and what it was asked. */
+export interface ScriptedServer {
+  readonly url: string
+  readonly asked: { readonly path: string; readonly headers: IncomingHttpHeaders }[]
+}
+
+/** Starts one on a free port; it is closed, with what hangs on it, when `t` ends. */
+export async function startScripted(t: Test, answer: RequestListener): Promise<ScriptedServer> {
+  const asked: ScriptedServer['asked'] = []
+  const server = http.createServer((request, response) => {
+    asked.push({ path: request.url ?? '', headers: request.headers })
+    answer(request, response)
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked }
+}
+
+/** A server that answers one status with one body. */
+export function startAnswering(
+  t: Test,
+  status: number,
+  body: unknown = '',
+): Promise<ScriptedServer> {
+  return startScripted(t, (_request, response) => {
+    response.writeHead(status, { 'content-type': 'application/json' })
+    response.end(typeof body === 'string' ? body : JSON.stringify(body))
+  })
+}
+
+/** OpenAI's list of these ids. */
+export function listOf(...ids: readonly string[]): object {
+  return {
+    object: 'list',
+    data: ids.map((id) => ({ id, object: 'model', created: 1_700_000_000 })),
+  }
+}

@@ -1,0 +1,49 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import { type ApiKeyRecord, keyIdBytes, keySecretBytes, mintKey } from '../../src/core/api-key.ts'
+import type { KeyLookup } from '../../src/store/api-keys.ts'
+
+/** Keys in a Map: what the request path needs of a store, and a way to fill it. */
+export interface MemoryApiKeys extends KeyLookup {
+  /** Makes a key with these properties and answers its plaintext. */
+  mint(record?: Partial<ApiKeyRecord>, marker?: string): string
+  /** Every record, by hash. */
+  readonly records: Map<string, ApiKeyRecord>
+  /** Hashes that were asked for, in order. */
+  readonly asked: string[]
+}
+
+export function createMemoryApiKeys(): MemoryApiKeys {
+  const records = new Map<string, ApiKeyRecord>()
+  const asked: string[] = []
+  return {
+    records,
+    asked,
+    findByHash(hash) {
+      asked.push(hash)
+      return records.get(hash)
+    },
+    mint(more = {}, marker = 'tg') {
+      const { key, hash } = mintKey(marker, randomBytes(keyIdBytes), randomBytes(keySecretBytes))
+      records.set(hash, { ...recordOf(hash), ...more })
+      return key
+    },
+  }
+}
+
+/** An active record of ada in team-a under `basic`, for a hash. */
+export function recordOf(hash: string): ApiKeyRecord {
+  return {
+    id: randomUUID(),
+    hash,
+    user: 'ada',
+    groups: ['team-a'],
+    name: 'test',
+    description: '',
+    subscription: 'basic',
+    status: 'active',
+    ephemeral: false,
+    createdAt: 0,
+    expiresAt: null,
+    lastUsedAt: null,
+  }
+}

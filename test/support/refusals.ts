@@ -1,0 +1,53 @@
+import type { LightMyRequestResponse } from 'fastify'
+import type { Test } from 'tap'
+import { ServiceError } from '../../src/core/errors.ts'
+import type { ApiKeyStore } from '../../src/store/api-keys.ts'
+
+const types: Readonly<Record<number, string>> = {
+  400: 'invalid_request_error',
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  405: 'invalid_request_error',
+  413: 'invalid_request_error',
+  500: 'server_error',
+  503: 'server_error',
+}
+
+/** Claims that an answer is this refusal, in the one envelope and with nothing of our insides. */
+export function refused(
+  t: Test,
+  answer: LightMyRequestResponse,
+  status: number,
+  code?: string,
+  about = '',
+): void {
+  t.equal(answer.statusCode, status, `${about} ${answer.body}`)
+  t.match(answer.headers['content-type'], /^application\/json/)
+  const { error, ...others } = answer.json()
+  t.strictSame(others, {})
+  t.same(Object.keys(error).sort(), ['code', 'message', 'type'])
+  t.equal(error.type, types[status], about)
+  if (code !== undefined) t.equal(error.code, code, about)
+  t.match(error.message, /^[^\n]{5,200}\.$/)
+  t.notMatch(
+    answer.body,
+    /JSON at|Unexpected token|syntax error|relation|api_keys_|node_modules|FST_|PostgresError|ECONN/,
+    about,
+  )
+  t.equal(answer.headers['www-authenticate'], status === 401 ? 'Bearer' : undefined)
+  if (status === 503) t.match(answer.headers['retry-after'], /^\d+$/)
+}
+
+/** The store with these methods failing: by a fault of ours, or because it is out of reach. */
+export function failing(
+  how: 'fault' | 'outage',
+  ...methods: readonly (keyof ApiKeyStore)[]
+): (store: ApiKeyStore) => ApiKeyStore {
+  const fail = async (): Promise<never> => {
+    throw how === 'fault'
+      ? new Error('relation "api_keys" does not exist')
+      : new ServiceError('store_unavailable', { cause: new Error('ECONNREFUSED') })
+  }
+  return (store) => ({ ...store, ...Object.fromEntries(methods.map((name) => [name, fail])) })
+}

@@ -1,0 +1,114 @@
+import { spawn } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Test } from 'tap'
+import { PACKAGE_ROOT } from '../../src/cli/package-root.ts'
+import { reap } from '../../src/cli/run-records.ts'
+import { startEmbeddedPostgres } from '../../src/store/embedded-postgres.ts'
+import { envoyPath } from './envoy-binary.ts'
+import { freePorts } from './free-ports.ts'
+
+/** A `tollgate` command under test. */
+export interface RunningTollgate {
+  readonly pid: number
+  /** All it has printed so far. */
+  output(): string
+  /** Waits until it has printed this; fails when it ends before it has, or hangs. */
+  until(text: string): Promise<void>
+  /** The exit code, or the name of the signal that ended it. */
+  readonly ended: Promise<number | string>
+  signal(name: NodeJS.Signals): void
+}
+
+/** Settings of a whole gateway beside any other: addresses of its own, and this data folder. */
+export async function ownSettings(dataDir: string): Promise<Record<string, string>> {
+  const settings = ['GATEWAY', 'API', 'INTERNAL', 'GRPC', 'ENVOY_ADMIN', 'MODEL_SERVER']
+  const ports = await freePorts(settings.length)
+  return {
+    DATA_DIR: dataDir,
+    ENVOY_PATH: envoyPath() ?? '',
+    ...Object.fromEntries(settings.map((name, i) => [`${name}_ADDRESS`, `127.0.0.1:${ports[i]}`])),
+  }
+}
+
+/** Runs `tollgate` with these settings and no others; when `t` ends so does all that it started. */
+export function runTollgate(
+  t: Test,
+  args: readonly string[],
+  settings: Record<string, string>,
+  root = PACKAGE_ROOT,
+): RunningTollgate {
+  const command = [process.execPath, join(root, 'bin', 'tollgate.js'), ...args]
+  const env = { PATH: process.env.PATH, HOME: process.env.HOME, ...settings }
+  return runCommand(t, command, { env, cwd: PACKAGE_ROOT }, settings.DATA_DIR)
+}
+
+/** Runs any command that starts a Tollgate on `dataDir`, and cleans up after it in the same way. */
+export function runCommand(
+  t: Test,
+  [command = '', ...args]: readonly string[],
+  options: { readonly env: NodeJS.ProcessEnv; readonly cwd: string },
+  dataDir: string | undefined,
+): RunningTollgate {
+  const child = spawn(command, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] })
+  let output = ''
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', (text: string) => {
+      output += text
+    })
+  }
+  let isOver = false
+  const ended = new Promise<number | string>((settle) => {
+    child.on('error', (error) => settle(error.message))
+    child.on('exit', (code, signal) => {
+      isOver = true
+      settle(code ?? signal ?? '')
+    })
+  })
+  t.teardown(async () => {
+    child.kill('SIGKILL')
+    await ended
+    if (dataDir !== undefined) await cleanUp(dataDir)
+  })
+  return {
+    pid: child.pid ?? 0,
+    output: () => output,
+    async until(text) {
+      const deadline = Date.now() + 200_000
+      while (!output.includes(text)) {
+        if (isOver || Date.now() > deadline) throw new Error(`never said "${text}":\n${output}`)
+        await sleep(20)
+      }
+    },
+    ended,
+    signal: (name) => child.kill(name),
+  }
+}
+
+/** The processes that `tollgate up` has noted, by name, and the server of its database. */
+export function processesOf(dataDir: string): Record<string, number> {
+  const found: Record<string, number> = {}
+  if (!existsSync(join(dataDir, 'run'))) return found
+  for (const file of readdirSync(join(dataDir, 'run'))) {
+    const { pid } = JSON.parse(readFileSync(join(dataDir, 'run', file), 'utf8'))
+    found[file.replace('.json', '')] = pid
+  }
+  const postgres = join(databaseHome(dataDir), 'data', 'postmaster.pid')
+  if (existsSync(postgres)) found.postgres = Number(readFileSync(postgres, 'utf8').split('\n')[0])
+  return found
+}
+
+/** Where its database is, which for root is not always the data folder. */
+export function databaseHome(dataDir: string): string {
+  const note = join(dataDir, 'postgres', 'kept-elsewhere')
+  return existsSync(note) ? readFileSync(note, 'utf8').trim() : join(dataDir, 'postgres')
+}
+
+/** What the next start would do about what a failed test left. */
+async function cleanUp(dataDir: string): Promise<void> {
+  await reap(join(dataDir, 'run'), () => {})
+  if (!existsSync(join(databaseHome(dataDir), 'data', 'postmaster.pid'))) return
+  const database = await startEmbeddedPostgres({ directory: join(dataDir, 'postgres'), log() {} })
+  await database.stop()
+}
