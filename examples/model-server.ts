@@ -45,6 +45,8 @@ function readAddress(text: string): { host: string; port: number } {
 
 /** Lets running answers end, but not for long: a hanging one must not hold up the stop. */
 function stop(): void {
+  // An open channel to the parent would keep this process alive.
+  if (process.connected) process.disconnect()
   server.close()
   server.closeIdleConnections()
   setTimeout(() => server.closeAllConnections(), GRACE_MS).unref()

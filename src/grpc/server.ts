@@ -1,5 +1,6 @@
 /** The gRPC port: starts, answers bytes with bytes, drains. */
 
+import { setTimeout as delay } from 'node:timers/promises'
 import * as grpc from '@grpc/grpc-js'
 import { createHealth } from './health.ts'
 import { WireError } from './wire.ts'
@@ -25,6 +26,9 @@ export interface GrpcServer {
   stop(graceMs: number): Promise<void>
 }
 
+/** A client's stream is over for us once nothing has come for so long after the drain began. */
+const quietMs = 100
+
 const bytes = (buffer: Buffer): Buffer => buffer
 
 /** A server of these methods and of grpc.health.v1. */
@@ -38,8 +42,10 @@ export function createGrpcServer(methods: GrpcMethods): GrpcServer {
   for (const [path, answer] of Object.entries(methods.unary)) {
     server.register(path, unaryHandler(answer, methods.onFault), bytes, bytes, 'unary')
   }
+  const streams = createStreams()
   for (const [path, take] of Object.entries(methods.sinks)) {
-    server.register(path, sinkHandler(take, methods.onFault), bytes, bytes, 'clientStream')
+    const handler = streams.handler(take, methods.onFault)
+    server.register(path, handler, bytes, bytes, 'clientStream')
   }
   server.addService(health.definition, health.implementation)
 
@@ -54,6 +60,7 @@ export function createGrpcServer(methods: GrpcMethods): GrpcServer {
     stop: (graceMs) =>
       new Promise((resolve) => {
         health.drain()
+        void streams.end()
         const force = setTimeout(() => server.forceShutdown(), graceMs)
         server.tryShutdown(() => {
           clearTimeout(force)
@@ -79,23 +86,42 @@ function unaryHandler(
   }
 }
 
-function sinkHandler(
-  take: Sink,
-  onFault: (error: unknown) => void,
-): grpc.handleClientStreamingCall<Buffer, Buffer> {
-  return (call, callback) => {
-    call.on('data', (message: Buffer) => {
-      try {
-        take(message)
-      } catch (error) {
-        // One bad message must not end the stream that carries everybody's usage.
-        onFault(error)
+/** The streams that clients hold open for good; a drain has to end them from this side. */
+function createStreams(): {
+  handler(take: Sink, onFault: (error: unknown) => void): StreamHandler
+  /** Answers every stream once it is quiet, so that what is on its way still arrives. */
+  end(): Promise<void>
+} {
+  const open = new Set<() => void>()
+  let lastMessageAt = 0
+  return {
+    handler: (take, onFault) => (call, callback) => {
+      const end = (): void => {
+        if (open.delete(end)) callback(null, Buffer.alloc(0))
       }
-    })
-    call.on('end', () => callback(null, Buffer.alloc(0)))
-    call.on('error', () => {})
+      open.add(end)
+      call.on('data', (message: Buffer) => {
+        lastMessageAt = performance.now()
+        try {
+          take(message)
+        } catch (error) {
+          // One bad message must not end the stream that carries everybody's usage.
+          onFault(error)
+        }
+      })
+      call.on('end', end)
+      call.on('error', () => open.delete(end))
+      call.on('cancelled', () => open.delete(end))
+    },
+    async end() {
+      do await delay(quietMs)
+      while (performance.now() - lastMessageAt < quietMs)
+      for (const end of [...open]) end()
+    },
   }
 }
+
+type StreamHandler = grpc.handleClientStreamingCall<Buffer, Buffer>
 
 function toStatus(error: unknown, onFault: (error: unknown) => void): grpc.ServiceError {
   const malformed = error instanceof WireError
