@@ -64,7 +64,11 @@ export function createKeyClient({ url, token }: KeyServer): KeyClient {
   }
 
   return {
-    create: async (body) => (await call('POST', '/v1/api-keys', body)) as CreatedKey,
+    async create(body) {
+      const created = (await call('POST', '/v1/api-keys', body)) as CreatedKey
+      if (typeof created.key === 'string') return created
+      throw new Error(`${url} answered without a key; it is not a Tollgate.`)
+    },
     async search({ statuses, includeEphemeral, user, sort, limit }) {
       const found = new Map<string, KeyRecord>()
       for (let offset = 0; found.size < limit; ) {

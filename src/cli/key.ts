@@ -90,8 +90,10 @@ async function newKey(args: string[], io: KeyIo): Promise<number> {
   })
   io.out(values.json ? toJson(created) : created.key)
   io.err(
-    `Made the key "${printable(created.name)}" (${created.id}) for ${created.subscription}, ` +
-      `good until ${created.expiresAt}. This is the only time that it is shown.`,
+    printable(
+      `Made the key "${created.name}" (${created.id}) for ${created.subscription}, ` +
+        `good until ${created.expiresAt}. This is the only time that it is shown.`,
+    ),
   )
   return 0
 }

@@ -2,7 +2,8 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
-import { renderBootstrap } from '../gateway/bootstrap.ts'
+import { findAuthorities, renderBootstrap } from '../gateway/bootstrap.ts'
+import { CLUSTERS_FILE } from '../gateway/clusters.ts'
 import { startEmbeddedPostgres } from '../store/embedded-postgres.ts'
 import { startChild } from './child.ts'
 import { PACKAGE_ROOT } from './package-root.ts'
@@ -101,12 +102,14 @@ export function createParts({ env, settings, resourceFolder, envoy, log }: Parts
       mkdirSync(config.envoyConfigDir, { recursive: true })
       const bootstrap = join(config.envoyConfigDir, 'bootstrap.json')
       const template = readFileSync(join(PACKAGE_ROOT, 'envoy', 'bootstrap.yaml'), 'utf8')
+      const authoritiesFile = findAuthorities()
       const rendered = renderBootstrap(template, {
         gateway: config.gatewayAddress,
         admin: config.envoyAdminAddress,
         grpc: config.grpcAddresses,
         api: config.apiAddress,
-        clustersFile: join(config.envoyConfigDir, 'clusters.json'),
+        clustersFile: join(config.envoyConfigDir, CLUSTERS_FILE),
+        ...(authoritiesFile !== undefined && { authoritiesFile }),
       })
       writeFileSync(bootstrap, rendered)
       const threads = Math.min(availableParallelism(), MOST_ENVOY_THREADS)
