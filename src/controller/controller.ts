@@ -47,7 +47,7 @@ export async function startController(deps: ControllerDeps): Promise<Controller>
   }
 
   // Watching begins first: a change made while the first load reads must not be missed.
-  const watcher = watchFolder(deps.folder, () => load().catch(deps.onUnreadable))
+  const watcher = await watchFolder(deps.folder, () => load().catch(deps.onUnreadable))
   try {
     await load()
   } catch (error) {

@@ -1,8 +1,9 @@
 /** YAML text → resources and problems, each problem with the line it stands in. */
 
-import { type Document, isNode, LineCounter, parseAllDocuments } from 'yaml'
+import { type Document, isNode, LineCounter, parse, parseAllDocuments } from 'yaml'
 import { type FieldPath, showPath } from '../core/fields.ts'
 import { parseResource, type Resource } from '../core/resources.ts'
+import { isTierMapping } from '../core/tiers.ts'
 
 /** Something wrong in a file. `severity` error: the document is not in force. */
 export interface FileProblem {
@@ -27,6 +28,7 @@ export interface FileContent {
 
 /** Aliases expand to at most this many nodes each; more is an attack, not a resource. */
 const aliasLimit = 100
+const yamlOptions = { maxAliasCount: aliasLimit, logLevel: 'error' } as const
 
 /** Reads all documents of one file. Never throws: a broken document leaves the others standing. */
 export function readDocuments(file: string, text: string): FileContent {
@@ -34,7 +36,6 @@ export function readDocuments(file: string, text: string): FileContent {
   const problems: FileProblem[] = []
   const lines = new LineCounter()
   for (const document of parseAllDocuments(text, { lineCounter: lines })) {
-    if ('empty' in document) break
     const lineOf = (path: FieldPath): number => lineIn(document, path, lines)
     const problem = (path: FieldPath, message: string, severity: FileProblem['severity']): void => {
       problems.push({ file, line: lineOf(path), severity, message })
@@ -50,10 +51,16 @@ export function readDocuments(file: string, text: string): FileContent {
     if (value instanceof Error) {
       problem([], `not valid YAML: ${value.message}`, 'error')
     } else if (value !== null && value !== undefined) {
-      const result = parseResource(value)
+      const opened = isTierMapping(value) ? openTiers(value as object) : value
+      if (opened instanceof Error) {
+        problem(['data', 'tiers'], `${named(value)}data.tiers ${opened.message}`, 'error')
+        continue
+      }
+      const result = parseResource(opened)
       if ('resource' in result) resources.push({ resource: result.resource, file, lineOf })
-      else if ('ignored' in result) problem([], result.ignored, 'warning')
-      else {
+      else if ('ignored' in result) {
+        if (result.ignored !== undefined) problem([], result.ignored, 'warning')
+      } else {
         for (const { path, message } of result.problems) {
           problem(path, `${named(value)}${showPath(path)} ${message}`.trim(), 'error')
         }
@@ -68,6 +75,18 @@ function toValue(document: Document): unknown {
     return document.toJS({ maxAliasCount: aliasLimit })
   } catch (error) {
     return error
+  }
+}
+
+/** A ConfigMap carries text; here the text of `data.tiers` is YAML of its own. */
+function openTiers(mapping: { readonly data?: unknown }): unknown {
+  const { data } = mapping
+  if (typeof data !== 'object' || data === null || !('tiers' in data)) return mapping
+  if (typeof data.tiers !== 'string') return new Error('must be a text, written after a |')
+  try {
+    return { ...mapping, data: { tiers: parse(data.tiers, yamlOptions) } }
+  } catch {
+    return new Error('is not valid YAML')
   }
 }
 

@@ -1,6 +1,6 @@
 /** Resources from a folder of YAML, subfolders too: read whole, and read again when it changes. */
 
-import { readdir, readFile, stat } from 'node:fs/promises'
+import { readdir, readFile, realpath, stat } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import type { Resource } from '../core/resources.ts'
 import { resourceKey } from '../core/snapshot.ts'
@@ -74,31 +74,37 @@ export function showProblem({ file, line, severity, message }: FileProblem): str
 }
 
 /**
- * Calls `onChange` after the folder's files changed in name, size, time or identity, and stood
- * still for one look. Looking, unlike listening, also sees saves by rename, symlink swaps of
- * mounted ConfigMaps and network mounts. It takes at most a twentieth of one core.
+ * Calls `onChange` after the folder's files changed in name, size, time or identity since this
+ * promise was kept, and stood still for one look. Looking, unlike listening, also sees saves by
+ * rename, symlink swaps of mounted ConfigMaps and network mounts. It takes at most a twentieth of
+ * one core.
  */
-export function watchFolder(folder: string, onChange: () => Promise<void>): { close(): void } {
+export async function watchFolder(
+  folder: string,
+  onChange: () => Promise<void>,
+): Promise<{ close(): void }> {
   let closed = false
   let timer: NodeJS.Timeout | undefined
-  let seen: string | undefined
-  let handled: string | undefined
+  let handled = await signatureOf(folder)
+  let seen = handled
 
   async function look(): Promise<void> {
     const startedAt = performance.now()
     const signature = await signatureOf(folder)
-    handled ??= signature
+    if (closed) return
     if (signature !== handled && signature === seen) {
       handled = signature
       await onChange()
     }
     seen = signature
-    if (closed) return
-    const tookMs = performance.now() - startedAt
-    timer = setTimeout(() => void look(), Math.max(200, 20 * tookMs)).unref()
+    if (!closed) lookAgain(20 * (performance.now() - startedAt))
   }
 
-  void look()
+  function lookAgain(afterMs: number): void {
+    timer = setTimeout(() => void look(), Math.max(200, afterMs)).unref()
+  }
+
+  lookAgain(0)
   return {
     close() {
       closed = true
@@ -112,8 +118,9 @@ async function signatureOf(folder: string): Promise<string> {
     const files = await resourceFiles(folder)
     const parts = await Promise.all(
       files.map(async (path) => {
-        const { mtimeNs, size, ino } = await stat(path, { bigint: true })
-        return `${path}\0${mtimeNs}\0${size}\0${ino}`
+        // A link that leads nowhere must not blind the watch to all the other files.
+        const found = await stat(path, { bigint: true }).catch(() => undefined)
+        return `${path}\0${found?.mtimeNs}\0${found?.size}\0${found?.ino}`
       }),
     )
     return parts.join('\n')
@@ -122,20 +129,40 @@ async function signatureOf(folder: string): Promise<string> {
   }
 }
 
-/** Sorted; hidden files and folders are left out (editors' and mounted ConfigMaps' own). */
-async function resourceFiles(folder: string): Promise<readonly string[]> {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
-  return entries
-    .filter((entry) => !entry.isDirectory() && /\.(ya?ml|json)$/.test(entry.name))
-    .map((entry) => join(entry.parentPath, entry.name))
-    .filter((path) => !/(^|\/)\./.test(relative(folder, path)))
-    .sort()
+/**
+ * Sorted; hidden files and folders are left out (editors' and mounted ConfigMaps' own). Links to
+ * folders are followed, since a ConfigMap mounts its subfolders so; each folder is read once.
+ */
+async function resourceFiles(folder: string, read = new Set<string>()): Promise<readonly string[]> {
+  const place = await realpath(folder)
+  if (read.has(place)) return []
+  read.add(place)
+  const files: string[] = []
+  for (const entry of await readdir(folder, { withFileTypes: true })) {
+    if (entry.name.startsWith('.')) continue
+    const path = join(folder, entry.name)
+    if (entry.isDirectory() || (entry.isSymbolicLink() && (await isFolder(path)))) {
+      files.push(...(await resourceFiles(path, read)))
+    } else if (/\.(ya?ml|json)$/.test(entry.name)) {
+      files.push(path)
+    }
+  }
+  return files.sort()
+}
+
+function isFolder(path: string): Promise<boolean> {
+  return stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  )
 }
 
 async function readText(path: string): Promise<string | undefined> {
   try {
-    const { size } = await stat(path)
-    return size > largestFile ? undefined : await readFile(path, 'utf8')
+    const found = await stat(path)
+    // Reading a pipe would wait for a writer forever.
+    if (!found.isFile() || found.size > largestFile) return undefined
+    return await readFile(path, 'utf8')
   } catch {
     return undefined
   }

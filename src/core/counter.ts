@@ -23,13 +23,22 @@ export interface CounterState {
   readonly resetsAt: number
 }
 
-/** The limits of one subscription on one model, each with the beginning of its counters' keys. */
+/**
+ * The limits of one subscription on one model, each with the beginning of its counters' keys. Of
+ * limits on equally long windows (`1m`, `60s`) the lowest alone is kept: they share a counter,
+ * which would be charged once for each, and where the lowest holds the others do.
+ */
 export function toCountedLimits(
   subscription: string,
   model: string,
   limits: readonly Limit[],
 ): readonly CountedLimit[] {
-  return limits.map((limit) => ({
+  const lowest = new Map<number, Limit>()
+  for (const limit of limits) {
+    const earlier = lowest.get(limit.windowMs)
+    if (earlier === undefined || limit.limit < earlier.limit) lowest.set(limit.windowMs, limit)
+  }
+  return [...lowest.values()].map((limit) => ({
     ...limit,
     keyPrefix: `${subscription}\n${model}\n${limit.windowMs}\n`,
   }))
@@ -41,18 +50,29 @@ export function counterOf(limit: CountedLimit, user: string): Counter {
 }
 
 /**
- * The state after `tokens` more. A closed window is opened anew by this hit; one that would end
- * later than a whole window from now belongs to a clock that has since stepped back, and is cut.
+ * The window as it stands now; undefined when none is open. One that would end later than a whole
+ * window from now belongs to a clock that has since stepped back, and is cut: a store has to keep
+ * the cut, or a spent limit would refuse until the clock has caught up.
  */
+export function openAt(
+  state: CounterState | undefined,
+  windowMs: number,
+  now: number,
+): CounterState | undefined {
+  if (state === undefined || now >= state.resetsAt) return undefined
+  return state.resetsAt <= now + windowMs ? state : { used: state.used, resetsAt: now + windowMs }
+}
+
+/** The state after `tokens` more. A closed window is opened anew by this hit. */
 export function addTo(
   state: CounterState | undefined,
   tokens: number,
   windowMs: number,
   now: number,
 ): CounterState {
-  if (state === undefined || now >= state.resetsAt)
-    return { used: tokens, resetsAt: now + windowMs }
-  return { used: state.used + tokens, resetsAt: Math.min(state.resetsAt, now + windowMs) }
+  const open = openAt(state, windowMs, now)
+  if (open === undefined) return { used: tokens, resetsAt: now + windowMs }
+  return { used: open.used + tokens, resetsAt: open.resetsAt }
 }
 
 /**
@@ -67,10 +87,9 @@ export function spentUntil(
   let until: number | undefined
   for (let i = 0; i < limits.length; i += 1) {
     const limit = limits[i] as CountedLimit
-    const state = states[i]
-    if (state === undefined || now >= state.resetsAt || state.used < limit.limit) continue
-    const end = Math.min(state.resetsAt, now + limit.windowMs)
-    if (until === undefined || end > until) until = end
+    const open = openAt(states[i], limit.windowMs, now)
+    if (open === undefined || open.used < limit.limit) continue
+    if (until === undefined || open.resetsAt > until) until = open.resetsAt
   }
   return until
 }

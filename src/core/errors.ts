@@ -14,6 +14,8 @@ interface CatalogueEntry {
 
 const catalogue = {
   invalid_request: [400, 'invalid_request_error', 'The request is malformed.'],
+  /** The tier lookup's own word (contract, 3.9). */
+  bad_request: [400, 'invalid_request_error', 'The request is malformed.'],
   invalid_body: [400, 'invalid_request_error', 'The body is not a JSON object.'],
   invalid_lifetime: [400, 'invalid_request_error', 'expiresIn is not a valid lifetime.'],
   model_ambiguous: [400, 'invalid_request_error', 'Several models have this name.'],
@@ -41,6 +43,11 @@ const catalogue = {
     'permission_error',
     'You have no access to the subscription for this model.',
   ],
+  admin_required: [
+    403,
+    'permission_error',
+    "Only an administrator may ask for another user's API keys.",
+  ],
   not_found: [404, 'not_found_error', 'Not found.'],
   method_not_allowed: [405, 'invalid_request_error', 'This path does not know that method.'],
   token_limit_exceeded: [
@@ -50,6 +57,8 @@ const catalogue = {
   ],
   model_unavailable: [503, 'server_error', 'The model has no backend to serve it right now.'],
   internal: [500, 'server_error', 'Something went wrong on our side.'],
+  /** The tier lookup's own word (contract, 3.9). */
+  internal_error: [500, 'server_error', 'Something went wrong on our side.'],
   store_unavailable: [
     503,
     'server_error',

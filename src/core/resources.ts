@@ -1,11 +1,12 @@
 /**
  * ModelRef, AccessPolicy, Subscription and Tenant as people write them (contract, 7.1), in both
- * spellings of group and kinds, read into plain data. An invalid document yields its problems
+ * spellings of group and kinds, and the tiers' ConfigMap, read into plain data. An invalid document yields its problems
  * and no resource: half a policy is no policy.
  */
 
 import { longestWindowMs, parseWindow } from './duration.ts'
 import { type Field, type FieldProblem, readField } from './fields.ts'
+import { isTierMapping, readTiers, type TierMapping } from './tiers.ts'
 
 /** The one namespace in which AccessPolicies, Subscriptions and the Tenant are honoured. */
 export const subscriptionNamespace = 'models-as-a-service'
@@ -17,6 +18,8 @@ export interface Metadata {
   /** Milliseconds since the epoch; undefined where the document names none. */
   readonly createdAt: number | undefined
   readonly deleting: boolean
+  /** As written; only there while `deleting`. */
+  readonly deletionTimestamp?: string
 }
 
 /** Namespace and name of a ModelRef, as other resources refer to it. */
@@ -85,12 +88,15 @@ export interface Tenant {
   readonly maxExpirationDays: number | undefined
 }
 
-export type Resource = ModelRef | AccessPolicy | Subscription | Tenant
+export type Resource = ModelRef | AccessPolicy | Subscription | Tenant | TierMapping
 
-/** What became of one document: a resource, nothing (not ours, and why), or its problems. */
+/**
+ * What became of one document: a resource, nothing (not ours, and why; without a reason where
+ * nobody would expect it to be ours), or its problems.
+ */
 export type ParseResult =
   | { readonly resource: Resource }
-  | { readonly ignored: string }
+  | { readonly ignored: string | undefined }
   | { readonly problems: readonly FieldProblem[] }
 
 const groups: Readonly<Record<string, Readonly<Record<string, Resource['kind']>>>> = {
@@ -106,6 +112,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, Resource['kind']>>
     MaaSSubscription: 'Subscription',
     Tenant: 'Tenant',
   },
+  v1: { ConfigMap: 'ConfigMap' },
 }
 
 /** Namespaces that would hide one of the gateway's own routes. */
@@ -127,10 +134,14 @@ export function parseResource(document: unknown): ParseResult {
   const apiVersion = root.at('apiVersion').requiredString()
   const written = root.at('kind').requiredString()
   if (problems.length > 0) return { problems }
+  if (apiVersion === 'v1' && written === 'ConfigMap' && !isTierMapping(document)) {
+    return { ignored: undefined }
+  }
   const kinds = Object.hasOwn(groups, apiVersion) ? groups[apiVersion] : undefined
   if (kinds === undefined) return { ignored: `${apiVersion} ${written} is not one of our kinds` }
   const kind = Object.hasOwn(kinds, written) ? kinds[written] : undefined
   if (kind === undefined) {
+    if (apiVersion === 'v1') return { ignored: `v1 ${written} is not one of our kinds` }
     if (written === 'ExternalModel') return { ignored: 'ExternalModel is not served yet' }
     root.at('kind').problem(`must be one of ${Object.keys(kinds).join(', ')}`)
     return { problems }
@@ -144,6 +155,11 @@ const readers: Record<Resource['kind'], (root: Field, metadata: Metadata) => Res
   AccessPolicy: readAccessPolicy,
   Subscription: readSubscription,
   Tenant: readTenant,
+  ConfigMap: (root, metadata) => ({
+    kind: 'ConfigMap',
+    metadata,
+    tiers: readTiers(root.at('data').at('tiers')),
+  }),
 }
 
 function readMetadata(field: Field, kind: Resource['kind']): Metadata {
@@ -158,16 +174,19 @@ function readMetadata(field: Field, kind: Resource['kind']): Metadata {
   if (kind === 'ModelRef' && routeNames.includes(namespace)) {
     field.at('namespace').problem(`"${namespace}" would hide a route of the gateway`)
   }
-  if (kind !== 'ModelRef' && namespace !== subscriptionNamespace) {
+  if (!['ModelRef', 'ConfigMap'].includes(kind) && namespace !== subscriptionNamespace) {
     field.at('namespace').problem(`must be ${subscriptionNamespace}; others are not watched`)
   }
   const created = Date.parse(field.at('creationTimestamp').string() ?? '')
+  const deleted = field.at('deletionTimestamp')
+  const deletionTimestamp = deleted.string()
   return {
     name,
     namespace,
     annotations: field.at('annotations').strings(),
     createdAt: Number.isNaN(created) ? undefined : created,
-    deleting: field.at('deletionTimestamp').present,
+    deleting: deleted.present,
+    ...(deletionTimestamp !== undefined && { deletionTimestamp }),
   }
 }
 

@@ -35,7 +35,7 @@ export function select(
   modelKey: string,
 ): Selection {
   if (requested === undefined) return selectOnly(snapshot, person, modelKey)
-  const subscription = find(snapshot, requested)
+  const subscription = findSubscription(snapshot, requested)
   if (subscription === undefined) return 'not_found'
   if (!mayUse(person, subscription)) return 'access_denied'
   if (!subscription.limits.has(modelKey)) return 'model_not_in_subscription'
@@ -69,7 +69,7 @@ export function selectForKey(
     if (best === undefined) throw new ServiceError('invalid_subscription')
     return best
   }
-  const subscription = find(snapshot, requested)
+  const subscription = findSubscription(snapshot, requested)
   if (subscription === undefined || !mayUse(person, subscription)) {
     throw new ServiceError('invalid_subscription')
   }
@@ -79,15 +79,30 @@ export function selectForKey(
   return subscription
 }
 
-function find(snapshot: Snapshot, requested: string): CompiledSubscription | undefined {
+/** The subscription of a name, bare or `namespace/name`. */
+export function findSubscription(
+  snapshot: Snapshot,
+  requested: string,
+): CompiledSubscription | undefined {
   const slash = requested.indexOf('/')
   if (slash < 0) return snapshot.subscriptions.get(requested)
   if (requested.slice(0, slash) !== subscriptionNamespace) return undefined
   return snapshot.subscriptions.get(requested.slice(slash + 1))
 }
 
-function isHealthy({ phase, resource }: CompiledSubscription): boolean {
+/** Whether it may serve at all: Active or Degraded, and not being deleted. */
+export function isHealthy({ phase, resource }: CompiledSubscription): boolean {
   return (phase === 'Active' || phase === 'Degraded') && !resource.metadata.deleting
+}
+
+/** Every healthy subscription of the caller's, ordered by name. */
+export function accessibleSubscriptions(
+  snapshot: Snapshot,
+  person: Person,
+): readonly CompiledSubscription[] {
+  return [...snapshot.subscriptions.values()]
+    .filter((subscription) => isHealthy(subscription) && mayUse(person, subscription))
+    .sort((a, b) => (a.name < b.name ? -1 : 1))
 }
 
 /** Higher priority, then larger limit, then the name in byte order. */

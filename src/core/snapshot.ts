@@ -7,6 +7,7 @@
 import { type CountedLimit, toCountedLimits } from './counter.ts'
 import type { FieldPath } from './fields.ts'
 import type { AccessPolicy, ModelRef, Resource, Subscription, Tenant } from './resources.ts'
+import type { Tier } from './tiers.ts'
 
 export type Phase = 'Pending' | 'Ready' | 'Active' | 'Degraded' | 'Failed'
 
@@ -51,6 +52,8 @@ export interface ResourceProblem {
   readonly message: string
 }
 
+type Note = (resource: Resource, path: FieldPath, message: string) => void
+
 export interface Snapshot {
   /** By `<namespace>/<name>`. */
   readonly models: ReadonlyMap<string, Model>
@@ -60,6 +63,8 @@ export interface Snapshot {
   readonly subscriptions: ReadonlyMap<string, CompiledSubscription>
   readonly policies: readonly CompiledPolicy[]
   readonly tenant: Tenant | undefined
+  /** undefined: no valid mapping is there, which is not the same as one without tiers. */
+  readonly tiers: readonly Tier[] | undefined
   readonly problems: readonly ResourceProblem[]
 }
 
@@ -80,7 +85,7 @@ export function compile(resources: readonly Resource[]): Snapshot {
   const modelRefs = live.filter((resource) => resource.kind === 'ModelRef')
   const policies = live.filter((resource) => resource.kind === 'AccessPolicy')
   const known = new Set(modelRefs.map(keyOf))
-  const note = (resource: Resource, path: FieldPath, message: string): void =>
+  const note: Note = (resource, path, message) =>
     void problems.push({ resource: resourceKey(resource), path, message })
 
   const models = new Map(modelRefs.map((ref) => [keyOf(ref), compileModel(ref, policies)]))
@@ -97,11 +102,21 @@ export function compile(resources: readonly Resource[]): Snapshot {
     ),
     policies: policies.map((resource) => ({
       resource,
-      phase: phaseOf(resource.modelRefs.length, missing(resource, known, note).size),
+      phase: phaseOf(resource, missing(resource, known, note)),
     })),
     tenant: live.find((resource) => resource.kind === 'Tenant'),
+    tiers: readMapping(live, note),
     problems,
   }
+}
+
+/** The tiers of the first mapping; others, in other namespaces, are noted. */
+function readMapping(resources: readonly Resource[], note: Note): readonly Tier[] | undefined {
+  const [first, ...others] = resources.filter((resource) => resource.kind === 'ConfigMap')
+  for (const other of others) {
+    note(other, ['metadata', 'namespace'], 'is a second one; the first that was read counts')
+  }
+  return first?.tiers
 }
 
 function keyOf({ metadata }: ModelRef): string {
@@ -140,7 +155,7 @@ function compileSubscription(
   return {
     name,
     resource,
-    phase: phaseOf(resource.modelRefs.length, missingModels.size),
+    phase: phaseOf(resource, missingModels),
     users: new Set(resource.owner.users),
     groups: new Set(resource.owner.groups),
     limits,
@@ -150,16 +165,20 @@ function compileSubscription(
 }
 
 /** Active when every reference stands, Degraded when some do, else Failed (contract, 7.2). */
-function phaseOf(references: number, broken: number): Phase {
-  if (broken === 0) return 'Active'
-  return broken < references ? 'Degraded' : 'Failed'
+function phaseOf(
+  { modelRefs }: AccessPolicy | Subscription,
+  missingModels: ReadonlySet<string>,
+): Phase {
+  if (missingModels.size === 0) return 'Active'
+  const stands = modelRefs.some(({ namespace, name }) => !missingModels.has(`${namespace}/${name}`))
+  return stands ? 'Degraded' : 'Failed'
 }
 
 /** The models a resource names that are not there, each noted as a problem where it is named. */
 function missing(
   resource: AccessPolicy | Subscription,
   known: ReadonlySet<string>,
-  note: (resource: Resource, path: FieldPath, message: string) => void,
+  note: Note,
 ): ReadonlySet<string> {
   const absent = new Set<string>()
   resource.modelRefs.forEach(({ namespace, name }, index) => {

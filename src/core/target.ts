@@ -34,8 +34,9 @@ export function readTarget(path: string): Target | undefined {
 
 /**
  * Whether a lenient server could take this operation for a chat completion although it is not
- * spelled like one: other case, percent-escapes, `;parameters`, doubled or trailing slashes, dot
- * segments, backslashes. Such a call would run without being counted, so it is refused.
+ * spelled like one: other case, percent-escapes (of `?` and `#` too), `;parameters`, doubled or
+ * trailing slashes, dot segments, backslashes, trailing dots, blanks and characters that show
+ * nothing. Such a call would run without being counted, so it is refused.
  */
 export function isMisspelledChat(operation: string): boolean {
   if (operation === chatPath || operation === modelsPath) return false
@@ -43,20 +44,38 @@ export function isMisspelledChat(operation: string): boolean {
 }
 
 function loosely(operation: string): string {
-  let text = operation
-  for (let round = 0; round < 3 && text.includes('%'); round += 1) {
-    text = text.replace(/%([0-9a-f]{2})/gi, (_, hex: string) =>
-      String.fromCharCode(Number.parseInt(hex, 16)),
-    )
-  }
+  const text = decode(operation).replace(/[?#].*$/s, '')
   const kept: string[] = []
-  for (const written of text.toLowerCase().split(/[/\\]/)) {
+  for (const written of text.split(/[/\\]/)) {
     const segment = written
-      .replace(/[;?#].*$/s, '')
-      // biome-ignore lint/suspicious/noControlCharactersInRegex: some servers trim them
-      .replace(/[\u0000-\u0020\u007f]/g, '')
+      .replace(/;.*$/s, '')
+      .replace(/[\s\p{Cc}\p{Cf}]/gu, '')
+      // Up, then down: by way of its capital the long s (U+017F) becomes an s, the dotless i an i.
+      .toUpperCase()
+      .toLowerCase()
+    const name = withoutLastDots(segment)
     if (segment === '..') kept.pop()
-    else if (segment !== '' && segment !== '.') kept.push(segment)
+    else if (name !== '') kept.push(name)
   }
   return `/${kept.join('/')}`
+}
+
+/** Without percent-escapes, though they were escaped again; bytes that are no UTF-8 become U+FFFD. */
+function decode(operation: string): string {
+  let text = operation
+  for (let round = 0; round < 3 && text.includes('%'); round += 1) {
+    const bytes = Buffer.from(text).toString('latin1')
+    const decoded = bytes.replace(/%([0-9a-f]{2})/gi, (_, hex: string) =>
+      String.fromCharCode(Number.parseInt(hex, 16)),
+    )
+    text = Buffer.from(decoded, 'latin1').toString()
+  }
+  return text
+}
+
+/** Windows drops them. A loop, since `/\.+$/` takes a time that grows with the square. */
+function withoutLastDots(segment: string): string {
+  let end = segment.length
+  while (segment[end - 1] === '.') end -= 1
+  return segment.slice(0, end)
 }

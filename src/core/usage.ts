@@ -22,7 +22,7 @@ export interface Usage {
  * reported nothing usable.
  */
 export function countedTokens({ status, totalTokens }: Usage): number | undefined {
-  if (status < 200 || status > 299) return undefined
+  if (!(status >= 200 && status <= 299)) return undefined
   return Number.isSafeInteger(totalTokens) && (totalTokens as number) >= 0
     ? (totalTokens as number)
     : undefined

@@ -39,7 +39,7 @@ export function createCheck(deps: CheckDeps): Check {
         caller,
         target,
         bodyModel: request.model,
-        requestedSubscription: request.subscription?.trim() || undefined,
+        requestedSubscription: lastValue(request.subscription),
       },
       snapshot(),
     )
@@ -75,4 +75,12 @@ export function createCheck(deps: CheckDeps): Check {
       return refuse(error)
     }
   }
+}
+
+/** The last value that is not blank (contract, 1.2); Envoy joins repeated headers with commas. */
+function lastValue(header: string | undefined): string | undefined {
+  return header
+    ?.split(',')
+    .findLast((value) => value.trim() !== '')
+    ?.trim()
 }

@@ -4,7 +4,8 @@
  */
 
 import { hash } from 'node:crypto'
-import { readFileSync, unwatchFile, watchFile } from 'node:fs'
+import { type BigIntStats, readFileSync, statSync } from 'node:fs'
+import { stat } from 'node:fs/promises'
 import type { TokenCaller } from '../core/caller.ts'
 import type { Verify } from './authenticate.ts'
 
@@ -31,19 +32,37 @@ export function openTokenFile(path: string, onProblem: (message: string) => void
     return callers
   }
 
+  // Looked at before it is read: what is saved meanwhile differs from what was seen.
+  let seen = signatureOf(statSync(path, { bigint: true }))
   let callers = load()
-  const reload = (): void => {
+  let looking = false
+
+  async function look(): Promise<void> {
+    const signature = await stat(path, { bigint: true }).then(signatureOf, () => 'gone')
+    if (signature === seen) return
+    seen = signature
     try {
       callers = load()
     } catch {
       onProblem(`${path} can not be read; the tokens read before stay in force`)
     }
   }
-  watchFile(path, { interval: lookEveryMs, persistent: false }, reload)
+
+  const timer = setInterval(() => {
+    if (looking) return
+    looking = true
+    void look().finally(() => {
+      looking = false
+    })
+  }, lookEveryMs).unref()
   return {
     verify: (token) => callers.get(digest(token)) ?? null,
-    close: () => unwatchFile(path, reload),
+    close: () => clearInterval(timer),
   }
+}
+
+function signatureOf({ mtimeNs, size, ino }: BigIntStats): string {
+  return `${mtimeNs} ${size} ${ino}`
 }
 
 /** No token file: no identity token is believed. */
@@ -63,7 +82,7 @@ export function parseTokens(text: string): TokenTable {
 
 function addLine(line: string, callers: Map<string, TokenCaller>): string | undefined {
   const columns = splitColumns(line)
-  if (columns === undefined) return 'a quote is not closed'
+  if (columns === undefined) return 'quotes have to enclose a whole column'
   const [token, user, uid, groups = ''] = columns.map((column) => column.trim())
   if (!token || !user || uid === undefined) return 'needs token, user and uid'
   if (token.startsWith('sk-')) return 'a token that begins with sk- would be taken for an API key'
@@ -80,7 +99,7 @@ function addLine(line: string, callers: Map<string, TokenCaller>): string | unde
   return undefined
 }
 
-/** Columns of one CSV line (RFC 4180, no line breaks inside quotes); undefined: unclosed quote. */
+/** Columns of one CSV line (RFC 4180, no line breaks inside quotes); undefined: a stray quote. */
 function splitColumns(line: string): readonly string[] | undefined {
   const columns: string[] = []
   let at = 0
@@ -95,7 +114,9 @@ function splitColumns(line: string): readonly string[] | undefined {
     } else {
       const comma = line.indexOf(',', at)
       const end = comma < 0 ? line.length : comma
-      columns.push(line.slice(at, end))
+      const column = line.slice(at, end)
+      if (column.includes('"')) return undefined
+      columns.push(column)
       at = end + 1
     }
   } while (at <= line.length)

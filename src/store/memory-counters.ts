@@ -1,6 +1,6 @@
 /** Counters in this process: the default; gone on restart, as the specification says. */
 
-import { addTo, type CounterState } from '../core/counter.ts'
+import { addTo, type CounterState, openAt } from '../core/counter.ts'
 import type { CounterStore } from './counters.ts'
 
 /** Adds between two sweeps of ended windows, so that memory follows the open ones. */
@@ -21,9 +21,11 @@ export function createMemoryCounters(): CounterStore & { readonly size: number }
       return windows.size
     },
     read(counters, now) {
-      return counters.map(({ key }) => {
+      return counters.map(({ key, windowMs }) => {
         const state = windows.get(key)
-        return state === undefined || now >= state.resetsAt ? undefined : state
+        const open = openAt(state, windowMs, now)
+        if (open !== undefined && open !== state) windows.set(key, open)
+        return open
       })
     },
     add(counters, tokens, now) {

@@ -29,6 +29,13 @@ export interface KeyWishes {
   readonly expiresIn?: string | number
 }
 
+/** Of the answer to a creation, what tests look at. */
+export interface MintedKey {
+  readonly key: string
+  readonly id: string
+  readonly expiresAt: string
+}
+
 /** An answer, read to its end. */
 export interface Answer {
   readonly status: number
@@ -47,7 +54,7 @@ export interface Gateway {
   /** A user of the group `team` who has used nothing yet. The identity token is `token-<user>`. */
   newUser(): string
   /** Creates a key through the gateway; any other answer than 201 is an error. */
-  mint(wishes?: KeyWishes): Promise<{ readonly key: string; readonly id: string }>
+  mint(wishes?: KeyWishes): Promise<MintedKey>
   /** One request through the gateway. `key` is the credential, if any. */
   ask(path: string, key?: string, init?: RequestInit): Promise<Answer>
   /** A chat call; `sim` is what the model server is asked for, `fields` go into the body too. */

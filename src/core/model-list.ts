@@ -1,0 +1,138 @@
+/**
+ * The list of models (contract, 3.7): what a model's server says of itself, read with distrust,
+ * and the findings of many servers merged into one ordered list.
+ */
+
+import { displayOf, type ModelDisplay, modelDisplayOf } from './display.ts'
+import type { CompiledSubscription, Model } from './snapshot.ts'
+
+/** One entry of a server's own list. */
+export interface ServedModel {
+  readonly id: string
+  /** Unix seconds; undefined where the server says nothing usable. */
+  readonly created: number | undefined
+}
+
+/** A model that a subscription turned out to open. */
+export interface FoundModel {
+  readonly model: Model
+  readonly subscription: CompiledSubscription
+  /** As `endpointOf` says; empty where there is none. */
+  readonly endpoint: string
+  /** undefined: its server keeps no list, so that the ModelRef's own name stands for it. */
+  readonly served: readonly ServedModel[] | undefined
+}
+
+export interface ListedModel {
+  readonly id: string
+  /** Unix seconds; 0 where neither the server nor the ModelRef says when. */
+  readonly created: number
+  readonly ownedBy: string
+  readonly kind: string
+  readonly url: string
+  readonly ready: boolean
+  readonly details: ModelDisplay
+  /** Every subscription through which it was found, ordered by name. */
+  readonly subscriptions: readonly ListedSubscription[]
+}
+
+export interface ListedSubscription {
+  readonly name: string
+  readonly displayName: string
+  readonly description: string
+}
+
+/** Entries of one server's list that are looked at, and characters of an id. */
+const longestList = 10_000
+const longestId = 512
+/** The last second of the year 9999, the last that RFC 3339 can write. */
+const latestSecond = 253_402_300_799
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is being refused
+const printable = /^[^\u0000-\u001f\u007f]+$/
+
+/**
+ * Where clients reach a model: its own `endpointOverride`, else its path at the gateway once it
+ * has a backend. Without a trailing slash; undefined when there is nowhere to go.
+ */
+export function endpointOf(
+  { key, resource, cluster }: Model,
+  gatewayUrl: string,
+): string | undefined {
+  const { endpointOverride } = resource
+  if (endpointOverride !== undefined) return endpointOverride.replace(/\/+$/, '')
+  return cluster === undefined ? undefined : `${gatewayUrl}/${key}`
+}
+
+/**
+ * The entries of `{"data":[{"id","created"}]}`, whatever else the value may be. What is not usable
+ * is left out: ids that are no text, empty, endless, unprintable or there already.
+ */
+export function readServedModels(list: unknown): readonly ServedModel[] {
+  const data = isObject(list) ? list.data : undefined
+  if (!Array.isArray(data)) return []
+  const served = new Map<string, ServedModel>()
+  for (const entry of data.slice(0, longestList) as readonly unknown[]) {
+    if (!isObject(entry) || !isUsableId(entry.id) || served.has(entry.id)) continue
+    served.set(entry.id, { id: entry.id, created: readSeconds(entry.created) })
+  }
+  return [...served.values()]
+}
+
+/**
+ * One entry for each id, url and owner, ordered by the three. Where `spec.modelIds` says which of
+ * its server's ids are this model, others are left out: several ModelRefs may share one server.
+ */
+export function mergeModels(found: readonly FoundModel[]): readonly ListedModel[] {
+  const entries = new Map<string, ListedModel & { readonly subscriptions: ListedSubscription[] }>()
+  for (const { model, subscription, endpoint, served } of found) {
+    for (const { id, created } of servedAs(model, served)) {
+      const key = JSON.stringify([id, endpoint, model.key])
+      const entry = entries.get(key) ?? {
+        id,
+        created: created ?? Math.floor((model.resource.metadata.createdAt ?? 0) / 1_000),
+        ownedBy: model.key,
+        kind: model.resource.backend.kind || 'llmisvc',
+        url: endpoint,
+        ready: model.phase === 'Ready',
+        details: modelDisplayOf(model.resource.metadata),
+        subscriptions: [],
+      }
+      entries.set(key, entry)
+      if (entry.subscriptions.some(({ name }) => name === subscription.name)) continue
+      const display = displayOf(subscription.resource.metadata)
+      entry.subscriptions.push({ name: subscription.name, ...display })
+    }
+  }
+  for (const { subscriptions } of entries.values()) {
+    subscriptions.sort((a, b) => compare(a.name, b.name))
+  }
+  return [...entries.values()].sort(
+    (a, b) => compare(a.id, b.id) || compare(a.url, b.url) || compare(a.ownedBy, b.ownedBy),
+  )
+}
+
+function servedAs(
+  { resource }: Model,
+  served: readonly ServedModel[] | undefined,
+): readonly ServedModel[] {
+  const { metadata, modelIds } = resource
+  if (served === undefined) return [{ id: metadata.name, created: undefined }]
+  return modelIds.length === 0 ? served : served.filter(({ id }) => modelIds.includes(id))
+}
+
+function isUsableId(id: unknown): id is string {
+  return typeof id === 'string' && id.length <= longestId && printable.test(id) && id.isWellFormed()
+}
+
+function readSeconds(created: unknown): number | undefined {
+  if (typeof created !== 'number' || !(created >= 0 && created <= latestSecond)) return undefined
+  return Math.floor(created)
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0
+}

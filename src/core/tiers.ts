@@ -1,0 +1,77 @@
+/**
+ * The legacy tiers (contract, 3.9): the `v1` ConfigMap `tier-to-group-mapping` and the one
+ * question asked of it. Its `data.tiers` is YAML in a text; whoever reads the file parses it.
+ */
+
+import type { Field } from './fields.ts'
+import type { Metadata } from './resources.ts'
+
+export interface Tier {
+  readonly name: string
+  /** The name where none is written. */
+  readonly displayName: string
+  readonly description: string
+  /** The higher wins. */
+  readonly level: number
+  readonly groups: ReadonlySet<string>
+}
+
+export interface TierMapping {
+  readonly kind: 'ConfigMap'
+  readonly metadata: Metadata
+  readonly tiers: readonly Tier[]
+}
+
+const mappingName = 'tier-to-group-mapping'
+
+/** Whether a document is the mapping, going by kind and name alone. */
+export function isTierMapping(document: unknown): boolean {
+  if (typeof document !== 'object' || document === null) return false
+  const { apiVersion, kind, metadata } = document as Record<string, unknown>
+  if (apiVersion !== 'v1' || kind !== 'ConfigMap') return false
+  return (metadata as { name?: unknown } | null | undefined)?.name === mappingName
+}
+
+/** Reads `data.tiers`, once parsed. What is wrong is noted at the field. */
+export function readTiers(field: Field): readonly Tier[] {
+  if (!field.present) field.problem('is required')
+  const seen = new Set<string>()
+  return field.list().map((item) => {
+    item.object()
+    const name = item.at('name').requiredString({ min: 1 })
+    if (seen.has(name) && name !== '') item.at('name').problem(`"${name}" is there twice`)
+    seen.add(name)
+    const shown = item.at('displayName').string({ pattern: /\S/, form: 'more than blanks' })
+    return {
+      name,
+      displayName: shown ?? name,
+      description: item.at('description').string() ?? '',
+      level: item.at('level').integer({ min: -2_147_483_648, max: 2_147_483_647 }) ?? 0,
+      groups: new Set(
+        item
+          .at('groups')
+          .list()
+          .map((group) => group.requiredString({ min: 1 })),
+      ),
+    }
+  })
+}
+
+/**
+ * The highest tier that holds any of the groups, the first of several on one level. Every tier
+ * also holds the group of its own service accounts, `system:serviceaccounts:<instance>-tier-<tier>`.
+ */
+export function lookupTier(
+  tiers: readonly Tier[],
+  groups: Iterable<string>,
+  instanceName: string,
+): Tier | undefined {
+  const given = new Set(groups)
+  let best: Tier | undefined
+  for (const tier of tiers) {
+    if (best !== undefined && tier.level <= best.level) continue
+    const own = `system:serviceaccounts:${instanceName}-tier-${tier.name}`
+    if (given.has(own) || [...tier.groups].some((group) => given.has(group))) best = tier
+  }
+  return best
+}

@@ -1,0 +1,41 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, normalize, sep } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { test } from 'tap'
+
+/** Which folder of src may import which others; what a folder holds itself it may always import. */
+const mayImport: Readonly<Record<string, readonly string[]>> = {
+  core: [],
+  grpc: [],
+  store: ['core'],
+  controller: ['core'],
+  gateway: ['core'],
+  identity: ['core', 'store'],
+  admin: ['core', 'identity', 'store'],
+  extauthz: ['core', 'identity', 'store', 'grpc'],
+  ratelimit: ['core', 'store', 'grpc'],
+}
+/** These wire the parts together and may import everything. */
+const wiring = ['cli', 'main.ts', 'config.ts']
+
+const root = fileURLToPath(new URL('../src/', import.meta.url))
+const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) =>
+  file.endsWith('.ts'),
+)
+const specifier = /(?:\bfrom|^import|\bimport\()\s*'([^']+)'/gm
+
+test('folders import only what they may', async (t) => {
+  for (const file of files) {
+    const folder = file.split(sep)[0] as string
+    if (wiring.includes(folder)) continue
+    const allowed = mayImport[folder]
+    if (allowed === undefined) t.fail(`${file}: the table has no row for ${folder}`)
+    for (const [, name = ''] of readFileSync(join(root, file), 'utf8').matchAll(specifier)) {
+      const imported = normalize(join(dirname(file), name)).split(sep)[0] as string
+      const fits = name.startsWith('.')
+        ? imported === folder || allowed?.includes(imported)
+        : folder !== 'core' || name === 'node:crypto'
+      t.ok(fits, `${file} imports ${name}`)
+    }
+  }
+})

@@ -1,0 +1,216 @@
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { type Test, test } from 'tap'
+import { readFolder, showProblem, watchFolder } from '../../src/controller/files.ts'
+import { resourceKey } from '../../src/core/snapshot.ts'
+import { modelRef } from '../support/documents.ts'
+import { poll } from '../support/poll.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+/** A folder with these files; a value that is no string is written as JSON. */
+function folderOf(t: Test, files: Readonly<Record<string, unknown>>): string {
+  const folder = temporaryFolder(t)
+  for (const [name, content] of Object.entries(files)) write(join(folder, name), content)
+  return folder
+}
+
+function write(path: string, content: unknown): void {
+  mkdirSync(dirname(path), { recursive: true })
+  writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content))
+}
+
+async function read(folder: string): Promise<{ names: string[]; problems: string[] }> {
+  const { resources, problems } = await readFolder(folder)
+  return {
+    names: resources.map(({ metadata }) => metadata.name),
+    problems: problems.map(showProblem),
+  }
+}
+
+test('every YAML and JSON file is read', async (t) => {
+  const folder = folderOf(t, {
+    'a.yaml': modelRef('a'),
+    'b.yml': modelRef('b'),
+    'c.json': modelRef('c'),
+    'sub/deeper/d.yaml': modelRef('d'),
+    'sub.yaml/e.yaml': modelRef('e'),
+    'README.md': 'not: [read',
+    'f.yaml~': modelRef('x'),
+    'g.yaml.bak': modelRef('x'),
+    '.h.yaml': modelRef('x'),
+    '.git/i.yaml': modelRef('x'),
+    'sub/.j/k.yaml': modelRef('x'),
+    'empty.yaml': '',
+  })
+  t.strictSame(await read(folder), { names: ['a', 'b', 'c', 'e', 'd'], problems: [] })
+})
+
+test('a folder that is not there is thrown', async (t) => {
+  await t.rejects(readFolder(join(temporaryFolder(t), 'none')), { code: 'ENOENT' })
+  await t.rejects(readFolder(join(folderOf(t, { 'a.yaml': '' }), 'a.yaml')), { code: 'ENOTDIR' })
+  t.strictSame(await read(temporaryFolder(t)), { names: [], problems: [] }, 'an empty one is not')
+})
+
+test('of two with one name the first counts', async (t) => {
+  const original = {
+    ...modelRef('same'),
+    apiVersion: 'maas.opendatahub.io/v1alpha1',
+    kind: 'MaaSModelRef',
+  }
+  const folder = folderOf(t, {
+    'b.yaml': `# head\n---\n${JSON.stringify(original)}\n`,
+    'a/x.yaml': `\n${JSON.stringify(modelRef('same'))}\n---\n${JSON.stringify(modelRef('same'))}\n`,
+    'c.yaml': modelRef('same', {}, 'elsewhere'),
+  })
+  const { resources, problems } = await readFolder(folder)
+  t.strictSame(resources.map(resourceKey), ['ModelRef/llm/same', 'ModelRef/elsewhere/same'])
+  const counts = 'ModelRef/llm/same stands in a/x.yaml:2 already, and that one counts'
+  t.strictSame(problems.map(showProblem), [
+    `a/x.yaml:4: error: ${counts}`,
+    `b.yaml:3: error: ${counts}`,
+  ])
+})
+
+test('what can not be read is named, the rest stands', async (t) => {
+  const folder = folderOf(t, {
+    'good.yaml': modelRef('good'),
+    'large.yaml': `# ${'x'.repeat(4 * 1_048_576)}\n${JSON.stringify(modelRef('large'))}`,
+  })
+  symlinkSync('nowhere', join(folder, 'dangling.yaml'))
+  symlinkSync('loop.yaml', join(folder, 'loop.yaml'))
+  execFileSync('mkfifo', [join(folder, 'pipe.yaml')])
+  t.strictSame(await read(folder), {
+    names: ['good'],
+    problems: ['dangling', 'large', 'loop', 'pipe'].map(
+      (name) => `${name}.yaml:1: error: can not be read, or is too large`,
+    ),
+  })
+})
+
+test('bytes that are no text harm nobody', async (t) => {
+  const folder = folderOf(t, { 'good.yaml': modelRef('good') })
+  writeFileSync(join(folder, 'binary.yaml'), Buffer.from('00ff80c3280a', 'hex'))
+  const { names, problems } = await read(folder)
+  t.strictSame(names, ['good'])
+  t.match(problems, [/^binary\.yaml:1: error: /])
+})
+
+test('a mounted ConfigMap is read once', async (t) => {
+  const folder = folderOf(t, {
+    '..2026_01_01/a.yaml': modelRef('a'),
+    '..2026_01_01/sub/b.yaml': modelRef('b'),
+  })
+  symlinkSync('..2026_01_01', join(folder, '..data'))
+  symlinkSync('..data/a.yaml', join(folder, 'a.yaml'))
+  symlinkSync('..data/sub', join(folder, 'sub'))
+  t.strictSame(await read(folder), { names: ['a', 'b'], problems: [] })
+})
+
+test('links that lead in circles end', async (t) => {
+  const folder = folderOf(t, { 'a.yaml': modelRef('a'), 'sub/b.yaml': modelRef('b') })
+  symlinkSync('..', join(folder, 'sub', 'up'))
+  symlinkSync('.', join(folder, 'self'))
+  t.strictSame(await read(folder), { names: ['a', 'b'], problems: [] })
+})
+
+test('a problem is placed where its field stands', async (t) => {
+  const folder = folderOf(t, { 'a.yaml': `\n\n${JSON.stringify(modelRef('a'), null, 1)}` })
+  const content = await readFolder(folder)
+  t.equal(
+    showProblem(content.locate('ModelRef/llm/a', ['metadata', 'name'], 'is odd')),
+    'a.yaml:7: warning: ModelRef/llm/a: is odd',
+  )
+})
+
+/** Counts the changes that a watch tells of. */
+async function watch(t: Test, folder: string) {
+  const heard = { changes: 0 }
+  const watcher = await watchFolder(folder, async () => {
+    heard.changes += 1
+  })
+  t.teardown(() => watcher.close())
+  return { heard, watcher }
+}
+
+test('each way of saving is noticed', async (t) => {
+  const folder = folderOf(t, { 'a.yaml': 'a', 'sub/b.yaml': 'b' })
+  symlinkSync('nowhere', join(folder, 'dangling.yaml'))
+  const { heard } = await watch(t, folder)
+  for (const [title, save] of [
+    ['in place', () => write(join(folder, 'a.yaml'), 'aa')],
+    [
+      'by rename, same size',
+      () => {
+        write(join(folder, '.a.yaml.swp'), 'bb')
+        renameSync(join(folder, '.a.yaml.swp'), join(folder, 'a.yaml'))
+      },
+    ],
+    ['in a subfolder', () => write(join(folder, 'sub/b.yaml'), 'bb')],
+    ['a new file', () => write(join(folder, 'c.yaml'), 'c')],
+    ['a new folder', () => write(join(folder, 'new/d.yaml'), 'd')],
+    ['a new name', () => renameSync(join(folder, 'c.yaml'), join(folder, 'e.yaml'))],
+    ['a file gone', () => rmSync(join(folder, 'e.yaml'))],
+    ['the folder gone', () => rmSync(folder, { recursive: true })],
+    ['the folder back', () => write(join(folder, 'a.yaml'), 'a')],
+  ] as const) {
+    const before = heard.changes
+    save()
+    await poll(() => heard.changes > before, title)
+    t.equal(heard.changes, before + 1, title)
+  }
+})
+
+test('a ConfigMap’s swap is noticed', async (t) => {
+  const folder = folderOf(t, { '..1/a.yaml': 'a', '..2/a.yaml': 'a' })
+  symlinkSync('..1', join(folder, '..data'))
+  symlinkSync('..data/a.yaml', join(folder, 'a.yaml'))
+  const { heard } = await watch(t, folder)
+  symlinkSync('..2', join(folder, '..data_tmp'))
+  renameSync(join(folder, '..data_tmp'), join(folder, '..data'))
+  await poll(() => heard.changes === 1, 'the swap')
+})
+
+test('other files do not matter', async (t) => {
+  const folder = folderOf(t, { 'a.yaml': 'a' })
+  const { heard } = await watch(t, folder)
+  write(join(folder, 'README.md'), 'x')
+  write(join(folder, '.a.yaml.swp'), 'x')
+  write(join(folder, 'a.yaml'), 'changed')
+  await poll(() => heard.changes > 0, 'the change that matters')
+  t.equal(heard.changes, 1)
+})
+
+test('a file still being written is waited for', async (t) => {
+  const folder = folderOf(t, { 'a.yaml': '' })
+  const { heard } = await watch(t, folder)
+  for (let size = 1; size <= 50; size += 1) {
+    write(join(folder, 'a.yaml'), 'x'.repeat(size))
+    await delay(20)
+  }
+  t.equal(heard.changes, 0)
+  await poll(() => heard.changes === 1, 'the end of it')
+})
+
+test('a change during a load is not missed', async (t) => {
+  const folder = folderOf(t, { 'a.yaml': 'a' })
+  let changes = 0
+  const watcher = await watchFolder(folder, async () => {
+    changes += 1
+    if (changes === 1) write(join(folder, 'a.yaml'), 'changed while loading')
+  })
+  t.teardown(() => watcher.close())
+  write(join(folder, 'a.yaml'), 'changed')
+  await poll(() => changes === 2, 'the second change')
+})
+
+test('a closed watch is silent', async (t) => {
+  const folder = folderOf(t, { 'a.yaml': 'a' })
+  const closed = await watch(t, folder)
+  const open = await watch(t, folder)
+  closed.watcher.close()
+  write(join(folder, 'a.yaml'), 'changed')
+  await poll(() => open.heard.changes === 1, 'the open one hears')
+  t.equal(closed.heard.changes, 0)
+})

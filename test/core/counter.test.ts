@@ -1,0 +1,136 @@
+import { test } from 'tap'
+import {
+  addTo,
+  type CounterState,
+  counterOf,
+  openAt,
+  spentUntil,
+  toCountedLimits,
+} from '../../src/core/counter.ts'
+
+const minute = 60_000
+const hour = 3_600_000
+const now = 1_000_000
+
+function limits(...written: readonly (readonly [number, string, number])[]) {
+  return toCountedLimits(
+    'team-a',
+    'llm/small',
+    written.map(([limit, window, windowMs]) => ({ limit, window, windowMs })),
+  )
+}
+
+const perMinute = limits([100, '1m', minute])
+const both = limits([100, '1m', minute], [150, '1h', hour])
+
+test('a counter is user, subscription, model, window', async (t) => {
+  const [limit] = perMinute
+  const counter = counterOf(limit as NonNullable<typeof limit>, 'ada')
+  t.strictSame(counter, { key: 'team-a\nllm/small\n60000\nada', windowMs: minute })
+})
+
+test('no user can name the counter of another', async (t) => {
+  const [limit] = perMinute
+  const [other] = toCountedLimits('team-a', 'llm/smal', [
+    { limit: 1, window: '1m', windowMs: minute },
+  ])
+  t.not(
+    counterOf(limit as NonNullable<typeof limit>, 'ada').key,
+    counterOf(other as NonNullable<typeof other>, 'l\nada').key,
+  )
+})
+
+test('equally long windows share the lowest limit', async (t) => {
+  const shared = limits(
+    [100, '1m', minute],
+    [50, '60s', minute],
+    [70, '1m', minute],
+    [900, '1h', hour],
+  )
+  t.strictSame(
+    shared.map(({ limit, windowMs }) => [limit, windowMs]),
+    [
+      [50, minute],
+      [900, hour],
+    ],
+  )
+})
+
+test('the first hit opens a fixed window', async (t) => {
+  const first = addTo(undefined, 40, minute, now)
+  t.strictSame(first, { used: 40, resetsAt: now + minute })
+  const second = addTo(first, 40, minute, now + minute - 1)
+  t.strictSame(second, { used: 80, resetsAt: now + minute }, 'a later hit does not move it')
+  t.strictSame(addTo(second, 7, minute, now + minute), { used: 7, resetsAt: now + 2 * minute })
+  t.strictSame(addTo(second, 7, minute, now + 50 * minute), {
+    used: 7,
+    resetsAt: now + 51 * minute,
+  })
+  t.strictSame(first, { used: 40, resetsAt: now + minute }, 'states are not changed in place')
+})
+
+test('reading sees only open windows', async (t) => {
+  const state = { used: 40, resetsAt: now + minute }
+  t.equal(openAt(undefined, minute, now), undefined)
+  t.equal(openAt(state, minute, now), state)
+  t.equal(openAt(state, minute, now + minute - 1), state)
+  t.equal(openAt(state, minute, now + minute), undefined)
+})
+
+test('a limit is spent when it is reached', async (t) => {
+  for (const [used, expected] of [
+    [0, undefined],
+    [99, undefined],
+    [100, now + 5_000],
+    [101, now + 5_000],
+    [1e15, now + 5_000],
+  ] as const) {
+    t.equal(spentUntil(perMinute, [{ used, resetsAt: now + 5_000 }], now), expected, String(used))
+  }
+  const spent = [{ used: 100, resetsAt: now + 5_000 }]
+  t.equal(spentUntil(perMinute, spent, now + 4_999), now + 5_000)
+  t.equal(spentUntil(perMinute, spent, now + 5_000), undefined, 'open again at its very end')
+  t.equal(spentUntil(perMinute, [undefined], now), undefined)
+  t.equal(spentUntil([], [], now), undefined)
+})
+
+test('every rate has to hold', async (t) => {
+  const soon = now + 5_000
+  const later = now + hour
+  const states = (m: number, h: number): CounterState[] => [
+    { used: m, resetsAt: soon },
+    { used: h, resetsAt: later },
+  ]
+  t.equal(spentUntil(both, states(99, 149), now), undefined)
+  t.equal(spentUntil(both, states(100, 149), now), soon)
+  t.equal(spentUntil(both, states(99, 150), now), later)
+  t.equal(spentUntil(both, states(100, 150), now), later, 'the later end counts')
+  t.equal(spentUntil(both, states(100, 150), soon), later, 'the shorter one is open again')
+  t.equal(spentUntil([...both].reverse(), states(100, 150).reverse(), now), later)
+})
+
+test('three answers pass and the fourth waits', async (t) => {
+  let state: CounterState | undefined
+  for (let answer = 0; answer < 3; answer += 1) {
+    t.equal(spentUntil(perMinute, [state], now + answer), undefined)
+    state = addTo(state, 40, minute, now + answer)
+  }
+  t.equal(state?.used, 120, 'counted whole')
+  t.equal(spentUntil(perMinute, [state], now + 3), now + minute)
+  t.equal(spentUntil(perMinute, [state], now + minute), undefined)
+})
+
+test('a clock stepping back closes nothing for long', async (t) => {
+  const spent = { used: 100, resetsAt: now + minute }
+  const back = now - hour
+  t.equal(spentUntil(perMinute, [spent], back), back + minute, 'a window at most')
+  t.strictSame(openAt(spent, minute, back), { used: 100, resetsAt: back + minute })
+  t.strictSame(addTo(spent, 1, minute, back), { used: 101, resetsAt: back + minute })
+  t.equal(openAt(spent, minute, now - 1)?.used, 100, 'a small step keeps what was used')
+})
+
+test('a clock stepping forward opens the window', async (t) => {
+  const spent = { used: 100, resetsAt: now + minute }
+  t.equal(spentUntil(perMinute, [spent], now + hour), undefined)
+  t.strictSame(addTo(spent, 1, minute, now + hour), { used: 1, resetsAt: now + hour + minute })
+})

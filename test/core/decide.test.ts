@@ -1,0 +1,323 @@
+import { test } from 'tap'
+import type { Caller, KeyCaller, TokenCaller } from '../../src/core/caller.ts'
+import {
+  type AccessRequest,
+  authorize,
+  type Decision,
+  type Grant,
+  spend,
+} from '../../src/core/decide.ts'
+import { readTarget } from '../../src/core/target.ts'
+import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
+
+const now = Date.UTC(2026, 0, 1)
+const key: KeyCaller = {
+  by: 'key',
+  user: 'ada',
+  groups: ['team-a'],
+  keyId: 'id-1',
+  subscription: 'basic',
+}
+const token: TokenCaller = { by: 'token', user: 'ada', groups: ['team-a'] }
+const team = { groups: ['team-a'] }
+
+const snapshot = snapshotOf(
+  modelRef('small', { backendUrl: 'http://small:8000/base', modelIds: ['org/Small'] }),
+  modelRef('uncovered'),
+  modelRef('no-policy'),
+  modelRef('down', { backendUrl: undefined }),
+  modelRef('twin', {}, 'east'),
+  modelRef('twin', {}, 'west'),
+  modelRef('pair', {}, 'east'),
+  modelRef('pair', {}, 'west'),
+  modelRef('lone', {}, 'east'),
+  modelRef('lone', {}, 'west'),
+  accessPolicy(
+    'open',
+    [
+      'llm/small',
+      'llm/uncovered',
+      'llm/down',
+      'east/twin',
+      'west/twin',
+      'east/pair',
+      'west/pair',
+      'east/lone',
+    ],
+    team,
+  ),
+  subscription('basic', team, {
+    'llm/small': [
+      [100, '1m'],
+      [1_000, '1h'],
+    ],
+    'llm/down': [[100, '1m']],
+    'llm/no-policy': [[100, '1m']],
+    'west/twin': [[100, '1m']],
+    'east/pair': [[100, '1m']],
+    'west/pair': [[100, '1m']],
+    'east/lone': [[100, '1m']],
+  }),
+  subscription('premium', team, { 'llm/small': [[10_000, '1m']] }),
+  subscription('foreign', { groups: ['team-b'] }, { 'llm/small': [[100, '1m']] }),
+  subscription('leaving', team, { 'llm/small': [[100, '1m']] }, { deleting: true }),
+)
+
+function ask(
+  path: string,
+  caller: Caller | null = key,
+  more: Partial<AccessRequest> = {},
+): Decision {
+  const target = readTarget(path)
+  if (target === undefined) throw new Error(`${path} leads to no model`)
+  return authorize(
+    { caller, target, bodyModel: undefined, requestedSubscription: undefined, ...more },
+    snapshot,
+  )
+}
+
+function told(decision: Decision): string {
+  if (decision.allowed) return `${decision.model.key} by ${decision.subscription}`
+  return decision.selection === undefined
+    ? decision.code
+    : `${decision.code}: ${decision.selection}`
+}
+
+test('a key uses its model under its subscription', async (t) => {
+  const decision = ask('/llm/small/v1/chat/completions?a=b')
+  t.match(decision, {
+    allowed: true,
+    caller: key,
+    cluster: 'model/llm/small',
+    subscription: 'basic',
+    metered: true,
+    upstreamPath: '/base/v1/chat/completions?a=b',
+    limits: [{ limit: 100 }, { limit: 1_000 }],
+  })
+})
+
+test('refusals come in their order', async (t) => {
+  const stranger: KeyCaller = { ...key, user: 'eve', groups: [] }
+  const unbound: KeyCaller = { ...key, subscription: 'none' }
+  for (const [path, caller, expected] of [
+    ['/llm/none/v1/chat/completions/', null, 'credential_invalid'],
+    ['/llm/none/v1/chat/completions/', token, 'credential_invalid'],
+    ['/llm/none/v1/chat/completions/', key, 'not_found'],
+    ['/llm/none/v1/chat/completions', unbound, 'model_not_allowed'],
+    ['/llm/small/v1/chat/completions', { ...stranger, subscription: 'none' }, 'model_not_allowed'],
+    ['/llm/small/v1/chat/completions', unbound, 'subscription_not_allowed: not_found'],
+    ['/llm/down/v1/chat/completions', unbound, 'subscription_not_allowed: not_found'],
+    ['/llm/down/v1/chat/completions', key, 'model_unavailable'],
+    ['/llm/small/v1/chat/completions', key, 'llm/small by basic'],
+  ] as const) {
+    t.equal(told(ask(path, caller)), expected, `${path} ${caller?.by}`)
+  }
+})
+
+test('unknown and forbidden models are one answer', async (t) => {
+  const answers = [
+    '/llm/none/v1/chat/completions',
+    '/llm/no-policy/v1/chat/completions',
+    '/none/small/v1/chat/completions',
+    '/llm/Small/v1/chat/completions',
+    '/llm/small%20/v1/chat/completions',
+    '//small/v1/chat/completions',
+    '/llm/constructor/v1/chat/completions',
+  ].map((path) => ask(path))
+  const bodies = [
+    'none',
+    'no-policy',
+    '',
+    'small\n',
+    'llm/small',
+    '__proto__',
+    'x'.repeat(100_000),
+  ].map((bodyModel) => ask('/v1/chat/completions', key, { bodyModel }))
+  for (const decision of [...answers, ...bodies]) {
+    t.strictSame(decision, { allowed: false, code: 'model_not_allowed' })
+  }
+})
+
+test('the key’s binding is what pays', async (t) => {
+  const path = '/llm/small/v1/chat/completions'
+  for (const [subscriptionName, expected] of [
+    ['basic', 'llm/small by basic'],
+    ['premium', 'llm/small by premium'],
+    ['none', 'subscription_not_allowed: not_found'],
+    ['', 'subscription_not_allowed: not_found'],
+    ['foreign', 'subscription_not_allowed: access_denied'],
+    ['leaving', 'subscription_not_allowed: model_unhealthy'],
+  ] as const) {
+    const caller: KeyCaller = { ...key, subscription: subscriptionName }
+    for (const requestedSubscription of [undefined, 'premium', 'foreign']) {
+      t.equal(told(ask(path, caller, { requestedSubscription })), expected, subscriptionName)
+    }
+  }
+  t.equal(
+    told(ask('/llm/uncovered/v1/completions')),
+    'subscription_not_allowed: model_not_in_subscription',
+  )
+})
+
+test('an identity token only lists', async (t) => {
+  for (const path of [
+    '/llm/small/v1/chat/completions',
+    '/llm/small/v1/completions',
+    '/llm/small/v1/embeddings',
+    '/llm/small/v1',
+    '/llm/small/v1/models/',
+    '/llm/small/v1/models/small',
+    '/llm/small/v1/Models',
+    '/llm/small/v1/x/v1/models',
+    '/llm/small/v1/chat/completions?x=/v1/models',
+    '/llm/small/v1/chat/completions?/v1/models',
+    '/llm/small/v1/chat/completions;/v1/models',
+    '/llm/small/v1/chat/completions/v1/models',
+    '/llm/v1/v1/chat/completions',
+    '/v1/models/v1/chat/completions',
+  ]) {
+    t.match(
+      ask(path, token, { bodyModel: 'small' }),
+      { allowed: false, code: 'credential_invalid' },
+      path,
+    )
+  }
+  const requestedSubscription = 'basic'
+  const listing = ask('/llm/small/v1/models', token, { requestedSubscription })
+  t.equal(told(listing), 'llm/small by basic')
+  t.match(ask('/llm/small/v1/models?x=y', token, { requestedSubscription }), {
+    upstreamPath: '/base/v1/models?x=y',
+  })
+})
+
+test('a token’s subscription is chosen by header', async (t) => {
+  for (const [requestedSubscription, expected] of [
+    ['basic', 'llm/small by basic'],
+    ['models-as-a-service/premium', 'llm/small by premium'],
+    [undefined, 'subscription_not_allowed: multiple_subscriptions'],
+    ['foreign', 'subscription_not_allowed: access_denied'],
+    ['none', 'subscription_not_allowed: access_denied'],
+    ['leaving', 'subscription_not_allowed: model_unhealthy'],
+  ] as const) {
+    t.equal(
+      told(ask('/llm/small/v1/models', token, { requestedSubscription })),
+      expected,
+      String(requestedSubscription),
+    )
+  }
+  t.strictSame(
+    ask('/llm/small/v1/models', token, { requestedSubscription: 'foreign' }),
+    ask('/llm/small/v1/models', token, { requestedSubscription: 'none' }),
+    'names can not be found out',
+  )
+  t.equal(
+    told(ask('/east/lone/v1/models', token)),
+    'east/lone by basic',
+    'the only one needs no name',
+  )
+})
+
+test('only chat completions are metered, listing is free', async (t) => {
+  for (const [operation, metered, limits] of [
+    ['/v1/chat/completions', true, 2],
+    ['/v1/completions', false, 2],
+    ['/v1/embeddings', false, 2],
+    ['/v1/x/chat/completions', false, 2],
+    ['/v1/chat/completions/chatcmpl-1', false, 2],
+    ['/v1/messages', false, 2],
+    ['/v1/models/small', false, 2],
+    ['/v1', false, 2],
+    ['/v1/models', false, 0],
+  ] as const) {
+    const grant = ask(`/llm/small${operation}`) as Grant
+    t.match(grant, { allowed: true, metered }, operation)
+    t.equal(grant.limits.length, limits, operation)
+  }
+})
+
+test('a misspelled chat path is refused', async (t) => {
+  for (const operation of [
+    '/v1/chat/completions/',
+    '/v1//chat/completions',
+    '/v1/Chat/completions',
+    '/v1/chat/completions;x',
+  ]) {
+    t.match(ask(`/llm/small${operation}`), {
+      allowed: false,
+      code: 'not_found',
+      message: /\/v1\/chat\/completions/,
+    })
+    t.match(ask(operation, key, { bodyModel: 'small' }), { allowed: false, code: 'not_found' })
+  }
+})
+
+test('a shared path asks the body for the model', async (t) => {
+  for (const [bodyModel, expected] of [
+    ['small', 'llm/small by basic'],
+    ['org/Small', 'llm/small by basic'],
+    [undefined, 'invalid_body'],
+    ['twin', 'west/twin by basic'],
+    ['lone', 'east/lone by basic'],
+    ['pair', 'model_ambiguous'],
+  ] as const) {
+    t.equal(told(ask('/v1/chat/completions', key, { bodyModel })), expected, String(bodyModel))
+  }
+  t.equal(
+    told(ask('/llm/small/v1/chat/completions', key, { bodyModel: 'twin' })),
+    'llm/small by basic',
+    'the path wins',
+  )
+  t.equal(told(ask('/v1/chat/completions', null, { bodyModel: 'small' })), 'credential_invalid')
+})
+
+test('an ambiguous name shows the paths', async (t) => {
+  const message =
+    'Several models have this name; use /east/pair/v1/chat/completions or /west/pair/v1/chat/completions.'
+  t.strictSame(ask('/v1/chat/completions', key, { bodyModel: 'pair' }), {
+    allowed: false,
+    code: 'model_ambiguous',
+    message,
+  })
+  const elsewhere: KeyCaller = { ...key, subscription: 'premium' }
+  t.match(
+    ask('/v1/chat/completions', elsewhere, { bodyModel: 'twin' }),
+    { code: 'model_ambiguous' },
+    'none is covered',
+  )
+})
+
+test('an ambiguous name shows nothing foreign', async (t) => {
+  const eve: KeyCaller = { ...key, user: 'eve', groups: [] }
+  t.strictSame(ask('/v1/chat/completions', eve, { bodyModel: 'pair' }), {
+    allowed: false,
+    code: 'model_not_allowed',
+  })
+})
+
+test('spending looks at every limit', async (t) => {
+  const grant = ask('/llm/small/v1/chat/completions') as Grant
+  const soon = now + 5_000
+  t.equal(spend(grant, [], now), grant)
+  t.equal(
+    spend(
+      grant,
+      [
+        { used: 99, resetsAt: soon },
+        { used: 999, resetsAt: soon },
+      ],
+      now,
+    ),
+    grant,
+  )
+  for (const states of [
+    [{ used: 100, resetsAt: soon }, undefined],
+    [undefined, { used: 1_000, resetsAt: soon }],
+  ]) {
+    t.strictSame(spend(grant, states, now), {
+      allowed: false,
+      code: 'token_limit_exceeded',
+      retryAt: soon,
+    })
+    t.equal(spend(grant, states, soon), grant)
+  }
+})

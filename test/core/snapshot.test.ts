@@ -1,0 +1,185 @@
+import { test } from 'tap'
+import { showPath } from '../../src/core/fields.ts'
+import { clusterName, compile, resourceKey } from '../../src/core/snapshot.ts'
+import {
+  accessPolicy,
+  modelRef,
+  resourceOf,
+  snapshotOf,
+  subscription,
+} from '../support/documents.ts'
+
+test('nothing compiles to nothing', async (t) => {
+  const snapshot = compile([])
+  t.equal(snapshot.models.size, 0)
+  t.equal(snapshot.subscriptions.size, 0)
+  t.strictSame(snapshot.problems, [])
+})
+
+test('a model knows all who may use it', async (t) => {
+  const { models } = snapshotOf(
+    modelRef('small'),
+    modelRef('large'),
+    accessPolicy('one', ['llm/small'], { users: ['ada'], groups: ['a'] }),
+    accessPolicy('two', ['llm/large', 'llm/small'], { users: ['bob'], groups: ['a', 'b'] }),
+    accessPolicy('other', ['other/small'], { users: ['eve'] }),
+  )
+  t.strictSame([...(models.get('llm/small')?.users ?? [])].sort(), ['ada', 'bob'])
+  t.strictSame([...(models.get('llm/small')?.groups ?? [])].sort(), ['a', 'b'])
+  t.strictSame([...(models.get('llm/large')?.users ?? [])], ['bob'])
+})
+
+test('a model is served once it has a backend', async (t) => {
+  const { models } = snapshotOf(
+    modelRef('small', { backendUrl: 'http://small:8000/base//' }),
+    modelRef('large', { backendUrl: undefined }),
+  )
+  t.match(models.get('llm/small'), {
+    phase: 'Ready',
+    cluster: clusterName('llm/small'),
+    basePath: '/base',
+  })
+  t.match(models.get('llm/large'), { phase: 'Pending', cluster: undefined, basePath: '' })
+})
+
+test('a name may stand for several models', async (t) => {
+  const { modelsByName } = snapshotOf(
+    modelRef('small', { modelIds: ['org/Small', 'small', 'org/Small'] }),
+    modelRef('small', { modelIds: ['org/Small'] }, 'other'),
+    modelRef('large', { modelIds: ['org/Large'] }),
+  )
+  const keys = (name: string) => modelsByName.get(name)?.map(({ key }) => key)
+  t.strictSame(keys('small'), ['llm/small', 'other/small'])
+  t.strictSame(keys('org/Small'), ['llm/small', 'other/small'], 'each once')
+  t.strictSame(keys('org/Large'), ['llm/large'])
+  for (const name of [
+    '',
+    'llm/small',
+    'Small',
+    'org/small',
+    'constructor',
+    '__proto__',
+    'small\n',
+  ]) {
+    t.equal(keys(name), undefined, JSON.stringify(name))
+  }
+})
+
+test('a subscription grants what exists', async (t) => {
+  const { subscriptions, problems } = snapshotOf(
+    modelRef('small'),
+    subscription(
+      'team-a',
+      { users: ['ada'], groups: ['a'] },
+      {
+        'llm/small': [
+          [100, '1m'],
+          [900, '1h'],
+        ],
+        'llm/gone': [[5_000, '1m']],
+      },
+      { priority: 7 },
+    ),
+  )
+  const compiled = subscriptions.get('team-a')
+  t.match(compiled, { phase: 'Degraded', priority: 7, largestLimit: 5_000 })
+  t.strictSame([...(compiled?.limits.keys() ?? [])], ['llm/small'])
+  t.match(compiled?.limits.get('llm/small'), [
+    { limit: 100, windowMs: 60_000 },
+    { limit: 900, windowMs: 3_600_000 },
+  ])
+  t.strictSame(
+    problems.map(({ resource, path, message }) => [resource, showPath(path), message]),
+    [
+      [
+        'Subscription/models-as-a-service/team-a',
+        'spec.modelRefs[1]',
+        'names the model llm/gone, which does not exist',
+      ],
+    ],
+  )
+})
+
+test('phases follow the references that stand', async (t) => {
+  const all = { groups: ['a'] }
+  const { policies, subscriptions } = snapshotOf(
+    modelRef('small'),
+    accessPolicy('active', ['llm/small'], all),
+    accessPolicy('degraded', ['llm/gone', 'llm/small'], all),
+    accessPolicy('failed', ['llm/gone'], all),
+    accessPolicy('twice', ['llm/gone', 'llm/gone'], all),
+    subscription('active', all, { 'llm/small': [[1, '1m']] }),
+    subscription('degraded', all, { 'llm/small': [[1, '1m']], 'llm/gone': [[1, '1m']] }),
+    subscription('failed', all, { 'llm/gone': [[1, '1m']], 'other/small': [[1, '1m']] }),
+  )
+  t.strictSame(
+    policies.map(({ resource, phase }) => [resource.metadata.name, phase]),
+    [
+      ['active', 'Active'],
+      ['degraded', 'Degraded'],
+      ['failed', 'Failed'],
+      ['twice', 'Failed'],
+    ],
+  )
+  t.strictSame(
+    [...subscriptions.values()].map(({ name, phase }) => [name, phase]),
+    [
+      ['active', 'Active'],
+      ['degraded', 'Degraded'],
+      ['failed', 'Failed'],
+    ],
+  )
+})
+
+test('a negative priority counts as none', async (t) => {
+  const { subscriptions } = snapshotOf(
+    modelRef('small'),
+    subscription('low', {}, { 'llm/small': [[1, '1m']] }, { priority: -9 }),
+  )
+  t.equal(subscriptions.get('low')?.priority, 0)
+})
+
+test('what is being deleted is out of force', async (t) => {
+  const deleting = (document: ReturnType<typeof modelRef>) => ({
+    ...document,
+    metadata: { ...document.metadata, deletionTimestamp: '2026-01-01T00:00:00Z' },
+  })
+  const { models, policies, subscriptions } = snapshotOf(
+    modelRef('small'),
+    deleting(modelRef('large')),
+    deleting(accessPolicy('open', ['llm/small'], { users: ['ada'] })),
+    subscription('team-a', {}, { 'llm/small': [[1, '1m']], 'llm/large': [[1, '1m']] }),
+  )
+  t.strictSame([...models.keys()], ['llm/small'])
+  t.equal(models.get('llm/small')?.users.size, 0)
+  t.strictSame(policies, [])
+  t.equal(subscriptions.get('team-a')?.phase, 'Degraded')
+})
+
+test('the order of resources does not matter', async (t) => {
+  const documents = [
+    subscription('team-a', { groups: ['a'] }, { 'llm/small': [[1, '1m']] }),
+    accessPolicy('open', ['llm/small'], { groups: ['a'] }),
+    modelRef('small'),
+  ]
+  t.strictSame(snapshotOf(...documents).problems, [])
+  t.strictSame(
+    snapshotOf(...documents).subscriptions.get('team-a')?.phase,
+    snapshotOf(...documents.reverse()).subscriptions.get('team-a')?.phase,
+  )
+})
+
+test('a resource is kind, namespace and name', async (t) => {
+  t.equal(resourceKey(resourceOf(modelRef('small'))), 'ModelRef/llm/small')
+})
+
+test('the tenant is the one that stands', async (t) => {
+  const tenant = {
+    apiVersion: 'tollgate.dev/v1alpha1',
+    kind: 'Tenant',
+    metadata: { name: 'default-tenant' },
+    spec: { apiKeys: { maxExpirationDays: 7 } },
+  }
+  t.equal(snapshotOf(tenant).tenant?.maxExpirationDays, 7)
+  t.equal(snapshotOf(modelRef('small')).tenant, undefined)
+})

@@ -1,0 +1,128 @@
+import { test } from 'tap'
+import { readCheckRequest } from '../../src/extauthz/check-request.ts'
+import { WireError, WireWriter } from '../../src/grpc/wire.ts'
+import { checkOf, checkRequest } from '../support/envoy-messages.ts'
+import { createRandom } from '../support/random.ts'
+
+const nothing = { path: '', authorization: undefined, subscription: undefined, model: undefined }
+
+/** A request as rich as Envoy may make it. */
+const whole = checkRequest.encode({
+  attributes: {
+    source: {
+      address: { socket_address: { address: '127.0.0.1', port_value: 40_000 } },
+      principal: 'p',
+    },
+    destination: { address: { socket_address: { address: '127.0.0.1', port_value: 8_000 } } },
+    request: {
+      time: { seconds: 1_767_225_600, nanos: 5 },
+      http: {
+        id: '1234567890',
+        method: 'POST',
+        headers: {
+          ':authority': 'gateway',
+          ':method': 'POST',
+          ':path': '/wrong',
+          authorization: 'Bearer sk-tg-a_b',
+          'content-type': 'application/json',
+          'x-maas-subscription': 'basic',
+          'x-tollgate-model': 'ünï/Small',
+        },
+        path: '/llm/small/v1/chat/completions?a=b',
+        host: 'gateway',
+        scheme: 'http',
+        query: 'a=b',
+        fragment: '',
+        size: -1,
+        protocol: 'HTTP/1.1',
+        body: 'x'.repeat(10_000),
+        raw_body: Buffer.alloc(300, 1),
+      },
+    },
+    context_extensions: { a: 'b', authorization: 'forged' },
+    metadata_context: {
+      filter_metadata: { ns: { fields: { authorization: { stringValue: 'forged' } } } },
+    },
+    route_metadata_context: { filter_metadata: {} },
+    tls_session: { sni: 'x' },
+  },
+})
+
+test('a request of Envoy is read', async (t) => {
+  t.strictSame(readCheckRequest(whole), {
+    path: '/llm/small/v1/chat/completions?a=b',
+    authorization: 'Bearer sk-tg-a_b',
+    subscription: 'basic',
+    model: 'ünï/Small',
+  })
+  t.strictSame(readCheckRequest(checkOf('/v1/models')), { ...nothing, path: '/v1/models' })
+})
+
+test('empty values are there, absent ones are not', async (t) => {
+  const read = readCheckRequest(checkOf('/', { authorization: '', 'x-tollgate-model': '' }))
+  t.strictSame(read, { ...nothing, path: '/', authorization: '', model: '' })
+})
+
+test('only our own headers are looked at', async (t) => {
+  const read = readCheckRequest(
+    checkOf('/', {
+      Authorization: 'Bearer a',
+      'x-authorization': 'Bearer b',
+      'x-maas-username': 'root',
+      'x-maas-group': '["admins"]',
+      'proxy-authorization': 'Bearer c',
+      constructor: 'd',
+    }),
+  )
+  t.strictSame(read, { ...nothing, path: '/' })
+})
+
+test('messages that say nothing are read as nothing', async (t) => {
+  for (const message of [
+    {},
+    { attributes: {} },
+    { attributes: { request: {} } },
+    { attributes: { request: { http: {} } } },
+  ]) {
+    t.strictSame(readCheckRequest(checkRequest.encode(message)), nothing)
+  }
+  t.strictSame(readCheckRequest(Buffer.alloc(0)), nothing)
+})
+
+test('unknown fields are passed over', async (t) => {
+  const later = new WireWriter().string(99, 'new').unsigned(98, 5).double(97, 1).finish()
+  t.match(readCheckRequest(Buffer.concat([later, whole, later])), { subscription: 'basic' })
+})
+
+test('any cut of a request is refused or poorer', async (t) => {
+  const full = readCheckRequest(whole)
+  for (let length = 0; length < whole.length; length += 1) {
+    try {
+      const read = readCheckRequest(whole.subarray(0, length))
+      for (const [name, value] of Object.entries(read)) {
+        if (value !== undefined && value !== '') t.equal(value, full[name as keyof typeof full])
+      }
+    } catch (error) {
+      if (!(error instanceof WireError)) t.fail(String(error))
+    }
+  }
+})
+
+test('damaged requests throw nothing but WireErrors', async (t) => {
+  const random = createRandom()
+  t.comment(`SEED=${random.seed}`)
+  const small = checkOf('/llm/small/v1/chat/completions', {
+    authorization: 'Bearer sk-tg-a_b',
+    'x-maas-subscription': 'b',
+  })
+  for (let round = 0; round < 30_000; round += 1) {
+    const bytes = Buffer.from(small)
+    for (let hits = random.below(4); hits >= 0; hits -= 1)
+      bytes[random.below(bytes.length)] = random.below(256)
+    try {
+      readCheckRequest(bytes)
+    } catch (error) {
+      if (!(error instanceof WireError)) t.fail(`${bytes.toString('hex')}: ${String(error)}`)
+    }
+  }
+})

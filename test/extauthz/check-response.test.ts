@@ -1,0 +1,142 @@
+import { test } from 'tap'
+import type { Denial, Grant } from '../../src/core/decide.ts'
+import { describe, type ErrorCode } from '../../src/core/errors.ts'
+import { toCheckResponse } from '../../src/extauthz/check-response.ts'
+import { modelRef, snapshotOf } from '../support/documents.ts'
+import { checkResponse, readDenial, structOf } from '../support/envoy-messages.ts'
+
+const now = Date.UTC(2026, 0, 1)
+const model = snapshotOf(modelRef('small')).models.get('llm/small')
+if (model === undefined) throw new Error('no model')
+const grant: Grant = {
+  allowed: true,
+  caller: { by: 'key', user: 'ädä', groups: ['team-a'], keyId: 'id-1', subscription: 'basic' },
+  model,
+  cluster: 'model/llm/small',
+  subscription: 'basic',
+  limits: [],
+  metered: true,
+  upstreamPath: '/v1/chat/completions?a=b',
+}
+
+function deny(code: ErrorCode, more: Partial<Denial> = {}) {
+  return readDenial(toCheckResponse({ allowed: false, code, ...more }, now))
+}
+
+test('an allow is exactly what Envoy needs', async (t) => {
+  const header = (key: string, value: string) => ({ header: { key, value }, append_action: 2 })
+  t.strictSame(JSON.parse(JSON.stringify(checkResponse.decode(toCheckResponse(grant, now)))), {
+    status: {},
+    ok_response: {
+      headers: [
+        header('x-maas-subscription', 'basic'),
+        header('x-tollgate-cluster', 'model/llm/small'),
+        header('x-tollgate-path', '/v1/chat/completions?a=b'),
+      ],
+      headers_to_remove: ['authorization', 'x-api-key', 'proxy-authorization'],
+    },
+    dynamic_metadata: structOf({
+      user: 'ädä',
+      key: 'id-1',
+      subscription: 'basic',
+      model: 'llm/small',
+      metered: true,
+    }),
+  })
+})
+
+test('an identity token has no key id', async (t) => {
+  const caller = { by: 'token', user: 'ada', groups: [] } as const
+  const { dynamic_metadata } = checkResponse.decode(
+    toCheckResponse({ ...grant, caller, metered: false }, now),
+  )
+  t.match(dynamic_metadata, { fields: { key: { stringValue: '' }, metered: { boolValue: false } } })
+})
+
+test('an allow holds nothing secret', async (t) => {
+  const bytes = toCheckResponse(grant, now).toString('latin1')
+  t.notMatch(bytes, /team-a|sk-/)
+})
+
+test('each refusal has status, code and envelope', async (t) => {
+  for (const [code, grpc, http] of [
+    ['invalid_body', 3, 400],
+    ['model_ambiguous', 3, 400],
+    ['credential_invalid', 16, 401],
+    ['model_not_allowed', 7, 403],
+    ['subscription_not_allowed', 7, 403],
+    ['not_found', 5, 404],
+    ['token_limit_exceeded', 8, 429],
+    ['internal', 13, 500],
+    ['store_unavailable', 14, 503],
+    ['model_unavailable', 14, 503],
+    ['body_too_large', 13, 413],
+  ] as const) {
+    const denial = deny(code)
+    t.match(denial, { grpc, http, headers: { 'content-type': 'application/json' } }, code)
+    t.strictSame(denial.body, {
+      error: { message: describe(code).message, type: describe(code).type, code },
+    })
+  }
+})
+
+test('every denial overwrites and none is an allow', async (t) => {
+  const bytes = toCheckResponse({ allowed: false, code: 'model_not_allowed' }, now)
+  const { status, denied_response, ok_response } = checkResponse.decode(bytes) as Record<
+    string,
+    never
+  >
+  t.match(status, { code: 7 })
+  t.notOk(ok_response)
+  t.match(denied_response, { headers: [{ append_action: 2 }, { append_action: 2 }] })
+})
+
+test('refusals carry their headers and no others', async (t) => {
+  const json = { 'content-type': 'application/json' }
+  for (const [code, more, headers] of [
+    ['credential_invalid', {}, { 'www-authenticate': 'Bearer' }],
+    ['store_unavailable', {}, { 'retry-after': '2' }],
+    ['model_unavailable', {}, { 'retry-after': '2' }],
+    ['not_found', {}, {}],
+    ['invalid_body', {}, {}],
+    ['internal', {}, {}],
+    ['model_not_allowed', {}, { 'x-ext-auth-reason': 'unauthorized' }],
+    [
+      'subscription_not_allowed',
+      { selection: 'access_denied' },
+      { 'x-ext-auth-reason': 'access_denied' },
+    ],
+    [
+      'subscription_not_allowed',
+      { selection: 'multiple_subscriptions' },
+      { 'x-ext-auth-reason': 'multiple_subscriptions' },
+    ],
+    ['token_limit_exceeded', { retryAt: now + 5_000 }, { 'retry-after': '5' }],
+  ] as const) {
+    t.strictSame(deny(code, more).headers, { ...json, ...headers }, code)
+  }
+})
+
+test('retry-after is whole seconds, at least one', async (t) => {
+  for (const [afterMs, expected] of [
+    [-5_000, '1'],
+    [0, '1'],
+    [1, '1'],
+    [1_000, '1'],
+    [1_001, '2'],
+    [59_999, '60'],
+    [60_000, '60'],
+    [366 * 86_400_000, String(366 * 86_400)],
+  ] as const) {
+    t.equal(
+      deny('token_limit_exceeded', { retryAt: now + afterMs }).headers['retry-after'],
+      expected,
+    )
+  }
+  t.equal(deny('token_limit_exceeded').headers['retry-after'], '1')
+})
+
+test('a message goes into the body as it is', async (t) => {
+  const message = 'Several "models" \n <b>ü😀</b>'
+  t.equal(deny('model_ambiguous', { message }).body.error.message, message)
+})

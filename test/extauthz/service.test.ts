@@ -1,0 +1,336 @@
+import { test } from 'tap'
+import { counterOf } from '../../src/core/counter.ts'
+import { ServiceError } from '../../src/core/errors.ts'
+import { type CheckDeps, createCheck } from '../../src/extauthz/service.ts'
+import { WireError } from '../../src/grpc/wire.ts'
+import { createVerifyKey } from '../../src/identity/api-key.ts'
+import { createAuthenticate } from '../../src/identity/authenticate.ts'
+import type { KeyLookup } from '../../src/store/api-keys.ts'
+import { createMemoryCounters } from '../../src/store/memory-counters.ts'
+import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
+import { checkOf, checkResponse, readDenial } from '../support/envoy-messages.ts'
+import { createMemoryApiKeys } from '../support/memory-api-keys.ts'
+
+const start = Date.UTC(2026, 0, 1)
+const minute = 60_000
+const chat = '/llm/small/v1/chat/completions'
+const team = { groups: ['team-a'] }
+const snapshot = snapshotOf(
+  modelRef('small'),
+  modelRef('large'),
+  modelRef('no-policy'),
+  accessPolicy('open', ['llm/small', 'llm/large'], team),
+  subscription('basic', team, {
+    'llm/small': [
+      [100, '1m'],
+      [150, '1h'],
+    ],
+    'llm/large': [[100, '1m']],
+    'llm/no-policy': [[100, '1m']],
+  }),
+  subscription('second', team, { 'llm/small': [[100, '1m']] }),
+)
+
+/** A Check with its own stores and a clock that is set by hand. */
+function createWorld(deps: Partial<CheckDeps> & { keys?: KeyLookup } = {}) {
+  const keys = createMemoryApiKeys()
+  const counters = createMemoryCounters()
+  const faults: unknown[] = []
+  const clock = { now: start }
+  const verify = createVerifyKey(deps.keys ?? keys, { own: 'tg', accepted: new Set(['oai']) })
+  const token = (credential: string) =>
+    credential === 'ada-token' ? ({ by: 'token', user: 'ada', groups: ['team-a'] } as const) : null
+  const check = createCheck({
+    authenticate: createAuthenticate({ key: verify, token }),
+    snapshot: () => snapshot,
+    counters,
+    clock: () => clock.now,
+    onFault: (error) => faults.push(error),
+    ...deps,
+  })
+  return {
+    keys,
+    counters,
+    faults,
+    clock,
+    check,
+    ask: (path: string, key?: string, headers: Record<string, string> = {}) =>
+      check(
+        checkOf(path, {
+          ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+          ...headers,
+        }),
+      ),
+    /** Counts tokens of a user as the access log would. */
+    use(user: string, model: string, tokens: number) {
+      const limits = snapshot.subscriptions.get('basic')?.limits.get(model) ?? []
+      counters.add(
+        limits.map((limit) => counterOf(limit, user)),
+        tokens,
+        clock.now,
+      )
+    },
+  }
+}
+
+/** HTTP status and code of an answer that has to be there at once; 200 for an allow. */
+function told(answer: Buffer | Promise<Buffer>): string {
+  if (answer instanceof Promise) throw new Error('the answer is not there at once')
+  if (checkResponse.decode(answer).ok_response) return '200'
+  const { http, body } = readDenial(answer)
+  return `${http} ${body.error.code}`
+}
+
+test('what is known is answered at once', async (t) => {
+  const { ask, keys } = createWorld()
+  const key = keys.mint()
+  const answer = ask(chat, key)
+  t.ok(Buffer.isBuffer(answer), 'a Buffer, no Promise')
+  t.equal(told(answer), '200')
+})
+
+test('credentials that are not believed are 401', async (t) => {
+  const { ask, check, keys } = createWorld()
+  const key = keys.mint()
+  const broken = key.slice(0, -1) + (key.endsWith('0') ? '1' : '0')
+  for (const [title, answer] of [
+    ['none', ask(chat)],
+    ['unknown', ask(chat, 'sk-oai-a_b')],
+    ['mistyped', ask(chat, broken)],
+    ['another scheme', check(checkOf(chat, { authorization: `Basic ${key}` }))],
+    ['no scheme', check(checkOf(chat, { authorization: key }))],
+    ['empty', check(checkOf(chat, { authorization: 'Bearer ' }))],
+    ['two credentials', check(checkOf(chat, { authorization: `Bearer ${key},Bearer ${key}` }))],
+    ['another header', check(checkOf(chat, { 'x-api-key': key, Authorization: `Bearer ${key}` }))],
+    ['revoked', ask(chat, keys.mint({ status: 'revoked' }))],
+    ['expired', ask(chat, keys.mint({ expiresAt: start }))],
+    ['unknown token', ask('/llm/small/v1/models', 'bob-token')],
+    ['token on inference', ask(chat, 'ada-token')],
+  ] as const) {
+    t.equal(told(answer), '401 credential_invalid', title)
+  }
+  t.equal(
+    told(check(checkOf(chat, { authorization: `bearer  ${key} ` }))),
+    '200',
+    'the scheme in any case',
+  )
+})
+
+test('a mistyped key never reaches the store', async (t) => {
+  const { ask, keys } = createWorld()
+  ask(chat, `${keys.mint()}x`)
+  t.strictSame(keys.asked, [])
+})
+
+test('a key ends at its very second', async (t) => {
+  const { ask, clock, keys } = createWorld()
+  const key = keys.mint({ expiresAt: start + 1_000 })
+  clock.now = start + 999
+  t.equal(told(ask(chat, key)), '200')
+  clock.now = start + 1_000
+  t.equal(told(ask(chat, key)), '401 credential_invalid')
+})
+
+test('a revocation holds at the next request', async (t) => {
+  const { ask, keys } = createWorld()
+  const key = keys.mint()
+  t.equal(told(ask(chat, key)), '200')
+  for (const [hash, record] of keys.records)
+    keys.records.set(hash, { ...record, status: 'revoked' })
+  t.equal(told(ask(chat, key)), '401 credential_invalid')
+})
+
+test('unknown and unopened models differ in no byte', async (t) => {
+  const { ask, keys } = createWorld()
+  const key = keys.mint()
+  const answers = [
+    ask('/llm/none/v1/chat/completions', key),
+    ask('/llm/no-policy/v1/chat/completions', key),
+    ask('/none/small/v1/models', key),
+    ask('/v1/chat/completions', key, { 'x-tollgate-model': 'none' }),
+    ask('/v1/chat/completions', key, { 'x-tollgate-model': 'no-policy' }),
+    ask(chat, keys.mint({ groups: [], user: 'eve' })),
+  ]
+  for (const answer of answers) t.ok((answer as Buffer).equals(answers[0] as Buffer))
+  t.equal(told(answers[0] as Buffer), '403 model_not_allowed')
+})
+
+test('a path that leads nowhere is 404', async (t) => {
+  const { ask, keys } = createWorld()
+  const key = keys.mint()
+  for (const path of [
+    '',
+    '/',
+    '/x',
+    '/llm/small',
+    '/llm/small/x',
+    '/llm/small/v1/chat/completions/',
+    '/llm/small/v1//chat/completions',
+  ]) {
+    t.equal(told(ask(path, key)), '404 not_found', path)
+  }
+})
+
+test('a shared path goes by the body’s model', async (t) => {
+  const { ask, keys } = createWorld()
+  const key = keys.mint()
+  t.equal(told(ask('/v1/chat/completions', key)), '400 invalid_body')
+  const headers = { 'x-tollgate-model': 'small' }
+  const answer = checkResponse.decode(ask('/v1/chat/completions', key, headers) as Buffer)
+  t.match(answer, { dynamic_metadata: { fields: { model: { stringValue: 'llm/small' } } } })
+})
+
+test('forged headers change nothing', async (t) => {
+  const { ask, keys } = createWorld()
+  const key = keys.mint()
+  const forged = {
+    'x-maas-subscription': 'second',
+    'x-maas-username': 'root',
+    'x-maas-group': '["admins"]',
+    'x-tollgate-model': 'large',
+    'x-tollgate-cluster': 'evil',
+  }
+  t.ok((ask(chat, key, forged) as Buffer).equals(ask(chat, key) as Buffer))
+})
+
+test('a token names its subscription, the last one counts', async (t) => {
+  const { ask } = createWorld()
+  const list = (value: string) =>
+    ask('/llm/small/v1/models', 'ada-token', { 'x-maas-subscription': value })
+  for (const [value, expected] of [
+    ['basic', '200'],
+    [' second ', '200'],
+    ['none,basic', '200'],
+    ['none, basic , ,', '200'],
+    ['basic,none', '403 subscription_not_allowed'],
+    ['', '403 subscription_not_allowed'],
+    [' , ', '403 subscription_not_allowed'],
+  ] as const) {
+    t.equal(told(list(value)), expected, JSON.stringify(value))
+  }
+  const blank = readDenial(list(' ') as Buffer)
+  t.equal(blank.headers['x-ext-auth-reason'], 'multiple_subscriptions', 'blank is as if absent')
+})
+
+test('a limit closes when it is reached', async (t) => {
+  const { ask, clock, keys, use } = createWorld()
+  const key = keys.mint()
+  for (let answer = 0; answer < 3; answer += 1) {
+    t.equal(told(ask(chat, key)), '200')
+    use('ada', 'llm/small', 40)
+  }
+  t.equal(told(ask(chat, key)), '429 token_limit_exceeded')
+  t.equal(told(ask('/llm/large/v1/chat/completions', key)), '200', 'another model')
+  t.equal(told(ask(chat, keys.mint({ user: 'bob' }))), '200', 'another user')
+  t.equal(told(ask(chat, keys.mint())), '429 token_limit_exceeded', 'another key of the same user')
+  t.equal(told(ask(chat, keys.mint({ subscription: 'second' }))), '200', 'another subscription')
+  t.equal(
+    told(ask('/llm/small/v1/completions', key)),
+    '429 token_limit_exceeded',
+    'every path of the model',
+  )
+  t.equal(told(ask('/llm/small/v1/models', key)), '200', 'but listing')
+  clock.now = start + minute - 1
+  t.equal(told(ask(chat, key)), '429 token_limit_exceeded')
+  clock.now = start + minute
+  t.equal(told(ask(chat, key)), '200')
+  use('ada', 'llm/small', 40)
+  t.equal(told(ask(chat, key)), '429 token_limit_exceeded', 'the hour is used up')
+})
+
+test('retry-after lies within the window', async (t) => {
+  const { ask, clock, keys, use } = createWorld()
+  const key = keys.mint()
+  use('ada', 'llm/small', 100)
+  for (const [afterMs, expected] of [
+    [0, '60'],
+    [1, '60'],
+    [1_000, '59'],
+    [59_000, '1'],
+    [59_999, '1'],
+    [-3_600_000, '60'],
+  ] as const) {
+    clock.now = start + afterMs
+    t.equal(
+      readDenial(ask(chat, key) as Buffer).headers['retry-after'],
+      expected,
+      `${afterMs} ms later`,
+    )
+  }
+  clock.now = start - 3_600_000 + minute
+  t.equal(told(ask(chat, key)), '200', 'a clock set back closes for one window, not for an hour')
+})
+
+test('what is not known yet is waited for', async (t) => {
+  const known = createMemoryApiKeys()
+  const keys: KeyLookup = { findByHash: async (hash) => known.findByHash(hash) }
+  const memory = createMemoryCounters()
+  const { ask } = createWorld({
+    keys,
+    counters: { ...memory, read: async (...asked) => memory.read(...asked) },
+  })
+  const answer = ask(chat, known.mint())
+  t.ok(answer instanceof Promise)
+  t.equal(told(await answer), '200')
+  t.equal(told(await ask(chat, 'sk-oai-a_b')), '401 credential_invalid')
+})
+
+test('a store out of reach is 503, never an allow', async (t) => {
+  const cause = new Error('connect ECONNREFUSED 10.0.0.7')
+  const away = (): never => {
+    throw new ServiceError('store_unavailable', { cause })
+  }
+  const key = createMemoryApiKeys().mint()
+  const known = createMemoryApiKeys()
+  for (const [title, deps, credential] of [
+    ['keys, at once', { keys: { findByHash: away } }, key],
+    ['keys, later', { keys: { findByHash: async () => away() } }, key],
+    ['counters, at once', { keys: known, counters: { read: away, add() {} } }, known.mint()],
+    [
+      'counters, later',
+      { keys: known, counters: { read: async () => away(), add() {} } },
+      known.mint(),
+    ],
+  ] as const) {
+    const { ask, faults } = createWorld(deps)
+    const answer = await ask(chat, credential)
+    t.match(readDenial(answer), { http: 503, headers: { 'retry-after': /^\d+$/ } }, title)
+    t.notMatch(answer.toString('latin1'), '10.0.0.7', 'the cause is for the log')
+    t.match(faults, [{ cause }])
+  }
+})
+
+test('a fault of ours is 500, never an allow', async (t) => {
+  const fault = new TypeError('secret detail')
+  const away = (): never => {
+    throw fault
+  }
+  const known = createMemoryApiKeys()
+  for (const deps of [
+    { keys: { findByHash: away } },
+    { keys: { findByHash: async () => away() } },
+    { keys: known, snapshot: away },
+    { keys: known, counters: { read: async () => away(), add() {} } },
+  ]) {
+    const { ask, faults } = createWorld(deps)
+    const answer = await ask(chat, known.mint())
+    t.match(readDenial(answer), { http: 500, body: { error: { code: 'internal' } } })
+    t.notMatch(answer.toString('latin1'), 'secret')
+    t.strictSame(faults, [fault])
+  }
+})
+
+test('bytes that are no request are thrown back', async (t) => {
+  const { check, faults } = createWorld()
+  t.throws(() => check(Buffer.from('ff', 'hex')), WireError)
+  t.equal(told(check(Buffer.alloc(0))), '404 not_found', 'an empty one leads nowhere')
+  t.strictSame(faults, [])
+})
+
+test('a thousand requests take no promise', async (t) => {
+  const { ask, keys } = createWorld()
+  const key = keys.mint()
+  for (let round = 0; round < 1_000; round += 1) {
+    if (!Buffer.isBuffer(ask(chat, key))) t.fail('a promise')
+  }
+})

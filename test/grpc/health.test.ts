@@ -1,0 +1,52 @@
+import { once } from 'node:events'
+import { test } from 'tap'
+import { WireReader } from '../../src/grpc/wire.ts'
+import { startGrpc } from '../support/grpc-client.ts'
+
+const checkPath = '/grpc.health.v1.Health/Check'
+const watchPath = '/grpc.health.v1.Health/Watch'
+const nothing = Buffer.alloc(0)
+
+/** HealthCheckResponse: status = 1. */
+function statusOf(bytes: Buffer): string {
+  const reader = new WireReader(bytes)
+  let status = 0
+  while (reader.next()) if (reader.field === 1) status = reader.unsigned()
+  return ['UNKNOWN', 'SERVING', 'NOT_SERVING', 'SERVICE_UNKNOWN'][status] ?? String(status)
+}
+
+test('a server is healthy from the start', async (t) => {
+  const { ask } = await startGrpc(t, {})
+  t.equal(statusOf(await ask(checkPath, nothing)), 'SERVING')
+  t.equal(
+    statusOf(await ask(checkPath, Buffer.from('0a0161', 'hex'))),
+    'SERVING',
+    'for any service',
+  )
+})
+
+test('who watches is told of the drain', async (t) => {
+  const { server, watch } = await startGrpc(t, {})
+  const heard: string[] = []
+  const calls = [watch(watchPath, nothing), watch(watchPath, nothing)]
+  for (const call of calls) {
+    call.on('data', (bytes: Buffer) => heard.push(statusOf(bytes)))
+    call.on('error', (error) => t.fail(String(error)))
+  }
+  await Promise.all(calls.map((call) => once(call, 'data')))
+  t.strictSame(heard, ['SERVING', 'SERVING'])
+  const ends = calls.map((call) => once(call, 'end'))
+  await server.stop(20_000)
+  await Promise.all(ends)
+  t.strictSame(heard.slice(2), ['NOT_SERVING', 'NOT_SERVING'])
+})
+
+test('a watcher that left is not told', async (t) => {
+  const { server, watch, faults } = await startGrpc(t, {})
+  const call = watch(watchPath, nothing)
+  call.on('error', () => {})
+  await once(call, 'data')
+  call.cancel()
+  await server.stop(20_000)
+  t.strictSame(faults, [])
+})

@@ -1,0 +1,164 @@
+import { join } from 'node:path'
+import * as grpc from '@grpc/grpc-js'
+import { test } from 'tap'
+import { createCheck } from '../../src/extauthz/service.ts'
+import { createGrpcServer } from '../../src/grpc/server.ts'
+import { WireError } from '../../src/grpc/wire.ts'
+import { readUsages } from '../../src/ratelimit/access-log.ts'
+import { createMemoryCounters } from '../../src/store/memory-counters.ts'
+import { snapshotOf } from '../support/documents.ts'
+import { checkOf, readDenial } from '../support/envoy-messages.ts'
+import { connect, startGrpc } from '../support/grpc-client.ts'
+import { poll } from '../support/poll.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const check = '/envoy.service.auth.v3.Authorization/Check'
+const logs = '/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs'
+
+test('Check answers over a real channel', async (t) => {
+  const snapshot = snapshotOf()
+  const { ask, faults } = await startGrpc(t, {
+    unary: {
+      [check]: createCheck({
+        authenticate: () => null,
+        snapshot: () => snapshot,
+        counters: createMemoryCounters(),
+        clock: () => 0,
+        onFault: (error) => t.fail(String(error)),
+      }),
+    },
+  })
+  const answer = await ask(check, checkOf('/llm/small/v1/chat/completions'))
+  t.match(readDenial(answer), { http: 401, grpc: 16 })
+  for (const malformed of ['ff', '0a05', '0b0c', '00', '0a02ffff', '0affffffff0f']) {
+    await t.rejects(
+      ask(check, Buffer.from(malformed, 'hex')),
+      { code: grpc.status.INVALID_ARGUMENT, details: /^malformed message: / },
+      malformed,
+    )
+  }
+  t.strictSame(faults, [], 'a bad message is no fault of ours')
+  t.match(
+    readDenial(await ask(check, checkOf('/llm/small/v1/models'))),
+    { http: 401 },
+    'and harms nobody',
+  )
+})
+
+test('a late answer and a late failure arrive', async (t) => {
+  const fault = new Error('secret detail')
+  const { ask, faults } = await startGrpc(t, {
+    unary: {
+      '/test/late': async (message) => Buffer.concat([message, message]),
+      '/test/fault': () => {
+        throw fault
+      },
+      '/test/late-fault': async () => {
+        throw fault
+      },
+      '/test/late-malformed': async () => {
+        throw new WireError('cut short')
+      },
+    },
+  })
+  t.same(await ask('/test/late', Buffer.from('ab')), Buffer.from('abab'))
+  for (const path of ['/test/fault', '/test/late-fault']) {
+    await t.rejects(ask(path, Buffer.alloc(0)), {
+      code: grpc.status.INTERNAL,
+      details: 'internal error',
+    })
+  }
+  t.strictSame(faults, [fault, fault])
+  await t.rejects(ask('/test/late-malformed', Buffer.alloc(0)), {
+    code: grpc.status.INVALID_ARGUMENT,
+  })
+  await t.rejects(ask('/test/none', Buffer.alloc(0)), { code: grpc.status.UNIMPLEMENTED })
+})
+
+test('many calls at once keep apart', async (t) => {
+  const { ask } = await startGrpc(t, { unary: { '/test/echo': async (message) => message } })
+  const messages = Array.from({ length: 500 }, (_, index) => Buffer.from(`message ${index}`))
+  t.same(await Promise.all(messages.map((message) => ask('/test/echo', message))), messages)
+})
+
+test('a bad message does not end the log stream', async (t) => {
+  const taken: number[] = []
+  const { send, faults } = await startGrpc(t, {
+    sinks: {
+      [logs]: (message) => {
+        readUsages(message)
+        taken.push(message.length)
+      },
+    },
+  })
+  const { stream, ended } = send(logs)
+  for (const message of ['', 'ff', '1200', '0a05']) stream.write(Buffer.from(message, 'hex'))
+  stream.write(Buffer.alloc(0))
+  await poll(() => taken.length === 3, 'good messages are taken while the stream is open')
+  stream.end()
+  t.same(await ended, Buffer.alloc(0))
+  t.strictSame(taken, [0, 2, 0])
+  t.strictSame(
+    faults.map((fault) => fault instanceof WireError),
+    [true, true],
+  )
+})
+
+test('a client that goes away harms nobody', async (t) => {
+  const taken: Buffer[] = []
+  const { ask, send, watch, faults } = await startGrpc(t, {
+    unary: { '/test/echo': (message) => message },
+    sinks: { [logs]: (message) => taken.push(message) },
+  })
+  const log = send(logs)
+  log.stream.write(Buffer.from('1200', 'hex'))
+  const watching = watch('/grpc.health.v1.Health/Watch', Buffer.alloc(0))
+  watching.on('error', () => {})
+  await poll(() => taken.length === 1, 'the message is taken')
+  log.stream.cancel()
+  watching.cancel()
+  await t.rejects(log.ended, { code: grpc.status.CANCELLED })
+  t.same(await ask('/test/echo', Buffer.from('a')), Buffer.from('a'))
+  t.strictSame(faults, [])
+})
+
+test('a stop lets calls end', async (t) => {
+  let finish: ((answer: Buffer) => void) | undefined
+  const slow = (): Promise<Buffer> =>
+    new Promise((resolve) => {
+      finish = resolve
+    })
+  const { ask, server } = await startGrpc(t, { unary: { '/test/slow': slow } })
+  const answer = ask('/test/slow', Buffer.alloc(0))
+  await poll(() => finish, 'the call has begun')
+  const stopped = server.stop(20_000)
+  finish?.(Buffer.from('done'))
+  t.same(await answer, Buffer.from('done'))
+  await stopped
+})
+
+test('a stop does not wait for ever', async (t) => {
+  const { send, server } = await startGrpc(t, { sinks: { [logs]: () => {} } })
+  const { stream, ended } = send(logs)
+  stream.write(Buffer.alloc(0))
+  await server.stop(50)
+  await t.rejects(ended)
+  await server.stop(50)
+  t.pass('and a second stop ends as well')
+})
+
+test('one server listens in several places', async (t) => {
+  const path = `unix:${join(temporaryFolder(t), 'grpc.sock')}`
+  const { server, ask } = await startGrpc(t, { unary: { '/test/echo': (message) => message } })
+  t.equal(await server.listen(path), 0)
+  const other = connect(t, path)
+  for (const call of [ask, other.ask])
+    t.same(await call('/test/echo', Buffer.from('a')), Buffer.from('a'))
+})
+
+test('an address in use is refused', async (t) => {
+  const { port } = await startGrpc(t, {})
+  const second = createGrpcServer({ unary: {}, sinks: {}, onFault() {} })
+  t.teardown(() => second.stop(0))
+  await t.rejects(second.listen(`127.0.0.1:${port}`), /EADDRINUSE|bind/)
+})

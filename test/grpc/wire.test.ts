@@ -1,0 +1,246 @@
+import { test } from 'tap'
+import { WireError, WireReader, WireWriter, wireType } from '../../src/grpc/wire.ts'
+import { createRandom } from '../support/random.ts'
+
+/** Walks a message as deep as it goes, reading every field as its type allows. */
+function walk(reader: WireReader, depth = 0): number {
+  let fields = 0
+  while (reader.next()) {
+    fields += 1
+    if (reader.type === wireType.varint) reader.unsigned()
+    else if (reader.type === wireType.fixed64) reader.double()
+    else if (reader.type === wireType.bytes && depth < 4)
+      fields += walk(reader.message(), depth + 1)
+  }
+  return fields
+}
+
+/** Skips every field, as a reader does with what it does not know. */
+function skip(bytes: Buffer): number {
+  const reader = new WireReader(bytes)
+  let fields = 0
+  while (reader.next()) fields += 1
+  return fields
+}
+
+const hex = (text: string): Buffer => Buffer.from(text.replaceAll(' ', ''), 'hex')
+
+test('what is written is read again', async (t) => {
+  for (const text of [
+    '',
+    'a',
+    'ü€😀',
+    '\ud800',
+    'x'.repeat(127),
+    'x'.repeat(128),
+    '€'.repeat(5_000),
+    'x'.repeat(2_100_000),
+  ]) {
+    const reader = new WireReader(new WireWriter().string(7, text).finish())
+    t.equal(reader.next(), true)
+    t.strictSame([reader.field, reader.type], [7, wireType.bytes])
+    t.equal(reader.string(), text.toWellFormed(), `${text.length} characters`)
+    t.equal(reader.next(), false)
+  }
+  for (const value of [
+    0,
+    1,
+    127,
+    128,
+    300,
+    2 ** 31,
+    2 ** 32,
+    2 ** 35 + 1,
+    Number.MAX_SAFE_INTEGER,
+  ]) {
+    const reader = new WireReader(new WireWriter(1).unsigned(1, value).finish())
+    t.ok(reader.next())
+    t.equal(reader.unsigned(), value)
+  }
+  for (const value of [
+    0,
+    -0,
+    1.5,
+    -1,
+    1e308,
+    Number.MIN_VALUE,
+    Number.POSITIVE_INFINITY,
+    Number.NaN,
+  ]) {
+    const reader = new WireReader(new WireWriter(0).double(536_870_911, value).finish())
+    t.ok(reader.next())
+    t.equal(reader.field, 536_870_911, 'the highest field number')
+    t.ok(Object.is(reader.double(), value))
+  }
+})
+
+test('nested messages of every length close rightly', async (t) => {
+  for (const length of [
+    0, 1, 120, 125, 126, 127, 128, 129, 16_380, 16_383, 16_384, 16_390, 2_097_152,
+  ]) {
+    const text = 'x'.repeat(length)
+    for (const capacity of [0, 1, 64, 512]) {
+      const written = new WireWriter(capacity)
+        .message(1, (outer) => {
+          outer
+            .string(1, 'before')
+            .message(2, (inner) => inner.string(3, text))
+            .unsigned(4, 5)
+        })
+        .unsigned(9, 9)
+        .finish()
+      const reader = new WireReader(written)
+      t.ok(reader.next())
+      const outer = reader.message()
+      t.ok(outer.next())
+      t.equal(outer.string(), 'before')
+      t.ok(outer.next())
+      const inner = outer.message()
+      t.ok(inner.next())
+      t.equal(inner.string() === text, true, `${length} in ${capacity}`)
+      t.ok(outer.next())
+      t.equal(outer.unsigned(), 5)
+      t.equal(outer.next(), false)
+      t.ok(reader.next())
+      t.equal(reader.unsigned(), 9)
+    }
+  }
+})
+
+test('fields that are not read are skipped', async (t) => {
+  const bytes = new WireWriter()
+    .string(1, 'a')
+    .unsigned(2, 300)
+    .double(3, 1)
+    .string(4, 'last')
+    .finish()
+  const reader = new WireReader(Buffer.concat([hex('2d 01020304'), bytes]))
+  let last = ''
+  while (reader.next()) if (reader.field === 4) last = reader.string()
+  t.equal(last, 'last')
+  t.equal(skip(Buffer.alloc(0)), 0)
+})
+
+test('bytes that are no message are refused', async (t) => {
+  for (const [title, bytes] of [
+    ['a tag cut short', '80'],
+    ['a tag without value', '08'],
+    ['a varint cut short', '08 80'],
+    ['a varint of eleven bytes', '08 8080808080808080808001'],
+    ['an endless varint', `08 ${'ff'.repeat(50)}`],
+    ['an endless tag', 'ff'.repeat(50)],
+    ['a length without bytes', '0a 05'],
+    ['a length beyond the end', '0a 05 61626364'],
+    ['a length of 2^31', '0a 8080808008 61'],
+    ['a length of 2^32', '0a 8080808010 61'],
+    ['a length of 2^53', '0a 8080808080808010 61'],
+    ['a length of 2^63', '0a 80808080808080808001 61'],
+    ['a negative length', '0a ffffffffffffffffff01 61'],
+    ['four bytes of eight', '09 01020304'],
+    ['two bytes of four', '0d 0102'],
+    ['a group', '0b 0c'],
+    ['the end of a group', '0c'],
+    ['wire type 6', '0e 00'],
+    ['wire type 7', '0f 00'],
+    ['field 0', '00 00'],
+    ['field 0 as bytes', '02 00'],
+    ['field 0 in two bytes', '8000 00'],
+  ] as const) {
+    t.throws(() => skip(hex(bytes)), WireError, `${title}, skipped`)
+    t.throws(() => walk(new WireReader(hex(bytes))), WireError, `${title}, read`)
+  }
+})
+
+test('a varint may have ten bytes', async (t) => {
+  const reader = new WireReader(hex('08 ffffffffffffffffff01'))
+  t.ok(reader.next())
+  t.ok(reader.unsigned() > 2 ** 63)
+  t.equal(skip(hex('08 80808080808080808000')), 1, 'zero, padded')
+})
+
+test('a field of another type is refused', async (t) => {
+  for (const [bytes, read] of [
+    ['08 01', (reader: WireReader) => reader.string()],
+    ['08 01', (reader: WireReader) => reader.message()],
+    ['08 01', (reader: WireReader) => reader.double()],
+    ['0a 00', (reader: WireReader) => reader.unsigned()],
+    ['0a 00', (reader: WireReader) => reader.double()],
+    ['0d 00000000', (reader: WireReader) => reader.double()],
+    ['09 0000000000000000', (reader: WireReader) => reader.unsigned()],
+    ['0b 0c', (reader: WireReader) => reader.message()],
+  ] as const) {
+    const reader = new WireReader(hex(bytes))
+    reader.next()
+    t.throws(() => read(reader), WireError)
+  }
+})
+
+test('an inner length never reaches beyond its message', async (t) => {
+  // An outer message of 3 bytes whose inner string claims 5, with 5 bytes lying behind it.
+  const reader = new WireReader(hex('0a 03 0a 05 61 6262626262'))
+  t.ok(reader.next())
+  const inner = reader.message()
+  t.ok(inner.next())
+  t.throws(() => inner.string(), WireError)
+  // The same for a varint that goes on behind the end, read and skipped.
+  for (const read of [skip, (bytes: Buffer) => walk(new WireReader(bytes))]) {
+    const outer = new WireReader(hex('0a 02 0880 0801'))
+    t.ok(outer.next())
+    t.throws(() => read(hex('0a 02 0880 0801').subarray(2, 4)), WireError)
+    t.throws(() => walk(outer.message()), WireError)
+  }
+})
+
+test('closing many messages at once finds room', async (t) => {
+  // Doubles, since they leave least of what was reserved for them.
+  const nest = (writer: WireWriter, depth: number): WireWriter => {
+    if (depth > 0) return writer.message(2, (inner) => nest(inner, depth - 1))
+    for (let round = 0; round < 20; round += 1) writer.double(536_870_911, round)
+    return writer
+  }
+  const expected = nest(new WireWriter(4_096), 12).finish()
+  for (let capacity = 0; capacity < 1_000; capacity += 1) {
+    const written = nest(new WireWriter(capacity), 12).finish()
+    if (!written.equals(expected)) t.fail(`capacity ${capacity}`)
+  }
+  t.equal(walk(new WireReader(expected), -8), 32)
+})
+
+test('random bytes end in a WireError or not at all', async (t) => {
+  const random = createRandom()
+  t.comment(`SEED=${random.seed}`)
+  const valid = new WireWriter()
+    .message(1, (outer) =>
+      outer.string(1, 'abc').message(2, (inner) => inner.double(2, 1.5).unsigned(3, 7)),
+    )
+    .finish()
+  const startedAt = process.cpuUsage()
+  let refused = 0
+  for (let round = 0; round < 50_000; round += 1) {
+    let bytes = random.bytes(random.below(64))
+    if (round % 2 === 0) {
+      bytes = Buffer.from(valid)
+      for (let hits = random.below(4); hits >= 0; hits -= 1)
+        bytes[random.below(bytes.length)] = random.below(256)
+      bytes = bytes.subarray(0, random.below(bytes.length + 1))
+    }
+    for (const read of [skip, (all: Buffer) => walk(new WireReader(all))]) {
+      try {
+        if (read(bytes) > 64 * 5) t.fail(`${bytes.toString('hex')}: more fields than bytes`)
+      } catch (error) {
+        refused += 1
+        if (!(error instanceof WireError)) t.fail(`${bytes.toString('hex')}: ${String(error)}`)
+      }
+    }
+  }
+  t.ok(refused > 1_000, 'much of it is refused')
+  t.ok(process.cpuUsage(startedAt).user < 20_000_000, 'in bounded time')
+})
+
+test('a large hostile message is read in no time', async (t) => {
+  const startedAt = process.cpuUsage()
+  t.equal(skip(Buffer.alloc(2_000_000, hex('08 00'))), 1_000_000)
+  t.throws(() => skip(Buffer.alloc(2_000_000, 0xff)), WireError)
+  t.equal(skip(Buffer.alloc(2_000_000, hex('0a 00'))), 1_000_000)
+  t.ok(process.cpuUsage(startedAt).user < 10_000_000)
+})

@@ -1,0 +1,159 @@
+import { renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type Test, test } from 'tap'
+import { noTokens, openTokenFile, parseTokens } from '../../src/identity/token-file.ts'
+import { poll } from '../support/poll.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+/** The callers of a file, in order, as `user group,group`. */
+function callersOf(text: string): string[] {
+  return [...parseTokens(text).callers.values()].map(
+    ({ user, groups }) => `${user} ${groups.join(',')}`,
+  )
+}
+
+test('a line is token, user, uid and groups', async (t) => {
+  for (const [line, caller] of [
+    ['t,ada,1', 'ada '],
+    ['t,ada,1,team-a', 'ada team-a'],
+    ['t,ada,1,"team-a"', 'ada team-a'],
+    ['t,ada,1,"team-a,team-b"', 'ada team-a,team-b'],
+    ['t,ada,1,"team-a, team-b ,,"', 'ada team-a,team-b'],
+    ['t,ada,1,""', 'ada '],
+    ['t,ada,1,', 'ada '],
+    ['t,ada,,"team-a"', 'ada team-a'],
+    ['"t","ada","1","team-a"', 'ada team-a'],
+    [' t , ada , 1 , team-a ', 'ada team-a'],
+    ['t,"Lovelace, Ada",1', 'Lovelace, Ada '],
+    ['t,"the ""countess""",1', 'the "countess" '],
+    [
+      't,system:serviceaccount:a:b,1,"system:authenticated"',
+      'system:serviceaccount:a:b system:authenticated',
+    ],
+    ['t,ada,1,"team-a",more,columns', 'ada team-a'],
+    ['t,ada,1,"team-a" ', 'ada team-a'],
+    ['\ufefft,ada,1', 'ada '],
+  ] as const) {
+    t.strictSame(callersOf(line), [caller], line)
+    t.strictSame(parseTokens(line).problems, [], line)
+  }
+})
+
+test('lines end in either way, empty ones are passed over', async (t) => {
+  t.strictSame(callersOf('a,ada,1\r\n\r\n# a comment, with commas\n  \nb,bob,2\n'), [
+    'ada ',
+    'bob ',
+  ])
+  t.strictSame(parseTokens(''), { callers: new Map(), problems: [] })
+})
+
+test('bad lines are named, the others stand', async (t) => {
+  const text = [
+    'a,ada,1',
+    'only-a-token',
+    'b,bob',
+    ',carol,3',
+    'd,,4',
+    'e,eve,5,"team-a',
+    'f,fred,6,"team-a"x',
+    'g,gus,7, "team-a,team-b"',
+    'h,hal,8,te"am',
+    'sk-tg-x,ivy,9',
+    'a,joe,10',
+    'k,kim,11',
+  ].join('\n')
+  const { problems } = parseTokens(text)
+  t.strictSame(callersOf(text), ['ada ', 'kim '])
+  t.strictSame(problems, [
+    'line 2: needs token, user and uid',
+    'line 3: needs token, user and uid',
+    'line 4: needs token, user and uid',
+    'line 5: needs token, user and uid',
+    'line 6: quotes have to enclose a whole column',
+    'line 7: quotes have to enclose a whole column',
+    'line 8: quotes have to enclose a whole column',
+    'line 9: quotes have to enclose a whole column',
+    'line 10: a token that begins with sk- would be taken for an API key',
+    'line 11: this token stands in an earlier line',
+  ])
+  t.notMatch(problems.join(), /only-a-token|sk-tg-x/, 'no token is shown')
+})
+
+test('tokens are not kept as they are', async (t) => {
+  const { callers } = parseTokens('alice-token,ada,1')
+  t.notMatch([...callers.keys()].join(), 'alice-token')
+})
+
+test('a hostile line is read in no time', async (t) => {
+  const startedAt = process.cpuUsage()
+  for (const line of [
+    `${','.repeat(200_000)}`,
+    `t,u,1,"${'""'.repeat(100_000)}`,
+    `t,u,1,"${' '.repeat(100_000)}"x`,
+  ])
+    parseTokens(line)
+  t.ok(process.cpuUsage(startedAt).user < 5_000_000)
+})
+
+function open(t: Test, path: string) {
+  const problems: string[] = []
+  const file = openTokenFile(path, (problem) => problems.push(problem))
+  t.teardown(() => file.close())
+  return { file, problems }
+}
+
+test('a file tells who presents a token', async (t) => {
+  const path = join(temporaryFolder(t), 'tokens.csv')
+  writeFileSync(path, 'alice-token,ada,1,"team-a"\nbad\n')
+  const { file, problems } = open(t, path)
+  t.strictSame(file.verify('alice-token', 0), { by: 'token', user: 'ada', groups: ['team-a'] })
+  for (const token of ['', 'Alice-token', 'alice-toke', 'alice-token ', 'ada', 'constructor']) {
+    t.equal(file.verify(token, 0), null, token)
+  }
+  t.strictSame(problems, [`${path}, line 2: needs token, user and uid`])
+})
+
+test('a missing file stops the start', async (t) => {
+  t.throws(() => openTokenFile(join(temporaryFolder(t), 'none.csv'), () => {}), { code: 'ENOENT' })
+})
+
+test('a save takes effect, by rename too', async (t) => {
+  const path = join(temporaryFolder(t), 'tokens.csv')
+  writeFileSync(path, 'a,ada,1\n')
+  const { file } = open(t, path)
+  const believed = (token: string) => file.verify(token, 0) !== null
+  writeFileSync(path, 'a,ada,1\nb,bob,2\n')
+  await poll(() => believed('b'), 'a save in place')
+  writeFileSync(`${path}.new`, 'c,carol,3\n')
+  renameSync(`${path}.new`, path)
+  await poll(() => believed('c'), 'a save by rename')
+  t.equal(believed('a'), false, 'tokens that are gone are refused')
+})
+
+test('a file that vanishes leaves its tokens in force', async (t) => {
+  const path = join(temporaryFolder(t), 'tokens.csv')
+  writeFileSync(path, 'a,ada,1\n')
+  const { file, problems } = open(t, path)
+  rmSync(path)
+  await poll(() => problems.length > 0, 'the loss is told')
+  t.match(problems, [/can not be read; the tokens read before stay in force/])
+  t.match(file.verify('a', 0), { user: 'ada' })
+  writeFileSync(path, 'b,bob,2\n')
+  await poll(() => file.verify('b', 0) !== null, 'its return is seen')
+  t.equal(file.verify('a', 0), null)
+})
+
+test('a mounted Secret is followed through its link', async (t) => {
+  const folder = temporaryFolder(t)
+  writeFileSync(join(folder, 'first.csv'), 'a,ada,1\n')
+  writeFileSync(join(folder, 'second.csv'), 'b,bob,2,"team-b"\n')
+  symlinkSync('first.csv', join(folder, 'tokens.csv'))
+  const { file } = open(t, join(folder, 'tokens.csv'))
+  symlinkSync('second.csv', join(folder, 'next'))
+  renameSync(join(folder, 'next'), join(folder, 'tokens.csv'))
+  await poll(() => file.verify('b', 0) !== null, 'the swap is seen')
+})
+
+test('without a file no token is believed', async (t) => {
+  for (const token of ['', 'a', 'alice-token']) t.equal(noTokens(token, 0), null)
+})

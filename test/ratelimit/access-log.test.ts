@@ -1,0 +1,175 @@
+import { test } from 'tap'
+import { WireError, WireWriter } from '../../src/grpc/wire.ts'
+import { readUsages } from '../../src/ratelimit/access-log.ts'
+import { accessLogMessage, structOf } from '../support/envoy-messages.ts'
+import { createRandom } from '../support/random.ts'
+
+const check = { user: 'ädä', key: 'id-1', subscription: 'basic', model: 'llm/small', metered: true }
+const usage = {
+  user: 'ädä',
+  subscription: 'basic',
+  model: 'llm/small',
+  status: 200,
+  totalTokens: 40,
+}
+
+interface EntryOptions {
+  check?: Record<string, unknown> | undefined
+  used?: Record<string, unknown> | undefined
+  status?: number | undefined
+  namespace?: string
+}
+
+/** One log entry, as rich as Envoy may make it. */
+function entry(options: EntryOptions = {}): object {
+  const { namespace = 'envoy.filters.http.ext_authz', status = 200 } = options
+  const metadata: Record<string, object> = {
+    'envoy.filters.http.lua': structOf({ total_tokens: 7, metered: true }),
+  }
+  const checked = 'check' in options ? options.check : check
+  const used = 'used' in options ? options.used : { total_tokens: 40, prompt_tokens: 30 }
+  if (checked !== undefined) metadata[namespace] = structOf(checked)
+  if (used !== undefined) metadata['tollgate.usage'] = structOf(used)
+  return {
+    common_properties: {
+      sample_rate: 1,
+      downstream_remote_address: { socket_address: { address: '127.0.0.1', port_value: 40_000 } },
+      time_to_last_downstream_tx_byte: { seconds: 1, nanos: 5 },
+      upstream_cluster: 'model/llm/small',
+      response_flags: { downstream_connection_termination: true },
+      metadata: { filter_metadata: metadata },
+      route_name: 'x',
+      custom_tags: { a: 'b' },
+    },
+    protocol_version: 2,
+    request: { request_method: 3, path: '/v1/chat/completions', request_headers: { a: 'b' } },
+    response:
+      status === undefined ? {} : { response_code: { value: status }, response_headers_bytes: 5 },
+  }
+}
+
+function message(...entries: readonly object[]): Buffer {
+  return accessLogMessage.encode({ http_logs: { log_entry: entries } })
+}
+
+test('an entry tells who used what', async (t) => {
+  t.strictSame(readUsages(message(entry())), [usage])
+})
+
+test('the filter’s name may carry a suffix', async (t) => {
+  for (const namespace of [
+    'envoy.filters.http.ext_authz',
+    'envoy.filters.http.ext_authz.by_path',
+  ]) {
+    t.strictSame(readUsages(message(entry({ namespace }))), [usage], namespace)
+  }
+  t.strictSame(readUsages(message(entry({ namespace: 'x.envoy.filters.http.ext_authz' }))), [])
+})
+
+test('what is not metered is left out', async (t) => {
+  for (const metered of [false, undefined, 'true', 1, null, {}]) {
+    const checked = metered === undefined ? { ...check, metered: 0 } : { ...check, metered }
+    t.strictSame(readUsages(message(entry({ check: checked }))), [], JSON.stringify(metered))
+  }
+  t.strictSame(readUsages(message(entry({ check: undefined }))), [], 'refused by Check')
+  t.strictSame(readUsages(message({})), [])
+})
+
+test('what the answer reported comes as it is', async (t) => {
+  for (const [used, totalTokens] of [
+    [undefined, undefined],
+    [{}, undefined],
+    [{ prompt_tokens: 3 }, undefined],
+    [{ total_tokens: 0 }, 0],
+    [{ total_tokens: -5 }, -5],
+    [{ total_tokens: 1.5 }, 1.5],
+    [{ total_tokens: '40' }, '40'],
+    [{ total_tokens: true }, true],
+    [{ total_tokens: null }, undefined],
+    [{ total_tokens: { a: 1 } }, undefined],
+    [{ total_tokens: Number.POSITIVE_INFINITY }, Number.POSITIVE_INFINITY],
+    [{ total_tokens: Number.NaN }, Number.NaN],
+  ] as const) {
+    t.strictSame(
+      readUsages(message(entry({ used }))),
+      [{ ...usage, totalTokens }],
+      JSON.stringify(used),
+    )
+  }
+})
+
+test('the status is the answer’s, else 0', async (t) => {
+  for (const status of [200, 400, 503])
+    t.match(readUsages(message(entry({ status }))), [{ status }])
+  const none = { ...entry(), response: undefined }
+  t.match(readUsages(message(none)), [{ status: 0 }])
+  t.match(readUsages(message({ ...none, response: {} })), [{ status: 0 }])
+})
+
+test('one message may hold several entries', async (t) => {
+  const bytes = message(
+    entry({ used: { total_tokens: 1 } }),
+    entry({ check: undefined }),
+    entry({ used: { total_tokens: 2 } }),
+    entry({ check: { ...check, user: 'bob' } }),
+  )
+  t.match(readUsages(bytes), [{ totalTokens: 1 }, { totalTokens: 2 }, { user: 'bob' }])
+  t.equal(readUsages(bytes).length, 3)
+  t.equal(readUsages(Buffer.concat([bytes, bytes])).length, 6)
+})
+
+test('the first message’s node is stepped over', async (t) => {
+  const extensions = Array.from({ length: 1_000 }, (_, index) => ({
+    name: `envoy.filters.http.${index}`,
+    category: 'envoy.filters.http',
+    type_urls: ['x'.repeat(30)],
+  }))
+  const bytes = accessLogMessage.encode({
+    identifier: {
+      node: { id: 'n', cluster: 'c', metadata: structOf({ a: { b: 'c' } }), extensions },
+      log_name: 'usage',
+    },
+    http_logs: { log_entry: [entry()] },
+  })
+  t.ok(bytes.length > 60_000)
+  t.strictSame(readUsages(bytes), [usage])
+})
+
+test('messages without entries tell nothing', async (t) => {
+  for (const bytes of [
+    Buffer.alloc(0),
+    accessLogMessage.encode({ identifier: { log_name: 'usage' } }),
+    accessLogMessage.encode({ http_logs: {} }),
+    accessLogMessage.encode({ tcp_logs: { log_entry: [{ common_properties: {} }] } }),
+  ]) {
+    t.strictSame(readUsages(bytes), [])
+  }
+})
+
+test('bytes that are no message are a WireError', async (t) => {
+  const whole = message(entry())
+  for (const bytes of ['ff', '12ff', '1205', '13', '00'].map((text) => Buffer.from(text, 'hex'))) {
+    t.throws(() => readUsages(bytes), WireError)
+  }
+  for (let length = 1; length < whole.length; length += 1) {
+    t.throws(() => readUsages(whole.subarray(0, length)), WireError, `cut at ${length}`)
+  }
+  const wrongType = new WireWriter().unsigned(2, 5).finish()
+  t.throws(() => readUsages(wrongType), WireError)
+})
+
+test('damaged messages throw nothing but WireErrors', async (t) => {
+  const random = createRandom()
+  t.comment(`SEED=${random.seed}`)
+  const whole = message(entry(), entry())
+  for (let round = 0; round < 20_000; round += 1) {
+    const bytes = Buffer.from(whole)
+    for (let hits = random.below(4); hits >= 0; hits -= 1)
+      bytes[random.below(bytes.length)] = random.below(256)
+    try {
+      if (readUsages(bytes).length > whole.length) t.fail('more entries than bytes')
+    } catch (error) {
+      if (!(error instanceof WireError)) t.fail(`${bytes.toString('hex')}: ${String(error)}`)
+    }
+  }
+})

@@ -1,0 +1,112 @@
+import { test } from 'tap'
+import type { Usage } from '../../src/core/usage.ts'
+import { createSettle } from '../../src/ratelimit/settle.ts'
+import { createMemoryCounters } from '../../src/store/memory-counters.ts'
+import { modelRef, snapshotOf, subscription } from '../support/documents.ts'
+
+const start = 1_000_000
+const usage: Usage = {
+  user: 'ada',
+  subscription: 'basic',
+  model: 'llm/small',
+  status: 200,
+  totalTokens: 40,
+}
+const counters = (user = 'ada') => [
+  { key: `basic\nllm/small\n60000\n${user}`, windowMs: 60_000 },
+  { key: `basic\nllm/small\n3600000\n${user}`, windowMs: 3_600_000 },
+]
+
+function createWorld(
+  rates: readonly (readonly [number, string])[] = [
+    [100, '1m'],
+    [900, '1h'],
+  ],
+) {
+  const store = createMemoryCounters()
+  const settled: unknown[] = []
+  const clock = { now: start }
+  let snapshot = snapshotOf(modelRef('small'), subscription('basic', {}, { 'llm/small': rates }))
+  const settle = createSettle({
+    snapshot: () => snapshot,
+    counters: store,
+    clock: () => clock.now,
+    onSettled: (_, tokens) => settled.push(tokens),
+  })
+  return {
+    settle,
+    store,
+    settled,
+    clock,
+    replace(fresh: typeof snapshot) {
+      snapshot = fresh
+    },
+    used: (user?: string) => {
+      const states = store.read(counters(user), clock.now)
+      return states instanceof Promise ? [] : states.map((state) => state?.used)
+    },
+  }
+}
+
+test('an answer is counted in every window', async (t) => {
+  const { settle, used, settled } = createWorld()
+  for (let answer = 0; answer < 3; answer += 1) settle(usage)
+  t.strictSame(used(), [120, 120], 'whole, even across a limit')
+  t.strictSame(used('bob'), [undefined, undefined])
+  t.strictSame(settled, [40, 40, 40])
+})
+
+test('equally long windows are charged once', async (t) => {
+  const { settle, used } = createWorld([
+    [100, '1m'],
+    [50, '60s'],
+  ])
+  settle(usage)
+  t.strictSame(used(), [40, undefined])
+})
+
+test('no tokens open no window', async (t) => {
+  const { settle, store, settled } = createWorld()
+  settle({ ...usage, totalTokens: 0 })
+  t.equal(store.size, 0)
+  t.strictSame(settled, [0], 'though it was usable')
+})
+
+test('what can not be counted is told', async (t) => {
+  const { settle, store, settled } = createWorld()
+  for (const more of [
+    { status: 500 },
+    { status: 0 },
+    { totalTokens: undefined },
+    { totalTokens: '40' },
+    { totalTokens: 1.5 },
+    { totalTokens: -40 },
+    { totalTokens: Number.POSITIVE_INFINITY },
+    { totalTokens: Number.NaN },
+  ]) {
+    settle({ ...usage, ...more })
+  }
+  t.equal(store.size, 0)
+  t.strictSame(settled, Array(8).fill(undefined))
+})
+
+test('a window is opened by its first hit', async (t) => {
+  const { settle, used, clock } = createWorld()
+  settle(usage)
+  clock.now = start + 59_999
+  settle(usage)
+  t.strictSame(used(), [80, 80])
+  clock.now = start + 60_000
+  t.strictSame(used(), [undefined, 80])
+  settle(usage)
+  t.strictSame(used(), [40, 120])
+})
+
+test('usage of limits that are gone counts nowhere', async (t) => {
+  const { settle, store, settled, replace } = createWorld()
+  replace(snapshotOf(modelRef('small')))
+  settle(usage)
+  settle({ ...usage, user: 'undefined', subscription: 'undefined', model: 'undefined' })
+  t.equal(store.size, 0)
+  t.strictSame(settled, [40, 40])
+})
