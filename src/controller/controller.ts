@@ -10,9 +10,12 @@ export interface ControllerDeps {
   /** Puts a snapshot in force; the next one waits until it has settled. */
   readonly publish: (snapshot: Snapshot) => Promise<void>
   readonly report: (snapshot: Snapshot, problems: readonly string[]) => void
-  /** The folder could not be read; what was published last stays in force. */
-  readonly onUnreadable: (error: unknown) => void
+  /** A change could not be read or published; what was published last stays in force. */
+  readonly onFailure: (error: unknown) => void
 }
+
+/** Milliseconds until a change that could not be put in force is tried again. */
+const retryMs = 2_000
 
 export interface Controller {
   /** What was wrong at the last load, as `file:line: severity: message`. */
@@ -38,6 +41,7 @@ export async function loadSnapshot(
 /** Publishes the folder once, then again after each change. Throws when the first load fails. */
 export async function startController(deps: ControllerDeps): Promise<Controller> {
   let problems: readonly string[] = []
+  let retry: NodeJS.Timeout | undefined
 
   async function load(): Promise<void> {
     const loaded = await loadSnapshot(deps.folder)
@@ -46,13 +50,29 @@ export async function startController(deps: ControllerDeps): Promise<Controller>
     deps.report(loaded.snapshot, problems)
   }
 
+  async function reload(): Promise<void> {
+    clearTimeout(retry)
+    try {
+      await load()
+    } catch (error) {
+      deps.onFailure(error)
+      retry = setTimeout(() => void reload(), retryMs).unref()
+    }
+  }
+
   // Watching begins first: a change made while the first load reads must not be missed.
-  const watcher = await watchFolder(deps.folder, () => load().catch(deps.onUnreadable))
+  const watcher = await watchFolder(deps.folder, reload)
   try {
     await load()
   } catch (error) {
     watcher.close()
     throw error
   }
-  return { problems: () => problems, close: () => watcher.close() }
+  return {
+    problems: () => problems,
+    close() {
+      watcher.close()
+      clearTimeout(retry)
+    },
+  }
 }

@@ -2,7 +2,8 @@
 
 import { type Document, isNode, LineCounter, parse, parseAllDocuments } from 'yaml'
 import { type FieldPath, showPath } from '../core/fields.ts'
-import { parseResource, type Resource } from '../core/resources.ts'
+import { parseResource } from '../core/parse-resource.ts'
+import type { Resource } from '../core/resources.ts'
 import { isTierMapping } from '../core/tiers.ts'
 
 /** Something wrong in a file. `severity` error: the document is not in force. */
@@ -34,40 +35,80 @@ const yamlOptions = { maxAliasCount: aliasLimit, logLevel: 'error' } as const
 export function readDocuments(file: string, text: string): FileContent {
   const resources: WrittenResource[] = []
   const problems: FileProblem[] = []
-  const lines = new LineCounter()
-  for (const document of parseAllDocuments(text, { lineCounter: lines })) {
-    const lineOf = (path: FieldPath): number => lineIn(document, path, lines)
-    const problem = (path: FieldPath, message: string, severity: FileProblem['severity']): void => {
-      problems.push({ file, line: lineOf(path), severity, message })
-    }
-    const [broken] = document.errors
-    if (broken !== undefined) {
-      const line = lines.linePos(broken.pos[0]).line
-      const message = (broken.message.split('\n')[0] as string).replace(/ at line \d+.*$/, '')
-      problems.push({ file, line, severity: 'error', message: `not valid YAML: ${message}` })
-      continue
-    }
-    const value = toValue(document)
-    if (value instanceof Error) {
-      problem([], `not valid YAML: ${value.message}`, 'error')
-    } else if (value !== null && value !== undefined) {
-      const opened = isTierMapping(value) ? openTiers(value as object) : value
-      if (opened instanceof Error) {
-        problem(['data', 'tiers'], `${named(value)}data.tiers ${opened.message}`, 'error')
+  for (const part of splitDocuments(text)) {
+    const lines = new LineCounter()
+    for (const document of parseAllDocuments(part.text, { lineCounter: lines })) {
+      const lineOf = (path: FieldPath): number => part.linesBefore + lineIn(document, path, lines)
+      const [broken] = document.errors
+      if (broken !== undefined) {
+        const line = part.linesBefore + lines.linePos(broken.pos[0]).line
+        const message = (broken.message.split('\n')[0] as string).replace(/ at line \d+.*$/, '')
+        problems.push({ file, line, severity: 'error', message: `not valid YAML: ${message}` })
         continue
       }
-      const result = parseResource(opened)
-      if ('resource' in result) resources.push({ resource: result.resource, file, lineOf })
-      else if ('ignored' in result) {
-        if (result.ignored !== undefined) problem([], result.ignored, 'warning')
-      } else {
-        for (const { path, message } of result.problems) {
-          problem(path, `${named(value)}${showPath(path)} ${message}`.trim(), 'error')
-        }
+      const found = readDocument(document)
+      if (found.resource !== undefined) resources.push({ resource: found.resource, file, lineOf })
+      for (const { path, severity, message } of found.problems) {
+        problems.push({ file, line: lineOf(path), severity, message })
       }
     }
   }
   return { resources, problems }
+}
+
+interface DocumentProblem extends Pick<FileProblem, 'severity' | 'message'> {
+  readonly path: FieldPath
+}
+
+interface DocumentContent {
+  readonly resource?: Resource
+  readonly problems: readonly DocumentProblem[]
+}
+
+function readDocument(document: Document): DocumentContent {
+  const error = (path: FieldPath, message: string): DocumentContent => ({
+    problems: [{ path, severity: 'error', message }],
+  })
+  const value = toValue(document)
+  if (value instanceof Error) return error([], `not valid YAML: ${value.message}`)
+  if (value === null || value === undefined) return { problems: [] }
+  const opened = isTierMapping(value) ? openTiers(value as object) : value
+  if (opened instanceof Error) {
+    return error(['data', 'tiers'], `${named(value)}data.tiers ${opened.message}`)
+  }
+  const result = parseResource(opened)
+  if ('resource' in result) return { resource: result.resource, problems: [] }
+  if ('ignored' in result) {
+    if (result.ignored === undefined) return { problems: [] }
+    return { problems: [{ path: [], severity: 'warning', message: result.ignored }] }
+  }
+  return {
+    problems: result.problems.map(({ path, message }) => ({
+      path,
+      severity: 'error',
+      message: `${named(value)}${showPath(path)} ${message}`.trim(),
+    })),
+  }
+}
+
+/**
+ * The text cut before each `---` that begins a line: that is a document's beginning wherever it
+ * stands (YAML 1.2.2, 9.1.2), and cut there, an unclosed quote can't swallow what follows.
+ * Directives stay with the document that they are for.
+ */
+function splitDocuments(text: string): readonly { text: string; linesBefore: number }[] {
+  const parts: { text: string; linesBefore: number }[] = []
+  let start = 0
+  let linesBefore = 0
+  for (const { index } of text.matchAll(/^---(?=\s|$)/gm)) {
+    const before = text.slice(start, index)
+    if (/^(\s*([%#].*)?(\n|$))*$/.test(before)) continue
+    parts.push({ text: before, linesBefore })
+    linesBefore += before.split('\n').length - 1
+    start = index
+  }
+  parts.push({ text: text.slice(start), linesBefore })
+  return parts
 }
 
 function toValue(document: Document): unknown {

@@ -76,8 +76,9 @@ export function showProblem({ file, line, severity, message }: FileProblem): str
 /**
  * Calls `onChange` after the folder's files changed in name, size, time or identity since this
  * promise was kept, and stood still for one look. Looking, unlike listening, also sees saves by
- * rename, symlink swaps of mounted ConfigMaps and network mounts. It takes at most a twentieth of
- * one core.
+ * rename, symlink swaps of mounted ConfigMaps and network mounts. After each look it rests for
+ * twenty times as long as that took, but 200 ms at least and 700 ms at most: a change is to be in
+ * force within two seconds.
  */
 export async function watchFolder(
   folder: string,
@@ -91,17 +92,18 @@ export async function watchFolder(
   async function look(): Promise<void> {
     const startedAt = performance.now()
     const signature = await signatureOf(folder)
+    const tookMs = performance.now() - startedAt
     if (closed) return
     if (signature !== handled && signature === seen) {
       handled = signature
       await onChange()
     }
     seen = signature
-    if (!closed) lookAgain(20 * (performance.now() - startedAt))
+    if (!closed) lookAgain(20 * tookMs)
   }
 
   function lookAgain(afterMs: number): void {
-    timer = setTimeout(() => void look(), Math.max(200, afterMs)).unref()
+    timer = setTimeout(() => void look(), Math.min(Math.max(200, afterMs), 700)).unref()
   }
 
   lookAgain(0)

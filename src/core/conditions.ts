@@ -21,6 +21,7 @@ export interface ResourceStatus {
 /** The status of every resource of the snapshot, ordered by kind, namespace and name. */
 export function statusOf(snapshot: Snapshot): readonly ResourceStatus[] {
   const statuses: ResourceStatus[] = []
+  const peers = byPriority(snapshot)
   const add = (compiled: Compiled, more: readonly Condition[] = []): void => {
     const { kind, metadata } = compiled.resource
     const { namespace, name } = metadata
@@ -30,7 +31,7 @@ export function statusOf(snapshot: Snapshot): readonly ResourceStatus[] {
   for (const model of snapshot.models.values()) add(model)
   for (const policy of snapshot.policies) add(policy)
   for (const subscription of snapshot.subscriptions.values()) {
-    add(subscription, [priorityCondition(subscription, snapshot)])
+    add(subscription, [priorityCondition(subscription, peers)])
   }
   if (snapshot.tenant !== undefined) add({ resource: snapshot.tenant, phase: 'Active' })
   return statuses.sort((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1))
@@ -63,8 +64,8 @@ function readyCondition({ resource, phase }: Compiled, snapshot: Snapshot): Cond
   }
 }
 
-function priorityCondition(subscription: CompiledSubscription, snapshot: Snapshot): Condition {
-  const message = sharedPriority(subscription, snapshot)
+function priorityCondition(subscription: CompiledSubscription, peers: Peers): Condition {
+  const message = sharedPriority(subscription, peers)
   return message === undefined
     ? { type: 'SpecPriorityDuplicate', status: 'False', reason: 'NoDuplicatePeers', message: '' }
     : { type: 'SpecPriorityDuplicate', status: 'True', reason: 'SharedPriority', message }
@@ -72,21 +73,36 @@ function priorityCondition(subscription: CompiledSubscription, snapshot: Snapsho
 
 /** A sentence for each subscription whose priority is not its own: automatic choice needs a tie-break. */
 export function sharedPriorities(snapshot: Snapshot): readonly string[] {
+  const peers = byPriority(snapshot)
   return [...snapshot.subscriptions.values()].flatMap((subscription) => {
-    const message = sharedPriority(subscription, snapshot)
+    const message = sharedPriority(subscription, peers)
     return message === undefined ? [] : [`Subscription ${subscription.name}: ${message}`]
   })
 }
 
+/** Names of subscriptions by their priority, sorted. */
+type Peers = ReadonlyMap<number, readonly string[]>
+
+function byPriority({ subscriptions }: Snapshot): Peers {
+  const groups = Map.groupBy(subscriptions.values(), ({ priority }) => priority)
+  return new Map(
+    [...groups].map(([priority, sharing]) => [priority, sharing.map(({ name }) => name).sort()]),
+  )
+}
+
+/** Enough to find the others by; a message need not list thousands. */
+const peersShown = 10
+
 function sharedPriority(
   { name, priority }: CompiledSubscription,
-  snapshot: Snapshot,
+  peers: Peers,
 ): string | undefined {
-  const peers = [...snapshot.subscriptions.values()]
-    .filter((other) => other.name !== name && other.priority === priority)
-    .map((other) => other.name)
-    .sort()
-  return peers.length === 0 ? undefined : `priority ${priority} is shared with ${peers.join(', ')}`
+  const sharing = peers.get(priority) ?? []
+  if (sharing.length < 2) return undefined
+  const others = sharing.slice(0, peersShown + 1).filter((other) => other !== name)
+  const shown = others.slice(0, peersShown).join(', ')
+  const more = sharing.length - 1 - Math.min(others.length, peersShown)
+  return `priority ${priority} is shared with ${shown}${more > 0 ? ` and ${more} more` : ''}`
 }
 
 function nameOf({ kind, namespace, name }: ResourceStatus): string {

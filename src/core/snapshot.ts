@@ -88,7 +88,10 @@ export function compile(resources: readonly Resource[]): Snapshot {
   const note: Note = (resource, path, message) =>
     void problems.push({ resource: resourceKey(resource), path, message })
 
-  const models = new Map(modelRefs.map((ref) => [keyOf(ref), compileModel(ref, policies)]))
+  const applying = policiesByModel(policies)
+  const models = new Map(
+    modelRefs.map((ref) => [keyOf(ref), compileModel(ref, applying.get(keyOf(ref)) ?? [])]),
+  )
   return {
     models,
     modelsByName: indexByName(models.values()),
@@ -123,11 +126,24 @@ function keyOf({ metadata }: ModelRef): string {
   return `${metadata.namespace}/${metadata.name}`
 }
 
-function compileModel(resource: ModelRef, policies: readonly AccessPolicy[]): Model {
+function policiesByModel(
+  policies: readonly AccessPolicy[],
+): ReadonlyMap<string, readonly AccessPolicy[]> {
+  const index = new Map<string, AccessPolicy[]>()
+  for (const policy of policies) {
+    for (const { namespace, name } of policy.modelRefs) {
+      const key = `${namespace}/${name}`
+      const others = index.get(key)
+      if (others === undefined) index.set(key, [policy])
+      else others.push(policy)
+    }
+  }
+  return index
+}
+
+/** A model with the policies that name it. */
+function compileModel(resource: ModelRef, applying: readonly AccessPolicy[]): Model {
   const key = keyOf(resource)
-  const applying = policies.filter(({ modelRefs }) =>
-    modelRefs.some(({ namespace, name }) => `${namespace}/${name}` === key),
-  )
   const served = resource.backendUrl !== undefined
   return {
     key,

@@ -8,6 +8,15 @@ export const chatPath = '/v1/chat/completions'
 /** The one path that an identity token opens, and that no limit closes (contract, 8.1 and 8.2). */
 export const modelsPath = '/v1/models'
 
+/** The paths on which the body names the model; the gateway routes no others without one. */
+const sharedPaths: ReadonlySet<string> = new Set([
+  chatPath,
+  '/v1/completions',
+  '/v1/embeddings',
+  '/v1/messages',
+  '/v1/responses',
+])
+
 export interface Target {
   /** `<namespace>/<name>` from the path; undefined on the shared paths. */
   readonly modelKey: string | undefined
@@ -22,7 +31,8 @@ export function readTarget(path: string): Target | undefined {
   const queryStart = path.indexOf('?')
   const end = queryStart < 0 ? path.length : queryStart
   const query = path.slice(end)
-  if (path.startsWith('/v1/')) return { modelKey: undefined, operation: path.slice(0, end), query }
+  const whole = path.slice(0, end)
+  if (sharedPaths.has(whole)) return { modelKey: undefined, operation: whole, query }
   const nameStart = path.indexOf('/', 1) + 1
   const operationStart = nameStart === 0 ? -1 : path.indexOf('/', nameStart)
   if (path[0] !== '/' || operationStart < 0 || operationStart >= end) return undefined

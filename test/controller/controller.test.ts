@@ -63,7 +63,7 @@ async function start(t: Test, folder: string, deps: Partial<ControllerDeps> = {}
       published.push(snapshot)
     },
     report: (_, problems) => reports.push(problems),
-    onUnreadable: (error) => unreadable.push(error),
+    onFailure: (error) => unreadable.push(error),
     ...deps,
   })
   t.teardown(() => controller.close())

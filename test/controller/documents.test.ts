@@ -152,3 +152,17 @@ test('a resource knows where its fields stand', async (t) => {
     t.equal(written?.lineOf(path), line, path.join('.'))
   }
 })
+
+test('an unclosed quote breaks one document', async (t) => {
+  const broken = model.replace('name: small', 'name: "small')
+  const text = `${broken}---\n${model}---\n# last\n${model.replaceAll('small', 'large')}`
+  const { names, problems } = read(text)
+  t.strictSame(names, ['small', 'large'])
+  t.match(problems, [/^\d+ error not valid YAML: Missing closing "quote/])
+})
+
+test('a directive stays with its document', async (t) => {
+  const text = `%YAML 1.2\n# why\n---\n${model}...\n%YAML 1.2\n---\n${model.replace('llm', '5')}`
+  t.strictSame(read(text).names, ['small'])
+  t.match(read(text).problems, [/^20 error ModelRef small: metadata.namespace must be a string/])
+})

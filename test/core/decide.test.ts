@@ -247,7 +247,8 @@ test('a misspelled chat path is refused', async (t) => {
       code: 'not_found',
       message: /\/v1\/chat\/completions/,
     })
-    t.match(ask(operation, key, { bodyModel: 'small' }), { allowed: false, code: 'not_found' })
+    // Without a model in the path it is no path of ours at all; `v1` is no namespace either.
+    t.equal(readTarget(operation), undefined)
   }
 })
 

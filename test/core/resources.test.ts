@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { showPath } from '../../src/core/fields.ts'
-import { parseResource } from '../../src/core/resources.ts'
+import { parseResource } from '../../src/core/parse-resource.ts'
 import {
   accessPolicy,
   modelRef,

@@ -5,16 +5,15 @@ test('a path names the model or leaves it out', async (t) => {
   for (const [path, modelKey, operation, query] of [
     ['/v1/chat/completions', undefined, '/v1/chat/completions', ''],
     ['/v1/chat/completions?a=b', undefined, '/v1/chat/completions', '?a=b'],
-    ['/v1/models', undefined, '/v1/models', ''],
-    ['/v1/', undefined, '/v1/', ''],
     ['/llm/small/v1/chat/completions', 'llm/small', '/v1/chat/completions', ''],
     ['/llm/small/v1/models', 'llm/small', '/v1/models', ''],
+    // No namespace can be named v1, so this is one more unknown model.
+    ['/v1/x/v1/embeddings', 'v1/x', '/v1/embeddings', ''],
     ['/llm/small/v1', 'llm/small', '/v1', ''],
     ['/llm/small/v1/', 'llm/small', '/v1/', ''],
     ['/llm/small/v1?x=/v1/models', 'llm/small', '/v1', '?x=/v1/models'],
     ['/llm/small/v1/files/a/b', 'llm/small', '/v1/files/a/b', ''],
     ['/llm/a.b/v1/embeddings?', 'llm/a.b', '/v1/embeddings', '?'],
-    ['/v1/llm/small/v1/models', undefined, '/v1/llm/small/v1/models', ''],
   ] as const) {
     t.strictSame(readTarget(path), { modelKey, operation, query }, path)
   }
@@ -42,6 +41,9 @@ test('other paths lead to no model', async (t) => {
     '/',
     '*',
     '/v1',
+    '/v1/models',
+    '/v1/',
+    '/v1/llm/small/v1/models',
     '/v1?x=/v1/models',
     '/v1x/models',
     'v1/models',

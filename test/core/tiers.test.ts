@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { parseResource } from '../../src/core/resources.ts'
+import { parseResource } from '../../src/core/parse-resource.ts'
 import { lookupTier, type Tier } from '../../src/core/tiers.ts'
 import { snapshotOf } from '../support/documents.ts'
 

@@ -1,4 +1,5 @@
-import { parseResource, type Resource } from '../../src/core/resources.ts'
+import { parseResource } from '../../src/core/parse-resource.ts'
+import type { Resource } from '../../src/core/resources.ts'
 import { compile, type Snapshot } from '../../src/core/snapshot.ts'
 
 /** A resource as YAML would be parsed to. */

@@ -1,0 +1,276 @@
+/**
+ * A document → one of the resources, in both spellings of group and kinds. An invalid document
+ * yields its problems and no resource: half a policy is no policy.
+ */
+
+import { longestWindowMs, parseWindow } from './duration.ts'
+import { type Field, type FieldProblem, readField } from './fields.ts'
+import {
+  type AccessPolicy,
+  type Attribution,
+  type BilledModel,
+  type Limit,
+  type Metadata,
+  type ModelRef,
+  type ModelReference,
+  type Resource,
+  type Subjects,
+  type Subscription,
+  subscriptionNamespace,
+  type Tenant,
+} from './resources.ts'
+import { isTierMapping, readTiers } from './tiers.ts'
+
+/**
+ * What became of one document: a resource, nothing (not ours, and why; without a reason where
+ * nobody would expect it to be ours), or its problems.
+ */
+export type ParseResult =
+  | { readonly resource: Resource }
+  | { readonly ignored: string | undefined }
+  | { readonly problems: readonly FieldProblem[] }
+
+const groups: Readonly<Record<string, Readonly<Record<string, Resource['kind']>>>> = {
+  'tollgate.dev/v1alpha1': {
+    ModelRef: 'ModelRef',
+    AccessPolicy: 'AccessPolicy',
+    Subscription: 'Subscription',
+    Tenant: 'Tenant',
+  },
+  'maas.opendatahub.io/v1alpha1': {
+    MaaSModelRef: 'ModelRef',
+    MaaSAuthPolicy: 'AccessPolicy',
+    MaaSSubscription: 'Subscription',
+    Tenant: 'Tenant',
+  },
+  v1: { ConfigMap: 'ConfigMap' },
+}
+
+/** Namespaces that would hide one of the gateway's own routes. */
+const routeNames = ['v1', 'internal', 'maas-api', 'health', 'docs', 'openapi.json']
+
+const dnsLabel = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/
+const dnsName = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/
+/** Quotes and backslashes are refused as in the original; control characters never mean well. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is being refused
+const plainName = /^[^"\\\u0000-\u001f\u007f]+$/
+const referenceRule = { min: 1, max: 63, pattern: dnsName, form: 'a DNS name in lower case' }
+const subjectRule = { min: 1, max: 1024, pattern: plainName, form: 'free of ", \\ and controls' }
+
+/** Reads one document, as parsed from YAML or JSON. */
+export function parseResource(document: unknown): ParseResult {
+  const problems: FieldProblem[] = []
+  const root = readField(document, problems)
+  if (!root.object()) return { problems }
+  const apiVersion = root.at('apiVersion').requiredString()
+  const written = root.at('kind').requiredString()
+  if (problems.length > 0) return { problems }
+  if (apiVersion === 'v1' && written === 'ConfigMap' && !isTierMapping(document)) {
+    return { ignored: undefined }
+  }
+  const kinds = Object.hasOwn(groups, apiVersion) ? groups[apiVersion] : undefined
+  if (kinds === undefined) return { ignored: `${apiVersion} ${written} is not one of our kinds` }
+  const kind = Object.hasOwn(kinds, written) ? kinds[written] : undefined
+  if (kind === undefined) {
+    if (apiVersion === 'v1') return { ignored: `v1 ${written} is not one of our kinds` }
+    if (written === 'ExternalModel') return { ignored: 'ExternalModel is not served yet' }
+    root.at('kind').problem(`must be one of ${Object.keys(kinds).join(', ')}`)
+    return { problems }
+  }
+  const resource = readers[kind](root, readMetadata(root.at('metadata'), kind))
+  return problems.length > 0 ? { problems } : { resource }
+}
+
+const readers: Record<Resource['kind'], (root: Field, metadata: Metadata) => Resource> = {
+  ModelRef: readModelRef,
+  AccessPolicy: readAccessPolicy,
+  Subscription: readSubscription,
+  Tenant: readTenant,
+  ConfigMap: (root, metadata) => ({
+    kind: 'ConfigMap',
+    metadata,
+    tiers: readTiers(root.at('data').at('tiers')),
+  }),
+}
+
+function readMetadata(field: Field, kind: Resource['kind']): Metadata {
+  field.object()
+  const name = field
+    .at('name')
+    .requiredString({ min: 1, max: 253, pattern: dnsName, form: 'a DNS name in lower case' })
+  const written = field
+    .at('namespace')
+    .string({ min: 1, max: 63, pattern: dnsLabel, form: 'a DNS label in lower case' })
+  const namespace = written ?? (kind === 'ModelRef' ? 'default' : subscriptionNamespace)
+  if (kind === 'ModelRef' && routeNames.includes(namespace)) {
+    field.at('namespace').problem(`"${namespace}" would hide a route of the gateway`)
+  }
+  if (!['ModelRef', 'ConfigMap'].includes(kind) && namespace !== subscriptionNamespace) {
+    field.at('namespace').problem(`must be ${subscriptionNamespace}; others are not watched`)
+  }
+  const created = Date.parse(field.at('creationTimestamp').string() ?? '')
+  const deleted = field.at('deletionTimestamp')
+  const deletionTimestamp = deleted.string()
+  return {
+    name,
+    namespace,
+    annotations: field.at('annotations').strings(),
+    createdAt: Number.isNaN(created) ? undefined : created,
+    deleting: deleted.present,
+    ...(deletionTimestamp !== undefined && { deletionTimestamp }),
+  }
+}
+
+function readModelRef(root: Field, metadata: Metadata): ModelRef {
+  const spec = root.at('spec')
+  spec.object()
+  if (metadata.name.length > 63) {
+    root.at('metadata').at('name').problem('must have at most 63 characters to be referred to')
+  }
+  const backendUrl = spec.at('backendUrl').string({ min: 1, max: 2048 })
+  if (backendUrl !== undefined) checkUrl(spec.at('backendUrl'), backendUrl)
+  const endpointOverride = spec.at('endpointOverride').string({ min: 1, max: 2048 })
+  if (endpointOverride !== undefined) checkUrl(spec.at('endpointOverride'), endpointOverride)
+  const backend = spec.at('modelRef')
+  backend.object()
+  return {
+    kind: 'ModelRef',
+    metadata,
+    backend: {
+      kind: backend.at('kind').requiredString({ oneOf: ['LLMInferenceService', 'ExternalModel'] }),
+      name: backend.at('name').requiredString({ min: 1, max: 253 }),
+    },
+    endpointOverride,
+    backendUrl,
+    modelIds: spec
+      .at('modelIds')
+      .list()
+      .map((id) => id.requiredString({ ...subjectRule, max: 256 })),
+  }
+}
+
+function checkUrl(field: Field, text: string): void {
+  const url = URL.parse(text)
+  if (url === null || !['http:', 'https:'].includes(url.protocol)) {
+    field.problem('must be a URL like http://host:port/path')
+  } else if (url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '') {
+    field.problem('must have no user, password, query or fragment')
+  }
+}
+
+function readAccessPolicy(root: Field, metadata: Metadata): AccessPolicy {
+  const spec = root.at('spec')
+  spec.object()
+  const subjects = readSubjects(spec.at('subjects'))
+  if (subjects.users.length + subjects.groups.length === 0) {
+    spec.at('subjects').problem('needs at least one group or user')
+  }
+  return {
+    kind: 'AccessPolicy',
+    metadata,
+    modelRefs: spec.at('modelRefs').list({ min: 1, what: 'model' }).map(readReference),
+    subjects,
+    metering: readAttribution(spec.at('meteringMetadata')),
+  }
+}
+
+function readSubscription(root: Field, metadata: Metadata): Subscription {
+  const spec = root.at('spec')
+  spec.object()
+  return {
+    kind: 'Subscription',
+    metadata,
+    owner: readSubjects(spec.at('owner')),
+    modelRefs: withoutRepeats(
+      spec.at('modelRefs').list({ min: 1, what: 'model' }).map(readBilledModel),
+    ),
+    attribution: readAttribution(spec.at('tokenMetadata')),
+    priority: spec.at('priority').integer({ min: -2_147_483_648, max: 2_147_483_647 }) ?? 0,
+  }
+}
+
+function readTenant(root: Field, metadata: Metadata): Tenant {
+  if (metadata.name !== 'default-tenant') {
+    root.at('metadata').at('name').problem('must be default-tenant; there is one Tenant')
+  }
+  const oidc = root.at('spec').at('externalOIDC')
+  if (oidc.present && oidc.object()) {
+    oidc.at('issuerUrl').requiredString({ pattern: /^https:\/\/\S+$/, form: 'an https URL' })
+    oidc.at('clientId').requiredString({ min: 1 })
+    oidc.at('ttl').integer({ min: 30, max: 2_147_483_647 })
+  }
+  return {
+    kind: 'Tenant',
+    metadata,
+    maxExpirationDays: root
+      .at('spec')
+      .at('apiKeys')
+      .at('maxExpirationDays')
+      .integer({ min: 1, max: 36_500 }),
+  }
+}
+
+function readReference(field: Field): ModelReference {
+  field.object()
+  return {
+    namespace: field.at('namespace').requiredString(referenceRule),
+    name: field.at('name').requiredString(referenceRule),
+  }
+}
+
+function readBilledModel(field: Field): BilledModel {
+  const rate = field.at('billingRate')
+  const perToken = rate.at('perToken').string()
+  return {
+    ...readReference(field),
+    tokenRateLimits: field.at('tokenRateLimits').list({ min: 1, what: 'limit' }).map(readLimit),
+    billingRate: perToken === undefined ? undefined : { perToken },
+  }
+}
+
+function readLimit(field: Field): Limit {
+  field.object()
+  const limit = field.at('limit').requiredInteger({ min: 1, max: 1_000_000_000 })
+  const window = field.at('window').requiredString()
+  const windowMs = parseWindow(window)
+  if (windowMs === undefined && field.at('window').present) {
+    const longestHours = longestWindowMs / 3_600_000
+    field
+      .at('window')
+      .problem(`must be 1 to 9999 and s, m or h, like 1m, and at most ${longestHours}h`)
+  }
+  return { limit, window, windowMs: windowMs ?? 0 }
+}
+
+function readSubjects(field: Field): Subjects {
+  if (!field.present || !field.object()) return { users: [], groups: [] }
+  return {
+    users: field
+      .at('users')
+      .list()
+      .map((user) => user.requiredString(subjectRule)),
+    groups: field
+      .at('groups')
+      .list()
+      .map((group) => (group.object() ? group.at('name').requiredString(subjectRule) : '')),
+  }
+}
+
+function readAttribution(field: Field): Attribution {
+  if (field.present) field.object()
+  return {
+    organizationId: field.at('organizationId').string() ?? '',
+    costCenter: field.at('costCenter').string() ?? '',
+    labels: field.at('labels').strings(),
+  }
+}
+
+/** Of a model named twice in one Subscription the first entry counts (contract, 7.1). */
+function withoutRepeats(models: readonly BilledModel[]): readonly BilledModel[] {
+  const first = new Map<string, BilledModel>()
+  for (const model of models) {
+    const key = `${model.namespace}/${model.name}`
+    if (!first.has(key)) first.set(key, model)
+  }
+  return [...first.values()]
+}
