@@ -8,6 +8,7 @@ const USAGE = `Usage: tollgate <command>
   up               the whole gateway on this machine: Envoy, the service, a sample model server
   serve            the service only
   check <folder>   validate a folder of resources; exit 1 with every problem named
+  migrate          bring the database to our schema; take over the original service's keys
   key <command>    make, list and revoke API keys: new, list, revoke
   help             this text
   --version        the version
@@ -31,6 +32,8 @@ async function run(): Promise<number> {
       return (await import('./serve.ts')).serveCommand(process.env)
     case 'check':
       return (await import('./check.ts')).check(args)
+    case 'migrate':
+      return (await import('./migrate.ts')).migrate(args, process.env)
     case 'key':
       return (await import('./key.ts')).key(args)
     case 'help':

@@ -1,0 +1,222 @@
+/** `GET /v1/models` (contract, 3.7): what the caller can use, asked of the models themselves. */
+
+import type { FastifyInstance } from 'fastify'
+import { mayUse } from '../core/access.ts'
+import type { Caller } from '../core/caller.ts'
+import { ServiceError } from '../core/errors.ts'
+import { endpointOf, type FoundModel, type ListedModel, mergeModels } from '../core/model-list.ts'
+import { accessibleSubscriptions, findSubscription, isHealthy } from '../core/selection.ts'
+import type { CompiledSubscription, Model, Snapshot } from '../core/snapshot.ts'
+import { toTimestamp } from './api-key-record.ts'
+import { callerOf } from './authenticate.ts'
+import { inLanes } from './lanes.ts'
+import type { ProbeModel } from './model-probe.ts'
+import { refusals } from './schemas.ts'
+
+export interface ListModelsDeps {
+  readonly snapshot: () => Snapshot
+  readonly clock: () => number
+  readonly probeModel: ProbeModel
+  /** Public base URL of the gateway, without a trailing slash. */
+  readonly gatewayUrl: string
+  /** What the whole answer may take; models that have not answered by then are left out. */
+  readonly accessCheckTimeoutMs: number
+}
+
+const lanes = 10
+const patienceMs = 1_000
+
+const model = {
+  type: 'object',
+  required: ['id', 'object', 'created', 'owned_by', 'kind', 'ready', 'subscriptions'],
+  properties: {
+    id: {
+      type: 'string',
+      description: "As the model's server calls it.",
+      examples: ['sim-small'],
+    },
+    object: { type: 'string', enum: ['model'] },
+    created: { type: 'integer', description: 'Unix seconds.', examples: [1_704_067_200] },
+    owned_by: {
+      type: 'string',
+      description: '<namespace>/<name> of the ModelRef.',
+      examples: ['llm/sim-small'],
+    },
+    kind: { type: 'string', description: 'What serves it.', examples: ['LLMInferenceService'] },
+    url: {
+      type: 'string',
+      description: 'Base URL for clients, to which /v1/… is added. Left out when there is none.',
+      examples: ['http://127.0.0.1:8000/llm/sim-small'],
+    },
+    ready: { type: 'boolean', description: 'Whether it is in the phase Ready.' },
+    modelDetails: {
+      type: 'object',
+      description: 'For people; what is empty is left out.',
+      properties: {
+        displayName: { type: 'string', examples: ['Sim Small'] },
+        description: { type: 'string' },
+        genaiUseCase: { type: 'string' },
+        contextWindow: { type: 'string' },
+      },
+    },
+    subscriptions: {
+      type: 'array',
+      description: 'Those of yours that open it.',
+      items: {
+        type: 'object',
+        required: ['name'],
+        properties: {
+          name: { type: 'string', examples: ['team-a-premium'] },
+          displayName: { type: 'string', examples: ['Team A premium'] },
+          description: { type: 'string' },
+        },
+      },
+    },
+  },
+} as const
+
+const schema = {
+  operationId: 'listModels',
+  summary: 'List the models that the caller may use',
+  description: `With an API key: those of its subscription. With an identity token: those of every
+subscription of yours, or of the one that X-MaaS-Subscription names. Each model's server is asked
+with your credential; one that refuses you, or does not answer in time, is not listed.`,
+  tags: ['Models'],
+  headers: {
+    type: 'object',
+    properties: {
+      'x-maas-subscription': {
+        type: 'string',
+        description: 'With an identity token: only models of this subscription.',
+        examples: ['team-a-premium'],
+      },
+    },
+  },
+  response: {
+    200: {
+      description: 'Ordered by id, url and owner.',
+      headers: {
+        'cache-control': { type: 'string', enum: ['no-store'] },
+        'x-access-checked-at': {
+          type: 'string',
+          format: 'date-time',
+          description: 'When the models were asked.',
+        },
+      },
+      type: 'object',
+      required: ['object', 'data'],
+      properties: {
+        object: { type: 'string', enum: ['list'] },
+        data: { type: 'array', items: model },
+      },
+    },
+    ...refusals(401, 403, 500, 503),
+  },
+} as const
+
+/** Adds the route. */
+export function listModels(app: FastifyInstance, deps: ListModelsDeps): void {
+  app.get('/v1/models', { schema }, async (request, reply) => {
+    const caller = callerOf(request)
+    const snapshot = deps.snapshot()
+    const requested = lastValue(request.headers['x-maas-subscription'])
+    const subscriptions = subscriptionsOf(snapshot, caller, requested)
+    const checkedAt = toTimestamp(deps.clock())
+    const authorization = request.headers.authorization as string
+    const found = await findModels(deps, { snapshot, caller, authorization, subscriptions })
+    return reply
+      .header('cache-control', 'no-store')
+      .header('x-access-checked-at', checkedAt)
+      .send({ object: 'list', data: mergeModels(found).map(showModel) })
+  })
+}
+
+/** The subscriptions to look into. Throws 403 for one that can not be looked into. */
+function subscriptionsOf(
+  snapshot: Snapshot,
+  caller: Caller,
+  requested: string | undefined,
+): readonly CompiledSubscription[] {
+  const name = caller.by === 'key' ? caller.subscription : requested
+  if (name === undefined) return accessibleSubscriptions(snapshot, caller)
+  const subscription = findSubscription(snapshot, name)
+  // Foreign and unknown are one answer: names must not be found out by trying.
+  if (subscription === undefined || !mayUse(caller, subscription)) {
+    throw new ServiceError('subscription_not_allowed', {
+      message: 'You have no access to the subscription.',
+    })
+  }
+  if (!isHealthy(subscription)) throw new ServiceError('subscription_not_ready')
+  return [subscription]
+}
+
+interface Search {
+  readonly snapshot: Snapshot
+  readonly caller: Caller
+  readonly authorization: string
+  readonly subscriptions: readonly CompiledSubscription[]
+}
+
+/** Asks all of them at once, and answers with what is known when the time is up. */
+async function findModels(deps: ListModelsDeps, search: Search): Promise<readonly FoundModel[]> {
+  const { snapshot, caller, authorization, subscriptions } = search
+  const found: FoundModel[] = []
+  const asked: { model: Model; subscription: CompiledSubscription; endpoint: string }[] = []
+  for (const subscription of subscriptions) {
+    for (const key of subscription.limits.keys()) {
+      const model = snapshot.models.get(key) as Model
+      const endpoint = endpointOf(model, deps.gatewayUrl)
+      if (model.resource.backend.kind === 'ExternalModel') {
+        // A provider's own list is not about this model, so its phase is all there is to go by.
+        if (model.phase !== 'Ready') continue
+        found.push({ model, subscription, endpoint: endpoint ?? '', served: undefined })
+      } else if (endpoint !== undefined) {
+        asked.push({ model, subscription, endpoint })
+      }
+    }
+  }
+
+  const deadline = new AbortController()
+  const timer = setTimeout(() => deadline.abort(), deps.accessCheckTimeoutMs)
+  const { signal } = deadline
+  await inLanes(asked, { lanes, patienceMs, signal }, async ({ model, subscription, endpoint }) => {
+    const outcome = await deps.probeModel(
+      { endpoint, authorization, caller, subscription: subscription.name, snapshot },
+      signal,
+    )
+    if (outcome === 'closed') return
+    const served = outcome === 'unlisted' ? undefined : outcome
+    found.push({ model, subscription, endpoint, served })
+  })
+  clearTimeout(timer)
+  return [...found]
+}
+
+function showModel(listed: ListedModel): Record<string, unknown> {
+  const details = withoutEmpty(listed.details)
+  return {
+    id: listed.id,
+    object: 'model',
+    created: listed.created,
+    owned_by: listed.ownedBy,
+    kind: listed.kind,
+    ...(listed.url !== '' && { url: listed.url }),
+    ready: listed.ready,
+    ...(Object.keys(details).length > 0 && { modelDetails: details }),
+    subscriptions: listed.subscriptions.map(withoutEmpty),
+  }
+}
+
+function withoutEmpty(texts: object): Record<string, string> {
+  return Object.fromEntries(Object.entries(texts).filter(([, text]) => text !== ''))
+}
+
+/** The last value that is not blank; repeated headers come joined by commas. */
+function lastValue(header: string | readonly string[] | undefined): string | undefined {
+  return [header]
+    .flat()
+    .join(',')
+    .split(',')
+    .findLast((value) => value.trim() !== '')
+    ?.trim()
+}

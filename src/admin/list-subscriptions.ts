@@ -1,0 +1,69 @@
+/** `GET /v1/subscriptions` and `GET /v1/model/{model-id}/subscriptions` (contract, 3.8). */
+
+import type { FastifyInstance } from 'fastify'
+import { accessibleSubscriptions } from '../core/selection.ts'
+import type { CompiledSubscription, Snapshot } from '../core/snapshot.ts'
+import { callerOf } from './authenticate.ts'
+import { refusals } from './schemas.ts'
+import { showSubscription, subscriptionRecord } from './subscription-record.ts'
+
+export interface ListSubscriptionsDeps {
+  readonly snapshot: () => Snapshot
+}
+
+const listed = {
+  description: 'Ordered by name; empty when there is none.',
+  type: 'array',
+  items: subscriptionRecord,
+} as const
+
+const schema = {
+  operationId: 'listSubscriptions',
+  summary: 'List the subscriptions of the caller',
+  description: 'Those that can be used now: Active or Degraded.',
+  tags: ['Subscriptions'],
+  response: { 200: listed, ...refusals(401, 500, 503) },
+} as const
+
+const modelSchema = {
+  operationId: 'listSubscriptionsOfModel',
+  summary: 'List the subscriptions of the caller that include a model',
+  description: 'A model that does not exist is in none.',
+  tags: ['Subscriptions'],
+  params: {
+    type: 'object',
+    required: ['modelId'],
+    properties: {
+      modelId: {
+        type: 'string',
+        description: 'Name of the ModelRef, in whichever namespace.',
+        examples: ['sim-small'],
+      },
+    },
+  },
+  response: { 200: listed, ...refusals(401, 404, 500, 503) },
+} as const
+
+/** Adds both routes. The answers are bare arrays. */
+export function listSubscriptions(app: FastifyInstance, { snapshot }: ListSubscriptionsDeps): void {
+  app.get('/v1/subscriptions', { schema }, async (request) => {
+    return accessibleSubscriptions(snapshot(), callerOf(request)).map(showSubscription)
+  })
+  app.get<{ Params: { modelId: string } }>(
+    '/v1/model/:modelId/subscriptions',
+    { schema: modelSchema },
+    async (request) => {
+      const { modelId } = request.params
+      return accessibleSubscriptions(snapshot(), callerOf(request))
+        .filter((subscription) => includes(subscription, modelId))
+        .map(showSubscription)
+    },
+  )
+}
+
+/** Whether it covers a model of this name that is there. */
+function includes({ limits, resource }: CompiledSubscription, name: string): boolean {
+  return resource.modelRefs.some(
+    (model) => model.name === name && limits.has(`${model.namespace}/${name}`),
+  )
+}

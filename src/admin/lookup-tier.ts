@@ -1,0 +1,78 @@
+/** `POST /v1/tiers/lookup` (contract, 3.9): legacy, for clients that still ask. */
+
+import type { FastifyError, FastifyInstance } from 'fastify'
+import { ServiceError } from '../core/errors.ts'
+import type { Snapshot } from '../core/snapshot.ts'
+import { lookupTier } from '../core/tiers.ts'
+import { sendError } from './errors.ts'
+import { refusals } from './schemas.ts'
+
+export interface LookupTierDeps {
+  readonly snapshot: () => Snapshot
+  /** Part of the names of service-account groups. */
+  readonly instanceName: string
+}
+
+const schema = {
+  operationId: 'lookupTier',
+  summary: 'Find the tier of some groups',
+  description: 'Legacy. The highest tier that holds any of the groups; limits do not depend on it.',
+  tags: ['Subscriptions'],
+  body: {
+    type: 'object',
+    required: ['groups'],
+    properties: {
+      groups: {
+        type: 'array',
+        minItems: 1,
+        items: { type: 'string' },
+        description: 'Names, compared exactly.',
+        examples: [['premium-group', 'system:authenticated']],
+      },
+    },
+  },
+  response: {
+    200: {
+      description: 'The tier.',
+      type: 'object',
+      required: ['tier', 'displayName'],
+      properties: {
+        tier: { type: 'string', examples: ['premium'] },
+        displayName: {
+          type: 'string',
+          description: 'For people; the name when there is no other.',
+          examples: ['Premium'],
+        },
+      },
+    },
+    ...refusals(400, 401, 404, 413, 500, 503),
+  },
+} as const
+
+/** Adds the route. Its codes are those of the original, in our envelope. */
+export function lookUpTier(app: FastifyInstance, { snapshot, instanceName }: LookupTierDeps): void {
+  app.post<{ Body: { groups: readonly string[] } }>(
+    '/v1/tiers/lookup',
+    {
+      schema,
+      errorHandler(error: FastifyError, _request, reply) {
+        const isBody = error instanceof ServiceError && error.code === 'invalid_body'
+        if (error.validation === undefined && !isBody) throw error
+        sendError(reply, 'bad_request', 'groups must be a list of at least one string.')
+      },
+    },
+    async (request) => {
+      const { tiers } = snapshot()
+      if (tiers === undefined) {
+        throw new ServiceError('internal_error', {
+          message: 'The mapping of groups to tiers is missing or not valid.',
+        })
+      }
+      const tier = lookupTier(tiers, request.body.groups, instanceName)
+      if (tier === undefined) {
+        throw new ServiceError('not_found', { message: 'No tier holds any of these groups.' })
+      }
+      return { tier: tier.name, displayName: tier.displayName }
+    },
+  )
+}

@@ -1,0 +1,94 @@
+/** A subscription as clients see it (contract, 3.8). Who owns it is never shown. */
+
+import { displayOf } from '../core/display.ts'
+import type { BilledModel } from '../core/resources.ts'
+import type { CompiledSubscription } from '../core/snapshot.ts'
+
+/** The models that a subscription pays for, with their limits. */
+export const modelRefsSchema = {
+  type: 'array',
+  items: {
+    type: 'object',
+    required: ['name'],
+    properties: {
+      name: { type: 'string', examples: ['sim-small'] },
+      namespace: { type: 'string', examples: ['llm'] },
+      token_rate_limits: {
+        type: 'array',
+        description: 'All of them hold, for each user alone.',
+        items: {
+          type: 'object',
+          required: ['limit', 'window'],
+          properties: {
+            limit: { type: 'integer', description: 'Tokens.', examples: [100_000] },
+            window: { type: 'string', description: 'Seconds, minutes or hours.', examples: ['1m'] },
+          },
+        },
+      },
+      billing_rate: {
+        type: 'object',
+        required: ['per_token'],
+        properties: { per_token: { type: 'string', examples: ['0.00002'] } },
+      },
+    },
+  },
+} as const
+
+export const labelsSchema = {
+  type: 'object',
+  additionalProperties: { type: 'string' },
+  description: 'Left out when empty.',
+} as const
+
+export const subscriptionRecord = {
+  type: 'object',
+  required: ['subscription_id_header', 'subscription_description', 'priority', 'model_refs'],
+  properties: {
+    subscription_id_header: {
+      type: 'string',
+      description: 'The name; what X-MaaS-Subscription takes.',
+      examples: ['team-a-premium'],
+    },
+    subscription_description: {
+      type: 'string',
+      description: 'The description, else the display name, else the name.',
+      examples: ['Team A premium'],
+    },
+    display_name: { type: 'string', examples: ['Team A premium'] },
+    priority: {
+      type: 'integer',
+      minimum: 0,
+      description: 'A new key that names no subscription gets the one with the highest.',
+      examples: [20],
+    },
+    model_refs: modelRefsSchema,
+    organization_id: { type: 'string', description: 'Left out when empty.' },
+    cost_center: { type: 'string', description: 'Left out when empty.' },
+    labels: labelsSchema,
+  },
+} as const
+
+export function showSubscription(subscription: CompiledSubscription): Record<string, unknown> {
+  const { name, priority, resource } = subscription
+  const { displayName, description } = displayOf(resource.metadata)
+  const { organizationId, costCenter, labels } = resource.attribution
+  return {
+    subscription_id_header: name,
+    subscription_description: description || displayName || name,
+    ...(displayName !== '' && { display_name: displayName }),
+    priority,
+    model_refs: showModelRefs(resource.modelRefs),
+    ...(organizationId !== '' && { organization_id: organizationId }),
+    ...(costCenter !== '' && { cost_center: costCenter }),
+    ...(Object.keys(labels).length > 0 && { labels }),
+  }
+}
+
+export function showModelRefs(models: readonly BilledModel[]): readonly Record<string, unknown>[] {
+  return models.map(({ name, namespace, tokenRateLimits, billingRate }) => ({
+    name,
+    namespace,
+    token_rate_limits: tokenRateLimits.map(({ limit, window }) => ({ limit, window })),
+    ...(billingRate !== undefined && { billing_rate: { per_token: billingRate.perToken } }),
+  }))
+}

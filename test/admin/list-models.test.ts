@@ -1,0 +1,341 @@
+import { test } from 'tap'
+import type { Snapshot } from '../../src/core/snapshot.ts'
+import { modelRef, snapshotOf, subscription, type WrittenDocument } from '../support/documents.ts'
+import {
+  createListApi,
+  type ListApi,
+  listOf,
+  startAnswering,
+  startScripted,
+} from '../support/list-api.ts'
+import { startModelServer } from '../support/model-server.ts'
+import { poll } from '../support/poll.ts'
+import { refused } from '../support/refusals.ts'
+
+const team = { groups: ['team-a'] }
+const rate = [[100, '1m']] as const
+
+/** A ModelRef that is reached at this address. */
+function at(name: string, endpointOverride: string, spec: object = {}): WrittenDocument {
+  return modelRef(name, { endpointOverride, ...spec })
+}
+
+/** One subscription `basic` of team-a over models at these addresses. */
+function worldOf(endpoints: Readonly<Record<string, string>>): Snapshot {
+  return snapshotOf(
+    ...Object.entries(endpoints).map(([name, url]) => at(name, url)),
+    subscription(
+      'basic',
+      team,
+      Object.fromEntries(Object.keys(endpoints).map((name) => [`llm/${name}`, rate])),
+    ),
+  )
+}
+
+function ask(api: ListApi, credential: string | undefined, headers: object = {}) {
+  return api.external.inject({
+    url: '/v1/models',
+    headers: {
+      ...(credential !== undefined && { authorization: `Bearer ${credential}` }),
+      ...headers,
+    },
+  })
+}
+
+async function idsOf(api: ListApi, credential = 'alice', headers: object = {}) {
+  const answer = await ask(api, credential, headers)
+  return answer.json().data.map(({ id }: { id: string }) => id)
+}
+
+test('an entry says all there is (200)', async (t) => {
+  const server = await startModelServer(t)
+  const model = at('small', `${server.url}/`, { modelIds: ['sim-small'] })
+  model.metadata.annotations = {
+    'openshift.io/display-name': 'Small',
+    'opendatahub.io/context-window': '4096',
+  }
+  const basic = subscription('basic', team, { 'llm/small': rate })
+  basic.metadata.annotations = { 'openshift.io/display-name': 'Basic' }
+  const other = subscription('other', team, { 'llm/small': rate })
+  const api = await createListApi(t, { snapshot: snapshotOf(model, other, basic) })
+  const answer = await ask(api, 'alice')
+  t.equal(answer.statusCode, 200)
+  t.equal(answer.headers['cache-control'], 'no-store')
+  t.equal(answer.headers['x-access-checked-at'], '2026-03-01T12:00:00Z')
+  t.strictSame(answer.json(), {
+    object: 'list',
+    data: [
+      {
+        id: 'sim-small',
+        object: 'model',
+        created: 1_704_067_200,
+        owned_by: 'llm/small',
+        kind: 'LLMInferenceService',
+        url: server.url,
+        ready: true,
+        modelDetails: { displayName: 'Small', contextWindow: '4096' },
+        subscriptions: [{ name: 'basic', displayName: 'Basic' }, { name: 'other' }],
+      },
+    ],
+  })
+})
+
+test('the credential goes on unchanged, once per subscription', async (t) => {
+  const server = await startAnswering(t, 200, listOf('m'))
+  const api = await createListApi(t, {
+    snapshot: snapshotOf(
+      at('small', `${server.url}/base`),
+      subscription('one', team, { 'llm/small': rate }),
+      subscription('two', team, { 'llm/small': rate }),
+      subscription('three', { groups: ['team-b'] }, { 'llm/small': rate }),
+    ),
+  })
+  await ask(api, 'alice', { 'x-maas-username': 'bob', 'x-maas-group': '["team-b"]', cookie: 'a=b' })
+  t.same(
+    server.asked.map(({ path }) => path),
+    ['/base/v1/models', '/base/v1/models'],
+  )
+  t.same(
+    server.asked.map(({ headers }) => headers.authorization),
+    ['Bearer alice', 'Bearer alice'],
+  )
+  t.same(server.asked.map(({ headers }) => headers['x-maas-subscription']).sort(), ['one', 'two'])
+  for (const { headers } of server.asked) {
+    t.notHas(headers, { 'x-maas-username': String })
+    t.notHas(headers, { cookie: String })
+  }
+})
+
+test('the caller decides which subscriptions are asked', async (t) => {
+  const server = await startAnswering(t, 200, listOf('m'))
+  const api = await createListApi(t, {
+    snapshot: snapshotOf(
+      at('small', server.url),
+      subscription('one', team, { 'llm/small': rate }),
+      subscription('two', team, { 'llm/small': rate }),
+      subscription('theirs', { groups: ['team-b'] }, { 'llm/small': rate }),
+      subscription('broken', team, { 'llm/gone': rate }),
+      subscription('leaving', team, { 'llm/small': rate }, { deleting: true }),
+    ),
+  })
+  const via = async (credential: string, header?: string) => {
+    const headers = header === undefined ? {} : { 'x-maas-subscription': header }
+    const [model] = (await ask(api, credential, headers)).json().data
+    return model.subscriptions.map(({ name }: { name: string }) => name)
+  }
+  t.same(await via('alice'), ['one', 'two'])
+  t.same(await via('alice', '  '), ['one', 'two'])
+  t.same(await via('alice', 'two'), ['two'])
+  t.same(await via('alice', 'one, two,  , '), ['two'])
+  t.same(await via('alice', 'models-as-a-service/one'), ['one'])
+  t.same(await via('bob'), ['theirs'])
+  t.same(await via('sk-alice/one'), ['one'])
+  t.same(await via('sk-alice/one', 'two'), ['one'])
+  t.same(await idsOf(api, 'stranger'), [])
+})
+
+test('a credential is needed (401)', async (t) => {
+  const api = await createListApi(t, { snapshot: snapshotOf() })
+  refused(t, await ask(api, undefined), 401, 'credential_invalid')
+  refused(t, await ask(api, 'nobody'), 401, 'credential_invalid')
+  const forged = { 'x-maas-username': 'alice', 'x-maas-group': '["team-a"]' }
+  refused(t, await ask(api, undefined, forged), 401, 'credential_invalid')
+})
+
+test('a subscription that is not open is refused (403)', async (t) => {
+  const api = await createListApi(t, {
+    snapshot: snapshotOf(
+      modelRef('small'),
+      subscription('theirs', { groups: ['team-b'] }, { 'llm/small': rate }),
+      subscription('broken', team, { 'llm/gone': rate }),
+      subscription('leaving', team, { 'llm/small': rate }, { deleting: true }),
+    ),
+  })
+  const bodies = []
+  for (const name of ['theirs', 'unknown', '__proto__', 'llm/theirs']) {
+    const answer = await ask(api, 'alice', { 'x-maas-subscription': name })
+    refused(t, answer, 403, 'subscription_not_allowed', name)
+    bodies.push(answer.body)
+  }
+  t.equal(new Set(bodies).size, 1, 'foreign and unknown are one answer')
+  for (const key of ['sk-alice/theirs', 'sk-alice/unknown', 'sk-alice/']) {
+    refused(t, await ask(api, key), 403, 'subscription_not_allowed', key)
+  }
+  for (const name of ['broken', 'leaving']) {
+    const answer = await ask(api, 'alice', { 'x-maas-subscription': name })
+    refused(t, answer, 403, 'subscription_not_ready', name)
+  }
+})
+
+test('faults and outages keep the envelope (500, 503)', async (t) => {
+  const api = await createListApi(t)
+  refused(t, await ask(api, 'alice'), 500, 'internal')
+  refused(t, await ask(api, 'outage'), 503, 'store_unavailable')
+})
+
+test('the answer of a server decides', async (t) => {
+  const servers = {
+    ok: await startAnswering(t, 200, listOf('listed')),
+    unlisted: await startAnswering(t, 405),
+    unauthorized: await startAnswering(t, 401),
+    forbidden: await startAnswering(t, 403, listOf('secret')),
+    missing: await startAnswering(t, 404),
+    html: await startAnswering(t, 200, '<html>'),
+    wrong: await startAnswering(t, 200, [1, 2]),
+    empty: await startAnswering(t, 204),
+    huge: await startAnswering(t, 200, `{"data":[{"id":"huge"}],"x":"${'x'.repeat(4_194_304)}"}`),
+  }
+  const endpoints = Object.entries(servers).map(([name, { url }]) => [name, url])
+  const api = await createListApi(t, { snapshot: worldOf(Object.fromEntries(endpoints)) })
+  t.same(await idsOf(api), ['listed', 'unlisted'])
+  for (const [name, { asked }] of Object.entries(servers)) t.equal(asked.length, 1, name)
+})
+
+test('a failing server is asked four times', async (t) => {
+  const failing = await startAnswering(t, 503)
+  const limited = await startAnswering(t, 429)
+  let calls = 0
+  const recovering = await startScripted(t, (request, response) => {
+    calls += 1
+    if (calls === 1) request.socket.destroy()
+    else if (calls === 2) response.writeHead(500).end()
+    else response.end(JSON.stringify(listOf('recovered')))
+  })
+  const api = await createListApi(t, {
+    snapshot: worldOf({
+      a: failing.url,
+      b: limited.url,
+      c: recovering.url,
+      d: 'http://127.0.0.1:9',
+    }),
+  })
+  t.same(await idsOf(api), ['recovered'])
+  t.equal(failing.asked.length, 4)
+  t.equal(limited.asked.length, 4)
+  t.equal(recovering.asked.length, 3)
+})
+
+test('a redirect is not followed', async (t) => {
+  const elsewhere = await startAnswering(t, 200, listOf('elsewhere'))
+  const server = await startScripted(t, (_request, response) => {
+    response.writeHead(307, { location: `${elsewhere.url}/v1/models` }).end()
+  })
+  const api = await createListApi(t, { snapshot: worldOf({ a: server.url }) })
+  t.same(await idsOf(api), [])
+  t.equal(elsewhere.asked.length, 0)
+})
+
+test('hanging models cost time, not the others', async (t) => {
+  const hanging = await startScripted(t, () => {})
+  const trickling = await startScripted(t, (_request, response) => void response.write('{"data":['))
+  const good = await startAnswering(t, 200, listOf('good'))
+  // More of them than are asked at once, in several subscriptions, before the good one.
+  const hangers = Array.from({ length: 12 }, (_, index) => `hang-${index}`)
+  const all = Object.fromEntries(hangers.map((name) => [`llm/${name}`, rate]))
+  const api = await createListApi(t, {
+    accessCheckTimeoutMs: 1_500,
+    snapshot: snapshotOf(
+      ...hangers.map((name, index) => at(name, `${(index % 2 ? hanging : trickling).url}/${name}`)),
+      at('good', good.url),
+      subscription('one', team, all),
+      subscription('two', team, { ...all, 'llm/good': rate }),
+    ),
+  })
+  const begun = performance.now()
+  const answers = await Promise.all([
+    idsOf(api),
+    idsOf(api, 'alice', { 'x-maas-subscription': 'two' }),
+  ])
+  t.ok(performance.now() - begun < 4_000, 'one deadline for everything')
+  t.same(answers[1], ['good'])
+})
+
+test('a deadline keeps what is known', async (t) => {
+  const hanging = await startScripted(t, () => {})
+  const good = await startAnswering(t, 200, listOf('good'))
+  const api = await createListApi(t, {
+    accessCheckTimeoutMs: 300,
+    snapshot: worldOf({ a: hanging.url, b: good.url, c: hanging.url }),
+  })
+  t.same(await idsOf(api), ['good'])
+})
+
+test('concurrent callers share a probe', async (t) => {
+  const held: (() => void)[] = []
+  const server = await startScripted(t, (_request, response) => {
+    held.push(() => response.end(JSON.stringify(listOf('m'))))
+  })
+  const api = await createListApi(t, { snapshot: worldOf({ a: server.url }), cacheTtlMs: 60_000 })
+  const same = [idsOf(api), idsOf(api), idsOf(api)]
+  const other = idsOf(api, 'sk-alice/basic')
+  await poll(() => held.length === 2, 'one probe for each credential')
+  for (const release of held) release()
+  t.same(await Promise.all([...same, other]), [['m'], ['m'], ['m'], ['m']])
+  t.same(await idsOf(api), ['m'])
+  t.equal(server.asked.length, 2, 'and the answer is remembered')
+  api.snapshot = worldOf({ a: server.url })
+  const fresh = idsOf(api)
+  await poll(() => held.length === 3, 'a change of resources asks again')
+  held[2]?.()
+  t.same(await fresh, ['m'])
+})
+
+test('a refusal is not remembered', async (t) => {
+  let status = 403
+  const server = await startScripted(t, (_request, response) => {
+    response.writeHead(status).end(JSON.stringify(listOf('m')))
+  })
+  const api = await createListApi(t, { snapshot: worldOf({ a: server.url }) })
+  t.same(await idsOf(api), [])
+  status = 200
+  t.same(await idsOf(api), ['m'])
+})
+
+test('a model is asked at the gateway or not at all', async (t) => {
+  const gateway = await startScripted(t, ({ url }, response) => {
+    if (url === '/llm/small/v1/models') response.end(JSON.stringify(listOf('through')))
+    else response.writeHead(404).end()
+  })
+  const external = modelRef('hosted', { modelRef: { kind: 'ExternalModel', name: 'hosted' } })
+  const api = await createListApi(t, {
+    gatewayUrl: gateway.url,
+    snapshot: snapshotOf(
+      modelRef('small'),
+      modelRef('nowhere', { backendUrl: undefined }),
+      external,
+      modelRef('later', { modelRef: { kind: 'ExternalModel', name: 'x' }, backendUrl: undefined }),
+      subscription('basic', team, {
+        'llm/small': rate,
+        'llm/nowhere': rate,
+        'llm/hosted': rate,
+        'llm/later': rate,
+      }),
+    ),
+  })
+  const answer = await ask(api, 'alice')
+  t.match(answer.json().data, [
+    { id: 'hosted', kind: 'ExternalModel', url: `${gateway.url}/llm/hosted`, created: 0 },
+    { id: 'through', owned_by: 'llm/small', url: `${gateway.url}/llm/small` },
+  ])
+  t.equal(answer.json().data.length, 2)
+  t.same(
+    gateway.asked.map(({ path }) => path),
+    ['/llm/small/v1/models'],
+  )
+})
+
+test('an endpoint that leads back to us ends', async (t) => {
+  const api = await createListApi(t, { accessCheckTimeoutMs: 500, snapshot: snapshotOf() })
+  const url = await api.external.listen({ host: '127.0.0.1', port: 0 })
+  const good = await startAnswering(t, 200, listOf('good'))
+  api.snapshot = worldOf({ a: url, b: `${url}/v1/..`, c: good.url })
+  t.ok((await idsOf(api)).includes('good'))
+})
+
+test('other methods are answered (204, 405)', async (t) => {
+  const api = await createListApi(t, { snapshot: snapshotOf() })
+  const options = await api.external.inject({ method: 'OPTIONS', url: '/v1/models' })
+  t.equal(options.statusCode, 204)
+  t.equal(options.body, '')
+  refused(t, await api.external.inject({ method: 'POST', url: '/v1/models' }), 405)
+})

@@ -1,0 +1,217 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type Test, test } from 'tap'
+import { type KeyIo, key } from '../../src/cli/key.ts'
+import { createKeyApi } from '../support/key-api.ts'
+import { startAnswering, startScripted } from '../support/list-api.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+/** Runs the command; what it printed and its exit status. */
+async function run(env: NodeJS.ProcessEnv, ...args: string[]) {
+  const out: string[] = []
+  const err: string[] = []
+  const io: KeyIo = { env, out: (line) => void out.push(line), err: (line) => void err.push(line) }
+  const status = await key(args, io)
+  return { status, out: out.join('\n'), err: err.join('\n') }
+}
+
+/** A real API on a free port, and the environment that leads there as alice. */
+async function start(t: Test) {
+  const api = await createKeyApi(t)
+  api.now = Date.now()
+  const url = await api.external.listen({ host: '127.0.0.1', port: 0 })
+  return { api, url, env: { TOLLGATE_URL: `${url}/`, TOLLGATE_TOKEN: 'alice-token' } }
+}
+
+test('a new key is all of stdout', async (t) => {
+  const { api, env } = await start(t)
+  const made = await run(env, 'new', 'my laptop', '--expires', '1h', '--description', 'blue')
+  t.equal(made.status, 0)
+  t.match(made.out, /^sk-tg-\w+$/)
+  t.match(made.err, /^Made the key "my laptop" \([-0-9a-f]{36}\) for premium, good until 2/)
+  t.equal((await api.ask('POST /v1/api-keys/search', { as: made.out })).statusCode, 200)
+
+  const json = await run(env, 'new', '--ephemeral', '--subscription', 'basic', '--json')
+  t.match(JSON.parse(json.out), { key: /^sk-/, name: /^ephemeral-/, subscription: 'basic' })
+})
+
+test('keys are listed in a table', async (t) => {
+  const { api, env } = await start(t)
+  const first = await api.createKey('alice', { name: 'first' })
+  const evil = await api.createKey('alice', { name: `\u001b[31m\u202e${'x'.repeat(60)}` })
+  const gone = await api.createKey('alice', { name: 'gone' })
+  await api.createKey('alice', { ephemeral: true, name: 'short' })
+  await api.ask(`DELETE /v1/api-keys/${gone.id}`, { as: 'alice' })
+
+  const listed = await run(env, 'list', '--sort', 'name:desc')
+  const lines = listed.out.split('\n')
+  t.equal(listed.status, 0)
+  t.match(lines[0], /^ID {36}NAME {38}SUBSCRIPTION {2}STATUS {2}CREATED {12}EXPIRES {12}LAST USED$/)
+  t.equal(lines.length, 3)
+  t.match(lines[2], new RegExp(`^${evil.id}  \ufffd\\[31m\ufffdx{33}…  premium`))
+  t.match(lines[1], new RegExp(`^${first.id}  first +premium +active +\\S+ \\S+Z +\\S+ \\S+Z +-$`))
+
+  const all = await run(env, 'list', '--all', '--json')
+  t.equal(JSON.parse(all.out).data.length, 4)
+  const revoked = await run(env, 'list', '--status', 'revoked,expired', '--json')
+  t.match(JSON.parse(revoked.out).data, [{ id: gone.id }])
+  const none = await run({ ...env, TOLLGATE_TOKEN: 'bob-token' }, 'list')
+  t.match(none, { status: 0, out: '', err: 'There are no such keys.' })
+  const admin = await run({ ...env, TOLLGATE_TOKEN: 'admin-token' }, 'list', '--user', 'alice')
+  t.equal(admin.out.split('\n').length, 3)
+})
+
+test('lists go over pages', async (t) => {
+  const { api, env } = await start(t)
+  for (let i = 0; i < 103; i += 1) await api.createKey('alice', { name: `key ${i}` })
+  await api.createKey('bob')
+  const all = JSON.parse((await run(env, 'list', '--json')).out).data
+  t.equal(new Set(all.map(({ id }: { id: string }) => id)).size, 103)
+  const limited = JSON.parse((await run(env, 'list', '--limit', '101', '--json')).out).data
+  t.equal(limited.length, 101)
+  const admin = await run({ ...env, TOLLGATE_TOKEN: 'admin-token' }, 'list')
+  t.match(admin.out, / USER\n/)
+  t.match(admin.out, / bob$/m)
+})
+
+test('keys are revoked by id', async (t) => {
+  const { api, env } = await start(t)
+  const one = await api.createKey('alice', { name: 'one' })
+  const two = await api.createKey('alice', { name: 'two' })
+  const done = await run(env, 'revoke', one.id)
+  t.strictSame(done, { status: 0, out: `Revoked ${one.id} (one).`, err: '' })
+  const partly = await run(env, 'revoke', one.id, '../x', two.id, '--json')
+  t.equal(partly.status, 1)
+  t.match(JSON.parse(partly.out).data, [{ id: two.id, status: 'revoked' }])
+  t.equal(partly.err, `${one.id}: There is no such API key.\n../x: There is no such API key.`)
+})
+
+test('all keys are revoked at once', async (t) => {
+  const { api, env } = await start(t)
+  await api.createKey('alice')
+  await api.createKey('alice', { ephemeral: true })
+  await api.createKey('bob')
+  t.match(await run(env, 'revoke', '--all'), { status: 0, out: /2.*alice/ })
+  const admin = { ...env, TOLLGATE_TOKEN: 'admin-token' }
+  const bobs = await run(admin, 'revoke', '--all', '--user', 'bob', '--json')
+  t.match(JSON.parse(bobs.out), { revokedCount: 1 })
+  t.match(await run(env, 'revoke', '--all', '--user', 'bob'), { status: 1, err: /administrator/ })
+})
+
+test('a refusal is a sentence of the API', async (t) => {
+  const { env } = await start(t)
+  t.match(await run(env, 'new', 'x', '--expires', '91d'), { status: 1, out: '', err: /90 days\.$/ })
+  t.match(await run(env, 'new', 'x', '--subscription', 'b-only'), { status: 1, err: /No subscr/ })
+  t.match(await run({ ...env, TOLLGATE_TOKEN: 'x' }, 'list'), { status: 1, err: /^The credential/ })
+  t.match(await run(env, 'list', '--status', 'odd'), { status: 1, err: /active, revoked, expired/ })
+})
+
+test('a server that is no Tollgate is survived', async (t) => {
+  const env = (url: string) => ({ TOLLGATE_URL: url, TOLLGATE_TOKEN: 'x' })
+  const html = await startAnswering(t, 502, '<html>')
+  t.match(await run(env(html.url), 'list'), { status: 1, err: /answered 502 without a reason\.$/ })
+  const other = await startAnswering(t, 200, { hello: 'world' })
+  t.match(await run(env(other.url), 'new', 'x'), { status: 1, out: '', err: /without a key/ })
+  const evil = await startAnswering(t, 403, { error: { message: '\u001b[2Jno' } })
+  t.equal((await run(env(evil.url), 'list')).err, '\ufffd[2Jno')
+  const target = await startAnswering(t, 200, {})
+  const moved = await startScripted(t, (_request, response) => {
+    response.writeHead(307, { location: target.url }).end()
+  })
+  t.match(await run(env(moved.url), 'list'), { status: 1, err: /answered 307/ })
+  t.equal(target.asked.length, 0)
+  t.match(await run(env('http://127.0.0.1:1'), 'list'), { status: 1, err: /can not be reached/ })
+})
+
+test('a wrong call shows the usage', async (t) => {
+  const env = { TOLLGATE_TOKEN: 'x' }
+  for (const [args, message] of [
+    [[], /^Usage/],
+    [['mint'], /^There is no command "key mint"\./],
+    [['new'], /^Give the key a name\./],
+    [['new', 'a', 'b'], /^One name at a time/],
+    [['new', 'a', '--colour'], /colour/],
+    [['list', 'x'], /x/],
+    [['list', '--sort', 'age'], /^--sort is one of/],
+    [['list', '--sort', 'name:up'], /^--sort is one of/],
+    [['list', '--limit', '0'], /^--limit is/],
+    [['revoke'], /^Name the ids/],
+    [['revoke', '--all', 'x'], /^Either --all/],
+    [['revoke', 'x', '--user', 'bob'], /^--user goes with/],
+  ] as const) {
+    const { status, out, err } = await run(env, ...args)
+    t.equal(status, 2, args.join(' '))
+    t.equal(out, '')
+    t.match(err, message)
+    t.match(err, 'Usage: tollgate key new')
+  }
+  t.match(await run(env, 'list', '--help'), { status: 0, out: /^Usage/ })
+})
+
+test('a token does not travel in the clear', async (t) => {
+  const env = { TOLLGATE_TOKEN: 'x' }
+  for (const url of [
+    'http://gateway.invalid',
+    'http://10.0.0.1:8000',
+    'http://127.0.0.1.invalid',
+  ]) {
+    t.match(await run(env, 'list', '--url', url), { status: 1, err: /in the clear/ })
+  }
+  const allowed = await run(env, 'list', '--url', 'http://0.0.0.0:1', '--insecure-http')
+  t.match(allowed, { status: 1, err: /can not be reached/ })
+  for (const url of ['gateway', 'ftp://x', 'http://a:b@localhost', 'http://localhost?x']) {
+    t.match(await run(env, 'list', '--url', url), { status: 1, err: /address/ })
+  }
+})
+
+test('contexts say where and who', async (t) => {
+  const { url, env } = await start(t)
+  const folder = temporaryFolder(t)
+  mkdirSync(join(folder, '.tollgate'))
+  const file = join(folder, '.tollgate', 'config')
+  writeFileSync(join(folder, '.tollgate', 'bob.token'), 'bob-token\n')
+  writeFileSync(
+    file,
+    `current-context: alice
+contexts:
+  - { name: alice, url: "${url}", token: alice-token }
+  - { name: bob, url: "${url}", tokenFile: bob.token }
+  - { name: away, url: "http://127.0.0.1:1", tokenFile: missing }
+`,
+  )
+  const home = { HOME: folder }
+  const subscriptionOf = async (from: NodeJS.ProcessEnv, ...flags: string[]) => {
+    const { out, err } = await run(from, 'new', 'x', '--json', ...flags)
+    return out === '' ? err : JSON.parse(out).subscription
+  }
+  t.equal(await subscriptionOf(home), 'premium')
+  t.equal(await subscriptionOf(home, '--context', 'bob'), 'b-only')
+  t.equal(await subscriptionOf({ TOLLGATE_CONFIG: file }), 'premium')
+  t.equal(await subscriptionOf({ ...home, ...env }, '--context', 'bob'), 'b-only')
+  t.equal(await subscriptionOf({ ...home, ...env, TOLLGATE_TOKEN: 'bob-token' }), 'b-only')
+  t.match(await subscriptionOf({ ...home, TOLLGATE_URL: url }), /no identity token/, 'never mixed')
+  t.match(await subscriptionOf(home, '--context', 'away'), /token file .*missing can not be read/)
+  t.match(
+    await subscriptionOf(home, '--context', 'nobody'),
+    /no context "nobody".*alice, bob, away/,
+  )
+  t.match(await subscriptionOf({ HOME: join(folder, 'none') }), /no identity token/)
+  t.match(await subscriptionOf({ TOLLGATE_CONFIG: join(folder, 'none') }), /can not be read/)
+  t.equal(
+    await subscriptionOf({
+      TOLLGATE_URL: url,
+      TOLLGATE_TOKEN_FILE: join(folder, '.tollgate/bob.token'),
+    }),
+    'b-only',
+  )
+  for (const [text, message] of [
+    ['a: [', /is not valid YAML/],
+    ['5', /must be an object/],
+    ['contexts: 5', /contexts must be a list/],
+    ['contexts: [{ name: a }]', /contexts\[0\]\.url is required/],
+    ['contexts: []', /names no current-context/],
+  ] as const) {
+    writeFileSync(file, text)
+    t.match(await run(home, 'list'), { status: 1, err: message })
+  }
+})
