@@ -34,6 +34,10 @@ export interface Config {
   readonly tokenAuthFile: string | undefined
   readonly adminGroups: ReadonlySet<string>
   readonly maxExpirationDays: number
+  /** Seconds that a list of models may take, and so may all the models asked for it. */
+  readonly accessCheckTimeoutSeconds: number
+  /** Name of this installation; part of the names of service-account groups (contract, 3.9). */
+  readonly instanceName: string
   readonly keyMarker: string
   readonly acceptedMarkers: ReadonlySet<string>
   /** API keys remembered, at most. */
@@ -148,6 +152,9 @@ export function loadConfig(env: Environment): Config {
     tokenAuthFile: text('TOKEN_AUTH_FILE'),
     adminGroups: new Set(list('ADMIN_GROUPS', 'tollgate-admins')),
     maxExpirationDays: integer('API_KEY_MAX_EXPIRATION_DAYS', 90, 1, 36_500),
+    // More would run into the listener's own time-out for answers.
+    accessCheckTimeoutSeconds: integer('ACCESS_CHECK_TIMEOUT_SECONDS', 15, 1, 25),
+    instanceName: text('INSTANCE_NAME') ?? text('GATEWAY_NAME') ?? 'maas-default-gateway',
     keyMarker,
     acceptedMarkers: new Set(
       list('API_KEY_MARKERS_ACCEPTED', 'tg,oai').map((written) =>

@@ -6,6 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { pino } from 'pino'
 import type postgres from 'postgres'
 import { createIsAdmin } from './admin/administrators.ts'
+import { createProbeModel } from './admin/model-probe.ts'
 import { buildAdmin, buildInternal } from './admin/server.ts'
 import { type Address, type Config, loadConfig, type SocketAddress, showAddress } from './config.ts'
 import { startController } from './controller/controller.ts'
@@ -20,10 +21,11 @@ import { noTokens, openTokenFile } from './identity/token-file.ts'
 import { readUsages } from './ratelimit/access-log.ts'
 import { createSettle } from './ratelimit/settle.ts'
 import { createCachedApiKeys } from './store/cached-api-keys.ts'
+import { cleanupLockNumber, startCleanupSchedule } from './store/cleanup-schedule.ts'
 import { startEmbeddedPostgres } from './store/embedded-postgres.ts'
 import { createMemoryCounters } from './store/memory-counters.ts'
 import { migrate } from './store/migrate.ts'
-import { openPool, ping } from './store/postgres.ts'
+import { openPool, ping, whileAlone } from './store/postgres.ts'
 import { createPostgresApiKeys } from './store/postgres-api-keys.ts'
 
 export interface Service {
@@ -87,6 +89,15 @@ async function start(config: Config, stops: (() => unknown)[]): Promise<ServiceA
     entries: config.keyCacheEntries,
     ttlMs: keyCacheTtlMs,
   })
+  const cleanup = startCleanupSchedule({
+    run: () =>
+      whileAlone(database, cleanupLockNumber, (transaction) =>
+        createPostgresApiKeys(transaction).deleteExpiredEphemeral(clock()),
+      ),
+    onDeleted: (deleted) => log.info({ deleted }, 'expired ephemeral keys deleted'),
+    onFault,
+  })
+  stops.push(() => cleanup.stop())
 
   const clusterFile = createClusterFile(config.envoyConfigDir, onFault)
   stops.push(() => clusterFile.close())
@@ -110,7 +121,7 @@ async function start(config: Config, stops: (() => unknown)[]): Promise<ServiceA
         'resources in force',
       )
     },
-    onUnreadable: (error) => log.error({ err: error }, 'resources can not be read'),
+    onFailure: (error) => log.error({ err: error }, 'resources could not be put in force'),
   }).catch((error: unknown) => {
     throw new Error(`RESOURCES: ${config.resourceFolder} can not be read`, { cause: error })
   })
@@ -161,8 +172,15 @@ async function start(config: Config, stops: (() => unknown)[]): Promise<ServiceA
     isAdmin: createIsAdmin(config.adminGroups),
     keyMarker: config.keyMarker,
     maxExpirationDays: config.maxExpirationDays,
+    probeModel: createProbeModel(),
+    gatewayUrl: config.gatewayUrl,
+    accessCheckTimeoutMs: config.accessCheckTimeoutSeconds * 1_000,
+    instanceName: config.instanceName,
   })
   const internal = buildInternal({
+    keys,
+    markers,
+    clock,
     log,
     snapshot: current,
     ready: () => ready,

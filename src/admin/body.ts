@@ -10,6 +10,10 @@ const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 /** Parses every body as one JSON value: UTF-8, nothing before or after it. */
 export function readBodies(app: FastifyInstance): void {
+  // Not even a Content-Type that is none may matter.
+  app.addHook('onRequest', async ({ raw }) => {
+    delete raw.headers['content-type']
+  })
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, bytes, done) => {
     const body = parseBody(bytes as Buffer)
@@ -21,10 +25,19 @@ export function readBodies(app: FastifyInstance): void {
   })
 }
 
+/** Lets bodies flow away unread, in a scope whose routes know none. */
+export function ignoreBodies(scope: FastifyInstance): void {
+  scope.removeAllContentTypeParsers()
+  scope.addContentTypeParser('*', (_request, payload, done) => {
+    payload.resume()
+    done(null)
+  })
+}
+
 function parseBody(bytes: Buffer): { readonly value: unknown } | undefined {
   try {
     const text = utf8.decode(bytes)
-    return text.trim() === '' ? { value: undefined } : { value: JSON.parse(text) }
+    return /^[ \t\r\n]*$/.test(text) ? { value: undefined } : { value: JSON.parse(text) }
   } catch {
     return undefined
   }

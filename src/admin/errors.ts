@@ -1,6 +1,7 @@
 /** Any error → status and envelope. Decoder and database texts never reach the client. */
 
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifySchemaValidationError } from 'fastify/types/schema.js'
 import { describe, type ErrorCode, ServiceError, toEnvelope } from '../core/errors.ts'
 import type { MethodsOf } from './methods.ts'
 
@@ -18,8 +19,9 @@ export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
     }
     return sendError(reply, refusal.code, refusal.message)
   })
+  const methodsFor = ({ url }: FastifyRequest) => methodsOf(url.replace(/\?.*$/s, ''))
   const answerUnknown = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
-    const methods = methodsOf(request.url.replace(/\?.*$/s, ''))
+    const methods = methodsFor(request)
     if (methods.length === 0) return sendError(reply, 'not_found')
     reply.header('allow', methods.join(', '))
     if (request.method === 'OPTIONS') return reply.code(204).send()
@@ -29,6 +31,11 @@ export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
   // Before the body: what is wrong with it does not matter where nobody would read it.
   app.addHook('onRequest', async (request, reply) => {
     if (request.is404) return answerUnknown(request, reply)
+    // The router takes GET /v1/api-keys/search for the key "search"; that path knows only POST.
+    const isParameterized = request.routeOptions.url?.includes(':') === true
+    if (isParameterized && !methodsFor(request).includes(request.method)) {
+      return answerUnknown(request, reply)
+    }
   })
 }
 
@@ -52,10 +59,20 @@ function toRefusal(error: FastifyError | ServiceError): ServiceError {
   return new ServiceError('internal', { cause: error })
 }
 
-/** `name must be string`: the field, then what is wrong with it. */
+/** `name must be string.`: the field, then what is wrong with it, then what would not be. */
 function validationMessage({ validation }: FastifyError): string {
   const first = validation?.[0]
   const field = (first?.instancePath ?? '').slice(1).replaceAll('/', '.')
-  const what = first?.message ?? 'is not valid'
+  const what = first === undefined ? 'is not valid' : describeProblem(first)
   return field === '' ? `The body ${what}.` : `${field} ${what}.`
+}
+
+/** Ajv's own words, but for the two rules where they do not name what is allowed. */
+function describeProblem({ keyword, message, ...rule }: FastifySchemaValidationError): string {
+  const { parentSchema } = rule as { parentSchema?: { enum?: unknown[]; examples?: unknown[] } }
+  const values = keyword === 'enum' ? parentSchema?.enum : parentSchema?.examples
+  if ((keyword !== 'enum' && keyword !== 'pattern') || values === undefined) {
+    return message ?? 'is not valid'
+  }
+  return `must be one of ${values.filter((value) => value !== null).join(', ')}`
 }

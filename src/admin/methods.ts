@@ -2,7 +2,10 @@
 
 import type { FastifyInstance } from 'fastify'
 
-/** The methods of the route that a path belongs to; empty when it belongs to none. */
+/**
+ * The methods of the route that a path belongs to: one without parameters before one with. Empty
+ * when it belongs to none.
+ */
 export type MethodsOf = (path: string) => readonly string[]
 
 /** Follows the routes as they are added to `app`. */
@@ -14,6 +17,8 @@ export function followMethods(app: FastifyInstance): MethodsOf {
     routes.set(url, route)
   })
   return (path) => {
+    const exact = routes.get(path)
+    if (exact !== undefined) return [...exact.methods].sort()
     for (const { pattern, methods } of routes.values()) {
       if (pattern.test(path)) return [...methods].sort()
     }

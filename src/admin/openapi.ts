@@ -16,6 +16,23 @@ const tags = [
   { name: 'Service', description: 'Open to everybody.' },
 ] as const
 
+interface Operation {
+  readonly requestBody?: { required?: boolean; readonly content?: Record<string, MediaType> }
+}
+
+interface MediaType {
+  readonly schema?: { readonly type?: string | readonly string[] }
+}
+
+/** A body that may be null may be left out: the generator takes every body for required. */
+function markOptionalBodies(paths: Record<string, Record<string, Operation>>): void {
+  for (const operation of Object.values(paths).flatMap((path) => Object.values(path))) {
+    const body = operation.requestBody
+    const type = body?.content?.['application/json']?.schema?.type
+    if (body !== undefined && Array.isArray(type) && type.includes('null')) body.required = false
+  }
+}
+
 /**
  * Follows the routes that are registered after it and serves what they amount to at
  * `/openapi.json` and `/docs`, both open without a credential.
@@ -46,6 +63,12 @@ export function describeApi(app: FastifyInstance): void {
         },
       },
       security: [{ identityToken: [] }, { apiKey: [] }],
+    },
+    transformObject(documents) {
+      if (!('openapiObject' in documents)) throw new Error('the document is OpenAPI 3')
+      const { openapiObject } = documents
+      markOptionalBodies(openapiObject.paths as Record<string, Record<string, Operation>>)
+      return openapiObject
     },
   })
   app.register(swaggerUi, {

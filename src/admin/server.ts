@@ -5,28 +5,72 @@ import { toEnvelope } from '../core/errors.ts'
 import type { Authenticate } from '../identity/authenticate.ts'
 import { requireCaller } from './authenticate.ts'
 import { bodyLimit, readBodies } from './body.ts'
+import { bulkRevokeApiKeys } from './bulk-revoke-api-keys.ts'
+import { type CleanupApiKeysDeps, cleanupApiKeys } from './cleanup-api-keys.ts'
 import { type CreateApiKeyDeps, createApiKey } from './create-api-key.ts'
 import { answerErrors, sendError } from './errors.ts'
 import { type GetApiKeyDeps, getApiKey } from './get-api-key.ts'
 import { health } from './health.ts'
+import { type ListModelsDeps, listModels } from './list-models.ts'
 import { type ListResourcesDeps, listResources } from './list-resources.ts'
+import { type ListSubscriptionsDeps, listSubscriptions } from './list-subscriptions.ts'
+import { type LookupTierDeps, lookUpTier } from './lookup-tier.ts'
 import { followMethods } from './methods.ts'
 import { describeApi } from './openapi.ts'
 import { type ProbeDeps, probes } from './probes.ts'
 import { revokeApiKey } from './revoke-api-key.ts'
+import { searchApiKeys } from './search-api-keys.ts'
+import { type SelectSubscriptionDeps, selectSubscription } from './select-subscription.ts'
+import { type ValidateApiKeyDeps, validateApiKey } from './validate-api-key.ts'
 
-export interface AdminDeps extends CreateApiKeyDeps, GetApiKeyDeps {
-  readonly authenticate: Authenticate
+interface ListenerDeps {
   readonly log: FastifyBaseLogger
+  readonly times?: ListenerTimes
 }
 
-export interface InternalDeps extends ProbeDeps, ListResourcesDeps {
-  readonly log: FastifyBaseLogger
+export interface AdminDeps
+  extends ListenerDeps,
+    CreateApiKeyDeps,
+    GetApiKeyDeps,
+    ListModelsDeps,
+    ListSubscriptionsDeps,
+    LookupTierDeps {
+  readonly authenticate: Authenticate
+}
+
+export interface InternalDeps
+  extends ListenerDeps,
+    ProbeDeps,
+    ListResourcesDeps,
+    ValidateApiKeyDeps,
+    CleanupApiKeysDeps,
+    SelectSubscriptionDeps {}
+
+/** How long a client may take over each part of a request, in milliseconds. */
+export interface ListenerTimes {
+  readonly header: number
+  /** Header and body together. */
+  readonly request: number
+  /** Without a byte of the answer being taken. */
+  readonly write: number
+  /** Between two requests. */
+  readonly idle: number
+  /** How often Node looks for requests that take too long: it acts on the first two only then. */
+  readonly look: number
+}
+
+/** The contract's (chapter 1). */
+const contractTimes: ListenerTimes = {
+  header: 5_000,
+  request: 15_000,
+  write: 30_000,
+  idle: 60_000,
+  look: 1_000,
 }
 
 /** The external API: `/v1/…` and `/health`. */
 export function buildAdmin(deps: AdminDeps): FastifyInstance {
-  const app = createListener(deps.log)
+  const app = createListener(deps)
   describeApi(app)
   app.register(async (scope) => health(scope))
   app.register(async (scope) => {
@@ -34,29 +78,41 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
     createApiKey(scope, deps)
     getApiKey(scope, deps)
     revokeApiKey(scope, deps)
+    searchApiKeys(scope, deps)
+    listModels(scope, deps)
+    listSubscriptions(scope, deps)
+    lookUpTier(scope, deps)
+    bulkRevokeApiKeys(scope, deps)
   })
   return app
 }
 
 /** The internal listener: no route of the gateway leads here. */
 export function buildInternal(deps: InternalDeps): FastifyInstance {
-  const app = createListener(deps.log)
+  const app = createListener(deps)
   probes(app, deps)
   listResources(app, deps)
+  selectSubscription(app, deps)
+  validateApiKey(app, deps)
+  cleanupApiKeys(app, deps)
   return app
 }
 
-/** Time-outs and sizes are the contract's (chapter 1). */
-function createListener(log: FastifyBaseLogger): FastifyInstance {
+function createListener({ log, times = contractTimes }: ListenerDeps): FastifyInstance {
   const app = Fastify({
     loggerInstance: log,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit,
-    requestTimeout: 15_000,
-    keepAliveTimeout: 60_000,
+    requestTimeout: times.request,
+    connectionTimeout: times.write,
+    keepAliveTimeout: times.idle,
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: 512 },
-    http: { headersTimeout: 5_000, connectionsCheckingInterval: 1_000, maxHeaderSize: 1_048_576 },
+    http: {
+      headersTimeout: times.header,
+      connectionsCheckingInterval: times.look,
+      maxHeaderSize: 1_048_576,
+    },
     // Exact types: "5" is no number, and nothing is dropped or filled in on the way.
     ajv: {
       customOptions: {
@@ -64,6 +120,8 @@ function createListener(log: FastifyBaseLogger): FastifyInstance {
         removeAdditional: false,
         useDefaults: false,
         allowUnionTypes: true,
+        // With the schema in hand a refusal can say what would have been right.
+        verbose: true,
       },
     },
     frameworkErrors: (_error, _request, reply) => void sendError(reply, 'not_found'),

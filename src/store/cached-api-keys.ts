@@ -52,5 +52,13 @@ export function createCachedApiKeys(store: ApiKeyStore, options: KeyCacheOptions
       if (revoked !== undefined) evict(revoked.hash)
       return revoked
     },
+    search: (search) => store.search(search),
+    async revokeAll(owner, now) {
+      const hashes = await store.revokeAll(owner, now)
+      for (const hash of hashes) evict(hash)
+      return hashes
+    },
+    // What is deleted has been expired for long: no lookup believes it, remembered or not.
+    deleteExpiredEphemeral: (now) => store.deleteExpiredEphemeral(now),
   }
 }

@@ -2,8 +2,13 @@
 
 import type postgres from 'postgres'
 import type { ApiKeyRecord, ApiKeyStatus } from '../core/api-key.ts'
-import type { ApiKeyStore } from './api-keys.ts'
-import { within } from './postgres.ts'
+import type { ApiKeySearch, ApiKeyStore } from './api-keys.ts'
+import { statementDeadlineMs, within } from './postgres.ts'
+
+/** How long an expired ephemeral key is kept (contract, 3.13). */
+const ephemeralGraceMs = 1_800_000
+/** Rows that one statement revokes or deletes at most, so that none runs into its deadline. */
+const batchRows = 2_000
 
 interface Row {
   readonly id: string
@@ -20,8 +25,8 @@ interface Row {
   readonly last_used_at: Date | null
 }
 
-/** An ApiKeyStore over a pool whose database has been migrated. */
-export function createPostgresApiKeys(sql: postgres.Sql): ApiKeyStore {
+/** An ApiKeyStore over a pool, or a transaction, whose database has been migrated. */
+export function createPostgresApiKeys(sql: postgres.ISql): ApiKeyStore {
   return {
     async insert(record) {
       await within(sql`
@@ -49,12 +54,99 @@ export function createPostgresApiKeys(sql: postgres.Sql): ApiKeyStore {
           returning *`),
       )
     },
+    async search(search) {
+      return (await within(searchQuery(sql, search))).map(toRecord)
+    },
+    async revokeAll(owner, now) {
+      const hashes: string[] = []
+      for (;;) {
+        // Locked in one order, so that two of these side by side wait and do not deadlock: in that
+        // of the index on the owner, or the table would be read from its beginning.
+        const query = sql<Pick<Row, 'key_hash'>[]>`
+          update api_keys set status = 'revoked'
+          where status = 'active' and id = any(array(
+            select id from api_keys
+            where username = ${owner} and status = 'active'
+              and (expires_at is null or expires_at > ${new Date(now)})
+            order by created_at desc, id
+            limit ${batchRows}
+            for update
+          ))
+          returning key_hash`
+        const revoked = await within(query, statementDeadlineMs)
+        for (const { key_hash } of revoked) hashes.push(key_hash)
+        if (revoked.length < batchRows) return hashes
+      }
+    },
+    async deleteExpiredEphemeral(now) {
+      const expiredBefore = new Date(now - ephemeralGraceMs)
+      let deleted = 0
+      for (;;) {
+        const query = sql`
+          delete from api_keys where id = any(array(
+            select id from api_keys where ephemeral and expires_at < ${expiredBefore}
+            limit ${batchRows}
+            for update skip locked
+          ))`
+        const { count } = await within(query, statementDeadlineMs)
+        deleted += count
+        if (count < batchRows) return deleted
+      }
+    },
   }
 }
 
-function first(rows: readonly Row[]): ApiKeyRecord | undefined {
-  const row = rows[0]
-  if (row === undefined) return undefined
+/** One query whatever is asked for; every status condition is on the effective status. */
+export function searchQuery(
+  sql: postgres.ISql,
+  search: ApiKeySearch,
+): postgres.PendingQuery<Row[]> {
+  const { owner, includeEphemeral, limit, offset } = search
+  return sql<Row[]>`
+    select * from api_keys
+    where true
+      ${owner === undefined ? sql`` : sql`and username = ${owner}`}
+      ${includeEphemeral ? sql`` : sql`and not ephemeral`}
+      ${statusCondition(sql, search)}
+    order by ${orderOf(sql, search)}
+    limit ${limit} offset ${offset}`
+}
+
+function statusCondition(sql: postgres.ISql, { statuses, now }: ApiKeySearch): postgres.Fragment {
+  if (statuses.size === 0 || statuses.size === 3) return sql``
+  const instant = new Date(now)
+  const conditions = {
+    active: sql`(status = 'active' and (expires_at is null or expires_at > ${instant}))`,
+    revoked: sql`status = 'revoked'`,
+    expired: sql`(status = 'expired' or (status = 'active' and expires_at <= ${instant}))`,
+  }
+  const [first, second] = [...statuses].map((status) => conditions[status])
+  return second === undefined ? sql`and ${first!}` : sql`and (${first!} or ${second})`
+}
+
+/**
+ * `nulls last` stands only where there can be nulls: with it Postgres would not use an index that
+ * was made without. Names by their bytes: the same order in every database.
+ */
+function orderOf(sql: postgres.ISql, { sortBy, descending }: ApiKeySearch): postgres.Fragment {
+  const direction = descending ? sql`desc` : sql`asc`
+  switch (sortBy) {
+    case 'created_at':
+      return sql`created_at ${direction}, id ${direction}`
+    case 'expires_at':
+      return sql`expires_at ${direction} nulls last, id ${direction}`
+    case 'last_used_at':
+      return sql`last_used_at ${direction} nulls last, id ${direction}`
+    case 'name':
+      return sql`name collate "C" ${direction}, id ${direction}`
+  }
+}
+
+function first([row]: readonly Row[]): ApiKeyRecord | undefined {
+  return row === undefined ? undefined : toRecord(row)
+}
+
+function toRecord(row: Row): ApiKeyRecord {
   return {
     id: row.id,
     hash: row.key_hash,

@@ -10,7 +10,9 @@ export interface PoolOptions {
 }
 
 /** A query that takes longer than this finds its caller gone: Envoy gives a Check two seconds. */
-const deadlineMs = 1_500
+const requestDeadlineMs = 1_500
+/** What one statement may take at most, where nobody but its own caller waits for it. */
+export const statementDeadlineMs = 5_000
 const reconnectSeconds = 0.25
 
 /** A pool that connects when first asked and reconnects by itself. */
@@ -21,7 +23,7 @@ export function openPool({ url, connections }: PoolOptions): postgres.Sql {
     backoff: () => reconnectSeconds,
     idle_timeout: 300,
     onnotice: () => {},
-    connection: { application_name: 'tollgate', statement_timeout: 5_000 },
+    connection: { application_name: 'tollgate', statement_timeout: statementDeadlineMs },
   })
 }
 
@@ -29,7 +31,7 @@ export function openPool({ url, connections }: PoolOptions): postgres.Sql {
  * The query's rows, or `store_unavailable` when the database can't be reached, is starting or
  * stopping, or does not answer in time. Other errors are faults of ours and pass through.
  */
-export async function within<T>(query: Promise<T>): Promise<T> {
+export async function within<T>(query: Promise<T>, deadlineMs = requestDeadlineMs): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const deadline = new Promise<never>((_, reject) => {
     timer = setTimeout(
@@ -65,4 +67,21 @@ export async function ping(sql: postgres.Sql): Promise<boolean> {
   } catch {
     return false
   }
+}
+
+/**
+ * Runs `action` unless it is running elsewhere under this number, in any process on the database;
+ * undefined when it is. The lock goes with the transaction, so no crash can leave it behind.
+ */
+export async function whileAlone<T>(
+  sql: postgres.Sql,
+  lockNumber: number,
+  action: (transaction: postgres.TransactionSql) => Promise<T>,
+): Promise<T | undefined> {
+  const outcome = await sql.begin(async (transaction) => {
+    const [row] = await transaction<{ alone: boolean }[]>`
+      select pg_try_advisory_xact_lock(${lockNumber}) as alone`
+    return row?.alone === true ? { value: await action(transaction) } : undefined
+  })
+  return outcome?.value
 }

@@ -29,6 +29,7 @@ test('a fuzzer can not break the API', async (t) => {
     ['nobody', undefined],
   ] as const) {
     const { passed, report } = await fuzz({ url, credential, examples, seed })
-    t.ok(passed, `as ${who}, seed ${seed}`, { diagnostic: passed ? undefined : report })
+    if (!passed) t.comment(report)
+    t.ok(passed, `as ${who}, seed ${seed}`)
   }
 })

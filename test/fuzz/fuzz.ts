@@ -1,13 +1,21 @@
 /** Fuzzes the API with schemathesis (PyPI), which makes its requests from /openapi.json. */
 
 import { spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { PACKAGE_ROOT } from '../../src/cli/package-root.ts'
+import { fetchWheel, type Wheel, wheelFolder } from '../../src/cli/python-wheel.ts'
 
 const here = join(PACKAGE_ROOT, 'test', 'fuzz')
-const library = join(PACKAGE_ROOT, '.tools', 'schemathesis')
+const wheel: Wheel = {
+  name: 'schemathesis',
+  folder: 'schemathesis',
+  requirements: join(here, 'requirements.txt'),
+  howElse: 'leave test/fuzz out',
+  proof: join('schemathesis', 'cli', '__init__.py'),
+}
+const library = wheelFolder(wheel)
 
 export interface FuzzOptions {
   /** Base URL of a running API. */
@@ -27,16 +35,7 @@ export interface FuzzResult {
 
 /** Gets schemathesis by pip, once; throws when that can't be done. */
 export async function installSchemathesis(): Promise<void> {
-  if (existsSync(library)) return
-  const unfinished = `${library}.${process.pid}`
-  const pins = join(here, 'requirements.txt')
-  const { status, output } = await python(
-    ['-m', 'pip', 'install', '--quiet', '--no-input', '--no-deps', '--target', unfinished, '-r', pins],
-    process.env,
-  )
-  if (status === 0 && !existsSync(library)) renameSync(unfinished, library)
-  rmSync(unfinished, { recursive: true, force: true })
-  if (status !== 0) throw new Error(`schemathesis could not be fetched by pip: ${output}`)
+  if (!existsSync(join(library, wheel.proof))) await fetchWheel(wheel, { env: process.env })
 }
 
 /** One run against a live API. */
@@ -47,7 +46,15 @@ export async function fuzz({ url, credential, examples, seed }: FuzzOptions): Pr
     args.push(`${url}/openapi.json`, '--url', url, '--no-color')
     args.push('--max-examples', String(examples), '--seed', String(seed))
     if (credential !== undefined) args.push('--header', `Authorization: Bearer ${credential}`)
-    const env = { ...process.env, PYTHONPATH: library, PYTHONDONTWRITEBYTECODE: '1' }
+    const env = {
+      ...process.env,
+      PYTHONPATH: library,
+      PYTHONDONTWRITEBYTECODE: '1',
+      // tap asks its children for colours. With these come carriage returns, which in a comment
+      // break tap's own reading: a failed run would pass.
+      FORCE_COLOR: undefined,
+      NO_COLOR: '1',
+    }
     const { status, output } = await python(args, env, folder)
     return { passed: status === 0, report: output }
   } finally {

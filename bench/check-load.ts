@@ -1,0 +1,58 @@
+/** The load of check.bench.ts: so many calls at once on one HTTP/2 connection, as Envoy's worker. */
+
+import http2 from 'node:http2'
+import type { Load, LoadResult } from './check.bench.ts'
+
+/** gRPC's length-prefixed message: no compression, four bytes of length. */
+function frame(message: Buffer): Buffer {
+  const head = Buffer.alloc(5)
+  head.writeUInt32BE(message.length, 1)
+  return Buffer.concat([head, message])
+}
+
+process.once('message', async (load: Load) => {
+  const session = http2.connect(`http://127.0.0.1:${load.port}`)
+  const frames = load.messages.map((message) => frame(Buffer.from(message, 'base64')))
+  const tookMs: number[] = []
+  let failures = 0
+  let next = 0
+
+  function call(i: number): Promise<void> {
+    return new Promise((resolve) => {
+      const startedAt = performance.now()
+      const stream = session.request({
+        ':method': 'POST',
+        ':path': load.path,
+        'content-type': 'application/grpc',
+        te: 'trailers',
+      })
+      // An allow begins with an empty Status: field 1, length 0.
+      let allowed = false
+      stream.once('data', (data: Buffer) => {
+        allowed = data[5] === 0x0a && data[6] === 0
+      })
+      stream.on('data', () => {})
+      stream.once('close', () => {
+        tookMs.push(performance.now() - startedAt)
+        if (!allowed) failures += 1
+        resolve()
+      })
+      stream.once('error', () => {})
+      stream.end(frames[i % frames.length])
+    })
+  }
+
+  async function caller(): Promise<void> {
+    while (next < load.calls) {
+      next += 1
+      await call(next)
+    }
+  }
+
+  await Promise.all(Array.from({ length: load.atOnce }, caller))
+  tookMs.sort((a, b) => a - b)
+  const at = (share: number): number => tookMs[Math.floor(tookMs.length * share)] as number
+  const result: LoadResult = { p50: at(0.5), p99: at(0.99), failures }
+  session.close()
+  process.send?.(result, () => process.disconnect())
+})

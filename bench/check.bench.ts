@@ -1,0 +1,110 @@
+/**
+ * What a Check costs: first from bytes to bytes, then through the gRPC server over loopback. The
+ * load comes from a process of its own, so that the CPU time counted is the server's alone.
+ */
+
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { createCheck } from '../src/extauthz/service.ts'
+import { createGrpcServer } from '../src/grpc/server.ts'
+import { WireWriter } from '../src/grpc/wire.ts'
+import { createVerifyKey } from '../src/identity/api-key.ts'
+import { createAuthenticate } from '../src/identity/authenticate.ts'
+import { createCachedApiKeys } from '../src/store/cached-api-keys.ts'
+import { createMemoryCounters } from '../src/store/memory-counters.ts'
+import { createKeys, createSnapshot } from './fixture.ts'
+import { cpuMicros, type Figure, microsPerCall } from './measure.ts'
+
+const checkPath = '/envoy.service.auth.v3.Authorization/Check'
+const keyCount = 1_024
+const models = 100
+const teams = 16
+
+/** What the load process is told, and what it tells when done. */
+export interface Load {
+  readonly port: number
+  readonly path: string
+  /** Base64, taken in turn. */
+  readonly messages: readonly string[]
+  readonly calls: number
+  readonly atOnce: number
+}
+export interface LoadResult {
+  readonly p50: number
+  readonly p99: number
+  readonly failures: number
+}
+
+export async function benchCheck(calls = 100_000): Promise<readonly Figure[]> {
+  const { keys, store } = createKeys(keyCount, teams)
+  const snapshot = createSnapshot(models, teams)
+  const check = createCheck({
+    authenticate: createAuthenticate({
+      key: createVerifyKey(createCachedApiKeys(store, { entries: 10_000, ttlMs: 3_600_000 }), {
+        own: 'tg',
+        accepted: new Set(),
+      }),
+      token: () => null,
+    }),
+    snapshot: () => snapshot,
+    counters: createMemoryCounters(),
+    clock: Date.now,
+    onFault: (error) => {
+      throw error
+    },
+  })
+  const messages = keys.map((key, i) =>
+    toCheckRequest(`/llm/m${i % models}/v1/chat/completions`, key),
+  )
+  for (const message of messages) await check(message)
+
+  const inProcess = microsPerCall((i) => check(messages[i % keyCount] as Buffer), 100_000)
+  const server = createGrpcServer({
+    unary: { [checkPath]: check },
+    sinks: {},
+    onFault: console.error,
+  })
+  const port = await server.listen('127.0.0.1:0')
+  const load = { port, path: checkPath, messages: messages.map((m) => m.toString('base64')) }
+  await runLoad({ ...load, calls: Math.ceil(calls / 4), atOnce: 64 })
+  const begin = process.cpuUsage()
+  const busy = await runLoad({ ...load, calls, atOnce: 64 })
+  const busyMicros = cpuMicros(begin) / calls
+  await server.stop(1_000)
+  return [
+    { name: 'Check, bytes to bytes', value: `${inProcess.toFixed(2)} µs CPU` },
+    { name: 'Check over gRPC, 64 at once', value: `${busyMicros.toFixed(1)} µs CPU` },
+    {
+      name: '  its latency p50 / p99, same machine',
+      value: `${busy.p50.toFixed(2)} / ${busy.p99.toFixed(2)} ms`,
+    },
+    { name: '  failed', value: `${busy.failures} of ${calls}` },
+  ]
+}
+
+async function runLoad(load: Load): Promise<LoadResult> {
+  const child = fork(new URL('./check-load.ts', import.meta.url))
+  child.send(load)
+  const [result] = (await once(child, 'message')) as [LoadResult]
+  await once(child, 'exit')
+  return result
+}
+
+/** A CheckRequest with what Envoy sends of an inference request under `allowed_headers`. */
+function toCheckRequest(path: string, key: string): Buffer {
+  const headers = { ':method': 'POST', ':path': path, authorization: `Bearer ${key}` }
+  const writer = new WireWriter()
+  return writer
+    .message(1, () =>
+      writer.message(4, () =>
+        writer.message(2, () => {
+          writer.string(1, '1234567890').string(2, 'POST')
+          for (const [name, value] of Object.entries(headers)) {
+            writer.message(3, () => writer.string(1, name).string(2, value))
+          }
+          writer.string(4, path).string(5, 'localhost').string(10, 'HTTP/1.1')
+        }),
+      ),
+    )
+    .finish()
+}

@@ -1,0 +1,47 @@
+/** What a decision costs by itself: target, authorize, counters, and the message around them. */
+
+import { counterOf } from '../src/core/counter.ts'
+import { authorize, spend } from '../src/core/decide.ts'
+import { readTarget } from '../src/core/target.ts'
+import { createMemoryCounters } from '../src/store/memory-counters.ts'
+import { createCaller, createSnapshot } from './fixture.ts'
+import { type Figure, microsPerCall } from './measure.ts'
+
+const callers = 1_024
+const teams = 16
+
+export function benchDecide(): readonly Figure[] {
+  return [10, 4_000].flatMap((models) => {
+    const snapshot = createSnapshot(models, teams)
+    const counters = createMemoryCounters()
+    const people = Array.from({ length: callers }, (_, i) => createCaller(i, teams))
+    const paths = Array.from(
+      { length: callers },
+      (_, i) => `/llm/m${(i * 7) % models}/v1/chat/completions`,
+    )
+    const now = 1_000_000
+
+    const work = (i: number): unknown => {
+      const target = readTarget(paths[i % callers] as string)
+      if (target === undefined) throw new Error('no target')
+      const caller = people[i % callers] as (typeof people)[number]
+      const decision = authorize(
+        { caller, target, bodyModel: undefined, requestedSubscription: undefined },
+        snapshot,
+      )
+      if (!decision.allowed) throw new Error(decision.code)
+      const asked = decision.limits.map((limit) => counterOf(limit, caller.user))
+      const states = counters.read(asked, now)
+      if (states instanceof Promise) throw new Error('memory counters answer at once')
+      const verdict = spend(decision, states, now)
+      if (i % 4 === 0) counters.add(asked, 10, now)
+      return verdict
+    }
+    return [
+      {
+        name: `decide, ${models} models, 2 rates`,
+        value: `${microsPerCall(work).toFixed(2)} µs CPU`,
+      },
+    ]
+  })
+}

@@ -1,0 +1,95 @@
+/** What the benches run on: some models, subscriptions and keys, as a busy gateway would have. */
+
+import { type ApiKeyRecord, mintKey } from '../src/core/api-key.ts'
+import type { KeyCaller } from '../src/core/caller.ts'
+import { parseResource } from '../src/core/parse-resource.ts'
+import type { Resource } from '../src/core/resources.ts'
+import { compile, type Snapshot } from '../src/core/snapshot.ts'
+import type { ApiKeyStore } from '../src/store/api-keys.ts'
+
+const apiVersion = 'tollgate.dev/v1alpha1'
+
+/** A snapshot of this many models, each with a policy, all covered by one subscription a team. */
+export function createSnapshot(models: number, teams: number): Snapshot {
+  const modelRefs = Array.from({ length: models }, (_, i) => ({ namespace: 'llm', name: `m${i}` }))
+  const subjects = { groups: Array.from({ length: teams }, (_, i) => ({ name: `team-${i}` })) }
+  return compile([
+    ...modelRefs.map((metadata) =>
+      resource('ModelRef', metadata, {
+        modelRef: { kind: 'LLMInferenceService', name: metadata.name },
+        backendUrl: 'http://127.0.0.1:8090',
+      }),
+    ),
+    resource('AccessPolicy', { name: 'all' }, { modelRefs, subjects }),
+    ...subjects.groups.map(({ name }) =>
+      resource(
+        'Subscription',
+        { name },
+        {
+          owner: { groups: [{ name }] },
+          modelRefs: modelRefs.map((reference) => ({
+            ...reference,
+            tokenRateLimits: [
+              { limit: 1_000_000_000, window: '1m' },
+              { limit: 1_000_000_000, window: '24h' },
+            ],
+          })),
+        },
+      ),
+    ),
+  ])
+}
+
+function resource(kind: string, metadata: object, spec: object): Resource {
+  const parsed = parseResource({ apiVersion, kind, metadata, spec })
+  if (!('resource' in parsed)) throw new Error(JSON.stringify(parsed))
+  return parsed.resource
+}
+
+/** A caller of a team, as a key of theirs makes one. */
+export function createCaller(i: number, teams: number): KeyCaller {
+  const team = `team-${i % teams}`
+  return {
+    by: 'key',
+    user: `user-${i}`,
+    groups: ['everybody', team],
+    keyId: `${i}`,
+    subscription: team,
+  }
+}
+
+/** Keys with their records, random bytes taken from the index so that runs are alike. */
+export function createKeys(count: number, teams: number): { keys: string[]; store: ApiKeyStore } {
+  const records = new Map<string, ApiKeyRecord>()
+  const keys = Array.from({ length: count }, (_, i) => {
+    const minted = mintKey('tg', bytes(12, i), bytes(32, i))
+    const { user, groups, subscription } = createCaller(i, teams)
+    records.set(minted.hash, {
+      id: `${i}`,
+      hash: minted.hash,
+      user,
+      groups,
+      name: 'bench',
+      description: '',
+      subscription,
+      status: 'active',
+      ephemeral: false,
+      createdAt: 0,
+      expiresAt: null,
+      lastUsedAt: null,
+    })
+    return minted.key
+  })
+  const unused = (): never => {
+    throw new Error('not used by the bench')
+  }
+  const store = new Proxy({} as ApiKeyStore, {
+    get: (_, method) =>
+      method === 'findByHash' ? async (hash: string) => records.get(hash) : unused,
+  })
+  return { keys, store }
+}
+
+function bytes(length: number, seed: number): Uint8Array {
+  return Uint8Array.from({ length }, (_, i) => (seed * 2_654_435_761 + i * 40_503) >>> 13)
+}

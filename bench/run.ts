@@ -1,0 +1,11 @@
+/** `npm run bench`: every bench, one table. */
+
+import { cpus } from 'node:os'
+import { benchCheck } from './check.bench.ts'
+import { benchDecide } from './decide.bench.ts'
+import type { Figure } from './measure.ts'
+
+const figures: Figure[] = [...benchDecide(), ...(await benchCheck())]
+const width = Math.max(...figures.map(({ name }) => name.length))
+console.log(`Node ${process.version}, ${cpus()[0]?.model.trim()}, ${cpus().length} cores\n`)
+for (const { name, value } of figures) console.log(`${name.padEnd(width)}  ${value}`)

@@ -1,0 +1,61 @@
+/** `POST /v1/api-keys/bulk-revoke` (contract, 3.6). */
+
+import type { FastifyInstance } from 'fastify'
+import { ServiceError } from '../core/errors.ts'
+import { callerOf } from './authenticate.ts'
+import { requirePlainText } from './body.ts'
+import type { GetApiKeyDeps } from './get-api-key.ts'
+import { refusals } from './schemas.ts'
+
+interface Body {
+  readonly username?: string | null
+}
+
+const schema = {
+  operationId: 'bulkRevokeApiKeys',
+  summary: 'Revoke all API keys of a user',
+  description:
+    'All your active keys, ephemeral ones too; an administrator may name another user. Keys that are revoked or expired already are left as they are.',
+  tags: ['API keys'],
+  body: {
+    type: ['object', 'null'],
+    properties: {
+      username: {
+        type: ['string', 'null'],
+        description: 'The owner; yourself when blank or left out, as the body may be too.',
+        examples: ['alice'],
+      },
+    },
+  },
+  response: {
+    200: {
+      description: 'Done, even if there was nothing to revoke.',
+      type: 'object',
+      required: ['revokedCount', 'message'],
+      properties: {
+        revokedCount: { type: 'integer', minimum: 0, examples: [3] },
+        message: { type: 'string', examples: ['Revoked 3 API keys of user alice.'] },
+      },
+    },
+    ...refusals(400, 401, 403, 413, 500, 503),
+  },
+} as const
+
+/** Adds the route. Of calls side by side each key is counted by one. */
+export function bulkRevokeApiKeys(app: FastifyInstance, deps: GetApiKeyDeps): void {
+  const { keys, isAdmin, clock } = deps
+  app.post<{ Body: Body | null | undefined }>(
+    '/v1/api-keys/bulk-revoke',
+    { schema },
+    async (request) => {
+      const caller = callerOf(request)
+      const username = request.body?.username ?? undefined
+      requirePlainText('username', username)
+      const owner = username?.trim() ? username : caller.user
+      if (owner !== caller.user && !isAdmin(caller)) throw new ServiceError('admin_required')
+      const { length: revokedCount } = await keys.revokeAll(owner, clock())
+      const what = revokedCount === 1 ? '1 API key' : `${revokedCount} API keys`
+      return { revokedCount, message: `Revoked ${what} of user ${owner}.` }
+    },
+  )
+}

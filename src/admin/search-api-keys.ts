@@ -1,0 +1,183 @@
+/** `POST /v1/api-keys/search` (contract, 3.5). */
+
+import type { FastifyInstance } from 'fastify'
+import type { ApiKeyStatus } from '../core/api-key.ts'
+import { ServiceError } from '../core/errors.ts'
+import type { ApiKeySearch, ApiKeySort } from '../store/api-keys.ts'
+import { showRecord } from './api-key-record.ts'
+import { callerOf } from './authenticate.ts'
+import { requirePlainText } from './body.ts'
+import type { GetApiKeyDeps } from './get-api-key.ts'
+import { apiKeyRecord, refusals } from './schemas.ts'
+
+type Optional<T> = { readonly [Name in keyof T]?: T[Name] | null }
+
+/** Both forms side by side; `readForm` tells which one is meant. */
+type Body = Optional<{
+  filters: Optional<{ username: string; status: readonly string[]; includeEphemeral: boolean }>
+  sort: Optional<{ by: ApiKeySort; order: string }>
+  pagination: Optional<{ limit: number; offset: number }>
+  status: string
+  limit: number
+  offset: number
+  includeEphemeral: boolean
+}>
+
+const largestPage = 100
+const defaultLimit = 50
+const defaultFlatLimit = 10
+
+const status = {
+  type: 'string',
+  pattern: '^[ \\t\\r\\n]*(active|revoked|expired)[ \\t\\r\\n]*$',
+  description: 'Acts on the effective status: an active key past its expiry is expired.',
+  examples: ['active', 'revoked', 'expired'],
+} as const
+const includeEphemeral = { type: ['boolean', 'null'], default: false } as const
+const limit = {
+  type: ['integer', 'null'],
+  minimum: 1,
+  description: 'Records a page; above 100 it is 100.',
+  examples: [20],
+} as const
+const offset = { type: ['integer', 'null'], minimum: 0, default: 0 } as const
+
+const schema = {
+  operationId: 'searchApiKeys',
+  summary: 'Search API keys',
+  description: `Your keys; an administrator's search goes over everybody's. Every field may be left
+out, the body too. The flat fields (status, limit, offset, includeEphemeral beside one another) are
+an older form, which counts only where filters, sort and pagination are all absent.`,
+  tags: ['API keys'],
+  body: {
+    type: ['object', 'null'],
+    properties: {
+      filters: {
+        type: ['object', 'null'],
+        properties: {
+          username: {
+            type: ['string', 'null'],
+            description: "The owner. Only an administrator may name somebody else's.",
+          },
+          status: {
+            type: ['array', 'null'],
+            items: status,
+            description: 'Any of these; all when empty or left out.',
+          },
+          includeEphemeral,
+        },
+      },
+      sort: {
+        type: ['object', 'null'],
+        description: 'Keys without the date come last both ways; equals are ordered by id.',
+        properties: {
+          by: {
+            type: ['string', 'null'],
+            enum: ['created_at', 'expires_at', 'last_used_at', 'name', null],
+            default: 'created_at',
+          },
+          order: {
+            type: ['string', 'null'],
+            pattern: '^([aA][sS][cC]|[dD][eE][sS][cC])$',
+            default: 'desc',
+            examples: ['asc', 'desc'],
+          },
+        },
+      },
+      pagination: {
+        type: ['object', 'null'],
+        properties: { limit: { ...limit, default: defaultLimit }, offset },
+      },
+      status: { ...status, type: ['string', 'null'] },
+      limit: { ...limit, default: defaultFlatLimit },
+      offset,
+      includeEphemeral,
+    },
+    examples: [
+      {
+        filters: { status: ['active'] },
+        sort: { by: 'expires_at', order: 'asc' },
+        pagination: { limit: 20 },
+      },
+    ],
+  },
+  response: {
+    200: {
+      description: 'A page of records.',
+      type: 'object',
+      required: ['object', 'data', 'has_more'],
+      properties: {
+        object: { type: 'string', enum: ['list'] },
+        data: { type: 'array', items: apiKeyRecord },
+        has_more: { type: 'boolean', description: 'Whether a further page has records.' },
+      },
+    },
+    ...refusals(400, 401, 403, 413, 500, 503),
+  },
+} as const
+
+/** Adds the route. One record more than the page is read, to know whether there are more. */
+export function searchApiKeys(app: FastifyInstance, deps: GetApiKeyDeps): void {
+  const { keys, isAdmin, clock } = deps
+  app.post<{ Body: Body | null | undefined }>(
+    '/v1/api-keys/search',
+    { schema },
+    async (request) => {
+      const caller = callerOf(request)
+      const { username, ...form } = readForm(request.body ?? {})
+      requirePlainText('filters.username', username)
+      if (username !== undefined && username !== caller.user && !isAdmin(caller)) {
+        throw new ServiceError('admin_required')
+      }
+      const owner = username ?? (isAdmin(caller) ? undefined : caller.user)
+      const now = clock()
+      const records = await keys.search({ ...form, limit: form.limit + 1, owner, now })
+      return {
+        object: 'list',
+        data: records.slice(0, form.limit).map((record) => showRecord(record, now)),
+        has_more: records.length > form.limit,
+      }
+    },
+  )
+}
+
+type Form = Omit<ApiKeySearch, 'owner' | 'now'> & { readonly username: string | undefined }
+
+/** The form in force, with a default for each field that is absent. */
+function readForm(body: Body): Form {
+  const { filters, sort, pagination } = body
+  if (filters || sort || pagination) {
+    return {
+      username: filters?.username?.trim() ? filters.username : undefined,
+      statuses: readStatuses(filters?.status ?? []),
+      includeEphemeral: filters?.includeEphemeral ?? false,
+      sortBy: sort?.by ?? 'created_at',
+      descending: (sort?.order ?? 'desc').toLowerCase() === 'desc',
+      ...readPage(pagination?.limit ?? defaultLimit, pagination?.offset),
+    }
+  }
+  const isFlat = [body.status, body.limit, body.offset, body.includeEphemeral].some(
+    (field) => field !== undefined && field !== null,
+  )
+  return {
+    username: undefined,
+    statuses: readStatuses(body.status ? [body.status] : []),
+    includeEphemeral: body.includeEphemeral ?? false,
+    sortBy: 'created_at',
+    descending: true,
+    ...readPage(body.limit ?? (isFlat ? defaultFlatLimit : defaultLimit), body.offset),
+  }
+}
+
+/** The schema has let only the three words pass. */
+function readStatuses(words: readonly string[]): ReadonlySet<ApiKeyStatus> {
+  return new Set(words.map((word) => word.trim() as ApiKeyStatus))
+}
+
+/** Past 2^53 an offset is beyond every table, and no number that Postgres would take. */
+function readPage(limit: number, offset: number | null | undefined) {
+  return {
+    limit: Math.min(limit, largestPage),
+    offset: Math.min(offset ?? 0, Number.MAX_SAFE_INTEGER),
+  }
+}

@@ -1,0 +1,85 @@
+/** `POST /internal/v1/api-keys/validate` (contract, 3.10): for gateways that ask over HTTP. */
+
+import type { FastifyInstance } from 'fastify'
+import { hashOfKey, type KeyMarkers, statusAt } from '../core/api-key.ts'
+import type { ApiKeyStore } from '../store/api-keys.ts'
+import { refusals } from './schemas.ts'
+
+export interface ValidateApiKeyDeps {
+  readonly keys: ApiKeyStore
+  readonly markers: KeyMarkers
+  readonly clock: () => number
+}
+
+const schema = {
+  operationId: 'validateApiKey',
+  summary: 'Say whose API key this is, and whether it is valid',
+  tags: ['Internal'],
+  body: {
+    type: 'object',
+    required: ['key'],
+    properties: { key: { type: 'string', minLength: 1, description: 'The plaintext.' } },
+  },
+  response: {
+    200: {
+      description: 'The verdict; a key that is not valid is one too.',
+      type: 'object',
+      required: ['valid'],
+      properties: {
+        valid: { type: 'boolean' },
+        reason: {
+          type: 'string',
+          enum: [
+            'invalid key format',
+            'key not found',
+            'key revoked or expired',
+            'key has no subscription bound',
+          ],
+          description: 'Only when not valid.',
+        },
+        userId: { type: 'string', description: "The key's id." },
+        keyId: { type: 'string', description: 'The same.' },
+        username: { type: 'string' },
+        groups: {
+          type: 'array',
+          items: { type: 'string' },
+          description: "The owner's when the key was made; left out when empty.",
+        },
+        subscription: { type: 'string', description: 'Bare name.' },
+      },
+    },
+    ...refusals(400, 413, 500, 503),
+  },
+} as const
+
+/**
+ * Adds the route. A row past its expiry is not written to: its date says `expired` to everybody
+ * already, and a stored word would change no answer.
+ */
+export function validateApiKey(app: FastifyInstance, deps: ValidateApiKeyDeps): void {
+  app.post<{ Body: { key: string } }>(
+    '/internal/v1/api-keys/validate',
+    { schema },
+    async (request) => {
+      const hash = hashOfKey(request.body.key, deps.markers)
+      if (hash === undefined) return refuse('invalid key format')
+      const record = await deps.keys.findByHash(hash)
+      if (record === undefined) return refuse('key not found')
+      if (statusAt(record, deps.clock()) !== 'active') return refuse('key revoked or expired')
+      const { id, user, groups, subscription } = record
+      if (subscription.trim() === '') return refuse('key has no subscription bound')
+      return {
+        valid: true,
+        userId: id,
+        keyId: id,
+        username: user,
+        ...(groups.length > 0 && { groups }),
+        subscription,
+      }
+    },
+  )
+}
+
+function refuse(reason: string): { readonly valid: false; readonly reason: string } {
+  return { valid: false, reason }
+}

@@ -1,0 +1,181 @@
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import postgres from 'postgres'
+import { type Config, loadConfig } from '../config.ts'
+import { startEmbeddedPostgres } from '../store/embedded-postgres.ts'
+import { migrate as applyMigrations } from '../store/migrate.ts'
+import { adoptTable, copyKeys, inspectTable, type KeyTable } from '../store/take-over.ts'
+
+const USAGE = `Usage: tollgate migrate [--from <url>] [--tenant <name>] [--in-place] [--dry-run]
+
+  (nothing)      brings the database of DATABASE_URL to our schema; the service does so at its start
+  --from <url>   copies the keys of the original service (v3.4 or later) from its database, without
+                 writing to it; may be run again, and then goes on
+  --in-place     uses the original's table where it is: at --from, else at DATABASE_URL
+  --tenant       whose keys to copy, where the original has several tenants
+  --dry-run      only says what would be done`
+
+/** Progress is told every so many keys. */
+const tellEvery = 50_000
+
+/**
+ * `tollgate migrate`: answers the exit status, 0 when everything was done, 1 when keys had to be
+ * left out, 2 for arguments that make no sense. Rejects with an Error fit for a person.
+ */
+export async function migrate(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
+  const options = readArguments(args)
+  if (options === undefined) {
+    console.error(USAGE)
+    return 2
+  }
+  const { from, tenant, inPlace, dryRun } = options
+  const config = loadConfig(env)
+  if (inPlace) {
+    const url = from ?? config.databaseUrl
+    if (url === undefined) throw new Error('Name the database by --from or DATABASE_URL.')
+    return await withPool(url, (sql) => takeInPlace(sql, dryRun))
+  }
+  return await withTarget(config, async (target) => {
+    await bringToSchema(target, dryRun)
+    if (from === undefined) return 0
+    return await withPool(from, (source) => copy({ source, target, tenant, dryRun }), readOnly)
+  })
+}
+
+interface Arguments {
+  readonly from: string | undefined
+  readonly tenant: string | undefined
+  readonly inPlace: boolean
+  readonly dryRun: boolean
+}
+
+function readArguments(args: readonly string[]): Arguments | undefined {
+  try {
+    const { values } = parseArgs({
+      args: [...args],
+      options: {
+        from: { type: 'string' },
+        tenant: { type: 'string' },
+        'in-place': { type: 'boolean', default: false },
+        'dry-run': { type: 'boolean', default: false },
+      },
+    })
+    const { from, tenant } = values
+    if (tenant !== undefined && (from === undefined || values['in-place'])) return undefined
+    if (from !== undefined && !/^postgres(ql)?:\/\//.test(from)) return undefined
+    return { from, tenant, inPlace: values['in-place'], dryRun: values['dry-run'] }
+  } catch {
+    return undefined
+  }
+}
+
+async function bringToSchema(sql: postgres.Sql, dryRun: boolean): Promise<void> {
+  if (dryRun) return
+  const applied = await applyMigrations(sql)
+  console.log(applied.length === 0 ? 'The schema is up to date.' : `Applied ${applied.join(', ')}.`)
+}
+
+async function copy(job: {
+  readonly source: postgres.Sql
+  readonly target: postgres.Sql
+  readonly tenant: string | undefined
+  readonly dryRun: boolean
+}): Promise<number> {
+  const { source, target, dryRun } = job
+  const table = await inspectTable(source)
+  console.log(`The source has ${describeTable(table)}.`)
+  const tenant = chooseTenant(table, job.tenant)
+  if (dryRun && !(await hasTable(target))) {
+    console.log('Nothing was written: the target is empty, every key would be copied.')
+    return 0
+  }
+  let told = 0
+  const onProgress = (read: number): void => {
+    if (read < told + tellEvery) return
+    told = read
+    console.log(`${read} keys read`)
+  }
+  const counts = await copyKeys({ source, target, tenant, dryRun, onProgress })
+  const { read, copied, updated, present, conflicting } = counts
+  console.log(
+    `${dryRun ? 'Nothing was written. Of' : 'Of'} ${read} keys: ${copied} ${dryRun ? 'would be copied' : 'copied'}, ${updated} revoked or expired since, ${present} here already, ${conflicting} in conflict.`,
+  )
+  if (conflicting > 0) {
+    console.error('Left out: keys whose id or hash is here already, but not both together.')
+  }
+  return conflicting > 0 ? 1 : 0
+}
+
+/** Users of two tenants may have one name: their keys must not be thrown together. */
+function chooseTenant({ tenantColumn, tenants }: KeyTable, name: string | undefined) {
+  if (name !== undefined) {
+    if (tenantColumn === undefined || !tenants.includes(name)) {
+      throw new Error(`The source has no keys of a tenant "${name}".`)
+    }
+    return { column: tenantColumn, name }
+  }
+  if (tenants.length > 1) {
+    throw new Error(`The source has several tenants; choose by --tenant: ${tenants.join(', ')}`)
+  }
+  return undefined
+}
+
+async function takeInPlace(sql: postgres.Sql, dryRun: boolean): Promise<number> {
+  const table = await inspectTable(sql)
+  console.log(`The table has ${describeTable(table)}.`)
+  if (table.tenants.length > 1) {
+    throw new Error('The table has several tenants; copy one of them by --from and --tenant.')
+  }
+  for (const name of table.demanding) console.log(`Column ${name} is ours to leave empty.`)
+  if (dryRun) {
+    console.log('Nothing was written.')
+    return 0
+  }
+  await adoptTable(sql, table)
+  await bringToSchema(sql, false)
+  return 0
+}
+
+function describeTable({ statuses }: KeyTable): string {
+  const counts = Object.entries(statuses).map(([status, keys]) => `${keys} ${status}`)
+  return counts.length === 0 ? 'no keys' : `keys: ${counts.join(', ')}`
+}
+
+async function hasTable(sql: postgres.Sql): Promise<boolean> {
+  const [row] = await sql<{ found: boolean }[]>`select to_regclass('api_keys') is not null as found`
+  return row?.found === true
+}
+
+/** Nothing sent over these connections could write, whatever it is. */
+const readOnly = { default_transaction_read_only: true }
+
+async function withPool<T>(
+  url: string,
+  action: (sql: postgres.Sql) => Promise<T>,
+  settings: { readonly default_transaction_read_only?: boolean } = {},
+): Promise<T> {
+  const connection = { application_name: 'tollgate migrate', ...settings }
+  const sql = postgres(url, { max: 2, connect_timeout: 10, onnotice: () => {}, connection })
+  try {
+    return await action(sql)
+  } finally {
+    await sql.end({ timeout: 5 })
+  }
+}
+
+/** The database that the service would use with these settings. */
+async function withTarget<T>(
+  config: Config,
+  action: (sql: postgres.Sql) => Promise<T>,
+): Promise<T> {
+  if (config.databaseUrl !== undefined) return await withPool(config.databaseUrl, action)
+  const embedded = await startEmbeddedPostgres({
+    directory: join(config.dataDir, 'postgres'),
+    log: (line) => console.log(line),
+  })
+  try {
+    return await withPool(embedded.url, action)
+  } finally {
+    await embedded.stop()
+  }
+}

@@ -1,0 +1,49 @@
+/** Deletes expired ephemeral keys every now and then, in one process at a time. */
+
+import { setTimeout as delay } from 'node:timers/promises'
+
+/** The contract's (3.13). */
+const everyMs = 900_000
+
+/** Any number, as long as every replica uses the same; `migrate` has another. */
+export const cleanupLockNumber = 7_005_101_902
+
+export interface CleanupScheduleOptions {
+  /** Cleans up; answers how many keys went, undefined when another process is at it. */
+  readonly run: () => Promise<number | undefined>
+  readonly onDeleted: (deleted: number) => void
+  /** A failed run is told of and the next one comes as planned. */
+  readonly onFault: (error: unknown) => void
+  /** Milliseconds from one run's end to the next run; 15 minutes when absent. */
+  readonly everyMs?: number
+}
+
+export interface CleanupSchedule {
+  /** No run begins any more; settles when the one under way has ended. */
+  stop(): Promise<void>
+}
+
+/** The first run is now: a process that is restarted often has to clean up as well. */
+export function startCleanupSchedule(options: CleanupScheduleOptions): CleanupSchedule {
+  const stopped = new AbortController()
+  const over = (async () => {
+    while (!stopped.signal.aborted) {
+      try {
+        const deleted = await options.run()
+        if (deleted !== undefined && deleted > 0) options.onDeleted(deleted)
+      } catch (error) {
+        options.onFault(error)
+      }
+      await delay(options.everyMs ?? everyMs, undefined, {
+        ref: false,
+        signal: stopped.signal,
+      }).catch(() => {})
+    }
+  })()
+  return {
+    stop() {
+      stopped.abort()
+      return over
+    },
+  }
+}

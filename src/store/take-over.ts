@@ -1,0 +1,181 @@
+/**
+ * Taking over the `api_keys` table of the original service, v3.4 or later (contract, 4 and 12):
+ * copied from another database, or used where it is. Keys are kept there as we keep them, so they
+ * go on working; what later versions added is not read.
+ */
+
+import type postgres from 'postgres'
+
+/** What the original's table holds, and whether we can read it. */
+export interface KeyTable {
+  /** Keys by stored status. */
+  readonly statuses: Readonly<Record<string, number>>
+  /** The column that tells tenants apart, and who they are; later versions have one. */
+  readonly tenantColumn: string | undefined
+  readonly tenants: readonly string[]
+  /** Columns that we do not know, not null and without a default: nothing of ours could be added. */
+  readonly demanding: readonly string[]
+}
+
+/** What came of a copy; every key read is in exactly one of the others. */
+export interface CopyCounts {
+  readonly read: number
+  readonly copied: number
+  /** Here already, and revoked or expired at the source since. */
+  readonly updated: number
+  readonly present: number
+  /** Left out: the id is here with another hash, or the hash under another id. */
+  readonly conflicting: number
+}
+
+export interface CopyOptions {
+  readonly source: postgres.Sql
+  readonly target: postgres.Sql
+  /** Only this tenant's keys. */
+  readonly tenant: { readonly column: string; readonly name: string } | undefined
+  /** Only counts what would be done. */
+  readonly dryRun: boolean
+  readonly onProgress: (read: number) => void
+}
+
+const columns = [
+  'id',
+  'username',
+  'name',
+  'description',
+  'key_hash',
+  'status',
+  'user_groups',
+  'subscription',
+  'ephemeral',
+  'created_at',
+  'expires_at',
+  'last_used_at',
+] as const
+const columnList = columns.join(', ')
+const batchRows = 1_000
+
+/** Looks at the table; throws an Error fit for a person when it is not the original's. */
+export async function inspectTable(sql: postgres.ISql): Promise<KeyTable> {
+  const found = await sql<{ name: string; demanding: boolean }[]>`
+    select attname as name, attnotnull and not atthasdef and attidentity = '' as demanding
+    from pg_attribute
+    where attrelid = to_regclass('api_keys') and attnum > 0 and not attisdropped`
+  if (found.length === 0) throw new Error('There is no table api_keys in this database.')
+  const names = new Set(found.map(({ name }) => name))
+  const missing = columns.filter((name) => !names.has(name))
+  if (missing.length > 0) {
+    throw new Error(
+      `The table api_keys is not one of v3.4 or later: it has no column ${missing.join(', ')}.`,
+    )
+  }
+  const known: ReadonlySet<string> = new Set(columns)
+  const tenantColumn = ['tenant', 'tenant_name', 'tenant_id'].find((name) => names.has(name))
+  const tenants =
+    tenantColumn === undefined
+      ? []
+      : await sql<{ name: string }[]>`
+          select distinct coalesce(${sql(tenantColumn)}::text, '') as name from api_keys order by 1`
+  const statuses = await sql<{ status: string; keys: number }[]>`
+    select status, count(*)::int as keys from api_keys group by status order by status`
+  return {
+    statuses: Object.fromEntries(statuses.map(({ status, keys }) => [status, keys])),
+    tenantColumn,
+    tenants: tenants.map(({ name }) => name),
+    demanding: found
+      .filter(({ name, demanding }) => demanding && !known.has(name))
+      .map(({ name }) => name),
+  }
+}
+
+/**
+ * Copies keys in batches, reading the source in one read-only transaction. Run again it goes on:
+ * what is here stays, but for keys that were revoked or expired at the source since, which become
+ * so here; nothing that was revoked here comes back.
+ */
+export async function copyKeys(options: CopyOptions): Promise<CopyCounts> {
+  const { source, target, tenant, dryRun, onProgress } = options
+  const counts = { read: 0, copied: 0, updated: 0, present: 0, conflicting: 0 }
+  const only = tenant
+    ? source`where coalesce(${source(tenant.column)}::text, '') = ${tenant.name}`
+    : source``
+  await source.begin('isolation level repeatable read read only', async (reading) => {
+    await reading`set local statement_timeout = 0`
+    const rows = reading<{ row: string }[]>`
+      select row_to_json(one)::text as row
+      from (select ${reading.unsafe(columnList)} from api_keys ${only} order by id) one`
+    for await (const batch of rows.cursor(batchRows)) {
+      const incoming = `[${batch.map(({ row }) => row).join(',')}]`
+      const { copied, updated, conflicting } = await addBatch(target, incoming, dryRun)
+      counts.read += batch.length
+      counts.copied += copied
+      counts.updated += updated
+      counts.conflicting += conflicting
+      counts.present += batch.length - copied - updated - conflicting
+      onProgress(counts.read)
+    }
+  })
+  return counts
+}
+
+type BatchCounts = Pick<CopyCounts, 'copied' | 'updated' | 'conflicting'>
+
+/** One statement a batch, whole or not at all; as a dry run the same one without its writes. */
+async function addBatch(
+  target: postgres.Sql,
+  incoming: string,
+  dryRun: boolean,
+): Promise<BatchCounts> {
+  const writes = dryRun
+    ? target`
+        copied as (select id from fresh),
+        updated as (select id from ended)`
+    : target`
+        copied as (
+          insert into api_keys (${target.unsafe(columnList)}) select ${target.unsafe(columnList)} from fresh
+          returning id
+        ),
+        updated as (
+          update api_keys set status = ended.status from ended
+          where api_keys.id = ended.id and api_keys.status = 'active'
+          returning api_keys.id
+        )`
+  const [counts] = await target<BatchCounts[]>`
+    with incoming as (
+      select * from json_to_recordset(${incoming}::text::json) as one (
+        id text, username text, name text, description text, key_hash text, status text,
+        user_groups text[], subscription text, ephemeral boolean, created_at timestamptz,
+        expires_at timestamptz, last_used_at timestamptz)
+    ),
+    conflicting as (
+      select incoming.id from incoming
+      where exists (
+        select from api_keys here
+        where (here.id = incoming.id) <> (here.key_hash = incoming.key_hash)
+          and (here.id = incoming.id or here.key_hash = incoming.key_hash)
+      )
+    ),
+    fresh as (
+      select * from incoming
+      where id not in (select id from conflicting)
+        and not exists (select from api_keys here where here.id = incoming.id)
+    ),
+    ended as (
+      select incoming.id, incoming.status from incoming
+      join api_keys here on here.id = incoming.id and here.key_hash = incoming.key_hash
+      where here.status = 'active' and incoming.status <> 'active'
+    ),
+    ${writes}
+    select (select count(*)::int from copied) as copied,
+      (select count(*)::int from updated) as updated,
+      (select count(*)::int from conflicting) as conflicting`
+  if (counts === undefined) throw new Error('a count is one row')
+  return counts
+}
+
+/** Makes the original's table one that we can add keys to; the migrations do the rest. */
+export async function adoptTable(sql: postgres.Sql, { demanding }: KeyTable): Promise<void> {
+  for (const name of demanding) {
+    await sql`alter table api_keys alter column ${sql(name)} drop not null`
+  }
+}

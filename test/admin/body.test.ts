@@ -1,0 +1,124 @@
+import { test } from 'tap'
+import { createKeyApi } from '../support/key-api.ts'
+import { refused } from '../support/refusals.ts'
+
+/** Every endpoint that reads a body, with one that it takes and its answer to that. */
+const endpoints = [
+  ['POST /v1/api-keys', '{"name":"k"}', 201],
+  ['POST /v1/api-keys/search', '{}', 200],
+  ['POST /v1/api-keys/bulk-revoke', '{}', 200],
+  ['POST /internal/v1/api-keys/validate', '{"key":"x"}', 200],
+] as const
+
+const asAlice = { as: 'alice' }
+
+test('a body is one JSON value in UTF-8', async (t) => {
+  const api = await createKeyApi(t)
+  for (const [route, good] of endpoints) {
+    const bad: Readonly<Record<string, string | Buffer>> = {
+      'a second value': `${good}{}`,
+      'a stray byte after': `${good}x`,
+      'NUL after': `${good}\0`,
+      'a comma after': `${good},`,
+      'a byte order mark': `\ufeff${good}`,
+      'a byte order mark alone': '\ufeff',
+      'a no-break space alone': '\u00a0',
+      'UTF-16': Buffer.from(good, 'utf16le'),
+      'UTF-16 with its mark': Buffer.from(`\ufeff${good}`, 'utf16le'),
+      'invalid UTF-8': Buffer.from(good.replace('}', ',"x":"\u00ff"}'), 'latin1'),
+      'an overlong NUL': Buffer.concat([Buffer.from(good), Buffer.from([0xc0, 0x80])]),
+      'single quotes': "{'username':'alice'}",
+      'a comment': `${good}//`,
+      NaN: '{"limit":NaN}',
+      'half a body': good.slice(0, -1),
+      'a raw NUL in a string': '{"name":"a\0"}',
+      form: 'name=k&key=x',
+      garbage: Buffer.from([0xff, 0xfe, 0xfd, 0x00]),
+    }
+    for (const [what, payload] of Object.entries(bad)) {
+      const answer = await api.ask(route, { ...asAlice, payload })
+      refused(t, answer, 400, 'invalid_body', `${route}: ${what}`)
+    }
+  }
+})
+
+test('blanks around a body and unknown fields are fine', async (t) => {
+  const api = await createKeyApi(t)
+  for (const [route, good, status] of endpoints) {
+    const more = good.replace(/\}$/, good === '{}' ? '' : ',')
+    const fine = [
+      ` \r\n\t${good}\r\n`,
+      `${more}"constructor":{"prototype":1},"unknown":[{"a":[]}]}`,
+      `${more}"__proto__":{"ephemeral":true,"username":"bob"}}`,
+      `${more}"lone":"\\ud800","nul":"\\u0000","big":1e999,"huge":${'9'.repeat(400)}}`,
+    ]
+    for (const payload of fine) {
+      const answer = await api.ask(route, { ...asAlice, payload })
+      t.equal(answer.statusCode, status, `${route} ${payload.slice(0, 80)} ${answer.body}`)
+    }
+  }
+})
+
+test('nesting is harmless at any depth', async (t) => {
+  const api = await createKeyApi(t)
+  const deep = '['.repeat(100_000) + ']'.repeat(100_000)
+  for (const [route, good, status] of endpoints) {
+    const ignored = good.replace(/\}$/, `${good === '{}' ? '' : ','}"unknown":${deep}}`)
+    t.equal((await api.ask(route, { ...asAlice, payload: ignored })).statusCode, status, route)
+    refused(t, await api.ask(route, { ...asAlice, payload: deep }), 400, 'invalid_request', route)
+    const open = '['.repeat(500_000)
+    refused(t, await api.ask(route, { ...asAlice, payload: open }), 400, 'invalid_body', route)
+    const objects = `${'{"filters":'.repeat(50_000)}1${'}'.repeat(50_000)}`
+    const answer = await api.ask(route, { ...asAlice, payload: objects })
+    t.ok([200, 400].includes(answer.statusCode), route)
+  }
+  const lifetime = `{"name":"k","expiresIn":${deep}}`
+  refused(t, await api.ask('POST /v1/api-keys', { ...asAlice, payload: lifetime }), 400)
+})
+
+test('the Content-Type never matters', async (t) => {
+  const api = await createKeyApi(t)
+  const types = [
+    'application/json; charset=utf-16',
+    'text/plain',
+    'application/x-www-form-urlencoded',
+    'multipart/form-data',
+    'nonsense',
+    ';;;',
+    '',
+    'a/b/c',
+    'application/json, text/html',
+    'x'.repeat(5_000),
+  ]
+  for (const [route, good, status] of endpoints) {
+    for (const type of types) {
+      const headers = { 'content-type': type }
+      const answer = await api.ask(route, { ...asAlice, payload: good, headers })
+      t.equal(answer.statusCode, status, `${route} ${type}`)
+    }
+  }
+  const headers = { 'content-type': ';;;' }
+  refused(t, await api.ask('POST /v1/nowhere', { ...asAlice, headers, payload: '{}' }), 404)
+})
+
+test('bytes count up to a mebibyte, whatever they say', async (t) => {
+  const api = await createKeyApi(t)
+  for (const [route, good, status] of endpoints) {
+    const full = good.padEnd(1_048_576)
+    t.equal((await api.ask(route, { ...asAlice, payload: full })).statusCode, status, route)
+    const over = await api.ask(route, { ...asAlice, payload: `${full} ` })
+    refused(t, over, 413, 'body_too_large', route)
+  }
+})
+
+test('huge numbers are numbers', async (t) => {
+  const api = await createKeyApi(t)
+  const digits = '9'.repeat(300)
+  const ask = (payload: string) => api.ask('POST /v1/api-keys/search', { ...asAlice, payload })
+  t.equal((await ask(`{"limit":${digits}}`)).statusCode, 200)
+  t.equal((await ask(`{"offset":${digits}}`)).statusCode, 200)
+  t.equal((await ask('{"limit":50.0,"offset":-0}')).statusCode, 200)
+  t.equal((await ask('{"limit":5e1}')).statusCode, 200)
+  refused(t, await ask(`{"limit":-${digits}}`), 400)
+  refused(t, await ask('{"limit":1e-300}'), 400)
+})

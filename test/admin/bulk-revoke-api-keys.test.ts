@@ -1,0 +1,126 @@
+import { test } from 'tap'
+import { createKeyApi } from '../support/key-api.ts'
+import { failing, refused } from '../support/refusals.ts'
+
+const route = 'POST /v1/api-keys/bulk-revoke'
+
+test('your own go, whatever spells "own" (200)', async (t) => {
+  const api = await createKeyApi(t)
+  const foreign = await api.createKey('bob')
+  const bodies = [undefined, null, {}, { username: null }, { username: ' ' }, { username: 'alice' }]
+  for (const body of bodies) {
+    const plain = await api.createKey('alice')
+    await api.createKey('alice', { ephemeral: true })
+    t.equal((await api.ask('GET /v1/api-keys/x', { as: plain.key })).statusCode, 404)
+    const answer = await api.ask(route, { as: 'alice', body })
+    t.equal(answer.statusCode, 200)
+    t.strictSame(answer.json(), {
+      revokedCount: 2,
+      message: 'Revoked 2 API keys of user alice.',
+    })
+    refused(t, await api.ask('GET /v1/api-keys/x', { as: plain.key }), 401)
+  }
+  t.equal((await api.keys.findById(foreign.id))?.status, 'active')
+})
+
+test('an administrator names another', async (t) => {
+  const api = await createKeyApi(t)
+  await api.createKey('alice')
+  await api.createKey('admin')
+  const answer = await api.ask(route, { as: 'admin', body: { username: 'alice' } })
+  t.strictSame(answer.json(), { revokedCount: 1, message: 'Revoked 1 API key of user alice.' })
+  const unknown = await api.ask(route, { as: 'admin', body: { username: 'nobody' } })
+  t.match(unknown.json(), { revokedCount: 0, message: /0 API keys of user nobody/ })
+})
+
+test('expired and revoked keys stay what they are', async (t) => {
+  const api = await createKeyApi(t)
+  const past = await api.createKey('alice', { expiresIn: '1m' })
+  const stored = await api.createKey('alice')
+  await api.sql`update api_keys set status = 'expired' where id = ${stored.id}`
+  const revoked = await api.createKey('alice')
+  await api.ask(`DELETE /v1/api-keys/${revoked.id}`, { as: 'alice' })
+  api.now += 60_000
+  const forever = await api.createKey('alice')
+  await api.sql`update api_keys set expires_at = null where id = ${forever.id}`
+  t.match((await api.ask(route, { as: 'alice' })).json(), { revokedCount: 1 })
+  t.equal((await api.keys.findById(past.id))?.status, 'active')
+  t.equal((await api.keys.findById(stored.id))?.status, 'expired')
+  t.equal((await api.keys.findById(forever.id))?.status, 'revoked')
+  t.match((await api.ask(route, { as: 'alice' })).json(), { revokedCount: 0 })
+})
+
+test('two at once count each key once', async (t) => {
+  const api = await createKeyApi(t)
+  const fill = () => api.sql`
+    insert into api_keys (id, username, name, key_hash, user_groups, subscription)
+    select gen_random_uuid()::text, 'alice', 'k', gen_random_uuid()::text, array['a'], 'premium'
+    from generate_series(1, 2500)`
+  for (let round = 0; round < 3; round += 1) {
+    await fill()
+    const answers = await Promise.all([
+      api.ask(route, { as: 'alice' }),
+      api.ask(route, { as: 'admin', body: { username: 'alice' } }),
+      api.ask(route, { as: 'alice' }),
+    ])
+    const counts = answers.map((answer) => answer.json().revokedCount)
+    t.equal(
+      counts.reduce((sum, count) => sum + count),
+      2_500,
+      `${counts}`,
+    )
+  }
+})
+
+test('bulk and single revokes share the count', async (t) => {
+  const api = await createKeyApi(t)
+  const created = await Promise.all(Array.from({ length: 20 }, () => api.createKey('alice')))
+  const [bulk, ...single] = await Promise.all([
+    api.ask(route, { as: 'alice' }),
+    ...created.map(({ id }) => api.ask(`DELETE /v1/api-keys/${id}`, { as: 'alice' })),
+  ])
+  const succeeded = single.filter(({ statusCode }) => statusCode === 200).length
+  t.equal(bulk?.json().revokedCount + succeeded, 20)
+})
+
+test('what the request says wrong is named (400)', async (t) => {
+  const api = await createKeyApi(t)
+  await api.createKey('alice')
+  for (const body of [[], 'alice', 5, { username: 5 }, { username: ['alice'] }, { username: {} }]) {
+    refused(t, await api.ask(route, { as: 'alice', body }), 400, 'invalid_request')
+  }
+  for (const username of ['ali\0ce', '\0', '\ud800']) {
+    const answer = await api.ask(route, { as: 'alice', body: { username } })
+    refused(t, answer, 400, 'invalid_request')
+    t.match(answer.json().error.message, /^username must not hold/)
+  }
+  refused(t, await api.ask(route, { as: 'alice', payload: '{"username"' }), 400, 'invalid_body')
+  t.match((await api.ask(route, { as: 'alice' })).json(), { revokedCount: 1 })
+})
+
+test('nobody revokes nothing (401)', async (t) => {
+  const api = await createKeyApi(t)
+  refused(t, await api.ask(route), 401, 'credential_invalid')
+})
+
+test('another’s name is refused (403)', async (t) => {
+  const api = await createKeyApi(t)
+  const { id } = await api.createKey('bob')
+  refused(
+    t,
+    await api.ask(route, { as: 'alice', body: { username: 'bob' } }),
+    403,
+    'admin_required',
+  )
+  t.equal((await api.keys.findById(id))?.status, 'active')
+})
+
+test('a fault of ours tells nothing (500)', async (t) => {
+  const api = await createKeyApi(t, { around: failing('fault', 'revokeAll') })
+  refused(t, await api.ask(route, { as: 'alice' }), 500, 'internal')
+})
+
+test('without the store nothing is revoked (503)', async (t) => {
+  const api = await createKeyApi(t, { around: failing('outage', 'revokeAll') })
+  refused(t, await api.ask(route, { as: 'alice' }), 503, 'store_unavailable')
+})

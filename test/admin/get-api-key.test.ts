@@ -1,0 +1,93 @@
+import { randomUUID } from 'node:crypto'
+import { test } from 'tap'
+import { createKeyApi } from '../support/key-api.ts'
+import { failing, refused } from '../support/refusals.ts'
+
+test('the owner and an administrator read it (200)', async (t) => {
+  const api = await createKeyApi(t)
+  const { id, key } = await api.createKey('alice', { name: 'laptop', expiresIn: '1h' })
+  const answers = [
+    await api.ask(`GET /v1/api-keys/${id}`, { as: 'alice' }),
+    await api.ask(`GET /v1/api-keys/${id}`, { as: key }),
+    await api.ask(`GET /v1/api-keys/${id}`, { as: 'admin' }),
+  ]
+  for (const answer of answers) {
+    t.equal(answer.statusCode, 200)
+    t.strictSame(answer.json(), {
+      id,
+      name: 'laptop',
+      username: 'alice',
+      subscription: 'premium',
+      creationDate: '2026-03-01T12:00:00Z',
+      createdAt: '2026-03-01T12:00:00Z',
+      expirationDate: '2026-03-01T13:00:00Z',
+      expiresAt: '2026-03-01T13:00:00Z',
+      status: 'active',
+      ephemeral: false,
+    })
+  }
+})
+
+test('optional fields appear when they have a value', async (t) => {
+  const api = await createKeyApi(t)
+  const { id } = await api.createKey('alice', { description: 'ü' })
+  await api.sql`update api_keys set last_used_at = '2026-03-02T00:00:00.9Z', expires_at = null`
+  t.match((await api.ask(`GET /v1/api-keys/${id}`, { as: 'alice' })).json(), {
+    description: 'ü',
+    lastUsedAt: '2026-03-02T00:00:00Z',
+    expiresAt: null,
+    expirationDate: null,
+  })
+})
+
+test('past its expiry a key is expired', async (t) => {
+  const api = await createKeyApi(t)
+  const { id } = await api.createKey('alice', { expiresIn: '1h' })
+  api.now += 3_599_999
+  t.match((await api.ask(`GET /v1/api-keys/${id}`, { as: 'alice' })).json(), { status: 'active' })
+  api.now += 1
+  t.match((await api.ask(`GET /v1/api-keys/${id}`, { as: 'alice' })).json(), { status: 'expired' })
+})
+
+test('revoked and stored-expired keys can be read', async (t) => {
+  const api = await createKeyApi(t)
+  const { id } = await api.createKey('alice')
+  for (const status of ['revoked', 'expired']) {
+    await api.sql`update api_keys set status = ${status}`
+    t.match((await api.ask(`GET /v1/api-keys/${id}`, { as: 'alice' })).json(), { status })
+  }
+})
+
+test('nobody reads nothing (401)', async (t) => {
+  const api = await createKeyApi(t)
+  const { id, key } = await api.createKey('alice', { expiresIn: '1h' })
+  refused(t, await api.ask(`GET /v1/api-keys/${id}`), 401, 'credential_invalid')
+  api.now += 3_600_000
+  refused(t, await api.ask(`GET /v1/api-keys/${id}`, { as: key }), 401, 'credential_invalid')
+})
+
+test('foreign, unknown and impossible ids are one answer (404)', async (t) => {
+  const api = await createKeyApi(t)
+  const { id } = await api.createKey('bob')
+  const ids = [id, randomUUID(), 'x', '%00', '%F0%9F%98%80', id.slice(1), `${id}0`, "'--", '..%2f']
+  const bodies = new Set<string>()
+  for (const one of ids) {
+    const answer = await api.ask(`GET /v1/api-keys/${one}`, { as: 'alice' })
+    refused(t, answer, 404, 'not_found', one)
+    bodies.add(answer.body)
+  }
+  t.equal(bodies.size, 1)
+})
+
+test('a fault of ours tells nothing (500)', async (t) => {
+  const api = await createKeyApi(t, { around: failing('fault', 'findById') })
+  refused(t, await api.ask(`GET /v1/api-keys/${randomUUID()}`, { as: 'alice' }), 500, 'internal')
+})
+
+test('without the store nothing is read (503)', async (t) => {
+  const api = await createKeyApi(t, { around: failing('outage', 'findById', 'findByHash') })
+  const route = `GET /v1/api-keys/${randomUUID()}`
+  refused(t, await api.ask(route, { as: 'alice' }), 503, 'store_unavailable')
+  const key = 'sk-oai-abc_def'
+  refused(t, await api.ask(route, { as: key }), 503, 'store_unavailable')
+})

@@ -1,0 +1,82 @@
+import { randomUUID } from 'node:crypto'
+import { test } from 'tap'
+import { createKeyApi } from '../support/key-api.ts'
+import { failing, refused } from '../support/refusals.ts'
+
+test('revoking answers the record (200)', async (t) => {
+  const api = await createKeyApi(t)
+  const { id, key } = await api.createKey('alice', { name: 'laptop' })
+  t.equal((await api.ask(`GET /v1/api-keys/${id}`, { as: key })).statusCode, 200)
+  const answer = await api.ask(`DELETE /v1/api-keys/${id}`, { as: 'alice' })
+  t.equal(answer.statusCode, 200)
+  t.match(answer.json(), { id, name: 'laptop', username: 'alice', status: 'revoked' })
+  refused(t, await api.ask(`GET /v1/api-keys/${id}`, { as: key }), 401)
+  t.match((await api.ask(`GET /v1/api-keys/${id}`, { as: 'alice' })).json(), { status: 'revoked' })
+})
+
+test('an administrator revokes anybody’s', async (t) => {
+  const api = await createKeyApi(t)
+  const { id } = await api.createKey('alice')
+  t.equal((await api.ask(`DELETE /v1/api-keys/${id}`, { as: 'admin' })).statusCode, 200)
+})
+
+test('a key may revoke itself', async (t) => {
+  const api = await createKeyApi(t)
+  const { id, key } = await api.createKey('alice')
+  t.equal((await api.ask(`DELETE /v1/api-keys/${id}`, { as: key })).statusCode, 200)
+  refused(t, await api.ask(`DELETE /v1/api-keys/${id}`, { as: key }), 401)
+})
+
+test('nobody revokes nothing (401)', async (t) => {
+  const api = await createKeyApi(t)
+  const { id } = await api.createKey('alice')
+  refused(t, await api.ask(`DELETE /v1/api-keys/${id}`), 401, 'credential_invalid')
+  t.equal((await api.keys.findById(id))?.status, 'active')
+})
+
+test('what is not active and yours is not found (404)', async (t) => {
+  const api = await createKeyApi(t)
+  const revoked = await api.createKey('alice')
+  await api.ask(`DELETE /v1/api-keys/${revoked.id}`, { as: 'alice' })
+  const stored = await api.createKey('alice')
+  await api.sql`update api_keys set status = 'expired' where id = ${stored.id}`
+  const past = await api.createKey('alice', { expiresIn: '1m' })
+  const foreign = await api.createKey('bob')
+  api.now += 60_000
+  const bodies = new Set<string>()
+  for (const id of [revoked.id, stored.id, past.id, foreign.id, randomUUID(), 'x', '%00']) {
+    const answer = await api.ask(`DELETE /v1/api-keys/${id}`, { as: 'alice' })
+    refused(t, answer, 404, 'not_found', id)
+    bodies.add(answer.body)
+  }
+  t.equal(bodies.size, 1)
+  t.match((await api.ask(`GET /v1/api-keys/${past.id}`, { as: 'alice' })).json(), {
+    status: 'expired',
+  })
+  t.equal((await api.keys.findById(foreign.id))?.status, 'active')
+})
+
+test('of parallel revokes exactly one succeeds', async (t) => {
+  const api = await createKeyApi(t)
+  for (let round = 0; round < 5; round += 1) {
+    const { id } = await api.createKey('alice')
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, (_, i) =>
+        api.ask(`DELETE /v1/api-keys/${id}`, { as: i % 2 === 0 ? 'alice' : 'admin' }),
+      ),
+    )
+    const statuses = answers.map(({ statusCode }) => statusCode).sort()
+    t.strictSame(statuses, [200, ...Array.from({ length: 19 }, () => 404)])
+  }
+})
+
+test('a fault of ours tells nothing (500)', async (t) => {
+  const api = await createKeyApi(t, { around: failing('fault', 'revoke') })
+  refused(t, await api.ask(`DELETE /v1/api-keys/${randomUUID()}`, { as: 'alice' }), 500, 'internal')
+})
+
+test('without the store nothing is revoked (503)', async (t) => {
+  const api = await createKeyApi(t, { around: failing('outage', 'revoke') })
+  const answer = await api.ask(`DELETE /v1/api-keys/${randomUUID()}`, { as: 'alice' })
+  refused(t, answer, 503, 'store_unavailable')
+})

@@ -1,0 +1,132 @@
+import { test } from 'tap'
+import { createKeyApi } from '../support/key-api.ts'
+import { refused } from '../support/refusals.ts'
+
+const id = '0b5a3f3e-3c1e-4b6e-9d2a-6f3f1b2c4d5e'
+
+test('health is open to everybody (200)', async (t) => {
+  const api = await createKeyApi(t)
+  const answer = await api.ask('GET /health')
+  t.equal(answer.statusCode, 200)
+  t.strictSame(answer.json(), { status: 'healthy' })
+  t.equal((await api.ask('HEAD /health')).body, '')
+})
+
+test('unknown paths are not found (404)', async (t) => {
+  const api = await createKeyApi(t)
+  const paths = [
+    '/',
+    '/nowhere',
+    '/v1',
+    '/v1/',
+    '/v1/api-keys/a/b',
+    '/v2/api-keys',
+    '/V1/API-KEYS',
+    '//v1/api-keys',
+    '/v1/api-keys%2f',
+    '/v1/api-keys;a=b',
+    '/internal%2fv1/api-keys/validate',
+    '/%00',
+    '/livez',
+    '/readyz',
+  ]
+  for (const path of paths) {
+    for (const method of ['GET', 'POST', 'DELETE', 'OPTIONS']) {
+      const answer = await api.external.inject({ method: method as 'GET', url: path })
+      refused(t, answer, 404, 'not_found', `${method} ${path}`)
+    }
+  }
+  const internal = await api.internal.inject({ method: 'GET', url: '/v1/api-keys' })
+  refused(t, internal, 404, 'not_found')
+})
+
+test('known paths name their methods (405)', async (t) => {
+  const api = await createKeyApi(t)
+  const cases: readonly [string, readonly string[], string][] = [
+    ['/health', ['POST', 'PUT', 'DELETE'], 'GET, HEAD, OPTIONS'],
+    ['/v1/api-keys', ['GET', 'PUT', 'PATCH', 'DELETE'], 'OPTIONS, POST'],
+    ['/v1/api-keys/search', ['GET', 'DELETE', 'PUT', 'PATCH'], 'OPTIONS, POST'],
+    ['/v1/api-keys/bulk-revoke', ['GET', 'DELETE', 'PUT', 'PATCH'], 'OPTIONS, POST'],
+    [`/v1/api-keys/${id}`, ['POST', 'PUT', 'PATCH'], 'DELETE, GET, HEAD, OPTIONS'],
+    ['/internal/v1/api-keys/validate', ['GET', 'PUT', 'DELETE'], 'OPTIONS, POST'],
+    ['/internal/v1/api-keys/cleanup', ['GET', 'PUT', 'DELETE'], 'OPTIONS, POST'],
+  ]
+  for (const [path, methods, allow] of cases) {
+    for (const method of methods) {
+      const answer = await api.ask(`${method} ${path}`, { payload: 'not JSON' })
+      refused(t, answer, 405, 'method_not_allowed', `${method} ${path}`)
+      t.equal(answer.headers.allow, allow, path)
+    }
+  }
+})
+
+test('OPTIONS names the methods of a path (204)', async (t) => {
+  const api = await createKeyApi(t)
+  const paths = ['/health', '/v1/api-keys', `/v1/api-keys/${id}`, '/v1/api-keys/search?x=1']
+  for (const path of [...paths, '/internal/v1/api-keys/validate']) {
+    const answer = await api.ask(`OPTIONS ${path}`)
+    t.equal(answer.statusCode, 204, path)
+    t.equal(answer.body, '')
+    t.match(answer.headers.allow, /OPTIONS/)
+    t.notMatch(Object.keys(answer.headers).join(), /access-control/)
+  }
+})
+
+test('an escaped path is the path', async (t) => {
+  const api = await createKeyApi(t)
+  const answer = await api.ask('POST /v1/api-keys/%73earch', { as: 'alice' })
+  t.match(answer.json(), { object: 'list' })
+})
+
+test('HEAD is GET without a body', async (t) => {
+  const api = await createKeyApi(t)
+  const created = await api.createKey('alice')
+  const path = `/v1/api-keys/${created.id}`
+  const head = await api.ask(`HEAD ${path}`, { as: 'alice' })
+  t.equal(head.statusCode, 200)
+  t.equal(head.body, '')
+  const { body } = await api.ask(`GET ${path}`, { as: 'alice' })
+  t.equal(head.headers['content-length'], String(Buffer.byteLength(body)))
+  t.equal((await api.ask(`HEAD ${path}`)).statusCode, 401)
+  t.equal((await api.ask(`HEAD /v1/api-keys/${id}`, { as: 'alice' })).statusCode, 404)
+})
+
+test('broken escapes and endless ids are not found (404)', async (t) => {
+  const api = await createKeyApi(t)
+  const ids = [
+    '%',
+    '%zz',
+    '%c0%80',
+    '%ff',
+    'x'.repeat(10_000),
+    '%20'.repeat(5_000),
+    '😀'.repeat(400),
+  ]
+  for (const one of ids) {
+    for (const method of ['GET', 'DELETE', 'HEAD']) {
+      const url = `/v1/api-keys/${one}`
+      const answer = await api.ask(`${method} ${url}`, { as: 'alice' })
+      if (method === 'HEAD') t.equal(answer.statusCode, 404, url.slice(0, 40))
+      else refused(t, answer, 404, 'not_found', url.slice(0, 40))
+    }
+  }
+})
+
+test('a query string changes nothing', async (t) => {
+  const api = await createKeyApi(t)
+  const created = await api.createKey('alice')
+  for (const query of ['?', '?a=b', '?a[b]=c&a=d', '?%zz', `?${'q'.repeat(10_000)}`]) {
+    const answer = await api.ask(`GET /v1/api-keys/${created.id}${query}`, { as: 'alice' })
+    t.equal(answer.statusCode, 200, query.slice(0, 20))
+  }
+  const route = `DELETE /v1/api-keys/${created.id}?x=%00`
+  t.equal((await api.ask(route, { as: 'alice', payload: 'ignored' })).statusCode, 200)
+})
+
+test('identity headers change nobody’s identity', async (t) => {
+  const api = await createKeyApi(t)
+  const { id: ofBob } = await api.createKey('bob')
+  const headers = { 'x-maas-username': 'bob', 'x-maas-group': '["tollgate-admins"]' }
+  refused(t, await api.ask(`GET /v1/api-keys/${ofBob}`, { as: 'alice', headers }), 404)
+  refused(t, await api.ask(`DELETE /v1/api-keys/${ofBob}`, { headers }), 401)
+})

@@ -1,0 +1,235 @@
+import type postgres from 'postgres'
+import { type Test, test } from 'tap'
+import { migrate } from '../../src/cli/migrate.ts'
+import { hashOfKey } from '../../src/core/api-key.ts'
+import { createDatabase } from '../support/database.ts'
+import { createKeyApi } from '../support/key-api.ts'
+import { createPool } from '../support/key-store.ts'
+
+const markers = { own: 'tg', accepted: new Set(['oai']) }
+const total = 2_500
+
+/** The key that the original made as its `i`th. */
+function originalKey(i: number): string {
+  return `sk-oai-abcdefghijkl${i}_secretsecretsecret${i}`
+}
+
+/** A database as the original leaves it, with keys; `more` are the columns of a later version. */
+async function createOriginal(t: Test, more: readonly string[] = []) {
+  const url = await createDatabase(t)
+  const sql = await createPool(t, url)
+  await sql.unsafe(`
+    create table api_keys (
+      id text primary key, username text not null, name text not null, description text,
+      key_hash text not null, user_groups text[] not null,
+      status text not null default 'active' check (status in ('active', 'revoked', 'expired')),
+      created_at timestamptz not null default now(), expires_at timestamptz,
+      last_used_at timestamptz, ephemeral boolean not null default false,
+      subscription text not null ${more.map((column) => `, ${column}`).join('')});
+    create index idx_username_created on api_keys (username, created_at desc);
+    create unique index idx_hash on api_keys (key_hash);
+    create index idx_last_used on api_keys (last_used_at) where last_used_at is not null;
+    create index idx_groups on api_keys using gin (user_groups);
+    create index idx_ephemeral on api_keys (status, expires_at) where ephemeral;`)
+  const rows = Array.from({ length: total }, (_, i) => ({
+    id: `00000000-0000-4000-8000-${String(i).padStart(12, '0')}`,
+    username: i % 2 === 0 ? 'alice' : 'bob',
+    name: `key "${i}" \\ ü {a,b}`,
+    description: i % 3 === 0 ? null : "it's",
+    key_hash: hashOfKey(originalKey(i), markers) ?? '',
+    user_groups: ['team-a', 'with "quote", comma'],
+    status: ['active', 'active', 'revoked', 'expired'][i % 4] as string,
+    created_at: '2025-12-31T23:59:59.123456Z',
+    expires_at: i % 5 === 0 ? null : '2027-01-01T00:00:00+05:00',
+    ephemeral: i % 10 === 0,
+    subscription: 'premium',
+  }))
+  await sql`insert into api_keys ${sql(rows)}`
+  return { url, sql }
+}
+
+/** Runs the command; answers its exit status and what it printed. */
+async function run(t: Test, args: readonly string[], env: NodeJS.ProcessEnv) {
+  const logged = t.capture(console, 'log')
+  const failed = t.capture(console, 'error')
+  try {
+    const status = await migrate(args, env)
+    const text = [...logged.args(), ...failed.args()].flat().join('\n')
+    return { status, text }
+  } finally {
+    logged.restore()
+    failed.restore()
+  }
+}
+
+async function fingerprint(sql: postgres.Sql): Promise<string> {
+  const [row] = await sql<{ digest: string }[]>`
+    select md5(string_agg(concat_ws('|', id, username, name, description, key_hash, status,
+      user_groups::text, subscription, ephemeral, created_at, expires_at, last_used_at), ''
+      order by id)) as digest from api_keys`
+  return row?.digest ?? ''
+}
+
+test('alone it brings the schema', async (t) => {
+  const url = await createDatabase(t)
+  const env = { DATABASE_URL: url }
+  t.strictSame(await run(t, [], env), {
+    status: 0,
+    text: 'Applied 0001-api-keys.sql, 0002-search.sql.',
+  })
+  t.strictSame(await run(t, [], env), { status: 0, text: 'The schema is up to date.' })
+  t.notMatch(await run(t, ['--dry-run'], env), { text: /Applied/ })
+})
+
+test('keys are copied and go on working', async (t) => {
+  const original = await createOriginal(t)
+  const before = await fingerprint(original.sql)
+  const url = await createDatabase(t)
+  const args = ['--from', original.url]
+
+  const dry = await run(t, [...args, '--dry-run'], { DATABASE_URL: url })
+  t.match(dry, { status: 0, text: /Nothing was written: the target is empty/ })
+
+  const { status, text } = await run(t, args, { DATABASE_URL: url })
+  t.equal(status, 0)
+  t.match(text, 'The source has keys: 1250 active, 625 expired, 625 revoked.')
+  t.match(text, /Of 2500 keys: 2500 copied, 0 revoked or expired since, 0 here already, 0 in conf/)
+  t.notMatch(text, /postgres:\/\//)
+  const target = await createPool(t, url)
+  t.equal(await fingerprint(target), before)
+  t.equal(await fingerprint(original.sql), before)
+
+  const api = await createKeyApi(t, { url })
+  const validate = async (i: number) =>
+    (await api.ask('POST /internal/v1/api-keys/validate', { body: { key: originalKey(i) } })).json()
+  t.match(await validate(0), { valid: true, username: 'alice', subscription: 'premium' })
+  t.match(await validate(2), { valid: false, reason: 'key revoked or expired' })
+  t.match(await validate(3), { valid: false })
+  const list = await api.ask('POST /v1/api-keys/search', { as: originalKey(0) })
+  t.equal(list.json().data.length, 50)
+})
+
+test('run again it goes on where it was', async (t) => {
+  const original = await createOriginal(t)
+  const url = await createDatabase(t)
+  const args = ['--from', original.url]
+  await run(t, args, { DATABASE_URL: url })
+  const target = await createPool(t, url)
+  const half = `00000000-0000-4000-8000-${String(total / 2).padStart(12, '0')}`
+  await target`delete from api_keys where id >= ${half}`
+  // Revoked there since; revoked here since.
+  const [there, here] = [0, 4].map((i) => `00000000-0000-4000-8000-${String(i).padStart(12, '0')}`)
+  await original.sql`update api_keys set status = 'revoked' where id = ${there!}`
+  await target`update api_keys set status = 'revoked' where id = ${here!}`
+
+  const dry = await run(t, [...args, '--dry-run'], { DATABASE_URL: url })
+  t.match(dry.text, /Of 2500 keys: 1250 would be copied, 1 revoked or expired since, 1249 here al/)
+  const [{ count } = { count: 0 }] = await target<{ count: number }[]>`
+    select count(*)::int as count from api_keys`
+  t.equal(count, 1_250)
+
+  const again = await run(t, args, { DATABASE_URL: url })
+  t.equal(again.status, 0)
+  t.match(again.text, /Of 2500 keys: 1250 copied, 1 revoked or expired since, 1249 here already, 0/)
+  const statuses = await target<{ status: string }[]>`
+    select status from api_keys where id = any(${[there!, here!]})`
+  t.strictSame(
+    statuses.map(({ status }) => status),
+    ['revoked', 'revoked'],
+  )
+  const third = await run(t, args, { DATABASE_URL: url })
+  t.match(third.text, /0 copied, 0 revoked or expired since, 2500 here already/)
+})
+
+test('keys in conflict are left out (exit 1)', async (t) => {
+  const original = await createOriginal(t)
+  const url = await createDatabase(t)
+  await run(t, [], { DATABASE_URL: url })
+  const target = await createPool(t, url)
+  await target`
+    insert into api_keys (id, username, name, key_hash, user_groups, subscription) values
+      ('00000000-0000-4000-8000-000000000001', 'x', 'x', 'another hash', '{}', 'x'),
+      ('another id', 'x', 'x', ${hashOfKey(originalKey(2), markers) ?? ''}, '{}', 'x')`
+  const { status, text } = await run(t, ['--from', original.url], { DATABASE_URL: url })
+  t.equal(status, 1)
+  t.match(text, /2498 copied, 0 revoked or expired since, 0 here already, 2 in conflict/)
+  t.match(text, /Left out/)
+  const [row] = await target`select count(*)::int as x from api_keys where username = 'x'`
+  t.equal(row?.x, 2)
+})
+
+test('of several tenants one is chosen', async (t) => {
+  const columns = ["tenant text not null default 'one'", "labels jsonb not null default '{}'"]
+  const original = await createOriginal(t, columns)
+  const url = await createDatabase(t)
+  const env = { DATABASE_URL: url }
+  await original.sql`update api_keys set tenant = 'two' where username = 'bob'`
+  await t.rejects(run(t, ['--from', original.url], env), {
+    message: /choose by --tenant: one, two/,
+  })
+  await t.rejects(run(t, ['--from', original.url, '--tenant', 'three'], env), {
+    message: /no keys of a tenant "three"/,
+  })
+  const { text } = await run(t, ['--from', original.url, '--tenant', 'two'], env)
+  t.match(text, /Of 1250 keys: 1250 copied/)
+  const inPlace = run(t, ['--from', original.url, '--in-place'], env)
+  await t.rejects(inPlace, { message: /several tenants/ })
+})
+
+test('the table is taken over in place', async (t) => {
+  const original = await createOriginal(t, ["tenant text not null default 'one'", 'labels jsonb'])
+  await original.sql`update api_keys set labels = '{}'`
+  await original.sql`alter table api_keys alter column labels set not null`
+  const before = await fingerprint(original.sql)
+
+  const dry = await run(t, ['--in-place', '--dry-run'], { DATABASE_URL: original.url })
+  t.match(dry, { status: 0, text: /Nothing was written/ })
+  t.match((await original.sql`select to_regclass('tollgate_migrations') as r`)[0], { r: null })
+
+  const { status, text } = await run(t, ['--in-place', '--from', original.url], {})
+  t.equal(status, 0)
+  t.match(text, /Applied 0001-api-keys.sql, 0002-search.sql/)
+  t.equal(await fingerprint(original.sql), before)
+  t.match(await run(t, ['--in-place'], { DATABASE_URL: original.url }), { status: 0 })
+
+  const api = await createKeyApi(t, { url: original.url })
+  const { key } = await api.createKey('alice')
+  for (const as of [key, originalKey(0)]) {
+    t.equal((await api.ask('POST /v1/api-keys/search', { as })).statusCode, 200)
+  }
+})
+
+test('what is no table of the original is refused', async (t) => {
+  const url = await createDatabase(t)
+  const sql = await createPool(t, url)
+  const target = { DATABASE_URL: await createDatabase(t) }
+  await t.rejects(run(t, ['--from', url], target), { message: /There is no table api_keys/ })
+  await sql`create table api_keys (id text, username text, name text, key_hash text)`
+  await t.rejects(run(t, ['--from', url], target), {
+    message: /not one of v3.4 or later: it has no column description, status,/,
+  })
+  await t.rejects(run(t, ['--in-place'], { DATABASE_URL: url }), { message: /no column/ })
+})
+
+test('arguments without sense end in usage (exit 2)', async (t) => {
+  const wrong = [['--what'], ['x'], ['--from', 'mysql://x'], ['--tenant', 'a'], ['--from']]
+  for (const args of wrong) {
+    const { status, text } = await run(t, args, {})
+    t.equal(status, 2, args.join(' '))
+    t.match(text, /^Usage: tollgate migrate/)
+  }
+  await t.rejects(run(t, ['--in-place'], {}), { message: /--from or DATABASE_URL/ })
+})
+
+test('a source is never written to', async (t) => {
+  const original = await createOriginal(t)
+  await original.sql`create sequence touched`
+  // A view that would write when it is read, in the place of the table.
+  await original.sql`alter table api_keys rename to kept_keys`
+  await original.sql`
+    create view api_keys as select * from kept_keys where nextval('touched') > 0`
+  const target = { DATABASE_URL: await createDatabase(t) }
+  await t.rejects(run(t, ['--from', original.url], target), { message: /read-only transaction/ })
+  const [row] = await original.sql`select is_called from touched`
+  t.equal(row?.is_called, false)
+})
