@@ -35,6 +35,8 @@ export interface Grant {
   readonly limits: readonly CountedLimit[]
   /** Whether the answer will be counted. */
   readonly metered: boolean
+  /** Where the path named the model: what the body may call it, tabs between, if that is known. */
+  readonly bodyNames: string | undefined
   /** Path and query for the model's server. */
   readonly upstreamPath: string
 }
@@ -78,6 +80,7 @@ export function authorize(request: AccessRequest, snapshot: Snapshot): Decision 
     subscription: subscription.name,
     limits: listing ? [] : (subscription.limits.get(model.key) as readonly CountedLimit[]),
     metered: operation === chatPath,
+    bodyNames: target.modelKey === undefined ? undefined : model.bodyNames,
     upstreamPath: model.basePath + operation + target.query,
   }
 }

@@ -20,6 +20,8 @@ export interface Model {
   readonly cluster: string | undefined
   /** Path of the backend's URL, without a trailing slash. */
   readonly basePath: string
+  /** The names a body may give it, tabs between; undefined while its server's ids are not known. */
+  readonly bodyNames: string | undefined
   /** Union of the subjects of every policy that names the model. */
   readonly users: ReadonlySet<string>
   readonly groups: ReadonlySet<string>
@@ -151,6 +153,7 @@ function compileModel(resource: ModelRef, applying: readonly AccessPolicy[]): Mo
     phase: served ? 'Ready' : 'Pending',
     cluster: served ? clusterName(key) : undefined,
     basePath: served ? new URL(resource.backendUrl).pathname.replace(/\/+$/, '') : '',
+    bodyNames: resource.modelIds.length === 0 ? undefined : namesOf(resource).join('\t'),
     users: new Set(applying.flatMap(({ subjects }) => subjects.users)),
     groups: new Set(applying.flatMap(({ subjects }) => subjects.groups)),
   }
@@ -206,11 +209,15 @@ function missing(
   return absent
 }
 
+/** The ModelRef's own name and the ids that its server lists. */
+function namesOf({ metadata, modelIds }: ModelRef): readonly string[] {
+  return [...new Set([metadata.name, ...modelIds])]
+}
+
 function indexByName(models: Iterable<Model>): ReadonlyMap<string, readonly Model[]> {
   const index = new Map<string, Model[]>()
   for (const model of models) {
-    const { metadata, modelIds } = model.resource
-    for (const name of new Set([metadata.name, ...modelIds])) {
+    for (const name of namesOf(model.resource)) {
       const sharing = index.get(name)
       if (sharing === undefined) index.set(name, [model])
       else sharing.push(model)

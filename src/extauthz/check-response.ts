@@ -38,6 +38,7 @@ function allow(grant: Grant): Buffer {
     writeHeader(writer, 'x-maas-subscription', grant.subscription)
     writeHeader(writer, 'x-tollgate-cluster', grant.cluster)
     writeHeader(writer, 'x-tollgate-path', grant.upstreamPath)
+    if (grant.bodyNames !== undefined) writeHeader(writer, 'x-tollgate-models', grant.bodyNames)
     writer.string(5, 'authorization').string(5, 'x-api-key').string(5, 'proxy-authorization')
   })
   writeStruct(writer, 4, {

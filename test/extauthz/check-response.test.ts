@@ -16,6 +16,7 @@ const grant: Grant = {
   subscription: 'basic',
   limits: [],
   metered: true,
+  bodyNames: undefined,
   upstreamPath: '/v1/chat/completions?a=b',
 }
 

@@ -7,10 +7,11 @@ import { test } from 'tap'
 import { parse } from 'yaml'
 import { findAuthorities, renderBootstrap } from '../../src/gateway/bootstrap.ts'
 import { renderClusters, writeClusters } from '../../src/gateway/clusters.ts'
+import { envoyPath } from '../support/envoy-binary.ts'
 
 const template = readFileSync(new URL('../../envoy/bootstrap.yaml', import.meta.url), 'utf8')
-const envoy = process.env.ENVOY_PATH
-const needsEnvoy = envoy === undefined ? 'ENVOY_PATH is not set' : false
+const envoy = envoyPath()
+const needsEnvoy = envoy === undefined ? 'no Envoy' : false
 
 const settings = {
   gateway: { host: '0.0.0.0', port: 8443 },

@@ -9,7 +9,7 @@ const FETCHED = new URL('../../.tools/envoy-1.40.0/envoy/_bin/envoy', import.met
  */
 export function envoyPath(): string | undefined {
   const { ENVOY_PATH, PATH = '' } = process.env
-  if (ENVOY_PATH !== undefined) return ENVOY_PATH
+  if (ENVOY_PATH) return ENVOY_PATH
   const onPath = PATH.split(delimiter).map((folder) => join(folder, 'envoy'))
   return [...onPath, FETCHED].find(isExecutable)
 }

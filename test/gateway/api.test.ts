@@ -1,0 +1,72 @@
+import { gatewayTests } from '../support/gateway.ts'
+
+const test = gatewayTests()
+
+for (const prefix of ['', '/maas-api']) {
+  test(`keys are managed at ${prefix}/v1/api-keys`, async (t, gateway) => {
+    const user = gateway.newUser()
+    const token = `token-${user}`
+    const created = await gateway.ask(`${prefix}/v1/api-keys`, token, {
+      method: 'POST',
+      body: JSON.stringify({ name: 'mine', subscription: 'plenty' }),
+    })
+    t.equal(created.status, 201)
+    const { key, id } = JSON.parse(created.text)
+    t.equal((await gateway.chat(key)).status, 200)
+
+    const path = `${prefix}/v1/api-keys/${id}`
+    for (const credential of [token, key]) {
+      const read = await gateway.ask(path, credential)
+      t.equal(read.status, 200)
+      t.match(JSON.parse(read.text), { id, username: user, status: 'active' })
+    }
+    t.equal((await gateway.ask(path, `token-${gateway.newUser()}`)).status, 404, 'not mine')
+    t.equal((await gateway.ask(path, 'token-admin')).status, 200, 'an administrator')
+    t.equal((await gateway.ask(path)).status, 401)
+    const more = { method: 'POST', body: '{"name":"more"}' }
+    t.equal((await gateway.ask(`${prefix}/v1/api-keys`, key, more)).status, 403, 'no key by key')
+
+    t.equal((await gateway.ask(path, token, { method: 'DELETE' })).status, 200)
+    t.equal((await gateway.ask(path, token, { method: 'DELETE' })).status, 404)
+    t.equal((await gateway.chat(key)).status, 401)
+  })
+
+  test(`open paths need no credential below ${prefix}/`, async (t, gateway) => {
+    const health = await gateway.ask(`${prefix}/health`)
+    t.equal(health.status, 200)
+    t.strictSame(JSON.parse(health.text), { status: 'healthy' })
+    const document = await gateway.ask(`${prefix}/openapi.json`)
+    t.equal(document.status, 200)
+    t.ok(JSON.parse(document.text).paths['/v1/api-keys'])
+    const page = await gateway.ask(`${prefix}/docs`, undefined, { redirect: 'follow' })
+    t.equal(page.status, 200)
+    t.match(page.headers.get('content-type'), 'text/html')
+  })
+}
+
+test('a body of the API is a megabyte at most', async (t, gateway) => {
+  const token = `token-${gateway.newUser()}`
+  const empty = JSON.stringify({ name: 'x', subscription: 'plenty', description: '' }).length
+  for (const [bytes, status] of [
+    [1_048_576, 201],
+    [1_048_577, 413],
+    [8_000_000, 413],
+  ] as const) {
+    const description = 'y'.repeat(bytes - empty)
+    const body = JSON.stringify({ name: 'x', subscription: 'plenty', description })
+    for (const prefix of ['', '/maas-api']) {
+      const answer = await gateway.ask(`${prefix}/v1/api-keys`, token, { method: 'POST', body })
+      t.equal(answer.status, status, `${bytes} bytes`)
+      if (status === 413) t.equal(JSON.parse(answer.text).error.code, 'body_too_large')
+    }
+  }
+})
+
+test('a key outlives a restart of the service', async (t, gateway) => {
+  const user = gateway.newUser()
+  const { key, id } = await gateway.mint({ user })
+  await gateway.stopService()
+  await gateway.startService()
+  t.equal((await gateway.ask(`/v1/api-keys/${id}`, `token-${user}`)).status, 200)
+  t.equal((await gateway.chat(key)).status, 200)
+})

@@ -1,0 +1,130 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { type Gateway, gatewayTests, models, subscriptions } from '../support/gateway.ts'
+import { startModelServer } from '../support/model-server.ts'
+import { poll } from '../support/poll.ts'
+
+const team = { groups: ['team'] }
+const test = gatewayTests({
+  concurrency: 2,
+  resources: (backendUrl) => [...models(backendUrl), ...subscriptions({ plenty: 1_000_000 })],
+})
+
+/** A model of its own, with the subscription that pays for it; both bear its name. */
+function family(name: string, backendUrl: string) {
+  return [
+    modelRef(name, { backendUrl }),
+    accessPolicy(name, [`llm/${name}`], team),
+    subscription(name, team, { [`llm/${name}`]: [[1_000_000, '1h']] }),
+  ]
+}
+
+async function statusOf(gateway: Gateway, key: string, model: string): Promise<number> {
+  return (await gateway.chat(key, {}, {}, `/llm/${model}/v1/chat/completions`)).status
+}
+
+/** Mints as soon as the subscription is there. */
+async function mintBy(gateway: Gateway, name: string): Promise<string> {
+  const user = gateway.newUser()
+  let key = ''
+  await poll(async () => {
+    key = await gateway.mint({ user, subscription: name }).then(
+      (minted) => minted.key,
+      () => '',
+    )
+    return key !== ''
+  }, `${name} is in force`)
+  return key
+}
+
+test('a new model drops no request', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  let asking = true
+  const statuses = new Map<number, number>()
+  const load = Array.from({ length: 4 }, async () => {
+    while (asking) {
+      const status = await statusOf(gateway, key, 'sim').catch(() => 0)
+      statuses.set(status, (statuses.get(status) ?? 0) + 1)
+      await sleep(2)
+    }
+  })
+  const waits: number[] = []
+  for (const name of ['new-1', 'new-2', 'new-3']) {
+    const since = performance.now()
+    gateway.put(`${name}.yaml`, family(name, gateway.model.url))
+    const own = await mintBy(gateway, name)
+    t.equal(await statusOf(gateway, own, name), 200, 'usable as soon as it is known')
+    waits.push(performance.now() - since)
+  }
+  for (const name of ['new-1', 'new-2', 'new-3']) gateway.put(`${name}.yaml`, undefined)
+  asking = false
+  await Promise.all(load)
+  t.strictSame([...statuses.keys()], [200])
+  const [, middle = 0] = waits.sort((a, b) => a - b)
+  t.ok(middle < 2_000, `usable within ${waits.map(Math.round).join(', ')} ms`)
+})
+
+test('a model may move', async (t, gateway) => {
+  gateway.put('moving.yaml', family('moving', gateway.model.url))
+  const key = await mintBy(gateway, 'moving')
+  const next = await startModelServer(t)
+  const slow = gateway.chat(
+    key,
+    { chunkDelayMs: 40 },
+    { stream: true },
+    '/llm/moving/v1/chat/completions',
+  )
+  gateway.put('moving.yaml', family('moving', `${next.url}/base`))
+  const asked = async () => (await next.tally()).requests['/base/v1/chat/completions'] ?? 0
+  await poll(async () => {
+    const status = await statusOf(gateway, key, 'moving')
+    t.ok(status === 200 || status === 404, `${status} is one of the two servers`)
+    return (await asked()) > 0
+  }, 'the new server is asked, below its base path')
+  t.match((await slow).text, /data: \[DONE\]\n\n$/, 'what runs stays where it is')
+  gateway.put('moving.yaml', undefined)
+})
+
+test('a stream outlives its model', async (t, gateway) => {
+  gateway.put('leaving.yaml', family('leaving', gateway.model.url))
+  const key = await mintBy(gateway, 'leaving')
+  const path = '/llm/leaving/v1/chat/completions'
+  const { open } = await gateway.model.tally()
+  // Longer than the cluster is kept for Checks that are already answered.
+  const streaming = gateway.chat(key, { chunkDelayMs: 400 }, { stream: true }, path)
+  await poll(async () => (await gateway.model.tally()).open > open, 'it has begun')
+  gateway.put('leaving.yaml', undefined)
+  await poll(async () => (await statusOf(gateway, key, 'leaving')) === 403, 'the model is gone')
+  const { status, text } = await streaming
+  t.equal(status, 200)
+  t.match(text, /data: \[DONE\]\n\n$/)
+})
+
+test('a broken file leaves the rest', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  gateway.put('broken.yaml', 'kind: [')
+  gateway.put('bad.yaml', [modelRef('sim', { backendUrl: 'no URL' })])
+  gateway.put('fine.yaml', family('fine', gateway.model.url))
+  const own = await mintBy(gateway, 'fine')
+  t.equal(await statusOf(gateway, own, 'fine'), 200)
+  t.equal(await statusOf(gateway, key, 'sim'), 200)
+  for (const file of ['broken.yaml', 'bad.yaml', 'fine.yaml']) gateway.put(file, undefined)
+})
+
+test('a closed model closes for old keys', async (t, gateway) => {
+  gateway.put('shut.yaml', family('shut', gateway.model.url))
+  const key = await mintBy(gateway, 'shut')
+  t.equal(await statusOf(gateway, key, 'shut'), 200)
+  const [model, , paid] = family('shut', gateway.model.url)
+  if (model === undefined || paid === undefined) throw new Error('a family has three')
+  gateway.put('shut.yaml', [model, paid])
+  await poll(async () => (await statusOf(gateway, key, 'shut')) === 403, 'the policy is gone')
+  gateway.put('shut.yaml', [...family('shut', gateway.model.url)])
+  await poll(async () => (await statusOf(gateway, key, 'shut')) === 200, 'and back')
+  gateway.put('shut.yaml', [
+    ...family('shut', gateway.model.url).slice(1),
+    modelRef('shut', { backendUrl: undefined }),
+  ])
+  await poll(async () => (await statusOf(gateway, key, 'shut')) === 503, 'nothing serves it')
+  gateway.put('shut.yaml', undefined)
+})

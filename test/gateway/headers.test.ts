@@ -1,0 +1,157 @@
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import {
+  chatPath,
+  type Gateway,
+  gatewayTests,
+  meter,
+  models,
+  subscriptions,
+} from '../support/gateway.ts'
+import { poll } from '../support/poll.ts'
+import { type RawAnswer, sendRaw, toBytes } from '../support/raw-http.ts'
+
+const closed = { groups: ['nobody'] }
+const test = gatewayTests({
+  resources: (backendUrl) => [
+    ...models(backendUrl),
+    modelRef('closed', { backendUrl }),
+    accessPolicy('closed', ['llm/closed'], closed),
+    subscription('closed', closed, { 'llm/closed': [[1_000, '1h']] }),
+    ...subscriptions({ plenty: 1_000_000, one: 1 }),
+    meter,
+  ],
+})
+
+const echo = 'x-sim: {"echo":true}'
+const body = '{"model":"sim","messages":[],"input":"x"}'
+
+/** Every header of ours, as a client might write it. */
+const forged = [
+  'x-maas-subscription: closed',
+  'X-MaaS-Subscription: plenty',
+  'x_maas_subscription: closed',
+  'x-maas-username: admin',
+  'x-maas-group: ["nobody"]',
+  'x-maas-key-id: 1',
+  'x-tollgate-cluster: model_llm_closed',
+  'x-tollgate-path: /v1/models',
+  'x-tollgate-model: closed',
+  'X-Tollgate-Model: closed',
+  'x-tollgate-stream: false',
+  'x-tollgate-body: object',
+  'x-tollgate-content-type: text/plain',
+  'x-tollgate-anything: x',
+]
+const proxied = [
+  'x-envoy-upstream-rq-timeout-ms: 1',
+  'x-envoy-upstream-rq-per-try-timeout-ms: 1',
+  'x-envoy-expected-rq-timeout-ms: 1',
+  'x-envoy-retry-on: 5xx',
+  'x-envoy-max-retries: 3',
+  'x-envoy-original-path: /v1/models',
+  'x-envoy-decorator-operation: x',
+  'x-envoy-external-address: 1.2.3.4',
+  'x-envoy-internal: true',
+  'x-request-id: 11111111-1111-1111-1111-111111111111',
+]
+
+async function send(gateway: Gateway, key: string, path: string, headers: readonly string[]) {
+  const request = { path, headers: [`authorization: Bearer ${key}`, ...headers], body }
+  return sendRaw(gateway.port, toBytes(request))
+}
+
+function received(answer: RawAnswer): Record<string, string> {
+  return JSON.parse(answer.body).sim_echo.headers
+}
+
+test('a model receives no credential', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  for (const path of [chatPath, '/v1/chat/completions', '/llm/sim/v1/embeddings']) {
+    const answer = await send(gateway, key, path, [
+      'x-sim: {"status":418,"echo":true}',
+      'x-api-key: sk-tg-forged',
+      'proxy-authorization: Basic x',
+      'cookie: a=b',
+      ...forged,
+      ...proxied,
+    ])
+    t.equal(answer.status, 418, path)
+    const headers = received(answer)
+    t.notOk(answer.body.includes(key))
+    t.equal(headers['x-maas-subscription'], 'plenty', 'its only word about the caller')
+    const ours = /^(x-maas|x_maas|x-tollgate|x-envoy|authorization|proxy-authorization|x-api-key)/
+    t.strictSame(
+      Object.keys(headers).filter((name) => ours.test(name)),
+      ['x-maas-subscription'],
+    )
+    t.equal(headers['accept-encoding'], 'identity')
+    t.not(headers['x-request-id'], '11111111-1111-1111-1111-111111111111')
+    t.equal(headers.host, new URL(gateway.model.url).host)
+    t.equal(headers.cookie, 'a=b', 'other headers pass')
+  }
+})
+
+test('a model learns neither namespace nor prefix', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const answer = await send(gateway, key, `${chatPath}?a=b%20c&x=/v1/models`, [echo])
+  const { path, method } = JSON.parse(answer.body).sim_echo
+  t.equal(`${method} ${path}`, 'POST /v1/chat/completions?a=b%20c&x=/v1/models')
+})
+
+test('a forged header opens nothing', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  for (const path of ['/llm/closed/v1/chat/completions', '/llm/nothing/v1/chat/completions']) {
+    for (const header of forged) {
+      t.equal((await send(gateway, key, path, [header])).status, 403, `${header} at ${path}`)
+    }
+  }
+  for (const header of forged) {
+    const request = { path: chatPath, headers: [header], body }
+    t.equal((await sendRaw(gateway.port, toBytes(request))).status, 401, `${header}, no key`)
+  }
+})
+
+test('a forged header makes nothing free', async (t, gateway) => {
+  for (const path of [chatPath, '/v1/chat/completions']) {
+    for (const header of [...forged, ...proxied]) {
+      const { key } = await gateway.mint({ subscription: 'one' })
+      t.equal((await send(gateway, key, path, [header])).status, 200, `${header} at ${path}`)
+      await poll(() => gateway.isSpent(key), `${header} is counted`)
+    }
+  }
+})
+
+test('a forged body model cannot steer', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const headers = [`authorization: Bearer ${key}`, ...forged]
+  const path = '/v1/chat/completions'
+  const closedBody = '{"model":"closed","messages":[]}'
+  const steer = async (text: string) =>
+    (await sendRaw(gateway.port, toBytes({ path, headers, body: text }))).status
+  t.equal(await steer(closedBody), 403)
+  t.equal(await steer('{"messages":[]}'), 400, 'the body has to name one')
+  t.equal(await steer('{"model":"sim","model":"sim","messages":[]}'), 400)
+  t.equal(await steer(body), 200)
+})
+
+test('an identity in headers is nobody\u2019s', async (t, gateway) => {
+  const headers = { 'x-maas-username': 'admin', 'x-maas-group': '["tollgate-admins"]' }
+  const search = { method: 'POST', headers, body: '{"filters":{"username":"admin"}}' }
+  t.equal((await gateway.ask('/v1/api-keys/search', undefined, search)).status, 401)
+  const user = gateway.newUser()
+  const created = await gateway.ask('/v1/api-keys', `token-${user}`, {
+    method: 'POST',
+    headers,
+    body: '{"name":"x","subscription":"plenty"}',
+  })
+  t.equal(created.status, 201)
+  const { id } = JSON.parse(created.text)
+  const found = await gateway.ask(`/v1/api-keys/${id}`, `token-${user}`)
+  t.equal(JSON.parse(found.text).username, user)
+})
+
+test('a timeout is not the client\u2019s to set', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const slow = 'x-sim: {"delayMs":300}'
+  t.equal((await send(gateway, key, chatPath, [slow, ...proxied])).status, 200)
+})

@@ -1,0 +1,102 @@
+import { chatPath, gatewayTests } from '../support/gateway.ts'
+
+const test = gatewayTests()
+const shared = '/v1/chat/completions'
+const unknownPath = '/llm/nothing/v1/chat/completions'
+
+test('a revoked key is refused at once', async (t, gateway) => {
+  const user = gateway.newUser()
+  const { key, id } = await gateway.mint({ user })
+  t.equal((await gateway.chat(key)).status, 200)
+  const revoked = await gateway.ask(`/v1/api-keys/${id}`, `token-${user}`, { method: 'DELETE' })
+  t.equal(revoked.status, 200)
+  for (const path of [chatPath, shared, '/llm/sim/v1/models']) {
+    t.equal((await gateway.chat(key, {}, {}, path)).status, 401, path)
+  }
+  t.equal((await gateway.ask(`/v1/api-keys/${id}`, key)).status, 401)
+})
+
+test('an expired key is refused at its second', async (t, gateway) => {
+  const { key, expiresAt } = await gateway.mint({ expiresIn: 2 })
+  const end = Date.parse(expiresAt)
+  const answers: { sentAt: number; endedAt: number; status: number }[] = []
+  do {
+    const sentAt = Date.now()
+    const { status } = await gateway.chat(key)
+    answers.push({ sentAt, endedAt: Date.now(), status })
+  } while (answers.at(-1)?.status === 200 && Date.now() < end + 5_000)
+  t.equal(answers[0]?.status, 200)
+  t.equal(answers.at(-1)?.status, 401)
+  t.ok(
+    answers.every(({ sentAt, endedAt, status }) => {
+      // Timestamps are cut to whole seconds.
+      if (status === 401) return endedAt >= end
+      return sentAt < end + 1_000
+    }),
+  )
+  t.equal((await gateway.chat(key)).status, 401)
+})
+
+test('an identity token only lists models', async (t, gateway) => {
+  const token = `token-${gateway.newUser()}`
+  for (const path of [chatPath, shared, '/llm/sim/v1/embeddings', '/llm/sim/v1/models/sim-small']) {
+    const { status, text } = await gateway.chat(token, {}, {}, path)
+    t.equal(status, 401, path)
+    t.equal(JSON.parse(text).error.type, 'authentication_error')
+  }
+  for (const [caller, subscription, status] of [
+    [token, 'plenty', 200],
+    [token, 'foreign', 403],
+    ['token-guest', 'plenty', 403],
+    ['token-unknown', 'plenty', 401],
+    [undefined, 'plenty', 401],
+  ] as const) {
+    const headers = { 'x-maas-subscription': subscription }
+    const listed = await gateway.ask('/llm/sim/v1/models', caller, { headers })
+    t.equal(listed.status, status, `${caller} by ${subscription}`)
+  }
+})
+
+test('unknown models are 401, then 403', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const refusals: string[] = []
+  for (const [path, model] of [
+    [unknownPath, 'sim'],
+    ['/llm/other-than-that/v1/chat/completions', 'sim'],
+    ['/nothing/sim/v1/chat/completions', 'sim'],
+    [shared, 'nothing'],
+    [shared, 'other-than-that'],
+    ['/v1/embeddings', 'nothing'],
+    ['/llm/nothing/v1/embeddings', 'sim'],
+  ] as const) {
+    t.equal((await gateway.chat(undefined, {}, { model }, path)).status, 401, path)
+    t.equal((await gateway.chat('token-unknown', {}, { model }, path)).status, 401, path)
+    const refused = await gateway.chat(key, {}, { model }, path)
+    t.equal(refused.status, 403, path)
+    t.equal(refused.headers.get('x-ext-auth-reason'), 'unauthorized')
+    refusals.push(refused.text)
+  }
+  t.equal(new Set(refusals).size, 1, 'byte for byte the same')
+  t.match(JSON.parse(refusals[0] ?? ''), {
+    error: { type: 'permission_error', code: 'model_not_allowed', message: String },
+  })
+})
+
+test('keys that are none are all alike', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const refusals: string[] = []
+  for (const forged of [
+    'sk-tg-0123456789abcdef_0123456789abcdef0123456789abcdef0123456789a',
+    key.replace('sk-tg-', 'sk-xx-'),
+    key.replace('_', ''),
+    `${key.slice(0, -1)}${key.endsWith('a') ? 'b' : 'a'}`,
+    'sk-tg-',
+    'sk-',
+    'x',
+  ]) {
+    const { status, text } = await gateway.chat(forged)
+    t.equal(status, 401, forged.slice(0, 8))
+    refusals.push(text)
+  }
+  t.equal(new Set(refusals).size, 1, 'byte for byte the same')
+})

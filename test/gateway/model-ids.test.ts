@@ -1,0 +1,90 @@
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { gatewayTests } from '../support/gateway.ts'
+
+const team = { groups: ['team'] }
+const hour = [[1_000, '1h']] as const
+const test = gatewayTests({
+  resources: (backendUrl) => [
+    modelRef('sim', { backendUrl, modelIds: ['acme/Sim-7B', 'sim:latest'] }),
+    modelRef('twin', { backendUrl }, 'east'),
+    modelRef('twin', { backendUrl, modelIds: ['only-west'] }, 'west'),
+    modelRef('twin', { backendUrl }, 'shut'),
+    accessPolicy('open', ['llm/sim', 'east/twin', 'west/twin'], team),
+    accessPolicy('shut', ['shut/twin'], { groups: ['nobody'] }),
+    subscription('plenty', team, { 'llm/sim': hour }),
+    subscription('east', team, { 'east/twin': hour }),
+    subscription('both', team, { 'east/twin': hour, 'west/twin': hour, 'shut/twin': hour }),
+  ],
+})
+const shared = '/v1/chat/completions'
+const keep = { echo: true }
+
+test('a model has the ids of its resource', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  for (const model of ['sim', 'acme/Sim-7B', 'sim:latest']) {
+    const { status, text } = await gateway.chat(key, keep, { model }, shared)
+    t.equal(status, 200, model)
+    t.equal(JSON.parse(JSON.parse(text).sim_echo.body).model, model, 'the model sees it as written')
+  }
+  for (const model of ['acme/sim-7b', 'Sim-7B', 'llm/sim', 'sim:', 'constructor']) {
+    t.equal((await gateway.chat(key, {}, { model }, shared)).status, 403, model)
+  }
+})
+
+test('of one name the covered model is meant', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'east' })
+  t.equal((await gateway.chat(key, {}, { model: 'twin' }, shared)).status, 200)
+  t.equal((await gateway.chat(key, {}, { model: 'only-west' }, shared)).status, 403)
+})
+
+test('a name that stays unclear is refused', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'both' })
+  const { status, text } = await gateway.chat(key, {}, { model: 'twin' }, shared)
+  t.equal(status, 400)
+  const { error } = JSON.parse(text)
+  t.equal(error.code, 'model_ambiguous')
+  for (const path of ['/east/twin', '/west/twin']) {
+    t.match(error.message, `${path}/v1/chat/completions`)
+    t.equal(
+      (await gateway.chat(key, {}, { model: 'twin' }, `${path}/v1/chat/completions`)).status,
+      200,
+    )
+  }
+  t.notMatch(error.message, 'shut', 'what is closed to the caller is not told')
+  t.equal((await gateway.chat(key, {}, { model: 'only-west' }, shared)).status, 200)
+})
+
+test('by path the body may name no other model', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const ask = (operation: string, body: object) =>
+    gateway.ask(`/llm/sim${operation}`, key, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    })
+  const before = await gateway.model.tally()
+  for (const operation of ['/v1/chat/completions', '/v1/completions', '/v1/embeddings']) {
+    for (const model of ['twin', 'sim:lates', 'sim\tacme/Sim-7B', '', 5]) {
+      const { status } = await ask(operation, { model, messages: [], prompt: 'a', input: 'a' })
+      t.equal(status, model === '' ? 400 : 403, `${operation} ${JSON.stringify(model)}`)
+    }
+    t.equal((await ask(operation, { messages: [] })).status, 400, `${operation} without a model`)
+  }
+  const refused = await ask('/v1/completions', { model: 'twin' })
+  const unknown = await gateway.chat(key, {}, { model: 'nothing' }, shared)
+  t.equal(refused.text, unknown.text, 'one answer for what is closed and what is not there')
+  t.strictSame(await gateway.model.tally(), before, 'the model was not asked')
+  for (const model of ['sim', 'acme/Sim-7B', 'sim:latest']) {
+    t.equal((await ask('/v1/embeddings', { model, input: 'a' })).status, 200, model)
+  }
+  const echo = await ask('/v1/completions', { model: 'sim', prompt: 'a', sim: { echo: true } })
+  t.notMatch(Object.keys(JSON.parse(echo.text).sim_echo.headers), /tollgate/)
+})
+
+test('where ids are not known the body may say what it likes', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'east' })
+  t.equal(
+    (await gateway.chat(key, {}, { model: 'any' }, '/east/twin/v1/chat/completions')).status,
+    200,
+  )
+})

@@ -1,0 +1,77 @@
+import OpenAI, { AuthenticationError, PermissionDeniedError, RateLimitError } from 'openai'
+import { type Gateway, gatewayTests, meter, models, subscriptions } from '../support/gateway.ts'
+
+const test = gatewayTests({
+  resources: (backendUrl) => [
+    ...models(backendUrl),
+    ...subscriptions({ plenty: 1_000_000, one: 1 }),
+    meter,
+  ],
+})
+const messages = [{ role: 'user' as const, content: 'Hi' }]
+
+/** The client with its base URL at the gateway: on shared routes, or below a model's path. */
+function clientOf(gateway: Gateway, apiKey: string, path = '/v1'): OpenAI {
+  return new OpenAI({ baseURL: gateway.url + path, apiKey, maxRetries: 0 })
+}
+
+for (const path of ['/v1', '/llm/sim/v1']) {
+  test(`the official client chats at ${path}`, async (t, gateway) => {
+    const { key } = await gateway.mint()
+    const { chat } = clientOf(gateway, key, path)
+    const answer = await chat.completions.create({ model: 'sim', messages })
+    t.match(answer.choices[0]?.message.content, /^a small river/)
+    t.equal(answer.usage?.total_tokens, 17)
+  })
+
+  test(`the official client streams at ${path}`, async (t, gateway) => {
+    const { key } = await gateway.mint({ subscription: 'one' })
+    const { chat } = clientOf(gateway, key, path)
+    let text = ''
+    for await (const chunk of await chat.completions.create({
+      model: 'sim',
+      messages,
+      stream: true,
+    })) {
+      text += chunk.choices[0]?.delta.content ?? ''
+    }
+    t.match(text, /^a small river/)
+    await gateway.settled()
+    t.ok(await gateway.isSpent(key), 'it was counted')
+  })
+}
+
+test('the official client knows our refusals', async (t, gateway) => {
+  const ask = async (key: string, model = 'sim', path = '/v1') => {
+    const { chat } = clientOf(gateway, key, path)
+    return chat.completions.create({ model, messages, stream: true }).then(
+      () => undefined,
+      (error: unknown) => error,
+    )
+  }
+  const { key } = await gateway.mint({ subscription: 'one' })
+  for (const path of ['/v1', '/llm/nothing/v1']) {
+    const unknown = await ask('sk-tg-unknown', 'sim', path)
+    t.ok(unknown instanceof AuthenticationError)
+    t.match(unknown, { status: 401, code: 'credential_invalid', type: 'authentication_error' })
+    const denied = await ask(key, 'nothing', path)
+    t.ok(denied instanceof PermissionDeniedError)
+    t.match(denied, { status: 403, code: 'model_not_allowed', type: 'permission_error' })
+  }
+  await gateway.chat(key)
+  await gateway.settled()
+  const limited = await ask(key)
+  t.ok(limited instanceof RateLimitError)
+  t.match(limited, { status: 429, code: 'token_limit_exceeded', type: 'rate_limit_error' })
+})
+
+test('the official client uses the rest', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const client = clientOf(gateway, key)
+  const embedding = await client.embeddings.create({ model: 'sim', input: 'hello' })
+  t.ok((embedding.data[0]?.embedding.length ?? 0) > 0)
+  const response = await client.responses.create({ model: 'sim', input: 'hello' })
+  t.match(response.output_text, /^a small river/)
+  const listed = await clientOf(gateway, key, '/llm/sim/v1').models.list()
+  t.ok(listed.data.some(({ id }) => id === 'sim-small'))
+})

@@ -1,0 +1,122 @@
+import type { Test } from 'tap'
+import { chatPath, gatewayTests } from '../support/gateway.ts'
+import { type RawAnswer, sendRaw, toBytes } from '../support/raw-http.ts'
+
+const test = gatewayTests()
+
+/** Claims the JSON envelope, with this status and code. */
+function isRefusal(t: Test, answer: RawAnswer, status: number, code: string, title: string): void {
+  t.equal(answer.status, status, title)
+  t.match(answer.head, /content-type: application\/json/i)
+  t.match(JSON.parse(answer.body), { error: { code, type: String, message: String } })
+}
+
+test('refusals of the gateway are one envelope', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const headers = [`authorization: Bearer ${key}`]
+  const many = Array.from({ length: 101 }, (_, i) => `x-${i}: y`)
+  for (const [title, bytes, status, code] of [
+    ['a path that is nothing', toBytes({ path: '/nothing' }), 404, 'not_found'],
+    ['a path with %2f', toBytes({ path: '/llm%2fsim' }), 400, 'bad_request'],
+    ['no HTTP', 'hello\r\n\r\n', 400, 'bad_request'],
+    ['no host', `GET ${chatPath} HTTP/1.1\r\n\r\n`, 400, 'bad_request'],
+    [
+      'two lengths',
+      toBytes({ path: '/', headers: ['content-length: 1', 'content-length: 2'] }),
+      400,
+      'bad_request',
+    ],
+    [
+      'a length and chunks',
+      toBytes({ path: chatPath, headers: ['content-length: 3', 'transfer-encoding: chunked'] }),
+      400,
+      'bad_request',
+    ],
+    ['a NUL in a header', toBytes({ path: '/', headers: ['x: a\0b'] }), 400, 'bad_request'],
+    [
+      'a huge header',
+      toBytes({ path: '/', headers: [`x: ${'y'.repeat(70_000)}`] }),
+      431,
+      'headers_too_large',
+    ],
+    ['many headers', toBytes({ path: '/', headers: many }), 431, 'headers_too_large'],
+    ['HTTP/1.0', `GET ${chatPath} HTTP/1.0\r\nhost: x\r\n\r\n`, 426, 'not_served'],
+    [
+      'a websocket',
+      toBytes({
+        method: 'GET',
+        path: chatPath,
+        headers: ['connection: upgrade', 'upgrade: websocket'],
+      }),
+      403,
+      'not_served',
+    ],
+    ['no body', toBytes({ path: chatPath, headers }), 400, 'invalid_body'],
+    ['no JSON', toBytes({ path: chatPath, headers, body: 'x' }), 400, 'invalid_body'],
+    ['no JSON, shared', toBytes({ path: '/v1/messages', headers, body: 'x' }), 400, 'invalid_body'],
+  ] as const) {
+    isRefusal(t, await sendRaw(gateway.port, bytes), status, code, title)
+  }
+})
+
+test('a huge body is 413', async (t, gateway) => {
+  const body = `{"model":"sim","messages":[],"x":"${'x'.repeat(34 * 1_048_576)}"}`
+  for (const path of [chatPath, '/v1/chat/completions', '/v1/embeddings']) {
+    const { key } = await gateway.mint() // A key not yet known takes Check longest.
+    const headers = [`authorization: Bearer ${key}`]
+    const answer = await sendRaw(gateway.port, toBytes({ path, headers, body }))
+    isRefusal(t, answer, 413, 'body_too_large', path)
+  }
+})
+
+test('a huge JSON answer is 500', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const { status, text } = await gateway.chat(key, { answerBytes: 34 * 1_048_576 })
+  t.equal(status, 500)
+  t.equal(JSON.parse(text).error.code, 'gateway_error')
+})
+
+test('nobody unknown makes us hold a body', async (t, gateway) => {
+  const length = 'content-length: 1000000000'
+  const bad = 'authorization: Bearer sk-tg-0123456789abcdef_0123456789'
+  for (const [path, headers, status] of [
+    ['/v1/chat/completions', [length], 401],
+    ['/v1/messages', [length], 401],
+    [chatPath, [length], 401],
+    [chatPath, [length, bad], 401],
+    ['/llm/sim/v1/files', [length, bad], 401],
+    ['/nothing', [length, bad], 404],
+  ] as const) {
+    // The body never comes, and the answer does not wait for it.
+    const answer = await sendRaw(gateway.port, toBytes({ path, headers }))
+    t.equal(answer.status, status, path)
+  }
+})
+
+test('every schema of credentials is read alike', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const body = '{"model":"sim","messages":[]}'
+  for (const [credential, status] of [
+    [`bearer ${key}`, 200],
+    [`BEARER   ${key} `, 200],
+    [key, 401],
+    [`Basic ${key}`, 401],
+    [`Token ${key}`, 401],
+    [`Bearer`, 401],
+    [`Bearer ${key} ${key}`, 401],
+    [`Bearer ${key},Bearer ${key}`, 401],
+    [`Bearer ${key.slice(0, -1)}`, 401],
+    [`Bearer ${key}x`, 401],
+    [`Bearer ${key.toUpperCase()}`, 401],
+  ] as const) {
+    for (const path of [chatPath, '/v1/chat/completions']) {
+      const headers = [`authorization: ${credential}`]
+      const answer = await sendRaw(gateway.port, toBytes({ path, headers, body }))
+      t.equal(answer.status, status, `${credential.replaceAll(key, '<key>')} at ${path}`)
+      if (status === 401) t.match(answer.head, /www-authenticate: bearer/i)
+    }
+  }
+  const twice = [`authorization: Bearer ${key}`, `authorization: Bearer ${key}`]
+  const answer = await sendRaw(gateway.port, toBytes({ path: chatPath, headers: twice, body }))
+  t.equal(answer.status, 401, 'two credentials are none')
+})

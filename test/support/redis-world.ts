@@ -1,0 +1,68 @@
+import type { Counter } from '../../src/core/counter.ts'
+import { keyPrefixOf, tagOf } from '../../src/store/counter-keys.ts'
+import { connectRedis, type RedisConnection } from '../../src/store/redis-connection.ts'
+import { createRedisCounters, type RedisCounters } from '../../src/store/redis-counters.ts'
+import { poll } from './poll.ts'
+
+/** One process's counters over Redis, with what it told and the time it lives in. */
+export interface Replica {
+  readonly counters: RedisCounters
+  readonly connection: RedisConnection
+  /** Each change of being away. */
+  readonly changes: boolean[]
+  /** Milliseconds that have passed beside those that really have. */
+  aheadMs: number
+  /** Reads now, waiting where that takes a promise; tokens used, undefined where closed. */
+  used(...counters: Counter[]): Promise<(number | undefined)[]>
+  /** Waits until Redis has all that was added. */
+  flushed(): Promise<void>
+  close(): Promise<void>
+}
+
+export interface ReplicaOptions {
+  readonly url: string
+  readonly flushMs?: number
+  readonly onLoss?: 'allow' | 'deny'
+  readonly timeoutMs?: number
+  /** Whether to wait for the connection first, as the service does at its start. */
+  readonly connect?: boolean
+}
+
+/** Builds what main.ts builds for REDIS_URL. */
+export async function createReplica(options: ReplicaOptions): Promise<Replica> {
+  const { url, flushMs = 5, onLoss = 'allow', timeoutMs, connect = true } = options
+  const connection = connectRedis(url, () => {}, timeoutMs)
+  const changes: boolean[] = []
+  const counters = createRedisCounters({
+    commands: connection.commands,
+    cluster: connection.cluster,
+    flushMs,
+    onLoss,
+    onAway: (away) => changes.push(away),
+    monotonic: () => performance.now() + replica.aheadMs,
+  })
+  const replica: Replica = {
+    counters,
+    connection,
+    changes,
+    aheadMs: 0,
+    async used(...asked) {
+      const states = await counters.read(asked, Date.now())
+      return states.map((state) => state?.used)
+    },
+    async flushed() {
+      await poll(() => counters.unflushed === 0, 'everything is flushed', 20_000)
+    },
+    async close() {
+      await counters.stop(0)
+      connection.close()
+    },
+  }
+  if (connect) await connection.connected(5_000)
+  return replica
+}
+
+/** What a counter is called in Redis. */
+export function redisKey({ key }: Counter): string {
+  return keyPrefixOf(tagOf(key)) + key
+}

