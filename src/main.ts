@@ -21,12 +21,14 @@ import { noTokens, openTokenFile } from './identity/token-file.ts'
 import { readUsages } from './ratelimit/access-log.ts'
 import { createSettle } from './ratelimit/settle.ts'
 import { createCachedApiKeys } from './store/cached-api-keys.ts'
-import { cleanupLockNumber, startCleanupSchedule } from './store/cleanup-schedule.ts'
+import { startCleanupSchedule } from './store/cleanup-schedule.ts'
 import { startEmbeddedPostgres } from './store/embedded-postgres.ts'
 import { createMemoryCounters } from './store/memory-counters.ts'
 import { migrate } from './store/migrate.ts'
-import { openPool, ping, whileAlone } from './store/postgres.ts'
+import { openPool, ping } from './store/postgres.ts'
 import { createPostgresApiKeys } from './store/postgres-api-keys.ts'
+import { connectRedis } from './store/redis-connection.ts'
+import { createRedisCounters, type RedisCounters } from './store/redis-counters.ts'
 
 export interface Service {
   /** Where it listens, with the ports that were found where a setting said 0. */
@@ -44,6 +46,9 @@ export interface ServiceAddresses {
 /** How long a start waits for its database, and how long calls may take to end at a stop. */
 const databaseWaitMs = 30_000
 const drainMs = 10_000
+/** How long a start waits for Redis, and a stop for what was counted to get there. */
+const redisWaitMs = 2_000
+const counterFlushGraceMs = 5_000
 /** A cached key is asked for again after this long (milliseconds). */
 const keyCacheTtlMs = 10_000
 
@@ -90,10 +95,7 @@ async function start(config: Config, stops: (() => unknown)[]): Promise<ServiceA
     ttlMs: keyCacheTtlMs,
   })
   const cleanup = startCleanupSchedule({
-    run: () =>
-      whileAlone(database, cleanupLockNumber, (transaction) =>
-        createPostgresApiKeys(transaction).deleteExpiredEphemeral(clock()),
-      ),
+    run: () => keys.deleteExpiredEphemeral(clock()),
     onDeleted: (deleted) => log.info({ deleted }, 'expired ephemeral keys deleted'),
     onFault,
   })
@@ -134,7 +136,8 @@ async function start(config: Config, stops: (() => unknown)[]): Promise<ServiceA
     key: createVerifyKey(keys, markers),
     token: tokens,
   })
-  const counters = createMemoryCounters()
+  const redis = config.redisUrl === undefined ? undefined : await openRedis(config, log, stops)
+  const counters = redis ?? createMemoryCounters()
   const settle = createSettle({
     snapshot: current,
     counters,
@@ -184,7 +187,10 @@ async function start(config: Config, stops: (() => unknown)[]): Promise<ServiceA
     log,
     snapshot: current,
     ready: () => ready,
-    degraded: async () => ((await ping(database)) ? [] : ['database']),
+    degraded: async () => [
+      ...((await ping(database)) ? [] : ['database']),
+      ...(redis?.away ? ['redis'] : []),
+    ],
     resourceProblems: () => problems(),
   })
 
@@ -257,6 +263,36 @@ async function waitForDatabase(pool: postgres.Sql, log: pino.Logger): Promise<vo
   }
   const applied = await migrate(pool)
   if (applied.length > 0) log.info({ migrations: applied }, 'database migrated')
+}
+
+/** Counters over Redis. A Redis that does not answer delays the start a little, and no more. */
+async function openRedis(
+  config: Config,
+  log: pino.Logger,
+  stops: (() => unknown)[],
+): Promise<RedisCounters> {
+  const connection = connectRedis(config.redisUrl as string, (error) =>
+    log.debug({ cause: String(error) }, 'Redis connection'),
+  )
+  const counters = createRedisCounters({
+    commands: connection.commands,
+    cluster: connection.cluster,
+    flushMs: config.counterFlushMs,
+    onLoss: config.onCounterLoss,
+    onAway(away, cause) {
+      // The message alone: what the error holds besides may be a password.
+      if (away)
+        log.error({ cause: String(cause) }, 'Redis is away: counters go on from what is known')
+      else log.info('Redis is back')
+    },
+  })
+  stops.push(async () => {
+    const lost = await counters.stop(counterFlushGraceMs)
+    if (lost > 0) log.error({ counters: lost }, 'Redis is away: what they counted last is lost')
+    connection.close()
+  })
+  await connection.connected(redisWaitMs)
+  return counters
 }
 
 function openTokens(config: Config, log: pino.Logger, stops: (() => unknown)[]): typeof noTokens {

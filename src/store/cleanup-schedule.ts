@@ -1,16 +1,13 @@
-/** Deletes expired ephemeral keys every now and then, in one process at a time. */
+/** Deletes expired ephemeral keys every now and then; the store sees to it that one process does. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 
 /** The contract's (3.13). */
 const everyMs = 900_000
 
-/** Any number, as long as every replica uses the same; `migrate` has another. */
-export const cleanupLockNumber = 7_005_101_902
-
 export interface CleanupScheduleOptions {
-  /** Cleans up; answers how many keys went, undefined when another process is at it. */
-  readonly run: () => Promise<number | undefined>
+  /** Cleans up; answers how many keys went, none when another process is at it. */
+  readonly run: () => Promise<number>
   readonly onDeleted: (deleted: number) => void
   /** A failed run is told of and the next one comes as planned. */
   readonly onFault: (error: unknown) => void
@@ -30,7 +27,7 @@ export function startCleanupSchedule(options: CleanupScheduleOptions): CleanupSc
     while (!stopped.signal.aborted) {
       try {
         const deleted = await options.run()
-        if (deleted !== undefined && deleted > 0) options.onDeleted(deleted)
+        if (deleted > 0) options.onDeleted(deleted)
       } catch (error) {
         options.onFault(error)
       }

@@ -7,6 +7,8 @@ import { statementDeadlineMs, within } from './postgres.ts'
 
 /** How long an expired ephemeral key is kept (contract, 3.13). */
 const ephemeralGraceMs = 1_800_000
+/** Any number, as long as every process uses the same; `migrate` has another. */
+const cleanupLock = 7_005_101_902
 /** Rows that one statement revokes or deletes at most, so that none runs into its deadline. */
 const batchRows = 2_000
 
@@ -82,9 +84,13 @@ export function createPostgresApiKeys(sql: postgres.ISql): ApiKeyStore {
       const expiredBefore = new Date(now - ephemeralGraceMs)
       let deleted = 0
       for (;;) {
+        // The lock is the statement's own: in a transaction of ours, a server that goes away
+        // meanwhile would take this process along (the client writes to a closed connection).
         const query = sql`
           delete from api_keys where id = any(array(
-            select id from api_keys where ephemeral and expires_at < ${expiredBefore}
+            select id from api_keys
+            where ephemeral and expires_at < ${expiredBefore}
+              and (select pg_try_advisory_xact_lock(${cleanupLock}))
             limit ${batchRows}
             for update skip locked
           ))`

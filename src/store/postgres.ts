@@ -15,7 +15,11 @@ const requestDeadlineMs = 1_500
 export const statementDeadlineMs = 5_000
 const reconnectSeconds = 0.25
 
-/** A pool that connects when first asked and reconnects by itself. */
+/**
+ * A pool that connects when first asked and reconnects by itself. While serving, every change is
+ * one statement: with `begin` or `reserve` a connection is pinned, and when its server goes away
+ * the client's next write to it ends this process (porsager/postgres, issues 1154 and 1208).
+ */
 export function openPool({ url, connections }: PoolOptions): postgres.Sql {
   return postgres(url, {
     max: connections,
@@ -67,21 +71,4 @@ export async function ping(sql: postgres.Sql): Promise<boolean> {
   } catch {
     return false
   }
-}
-
-/**
- * Runs `action` unless it is running elsewhere under this number, in any process on the database;
- * undefined when it is. The lock goes with the transaction, so no crash can leave it behind.
- */
-export async function whileAlone<T>(
-  sql: postgres.Sql,
-  lockNumber: number,
-  action: (transaction: postgres.TransactionSql) => Promise<T>,
-): Promise<T | undefined> {
-  const outcome = await sql.begin(async (transaction) => {
-    const [row] = await transaction<{ alone: boolean }[]>`
-      select pg_try_advisory_xact_lock(${lockNumber}) as alone`
-    return row?.alone === true ? { value: await action(transaction) } : undefined
-  })
-  return outcome?.value
 }

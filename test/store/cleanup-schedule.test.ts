@@ -2,12 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { test } from 'tap'
 import {
   type CleanupScheduleOptions,
-  cleanupLockNumber,
   startCleanupSchedule,
 } from '../../src/store/cleanup-schedule.ts'
-import { whileAlone } from '../../src/store/postgres.ts'
-import { createPostgresApiKeys } from '../../src/store/postgres-api-keys.ts'
-import { createMigrated, createRecord, now } from '../support/key-store.ts'
 
 const quiet: Pick<CleanupScheduleOptions, 'onDeleted' | 'onFault'> = {
   onDeleted() {},
@@ -55,31 +51,4 @@ test('stopping waits for the run under way', async (t) => {
   await stopped
   t.equal(ended, true)
   await schedule.stop()
-})
-
-test('of two processes one cleans up', async (t) => {
-  const sql = await createMigrated(t)
-  await createPostgresApiKeys(sql).insert(createRecord({ ephemeral: true, expiresAt: 0 }))
-  const holding = Promise.withResolvers<void>()
-  const letGo = Promise.withResolvers<void>()
-  const first = whileAlone(sql, cleanupLockNumber, async (transaction) => {
-    const deleted = await createPostgresApiKeys(transaction).deleteExpiredEphemeral(now)
-    holding.resolve()
-    await letGo.promise
-    return deleted
-  })
-  await holding.promise
-  t.equal(await whileAlone(sql, cleanupLockNumber, async () => 'alone'), undefined)
-  letGo.resolve()
-  t.equal(await first, 1)
-  t.equal(await whileAlone(sql, cleanupLockNumber, async () => 'alone'), 'alone')
-})
-
-test('a failed run gives the lock back', async (t) => {
-  const sql = await createMigrated(t)
-  const failing = whileAlone(sql, cleanupLockNumber, async () => {
-    throw new Error('away')
-  })
-  await t.rejects(failing, { message: 'away' })
-  t.equal(await whileAlone(sql, cleanupLockNumber, async () => 'alone'), 'alone')
 })

@@ -113,14 +113,26 @@ test('a database that hangs is not waited for', async (t) => {
   t.equal(revokedCount, 1)
 })
 
-/** Locks the table against everybody, until the function is called or the server is killed. */
+/**
+ * Locks the table against everybody, until the function is called or the server is killed. One
+ * query holds the lock: a reserved connection of the client's does not survive the server.
+ */
 async function lockTable({ sql }: KeyApi): Promise<() => Promise<void>> {
-  const connection = await sql.reserve()
-  await connection`begin`
-  await connection`lock table api_keys in access exclusive mode`
+  const holding = sql
+    .unsafe('lock table api_keys in access exclusive mode; select pg_sleep(60)')
+    .simple()
+    .catch(() => {})
+  const holders = () => sql<{ pid: number }[]>`
+    select pid from pg_locks
+    where granted and mode = 'AccessExclusiveLock' and relation = 'api_keys'::regclass`
+  const deadline = Date.now() + 5_000
+  while ((await holders()).length === 0) {
+    if (Date.now() > deadline) throw new Error('the lock was not had')
+    await sleep(5)
+  }
   return async () => {
-    await connection`commit`
-    connection.release()
+    for (const { pid } of await holders()) await sql`select pg_cancel_backend(${pid})`
+    await holding
   }
 }
 

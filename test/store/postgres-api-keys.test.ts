@@ -201,3 +201,15 @@ function rowsRead(plan: string): number {
   const counts = [...plan.matchAll(/actual rows=(\d+)|Removed by Filter: (\d+)/g)]
   return Math.max(...counts.map(([, rows, removed]) => Number(rows ?? removed)))
 }
+
+test('of two processes one cleans up', async (t) => {
+  const sql = await createMigrated(t)
+  const keys = createPostgresApiKeys(sql)
+  await keys.insert(createRecord({ ephemeral: true, expiresAt: 0 }))
+  const other = await sql.reserve()
+  await other`select pg_advisory_lock(7005101902)`
+  t.equal(await keys.deleteExpiredEphemeral(now), 0, 'the other is at it')
+  await other`select pg_advisory_unlock(7005101902)`
+  other.release()
+  t.equal(await keys.deleteExpiredEphemeral(now), 1)
+})
