@@ -43,18 +43,32 @@ export function createCachedApiKeys(store: ApiKeyStore, options: KeyCacheOptions
     loading.delete(hash)
   }
 
+  /** Runs a revocation; one that fails may yet have been done, so what it meant is forgotten. */
+  async function revoking<T>(
+    revocation: Promise<T>,
+    isMeant: (record: ApiKeyRecord) => boolean,
+  ): Promise<T> {
+    try {
+      return await revocation
+    } catch (error) {
+      for (const record of [...known.values()]) if (isMeant(record)) known.delete(record.hash)
+      loading.clear()
+      throw error
+    }
+  }
+
   return {
     findByHash: (hash) => known.get(hash) ?? loading.get(hash) ?? load(hash),
     insert: (record) => store.insert(record),
     findById: (id) => store.findById(id),
     async revoke(id, owner, now) {
-      const revoked = await store.revoke(id, owner, now)
+      const revoked = await revoking(store.revoke(id, owner, now), (record) => record.id === id)
       if (revoked !== undefined) evict(revoked.hash)
       return revoked
     },
     search: (search) => store.search(search),
     async revokeAll(owner, now) {
-      const hashes = await store.revokeAll(owner, now)
+      const hashes = await revoking(store.revokeAll(owner, now), (record) => record.user === owner)
       for (const hash of hashes) evict(hash)
       return hashes
     },

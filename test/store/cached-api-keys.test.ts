@@ -119,3 +119,29 @@ test('a revoke racing lookups leaves no active record', async (t) => {
     t.equal((await keys.findByHash(record.hash))?.status, 'revoked')
   }
 })
+
+test('a revocation whose answer was lost evicts too', async (t) => {
+  const store = createPostgresApiKeys(await createMigrated(t))
+  const lost = async (done: Promise<unknown>): Promise<never> => {
+    await done
+    throw new Error('no answer')
+  }
+  const keys = createCachedApiKeys(
+    {
+      ...store,
+      revoke: (id, owner, at) => lost(store.revoke(id, owner, at)),
+      revokeAll: (owner, at) => lost(store.revokeAll(owner, at)),
+    },
+    options,
+  )
+  const [single, bulk, other] = [createRecord(), createRecord({ user: 'bob' }), createRecord()]
+  for (const record of [single, bulk, other]) {
+    await keys.insert(record)
+    await keys.findByHash(record.hash)
+  }
+  await t.rejects(keys.revoke(single.id, undefined, now), { message: 'no answer' })
+  await t.rejects(keys.revokeAll('bob', now), { message: 'no answer' })
+  t.match(await keys.findByHash(single.hash), { status: 'revoked' })
+  t.match(await keys.findByHash(bulk.hash), { status: 'revoked' })
+  t.strictSame(keys.findByHash(other.hash), other, 'others are known as before')
+})
