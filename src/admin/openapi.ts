@@ -79,7 +79,11 @@ export function describeApi(app: FastifyInstance): void {
       policy.replace(' validator.swagger.io', '').replace(' upgrade-insecure-requests;', ''),
     logLevel: 'warn',
     uiConfig: { docExpansion: 'list', defaultModelsExpandDepth: -1 },
-    theme: { title: 'Tollgate API' },
+    theme: {
+      title: 'Tollgate API',
+      // The bar offers to show other documents; here is one.
+      css: [{ filename: 'theme.css', content: '.swagger-ui .topbar { display: none }' }],
+    },
   })
   app.register(async (scope) => {
     scope.get('/openapi.json', { schema: { hide: true } }, () => app.swagger())
