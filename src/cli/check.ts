@@ -2,25 +2,34 @@
 
 import { loadSnapshot } from '../controller/controller.ts'
 import { showProblem } from '../controller/files.ts'
+import { adviceOn } from '../core/advice.ts'
+import { statusOf } from '../core/conditions.ts'
+import { renderTable } from './table.ts'
 
-/** Prints the problems and answers the exit status: 1 when there is one, 2 for a wrong call. */
+/**
+ * Prints problems and advice, then the phase of each resource as the service would have it.
+ * Answers the exit status: 1 when there is a problem, advice alone is none; 2 for a wrong call.
+ */
 export async function check(args: readonly string[]): Promise<number> {
   const [folder, ...rest] = args
   if (folder === undefined || rest.length > 0) {
     console.error('Usage: tollgate check <folder>')
     return 2
   }
-  try {
-    const { snapshot, problems } = await loadSnapshot(folder)
-    for (const problem of problems) console.error(showProblem(problem))
-    const { models, policies, subscriptions } = snapshot
-    console.log(
-      `${models.size} models, ${policies.length} access policies, ` +
-        `${subscriptions.size} subscriptions, ${problems.length} problems`,
-    )
-    return problems.length > 0 ? 1 : 0
-  } catch {
+  const loaded = await loadSnapshot(folder).catch(() => undefined)
+  if (loaded === undefined) {
     console.error(`${folder} can not be read; name a folder of YAML files`)
     return 1
   }
+  const { snapshot, problems } = loaded
+  for (const problem of problems) console.error(showProblem(problem))
+  for (const advice of adviceOn(snapshot)) console.error(`advice: ${advice}`)
+  const rows = statusOf(snapshot).map(({ kind, namespace, name, phase }) => [
+    kind,
+    `${namespace}/${name}`,
+    phase,
+  ])
+  console.log(renderTable(['KIND', 'NAME', 'PHASE'], rows, 320))
+  console.log(`\n${rows.length} resources, ${problems.length} problems`)
+  return problems.length > 0 ? 1 : 0
 }

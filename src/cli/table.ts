@@ -2,12 +2,13 @@
 
 const LONGEST_CELL = 40
 
-/** Header and rows in columns, two blanks apart, without trailing ones. */
+/** Header and rows in columns, two blanks apart; a cell longer than `longest` is cut. */
 export function renderTable(
   header: readonly string[],
   rows: readonly (readonly string[])[],
+  longest = LONGEST_CELL,
 ): string {
-  const cells = [header, ...rows.map((row) => row.map(shorten))]
+  const cells = [header, ...rows.map((row) => row.map((cell) => shorten(cell, longest)))]
   const widths = header.map((_, column) =>
     Math.max(...cells.map((row) => [...(row[column] ?? '')].length)),
   )
@@ -26,8 +27,8 @@ export function printable(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, '\u{fffd}')
 }
 
-function shorten(text: string): string {
+function shorten(text: string, longest: number): string {
   const characters = [...printable(text)]
-  if (characters.length <= LONGEST_CELL) return characters.join('')
-  return `${characters.slice(0, LONGEST_CELL - 1).join('')}…`
+  if (characters.length <= longest) return characters.join('')
+  return `${characters.slice(0, longest - 1).join('')}…`
 }

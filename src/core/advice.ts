@@ -1,0 +1,24 @@
+/** What is in force as written, and still deserves a word to whoever wrote it. */
+
+import { sharedPriorities } from './conditions.ts'
+import { resourceKey, type Snapshot } from './snapshot.ts'
+
+/** Users named one by one beyond this many make a resource slow to read and to compile. */
+const manyUsers = 500
+
+/** A sentence for each thing; `tollgate check` shows them. */
+export function adviceOn(snapshot: Snapshot): readonly string[] {
+  const subjects = [
+    ...snapshot.policies.map(({ resource }) => ({ resource, subjects: resource.subjects })),
+    ...[...snapshot.subscriptions.values()].map(({ resource }) => ({
+      resource,
+      subjects: resource.owner,
+    })),
+  ]
+  const long = subjects
+    .filter(({ subjects: { users } }) => users.length > manyUsers)
+    .map(({ resource, subjects: { users } }) => {
+      return `${resourceKey(resource)} names ${users.length} users; a group would do better`
+    })
+  return [...long, ...sharedPriorities(snapshot)]
+}

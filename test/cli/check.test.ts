@@ -1,0 +1,76 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type Test, test } from 'tap'
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { runTollgate } from '../support/tollgate.ts'
+
+const team = { groups: ['team'] }
+const good = [
+  modelRef('small', { backendUrl: 'http://127.0.0.1:1' }),
+  accessPolicy('open', ['llm/small'], team),
+  subscription('one', team, { 'llm/small': [[100, '1m']] }),
+]
+
+/** What `tollgate check` says of these files, and its exit status. */
+async function check(t: Test, files: Record<string, readonly object[] | string>) {
+  const folder = temporaryFolder(t)
+  for (const [name, content] of Object.entries(files)) {
+    mkdirSync(join(folder, name, '..'), { recursive: true })
+    const text =
+      typeof content === 'string'
+        ? content
+        : content.map((one) => JSON.stringify(one)).join('\n---\n')
+    writeFileSync(join(folder, name), text)
+  }
+  const tollgate = runTollgate(t, ['check', folder], {})
+  const status = await tollgate.ended
+  return { status, output: tollgate.output() }
+}
+
+test('good resources are listed with their phase', async (t) => {
+  const { status, output } = await check(t, { 'all.yaml': good })
+  t.equal(status, 0)
+  t.match(output, /^ModelRef +llm\/small +Ready$/m)
+  t.match(output, /^Subscription +models-as-a-service\/one +Active$/m)
+  t.match(output, '3 resources, 0 problems')
+})
+
+test('every problem is named by file and line', async (t) => {
+  const { status, output } = await check(t, {
+    'a.yaml': good,
+    'b/again.yaml': [modelRef('small', {})],
+    'c.yaml': '# a comment\nkind: [\n',
+    'd.yaml': [subscription('two', team, { 'llm/small': [[5, '0m']], 'llm/gone': [[5, '1m']] })],
+    'e.yaml': [subscription('three', team, { 'llm/small': [[5, '1m']], 'llm/gone': [[5, '1m']] })],
+  })
+  t.equal(status, 1)
+  t.match(output, /^b\/again\.yaml:1: error: ModelRef\/llm\/small stands in a\.yaml:1 already/m)
+  t.match(output, /^c\.yaml:\d: error: not valid YAML/m)
+  t.match(output, /^d\.yaml:1: error: Subscription two: .*window must be/m)
+  t.match(output, /^e\.yaml:1: warning: .*llm\/gone, which does not exist/m)
+  t.match(output, /^Subscription +models-as-a-service\/three +Degraded$/m)
+  t.notMatch(output, /models-as-a-service\/two/)
+})
+
+test('advice alone is no problem', async (t) => {
+  const users = Array.from({ length: 501 }, (_, i) => `user-${i}`)
+  const { status, output } = await check(t, {
+    'a.yaml': [
+      ...good,
+      accessPolicy('many', ['llm/small'], { users }),
+      subscription('two', team, { 'llm/small': [[100, '1m']] }),
+    ],
+  })
+  t.equal(status, 0)
+  t.match(output, 'advice: AccessPolicy/models-as-a-service/many names 501 users')
+  t.match(output, 'advice: Subscription one: priority 0 is shared with two')
+})
+
+test('a folder that is not there is said', async (t) => {
+  const tollgate = runTollgate(t, ['check', '/nowhere'], {})
+  t.equal(await tollgate.ended, 1)
+  t.match(tollgate.output(), '/nowhere can not be read')
+  const nothing = runTollgate(t, ['check'], {})
+  t.equal(await nothing.ended, 2)
+})
