@@ -9,6 +9,11 @@ import type { Limit } from './resources.ts'
 export interface CountedLimit extends Limit {
   /** All of a counter's key but the user, who comes last since only a user may hold a line break. */
   readonly keyPrefix: string
+  /**
+   * Its item of the `RateLimit-Policy` field (draft-ietf-httpapi-ratelimit-headers): the window's
+   * name, quota and seconds. The unit is said, since the draft counts requests unless told.
+   */
+  readonly policy: string
 }
 
 /** What names a counter to a store. */
@@ -41,6 +46,7 @@ export function toCountedLimits(
   return [...lowest.values()].map((limit) => ({
     ...limit,
     keyPrefix: `${subscription}\n${model}\n${limit.windowMs}\n`,
+    policy: `"${limit.window}";q=${limit.limit};w=${limit.windowMs / 1_000};qu="tokens"`,
   }))
 }
 

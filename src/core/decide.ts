@@ -10,6 +10,7 @@ import { mayUse } from './access.ts'
 import type { Caller } from './caller.ts'
 import { type CountedLimit, type CounterState, spentUntil } from './counter.ts'
 import type { ErrorCode } from './errors.ts'
+import { bindingOf, type Standing, toResetDuration } from './limit-headers.ts'
 import { type SelectionError, select } from './selection.ts'
 import type { Model, Snapshot } from './snapshot.ts'
 import { chatPath, isMisspelledChat, modelsPath, type Target } from './target.ts'
@@ -33,6 +34,8 @@ export interface Grant {
   readonly subscription: string
   /** What has to hold; empty on paths that no limit closes. */
   readonly limits: readonly CountedLimit[]
+  /** How these stand; go with `limits`, and are empty until they have been looked at. */
+  readonly states: readonly (CounterState | undefined)[]
   /** Whether the answer will be counted. */
   readonly metered: boolean
   /** Where the path named the model: what the body may call it, tabs between, if that is known. */
@@ -49,6 +52,9 @@ export interface Denial {
   readonly selection?: SelectionError
   /** Milliseconds since the epoch; with `token_limit_exceeded`. */
   readonly retryAt?: number
+  /** With `token_limit_exceeded`: what had to hold, and how it stands. */
+  readonly limits?: readonly CountedLimit[]
+  readonly states?: readonly (CounterState | undefined)[]
 }
 
 export type Decision = Grant | Denial
@@ -79,21 +85,39 @@ export function authorize(request: AccessRequest, snapshot: Snapshot): Decision 
     cluster: model.cluster,
     subscription: subscription.name,
     limits: listing ? [] : (subscription.limits.get(model.key) as readonly CountedLimit[]),
+    states: [],
     metered: operation === chatPath,
     bodyNames: target.modelKey === undefined ? undefined : model.bodyNames,
     upstreamPath: model.basePath + operation + target.query,
   }
 }
 
-/** The grant, unless one of its limits is reached. `states` go with `grant.limits`. */
+/** The grant with its states, unless one of its limits is reached. `states` go with `grant.limits`. */
 export function spend(
   grant: Grant,
   states: readonly (CounterState | undefined)[],
   now: number,
 ): Decision {
   const retryAt = spentUntil(grant.limits, states, now)
-  if (retryAt === undefined) return grant
-  return { allowed: false, code: 'token_limit_exceeded', retryAt }
+  if (retryAt === undefined) return { ...grant, states }
+  const { limits } = grant
+  const message = describeSpent(limits, states, retryAt, now)
+  return { allowed: false, code: 'token_limit_exceeded', message, retryAt, limits, states }
+}
+
+/** The figures are the caller's own: counters are kept for each user. */
+function describeSpent(
+  limits: readonly CountedLimit[],
+  states: readonly (CounterState | undefined)[],
+  retryAt: number,
+  now: number,
+): string {
+  const { limit, used } = bindingOf(limits, states, now) as Standing
+  return (
+    'The token limit of your subscription for this model is used up: ' +
+    `${used} of ${limit.limit} tokens in ${limit.window}. ` +
+    `Please try again in ${toResetDuration(retryAt - now)}.`
+  )
 }
 
 function deny(code: ErrorCode, message?: string): Denial {

@@ -50,9 +50,10 @@ const catalogue = {
   ],
   not_found: [404, 'not_found_error', 'Not found.'],
   method_not_allowed: [405, 'invalid_request_error', 'This path does not know that method.'],
+  /** Type and public code are OpenAI's own, so that its clients know them. */
   token_limit_exceeded: [
     429,
-    'rate_limit_error',
+    'tokens',
     'The token limit of your subscription for this model is used up.',
   ],
   model_unavailable: [503, 'server_error', 'The model has no backend to serve it right now.'],
@@ -88,9 +89,11 @@ export function toEnvelope(code: ErrorCode, message?: string): ErrorEnvelope {
   }
 }
 
-/** The contract gives both readiness refusals one code; only their statuses differ (3.2). */
+/** What a client reads where it differs from our own word. */
 function publicCode(code: ErrorCode): string {
-  return code === 'subscription_pending' ? 'subscription_not_ready' : code
+  // The contract gives both readiness refusals one code; only their statuses differ (3.2).
+  if (code === 'subscription_pending') return 'subscription_not_ready'
+  return code === 'token_limit_exceeded' ? 'rate_limit_exceeded' : code
 }
 
 /**

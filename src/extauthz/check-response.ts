@@ -1,7 +1,9 @@
 /** Decision → `envoy.service.auth.v3.CheckResponse`, as bytes. */
 
 import type { Decision, Denial, Grant } from '../core/decide.ts'
-import { describe, type ErrorCode, toEnvelope } from '../core/errors.ts'
+import { type Dialect, toRefusalBody } from '../core/dialect.ts'
+import { describe, type ErrorCode } from '../core/errors.ts'
+import { putLimitHeaders, secondsUntil } from '../core/limit-headers.ts'
 import { writeStruct } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
 
@@ -16,23 +18,36 @@ const grpcCodes: Partial<Record<number, number>> = {
 }
 const internalCode = 13
 
-/** `HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD`: a client's own copy never survives. */
+/** What an allow seldom exceeds; small enough for Node's buffer pool. */
+const allowBytes = 1_024
+
+/** Fields of OkHttpResponse; a DeniedHttpResponse has its response headers in the first one. */
+const requestHeaders = 2
+const responseHeaders = 6
+
+/** `HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD`: a client's or a model's own copy never survives. */
 const overwrite = 2
 
 /** Seconds after which a client may try again when a store was out of reach. */
 const retryAfterOutage = '2'
 
-/** The answer's bytes. `now` in milliseconds since the epoch. */
-export function toCheckResponse(decision: Decision, now: number): Buffer {
-  return decision.allowed ? allow(decision) : deny(decision, now)
+/**
+ * The clients of OpenAI and Anthropic try again by themselves, but within a minute whatever
+ * `retry-after` says. Where that is in vain they are told so (`x-should-retry`, their own header).
+ */
+const longestRetryAfterS = 60
+
+/** The answer's bytes, in the caller's dialect. `now` in milliseconds since the epoch. */
+export function toCheckResponse(decision: Decision, now: number, dialect: Dialect): Buffer {
+  return decision.allowed ? allow(decision, now, dialect) : deny(decision, now, dialect)
 }
 
 /**
  * CheckResponse: status = 1, ok_response = 3, dynamic_metadata = 4. OkHttpResponse: headers = 2,
- * headers_to_remove = 5.
+ * headers_to_remove = 5, response_headers_to_add = 6.
  */
-function allow(grant: Grant): Buffer {
-  const writer = new WireWriter()
+function allow(grant: Grant, now: number, dialect: Dialect): Buffer {
+  const writer = new WireWriter(allowBytes)
   writer.message(1, () => {})
   writer.message(3, () => {
     writeHeader(writer, 'x-maas-subscription', grant.subscription)
@@ -40,6 +55,9 @@ function allow(grant: Grant): Buffer {
     writeHeader(writer, 'x-tollgate-path', grant.upstreamPath)
     if (grant.bodyNames !== undefined) writeHeader(writer, 'x-tollgate-models', grant.bodyNames)
     writer.string(5, 'authorization').string(5, 'x-api-key').string(5, 'proxy-authorization')
+    putLimitHeaders(dialect, grant.limits, grant.states, now, (name, value) =>
+      writeHeader(writer, name, value, responseHeaders),
+    )
   })
   writeStruct(writer, 4, {
     user: grant.caller.user,
@@ -52,7 +70,7 @@ function allow(grant: Grant): Buffer {
 }
 
 /** DeniedHttpResponse (2): status = 1, headers = 2, body = 3. */
-function deny(denial: Denial, now: number): Buffer {
+function deny(denial: Denial, now: number, dialect: Dialect): Buffer {
   const { status } = describe(denial.code)
   const writer = new WireWriter()
   writer.message(1, () => writer.unsigned(1, grpcCodes[status] ?? internalCode))
@@ -60,33 +78,42 @@ function deny(denial: Denial, now: number): Buffer {
     writer.message(1, () => writer.unsigned(1, status))
     writeHeader(writer, 'content-type', 'application/json')
     for (const [name, value] of headersOf(denial, now)) writeHeader(writer, name, value)
-    writer.string(3, JSON.stringify(toEnvelope(denial.code, denial.message)))
+    const { limits = [], states = [] } = denial
+    putLimitHeaders(dialect, limits, states, now, (name, value) => writeHeader(writer, name, value))
+    writer.string(3, JSON.stringify(toRefusalBody(dialect, denial.code, denial.message)))
   })
   return writer.finish()
 }
 
-/** What a refusal says beside its body (contract, 1.2 and 8.1). */
+/** What a refusal says beside its body and the caller's limits (contract, 1.2 and 8.1). */
 function headersOf(denial: Denial, now: number): readonly (readonly [string, string])[] {
   const byStatus: Partial<Record<ErrorCode, readonly [string, string]>> = {
     credential_invalid: ['www-authenticate', 'Bearer'],
     store_unavailable: ['retry-after', retryAfterOutage],
     model_unavailable: ['retry-after', retryAfterOutage],
-    token_limit_exceeded: ['retry-after', secondsUntil(denial.retryAt ?? now, now)],
   }
   const header = byStatus[denial.code]
   if (header !== undefined) return [header]
+  if (denial.code === 'token_limit_exceeded') {
+    const waitS = secondsUntil(denial.retryAt ?? now, now)
+    const inVain = waitS > longestRetryAfterS
+    return [
+      ['retry-after', String(waitS)],
+      ...(inVain ? [['x-should-retry', 'false'] as const] : []),
+    ]
+  }
   if (describe(denial.code).status !== 403) return []
   return [['x-ext-auth-reason', denial.selection ?? 'unauthorized']]
 }
 
-/** Whole seconds, rounded up, at least one: a client that waits them finds the window open. */
-function secondsUntil(instant: number, now: number): string {
-  return String(Math.max(1, Math.ceil((instant - now) / 1_000)))
-}
-
 /** HeaderValueOption: header = 1 (key = 1, value = 2), append_action = 3. */
-function writeHeader(writer: WireWriter, name: string, value: string): void {
-  writer.message(2, () => {
+function writeHeader(
+  writer: WireWriter,
+  name: string,
+  value: string,
+  field: number = requestHeaders,
+): void {
+  writer.message(field, () => {
     writer.message(1, () => writer.string(1, name).string(2, value))
     writer.unsigned(3, overwrite)
   })

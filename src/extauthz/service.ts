@@ -3,9 +3,10 @@
 import type { Caller } from '../core/caller.ts'
 import { counterOf } from '../core/counter.ts'
 import { authorize, type Decision, spend } from '../core/decide.ts'
+import { type Dialect, dialectOf } from '../core/dialect.ts'
 import { ServiceError } from '../core/errors.ts'
 import type { Snapshot } from '../core/snapshot.ts'
-import { readTarget } from '../core/target.ts'
+import { readTarget, type Target } from '../core/target.ts'
 import type { Authenticate } from '../identity/authenticate.ts'
 import type { CounterStore } from '../store/counters.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
@@ -31,8 +32,11 @@ export type Check = (bytes: Buffer) => Buffer | Promise<Buffer>
 export function createCheck(deps: CheckDeps): Check {
   const { authenticate, snapshot, counters, clock } = deps
 
-  function decideFor(request: CheckRequest, caller: Caller | null): Decision | Promise<Decision> {
-    const target = readTarget(request.path)
+  function decideFor(
+    request: CheckRequest,
+    target: Target | undefined,
+    caller: Caller | null,
+  ): Decision | Promise<Decision> {
     if (target === undefined) return { allowed: false, code: 'not_found' }
     const decision = authorize(
       {
@@ -53,26 +57,31 @@ export function createCheck(deps: CheckDeps): Check {
     return spend(decision, states, clock())
   }
 
-  function answer(request: CheckRequest): Decision | Promise<Decision> {
+  function answer(request: CheckRequest, target: Target | undefined): Decision | Promise<Decision> {
     const caller = authenticate(request.authorization, clock())
-    if (caller instanceof Promise) return caller.then((known) => decideFor(request, known))
-    return decideFor(request, caller)
+    if (caller instanceof Promise) return caller.then((known) => decideFor(request, target, known))
+    return decideFor(request, target, caller)
   }
 
-  function refuse(error: unknown): Buffer {
+  function refuse(error: unknown, dialect: Dialect): Buffer {
     const known = error instanceof ServiceError
     if (!known || error.cause !== undefined) deps.onFault(error)
-    return toCheckResponse({ allowed: false, code: known ? error.code : 'internal' }, clock())
+    const code = known ? error.code : 'internal'
+    return toCheckResponse({ allowed: false, code }, clock(), dialect)
   }
 
   return function check(bytes) {
     const request = readCheckRequest(bytes)
+    const target = readTarget(request.path)
+    const dialect = dialectOf(target?.operation)
     try {
-      const decision = answer(request)
-      if (!(decision instanceof Promise)) return toCheckResponse(decision, clock())
-      return decision.then((known) => toCheckResponse(known, clock())).catch(refuse)
+      const decision = answer(request, target)
+      if (!(decision instanceof Promise)) return toCheckResponse(decision, clock(), dialect)
+      return decision
+        .then((known) => toCheckResponse(known, clock(), dialect))
+        .catch((error: unknown) => refuse(error, dialect))
     } catch (error) {
-      return refuse(error)
+      return refuse(error, dialect)
     }
   }
 }

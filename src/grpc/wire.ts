@@ -7,6 +7,9 @@
 /** Wire types: how the bytes after a tag are laid out. */
 export const wireType = { varint: 0, fixed64: 1, bytes: 2, fixed32: 5 } as const
 
+/** Up to so many characters a string is written by a loop. */
+const longestLoop = 48
+
 /** Thrown for bytes that are no protobuf message; the edge answers INVALID_ARGUMENT. */
 export class WireError extends Error {
   constructor(message: string) {
@@ -140,7 +143,7 @@ export class WireWriter {
     this.#reserve(text.length * 3 + 10)
     this.#tag(field, wireType.bytes)
     const start = this.#open()
-    this.#at += this.#buffer.write(text, this.#at, 'utf8')
+    if (!this.#ascii(text)) this.#at += this.#buffer.write(text, this.#at, 'utf8')
     this.#close(start)
     return this
   }
@@ -178,6 +181,21 @@ export class WireWriter {
 
   #tag(field: number, type: number): void {
     this.#varint(field * 8 + type)
+  }
+
+  /** Writes a short string of ASCII, for which a call out of JavaScript costs more than a loop. */
+  #ascii(text: string): boolean {
+    const { length } = text
+    if (length > longestLoop) return false
+    const buffer = this.#buffer
+    const at = this.#at
+    for (let i = 0; i < length; i += 1) {
+      const code = text.charCodeAt(i)
+      if (code > 0x7f) return false
+      buffer[at + i] = code
+    }
+    this.#at = at + length
+    return true
   }
 
   /** Leaves one byte for a length, which is enough for most, and answers where the content starts. */

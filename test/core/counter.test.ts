@@ -56,6 +56,13 @@ test('equally long windows share the lowest limit', async (t) => {
   )
 })
 
+test('a limit is told as a policy', async (t) => {
+  t.strictSame(
+    both.map(({ policy }) => policy),
+    ['"1m";q=100;w=60;qu="tokens"', '"1h";q=150;w=3600;qu="tokens"'],
+  )
+})
+
 test('the first hit opens a fixed window', async (t) => {
   const first = addTo(undefined, 40, minute, now)
   t.strictSame(first, { used: 40, resetsAt: now + minute })

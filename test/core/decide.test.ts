@@ -298,27 +298,26 @@ test('an ambiguous name shows nothing foreign', async (t) => {
 test('spending looks at every limit', async (t) => {
   const grant = ask('/llm/small/v1/chat/completions') as Grant
   const soon = now + 5_000
-  t.equal(spend(grant, [], now), grant)
-  t.equal(
-    spend(
-      grant,
-      [
-        { used: 99, resetsAt: soon },
-        { used: 999, resetsAt: soon },
-      ],
-      now,
-    ),
-    grant,
-  )
-  for (const states of [
-    [{ used: 100, resetsAt: soon }, undefined],
-    [undefined, { used: 1_000, resetsAt: soon }],
-  ]) {
+  t.strictSame(spend(grant, [], now), grant)
+  const left = [
+    { used: 99, resetsAt: soon },
+    { used: 999, resetsAt: soon },
+  ]
+  t.strictSame(spend(grant, left, now), { ...grant, states: left })
+  for (const [states, figures] of [
+    [[{ used: 100, resetsAt: soon }, undefined], '100 of 100 tokens in 1m'],
+    [[undefined, { used: 1_007, resetsAt: soon }], '1007 of 1000 tokens in 1h'],
+  ] as const) {
     t.strictSame(spend(grant, states, now), {
       allowed: false,
       code: 'token_limit_exceeded',
+      message:
+        'The token limit of your subscription for this model is used up: ' +
+        `${figures}. Please try again in 5s.`,
       retryAt: soon,
+      limits: grant.limits,
+      states,
     })
-    t.equal(spend(grant, states, soon), grant)
+    t.match(spend(grant, states, soon), { allowed: true })
   }
 })

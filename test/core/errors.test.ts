@@ -17,7 +17,7 @@ test('each status has its type', async (t) => {
     ['not_found', 404, 'not_found_error'],
     ['method_not_allowed', 405, 'invalid_request_error'],
     ['body_too_large', 413, 'invalid_request_error'],
-    ['token_limit_exceeded', 429, 'rate_limit_error'],
+    ['token_limit_exceeded', 429, 'tokens'],
     ['internal', 500, 'server_error'],
     ['store_unavailable', 503, 'server_error'],
     ['model_unavailable', 503, 'server_error'],
@@ -36,6 +36,12 @@ test('the envelope has three fields', async (t) => {
 test('both readiness refusals have one code', async (t) => {
   t.equal(toEnvelope('subscription_pending').error.code, 'subscription_not_ready')
   t.equal(toEnvelope('subscription_not_ready').error.code, 'subscription_not_ready')
+})
+
+test('a spent limit is told as OpenAI does', async (t) => {
+  t.match(toEnvelope('token_limit_exceeded'), {
+    error: { type: 'tokens', code: 'rate_limit_exceeded' },
+  })
 })
 
 test('the subscription refusal speaks of access', async (t) => {

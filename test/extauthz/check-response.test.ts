@@ -1,6 +1,8 @@
 import { test } from 'tap'
+import { toCountedLimits } from '../../src/core/counter.ts'
 import type { Denial, Grant } from '../../src/core/decide.ts'
-import { describe, type ErrorCode } from '../../src/core/errors.ts'
+import type { Dialect } from '../../src/core/dialect.ts'
+import { type ErrorCode, toEnvelope } from '../../src/core/errors.ts'
 import { toCheckResponse } from '../../src/extauthz/check-response.ts'
 import { modelRef, snapshotOf } from '../support/documents.ts'
 import { checkResponse, readDenial, structOf } from '../support/envoy-messages.ts'
@@ -15,18 +17,25 @@ const grant: Grant = {
   cluster: 'model/llm/small',
   subscription: 'basic',
   limits: [],
+  states: [],
   metered: true,
   bodyNames: undefined,
   upstreamPath: '/v1/chat/completions?a=b',
 }
 
-function deny(code: ErrorCode, more: Partial<Denial> = {}) {
-  return readDenial(toCheckResponse({ allowed: false, code, ...more }, now))
+const limits = toCountedLimits('basic', 'llm/small', [
+  { limit: 100, window: '1m', windowMs: 60_000 },
+  { limit: 900, window: '1h', windowMs: 3_600_000 },
+])
+const header = (key: string, value: string) => ({ header: { key, value }, append_action: 2 })
+
+function deny(code: ErrorCode, more: Partial<Denial> = {}, dialect: Dialect = 'openai') {
+  return readDenial(toCheckResponse({ allowed: false, code, ...more }, now, dialect))
 }
 
 test('an allow is exactly what Envoy needs', async (t) => {
-  const header = (key: string, value: string) => ({ header: { key, value }, append_action: 2 })
-  t.strictSame(JSON.parse(JSON.stringify(checkResponse.decode(toCheckResponse(grant, now)))), {
+  const bytes = toCheckResponse(grant, now, 'openai')
+  t.strictSame(JSON.parse(JSON.stringify(checkResponse.decode(bytes))), {
     status: {},
     ok_response: {
       headers: [
@@ -49,13 +58,13 @@ test('an allow is exactly what Envoy needs', async (t) => {
 test('an identity token has no key id', async (t) => {
   const caller = { by: 'token', user: 'ada', groups: [] } as const
   const { dynamic_metadata } = checkResponse.decode(
-    toCheckResponse({ ...grant, caller, metered: false }, now),
+    toCheckResponse({ ...grant, caller, metered: false }, now, 'openai'),
   )
   t.match(dynamic_metadata, { fields: { key: { stringValue: '' }, metered: { boolValue: false } } })
 })
 
 test('an allow holds nothing secret', async (t) => {
-  const bytes = toCheckResponse(grant, now).toString('latin1')
+  const bytes = toCheckResponse(grant, now, 'openai').toString('latin1')
   t.notMatch(bytes, /team-a|sk-/)
 })
 
@@ -75,14 +84,12 @@ test('each refusal has status, code and envelope', async (t) => {
   ] as const) {
     const denial = deny(code)
     t.match(denial, { grpc, http, headers: { 'content-type': 'application/json' } }, code)
-    t.strictSame(denial.body, {
-      error: { message: describe(code).message, type: describe(code).type, code },
-    })
+    t.strictSame(denial.body, toEnvelope(code))
   }
 })
 
 test('every denial overwrites and none is an allow', async (t) => {
-  const bytes = toCheckResponse({ allowed: false, code: 'model_not_allowed' }, now)
+  const bytes = toCheckResponse({ allowed: false, code: 'model_not_allowed' }, now, 'openai')
   const { status, denied_response, ok_response } = checkResponse.decode(bytes) as Record<
     string,
     never
@@ -116,6 +123,73 @@ test('refusals carry their headers and no others', async (t) => {
   ] as const) {
     t.strictSame(deny(code, more).headers, { ...json, ...headers }, code)
   }
+})
+
+test('an allow tells what is left', async (t) => {
+  const states = [{ used: 40, resetsAt: now + 30_000 }, undefined]
+  for (const [dialect, own] of [
+    [
+      'openai',
+      [
+        header('x-ratelimit-limit-tokens', '100'),
+        header('x-ratelimit-remaining-tokens', '60'),
+        header('x-ratelimit-reset-tokens', '30s'),
+      ],
+    ],
+    [
+      'anthropic',
+      [
+        header('anthropic-ratelimit-tokens-limit', '100'),
+        header('anthropic-ratelimit-tokens-remaining', '60'),
+        header('anthropic-ratelimit-tokens-reset', '2026-01-01T00:00:30Z'),
+      ],
+    ],
+  ] as const) {
+    const bytes = toCheckResponse({ ...grant, limits, states }, now, dialect)
+    const { ok_response } = checkResponse.decode(bytes)
+    t.match(ok_response, {
+      headers: { length: 3 },
+      response_headers_to_add: [
+        ...own,
+        header('ratelimit-policy', '"1m";q=100;w=60;qu="tokens", "1h";q=900;w=3600;qu="tokens"'),
+        header('ratelimit', '"1m";r=60;t=30, "1h";r=900;t=3600'),
+      ],
+    })
+  }
+})
+
+test('a spent limit tells what is left', async (t) => {
+  const retryAt = now + 30_000
+  const states = [{ used: 120, resetsAt: retryAt }, undefined]
+  const { headers } = deny('token_limit_exceeded', { retryAt, limits, states })
+  t.strictSame(headers, {
+    'content-type': 'application/json',
+    'retry-after': '30',
+    'x-ratelimit-limit-tokens': '100',
+    'x-ratelimit-remaining-tokens': '0',
+    'x-ratelimit-reset-tokens': '30s',
+    'ratelimit-policy': '"1m";q=100;w=60;qu="tokens", "1h";q=900;w=3600;qu="tokens"',
+    ratelimit: '"1m";r=0;t=30, "1h";r=900;t=3600',
+  })
+})
+
+test('Anthropic’s clients read their own words', async (t) => {
+  for (const [code, http, type] of [
+    ['credential_invalid', 401, 'authentication_error'],
+    ['model_not_allowed', 403, 'permission_error'],
+    ['token_limit_exceeded', 429, 'rate_limit_error'],
+    ['store_unavailable', 503, 'overloaded_error'],
+  ] as const) {
+    const denial = deny(code, { message: 'So it is.' }, 'anthropic')
+    t.match(denial, { http, body: { type: 'error', error: { type, message: 'So it is.' } } })
+  }
+})
+
+test('a wait too long for retries is told', async (t) => {
+  const told = (afterMs: number) =>
+    deny('token_limit_exceeded', { retryAt: now + afterMs }).headers['x-should-retry']
+  t.equal(told(60_000), undefined)
+  t.equal(told(60_001), 'false')
 })
 
 test('retry-after is whole seconds, at least one', async (t) => {

@@ -219,23 +219,23 @@ test('a limit closes when it is reached', async (t) => {
     t.equal(told(ask(chat, key)), '200')
     use('ada', 'llm/small', 40)
   }
-  t.equal(told(ask(chat, key)), '429 token_limit_exceeded')
+  t.equal(told(ask(chat, key)), '429 rate_limit_exceeded')
   t.equal(told(ask('/llm/large/v1/chat/completions', key)), '200', 'another model')
   t.equal(told(ask(chat, keys.mint({ user: 'bob' }))), '200', 'another user')
-  t.equal(told(ask(chat, keys.mint())), '429 token_limit_exceeded', 'another key of the same user')
+  t.equal(told(ask(chat, keys.mint())), '429 rate_limit_exceeded', 'another key of the same user')
   t.equal(told(ask(chat, keys.mint({ subscription: 'second' }))), '200', 'another subscription')
   t.equal(
     told(ask('/llm/small/v1/completions', key)),
-    '429 token_limit_exceeded',
+    '429 rate_limit_exceeded',
     'every path of the model',
   )
   t.equal(told(ask('/llm/small/v1/models', key)), '200', 'but listing')
   clock.now = start + minute - 1
-  t.equal(told(ask(chat, key)), '429 token_limit_exceeded')
+  t.equal(told(ask(chat, key)), '429 rate_limit_exceeded')
   clock.now = start + minute
   t.equal(told(ask(chat, key)), '200')
   use('ada', 'llm/small', 40)
-  t.equal(told(ask(chat, key)), '429 token_limit_exceeded', 'the hour is used up')
+  t.equal(told(ask(chat, key)), '429 rate_limit_exceeded', 'the hour is used up')
 })
 
 test('retry-after lies within the window', async (t) => {

@@ -36,7 +36,7 @@ test('three answers of forty pass a hundred', async (t, gateway) => {
   t.ok(retryAfterS >= 1 && retryAfterS <= 60, `retry-after ${retryAfterS}`)
   t.equal(refused.headers.get('content-type'), 'application/json')
   t.match(JSON.parse(refused.text), {
-    error: { type: 'rate_limit_error', code: 'token_limit_exceeded', message: String },
+    error: { type: 'tokens', code: 'rate_limit_exceeded', message: String },
   })
   t.strictSame(await gateway.model.tally(), before, 'the model is not asked')
 

@@ -62,7 +62,7 @@ test('the official client knows our refusals', async (t, gateway) => {
   await gateway.settled()
   const limited = await ask(key)
   t.ok(limited instanceof RateLimitError)
-  t.match(limited, { status: 429, code: 'token_limit_exceeded', type: 'rate_limit_error' })
+  t.match(limited, { status: 429, code: 'rate_limit_exceeded', type: 'tokens' })
 })
 
 test('the official client uses the rest', async (t, gateway) => {

@@ -53,7 +53,12 @@ test('refusals of the gateway are one envelope', async (t, gateway) => {
     ],
     ['no body', toBytes({ path: chatPath, headers }), 400, 'invalid_body'],
     ['no JSON', toBytes({ path: chatPath, headers, body: 'x' }), 400, 'invalid_body'],
-    ['no JSON, shared', toBytes({ path: '/v1/messages', headers, body: 'x' }), 400, 'invalid_body'],
+    [
+      'no JSON, shared',
+      toBytes({ path: '/v1/responses', headers, body: 'x' }),
+      400,
+      'invalid_body',
+    ],
   ] as const) {
     isRefusal(t, await sendRaw(gateway.port, bytes), status, code, title)
   }

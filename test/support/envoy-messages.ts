@@ -1,3 +1,6 @@
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { loadSync, type MethodDefinition, type ServiceDefinition } from '@grpc/proto-loader'
 
@@ -10,10 +13,32 @@ export interface Codec {
 const folders = ['envoy-api', 'xds', 'googleapis', 'protoc-gen-validate'].map((folder) =>
   fileURLToPath(new URL(`../../node_modules/@grpc/grpc-js-xds/deps/${folder}`, import.meta.url)),
 )
+
+/**
+ * The proto files at hand are older than `RateLimitDescriptor.hits_addend`, which Envoy 1.40 sends:
+ * a folder with that one file completed, to be looked into first.
+ */
+function completed(): string {
+  const path = 'envoy/extensions/common/ratelimit/v3/ratelimit.proto'
+  const folder = mkdtempSync(join(tmpdir(), 'tollgate-proto-'))
+  const text = readFileSync(join(folders[0] as string, path), 'utf8')
+    .replace(/^import /m, 'import "google/protobuf/wrappers.proto";\nimport ')
+    .replace('RateLimitOverride limit = 2;', '$& google.protobuf.UInt64Value hits_addend = 3;')
+  mkdirSync(dirname(join(folder, path)), { recursive: true })
+  writeFileSync(join(folder, path), text)
+  return folder
+}
+
+const first = completed()
 const packages = loadSync(
-  ['envoy/service/auth/v3/external_auth.proto', 'envoy/service/accesslog/v3/als.proto'],
-  { includeDirs: folders, keepCase: true, longs: Number, enums: Number },
+  [
+    'envoy/service/auth/v3/external_auth.proto',
+    'envoy/service/accesslog/v3/als.proto',
+    'envoy/service/ratelimit/v3/rls.proto',
+  ],
+  { includeDirs: [first, ...folders], keepCase: true, longs: Number, enums: Number },
 )
+rmSync(first, { recursive: true })
 
 function methodOf(service: string, method: string): MethodDefinition<object, object> {
   const found = (packages[service] as ServiceDefinition | undefined)?.[method]
@@ -23,6 +48,7 @@ function methodOf(service: string, method: string): MethodDefinition<object, obj
 
 const check = methodOf('envoy.service.auth.v3.Authorization', 'Check')
 const stream = methodOf('envoy.service.accesslog.v3.AccessLogService', 'StreamAccessLogs')
+const limit = methodOf('envoy.service.ratelimit.v3.RateLimitService', 'ShouldRateLimit')
 
 /** `envoy.service.auth.v3.CheckRequest` */
 export const checkRequest: Codec = {
@@ -40,6 +66,18 @@ export const checkResponse: Codec = {
 export const accessLogMessage: Codec = {
   encode: stream.requestSerialize,
   decode: (bytes) => stream.requestDeserialize(bytes) as Record<string, unknown>,
+}
+
+/** `envoy.service.ratelimit.v3.RateLimitRequest` */
+export const rateLimitRequest: Codec = {
+  encode: limit.requestSerialize,
+  decode: (bytes) => limit.requestDeserialize(bytes) as Record<string, unknown>,
+}
+
+/** `envoy.service.ratelimit.v3.RateLimitResponse` */
+export const rateLimitResponse: Codec = {
+  encode: limit.responseSerialize,
+  decode: (bytes) => limit.responseDeserialize(bytes) as Record<string, unknown>,
 }
 
 /** A CheckRequest about a path, as Envoy sends it. */

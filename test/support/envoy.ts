@@ -28,6 +28,8 @@ export interface EnvoySettings extends Pick<BootstrapSettings, 'api' | 'grpc' | 
   readonly folder: string
   /** Threads; with one, what a client saw end first is also told of first. */
   readonly concurrency?: number
+  /** Changes its configuration, which is the repository's as JSON. */
+  readonly adjust?: ((bootstrap: string) => string) | undefined
 }
 
 const template = readFileSync(new URL('../../envoy/bootstrap.yaml', import.meta.url), 'utf8')
@@ -35,12 +37,12 @@ const anyPort = { host: '127.0.0.1', port: 0 }
 
 /** Starts it on free ports and waits until it serves; it is killed when `t` ends. */
 export async function startEnvoy(t: Test, settings: EnvoySettings): Promise<RunningEnvoy> {
-  const { folder, concurrency = 1, ...places } = settings
+  const { folder, concurrency = 1, adjust = (same) => same, ...places } = settings
   const bootstrap = join(folder, 'bootstrap.json')
   const adminFile = join(folder, 'admin-address')
   const authoritiesFile = findAuthorities()
   const addresses = { gateway: anyPort, admin: anyPort, ...places, authoritiesFile }
-  writeFileSync(bootstrap, renderBootstrap(template, addresses))
+  writeFileSync(bootstrap, adjust(renderBootstrap(template, addresses)))
   const child = spawn(
     envoyPath() ?? 'envoy',
     [

@@ -20,6 +20,8 @@ export interface GatewaySettings {
   readonly env?: Record<string, string>
   /** Threads of Envoy, 1 unless told. */
   readonly concurrency?: number
+  /** Changes Envoy's configuration, which is the repository's as JSON. */
+  readonly adjustEnvoy?: (bootstrap: string) => string
 }
 
 /** What a key is asked for with; a fresh user of the group `team` pays unless one is named. */
@@ -163,6 +165,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     clustersFile: join(clustersFolder, 'clusters.json'),
     folder: envoyFolder,
     concurrency,
+    adjust: settings.adjustEnvoy,
   })
   const url = `http://127.0.0.1:${envoy.port}`
 

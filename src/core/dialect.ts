@@ -1,0 +1,48 @@
+/**
+ * In whose words a refusal is spoken: clients of OpenAI and of Anthropic each know one error body,
+ * and their libraries decide by it, and by the headers of `limit-headers.ts`, when to try again.
+ */
+
+import { describe, type ErrorCode, type ErrorEnvelope, toEnvelope } from './errors.ts'
+
+export type Dialect = 'openai' | 'anthropic'
+
+/** Anthropic's path; what lies below it (`…/count_tokens`, `…/batches`) is Anthropic's as well. */
+const messagesPath = '/v1/messages'
+
+/** The body of every refusal to a client of Anthropic's. */
+export interface AnthropicEnvelope {
+  readonly type: 'error'
+  readonly error: { readonly type: string; readonly message: string }
+}
+
+/** Anthropic's word for a status; its own 529 (overloaded) is what 503 means here. */
+const anthropicTypes: Partial<Record<number, string>> = {
+  400: 'invalid_request_error',
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  405: 'invalid_request_error',
+  413: 'request_too_large',
+  429: 'rate_limit_error',
+  503: 'overloaded_error',
+}
+
+/** The dialect of a model server's path, `/v1/…`; OpenAI's wherever it says nothing else. */
+export function dialectOf(operation: string | undefined): Dialect {
+  if (operation === undefined || !operation.startsWith(messagesPath)) return 'openai'
+  const next = operation[messagesPath.length]
+  return next === undefined || next === '/' ? 'anthropic' : 'openai'
+}
+
+/** The body for a code, with the catalogue's message unless a better one is given. */
+export function toRefusalBody(
+  dialect: Dialect,
+  code: ErrorCode,
+  message?: string,
+): ErrorEnvelope | AnthropicEnvelope {
+  if (dialect === 'openai') return toEnvelope(code, message)
+  const entry = describe(code)
+  const type = anthropicTypes[entry.status] ?? 'api_error'
+  return { type: 'error', error: { type, message: message ?? entry.message } }
+}

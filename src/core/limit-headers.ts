@@ -1,0 +1,103 @@
+/**
+ * What a caller has left, as response headers: the fields of draft-ietf-httpapi-ratelimit-headers,
+ * which tell every limit, and those of the caller's own dialect, which tell the one that binds.
+ *
+ * The figures are those of the moment a request is let in or refused; what its own answer will
+ * use is not in them yet. A window that is not open yet is told as if it opened now.
+ */
+
+import { type CountedLimit, type CounterState, openAt } from './counter.ts'
+import type { Dialect } from './dialect.ts'
+
+/** Takes one header; names are lower-case. */
+export type PutHeader = (name: string, value: string) => void
+
+/** What is left under one limit; `resetsAt` in milliseconds since the epoch. */
+export interface Standing {
+  readonly limit: CountedLimit
+  readonly used: number
+  readonly remaining: number
+  readonly resetsAt: number
+}
+
+/** Puts the headers of these limits. `states` go with `limits`; nothing is put without any. */
+export function putLimitHeaders(
+  dialect: Dialect,
+  limits: readonly CountedLimit[],
+  states: readonly (CounterState | undefined)[],
+  now: number,
+  put: PutHeader,
+): void {
+  let binding: Standing | undefined
+  let policies = ''
+  let items = ''
+  for (let i = 0; i < limits.length; i += 1) {
+    const standing = standingOf(limits[i] as CountedLimit, states[i], now)
+    const { limit, remaining, resetsAt } = standing
+    if (binding === undefined || bindsMore(standing, binding)) binding = standing
+    const comma = i === 0 ? '' : ', '
+    policies += comma + limit.policy
+    items += `${comma}"${limit.window}";r=${remaining};t=${secondsUntil(resetsAt, now)}`
+  }
+  if (binding === undefined) return
+  if (dialect === 'openai') {
+    put('x-ratelimit-limit-tokens', String(binding.limit.limit))
+    put('x-ratelimit-remaining-tokens', String(binding.remaining))
+    put('x-ratelimit-reset-tokens', toResetDuration(binding.resetsAt - now))
+  } else {
+    put('anthropic-ratelimit-tokens-limit', String(binding.limit.limit))
+    put('anthropic-ratelimit-tokens-remaining', String(binding.remaining))
+    put('anthropic-ratelimit-tokens-reset', toResetTime(binding.resetsAt))
+  }
+  put('ratelimit-policy', policies)
+  put('ratelimit', items)
+}
+
+/**
+ * The limit that binds: the one with the least share left; of several the one that holds longest,
+ * so that among spent ones it is the one to wait for.
+ */
+export function bindingOf(
+  limits: readonly CountedLimit[],
+  states: readonly (CounterState | undefined)[],
+  now: number,
+): Standing | undefined {
+  let binding: Standing | undefined
+  for (let i = 0; i < limits.length; i += 1) {
+    const standing = standingOf(limits[i] as CountedLimit, states[i], now)
+    if (binding === undefined || bindsMore(standing, binding)) binding = standing
+  }
+  return binding
+}
+
+/** Whole seconds, rounded up, at least one: a client that waits them finds the window open. */
+export function secondsUntil(instant: number, now: number): number {
+  return Math.max(1, Math.ceil((instant - now) / 1_000))
+}
+
+/** A wait as OpenAI writes it, which is how Go does: `250ms`, `1s`, `6m0s`, `1h2m3s`; rounded up. */
+export function toResetDuration(waitMs: number): string {
+  if (waitMs <= 999) return `${Math.max(1, Math.ceil(waitMs))}ms`
+  const seconds = Math.ceil(waitMs / 1_000)
+  if (seconds < 60) return `${seconds}s`
+  const minutes = Math.floor(seconds / 60)
+  if (minutes < 60) return `${minutes}m${seconds % 60}s`
+  return `${Math.floor(minutes / 60)}h${minutes % 60}m${seconds % 60}s`
+}
+
+/** An instant as Anthropic writes it: RFC 3339 in whole seconds, rounded up. */
+function toResetTime(instant: number): string {
+  return `${new Date(Math.ceil(instant / 1_000) * 1_000).toISOString().slice(0, 19)}Z`
+}
+
+function standingOf(limit: CountedLimit, state: CounterState | undefined, now: number): Standing {
+  const open = openAt(state, limit.windowMs, now)
+  const used = open === undefined ? 0 : open.used
+  const remaining = used < limit.limit ? limit.limit - used : 0
+  return { limit, used, remaining, resetsAt: open?.resetsAt ?? now + limit.windowMs }
+}
+
+function bindsMore(a: Standing, b: Standing): boolean {
+  const share = a.remaining / a.limit.limit - b.remaining / b.limit.limit
+  return share < 0 || (share === 0 && a.resetsAt > b.resetsAt)
+}

@@ -1,0 +1,236 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import root, { type Test } from 'tap'
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import {
+  type Answer,
+  chatPath,
+  gatewayTests,
+  meter,
+  models,
+  subscriptions,
+} from '../support/gateway.ts'
+
+/** What a provider would say of its own account. */
+const foreign = {
+  ratelimit: '"theirs";r=1;t=1',
+  'ratelimit-policy': '"theirs";q=1;w=1',
+  'x-ratelimit-limit-tokens': '111',
+  'x-ratelimit-remaining-tokens': '111',
+  'x-ratelimit-reset-tokens': '111s',
+  'x-ratelimit-limit-requests': '111',
+  'anthropic-ratelimit-tokens-limit': '111',
+  'anthropic-ratelimit-tokens-remaining': '111',
+  'anthropic-ratelimit-input-tokens-remaining': '111',
+}
+
+const team = { groups: ['team'] }
+const provider = createServer((_, response) => {
+  const body = JSON.stringify({ usage: { total_tokens: 10 } })
+  response.writeHead(200, { 'content-type': 'application/json', 'x-theirs': 'kept', ...foreign })
+  response.end(body)
+})
+root.teardown(() => {
+  provider.close()
+  provider.closeAllConnections()
+})
+provider.listen(0, '127.0.0.1')
+await once(provider, 'listening')
+const providerUrl = `http://127.0.0.1:${(provider.address() as AddressInfo).port}`
+
+const test = gatewayTests({
+  resources: (backendUrl) => [
+    ...models(backendUrl),
+    modelRef('provided', { backendUrl: providerUrl }),
+    // Nothing listens there.
+    modelRef('gone', { backendUrl: 'http://127.0.0.1:1/base' }),
+    accessPolicy('provided', ['llm/provided', 'llm/gone'], team),
+    ...subscriptions({ plenty: 1_000_000 }),
+    subscription('two', team, {
+      'llm/sim': [
+        [100, '1m'],
+        [1_000, '1h'],
+      ],
+      'llm/provided': [[100, '1m']],
+      'llm/gone': [[100, '1m']],
+    }),
+    meter,
+  ],
+})
+
+const policies = '"1m";q=100;w=60;qu="tokens", "1h";q=1000;w=3600;qu="tokens"'
+const init = { method: 'POST', body: JSON.stringify({ model: 'sim', max_tokens: 5, messages: [] }) }
+
+/** The headers of an answer that speak of limits. */
+function limitsIn({ headers }: Answer): Record<string, string> {
+  return Object.fromEntries([...headers].filter(([name]) => /ratelimit|retry/.test(name)))
+}
+
+test('a success tells what was left', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'two' })
+  t.strictSame(limitsIn(await gateway.chat(key, { totalTokens: 40 })), {
+    'ratelimit-policy': policies,
+    ratelimit: '"1m";r=100;t=60, "1h";r=1000;t=3600',
+    'x-ratelimit-limit-tokens': '1000',
+    'x-ratelimit-remaining-tokens': '1000',
+    'x-ratelimit-reset-tokens': '1h0m0s',
+  })
+  await gateway.settled()
+  t.match(limitsIn(await gateway.chat(key, {}, { stream: true })), {
+    ratelimit: /^"1m";r=60;t=\d+, "1h";r=960;t=3\d{3}$/,
+    'x-ratelimit-limit-tokens': '100',
+    'x-ratelimit-remaining-tokens': '60',
+    'x-ratelimit-reset-tokens': /^(\d+s|\d+ms|1m0s)$/,
+  })
+})
+
+test('Anthropic’s clients read their own headers', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'two' })
+  await gateway.chat(key, { totalTokens: 40 })
+  await gateway.settled()
+  for (const path of ['/v1/messages', '/llm/sim/v1/messages']) {
+    const answer = await gateway.ask(path, key, init)
+    t.equal(answer.status, 200, path)
+    t.strictSame(Object.keys(limitsIn(answer)).sort(), [
+      'anthropic-ratelimit-tokens-limit',
+      'anthropic-ratelimit-tokens-remaining',
+      'anthropic-ratelimit-tokens-reset',
+      'ratelimit',
+      'ratelimit-policy',
+    ])
+    t.match(limitsIn(answer), {
+      'anthropic-ratelimit-tokens-limit': '100',
+      'anthropic-ratelimit-tokens-remaining': '60',
+      'anthropic-ratelimit-tokens-reset': /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/,
+    })
+  }
+})
+
+test('a spent limit is told in both dialects', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'two' })
+  await gateway.chat(key, { totalTokens: 140 })
+  await gateway.settled()
+  const refused = await gateway.chat(key)
+  t.equal(refused.status, 429)
+  t.match(JSON.parse(refused.text), {
+    error: {
+      type: 'tokens',
+      code: 'rate_limit_exceeded',
+      message: /140 of 100 tokens in 1m\. Please try again in \d+m?s?\w*\.$/,
+    },
+  })
+  const retryAfterS = refused.headers.get('retry-after')
+  t.match(limitsIn(refused), {
+    'ratelimit-policy': policies,
+    ratelimit: new RegExp(`^"1m";r=0;t=${retryAfterS}, "1h";r=860;t=3\\d{3}$`),
+    'x-ratelimit-limit-tokens': '100',
+    'x-ratelimit-remaining-tokens': '0',
+  })
+  for (const path of ['/v1/messages', '/llm/sim/v1/messages']) {
+    const told = await gateway.ask(path, key, init)
+    t.equal(told.status, 429, path)
+    t.match(JSON.parse(told.text), { type: 'error', error: { type: 'rate_limit_error' } })
+    t.match(limitsIn(told), {
+      'retry-after': /^\d+$/,
+      'anthropic-ratelimit-tokens-limit': '100',
+      'anthropic-ratelimit-tokens-remaining': '0',
+    })
+  }
+})
+
+test('a provider’s own figures do not get through', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'two' })
+  const body = JSON.stringify({ model: 'provided', messages: [] })
+  for (const path of [
+    '/llm/provided/v1/chat/completions',
+    '/llm/provided/v1/files',
+    '/v1/chat/completions',
+  ]) {
+    const answer = await gateway.ask(path, key, { method: 'POST', body })
+    t.equal(answer.headers.get('x-theirs'), 'kept')
+    t.strictSame(Object.keys(limitsIn(answer)).sort(), [
+      'ratelimit',
+      'ratelimit-policy',
+      'x-ratelimit-limit-tokens',
+      'x-ratelimit-remaining-tokens',
+      'x-ratelimit-reset-tokens',
+    ])
+    t.notMatch(JSON.stringify(limitsIn(answer)), /111|theirs|, .*, /)
+  }
+  const listing = await gateway.ask('/llm/provided/v1/models', key)
+  t.equal(listing.headers.get('x-theirs'), 'kept')
+  t.strictSame(limitsIn(listing), {}, 'no limit holds for the list')
+})
+
+test('nobody sees the figures of another', async (t, gateway) => {
+  const [ada, bob] = [
+    await gateway.mint({ subscription: 'two' }),
+    await gateway.mint({ subscription: 'two' }),
+  ]
+  await gateway.chat(ada.key, { totalTokens: 140 })
+  await gateway.settled()
+  t.match(limitsIn(await gateway.chat(bob.key)), { ratelimit: /^"1m";r=100;/ })
+  for (const [key, path, status] of [
+    [undefined, chatPath, 401],
+    ['sk-tg-unknown', chatPath, 401],
+    [ada.key, '/llm/nothing/v1/chat/completions', 403],
+    [ada.key, '/llm/other/v1/chat/completions', 403],
+    [undefined, '/v1/messages', 401],
+  ] as const) {
+    const answer = await gateway.ask(path, key, init)
+    t.equal(answer.status, status)
+    t.strictSame(limitsIn(answer), {})
+  }
+})
+
+/** Claims Anthropic's envelope, with this status and type. */
+function isAnthropic(t: Test, answer: Answer, status: number, type: string): void {
+  t.equal(answer.status, status, answer.text)
+  t.equal(answer.headers.get('content-type'), 'application/json')
+  const { error, ...rest } = JSON.parse(answer.text)
+  t.strictSame(rest, { type: 'error' })
+  t.strictSame(Object.keys(error).sort(), ['message', 'type'])
+  t.equal(error.type, type)
+  t.match(error.message, /\.$/)
+}
+
+test('every refusal of messages is Anthropic’s', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const ask = (path: string, credential?: string, body = init.body) =>
+    gateway.ask(path, credential, { method: 'POST', body })
+  for (const path of ['/v1/messages', '/llm/sim/v1/messages', '/v1/messages?beta=true']) {
+    isAnthropic(t, await ask(path), 401, 'authentication_error')
+    isAnthropic(t, await ask(path, 'sk-tg-unknown'), 401, 'authentication_error')
+    isAnthropic(t, await ask(path, key, '{"a":1,"a":2}'), 400, 'invalid_request_error')
+  }
+  const foreignModel = JSON.stringify({ model: 'nothing', messages: [] })
+  isAnthropic(t, await ask('/v1/messages', key, foreignModel), 403, 'permission_error')
+  isAnthropic(t, await ask('/llm/nothing/v1/messages', key), 403, 'permission_error')
+  isAnthropic(t, await ask('/v1/messages/nothing', key), 404, 'not_found_error')
+  isAnthropic(
+    t,
+    await ask('/v1/messages', key, 'x'.repeat(34 * 1_048_576)),
+    413,
+    'request_too_large',
+  )
+})
+
+test('a model away is told as Anthropic does', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'two' })
+  const body = JSON.stringify({ model: 'gone', max_tokens: 5, messages: [] })
+  for (const path of ['/v1/messages', '/llm/gone/v1/messages?beta=true']) {
+    const answer = await gateway.ask(path, key, { method: 'POST', body })
+    isAnthropic(t, answer, 503, 'overloaded_error')
+    t.match(limitsIn(answer), { 'retry-after': '1', ratelimit: '"1m";r=100;t=60' })
+  }
+})
+
+test('without the service messages are Anthropic’s too', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  await gateway.stopService()
+  const answer = await gateway.ask('/v1/messages', key, init)
+  isAnthropic(t, answer, 503, 'overloaded_error')
+  t.equal(answer.headers.get('retry-after'), '1')
+  await gateway.startService()
+})
