@@ -49,7 +49,23 @@ process.once('message', async (load: Load) => {
     }
   }
 
-  await Promise.all(Array.from({ length: load.atOnce }, caller))
+  /** So many a second, whether they are answered or not. */
+  async function callSteadily(perSecond: number): Promise<void> {
+    const startedAt = performance.now()
+    const calls: Promise<void>[] = []
+    while (next < load.calls) {
+      const due = Math.min(load.calls, ((performance.now() - startedAt) * perSecond) / 1_000)
+      for (; next < due; next += 1) calls.push(call(next))
+      await new Promise((resolve) => setTimeout(resolve, 1))
+    }
+    await Promise.all(calls)
+  }
+
+  if (load.perSecond === undefined) {
+    await Promise.all(Array.from({ length: load.atOnce }, caller))
+  } else {
+    await callSteadily(load.perSecond)
+  }
   tookMs.sort((a, b) => a - b)
   const at = (share: number): number => tookMs[Math.floor(tookMs.length * share)] as number
   const result: LoadResult = { p50: at(0.5), p99: at(0.99), failures }

@@ -5,12 +5,13 @@
 
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
-import { createCheck } from '../src/extauthz/service.ts'
+import { type Check, createCheck } from '../src/extauthz/service.ts'
 import { createGrpcServer } from '../src/grpc/server.ts'
 import { WireWriter } from '../src/grpc/wire.ts'
 import { createVerifyKey } from '../src/identity/api-key.ts'
 import { createAuthenticate } from '../src/identity/authenticate.ts'
 import { createCachedApiKeys } from '../src/store/cached-api-keys.ts'
+import type { CounterStore } from '../src/store/counters.ts'
 import { createMemoryCounters } from '../src/store/memory-counters.ts'
 import { createKeys, createSnapshot } from './fixture.ts'
 import { cpuMicros, type Figure, microsPerCall } from './measure.ts'
@@ -28,6 +29,8 @@ export interface Load {
   readonly messages: readonly string[]
   readonly calls: number
   readonly atOnce: number
+  /** Instead of `atOnce`: calls begun each second. */
+  readonly perSecond?: number
 }
 export interface LoadResult {
   readonly p50: number
@@ -35,7 +38,10 @@ export interface LoadResult {
   readonly failures: number
 }
 
-export async function benchCheck(calls = 100_000): Promise<readonly Figure[]> {
+/** A Check with warm keys, and what Envoy asks of it. */
+export async function createWarmCheck(
+  counters: CounterStore,
+): Promise<{ readonly check: Check; readonly messages: readonly Buffer[] }> {
   const { keys, store } = createKeys(keyCount, teams)
   const snapshot = createSnapshot(models, teams)
   const check = createCheck({
@@ -47,7 +53,7 @@ export async function benchCheck(calls = 100_000): Promise<readonly Figure[]> {
       token: () => null,
     }),
     snapshot: () => snapshot,
-    counters: createMemoryCounters(),
+    counters,
     clock: Date.now,
     onFault: (error) => {
       throw error
@@ -57,29 +63,55 @@ export async function benchCheck(calls = 100_000): Promise<readonly Figure[]> {
     toCheckRequest(`/llm/m${i % models}/v1/chat/completions`, key),
   )
   for (const message of messages) await check(message)
+  return { check, messages }
+}
 
+export async function benchCheck(calls = 100_000): Promise<readonly Figure[]> {
+  const { check, messages } = await createWarmCheck(createMemoryCounters())
   const inProcess = microsPerCall((i) => check(messages[i % keyCount] as Buffer), 100_000)
-  const server = createGrpcServer({
-    unary: { [checkPath]: check },
-    sinks: {},
-    onFault: console.error,
-  })
-  const port = await server.listen('127.0.0.1:0')
-  const load = { port, path: checkPath, messages: messages.map((m) => m.toString('base64')) }
-  await runLoad({ ...load, calls: Math.ceil(calls / 4), atOnce: 64 })
-  const begin = process.cpuUsage()
-  const busy = await runLoad({ ...load, calls, atOnce: 64 })
-  const busyMicros = cpuMicros(begin) / calls
-  await server.stop(1_000)
+  const server = await serveCheck(check, messages)
+  await server.run({ calls: Math.ceil(calls / 4), atOnce: 64 })
+  const busy = await server.run({ calls, atOnce: 64 })
+  await server.stop()
   return [
     { name: 'Check, bytes to bytes', value: `${inProcess.toFixed(2)} µs CPU` },
-    { name: 'Check over gRPC, 64 at once', value: `${busyMicros.toFixed(1)} µs CPU` },
+    { name: 'Check over gRPC, 64 at once', value: `${busy.microsPerCall.toFixed(1)} µs CPU` },
     {
       name: '  its latency p50 / p99, same machine',
       value: `${busy.p50.toFixed(2)} / ${busy.p99.toFixed(2)} ms`,
     },
     { name: '  failed', value: `${busy.failures} of ${calls}` },
   ]
+}
+
+/** What one load came to; `microsPerCall` is the CPU time of the serving process. */
+export interface ServedLoad extends LoadResult {
+  readonly microsPerCall: number
+}
+
+/** Serves Check on loopback, to be loaded from another process. */
+export async function serveCheck(
+  check: Check,
+  messages: readonly Buffer[],
+): Promise<{
+  run(load: Pick<Load, 'calls' | 'atOnce' | 'perSecond'>): Promise<ServedLoad>
+  stop(): Promise<void>
+}> {
+  const server = createGrpcServer({
+    unary: { [checkPath]: check },
+    sinks: {},
+    onFault: console.error,
+  })
+  const port = await server.listen('127.0.0.1:0')
+  const encoded = messages.map((message) => message.toString('base64'))
+  return {
+    async run(load) {
+      const begin = process.cpuUsage()
+      const result = await runLoad({ port, path: checkPath, messages: encoded, ...load })
+      return { ...result, microsPerCall: cpuMicros(begin) / load.calls }
+    },
+    stop: () => server.stop(1_000),
+  }
 }
 
 async function runLoad(load: Load): Promise<LoadResult> {

@@ -2,10 +2,11 @@
 
 import { cpus } from 'node:os'
 import { benchCheck } from './check.bench.ts'
+import { benchCounters } from './counters.bench.ts'
 import { benchDecide } from './decide.bench.ts'
 import type { Figure } from './measure.ts'
 
-const figures: Figure[] = [...benchDecide(), ...(await benchCheck())]
+const figures: Figure[] = [...benchDecide(), ...(await benchCheck()), ...(await benchCounters())]
 const width = Math.max(...figures.map(({ name }) => name.length))
 console.log(`Node ${process.version}, ${cpus()[0]?.model.trim()}, ${cpus().length} cores\n`)
 for (const { name, value } of figures) console.log(`${name.padEnd(width)}  ${value}`)

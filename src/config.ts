@@ -5,6 +5,7 @@
 
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
+import { parseRedisUrl } from './store/redis-url.ts'
 
 export interface SocketAddress {
   readonly host: string
@@ -25,6 +26,12 @@ export interface Config {
   /** undefined: embedded Postgres under `dataDir`. */
   readonly databaseUrl: string | undefined
   readonly databaseConnections: number
+  /** undefined: counters in memory. */
+  readonly redisUrl: string | undefined
+  /** What to think of a counter never seen while Redis is away. */
+  readonly onCounterLoss: 'allow' | 'deny'
+  /** Milliseconds between two flushes of what was counted. */
+  readonly counterFlushMs: number
   /** Absolute. */
   readonly dataDir: string
   /** Folder of Envoy's files; absolute. */
@@ -131,8 +138,21 @@ export function loadConfig(env: Environment): Config {
     return address ?? { path: '' }
   })
   // Better no start than a promise that is not kept: these would be ignored in silence.
-  for (const name of ['REDIS_URL', 'OIDC_ISSUER_URL', 'KUBERNETES_TOKEN_REVIEW']) {
+  for (const name of ['OIDC_ISSUER_URL', 'KUBERNETES_TOKEN_REVIEW']) {
     if (text(name) !== undefined) bad(name, 'is not supported yet; unset it')
+  }
+
+  const redisUrl = text('REDIS_URL')
+  if (redisUrl !== undefined && parseRedisUrl(redisUrl) === undefined) {
+    bad(
+      'REDIS_URL',
+      'must be redis://[user:password@]host:port[/db], redis+sentinel://host:port,host:port/name ' +
+        'or redis+cluster://host:port,host:port, each also with rediss',
+    )
+  }
+  const onCounterLoss = text('ON_COUNTER_LOSS') ?? 'allow'
+  if (onCounterLoss !== 'allow' && onCounterLoss !== 'deny') {
+    bad('ON_COUNTER_LOSS', 'must be allow or deny')
   }
 
   const config: Config = {
@@ -146,6 +166,9 @@ export function loadConfig(env: Environment): Config {
     ).replace(/\/+$/, ''),
     databaseUrl: url('DATABASE_URL', ['postgres:', 'postgresql:']),
     databaseConnections: integer('DB_MAX_OPEN_CONNS', 25, 1, 1_000),
+    redisUrl,
+    onCounterLoss: onCounterLoss === 'deny' ? 'deny' : 'allow',
+    counterFlushMs: integer('COUNTER_FLUSH_MS', 5, 1, 1_000),
     dataDir,
     envoyConfigDir: resolve(text('ENVOY_CONFIG_DIR') ?? `${dataDir}/envoy`),
     resourceFolder: resolve(resources.slice('file:'.length)),

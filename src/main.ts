@@ -19,6 +19,7 @@ import { createVerifyKey } from './identity/api-key.ts'
 import { createAuthenticate } from './identity/authenticate.ts'
 import { noTokens, openTokenFile } from './identity/token-file.ts'
 import { readUsages } from './ratelimit/access-log.ts'
+import { createShouldRateLimit } from './ratelimit/rate-limit.ts'
 import { createSettle } from './ratelimit/settle.ts'
 import { createCachedApiKeys } from './store/cached-api-keys.ts'
 import { startCleanupSchedule } from './store/cleanup-schedule.ts'
@@ -157,6 +158,10 @@ async function start(config: Config, stops: (() => unknown)[]): Promise<ServiceA
         counters,
         clock,
         onFault,
+      }),
+      '/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit': createShouldRateLimit({
+        settle,
+        onIgnored: (reason) => log.warn({ reason }, 'reported usage is not counted'),
       }),
     },
     sinks: {

@@ -1,6 +1,6 @@
 /**
- * `npm test`: format, lint, types, then every test file with a real Envoy and a real Postgres, which
- * it gets and starts itself. The last line says how many tests passed and failed; whatever else went
+ * `npm test`: format, lint, types, then every test file with a real Envoy, Postgres and Valkey,
+ * which it gets and starts itself. The last line says how many tests passed and failed; whatever else went
  * wrong counts as a failed one. Arguments name test files, to run only those and no checks.
  */
 import { spawn } from 'node:child_process'
@@ -11,6 +11,7 @@ import { PACKAGE_ROOT } from '../src/cli/package-root.ts'
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../src/store/embedded-postgres.ts'
 import { createTapReport, type Score } from './support/tap-report.ts'
 import { makeTemporaryFolder } from './support/temporary-folder.ts'
+import { findValkey } from './support/valkey-binary.ts'
 
 const files = process.argv.slice(2)
 const inCi = process.env.CI === 'true'
@@ -26,6 +27,9 @@ if (files.length === 0) {
 const env: NodeJS.ProcessEnv = { ...process.env }
 await obtain('Envoy', async () => {
   env.ENVOY_PATH = await findEnvoy({ env, log: print })
+})
+await obtain('Valkey', async () => {
+  env.VALKEY_PATH = await findValkey(env)
 })
 const folder = makeTemporaryFolder()
 let database: EmbeddedPostgres | undefined

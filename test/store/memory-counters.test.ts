@@ -1,11 +1,28 @@
 import { test } from 'tap'
 import type { Counter } from '../../src/core/counter.ts'
 import { createMemoryCounters } from '../../src/store/memory-counters.ts'
+import { testCounterStore } from './counter-store.contract.ts'
 
 const start = 1_000_000
 const minute = 60_000
 const a: Counter = { key: 'a', windowMs: minute }
 const b: Counter = { key: 'b', windowMs: 10 * minute }
+
+testCounterStore('memory', async () => {
+  let now = start
+  return {
+    counters: createMemoryCounters(),
+    now: () => now,
+    async advance(ms) {
+      now += ms
+    },
+    setBack(ms) {
+      now -= ms
+    },
+    slackMs: 0,
+    async close() {},
+  }
+})
 
 test('counters are read in the order asked', async (t) => {
   const counters = createMemoryCounters()

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
 import type { Random } from './random.ts'
 
@@ -74,7 +75,7 @@ export async function startFlakyProxy(
   const server = createServer((client) => {
     const upstream = connect(port, '127.0.0.1')
     let mute = false
-    let holdUntil = 0
+    let answers: Promise<unknown> = Promise.resolve()
     const end = (): void => {
       client.destroy()
       upstream.destroy()
@@ -89,10 +90,8 @@ export async function startFlakyProxy(
     }
     upstream.on('data', (answer) => {
       if (mute) return
-      const waitMs = holdUntil - performance.now()
-      // Timers of one length fire in turn, so answers keep their order.
-      if (waitMs > 0) setTimeout(() => client.write(answer), waitMs)
-      else client.write(answer)
+      // In turn: a connection loses its end, never its order.
+      answers = answers.then(() => client.write(answer))
     })
 
     const act: Record<Mishap, (command: Buffer) => void> = {
@@ -111,7 +110,7 @@ export async function startFlakyProxy(
         upstream.write(command.subarray(0, 1 + random.below(command.length - 1)), end)
       },
       delay(command) {
-        holdUntil = performance.now() + random.below(60)
+        answers = answers.then(() => delay(random.below(60)))
         upstream.write(command)
       },
       twice(command) {

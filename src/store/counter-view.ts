@@ -1,0 +1,83 @@
+/**
+ * What one process knows of a shared counter: what Redis last told, and what this process has
+ * added since. Pure; times are milliseconds of a clock that never steps, into which the time left
+ * that Redis tells is carried: a wall clock that is minutes off, or corrected, does no harm.
+ */
+
+export interface CounterView {
+  readonly windowMs: number
+  /** Whether Redis has ever told. */
+  known: boolean
+  /** Tokens in the open window as Redis last told, without `sending` and `pending`. */
+  used: number
+  /** Tokens in the batch that is under way. */
+  sending: number
+  /** Tokens of this process that no batch holds yet. */
+  pending: number
+  /** End of the open window; 0 when none is open. */
+  endsAt: number
+  /** When Redis last told. */
+  toldAt: number
+}
+
+/** A counter of which nothing is known. */
+export function createView(windowMs: number): CounterView {
+  return { windowMs, known: false, used: 0, sending: 0, pending: 0, endsAt: 0, toldAt: 0 }
+}
+
+/** Whether a window is open, as far as this process knows. */
+export function isOpen(view: CounterView, now: number): boolean {
+  if (view.endsAt === 0) return false
+  if (now < view.endsAt) return true
+  // Tokens of a window that has ended count for nothing any more, wherever they are.
+  view.used = 0
+  view.sending = 0
+  view.pending = 0
+  view.endsAt = 0
+  return false
+}
+
+/** Tokens of the open window, those included that Redis has not been told yet. */
+export function usedIn(view: CounterView): number {
+  return view.used + view.sending + view.pending
+}
+
+/** Counts tokens of this process. The first ones in a closed window open it, here and now. */
+export function addTokens(view: CounterView, tokens: number, now: number): void {
+  if (!isOpen(view, now)) view.endsAt = now + view.windowMs
+  view.pending += tokens
+}
+
+/** Moves what is pending into the batch under way; answers its tokens. */
+export function takePending(view: CounterView, now: number): number {
+  if (!isOpen(view, now)) return 0
+  const tokens = view.pending
+  view.sending += tokens
+  view.pending = 0
+  return tokens
+}
+
+/**
+ * Takes Redis's answer: tokens used and milliseconds left, 0 or less when no window is open there.
+ * `acknowledged`: so many tokens of the batch under way are in it. An answer that was long on its
+ * way makes the window's end late, never early: nothing is let through for that.
+ */
+export function takeAnswer(
+  view: CounterView,
+  answer: { readonly used: number; readonly leftMs: number; readonly acknowledged: number },
+  now: number,
+): void {
+  isOpen(view, now)
+  view.known = true
+  view.toldAt = now
+  view.sending = Math.max(0, view.sending - answer.acknowledged)
+  if (answer.leftMs > 0) {
+    view.used = answer.used
+    // Redis's clock may have stepped back too; nobody is told to wait longer than a window.
+    view.endsAt = now + Math.min(answer.leftMs, view.windowMs)
+  } else {
+    // Closed over there; what was added here since keeps the window that it opened here.
+    view.used = 0
+    if (view.pending + view.sending === 0) view.endsAt = 0
+  }
+}

@@ -1,0 +1,70 @@
+/** The forms of REDIS_URL. Sentinel and Cluster have none that is common, so theirs are ours. */
+
+const form = /^(rediss?)(\+sentinel|\+cluster)?:\/\/(?:([^@/]*)@)?([^/?#]+)(?:\/([^?#]*))?$/
+
+const defaultPorts = { single: 6_379, cluster: 6_379, sentinel: 26_379 }
+
+export interface RedisTarget {
+  readonly kind: 'single' | 'sentinel' | 'cluster'
+  readonly nodes: readonly { readonly host: string; readonly port: number }[]
+  /** Sentinel: name of the group. */
+  readonly name: string
+  readonly options: {
+    readonly username?: string
+    readonly password?: string
+    readonly db?: number
+    readonly tls?: Record<string, never>
+  }
+}
+
+/**
+ * Reads `redis://host:port[/db]`, `redis+sentinel://host:port,host:port/name` and
+ * `redis+cluster://host:port,host:port`, each also as `rediss` and
+ * with `user:password@`, which are for the servers and not for Sentinel; undefined for other forms.
+ */
+export function parseRedisUrl(url: string): RedisTarget | undefined {
+  const parts = form.exec(url)
+  if (parts === null) return undefined
+  const [, scheme, variant = '', credentials = '', hosts = '', path = ''] = parts
+  const kind = variant === '' ? 'single' : (variant.slice(1) as 'sentinel' | 'cluster')
+  const nodes = hosts.split(',').map((node) => parseNode(node, defaultPorts[kind]))
+  const [username, password] = parseCredentials(credentials) ?? []
+  if (nodes.includes(undefined) || username === undefined || password === undefined) {
+    return undefined
+  }
+  if (kind === 'single' && (nodes.length !== 1 || !/^\d{0,3}$/.test(path))) return undefined
+  if (kind === 'sentinel' && path === '') return undefined
+  if (kind === 'cluster' && path !== '') return undefined
+  return {
+    kind,
+    nodes: nodes as RedisTarget['nodes'],
+    name: kind === 'sentinel' ? path : '',
+    options: {
+      ...(username !== '' && { username }),
+      ...(password !== '' && { password }),
+      ...(kind === 'single' && path !== '' && { db: Number(path) }),
+      ...(scheme === 'rediss' && { tls: {} }),
+    },
+  }
+}
+
+function parseNode(node: string, defaultPort: number): RedisTarget['nodes'][number] | undefined {
+  const parts = /^(?:\[([0-9a-fA-F:.]+)\]|([^\s:[\]]+))(?::(\d{1,5}))?$/.exec(node)
+  if (parts === null) return undefined
+  const port = Number(parts[3] ?? defaultPort)
+  return port < 65_536 ? { host: (parts[1] ?? parts[2]) as string, port } : undefined
+}
+
+/** User and password of a URL, each percent-encoded there (RFC 3986, 3.2.1). */
+function parseCredentials(written: string): [string, string] | undefined {
+  const colon = written.indexOf(':')
+  try {
+    if (colon < 0) return [decodeURIComponent(written), '']
+    return [
+      decodeURIComponent(written.slice(0, colon)),
+      decodeURIComponent(written.slice(colon + 1)),
+    ]
+  } catch {
+    return undefined
+  }
+}
