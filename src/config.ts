@@ -3,7 +3,7 @@
  * at once. Nothing else reads the environment. Secrets may come by file: NAME_FILE for NAME.
  */
 
-import { readFileSync } from 'node:fs'
+import { accessSync, constants, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { parseRedisUrl } from './store/redis-url.ts'
 
@@ -112,6 +112,16 @@ export function loadConfig(env: Environment): Config {
     return undefined
   }
 
+  function readableFile(name: string): string | undefined {
+    const path = text(name)
+    try {
+      if (path !== undefined) accessSync(path, constants.R_OK)
+    } catch {
+      bad(name, `can not read ${path}`)
+    }
+    return path
+  }
+
   function list(name: string, fallback: string): readonly string[] {
     return (text(name) ?? fallback)
       .split(',')
@@ -172,7 +182,7 @@ export function loadConfig(env: Environment): Config {
     dataDir,
     envoyConfigDir: resolve(text('ENVOY_CONFIG_DIR') ?? `${dataDir}/envoy`),
     resourceFolder: resolve(resources.slice('file:'.length)),
-    tokenAuthFile: text('TOKEN_AUTH_FILE'),
+    tokenAuthFile: readableFile('TOKEN_AUTH_FILE'),
     adminGroups: new Set(list('ADMIN_GROUPS', 'tollgate-admins')),
     maxExpirationDays: integer('API_KEY_MAX_EXPIRATION_DAYS', 90, 1, 36_500),
     // More would run into the listener's own time-out for answers.
