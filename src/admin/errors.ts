@@ -2,11 +2,14 @@
 
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { FastifySchemaValidationError } from 'fastify/types/schema.js'
-import { describe, type ErrorCode, ServiceError, toEnvelope } from '../core/errors.ts'
+import {
+  describe,
+  type ErrorCode,
+  retryAfterOutage,
+  ServiceError,
+  toEnvelope,
+} from '../core/errors.ts'
 import type { MethodsOf } from './methods.ts'
-
-/** Seconds after which a client may try again when the store was out of reach. */
-const retryAfterOutage = '2'
 
 /** Makes every refusal of this listener the one envelope. */
 export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {

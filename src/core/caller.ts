@@ -1,6 +1,7 @@
 /** Who is asking, once a credential has been believed. */
 
-interface Person {
+/** A user with the groups that count. */
+export interface Person {
   readonly user: string
   readonly groups: readonly string[]
 }

@@ -6,6 +6,9 @@
  * same HTTP envelope; a second table would be a second truth.
  */
 
+/** Seconds after which a client may try again when a store was out of reach (`retry-after`). */
+export const retryAfterOutage = '2'
+
 interface CatalogueEntry {
   readonly status: number
   readonly type: string

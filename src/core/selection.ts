@@ -4,14 +4,10 @@
  */
 
 import { mayUse } from './access.ts'
+import type { Person } from './caller.ts'
 import { ServiceError } from './errors.ts'
 import { subscriptionNamespace } from './resources.ts'
 import type { CompiledSubscription, Snapshot } from './snapshot.ts'
-
-interface Person {
-  readonly user: string
-  readonly groups: readonly string[]
-}
 
 /** The selection's own words for a refusal; also sent as `x-ext-auth-reason`. */
 export type SelectionError =

@@ -2,7 +2,7 @@
 
 import type { Decision, Denial, Grant } from '../core/decide.ts'
 import { type Dialect, toRefusalBody } from '../core/dialect.ts'
-import { describe, type ErrorCode } from '../core/errors.ts'
+import { describe, type ErrorCode, retryAfterOutage } from '../core/errors.ts'
 import { putLimitHeaders, secondsUntil } from '../core/limit-headers.ts'
 import { writeStruct } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
@@ -27,9 +27,6 @@ const responseHeaders = 6
 
 /** `HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD`: a client's or a model's own copy never survives. */
 const overwrite = 2
-
-/** Seconds after which a client may try again when a store was out of reach. */
-const retryAfterOutage = '2'
 
 /**
  * The clients of OpenAI and Anthropic try again by themselves, but within a minute whatever
