@@ -4,8 +4,8 @@ import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '../core/errors.ts'
 import { callerOf } from './authenticate.ts'
 import { requirePlainText } from './body.ts'
-import type { GetApiKeyDeps } from './get-api-key.ts'
-import { refusals } from './schemas.ts'
+import { orUnsure, type RevokeDeps } from './propagation.ts'
+import { propagation as propagationSchema, refusals } from './schemas.ts'
 
 interface Body {
   readonly username?: string | null
@@ -15,7 +15,7 @@ const schema = {
   operationId: 'bulkRevokeApiKeys',
   summary: 'Revoke all API keys of a user',
   description:
-    'All your active keys, ephemeral ones too; an administrator may name another user. Keys that are revoked or expired already are left as they are.',
+    'All your active keys, ephemeral ones too; an administrator may name another user. Keys that are revoked or expired already are left as they are. Answered when every replica knows of it, or after a second: `propagation` says which.',
   tags: ['API keys'],
   body: {
     type: ['object', 'null'],
@@ -31,10 +31,11 @@ const schema = {
     200: {
       description: 'Done, even if there was nothing to revoke.',
       type: 'object',
-      required: ['revokedCount', 'message'],
+      required: ['revokedCount', 'message', 'propagation'],
       properties: {
         revokedCount: { type: 'integer', minimum: 0, examples: [3] },
         message: { type: 'string', examples: ['Revoked 3 API keys of user alice.'] },
+        propagation: propagationSchema,
       },
     },
     ...refusals(400, 401, 403, 413, 500, 503),
@@ -42,8 +43,8 @@ const schema = {
 } as const
 
 /** Adds the route. Of calls side by side each key is counted by one. */
-export function bulkRevokeApiKeys(app: FastifyInstance, deps: GetApiKeyDeps): void {
-  const { keys, isAdmin, clock } = deps
+export function bulkRevokeApiKeys(app: FastifyInstance, deps: RevokeDeps): void {
+  const { keys, isAdmin, clock, propagation } = deps
   app.post<{ Body: Body | null | undefined }>(
     '/v1/api-keys/bulk-revoke',
     { schema },
@@ -53,9 +54,11 @@ export function bulkRevokeApiKeys(app: FastifyInstance, deps: GetApiKeyDeps): vo
       requirePlainText('username', username)
       const owner = username?.trim() ? username : caller.user
       if (owner !== caller.user && !isAdmin(caller)) throw new ServiceError('admin_required')
-      const { length: revokedCount } = await keys.revokeAll(owner, clock())
+      const { length: revokedCount } = await orUnsure(keys.revokeAll(owner, clock()))
       const what = revokedCount === 1 ? '1 API key' : `${revokedCount} API keys`
-      return { revokedCount, message: `Revoked ${what} of user ${owner}.` }
+      // Also where there was nothing left to revoke: the call before may not have been answered.
+      const message = `Revoked ${what} of user ${owner}.`
+      return { revokedCount, message, propagation: await propagation() }
     },
   )
 }

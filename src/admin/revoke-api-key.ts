@@ -5,27 +5,37 @@ import { ServiceError } from '../core/errors.ts'
 import { showRecord } from './api-key-record.ts'
 import { callerOf } from './authenticate.ts'
 import { ignoreBodies } from './body.ts'
-import { type GetApiKeyDeps, isKeyId, keyNotFound } from './get-api-key.ts'
-import { apiKeyRecord, keyIdParams, refusals } from './schemas.ts'
+import { isKeyId, keyNotFound } from './get-api-key.ts'
+import { orUnsure, type RevokeDeps } from './propagation.ts'
+import { apiKeyRecord, keyIdParams, propagation as propagationSchema, refusals } from './schemas.ts'
 
 const schema = {
   operationId: 'revokeApiKey',
   summary: 'Revoke an API key',
   description:
-    'Your own active key, or any for an administrator. At once and for good; asking twice is 404.',
+    'Your own active key, or any for an administrator. At once and for good; asking twice is 404. Answered when every replica knows of it, or after a second: `propagation` says which.',
   tags: ['API keys'],
   params: keyIdParams,
   response: {
-    200: { description: 'The record, now revoked.', ...apiKeyRecord },
+    200: {
+      description: 'The record, now revoked.',
+      ...apiKeyRecord,
+      required: [...apiKeyRecord.required, 'propagation'],
+      properties: { ...apiKeyRecord.properties, propagation: propagationSchema },
+    },
     ...refusals(401, 404, 500, 503),
   },
 } as const
+
+const unsure =
+  'The key store did not answer: the key may or may not be revoked. Repeat the call; 404 then means that it is done.'
 
 /**
  * Adds the route. Revoked once is revoked for good: a second call, an expired key, an unknown id
  * and somebody else's key are one answer. A body is not looked at.
  */
-export function revokeApiKey(app: FastifyInstance, { keys, isAdmin, clock }: GetApiKeyDeps): void {
+export function revokeApiKey(app: FastifyInstance, deps: RevokeDeps): void {
+  const { keys, isAdmin, clock, propagation } = deps
   app.register(async (scope) => {
     ignoreBodies(scope)
     scope.delete<{ Params: { id: string } }>('/v1/api-keys/:id', { schema }, async (request) => {
@@ -33,9 +43,9 @@ export function revokeApiKey(app: FastifyInstance, { keys, isAdmin, clock }: Get
       const owner = isAdmin(caller) ? undefined : caller.user
       const now = clock()
       const { id } = request.params
-      const revoked = isKeyId(id) ? await keys.revoke(id, owner, now) : undefined
+      const revoked = isKeyId(id) ? await orUnsure(keys.revoke(id, owner, now), unsure) : undefined
       if (revoked === undefined) throw new ServiceError('not_found', { message: keyNotFound })
-      return showRecord(revoked, now)
+      return { ...showRecord(revoked, now), propagation: await propagation() }
     })
   })
 }

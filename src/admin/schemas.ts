@@ -83,6 +83,33 @@ export const apiKeyRecord = {
   },
 } as const
 
+/** Whether every replica knows of a revocation; an addition of ours to the contract. */
+export const propagation = {
+  type: 'object',
+  required: ['state', 'replicas', 'acknowledged'],
+  description: 'Who knows of it, after at most a second of waiting for all.',
+  properties: {
+    state: {
+      type: 'string',
+      enum: ['confirmed', 'pending'],
+      description:
+        'confirmed: no replica lets such a key pass any more. pending: those that wait are told or stop by themselves.',
+    },
+    replicas: {
+      type: 'integer',
+      minimum: 1,
+      description: 'How many may be serving, the one that answers included.',
+      examples: [2],
+    },
+    acknowledged: { type: 'integer', minimum: 1, examples: [2] },
+    waitingFor: {
+      type: 'array',
+      items: { type: 'string' },
+      description: 'Names of the replicas that have not said that they know; only when pending.',
+    },
+  },
+} as const
+
 export const keyIdParams = {
   type: 'object',
   required: ['id'],

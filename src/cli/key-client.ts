@@ -15,6 +15,12 @@ export interface KeyRecord {
   readonly lastUsedAt?: string
 }
 
+/** What the answer to a revocation says of who knows of it. */
+export interface Revoked {
+  /** Left out by servers that do not say. */
+  readonly propagation?: { readonly state: string; readonly waitingFor?: readonly string[] }
+}
+
 export interface CreatedKey {
   readonly key: string
   readonly id: string
@@ -37,9 +43,11 @@ export interface KeyClient {
   create(body: Readonly<Record<string, unknown>>): Promise<CreatedKey>
   /** Reads page after page. */
   search(search: KeySearch): Promise<readonly KeyRecord[]>
-  revoke(id: string): Promise<KeyRecord>
+  revoke(id: string): Promise<KeyRecord & Revoked>
   /** undefined: the caller's own. */
-  revokeAll(user: string | undefined): Promise<{ revokedCount: number; message: string }>
+  revokeAll(
+    user: string | undefined,
+  ): Promise<Revoked & { readonly revokedCount: number; readonly message: string }>
 }
 
 const PAGE = 100
@@ -89,13 +97,13 @@ export function createKeyClient({ url, token }: KeyServer): KeyClient {
       return [...found.values()]
     },
     async revoke(id) {
-      return (await call('DELETE', `/v1/api-keys/${encodeURIComponent(id)}`)) as KeyRecord
+      return (await call('DELETE', `/v1/api-keys/${encodeURIComponent(id)}`)) as KeyRecord & Revoked
     },
     async revokeAll(user) {
       const body = user === undefined ? {} : { username: user }
-      return (await call('POST', '/v1/api-keys/bulk-revoke', body)) as {
-        revokedCount: number
-        message: string
+      return (await call('POST', '/v1/api-keys/bulk-revoke', body)) as Revoked & {
+        readonly revokedCount: number
+        readonly message: string
       }
     },
   }

@@ -1,6 +1,6 @@
 /** `tollgate key new|list|revoke`: API keys from a terminal. */
 import { parseArgs } from 'node:util'
-import { createKeyClient, type KeyClient, type KeyRecord } from './key-client.ts'
+import { createKeyClient, type KeyClient, type KeyRecord, type Revoked } from './key-client.ts'
 import { findKeyServer } from './key-server.ts'
 import { printable, renderTable } from './table.ts'
 
@@ -124,6 +124,7 @@ async function revokeKeys(args: string[], io: KeyIo): Promise<number> {
     if (ids.length > 0) throw new WrongCall('Either --all or ids, not both.')
     const result = await clientOf(values, io).revokeAll(values.user)
     io.out(values.json ? toJson(result) : printable(result.message))
+    warnOfPending(result, io)
     return 0
   }
   if (values.user !== undefined) throw new WrongCall('--user goes with --all; an id is enough.')
@@ -135,12 +136,20 @@ async function revokeKeys(args: string[], io: KeyIo): Promise<number> {
       const record = await client.revoke(id)
       revoked.push(record)
       if (!values.json) io.out(`Revoked ${record.id} (${printable(record.name)}).`)
+      warnOfPending(record, io)
     } catch (error) {
       io.err(`${printable(id)}: ${sentenceOf(error)}`)
     }
   }
   if (values.json) io.out(toJson({ object: 'list', data: revoked }))
   return revoked.length === ids.length ? 0 : 1
+}
+
+/** A revocation holds, but somebody who may be serving has not said that they know of it. */
+function warnOfPending({ propagation }: Revoked, io: KeyIo): void {
+  if (propagation?.state !== 'pending') return
+  const names = printable(propagation.waitingFor?.join(', ') || 'some replica')
+  io.err(`Not confirmed by ${names}: it may still let revoked keys pass for a while.`)
 }
 
 interface ServerFlags {

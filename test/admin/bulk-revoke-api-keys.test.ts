@@ -1,8 +1,10 @@
 import { test } from 'tap'
+import { addReplica } from '../support/followers.ts'
 import { createKeyApi } from '../support/key-api.ts'
 import { failing, refused } from '../support/refusals.ts'
 
 const route = 'POST /v1/api-keys/bulk-revoke'
+const propagation = { state: 'confirmed', replicas: 1, acknowledged: 1 }
 
 test('your own go, whatever spells "own" (200)', async (t) => {
   const api = await createKeyApi(t)
@@ -17,6 +19,7 @@ test('your own go, whatever spells "own" (200)', async (t) => {
     t.strictSame(answer.json(), {
       revokedCount: 2,
       message: 'Revoked 2 API keys of user alice.',
+      propagation,
     })
     refused(t, await api.ask('GET /v1/api-keys/x', { as: plain.key }), 401)
   }
@@ -28,9 +31,20 @@ test('an administrator names another', async (t) => {
   await api.createKey('alice')
   await api.createKey('admin')
   const answer = await api.ask(route, { as: 'admin', body: { username: 'alice' } })
-  t.strictSame(answer.json(), { revokedCount: 1, message: 'Revoked 1 API key of user alice.' })
+  const message = 'Revoked 1 API key of user alice.'
+  t.strictSame(answer.json(), { revokedCount: 1, message, propagation })
   const unknown = await api.ask(route, { as: 'admin', body: { username: 'nobody' } })
   t.match(unknown.json(), { revokedCount: 0, message: /0 API keys of user nobody/ })
+})
+
+test('who does not know of it is named', async (t) => {
+  const api = await createKeyApi(t)
+  await addReplica(api.sql, 'cut off')
+  const pending = { state: 'pending', replicas: 2, acknowledged: 1, waitingFor: ['cut off'] }
+  await api.createKey('alice')
+  t.match((await api.ask(route, { as: 'alice' })).json(), { revokedCount: 1, propagation: pending })
+  const again = await api.ask(route, { as: 'alice' })
+  t.match(again.json(), { revokedCount: 0, propagation: pending }, 'asked again, it is still so')
 })
 
 test('expired and revoked keys stay what they are', async (t) => {
@@ -120,7 +134,9 @@ test('a fault of ours tells nothing (500)', async (t) => {
   refused(t, await api.ask(route, { as: 'alice' }), 500, 'internal')
 })
 
-test('without the store nothing is revoked (503)', async (t) => {
+test('without the store nothing is sure (503)', async (t) => {
   const api = await createKeyApi(t, { around: failing('outage', 'revokeAll') })
-  refused(t, await api.ask(route, { as: 'alice' }), 503, 'store_unavailable')
+  const answer = await api.ask(route, { as: 'alice' })
+  refused(t, answer, 503, 'store_unavailable')
+  t.match(answer.json().error.message, /may or may not have been done\. Repeat it/)
 })

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { test } from 'tap'
+import { addReplica } from '../support/followers.ts'
 import { createKeyApi } from '../support/key-api.ts'
 import { failing, refused } from '../support/refusals.ts'
 
@@ -10,8 +11,20 @@ test('revoking answers the record (200)', async (t) => {
   const answer = await api.ask(`DELETE /v1/api-keys/${id}`, { as: 'alice' })
   t.equal(answer.statusCode, 200)
   t.match(answer.json(), { id, name: 'laptop', username: 'alice', status: 'revoked' })
+  t.strictSame(answer.json().propagation, { state: 'confirmed', replicas: 1, acknowledged: 1 })
   refused(t, await api.ask(`GET /v1/api-keys/${id}`, { as: key }), 401)
   t.match((await api.ask(`GET /v1/api-keys/${id}`, { as: 'alice' })).json(), { status: 'revoked' })
+})
+
+test('who does not know of it is named (200)', async (t) => {
+  const api = await createKeyApi(t)
+  const { id } = await api.createKey('alice')
+  await addReplica(api.sql, 'cut off')
+  const answer = await api.ask(`DELETE /v1/api-keys/${id}`, { as: 'alice' })
+  t.match(answer.json(), {
+    status: 'revoked',
+    propagation: { state: 'pending', replicas: 2, acknowledged: 1, waitingFor: ['cut off'] },
+  })
 })
 
 test('an administrator revokes anybody’s', async (t) => {
@@ -79,4 +92,5 @@ test('without the store nothing is revoked (503)', async (t) => {
   const api = await createKeyApi(t, { around: failing('outage', 'revoke') })
   const answer = await api.ask(`DELETE /v1/api-keys/${randomUUID()}`, { as: 'alice' })
   refused(t, answer, 503, 'store_unavailable')
+  t.match(answer.json().error.message, /may or may not be revoked\. Repeat the call/)
 })

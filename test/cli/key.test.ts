@@ -1,4 +1,7 @@
+import { once } from 'node:events'
 import { mkdirSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { type KeyIo, key } from '../../src/cli/key.ts'
@@ -84,6 +87,27 @@ test('keys are revoked by id', async (t) => {
   t.equal(partly.status, 1)
   t.match(JSON.parse(partly.out).data, [{ id: two.id, status: 'revoked' }])
   t.equal(partly.err, `${one.id}: There is no such API key.\n../x: There is no such API key.`)
+})
+
+test('who has not confirmed is named', async (t) => {
+  const { api, url, env } = await start(t)
+  const one = await api.createKey('alice', { name: 'one' })
+  const propagation = { state: 'pending', replicas: 2, acknowledged: 1, waitingFor: ['far-away'] }
+  const server = createServer(async (request, response) => {
+    const answer = await fetch(url + request.url, {
+      method: request.method ?? '',
+      headers: { authorization: request.headers.authorization ?? '' },
+    })
+    response.end(JSON.stringify({ ...((await answer.json()) as object), propagation }))
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const { port } = server.address() as AddressInfo
+  const through = { ...env, TOLLGATE_URL: `http://127.0.0.1:${port}` }
+  for (const args of [[one.id], ['--all']]) {
+    const { status, err } = await run(through, 'revoke', ...args)
+    t.strictSame([status, err.split(':')[0]], [0, 'Not confirmed by far-away'])
+  }
 })
 
 test('all keys are revoked at once', async (t) => {

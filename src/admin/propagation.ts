@@ -1,0 +1,23 @@
+/** What the two endpoints that revoke have in common. */
+
+import { ServiceError } from '../core/errors.ts'
+import type { Propagation } from '../store/propagation.ts'
+import type { GetApiKeyDeps } from './get-api-key.ts'
+
+export interface RevokeDeps extends GetApiKeyDeps {
+  /** Waits for a while until every replica knows of what was just revoked; never rejects. */
+  readonly propagation: () => Promise<Propagation>
+}
+
+const unsure =
+  'The key store did not answer: the revocation may or may not have been done. Repeat it until it is answered.'
+
+/** The revocation's result; of an outage in its middle the caller learns that nothing is sure. */
+export async function orUnsure<T>(revocation: Promise<T>, message = unsure): Promise<T> {
+  try {
+    return await revocation
+  } catch (error) {
+    if (!(error instanceof ServiceError) || error.code !== 'store_unavailable') throw error
+    throw new ServiceError('store_unavailable', { message, cause: error.cause })
+  }
+}

@@ -1,0 +1,115 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { envoyPath } from '../support/envoy-binary.ts'
+import { poll } from '../support/poll.ts'
+import { startRevoking } from '../support/revoking.ts'
+import { startLoad, tally } from '../support/steady-load.ts'
+import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts'
+
+const skip = envoyPath() === undefined && 'no Envoy'
+
+/** Two replicas, the second of which reaches its database through a proxy. */
+async function startPair(t: Test) {
+  let proxy: TcpProxy | undefined
+  const pair = await startRevoking(t, {
+    count: 2,
+    async databaseFor(url, index) {
+      if (index === 0) return url
+      proxy = await startTcpProxy(t, Number(new URL(url).port))
+      return proxy.through(url)
+    },
+  })
+  return { ...pair, proxy: proxy as TcpProxy }
+}
+
+t.test('two replicas know of a revocation', { skip }, async (t) => {
+  const pair = await startPair(t)
+  const { proxy } = pair
+  const second = pair.all[1]
+
+  t.test('after a confirmed answer nothing passes', async (t) => {
+    for (let round = 0; round < 5; round += 1) {
+      const { key, id } = await pair.mint()
+      t.strictSame(await pair.statuses(key), [200, 200])
+      const load = startLoad(100, () => pair.chat(key))
+      await poll(() => load.shots.length >= 20, 'the key is in use')
+      t.strictSame(await pair.revoke(id), { state: 'confirmed', replicas: 2, acknowledged: 2 })
+      const confirmedAt = performance.now()
+      await delay(200)
+      const shots = await load.stop()
+      const later = shots.filter(({ sentAt }) => sentAt > confirmedAt)
+      t.strictSame(tally(later), { 401: later.length })
+      t.strictSame(tally(shots.filter(({ status }) => status !== 401 && status !== 200)), {})
+    }
+  })
+
+  t.test('a cut connection changes nothing', async (t) => {
+    for (let round = 0; round < 3; round += 1) {
+      const { key, id } = await pair.mint()
+      t.strictSame(await pair.statuses(key), [200, 200])
+      proxy.cut()
+      const { state } = await pair.revoke(id)
+      if (state === 'confirmed') t.strictSame(await pair.statuses(key), [401, 401])
+      await poll(async () => (await pair.status(1, key)) === 401, 'the second knows', 2_000)
+    }
+  })
+
+  t.test('a replica cut off is named', async (t) => {
+    const { key, id } = await pair.mint()
+    const { key: kept } = await pair.mint()
+    t.strictSame(await pair.statuses(key), [200, 200])
+    t.strictSame(await pair.statuses(kept), [200, 200])
+    proxy.swallow(true)
+    t.strictSame(await pair.revoke(id), {
+      state: 'pending',
+      replicas: 2,
+      acknowledged: 1,
+      waitingFor: ['replica-2'],
+    })
+    t.equal(await pair.status(0, key), 401)
+    t.equal(await pair.status(1, kept), 200, 'what it knows goes on working')
+    proxy.swallow(false)
+    proxy.cut()
+    await poll(async () => (await pair.status(1, key)) === 401, 'it has caught up')
+    t.equal(await pair.status(1, kept), 200)
+  })
+
+  t.test('a resumed replica refuses before all else', async (t) => {
+    await poll(async () => {
+      const { id } = await pair.mint()
+      return (await pair.revoke(id)).state === 'confirmed'
+    }, 'both are well')
+    const { key, id } = await pair.mint()
+    const { key: kept } = await pair.mint()
+    t.strictSame(await pair.statuses(key), [200, 200])
+    t.strictSame(await pair.statuses(kept), [200, 200])
+    second?.signal('SIGSTOP')
+    t.match(await pair.revoke(id), { state: 'pending', waitingFor: ['replica-2'] })
+    const asked = Array.from({ length: 20 }, () => pair.status(1, key))
+    await delay(100)
+    second?.signal('SIGCONT')
+    t.strictSame([...new Set(await Promise.all(asked))], [401])
+    t.equal(await pair.status(1, kept), 200)
+  })
+
+  t.test('a replica that has stopped is not waited for', async (t) => {
+    const { key, id } = await pair.mint()
+    await second?.end('SIGTERM')
+    t.strictSame(await pair.revoke(id), { state: 'confirmed', replicas: 1, acknowledged: 1 })
+    await second?.start()
+    t.strictSame(await pair.statuses(key), [401, 401])
+  })
+
+  t.test('a killed replica is waited for until it is back', async (t) => {
+    const { id } = await pair.mint()
+    await second?.end('SIGKILL')
+    t.match(await pair.revoke(id), { state: 'pending', waitingFor: ['replica-2'] })
+    await second?.start()
+    await poll(async () => {
+      const { key, id: other } = await pair.mint()
+      const { state, replicas } = await pair.revoke(other)
+      t.strictSame(await pair.statuses(key), [401, 401])
+      return state === 'confirmed' && replicas === 2
+    }, 'the one that was killed is not waited for any more')
+  })
+})

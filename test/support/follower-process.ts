@@ -1,0 +1,32 @@
+/**
+ * A process with a memory of keys and a follower, for tests that stop it by signal. Its standard
+ * input asks: a line with a hash is answered with what a request with that key would meet.
+ */
+
+import { createInterface } from 'node:readline'
+import { createCachedApiKeys } from '../../src/store/cached-api-keys.ts'
+import { openPool } from '../../src/store/postgres.ts'
+import { createPostgresApiKeys } from '../../src/store/postgres-api-keys.ts'
+import { createRevocationFollower } from '../../src/store/revocation-follower.ts'
+
+const url = process.argv[2] as string
+const pool = openPool({ url, connections: 3 })
+const follower = createRevocationFollower({
+  pool,
+  url,
+  name: 'paused',
+  everyMs: 1_000,
+  servesMs: 60_000,
+  evict: (hashes) => keys.evict(hashes),
+  forgetAll: () => keys.forgetAll(),
+  onFault: (error) => console.error(error),
+})
+const keys = createCachedApiKeys(createPostgresApiKeys(pool), { entries: 100, freshness: follower })
+await follower.start()
+console.log('ready')
+for await (const hash of createInterface({ input: process.stdin })) {
+  const key = await keys.findByHash(hash)
+  console.log(`${hash} ${key?.status ?? 'unknown'}`)
+}
+await follower.stop()
+await pool.end()

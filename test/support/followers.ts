@@ -1,0 +1,79 @@
+import { randomUUID } from 'node:crypto'
+import type postgres from 'postgres'
+import type { Test } from 'tap'
+import { migrate } from '../../src/store/migrate.ts'
+import {
+  createRevocationFollower,
+  type RevocationFollower,
+  type RevocationFollowerOptions,
+} from '../../src/store/revocation-follower.ts'
+import { createDatabase } from './database.ts'
+import { createPool } from './key-store.ts'
+
+/** A follower, and what it was told to forget. */
+export interface FollowerUnderTest extends RevocationFollower {
+  readonly evicted: Set<string>
+  /** How often everything was to be forgotten. */
+  readonly forgotten: () => number
+  /** Whether it was told of by the database, each time that changed. */
+  readonly listening: readonly boolean[]
+  readonly faults: readonly unknown[]
+}
+
+/** An empty database with our schema, its address, and a pool on it. */
+export async function createKeyDatabase(t: Test): Promise<{ url: string; sql: postgres.Sql }> {
+  const url = await createDatabase(t)
+  const sql = await createPool(t, url)
+  await migrate(sql)
+  return { url, sql }
+}
+
+/** Starts a follower on the database at `url`, with a pool of its own; stopped with `t`. */
+export async function startFollower(
+  t: Test,
+  url: string,
+  options: Partial<RevocationFollowerOptions> = {},
+): Promise<FollowerUnderTest> {
+  const evicted = new Set<string>()
+  const listening: boolean[] = []
+  const faults: unknown[] = []
+  let forgotten = 0
+  const follower = createRevocationFollower({
+    pool: await createPool(t, url),
+    url,
+    name: 'one',
+    everyMs: 1_000,
+    servesMs: 60_000,
+    evict(hashes) {
+      for (const hash of hashes) evicted.add(hash)
+    },
+    forgetAll() {
+      forgotten += 1
+    },
+    onListening: (now) => void listening.push(now),
+    onFault: (error) => void faults.push(error),
+    ...options,
+  })
+  // Before the pool's own end: what is torn down later comes first.
+  t.teardown(() => follower.stop())
+  await follower.start()
+  return { ...follower, evicted, forgotten: () => forgotten, listening, faults }
+}
+
+/** Makes keys of a user whose hashes are `<user>-1` and on. */
+export async function fillKeys(sql: postgres.Sql, count: number, user = 'alice'): Promise<void> {
+  await sql`
+    insert into api_keys (id, username, name, key_hash, user_groups, subscription)
+    select gen_random_uuid()::text, ${user}, 'k', ${`${user}-`} || i, array['a'], 'premium'
+    from generate_series(1, ${count}::int) i`
+}
+
+/** Notes a replica that has followed the log up to now and never says more; answers its id. */
+export async function addReplica(sql: postgres.Sql, name: string): Promise<string> {
+  const id = randomUUID()
+  await sql`
+    insert into tollgate_replicas (id, name, seen_at, serves_until, acknowledged)
+    select ${id}, ${name}, now(), now() + interval '1 hour', max(sequence)
+    from tollgate_revocations`
+  return id
+}

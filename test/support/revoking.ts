@@ -1,0 +1,79 @@
+import type { Test } from 'tap'
+import { checkOf, checkResponse } from './envoy-messages.ts'
+import { chatPath, models, subscriptions } from './gateway.ts'
+import { connect } from './grpc-client.ts'
+import { type Replicas, type ReplicasSettings, startReplicas } from './replicas.ts'
+import type { LoadRequest } from './steady-load.ts'
+
+/** What a revocation's answer says of who knows. */
+export interface Propagation {
+  readonly state: 'confirmed' | 'pending'
+  readonly replicas: number
+  readonly acknowledged: number
+  readonly waitingFor?: readonly string[]
+}
+
+/** Replicas, and what is done to keys on them. */
+export interface RevokingReplicas extends Replicas {
+  mint(): Promise<{ readonly key: string; readonly id: string }>
+  /** DELETE through the API of one replica, the first unless told. */
+  revoke(id: string, replica?: number): Promise<Propagation>
+  /** The HTTP status of one Check at each replica, in their order: 200 for an allow. */
+  statuses(key: string): Promise<readonly number[]>
+  /** One Check at one replica. */
+  status(replica: number, key: string): Promise<number>
+  /** A chat call with this key through Envoy. */
+  chat(key: string): LoadRequest
+}
+
+const checkPath = '/envoy.service.auth.v3.Authorization/Check'
+
+/** Starts replicas with one user, `ann`, whose keys may spend as much as they like. */
+export async function startRevoking(
+  t: Test,
+  settings: Omit<ReplicasSettings, 'resources' | 'tokens'>,
+): Promise<RevokingReplicas> {
+  const replicas = await startReplicas(t, {
+    ...settings,
+    resources: (backendUrl) => [...models(backendUrl), ...subscriptions({ plenty: 1e9 })],
+    tokens: ['token-ann,ann,1,team'],
+  })
+  const { all, url } = replicas
+  const clients = all.map(({ grpc }) => connect(t, grpc))
+  const headers = { authorization: 'Bearer token-ann', 'content-type': 'application/json' }
+  const first = `http://${all[0]?.api}`
+
+  async function status(replica: number, key: string): Promise<number> {
+    const message = checkOf(chatPath, { authorization: `Bearer ${key}` })
+    const answer = checkResponse.decode((await clients[replica]?.ask(checkPath, message)) as Buffer)
+    const { denied_response } = answer as { denied_response?: { status: { code: number } } }
+    return denied_response?.status.code ?? 200
+  }
+
+  return {
+    ...replicas,
+    async mint() {
+      const body = JSON.stringify({ name: 'revoked', subscription: 'plenty' })
+      const answer = await fetch(`${first}/v1/api-keys`, { method: 'POST', headers, body })
+      if (answer.status !== 201) throw new Error(`no key: ${answer.status} ${await answer.text()}`)
+      return (await answer.json()) as { key: string; id: string }
+    },
+    async revoke(id, replica = 0) {
+      const { authorization } = headers
+      const answer = await fetch(`http://${all[replica]?.api}/v1/api-keys/${id}`, {
+        method: 'DELETE',
+        headers: { authorization },
+      })
+      const text = await answer.text()
+      if (answer.status !== 200) throw new Error(`not revoked: ${answer.status} ${text}`)
+      return (JSON.parse(text) as { propagation: Propagation }).propagation
+    },
+    statuses: (key) => Promise.all(all.map((_, replica) => status(replica, key))),
+    status,
+    chat: (key) => ({
+      url: url + chatPath,
+      headers: { ...headers, authorization: `Bearer ${key}` },
+      body: '{"model":"sim","messages":[]}',
+    }),
+  }
+}

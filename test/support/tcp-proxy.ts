@@ -1,0 +1,89 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import type { Test } from 'tap'
+
+/** A way to a server that can be cut, closed, or made to swallow all that goes along it. */
+export interface TcpProxy {
+  /** Where it listens, on 127.0.0.1. */
+  readonly port: number
+  /** The same place by way of the proxy. */
+  through(url: string): string
+  /** Ends every connection there is; new ones are welcome. */
+  cut(): void
+  /** Ends every connection, and new ones at once, until healed. */
+  refuse(): void
+  /** From here on neither side hears of the other, nor is told so, until healed (or `false`). */
+  swallow(isSwallowing?: boolean): void
+  /** All goes on; what was swallowed is lost, and the connections it was lost on are cut. */
+  heal(): void
+}
+
+export interface TcpProxyOptions {
+  /** For each connection: what becomes of the server's answers on it. */
+  readonly onAnswers?: () => (answers: Buffer) => Buffer
+}
+
+/** Stands before a server, on this machine unless a host is named, until `t` ends. */
+export async function startTcpProxy(
+  t: Pick<Test, 'teardown'>,
+  server: number | { readonly host: string; readonly port: number },
+  { onAnswers = () => (answers) => answers }: TcpProxyOptions = {},
+): Promise<TcpProxy> {
+  const target = typeof server === 'number' ? { host: '127.0.0.1', port: server } : server
+  const sockets = new Set<Socket>()
+  let doing: 'pass' | 'refuse' | 'swallow' = 'pass'
+
+  function join(from: Socket, to: Socket, change: (data: Buffer) => Buffer): void {
+    sockets.add(from)
+    from.on('data', (data) => {
+      if (doing !== 'swallow') to.write(change(data))
+    })
+    from.on('error', () => {})
+    from.on('close', () => {
+      sockets.delete(from)
+      if (doing !== 'swallow') to.destroy()
+    })
+  }
+
+  function cut(): void {
+    for (const socket of sockets) socket.destroy()
+  }
+
+  const door = createServer((client) => {
+    if (doing === 'refuse') return void client.destroy()
+    const upstream = connect(target.port, target.host)
+    join(client, upstream, (data) => data)
+    join(upstream, client, onAnswers())
+  })
+  door.listen(0, '127.0.0.1')
+  await once(door, 'listening')
+  const { port } = door.address() as AddressInfo
+  t.teardown(() => {
+    doing = 'refuse'
+    cut()
+    door.close()
+  })
+  function heal(): void {
+    if (doing === 'swallow') cut()
+    doing = 'pass'
+  }
+
+  return {
+    port,
+    through(url) {
+      const there = new URL(url)
+      there.host = `127.0.0.1:${port}`
+      return there.href
+    },
+    cut,
+    refuse() {
+      doing = 'refuse'
+      cut()
+    },
+    swallow(isSwallowing = true) {
+      if (!isSwallowing) return heal()
+      doing = 'swallow'
+    },
+    heal,
+  }
+}
