@@ -20,7 +20,8 @@ export function requireCaller(
 ): void {
   app.decorateRequest('caller', null)
   app.addHook('onRequest', async (request) => {
-    request.caller = await authenticate(request.headers.authorization, clock())
+    const { authorization } = request.headers
+    request.caller = await authenticate(authorization, clock(), () => request.ip)
     if (request.caller === null) throw new ServiceError('credential_invalid')
   })
 }

@@ -9,6 +9,8 @@ export interface ValidateApiKeyDeps {
   readonly keys: ApiKeyStore
   readonly markers: KeyMarkers
   readonly clock: () => number
+  /** Takes note that the key of this id was found valid (contract, 3.10). */
+  readonly noteUse?: (id: string, now: number) => void
 }
 
 const schema = {
@@ -63,11 +65,13 @@ export function validateApiKey(app: FastifyInstance, deps: ValidateApiKeyDeps): 
     async (request) => {
       const hash = hashOfKey(request.body.key, deps.markers)
       if (hash === undefined) return refuse('invalid key format')
-      const record = await deps.keys.findByHash(hash)
-      if (record === undefined) return refuse('key not found')
-      if (statusAt(record, deps.clock()) !== 'active') return refuse('key revoked or expired')
-      const { id, user, groups, subscription } = record
+      const found = await deps.keys.findByHash(hash, () => request.ip)
+      if (found === undefined) return refuse('key not found')
+      const now = deps.clock()
+      if (statusAt(found, now) !== 'active') return refuse('key revoked or expired')
+      const { id, user, groups, subscription } = found
       if (subscription.trim() === '') return refuse('key has no subscription bound')
+      deps.noteUse?.(id, now)
       return {
         valid: true,
         userId: id,

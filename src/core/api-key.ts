@@ -95,7 +95,10 @@ function hashOf(id: string, secret: string): string {
 }
 
 /** The effective status: an active record past its expiry is expired. */
-export function statusAt(record: ApiKeyRecord, now: number): ApiKeyStatus {
+export function statusAt(
+  record: Pick<ApiKeyRecord, 'status' | 'expiresAt'>,
+  now: number,
+): ApiKeyStatus {
   if (record.status !== 'active') return record.status
   return record.expiresAt !== null && now >= record.expiresAt ? 'expired' : 'active'
 }

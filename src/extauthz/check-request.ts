@@ -1,6 +1,6 @@
 /** `envoy.service.auth.v3.CheckRequest` → the few strings that a decision needs. */
 
-import { WireReader } from '../grpc/wire.ts'
+import { WireError, WireReader } from '../grpc/wire.ts'
 
 /** What Envoy tells of a request. Absent headers are undefined; header names are lower-case. */
 export interface CheckRequest {
@@ -11,6 +11,8 @@ export interface CheckRequest {
   readonly subscription: string | undefined
   /** The body's `model`, lifted by Envoy; a client's own header of this name never gets here. */
   readonly model: string | undefined
+  /** Reads the client's address, as Envoy knows it, at each call. */
+  readonly source: () => string | undefined
 }
 
 interface Draft {
@@ -18,6 +20,7 @@ interface Draft {
   authorization: string | undefined
   subscription: string | undefined
   model: string | undefined
+  readonly source: () => string | undefined
 }
 
 /** Reads the message; throws a WireError when the bytes are none. */
@@ -27,6 +30,7 @@ export function readCheckRequest(bytes: Buffer): CheckRequest {
     authorization: undefined,
     subscription: undefined,
     model: undefined,
+    source: () => readSource(bytes),
   }
   const request = new WireReader(bytes)
   while (request.next()) {
@@ -65,4 +69,26 @@ function readHeader(entry: WireReader, draft: Draft): void {
       else if (key === 'x-tollgate-model') draft.model = entry.string()
     }
   }
+}
+
+/**
+ * The path to the address: CheckRequest.attributes, AttributeContext.source, Peer.address,
+ * Address.socket_address, SocketAddress.address.
+ */
+const sourcePath = [1, 1, 1, 1, 2]
+
+/** undefined for a client without an IP address, and where the bytes are damaged. */
+function readSource(bytes: Buffer): string | undefined {
+  try {
+    let reader = new WireReader(bytes)
+    for (let depth = 0; reader.next(); ) {
+      if (reader.field !== sourcePath[depth]) continue
+      depth += 1
+      if (depth === sourcePath.length) return reader.string()
+      reader = reader.message()
+    }
+  } catch (error) {
+    if (!(error instanceof WireError)) throw error
+  }
+  return undefined
 }

@@ -34,16 +34,26 @@ const overwrite = 2
  */
 const longestRetryAfterS = 60
 
-/** The answer's bytes, in the caller's dialect. `now` in milliseconds since the epoch. */
-export function toCheckResponse(decision: Decision, now: number, dialect: Dialect): Buffer {
-  return decision.allowed ? allow(decision, now, dialect) : deny(decision, now, dialect)
+/**
+ * The answer's bytes, in the caller's dialect. `now` in milliseconds since the epoch. `keyAgeMs`
+ * is told to the caller: how old what is known of the key may be, where that is worth a word.
+ */
+export function toCheckResponse(
+  decision: Decision,
+  now: number,
+  dialect: Dialect,
+  keyAgeMs?: number,
+): Buffer {
+  return decision.allowed
+    ? allow(decision, now, dialect, keyAgeMs)
+    : deny(decision, now, dialect, keyAgeMs)
 }
 
 /**
  * CheckResponse: status = 1, ok_response = 3, dynamic_metadata = 4. OkHttpResponse: headers = 2,
  * headers_to_remove = 5, response_headers_to_add = 6.
  */
-function allow(grant: Grant, now: number, dialect: Dialect): Buffer {
+function allow(grant: Grant, now: number, dialect: Dialect, keyAgeMs: number | undefined): Buffer {
   const writer = new WireWriter(allowBytes)
   writer.message(1, () => {})
   writer.message(3, () => {
@@ -55,6 +65,7 @@ function allow(grant: Grant, now: number, dialect: Dialect): Buffer {
     putLimitHeaders(dialect, grant.limits, grant.states, now, (name, value) =>
       writeHeader(writer, name, value, responseHeaders),
     )
+    if (keyAgeMs !== undefined) writeKeyAge(writer, keyAgeMs, responseHeaders)
   })
   writeStruct(writer, 4, {
     user: grant.caller.user,
@@ -67,7 +78,7 @@ function allow(grant: Grant, now: number, dialect: Dialect): Buffer {
 }
 
 /** DeniedHttpResponse (2): status = 1, headers = 2, body = 3. */
-function deny(denial: Denial, now: number, dialect: Dialect): Buffer {
+function deny(denial: Denial, now: number, dialect: Dialect, keyAgeMs: number | undefined): Buffer {
   const { status } = describe(denial.code)
   const writer = new WireWriter()
   writer.message(1, () => writer.unsigned(1, grpcCodes[status] ?? internalCode))
@@ -77,6 +88,7 @@ function deny(denial: Denial, now: number, dialect: Dialect): Buffer {
     for (const [name, value] of headersOf(denial, now)) writeHeader(writer, name, value)
     const { limits = [], states = [] } = denial
     putLimitHeaders(dialect, limits, states, now, (name, value) => writeHeader(writer, name, value))
+    if (keyAgeMs !== undefined) writeKeyAge(writer, keyAgeMs)
     writer.string(3, JSON.stringify(toRefusalBody(dialect, denial.code, denial.message)))
   })
   return writer.finish()
@@ -101,6 +113,11 @@ function headersOf(denial: Denial, now: number): readonly (readonly [string, str
   }
   if (describe(denial.code).status !== 403) return []
   return [['x-ext-auth-reason', denial.selection ?? 'unauthorized']]
+}
+
+/** Whole seconds. */
+function writeKeyAge(writer: WireWriter, keyAgeMs: number, field?: number): void {
+  writeHeader(writer, 'x-tollgate-key-age', String(Math.floor(keyAgeMs / 1_000)), field)
 }
 
 /** HeaderValueOption: header = 1 (key = 1, value = 2), append_action = 3. */

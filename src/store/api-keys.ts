@@ -2,10 +2,27 @@
 
 import type { ApiKeyRecord, ApiKeyStatus } from '../core/api-key.ts'
 
+/** What the request path needs to know of a key. */
+export type KnownKey = Pick<
+  ApiKeyRecord,
+  'id' | 'user' | 'groups' | 'subscription' | 'status' | 'expiresAt'
+>
+
+/** A key with the hash it was found by. */
+export interface FoundKey extends KnownKey {
+  readonly hash: string
+}
+
+/** The address that a request comes from. Only asked when it matters: reading it may cost. */
+export type Source = () => string | undefined
+
 /** Finding a key by its hash: all that the request path needs of the store. */
 export interface KeyLookup {
-  /** Answers without a promise when it is known already. */
-  findByHash(hash: string): ApiKeyRecord | undefined | Promise<ApiKeyRecord | undefined>
+  /**
+   * Answers without a promise when it is known already. Sources share the store evenly; of one
+   * that asks too much some are `store_unavailable`.
+   */
+  findByHash(hash: string, source?: Source): KnownKey | undefined | Promise<KnownKey | undefined>
 }
 
 export type ApiKeySort = 'created_at' | 'expires_at' | 'last_used_at' | 'name'
@@ -25,7 +42,8 @@ export interface ApiKeySearch {
   readonly now: number
 }
 
-export interface ApiKeyStore extends KeyLookup {
+/** What is done with records, by the edges and by what stands before the table. */
+interface ApiKeyRecords {
   insert(record: ApiKeyRecord): Promise<void>
   findById(id: string): Promise<ApiKeyRecord | undefined>
   /**
@@ -48,4 +66,21 @@ export interface ApiKeyStore extends KeyLookup {
    * answers how many. Of calls side by side each key is counted by one.
    */
   deleteExpiredEphemeral(now: number): Promise<number>
+}
+
+/** Where the edges find and change keys. */
+export interface ApiKeyStore extends KeyLookup, ApiKeyRecords {}
+
+/** Where keys are kept for good, as the store before it asks. */
+export interface ApiKeyTable extends ApiKeyRecords {
+  /** Those of the hashes that are kept, in any order. */
+  findByHashes(hashes: readonly string[]): Promise<readonly FoundKey[]>
+  /** At most `limit` of those active at `now`, the ones used last. */
+  findLastUsed(limit: number, now: number): Promise<readonly FoundKey[]>
+  /**
+   * Notes when keys, by id, were used last (milliseconds since the epoch). A key that was used
+   * less than 30 seconds after what is noted of it, or that somebody is just changing, is passed
+   * over.
+   */
+  noteUses(uses: ReadonlyMap<string, number>): Promise<void>
 }

@@ -2,7 +2,7 @@
 
 import type postgres from 'postgres'
 import type { ApiKeyRecord, ApiKeyStatus } from '../core/api-key.ts'
-import type { ApiKeySearch, ApiKeyStore } from './api-keys.ts'
+import type { ApiKeySearch, ApiKeyTable, FoundKey } from './api-keys.ts'
 import { statementDeadlineMs, within } from './postgres.ts'
 
 /** How long an expired ephemeral key is kept (contract, 3.13). */
@@ -11,6 +11,8 @@ const ephemeralGraceMs = 1_800_000
 const cleanupLock = 7_005_101_902
 /** Rows that one statement revokes or deletes at most, so that none runs into its deadline. */
 const batchRows = 2_000
+/** A key's use is noted again after this many seconds. */
+const noteEverySeconds = 30
 
 interface Row {
   readonly id: string
@@ -27,8 +29,8 @@ interface Row {
   readonly last_used_at: Date | null
 }
 
-/** An ApiKeyStore over a pool, or a transaction, whose database has been migrated. */
-export function createPostgresApiKeys(sql: postgres.ISql): ApiKeyStore {
+/** The table of keys over a pool, or a transaction, whose database has been migrated. */
+export function createPostgresApiKeys(sql: postgres.ISql): ApiKeyTable {
   return {
     async insert(record) {
       await within(sql`
@@ -39,8 +41,39 @@ export function createPostgresApiKeys(sql: postgres.ISql): ApiKeyStore {
           ${record.subscription}, ${record.ephemeral}, ${new Date(record.createdAt)},
           ${record.expiresAt === null ? null : new Date(record.expiresAt)})`)
     },
-    async findByHash(hash) {
-      return first(await within(sql<Row[]>`select * from api_keys where key_hash = ${hash}`))
+    async findByHashes(hashes) {
+      const rows = await within(sql<FoundRow[]>`
+        select ${foundColumns(sql)} from api_keys
+        where key_hash = any(${sql.array([...hashes])}::text[])`)
+      return rows.map(toFound)
+    },
+    async findLastUsed(limit, now) {
+      const query = sql<FoundRow[]>`
+        select ${foundColumns(sql)} from api_keys
+        where status = 'active' and (expires_at is null or expires_at > ${new Date(now)})
+          and last_used_at is not null
+        order by last_used_at desc
+        limit ${limit}`
+      return (await within(query, statementDeadlineMs)).map(toFound)
+    },
+    async noteUses(uses) {
+      const instants = [...uses.values()].map((instant) => new Date(instant).toISOString())
+      // Locked in one order and none waited for: who else writes to a row may be noting its use as
+      // well. Both conditions, since a row may have changed before its lock was had. A clock that
+      // is ahead must not keep the others from noting for as long.
+      const query = sql`
+        update api_keys set last_used_at = used.at
+        from (
+          select id, least(uses.at, now()) as at
+          from unnest(${sql.array([...uses.keys()])}::text[], ${sql.array(instants)}::timestamptz[])
+            as uses (id, at)
+            join api_keys using (id)
+          where ${isDue(sql, sql`api_keys`, sql`uses`)}
+          order by id
+          for no key update of api_keys skip locked
+        ) as used
+        where api_keys.id = used.id and ${isDue(sql, sql`api_keys`, sql`used`)}`
+      await within(query, statementDeadlineMs)
     },
     async findById(id) {
       return first(await within(sql<Row[]>`select * from api_keys where id = ${id}`))
@@ -102,6 +135,38 @@ export function createPostgresApiKeys(sql: postgres.ISql): ApiKeyStore {
   }
 }
 
+/** What a look-up of the request path reads. */
+type FoundRow = Pick<
+  Row,
+  'id' | 'username' | 'key_hash' | 'status' | 'user_groups' | 'subscription' | 'expires_at'
+>
+
+function foundColumns(sql: postgres.ISql): postgres.Fragment {
+  return sql`id, username, key_hash, status, user_groups, subscription, expires_at`
+}
+
+function toFound(row: FoundRow): FoundKey {
+  return {
+    id: row.id,
+    hash: row.key_hash,
+    user: row.username,
+    groups: row.user_groups,
+    subscription: row.subscription,
+    status: row.status,
+    expiresAt: row.expires_at?.getTime() ?? null,
+  }
+}
+
+/** Whether what is noted of a row is old enough to be noted anew. */
+function isDue(
+  sql: postgres.ISql,
+  row: postgres.Fragment,
+  use: postgres.Fragment,
+): postgres.Fragment {
+  return sql`(${row}.last_used_at is null
+    or ${row}.last_used_at <= ${use}.at - make_interval(secs => ${noteEverySeconds}))`
+}
+
 /** One query whatever is asked for; every status condition is on the effective status. */
 export function searchQuery(
   sql: postgres.ISql,
@@ -154,17 +219,11 @@ function first([row]: readonly Row[]): ApiKeyRecord | undefined {
 
 function toRecord(row: Row): ApiKeyRecord {
   return {
-    id: row.id,
-    hash: row.key_hash,
-    user: row.username,
-    groups: row.user_groups,
+    ...toFound(row),
     name: row.name,
     description: row.description ?? '',
-    subscription: row.subscription,
-    status: row.status,
     ephemeral: row.ephemeral,
     createdAt: row.created_at.getTime(),
-    expiresAt: row.expires_at?.getTime() ?? null,
     lastUsedAt: row.last_used_at?.getTime() ?? null,
   }
 }

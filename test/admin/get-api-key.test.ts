@@ -85,7 +85,7 @@ test('a fault of ours tells nothing (500)', async (t) => {
 })
 
 test('without the store nothing is read (503)', async (t) => {
-  const api = await createKeyApi(t, { around: failing('outage', 'findById', 'findByHash') })
+  const api = await createKeyApi(t, { around: failing('outage', 'findById', 'findByHashes') })
   const route = `GET /v1/api-keys/${randomUUID()}`
   refused(t, await api.ask(route, { as: 'alice' }), 503, 'store_unavailable')
   const key = 'sk-oai-abc_def'

@@ -29,7 +29,7 @@ test('no key is ever kept or logged', async (t) => {
 })
 
 test('not even where everything fails', async (t) => {
-  const methods = ['findByHash', 'insert', 'search', 'findById'] as const
+  const methods = ['findByHashes', 'insert', 'search', 'findById'] as const
   const api = await createKeyApi(t, { around: failing('fault', ...methods) })
   const key = 'sk-oai-0123456789abcdef_verysecretverysecret'
   await api.ask('GET /v1/api-keys/x', { as: key })

@@ -53,6 +53,18 @@ test('a key that is not valid says why', async (t) => {
   for (const key of [...garbage, '\0', '\ud800', mistyped]) await says(key, 'invalid key format')
 })
 
+test('a valid key was used, another one was not', async (t) => {
+  const api = await createKeyApi(t)
+  const [valid, revoked] = [await api.createKey('alice'), await api.createKey('alice')]
+  await api.ask(`DELETE /v1/api-keys/${revoked.id}`, { as: 'alice' })
+  for (const key of [valid.key, revoked.key, 'sk-oai-abc_def']) {
+    await api.ask(route, { body: { key } })
+  }
+  t.strictSame(api.uses, [valid.id])
+  await api.ask('GET /v1/models', { as: valid.key })
+  t.strictSame(api.uses, [valid.id, valid.id], 'the external API counts as well')
+})
+
 test('a request without a key is refused (400)', async (t) => {
   const api = await createKeyApi(t)
   const bodies = [undefined, null, {}, [], 'key', { key: '' }, { key: null }, { key: 5 }]
@@ -68,12 +80,12 @@ test('a body above a mebibyte is refused (413)', async (t) => {
 })
 
 test('a fault of ours tells nothing (500)', async (t) => {
-  const api = await createKeyApi(t, { around: failing('fault', 'findByHash') })
+  const api = await createKeyApi(t, { around: failing('fault', 'findByHashes') })
   refused(t, await api.ask(route, { body: { key: 'sk-oai-a_b' } }), 500, 'internal')
 })
 
 test('without the store there is no verdict (503)', async (t) => {
-  const api = await createKeyApi(t, { around: failing('outage', 'findByHash') })
+  const api = await createKeyApi(t, { around: failing('outage', 'findByHashes') })
   refused(t, await api.ask(route, { body: { key: 'sk-oai-a_b' } }), 503, 'store_unavailable')
 })
 

@@ -4,13 +4,25 @@ import { WireError, WireWriter } from '../../src/grpc/wire.ts'
 import { checkOf, checkRequest } from '../support/envoy-messages.ts'
 import { createRandom } from '../support/random.ts'
 
-const nothing = { path: '', authorization: undefined, subscription: undefined, model: undefined }
+const nothing = {
+  path: '',
+  authorization: undefined,
+  subscription: undefined,
+  model: undefined,
+  source: undefined,
+}
+
+/** The request with its source read. */
+function read(bytes: Buffer) {
+  const request = readCheckRequest(bytes)
+  return { ...request, source: request.source() }
+}
 
 /** A request as rich as Envoy may make it. */
 const whole = checkRequest.encode({
   attributes: {
     source: {
-      address: { socket_address: { address: '127.0.0.1', port_value: 40_000 } },
+      address: { socket_address: { address: '192.0.2.1', port_value: 40_000 } },
       principal: 'p',
     },
     destination: { address: { socket_address: { address: '127.0.0.1', port_value: 8_000 } } },
@@ -49,22 +61,23 @@ const whole = checkRequest.encode({
 })
 
 test('a request of Envoy is read', async (t) => {
-  t.strictSame(readCheckRequest(whole), {
+  t.strictSame(read(whole), {
     path: '/llm/small/v1/chat/completions?a=b',
     authorization: 'Bearer sk-tg-a_b',
     subscription: 'basic',
     model: 'ünï/Small',
+    source: '192.0.2.1',
   })
-  t.strictSame(readCheckRequest(checkOf('/v1/models')), { ...nothing, path: '/v1/models' })
+  t.strictSame(read(checkOf('/v1/models')), { ...nothing, path: '/v1/models' })
 })
 
 test('empty values are there, absent ones are not', async (t) => {
-  const read = readCheckRequest(checkOf('/', { authorization: '', 'x-tollgate-model': '' }))
-  t.strictSame(read, { ...nothing, path: '/', authorization: '', model: '' })
+  const empty = read(checkOf('/', { authorization: '', 'x-tollgate-model': '' }))
+  t.strictSame(empty, { ...nothing, path: '/', authorization: '', model: '' })
 })
 
 test('only our own headers are looked at', async (t) => {
-  const read = readCheckRequest(
+  const others = read(
     checkOf('/', {
       Authorization: 'Bearer a',
       'x-authorization': 'Bearer b',
@@ -74,7 +87,7 @@ test('only our own headers are looked at', async (t) => {
       constructor: 'd',
     }),
   )
-  t.strictSame(read, { ...nothing, path: '/' })
+  t.strictSame(others, { ...nothing, path: '/' })
 })
 
 test('messages that say nothing are read as nothing', async (t) => {
@@ -84,22 +97,43 @@ test('messages that say nothing are read as nothing', async (t) => {
     { attributes: { request: {} } },
     { attributes: { request: { http: {} } } },
   ]) {
-    t.strictSame(readCheckRequest(checkRequest.encode(message)), nothing)
+    t.strictSame(read(checkRequest.encode(message)), nothing)
   }
-  t.strictSame(readCheckRequest(Buffer.alloc(0)), nothing)
+  t.strictSame(read(Buffer.alloc(0)), nothing)
 })
 
 test('unknown fields are passed over', async (t) => {
   const later = new WireWriter().string(99, 'new').unsigned(98, 5).double(97, 1).finish()
-  t.match(readCheckRequest(Buffer.concat([later, whole, later])), { subscription: 'basic' })
+  const padded = read(Buffer.concat([later, whole, later]))
+  t.match(padded, { subscription: 'basic', source: '192.0.2.1' })
+})
+
+test('a client without an IP address has no source', async (t) => {
+  for (const source of [
+    { address: { pipe: { path: '@internal' } } },
+    { address: { socket_address: { port_value: 1 } } },
+    { service: 'a' },
+  ]) {
+    const bytes = checkRequest.encode({
+      attributes: {
+        source,
+        destination: { address: { socket_address: { address: '192.0.2.9', port_value: 1 } } },
+      },
+    })
+    t.notOk(read(bytes).source)
+  }
+})
+
+test('a damaged source is none', async (t) => {
+  // CheckRequest.attributes, AttributeContext.source, Peer.address: one byte long, of ten.
+  t.strictSame(read(Buffer.from('0a040a020a0a', 'hex')), nothing)
 })
 
 test('any cut of a request is refused or poorer', async (t) => {
-  const full = readCheckRequest(whole)
+  const full = read(whole)
   for (let length = 0; length < whole.length; length += 1) {
     try {
-      const read = readCheckRequest(whole.subarray(0, length))
-      for (const [name, value] of Object.entries(read)) {
+      for (const [name, value] of Object.entries(read(whole.subarray(0, length)))) {
         if (value !== undefined && value !== '') t.equal(value, full[name as keyof typeof full])
       }
     } catch (error) {
@@ -120,7 +154,7 @@ test('damaged requests throw nothing but WireErrors', async (t) => {
     for (let hits = random.below(4); hits >= 0; hits -= 1)
       bytes[random.below(bytes.length)] = random.below(256)
     try {
-      readCheckRequest(bytes)
+      read(bytes)
     } catch (error) {
       if (!(error instanceof WireError)) t.fail(`${bytes.toString('hex')}: ${String(error)}`)
     }

@@ -55,6 +55,16 @@ test('an allow is exactly what Envoy needs', async (t) => {
   })
 })
 
+test('the age of what is known is told if given', async (t) => {
+  const aged = checkResponse.decode(toCheckResponse(grant, now, 'openai', 61_999))
+  t.match(aged.ok_response, { response_headers_to_add: [header('x-tollgate-key-age', '61')] })
+  const denied = readDenial(
+    toCheckResponse({ allowed: false, code: 'model_not_allowed' }, now, 'openai', 400),
+  )
+  t.equal(denied.headers['x-tollgate-key-age'], '0')
+  t.notOk('x-tollgate-key-age' in deny('model_not_allowed').headers)
+})
+
 test('an identity token has no key id', async (t) => {
   const caller = { by: 'token', user: 'ada', groups: [] } as const
   const { dynamic_metadata } = checkResponse.decode(

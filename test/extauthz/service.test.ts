@@ -1,6 +1,7 @@
 import { test } from 'tap'
 import { counterOf } from '../../src/core/counter.ts'
 import { ServiceError } from '../../src/core/errors.ts'
+import { meteredPaths } from '../../src/core/target.ts'
 import { type CheckDeps, createCheck } from '../../src/extauthz/service.ts'
 import { WireError } from '../../src/grpc/wire.ts'
 import { createVerifyKey } from '../../src/identity/api-key.ts'
@@ -44,6 +45,7 @@ function createWorld(deps: Partial<CheckDeps> & { keys?: KeyLookup } = {}) {
     authenticate: createAuthenticate({ key: verify, token }),
     snapshot: () => snapshot,
     counters,
+    metered: meteredPaths(false),
     clock: () => clock.now,
     onFault: (error) => faults.push(error),
     ...deps,
@@ -87,6 +89,39 @@ test('what is known is answered at once', async (t) => {
   const answer = ask(chat, key)
   t.ok(Buffer.isBuffer(answer), 'a Buffer, no Promise')
   t.equal(told(answer), '200')
+})
+
+test('each decision is told once', async (t) => {
+  const decisions: string[] = []
+  const { ask, keys, use } = createWorld({
+    onDecided: (decision) => decisions.push(decision.allowed ? 'allowed' : decision.code),
+  })
+  const key = keys.mint()
+  ask(chat, key)
+  ask(chat)
+  ask('/nowhere')
+  use('ada', 'llm/small', 1_000_000)
+  ask(chat, key)
+  t.strictSame(decisions, ['allowed', 'credential_invalid', 'not_found', 'token_limit_exceeded'])
+})
+
+test('a fault is a decision too', async (t) => {
+  const decisions: unknown[] = []
+  const onDecided = (decision: unknown) => decisions.push(decision)
+  const atOnce = createWorld({
+    onDecided,
+    snapshot() {
+      throw new Error('no snapshot')
+    },
+  })
+  t.equal(told(atOnce.ask(chat, atOnce.keys.mint())), '500 internal')
+  const later = createWorld({
+    onDecided,
+    authenticate: () => Promise.reject(new ServiceError('store_unavailable')),
+  })
+  t.equal(told(await later.ask(chat)), '503 store_unavailable')
+  t.match(decisions, [{ code: 'internal' }, { code: 'store_unavailable' }])
+  t.equal(decisions.length, 2)
 })
 
 test('credentials that are not believed are 401', async (t) => {
@@ -297,6 +332,25 @@ test('a store out of reach is 503, never an allow', async (t) => {
     t.match(readDenial(answer), { http: 503, headers: { 'retry-after': /^\d+$/ } }, title)
     t.notMatch(answer.toString('latin1'), '10.0.0.7', 'the cause is for the log')
     t.match(faults, [{ cause }])
+  }
+})
+
+test('answers from an old memory tell its age', async (t) => {
+  const age: { ms: number | undefined } = { ms: 61_000 }
+  const known = createMemoryApiKeys()
+  const keys: KeyLookup = { findByHash: async (hash) => known.findByHash(hash) }
+  for (const deps of [{ keys: known }, { keys }]) {
+    age.ms = 61_000
+    const { ask } = createWorld({ ...deps, keyAge: () => age.ms })
+    const key = known.mint()
+    const ageOf = async (path: string, credential?: string) =>
+      /x-tollgate-key-age\W+(\d+)/.exec((await ask(path, credential)).toString('latin1'))?.[1]
+    t.equal(await ageOf(chat, key), '61')
+    t.equal(await ageOf('/llm/nothing/v1/chat/completions', key), '61', 'on refusals too')
+    t.equal(await ageOf(chat), undefined, 'not without a key')
+    t.equal(await ageOf('/llm/small/v1/models', 'ada-token'), undefined)
+    age.ms = undefined
+    t.equal(await ageOf(chat, key), undefined, 'nor while the store is there')
   }
 })
 

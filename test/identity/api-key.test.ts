@@ -61,3 +61,36 @@ test('a late store is waited for', async (t) => {
   const broken = createVerifyKey({ findByHash: () => Promise.reject(new Error('away')) }, markers)
   await t.rejects(async () => broken(keys.mint(), now), /away/)
 })
+
+test('a use is noted when the key is believed', async (t) => {
+  const keys = createMemoryApiKeys()
+  const uses: (readonly [string, number])[] = []
+  const note = (id: string, at: number) => void uses.push([id, at])
+  const good = keys.mint({ id: 'good' })
+  const verify = createVerifyKey(keys, markers, note)
+  verify(good, now)
+  const late = createVerifyKey({ findByHash: async (hash) => keys.findByHash(hash) }, markers, note)
+  await late(good, now + 1)
+  for (const key of [
+    keys.mint({ status: 'revoked' }),
+    keys.mint({ expiresAt: now }),
+    'sk-oai-a_b',
+  ]) {
+    verify(key, now)
+  }
+  t.strictSame(uses, [
+    ['good', now],
+    ['good', now + 1],
+  ])
+})
+
+test('the store is told where a request comes from', async (t) => {
+  const told: unknown[] = []
+  const verify = createVerifyKey(
+    { findByHash: (_, source) => void told.push(source?.()) as undefined },
+    markers,
+  )
+  verify('sk-oai-a_b', now, () => '192.0.2.1')
+  verify('sk-oai-a_b', now)
+  t.strictSame(told, ['192.0.2.1', undefined])
+})

@@ -58,16 +58,19 @@ test('a long header is refused in no time', async (t) => {
   t.ok(process.cpuUsage(startedAt).user < 2_000_000)
 })
 
-test('the instant and a refusal are passed on', async (t) => {
-  const instants: number[] = []
+test('instant, source and refusal are passed on', async (t) => {
+  const told: unknown[] = []
   const deny = createAuthenticate({
-    key: (_, now) => {
-      instants.push(now)
+    key: (_, now, source) => {
+      told.push(now, source?.())
       return null
     },
     token: async () => null,
   })
-  t.equal(deny('Bearer sk-a', 7), null)
+  t.equal(
+    deny('Bearer sk-a', 7, () => '192.0.2.1'),
+    null,
+  )
   t.equal(await deny('Bearer a', 8), null)
-  t.strictSame(instants, [7])
+  t.strictSame(told, [7, '192.0.2.1'])
 })

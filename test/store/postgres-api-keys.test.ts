@@ -2,7 +2,9 @@ import { test } from 'tap'
 import type { ApiKeyRecord } from '../../src/core/api-key.ts'
 import type { ApiKeySort } from '../../src/store/api-keys.ts'
 import { createPostgresApiKeys, searchQuery } from '../../src/store/postgres-api-keys.ts'
-import { createMigrated, createRecord, createSearch, now } from '../support/key-store.ts'
+import { createMigrated, createRecord, createSearch, knownOf, now } from '../support/key-store.ts'
+
+const foundOf = (record: ApiKeyRecord) => ({ ...knownOf(record), hash: record.hash })
 
 const sorts: readonly ApiKeySort[] = ['created_at', 'expires_at', 'last_used_at', 'name']
 
@@ -17,10 +19,41 @@ test('a record comes back as it went in', async (t) => {
   for (const record of records) {
     await keys.insert(record)
     t.strictSame(await keys.findById(record.id), record)
-    t.strictSame(await keys.findByHash(record.hash), record)
+    t.strictSame(await keys.findByHashes([record.hash]), [foundOf(record)])
   }
   t.equal(await keys.findById('nowhere'), undefined)
-  t.equal(await keys.findByHash('nothing'), undefined)
+  t.strictSame(await keys.findByHashes(['nothing']), [])
+  t.strictSame(await keys.findByHashes([]), [])
+})
+
+test('many hashes are found in one query', async (t) => {
+  const keys = createPostgresApiKeys(await createMigrated(t))
+  const records = Array.from({ length: 20 }, () => createRecord())
+  for (const record of records) await keys.insert(record)
+  const hashes = records.map(({ hash }) => hash)
+  const odd = ['a "b"', 'c,d', '{}', '\\', '', 'NULL']
+  const found = await keys.findByHashes([...odd, ...hashes.slice(5)])
+  t.strictSame(new Set(found.map(({ hash }) => hash)), new Set(hashes.slice(5)))
+})
+
+test('the active keys used last are found in order', async (t) => {
+  const sql = await createMigrated(t)
+  const keys = createPostgresApiKeys(sql)
+  const insert = async (usedAt: number | null, fields: Partial<ApiKeyRecord> = {}) => {
+    const record = createRecord(fields)
+    await keys.insert(record)
+    if (usedAt !== null) {
+      await sql`update api_keys set last_used_at = ${new Date(usedAt)} where id = ${record.id}`
+    }
+    return record
+  }
+  const old = await insert(now - 5_000)
+  const recent = await insert(now, { expiresAt: null })
+  await insert(null)
+  await insert(now, { status: 'revoked' })
+  await insert(now, { expiresAt: now })
+  t.strictSame(await keys.findLastUsed(10, now), [foundOf(recent), foundOf(old)])
+  t.strictSame(await keys.findLastUsed(1, now), [foundOf(recent)])
 })
 
 test('of parallel revokes one gets the record', async (t) => {

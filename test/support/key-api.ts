@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
 import { pino } from 'pino'
 import type postgres from 'postgres'
@@ -7,11 +8,12 @@ import { buildAdmin, buildInternal, type ListenerTimes } from '../../src/admin/s
 import type { Snapshot } from '../../src/core/snapshot.ts'
 import { createVerifyKey } from '../../src/identity/api-key.ts'
 import { createAuthenticate, type Verify } from '../../src/identity/authenticate.ts'
-import type { ApiKeyStore } from '../../src/store/api-keys.ts'
+import type { ApiKeyStore, ApiKeyTable } from '../../src/store/api-keys.ts'
 import { createCachedApiKeys } from '../../src/store/cached-api-keys.ts'
 import { migrate } from '../../src/store/migrate.ts'
 import { openPool } from '../../src/store/postgres.ts'
 import { createPostgresApiKeys } from '../../src/store/postgres-api-keys.ts'
+import { createPropagationWatch } from '../../src/store/propagation.ts'
 import { createDatabase } from './database.ts'
 import { modelRef, snapshotOf, subscription } from './documents.ts'
 
@@ -20,7 +22,7 @@ export interface KeyApiOptions {
   /** Instead of a fresh database. */
   readonly url?: string
   /** Put before the store, to fail or to wait in its place. */
-  readonly around?: (store: ApiKeyStore) => ApiKeyStore
+  readonly around?: (store: ApiKeyTable) => ApiKeyTable
   readonly times?: ListenerTimes
 }
 
@@ -41,6 +43,8 @@ export interface KeyApi {
   readonly keys: ApiKeyStore
   /** Milliseconds since the epoch; the API's own idea of now. */
   now: number
+  /** The ids of the keys whose use was noted, in order. */
+  readonly uses: string[]
   /** All that was logged. */
   readonly logged: () => string
   /** `ask('POST /v1/api-keys', …)`; paths under /internal go to the internal listener. */
@@ -88,9 +92,10 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
   const store = createPostgresApiKeys(sql)
   const keys = createCachedApiKeys(options.around?.(store) ?? store, {
     entries: 1_000,
-    ttlMs: 60_000,
   })
   const lines: string[] = []
+  const uses: string[] = []
+  const noteUse = (id: string): void => void uses.push(id)
   const log = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) })
   const deps = {
     keys,
@@ -100,10 +105,12 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     markers,
     ...(options.times !== undefined && { times: options.times }),
   }
+  const propagation = createPropagationWatch({ pool: sql, id: randomUUID(), others: () => [] })
   const external = buildAdmin({
     ...deps,
+    propagation: propagation.wait,
     authenticate: createAuthenticate({
-      key: createVerifyKey(keys, markers),
+      key: createVerifyKey(keys, markers, noteUse),
       token: verifyToken,
     }),
     isAdmin: createIsAdmin(new Set(['tollgate-admins'])),
@@ -118,6 +125,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     ...deps,
     ready: () => true,
     degraded: async () => [],
+    noteUse,
     resourceProblems: () => [],
   })
   const api: KeyApi = {
@@ -126,6 +134,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     sql,
     keys,
     now: Date.UTC(2026, 2, 1, 12),
+    uses,
     logged: () => lines.join(''),
     ask(route, { as, body, payload, headers } = {}) {
       const [method, path] = route.split(' ') as [InjectOptions['method'], string]

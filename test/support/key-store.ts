@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type postgres from 'postgres'
 import type { Test } from 'tap'
 import type { ApiKeyRecord } from '../../src/core/api-key.ts'
-import type { ApiKeySearch } from '../../src/store/api-keys.ts'
+import type { ApiKeySearch, FoundKey, KnownKey } from '../../src/store/api-keys.ts'
 import { migrate } from '../../src/store/migrate.ts'
 import { openPool } from '../../src/store/postgres.ts'
 import { createDatabase } from './database.ts'
@@ -57,4 +57,10 @@ export function createSearch(fields: Partial<ApiKeySearch> = {}): ApiKeySearch {
     now,
     ...fields,
   }
+}
+
+/** What the request path is told of a record. */
+export function knownOf(record: ApiKeyRecord | FoundKey): KnownKey {
+  const { id, user, groups, subscription, status, expiresAt } = record
+  return { id, user, groups, subscription, status, expiresAt }
 }

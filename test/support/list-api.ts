@@ -60,6 +60,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     snapshot,
     clock,
     keys,
+    propagation: async () => ({ state: 'confirmed', replicas: 1, acknowledged: 1 }),
     authenticate: believe,
     isAdmin: () => false,
     keyMarker: 'tg',

@@ -1,7 +1,7 @@
 import type { LightMyRequestResponse } from 'fastify'
 import type { Test } from 'tap'
 import { ServiceError } from '../../src/core/errors.ts'
-import type { ApiKeyStore } from '../../src/store/api-keys.ts'
+import type { ApiKeyTable } from '../../src/store/api-keys.ts'
 
 const types: Readonly<Record<number, string>> = {
   400: 'invalid_request_error',
@@ -42,8 +42,8 @@ export function refused(
 /** The store with these methods failing: by a fault of ours, or because it is out of reach. */
 export function failing(
   how: 'fault' | 'outage',
-  ...methods: readonly (keyof ApiKeyStore)[]
-): (store: ApiKeyStore) => ApiKeyStore {
+  ...methods: readonly (keyof ApiKeyTable)[]
+): (store: ApiKeyTable) => ApiKeyTable {
   const fail = async (): Promise<never> => {
     throw how === 'fault'
       ? new Error('relation "api_keys" does not exist')

@@ -1,0 +1,81 @@
+/**
+ * What a million keys in use cost in memory: `node bench/key-cache.bench.ts [keys]`. They come
+ * through the cache as misses do, from a table that makes fresh rows as a database driver would,
+ * and are then used again and again.
+ */
+
+import { hash, randomUUID } from 'node:crypto'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import type { ApiKeyTable, FoundKey } from '../src/store/api-keys.ts'
+import { createCachedApiKeys } from '../src/store/cached-api-keys.ts'
+import { startLastUsed } from '../src/store/last-used.ts'
+import { cpuMicros } from './measure.ts'
+
+const keys = Number(process.argv[2] ?? 1_000_000)
+const atOnce = 1_000
+/** Each with ten keys or so, in one of the teams. */
+const owners = Math.ceil(keys / 10)
+const teams = 200
+const rounds = 3
+
+setFlagsFromString('--expose-gc')
+const collect = runInNewContext('gc') as () => void
+
+/** Made anew each time, as a request does. */
+const hashOf = (i: number): string => hash('sha256', String(i), 'hex')
+/** Not one string with another: a driver reads each column for itself. */
+const fresh = (text: string): string => Buffer.from(text).toString('latin1')
+
+function rowOf(found: string): FoundKey {
+  const owner = Number.parseInt(found.slice(0, 8), 16) % owners
+  const team = `team-${owner % teams}`
+  return {
+    id: fresh(randomUUID()),
+    hash: fresh(found),
+    user: fresh(`user-${owner}@example.com`),
+    groups: [fresh('system:authenticated'), fresh(team)],
+    subscription: fresh(team),
+    status: fresh('active') as 'active',
+    expiresAt: Date.now() + owner,
+  }
+}
+
+const table = { findByHashes: async (hashes) => hashes.map(rowOf) } as Partial<ApiKeyTable>
+const cache = createCachedApiKeys(table as ApiKeyTable, { entries: keys })
+const lastUsed = startLastUsed({ write: async () => {}, onFault: console.error, everyMs: 50 })
+
+async function use(i: number): Promise<void> {
+  const key = await cache.findByHash(hashOf(i))
+  if (key === undefined) throw new Error('not found')
+  lastUsed.note(key.id, Date.now())
+}
+
+collect()
+const before = process.memoryUsage()
+let peak = 0
+let begin = process.cpuUsage()
+for (let round = 0; round <= rounds; round += 1) {
+  for (let i = 0; i < keys; i += atOnce) {
+    await Promise.all(Array.from({ length: Math.min(atOnce, keys - i) }, (_, j) => use(i + j)))
+    peak = Math.max(peak, process.memoryUsage.rss())
+  }
+  const micros = (cpuMicros(begin) / keys).toFixed(2)
+  console.log(round === 0 ? 'a miss, without the database' : 'a hit, awaited', `${micros} µs CPU`)
+  begin = process.cpuUsage()
+}
+collect()
+const after = process.memoryUsage()
+const stats = cache.stats()
+if (stats.entries !== keys || stats.hits < rounds * keys) throw new Error(JSON.stringify(stats))
+const used = after.heapUsed + after.external - before.heapUsed - before.external
+console.log(`${keys} keys of ${owners} owners, ${stats.queries} queries`)
+console.log(`memory of a key: ${Math.round(used / keys)} bytes`)
+for (const [name, bytes] of [
+  ['before', before.rss],
+  ['at most', peak],
+  ['after', after.rss],
+] as const) {
+  console.log(`resident ${name}: ${Math.round(bytes / 1e6)} MB`)
+}
+await lastUsed.stop(0)

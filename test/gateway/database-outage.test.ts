@@ -1,0 +1,76 @@
+import t from 'tap'
+import { showAddress } from '../../src/config.ts'
+import { createDatabase } from '../support/database.ts'
+import { envoyPath } from '../support/envoy-binary.ts'
+import { chatPath, startGateway } from '../support/gateway.ts'
+import { poll } from '../support/poll.ts'
+import { startLoad, tally } from '../support/steady-load.ts'
+import { startTcpProxy } from '../support/tcp-proxy.ts'
+
+const skip = envoyPath() === undefined && 'no Envoy'
+/** Well formed, and nobody's. */
+const invented = (n: number) => `sk-oai-invented${n}_0123456789abcdef`
+
+t.test('a database away leaves known keys at work', { skip }, async (t) => {
+  const url = await createDatabase(t)
+  const proxy = await startTcpProxy(t, Number(new URL(url).port))
+  const gateway = await startGateway(t, { env: { DATABASE_URL: proxy.through(url) } })
+  const { ask, chat, mint, newUser } = gateway
+  const readiness = async () => {
+    const answer = await fetch(`http://${showAddress(gateway.addresses.internal)}/readyz`)
+    return (await answer.json()) as { degraded?: string[] }
+  }
+
+  for (const [how, away] of [
+    ['refuses', () => proxy.refuse()],
+    ['hangs', () => proxy.swallow()],
+  ] as const) {
+    await t.test(`when it ${how}`, async (t) => {
+      const user = newUser()
+      const [known, other] = [await mint({ user }), await mint({ user })]
+      const before = await chat(known.key)
+      t.equal(before.status, 200)
+      t.notOk(before.headers.has('x-tollgate-key-age'))
+      const load = startLoad(50, () => ({
+        url: gateway.url + chatPath,
+        headers: { authorization: `Bearer ${known.key}`, 'content-type': 'application/json' },
+        body: '{"model":"sim","messages":[]}',
+      }))
+
+      away()
+      await poll(
+        async () => (await chat(known.key)).headers.get('x-tollgate-key-age')?.match(/^\d+$/),
+        'answers tell that they are from memory',
+      )
+      const forbidden = await chat(known.key, {}, {}, '/llm/nothing/v1/chat/completions')
+      t.equal(forbidden.status, 403)
+      t.match(forbidden.headers.get('x-tollgate-key-age'), /^\d+$/, 'refusals too')
+      for (const [title, answer] of [
+        ['a key not seen yet', await chat(other.key)],
+        ['an invented key', await chat(invented(1))],
+      ] as const) {
+        t.equal(answer.status, 503, title)
+        t.match(answer.headers.get('retry-after'), /^\d+$/)
+        t.notOk(answer.headers.has('x-tollgate-key-age'))
+        t.match(JSON.parse(answer.text), { error: { code: 'store_unavailable' } })
+      }
+      t.equal((await chat(`${known.key}x`)).status, 401, 'a mistyped key needs no database')
+      await t.rejects(mint({ user }), /503/, 'no key is made')
+      const revoking = await ask(`/v1/api-keys/${other.id}`, `token-${user}`, { method: 'DELETE' })
+      t.equal(revoking.status, 503, 'none is revoked')
+      t.match(await readiness(), { degraded: ['database'] })
+
+      proxy.heal()
+      await poll(async () => (await chat(other.key)).status === 200, 'it heals', 30_000)
+      const healed = await chat(known.key)
+      t.equal(healed.status, 200)
+      t.notOk(healed.headers.has('x-tollgate-key-age'))
+      t.equal((await chat(invented(2))).status, 401)
+      t.strictSame(Object.keys(tally(await load.stop())), ['200'], 'no request failed')
+      await poll(async () => {
+        const { text } = await ask(`/v1/api-keys/${known.id}`, `token-${user}`)
+        return JSON.parse(text).lastUsedAt
+      }, 'its last use is noted')
+    })
+  }
+})

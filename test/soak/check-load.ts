@@ -1,0 +1,120 @@
+/**
+ * Checks at a steady rate, from a process of its own: forked, told what to ask, it tells what came
+ * of it. One HTTP/2 connection, as one of Envoy's workers has.
+ */
+
+import { randomBytes } from 'node:crypto'
+import http2 from 'node:http2'
+import { setTimeout as delay } from 'node:timers/promises'
+import { keyIdBytes, keySecretBytes, mintKey } from '../../src/core/api-key.ts'
+import { WireWriter } from '../../src/grpc/wire.ts'
+
+export interface CheckLoad {
+  readonly port: number
+  readonly perSecond: number
+  readonly seconds: number
+  /** Taken in turn; none: a new one is invented for each Check. */
+  readonly keys: readonly string[]
+  /** As many addresses take turns. */
+  readonly sources: number
+}
+
+export interface CheckLoadResult {
+  /** Checks sent in a second. */
+  readonly rate: number
+  /** How many answers had each HTTP status; 200 is an allow, 0 no answer. */
+  readonly statuses: Readonly<Record<number, number>>
+  /** Milliseconds. */
+  readonly p50: number
+  readonly p99: number
+  readonly most: number
+}
+
+const chatPath = '/llm/sim/v1/chat/completions'
+
+/** A CheckRequest with its gRPC prefix: no compression, four bytes of length. */
+function frameOf(key: string, source: string): Buffer {
+  const writer = new WireWriter()
+  writer.message(1, () => {
+    writer.message(1, () =>
+      writer.message(1, () => writer.message(1, () => writer.string(2, source))),
+    )
+    writer.message(4, () =>
+      writer.message(2, () => {
+        writer.message(3, () => writer.string(1, 'authorization').string(2, `Bearer ${key}`))
+        writer.string(4, chatPath)
+      }),
+    )
+  })
+  const message = writer.finish()
+  const head = Buffer.alloc(5)
+  head.writeUInt32BE(message.length, 1)
+  return Buffer.concat([head, message])
+}
+
+function invent(): string {
+  return mintKey('tg', randomBytes(keyIdBytes), randomBytes(keySecretBytes)).key
+}
+
+process.once('message', async (load: CheckLoad) => {
+  // In megabytes: with the usual ten the client resets what it has no room for.
+  const session = http2.connect(`http://127.0.0.1:${load.port}`, { maxSessionMemory: 1_000 })
+  const tookMs: number[] = []
+  const statuses: Record<number, number> = {}
+  let open = 0
+
+  function call(i: number): void {
+    const key = load.keys.length > 0 ? (load.keys[i % load.keys.length] as string) : invent()
+    const source = i % load.sources
+    const startedAt = performance.now()
+    const stream = session.request({
+      ':method': 'POST',
+      ':path': '/envoy.service.auth.v3.Authorization/Check',
+      'content-type': 'application/grpc',
+      te: 'trailers',
+    })
+    open += 1
+    let answer: Buffer = Buffer.alloc(0)
+    stream.on('data', (data: Buffer) => {
+      answer = answer.length === 0 ? data : Buffer.concat([answer, data])
+    })
+    stream.once('error', () => {})
+    stream.once('close', () => {
+      open -= 1
+      tookMs.push(performance.now() - startedAt)
+      const status = statusOf(answer)
+      statuses[status] = (statuses[status] ?? 0) + 1
+    })
+    stream.end(frameOf(key, `192.0.${source >> 8}.${source & 255}`))
+  }
+
+  const startedAt = performance.now()
+  const total = load.perSecond * load.seconds
+  for (let sent = 0; sent < total; ) {
+    const due = Math.min(total, ((performance.now() - startedAt) * load.perSecond) / 1_000)
+    for (; sent < due; sent += 1) call(sent)
+    await delay(2)
+  }
+  const rate = Math.round((total * 1_000) / (performance.now() - startedAt))
+  const giveUpAt = performance.now() + 30_000
+  while (open > 0 && performance.now() < giveUpAt) await delay(10)
+  tookMs.sort((a, b) => a - b)
+  const at = (share: number) =>
+    tookMs[Math.min(tookMs.length - 1, Math.floor(tookMs.length * share))]
+  const result = { rate, statuses, p50: at(0.5), p99: at(0.99), most: at(1) } as CheckLoadResult
+  session.close()
+  process.send?.(result, () => process.disconnect())
+})
+
+/**
+ * After the gRPC prefix an allow begins with an empty Status; a denial holds the status (1) of a
+ * DeniedHttpResponse with its code (1).
+ */
+function statusOf(answer: Buffer): number {
+  if (answer[5] === 0x0a && answer[6] === 0) return 200
+  return [401, 403, 429, 500, 503].find((code) => answer.includes(httpStatus(code))) ?? 0
+}
+
+function httpStatus(code: number): Buffer {
+  return Buffer.from([0x0a, 0x03, 0x08, (code & 0x7f) | 0x80, code >> 7])
+}

@@ -1,0 +1,95 @@
+import type { ApiKeyTable, FoundKey } from '../../src/store/api-keys.ts'
+import type { Freshness } from '../../src/store/freshness.ts'
+import { createRecord } from './key-store.ts'
+
+/** A table in memory, for what depends on who is first. What is not about look-ups is not there. */
+export interface FakeTable {
+  readonly table: ApiKeyTable
+  readonly rows: Map<string, FoundKey>
+  /** The hashes of each query, in order. */
+  readonly queries: (readonly string[])[]
+  /** From now on queries wait, once they have read; the function lets go of all of them. */
+  hold(): () => void
+  /** From now on queries fail with this; undefined: no more. */
+  failWith(error: Error | undefined): void
+  /** Puts an active key in, and answers its row. */
+  add(fields?: Partial<FoundKey>): FoundKey
+}
+
+export function createFakeTable(): FakeTable {
+  const rows = new Map<string, FoundKey>()
+  const queries: (readonly string[])[] = []
+  let held: Promise<void> | undefined
+  let failure: Error | undefined
+
+  async function read<Result>(result: Result): Promise<Result> {
+    if (failure !== undefined) throw failure
+    await held
+    return result
+  }
+
+  const methods: Partial<ApiKeyTable> = {
+    findByHashes(hashes) {
+      queries.push(hashes)
+      return read(hashes.flatMap((hash) => rows.get(hash) ?? []))
+    },
+    findLastUsed: (limit) => read([...rows.values()].slice(0, limit)),
+    async revoke(id) {
+      for (const row of rows.values()) {
+        if (row.id === id) rows.set(row.hash, { ...row, status: 'revoked' })
+      }
+      const row = [...rows.values()].find((each) => each.id === id)
+      return row === undefined ? undefined : createRecord(row)
+    },
+    async insert(record) {
+      rows.set(record.hash, record)
+    },
+  }
+  return {
+    table: methods as ApiKeyTable,
+    rows,
+    queries,
+    hold() {
+      const { promise, resolve } = Promise.withResolvers<void>()
+      held = promise
+      return () => {
+        held = undefined
+        resolve()
+      }
+    },
+    failWith(error) {
+      failure = error
+    },
+    add(fields = {}) {
+      const row: FoundKey = { ...createRecord(), ...fields }
+      rows.set(row.hash, row)
+      return row
+    },
+  }
+}
+
+/** A Freshness that says what it is told to say. */
+export interface FakeFreshness extends Freshness {
+  is: ReturnType<Freshness['state']>
+  age: number
+  /** What it comes to be by each `confirm`, after what happens in it. */
+  onConfirm: () => FakeFreshness['is']
+  confirms: number
+}
+
+export function createFakeFreshness(): FakeFreshness {
+  const freshness: FakeFreshness = {
+    is: 'confirmed',
+    age: 0,
+    confirms: 0,
+    onConfirm: () => 'confirmed',
+    state: () => freshness.is,
+    ageMs: () => freshness.age,
+    async confirm() {
+      freshness.confirms += 1
+      await Promise.resolve()
+      freshness.is = freshness.onConfirm()
+    },
+  }
+  return freshness
+}
