@@ -1,9 +1,10 @@
 /**
  * What counters shared through Redis cost, with a real Valkey on this machine: additions, Redis
- * commands, memory, a Check beside one with counters in memory, and how far four replicas overshoot
- * a limit. `node bench/counters.bench.ts` runs it alone.
+ * commands, memory, responses that are counted once, a Check beside one with counters in memory,
+ * and how far four replicas overshoot a limit. `node bench/counters.bench.ts` runs it alone.
  */
 
+import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -35,6 +36,7 @@ export async function benchCounters(): Promise<readonly Figure[]> {
     return [
       ...(await measureMemory(valkey)),
       ...(await measureAdditions(valkey)),
+      ...(await measureReports(valkey)),
       ...(await measureOvershoot(valkey)),
       ...(await measureCheck(valkey)),
     ]
@@ -110,6 +112,43 @@ async function measureAdditions(valkey: RunningValkey): Promise<readonly Figure[
   return figures
 }
 
+/** Additions that name their response: told by the stream, then once more by the journal. */
+async function measureReports(valkey: RunningValkey): Promise<readonly Figure[]> {
+  const counters = countersOf('user', 2_000)
+  const count = 100_000
+  return using(valkey, async (replica) => {
+    const tell = async (by: 'stream' | 'journal', ids: readonly string[]): Promise<number> => {
+      const [begin, endedAt] = [process.cpuUsage(), Date.now()]
+      for (const [i, id] of ids.entries()) {
+        const hit = [counters[(i * 7_919) % counters.length] as Counter]
+        replica.counters.add(hit, 100, 0, { id, endedAt, by })
+        // As many as a batch has room for, with time to send it.
+        if (i % 200 === 199) await replica.counters.kept()
+      }
+      await replica.counters.kept()
+      return cpuMicros(begin) / ids.length
+    }
+    const idsOf = () => Array.from({ length: count }, () => randomUUID())
+    await tell('stream', idsOf())
+    const before = await usedBy(valkey)
+    const ids = idsOf()
+    const streamed = await tell('stream', ids)
+    const bytes = ((await usedBy(valkey)) - before) / count
+    const journaled = await tell('journal', ids)
+    return [
+      {
+        name: 'a response counted once: told by the stream / by the journal',
+        value: `${streamed.toFixed(1)} / ${journaled.toFixed(1)} µs CPU`,
+      },
+      { name: '  what Redis remembers of it', value: `${bytes.toFixed(0)} bytes` },
+    ]
+  })
+}
+
+async function usedBy(valkey: RunningValkey): Promise<number> {
+  return Number(/^used_memory:(\d+)/m.exec(await valkey.client.info('memory'))?.[1])
+}
+
 async function steadily(perSecond: number, count: number, work: (i: number) => void) {
   const startedAt = performance.now()
   for (let next = 0; next < count; ) {
@@ -124,12 +163,10 @@ async function measureMemory(valkey: RunningValkey): Promise<readonly Figure[]> 
   const count = 100_000
   setFlagsFromString('--expose-gc')
   const collect = runInNewContext('gc') as () => void
-  const usedByRedis = async (): Promise<number> =>
-    Number(/^used_memory:(\d+)/m.exec(await valkey.client.info('memory'))?.[1])
   return using(valkey, async (replica) => {
     await replica.used(...countersOf('warm', 1_000))
     collect()
-    const before = { redis: await usedByRedis(), service: process.memoryUsage().heapUsed }
+    const before = { redis: await usedBy(valkey), service: process.memoryUsage().heapUsed }
     for (let i = 0; i < count; i += 500) {
       const some = countersOf(`user-${i}`, 500)
       replica.counters.add(some, 20_000, 0)
@@ -143,7 +180,7 @@ async function measureMemory(valkey: RunningValkey): Promise<readonly Figure[]> 
     return [
       {
         name: 'memory of a million counters, in Redis',
-        value: megabytes((await usedByRedis()) - before.redis),
+        value: megabytes((await usedBy(valkey)) - before.redis),
       },
       {
         name: '  in the service',
@@ -165,7 +202,8 @@ async function measureOvershoot(valkey: RunningValkey): Promise<readonly Figure[
   const overshoots: number[] = []
   const trips: number[] = []
   for (let round = 0; round < rounds; round += 1) {
-    const [counter] = countersOf(`overshoot-${round}`, 1) as [Counter]
+    const [named] = countersOf(`overshoot-${round}`, 1) as [Counter]
+    const counter = { ...named, limit }
     await Promise.all(all.map((replica) => replica.used(counter)))
     let admitted = 0
     await steadily(perSecond, perSecond / 5, (i) => {
@@ -213,11 +251,14 @@ async function measureCheck(valkey: RunningValkey): Promise<readonly Figure[]> {
   const kinds = ['memory', 'redis'] as const
   const busy: Record<(typeof kinds)[number], number[]> = { memory: [], redis: [] }
   const steady: Record<(typeof kinds)[number], ServedLoad[]> = { memory: [], redis: [] }
-  for (let round = 0; round < 5; round += 1) {
-    for (const kind of kinds) {
+  for (let round = 0; round < 10; round += 1) {
+    for (const kind of round % 2 === 0 ? kinds : kinds.toReversed()) {
       const { microsPerCall } = await servers[kind].run({ calls: 20_000, atOnce: 64 })
-      if (round > 0) busy[kind].push(microsPerCall)
-      steady[kind].push(await servers[kind].run({ calls: 3_000, atOnce: 0, perSecond: 1_000 }))
+      const load = await servers[kind].run({ calls: 3_000, atOnce: 0, perSecond: 1_000 })
+      // The first of each warms up.
+      if (round === 0) continue
+      busy[kind].push(microsPerCall)
+      steady[kind].push(load)
     }
   }
   for (const kind of kinds) await servers[kind].stop()
@@ -228,14 +269,23 @@ async function measureCheck(valkey: RunningValkey): Promise<readonly Figure[]> {
   const cpu = (kind: (typeof kinds)[number]): string => median(busy[kind]).toFixed(1)
   const p = (kind: (typeof kinds)[number], at: 'p50' | 'p99' | 'microsPerCall'): string =>
     median(steady[kind].map((load) => load[at])).toFixed(at === 'microsPerCall' ? 0 : 2)
+  /** Of each round, since both meet the same machine there. */
+  const moreThan = (memory: readonly number[], redis: readonly number[]): string => {
+    const ratio = median(redis.map((value, i) => value / (memory[i] as number)))
+    return `${ratio < 1 ? '' : '+'}${(100 * (ratio - 1)).toFixed(0)} %`
+  }
+  const cpuOf = (loads: readonly ServedLoad[]) => loads.map((load) => load.microsPerCall)
   return [
     {
       name: 'Check over gRPC, 64 at once: counters in memory / in Redis',
-      value: `${cpu('memory')} / ${cpu('redis')} µs CPU`,
+      value: `${cpu('memory')} / ${cpu('redis')} µs CPU, ${moreThan(busy.memory, busy.redis)}`,
     },
     {
       name: '  at 1,000 a second',
-      value: `${p('memory', 'microsPerCall')} / ${p('redis', 'microsPerCall')} µs CPU`,
+      value: `${p('memory', 'microsPerCall')} / ${p('redis', 'microsPerCall')} µs CPU, ${moreThan(
+        cpuOf(steady.memory),
+        cpuOf(steady.redis),
+      )}`,
     },
     { name: '  its p50', value: `${p('memory', 'p50')} / ${p('redis', 'p50')} ms` },
     { name: '  its p99', value: `${p('memory', 'p99')} / ${p('redis', 'p99')} ms` },

@@ -20,6 +20,8 @@ export interface CountedLimit extends Limit {
 export interface Counter {
   readonly key: string
   readonly windowMs: number
+  /** What it is asked for: a store that learns of others' tokens looks more often when it is near. */
+  readonly limit?: number
 }
 
 /** An open window: tokens used in it and when it ends, in milliseconds since the epoch. */
@@ -52,7 +54,7 @@ export function toCountedLimits(
 
 /** The counter of one limit for one user. */
 export function counterOf(limit: CountedLimit, user: string): Counter {
-  return { key: limit.keyPrefix + user, windowMs: limit.windowMs }
+  return { key: limit.keyPrefix + user, windowMs: limit.windowMs, limit: limit.limit }
 }
 
 /**
@@ -79,6 +81,25 @@ export function addTo(
   const open = openAt(state, windowMs, now)
   if (open === undefined) return { used: tokens, resetsAt: now + windowMs }
   return { used: open.used + tokens, resetsAt: open.resetsAt }
+}
+
+/**
+ * The state after `tokens` of a response that ended at `endedAt`, told of later and perhaps out of
+ * order. An open window gets them; one that they open ends when it would have, had they been told
+ * of at once. Nothing is added once that is over, or was when the open window began.
+ */
+export function addLate(
+  state: CounterState | undefined,
+  tokens: number,
+  windowMs: number,
+  now: number,
+  endedAt: number,
+): CounterState | undefined {
+  const overAt = Math.min(endedAt, now) + windowMs
+  if (overAt <= now) return state
+  if (state === undefined || now >= state.resetsAt) return { used: tokens, resetsAt: overAt }
+  if (overAt <= state.resetsAt - windowMs) return state
+  return { used: state.used + tokens, resetsAt: state.resetsAt }
 }
 
 /**

@@ -4,67 +4,42 @@
  */
 
 import { randomUUID } from 'node:crypto'
-import { keyPrefixOf } from './counter-keys.ts'
+import { createBacklog } from './counter-backlog.ts'
+import { type Batch, type Part, toAdditions } from './counter-batch.ts'
+import { keyPrefixOf, seenPrefixOf } from './counter-keys.ts'
 import type { CounterCommands } from './counter-scripts.ts'
-import { type CounterView, takeAnswer, takePending } from './counter-view.ts'
-
-/** A counter as the store keeps it. */
-export interface SharedCounter extends CounterView {
-  readonly key: string
-  /** What `key` begins with in Redis. */
-  readonly keyPrefix: string
-  readonly sender: Sender
-  /** Session of the connection that Redis last told in. */
-  toldIn: number
-  /** When a request last needed it. */
-  wantedAt: number
-}
-
-export interface Sender {
-  /** Has the counter flushed, and told anew, by the next batch. */
-  schedule(counter: SharedCounter): void
-  /** Whether the counter has to be kept for this sender's sake. */
-  holds(counter: SharedCounter): boolean
-  /** Flushes what is left, for at most so long; sends nothing afterwards. */
-  stop(graceMs: number): Promise<void>
-}
+import { takeAnswer } from './counter-view.ts'
+import type { Sender } from './shared-counter.ts'
 
 export interface SenderOptions {
   readonly commands: CounterCommands
-  /** Hash tag of the sender's mark. */
+  /** Hash tag of its keys. */
   readonly tag: string
+  /** Name of the journal that tells of the same responses. */
+  readonly journal: string
   readonly flushMs: number
   readonly monotonic: () => number
   /** Told of each attempt, with the error of a failed one. */
   readonly onOutcome: (who: unknown, error?: unknown) => void
 }
 
-interface Part {
-  readonly counter: SharedCounter
-  readonly tokens: number
-  /** End of the window that the tokens belong to. */
-  readonly endsAt: number
-}
-
-/** Counters in one batch at most: a script blocks Redis while it runs. */
-const batchSize = 512
 /** How long Redis remembers the last batch of a sender. */
 const markMs = 7 * 86_400_000
 const firstRetryMs = 50
 const longestRetryMs = 1_000
 const stoppingRetryMs = 25
-/** Below this what is left of a lost window is not worth restoring, and may be an error of timing. */
-const leastRestoredMs = 2_000
 
 /** A sender of its own mark. */
 export function createBatchSender(options: SenderOptions): Sender {
   const { commands, flushMs, monotonic, onOutcome } = options
   const mark = `${keyPrefixOf(options.tag)}batch:${randomUUID()}`
-  const due = new Set<SharedCounter>()
+  const backlog = createBacklog()
   let number = 0
   let underWay: Promise<void> | undefined
   let timer: NodeJS.Timeout | undefined
   let flushAt = Number.POSITIVE_INFINITY
+  /** How many intervals the most urgent of those that wait may wait. */
+  let patience = Number.POSITIVE_INFINITY
   let startedAt = Number.NEGATIVE_INFINITY
   let state: 'running' | 'stopping' | 'stopped' = 'running'
   let wake = (): void => {}
@@ -73,80 +48,59 @@ export function createBatchSender(options: SenderOptions): Sender {
 
   /**
    * The first batch after a pause goes at once, the others in intervals, unless there is enough for
-   * a whole one. With nothing to add it is put off for two: waking up is most of what one costs.
+   * a whole one.
    */
   function arm(intervals: number): void {
+    patience = Math.min(patience, intervals)
     if (underWay !== undefined || state !== 'running') return
-    const at = due.size >= batchSize ? 0 : startedAt + intervals * flushMs
+    const at = backlog.isFull ? 0 : startedAt + patience * flushMs
     if (at >= flushAt) return
     flushAt = at
     clearTimeout(timer)
-    timer = setTimeout(flush, Math.max(0, at - monotonic()))
+    const waitMs = at - monotonic()
+    // A timer waits for a millisecond at least.
+    if (waitMs > 0) timer = setTimeout(flush, waitMs)
+    else setImmediate(flush)
   }
 
   function flush(): void {
     clearTimeout(timer)
     flushAt = Number.POSITIVE_INFINITY
-    if (underWay !== undefined || due.size === 0 || state === 'stopped') return
+    if (underWay !== undefined || backlog.isEmpty || state === 'stopped') return
+    patience = Number.POSITIVE_INFINITY
     underWay = sendBatch().finally(() => {
       underWay = undefined
-      if (due.size > 0) arm(1)
+      // What no batch had room for waits for one interval; what came since has said.
+      if (!backlog.isEmpty) arm(patience === Number.POSITIVE_INFINITY ? 1 : patience)
     })
   }
 
-  function takeParts(): readonly Part[] {
-    const now = monotonic()
-    const parts: Part[] = []
-    for (const counter of due) {
-      if (parts.length === batchSize) break
-      due.delete(counter)
-      parts.push({ counter, tokens: takePending(counter, now), endsAt: counter.endsAt })
-    }
-    return parts
-  }
-
   async function sendBatch(): Promise<void> {
-    const parts = takeParts()
-    const keys = parts.map(({ counter }) => counter.keyPrefix + counter.key)
+    const batch = backlog.take(monotonic())
     number += 1
     for (let retryMs = firstRetryMs; ; retryMs = Math.min(longestRetryMs, 2 * retryMs)) {
       startedAt = monotonic()
       try {
-        takeAnswers(parts, await send(keys, parts))
+        takeAnswers(batch.parts, await send(batch))
+        backlog.settle()
         onOutcome(sender)
         return
       } catch (error) {
         onOutcome(sender, error)
         if (state === 'stopped') return
+        backlog.leaveOld(monotonic())
         await pause(state === 'stopping' ? stoppingRetryMs : retryMs)
       }
     }
   }
 
-  /** Made anew for each attempt, since meanwhile windows end and Redis may have lost others. */
-  function send(keys: readonly string[], parts: readonly Part[]): Promise<readonly number[]> {
+  function send(batch: Batch): Promise<readonly number[]> {
+    const { session } = commands
     const now = monotonic()
-    if (!parts.some((part) => openingOf(part, now) > 0)) return commands.read(keys)
-    const sentAt = clock.session === commands.session ? Math.floor(now + clock.ahead) : 0
-    const args: (string | number)[] = [number, markMs, sentAt]
-    for (const part of parts) {
-      const leftMs = Math.max(0, Math.ceil(part.endsAt - now))
-      args.push(leftMs > 0 ? part.tokens : 0, leftMs, openingOf(part, now))
-    }
-    return commands.add([mark, ...keys], args)
-  }
-
-  /** What a window that this part opens begins with; nothing once its own has ended. */
-  function openingOf({ counter, tokens, endsAt }: Part, now: number): number {
-    return now < endsAt ? tokens + lostTokens(counter, endsAt - now) : 0
-  }
-
-  /**
-   * What Redis told of the window on an earlier connection: a Redis that came back empty has to
-   * begin with that. On the same connection a window that is gone was ended by somebody.
-   */
-  function lostTokens({ toldIn, used }: SharedCounter, leftMs: number): number {
-    return toldIn !== commands.session && leftMs > leastRestoredMs ? used : 0
+    const sentAt = clock.session === session ? Math.floor(now + clock.ahead) : 0
+    const additions = toAdditions(batch, { number, markMs, sentAt, session, now })
+    if (additions !== undefined) return commands.add([mark, ...additions.keys], additions.args)
+    return commands.read(batch.parts.map(({ counter }) => counter.keyPrefix + counter.key))
   }
 
   function takeAnswers(parts: readonly Part[], answer: readonly number[]): void {
@@ -154,10 +108,11 @@ export function createBatchSender(options: SenderOptions): Sender {
     const now = monotonic()
     clock = { session: commands.session, ahead: (answer[0] as number) - now }
     for (let i = 0; i < parts.length; i += 1) {
-      const { counter, tokens } = parts[i] as Part
+      const { counter } = parts[i] as Part
       const used = answer[2 * i + 1] as number
       const leftMs = answer[2 * i + 2] as number
-      takeAnswer(counter, { used, leftMs, acknowledged: tokens }, now)
+      // All that it has sent, since no other batch of its is under way.
+      takeAnswer(counter, { used, leftMs, acknowledged: counter.sending }, now)
       counter.toldIn = commands.session
     }
   }
@@ -174,18 +129,27 @@ export function createBatchSender(options: SenderOptions): Sender {
   }
 
   async function flushAll(): Promise<void> {
-    while (state === 'stopping' && (due.size > 0 || underWay !== undefined)) {
+    while (state === 'stopping' && (!backlog.isEmpty || underWay !== undefined)) {
       flush()
       await underWay
     }
   }
 
   const sender: Sender = {
-    schedule(counter) {
-      due.add(counter)
-      arm(counter.pending > 0 ? 1 : 2)
+    seenPrefix: seenPrefixOf(options.tag, options.journal),
+    schedule(counter, intervals) {
+      if (backlog.enter(counter) || intervals < patience) arm(intervals)
     },
-    holds: (counter) => counter.pending + counter.sending > 0 || due.has(counter),
+    tell(report) {
+      backlog.push(report)
+      arm(1)
+    },
+    holds: backlog.holds,
+    async kept() {
+      const kept = backlog.kept()
+      if (state === 'stopped') backlog.giveUp(stopped())
+      return kept
+    },
     async stop(graceMs) {
       if (state === 'running') state = 'stopping'
       wake()
@@ -200,7 +164,13 @@ export function createBatchSender(options: SenderOptions): Sender {
       clearTimeout(over)
       clearTimeout(timer)
       wake()
+      backlog.giveUp(stopped())
+      return backlog.owed(monotonic())
     },
   }
   return sender
+}
+
+function stopped(): Error {
+  return new Error('The counters were stopped before Redis had all that was added.')
 }

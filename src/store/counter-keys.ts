@@ -16,6 +16,22 @@ export function tagOf(key: string): string {
   return String(crc32(key.slice(0, subscriptionEnd) + key.slice(windowEnd)) % tags)
 }
 
+/** Every hash tag that counters have. */
+export const allTags: readonly string[] = Array.from({ length: tags }, (_, i) => String(i))
+
+/**
+ * What the sets of responses counted begin with, one for each minute in which they ended: those
+ * that one journal tells of, since its reader says when they can be forgotten.
+ */
+export function seenPrefixOf(tag: string, journal: string): string {
+  return `${keyPrefixOf(tag)}seen:${journal}:`
+}
+
+/** Who reads the journal of this name. */
+export function claimKeyOf(journal: string): string {
+  return `${keyPrefixOf('journal')}claim:${journal}`
+}
+
 const prefixes = new Map<string, string>()
 
 /** What a counter's key begins with in Redis; the same string each time, for memory's sake. */

@@ -8,12 +8,14 @@ export interface CounterView {
   readonly windowMs: number
   /** Whether Redis has ever told. */
   known: boolean
-  /** Tokens in the open window as Redis last told, without `sending` and `pending`. */
+  /** Tokens in the open window as Redis last told, without those of the next three. */
   used: number
   /** Tokens in the batch that is under way. */
   sending: number
   /** Tokens of this process that no batch holds yet. */
   pending: number
+  /** The same, of responses that Redis counts unless it has counted them before. */
+  reported: number
   /** End of the open window; 0 when none is open. */
   endsAt: number
   /** When Redis last told. */
@@ -22,7 +24,16 @@ export interface CounterView {
 
 /** A counter of which nothing is known. */
 export function createView(windowMs: number): CounterView {
-  return { windowMs, known: false, used: 0, sending: 0, pending: 0, endsAt: 0, toldAt: 0 }
+  return {
+    windowMs,
+    known: false,
+    used: 0,
+    sending: 0,
+    pending: 0,
+    reported: 0,
+    endsAt: 0,
+    toldAt: 0,
+  }
 }
 
 /** Whether a window is open, as far as this process knows. */
@@ -33,19 +44,40 @@ export function isOpen(view: CounterView, now: number): boolean {
   view.used = 0
   view.sending = 0
   view.pending = 0
+  view.reported = 0
   view.endsAt = 0
   return false
 }
 
 /** Tokens of the open window, those included that Redis has not been told yet. */
 export function usedIn(view: CounterView): number {
-  return view.used + view.sending + view.pending
+  return view.used + unansweredIn(view)
+}
+
+/** Those of them that Redis has not answered for. */
+export function unansweredIn(view: CounterView): number {
+  return view.sending + view.pending + view.reported
 }
 
 /** Counts tokens of this process. The first ones in a closed window open it, here and now. */
 export function addTokens(view: CounterView, tokens: number, now: number): void {
   if (!isOpen(view, now)) view.endsAt = now + view.windowMs
   view.pending += tokens
+}
+
+/** Counts tokens of a response that ended at `endedAt`: a window that they open began then. */
+export function addReported(view: CounterView, tokens: number, now: number, endedAt: number): void {
+  if (!isOpen(view, now)) view.endsAt = endedAt + view.windowMs
+  view.reported += tokens
+}
+
+/** Moves tokens of a response into the batch under way, or of one that is left to the journal. */
+export function takeReported(view: CounterView, tokens: number, now: number): void {
+  if (!isOpen(view, now)) return
+  // Fewer, where they were added to a window that has ended since.
+  const taken = Math.min(view.reported, tokens)
+  view.reported -= taken
+  view.sending += taken
 }
 
 /** Moves what is pending into the batch under way; answers its tokens. */
@@ -78,6 +110,6 @@ export function takeAnswer(
   } else {
     // Closed over there; what was added here since keeps the window that it opened here.
     view.used = 0
-    if (view.pending + view.sending === 0) view.endsAt = 0
+    if (unansweredIn(view) === 0) view.endsAt = 0
   }
 }

@@ -26,8 +26,9 @@ export interface CounterStore {
   ): readonly (CounterState | undefined)[] | Promise<readonly (CounterState | undefined)[]>
   /**
    * Adds tokens to each counter; a closed window is opened by this hit. With a `report` they are
-   * added unless this response has been counted before, and tokens whose window is over by now
-   * (it ended more than a window's length ago) count for nothing.
+   * added unless this response has been counted before. A window is then opened as of the
+   * response's end, and where that leaves nothing of it the tokens count for nothing. By `now`,
+   * which may be in the past where a journal is replayed; shared counters go by their own clock.
    */
   add(counters: readonly Counter[], tokens: number, now: number, report?: Report): void
 }
@@ -35,15 +36,18 @@ export interface CounterStore {
 /** What the reader of a usage journal needs of a store besides. */
 export interface JournaledCounters extends CounterStore {
   /**
-   * Whether this process is to read the journal of this name for the next `ms`: of processes that
-   * share their counters one is, and asks again before the time is over.
+   * Whether this process is to read the journal for the next `ms`: of processes that share their
+   * counters and the journal one is, and asks again before the time is over.
    */
-  claimJournal(name: string, ms: number): Promise<boolean>
-  /** Settles once all that was added until now is kept: by Redis, where the counters are there. */
+  claimJournal(ms: number): Promise<boolean>
+  /**
+   * Settles once all that was added until now is kept: by Redis, where the counters are there,
+   * through an outage of whatever length. Rejects when the counters are stopped before.
+   */
   kept(): Promise<void>
   /**
    * Forgets which of the responses were counted that ended before then (milliseconds since the
-   * epoch): nobody will tell of them again.
+   * epoch): no journal will tell of them again. What is out of reach is forgotten next time.
    */
   forgetReports(endedBefore: number): Promise<void>
 }

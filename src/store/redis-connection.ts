@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
-import { addScript, type CounterCommands, readScript } from './counter-scripts.ts'
+import { addScript, type CounterCommands, claimScript, readScript } from './counter-scripts.ts'
 import { parseRedisUrl, type RedisTarget } from './redis-url.ts'
 
 export interface RedisConnection {
@@ -60,10 +60,11 @@ export function connectRedis(
   })
   client.defineCommand('tollgateAdd', { lua: addScript })
   client.defineCommand('tollgateRead', { lua: readScript })
+  client.defineCommand('tollgateClaim', { lua: claimScript, numberOfKeys: 1 })
   const scripts = client as unknown as Record<
     'tollgateAdd' | 'tollgateRead',
     (count: number, ...args: (string | number)[]) => Promise<readonly number[]>
-  >
+  > & { tollgateClaim(key: string, owner: string, ms: number): Promise<number> }
 
   function counted<Answer>(answer: Promise<Answer>): Promise<Answer> {
     sent += 1
@@ -79,6 +80,8 @@ export function connectRedis(
       add: (keys, args) => counted(scripts.tollgateAdd(keys.length, ...keys, ...args)),
       read: (keys) => counted(scripts.tollgateRead(keys.length, ...keys)),
       ping: () => counted(client.ping()),
+      claim: (key, owner, ms) => counted(scripts.tollgateClaim(key, owner, ms)),
+      forget: (keys) => counted(client.unlink(...keys)),
       get session() {
         return session
       },

@@ -10,11 +10,15 @@
 
 import type { Counter, CounterState } from '../core/counter.ts'
 import { ServiceError } from '../core/errors.ts'
-import { createBatchSender, type Sender, type SharedCounter } from './counter-batches.ts'
+import { createBatchSender } from './counter-batches.ts'
+import { createCounterFetch } from './counter-fetch.ts'
 import { keyPrefixOf, tagOf } from './counter-keys.ts'
 import type { CounterCommands } from './counter-scripts.ts'
-import { addTokens, createView, isOpen, takeAnswer, usedIn } from './counter-view.ts'
-import type { CounterStore } from './counters.ts'
+import { addReported, addTokens, createView, isOpen, unansweredIn, usedIn } from './counter-view.ts'
+import type { JournaledCounters, Report } from './counters.ts'
+import { createRedisJournals } from './redis-journals.ts'
+import { rememberedMs, streamedWithinMs } from './reports.ts'
+import { type Sender, type SharedCounter, tellReport } from './shared-counter.ts'
 
 export interface RedisCountersOptions {
   readonly commands: CounterCommands
@@ -26,39 +30,46 @@ export interface RedisCountersOptions {
   readonly onLoss: 'allow' | 'deny'
   /** Told once for each change. */
   readonly onAway: (away: boolean, cause: unknown) => void
+  /** Name of the journal whose responses are told of, another one for each gateway. */
+  readonly journal?: string
   /** Milliseconds of a clock that never steps; `performance.now` unless told. */
   readonly monotonic?: () => number
+  /** Milliseconds since the epoch, for the age of a report; `Date.now` unless told. */
+  readonly wallClock?: () => number
 }
 
-export interface RedisCounters extends CounterStore {
+export interface RedisCounters extends JournaledCounters {
   /** Whether Redis fails to answer, or to write. */
   readonly away: boolean
   /** Counters in the local view. */
   readonly size: number
   /** Counters with tokens that Redis has not acknowledged yet; looks at each. */
   readonly unflushed: number
-  /** Flushes what is left, for at most so long; answers how many counters had to be given up. */
+  /**
+   * Flushes what is left, for at most so long; answers of how many counters tokens had to be given
+   * up. Reports that could not be sent are not among them: the journal has those.
+   */
   stop(graceMs: number): Promise<number>
 }
 
-/** Counters in one read at most: a script blocks Redis while it runs. */
-const readSize = 512
 /** A counter that nobody has used for so long is forgotten, and asked for again when it is. */
 const closedIdleMs = 60_000
 const openIdleMs = 600_000
 const heartbeatMs = 1_000
+/** What is known of a counter far from its limit is good enough for so long. */
+const farMs = 80
 
-/** A CounterStore over Redis. */
+/** JournaledCounters over Redis. */
 export function createRedisCounters(options: RedisCountersOptions): RedisCounters {
-  const { commands, cluster, flushMs, onLoss } = options
+  const { commands, cluster, journal = '', flushMs, onLoss } = options
   const monotonic = options.monotonic ?? (() => performance.now())
+  const wallClock = options.wallClock ?? Date.now
   const counters = new Map<string, SharedCounter>()
   const senders = new Map<string, Sender>()
   const failing = new Set<unknown>()
-  let unknown = new Set<SharedCounter>()
-  let fetching: Promise<void> | undefined
   let sweep = counters.values()
   let answeredAt = Number.NEGATIVE_INFINITY
+  const fetchUnknown = createCounterFetch({ commands, monotonic, failing, onOutcome })
   const heartbeat = setInterval(beat, heartbeatMs)
   heartbeat.unref()
 
@@ -79,10 +90,28 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
     return counter
   }
 
+  /** By this process's clock: a window that a report opens, and whether it is still counted. */
+  function addReport(hit: readonly Counter[], tokens: number, report: Report): void {
+    const instant = monotonic()
+    const ageMs = Math.max(0, wallClock() - report.endedAt)
+    const byStream = report.by === 'stream'
+    if (ageMs >= (byStream ? streamedWithinMs : rememberedMs)) return
+    const endedAt = instant - ageMs
+    const open = hit
+      .filter(({ windowMs }) => ageMs < windowMs)
+      .map((each) => sharedOf(each, instant))
+    for (const counter of open) {
+      counter.wantedAt = instant
+      if (byStream) addReported(counter, tokens, instant, endedAt)
+    }
+    const sendBy = byStream ? endedAt + streamedWithinMs : Number.POSITIVE_INFINITY
+    tellReport(report, { counters: open, tokens, endedAt, sendBy })
+  }
+
   function senderOf(tag: string): Sender {
     let sender = senders.get(tag)
     if (sender === undefined) {
-      sender = createBatchSender({ commands, tag, flushMs, monotonic, onOutcome })
+      sender = createBatchSender({ commands, tag, journal, flushMs, monotonic, onOutcome })
       senders.set(tag, sender)
     }
     return sender
@@ -128,48 +157,6 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
     )
   }
 
-  /** Asks for all counters not seen yet in one go, however many requests wait. Never rejects. */
-  function fetchUnknown(): Promise<void> {
-    fetching ??= new Promise((resolve) => {
-      setImmediate(() => {
-        const asked = unknown
-        unknown = new Set()
-        fetching = undefined
-        resolve(fetchAll(asked))
-      })
-    })
-    return fetching
-  }
-
-  async function fetchAll(asked: ReadonlySet<SharedCounter>): Promise<void> {
-    const reads: Promise<void>[] = []
-    for (const [sender, group] of Map.groupBy(asked, (counter) => counter.sender)) {
-      for (let i = 0; i < group.length; i += readSize) {
-        reads.push(fetch(sender, group.slice(i, i + readSize)))
-      }
-    }
-    await Promise.all(reads)
-  }
-
-  async function fetch(sender: Sender, group: readonly SharedCounter[]): Promise<void> {
-    try {
-      const answer = await commands.read(group.map(({ keyPrefix, key }) => keyPrefix + key))
-      if (answer.length !== 2 * group.length + 1) throw new Error('Redis answered in another form')
-      const now = monotonic()
-      group.forEach((counter, i) => {
-        // Of a batch that is repeated nobody knows whether it is in this answer already.
-        if (counter.known || (counter.sending > 0 && failing.has(sender))) return
-        const [used, leftMs] = [answer[2 * i + 1] as number, answer[2 * i + 2] as number]
-        takeAnswer(counter, { used, leftMs, acknowledged: 0 }, now)
-        counter.toldIn = commands.session
-      })
-    } catch (error) {
-      onOutcome(sender, error)
-      // The sender goes on asking, and so finds out when Redis is back.
-      for (const counter of group) sender.schedule(counter)
-    }
-  }
-
   function toState(counter: SharedCounter, instant: number, now: number): CounterState | undefined {
     if (!isOpen(counter, instant)) return undefined
     return { used: usedIn(counter), resetsAt: Math.ceil(now + counter.endsAt - instant) }
@@ -194,15 +181,14 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
     }
     const reachable = missing.filter((counter) => !isAway(counter))
     if (reachable.length === 0) return answer()
-    for (const counter of reachable) unknown.add(counter)
-    return fetchUnknown().then(answer)
+    return fetchUnknown(reachable).then(answer)
   }
 
   function countUnflushed(): number {
     const now = monotonic()
     let count = 0
     for (const counter of counters.values()) {
-      if (isOpen(counter, now) && counter.pending + counter.sending > 0) count += 1
+      if (isOpen(counter, now) && unansweredIn(counter) > 0) count += 1
     }
     return count
   }
@@ -227,28 +213,46 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
         if (!counter.known) {
           missing ??= []
           missing.push(counter)
-        } else if (instant - counter.toldAt >= flushMs) {
-          counter.sender.schedule(counter)
+        } else {
+          const patienceMs = patienceFor(each, counter, flushMs)
+          if (instant - counter.toldAt >= patienceMs) {
+            counter.sender.schedule(counter, Math.max(1, patienceMs / flushMs))
+          }
         }
         states.push(toState(counter, instant, now))
       }
       return missing === undefined ? states : readUnknown(asked, missing, now)
     },
-    add(hit, tokens) {
+    add(hit, tokens, _now, report) {
+      if (report !== undefined) return addReport(hit, tokens, report)
       const instant = monotonic()
       for (const each of hit) {
         const counter = sharedOf(each, instant)
         counter.wantedAt = instant
         addTokens(counter, tokens, instant)
-        counter.sender.schedule(counter)
+        counter.sender.schedule(counter, 1)
       }
     },
+    async kept() {
+      await Promise.all([...senders.values()].map((sender) => sender.kept()))
+    },
+    ...createRedisJournals({ commands, cluster, journal, wallClock }),
     async stop(graceMs) {
       clearInterval(heartbeat)
-      await Promise.all([...senders.values()].map((sender) => sender.stop(graceMs)))
-      return countUnflushed()
+      const lost = await Promise.all([...senders.values()].map((sender) => sender.stop(graceMs)))
+      return lost.reduce((sum, each) => sum + each, 0)
     },
   }
+}
+
+/**
+ * For how long what is known of a counter that is only read is good enough: for one interval when
+ * its limit is near. Asking is most of what such a read costs, and while it is far others have half
+ * the limit to spend before that matters.
+ */
+function patienceFor({ limit }: Counter, counter: SharedCounter, flushMs: number): number {
+  if (limit === undefined || usedIn(counter) >= limit / 2) return flushMs
+  return Math.max(flushMs, farMs)
 }
 
 /** Without a cause: it is told once, when Redis goes away, not for each request. */

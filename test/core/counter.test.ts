@@ -1,5 +1,6 @@
 import { test } from 'tap'
 import {
+  addLate,
   addTo,
   type CounterState,
   counterOf,
@@ -26,7 +27,7 @@ const both = limits([100, '1m', minute], [150, '1h', hour])
 test('a counter is user, subscription, model, window', async (t) => {
   const [limit] = perMinute
   const counter = counterOf(limit as NonNullable<typeof limit>, 'ada')
-  t.strictSame(counter, { key: 'team-a\nllm/small\n60000\nada', windowMs: minute })
+  t.strictSame(counter, { key: 'team-a\nllm/small\n60000\nada', windowMs: minute, limit: 100 })
 })
 
 test('no user can name the counter of another', async (t) => {
@@ -140,4 +141,22 @@ test('a clock stepping forward opens the window', async (t) => {
   const spent = { used: 100, resetsAt: now + minute }
   t.equal(spentUntil(perMinute, [spent], now + hour), undefined)
   t.strictSame(addTo(spent, 1, minute, now + hour), { used: 1, resetsAt: now + hour + minute })
+})
+
+test('late tokens count in the window that they had', async (t) => {
+  const now = 10 * hour
+  const open = { used: 5, resetsAt: now + 20_000 }
+  t.strictSame(addLate(undefined, 7, minute, now, now - 50_000), {
+    used: 7,
+    resetsAt: now + 10_000,
+  })
+  t.equal(addLate(undefined, 7, minute, now, now - minute), undefined, 'it is over')
+  t.strictSame(addLate(undefined, 7, minute, now, now + hour), { used: 7, resetsAt: now + minute })
+  t.strictSame(addLate(open, 7, minute, now, now - 59_999), { ...open, used: 12 })
+  t.equal(addLate(open, 7, minute, now, now - minute), open)
+  const past = now - hour
+  t.equal(addLate(open, 7, minute, past, past), open, 'it was over when the window began')
+  const during = now - 30_000
+  t.strictSame(addLate(open, 7, minute, during, during), { ...open, used: 12 }, 'nothing is cut')
+  t.match(addLate({ used: 5, resetsAt: now }, 7, minute, now, now), { used: 7 })
 })

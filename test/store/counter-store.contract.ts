@@ -1,12 +1,16 @@
 import { type Test, test } from 'tap'
 import type { Counter, CounterState } from '../../src/core/counter.ts'
-import type { CounterStore } from '../../src/store/counters.ts'
+import type { JournaledCounters } from '../../src/store/counters.ts'
 
 /** A store and the time that it lives in. */
 export interface CounterWorld {
-  readonly counters: CounterStore
+  readonly counters: JournaledCounters
+  /** What another process has of the same counters; where they are not shared, the same. */
+  readonly other: JournaledCounters
   /** The process's wall clock. */
   now(): number
+  /** Waits until both know of these counters what the other has added. */
+  agree(asked: readonly Counter[]): Promise<void>
   /** Lets so much time pass. */
   advance(ms: number): Promise<void>
   /** Sets the wall clock back: no time passes. */

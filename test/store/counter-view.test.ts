@@ -1,10 +1,12 @@
 import { test } from 'tap'
 import {
+  addReported,
   addTokens,
   createView,
   isOpen,
   takeAnswer,
   takePending,
+  takeReported,
   usedIn,
 } from '../../src/store/counter-view.ts'
 
@@ -54,6 +56,32 @@ test('Redis decides when a window ends', async (t) => {
   t.equal(view.endsAt, start + 10_005, 'somebody else has opened it earlier')
   takeAnswer(view, { used: 51, leftMs: 5 * minute, acknowledged: 1 }, start + 6)
   t.equal(view.endsAt, start + 6 + minute, 'but never later than a window from now')
+})
+
+test('tokens of a response count until answered', async (t) => {
+  const view = createView(minute)
+  addReported(view, 10, start, start - 20_000)
+  t.equal(view.endsAt, start + 40_000, 'in a window as of its end')
+  addReported(view, 5, start + 1, start)
+  t.equal(usedIn(view), 15)
+  t.equal(takePending(view, start), 0, 'they are not added but told')
+  takeReported(view, 10, start)
+  t.match(view, { sending: 10, reported: 5 })
+  takeAnswer(view, { used: 0, leftMs: -2, acknowledged: 10 }, start)
+  t.equal(usedIn(view), 5, 'of the first, Redis did not count it')
+  t.equal(view.endsAt, start + 40_000)
+  takeReported(view, 5, start)
+  takeAnswer(view, { used: 0, leftMs: -2, acknowledged: 5 }, start)
+  t.notOk(isOpen(view, start))
+})
+
+test('a response told of in an ended window takes no others', async (t) => {
+  const view = createView(minute)
+  addReported(view, 10, start, start)
+  addReported(view, 3, start + minute, start + minute)
+  takeReported(view, 10, start + minute)
+  takeReported(view, 3, start + minute)
+  t.match(view, { sending: 3, reported: 0 })
 })
 
 test('what is over counts for nothing', async (t) => {

@@ -1,6 +1,8 @@
+import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
 import type { Counter } from '../../src/core/counter.ts'
+import type { Report } from '../../src/store/counters.ts'
 import { startFlakyProxy } from '../support/flaky-proxy.ts'
 import { createRandom } from '../support/random.ts'
 import { createReplica, redisKey } from '../support/redis-world.ts'
@@ -24,10 +26,15 @@ const timeoutMs = 80
 /** Windows that do not end while a schedule runs. */
 const long = 600_000
 
+/** How many rounds a response may be told of before or after another source has. */
+const longestLag = 12
+
 /**
  * Replicas that add random tokens to shared counters, each over a way of its own on which answers
- * are lost, delayed and cut, and requests come late, twice, and in another order. Windows of
- * `windowMs`; the model is a sum for each counter.
+ * are lost, delayed and cut, and requests come late, twice, and in another order. Some additions
+ * are of responses: each is told of by the journal to one replica, once or more, and by the stream
+ * to another, earlier, later or never. In every third schedule all are, and a replica dies with
+ * what it has. Windows of `windowMs`; the model is a sum for each counter.
  */
 export async function runSchedule(
   t: Pick<Test, 'teardown'>,
@@ -44,23 +51,63 @@ export async function runSchedule(
     }),
   )
   const added = counters.map(() => 0)
+  const hasDeath = seed % 3 === 0
+  /** What is told of in which round. */
+  const tellings = new Map<number, (() => void)[]>()
   const breaches: string[] = []
   const replicas = await Promise.all(
-    Array.from({ length: 1 + random.below(3) }, async (_, i) => {
+    Array.from({ length: (hasDeath ? 2 : 1) + random.below(3) }, async (_, i) => {
       const proxy = await startFlakyProxy(t, valkey.port, createRandom(seed * 8 + i))
       const flushMs = 1 + random.below(8)
-      return { proxy, ...(await createReplica({ url: proxy.url, flushMs, timeoutMs })) }
+      const replica = await createReplica({ url: proxy.url, flushMs, timeoutMs })
+      // Told by the stream, which is believed here even if the journal has been first.
+      return { proxy, ...replica, streamed: counters.map(() => 0) }
     }),
   )
+  const victim = hasDeath ? replicas.at(-1) : undefined
+  const deathIn = 1 + random.below(10)
+  let round = 0
+
+  function tellOfResponse(): void {
+    const which = counters.map((_, i) => i).filter(() => random.below(2) === 0)
+    const tokens = 1 + random.below(1_000)
+    const id = random.below(4) === 0 ? `response ${seed} ${random.below(2 ** 31)}` : randomUUID()
+    const endedAt = Date.now() - random.below(windowMs >= long ? 5_000 : 50)
+    for (const i of which) added[i] = (added[i] as number) + tokens
+    const tell = (by: Report['by'], replica: (typeof replicas)[number], laterBy: number): void => {
+      const at = round + laterBy
+      const due = tellings.get(at) ?? []
+      tellings.set(at, due)
+      due.push(() => {
+        if (by === 'stream') {
+          for (const i of which) replica.streamed[i] = (replica.streamed[i] as number) + tokens
+        }
+        const hit = which.map((i) => counters[i] as Counter)
+        const off = (random.below(3) - 1) / 2
+        replica.counters.add(hit, tokens, Date.now(), { id, endedAt: endedAt + off, by })
+      })
+    }
+    const any = () => replicas[random.below(replicas.length)] as (typeof replicas)[number]
+    const survivors = replicas.filter((replica) => replica !== victim)
+    const survivor = () => survivors[random.below(survivors.length)] as (typeof replicas)[number]
+    for (let times = random.below(3); times > 0; times -= 1) {
+      const streamedTo = any()
+      const laterBy = random.below(longestLag)
+      if (streamedTo !== victim || round + laterBy < deathIn) tell('stream', streamedTo, laterBy)
+    }
+    for (let times = 1 + random.below(2); times > 0; times -= 1) {
+      tell('journal', survivor(), random.below(longestLag))
+    }
+  }
 
   const look = async (): Promise<void> => {
-    for (const { counters: store } of replicas) {
+    for (const { counters: store, streamed } of replicas) {
       const now = Date.now()
       const states = store.read(counters, now)
       if (states instanceof Promise) continue
       for (const [i, state] of states.entries()) {
         if (state === undefined) continue
-        const most = added[i] as number
+        const most = (added[i] as number) + (streamed[i] as number)
         if (state.used > most) breaches.push(`${state.used} believed, ${most} added`)
         if (state.resetsAt > now + windowMs + 1) breaches.push('a window longer than its length')
       }
@@ -78,25 +125,32 @@ export async function runSchedule(
   }
 
   const rounds = 10 + random.below(20)
-  for (let round = 0; round < rounds; round += 1) {
+  for (; round < rounds + longestLag; round += 1) {
+    if (round === deathIn) victim?.connection.close()
     for (const { counters: store } of replicas) {
-      for (let i = random.below(4); i > 0; i -= 1) {
+      for (let i = random.below(4); i > 0 && round < rounds; i -= 1) {
+        if (hasDeath || random.below(2) === 0) {
+          tellOfResponse()
+          continue
+        }
         const which = random.below(counters.length)
         const tokens = 1 + random.below(1_000)
         store.add([counters[which] as Counter], tokens, Date.now())
         added[which] = (added[which] as number) + tokens
       }
     }
+    for (const tell of tellings.get(round) ?? []) tell()
     if (random.below(3) === 0) await look()
     await delay(random.below(20))
   }
 
   await Promise.all(replicas.map(({ proxy }) => proxy.heal()))
-  await Promise.all(replicas.map((replica) => replica.flushed()))
+  const living = replicas.filter((replica) => replica !== victim)
+  await Promise.all(living.map((replica) => replica.counters.kept()))
   await look()
   const stored = (await valkey.client.mget(counters.map(redisKey))).map(Number)
   const believed = await Promise.all(
-    replicas.map(async (replica) => {
+    living.map(async (replica) => {
       // Each read has it told anew, so that what is believed comes to what is stored.
       const giveUpAt = performance.now() + (windowMs >= long ? 10_000 : 0)
       for (;;) {

@@ -220,23 +220,84 @@ root.test('a Cluster counts on all its nodes', { skip }, async (t) => {
   )
 })
 
-async function startCluster(t: Test): Promise<readonly RunningValkey[]> {
-  // A node's bus is 10,000 above its port unless told, which may be beyond the last port.
-  const ports = await freePorts(3)
-  const nodes = await Promise.all(
-    ports.map((bus) =>
-      startValkey(t, [
-        ...['--cluster-enabled', 'yes', '--cluster-port', String(bus), '--appendonly', 'yes'],
-        ...['--appendfsync', 'always', '--cluster-require-full-coverage', 'no'],
-        ...['--cluster-node-timeout', '1000'],
-      ]),
-    ),
+root.test('a Cluster counts a response once', { skip }, async (t) => {
+  const nodes = await startCluster(t)
+  const url = `redis+cluster://127.0.0.1:${nodes[0]?.port}`
+  const [one, two] = [await replicaOf(t, url), await replicaOf(t, url)]
+  const counters = Array.from({ length: 200 }, (_, i) => counterOf(`user-${i}`))
+  const reports = counters.map((_, i) => ({
+    id: `response ${i}`,
+    endedAt: Date.now() - 200_000 - 1_000 * i,
+    by: 'journal' as const,
+  }))
+  const [node] = nodes as [RunningValkey]
+  const streamedAt = Date.now()
+  const tellAll = async () => {
+    for (const [i, report] of reports.entries()) {
+      const hit = [counters[i] as Counter]
+      one.counters.add(hit, 3, 0, { id: `streamed ${i}`, endedAt: streamedAt, by: 'stream' })
+      one.counters.add(hit, 5, 0, report)
+      two.counters.add(hit, 5, 0, report)
+    }
+    // One response may be of counters on several nodes, though none of the service's is.
+    two.counters.add(counters, 1, 0, { id: 'all', endedAt: Date.now() - 200_000, by: 'journal' })
+  }
+  await tellAll()
+  await Promise.all([one.counters.kept(), two.counters.kept()])
+  await node.kill()
+  await tellAll()
+  await poll(() => two.counters.away, 'one node is missed')
+  await node.start()
+  await Promise.all([one.counters.kept(), two.counters.kept()])
+  const seen = await replicaOf(t, url)
+  t.strictSame(
+    await seen.used(...counters),
+    counters.map(() => 9),
   )
+  const sets = async () => {
+    const perNode = await Promise.all(nodes.map(({ client }) => client.keys('*:seen:*')))
+    return perNode.flat()
+  }
+  t.ok((await sets()).length > 32)
+  await one.counters.forgetReports(Date.now() - 150_000)
+  const left = await sets()
+  t.ok(left.length <= 48, `${left.length} sets are left`)
+  t.equal(await one.counters.claimJournal(60_000), true)
+  t.equal(await two.counters.claimJournal(60_000), false)
+})
+
+/** Its ports are found free one after the other; somebody else may be quicker. */
+async function startNodes(t: Test): Promise<readonly (RunningValkey & { bus: number })[]> {
+  for (let attempt = 1; ; attempt += 1) {
+    // A node's bus is 10,000 above its port unless told, which may be beyond the last port.
+    const ports = await freePorts(3)
+    const starts = await Promise.allSettled(
+      ports.map((bus) =>
+        startValkey(t, [
+          ...['--cluster-enabled', 'yes', '--cluster-port', String(bus), '--appendonly', 'yes'],
+          ...['--appendfsync', 'always', '--cluster-require-full-coverage', 'no'],
+          ...['--cluster-node-timeout', '1000'],
+        ]),
+      ),
+    )
+    const failure = starts.find(({ status }) => status === 'rejected')
+    if (failure === undefined) {
+      return starts.flatMap((start, i) =>
+        start.status === 'fulfilled' ? [Object.assign(start.value, { bus: ports[i] ?? 0 })] : [],
+      )
+    }
+    const { reason } = failure as PromiseRejectedResult
+    if (attempt === 5 || !/already in use/.test(String(reason))) throw reason
+  }
+}
+
+async function startCluster(t: Test): Promise<readonly RunningValkey[]> {
+  const nodes = await startNodes(t)
   const slots = 16_384
   for (const [i, { client }] of nodes.entries()) {
     const [first, next] = [i, i + 1].map((at) => Math.floor((at * slots) / nodes.length))
     await client.cluster('ADDSLOTSRANGE', first as number, (next as number) - 1)
-    await client.call('CLUSTER', 'MEET', '127.0.0.1', nodes[0]?.port ?? 0, ports[0] ?? 0)
+    await client.call('CLUSTER', 'MEET', '127.0.0.1', nodes[0]?.port ?? 0, nodes[0]?.bus ?? 0)
   }
   await poll(async () => {
     const infos = await Promise.all(nodes.map(({ client }) => client.cluster('INFO')))

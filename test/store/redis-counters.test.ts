@@ -10,7 +10,8 @@ import {
   redisKey,
 } from '../support/redis-world.ts'
 import { type RunningValkey, skipValkey, startValkey } from '../support/valkey.ts'
-import { testCounterStore } from './counter-store.contract.ts'
+import { testCountedOnce } from './counted-once.contract.ts'
+import { type CounterWorld, testCounterStore } from './counter-store.contract.ts'
 
 const minute = 60_000
 const hour = 3_600_000
@@ -55,29 +56,46 @@ if (skipValkey) root.test('counters in Redis', { skip: skipValkey }, async () =>
 else await testWith(await startValkey(root))
 
 async function testWith(valkey: RunningValkey): Promise<void> {
-  testCounterStore('Redis', async () => {
+  const createWorld = async (): Promise<CounterWorld> => {
     await valkey.client.flushall()
     const replica = await createReplica({ url: valkey.url })
-    let wallAheadMs = 0
+    const other = await createReplica({ url: valkey.url })
+    const both = [replica, other]
     return {
       counters: replica.counters,
-      now: () => Date.now() + wallAheadMs,
+      other: other.counters,
+      now: () => Date.now() + replica.wallAheadMs,
+      async agree(asked) {
+        await Promise.all(both.map(({ counters }) => counters.kept()))
+        for (const { counters } of both) {
+          await counters.read(asked, 0)
+          await delay(10)
+          counters.read(asked, 0)
+          await counters.kept()
+        }
+      },
       async advance(ms) {
-        await replica.flushed()
+        await Promise.all(both.map(({ counters }) => counters.kept()))
         for (const key of await valkey.client.keys('*')) {
           const left = (await valkey.client.pttl(key)) - ms
           await (left > 0 ? valkey.client.pexpire(key, left) : valkey.client.del(key))
         }
-        replica.aheadMs += ms
-        wallAheadMs += ms
+        for (const each of both) {
+          each.aheadMs += ms
+          each.wallAheadMs += ms
+        }
       },
       setBack(ms) {
-        wallAheadMs -= ms
+        for (const each of both) each.wallAheadMs -= ms
       },
       slackMs: 4_000,
-      close: () => replica.close(),
+      async close() {
+        for (const each of both) await each.close()
+      },
     }
-  })
+  }
+  testCounterStore('Redis', createWorld)
+  testCountedOnce('Redis', createWorld)
 
   root.test('one read serves all who wait', async (t) => {
     const replica = await replicaOf(t, valkey)
@@ -150,6 +168,27 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.ok(sent <= 10, `${sent} commands`)
     const sums = await valkey.client.mget(counters.map(redisKey))
     t.ok(sums.every((sum) => sum === '10'))
+  })
+
+  root.test('a counter near its limit is asked for more often', async (t) => {
+    const replica = await replicaOf(t, valkey)
+    const [far, near] = [fresh(), fresh()].map((counter) => ({ ...counter, limit: 100 }))
+    replica.counters.add([far as Counter], 49, 0)
+    replica.counters.add([near as Counter], 50, 0)
+    await replica.flushed()
+    const asked = async (counter: Counter) => {
+      const [sent, begin] = [replica.connection.sent, performance.now()]
+      for (let i = 0; i < 70; i += 1) {
+        replica.counters.read([counter], Date.now())
+        await delay(6)
+      }
+      return { count: replica.connection.sent - sent, tookMs: performance.now() - begin }
+    }
+    const often = await asked(near as Counter)
+    t.ok(often.count >= 40, `${often.count} times in ${often.tookMs} ms`)
+    const rarely = await asked(far as Counter)
+    t.ok(rarely.count <= rarely.tookMs / 80 + 2, `${rarely.count} times in ${rarely.tookMs} ms`)
+    t.ok(rarely.count >= 2)
   })
 
   root.test('a batch that comes twice counts once', async (t) => {

@@ -4,6 +4,7 @@ import { type Service, serve } from '../../src/main.ts'
 import { createDatabase } from '../support/database.ts'
 import { accessLogMessage, checkOf, checkResponse, structOf } from '../support/envoy-messages.ts'
 import { connect } from '../support/grpc-client.ts'
+import { readScrape } from '../support/metrics.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
@@ -20,6 +21,7 @@ async function startService(t: Test, env: Record<string, string>) {
     API_ADDRESS: '127.0.0.1:0',
     INTERNAL_ADDRESS: '127.0.0.1:0',
     GRPC_ADDRESS: '127.0.0.1:0',
+    METRICS_ADDRESS: '127.0.0.1:0',
     ...env,
   })
   t.teardown(() => service.stop())
@@ -34,6 +36,11 @@ function portOf({ addresses }: Service): number {
 async function degraded({ addresses }: Service): Promise<unknown> {
   const response = await fetch(`http://127.0.0.1:${addresses.internal.port}/readyz`)
   return ((await response.json()) as { degraded?: unknown }).degraded
+}
+
+async function redisAway({ addresses }: Service): Promise<number | undefined> {
+  const response = await fetch(`http://127.0.0.1:${addresses.metrics?.port}/metrics`)
+  return readScrape(await response.text()).value('tollgate_redis_away')
 }
 
 root.test('services on one Redis share their counters', { skip: skipValkey }, async (t) => {
@@ -69,9 +76,11 @@ root.test('services on one Redis share their counters', { skip: skipValkey }, as
   await poll(() => isDenied(two), 'and at the other')
 
   t.equal(await degraded(one.service), undefined)
+  t.equal(await redisAway(one.service), 0)
   await valkey.kill()
   await poll(() => degraded(one.service), 'it is known to be away')
   t.strictSame(await degraded(one.service), ['redis'])
+  t.equal(await redisAway(one.service), 1)
   t.ok(await isDenied(two), 'refused from what is known')
   await valkey.start()
   await poll(async () => (await degraded(one.service)) === undefined, 'it is back')

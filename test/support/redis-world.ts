@@ -12,6 +12,8 @@ export interface Replica {
   readonly changes: boolean[]
   /** Milliseconds that have passed beside those that really have. */
   aheadMs: number
+  /** How far its wall clock is ahead. */
+  wallAheadMs: number
   /** Reads now, waiting where that takes a promise; tokens used, undefined where closed. */
   used(...counters: Counter[]): Promise<(number | undefined)[]>
   /** Waits until Redis has all that was added. */
@@ -24,28 +26,33 @@ export interface ReplicaOptions {
   readonly flushMs?: number
   readonly onLoss?: 'allow' | 'deny'
   readonly timeoutMs?: number
+  /** Name of the journal that tells of the same responses. */
+  readonly journal?: string
   /** Whether to wait for the connection first, as the service does at its start. */
   readonly connect?: boolean
 }
 
 /** Builds what main.ts builds for REDIS_URL. */
 export async function createReplica(options: ReplicaOptions): Promise<Replica> {
-  const { url, flushMs = 5, onLoss = 'allow', timeoutMs, connect = true } = options
+  const { url, flushMs = 5, onLoss = 'allow', timeoutMs, journal = '', connect = true } = options
   const connection = connectRedis(url, () => {}, timeoutMs)
   const changes: boolean[] = []
   const counters = createRedisCounters({
     commands: connection.commands,
     cluster: connection.cluster,
+    journal,
     flushMs,
     onLoss,
     onAway: (away) => changes.push(away),
     monotonic: () => performance.now() + replica.aheadMs,
+    wallClock: () => Date.now() + replica.wallAheadMs,
   })
   const replica: Replica = {
     counters,
     connection,
     changes,
     aheadMs: 0,
+    wallAheadMs: 0,
     async used(...asked) {
       const states = await counters.read(asked, Date.now())
       return states.map((state) => state?.used)

@@ -1,0 +1,88 @@
+/** Reports that wait for a batch, in the order told. */
+
+import type { SharedReport } from './shared-counter.ts'
+
+/** So many of each kind, since the queue was made. */
+export interface ReportCounts {
+  readonly streamed: number
+  readonly journaled: number
+}
+
+export interface ReportQueue {
+  readonly size: number
+  /** Pushed, and taken or dropped, so far. */
+  readonly pushed: ReportCounts
+  readonly left: ReportCounts
+  push(report: SharedReport): void
+  /** Up to `limit` of them. The journal gets its share, however much the stream tells. */
+  take(limit: number): readonly SharedReport[]
+  /** Removes and answers those that came by the stream and are too old to be sent. */
+  drop(now: number): readonly SharedReport[]
+}
+
+/** A quarter of each batch. */
+const journalShare = 0.25
+
+/** Two queues in fact: those of the stream leave by age, those of the journal stay until sent. */
+export function createReportQueue(): ReportQueue {
+  const streamed = createFifo()
+  const journaled = createFifo()
+  return {
+    get size() {
+      return streamed.size + journaled.size
+    },
+    get pushed() {
+      return { streamed: streamed.pushed, journaled: journaled.pushed }
+    },
+    get left() {
+      return { streamed: streamed.left, journaled: journaled.left }
+    },
+    push(report) {
+      const fifo = report.sendBy === Number.POSITIVE_INFINITY ? journaled : streamed
+      fifo.push(report)
+    },
+    take(limit) {
+      const kept = Math.min(journaled.size, Math.ceil(limit * journalShare))
+      const taken = streamed.take(limit - kept)
+      return taken.concat(journaled.take(limit - taken.length))
+    },
+    drop(now) {
+      // In order of arrival, which is nearly that of age: none stays longer than it may wait.
+      let old = 0
+      while ((streamed.at(old)?.sendBy ?? Number.POSITIVE_INFINITY) <= now) old += 1
+      return streamed.take(old)
+    },
+  }
+}
+
+function createFifo() {
+  let items: SharedReport[] = []
+  let head = 0
+  let left = 0
+  return {
+    get size() {
+      return items.length - head
+    },
+    get pushed() {
+      return left + items.length - head
+    },
+    get left() {
+      return left
+    },
+    at: (index: number): SharedReport | undefined => items[head + index],
+    push(report: SharedReport): void {
+      items.push(report)
+    },
+    take(limit: number): SharedReport[] {
+      if (limit === 0 || head === items.length) return []
+      const taken = items.slice(head, head + limit)
+      head += taken.length
+      left += taken.length
+      if (head > items.length / 2) {
+        items = items.slice(head)
+        head = 0
+      }
+      return taken
+    },
+  }
+}
