@@ -1,7 +1,7 @@
 /** The processes of `tollgate up`, in the order in which they start. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { findAuthorities, renderBootstrap } from '../gateway/bootstrap.ts'
 import { CLUSTERS_FILE } from '../gateway/clusters.ts'
 import { startEmbeddedPostgres } from '../store/embedded-postgres.ts'
@@ -81,6 +81,7 @@ export function createParts({ env, settings, resourceFolder, envoy, log }: Parts
           ENVOY_CONFIG_DIR: config.envoyConfigDir,
           RESOURCES: `file:${resourceFolder}`,
           TOKEN_AUTH_FILE: config.tokenAuthFile,
+          USAGE_JOURNAL: config.usageJournal ?? 'off',
           ...(embedded && { DATABASE_URL: embedded.url }),
         },
         output: serviceLog.write,
@@ -103,12 +104,16 @@ export function createParts({ env, settings, resourceFolder, envoy, log }: Parts
       const bootstrap = join(config.envoyConfigDir, 'bootstrap.json')
       const template = readFileSync(join(PACKAGE_ROOT, 'envoy', 'bootstrap.yaml'), 'utf8')
       const authoritiesFile = findAuthorities()
+      const journal = config.usageJournal
+      // It says who used what.
+      if (journal !== undefined) mkdirSync(dirname(journal), { recursive: true, mode: 0o700 })
       const rendered = renderBootstrap(template, {
         gateway: config.gatewayAddress,
         admin: config.envoyAdminAddress,
         grpc: config.grpcAddresses,
-        api: config.apiAddress,
+        api: [config.apiAddress],
         clustersFile: join(config.envoyConfigDir, CLUSTERS_FILE),
+        journal,
         ...(authoritiesFile !== undefined && { authoritiesFile }),
       })
       writeFileSync(bootstrap, rendered)
@@ -120,6 +125,7 @@ export function createParts({ env, settings, resourceFolder, envoy, log }: Parts
           ...['--config-path', bootstrap, '--concurrency', String(threads)],
           // Without hot restart no two Envoys on a machine share memory by accident.
           ...['--log-level', 'warning', '--disable-hot-restart'],
+          ...['--file-flush-interval-msec', '1000'],
         ],
         env,
         output: join(logs, 'envoy.log'),

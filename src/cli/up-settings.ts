@@ -38,6 +38,7 @@ export function readUpSettings(env: NodeJS.ProcessEnv): UpSettings {
       ...env,
       RESOURCES: env.RESOURCES || `file:${SAMPLE_RESOURCES}`,
       TOKEN_AUTH_FILE: env.TOKEN_AUTH_FILE || SAMPLE_TOKENS,
+      USAGE_JOURNAL: env.USAGE_JOURNAL || join(env.DATA_DIR || '.data', 'journal', 'usage.jsonl'),
     })
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
@@ -48,6 +49,7 @@ export function readUpSettings(env: NodeJS.ProcessEnv): UpSettings {
       GATEWAY_ADDRESS: config.gatewayAddress,
       API_ADDRESS: config.apiAddress,
       INTERNAL_ADDRESS: config.internalAddress,
+      ...(config.metricsAddress && { METRICS_ADDRESS: config.metricsAddress }),
       ENVOY_ADMIN_ADDRESS: config.envoyAdminAddress,
     })) {
       if (port === 0) problems.push(`${setting}: must name a port`)

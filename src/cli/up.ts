@@ -68,6 +68,7 @@ async function start(
     ...config.grpcAddresses.flatMap((address) =>
       'path' in address ? [] : [{ setting: 'GRPC_ADDRESS', ...address }],
     ),
+    ...(config.metricsAddress ? [{ setting: 'METRICS_ADDRESS', ...config.metricsAddress }] : []),
     { setting: 'ENVOY_ADMIN_ADDRESS', ...config.envoyAdminAddress },
     { setting: 'MODEL_SERVER_ADDRESS', ...modelServer },
   ])

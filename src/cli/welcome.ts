@@ -21,6 +21,9 @@ export function welcome({ settings, resourceFolder, lines }: WelcomeOptions): st
     ['API itself', localUrl(config.apiAddress)],
     ['Internal API', localUrl(config.internalAddress)],
     ['gRPC for Envoy', config.grpcAddresses.map(showAddress).join(', ')],
+    ...(config.metricsAddress
+      ? [['Metrics', `${localUrl(config.metricsAddress)}/metrics`] as [string, string]]
+      : []),
     ['Envoy admin', localUrl(config.envoyAdminAddress)],
     ['Sample model', localUrl(modelServer)],
     ['Resources', `${resourceFolder}  (reloaded when a file changes)`],

@@ -13,7 +13,7 @@ import type { ErrorCode } from './errors.ts'
 import { bindingOf, type Standing, toResetDuration } from './limit-headers.ts'
 import { type SelectionError, select } from './selection.ts'
 import type { Model, Snapshot } from './snapshot.ts'
-import { chatPath, isMisspelledChat, modelsPath, type Target } from './target.ts'
+import { type MeteredPaths, misspelledPath, modelsPath, type Target } from './target.ts'
 
 /** One request at the gateway, as far as deciding needs it. */
 export interface AccessRequest {
@@ -59,8 +59,12 @@ export interface Denial {
 
 export type Decision = Grant | Denial
 
-/** Everything but the counters. */
-export function authorize(request: AccessRequest, snapshot: Snapshot): Decision {
+/** Everything but the counters. `metered` are the paths whose answers are counted. */
+export function authorize(
+  request: AccessRequest,
+  snapshot: Snapshot,
+  metered: MeteredPaths,
+): Decision {
   const { caller, target } = request
   const { operation } = target
   const listing = operation === modelsPath
@@ -68,7 +72,8 @@ export function authorize(request: AccessRequest, snapshot: Snapshot): Decision 
   if (caller.by === 'token' && !listing) {
     return deny('credential_invalid', 'Inference needs an API key; an identity token is not one.')
   }
-  if (isMisspelledChat(operation)) return deny('not_found', `Write the path as ${chatPath}.`)
+  const meant = misspelledPath(operation, metered)
+  if (meant !== undefined) return deny('not_found', `Write the path as ${meant}.`)
 
   const model = findModel(request, snapshot, caller)
   if ('allowed' in model) return model
@@ -86,7 +91,7 @@ export function authorize(request: AccessRequest, snapshot: Snapshot): Decision 
     subscription: subscription.name,
     limits: listing ? [] : (subscription.limits.get(model.key) as readonly CountedLimit[]),
     states: [],
-    metered: operation === chatPath,
+    metered: metered.has(operation),
     bodyNames: target.modelKey === undefined ? undefined : model.bodyNames,
     upstreamPath: model.basePath + operation + target.query,
   }

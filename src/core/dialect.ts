@@ -4,11 +4,9 @@
  */
 
 import { describe, type ErrorCode, type ErrorEnvelope, toEnvelope } from './errors.ts'
+import { messagesPath } from './target.ts'
 
 export type Dialect = 'openai' | 'anthropic'
-
-/** Anthropic's path; what lies below it (`…/count_tokens`, `…/batches`) is Anthropic's as well. */
-const messagesPath = '/v1/messages'
 
 /** The body of every refusal to a client of Anthropic's. */
 export interface AnthropicEnvelope {
@@ -28,7 +26,10 @@ const anthropicTypes: Partial<Record<number, string>> = {
   503: 'overloaded_error',
 }
 
-/** The dialect of a model server's path, `/v1/…`; OpenAI's wherever it says nothing else. */
+/**
+ * The dialect of a model server's path, `/v1/…`; OpenAI's wherever it says nothing else. What lies
+ * below Anthropic's path (`…/count_tokens`, `…/batches`) is Anthropic's as well.
+ */
 export function dialectOf(operation: string | undefined): Dialect {
   if (operation === undefined || !operation.startsWith(messagesPath)) return 'openai'
   const next = operation[messagesPath.length]

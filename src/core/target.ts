@@ -3,8 +3,10 @@
  * `/<namespace>/<model>/v1/…` names it, `/v1/…` leaves it to the body.
  */
 
-/** The one path whose answers are counted (contract, 8.2). */
+/** The one path whose answers are always counted (contract, 8.2). */
 export const chatPath = '/v1/chat/completions'
+/** Anthropic's path; its answers are counted where `METER_MESSAGES` says so. */
+export const messagesPath = '/v1/messages'
 /** The one path that an identity token opens, and that no limit closes (contract, 8.1 and 8.2). */
 export const modelsPath = '/v1/models'
 
@@ -13,9 +15,17 @@ const sharedPaths: ReadonlySet<string> = new Set([
   chatPath,
   '/v1/completions',
   '/v1/embeddings',
-  '/v1/messages',
+  messagesPath,
   '/v1/responses',
 ])
+
+/** The paths whose answers are counted. */
+export type MeteredPaths = ReadonlySet<string>
+
+/** What is metered, with messages or without. */
+export function meteredPaths(withMessages: boolean): MeteredPaths {
+  return new Set(withMessages ? [chatPath, messagesPath] : [chatPath])
+}
 
 export interface Target {
   /** `<namespace>/<name>` from the path; undefined on the shared paths. */
@@ -43,14 +53,15 @@ export function readTarget(path: string): Target | undefined {
 }
 
 /**
- * Whether a lenient server could take this operation for a chat completion although it is not
- * spelled like one: other case, percent-escapes (of `?` and `#` too), `;parameters`, doubled or
+ * The metered path that a lenient server could take this operation for although it is not
+ * spelled so: other case, percent-escapes (of `?` and `#` too), `;parameters`, doubled or
  * trailing slashes, dot segments, backslashes, trailing dots, blanks and characters that show
- * nothing. Such a call would run without being counted, so it is refused.
+ * nothing. Such a call would run without being counted, so it is refused. undefined: it is none.
  */
-export function isMisspelledChat(operation: string): boolean {
-  if (operation === chatPath || operation === modelsPath) return false
-  return loosely(operation) === chatPath
+export function misspelledPath(operation: string, metered: MeteredPaths): string | undefined {
+  if (metered.has(operation) || operation === modelsPath) return undefined
+  const path = loosely(operation)
+  return metered.has(path) ? path : undefined
 }
 
 function loosely(operation: string): string {

@@ -12,20 +12,72 @@ export interface Usage {
   readonly model: string
   /** HTTP status of the answer; 0 when there was none. */
   readonly status: number
-  /** `usage.total_tokens` as it came, of whatever type; undefined when the answer had none. */
-  readonly totalTokens: unknown
+  readonly reported: Reported
+  /** Which response it was, where the gateway tells of it twice. */
+  readonly response?: EndedResponse
+}
+
+/** A response by the gateway's request id, and its end in milliseconds since the epoch. */
+export interface EndedResponse {
+  readonly id: string
+  readonly endedAt: number
 }
 
 /**
- * Tokens to count: of a 2xx answer whose `usage.total_tokens` is a whole number of 0 or more.
- * undefined: the answer counts nothing, either rightly (no success) or because its model
- * reported nothing usable.
+ * What an answer says of its tokens: the fields of Envoy's metadata `tollgate.usage`, each as it
+ * came, of whatever type. OpenAI's answers have `total_tokens`. Anthropic's have `input_tokens`,
+ * `cache_creation_input_tokens`, `cache_read_input_tokens` and `output_tokens`; a stream has them
+ * at its start too, where they are called `start_input_tokens` and so on.
  */
-export function countedTokens({ status, totalTokens }: Usage): number | undefined {
+export type Reported = ReadonlyMap<string, unknown>
+
+/** Of an answer that reports nothing. */
+export const nothingReported: Reported = new Map()
+
+/**
+ * Tokens to count: of a 2xx answer that reports them in whole numbers of 0 or more. undefined: the
+ * answer counts nothing, either rightly (no success) or because its model reported nothing usable.
+ */
+export function countedTokens({ status, reported }: Usage): number | undefined {
   if (!(status >= 200 && status <= 299)) return undefined
-  return Number.isSafeInteger(totalTokens) && (totalTokens as number) >= 0
-    ? (totalTokens as number)
-    : undefined
+  if (reported.has('total_tokens')) return whole(reported.get('total_tokens'))
+  return messageTokens(reported)
+}
+
+/**
+ * Tokens of a message. `input_tokens` leaves out what came from a cache or went into one, so the
+ * three are added, as OpenAI's total has them too. Start and end of a stream tell of the same
+ * tokens, some servers with 0 at one of the two: the higher figure of the two is taken.
+ */
+function messageTokens(reported: Reported): number | undefined {
+  const input = greater(inputTokens(reported, ''), inputTokens(reported, 'start_'))
+  const output = greater(
+    whole(reported.get('output_tokens')),
+    whole(reported.get('start_output_tokens')),
+  )
+  return whole(sum(input, output))
+}
+
+function inputTokens(reported: Reported, place: '' | 'start_'): number | undefined {
+  const cached = sum(
+    whole(reported.get(`${place}cache_creation_input_tokens`)),
+    whole(reported.get(`${place}cache_read_input_tokens`)),
+  )
+  return sum(whole(reported.get(`${place}input_tokens`)), cached)
+}
+
+function whole(value: unknown): number | undefined {
+  return Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : undefined
+}
+
+/** Of what is known: half a report is counted rather than none. */
+function sum(one: number | undefined, other: number | undefined): number | undefined {
+  return one === undefined ? other : one + (other ?? 0)
+}
+
+function greater(one: number | undefined, other: number | undefined): number | undefined {
+  if (one === undefined || other === undefined) return one ?? other
+  return Math.max(one, other)
 }
 
 /** The counters of this usage under the limits in force now; none once the limits are gone. */

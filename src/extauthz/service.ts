@@ -6,7 +6,7 @@ import { authorize, type Decision, spend } from '../core/decide.ts'
 import { type Dialect, dialectOf } from '../core/dialect.ts'
 import { ServiceError } from '../core/errors.ts'
 import type { Snapshot } from '../core/snapshot.ts'
-import { readTarget, type Target } from '../core/target.ts'
+import { type MeteredPaths, readTarget, type Target } from '../core/target.ts'
 import type { Authenticate } from '../identity/authenticate.ts'
 import type { CounterStore } from '../store/counters.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
@@ -16,8 +16,13 @@ export interface CheckDeps {
   readonly authenticate: Authenticate
   readonly snapshot: () => Snapshot
   readonly counters: CounterStore
+  readonly metered: MeteredPaths
   /** Milliseconds since the epoch. */
   readonly clock: () => number
+  /** How old what is known of keys may be (milliseconds), while their store is out of reach. */
+  readonly keyAge?: () => number | undefined
+  /** Told of each decision, once. */
+  readonly onDecided?: (decision: Decision) => void
   /** Told of faults that are ours; the caller is told nothing of them. */
   readonly onFault: (error: unknown) => void
 }
@@ -30,7 +35,7 @@ export type Check = (bytes: Buffer) => Buffer | Promise<Buffer>
  * awaited. It throws only for bytes that are no CheckRequest; every other failure is a denial.
  */
 export function createCheck(deps: CheckDeps): Check {
-  const { authenticate, snapshot, counters, clock } = deps
+  const { authenticate, snapshot, counters, metered, clock, keyAge = noAge } = deps
 
   function decideFor(
     request: CheckRequest,
@@ -46,6 +51,7 @@ export function createCheck(deps: CheckDeps): Check {
         requestedSubscription: lastValue(request.subscription),
       },
       snapshot(),
+      metered,
     )
     if (!decision.allowed || decision.limits.length === 0) return decision
     const { user } = decision.caller
@@ -57,17 +63,31 @@ export function createCheck(deps: CheckDeps): Check {
     return spend(decision, states, clock())
   }
 
-  function answer(request: CheckRequest, target: Target | undefined): Decision | Promise<Decision> {
-    const caller = authenticate(request.authorization, clock())
-    if (caller instanceof Promise) return caller.then((known) => decideFor(request, target, known))
-    return decideFor(request, target, caller)
+  function toResponse(decision: Decision, caller: Caller | null, dialect: Dialect): Buffer {
+    const age = caller?.by === 'key' ? keyAge() : undefined
+    const response = toCheckResponse(decision, clock(), dialect, age)
+    deps.onDecided?.(decision)
+    return response
+  }
+
+  function answerTo(
+    caller: Caller | null,
+    request: CheckRequest,
+    target: Target | undefined,
+    dialect: Dialect,
+  ): Buffer | Promise<Buffer> {
+    const decision = decideFor(request, target, caller)
+    if (!(decision instanceof Promise)) return toResponse(decision, caller, dialect)
+    return decision.then((known) => toResponse(known, caller, dialect))
   }
 
   function refuse(error: unknown, dialect: Dialect): Buffer {
     const known = error instanceof ServiceError
     if (!known || error.cause !== undefined) deps.onFault(error)
     const code = known ? error.code : 'internal'
-    return toCheckResponse({ allowed: false, code }, clock(), dialect)
+    const decision = { allowed: false, code } as const
+    deps.onDecided?.(decision)
+    return toCheckResponse(decision, clock(), dialect)
   }
 
   return function check(bytes) {
@@ -75,15 +95,22 @@ export function createCheck(deps: CheckDeps): Check {
     const target = readTarget(request.path)
     const dialect = dialectOf(target?.operation)
     try {
-      const decision = answer(request, target)
-      if (!(decision instanceof Promise)) return toCheckResponse(decision, clock(), dialect)
-      return decision
-        .then((known) => toCheckResponse(known, clock(), dialect))
-        .catch((error: unknown) => refuse(error, dialect))
+      const caller = authenticate(request.authorization, clock(), request.source)
+      const answer =
+        caller instanceof Promise
+          ? caller.then((known) => answerTo(known, request, target, dialect))
+          : answerTo(caller, request, target, dialect)
+      return answer instanceof Promise
+        ? answer.catch((error: unknown) => refuse(error, dialect))
+        : answer
     } catch (error) {
       return refuse(error, dialect)
     }
   }
+}
+
+function noAge(): undefined {
+  return undefined
 }
 
 /** The last value that is not blank (contract, 1.2); Envoy joins repeated headers with commas. */

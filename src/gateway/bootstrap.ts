@@ -11,14 +11,16 @@ import { parse } from 'yaml'
 /** A TCP address, or the path of a Unix domain socket. */
 export type Address = { readonly host: string; readonly port: number } | { readonly path: string }
 
-/** What differs between installations. `grpc` has one address for each process of the service. */
+/** What differs between installations. `grpc` and `api` have one address for each process of the service. */
 export type BootstrapSettings = {
   readonly gateway: Address
   readonly admin: Address
   readonly grpc: readonly Address[]
-  readonly api: Address
+  readonly api: readonly Address[]
   /** The file that `writeClusters` replaces. */
   readonly clustersFile: string
+  /** The file of the usage journal, in a folder that exists; unset: Envoy writes none. */
+  readonly journal?: string | undefined
   /** PEM file of the authorities that vouch for https backends; unset leaves the template's. */
   readonly authoritiesFile?: string | undefined
 }
@@ -38,6 +40,12 @@ type Cluster = {
   dns_lookup_family?: string
   load_assignment: { endpoints: { lb_endpoints: Endpoint[] }[] }
 }
+type AccessLog = { name: string; typed_config: { path?: string } }
+type Listener = {
+  name: string
+  address: unknown
+  filter_chains: { filters: { typed_config: { access_log: AccessLog[] } }[] }[]
+}
 type Bootstrap = {
   admin: { address: unknown }
   dynamic_resources: {
@@ -46,7 +54,7 @@ type Bootstrap = {
     }
   }
   static_resources: {
-    listeners: { name: string; address: unknown }[]
+    listeners: Listener[]
     clusters: Cluster[]
     secrets: { name: string; validation_context: { trusted_ca: { filename: string } } }[]
   }
@@ -55,17 +63,19 @@ type Bootstrap = {
 /**
  * Renders the text of envoy/bootstrap.yaml with these settings, as JSON that Envoy takes for
  * `--config-path` when the file is named `*.json`. Throws when the template lacks a part that
- * is to be replaced, or when `grpc` is empty.
+ * is to be replaced, or when `grpc` or `api` is empty.
  */
 export function renderBootstrap(template: string, settings: BootstrapSettings): string {
   const bootstrap = parse(template) as Bootstrap
   const { clusters, listeners, secrets } = bootstrap.static_resources
   const files = bootstrap.dynamic_resources.cds_config.path_config_source
 
-  named(listeners, 'gateway').address = toAddress(settings.gateway)
+  const gateway = named(listeners, 'gateway')
+  gateway.address = toAddress(settings.gateway)
+  putJournal(gateway, settings.journal)
   bootstrap.admin.address = toAddress(settings.admin)
   pointAt(named(clusters, 'tollgate'), settings.grpc)
-  pointAt(named(clusters, 'api'), [settings.api])
+  pointAt(named(clusters, 'api'), settings.api)
   files.path = settings.clustersFile
   files.watched_directory.path = dirname(settings.clustersFile)
   if (settings.authoritiesFile !== undefined) {
@@ -86,6 +96,14 @@ function named<Part extends { name: string }>(parts: readonly Part[], name: stri
   const part = parts.find((candidate) => candidate.name === name)
   if (part === undefined) throw new Error(`the bootstrap template has no part named ${name}`)
   return part
+}
+
+function putJournal({ filter_chains }: Listener, path: string | undefined): void {
+  for (const { typed_config: connections } of filter_chains.flatMap(({ filters }) => filters)) {
+    const journal = named(connections.access_log, 'journal')
+    if (path !== undefined) journal.typed_config.path = path
+    else connections.access_log = connections.access_log.filter((log) => log !== journal)
+  }
 }
 
 function pointAt(cluster: Cluster, addresses: readonly Address[]): void {

@@ -5,7 +5,7 @@
  * what Envoy read from the answer, so that nothing is kept between the two.
  */
 
-import type { Usage } from '../core/usage.ts'
+import { type EndedResponse, nothingReported, type Usage } from '../core/usage.ts'
 import { type FlatValue, readStruct } from '../grpc/struct.ts'
 import { WireReader } from '../grpc/wire.ts'
 
@@ -14,8 +14,11 @@ const usageNamespace = 'tollgate.usage'
 /** Metadata namespace of Check's answer; Envoy adds the filter's own suffix to it. */
 const checkNamespace = 'envoy.filters.http.ext_authz'
 
-/** The metered responses that one message tells of. Throws a WireError for bytes that are none. */
-export function readUsages(bytes: Buffer): readonly Usage[] {
+/**
+ * The metered responses that one message tells of; each says which it was where the gateway keeps
+ * a journal besides. Throws a WireError for bytes that are no message.
+ */
+export function readUsages(bytes: Buffer, journaled = false): readonly Usage[] {
   const usages: Usage[] = []
   const message = new WireReader(bytes)
   while (message.next()) {
@@ -24,62 +27,91 @@ export function readUsages(bytes: Buffer): readonly Usage[] {
     const entries = message.message()
     while (entries.next()) {
       if (entries.field !== 1) continue
-      const usage = readEntry(entries.message())
+      const usage = readEntry(entries.message(), journaled)
       if (usage !== undefined) usages.push(usage)
     }
   }
   return usages
 }
 
-/** HTTPAccessLogEntry: common_properties = 1, response = 4. */
-function readEntry(entry: WireReader): Usage | undefined {
-  let check: ReadonlyMap<string, FlatValue> | undefined
-  let used: ReadonlyMap<string, FlatValue> | undefined
+/** HTTPAccessLogEntry: common_properties = 1, request = 3, response = 4. */
+function readEntry(entry: WireReader, journaled: boolean): Usage | undefined {
+  let common: Common | undefined
+  let id = ''
   let status = 0
   while (entry.next()) {
-    if (entry.field === 1) {
-      const metadata = readMetadata(entry.message())
-      check = metadata.check
-      used = metadata.used
-    } else if (entry.field === 4) {
-      status = readStatus(entry.message())
-    }
+    if (entry.field === 1) common = readCommon(entry.message(), journaled)
+    else if (entry.field === 3 && journaled) id = readRequestId(entry.message())
+    else if (entry.field === 4) status = readStatus(entry.message())
   }
+  const { check, used, endedAt } = common ?? {}
   if (check?.get('metered') !== true) return undefined
+  const response: EndedResponse | undefined =
+    id === '' || endedAt === undefined ? undefined : { id, endedAt }
   return {
     user: String(check.get('user')),
     subscription: String(check.get('subscription')),
     model: String(check.get('model')),
     status,
-    totalTokens: used?.get('total_tokens'),
+    reported: used ?? nothingReported,
+    ...(response && { response }),
   }
 }
 
-/** AccessLogCommon: metadata = 17; Metadata: filter_metadata = 1, a map of Structs. */
-function readMetadata(common: WireReader): {
+interface Common {
   check: ReadonlyMap<string, FlatValue> | undefined
   used: ReadonlyMap<string, FlatValue> | undefined
-} {
-  let check: ReadonlyMap<string, FlatValue> | undefined
-  let used: ReadonlyMap<string, FlatValue> | undefined
+  endedAt: number | undefined
+}
+
+/**
+ * AccessLogCommon: start_time = 5, metadata = 17, duration = 23; Metadata: filter_metadata = 1, a
+ * map of Structs. The duration ends where that of the journal does (`%DURATION%`).
+ */
+function readCommon(common: WireReader, journaled: boolean): Common {
+  const found: Common = { check: undefined, used: undefined, endedAt: undefined }
+  let startedAt: number | undefined
+  let durationMs = 0
   while (common.next()) {
-    if (common.field !== 17) continue
-    const metadata = common.message()
-    while (metadata.next()) {
-      if (metadata.field !== 1) continue
-      const entry = metadata.message()
-      let namespace = ''
-      while (entry.next()) {
-        if (entry.field === 1) namespace = entry.string()
-        else if (entry.field === 2 && namespace === usageNamespace) {
-          used = readStruct(entry.message())
-        } else if (entry.field === 2 && namespace.startsWith(checkNamespace)) {
-          check = readStruct(entry.message())
-        }
+    if (common.field === 17) readMetadata(common.message(), found)
+    else if (common.field === 5 && journaled) startedAt = readMilliseconds(common.message())
+    else if (common.field === 23 && journaled) durationMs = readMilliseconds(common.message())
+  }
+  if (startedAt !== undefined) found.endedAt = startedAt + durationMs
+  return found
+}
+
+function readMetadata(metadata: WireReader, found: Common): void {
+  while (metadata.next()) {
+    if (metadata.field !== 1) continue
+    const entry = metadata.message()
+    let namespace = ''
+    while (entry.next()) {
+      if (entry.field === 1) namespace = entry.string()
+      else if (entry.field === 2 && namespace === usageNamespace) {
+        found.used = readStruct(entry.message())
+      } else if (entry.field === 2 && namespace.startsWith(checkNamespace)) {
+        found.check = readStruct(entry.message())
       }
     }
   }
-  return { check, used }
+}
+
+/** google.protobuf.Timestamp or Duration, seconds = 1, nanos = 2; the rest of a millisecond is cut. */
+function readMilliseconds(time: WireReader): number {
+  let seconds = 0
+  let nanos = 0
+  while (time.next()) {
+    if (time.field === 1) seconds = time.unsigned()
+    else if (time.field === 2) nanos = time.unsigned()
+  }
+  return seconds * 1_000 + Math.floor(nanos / 1_000_000)
+}
+
+/** HTTPRequestProperties: request_id = 9, the x-request-id that Envoy has given it. */
+function readRequestId(request: WireReader): string {
+  while (request.next()) if (request.field === 9) return request.string()
+  return ''
 }
 
 /** HTTPResponseProperties: response_code = 1, a UInt32Value. */

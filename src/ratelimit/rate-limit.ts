@@ -8,7 +8,7 @@
  * do not know.
  */
 
-import type { Usage } from '../core/usage.ts'
+import { nothingReported, type Usage } from '../core/usage.ts'
 import { WireError, WireReader, WireWriter } from '../grpc/wire.ts'
 import type { Settle } from './settle.ts'
 
@@ -123,12 +123,13 @@ function toUsage(
   if (user === undefined || subscription === undefined) return undefined
   if (model === undefined || status === undefined) return undefined
   if (entries.get('metered') !== 'true') return undefined
+  const tokens = hitsAddend ?? whole
   return {
     user,
     subscription,
     model,
     status: /^\d{3}$/.test(status) ? Number(status) : 0,
-    totalTokens: hitsAddend ?? whole,
+    reported: tokens === undefined ? nothingReported : new Map([['total_tokens', tokens]]),
   }
 }
 

@@ -2,26 +2,33 @@
 
 import type { Snapshot } from '../core/snapshot.ts'
 import { countedTokens, countersOf, type Usage } from '../core/usage.ts'
-import type { CounterStore } from '../store/counters.ts'
+import type { CounterStore, Report } from '../store/counters.ts'
 
 export interface SettleDeps {
   readonly snapshot: () => Snapshot
   readonly counters: CounterStore
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** Told of every usage and the tokens counted for it; undefined when none could be. */
-  readonly onSettled: (usage: Usage, tokens: number | undefined) => void
+  /**
+   * Told of every usage and the tokens counted for it; undefined when none could be. A response
+   * that is told of by the journal as well is settled twice, and counted once.
+   */
+  readonly onSettled: (usage: Usage, tokens: number | undefined, by: Report['by']) => void
 }
 
-export type Settle = (usage: Usage) => void
+export type Settle = (usage: Usage, by?: Report['by']) => void
 
 /** Counts an answer whole, even across a limit: the next request is the one refused. */
 export function createSettle({ snapshot, counters, clock, onSettled }: SettleDeps): Settle {
-  return function settle(usage) {
+  return function settle(usage, by = 'stream') {
     const tokens = countedTokens(usage)
     if (tokens !== undefined && tokens > 0) {
-      counters.add(countersOf(usage, snapshot()), tokens, clock())
+      const { response } = usage
+      const report = response && { ...response, by }
+      // What a journal tells happened when it says, so that one may be read again from its start.
+      const now = by === 'journal' && response ? Math.min(response.endedAt, clock()) : clock()
+      counters.add(countersOf(usage, snapshot()), tokens, now, report)
     }
-    onSettled(usage, tokens)
+    onSettled(usage, tokens, by)
   }
 }

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
@@ -80,7 +80,7 @@ test('what a kill -9 leaves is stopped next time', { skip }, async (t) => {
 
 test('every taken port is named with its setting', { skip }, async (t) => {
   const settings = await ownSettings(temporaryFolder(t))
-  const taken = ['GATEWAY_ADDRESS', 'MODEL_SERVER_ADDRESS']
+  const taken = ['GATEWAY_ADDRESS', 'METRICS_ADDRESS', 'MODEL_SERVER_ADDRESS']
   for (const setting of taken) {
     const port = Number(settings[setting]?.split(':')[1])
     const server = createServer().listen(port, '127.0.0.1')
@@ -121,10 +121,19 @@ test('the data holds no key in clear', { skip }, async (t) => {
   t.equal(keys.length, 3)
   tollgate.signal('SIGTERM')
   await tollgate.ended
-  for (const file of ['service.log', 'envoy.log', 'model-server.log']) {
-    const text = readFileSync(join(dataDir, 'log', file), 'utf8')
-    t.notOk(keys.some((key) => text.includes(key)))
+  for (const file of [
+    'log/service.log',
+    'log/envoy.log',
+    'log/model-server.log',
+    'journal/usage.jsonl',
+  ]) {
+    const text = readFileSync(join(dataDir, file), 'utf8')
+    t.notOk(
+      keys.some((key) => text.includes(key)),
+      file,
+    )
   }
+  t.equal(statSync(join(dataDir, 'journal')).mode & 0o777, 0o700)
 })
 
 async function mint(gateway: string): Promise<string> {

@@ -7,7 +7,7 @@ import {
   type Grant,
   spend,
 } from '../../src/core/decide.ts'
-import { readTarget } from '../../src/core/target.ts'
+import { meteredPaths, readTarget } from '../../src/core/target.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 
 const now = Date.UTC(2026, 0, 1)
@@ -67,12 +67,14 @@ function ask(
   path: string,
   caller: Caller | null = key,
   more: Partial<AccessRequest> = {},
+  metered = meteredPaths(false),
 ): Decision {
   const target = readTarget(path)
   if (target === undefined) throw new Error(`${path} leads to no model`)
   return authorize(
     { caller, target, bodyModel: undefined, requestedSubscription: undefined, ...more },
     snapshot,
+    metered,
   )
 }
 
@@ -233,6 +235,24 @@ test('only chat completions are metered, listing is free', async (t) => {
     t.match(grant, { allowed: true, metered }, operation)
     t.equal(grant.limits.length, limits, operation)
   }
+})
+
+test('messages are metered where that is asked for', async (t) => {
+  const withMessages = meteredPaths(true)
+  for (const [operation, metered] of [
+    ['/v1/messages', true],
+    ['/v1/chat/completions', true],
+    ['/v1/messages/count_tokens', false],
+    ['/v1/completions', false],
+  ] as const) {
+    t.match(ask(`/llm/small${operation}`, key, {}, withMessages), { allowed: true, metered })
+  }
+  t.match(ask('/llm/small/v1/messages/', key, {}, withMessages), {
+    allowed: false,
+    code: 'not_found',
+    message: /\/v1\/messages\./,
+  })
+  t.match(ask('/llm/small/v1/messages/'), { allowed: true, metered: false })
 })
 
 test('a misspelled chat path is refused', async (t) => {

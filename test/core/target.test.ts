@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { chatPath, isMisspelledChat, readTarget } from '../../src/core/target.ts'
+import { chatPath, meteredPaths, misspelledPath, readTarget } from '../../src/core/target.ts'
 
 test('a path names the model or leaves it out', async (t) => {
   for (const [path, modelKey, operation, query] of [
@@ -143,8 +143,33 @@ const misspelled = [
   '/v1/chat/comple%c2%adtions',
 ]
 
+const chatAlone = meteredPaths(false)
+const withMessages = meteredPaths(true)
+
 test('lenient spellings of the metered path are known', async (t) => {
-  for (const operation of misspelled) t.equal(isMisspelledChat(operation), true, operation)
+  for (const operation of misspelled) {
+    t.equal(misspelledPath(operation, chatAlone), chatPath, operation)
+    t.equal(misspelledPath(operation, withMessages), chatPath, operation)
+  }
+})
+
+test('lenient spellings of messages matter once metered', async (t) => {
+  for (const operation of [
+    '/v1/messages/',
+    '/v1/Messages',
+    '/V1/messages',
+    '/v1//messages',
+    '/v1/messages;a=b',
+    '/v1/messages%3fbeta=true',
+    '/v1/message%c5%bf',
+    '/v1/messages/count_tokens/..',
+    '/v1/x/..;/messages',
+    '/v1/m%2565ssages',
+    '/v1/messages.',
+  ]) {
+    t.equal(misspelledPath(operation, withMessages), '/v1/messages', operation)
+    t.equal(misspelledPath(operation, chatAlone), undefined, operation)
+  }
 })
 
 test('no other path is taken for it', async (t) => {
@@ -183,8 +208,12 @@ test('no other path is taken for it', async (t) => {
     '/v1/chat/completions%2',
     '/v1/search?q=/v1/chat/completions',
     '/v1/threads/t/messages',
+    '/v1/messages/count_tokens',
+    '/v1/messages/batches',
+    '/v1/message',
   ]) {
-    t.equal(isMisspelledChat(operation), false, operation)
+    t.equal(misspelledPath(operation, chatAlone), undefined, operation)
+    t.equal(misspelledPath(operation, withMessages), undefined, operation)
   }
 })
 
@@ -200,7 +229,7 @@ test('a hostile path is judged in no time', async (t) => {
     `/v1/${'\n?'.repeat(30_000)}`,
   ]) {
     const before = process.cpuUsage().user
-    t.equal(isMisspelledChat(operation), false)
+    t.equal(misspelledPath(operation, withMessages), undefined)
     t.ok(process.cpuUsage(undefined).user - before < 1_000_000, 'less than a second')
   }
 })

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { countedTokens, countersOf, type Usage } from '../../src/core/usage.ts'
+import { countedTokens, countersOf, nothingReported, type Usage } from '../../src/core/usage.ts'
 import { modelRef, snapshotOf, subscription } from '../support/documents.ts'
 
 const usage: Usage = {
@@ -7,13 +7,17 @@ const usage: Usage = {
   subscription: 'team-a',
   model: 'llm/small',
   status: 200,
-  totalTokens: 40,
+  reported: new Map([['total_tokens', 40]]),
+}
+
+function reporting(fields: Readonly<Record<string, unknown>>): Usage {
+  return { ...usage, reported: new Map(Object.entries(fields)) }
 }
 
 test('whole tokens of a success count', async (t) => {
   for (const status of [200, 201, 204, 299]) t.equal(countedTokens({ ...usage, status }), 40)
   for (const totalTokens of [0, 1, Number.MAX_SAFE_INTEGER]) {
-    t.equal(countedTokens({ ...usage, totalTokens }), totalTokens)
+    t.equal(countedTokens(reporting({ total_tokens: totalTokens })), totalTokens)
   }
 })
 
@@ -43,7 +47,58 @@ test('other reports of tokens are ignored', async (t) => {
     [40],
     40n,
   ]) {
-    t.equal(countedTokens({ ...usage, totalTokens }), undefined, String(totalTokens))
+    t.equal(countedTokens(reporting({ total_tokens: totalTokens })), undefined, String(totalTokens))
+    t.equal(
+      countedTokens(reporting({ input_tokens: totalTokens, output_tokens: totalTokens })),
+      undefined,
+      `a message's ${String(totalTokens)}`,
+    )
+  }
+  t.equal(countedTokens({ ...usage, reported: nothingReported }), undefined)
+})
+
+test('a message counts all it took in and gave', async (t) => {
+  const cached = { cache_creation_input_tokens: 100, cache_read_input_tokens: 1_000 }
+  for (const [report, tokens] of [
+    [{ input_tokens: 25, output_tokens: 12 }, 37],
+    [{ input_tokens: 25, output_tokens: 12, ...cached }, 1_137],
+    [{ input_tokens: 0, output_tokens: 0 }, 0],
+    // Half a report is counted, so that what was generated always is.
+    [{ output_tokens: 12 }, 12],
+    [{ input_tokens: 25 }, 25],
+    [{ cache_read_input_tokens: 7 }, 7],
+    [{ input_tokens: '25', output_tokens: 12 }, 12],
+    [{ input_tokens: 25, cache_read_input_tokens: -3, output_tokens: 1.5 }, 25],
+    [{ input_tokens: Number.MAX_SAFE_INTEGER, output_tokens: 1 }, undefined],
+  ] as const) {
+    t.equal(countedTokens(reporting(report)), tokens, JSON.stringify(report))
+  }
+})
+
+test('start and end of a stream tell of one answer', async (t) => {
+  for (const [report, tokens] of [
+    [{ start_input_tokens: 25, start_output_tokens: 1, output_tokens: 12 }, 37],
+    [{ start_input_tokens: 25, start_output_tokens: 1 }, 26],
+    [{ start_input_tokens: 0, start_output_tokens: 0, input_tokens: 25, output_tokens: 12 }, 37],
+    [{ start_input_tokens: 25, input_tokens: 0, output_tokens: 12 }, 37],
+    [{ start_input_tokens: 25, input_tokens: 25, output_tokens: 12 }, 37],
+    [{ start_input_tokens: 25, start_output_tokens: 8, output_tokens: 0 }, 33],
+    // What the start took for fresh, the end knows to have come from the cache.
+    [
+      { start_input_tokens: 100, input_tokens: 20, cache_read_input_tokens: 80, output_tokens: 5 },
+      105,
+    ],
+    [
+      {
+        start_input_tokens: 20,
+        start_cache_read_input_tokens: 80,
+        start_cache_creation_input_tokens: 1,
+        output_tokens: 5,
+      },
+      106,
+    ],
+  ] as const) {
+    t.equal(countedTokens(reporting(report)), tokens, JSON.stringify(report))
   }
 })
 
@@ -62,8 +117,8 @@ test('usage belongs to every window in force', async (t) => {
     ),
   )
   t.strictSame(countersOf(usage, snapshot), [
-    { key: 'team-a\nllm/small\n60000\nada', windowMs: 60_000 },
-    { key: 'team-a\nllm/small\n3600000\nada', windowMs: 3_600_000 },
+    { key: 'team-a\nllm/small\n60000\nada', windowMs: 60_000, limit: 100 },
+    { key: 'team-a\nllm/small\n3600000\nada', windowMs: 3_600_000, limit: 1_000 },
   ])
   for (const gone of [{ subscription: 'none' }, { model: 'llm/other' }, { model: 'constructor' }]) {
     t.strictSame(countersOf({ ...usage, ...gone }, snapshot), [])

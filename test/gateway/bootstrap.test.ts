@@ -17,7 +17,7 @@ const settings = {
   gateway: { host: '0.0.0.0', port: 8443 },
   admin: { path: '/run/tollgate/admin.sock' },
   grpc: [{ host: '127.0.0.2', port: 9001 }, { path: '/run/tollgate/grpc.sock' }],
-  api: { host: '::1', port: 9002 },
+  api: [{ host: '::1', port: 9002 }],
   clustersFile: '/var/lib/tollgate/clusters.json',
 }
 
@@ -29,11 +29,15 @@ type Cluster = {
   type: string
   load_assignment: { endpoints: { lb_endpoints: { endpoint: { address: unknown } }[] }[] }
 }
+type AccessLog = { name: string; typed_config: { path?: string } }
 type Rendered = {
   admin: { address: unknown }
   dynamic_resources: { cds_config: { path_config_source: unknown } }
   static_resources: {
-    listeners: { address: unknown }[]
+    listeners: {
+      address: unknown
+      filter_chains: { filters: { typed_config: { access_log: AccessLog[] } }[] }[]
+    }[]
     clusters: Cluster[]
     secrets: { validation_context: { trusted_ca: unknown } }[]
   }
@@ -68,8 +72,9 @@ test('the documented defaults render the template itself', async (t) => {
     gateway: { host: '127.0.0.1', port: 8000 },
     admin: { host: '127.0.0.1', port: 9901 },
     grpc: [{ host: '127.0.0.1', port: 8082 }],
-    api: { host: '127.0.0.1', port: 8080 },
+    api: [{ host: '127.0.0.1', port: 8080 }],
     clustersFile: '.data/gateway/clusters.json',
+    journal: '.data/journal/usage.jsonl',
   })
   t.strictSame(JSON.parse(rendered), parse(template))
 })
@@ -92,6 +97,20 @@ test('authorities are replaced only when named', async (t) => {
     render(changes).static_resources.secrets[0]?.validation_context.trusted_ca
   t.strictSame(authorities({ authoritiesFile: '/ca.pem' }), { filename: '/ca.pem' })
   t.strictSame(authorities(), { filename: '/etc/ssl/certs/ca-certificates.crt' })
+})
+
+test('a journal is written only when named', async (t) => {
+  const logs = (changes = {}) =>
+    render(changes).static_resources.listeners[0]?.filter_chains[0]?.filters[0]?.typed_config
+      .access_log
+  t.strictSame(
+    logs()?.map(({ name }) => name),
+    ['usage'],
+  )
+  t.match(logs({ journal: '/var/lib/tollgate/usage.jsonl' }), [
+    { name: 'usage' },
+    { name: 'journal', typed_config: { path: '/var/lib/tollgate/usage.jsonl' } },
+  ])
 })
 
 test('the first known list of authorities is found', async (t) => {
@@ -119,6 +138,7 @@ test('Envoy accepts what is rendered', { skip: needsEnvoy }, async (t) => {
   for (const [name, changes] of Object.entries({
     tcp: { admin: { host: '127.0.0.1', port: 0 }, grpc: [{ host: 'localhost', port: 1 }] },
     unix: {},
+    journal: { journal: join(directory, 'usage.jsonl') },
   })) {
     const file = join(directory, `${name}.json`)
     const clustersFile = join(directory, 'clusters.json')
@@ -130,7 +150,7 @@ test('Envoy accepts what is rendered', { skip: needsEnvoy }, async (t) => {
 test('Envoy accepts the template itself', { skip: needsEnvoy }, async (t) => {
   const directory = t.testdir({ 'bootstrap.yaml': template })
   // Relative paths in it are those of the folder that Envoy is started in.
-  await mkdir(join(directory, '.data'))
+  await mkdir(join(directory, '.data/journal'), { recursive: true })
   await writeClusters(join(directory, '.data/gateway'), renderClusters([], '0'))
   await t.resolves(validate(join(directory, 'bootstrap.yaml'), directory))
 })

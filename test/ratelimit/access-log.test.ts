@@ -10,7 +10,10 @@ const usage = {
   subscription: 'basic',
   model: 'llm/small',
   status: 200,
-  totalTokens: 40,
+  reported: new Map([
+    ['total_tokens', 40],
+    ['prompt_tokens', 30],
+  ]),
 }
 
 interface EntryOptions {
@@ -34,6 +37,8 @@ function entry(options: EntryOptions = {}): object {
     common_properties: {
       sample_rate: 1,
       downstream_remote_address: { socket_address: { address: '127.0.0.1', port_value: 40_000 } },
+      start_time: { seconds: 1_795_264_510, nanos: 477_999_999 },
+      duration: { seconds: 23, nanos: 690_107 },
       time_to_last_downstream_tx_byte: { seconds: 1, nanos: 5 },
       upstream_cluster: 'model/llm/small',
       response_flags: { downstream_connection_termination: true },
@@ -42,7 +47,12 @@ function entry(options: EntryOptions = {}): object {
       custom_tags: { a: 'b' },
     },
     protocol_version: 2,
-    request: { request_method: 3, path: '/v1/chat/completions', request_headers: { a: 'b' } },
+    request: {
+      request_method: 3,
+      path: '/v1/chat/completions',
+      request_id: '274679e7-7e02-4a9e-b3f9-d869ae3099da',
+      request_headers: { a: 'b' },
+    },
     response:
       status === undefined ? {} : { response_code: { value: status }, response_headers_bytes: 5 },
   }
@@ -54,6 +64,20 @@ function message(...entries: readonly object[]): Buffer {
 
 test('an entry tells who used what', async (t) => {
   t.strictSame(readUsages(message(entry())), [usage])
+})
+
+test('beside a journal it says which response', async (t) => {
+  const id = '274679e7-7e02-4a9e-b3f9-d869ae3099da'
+  // As the journal has it, where start and duration are whole milliseconds each.
+  const response = { id, endedAt: 1_795_264_510_477 + 23_000 }
+  t.strictSame(readUsages(message(entry()), true), [{ ...usage, response }])
+  const { common_properties, request, ...rest } = entry() as Record<string, object>
+  t.match(readUsages(message({ ...rest, request, common_properties }), true), [{ response }])
+  t.strictSame(readUsages(message({ ...rest, common_properties }), true), [usage], 'without an id')
+  const timeless = { ...common_properties, start_time: undefined }
+  t.strictSame(readUsages(message({ ...rest, request, common_properties: timeless }), true), [
+    usage,
+  ])
 })
 
 test('the filter’s name may carry a suffix', async (t) => {
@@ -76,23 +100,26 @@ test('what is not metered is left out', async (t) => {
 })
 
 test('what the answer reported comes as it is', async (t) => {
-  for (const [used, totalTokens] of [
-    [undefined, undefined],
-    [{}, undefined],
-    [{ prompt_tokens: 3 }, undefined],
-    [{ total_tokens: 0 }, 0],
-    [{ total_tokens: -5 }, -5],
-    [{ total_tokens: 1.5 }, 1.5],
-    [{ total_tokens: '40' }, '40'],
-    [{ total_tokens: true }, true],
-    [{ total_tokens: null }, undefined],
-    [{ total_tokens: { a: 1 } }, undefined],
-    [{ total_tokens: Number.POSITIVE_INFINITY }, Number.POSITIVE_INFINITY],
-    [{ total_tokens: Number.NaN }, Number.NaN],
+  for (const [used, fields] of [
+    [undefined, {}],
+    [{}, {}],
+    [{ total_tokens: 0 }, { total_tokens: 0 }],
+    [{ total_tokens: -5 }, { total_tokens: -5 }],
+    [{ total_tokens: 1.5 }, { total_tokens: 1.5 }],
+    [{ total_tokens: '40' }, { total_tokens: '40' }],
+    [{ total_tokens: true }, { total_tokens: true }],
+    [{ total_tokens: null }, { total_tokens: undefined }],
+    [{ total_tokens: { a: 1 } }, { total_tokens: undefined }],
+    [{ total_tokens: Number.POSITIVE_INFINITY }, { total_tokens: Number.POSITIVE_INFINITY }],
+    [{ total_tokens: Number.NaN }, { total_tokens: Number.NaN }],
+    [
+      { start_input_tokens: 25, input_tokens: 0, output_tokens: '12' },
+      { start_input_tokens: 25, input_tokens: 0, output_tokens: '12' },
+    ],
   ] as const) {
     t.strictSame(
       readUsages(message(entry({ used }))),
-      [{ ...usage, totalTokens }],
+      [{ ...usage, reported: new Map(Object.entries(fields)) }],
       JSON.stringify(used),
     )
   }
@@ -113,8 +140,12 @@ test('one message may hold several entries', async (t) => {
     entry({ used: { total_tokens: 2 } }),
     entry({ check: { ...check, user: 'bob' } }),
   )
-  t.match(readUsages(bytes), [{ totalTokens: 1 }, { totalTokens: 2 }, { user: 'bob' }])
-  t.equal(readUsages(bytes).length, 3)
+  const usages = readUsages(bytes)
+  t.strictSame(
+    usages.map(({ reported }) => reported.get('total_tokens')),
+    [1, 2, 40],
+  )
+  t.equal(usages[2]?.user, 'bob')
   t.equal(readUsages(Buffer.concat([bytes, bytes])).length, 6)
 })
 

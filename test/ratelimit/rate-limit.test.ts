@@ -13,7 +13,7 @@ const usage = {
   subscription: 'basic',
   model: 'llm/small',
   status: 200,
-  totalTokens: 40,
+  reported: new Map([['total_tokens', 40]]),
 }
 const entries = {
   user: 'ädä',
@@ -60,7 +60,7 @@ test('the message is read as Envoy’s proto says', async (t) => {
   }
   t.strictSame(readRateLimit(request([rich, descriptor(entries, 7)], { hits_addend: 3 })), {
     domain: 'tollgate',
-    usages: [usage, { ...usage, totalTokens: 7 }],
+    usages: [usage, { ...usage, reported: new Map([['total_tokens', 7]]) }],
   })
 })
 
@@ -78,7 +78,8 @@ test('the descriptor’s own hits win', async (t) => {
       [descriptor(entries, own)],
       whole === undefined ? {} : { hits_addend: whole },
     )
-    t.strictSame(readRateLimit(bytes).usages, [{ ...usage, totalTokens }], `${own} ${whole}`)
+    const reported = new Map(totalTokens === undefined ? [] : [['total_tokens', totalTokens]])
+    t.strictSame(readRateLimit(bytes).usages, [{ ...usage, reported }], `${own} ${whole}`)
   }
 })
 

@@ -1,16 +1,17 @@
 import { test } from 'tap'
-import type { Usage } from '../../src/core/usage.ts'
+import { nothingReported, type Usage } from '../../src/core/usage.ts'
 import { createSettle } from '../../src/ratelimit/settle.ts'
 import { createMemoryCounters } from '../../src/store/memory-counters.ts'
 import { modelRef, snapshotOf, subscription } from '../support/documents.ts'
 
 const start = 1_000_000
+const total = (tokens: unknown) => new Map([['total_tokens', tokens]])
 const usage: Usage = {
   user: 'ada',
   subscription: 'basic',
   model: 'llm/small',
   status: 200,
-  totalTokens: 40,
+  reported: total(40),
 }
 const counters = (user = 'ada') => [
   { key: `basic\nllm/small\n60000\n${user}`, windowMs: 60_000 },
@@ -67,7 +68,7 @@ test('equally long windows are charged once', async (t) => {
 
 test('no tokens open no window', async (t) => {
   const { settle, store, settled } = createWorld()
-  settle({ ...usage, totalTokens: 0 })
+  settle({ ...usage, reported: total(0) })
   t.equal(store.size, 0)
   t.strictSame(settled, [0], 'though it was usable')
 })
@@ -77,12 +78,12 @@ test('what can not be counted is told', async (t) => {
   for (const more of [
     { status: 500 },
     { status: 0 },
-    { totalTokens: undefined },
-    { totalTokens: '40' },
-    { totalTokens: 1.5 },
-    { totalTokens: -40 },
-    { totalTokens: Number.POSITIVE_INFINITY },
-    { totalTokens: Number.NaN },
+    { reported: nothingReported },
+    { reported: total('40') },
+    { reported: total(1.5) },
+    { reported: total(-40) },
+    { reported: total(Number.POSITIVE_INFINITY) },
+    { reported: total(Number.NaN) },
   ]) {
     settle({ ...usage, ...more })
   }
@@ -99,6 +100,31 @@ test('a window is opened by its first hit', async (t) => {
   clock.now = start + 60_000
   t.strictSame(used(), [undefined, 80])
   settle(usage)
+  t.strictSame(used(), [40, 120])
+})
+
+test('what is told of twice counts once', async (t) => {
+  const { settle, used, settled, clock } = createWorld()
+  const response = { id: 'one', endedAt: start - 1_000 }
+  settle({ ...usage, response })
+  settle({ ...usage, response }, 'journal')
+  settle({ ...usage, response })
+  t.strictSame(used(), [40, 40])
+  t.equal(settled.length, 3)
+  settle({ ...usage, response: { ...response, id: 'two' } }, 'journal')
+  t.strictSame(used(), [80, 80])
+  clock.now = start - 1_000 + 60_000
+  t.strictSame(used(), [undefined, 80], 'from when the first response ended')
+})
+
+test('a journal tells of the past as it was', async (t) => {
+  const { settle, used, clock } = createWorld()
+  const ended = (id: string, ageMs: number) => ({ response: { id, endedAt: clock.now - ageMs } })
+  // One minute's window is over, the hour's is not: as it would be had nothing been restarted.
+  settle({ ...usage, ...ended('one', 90_000) }, 'journal')
+  settle({ ...usage, ...ended('two', 31_000) }, 'journal')
+  t.strictSame(used(), [undefined, 80])
+  settle({ ...usage, ...ended('three', 29_000) }, 'journal')
   t.strictSame(used(), [40, 120])
 })
 

@@ -23,11 +23,14 @@ export interface RunningEnvoy {
 }
 
 /** What has to be there before it starts: the service's addresses, and clusters.json. */
-export interface EnvoySettings extends Pick<BootstrapSettings, 'api' | 'grpc' | 'clustersFile'> {
+export interface EnvoySettings
+  extends Pick<BootstrapSettings, 'api' | 'grpc' | 'clustersFile' | 'journal'> {
   /** An empty folder for its own files. */
   readonly folder: string
   /** Threads; with one, what a client saw end first is also told of first. */
   readonly concurrency?: number
+  /** Of its admin page; any free one unless told. */
+  readonly adminPort?: number | undefined
   /** Changes its configuration, which is the repository's as JSON. */
   readonly adjust?: ((bootstrap: string) => string) | undefined
 }
@@ -37,17 +40,19 @@ const anyPort = { host: '127.0.0.1', port: 0 }
 
 /** Starts it on free ports and waits until it serves; it is killed when `t` ends. */
 export async function startEnvoy(t: Test, settings: EnvoySettings): Promise<RunningEnvoy> {
-  const { folder, concurrency = 1, adjust = (same) => same, ...places } = settings
+  const { folder, concurrency = 1, adjust = (same) => same, adminPort = 0, ...places } = settings
   const bootstrap = join(folder, 'bootstrap.json')
   const adminFile = join(folder, 'admin-address')
   const authoritiesFile = findAuthorities()
-  const addresses = { gateway: anyPort, admin: anyPort, ...places, authoritiesFile }
+  const admin = { ...anyPort, port: adminPort }
+  const addresses = { gateway: anyPort, admin, ...places, authoritiesFile }
   writeFileSync(bootstrap, adjust(renderBootstrap(template, addresses)))
   const child = spawn(
     envoyPath() ?? 'envoy',
     [
       ...['--config-path', bootstrap, '--concurrency', String(concurrency)],
       ...['--admin-address-path', adminFile, '--disable-hot-restart', '--log-level', 'warning'],
+      ...['--file-flush-interval-msec', '100'],
     ],
     { stdio: ['ignore', 'ignore', 'pipe'] },
   )

@@ -18,6 +18,8 @@ export interface GatewaySettings {
   readonly resources?: (backendUrl: string) => readonly WrittenDocument[]
   /** Further settings of the service. */
   readonly env?: Record<string, string>
+  /** Of Envoy's admin page; any free one unless told. */
+  readonly envoyAdminPort?: number
   /** Threads of Envoy, 1 unless told. */
   readonly concurrency?: number
   /** Changes Envoy's configuration, which is the repository's as JSON. */
@@ -161,10 +163,13 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
   t.teardown(() => service.stop())
   const { addresses } = service
   const envoy = await startEnvoy(t, {
-    ...addresses,
+    grpc: addresses.grpc,
+    api: [addresses.api],
     clustersFile: join(clustersFolder, 'clusters.json'),
     folder: envoyFolder,
     concurrency,
+    journal: settings.env?.USAGE_JOURNAL,
+    adminPort: settings.envoyAdminPort,
     adjust: settings.adjustEnvoy,
   })
   const url = `http://127.0.0.1:${envoy.port}`
@@ -226,6 +231,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
         API_ADDRESS: showAddress(addresses.api),
         INTERNAL_ADDRESS: showAddress(addresses.internal),
         GRPC_ADDRESS: addresses.grpc.map(showAddress).join(','),
+        METRICS_ADDRESS: addresses.metrics ? showAddress(addresses.metrics) : 'off',
       }
       // Somebody else's outgoing connection may have one of the ports for a moment.
       await poll(async () => {
@@ -245,6 +251,7 @@ const anyPorts = {
   API_ADDRESS: '127.0.0.1:0',
   INTERNAL_ADDRESS: '127.0.0.1:0',
   GRPC_ADDRESS: '127.0.0.1:0',
+  METRICS_ADDRESS: '127.0.0.1:0',
 }
 
 function toYaml(document: WrittenDocument): string {

@@ -1,0 +1,41 @@
+/** What a usage journal is called among those who share counters: a small file beside it. */
+
+import { randomBytes } from 'node:crypto'
+import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname } from 'node:path'
+
+const form = /^[0-9a-f]{16}$/
+
+/**
+ * The name of the journal at this path: the same for every process that sees the file, another one
+ * for the journal of another gateway, whose path on its own machine may be the same. Made by the
+ * first who asks, with the folder where that is missing. Throws when it can't be written.
+ */
+export function nameJournal(path: string): string {
+  const file = `${path}.name`
+  const known = readName(file)
+  if (known !== undefined) return known
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+  const draft = `${file}.${randomBytes(8).toString('hex')}`
+  writeFileSync(draft, randomBytes(8).toString('hex'), { mode: 0o600 })
+  try {
+    // A link never replaces: of those who ask at the same time one name stands, and is whole.
+    linkSync(draft, file)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  } finally {
+    rmSync(draft, { force: true })
+  }
+  const name = readName(file)
+  if (name === undefined) throw new Error(`${file} is no name of a journal; remove it`)
+  return name
+}
+
+function readName(file: string): string | undefined {
+  try {
+    const name = readFileSync(file, 'utf8').trim()
+    return form.test(name) ? name : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,158 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { PACKAGE_ROOT } from '../../src/cli/package-root.ts'
+import { createDatabase } from './database.ts'
+import type { WrittenDocument } from './documents.ts'
+import { type RunningEnvoy, startEnvoy } from './envoy.ts'
+import { freePorts } from './free-ports.ts'
+import { type ModelServer, startModelServer } from './model-server.ts'
+import { poll } from './poll.ts'
+import { temporaryFolder } from './temporary-folder.ts'
+
+/** One process of the service, started by `tollgate serve`. */
+export interface Replica {
+  readonly name: string
+  /** `host:port` each. */
+  readonly api: string
+  readonly internal: string
+  readonly grpc: string
+  readonly pid: number
+  /** All it has logged so far. */
+  log(): string
+  signal(name: NodeJS.Signals): void
+  /** Ends it by this signal; settles with its exit code, or the signal's name. */
+  end(name: NodeJS.Signals): Promise<number | string>
+  /** Starts it again on the addresses that it had, and waits until it is ready. */
+  start(): Promise<void>
+}
+
+/** Several processes of the service on one database behind one Envoy. */
+export interface Replicas {
+  readonly url: string
+  readonly database: string
+  readonly envoy: RunningEnvoy
+  readonly model: ModelServer
+  readonly all: readonly Replica[]
+  /** Where the identity tokens and resources are. */
+  readonly folder: string
+}
+
+export interface ReplicasSettings {
+  readonly count: number
+  readonly resources: (backendUrl: string) => readonly WrittenDocument[]
+  /** Lines of the token file; `token-<user>` is customary. */
+  readonly tokens: readonly string[]
+  /** The database's URL as a replica is to see it, a proxy's perhaps; the same unless told. */
+  readonly databaseFor?: (url: string, index: number) => string | Promise<string>
+  readonly database?: string
+  readonly env?: Record<string, string>
+  /** Of Envoy's admin page; any free one unless told. */
+  readonly envoyAdminPort?: number
+  /** Changes Envoy's configuration, which is the repository's as JSON. */
+  readonly adjustEnvoy?: (bootstrap: string) => string
+}
+
+/** Starts them on free ports; all of it ends with `t`. */
+export async function startReplicas(t: Test, settings: ReplicasSettings): Promise<Replicas> {
+  const { count, databaseFor = (url: string) => url } = settings
+  const database = settings.database ?? (await createDatabase(t))
+  const model = await startModelServer(t)
+  const folder = temporaryFolder(t)
+  for (const each of ['resources', 'envoy']) mkdirSync(join(folder, each))
+  const resources = settings.resources(model.url).map((document) => JSON.stringify(document))
+  writeFileSync(join(folder, 'resources', 'all.yaml'), resources.join('\n---\n'))
+  writeFileSync(join(folder, 'tokens.csv'), `${settings.tokens.join('\n')}\n`)
+  const ports = await freePorts(3 * count)
+  const all: Replica[] = []
+  for (let i = 0; i < count; i += 1) {
+    const [api, internal, grpc] = ports.slice(3 * i, 3 * i + 3).map((port) => `127.0.0.1:${port}`)
+    const replica = createReplica(t, {
+      REPLICA_NAME: `replica-${i + 1}`,
+      API_ADDRESS: api as string,
+      INTERNAL_ADDRESS: internal as string,
+      GRPC_ADDRESS: grpc as string,
+      METRICS_ADDRESS: '127.0.0.1:0',
+      DATABASE_URL: await databaseFor(database, i),
+      TOKEN_AUTH_FILE: join(folder, 'tokens.csv'),
+      RESOURCES: `file:${join(folder, 'resources')}`,
+      ENVOY_CONFIG_DIR: join(folder, i === 0 ? 'clusters' : `clusters-${i + 1}`),
+      DATA_DIR: join(folder, `data-${i + 1}`),
+      ...settings.env,
+    })
+    await replica.start()
+    all.push(replica)
+  }
+  const envoy = await startEnvoy(t, {
+    grpc: all.map(({ grpc }) => toAddress(grpc)),
+    api: all.map(({ api }) => toAddress(api)),
+    clustersFile: join(folder, 'clusters', 'clusters.json'),
+    folder: join(folder, 'envoy'),
+    concurrency: 2,
+    journal: settings.env?.USAGE_JOURNAL,
+    adminPort: settings.envoyAdminPort,
+    adjust: settings.adjustEnvoy,
+  })
+  return { url: `http://127.0.0.1:${envoy.port}`, database, envoy, model, all, folder }
+}
+
+/** A process that has not been started yet. */
+function createReplica(t: Test, env: Record<string, string>): Replica {
+  let child: ChildProcess | undefined
+  let ended: Promise<number | string> = Promise.resolve(0)
+  let log = ''
+  t.teardown(async () => {
+    child?.kill('SIGCONT')
+    child?.kill('SIGKILL')
+    await ended
+  })
+  return {
+    name: env.REPLICA_NAME as string,
+    api: env.API_ADDRESS as string,
+    internal: env.INTERNAL_ADDRESS as string,
+    grpc: env.GRPC_ADDRESS as string,
+    get pid() {
+      return child?.pid ?? 0
+    },
+    log: () => log,
+    signal: (name) => void child?.kill(name),
+    end(name) {
+      child?.kill(name)
+      return ended
+    },
+    async start() {
+      const running = spawn(
+        process.execPath,
+        [join(PACKAGE_ROOT, 'src', 'cli', 'main.ts'), 'serve'],
+        {
+          cwd: PACKAGE_ROOT,
+          env: { PATH: process.env.PATH, HOME: process.env.HOME, LOG_LEVEL: 'info', ...env },
+          stdio: ['ignore', 'pipe', 'pipe'],
+        },
+      )
+      child = running
+      for (const stream of [running.stdout, running.stderr]) {
+        stream.setEncoding('utf8').on('data', (text: string) => {
+          log += text
+        })
+      }
+      ended = once(running, 'exit').then(([code, signal]) => code ?? signal)
+      await poll(
+        async () => {
+          if (running.exitCode !== null) throw new Error(`${env.REPLICA_NAME} ended:\n${log}`)
+          const answer = await fetch(`http://${env.INTERNAL_ADDRESS}/readyz`).catch(() => undefined)
+          return answer?.status === 200
+        },
+        `${env.REPLICA_NAME} is ready`,
+        60_000,
+      )
+    },
+  }
+}
+
+function toAddress(written: string): { readonly host: string; readonly port: number } {
+  const [host = '', port] = written.split(':')
+  return { host, port: Number(port) }
+}
