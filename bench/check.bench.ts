@@ -5,7 +5,8 @@
 
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
-import { type Check, createCheck } from '../src/extauthz/service.ts'
+import { meteredPaths } from '../src/core/target.ts'
+import { type Check, type CheckDeps, createCheck } from '../src/extauthz/service.ts'
 import { createGrpcServer } from '../src/grpc/server.ts'
 import { WireWriter } from '../src/grpc/wire.ts'
 import { createVerifyKey } from '../src/identity/api-key.ts'
@@ -13,6 +14,7 @@ import { createAuthenticate } from '../src/identity/authenticate.ts'
 import { createCachedApiKeys } from '../src/store/cached-api-keys.ts'
 import type { CounterStore } from '../src/store/counters.ts'
 import { createMemoryCounters } from '../src/store/memory-counters.ts'
+import { createTelemetry } from '../src/telemetry/telemetry.ts'
 import { createKeys, createSnapshot } from './fixture.ts'
 import { cpuMicros, type Figure, microsPerCall } from './measure.ts'
 
@@ -41,12 +43,13 @@ export interface LoadResult {
 /** A Check with warm keys, and what Envoy asks of it. */
 export async function createWarmCheck(
   counters: CounterStore,
+  deps: Partial<CheckDeps> = {},
 ): Promise<{ readonly check: Check; readonly messages: readonly Buffer[] }> {
-  const { keys, store } = createKeys(keyCount, teams)
+  const { keys, table } = createKeys(keyCount, teams)
   const snapshot = createSnapshot(models, teams)
   const check = createCheck({
     authenticate: createAuthenticate({
-      key: createVerifyKey(createCachedApiKeys(store, { entries: 10_000, ttlMs: 3_600_000 }), {
+      key: createVerifyKey(createCachedApiKeys(table, { entries: 10_000 }), {
         own: 'tg',
         accepted: new Set(),
       }),
@@ -54,10 +57,12 @@ export async function createWarmCheck(
     }),
     snapshot: () => snapshot,
     counters,
+    metered: meteredPaths(false),
     clock: Date.now,
     onFault: (error) => {
       throw error
     },
+    ...deps,
   })
   const messages = keys.map((key, i) =>
     toCheckRequest(`/llm/m${i % models}/v1/chat/completions`, key),
@@ -69,12 +74,14 @@ export async function createWarmCheck(
 export async function benchCheck(calls = 100_000): Promise<readonly Figure[]> {
   const { check, messages } = await createWarmCheck(createMemoryCounters())
   const inProcess = microsPerCall((i) => check(messages[i % keyCount] as Buffer), 100_000)
+  const withMetrics = await benchWithMetrics()
   const server = await serveCheck(check, messages)
   await server.run({ calls: Math.ceil(calls / 4), atOnce: 64 })
   const busy = await server.run({ calls, atOnce: 64 })
   await server.stop()
   return [
     { name: 'Check, bytes to bytes', value: `${inProcess.toFixed(2)} µs CPU` },
+    { name: '  with its metrics counted', value: `${withMetrics.toFixed(2)} µs CPU` },
     { name: 'Check over gRPC, 64 at once', value: `${busy.microsPerCall.toFixed(1)} µs CPU` },
     {
       name: '  its latency p50 / p99, same machine',
@@ -82,6 +89,36 @@ export async function benchCheck(calls = 100_000): Promise<readonly Figure[]> {
     },
     { name: '  failed', value: `${busy.failures} of ${calls}` },
   ]
+}
+
+/** The same Check with its decisions, calls and durations counted. */
+async function benchWithMetrics(): Promise<number> {
+  const none = () => 0
+  const keys = {
+    entries: 0,
+    hits: 0,
+    misses: 0,
+    unknownHits: 0,
+    queries: 0,
+    waiting: 0,
+    refused: 0,
+  }
+  const telemetry = createTelemetry({
+    version: 'bench',
+    sources: {
+      models: none,
+      subscriptions: none,
+      resourceProblems: none,
+      counters: none,
+      keys: () => keys,
+    },
+  })
+  const { onDecided } = telemetry
+  const { check, messages } = await createWarmCheck(createMemoryCounters(), { onDecided })
+  const timed = telemetry.timed(check)
+  const micros = microsPerCall((i) => timed(messages[i % keyCount] as Buffer), 100_000)
+  await telemetry.stop()
+  return micros
 }
 
 /** What one load came to; `microsPerCall` is the CPU time of the serving process. */

@@ -2,7 +2,7 @@
 
 import { counterOf } from '../src/core/counter.ts'
 import { authorize, spend } from '../src/core/decide.ts'
-import { readTarget } from '../src/core/target.ts'
+import { meteredPaths, readTarget } from '../src/core/target.ts'
 import { createMemoryCounters } from '../src/store/memory-counters.ts'
 import { createCaller, createSnapshot } from './fixture.ts'
 import { type Figure, microsPerCall } from './measure.ts'
@@ -19,6 +19,7 @@ export function benchDecide(): readonly Figure[] {
       { length: callers },
       (_, i) => `/llm/m${(i * 7) % models}/v1/chat/completions`,
     )
+    const metered = meteredPaths(false)
     const now = 1_000_000
 
     const work = (i: number): unknown => {
@@ -28,6 +29,7 @@ export function benchDecide(): readonly Figure[] {
       const decision = authorize(
         { caller, target, bodyModel: undefined, requestedSubscription: undefined },
         snapshot,
+        metered,
       )
       if (!decision.allowed) throw new Error(decision.code)
       const asked = decision.limits.map((limit) => counterOf(limit, caller.user))

@@ -1,11 +1,11 @@
 /** What the benches run on: some models, subscriptions and keys, as a busy gateway would have. */
 
-import { type ApiKeyRecord, mintKey } from '../src/core/api-key.ts'
+import { mintKey } from '../src/core/api-key.ts'
 import type { KeyCaller } from '../src/core/caller.ts'
 import { parseResource } from '../src/core/parse-resource.ts'
 import type { Resource } from '../src/core/resources.ts'
 import { compile, type Snapshot } from '../src/core/snapshot.ts'
-import type { ApiKeyStore } from '../src/store/api-keys.ts'
+import type { ApiKeyTable, FoundKey } from '../src/store/api-keys.ts'
 
 const apiVersion = 'tollgate.dev/v1alpha1'
 
@@ -59,8 +59,8 @@ export function createCaller(i: number, teams: number): KeyCaller {
 }
 
 /** Keys with their records, random bytes taken from the index so that runs are alike. */
-export function createKeys(count: number, teams: number): { keys: string[]; store: ApiKeyStore } {
-  const records = new Map<string, ApiKeyRecord>()
+export function createKeys(count: number, teams: number): { keys: string[]; table: ApiKeyTable } {
+  const records = new Map<string, FoundKey>()
   const keys = Array.from({ length: count }, (_, i) => {
     const minted = mintKey('tg', bytes(12, i), bytes(32, i))
     const { user, groups, subscription } = createCaller(i, teams)
@@ -69,25 +69,21 @@ export function createKeys(count: number, teams: number): { keys: string[]; stor
       hash: minted.hash,
       user,
       groups,
-      name: 'bench',
-      description: '',
       subscription,
       status: 'active',
-      ephemeral: false,
-      createdAt: 0,
       expiresAt: null,
-      lastUsedAt: null,
     })
     return minted.key
   })
   const unused = (): never => {
     throw new Error('not used by the bench')
   }
-  const store = new Proxy({} as ApiKeyStore, {
-    get: (_, method) =>
-      method === 'findByHash' ? async (hash: string) => records.get(hash) : unused,
+  const findByHashes = async (hashes: readonly string[]): Promise<readonly FoundKey[]> =>
+    hashes.flatMap((hash) => records.get(hash) ?? [])
+  const table = new Proxy({} as ApiKeyTable, {
+    get: (_, method) => (method === 'findByHashes' ? findByHashes : unused),
   })
-  return { keys, store }
+  return { keys, table }
 }
 
 function bytes(length: number, seed: number): Uint8Array {

@@ -1,0 +1,199 @@
+/** What is read from the parts of the service whenever somebody asks: name, meaning, source. */
+
+/** The parts, as far as they are there; all figures are of the moment of the call. */
+export interface Sources {
+  readonly models: () => number
+  readonly subscriptions: () => number
+  readonly resourceProblems: () => number
+  /** Counters held, in memory or in the local view. */
+  readonly counters: () => number
+  /** Where counters are shared. */
+  readonly redis?: {
+    readonly away: () => boolean
+    /** Counters with tokens that Redis has not acknowledged. */
+    readonly unflushed: () => number
+  }
+  readonly keys: () => KeyFigures
+  /** Where revocations are followed. */
+  readonly revocations?: () => RevocationFigures
+  /** Where a usage journal is read. */
+  readonly journal?: () => JournalFigures
+}
+
+/** Of the memory of keys: counts since the start, but for `entries` and `waiting`. */
+export interface KeyFigures {
+  readonly entries: number
+  readonly hits: number
+  readonly misses: number
+  readonly unknownHits: number
+  readonly queries: number
+  readonly waiting: number
+  readonly refused: number
+}
+
+/** Of the log of revocations, and of those who follow it. */
+export interface RevocationFigures {
+  readonly databaseAway: boolean
+  /** Milliseconds since the database last confirmed what is remembered; Infinity before it did. */
+  readonly ageMs: number
+  readonly listening: boolean
+  /** Processes that may be serving, this one included. */
+  readonly replicas: number
+  /** Revocations made here, by what their answers said. */
+  readonly confirmed: number
+  readonly pending: number
+  /** How long the last confirmation took. */
+  readonly lastMs: number | undefined
+}
+
+/** Of the usage journal, as far as this process reads it. */
+export interface JournalFigures {
+  readonly lines: number
+  readonly skipped: number
+  readonly unreadBytes: number
+}
+
+/** One figure, or one for each value of a label. */
+export interface Reading {
+  /** A counter never goes down; its name gets `_total` when it is shown. */
+  readonly kind: 'counter' | 'gauge'
+  readonly name: string
+  readonly help: string
+  readonly unit?: string
+  readonly label?: string
+  /** undefined, or no finite number: there is nothing to show. */
+  readonly read: () => number | undefined | ReadonlyMap<string, number>
+}
+
+/** The readings of these parts. */
+export function readingsOf(sources: Sources): readonly Reading[] {
+  const { redis, keys, revocations, journal } = sources
+  const ofRedis: readonly Reading[] = redis === undefined ? [] : redisReadings(redis)
+  const followed: readonly Reading[] =
+    revocations === undefined ? [] : revocationReadings(revocations)
+  const journaled: readonly Reading[] = journal === undefined ? [] : journalReadings(journal)
+  return [
+    gauge('tollgate_models', 'Models in force.', sources.models),
+    gauge('tollgate_subscriptions', 'Subscriptions in force.', sources.subscriptions),
+    gauge(
+      'tollgate_resource_problems',
+      'What is wrong in the resource documents.',
+      sources.resourceProblems,
+    ),
+    gauge('tollgate_counters', 'Token counters held by this process.', sources.counters),
+    ...ofRedis,
+    gauge('tollgate_key_cache_entries', 'API keys remembered.', () => keys().entries),
+    counter('tollgate_key_cache_hits', 'Keys known from memory.', () => keys().hits),
+    counter(
+      'tollgate_key_cache_misses',
+      'Keys that had to be looked up, or were refused.',
+      () => keys().misses,
+    ),
+    counter(
+      'tollgate_key_cache_unknown_hits',
+      'Keys known from memory to be unknown.',
+      () => keys().unknownHits,
+    ),
+    counter('tollgate_key_store_queries', 'Look-ups sent to the key store.', () => keys().queries),
+    gauge(
+      'tollgate_key_store_waiting',
+      'Keys that wait to be looked up, or are being so.',
+      () => keys().waiting,
+    ),
+    counter(
+      'tollgate_key_store_refused',
+      'Keys not looked up because too many were waiting.',
+      () => keys().refused,
+    ),
+    ...followed,
+    ...journaled,
+  ]
+}
+
+function redisReadings(redis: NonNullable<Sources['redis']>): readonly Reading[] {
+  return [
+    gauge('tollgate_redis_away', '1 while Redis fails to answer or to write.', () =>
+      Number(redis.away()),
+    ),
+    gauge(
+      'tollgate_counters_unflushed',
+      'Token counters with tokens that Redis has not acknowledged.',
+      redis.unflushed,
+    ),
+  ]
+}
+
+function revocationReadings(figures: () => RevocationFigures): readonly Reading[] {
+  return [
+    gauge('tollgate_database_away', '1 while the database of API keys is out of reach.', () =>
+      Number(figures().databaseAway),
+    ),
+    seconds(
+      'tollgate_key_age_seconds',
+      'Time since the database last confirmed which keys are revoked.',
+      () => figures().ageMs,
+    ),
+    gauge('tollgate_revocations_listening', '1 while the database tells of revocations.', () =>
+      Number(figures().listening),
+    ),
+    gauge(
+      'tollgate_replicas',
+      'Processes that may be serving, this one included.',
+      () => figures().replicas,
+    ),
+    {
+      ...counter('tollgate_revocations', 'Revocations answered, by what the answer said.', () => {
+        const { confirmed, pending } = figures()
+        return new Map([
+          ['confirmed', confirmed],
+          ['pending', pending],
+        ])
+      }),
+      label: 'state',
+    },
+    seconds(
+      'tollgate_revocation_propagation_seconds',
+      'How long the last confirmed revocation took to be known everywhere.',
+      () => figures().lastMs,
+    ),
+  ]
+}
+
+function journalReadings(figures: () => JournalFigures): readonly Reading[] {
+  return [
+    counter(
+      'tollgate_journal_lines',
+      'Lines of the usage journal that this process has read.',
+      () => figures().lines,
+    ),
+    counter(
+      'tollgate_journal_skipped',
+      'Lines of them that told nothing that can be counted.',
+      () => figures().skipped,
+    ),
+    {
+      ...gauge(
+        'tollgate_journal_unread_bytes',
+        'What of the usage journal was not read yet when last looked.',
+        () => figures().unreadBytes,
+      ),
+      unit: 'bytes',
+    },
+  ]
+}
+
+function gauge(name: string, help: string, read: () => number): Reading {
+  return { kind: 'gauge', name, help, read }
+}
+
+function counter(name: string, help: string, read: Reading['read']): Reading {
+  return { kind: 'counter', name, help, read }
+}
+
+function seconds(name: string, help: string, readMs: () => number | undefined): Reading {
+  const read = () => {
+    const milliseconds = readMs()
+    return milliseconds === undefined ? undefined : milliseconds / 1_000
+  }
+  return { kind: 'gauge', name, help, unit: 'seconds', read }
+}

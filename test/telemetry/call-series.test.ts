@@ -1,0 +1,98 @@
+import { test } from 'tap'
+import { type CallSeriesSet, createCallSeries } from '../../src/telemetry/call-series.ts'
+
+function shown({ all }: CallSeriesSet): Record<string, number> {
+  return Object.fromEntries(
+    [...all].map(({ labels: { user, subscription, model }, calls }) => [
+      `${user} ${subscription} ${model}`,
+      calls,
+    ]),
+  )
+}
+
+test('each combination has a series', async (t) => {
+  const series = createCallSeries(10)
+  for (const [user, subscription, model] of [
+    ['ada', 'basic', 'llm/a'],
+    ['ada', 'basic', 'llm/b'],
+    ['ada', 'more', 'llm/a'],
+    ['bob', 'basic', 'llm/a'],
+    ['ada', 'basic', 'llm/a'],
+  ] as const) {
+    series.find(user, subscription, model).calls += 1
+  }
+  t.strictSame(shown(series), {
+    'ada basic llm/a': 2,
+    'bob basic llm/a': 1,
+    'ada basic llm/b': 1,
+    'ada more llm/a': 1,
+  })
+  t.equal(series.size, 4)
+})
+
+test('names of every kind are names', async (t) => {
+  const series = createCallSeries(10)
+  for (const user of ['', '__proto__', 'constructor', 'a\nb', 'ä']) {
+    series.find(user, user, user).calls += 1
+  }
+  t.equal(series.size, 5)
+  t.strictSame(
+    [...series.all].map(({ calls }) => calls),
+    [1, 1, 1, 1, 1],
+  )
+})
+
+test('beyond the bound all count in one', async (t) => {
+  const series = createCallSeries(3)
+  for (let user = 0; user < 1_000; user += 1) {
+    series.find(`user-${user}`, 'basic', 'llm/a').calls += 1
+    series.find(`user-${user}`, 'basic', 'llm/a').tokens += 5
+  }
+  t.equal(series.size, 3)
+  t.equal([...series.all].length, 3)
+  t.strictSame(series.overflow, { calls: 997, tokens: 4_985 })
+})
+
+test('what is quiet for long makes room', async (t) => {
+  const series = createCallSeries(3)
+  const use = (...users: readonly string[]) => {
+    for (const user of users) series.find(user, 'basic', 'llm/a').calls += 1
+  }
+  use('ada', 'bob', 'cy')
+  series.age()
+  use('ada')
+  use('dora')
+  t.equal(series.overflow.calls, 1, 'bob and cy were there a moment ago')
+  series.age()
+  use('cy')
+  use('dora')
+  t.strictSame(Object.keys(shown(series)).sort(), [
+    'ada basic llm/a',
+    'cy basic llm/a',
+    'dora basic llm/a',
+  ])
+  use('bob')
+  t.equal(series.overflow.calls, 2, 'there is no room again')
+})
+
+test('nothing is dropped while there is room', async (t) => {
+  const series = createCallSeries(3)
+  series.find('ada', 'basic', 'llm/a').calls += 7
+  for (let generation = 0; generation < 5; generation += 1) series.age()
+  series.find('bob', 'basic', 'llm/a').calls += 1
+  t.strictSame(shown(series), { 'ada basic llm/a': 7, 'bob basic llm/a': 1 })
+})
+
+test('what comes back begins at 0', async (t) => {
+  const series = createCallSeries(1)
+  series.find('ada', 'basic', 'llm/a').calls += 7
+  series.age()
+  series.age()
+  series.find('bob', 'more', 'llm/b').calls += 1
+  t.strictSame(shown(series), { 'bob more llm/b': 1 })
+  series.age()
+  series.age()
+  series.find('ada', 'basic', 'llm/a').calls += 1
+  t.strictSame(shown(series), { 'ada basic llm/a': 1 })
+  t.equal(series.size, 1)
+})

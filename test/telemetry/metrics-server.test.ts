@@ -1,0 +1,45 @@
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { type Test, test } from 'tap'
+import { createMetricsServer } from '../../src/telemetry/metrics-server.ts'
+
+async function start(t: Test, scrape: () => Promise<string>) {
+  const faults: unknown[] = []
+  const server = createMetricsServer({ scrape }, (error) => faults.push(error))
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  t.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return { faults, ask: (path: string, method = 'GET') => fetch(url + path, { method }) }
+}
+
+test('GET /metrics is the scrape', async (t) => {
+  const { ask } = await start(t, async () => 'a 1\n')
+  for (const path of ['/metrics', '/metrics?x=y']) {
+    const answer = await ask(path)
+    t.equal(answer.status, 200)
+    t.equal(answer.headers.get('content-type'), 'text/plain; version=0.0.4; charset=utf-8')
+    t.equal(await answer.text(), 'a 1\n')
+  }
+  t.equal((await ask('/metrics', 'HEAD')).status, 200)
+})
+
+test('there is nothing else', async (t) => {
+  const { ask } = await start(t, async () => 'a 1\n')
+  for (const path of ['/', '/metrics/', '/metrics/x', '/readyz', '//metrics']) {
+    t.equal((await ask(path)).status, 404, path)
+  }
+  const posted = await ask('/metrics', 'POST')
+  t.equal(posted.status, 405)
+  t.equal(posted.headers.get('allow'), 'GET, HEAD')
+})
+
+test('a failed scrape is a 500 and told', async (t) => {
+  const { ask, faults } = await start(t, () => Promise.reject(new Error('secret')))
+  const answer = await ask('/metrics')
+  t.equal(answer.status, 500)
+  t.equal(await answer.text(), '')
+  t.match(faults, [/secret/])
+})
