@@ -9,7 +9,7 @@ import { bulkRevokeApiKeys } from './bulk-revoke-api-keys.ts'
 import { type CleanupApiKeysDeps, cleanupApiKeys } from './cleanup-api-keys.ts'
 import { type CreateApiKeyDeps, createApiKey } from './create-api-key.ts'
 import { answerErrors, sendError } from './errors.ts'
-import { type GetApiKeyDeps, getApiKey } from './get-api-key.ts'
+import { getApiKey } from './get-api-key.ts'
 import { health } from './health.ts'
 import { type ListModelsDeps, listModels } from './list-models.ts'
 import { type ListResourcesDeps, listResources } from './list-resources.ts'
@@ -18,6 +18,7 @@ import { type LookupTierDeps, lookUpTier } from './lookup-tier.ts'
 import { followMethods } from './methods.ts'
 import { describeApi } from './openapi.ts'
 import { type ProbeDeps, probes } from './probes.ts'
+import type { RevokeDeps } from './propagation.ts'
 import { revokeApiKey } from './revoke-api-key.ts'
 import { searchApiKeys } from './search-api-keys.ts'
 import { type SelectSubscriptionDeps, selectSubscription } from './select-subscription.ts'
@@ -31,7 +32,7 @@ interface ListenerDeps {
 export interface AdminDeps
   extends ListenerDeps,
     CreateApiKeyDeps,
-    GetApiKeyDeps,
+    RevokeDeps,
     ListModelsDeps,
     ListSubscriptionsDeps,
     LookupTierDeps {
@@ -107,6 +108,8 @@ function createListener({ log, times = contractTimes }: ListenerDeps): FastifyIn
     connectionTimeout: times.write,
     keepAliveTimeout: times.idle,
     forceCloseConnections: 'idle',
+    // Who has a connection while we drain is answered on it, and told to make no more use of it.
+    return503OnClosing: false,
     routerOptions: { maxParamLength: 512 },
     http: {
       headersTimeout: times.header,

@@ -28,6 +28,8 @@ export interface GrpcServer {
 
 /** A client's stream is over for us once nothing has come for so long after the drain began. */
 const quietMs = 100
+/** A stream that is never quiet is ended all the same: its client has another server to go to. */
+const patienceMs = 1_000
 
 const bytes = (buffer: Buffer): Buffer => buffer
 
@@ -114,8 +116,9 @@ function createStreams(): {
       call.on('cancelled', () => open.delete(end))
     },
     async end() {
+      const giveUpAt = performance.now() + patienceMs
       do await delay(quietMs)
-      while (performance.now() - lastMessageAt < quietMs)
+      while (performance.now() - lastMessageAt < quietMs && performance.now() < giveUpAt)
       for (const end of [...open]) end()
     },
   }

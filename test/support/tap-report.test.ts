@@ -10,6 +10,7 @@ ok 1 - test/good.test.ts # time=1200ms
 # Subtest: test/bad.test.ts
     # Subtest: outer claim
         # Subtest: inner claim
+            # seed 7
             not ok 1 - two is one
               ---
               at:
@@ -44,6 +45,7 @@ test('tests are counted, not assertions', async (t) => {
   t.strictSame(printed, [
     'ok   test/good.test.ts (1 passed, 1.2 s)',
     'FAIL test/bad.test.ts (0 passed, 0.0 s)',
+    '     # seed 7',
     [
       '     * outer claim > inner claim > two is one',
       '       at test/bad.test.ts:7',

@@ -10,8 +10,8 @@ export interface Score {
 }
 
 /**
- * Follows one TAP stream (write to `parser`). Announces each file by `print` as it ends, failures
- * with their diagnostics. A test is a test() of a file, or an assertion outside of any; a file that
+ * Follows one TAP stream (write to `parser`). Announces each file by `print` as it ends, with
+ * what its tests had to say and failures with their diagnostics. A test is a test() of a file, or an assertion outside of any; a file that
  * fails without a failed test (it did not load, it timed out) counts as one that failed.
  */
 export function createTapReport(print: (line: string) => void) {
@@ -23,6 +23,7 @@ export function createTapReport(print: (line: string) => void) {
     const before = { ...score }
     const failures: string[] = []
     const stray: string[] = []
+    const figures: string[] = []
     file.on('assert', (result: Result) => {
       if (result.skip || result.todo) {
         score.skipped += 1
@@ -31,6 +32,7 @@ export function createTapReport(print: (line: string) => void) {
       else score.failed += 1
     })
     collect(file, [], failures, stray)
+    gatherComments(file, figures)
     closings.set(file.name, (result) => {
       if (!result.ok && score.failed === before.failed) {
         score.failed += 1
@@ -39,6 +41,7 @@ export function createTapReport(print: (line: string) => void) {
       const count = score.passed - before.passed
       const time = `${((result.time ?? 0) / 1000).toFixed(1)} s`
       print(`${result.ok ? 'ok  ' : 'FAIL'} ${file.name} (${count} passed, ${time})`)
+      for (const line of figures) print(`     ${line}`)
       if (result.ok) return
       for (const line of [...failures, ...stray.slice(-50)]) print(line.replace(/^/gm, '     '))
     })
@@ -74,6 +77,14 @@ function collect(parser: Parser, path: string[], failures: string[], stray: stri
     // A test whose failed assertion is shown already is no news; one that threw or timed out is.
     const before = begun.get(result.name) ?? failures.length
     if (failures.length === before) failures.push(describe(path, result))
+  })
+}
+
+/** What tests have to say besides (`t.comment`), seeds and figures; not what tap adds by itself. */
+function gatherComments(parser: Parser, comments: string[]): void {
+  parser.on('child', (child: Parser) => gatherComments(child, comments))
+  parser.on('comment', (text: string) => {
+    if (!/^# (Subtest|time=|\{|No coverage)/.test(text)) comments.push(text.trimEnd())
   })
 }
 

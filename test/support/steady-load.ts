@@ -1,0 +1,87 @@
+import { Agent, type IncomingMessage, request } from 'node:http'
+import { setTimeout as delay } from 'node:timers/promises'
+
+/** One request of a load: when it went out and was answered (`performance.now()`), and how. */
+export interface Shot {
+  readonly sentAt: number
+  readonly endedAt: number
+  /** HTTP status; 0 when the connection broke. */
+  readonly status: number
+}
+
+export interface SteadyLoad {
+  /** What has been answered so far. */
+  readonly shots: readonly Shot[]
+  /** Sends no more; settles once all is answered. */
+  stop(): Promise<readonly Shot[]>
+}
+
+export interface LoadRequest {
+  readonly method?: string
+  readonly url: string
+  readonly headers?: Record<string, string>
+  readonly body?: string
+}
+
+/**
+ * Sends `perSecond` requests a second whether or not those before are answered, over kept
+ * connections; `next` makes each of them.
+ */
+export function startLoad(perSecond: number, next: (n: number) => LoadRequest): SteadyLoad {
+  const agent = new Agent({ keepAlive: true, maxSockets: 256 })
+  const shots: Shot[] = []
+  let running = true
+  let open = 0
+  const over = (async () => {
+    const startedAt = performance.now()
+    for (let sent = 0; running; ) {
+      const due = ((performance.now() - startedAt) * perSecond) / 1_000
+      for (; sent < due; sent += 1) {
+        open += 1
+        void send(agent, next(sent)).then((shot) => {
+          shots.push(shot)
+          open -= 1
+        })
+      }
+      await delay(5)
+    }
+    while (open > 0) await delay(5)
+    agent.destroy()
+  })()
+  return {
+    shots,
+    async stop() {
+      running = false
+      await over
+      return shots
+    },
+  }
+}
+
+function send(agent: Agent, { url, method = 'POST', headers, body }: LoadRequest): Promise<Shot> {
+  const sentAt = performance.now()
+  return new Promise((settle) => {
+    const done = (status: number): void => settle({ sentAt, endedAt: performance.now(), status })
+    const outgoing = request(url, { agent, method, headers }, (answer: IncomingMessage) => {
+      answer.resume()
+      answer.on('end', () => done(answer.statusCode ?? 0))
+      answer.on('error', () => done(0))
+    })
+    outgoing.setTimeout(20_000, () => outgoing.destroy())
+    outgoing.on('error', () => done(0))
+    outgoing.end(body)
+  })
+}
+
+/** How many answers had each status. */
+export function tally(shots: readonly Shot[]): Record<number, number> {
+  const counts: Record<number, number> = {}
+  for (const { status } of shots) counts[status] = (counts[status] ?? 0) + 1
+  return counts
+}
+
+/** The value below which this share of them lies. */
+export function percentile(values: readonly number[], share: number): number {
+  const sorted = [...values].sort((a, b) => a - b)
+  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? Number.NaN
+}
