@@ -4,7 +4,9 @@
  */
 
 import { accessSync, constants, readFileSync } from 'node:fs'
+import { hostname } from 'node:os'
 import { resolve } from 'node:path'
+import { parseDuration } from './core/duration.ts'
 import { parseRedisUrl } from './store/redis-url.ts'
 
 export interface SocketAddress {
@@ -20,6 +22,8 @@ export interface Config {
   readonly apiAddress: SocketAddress
   readonly internalAddress: SocketAddress
   readonly grpcAddresses: readonly Address[]
+  /** undefined: no metrics are shown. */
+  readonly metricsAddress: SocketAddress | undefined
   readonly envoyAdminAddress: SocketAddress
   /** Public base URL, without a trailing slash. */
   readonly gatewayUrl: string
@@ -32,6 +36,10 @@ export interface Config {
   readonly onCounterLoss: 'allow' | 'deny'
   /** Milliseconds between two flushes of what was counted. */
   readonly counterFlushMs: number
+  /** The file that Envoy also writes what responses used to; absolute. undefined: there is none. */
+  readonly usageJournal: string | undefined
+  /** Bytes from which on that file is renamed and a new one begun. */
+  readonly usageJournalBytes: number
   /** Absolute. */
   readonly dataDir: string
   /** Folder of Envoy's files; absolute. */
@@ -45,10 +53,20 @@ export interface Config {
   readonly accessCheckTimeoutSeconds: number
   /** Name of this installation; part of the names of service-account groups (contract, 3.9). */
   readonly instanceName: string
+  /** Whether answers on `/v1/messages` are counted. */
+  readonly meterMessages: boolean
   readonly keyMarker: string
   readonly acceptedMarkers: ReadonlySet<string>
   /** API keys remembered, at most. */
   readonly keyCacheEntries: number
+  /** API keys, those used last, that are remembered from the start. */
+  readonly keyCacheWarm: number
+  /** Milliseconds that remembered keys are believed while the database is away; 0: a minute. */
+  readonly keyCacheOutageGraceMs: number
+  /** Milliseconds between two questions to the log of revocations. */
+  readonly keyCacheRevalidateMs: number
+  /** What this process is called where a revocation waits for it. */
+  readonly replicaName: string
   readonly logLevel: string
 }
 
@@ -92,6 +110,25 @@ export function loadConfig(env: Environment): Config {
     if (/^\d+$/.test(written) && value >= min && value <= max) return value
     bad(name, `must be a whole number from ${min} to ${max}, is "${written}"`)
     return fallback
+  }
+
+  function flag(name: string, fallback: boolean): boolean {
+    const written = text(name)
+    if (written === undefined) return fallback
+    if (written !== 'true' && written !== 'false') bad(name, 'must be true or false')
+    return written === 'true'
+  }
+
+  function duration(name: string, fallback: string, longest: string, shortest = '0'): number {
+    const written = text(name) ?? fallback
+    const milliseconds = readDuration(written)
+    const [min = 0, max = 0] = [shortest, longest].map(readDuration)
+    if (milliseconds !== undefined && milliseconds >= min && milliseconds <= max) {
+      return milliseconds
+    }
+    const range = min === 0 ? `at most ${longest}` : `from ${shortest} to ${longest}`
+    bad(name, `must be a duration like 30s, 15m or 1h and ${range}, is "${written}"`)
+    return 0
   }
 
   function socketAddress(name: string, fallback: string): SocketAddress {
@@ -165,11 +202,16 @@ export function loadConfig(env: Environment): Config {
     bad('ON_COUNTER_LOSS', 'must be allow or deny')
   }
 
+  const usageJournal = text('USAGE_JOURNAL')
   const config: Config = {
     gatewayAddress,
     apiAddress: socketAddress('API_ADDRESS', '127.0.0.1:8080'),
     internalAddress: socketAddress('INTERNAL_ADDRESS', '127.0.0.1:8081'),
     grpcAddresses,
+    metricsAddress:
+      text('METRICS_ADDRESS') === 'off'
+        ? undefined
+        : socketAddress('METRICS_ADDRESS', '127.0.0.1:9464'),
     envoyAdminAddress: socketAddress('ENVOY_ADMIN_ADDRESS', '127.0.0.1:9901'),
     gatewayUrl: (
       url('GATEWAY_URL', ['http:', 'https:']) ?? `http://${showAddress(gatewayAddress)}`
@@ -179,6 +221,9 @@ export function loadConfig(env: Environment): Config {
     redisUrl,
     onCounterLoss: onCounterLoss === 'deny' ? 'deny' : 'allow',
     counterFlushMs: integer('COUNTER_FLUSH_MS', 5, 1, 1_000),
+    usageJournal:
+      usageJournal === undefined || usageJournal === 'off' ? undefined : resolve(usageJournal),
+    usageJournalBytes: integer('USAGE_JOURNAL_BYTES', 16 * 2 ** 20, 4_096, 2 ** 30),
     dataDir,
     envoyConfigDir: resolve(text('ENVOY_CONFIG_DIR') ?? `${dataDir}/envoy`),
     resourceFolder: resolve(resources.slice('file:'.length)),
@@ -188,6 +233,7 @@ export function loadConfig(env: Environment): Config {
     // More would run into the listener's own time-out for answers.
     accessCheckTimeoutSeconds: integer('ACCESS_CHECK_TIMEOUT_SECONDS', 15, 1, 25),
     instanceName: text('INSTANCE_NAME') ?? text('GATEWAY_NAME') ?? 'maas-default-gateway',
+    meterMessages: flag('METER_MESSAGES', false),
     keyMarker,
     acceptedMarkers: new Set(
       list('API_KEY_MARKERS_ACCEPTED', 'tg,oai').map((written) =>
@@ -195,10 +241,20 @@ export function loadConfig(env: Environment): Config {
       ),
     ),
     keyCacheEntries: integer('KEY_CACHE_ENTRIES', 100_000, 1, 10_000_000),
+    keyCacheWarm: integer('KEY_CACHE_WARM', 10_000, 0, 100_000),
+    keyCacheOutageGraceMs: duration('KEY_CACHE_OUTAGE_GRACE', '15m', '24h'),
+    keyCacheRevalidateMs: duration('KEY_CACHE_REVALIDATE', '1s', '10s', '100ms'),
+    replicaName: text('REPLICA_NAME') ?? nameReplica(grpcAddresses),
     logLevel,
   }
   if (problems.length > 0) throw new ConfigError(problems)
   return Object.freeze(config)
+}
+
+/** Milliseconds; besides what keys know also `0` and `250ms`. */
+function readDuration(written: string): number | undefined {
+  const milliseconds = /^(\d{1,9})ms$/.exec(written)?.[1] ?? (written === '0' ? '0' : undefined)
+  return milliseconds === undefined ? parseDuration(written) : Number(milliseconds)
 }
 
 /** `host:port` or `[v6]:port`; an empty host means every interface. */
@@ -211,6 +267,13 @@ function parseSocketAddress(written: string): SocketAddress | undefined {
 function parseAddress(written: string): Address | undefined {
   const path = /^unix:(?:\/\/)?(\/.+)$/.exec(written)?.[1]
   return path === undefined ? parseSocketAddress(written) : { path }
+}
+
+/** A name that no other living process has: its address is its own, but for a port still to find. */
+function nameReplica([address]: readonly Address[]): string {
+  const shown = address === undefined ? '' : `/${showAddress(address)}`
+  const isFound = address !== undefined && 'port' in address && address.port === 0
+  return `${hostname()}${shown}${isFound ? `#${process.pid}` : ''}`
 }
 
 /** As it is written in settings and logs. */

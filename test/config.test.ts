@@ -1,4 +1,5 @@
 import { writeFileSync } from 'node:fs'
+import { hostname } from 'node:os'
 import { join, resolve } from 'node:path'
 import { test } from 'tap'
 import { ConfigError, loadConfig } from '../src/config.ts'
@@ -41,11 +42,20 @@ test('every bad setting is named at once', async (t) => {
     API_KEY_MARKER: 'T-G',
     ACCESS_CHECK_TIMEOUT_SECONDS: '1.5',
     ON_COUNTER_LOSS: 'maybe',
+    METER_MESSAGES: 'yes',
+    USAGE_JOURNAL_BYTES: '1k',
+    METRICS_ADDRESS: '9464',
     LOG_LEVEL: 'loud',
     OIDC_ISSUER_URL: 'https://issuer',
   }
   const named = problemsOf(bad).map((problem) => problem.slice(0, problem.indexOf(':')))
   t.strictSame([...new Set(named)].sort(), Object.keys(bad).sort())
+})
+
+test('a journal is where it is said to be', async (t) => {
+  t.equal(loadConfig({ USAGE_JOURNAL: 'a/usage.jsonl' }).usageJournal, resolve('a/usage.jsonl'))
+  for (const written of [undefined, '', 'off'])
+    t.equal(loadConfig({ USAGE_JOURNAL: written }).usageJournal, undefined, String(written))
 })
 
 test('addresses are read in every form', async (t) => {
@@ -61,6 +71,17 @@ test('addresses are read in every form', async (t) => {
   ])
 })
 
+test('a switch is true or false', async (t) => {
+  t.equal(loadConfig({}).meterMessages, false)
+  t.equal(loadConfig({ METER_MESSAGES: 'true' }).meterMessages, true)
+  t.equal(loadConfig({ METER_MESSAGES: 'false' }).meterMessages, false)
+})
+
+test('metrics are shown on loopback, or not at all', async (t) => {
+  t.strictSame(loadConfig({}).metricsAddress, { host: '127.0.0.1', port: 9464 })
+  t.equal(loadConfig({ METRICS_ADDRESS: 'off' }).metricsAddress, undefined)
+})
+
 test('a secret may come by file', async (t) => {
   const file = join(temporaryFolder(t), 'url')
   writeFileSync(file, 'postgres://user:secret@host/db\n')
@@ -68,4 +89,41 @@ test('a secret may come by file', async (t) => {
   t.match(problemsOf({ DATABASE_URL_FILE: '/nowhere' }), [/^DATABASE_URL_FILE: can not read/])
   const both = { DATABASE_URL: 'postgres://host/db', DATABASE_URL_FILE: file }
   t.match(problemsOf(both), [/not both/])
+})
+
+test('the log is asked between 0.1 and 10 seconds', async (t) => {
+  const every = (written: string) => loadConfig({ KEY_CACHE_REVALIDATE: written })
+  t.equal(loadConfig({}).keyCacheRevalidateMs, 1_000)
+  t.equal(every('100ms').keyCacheRevalidateMs, 100)
+  t.equal(every('10s').keyCacheRevalidateMs, 10_000)
+  for (const written of ['0', '99ms', '11s', '1', 'often']) {
+    t.throws(() => every(written), {
+      message: /KEY_CACHE_REVALIDATE: must be .* from 100ms to 10s/,
+    })
+  }
+})
+
+test('a replica is named by host and address', async (t) => {
+  const name = (env: Record<string, string>) => loadConfig(env).replicaName
+  t.equal(name({}), `${hostname()}/127.0.0.1:8082`)
+  t.equal(name({ GRPC_ADDRESS: 'unix:/run/t.sock,:1' }), `${hostname()}/unix:/run/t.sock`)
+  t.equal(name({ GRPC_ADDRESS: ':0' }), `${hostname()}/0.0.0.0:0#${process.pid}`)
+  t.equal(name({ REPLICA_NAME: 'blue' }), 'blue')
+})
+
+test('what keys are remembered for is a duration', async (t) => {
+  const grace = (written: string) => loadConfig({ KEY_CACHE_OUTAGE_GRACE: written })
+  t.equal(loadConfig({}).keyCacheOutageGraceMs, 900_000)
+  t.equal(grace('0').keyCacheOutageGraceMs, 0)
+  t.equal(grace('2h30m').keyCacheOutageGraceMs, 9_000_000)
+  t.equal(grace('24h').keyCacheOutageGraceMs, 86_400_000)
+  for (const written of ['15', '-1s', '25h', 'long']) {
+    t.throws(() => grace(written), { message: /KEY_CACHE_OUTAGE_GRACE: must be .* at most 24h/ })
+  }
+})
+
+test('some keys are remembered from the start', async (t) => {
+  t.equal(loadConfig({}).keyCacheWarm, 10_000)
+  t.equal(loadConfig({ KEY_CACHE_WARM: '0' }).keyCacheWarm, 0)
+  t.throws(() => loadConfig({ KEY_CACHE_WARM: '100001' }), { message: /KEY_CACHE_WARM/ })
 })

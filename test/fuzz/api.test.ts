@@ -19,6 +19,7 @@ test('a fuzzer can not break the API', async (t) => {
     API_ADDRESS: '127.0.0.1:0',
     INTERNAL_ADDRESS: '127.0.0.1:0',
     GRPC_ADDRESS: '127.0.0.1:0',
+    METRICS_ADDRESS: 'off',
     ACCESS_CHECK_TIMEOUT_SECONDS: '1',
   })
   t.teardown(() => service.stop())

@@ -23,7 +23,7 @@ export interface RunningTollgate {
 
 /** Settings of a whole gateway beside any other: addresses of its own, and this data folder. */
 export async function ownSettings(dataDir: string): Promise<Record<string, string>> {
-  const settings = ['GATEWAY', 'API', 'INTERNAL', 'GRPC', 'ENVOY_ADMIN', 'MODEL_SERVER']
+  const settings = ['GATEWAY', 'API', 'INTERNAL', 'GRPC', 'METRICS', 'ENVOY_ADMIN', 'MODEL_SERVER']
   const ports = await freePorts(settings.length)
   return {
     DATA_DIR: dataDir,

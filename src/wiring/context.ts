@@ -1,0 +1,14 @@
+/** What every part of a process is built with. */
+
+import type { Logger } from 'pino'
+import type { Config } from '../config.ts'
+
+export interface Context {
+  readonly config: Config
+  readonly log: Logger
+  /** Milliseconds since the epoch. */
+  readonly clock: () => number
+  readonly onFault: (error: unknown) => void
+  /** Where each part that was started leaves its own end; run last to first. */
+  readonly stops: (() => unknown)[]
+}

@@ -1,0 +1,53 @@
+/** Counters: in this process, or shared through Redis. */
+
+import { nameJournal } from '../ratelimit/journal-name.ts'
+import { createMemoryCounters } from '../store/memory-counters.ts'
+import { connectRedis } from '../store/redis-connection.ts'
+import { createRedisCounters, type RedisCounters } from '../store/redis-counters.ts'
+import type { Context } from './context.ts'
+
+export interface Counters {
+  readonly counters: RedisCounters | ReturnType<typeof createMemoryCounters>
+  /** The same where Redis keeps them. */
+  readonly redis: RedisCounters | undefined
+}
+
+/** How long a start waits for Redis, and a stop for what was counted to get there. */
+const connectWaitMs = 2_000
+const flushGraceMs = 4_000
+
+/** A Redis that does not answer delays the start a little, and no more. */
+export async function openCounters({ config, log, stops }: Context): Promise<Counters> {
+  if (config.redisUrl === undefined) return { counters: createMemoryCounters(), redis: undefined }
+  const connection = connectRedis(config.redisUrl, (error) =>
+    log.debug({ cause: String(error) }, 'Redis connection'),
+  )
+  const counters = createRedisCounters({
+    commands: connection.commands,
+    cluster: connection.cluster,
+    flushMs: config.counterFlushMs,
+    ...(config.usageJournal && { journal: readName(config.usageJournal) }),
+    onLoss: config.onCounterLoss,
+    onAway(away, cause) {
+      // The message alone: what the error holds besides may be a password.
+      if (away)
+        log.error({ cause: String(cause) }, 'Redis is away: counters go on from what is known')
+      else log.info('Redis is back')
+    },
+  })
+  stops.push(async () => {
+    const lost = await counters.stop(flushGraceMs)
+    if (lost > 0) log.error({ counters: lost }, 'Redis is away: what they counted last is lost')
+    connection.close()
+  })
+  await connection.connected(connectWaitMs)
+  return { counters, redis: counters }
+}
+
+function readName(path: string): string {
+  try {
+    return nameJournal(path)
+  } catch (cause) {
+    throw new Error(`USAGE_JOURNAL: can not write beside ${path}`, { cause })
+  }
+}

@@ -1,0 +1,48 @@
+/** The database of the settings, or the embedded one. */
+
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Logger } from 'pino'
+import type postgres from 'postgres'
+import { startEmbeddedPostgres } from '../store/embedded-postgres.ts'
+import { migrate } from '../store/migrate.ts'
+import { openPool, ping } from '../store/postgres.ts'
+import type { Context } from './context.ts'
+
+export interface Database {
+  readonly pool: postgres.Sql
+  readonly url: string
+}
+
+/** How long a start waits for it (milliseconds), and a stop for what is under way (seconds). */
+const waitMs = 30_000
+const endSeconds = 2
+
+/** A database that answers and has been migrated. */
+export async function openDatabase({ config, log, stops }: Context): Promise<Database> {
+  let url = config.databaseUrl
+  if (url === undefined) {
+    const embedded = await startEmbeddedPostgres({
+      directory: join(config.dataDir, 'postgres'),
+      log: (line) => log.info(line),
+    })
+    stops.push(() => embedded.stop())
+    url = embedded.url
+  }
+  const pool = openPool({ url, connections: config.databaseConnections })
+  stops.push(() => pool.end({ timeout: endSeconds }))
+  await waitForDatabase(pool, log)
+  return { pool, url }
+}
+
+/** Migrates as soon as the database answers: services and their database often start together. */
+async function waitForDatabase(pool: postgres.Sql, log: Logger): Promise<void> {
+  const giveUpAt = Date.now() + waitMs
+  while (!(await ping(pool))) {
+    if (Date.now() > giveUpAt) throw new Error(`DATABASE_URL: no answer within ${waitMs / 1_000} s`)
+    log.warn('waiting for the database')
+    await delay(1_000)
+  }
+  const applied = await migrate(pool)
+  if (applied.length > 0) log.info({ migrations: applied }, 'database migrated')
+}

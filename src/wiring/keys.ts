@@ -1,0 +1,75 @@
+/** API keys: the table, what is remembered of it, and who is told of revocations. */
+
+import { type CachedApiKeys, createCachedApiKeys } from '../store/cached-api-keys.ts'
+import { startCleanupSchedule } from '../store/cleanup-schedule.ts'
+import { type LastUsed, startLastUsed } from '../store/last-used.ts'
+import { createPostgresApiKeys } from '../store/postgres-api-keys.ts'
+import { createPropagationWatch, type PropagationWatch } from '../store/propagation.ts'
+import { createRevocationFollower, type RevocationFollower } from '../store/revocation-follower.ts'
+import { purgeRevocations } from '../store/revocation-log.ts'
+import type { Context } from './context.ts'
+import type { Database } from './database.ts'
+
+export interface Keys {
+  readonly keys: CachedApiKeys
+  readonly follower: RevocationFollower
+  readonly propagation: PropagationWatch
+  readonly noteUse: LastUsed['note']
+}
+
+/** For how long keys are believed after the last word of the database, whatever is set. */
+const leastOutageGraceMs = 60_000
+/** How long a stop waits for the last uses of keys to be noted. */
+const lastUsedGraceMs = 1_500
+
+/** Starts to follow revocations before anything is remembered. */
+export async function openKeys(context: Context, { pool, url }: Database): Promise<Keys> {
+  const { config, log, clock, onFault, stops } = context
+  const outageGraceMs = Math.max(leastOutageGraceMs, config.keyCacheOutageGraceMs)
+  const follower = createRevocationFollower({
+    pool,
+    url,
+    name: config.replicaName,
+    everyMs: config.keyCacheRevalidateMs,
+    servesMs: outageGraceMs,
+    evict: (hashes) => keys.evict(hashes),
+    forgetAll: () => keys.forgetAll(),
+    onListening(listening) {
+      if (listening) log.info('the database tells of revocations')
+      else log.warn('the database does not tell of revocations: it is asked for them')
+    },
+    onFault,
+  })
+  const table = createPostgresApiKeys(pool)
+  const keys = createCachedApiKeys(table, {
+    entries: config.keyCacheEntries,
+    outageGraceMs,
+    freshness: follower,
+  })
+  stops.push(() => follower.stop())
+  await follower.start()
+  const propagation = createPropagationWatch({
+    pool,
+    id: follower.id,
+    others: () => follower.stats().others,
+  })
+  if (config.keyCacheWarm > 0) {
+    await keys.warm(config.keyCacheWarm, clock()).then(
+      (keys) => log.debug({ keys }, 'keys used last are remembered'),
+      (error: unknown) => log.warn({ cause: String(error) }, 'no key is remembered from before'),
+    )
+  }
+  const lastUsed = startLastUsed({ write: (uses) => table.noteUses(uses), onFault })
+  stops.push(() => lastUsed.stop(lastUsedGraceMs))
+  const cleanup = startCleanupSchedule({
+    async run() {
+      const deleted = await keys.deleteExpiredEphemeral(clock())
+      await purgeRevocations(pool)
+      return deleted
+    },
+    onDeleted: (deleted) => log.info({ deleted }, 'expired ephemeral keys deleted'),
+    onFault,
+  })
+  stops.push(() => cleanup.stop())
+  return { keys, follower, propagation, noteUse: lastUsed.note }
+}

@@ -1,0 +1,46 @@
+/** Opens listeners; a failure names the setting that asked for it. */
+
+import { once } from 'node:events'
+import type { Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { FastifyInstance } from 'fastify'
+import { type Address, type SocketAddress, showAddress } from '../config.ts'
+import type { GrpcServer } from '../grpc/server.ts'
+
+/** Answers the address with the port that was found where it says 0; so do the others. */
+export async function listenHttp(
+  setting: string,
+  app: FastifyInstance,
+  at: SocketAddress,
+): Promise<SocketAddress> {
+  await app.ready()
+  await named(setting, at, () => app.listen({ ...at }))
+  return { ...at, port: (app.server.address() as AddressInfo).port }
+}
+
+export async function listenMetrics(server: Server, at: SocketAddress): Promise<SocketAddress> {
+  await named('METRICS_ADDRESS', at, async () => {
+    server.listen({ ...at })
+    await once(server, 'listening')
+  })
+  return { ...at, port: (server.address() as AddressInfo).port }
+}
+
+export async function listenGrpc(server: GrpcServer, at: Address): Promise<Address> {
+  const port = await named('GRPC_ADDRESS', at, () => server.listen(showAddress(at)))
+  return 'path' in at ? at : { ...at, port }
+}
+
+async function named<Result>(
+  setting: string,
+  at: Address,
+  listen: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await listen()
+  } catch (error) {
+    const taken = /EADDRINUSE/.test(String(error))
+    const why = taken ? 'is already taken' : 'can not be listened on'
+    throw new Error(`${setting}: ${showAddress(at)} ${why}`, { cause: error })
+  }
+}

@@ -1,0 +1,44 @@
+/** The process's metrics, read from the parts that have something to tell. */
+
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { PACKAGE_ROOT } from '../cli/package-root.ts'
+import type { Journal } from '../ratelimit/journal.ts'
+import { createTelemetry, type Telemetry } from '../telemetry/telemetry.ts'
+import type { Context } from './context.ts'
+import type { Counters } from './counters.ts'
+import type { Keys } from './keys.ts'
+import type { Resources } from './resources.ts'
+
+export interface Measured extends Keys, Counters, Resources {
+  /** Asked only once everything has been built. */
+  readonly journal: () => Journal
+}
+
+export function openTelemetry({ config, stops }: Context, measured: Measured): Telemetry {
+  const { keys, follower, propagation, counters, redis, snapshot, problems, journal } = measured
+  const telemetry = createTelemetry({
+    version: JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')).version,
+    sources: {
+      models: () => snapshot().models.size,
+      subscriptions: () => snapshot().subscriptions.size,
+      resourceProblems: () => problems().length,
+      counters: () => counters.size,
+      ...(redis && { redis: { away: () => redis.away, unflushed: () => redis.unflushed } }),
+      keys: keys.stats,
+      revocations() {
+        const { listening, ageMs, others } = follower.stats()
+        return {
+          databaseAway: follower.state() === 'away',
+          ageMs,
+          listening,
+          replicas: others.length + 1,
+          ...propagation.stats(),
+        }
+      },
+      ...(config.usageJournal && { journal: () => journal().stats }),
+    },
+  })
+  stops.push(() => telemetry.stop())
+  return telemetry
+}

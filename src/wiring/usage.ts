@@ -1,0 +1,52 @@
+/** What answers used: charged from the gateway's stream, its journal and its rate limit calls. */
+
+import { reopenLogs } from '../gateway/reopen-logs.ts'
+import { createJournal, type Journal } from '../ratelimit/journal.ts'
+import { createSettle, type Settle } from '../ratelimit/settle.ts'
+import type { Telemetry } from '../telemetry/telemetry.ts'
+import type { Context } from './context.ts'
+import type { Counters } from './counters.ts'
+import type { Resources } from './resources.ts'
+
+/** What charges, told to the metrics too. */
+export function openSettle(
+  { log, clock }: Context,
+  { counters }: Counters,
+  { snapshot }: Resources,
+  telemetry: Telemetry,
+): Settle {
+  return createSettle({
+    snapshot,
+    counters,
+    clock,
+    onSettled(usage, tokensCounted, by) {
+      // It repeats what the stream has told, but for what the stream could not tell.
+      if (by === 'journal') return
+      telemetry.onSettled(usage, tokensCounted)
+      if (tokensCounted === undefined && usage.status >= 200 && usage.status < 300) {
+        log.warn({ model: usage.model }, 'an answer reported no usable usage')
+      }
+    },
+  })
+}
+
+/** The journal's reader, not started yet; undefined where there is none. */
+export function openJournal(
+  { config, log, clock, stops }: Context,
+  { counters, redis }: Counters,
+  settle: Settle,
+): Journal | undefined {
+  if (config.usageJournal === undefined) return undefined
+  const journal = createJournal({
+    path: config.usageJournal,
+    rotateBytes: config.usageJournalBytes,
+    settle,
+    counters,
+    lasting: redis !== undefined,
+    clock,
+    reopen: () => reopenLogs(config.envoyAdminAddress),
+    log,
+  })
+  stops.push(() => journal.stop())
+  return journal
+}
