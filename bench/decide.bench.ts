@@ -3,7 +3,7 @@
 import { counterOf } from '../src/core/counter.ts'
 import { authorize, spend } from '../src/core/decide.ts'
 import { meteredPaths, readTarget } from '../src/core/target.ts'
-import { createMemoryCounters } from '../src/store/memory-counters.ts'
+import { createMemoryCounters } from '../src/store/counters/memory-counters.ts'
 import { createCaller, createSnapshot } from './fixture.ts'
 import { type Figure, microsPerCall } from './measure.ts'
 

@@ -8,7 +8,10 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { findEnvoy } from '../src/cli/envoy-binary.ts'
 import { PACKAGE_ROOT } from '../src/cli/package-root.ts'
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../src/store/embedded-postgres.ts'
+import {
+  type EmbeddedPostgres,
+  startEmbeddedPostgres,
+} from '../src/store/postgres/embedded-postgres.ts'
 import { createTapReport, type Score } from './support/tap-report.ts'
 import { makeTemporaryFolder } from './support/temporary-folder.ts'
 import { findValkey } from './support/valkey-binary.ts'

@@ -1,7 +1,7 @@
 /** What the two endpoints that revoke have in common. */
 
 import { ServiceError } from '../core/errors.ts'
-import type { Propagation } from '../store/propagation.ts'
+import type { Propagation } from '../store/revocations/propagation.ts'
 import type { GetApiKeyDeps } from './get-api-key.ts'
 
 export interface RevokeDeps extends GetApiKeyDeps {

@@ -2,9 +2,9 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import postgres from 'postgres'
 import { type Config, loadConfig } from '../config.ts'
-import { startEmbeddedPostgres } from '../store/embedded-postgres.ts'
-import { migrate as applyMigrations } from '../store/migrate.ts'
-import { adoptTable, copyKeys, inspectTable, type KeyTable } from '../store/take-over.ts'
+import { adoptTable, copyKeys, inspectTable, type KeyTable } from '../store/api-keys/take-over.ts'
+import { startEmbeddedPostgres } from '../store/postgres/embedded-postgres.ts'
+import { migrate as applyMigrations } from '../store/postgres/migrate.ts'
 
 const USAGE = `Usage: tollgate migrate [--from <url>] [--tenant <name>] [--in-place] [--dry-run]
 

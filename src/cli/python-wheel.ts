@@ -11,7 +11,7 @@ import {
   rmSync,
 } from 'node:fs'
 import { delimiter, join } from 'node:path'
-import { identify } from '../store/process-identity.ts'
+import { identify } from '../store/postgres/process-identity.ts'
 import { PACKAGE_ROOT } from './package-root.ts'
 import { StartError } from './start-error.ts'
 

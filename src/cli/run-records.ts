@@ -10,7 +10,7 @@ import {
   isRunning,
   type ProcessIdentity,
   readIdentity,
-} from '../store/process-identity.ts'
+} from '../store/postgres/process-identity.ts'
 
 const GRACE_MS = 5_000
 const POLL_MS = 25

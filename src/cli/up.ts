@@ -5,7 +5,7 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { loadSnapshot } from '../controller/controller.ts'
-import { claim } from '../store/claim.ts'
+import { claim } from '../store/postgres/claim.ts'
 import { findEnvoy } from './envoy-binary.ts'
 import { createParts } from './parts.ts'
 import { checkPorts } from './ports.ts'

@@ -3,8 +3,8 @@
  * is settled as if the stream had told of it; the counters know what they have counted before.
  */
 
+import { rememberedMs } from '../store/counters/reports.ts'
 import type { JournaledCounters } from '../store/counters.ts'
-import { rememberedMs } from '../store/reports.ts'
 import { type JournalFile, openJournalFile, type Place } from './journal-file.ts'
 import { type ListedFile, listJournal } from './journal-folder.ts'
 import { type JournaledUsage, parseLine } from './journal-line.ts'

@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type postgres from 'postgres'
-import { startEmbeddedPostgres } from '../store/embedded-postgres.ts'
-import { migrate } from '../store/migrate.ts'
-import { openPool, ping } from '../store/postgres.ts'
+import { startEmbeddedPostgres } from '../store/postgres/embedded-postgres.ts'
+import { migrate } from '../store/postgres/migrate.ts'
+import { openPool, ping } from '../store/postgres/postgres.ts'
 import type { Context } from './context.ts'
 
 export interface Database {

@@ -1,12 +1,15 @@
 /** API keys: the table, what is remembered of it, and who is told of revocations. */
 
-import { type CachedApiKeys, createCachedApiKeys } from '../store/cached-api-keys.ts'
-import { startCleanupSchedule } from '../store/cleanup-schedule.ts'
-import { type LastUsed, startLastUsed } from '../store/last-used.ts'
-import { createPostgresApiKeys } from '../store/postgres-api-keys.ts'
-import { createPropagationWatch, type PropagationWatch } from '../store/propagation.ts'
-import { createRevocationFollower, type RevocationFollower } from '../store/revocation-follower.ts'
-import { purgeRevocations } from '../store/revocation-log.ts'
+import { type CachedApiKeys, createCachedApiKeys } from '../store/api-keys/cached-api-keys.ts'
+import { startCleanupSchedule } from '../store/api-keys/cleanup-schedule.ts'
+import { type LastUsed, startLastUsed } from '../store/api-keys/last-used.ts'
+import { createPostgresApiKeys } from '../store/api-keys/postgres-api-keys.ts'
+import { createPropagationWatch, type PropagationWatch } from '../store/revocations/propagation.ts'
+import {
+  createRevocationFollower,
+  type RevocationFollower,
+} from '../store/revocations/revocation-follower.ts'
+import { purgeRevocations } from '../store/revocations/revocation-log.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 

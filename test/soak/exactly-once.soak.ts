@@ -1,5 +1,5 @@
 import t from 'tap'
-import { claimExactlyOnce } from '../store/flaky-schedules.ts'
+import { claimExactlyOnce } from '../store/counters/flaky-schedules.ts'
 import { createRandom } from '../support/random.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
 

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import postgres from 'postgres'
 import type { Test } from 'tap'
-import { startEmbeddedPostgres } from '../../src/store/embedded-postgres.ts'
+import { startEmbeddedPostgres } from '../../src/store/postgres/embedded-postgres.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
 let ownServer: Promise<string> | undefined

@@ -4,10 +4,10 @@
  */
 
 import { createInterface } from 'node:readline'
-import { createCachedApiKeys } from '../../src/store/cached-api-keys.ts'
-import { openPool } from '../../src/store/postgres.ts'
-import { createPostgresApiKeys } from '../../src/store/postgres-api-keys.ts'
-import { createRevocationFollower } from '../../src/store/revocation-follower.ts'
+import { createCachedApiKeys } from '../../src/store/api-keys/cached-api-keys.ts'
+import { createPostgresApiKeys } from '../../src/store/api-keys/postgres-api-keys.ts'
+import { openPool } from '../../src/store/postgres/postgres.ts'
+import { createRevocationFollower } from '../../src/store/revocations/revocation-follower.ts'
 
 const url = process.argv[2] as string
 const pool = openPool({ url, connections: 3 })

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import type postgres from 'postgres'
 import type { Test } from 'tap'
-import { migrate } from '../../src/store/migrate.ts'
+import { migrate } from '../../src/store/postgres/migrate.ts'
 import {
   createRevocationFollower,
   type RevocationFollower,
   type RevocationFollowerOptions,
-} from '../../src/store/revocation-follower.ts'
+} from '../../src/store/revocations/revocation-follower.ts'
 import { createDatabase } from './database.ts'
 import { createPool } from './key-store.ts'
 

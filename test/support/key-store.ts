@@ -3,8 +3,8 @@ import type postgres from 'postgres'
 import type { Test } from 'tap'
 import type { ApiKeyRecord } from '../../src/core/api-key.ts'
 import type { ApiKeySearch, FoundKey, KnownKey } from '../../src/store/api-keys.ts'
-import { migrate } from '../../src/store/migrate.ts'
-import { openPool } from '../../src/store/postgres.ts'
+import { migrate } from '../../src/store/postgres/migrate.ts'
+import { openPool } from '../../src/store/postgres/postgres.ts'
 import { createDatabase } from './database.ts'
 
 /** The instant at which stores are tested, in milliseconds since the epoch. */

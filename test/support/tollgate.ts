@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { PACKAGE_ROOT } from '../../src/cli/package-root.ts'
 import { reap } from '../../src/cli/run-records.ts'
-import { startEmbeddedPostgres } from '../../src/store/embedded-postgres.ts'
+import { startEmbeddedPostgres } from '../../src/store/postgres/embedded-postgres.ts'
 import { envoyPath } from './envoy-binary.ts'
 import { freePorts } from './free-ports.ts'
 

@@ -1,0 +1,227 @@
+/**
+ * What the edges ask about API keys: a memory of the keys in use, in front of the table. A key that
+ * is remembered is answered at once while the memory is known to be fresh; whoever learns of
+ * revocations (see Freshness) evicts. Everything else goes to the table.
+ */
+
+import { ServiceError } from '../../core/errors.ts'
+import type { ApiKeyStore, ApiKeyTable, KnownKey, Source } from '../api-keys.ts'
+import type { Freshness } from '../freshness.ts'
+import { createKeyLookups } from './key-lookups.ts'
+import { createKnownKeys } from './known-keys.ts'
+import { createUnknownHashes } from './unknown-hashes.ts'
+
+export interface KeyCacheOptions {
+  /** Keys remembered at most. */
+  readonly entries: number
+  /** Whether what is remembered holds; always, when absent. */
+  readonly freshness?: Freshness
+  /**
+   * For how long a remembered key is believed while the table is out of reach (milliseconds since
+   * the memory was last confirmed). Never less than a minute; 15 minutes when absent.
+   */
+  readonly outageGraceMs?: number
+  /** Milliseconds that never go back; `performance.now` when absent. */
+  readonly monotonic?: () => number
+}
+
+export interface CachedApiKeys extends ApiKeyStore {
+  /** Forgets these keys; what is being read of them is read again before it is answered. */
+  evict(hashes: readonly string[]): void
+  /** Believes no key any more before it has been read again, which happens as keys are used. */
+  forgetAll(): void
+  /**
+   * Remembers the `limit` keys used last, of those active at `now`; answers how many it did not
+   * remember yet. Call it once something evicts: what is revoked meanwhile is left out.
+   */
+  warm(limit: number, now: number): Promise<number>
+  /**
+   * Milliseconds since the memory was confirmed, if it was all there was to answer the last look-up
+   * from; else undefined.
+   */
+  ageWhileAway(): number | undefined
+  stats(): KeyCacheStats
+}
+
+/** Counts since the start, but for `entries` and `waiting`. */
+export interface KeyCacheStats {
+  readonly entries: number
+  /** Answers from memory. */
+  readonly hits: number
+  /** Answers that had to be looked up, or were refused. */
+  readonly misses: number
+  /** Answers that a key is unknown, by what the table said a moment ago. */
+  readonly unknownHits: number
+  readonly queries: number
+  readonly waiting: number
+  readonly refused: number
+}
+
+/** What a memory may be too old for in any case (contract, 5.2). */
+const leastGraceMs = 60_000
+const usualGraceMs = 900_000
+/** A key that another process makes is found so late at most, if it was asked for before. */
+const unknown = { entries: 50_000, keptMs: 5_000 }
+/** Turns of confirming and looking up that one answer may take. */
+const mostTurns = 4
+
+const alwaysFresh: Freshness = {
+  state: () => 'confirmed',
+  ageMs: () => 0,
+  confirm: () => Promise.resolve(),
+}
+
+/** The keys of the table with a memory before it. */
+export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions): CachedApiKeys {
+  const { entries, freshness = alwaysFresh, monotonic = () => performance.now() } = options
+  const graceMs = Math.max(leastGraceMs, options.outageGraceMs ?? usualGraceMs)
+  const known = createKnownKeys(entries)
+  const unknownHashes = createUnknownHashes({ ...unknown, monotonic })
+  const lookups = createKeyLookups({
+    read: (hashes) => table.findByHashes(hashes),
+    take(hash, found) {
+      if (found !== undefined) return known.set(hash, found)
+      known.delete(hash)
+      unknownHashes.add(hash)
+      return undefined
+    },
+    isAway: () => freshness.state() === 'away',
+    monotonic,
+  })
+  const counts = { hits: 0, misses: 0, unknownHits: 0 }
+  /** What the last look-up found: asking costs as much as the rest of it. */
+  let state: ReturnType<Freshness['state']> = 'confirmed'
+  /** Of each load under way, what it may not bring back. */
+  const loads = new Set<{ readonly evicted: Set<string>; void: boolean }>()
+
+  function findByHash(
+    hash: string,
+    source: Source = nowhere,
+  ): KnownKey | undefined | Promise<KnownKey | undefined> {
+    const key = known.get(hash)
+    state = freshness.state()
+    if (state === 'confirmed' && key !== undefined) {
+      counts.hits += 1
+      return key
+    }
+    if (state === 'away') return findWhileAway(key)
+    if (key === undefined && unknownHashes.has(hash)) {
+      counts.unknownHits += 1
+      return undefined
+    }
+    return find(hash, source)
+  }
+
+  /** Nobody is made to wait for a table that is known to be out of reach. */
+  function findWhileAway(key: KnownKey | undefined): KnownKey {
+    if (key !== undefined && freshness.ageMs() < graceMs) {
+      counts.hits += 1
+      return key
+    }
+    counts.misses += 1
+    throw new ServiceError('store_unavailable')
+  }
+
+  async function find(hash: string, source: Source): Promise<KnownKey | undefined> {
+    for (let turn = 0; turn < mostTurns; turn += 1) {
+      state = freshness.state()
+      const key = known.get(hash)
+      if (state === 'away') return findWhileAway(key)
+      if (key === undefined) {
+        counts.misses += 1
+        // Whose key was known is no flood, however many of them there are.
+        const found = await lookups.find(hash, known.has(hash) ? undefined : source)
+        // What was read before a pause of this process may be old by the time it is looked at.
+        if (found === undefined || freshness.state() === 'confirmed') return found
+      } else if (state === 'confirmed') {
+        counts.hits += 1
+        return key
+      }
+      await freshness.confirm()
+    }
+    throw new ServiceError('store_unavailable')
+  }
+
+  function evict(hashes: readonly string[]): void {
+    for (const hash of hashes) {
+      known.delete(hash)
+      unknownHashes.delete(hash)
+      for (const { evicted } of loads) evicted.add(hash)
+    }
+    lookups.repeat(hashes)
+  }
+
+  function forgetAll(): void {
+    known.doubtAll()
+    lookups.repeatAll()
+    for (const load of loads) load.void = true
+  }
+
+  /** Runs a revocation; one that fails may yet have been done, so what it meant is forgotten. */
+  async function revoking<T>(
+    revocation: Promise<T>,
+    isMeant: (key: KnownKey) => boolean,
+  ): Promise<T> {
+    try {
+      return await revocation
+    } catch (error) {
+      known.deleteWhere(isMeant)
+      lookups.repeatAll()
+      for (const load of loads) load.void = true
+      throw error
+    }
+  }
+
+  return {
+    findByHash,
+    async insert(record) {
+      try {
+        await table.insert(record)
+      } finally {
+        evict([record.hash])
+      }
+    },
+    findById: (id) => table.findById(id),
+    async revoke(id, owner, now) {
+      const revoked = await revoking(
+        table.revoke(id, owner, now),
+        (key) => key.id === id && (owner === undefined || key.user === owner),
+      )
+      if (revoked !== undefined) evict([revoked.hash])
+      return revoked
+    },
+    search: (search) => table.search(search),
+    async revokeAll(owner, now) {
+      const hashes = await revoking(table.revokeAll(owner, now), (key) => key.user === owner)
+      evict(hashes)
+      return hashes
+    },
+    // What is deleted has been expired for long: no lookup believes it, remembered or not.
+    deleteExpiredEphemeral: (now) => table.deleteExpiredEphemeral(now),
+    evict,
+    forgetAll,
+    async warm(limit, now) {
+      const load = { evicted: new Set<string>(), void: false }
+      loads.add(load)
+      try {
+        const found = await table.findLastUsed(Math.min(limit, entries), now)
+        if (load.void) return 0
+        let warmed = 0
+        // The one used last is set last, and so the last to make room.
+        for (const key of found.toReversed()) {
+          if (load.evicted.has(key.hash) || known.get(key.hash) !== undefined) continue
+          known.set(key.hash, key)
+          warmed += 1
+        }
+        return warmed
+      } finally {
+        loads.delete(load)
+      }
+    },
+    ageWhileAway: () => (state === 'away' ? freshness.ageMs() : undefined),
+    stats: () => ({ entries: known.size, ...counts, ...lookups.stats }),
+  }
+}
+
+/** The source of a request that does not say. */
+const nowhere: Source = () => undefined

@@ -1,0 +1,229 @@
+/** API keys in Postgres: one tagged query a method. */
+
+import type postgres from 'postgres'
+import type { ApiKeyRecord, ApiKeyStatus } from '../../core/api-key.ts'
+import type { ApiKeySearch, ApiKeyTable, FoundKey } from '../api-keys.ts'
+import { statementDeadlineMs, within } from '../postgres/postgres.ts'
+
+/** How long an expired ephemeral key is kept (contract, 3.13). */
+const ephemeralGraceMs = 1_800_000
+/** Any number, as long as every process uses the same; `migrate` has another. */
+const cleanupLock = 7_005_101_902
+/** Rows that one statement revokes or deletes at most, so that none runs into its deadline. */
+const batchRows = 2_000
+/** A key's use is noted again after this many seconds. */
+const noteEverySeconds = 30
+
+interface Row {
+  readonly id: string
+  readonly username: string
+  readonly name: string
+  readonly description: string | null
+  readonly key_hash: string
+  readonly status: ApiKeyStatus
+  readonly user_groups: readonly string[]
+  readonly subscription: string
+  readonly ephemeral: boolean
+  readonly created_at: Date
+  readonly expires_at: Date | null
+  readonly last_used_at: Date | null
+}
+
+/** The table of keys over a pool, or a transaction, whose database has been migrated. */
+export function createPostgresApiKeys(sql: postgres.ISql): ApiKeyTable {
+  return {
+    async insert(record) {
+      await within(sql`
+        insert into api_keys (id, username, name, description, key_hash, status, user_groups,
+          subscription, ephemeral, created_at, expires_at)
+        values (${record.id}, ${record.user}, ${record.name}, ${record.description || null},
+          ${record.hash}, ${record.status}, ${sql.array([...record.groups])},
+          ${record.subscription}, ${record.ephemeral}, ${new Date(record.createdAt)},
+          ${record.expiresAt === null ? null : new Date(record.expiresAt)})`)
+    },
+    async findByHashes(hashes) {
+      const rows = await within(sql<FoundRow[]>`
+        select ${foundColumns(sql)} from api_keys
+        where key_hash = any(${sql.array([...hashes])}::text[])`)
+      return rows.map(toFound)
+    },
+    async findLastUsed(limit, now) {
+      const query = sql<FoundRow[]>`
+        select ${foundColumns(sql)} from api_keys
+        where status = 'active' and (expires_at is null or expires_at > ${new Date(now)})
+          and last_used_at is not null
+        order by last_used_at desc
+        limit ${limit}`
+      return (await within(query, statementDeadlineMs)).map(toFound)
+    },
+    async noteUses(uses) {
+      const instants = [...uses.values()].map((instant) => new Date(instant).toISOString())
+      // Locked in one order and none waited for: who else writes to a row may be noting its use as
+      // well. Both conditions, since a row may have changed before its lock was had. A clock that
+      // is ahead must not keep the others from noting for as long.
+      const query = sql`
+        update api_keys set last_used_at = used.at
+        from (
+          select id, least(uses.at, now()) as at
+          from unnest(${sql.array([...uses.keys()])}::text[], ${sql.array(instants)}::timestamptz[])
+            as uses (id, at)
+            join api_keys using (id)
+          where ${isDue(sql, sql`api_keys`, sql`uses`)}
+          order by id
+          for no key update of api_keys skip locked
+        ) as used
+        where api_keys.id = used.id and ${isDue(sql, sql`api_keys`, sql`used`)}`
+      await within(query, statementDeadlineMs)
+    },
+    async findById(id) {
+      return first(await within(sql<Row[]>`select * from api_keys where id = ${id}`))
+    },
+    async revoke(id, owner, now) {
+      const instant = new Date(now)
+      return first(
+        await within(sql<Row[]>`
+          update api_keys set status = 'revoked'
+          where id = ${id} and status = 'active'
+            and (expires_at is null or expires_at > ${instant})
+            ${owner === undefined ? sql`` : sql`and username = ${owner}`}
+          returning *`),
+      )
+    },
+    async search(search) {
+      return (await within(searchQuery(sql, search))).map(toRecord)
+    },
+    async revokeAll(owner, now) {
+      const hashes: string[] = []
+      for (;;) {
+        // Locked in one order, so that two of these side by side wait and do not deadlock: in that
+        // of the index on the owner, or the table would be read from its beginning.
+        const query = sql<Pick<Row, 'key_hash'>[]>`
+          update api_keys set status = 'revoked'
+          where status = 'active' and id = any(array(
+            select id from api_keys
+            where username = ${owner} and status = 'active'
+              and (expires_at is null or expires_at > ${new Date(now)})
+            order by created_at desc, id
+            limit ${batchRows}
+            for update
+          ))
+          returning key_hash`
+        const revoked = await within(query, statementDeadlineMs)
+        for (const { key_hash } of revoked) hashes.push(key_hash)
+        if (revoked.length < batchRows) return hashes
+      }
+    },
+    async deleteExpiredEphemeral(now) {
+      const expiredBefore = new Date(now - ephemeralGraceMs)
+      let deleted = 0
+      for (;;) {
+        // The lock is the statement's own: in a transaction of ours, a server that goes away
+        // meanwhile would take this process along (the client writes to a closed connection).
+        const query = sql`
+          delete from api_keys where id = any(array(
+            select id from api_keys
+            where ephemeral and expires_at < ${expiredBefore}
+              and (select pg_try_advisory_xact_lock(${cleanupLock}))
+            limit ${batchRows}
+            for update skip locked
+          ))`
+        const { count } = await within(query, statementDeadlineMs)
+        deleted += count
+        if (count < batchRows) return deleted
+      }
+    },
+  }
+}
+
+/** What a look-up of the request path reads. */
+type FoundRow = Pick<
+  Row,
+  'id' | 'username' | 'key_hash' | 'status' | 'user_groups' | 'subscription' | 'expires_at'
+>
+
+function foundColumns(sql: postgres.ISql): postgres.Fragment {
+  return sql`id, username, key_hash, status, user_groups, subscription, expires_at`
+}
+
+function toFound(row: FoundRow): FoundKey {
+  return {
+    id: row.id,
+    hash: row.key_hash,
+    user: row.username,
+    groups: row.user_groups,
+    subscription: row.subscription,
+    status: row.status,
+    expiresAt: row.expires_at?.getTime() ?? null,
+  }
+}
+
+/** Whether what is noted of a row is old enough to be noted anew. */
+function isDue(
+  sql: postgres.ISql,
+  row: postgres.Fragment,
+  use: postgres.Fragment,
+): postgres.Fragment {
+  return sql`(${row}.last_used_at is null
+    or ${row}.last_used_at <= ${use}.at - make_interval(secs => ${noteEverySeconds}))`
+}
+
+/** One query whatever is asked for; every status condition is on the effective status. */
+export function searchQuery(
+  sql: postgres.ISql,
+  search: ApiKeySearch,
+): postgres.PendingQuery<Row[]> {
+  const { owner, includeEphemeral, limit, offset } = search
+  return sql<Row[]>`
+    select * from api_keys
+    where true
+      ${owner === undefined ? sql`` : sql`and username = ${owner}`}
+      ${includeEphemeral ? sql`` : sql`and not ephemeral`}
+      ${statusCondition(sql, search)}
+    order by ${orderOf(sql, search)}
+    limit ${limit} offset ${offset}`
+}
+
+function statusCondition(sql: postgres.ISql, { statuses, now }: ApiKeySearch): postgres.Fragment {
+  if (statuses.size === 0 || statuses.size === 3) return sql``
+  const instant = new Date(now)
+  const conditions = {
+    active: sql`(status = 'active' and (expires_at is null or expires_at > ${instant}))`,
+    revoked: sql`status = 'revoked'`,
+    expired: sql`(status = 'expired' or (status = 'active' and expires_at <= ${instant}))`,
+  }
+  const [first, second] = [...statuses].map((status) => conditions[status])
+  return second === undefined ? sql`and ${first!}` : sql`and (${first!} or ${second})`
+}
+
+/**
+ * `nulls last` stands only where there can be nulls: with it Postgres would not use an index that
+ * was made without. Names by their bytes: the same order in every database.
+ */
+function orderOf(sql: postgres.ISql, { sortBy, descending }: ApiKeySearch): postgres.Fragment {
+  const direction = descending ? sql`desc` : sql`asc`
+  switch (sortBy) {
+    case 'created_at':
+      return sql`created_at ${direction}, id ${direction}`
+    case 'expires_at':
+      return sql`expires_at ${direction} nulls last, id ${direction}`
+    case 'last_used_at':
+      return sql`last_used_at ${direction} nulls last, id ${direction}`
+    case 'name':
+      return sql`name collate "C" ${direction}, id ${direction}`
+  }
+}
+
+function first([row]: readonly Row[]): ApiKeyRecord | undefined {
+  return row === undefined ? undefined : toRecord(row)
+}
+
+function toRecord(row: Row): ApiKeyRecord {
+  return {
+    ...toFound(row),
+    name: row.name,
+    description: row.description ?? '',
+    ephemeral: row.ephemeral,
+    createdAt: row.created_at.getTime(),
+    lastUsedAt: row.last_used_at?.getTime() ?? null,
+  }
+}

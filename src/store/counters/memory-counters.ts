@@ -1,0 +1,80 @@
+/** Counters in this process: the default; gone on restart, as the specification says. */
+
+import { addLate, addTo, type Counter, type CounterState, openAt } from '../../core/counter.ts'
+import type { JournaledCounters, Report } from '../counters.ts'
+import { streamedWithinMs } from './reports.ts'
+import { createSeenReports } from './seen-reports.ts'
+
+/** Adds between two sweeps of ended windows, so that memory follows the open ones. */
+const addsPerSweep = 10_000
+
+export interface MemoryCounters extends JournaledCounters {
+  /** Windows held, ended ones included. */
+  readonly size: number
+  /** Responses remembered as counted. */
+  readonly reports: number
+}
+
+/** JournaledCounters of one Map. */
+export function createMemoryCounters(): MemoryCounters {
+  const windows = new Map<string, CounterState>()
+  const seen = createSeenReports()
+  let addsSinceSweep = 0
+
+  function sweep(now: number): void {
+    addsSinceSweep = 0
+    for (const [key, { resetsAt }] of windows) if (now >= resetsAt) windows.delete(key)
+  }
+
+  function addReport(
+    counters: readonly Counter[],
+    tokens: number,
+    now: number,
+    report: Report,
+  ): void {
+    const byStream = report.by === 'stream'
+    if (byStream && now - report.endedAt >= streamedWithinMs) return
+    if (!seen.isNew(report, now)) return
+    for (const { key, windowMs } of counters) {
+      // A journal's `now` may be in the past: it says nothing of a clock that stepped back.
+      const state = byStream ? openAt(windows.get(key), windowMs, now) : windows.get(key)
+      const after = addLate(state, tokens, windowMs, now, report.endedAt)
+      if (after !== undefined) windows.set(key, after)
+    }
+  }
+
+  return {
+    get size() {
+      return windows.size
+    },
+    get reports() {
+      return seen.size
+    },
+    read(counters, now) {
+      return counters.map(({ key, windowMs }) => {
+        const state = windows.get(key)
+        const open = openAt(state, windowMs, now)
+        if (open !== undefined && open !== state) windows.set(key, open)
+        return open
+      })
+    },
+    add(counters, tokens, now, report) {
+      if (report !== undefined) {
+        addReport(counters, tokens, now, report)
+      } else {
+        for (const { key, windowMs } of counters) {
+          windows.set(key, addTo(windows.get(key), tokens, windowMs, now))
+        }
+      }
+      addsSinceSweep += counters.length
+      if (addsSinceSweep >= Math.max(addsPerSweep, windows.size)) sweep(now)
+    },
+    async claimJournal() {
+      return true
+    },
+    async kept() {},
+    async forgetReports(endedBefore) {
+      seen.forget(endedBefore)
+    },
+  }
+}

@@ -1,0 +1,47 @@
+/** Which responses were counted, in this process. */
+
+import type { Report } from '../counters.ts'
+import { firstKeptMinute, memberOf, minuteOf, neighbourOf, rememberedMs } from './reports.ts'
+
+export interface SeenReports {
+  /** Responses remembered. */
+  readonly size: number
+  /** Whether this response is told of for the first time; it is remembered from now on. */
+  isNew(report: Report, now: number): boolean
+  /** Forgets those that ended before then (milliseconds since the epoch). */
+  forget(endedBefore: number): void
+}
+
+/** One Set for each minute. What is older than a day it forgets by itself. */
+export function createSeenReports(): SeenReports {
+  const minutes = new Map<number, Set<string>>()
+
+  function forget(endedBefore: number): void {
+    const first = firstKeptMinute(endedBefore)
+    for (const minute of minutes.keys()) if (minute < first) minutes.delete(minute)
+  }
+
+  return {
+    get size() {
+      let size = 0
+      for (const seen of minutes.values()) size += seen.size
+      return size
+    },
+    isNew({ id, endedAt }, now) {
+      const minute = minuteOf(endedAt)
+      const neighbour = neighbourOf(endedAt)
+      const member = memberOf(id)
+      if (neighbour !== undefined && minutes.get(neighbour)?.has(member)) return false
+      let seen = minutes.get(minute)
+      if (seen === undefined) {
+        forget(now - rememberedMs)
+        seen = new Set()
+        minutes.set(minute, seen)
+      }
+      if (seen.has(member)) return false
+      seen.add(member)
+      return true
+    },
+    forget,
+  }
+}

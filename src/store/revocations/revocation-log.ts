@@ -1,0 +1,155 @@
+/** The log of revocations and the processes that follow it: one statement a function. */
+
+import type postgres from 'postgres'
+import { statementDeadlineMs, within } from '../postgres/postgres.ts'
+
+/** Notified by the database whenever something was logged. */
+export const revocationChannel = 'tollgate_revocations'
+/** Stands in the log for every key there is. */
+export const everyKey = '*'
+/** Rows read by one statement at most. */
+export const logRows = 1_000
+
+/** A row of the log; `mark` tells it from one of the same number in another database's history. */
+export interface LogPosition {
+  readonly sequence: number
+  /** Microseconds since the epoch. */
+  readonly mark: number
+}
+
+export interface LogRow extends LogPosition {
+  readonly hash: string
+}
+
+/** What a process says of itself whenever it asks. */
+export interface ReplicaNote {
+  readonly id: string
+  readonly name: string
+  /** How long it may go on serving after this, in milliseconds. */
+  readonly servesMs: number
+  /** Rows of its name that were not seen for so long are of processes that have ended. */
+  readonly unseenMs: number
+}
+
+export interface LogAnswer {
+  /** The row asked from and those after it, in order, at most `logRows` + 1. */
+  readonly rows: readonly LogRow[]
+  readonly newest: LogPosition
+  /** Names of the other processes that may be serving. */
+  readonly others: readonly string[]
+}
+
+/** What one process has followed of the log. */
+export interface Acknowledgement {
+  readonly id: string
+  readonly name: string
+  readonly acknowledged: number
+}
+
+export interface Acknowledgements {
+  /** Of the log, as it is now. */
+  readonly newest: number
+  readonly replicas: readonly Acknowledgement[]
+}
+
+/** The channel on which a process hears itself. */
+export function ownChannel(id: string): string {
+  return `tollgate_replica_${id}`
+}
+
+/**
+ * Notes that the replica is here and has followed the log up to `position` (undefined: to its end,
+ * knowing nothing), notifies it on its own channel, and reads on from there.
+ */
+export function followLog(
+  sql: postgres.Sql,
+  replica: ReplicaNote,
+  position: LogPosition | undefined,
+): Promise<LogAnswer> {
+  const { id, name, servesMs, unseenMs } = replica
+  const at = position?.sequence ?? null
+  return only(sql<LogAnswer[]>`
+    with newest as (
+      select sequence, ${markOf(sql)} as mark from tollgate_revocations
+      order by sequence desc limit 1
+    ),
+    noted as (
+      insert into tollgate_replicas (id, name, seen_at, serves_until, acknowledged)
+      values (${id}, ${name}, now(), now() + ${servesMs}::float8 * interval '1 millisecond',
+        coalesce(${at}::bigint, (select sequence from newest), 0))
+      on conflict (id) do update set name = excluded.name, seen_at = excluded.seen_at,
+        serves_until = excluded.serves_until, acknowledged = excluded.acknowledged
+    ),
+    gone as (
+      delete from tollgate_replicas where id = any(array(
+        select id from tollgate_replicas
+        where id <> ${id} and (serves_until < now() - interval '1 hour'
+          or name = ${name} and seen_at < now() - ${unseenMs}::float8 * interval '1 millisecond')
+        for update skip locked
+      ))
+      returning id
+    ),
+    others as (
+      select name from tollgate_replicas
+      where id <> ${id} and serves_until > now() and id not in (select id from gone)
+    ),
+    log as (
+      select sequence, ${markOf(sql)} as mark, key_hash as hash from tollgate_revocations
+      where sequence >= ${at}::bigint order by sequence limit ${logRows + 1}
+    )
+    select
+      coalesce((select json_agg(log) from log), '[]') as rows,
+      coalesce((select row_to_json(newest) from newest), '{"sequence":0,"mark":0}') as newest,
+      (select coalesce(json_agg(name order by name), '[]') from others) as others,
+      pg_notify(${ownChannel(id)}, '')`)
+}
+
+/** How far everybody who may be serving has followed the log. */
+export function readAcknowledgements(sql: postgres.Sql): Promise<Acknowledgements> {
+  return only(sql<Acknowledgements[]>`
+    select
+      coalesce((select max(sequence) from tollgate_revocations), 0)::float8 as newest,
+      (select coalesce(json_agg(json_build_object(
+        'id', id, 'name', name, 'acknowledged', acknowledged) order by name, id), '[]')
+        from tollgate_replicas where serves_until > now()) as replicas`)
+}
+
+/** Takes the replica from those that are waited for: it will not serve any more. */
+export async function removeReplica(sql: postgres.Sql, id: string): Promise<void> {
+  await sql`delete from tollgate_replicas where id = ${id}`
+}
+
+/**
+ * Deletes what was logged more than two days ago, which is longer than anybody may go on serving
+ * without having read it; of that the newest row is kept. Answers how many went.
+ */
+export async function purgeRevocations(sql: postgres.Sql): Promise<number> {
+  const batchRows = 20_000
+  let deleted = 0
+  for (;;) {
+    const { count } = await within(
+      sql`
+        delete from tollgate_revocations where sequence = any(array(
+          select sequence from tollgate_revocations
+          where sequence < (select sequence from tollgate_revocations
+            where at < now() - interval '2 days' order by sequence desc limit 1)
+          order by sequence
+          limit ${batchRows}
+          for update skip locked
+        ))`,
+      statementDeadlineMs,
+    )
+    deleted += count
+    if (count < batchRows) return deleted
+  }
+}
+
+function markOf(sql: postgres.Sql): postgres.Fragment {
+  return sql`(extract(epoch from at) * 1000000)::bigint`
+}
+
+async function only<Row>(query: Promise<readonly Row[]>): Promise<Row> {
+  const [row] = await query
+  if (row === undefined) throw new Error('a look at the log is one row')
+  return row
+}

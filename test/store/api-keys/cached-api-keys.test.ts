@@ -1,0 +1,388 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { type Test, test } from 'tap'
+import type { ApiKeyRecord } from '../../../src/core/api-key.ts'
+import {
+  type CachedApiKeys,
+  createCachedApiKeys,
+} from '../../../src/store/api-keys/cached-api-keys.ts'
+import { createPostgresApiKeys } from '../../../src/store/api-keys/postgres-api-keys.ts'
+import type { ApiKeyTable, FoundKey } from '../../../src/store/api-keys.ts'
+import { createMigrated, createRecord, knownOf, now } from '../../support/key-store.ts'
+import { createFakeFreshness, createFakeTable } from '../../support/key-table.ts'
+import { poll } from '../../support/poll.ts'
+
+const minute = 60_000
+
+/** A cache over Postgres whose queries for hashes are noted. */
+async function createStored(
+  t: Test,
+  around: (table: ApiKeyTable) => Partial<ApiKeyTable> = () => ({}),
+) {
+  const table = createPostgresApiKeys(await createMigrated(t))
+  const queries: (readonly string[])[] = []
+  const keys = createCachedApiKeys(
+    {
+      ...table,
+      findByHashes(hashes) {
+        queries.push(hashes)
+        return table.findByHashes(hashes)
+      },
+      ...around(table),
+    },
+    { entries: 10_000 },
+  )
+  return { keys, table, queries }
+}
+
+/** A cache over a table in memory, with a freshness and a clock to set. */
+function createFaked(options: { entries?: number; outageGraceMs?: number } = {}) {
+  const fake = createFakeTable()
+  const freshness = createFakeFreshness()
+  const clock = { now: 0 }
+  const keys = createCachedApiKeys(fake.table, {
+    entries: 100,
+    freshness,
+    monotonic: () => clock.now,
+    ...options,
+  })
+  return { ...fake, freshness, clock, keys }
+}
+
+/** A key that the cache remembers. */
+async function remember({ keys, add }: ReturnType<typeof createFaked>): Promise<FoundKey> {
+  const row = add()
+  await keys.findByHash(row.hash)
+  return row
+}
+
+function isUnavailable(t: Test, keys: CachedApiKeys, hash: string, title = hash): void {
+  t.throws(() => keys.findByHash(hash), { code: 'store_unavailable' }, title)
+}
+
+test('a known key is answered at once', async (t) => {
+  const { keys, queries } = await createStored(t)
+  const record = createRecord()
+  await keys.insert(record)
+  const found = await Promise.all(Array.from({ length: 10 }, () => keys.findByHash(record.hash)))
+  t.match(found[9], knownOf(record))
+  t.equal(queries.length, 1)
+  t.match(keys.findByHash(record.hash), knownOf(record))
+  t.match(keys.stats(), { entries: 1, hits: 1, misses: 10, queries: 1 })
+})
+
+test('500 keys unknown to the memory take few queries', async (t) => {
+  const { keys, queries } = await createStored(t)
+  const records = Array.from({ length: 500 }, (_, i) => createRecord({ user: `user ${i}` }))
+  for (const record of records) await keys.insert(record)
+  const found = await Promise.all(records.map(({ hash }) => keys.findByHash(hash)))
+  t.strictSame(
+    found.map((key) => key?.user),
+    records.map(({ user }) => user),
+  )
+  t.equal(queries.length, 1)
+})
+
+test('a flood of invented keys is no lockout', async (t) => {
+  const { keys, queries } = await createStored(t)
+  const [warm, ...cold] = Array.from({ length: 41 }, () => createRecord())
+  for (const record of [warm as ApiKeyRecord, ...cold]) await keys.insert(record)
+  await keys.findByHash(warm?.hash ?? '')
+  const flood: (readonly [string, unknown])[] = []
+  const honest: unknown[] = []
+  for (let i = 0; i < 10_000; i += 1) {
+    const answer = keys.findByHash(`invented ${i}`, () => '192.0.2.66')
+    flood.push([`${i}`, Promise.resolve(answer).catch((error) => error.code)])
+    if (i % 250 === 0) {
+      honest.push(keys.findByHash(cold[i / 250]?.hash ?? '', () => `198.51.100.${i / 250}`))
+      t.match(keys.findByHash(warm?.hash ?? ''), { status: 'active' }, 'at once')
+    }
+    if (i % 1_000 === 999) await nextTurn()
+  }
+  for (const key of await Promise.all(honest)) t.match(key, { status: 'active' })
+  const answers = new Set(await Promise.all(flood.map(([, answer]) => answer)))
+  t.ok(answers.has(undefined), 'unknown is told where it was found out')
+  for (const code of [undefined, 'store_unavailable']) answers.delete(code)
+  t.equal(answers.size, 0, 'and 503 where it was not')
+  t.ok(queries.length < 100, `${queries.length} queries`)
+})
+
+test('an unknown key is not asked for again at once', async (t) => {
+  const { keys, queries, clock, add } = createFaked()
+  t.equal(await keys.findByHash('a'), undefined)
+  t.equal(keys.findByHash('a'), undefined, 'at once')
+  t.equal(queries.length, 1)
+  t.equal(keys.stats().unknownHits, 1)
+  add({ hash: 'a' })
+  clock.now = 5_000
+  t.match(await keys.findByHash('a'), { status: 'active' })
+})
+
+test('a key that is made here is known at once', async (t) => {
+  const { keys, queries, hold } = createFaked()
+  const [asked, underWay] = [createRecord(), createRecord()]
+  await keys.findByHash(asked.hash)
+  const release = hold()
+  const early = keys.findByHash(underWay.hash)
+  await poll(() => queries.length === 2, 'it is under way')
+  for (const record of [asked, underWay]) await keys.insert(record)
+  release()
+  t.match(await early, { id: underWay.id })
+  t.match(await keys.findByHash(asked.hash), { id: asked.id })
+})
+
+test('a revocation evicts, single and bulk', async (t) => {
+  const { keys } = await createStored(t)
+  const revokers = [
+    (record: ApiKeyRecord) => keys.revoke(record.id, undefined, now),
+    (record: ApiKeyRecord) => keys.revokeAll(record.user, now),
+  ]
+  for (const revoke of revokers) {
+    const record = createRecord()
+    await keys.insert(record)
+    await keys.findByHash(record.hash)
+    await revoke(record)
+    t.equal((await keys.findByHash(record.hash))?.status, 'revoked')
+  }
+})
+
+test('what others revoke is evicted as they tell', async (t) => {
+  const world = createFaked()
+  const { keys, rows, queries } = world
+  const row = await remember(world)
+  const other = await remember(world)
+  rows.set(row.hash, { ...row, status: 'revoked' })
+  t.match(keys.findByHash(row.hash), { status: 'active' }, 'nobody has told yet')
+  keys.evict([row.hash, 'never heard of'])
+  t.match(await keys.findByHash(row.hash), { status: 'revoked' })
+  t.match(keys.findByHash(other.hash), { status: 'active' }, 'others are known as before')
+  t.equal(queries.length, 3)
+})
+
+test('no look-up answers from before an eviction', async (t) => {
+  const world = createFaked()
+  const { keys, rows, queries, hold, add } = world
+  const evictions: readonly ((row: FoundKey) => unknown)[] = [
+    (row) => keys.evict([row.hash]),
+    () => keys.forgetAll(),
+    (row) => keys.revoke(row.id, undefined, now),
+  ]
+  for (const evict of evictions) {
+    const row = add()
+    const release = hold()
+    const before = queries.length
+    const answer = keys.findByHash(row.hash)
+    await poll(() => queries.length > before, 'it is under way')
+    rows.set(row.hash, { ...row, status: 'revoked' })
+    await evict(row)
+    release()
+    t.match(await answer, { status: 'revoked' })
+    t.match(await keys.findByHash(row.hash), { status: 'revoked' })
+  }
+})
+
+test('after a gap every key is read again, together', async (t) => {
+  const world = createFaked()
+  const { keys, rows, queries } = world
+  const all = await Promise.all(Array.from({ length: 100 }, () => remember(world)))
+  const before = queries.length
+  for (const row of all) rows.set(row.hash, { ...row, status: 'revoked' })
+  keys.forgetAll()
+  t.equal(keys.stats().entries, 100)
+  t.equal(queries.length, before, 'not before they are used')
+  const found = await Promise.all(all.map(({ hash }) => keys.findByHash(hash)))
+  t.ok(found.every((key) => key?.status === 'revoked'))
+  t.equal(queries.length, before + 1)
+})
+
+test('a key in doubt is no flood', async (t) => {
+  const world = createFaked({ entries: 10_000 })
+  const { keys, add } = world
+  const rows = Array.from({ length: 6_000 }, () => add())
+  for (let i = 0; i < rows.length; i += 1_000) {
+    await Promise.all(rows.slice(i, i + 1_000).map(({ hash }) => keys.findByHash(hash)))
+  }
+  keys.forgetAll()
+  const found = await Promise.all(rows.map(({ hash }) => keys.findByHash(hash, () => '192.0.2.1')))
+  t.ok(found.every((key) => key?.status === 'active'))
+})
+
+test('an unconfirmed memory is confirmed before it answers', async (t) => {
+  const world = createFaked()
+  const { keys, freshness, rows } = world
+  const [row, other] = [await remember(world), await remember(world)]
+  freshness.is = 'unconfirmed'
+  freshness.onConfirm = () => {
+    rows.set(row.hash, { ...row, status: 'revoked' })
+    keys.evict([row.hash])
+    return 'confirmed'
+  }
+  const answers = [keys.findByHash(row.hash), keys.findByHash(other.hash)]
+  for (const answer of answers) t.ok(answer instanceof Promise)
+  t.match(await Promise.all(answers), [{ status: 'revoked' }, { status: 'active' }])
+})
+
+test('what was read before a pause is confirmed too', async (t) => {
+  const { keys, freshness, rows, queries, hold, add } = createFaked()
+  const row = add()
+  const release = hold()
+  const answer = keys.findByHash(row.hash)
+  await poll(() => queries.length === 1, 'it is under way')
+  freshness.is = 'unconfirmed'
+  freshness.onConfirm = () => {
+    rows.set(row.hash, { ...row, status: 'revoked' })
+    keys.evict([row.hash])
+    return 'confirmed'
+  }
+  release()
+  t.match(await answer, { status: 'revoked' })
+})
+
+test('an outage leaves known keys, and no others', async (t) => {
+  const world = createFaked({ outageGraceMs: 15 * minute })
+  const { keys, freshness, queries, add } = world
+  const [row, unknownSince] = [await remember(world), 'unknown']
+  await keys.findByHash(unknownSince)
+  const before = queries.length
+  t.equal(keys.ageWhileAway(), undefined)
+  freshness.is = 'away'
+  freshness.age = 15 * minute - 1
+  t.match(keys.findByHash(row.hash), { status: 'active' }, 'at once')
+  t.equal(keys.ageWhileAway(), 15 * minute - 1)
+  isUnavailable(t, keys, add().hash, 'a key not seen yet')
+  isUnavailable(t, keys, unknownSince, 'not even what was unknown is called so')
+  freshness.age = 15 * minute
+  isUnavailable(t, keys, row.hash, 'the grace is over')
+  t.equal(queries.length, before, 'nobody was asked')
+  freshness.is = 'confirmed'
+  t.match(keys.findByHash(row.hash), { status: 'active' }, 'it heals')
+  t.equal(keys.ageWhileAway(), undefined)
+  t.match(await keys.findByHash(add().hash), { status: 'active' })
+})
+
+test('without a grace a key is believed for a minute', async (t) => {
+  const world = createFaked({ outageGraceMs: 0 })
+  const { keys, freshness } = world
+  const { hash } = await remember(world)
+  freshness.is = 'away'
+  freshness.age = minute - 1
+  t.match(keys.findByHash(hash), { status: 'active' })
+  freshness.age = minute
+  isUnavailable(t, keys, hash)
+  freshness.age = Number.POSITIVE_INFINITY
+  isUnavailable(t, keys, hash, 'never confirmed')
+})
+
+test('a key in doubt is not believed in an outage', async (t) => {
+  const world = createFaked()
+  const { hash } = await remember(world)
+  world.keys.forgetAll()
+  world.freshness.is = 'away'
+  isUnavailable(t, world.keys, hash)
+})
+
+test('a store found away in the middle answers 503', async (t) => {
+  const world = createFaked()
+  const { keys, freshness } = world
+  const { hash } = await remember(world)
+  freshness.is = 'unconfirmed'
+  freshness.onConfirm = () => 'away'
+  t.match(await keys.findByHash(hash), { status: 'active' }, 'known and young')
+  freshness.is = 'unconfirmed'
+  freshness.age = 60 * minute
+  await t.rejects(async () => keys.findByHash(hash), { code: 'store_unavailable' })
+})
+
+test('a state that does not settle is not waited for', async (t) => {
+  const world = createFaked()
+  const { keys, freshness } = world
+  const { hash } = await remember(world)
+  freshness.is = 'unconfirmed'
+  freshness.onConfirm = () => 'unconfirmed'
+  await t.rejects(async () => keys.findByHash(hash), { code: 'store_unavailable' })
+})
+
+test('a failed lookup is not remembered', async (t) => {
+  const { keys, failWith, add } = createFaked()
+  const { hash } = add()
+  failWith(new Error('away'))
+  const both = [keys.findByHash(hash), keys.findByHash(hash)]
+  for (const result of both) await t.rejects(Promise.resolve(result), { message: 'away' })
+  failWith(undefined)
+  t.match(await keys.findByHash(hash), { status: 'active' })
+})
+
+test('a revoke racing lookups leaves no active record', async (t) => {
+  const { keys } = await createStored(t)
+  for (let round = 0; round < 20; round += 1) {
+    const record = createRecord()
+    await keys.insert(record)
+    let over = false
+    const lookups = Array.from({ length: 4 }, async () => {
+      while (!over) {
+        await keys.findByHash(record.hash)
+        await nextTurn()
+      }
+    })
+    await keys.revoke(record.id, undefined, now)
+    const after = await keys.findByHash(record.hash)
+    over = true
+    await Promise.all(lookups)
+    t.equal(after?.status, 'revoked')
+    t.equal((await keys.findByHash(record.hash))?.status, 'revoked')
+  }
+})
+
+test('a revocation whose answer was lost evicts too', async (t) => {
+  const lost = async (done: Promise<unknown>): Promise<never> => {
+    await done
+    throw new Error('no answer')
+  }
+  const { keys, queries } = await createStored(t, (table) => ({
+    revoke: (id, owner, at) => lost(table.revoke(id, owner, at)),
+    revokeAll: (owner, at) => lost(table.revokeAll(owner, at)),
+  }))
+  const [single, bulk, other] = [createRecord(), createRecord({ user: 'bob' }), createRecord()]
+  for (const record of [single, bulk, other]) {
+    await keys.insert(record)
+    await keys.findByHash(record.hash)
+  }
+  await t.rejects(keys.revoke(single.id, undefined, now), { message: 'no answer' })
+  await t.rejects(keys.revokeAll('bob', now), { message: 'no answer' })
+  t.match(await keys.findByHash(single.hash), { status: 'revoked' })
+  t.match(await keys.findByHash(bulk.hash), { status: 'revoked' })
+  const before = queries.length
+  await t.rejects(keys.revoke(other.id, 'bob', now), { message: 'no answer' })
+  t.match(keys.findByHash(other.hash), { status: 'active' }, 'others are known as before')
+  t.equal(queries.length, before, 'nobody makes a key of others forgotten')
+})
+
+test('the keys used last are known from the start', async (t) => {
+  const { keys, rows, queries, add } = createFaked()
+  const [first, second] = [add(), add()]
+  add()
+  t.equal(await keys.warm(2, now), 2)
+  for (const { hash } of [first, second])
+    t.match(keys.findByHash(hash), { hash: undefined, status: 'active' })
+  t.equal(queries.length, 0)
+  rows.set(first.hash, { ...first, status: 'revoked' })
+  t.equal(await keys.warm(2, now), 0, 'what is known is left as it is')
+})
+
+test('the start brings nothing back that was evicted', async (t) => {
+  for (const [evict, warmed] of [
+    [(keys: CachedApiKeys, row: FoundKey) => keys.evict([row.hash]), 1],
+    [(keys: CachedApiKeys) => keys.forgetAll(), 0],
+  ] as const) {
+    const { keys, rows, hold, add } = createFaked()
+    const [row, other] = [add(), add()]
+    const release = hold()
+    const warming = keys.warm(10, now)
+    await nextTurn()
+    rows.set(row.hash, { ...row, status: 'revoked' })
+    evict(keys, row)
+    release()
+    t.equal(await warming, warmed)
+    t.match(await keys.findByHash(row.hash), { status: 'revoked' })
+    t.match(await keys.findByHash(other.hash), { status: 'active' })
+  }
+})

@@ -1,0 +1,154 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { test } from 'tap'
+import { ServiceError } from '../../../src/core/errors.ts'
+import { createKeyLookups } from '../../../src/store/api-keys/key-lookups.ts'
+import { createFakeTable } from '../../support/key-table.ts'
+import { poll } from '../../support/poll.ts'
+
+/** Look-ups of a fake table; `ahead` makes time pass. */
+function createWorld() {
+  const fake = createFakeTable()
+  const lookups = createKeyLookups({
+    read: (hashes) => fake.table.findByHashes(hashes),
+    take: (_, found) => found,
+    isAway: () => world.isAway,
+    monotonic: () => performance.now() + world.ahead,
+  })
+  const world = {
+    ...fake,
+    lookups,
+    isAway: false,
+    ahead: 0,
+    /** What comes of a look-up: a status, `unknown`, or a code. */
+    ask: (hash: string, address?: string): Promise<string> =>
+      lookups.find(hash, address === undefined ? undefined : () => address).then(
+        (found) => found?.status ?? 'unknown',
+        (error) => error.code,
+      ),
+    /** The same of many hashes. */
+    askMany: (hashes: readonly string[], address?: string) =>
+      Promise.all(hashes.map((hash) => world.ask(hash, address))),
+  }
+  return world
+}
+
+const many = (name: string, count: number): string[] =>
+  Array.from({ length: count }, (_, i) => `${name} ${i}`)
+
+test('all that is wanted at once is one query', async (t) => {
+  const { askMany, lookups, queries, add } = createWorld()
+  const hashes = many('key', 500)
+  for (const hash of hashes.slice(0, 250)) add({ hash })
+  const [found, again] = await Promise.all([askMany(hashes, 'a'), askMany(hashes, 'b')])
+  t.equal(queries.length, 1)
+  t.strictSame(queries[0], hashes)
+  t.strictSame(found.slice(249, 251), ['active', 'unknown'])
+  t.strictSame(again, found)
+  t.match(lookups.stats, { queries: 1, waiting: 0, refused: 0 })
+})
+
+test('two queries are under way at most, none too large', async (t) => {
+  const { ask, askMany, queries, hold } = createWorld()
+  const release = hold()
+  const answers = askMany(many('key', 3_000), 'a')
+  await poll(() => queries.length === 2, 'two are sent')
+  const late = ask('late', 'b')
+  await delay(20)
+  t.equal(queries.length, 2, 'no third while they are under way')
+  release()
+  await Promise.all([answers, late])
+  t.ok(queries.every((hashes) => hashes.length <= 500))
+  t.ok(queries.length <= 8, `${queries.length} queries`)
+})
+
+test('a flood holds up nobody else', async (t) => {
+  const { ask, askMany, queries, hold, add } = createWorld()
+  const release = hold()
+  const flood = askMany(many('invented', 4_000), '192.0.2.1')
+  await poll(() => queries.length === 2, 'two are sent')
+  const honest = many('honest', 20).map((hash) => ask(add({ hash }).hash, hash))
+  release()
+  t.strictSame(new Set(await Promise.all(honest)), new Set(['active']))
+  const asked = queries.findIndex((hashes) => hashes.includes('honest 19'))
+  t.ok(asked <= 3, `in query ${asked}`)
+  await flood
+})
+
+test('who wants too much is refused, and alone', async (t) => {
+  const { ask, askMany, lookups, queries, hold } = createWorld()
+  const release = hold()
+  const floods = many('flood', 10).map((name, i) =>
+    askMany(many(name, 6_000), `2001:db8:0:${i}::1`),
+  )
+  const neighbour = ask('neighbour', '2001:db8:0:9::9')
+  const honest = ask('honest', '2001:db8:0:a::1')
+  const known = askMany(many('known', 6_000))
+  await poll(() => queries.length === 2, 'two are sent')
+  t.ok(lookups.stats.waiting <= 26_000, `${lookups.stats.waiting} wait`)
+  release()
+  t.strictSame(await Promise.all([neighbour, honest]), ['store_unavailable', 'unknown'])
+  t.strictSame(new Set(await known), new Set(['unknown']), 'known keys are no flood')
+  for (const flood of floods) {
+    const refused = (await flood).filter((outcome) => outcome === 'store_unavailable')
+    t.ok(refused.length >= 1_000 && refused.length < 6_000, `${refused.length} refused`)
+  }
+  t.ok(lookups.stats.refused > 35_000)
+  t.equal(await ask('flood again', '2001:db8:0:1::1'), 'unknown', 'it is over')
+})
+
+test('what was evicted meanwhile is read again', async (t) => {
+  const { ask, lookups, queries, rows, hold, add } = createWorld()
+  for (const repeat of [(hash: string) => lookups.repeat([hash]), () => lookups.repeatAll()]) {
+    const row = add()
+    const release = hold()
+    const before = queries.length
+    const answers = [ask(row.hash, 'a'), ask(add().hash, 'a')]
+    await poll(() => queries.length > before, 'it is sent')
+    rows.set(row.hash, { ...row, status: 'revoked' })
+    repeat(row.hash)
+    release()
+    t.strictSame(await Promise.all(answers), ['revoked', 'active'])
+    t.equal(queries.length, before + 2)
+  }
+})
+
+test('a failed query fails those who wait for it', async (t) => {
+  const { ask, lookups, failWith, add } = createWorld()
+  const nowhere = () => undefined
+  for (const [error, code] of [
+    [new ServiceError('store_unavailable', { cause: new Error('gone') }), 'store_unavailable'],
+    [new Error('syntax error'), 'internal'],
+  ] as const) {
+    failWith(error)
+    const [first, second] = await Promise.allSettled([
+      lookups.find('a', nowhere),
+      lookups.find('b', nowhere),
+    ])
+    t.match(first, { status: 'rejected', reason: error })
+    t.match(second, { status: 'rejected', reason: { code, cause: undefined } }, 'the cause once')
+  }
+  failWith(undefined)
+  t.equal(await ask(add().hash), 'active')
+})
+
+test('nobody waits in vain', async (t) => {
+  const world = createWorld()
+  const { ask, askMany, lookups, queries, hold } = world
+  for (const [happens, ends] of [
+    [{ ahead: 2_000 }, {}],
+    [{ isAway: true }, { isAway: false }],
+  ] as const) {
+    const before = queries.length
+    const release = hold()
+    const answers = askMany(many(`key ${before}`, 1_200), 'a')
+    await poll(() => queries.length === before + 2, 'two are sent')
+    Object.assign(world, happens)
+    release()
+    const refused = (await answers).filter((outcome) => outcome === 'store_unavailable')
+    t.equal(refused.length, 200)
+    t.equal(queries.length, before + 2, 'those who waited are not asked for')
+    Object.assign(world, ends)
+    t.equal(lookups.stats.waiting, 0)
+    t.equal(await ask(`later ${before}`, 'a'), 'unknown')
+  }
+})

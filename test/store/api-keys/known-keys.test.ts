@@ -1,0 +1,55 @@
+import { test } from 'tap'
+import { createKnownKeys } from '../../../src/store/api-keys/known-keys.ts'
+import { createRecord, knownOf } from '../../support/key-store.ts'
+
+test('a key is kept as it was read', async (t) => {
+  const keys = createKnownKeys(10)
+  const record = createRecord({ groups: ['a "b"', 'c,d', 'ü'], expiresAt: null })
+  t.match(keys.set(record.hash, record), knownOf(record))
+  t.match(keys.get(record.hash), knownOf(record))
+  t.notOk('name' in (keys.get(record.hash) ?? {}), 'and no more of it')
+  t.equal(keys.get('another'), undefined)
+})
+
+test('what was used longest ago makes room', async (t) => {
+  const keys = createKnownKeys(2)
+  for (const hash of ['a', 'b']) keys.set(hash, createRecord())
+  keys.get('a')
+  keys.set('c', createRecord())
+  t.strictSame(
+    ['a', 'b', 'c'].map((hash) => keys.has(hash)),
+    [true, false, true],
+  )
+  t.equal(keys.size, 2)
+})
+
+test('equal owners and groups are kept once', async (t) => {
+  const keys = createKnownKeys(10)
+  const copy = (text: string) => Buffer.from(text).toString()
+  const make = () => createRecord({ user: copy('ann'), groups: [copy('team'), copy('all')] })
+  t.equal(keys.set('a', make()).groups, keys.set('b', make()).groups)
+  const other = keys.set('c', createRecord({ groups: ['team'] }))
+  t.strictSame(other.groups, ['team'])
+})
+
+test('keys in doubt have to be set again', async (t) => {
+  const keys = createKnownKeys(10)
+  for (const hash of ['a', 'b']) keys.set(hash, createRecord())
+  keys.doubtAll()
+  t.equal(keys.get('a'), undefined)
+  t.ok(keys.has('a'))
+  keys.set('a', createRecord())
+  t.ok(keys.get('a'))
+  t.equal(keys.get('b'), undefined)
+})
+
+test('keys are dropped one by one or by rule', async (t) => {
+  const keys = createKnownKeys(10)
+  for (const user of ['ann', 'bob', 'cid']) keys.set(user, createRecord({ user }))
+  keys.delete('ann')
+  keys.deleteWhere(({ user }) => user === 'bob')
+  t.strictSame(
+    ['ann', 'bob', 'cid'].map((hash) => keys.has(hash)),
+    [false, false, true],
+  )
+})

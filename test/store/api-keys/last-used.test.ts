@@ -1,0 +1,222 @@
+import { type Test, test } from 'tap'
+import { ServiceError } from '../../../src/core/errors.ts'
+import { type LastUsedOptions, startLastUsed } from '../../../src/store/api-keys/last-used.ts'
+import { createPostgresApiKeys } from '../../../src/store/api-keys/postgres-api-keys.ts'
+import { createMigrated, createRecord, now } from '../../support/key-store.ts'
+import { poll } from '../../support/poll.ts'
+
+const outage = new ServiceError('store_unavailable')
+const second = 1_000
+
+/** Uses that are written to an array, without a timer unless `everyMs` is given. */
+function createWorld(t: Test, options: Partial<LastUsedOptions> = {}) {
+  const writes: Record<string, number>[] = []
+  const faults: unknown[] = []
+  const world = { failure: undefined as Error | undefined }
+  const lastUsed = startLastUsed({
+    async write(uses) {
+      if (world.failure !== undefined) throw world.failure
+      writes.push(Object.fromEntries(uses))
+    },
+    onFault: (error) => faults.push(error),
+    everyMs: 3_600_000,
+    ...options,
+  })
+  t.teardown(() => lastUsed.stop(0))
+  return Object.assign(world, { lastUsed, writes, faults })
+}
+
+test('uses are written together, the last of each key', async (t) => {
+  const { lastUsed, writes } = createWorld(t, { everyMs: 10 })
+  for (const [id, at] of [
+    ['a', 1],
+    ['b', 2],
+    ['a', 3],
+  ] as const)
+    lastUsed.note(id, at)
+  t.strictSame(writes, [], 'not while a request is answered')
+  await poll(() => writes.length > 0, 'they are written')
+  t.strictSame(writes, [{ a: 3, b: 2 }])
+})
+
+test('a key is written once in 30 seconds', async (t) => {
+  const { lastUsed, writes } = createWorld(t, { everyMs: 5 })
+  lastUsed.note('a', now)
+  await poll(() => writes.length === 1, 'the first use')
+  for (let at = now; at < now + 30 * second; at += 100) lastUsed.note('a', at)
+  lastUsed.note('b', now)
+  await poll(() => writes.length === 2, 'another key')
+  lastUsed.note('a', now + 30 * second)
+  await poll(() => writes.length === 3, 'a use half a minute later')
+  t.strictSame(writes, [{ a: now }, { b: now }, { a: now + 30 * second }])
+})
+
+test('one write is bounded, the rest comes next', async (t) => {
+  const { lastUsed, writes } = createWorld(t, { everyMs: 5, batchSize: 3 })
+  for (let i = 0; i < 8; i += 1) lastUsed.note(`k${i}`, now)
+  await poll(() => writes.length === 3, 'all are written')
+  t.strictSame(
+    writes.map((write) => Object.keys(write).join()),
+    ['k0,k1,k2', 'k3,k4,k5', 'k6,k7'],
+  )
+})
+
+test('an outage loses no use, and fills no memory', async (t) => {
+  const world = createWorld(t, { everyMs: 5, most: 3 })
+  const { lastUsed, writes, faults } = world
+  world.failure = outage
+  for (const [id, at] of [
+    ['a', 1],
+    ['b', 2],
+    ['c', 3],
+    ['d', 4],
+    ['a', 5],
+  ] as const) {
+    lastUsed.note(id, at)
+  }
+  await new Promise((done) => setTimeout(done, 30))
+  lastUsed.note('b', 6)
+  world.failure = undefined
+  await poll(() => writes.length > 0, 'it is back')
+  t.strictSame(writes, [{ a: 5, b: 6, c: 3 }])
+  t.strictSame(faults, [], 'an outage is told elsewhere')
+})
+
+test('what can not be written is told and given up', async (t) => {
+  const world = createWorld(t, { everyMs: 5, batchSize: 1 })
+  const { lastUsed, writes, faults } = world
+  world.failure = new TypeError('odd')
+  lastUsed.note('odd', 1)
+  await poll(() => faults.length === 1, 'it is told')
+  world.failure = undefined
+  lastUsed.note('a', 2)
+  await poll(() => writes.length === 1, 'the next one')
+  t.strictSame(writes, [{ a: 2 }])
+})
+
+test('a stop writes what is left', async (t) => {
+  const world = createWorld(t, { batchSize: 2 })
+  for (const id of ['a', 'b', 'c']) world.lastUsed.note(id, 1)
+  await world.lastUsed.stop(5_000)
+  t.strictSame(world.writes, [{ a: 1, b: 1 }, { c: 1 }])
+
+  const away = createWorld(t)
+  away.failure = outage
+  away.lastUsed.note('a', 1)
+  await away.lastUsed.stop(60_000)
+  t.strictSame(away.writes, [], 'in vain it is not tried twice')
+})
+
+test('noting costs no promise', async (t) => {
+  const { lastUsed } = createWorld(t)
+  t.equal(lastUsed.note('a', 1), undefined)
+})
+
+/** A migrated table, and what it says of uses. */
+async function createTable(t: Test) {
+  const sql = await createMigrated(t)
+  const keys = createPostgresApiKeys(sql)
+  const create = async () => {
+    const record = createRecord()
+    await keys.insert(record)
+    return record.id
+  }
+  const usedAt = async (id: string) => (await keys.findById(id))?.lastUsedAt
+  return { sql, keys, create, usedAt }
+}
+
+test('a use is noted in the row', async (t) => {
+  const { keys, create, usedAt } = await createTable(t)
+  const [id, other] = [await create(), await create()]
+  const note = (at: number) =>
+    keys.noteUses(
+      new Map([
+        [id, at],
+        ['nowhere', at],
+      ]),
+    )
+  for (const [at, noted, title] of [
+    [now, now, 'the first'],
+    [now + 29_999, now, 'half a minute is not over'],
+    [now + 30_000, now + 30_000, 'now it is'],
+    [now, now + 30_000, 'it never goes back'],
+  ] as const) {
+    await note(at)
+    t.equal(await usedAt(id), noted, title)
+  }
+  t.equal(await usedAt(other), null)
+  await keys.noteUses(new Map())
+})
+
+test('a clock that is ahead does not keep others out', async (t) => {
+  const { keys, create, usedAt } = await createTable(t)
+  const id = await create()
+  await keys.noteUses(new Map([[id, Date.now() + 86_400_000]]))
+  t.ok(Number(await usedAt(id)) <= Date.now() + 1_000)
+})
+
+test('replicas that write at once do it once', async (t) => {
+  const { sql, keys, create, usedAt } = await createTable(t)
+  const ids: string[] = []
+  for (let i = 0; i < 200; i += 1) ids.push(await create())
+  await sql`create table writes (id text)`
+  await sql`create function count_write() returns trigger language plpgsql as
+    $$ begin insert into writes values (new.id); return new; end $$`
+  await sql`create trigger count_write after update on api_keys
+    for each row execute function count_write()`
+  const shuffles = Array.from({ length: 8 }, (_, i) => [
+    ...ids.slice(i * 25),
+    ...ids.slice(0, i * 25),
+  ])
+  await Promise.all(
+    shuffles.map((order, i) => keys.noteUses(new Map(order.map((id) => [id, now + i])))),
+  )
+  const [{ total } = { total: 0 }] = await sql<{ total: number }[]>`
+    select count(*)::int as total from writes`
+  t.equal(total, 200, 'each key once')
+  for (const id of ids) t.ok(Number(await usedAt(id)) >= now)
+})
+
+test('a row that is being changed is not waited for', async (t) => {
+  const { sql, keys, create, usedAt } = await createTable(t)
+  const [held, free] = [await create(), await create()]
+  const holding = sql`
+    with locked as (select id from api_keys where id = ${held} for update)
+    select pg_sleep(30) from locked`.catch(() => {})
+  const asleep = () => sql<{ pid: number }[]>`
+    select pid from pg_stat_activity
+    where wait_event = 'PgSleep' and query like '%from locked%' and pid <> pg_backend_pid()
+      and datname = current_database()`
+  const pid = await poll(async () => (await asleep())[0]?.pid ?? 0, 'the row is held')
+  await keys.noteUses(
+    new Map([
+      [held, now],
+      [free, now],
+    ]),
+  )
+  t.strictSame([await usedAt(held), await usedAt(free)], [null, now])
+  await sql`select pg_terminate_backend(${pid})`
+  await holding
+})
+
+test('a use touches no index and tells nobody', async (t) => {
+  const { sql, keys, create } = await createTable(t)
+  const ids: string[] = []
+  for (let i = 0; i < 50; i += 1) ids.push(await create())
+  const told: string[] = []
+  await sql.listen('tollgate_revocations', (payload) => told.push(payload))
+  await sql.listen('probe', (payload) => told.push(payload))
+  // A page keeps room for some of its rows; all at once would not fit.
+  await keys.noteUses(new Map(ids.slice(0, 3).map((id) => [id, now])))
+  await sql.notify('probe', 'after')
+  await poll(() => told.length > 0, 'the later notification')
+  t.strictSame(told, ['after'])
+  const counts = () => sql<{ updated: number; hot: number }[]>`
+    select n_tup_upd::int as updated, n_tup_hot_upd::int as hot
+    from pg_stat_user_tables where relname = 'api_keys'`
+  const changes = await poll(async () => {
+    await sql`select pg_stat_force_next_flush()`
+    return (await counts()).filter(({ updated }) => updated > 0)[0] ?? null
+  }, 'the statistics')
+  t.strictSame(changes, { updated: 3, hot: 3 }, 'each within its page')
+})

@@ -1,0 +1,46 @@
+import { randomUUID } from 'node:crypto'
+import { test } from 'tap'
+import {
+  firstKeptMinute,
+  memberOf,
+  minuteOf,
+  neighbourOf,
+} from '../../../src/store/counters/reports.ts'
+
+test('a request id becomes sixteen characters', async (t) => {
+  const ids = [randomUUID(), randomUUID(), '', 'x', 'übung', 'a'.repeat(10_000), '0'.repeat(36)]
+  const members = ids.map(memberOf)
+  for (const member of members) t.match(member, /^[\w-]{16}$/)
+  t.equal(new Set(members).size, ids.length)
+  t.strictSame(ids.map(memberOf), members, 'the same each time')
+})
+
+test('a UUID keeps its random bytes', async (t) => {
+  const id = '01234567-89ab-4def-8123-456789abcdef'
+  t.equal(memberOf(id), Buffer.from('0123456789ab456789abcdef', 'hex').toString('base64url'))
+  for (const traced of ['9', 'a', 'b']) {
+    t.equal(memberOf(`01234567-89ab-${traced}def-8123-456789abcdef`), memberOf(id), traced)
+  }
+  t.equal(memberOf(id.toUpperCase()), memberOf(id))
+  t.not(memberOf(id.replace('cdef', 'cdee')), memberOf(id))
+  t.not(memberOf(`${id}0`), memberOf(id))
+  t.not(memberOf(`${id}\n`), memberOf(id))
+})
+
+test('only the edge of a minute has a neighbour', async (t) => {
+  const minute = 60_000
+  for (const [into, neighbour] of [
+    [0, 9],
+    [999, 9],
+    [1_000, undefined],
+    [30_000, undefined],
+    [58_999.9, undefined],
+    [59_000, 11],
+    [59_999.9, 11],
+  ] as const) {
+    t.equal(minuteOf(10 * minute + into), 10)
+    t.equal(neighbourOf(10 * minute + into), neighbour, `${into}`)
+  }
+  t.equal(firstKeptMinute(10 * minute), 9, 'what the other source saw end a moment earlier')
+  t.equal(firstKeptMinute(10 * minute + 1_000), 10)
+})

@@ -1,0 +1,59 @@
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import { test } from 'tap'
+import { migrate } from '../../../src/store/postgres/migrate.ts'
+import { createDatabase } from '../../support/database.ts'
+import { createPool } from '../../support/key-store.ts'
+
+const all = ['0001-api-keys.sql', '0002-search.sql', '0003-revocations.sql']
+
+test('each migration is applied once', async (t) => {
+  const sql = await createPool(t)
+  t.strictSame(await migrate(sql), all)
+  t.strictSame(await migrate(sql), [])
+  const indexes = await sql<{ name: string }[]>`
+    select indexname as name from pg_indexes where tablename = 'api_keys' order by 1`
+  t.strictSame(
+    indexes.map(({ name }) => name),
+    [
+      'api_keys_created_at_id',
+      'api_keys_ephemeral_expires_at',
+      'api_keys_key_hash',
+      'api_keys_pkey',
+      'api_keys_username_created_at',
+    ],
+  )
+})
+
+test('pools that start together migrate once', async (t) => {
+  const url = await createDatabase(t)
+  const pools = await Promise.all(Array.from({ length: 4 }, () => createPool(t, url)))
+  const applied = await Promise.all(pools.map((sql) => migrate(sql)))
+  t.strictSame(applied.flat().sort(), all)
+})
+
+test('processes that start together migrate once', async (t) => {
+  const url = await createDatabase(t)
+  const program = `
+    import { migrate } from './src/store/postgres/migrate.ts'
+    import { openPool } from './src/store/postgres/postgres.ts'
+    const sql = openPool({ url: process.env.DATABASE_URL, connections: 1 })
+    console.log(JSON.stringify(await migrate(sql)))
+    await sql.end()`
+  const run = () =>
+    promisify(execFile)(process.execPath, ['--input-type=module', '-e', program], {
+      cwd: new URL('../../..', import.meta.url),
+      env: { DATABASE_URL: url },
+    })
+  const outputs = await Promise.all([run(), run()])
+  t.strictSame(outputs.flatMap(({ stdout }) => JSON.parse(stdout)).sort(), all)
+})
+
+test('a failed migration leaves nothing behind', async (t) => {
+  const sql = await createPool(t)
+  // Where the second one wants to index a column there is none.
+  await sql`create table api_keys (id text primary key, username text, key_hash text)`
+  await t.rejects(migrate(sql))
+  const tables = await sql`select 1 from pg_tables where tablename = 'tollgate_migrations'`
+  t.equal(tables.length, 0)
+})

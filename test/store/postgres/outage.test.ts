@@ -1,0 +1,149 @@
+import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { test } from 'tap'
+import { ServiceError } from '../../../src/core/errors.ts'
+import { startEmbeddedPostgres } from '../../../src/store/postgres/embedded-postgres.ts'
+import { createKeyApi, type KeyApi } from '../../support/key-api.ts'
+import { refused } from '../../support/refusals.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+/** Every route that asks the database, and what it is asked with. */
+const routes: readonly (readonly [string, object | undefined])[] = [
+  ['POST /v1/api-keys', { name: 'in the outage' }],
+  ['POST /v1/api-keys/search', undefined],
+  ['POST /v1/api-keys/bulk-revoke', undefined],
+  [`GET /v1/api-keys/${randomUUID()}`, undefined],
+  [`DELETE /v1/api-keys/${randomUUID()}`, undefined],
+  ['POST /internal/v1/api-keys/validate', { key: 'sk-oai-a_b' }],
+  ['POST /internal/v1/api-keys/cleanup', undefined],
+]
+
+test('the database may be killed and come back', async (t) => {
+  const directory = join(temporaryFolder(t), 'postgres')
+  const start = (port?: number) =>
+    startEmbeddedPostgres({ directory, log() {}, ...(port !== undefined && { port }) })
+  let database = await start()
+  t.teardown(() => database.stop())
+  const api = await createKeyApi(t, { url: database.url })
+  const { port } = database
+  const before = await api.createKey('alice', { name: 'before' })
+
+  await t.test('in the middle of requests (503)', async (t) => {
+    await lockTable(api)
+    const underway = routes
+      .filter(([route]) => !route.includes('validate') && !route.startsWith('GET'))
+      .map(([route, body]) => api.ask(route, { as: 'bob', body }))
+    await untilWaiting(api)
+    process.kill(database.pid, 'SIGKILL')
+    for (const answer of await Promise.all(underway)) {
+      if (answer.statusCode !== 200) refused(t, answer, 503, 'store_unavailable')
+    }
+    await database.exited
+  })
+
+  await t.test('while it is away (503)', async (t) => {
+    for (const [route, body] of routes) {
+      refused(t, await api.ask(route, { as: 'alice', body }), 503, 'store_unavailable', route)
+    }
+    const unknown = await api.ask(routes[1]![0], { as: 'sk-oai-a_b' })
+    refused(t, unknown, 503, 'store_unavailable')
+    t.equal((await api.ask('GET /health')).statusCode, 200)
+  })
+
+  await t.test('and is found again by itself', async (t) => {
+    database = await start(port)
+    const deadline = Date.now() + 30_000
+    while ((await api.ask('POST /v1/api-keys/search', { as: 'alice' })).statusCode !== 200) {
+      if (Date.now() > deadline) t.bailout('no recovery')
+      await sleep(50)
+    }
+    const { data } = (await api.ask('POST /v1/api-keys/search', { as: 'alice' })).json()
+    t.match(data, [{ id: before.id, status: 'active' }])
+    t.equal(data.length, 1)
+    const verdict = await api.ask('POST /internal/v1/api-keys/validate', {
+      body: { key: before.key },
+    })
+    t.match(verdict.json(), { valid: true })
+  })
+})
+
+test('a create whose answer was lost can be revoked', async (t) => {
+  let lose = true
+  const api = await createKeyApi(t, {
+    around: (store) => ({
+      ...store,
+      async insert(record) {
+        await store.insert(record)
+        // The row is there; what said so never came back.
+        if (lose) {
+          lose = false
+          throw new ServiceError('store_unavailable')
+        }
+      },
+    }),
+  })
+  const body = { name: 'lost' }
+  refused(t, await api.ask('POST /v1/api-keys', { as: 'alice', body }), 503, 'store_unavailable')
+  const { data } = (await api.ask('POST /v1/api-keys/search', { as: 'alice' })).json()
+  t.match(data, [{ name: 'lost', status: 'active' }])
+  const revoked = await api.ask(`DELETE /v1/api-keys/${data[0].id}`, { as: 'alice' })
+  t.match(revoked.json(), { status: 'revoked' })
+  t.equal((await api.ask('POST /v1/api-keys', { as: 'alice', body })).statusCode, 201)
+})
+
+test('a database that hangs is not waited for', async (t) => {
+  const api = await createKeyApi(t)
+  const release = await lockTable(api)
+  const answers = await Promise.all([
+    api.ask('POST /v1/api-keys', { as: 'alice', body: { name: 'late' } }),
+    api.ask('POST /v1/api-keys/search', { as: 'alice' }),
+  ])
+  for (const answer of answers) refused(t, answer, 503, 'store_unavailable')
+  await release()
+  const deadline = Date.now() + 10_000
+  let found: { name: string }[] = []
+  // The insert was never answered for; it may still come true, and is then found like any other.
+  while (Date.now() < deadline && found.length === 0) {
+    found = (await api.ask('POST /v1/api-keys/search', { as: 'alice' })).json().data ?? []
+    await sleep(20)
+  }
+  t.match(found, [{ name: 'late' }])
+  const { revokedCount } = (await api.ask('POST /v1/api-keys/bulk-revoke', { as: 'alice' })).json()
+  t.equal(revokedCount, 1)
+})
+
+/**
+ * Locks the table against everybody, until the function is called or the server is killed. One
+ * query holds the lock: a reserved connection of the client's does not survive the server.
+ */
+async function lockTable({ sql }: KeyApi): Promise<() => Promise<void>> {
+  const holding = sql
+    .unsafe('lock table api_keys in access exclusive mode; select pg_sleep(60)')
+    .simple()
+    .catch(() => {})
+  const holders = () => sql<{ pid: number }[]>`
+    select pid from pg_locks
+    where granted and mode = 'AccessExclusiveLock' and relation = 'api_keys'::regclass`
+  const deadline = Date.now() + 5_000
+  while ((await holders()).length === 0) {
+    if (Date.now() > deadline) throw new Error('the lock was not had')
+    await sleep(5)
+  }
+  return async () => {
+    for (const { pid } of await holders()) await sql`select pg_cancel_backend(${pid})`
+    await holding
+  }
+}
+
+/** Until requests stand before the lock. */
+async function untilWaiting({ sql }: KeyApi): Promise<void> {
+  const deadline = Date.now() + 1_400
+  for (;;) {
+    const [row] = await sql<{ waiting: number }[]>`
+      select count(*)::int as waiting from pg_locks
+      where not granted and relation = 'api_keys'::regclass`
+    if ((row?.waiting ?? 0) >= 3) return
+    if (Date.now() > deadline) throw new Error('nobody waits')
+  }
+}

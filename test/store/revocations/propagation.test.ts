@@ -1,0 +1,120 @@
+import { randomUUID } from 'node:crypto'
+import { test } from 'tap'
+import { createPropagationWatch } from '../../../src/store/revocations/propagation.ts'
+import { addReplica, createKeyDatabase, fillKeys, startFollower } from '../../support/followers.ts'
+import { createPool } from '../../support/key-store.ts'
+import { startTcpProxy } from '../../support/tcp-proxy.ts'
+
+const patient = { deadlineMs: 20_000 }
+
+test('alone there is nobody to wait for', async (t) => {
+  const { sql } = await createKeyDatabase(t)
+  const id = await addReplica(sql, 'own')
+  await fillKeys(sql, 1)
+  await sql`delete from api_keys`
+  for (const own of [id, randomUUID()]) {
+    const watch = createPropagationWatch({ pool: sql, id: own, others: () => [] })
+    if (own !== id) await sql`delete from tollgate_replicas`
+    t.strictSame(await watch.wait(), { state: 'confirmed', replicas: 1, acknowledged: 1 })
+  }
+})
+
+test('it is confirmed when everybody has followed', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  await fillKeys(sql, 20)
+  const own = await startFollower(t, url)
+  const others = await Promise.all(
+    ['two', 'three'].map((name) => startFollower(t, url, { name, everyMs: 3_600_000 })),
+  )
+  const watch = createPropagationWatch({ pool: sql, id: own.id, others: () => [], ...patient })
+  for (let i = 1; i <= 20; i += 1) {
+    await sql`update api_keys set status = 'revoked' where key_hash = ${`alice-${i}`}`
+    t.strictSame(await watch.wait(), { state: 'confirmed', replicas: 3, acknowledged: 3 })
+    for (const { evicted } of others) t.ok(evicted.has(`alice-${i}`))
+  }
+  t.match(watch.stats(), { confirmed: 20, pending: 0, lastMs: Number })
+})
+
+test('who does not follow is named', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const own = await startFollower(t, url)
+  await startFollower(t, url, { name: 'two' })
+  const silent = await addReplica(sql, 'silent')
+  await fillKeys(sql, 1)
+  await sql`update api_keys set status = 'revoked'`
+  const options = { pool: sql, id: own.id, others: () => [] }
+  t.strictSame(await createPropagationWatch(options).wait(), {
+    state: 'pending',
+    replicas: 3,
+    acknowledged: 2,
+    waitingFor: ['silent'],
+  })
+  const waiting = createPropagationWatch({ ...options, ...patient }).wait()
+  await sql`update tollgate_replicas set serves_until = now() where id = ${silent}`
+  t.match(await waiting, { state: 'confirmed', replicas: 2 }, 'it no longer serves')
+})
+
+test('what was revoked later is not waited for', async (t) => {
+  const { sql } = await createKeyDatabase(t)
+  const other = await addReplica(sql, 'other')
+  await fillKeys(sql, 2)
+  await sql`update api_keys set status = 'revoked' where key_hash = 'alice-1'`
+  const options = { pool: sql, id: randomUUID(), others: () => [] }
+  const watch = createPropagationWatch({ ...options, deadlineMs: 3_000 })
+  const first = watch.wait()
+  // Once it has been asked how far the log goes, the first has its end.
+  await createPropagationWatch({ ...options, deadlineMs: 100 }).wait()
+  await sql`update api_keys set status = 'revoked' where key_hash = 'alice-2'`
+  const second = watch.wait()
+  await sql`update tollgate_replicas set acknowledged = acknowledged + 1 where id = ${other}`
+  t.match(await first, { state: 'confirmed' })
+  t.match(await second, { state: 'pending', waitingFor: ['other'] })
+  t.match(watch.stats(), { confirmed: 1, pending: 1 })
+})
+
+test('many waiters share the questions', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const own = await startFollower(t, url)
+  await startFollower(t, url, { name: 'two' })
+  await fillKeys(sql, 200)
+  let asked = 0
+  const pool = new Proxy(sql, {
+    apply(target, self, parameters) {
+      if (String(parameters[0]).includes('as newest')) asked += 1
+      return Reflect.apply(target as never, self, parameters)
+    },
+  })
+  const watch = createPropagationWatch({ pool, id: own.id, others: () => [], ...patient })
+  const states = await Promise.all(
+    Array.from({ length: 200 }, async (_, i) => {
+      await sql`update api_keys set status = 'revoked' where key_hash = ${`alice-${i + 1}`}`
+      return (await watch.wait()).state
+    }),
+  )
+  t.same(new Set(states), new Set(['confirmed']))
+  t.ok(asked < 200, `${asked} questions`)
+})
+
+test('when the database goes it is pending', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const proxy = await startTcpProxy(t, Number(new URL(url).port))
+  const pool = await createPool(t, proxy.through(url))
+  await pool`select 1`
+  await addReplica(sql, 'silent')
+  await fillKeys(sql, 1)
+  await sql`update api_keys set status = 'revoked'`
+  const watch = createPropagationWatch({ pool, id: randomUUID(), others: () => ['two', 'three'] })
+  const expected = { state: 'pending', replicas: 2, acknowledged: 1, waitingFor: ['silent'] }
+  const waiting = watch.wait()
+  setTimeout(() => proxy.refuse(), 300)
+  t.strictSame(await waiting, expected, 'with what was known')
+  t.strictSame(
+    await watch.wait(),
+    { state: 'pending', replicas: 3, acknowledged: 1, waitingFor: ['two', 'three'] },
+    'with those known before',
+  )
+  proxy.heal()
+  proxy.swallow()
+  t.match(await watch.wait(), { state: 'pending', replicas: 3 })
+  proxy.heal()
+})

@@ -1,0 +1,294 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type postgres from 'postgres'
+import { test } from 'tap'
+import { createPostgresApiKeys } from '../../../src/store/api-keys/postgres-api-keys.ts'
+import { readAcknowledgements } from '../../../src/store/revocations/revocation-log.ts'
+import {
+  createKeyDatabase,
+  type FollowerUnderTest,
+  fillKeys,
+  startFollower,
+} from '../../support/followers.ts'
+import { now } from '../../support/key-store.ts'
+import { poll } from '../../support/poll.ts'
+import { startTcpProxy } from '../../support/tcp-proxy.ts'
+
+/** So seldom that what arrives within a test was told, not asked for. */
+const seldom = { everyMs: 3_600_000 }
+
+/** Until everybody has acknowledged the whole log. */
+function acknowledged(sql: postgres.Sql, replicas = 1): Promise<boolean> {
+  return poll(async () => {
+    const { newest, replicas: found } = await readAcknowledgements(sql)
+    return found.length === replicas && found.every((one) => one.acknowledged === newest)
+  }, 'everybody has acknowledged')
+}
+
+/** Ends the connections on which followers listen; answers how many there were. */
+async function killListeners(sql: postgres.Sql): Promise<number> {
+  const { count } = await sql`
+    select pg_terminate_backend(pid) from pg_stat_activity
+    where application_name = 'tollgate listener' and datname = current_database()`
+  return count
+}
+
+test('everybody is told at once', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const one = await startFollower(t, url, seldom)
+  const two = await startFollower(t, url, { ...seldom, name: 'two' })
+  t.equal(one.state(), 'confirmed')
+  t.strictSame(two.stats().others, ['one'])
+  await fillKeys(sql, 3)
+  await sql`update api_keys set status = 'revoked' where key_hash = 'alice-1'`
+  await sql`delete from api_keys where key_hash = 'alice-2'`
+  await sql`update api_keys set last_used_at = now()`
+  for (const follower of [one, two]) {
+    await poll(() => follower.evicted.size === 2, 'both are evicted')
+    t.strictSame([...follower.evicted].sort(), ['alice-1', 'alice-2'])
+    t.equal(follower.forgotten(), 0)
+  }
+  await acknowledged(sql, 2)
+})
+
+test('many are read in parts and acknowledged', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const follower = await startFollower(t, url, seldom)
+  await fillKeys(sql, 5_000)
+  await createPostgresApiKeys(sql).revokeAll('alice', now)
+  await acknowledged(sql)
+  t.equal(follower.evicted.size, 5_000)
+  t.equal(follower.state(), 'confirmed')
+})
+
+test('what was revoked before the start is not read', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  await fillKeys(sql, 2)
+  await sql`update api_keys set status = 'revoked' where key_hash = 'alice-1'`
+  const follower = await startFollower(t, url, seldom)
+  await sql`update api_keys set status = 'revoked' where key_hash = 'alice-2'`
+  await poll(() => follower.evicted.size > 0, 'the second is evicted')
+  t.strictSame([...follower.evicted], ['alice-2'])
+})
+
+test('none is missed while revocations come in', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const users = Array.from({ length: 40 }, (_, i) => `user${i}`)
+  for (const user of users) await fillKeys(sql, 60, user)
+  const followers = await Promise.all(
+    ['one', 'two'].map((name) => startFollower(t, url, { name, everyMs: 100 })),
+  )
+  const keys = createPostgresApiKeys(sql)
+  const cutting = (async () => {
+    for (let i = 0; i < 5; i += 1) {
+      await killListeners(sql)
+      await sleep(20)
+    }
+  })()
+  await Promise.all(users.map((user) => keys.revokeAll(user, now)))
+  await cutting
+  await acknowledged(sql, 2)
+  for (const { evicted, forgotten, faults } of followers) {
+    t.equal(evicted.size, 2_400)
+    t.equal(forgotten(), 0)
+    t.strictSame(faults, [])
+  }
+})
+
+test('a lost listener is doubted, then made anew', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const states: string[] = []
+  let started: FollowerUnderTest | undefined
+  const follower = await startFollower(t, url, {
+    ...seldom,
+    onListening: (listening) => void states.push(`${listening} ${started?.state()}`),
+  })
+  started = follower
+  for (let round = 0; round < 20; round += 1) {
+    t.equal(await killListeners(sql), 1)
+    await poll(() => states.length > 2 * round + 1, 'the loss is known')
+    await poll(() => follower.stats().listening, 'it listens again')
+    await poll(() => follower.state() === 'confirmed', 'it is confirmed')
+  }
+  t.strictSame(
+    states.filter((state) => state.startsWith('false')),
+    Array.from({ length: 20 }, () => 'false unconfirmed'),
+  )
+  await fillKeys(sql, 1)
+  await sql`update api_keys set status = 'revoked'`
+  await poll(() => follower.evicted.size === 1, 'it is told')
+  t.equal(follower.forgotten(), 0)
+})
+
+test('while nobody tells, the log is asked', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const proxy = await startTcpProxy(t, Number(new URL(url).port))
+  const follower = await startFollower(t, url, { url: proxy.through(url) })
+  proxy.refuse()
+  await poll(() => !follower.stats().listening, 'push is dead')
+  await poll(() => follower.state() === 'confirmed', 'the pool confirms')
+  await fillKeys(sql, 2)
+  for (const hash of ['alice-1', 'alice-2']) {
+    await sql`update api_keys set status = 'revoked' where key_hash = ${hash}`
+    await poll(() => follower.evicted.has(hash), 'it is found', 2_000)
+  }
+  proxy.heal()
+  await poll(() => follower.stats().listening, 'it listens again')
+})
+
+test('a connection that swallows all is replaced', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const proxy = await startTcpProxy(t, Number(new URL(url).port))
+  const follower = await startFollower(t, url, { url: proxy.through(url) })
+  await fillKeys(sql, 1)
+  proxy.swallow()
+  await sql`update api_keys set status = 'revoked'`
+  await poll(() => follower.evicted.has('alice-1'), 'the pool finds it', 5_000)
+  t.strictSame(follower.listening, [true, false])
+  proxy.heal()
+  await poll(() => follower.stats().listening, 'it listens again')
+})
+
+test('a listener that hears nothing is replaced', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  // As by a pooler that keeps no session: statements go on, notifications do not come.
+  let isDeaf = true
+  const onAnswers = () => {
+    const drop = createNotificationFilter()
+    return (answers: Buffer) => (isDeaf ? drop(answers) : answers)
+  }
+  const proxy = await startTcpProxy(t, Number(new URL(url).port), { onAnswers })
+  const follower = await startFollower(t, url, { url: proxy.through(url), everyMs: 100 })
+  await poll(() => follower.listening.includes(false), 'it is known to be deaf')
+  await fillKeys(sql, 1)
+  await sql`update api_keys set status = 'revoked'`
+  await poll(() => follower.evicted.size === 1, 'it is found')
+  isDeaf = false
+  const before = follower.listening.length
+  proxy.cut()
+  await poll(() => follower.listening.length > before && follower.stats().listening, 'it listens')
+  const { length } = follower.listening
+  await sleep(4_000)
+  // A process that was held up for long may drop one; what is deaf is dropped three times.
+  t.ok(follower.listening.length <= length + 2, 'what hears is kept')
+})
+
+/** Takes the notifications (type A) from a server's messages: a type, a length, and so on. */
+function createNotificationFilter(): (answers: Buffer) => Buffer {
+  let rest: Buffer = Buffer.alloc(0)
+  return (answers) => {
+    rest = Buffer.concat([rest, answers])
+    const kept: Buffer[] = []
+    while (rest.length >= 5) {
+      const length = 1 + rest.readUInt32BE(1)
+      if (rest.length < length) break
+      if (rest[0] !== 65) kept.push(rest.subarray(0, length))
+      rest = rest.subarray(length)
+    }
+    return Buffer.concat(kept)
+  }
+}
+
+test('a log that was cut off is not believed', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const follower = await startFollower(t, url, { everyMs: 100 })
+  await fillKeys(sql, 3)
+  await sql`update api_keys set status = 'revoked' where key_hash = 'alice-1'`
+  await acknowledged(sql)
+  t.equal(follower.forgotten(), 0)
+  await sql`delete from tollgate_revocations`
+  await poll(() => follower.forgotten() === 1, 'an emptied log')
+  await sleep(300)
+  t.equal(follower.forgotten(), 1, 'it is forgotten once')
+  await sql`update api_keys set status = 'revoked' where key_hash = 'alice-2'`
+  await poll(() => follower.forgotten() === 2, 'what comes then may be not all')
+  await sql`update api_keys set status = 'revoked' where key_hash = 'alice-3'`
+  await poll(() => follower.evicted.has('alice-3'), 'and it goes on')
+})
+
+test('a log of another history is not believed', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const follower = await startFollower(t, url, { everyMs: 100 })
+  await fillKeys(sql, 50)
+  await sql`update api_keys set status = 'revoked' where key_hash <= 'alice-2'`
+  await acknowledged(sql)
+  // A restored backup that has got further than we were: the numbers alone would fit.
+  await sql.unsafe(`
+    delete from tollgate_revocations where sequence > 3;
+    insert into tollgate_revocations (sequence, key_hash) overriding system value
+      select i, 'lost-' || i from generate_series(4, 100) i`)
+  await poll(() => follower.forgotten() === 1, 'all is forgotten')
+  await acknowledged(sql)
+  // A failover that has lost the end of it.
+  await sql`delete from tollgate_revocations where sequence > 50`
+  await poll(() => follower.forgotten() === 2, 'all is forgotten again')
+  await acknowledged(sql)
+})
+
+test('an emptied table forgets every key', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const follower = await startFollower(t, url, seldom)
+  await fillKeys(sql, 3)
+  await sql`truncate api_keys`
+  await poll(() => follower.forgotten() === 1, 'all is forgotten')
+})
+
+test('confirming asks once for all', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const follower = await startFollower(t, url, seldom)
+  const before = follower.ageMs()
+  t.ok(before < 10_000)
+  await killListeners(sql)
+  await poll(() => follower.listening.includes(false), 'the loss is known')
+  const all = Array.from({ length: 500 }, () => follower.confirm())
+  await Promise.all(all)
+  t.equal(follower.state(), 'confirmed')
+})
+
+test('away is known, and comes to an end', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const proxy = await startTcpProxy(t, Number(new URL(url).port))
+  const there = proxy.through(url)
+  const follower = await startFollower(t, there, { everyMs: 100 })
+  await fillKeys(sql, 1)
+  for (const fail of [proxy.refuse, proxy.swallow]) {
+    fail()
+    await poll(() => follower.state() === 'away', 'it is away')
+    const age = follower.ageMs()
+    await follower.confirm()
+    t.equal(follower.state(), 'away')
+    await poll(() => follower.ageMs() > age + 50, 'it grows older')
+    proxy.heal()
+    await poll(() => follower.state() === 'confirmed', 'it is back')
+  }
+  await sql`update api_keys set status = 'revoked'`
+  await poll(() => follower.evicted.size === 1, 'it follows')
+  await poll(() => follower.stats().listening, 'it listens')
+})
+
+test('without the database there is no start', async (t) => {
+  const { url } = await createKeyDatabase(t)
+  const proxy = await startTcpProxy(t, Number(new URL(url).port))
+  proxy.refuse()
+  const starting = startFollower(t, proxy.through(url))
+  await t.rejects(starting, { code: 'store_unavailable' })
+})
+
+test('a clean stop leaves nobody to wait for', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const follower = await startFollower(t, url)
+  t.equal((await readAcknowledgements(sql)).replicas.length, 1)
+  await follower.stop()
+  t.equal((await readAcknowledgements(sql)).replicas.length, 0)
+  await fillKeys(sql, 1)
+  await sql`update api_keys set status = 'revoked'`
+  await sleep(100)
+  t.equal((await readAcknowledgements(sql)).replicas.length, 0)
+  t.equal(await killListeners(sql), 0)
+})
+
+test('a row that was taken away comes back', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  await startFollower(t, url, { everyMs: 100 })
+  await sql`delete from tollgate_replicas`
+  await acknowledged(sql)
+})

@@ -1,0 +1,224 @@
+import { randomUUID } from 'node:crypto'
+import type postgres from 'postgres'
+import { test } from 'tap'
+import { createPostgresApiKeys } from '../../../src/store/api-keys/postgres-api-keys.ts'
+import {
+  followLog,
+  type LogPosition,
+  purgeRevocations,
+  type ReplicaNote,
+  readAcknowledgements,
+} from '../../../src/store/revocations/revocation-log.ts'
+import { createMigrated, createPool, createRecord, now } from '../../support/key-store.ts'
+import { poll } from '../../support/poll.ts'
+
+function createReplica(fields: Partial<ReplicaNote> = {}): ReplicaNote {
+  return { id: randomUUID(), name: 'one', servesMs: 60_000, unseenMs: 5_000, ...fields }
+}
+
+/** All hashes logged, in order. */
+async function logged(sql: postgres.Sql): Promise<readonly string[]> {
+  const rows = await sql<{ hash: string }[]>`
+    select key_hash as hash from tollgate_revocations where sequence > 1 order by sequence`
+  return rows.map(({ hash }) => hash)
+}
+
+function fill(sql: postgres.Sql, count: number, user = 'alice', name = 'k') {
+  return sql`
+    insert into api_keys (id, username, name, key_hash, user_groups, subscription)
+    select gen_random_uuid()::text, ${user}, ${name}, ${`${user}-`} || i, array['a'], 'premium'
+    from generate_series(1, ${count}::int) i`
+}
+
+test('whoever changes a key logs its hash', async (t) => {
+  const sql = await createMigrated(t)
+  const keys = createPostgresApiKeys(sql)
+  const record = createRecord({ hash: 'h' })
+  const change = async (name: string, query: PromiseLike<unknown>, expected: readonly string[]) => {
+    await query
+    t.strictSame(await logged(sql), expected, name)
+    await sql`delete from tollgate_revocations where sequence > 1`
+  }
+  await change('created', keys.insert(record), [])
+  await change('used', sql`update api_keys set last_used_at = now()`, [])
+  await change(
+    'written as it was',
+    sql`update api_keys set status = 'active', username = 'alice'`,
+    [],
+  )
+  await change('renamed', sql`update api_keys set name = 'other', description = 'd'`, [])
+  await change('groups', sql`update api_keys set user_groups = '{}'`, ['h'])
+  await change('owner', sql`update api_keys set username = 'bob'`, ['h'])
+  await change('subscription', sql`update api_keys set subscription = 'basic'`, ['h'])
+  await change('expiry', sql`update api_keys set expires_at = null`, ['h'])
+  await change('revoked', keys.revoke(record.id, undefined, now), ['h'])
+  await change('hash', sql`update api_keys set key_hash = 'new'`, ['h'])
+  await change('deleted', sql`delete from api_keys`, ['new'])
+  await change('emptied', sql`truncate api_keys`, ['*'])
+})
+
+test('bulk revoke and cleanup log every key', async (t) => {
+  const sql = await createMigrated(t)
+  const keys = createPostgresApiKeys(sql)
+  await fill(sql, 5_000)
+  const revoked = await keys.revokeAll('alice', now)
+  t.equal(revoked.length, 5_000)
+  t.same(new Set(await logged(sql)), new Set(revoked))
+  const before = (await logged(sql)).length
+  await sql`update api_keys set ephemeral = true, expires_at = '2026-01-01'`
+  t.equal(await keys.deleteExpiredEphemeral(now), 5_000)
+  t.equal((await logged(sql)).length, before + 10_000)
+})
+
+test('one statement notifies once', async (t) => {
+  const sql = await createMigrated(t)
+  let heard = 0
+  await sql.listen('tollgate_revocations', () => {
+    heard += 1
+  })
+  await fill(sql, 500)
+  await createPostgresApiKeys(sql).revokeAll('alice', now)
+  // In turn: what is heard after it comes after it.
+  const done = Promise.withResolvers<void>()
+  await sql.listen('done', () => done.resolve())
+  await sql.notify('done', '')
+  await done.promise
+  t.equal(heard, 1)
+})
+
+test('a role without rights on the log logs all the same', async (t) => {
+  const sql = await createMigrated(t)
+  const role = `clerk_${randomUUID().slice(0, 8)}`
+  await fill(sql, 1)
+  await sql.unsafe(`
+    create role ${role};
+    grant select, update on api_keys to ${role};
+    create schema elsewhere;
+    grant usage on schema elsewhere, public to ${role}`)
+  try {
+    const [database] = await sql<{ name: string }[]>`select current_database() as name`
+    await sql.unsafe(`
+      set role ${role};
+      set search_path to elsewhere;
+      update public.api_keys set status = 'revoked';
+      reset role;
+      reset search_path`)
+    t.ok(database)
+    t.strictSame(await logged(sql), ['alice-1'])
+  } finally {
+    await sql.unsafe(`drop owned by ${role}; drop role ${role}`)
+  }
+})
+
+test('revocations side by side are logged in order of commit', async (t) => {
+  const sql = await createMigrated(t)
+  const keys = createPostgresApiKeys(sql)
+  const users = ['a', 'b', 'c', 'd']
+  for (const user of users) await fill(sql, 2_500, user)
+  const ids = await sql<{ id: string }[]>`select id from api_keys order by random() limit 300`
+  const replica = createReplica()
+  let position: LogPosition = (await followLog(sql, replica, undefined)).newest
+  const read: string[] = []
+  let isOver = false
+  const reading = (async () => {
+    for (let last = false; ; last = isOver) {
+      const { rows } = await followLog(sql, replica, position)
+      for (const { hash } of rows.slice(1)) read.push(hash)
+      position = rows.at(-1) as LogPosition
+      if (last && rows.length === 1) return
+    }
+  })()
+  const found = await Promise.all([
+    ...users.map((user) => keys.revokeAll(user, now)),
+    ...users.map((user) => keys.revokeAll(user, now)),
+    ...ids.map(({ id }) => keys.revoke(id, undefined, now).then((record) => record?.hash ?? [])),
+  ])
+  isOver = true
+  await reading
+  t.equal(found.flat().length, 10_000)
+  t.equal(read.length, 10_000)
+  t.same(new Set(read), new Set(found.flat()))
+})
+
+test('a deadlock with a transaction is an outage', async (t) => {
+  const sql = await createMigrated(t)
+  const keys = createPostgresApiKeys(sql)
+  await fill(sql, 2)
+  const person = await sql.reserve()
+  await person`begin`
+  await person`update api_keys set status = 'revoked' where key_hash = 'alice-1'`
+  const revoking = keys.revokeAll('alice', now).catch((error: unknown) => error)
+  await poll(
+    async () =>
+      (await sql`select 1 from pg_locks where not granted and pid <> pg_backend_pid()`).length > 0,
+    'the revocation waits',
+  )
+  // Both wait for each other now, and the database ends one of them.
+  await person`update api_keys set status = 'revoked' where key_hash = 'alice-2'`.catch(() => {})
+  await person`rollback`
+  person.release()
+  const result = await revoking
+  if (result instanceof Error) t.match(result, { code: 'store_unavailable' })
+  else t.equal((result as readonly string[]).length, 2)
+})
+
+test('a replica is noted, waited for and taken away', async (t) => {
+  const sql = await createMigrated(t)
+  const keys = createPostgresApiKeys(sql)
+  const [one, two] = [createReplica(), createReplica({ name: 'two' })]
+  const { newest, others } = await followLog(sql, one, undefined)
+  t.strictSame(others, [])
+  t.strictSame((await followLog(sql, two, undefined)).others, ['one'])
+  await fill(sql, 3)
+  await keys.revokeAll('alice', now)
+  const { rows } = await followLog(sql, one, newest)
+  t.equal(rows.length, 4)
+  await followLog(sql, one, rows[2])
+  t.strictSame(await readAcknowledgements(sql), {
+    newest: newest.sequence + 3,
+    replicas: [
+      { id: one.id, name: 'one', acknowledged: newest.sequence + 2 },
+      { id: two.id, name: 'two', acknowledged: newest.sequence },
+    ],
+  })
+  await sql`update tollgate_replicas set serves_until = now() where id = ${two.id}`
+  t.equal((await readAcknowledgements(sql)).replicas.length, 1, 'it has stopped serving')
+})
+
+test('who was not seen for long is forgotten', async (t) => {
+  const sql = await createMigrated(t)
+  const [old, crashed, other, living] = [
+    createReplica(),
+    createReplica({ name: 'crashed' }),
+    createReplica({ name: 'other' }),
+    createReplica({ name: 'crashed' }),
+  ]
+  for (const replica of [old, crashed, other]) await followLog(sql, replica, undefined)
+  await sql`
+    update tollgate_replicas set serves_until = now() - interval '61 minutes' where id = ${old.id}`
+  t.strictSame((await followLog(sql, living, undefined)).others, ['crashed', 'other'])
+  await sql`
+    update tollgate_replicas set seen_at = now() - interval '6 seconds'
+    where id in (${crashed.id}, ${other.id})`
+  t.strictSame((await followLog(sql, living, undefined)).others, ['other'], 'its name is taken')
+  const rows = await sql<{ id: string }[]>`select id from tollgate_replicas`
+  t.same(new Set(rows.map(({ id }) => id)), new Set([other.id, living.id]))
+})
+
+test('of the old log the newest row stays', async (t) => {
+  const sql = await createMigrated(t)
+  t.equal(await purgeRevocations(sql), 0)
+  await sql`insert into tollgate_revocations (key_hash) select i::text from generate_series(1, 50000) i`
+  await sql`update tollgate_revocations set at = now() - interval '3 days' where sequence <= 45001`
+  const pools = await Promise.all([sql, createPool(t, await urlOf(sql))])
+  const deleted = await Promise.all(pools.map((pool) => purgeRevocations(pool)))
+  const rest = (await purgeRevocations(sql)) + (deleted[0] ?? 0) + (deleted[1] ?? 0)
+  t.equal(rest, 45_000)
+  const [first] = await sql`select min(sequence)::int as min from tollgate_revocations`
+  t.equal(first?.min, 45_001)
+})
+
+async function urlOf(sql: postgres.Sql): Promise<string> {
+  const { host, port, user, pass, database } = sql.options as unknown as Record<string, string>
+  return `postgres://${user}:${pass}@${host}:${port}/${database}`
+}
