@@ -1,15 +1,27 @@
 /** The gRPC port: starts, answers bytes with bytes, drains. */
 
-import { setTimeout as delay } from 'node:timers/promises'
-import * as grpc from '@grpc/grpc-js'
+import { once } from 'node:events'
+import http2, {
+  type Http2Server,
+  type Http2Session,
+  type IncomingHttpHeaders,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from 'node:http2'
+import type { AddressInfo, ListenOptions, Socket } from 'node:net'
+import { endWith, refuse } from './call.ts'
 import { createHealth } from './health.ts'
-import { WireError } from './wire.ts'
-
-/** Answers one message with one message, at once or later. */
-export type Unary = (request: Buffer) => Buffer | Promise<Buffer>
-
-/** Takes a client's stream of messages, one by one; the stream's own answer is empty. */
-export type Sink = (message: Buffer) => void
+import type { Allowance } from './message-reader.ts'
+import {
+  createSinks,
+  type Serve,
+  type Sink,
+  serveSource,
+  serveUnary,
+  type Unary,
+} from './methods.ts'
+import { findPlaces } from './places.ts'
+import { CallError, code } from './status.ts'
 
 export interface GrpcMethods {
   /** By full path, `/package.Service/Method`. */
@@ -26,114 +38,122 @@ export interface GrpcServer {
   stop(graceMs: number): Promise<void>
 }
 
-/** A client's stream is over for us once nothing has come for so long after the drain began. */
-const quietMs = 100
-/** A stream that is never quiet is ended all the same: its client has another server to go to. */
-const patienceMs = 1_000
+const mebibyte = 2 ** 20
+/** gRPC's own default. */
+const maxMessageBytes = 4 * mebibyte
+/** What all the unfinished messages of one connection may hold. */
+const maxUnfinishedBytes = 64 * mebibyte
+/** What a connection may send before it hears from us; HTTP/2's own 64 KiB is little for so many. */
+const connectionWindowBytes = 8 * mebibyte
+const unknownMethod = new CallError(code.unimplemented, 'unknown method')
 
-const bytes = (buffer: Buffer): Buffer => buffer
+const options: http2.ServerOptions = {
+  settings: {
+    // Envoy multiplexes all of a worker's requests on one connection, up to its circuit breaker.
+    maxConcurrentStreams: 65_536,
+    // The log stream's messages are far longer than HTTP/2's own 64 KiB of window would like.
+    initialWindowSize: mebibyte,
+    maxHeaderListSize: 32_768,
+    enablePush: false,
+  },
+  maxHeaderListPairs: 128,
+  // In MB, of one connection. Beyond it streams are refused.
+  maxSessionMemory: 512,
+  // Envoy resets a Check when its client hangs up, which the client decides, and all that wait
+  // after 2 s. Node's own limit, 1,000 and 33 a second, would have hung-up clients end the
+  // connection that carries everybody's Checks. These allow what one process could answer.
+  streamResetBurst: 50_000,
+  streamResetRate: 10_000,
+  // So that a peer whose machine is gone is found out.
+  keepAlive: true,
+  keepAliveInitialDelay: 60_000,
+} as http2.ServerOptions
 
 /** A server of these methods and of grpc.health.v1. */
 export function createGrpcServer(methods: GrpcMethods): GrpcServer {
-  const server = new grpc.Server({
-    // Envoy multiplexes all of a worker's requests on one connection.
-    'grpc.max_concurrent_streams': 2 ** 31 - 1,
-  })
+  const { onFault } = methods
   const health = createHealth()
-
-  for (const [path, answer] of Object.entries(methods.unary)) {
-    server.register(path, unaryHandler(answer, methods.onFault), bytes, bytes, 'unary')
+  const sinks = createSinks()
+  const serves = new Map<string | undefined, Serve>()
+  for (const [path, answer] of Object.entries({ ...methods.unary, ...health.unary })) {
+    serves.set(path, serveUnary(answer, onFault))
   }
-  const streams = createStreams()
   for (const [path, take] of Object.entries(methods.sinks)) {
-    const handler = streams.handler(take, methods.onFault)
-    server.register(path, handler, bytes, bytes, 'clientStream')
+    serves.set(path, sinks.serve(take, onFault))
   }
-  server.addService(health.definition, health.implementation)
+  for (const [path, source] of Object.entries(health.sources)) {
+    serves.set(path, serveSource(source, onFault))
+  }
+
+  const servers = new Set<Http2Server>()
+  const sockets = new Set<Socket>()
+  const sessions = new Map<Http2Session, Allowance>()
+
+  function onSession(session: ServerHttp2Session): void {
+    sessions.set(session, { left: maxUnfinishedBytes })
+    session.once('close', () => sessions.delete(session))
+    if (!session.destroyed) session.setLocalWindowSize(connectionWindowBytes)
+  }
+
+  function onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
+    // What ends a stream is known by its 'close'; an error that nobody hears would end the process.
+    stream.on('error', ignore)
+    const allowance = stream.session && sessions.get(stream.session)
+    if (stream.destroyed || allowance === undefined) return
+    const serve = serves.get(headers[':path'])
+    if (headers[':method'] !== 'POST') refuse(stream, 405)
+    else if (!isGrpc(headers['content-type'])) refuse(stream, 415)
+    else if (serve === undefined) endWith(stream, unknownMethod)
+    else serve(stream, { maxBytes: maxMessageBytes, encoding: encodingOf(headers), allowance })
+  }
+
+  async function listenAt(place: ListenOptions): Promise<number> {
+    const server = http2.createServer(options)
+    server.on('session', onSession)
+    server.on('stream', onStream)
+    server.on('connection', (socket: Socket) => {
+      sockets.add(socket)
+      socket.once('close', () => sockets.delete(socket))
+    })
+    server.listen(place)
+    await once(server, 'listening')
+    // From now on these are connections that could not be accepted.
+    server.on('error', onFault)
+    servers.add(server)
+    server.once('close', () => servers.delete(server))
+    return place.path === undefined ? (server.address() as AddressInfo).port : 0
+  }
 
   return {
-    listen: (address) =>
-      new Promise((resolve, reject) => {
-        server.bindAsync(address, grpc.ServerCredentials.createInsecure(), (error, port) => {
-          if (error === null) resolve(address.startsWith('unix:') ? 0 : port)
-          else reject(error)
-        })
-      }),
-    stop: (graceMs) =>
-      new Promise((resolve) => {
-        health.drain()
-        void streams.end()
-        const force = setTimeout(() => server.forceShutdown(), graceMs)
-        server.tryShutdown(() => {
-          clearTimeout(force)
-          resolve()
-        })
-      }),
-  }
-}
-
-function unaryHandler(
-  answer: Unary,
-  onFault: (error: unknown) => void,
-): grpc.handleUnaryCall<Buffer, Buffer> {
-  return (call, callback) => {
-    const fail = (error: unknown): void => callback(toStatus(error, onFault))
-    try {
-      const response = answer(call.request)
-      if (response instanceof Promise) response.then((late) => callback(null, late), fail)
-      else callback(null, response)
-    } catch (error) {
-      fail(error)
-    }
-  }
-}
-
-/** The streams that clients hold open for good; a drain has to end them from this side. */
-function createStreams(): {
-  handler(take: Sink, onFault: (error: unknown) => void): StreamHandler
-  /** Answers every stream once it is quiet, so that what is on its way still arrives. */
-  end(): Promise<void>
-} {
-  const open = new Set<() => void>()
-  let lastMessageAt = 0
-  return {
-    handler: (take, onFault) => (call, callback) => {
-      const end = (): void => {
-        if (open.delete(end)) callback(null, Buffer.alloc(0))
-      }
-      open.add(end)
-      call.on('data', (message: Buffer) => {
-        lastMessageAt = performance.now()
-        try {
-          take(message)
-        } catch (error) {
-          // One bad message must not end the stream that carries everybody's usage.
-          onFault(error)
-        }
-      })
-      call.on('end', end)
-      call.on('error', () => open.delete(end))
-      call.on('cancelled', () => open.delete(end))
+    async listen(address) {
+      const [first, ...others] = await findPlaces(address)
+      const port = await listenAt(first)
+      for (const place of others) await listenAt({ ...place, port })
+      return port
     },
-    async end() {
-      const giveUpAt = performance.now() + patienceMs
-      do await delay(quietMs)
-      while (performance.now() - lastMessageAt < quietMs && performance.now() < giveUpAt)
-      for (const end of [...open]) end()
+    async stop(graceMs) {
+      health.drain()
+      void sinks.end()
+      const closed = [...servers].map((server) => once(server, 'close'))
+      for (const server of servers) server.close()
+      // GOAWAY. What has begun goes on; what the client began meanwhile it knows to be refused.
+      for (const session of sessions.keys()) session.close()
+      const force = setTimeout(() => {
+        for (const session of sessions.keys()) session.destroy()
+        for (const socket of sockets) socket.destroy()
+      }, graceMs)
+      await Promise.all(closed)
+      clearTimeout(force)
     },
   }
 }
 
-type StreamHandler = grpc.handleClientStreamingCall<Buffer, Buffer>
-
-function toStatus(error: unknown, onFault: (error: unknown) => void): grpc.ServiceError {
-  const malformed = error instanceof WireError
-  if (!malformed) onFault(error)
-  const code = malformed ? grpc.status.INVALID_ARGUMENT : grpc.status.INTERNAL
-  const message = malformed ? `malformed message: ${error.message}` : 'internal error'
-  return Object.assign(new Error(message), {
-    code,
-    details: message,
-    metadata: new grpc.Metadata(),
-  })
+function isGrpc(contentType: string | undefined): boolean {
+  return contentType !== undefined && /^application\/grpc(\+proto)?\s*(;|$)/.test(contentType)
 }
+
+function encodingOf(headers: IncomingHttpHeaders): string | undefined {
+  return headers['grpc-encoding'] as string | undefined
+}
+
+function ignore(): void {}

@@ -1,0 +1,121 @@
+/** Length-prefixed messages out of HTTP/2 DATA (gRPC over HTTP/2, "Length-Prefixed-Message"). */
+
+import { gunzipSync } from 'node:zlib'
+import { CallError, code } from './status.ts'
+
+/** One byte of flags, four of length. */
+export const prefixBytes = 5
+
+/** What keeping a part takes on top of its bytes. */
+const partBytes = 256
+
+/** How many bytes of unfinished messages one connection may have us keep. */
+export interface Allowance {
+  left: number
+}
+
+/** What is common to the messages of one stream. */
+export interface MessageForm {
+  /** No message, compressed or not, may be longer; gRPC's own default is 4 MiB. */
+  readonly maxBytes: number
+  /** The stream's `grpc-encoding`. */
+  readonly encoding: string | undefined
+  readonly allowance: Allowance
+}
+
+/** Puts messages together again, however they were cut into frames. */
+export class MessageReader {
+  readonly #form: MessageForm
+  #parts: Buffer[] = []
+  #held = 0
+  #charged = 0
+  /** With how many bytes the first message in `#parts` is whole. */
+  #wanted = prefixBytes
+
+  constructor(form: MessageForm) {
+    this.#form = form
+  }
+
+  /** A message has begun and not ended. */
+  get midway(): boolean {
+    return this.#held > 0
+  }
+
+  /** Hands over each message that `data` makes whole. Throws a CallError for a bad one. */
+  push(data: Buffer, take: (message: Buffer) => void): void {
+    let rest = data
+    if (this.#held > 0) {
+      if (!this.#keep(data)) return
+      rest = this.#join()
+    }
+    while (rest.length >= prefixBytes) {
+      const end = prefixBytes + this.#lengthOf(rest)
+      if (rest.length < end) {
+        this.#wanted = end
+        break
+      }
+      const message = rest.subarray(prefixBytes, end)
+      take(rest[0] === 0 ? message : this.#inflate(message))
+      rest = rest.subarray(end)
+    }
+    if (rest.length > 0) this.#keep(rest)
+  }
+
+  /** Gives back what is held; nothing may be pushed any more. */
+  drop(): void {
+    this.#form.allowance.left += this.#charged
+    this.#charged = 0
+    this.#held = 0
+    this.#parts = []
+  }
+
+  /** Whether there is now enough for the prefix or the message that is waited for. */
+  #keep(part: Buffer): boolean {
+    const charge = part.length + partBytes
+    this.#form.allowance.left -= charge
+    this.#charged += charge
+    this.#held += part.length
+    if (this.#form.allowance.left < 0) {
+      throw new CallError(code.resourceExhausted, 'too many unfinished messages on this connection')
+    }
+    // A part is a piece of what was read at once; kept as it is, a byte would keep all of that.
+    this.#parts.push(part.length * 2 < part.buffer.byteLength ? Buffer.from(part) : part)
+    return this.#held >= this.#wanted
+  }
+
+  #join(): Buffer {
+    const [first] = this.#parts
+    const joined = this.#parts.length === 1 && first ? first : Buffer.concat(this.#parts)
+    this.drop()
+    this.#wanted = prefixBytes
+    return joined
+  }
+
+  #lengthOf(prefixed: Buffer): number {
+    const length = prefixed.readUInt32BE(1)
+    const { maxBytes } = this.#form
+    if (length <= maxBytes) return length
+    throw new CallError(
+      code.resourceExhausted,
+      `message of ${length} bytes is longer than ${maxBytes}`,
+    )
+  }
+
+  #inflate(message: Buffer): Buffer {
+    const { encoding = 'identity', maxBytes } = this.#form
+    if (encoding === 'identity') {
+      throw new CallError(code.internal, 'compressed message without grpc-encoding')
+    }
+    if (encoding !== 'gzip') {
+      throw new CallError(code.unimplemented, `grpc-encoding ${encoding} is not supported`)
+    }
+    try {
+      return gunzipSync(message, { maxOutputLength: maxBytes })
+    } catch (error) {
+      const tooLong = error instanceof RangeError
+      throw tooLong
+        ? new CallError(code.resourceExhausted, `message is longer than ${maxBytes} bytes`)
+        : new CallError(code.internal, 'message can not be decompressed')
+    }
+  }
+}

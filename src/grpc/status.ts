@@ -1,0 +1,45 @@
+/** How a gRPC call ends (gRPC over HTTP/2, "Responses"). */
+
+import { WireError } from './wire.ts'
+
+/** The codes of gRPC's statuscodes.md that this server says itself. */
+export const code = {
+  ok: 0,
+  invalidArgument: 3,
+  resourceExhausted: 8,
+  unimplemented: 12,
+  internal: 13,
+} as const
+
+/** Ends a call with this code and this message, which the client is shown. */
+export class CallError extends Error {
+  readonly code: number
+
+  constructor(code: number, message: string) {
+    super(message)
+    this.name = 'CallError'
+    this.code = code
+  }
+}
+
+/** What a client is told of an error; of one that is our own fault it is told nothing. */
+export function toCallError(error: unknown, onFault: (error: unknown) => void): CallError {
+  if (error instanceof CallError) return error
+  if (error instanceof WireError) {
+    return new CallError(code.invalidArgument, `malformed message: ${error.message}`)
+  }
+  onFault(error)
+  return new CallError(code.internal, 'internal error')
+}
+
+/** A `grpc-message`: UTF-8, percent-encoded but for printable ASCII other than the percent sign. */
+export function encodeMessage(message: string): string {
+  let encoded = ''
+  for (const byte of Buffer.from(message)) {
+    const plain = byte >= 0x20 && byte <= 0x7e && byte !== 0x25
+    encoded += plain
+      ? String.fromCharCode(byte)
+      : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`
+  }
+  return encoded
+}

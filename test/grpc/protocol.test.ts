@@ -1,0 +1,241 @@
+import { gzipSync } from 'node:zlib'
+import { test } from 'tap'
+import { WireError } from '../../src/grpc/wire.ts'
+import { startGrpc } from '../support/grpc-client.ts'
+import {
+  callWire,
+  connectWire,
+  prefixed,
+  type WireAnswer,
+  type WireCall,
+} from '../support/grpc-wire.ts'
+import { poll } from '../support/poll.ts'
+
+const mebibyte = 2 ** 20
+const hello = prefixed('hello')
+const long = Buffer.alloc(300_000, 'long')
+
+const methods = {
+  unary: {
+    '/test/echo': (message: Buffer) => message,
+    '/test/late': async (message: Buffer) => message,
+    '/test/malformed': () => {
+      throw new WireError('50 % of it – cut\r\nshort')
+    },
+    '/test/fault': () => {
+      throw new Error('secret')
+    },
+  },
+  sinks: { '/test/sink': () => {} },
+}
+
+/** What comes of a call, and whether the connection's next call is none the worse. */
+type Row = readonly [name: string, call: WireCall, answer: Partial<WireAnswer>]
+
+const ok = { http: 200, status: '0', alone: false }
+const failed = (status: string, message?: string): Partial<WireAnswer> => ({
+  http: 200,
+  status,
+  alone: true,
+  body: Buffer.alloc(0),
+  ...(message !== undefined && { message }),
+})
+
+const rows: readonly Row[] = [
+  ['one frame', { frames: [hello] }, { ...ok, body: hello }],
+  [
+    'a frame for each byte',
+    { frames: [...hello].map((byte) => Buffer.of(byte)) },
+    { ...ok, body: hello },
+  ],
+  ['an empty message', { frames: [prefixed('')] }, { ...ok, body: prefixed('') }],
+  [
+    'empty frames between',
+    { frames: [Buffer.alloc(0), hello, Buffer.alloc(0)] },
+    { ...ok, body: hello },
+  ],
+  ['many frames', { frames: [prefixed(long)] }, { ...ok, body: prefixed(long) }],
+  ['a late answer', { path: '/test/late', frames: [hello] }, { ...ok, body: hello }],
+  ['as long as may be', { path: '/test/sink', frames: [prefixed(Buffer.alloc(4 * mebibyte))] }, ok],
+  ['one byte longer', { frames: [prefixed('', 0, 4 * mebibyte + 1)] }, failed('8')],
+  [
+    'one byte longer, never ended',
+    { frames: [prefixed('', 0, 2 ** 32 - 1)], open: true },
+    failed('8'),
+  ],
+  ['no message', {}, failed('12', 'no message')],
+  [
+    'two messages in a frame',
+    { frames: [Buffer.concat([hello, hello])] },
+    failed('12', 'more than one message'),
+  ],
+  [
+    'two messages, never ended',
+    { frames: [hello, hello], open: true },
+    failed('12', 'more than one message'),
+  ],
+  ['half a prefix', { frames: [hello.subarray(0, 3)] }, failed('13', 'message is cut short')],
+  ['half a message', { frames: [hello.subarray(0, 7)] }, failed('13', 'message is cut short')],
+  [
+    'more than a message',
+    { frames: [Buffer.concat([hello, hello.subarray(0, 7)])] },
+    failed('13', 'message is cut short'),
+  ],
+  ['an unknown method', { path: '/test/none', frames: [hello] }, failed('12', 'unknown method')],
+  ['a name of every object', { path: '/__proto__' }, failed('12', 'unknown method')],
+  [
+    'an unknown method, never ended',
+    { path: '/test/none', frames: [hello], open: true },
+    failed('12'),
+  ],
+  [
+    'a malformed message',
+    { path: '/test/malformed', frames: [hello] },
+    failed('3', 'malformed message: 50 %25 of it %E2%80%93 cut%0D%0Ashort'),
+  ],
+  ['a fault', { path: '/test/fault', frames: [hello] }, failed('13', 'internal error')],
+  [
+    'gzip',
+    { headers: { 'grpc-encoding': 'gzip' }, frames: [prefixed(gzipSync(long), 1)] },
+    { ...ok, body: prefixed(long) },
+  ],
+  [
+    'gzip named and not used',
+    { headers: { 'grpc-encoding': 'gzip' }, frames: [hello] },
+    { ...ok, body: hello },
+  ],
+  [
+    'gzip that is none',
+    { headers: { 'grpc-encoding': 'gzip' }, frames: [prefixed('hello', 1)] },
+    failed('13', 'message can not be decompressed'),
+  ],
+  [
+    'gzip of too much',
+    {
+      headers: { 'grpc-encoding': 'gzip' },
+      frames: [prefixed(gzipSync(Buffer.alloc(4 * mebibyte + 1)), 1)],
+    },
+    failed('8'),
+  ],
+  [
+    'another compression',
+    { headers: { 'grpc-encoding': 'snappy' }, frames: [prefixed('hello', 1)] },
+    failed('12', 'grpc-encoding snappy is not supported'),
+  ],
+  ['compressed by nobody', { frames: [prefixed('hello', 1)] }, failed('13')],
+  ['a flag of the future', { frames: [prefixed('hello', 2)] }, failed('13')],
+  [
+    'the longer content type',
+    { headers: { 'content-type': 'application/grpc+proto' }, frames: [hello] },
+    ok,
+  ],
+  [
+    'another content type',
+    { headers: { 'content-type': 'application/json' }, frames: [hello] },
+    { http: 415, status: undefined },
+  ],
+  [
+    'one that begins alike',
+    { headers: { 'content-type': 'application/grpc-web' }, frames: [hello] },
+    { http: 415 },
+  ],
+  [
+    'another format',
+    { headers: { 'content-type': 'application/grpc+json' }, frames: [hello] },
+    { http: 415 },
+  ],
+  [
+    'another method of HTTP',
+    { headers: { ':method': 'PUT' }, frames: [hello] },
+    { http: 405, status: undefined },
+  ],
+  ['no body at all', { headers: { ':method': 'GET' } }, { http: 405 }],
+  ['HEAD', { headers: { ':method': 'HEAD' } }, { http: 405 }],
+  [
+    'headers without end',
+    { headers: { 'x-much': 'x'.repeat(40_000) }, frames: [hello] },
+    { http: 0, rstCode: 11 },
+  ],
+]
+
+test('each form of a call is answered', async (t) => {
+  const { port, faults } = await startGrpc(t, methods)
+  const session = connectWire(t, port)
+  for (const [name, call, answer] of rows) {
+    t.match(await callWire(session, call), answer, name)
+    t.match(await callWire(session, { frames: [hello] }), { ...ok, body: hello }, `after ${name}`)
+  }
+  t.match(faults, [{ message: 'secret' }])
+})
+
+test('a refused compression names what is known', async (t) => {
+  const { port } = await startGrpc(t, methods)
+  const { headers } = await callWire(connectWire(t, port), {
+    headers: { 'grpc-encoding': 'br' },
+    frames: [prefixed('hello', 1)],
+  })
+  t.match(headers, { 'grpc-accept-encoding': 'identity,gzip' })
+})
+
+test('the log stream is read in any pieces', async (t) => {
+  const taken: string[] = []
+  const { port } = await startGrpc(t, {
+    sinks: { '/test/sink': (message) => taken.push(message.toString()) },
+  })
+  const session = connectWire(t, port)
+  const messages = ['one', '', 'three', long.toString(), 'five', 'six']
+  const all = Buffer.concat(messages.map((message) => prefixed(message)))
+  for (const size of [1_000_000, 60_000, 4_097]) {
+    taken.length = 0
+    const frames: Buffer[] = []
+    for (let at = 0; at < all.length; at += size) frames.push(all.subarray(at, at + size))
+    t.match(await callWire(session, { path: '/test/sink', frames }), { ...ok, body: prefixed('') })
+    t.strictSame(taken, messages)
+  }
+  const cut = await callWire(session, {
+    path: '/test/sink',
+    frames: [prefixed('a'), hello.subarray(1)],
+  })
+  t.match(cut, { status: '13' }, 'one that ends within a message has failed')
+})
+
+test('unfinished messages have room for so many', async (t) => {
+  const { port } = await startGrpc(t, methods)
+  const [greedy, modest] = [connectWire(t, port), connectWire(t, port)]
+  const unfinished = { frames: [prefixed(Buffer.alloc(4 * mebibyte - 10), 0, 4 * mebibyte)] }
+  const held = Array.from({ length: 15 }, () => callWire(greedy, { ...unfinished, open: true }))
+  const more = [1, 2, 3].map(() => callWire(greedy, { ...unfinished, open: true }))
+  t.match(await Promise.race([...held, ...more]), { status: '8' })
+  t.match(await callWire(modest, unfinished), { status: '13' }, 'each connection has its own')
+  greedy.destroy()
+  await Promise.all([...held, ...more])
+  const again = connectWire(t, port)
+  for (let i = 0; i < 20; i += 1) t.match(await callWire(again, unfinished), { status: '13' })
+  t.match(await callWire(again, { frames: [hello] }), ok, 'and what failed holds nothing')
+})
+
+test('the drain answers a stream that goes on', async (t) => {
+  const taken: Buffer[] = []
+  const { port, server } = await startGrpc(t, {
+    sinks: { '/test/sink': (message) => taken.push(message) },
+  })
+  const session = connectWire(t, port)
+  const call = callWire(session, { path: '/test/sink', frames: [hello], open: true })
+  await poll(() => taken.length === 1, 'the message is taken')
+  const stopped = server.stop(20_000)
+  t.match(await call, { ...ok, body: prefixed(''), rstCode: 0 })
+  await stopped
+})
+
+test('no call is lost in a drain', async (t) => {
+  const { port, server } = await startGrpc(t, { unary: methods.unary })
+  const session = connectWire(t, port)
+  await callWire(session, { frames: [hello] })
+  const calls = Array.from({ length: 200 }, (_, i) =>
+    callWire(session, { path: i % 2 ? '/test/late' : '/test/echo', frames: [hello] }),
+  )
+  await Promise.race(calls)
+  await server.stop(20_000)
+  // 7 is REFUSED_STREAM: it has not begun, and the client knows.
+  for (const answer of await Promise.all(calls)) t.ok(answer.status === '0' || answer.rstCode === 7)
+})
