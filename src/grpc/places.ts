@@ -4,13 +4,11 @@ import { lookup } from 'node:dns/promises'
 import type { ListenOptions } from 'node:net'
 
 /** Every place that `host:port` or `unix:/path` names: a host's name may have several addresses. */
-export async function findPlaces(address: string): Promise<[ListenOptions, ...ListenOptions[]]> {
+export async function findPlaces(address: string): Promise<readonly ListenOptions[]> {
   if (address.startsWith('unix:')) return [{ path: address.slice('unix:'.length) }]
   const colon = address.lastIndexOf(':')
   const name = address.slice(0, colon).replace(/^\[(.*)\]$/, '$1')
   const port = Number(address.slice(colon + 1))
   const found = await lookup(name, { all: true })
-  const hosts = [...new Set(found.map((one) => one.address))]
-  const [first = name, ...others] = hosts
-  return [{ host: first, port }, ...others.map((host) => ({ host, port }))]
+  return [...new Set(found.map((one) => one.address))].map((host) => ({ host, port }))
 }

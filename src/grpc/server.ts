@@ -8,7 +8,7 @@ import http2, {
   type ServerHttp2Session,
   type ServerHttp2Stream,
 } from 'node:http2'
-import type { AddressInfo, ListenOptions, Socket } from 'node:net'
+import type { AddressInfo, ListenOptions, ServerOpts, Socket } from 'node:net'
 import { endWith, refuse } from './call.ts'
 import { createHealth } from './health.ts'
 import type { Allowance } from './message-reader.ts'
@@ -47,7 +47,7 @@ const maxUnfinishedBytes = 64 * mebibyte
 const connectionWindowBytes = 8 * mebibyte
 const unknownMethod = new CallError(code.unimplemented, 'unknown method')
 
-const options: http2.ServerOptions = {
+const options: http2.ServerOptions & ServerOpts = {
   settings: {
     // Envoy multiplexes all of a worker's requests on one connection, up to its circuit breaker.
     maxConcurrentStreams: 65_536,
@@ -67,7 +67,7 @@ const options: http2.ServerOptions = {
   // So that a peer whose machine is gone is found out.
   keepAlive: true,
   keepAliveInitialDelay: 60_000,
-} as http2.ServerOptions
+}
 
 /** A server of these methods and of grpc.health.v1. */
 export function createGrpcServer(methods: GrpcMethods): GrpcServer {
@@ -126,9 +126,17 @@ export function createGrpcServer(methods: GrpcMethods): GrpcServer {
 
   return {
     async listen(address) {
-      const [first, ...others] = await findPlaces(address)
-      const port = await listenAt(first)
-      for (const place of others) await listenAt({ ...place, port })
+      let port: number | undefined
+      let problem: unknown
+      for (const place of await findPlaces(address)) {
+        try {
+          port = await listenAt(port === undefined ? place : { ...place, port })
+        } catch (error) {
+          if (!isNotHere(error)) throw error
+          problem = error
+        }
+      }
+      if (port === undefined) throw problem
       return port
     },
     async stop(graceMs) {
@@ -146,6 +154,12 @@ export function createGrpcServer(methods: GrpcMethods): GrpcServer {
       clearTimeout(force)
     },
   }
+}
+
+/** Of a name's addresses, one that this machine does not have: `localhost` without IPv6. */
+function isNotHere(error: unknown): boolean {
+  const { code } = error as NodeJS.ErrnoException
+  return code === 'EADDRNOTAVAIL' || code === 'EAFNOSUPPORT'
 }
 
 function isGrpc(contentType: string | undefined): boolean {

@@ -239,3 +239,10 @@ test('no call is lost in a drain', async (t) => {
   // 7 is REFUSED_STREAM: it has not begun, and the client knows.
   for (const answer of await Promise.all(calls)) t.ok(answer.status === '0' || answer.rstCode === 7)
 })
+
+test('a name is listened on at its addresses', async (t) => {
+  const { server } = await startGrpc(t, methods)
+  const port = await server.listen('localhost:0')
+  t.match(await callWire(connectWire(t, port), { frames: [hello] }), ok)
+  await t.rejects(server.listen('192.0.2.1:0'), { code: 'EADDRNOTAVAIL' })
+})

@@ -1,0 +1,53 @@
+import http2 from 'node:http2'
+import { chatPath, type Gateway, gatewayTests } from '../support/gateway.ts'
+
+const test = gatewayTests()
+
+/** One of Envoy's counters for the service's cluster. */
+async function counted(gateway: Gateway, name: string): Promise<number> {
+  const response = await fetch(`http://${gateway.envoy.admin}/stats?filter=cluster.tollgate`)
+  const found = new RegExp(`^cluster\\.tollgate\\.${name}: (\\d+)$`, 'm').exec(
+    await response.text(),
+  )
+  return Number(found?.[1] ?? Number.NaN)
+}
+
+/** Asks so often and hangs up each time, before there can be an answer. */
+async function hangUp(gateway: Gateway, times: number): Promise<void> {
+  const session = http2.connect(gateway.url)
+  session.on('error', () => {})
+  const closed = Array.from({ length: times }, () => {
+    const stream = session.request({
+      ':method': 'POST',
+      ':path': chatPath,
+      'content-type': 'application/json',
+      authorization: 'Bearer tg_nobody',
+    })
+    stream.on('error', () => {})
+    stream.end('{"model":"sim"}')
+    setImmediate(() => stream.close(http2.constants.NGHTTP2_CANCEL))
+    return new Promise((resolve) => stream.on('close', resolve))
+  })
+  await Promise.all(closed)
+  session.destroy()
+}
+
+test('clients that hang up cost others nothing', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  await gateway.chat(key)
+  let asking = true
+  const statuses: number[] = []
+  const asked = (async () => {
+    while (asking) statuses.push((await gateway.chat(key)).status)
+  })()
+  const target = 5_000
+  for (let round = 0; round < 100; round += 1) {
+    await hangUp(gateway, 300)
+    if ((await counted(gateway, 'upstream_rq_tx_reset')) >= target) break
+  }
+  asking = false
+  await asked
+  t.ok((await counted(gateway, 'upstream_rq_tx_reset')) >= target, 'that many Checks were reset')
+  t.equal(await counted(gateway, 'upstream_cx_destroy_remote'), 0, 'on connections that go on')
+  t.strictSame([...new Set(statuses)], [200])
+})
