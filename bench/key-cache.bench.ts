@@ -20,6 +20,8 @@ const teams = 200
 const rounds = 3
 
 setFlagsFromString('--expose-gc')
+// As `tollgate serve` has it.
+setFlagsFromString('--heap-growing-percent=30')
 const collect = runInNewContext('gc') as () => void
 
 /** Made anew each time, as a request does. */

@@ -1,11 +1,20 @@
+import { setFlagsFromString } from 'node:v8'
 import { serve } from '../main.ts'
 import { onStop } from './stop-signals.ts'
+
+/**
+ * Percent by which the heap may outgrow what lives in it before it is collected. What lives long
+ * here, remembered keys and counters, is much and changes little: V8's own factor would let garbage
+ * take as much again (a million keys: 0.67 GB resident with this, 0.9 GB without).
+ */
+const heapGrowingPercent = 30
 
 /**
  * `tollgate serve`: the service alone, until SIGTERM, SIGINT or SIGHUP, or until the process that
  * started it is gone; the process then ends with status 0. Rejects with what kept it from serving.
  */
 export async function serveCommand(env: NodeJS.ProcessEnv): Promise<never> {
+  setFlagsFromString(`--heap-growing-percent=${heapGrowingPercent}`)
   const asked = onStop(() => {})
   const service = await serve(env)
   await asked
