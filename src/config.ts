@@ -3,6 +3,7 @@
  * at once. Nothing else reads the environment. Secrets may come by file: NAME_FILE for NAME.
  */
 
+import { randomUUID } from 'node:crypto'
 import { accessSync, constants, readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { resolve } from 'node:path'
@@ -67,6 +68,8 @@ export interface Config {
   readonly keyCacheRevalidateMs: number
   /** What this process is called where a revocation waits for it. */
   readonly replicaName: string
+  /** Where it runs: this machine since it was started, and the address only one process can have. */
+  readonly replicaPlace: string
   readonly logLevel: string
 }
 
@@ -245,6 +248,7 @@ export function loadConfig(env: Environment): Config {
     keyCacheOutageGraceMs: duration('KEY_CACHE_OUTAGE_GRACE', '15m', '24h'),
     keyCacheRevalidateMs: duration('KEY_CACHE_REVALIDATE', '1s', '10s', '100ms'),
     replicaName: text('REPLICA_NAME') ?? nameReplica(grpcAddresses),
+    replicaPlace: `${bootId()}/${nameReplica(grpcAddresses)}`,
     logLevel,
   }
   if (problems.length > 0) throw new ConfigError(problems)
@@ -270,6 +274,15 @@ function parseAddress(written: string): Address | undefined {
 }
 
 /** A name that no other living process has: its address is its own, but for a port still to find. */
+/** Another one whenever the machine starts; a random one where the system has none. */
+function bootId(): string {
+  try {
+    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
+  } catch {
+    return randomUUID()
+  }
+}
+
 function nameReplica([address]: readonly Address[]): string {
   const shown = address === undefined ? '' : `/${showAddress(address)}`
   const isFound = address !== undefined && 'port' in address && address.port === 0

@@ -109,6 +109,9 @@ test('a replica is named by host and address', async (t) => {
   t.equal(name({ GRPC_ADDRESS: 'unix:/run/t.sock,:1' }), `${hostname()}/unix:/run/t.sock`)
   t.equal(name({ GRPC_ADDRESS: ':0' }), `${hostname()}/0.0.0.0:0#${process.pid}`)
   t.equal(name({ REPLICA_NAME: 'blue' }), 'blue')
+  const place = (env: Record<string, string>) => loadConfig(env).replicaPlace
+  t.equal(place({ REPLICA_NAME: 'blue' }), place({}), 'a name may be given twice')
+  t.not(place({ GRPC_ADDRESS: ':8083' }), place({}))
 })
 
 test('what keys are remembered for is a duration', async (t) => {

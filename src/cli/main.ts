@@ -29,6 +29,8 @@ async function run(): Promise<number> {
     case 'up':
       return (await import('./up.ts')).up(process.env)
     case 'serve':
+      if (args.length > 0)
+        throw new Error('serve takes no arguments; settings come by environment.')
       return (await import('./serve.ts')).serveCommand(process.env)
     case 'check':
       return (await import('./check.ts')).check(args)

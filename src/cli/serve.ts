@@ -8,6 +8,8 @@ import { onStop } from './stop-signals.ts'
  * take as much again (a million keys: 0.67 GB resident with this, 0.9 GB without).
  */
 const heapGrowingPercent = 30
+/** How long a start, or a stop, may go on after the process was asked to stop (milliseconds). */
+const startGraceMs = 15_000
 
 /**
  * `tollgate serve`: the service alone, until SIGTERM, SIGINT or SIGHUP, or until the process that
@@ -16,8 +18,21 @@ const heapGrowingPercent = 30
 export async function serveCommand(env: NodeJS.ProcessEnv): Promise<never> {
   setFlagsFromString(`--heap-growing-percent=${heapGrowingPercent}`)
   const asked = onStop(() => {})
+  process.on('unhandledRejection', endUnlessClosed)
+  // Before there is anything to stop in order, nobody has to wait for a start that hangs.
+  void asked.then(() => setTimeout(() => process.exit(1), startGraceMs).unref())
   const service = await serve(env)
   await asked
   await service.stop()
   process.exit(0)
+}
+
+/**
+ * The Postgres client asks each new connection for its types, in a promise that nobody holds: a
+ * server that dies right then must not take this process along. Whoever waits for a query on that
+ * connection is told by their own promise.
+ */
+function endUnlessClosed(error: unknown): void {
+  const code = (error as { code?: unknown } | undefined)?.code
+  if (typeof code !== 'string' || !code.startsWith('CONNECTION_')) throw error
 }

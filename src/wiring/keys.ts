@@ -33,6 +33,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     pool,
     url,
     name: config.replicaName,
+    place: config.replicaPlace,
     everyMs: config.keyCacheRevalidateMs,
     servesMs: outageGraceMs,
     evict: (hashes) => keys.evict(hashes),

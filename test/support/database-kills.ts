@@ -97,6 +97,7 @@ async function startReplica(t: Test, url: string, name: string) {
     pool,
     url,
     name,
+    place: name,
     everyMs: 1_000,
     servesMs: 900_000,
     evict: (hashes) => keys.evict(hashes),

@@ -15,6 +15,7 @@ const follower = createRevocationFollower({
   pool,
   url,
   name: 'paused',
+  place: 'paused',
   everyMs: 1_000,
   servesMs: 60_000,
   evict: (hashes) => keys.evict(hashes),

@@ -42,6 +42,7 @@ export async function startFollower(
     pool: await createPool(t, url),
     url,
     name: 'one',
+    place: options.name ?? 'one',
     everyMs: 1_000,
     servesMs: 60_000,
     evict(hashes) {
@@ -72,8 +73,8 @@ export async function fillKeys(sql: postgres.Sql, count: number, user = 'alice')
 export async function addReplica(sql: postgres.Sql, name: string): Promise<string> {
   const id = randomUUID()
   await sql`
-    insert into tollgate_replicas (id, name, seen_at, serves_until, acknowledged)
-    select ${id}, ${name}, now(), now() + interval '1 hour', max(sequence)
+    insert into tollgate_replicas (id, name, place, seen_at, serves_until, acknowledged)
+    select ${id}, ${name}, ${name}, now(), now() + interval '1 hour', max(sequence)
     from tollgate_revocations`
   return id
 }

@@ -54,13 +54,15 @@ export async function within<T>(query: Promise<T>, deadlineMs = requestDeadlineM
 
 /**
  * PostgreSQL error classes (appendix A of its manual): 08 connection, 25006 read-only after a
- * failover, 40 rolled back (a deadlock with somebody's transaction), 53 resources, 57 operator
- * intervention, 58 system error. Else the socket's own codes.
+ * failover, 3D000 and 42P01 database or table gone (being restored), 40 rolled back (a deadlock with
+ * somebody's transaction), 53 resources, 57 operator intervention, 58 system error. Else the socket's
+ * own codes.
  */
 function isOutage(error: unknown): boolean {
   if (error instanceof ServiceError || !(error instanceof Error)) return false
   const code = 'code' in error ? String(error.code) : ''
-  if (error instanceof postgres.PostgresError) return /^(08|25006|40|53|57|58)/.test(code)
+  if (error instanceof postgres.PostgresError)
+    return /^(08|25006|3D000|40|42P01|53|57|58)/.test(code)
   return /^(CONNECT|ECONN|EPIPE|ETIMEDOUT|EHOST|ENET|ENOTFOUND|ENOENT|EAI_)/.test(code)
 }
 

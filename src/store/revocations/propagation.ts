@@ -92,11 +92,12 @@ export function createPropagationWatch(options: PropagationWatchOptions): Propag
     }
   }
 
-  function advance(waiter: Waiter, { newest, replicas }: Acknowledgements): void {
+  function advance(waiter: Waiter, { newest, logged, replicas }: Acknowledgements): void {
     waiter.target ??= newest
     const { target } = waiter
     const others = replicas.filter((replica) => replica.id !== id)
-    const late = others.filter(({ acknowledged }) => acknowledged < target)
+    // What is not logged nobody can acknowledge.
+    const late = others.filter(({ acknowledged }) => !logged || acknowledged < target)
     waiter.last = {
       state: late.length === 0 ? 'confirmed' : 'pending',
       replicas: others.length + 1,

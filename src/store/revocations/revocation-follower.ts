@@ -30,6 +30,8 @@ export interface RevocationFollowerOptions {
   readonly url: string
   /** What this process is called where it is waited for; no two that live at a time share it. */
   readonly name: string
+  /** Where it runs: what was in the same place before has ended. */
+  readonly place: string
   /** Milliseconds between two questions to the log. */
   readonly everyMs: number
   /** How long after the last answer this process may go on serving, in milliseconds. */
@@ -77,9 +79,9 @@ const startListeningMs = 2_000
 
 /** A follower that does nothing yet, and says `unconfirmed`. */
 export function createRevocationFollower(options: RevocationFollowerOptions): RevocationFollower {
-  const { pool, name, everyMs, servesMs } = options
+  const { pool, name, place, everyMs, servesMs } = options
   const id = randomUUID()
-  const replica = { id, name, servesMs, unseenMs: 3 * everyMs + 2_000 }
+  const replica = { id, name, place, servesMs, unseenMs: 3 * everyMs + 2_000 }
   const watch = startPauseWatch()
   const confidence = createConfidence({ watch, countsMs: everyMs + 6 * halfDeadlineMs })
   const { state, ageMs } = confidence
@@ -93,6 +95,8 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
   let confirming: Promise<void> | undefined
   let timer: NodeJS.Timeout | undefined
   let isStopped = false
+  /** Changes of keys are not logged: nothing can be known of them. */
+  let isBlind = false
   const up = Promise.withResolvers<void>()
 
   /** Asks over the connection that listens, else over the pool. */
@@ -117,6 +121,12 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
     let found: 'nothing' | 'some' | 'more' = 'more'
     while (found !== 'nothing' && !isStopped) {
       const { answer, sentAt } = await ask()
+      if (!answer.logged) {
+        confidence.failed(sentAt)
+        if (!isBlind) options.onFault(new Error('the triggers that log revocations are off'))
+        isBlind = true
+        return
+      }
       found = take(answer)
       if (found !== 'more') confidence.answered(sentAt)
       // What was found is acknowledged by the next question.
@@ -126,7 +136,14 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
   function take(answer: LogAnswer): 'nothing' | 'some' | 'more' {
     others = answer.others
     const [here, ...found] = answer.rows
-    if (here === undefined || here.sequence !== position?.sequence || here.mark !== position.mark) {
+    const wasBlind = isBlind
+    isBlind = false
+    if (
+      wasBlind ||
+      here === undefined ||
+      here.sequence !== position?.sequence ||
+      here.mark !== position.mark
+    ) {
       if (answer.newest.sequence === 0 && position?.sequence === 0) return 'nothing'
       // The start, or a log that does not go on from where we are: cut off, or of another history.
       if (position !== undefined) options.forgetAll()

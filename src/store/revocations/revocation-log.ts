@@ -25,9 +25,11 @@ export interface LogRow extends LogPosition {
 export interface ReplicaNote {
   readonly id: string
   readonly name: string
+  /** Where it runs; no two processes that live share it. */
+  readonly place: string
   /** How long it may go on serving after this, in milliseconds. */
   readonly servesMs: number
-  /** Rows of its name that were not seen for so long are of processes that have ended. */
+  /** Rows of its place that were not seen for so long are of processes that have ended. */
   readonly unseenMs: number
 }
 
@@ -37,6 +39,8 @@ export interface LogAnswer {
   readonly newest: LogPosition
   /** Names of the other processes that may be serving. */
   readonly others: readonly string[]
+  /** Whether changes of keys are logged at all: the triggers are there and on. */
+  readonly logged: boolean
 }
 
 /** What one process has followed of the log. */
@@ -49,6 +53,8 @@ export interface Acknowledgement {
 export interface Acknowledgements {
   /** Of the log, as it is now. */
   readonly newest: number
+  /** As in LogAnswer. */
+  readonly logged: boolean
   readonly replicas: readonly Acknowledgement[]
 }
 
@@ -66,7 +72,7 @@ export function followLog(
   replica: ReplicaNote,
   position: LogPosition | undefined,
 ): Promise<LogAnswer> {
-  const { id, name, servesMs, unseenMs } = replica
+  const { id, name, place, servesMs, unseenMs } = replica
   const at = position?.sequence ?? null
   return only(sql<LogAnswer[]>`
     with newest as (
@@ -74,8 +80,8 @@ export function followLog(
       order by sequence desc limit 1
     ),
     noted as (
-      insert into tollgate_replicas (id, name, seen_at, serves_until, acknowledged)
-      values (${id}, ${name}, now(), now() + ${servesMs}::float8 * interval '1 millisecond',
+      insert into tollgate_replicas (id, name, place, seen_at, serves_until, acknowledged)
+      values (${id}, ${name}, ${place}, now(), now() + ${servesMs}::float8 * interval '1 millisecond',
         coalesce(${at}::bigint, (select sequence from newest), 0))
       on conflict (id) do update set name = excluded.name, seen_at = excluded.seen_at,
         serves_until = excluded.serves_until, acknowledged = excluded.acknowledged
@@ -84,7 +90,7 @@ export function followLog(
       delete from tollgate_replicas where id = any(array(
         select id from tollgate_replicas
         where id <> ${id} and (serves_until < now() - interval '1 hour'
-          or name = ${name} and seen_at < now() - ${unseenMs}::float8 * interval '1 millisecond')
+          or place = ${place} and seen_at < now() - ${unseenMs}::float8 * interval '1 millisecond')
         for update skip locked
       ))
       returning id
@@ -101,6 +107,7 @@ export function followLog(
       coalesce((select json_agg(log) from log), '[]') as rows,
       coalesce((select row_to_json(newest) from newest), '{"sequence":0,"mark":0}') as newest,
       (select coalesce(json_agg(name order by name), '[]') from others) as others,
+      ${isLogged(sql)} as logged,
       pg_notify(${ownChannel(id)}, '')`)
 }
 
@@ -109,6 +116,7 @@ export function readAcknowledgements(sql: postgres.Sql): Promise<Acknowledgement
   return only(sql<Acknowledgements[]>`
     select
       coalesce((select max(sequence) from tollgate_revocations), 0)::float8 as newest,
+      ${isLogged(sql)} as logged,
       (select coalesce(json_agg(json_build_object(
         'id', id, 'name', name, 'acknowledged', acknowledged) order by name, id), '[]')
         from tollgate_replicas where serves_until > now()) as replicas`)
@@ -142,6 +150,14 @@ export async function purgeRevocations(sql: postgres.Sql): Promise<number> {
     deleted += count
     if (count < batchRows) return deleted
   }
+}
+
+/** Somebody may have disabled the triggers, or restored the table without them. */
+function isLogged(sql: postgres.Sql): postgres.Fragment {
+  return sql`(
+    select count(*) = 3 from pg_trigger
+    where tgrelid = to_regclass('api_keys') and tgenabled in ('A', 'O')
+      and tgname in ('tollgate_key_changed', 'tollgate_key_deleted', 'tollgate_keys_truncated'))`
 }
 
 function markOf(sql: postgres.Sql): postgres.Fragment {

@@ -1,9 +1,12 @@
+import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type postgres from 'postgres'
 import { test } from 'tap'
 import { createPostgresApiKeys } from '../../../src/store/api-keys/postgres-api-keys.ts'
+import { createPropagationWatch } from '../../../src/store/revocations/propagation.ts'
 import { readAcknowledgements } from '../../../src/store/revocations/revocation-log.ts'
 import {
+  addReplica,
   createKeyDatabase,
   type FollowerUnderTest,
   fillKeys,
@@ -222,6 +225,43 @@ test('a log of another history is not believed', async (t) => {
   await sql`delete from tollgate_revocations where sequence > 50`
   await poll(() => follower.forgotten() === 2, 'all is forgotten again')
   await acknowledged(sql)
+})
+
+test('while nothing is logged nothing is believed', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  await fillKeys(sql, 2)
+  const follower = await startFollower(t, url, { everyMs: 100 })
+  const propagation = createPropagationWatch({ pool: sql, id: randomUUID(), others: () => [] })
+  await sql`alter table api_keys disable trigger tollgate_key_changed`
+  await poll(() => follower.state() === 'away', 'it is blind and knows it')
+  await sql`update api_keys set status = 'revoked'`
+  t.match(await propagation.wait(), { state: 'pending', waitingFor: ['one'] })
+  await sql`alter table api_keys enable always trigger tollgate_key_changed`
+  await poll(() => follower.forgotten() === 1, 'what was missed is not believed')
+  await poll(() => follower.state() === 'confirmed', 'it sees again')
+  t.match(follower.faults, [{ message: /triggers/ }])
+})
+
+test('a replication session is logged too', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  await fillKeys(sql, 1)
+  const follower = await startFollower(t, url)
+  await sql.begin(async (transaction) => {
+    await transaction`set local session_replication_role = replica`
+    await transaction`update api_keys set status = 'revoked'`
+  })
+  await poll(() => follower.evicted.has('alice-1'), 'it is told')
+})
+
+test('of one name both are waited for', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  await addReplica(sql, 'one')
+  const old = new Date(Date.now() - 60_000)
+  await sql`update tollgate_replicas set seen_at = ${old}, place = 'elsewhere'`
+  const follower = await startFollower(t, url, { everyMs: 100 })
+  await poll(() => follower.stats().others.length === 1, 'the other may be serving')
+  await sql`update tollgate_replicas set place = 'one' where id <> ${follower.id}`
+  await poll(() => follower.stats().others.length === 0, 'what was in its place has ended')
 })
 
 test('an emptied table forgets every key', async (t) => {

@@ -13,7 +13,14 @@ import { createMigrated, createPool, createRecord, now } from '../../support/key
 import { poll } from '../../support/poll.ts'
 
 function createReplica(fields: Partial<ReplicaNote> = {}): ReplicaNote {
-  return { id: randomUUID(), name: 'one', servesMs: 60_000, unseenMs: 5_000, ...fields }
+  return {
+    id: randomUUID(),
+    name: 'one',
+    place: fields.name ?? 'one',
+    servesMs: 60_000,
+    unseenMs: 5_000,
+    ...fields,
+  }
 }
 
 /** All hashes logged, in order. */
@@ -176,6 +183,7 @@ test('a replica is noted, waited for and taken away', async (t) => {
   await followLog(sql, one, rows[2])
   t.strictSame(await readAcknowledgements(sql), {
     newest: newest.sequence + 3,
+    logged: true,
     replicas: [
       { id: one.id, name: 'one', acknowledged: newest.sequence + 2 },
       { id: two.id, name: 'two', acknowledged: newest.sequence },

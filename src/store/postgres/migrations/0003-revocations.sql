@@ -10,10 +10,12 @@ create table tollgate_revocations (
 insert into tollgate_revocations (key_hash) values ('*');
 
 -- The processes that answer for keys, each with how far it has followed the log. `serves_until` is
--- when it will have stopped believing what it remembers if it can not follow any further.
+-- when it will have stopped believing what it remembers if it can not follow any further. `place` is
+-- where it runs: no two processes that live are in one place.
 create table tollgate_replicas (
   id uuid primary key,
   name text not null,
+  place text not null,
   seen_at timestamptz not null,
   serves_until timestamptz not null,
   acknowledged bigint not null
@@ -52,3 +54,9 @@ create trigger tollgate_key_deleted
 create trigger tollgate_keys_truncated
   after truncate on api_keys
   for each statement execute function tollgate_log_revocation();
+
+-- Also for what a session does as a replica (`session_replication_role`) and what is applied by
+-- logical replication.
+alter table api_keys enable always trigger tollgate_key_changed;
+alter table api_keys enable always trigger tollgate_key_deleted;
+alter table api_keys enable always trigger tollgate_keys_truncated;
