@@ -14,6 +14,7 @@ import { createAuthenticate } from './identity/authenticate.ts'
 import { readUsages } from './ratelimit/access-log.ts'
 import type { Journal } from './ratelimit/journal.ts'
 import { createShouldRateLimit } from './ratelimit/rate-limit.ts'
+import { ping } from './store/postgres/postgres.ts'
 import { createMetricsServer } from './telemetry/metrics-server.ts'
 import type { Context } from './wiring/context.ts'
 import { openCounters } from './wiring/counters.ts'
@@ -142,7 +143,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     snapshot,
     ready: () => ready,
     degraded: async () => [
-      ...(follower.state() === 'away' ? ['database'] : []),
+      ...((await ping(database.pool)) ? [] : ['database']),
       ...(follower.stats().listening ? [] : ['push']),
       ...(redis?.away ? ['redis'] : []),
     ],

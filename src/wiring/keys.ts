@@ -4,6 +4,7 @@ import { type CachedApiKeys, createCachedApiKeys } from '../store/api-keys/cache
 import { startCleanupSchedule } from '../store/api-keys/cleanup-schedule.ts'
 import { type LastUsed, startLastUsed } from '../store/api-keys/last-used.ts'
 import { createPostgresApiKeys } from '../store/api-keys/postgres-api-keys.ts'
+import { ping } from '../store/postgres/postgres.ts'
 import { createPropagationWatch, type PropagationWatch } from '../store/revocations/propagation.ts'
 import {
   createRevocationFollower,
@@ -24,6 +25,7 @@ export interface Keys {
 const leastOutageGraceMs = 60_000
 /** How long a stop waits for the last uses of keys to be noted. */
 const lastUsedGraceMs = 1_500
+const rouseEveryMs = 1_000
 
 /** Starts to follow revocations before anything is remembered. */
 export async function openKeys(context: Context, { pool, url }: Database): Promise<Keys> {
@@ -51,6 +53,11 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     freshness: follower,
   })
   stops.push(() => follower.stop())
+  // A pool that was waited on in vain does not always recover by the follower's questions alone.
+  const rouse = setInterval(() => {
+    if (follower.state() === 'away') void ping(pool)
+  }, rouseEveryMs).unref()
+  stops.push(() => clearInterval(rouse))
   await follower.start()
   const propagation = createPropagationWatch({
     pool,

@@ -14,6 +14,8 @@ const requestDeadlineMs = 1_500
 /** What one statement may take at most, where nobody but its own caller waits for it. */
 export const statementDeadlineMs = 5_000
 const reconnectSeconds = 0.25
+/** Well below the second that a probe is given. */
+const pingDeadlineMs = 500
 
 /**
  * A pool that connects when first asked and reconnects by itself. While serving, every change is
@@ -69,7 +71,7 @@ function isOutage(error: unknown): boolean {
 /** Whether the database answers right now. */
 export async function ping(sql: postgres.Sql): Promise<boolean> {
   try {
-    await within(sql`select 1`)
+    await within(sql`select 1`, pingDeadlineMs)
     return true
   } catch {
     return false
