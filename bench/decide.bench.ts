@@ -1,9 +1,9 @@
 /** What a decision costs by itself: target, authorize, counters, and the message around them. */
 
 import { counterOf } from '../src/core/counter.ts'
-import { authorize, spend } from '../src/core/decide.ts'
+import { authorize, enforceLimits } from '../src/core/decide.ts'
 import { meteredPaths, readTarget } from '../src/core/target.ts'
-import { createMemoryCounters } from '../src/store/counters/memory-counters.ts'
+import { createMemoryCounters } from '../src/store/counters/memory.ts'
 import { createCaller, createSnapshot } from './fixture.ts'
 import { type Figure, microsPerCall } from './measure.ts'
 
@@ -35,7 +35,7 @@ export function benchDecide(): readonly Figure[] {
       const asked = decision.limits.map((limit) => counterOf(limit, caller.user))
       const states = counters.read(asked, now)
       if (states instanceof Promise) throw new Error('memory counters answer at once')
-      const verdict = spend(decision, states, now)
+      const verdict = enforceLimits(decision, states, now)
       if (i % 4 === 0) counters.add(asked, 10, now)
       return verdict
     }

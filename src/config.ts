@@ -8,7 +8,7 @@ import { accessSync, constants, readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { resolve } from 'node:path'
 import { parseDuration } from './core/duration.ts'
-import { parseRedisUrl } from './store/counters/redis-url.ts'
+import { parseRedisUrl } from './store/counters/redis/url.ts'
 
 export interface SocketAddress {
   readonly host: string

@@ -7,7 +7,7 @@ import { spawn } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { findEnvoy } from '../src/cli/envoy-binary.ts'
-import { PACKAGE_ROOT } from '../src/cli/package-root.ts'
+import { PACKAGE_ROOT } from '../src/package-root.ts'
 import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,

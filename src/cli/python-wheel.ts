@@ -11,8 +11,8 @@ import {
   rmSync,
 } from 'node:fs'
 import { delimiter, join } from 'node:path'
+import { PACKAGE_ROOT } from '../package-root.ts'
 import { identify } from '../store/postgres/process-identity.ts'
-import { PACKAGE_ROOT } from './package-root.ts'
 import { StartError } from './start-error.ts'
 
 /** What is fetched, and what to tell somebody who can't have it so. */

@@ -1,7 +1,7 @@
 /** The settings of `tollgate up`: those of the service, with the sample's files as defaults. */
 import { join } from 'node:path'
 import { type Config, ConfigError, loadConfig, type SocketAddress } from '../config.ts'
-import { PACKAGE_ROOT } from './package-root.ts'
+import { PACKAGE_ROOT } from '../package-root.ts'
 
 /** What `up` starts from. */
 export interface UpSettings {

@@ -3,7 +3,7 @@
  * who you are, which model, whether you may use it, what pays for it, what is left.
  *
  * Two steps, since what is left has to be read in between: `authorize` says what would be
- * counted, `spend` looks at what is left of it.
+ * counted, `enforceLimits` looks at what is left of it.
  */
 
 import { mayUse } from './access.ts'
@@ -98,7 +98,7 @@ export function authorize(
 }
 
 /** The grant with its states, unless one of its limits is reached. `states` go with `grant.limits`. */
-export function spend(
+export function enforceLimits(
   grant: Grant,
   states: readonly (CounterState | undefined)[],
   now: number,

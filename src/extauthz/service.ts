@@ -2,7 +2,7 @@
 
 import type { Caller } from '../core/caller.ts'
 import { counterOf } from '../core/counter.ts'
-import { authorize, type Decision, spend } from '../core/decide.ts'
+import { authorize, type Decision, enforceLimits } from '../core/decide.ts'
 import { type Dialect, dialectOf } from '../core/dialect.ts'
 import { ServiceError } from '../core/errors.ts'
 import type { Snapshot } from '../core/snapshot.ts'
@@ -59,8 +59,9 @@ export function createCheck(deps: CheckDeps): Check {
       decision.limits.map((limit) => counterOf(limit, user)),
       clock(),
     )
-    if (states instanceof Promise) return states.then((known) => spend(decision, known, clock()))
-    return spend(decision, states, clock())
+    if (states instanceof Promise)
+      return states.then((known) => enforceLimits(decision, known, clock()))
+    return enforceLimits(decision, states, clock())
   }
 
   function toResponse(decision: Decision, caller: Caller | null, dialect: Dialect): Buffer {

@@ -1,9 +1,9 @@
 /** Counters: in this process, or shared through Redis. */
 
-import { nameJournal } from '../ratelimit/journal-name.ts'
-import { createMemoryCounters } from '../store/counters/memory-counters.ts'
-import { connectRedis } from '../store/counters/redis-connection.ts'
-import { createRedisCounters, type RedisCounters } from '../store/counters/redis-counters.ts'
+import { nameJournal } from '../ratelimit/journal/name.ts'
+import { createMemoryCounters } from '../store/counters/memory.ts'
+import { connectRedis } from '../store/counters/redis/connection.ts'
+import { createRedisCounters, type RedisCounters } from '../store/counters/redis/counters.ts'
 import type { Context } from './context.ts'
 
 export interface Counters {

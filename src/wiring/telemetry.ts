@@ -2,8 +2,8 @@
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { PACKAGE_ROOT } from '../cli/package-root.ts'
-import type { Journal } from '../ratelimit/journal.ts'
+import { PACKAGE_ROOT } from '../package-root.ts'
+import type { Journal } from '../ratelimit/journal/journal.ts'
 import { createTelemetry, type Telemetry } from '../telemetry/telemetry.ts'
 import type { Context } from './context.ts'
 import type { Counters } from './counters.ts'

@@ -1,7 +1,7 @@
 /** What answers used: charged from the gateway's stream, its journal and its rate limit calls. */
 
 import { reopenLogs } from '../gateway/reopen-logs.ts'
-import { createJournal, type Journal } from '../ratelimit/journal.ts'
+import { createJournal, type Journal } from '../ratelimit/journal/journal.ts'
 import { createSettle, type Settle } from '../ratelimit/settle.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
 import type { Context } from './context.ts'

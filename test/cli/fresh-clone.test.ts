@@ -1,7 +1,7 @@
 import { chmodSync, cpSync, mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
-import { PACKAGE_ROOT } from '../../src/cli/package-root.ts'
+import { PACKAGE_ROOT } from '../../src/package-root.ts'
 import { identify } from '../../src/store/postgres/process-identity.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'

@@ -1,7 +1,7 @@
 import { cpSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
-import { PACKAGE_ROOT } from '../../src/cli/package-root.ts'
+import { PACKAGE_ROOT } from '../../src/package-root.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { ownSettings, runTollgate } from '../support/tollgate.ts'
 

@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import { test } from 'tap'
-import { PACKAGE_ROOT } from '../../src/cli/package-root.ts'
 import { loadSnapshot } from '../../src/controller/controller.ts'
 import { readDocuments } from '../../src/controller/documents.ts'
+import { PACKAGE_ROOT } from '../../src/package-root.ts'
 
 function mapping(data: string): string {
   return `apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: tier-to-group-mapping\ndata:\n${data}`

@@ -4,8 +4,8 @@ import {
   type AccessRequest,
   authorize,
   type Decision,
+  enforceLimits,
   type Grant,
-  spend,
 } from '../../src/core/decide.ts'
 import { meteredPaths, readTarget } from '../../src/core/target.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
@@ -318,17 +318,17 @@ test('an ambiguous name shows nothing foreign', async (t) => {
 test('spending looks at every limit', async (t) => {
   const grant = ask('/llm/small/v1/chat/completions') as Grant
   const soon = now + 5_000
-  t.strictSame(spend(grant, [], now), grant)
+  t.strictSame(enforceLimits(grant, [], now), grant)
   const left = [
     { used: 99, resetsAt: soon },
     { used: 999, resetsAt: soon },
   ]
-  t.strictSame(spend(grant, left, now), { ...grant, states: left })
+  t.strictSame(enforceLimits(grant, left, now), { ...grant, states: left })
   for (const [states, figures] of [
     [[{ used: 100, resetsAt: soon }, undefined], '100 of 100 tokens in 1m'],
     [[undefined, { used: 1_007, resetsAt: soon }], '1007 of 1000 tokens in 1h'],
   ] as const) {
-    t.strictSame(spend(grant, states, now), {
+    t.strictSame(enforceLimits(grant, states, now), {
       allowed: false,
       code: 'token_limit_exceeded',
       message:
@@ -338,6 +338,6 @@ test('spending looks at every limit', async (t) => {
       limits: grant.limits,
       states,
     })
-    t.match(spend(grant, states, soon), { allowed: true })
+    t.match(enforceLimits(grant, states, soon), { allowed: true })
   }
 })

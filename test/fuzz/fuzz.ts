@@ -4,8 +4,8 @@ import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { PACKAGE_ROOT } from '../../src/cli/package-root.ts'
 import { fetchWheel, type Wheel, wheelFolder } from '../../src/cli/python-wheel.ts'
+import { PACKAGE_ROOT } from '../../src/package-root.ts'
 
 const here = join(PACKAGE_ROOT, 'test', 'fuzz')
 const wheel: Wheel = {

@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { nothingReported, type Usage } from '../../src/core/usage.ts'
 import { createSettle } from '../../src/ratelimit/settle.ts'
-import { createMemoryCounters } from '../../src/store/counters/memory-counters.ts'
+import { createMemoryCounters } from '../../src/store/counters/memory.ts'
 import { modelRef, snapshotOf, subscription } from '../support/documents.ts'
 
 const start = 1_000_000

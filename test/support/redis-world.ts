@@ -1,7 +1,7 @@
 import type { Counter } from '../../src/core/counter.ts'
-import { keyPrefixOf, tagOf } from '../../src/store/counters/counter-keys.ts'
-import { connectRedis, type RedisConnection } from '../../src/store/counters/redis-connection.ts'
-import { createRedisCounters, type RedisCounters } from '../../src/store/counters/redis-counters.ts'
+import { connectRedis, type RedisConnection } from '../../src/store/counters/redis/connection.ts'
+import { createRedisCounters, type RedisCounters } from '../../src/store/counters/redis/counters.ts'
+import { keyPrefixOf, tagOf } from '../../src/store/counters/redis/keys.ts'
 import { poll } from './poll.ts'
 
 /** One process's counters over Redis, with what it told and the time it lives in. */

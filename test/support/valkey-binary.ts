@@ -1,5 +1,4 @@
 import { join } from 'node:path'
-import { PACKAGE_ROOT } from '../../src/cli/package-root.ts'
 import {
   fetchWheel,
   findOnPath,
@@ -7,6 +6,7 @@ import {
   type Wheel,
   wheelFolder,
 } from '../../src/cli/python-wheel.ts'
+import { PACKAGE_ROOT } from '../../src/package-root.ts'
 
 const platform = `${process.platform}-${process.arch === 'x64' ? 'x86_64' : process.arch}`
 const platforms: Readonly<Record<string, string>> = {

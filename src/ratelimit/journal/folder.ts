@@ -1,0 +1,81 @@
+/** The files of a usage journal: the one that Envoy writes and those it was renamed to. */
+
+import { readdir, rename, stat, unlink } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import { notJournals } from './position.ts'
+
+export interface ListedFile {
+  readonly path: string
+  readonly inode: string
+  readonly size: number
+  readonly writtenAt: number
+}
+
+/** Files of one journal looked at, at most; the newest. */
+const mostFiles = 64
+
+/**
+ * The journal's files, oldest first and the one that Envoy writes last: whatever is named like it
+ * with something behind, by us or by others. None when there is no such folder yet.
+ */
+export async function listJournal(path: string): Promise<readonly ListedFile[]> {
+  const folder = dirname(path)
+  const name = basename(path)
+  const names = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return []
+    throw error
+  })
+  const ours = names.filter(
+    (each) =>
+      /^([.-]|$)/.test(each.startsWith(name) ? each.slice(name.length) : 'other') &&
+      !notJournals.test(each),
+  )
+  const found = await Promise.all(ours.map((each) => look(join(folder, each))))
+  return found
+    .filter((file) => file !== undefined)
+    .sort((a, b) => rank(a, path) - rank(b, path) || a.writtenAt - b.writtenAt)
+    .slice(-mostFiles)
+}
+
+function rank(file: ListedFile, path: string): number {
+  return file.path === path ? 1 : 0
+}
+
+/** undefined when it has been renamed or removed meanwhile, or is no file. */
+async function look(path: string): Promise<ListedFile | undefined> {
+  try {
+    const found = await stat(path, { bigint: true })
+    if (!found.isFile()) return undefined
+    return {
+      path,
+      inode: String(found.ino),
+      size: Number(found.size),
+      writtenAt: Number(found.mtimeNs) / 1_000_000,
+    }
+  } catch {
+    return undefined
+  }
+}
+
+/** Whether the file was named by `rotate`, and so is ours to remove. */
+export function isRotated({ path }: ListedFile, journal: string): boolean {
+  return path.startsWith(journal) && /^\.\d{13}$/.test(path.slice(journal.length))
+}
+
+/** Renames the file that Envoy writes, unless somebody else just has. Envoy goes on writing to it. */
+export async function rotate(file: ListedFile, now: number): Promise<void> {
+  // Envoy may have begun a new one under this name since the file was listed.
+  if ((await look(file.path))?.inode !== file.inode) return
+  await unlessGone(rename(file.path, `${file.path}.${now}`))
+}
+
+/** Removes a file, unless somebody else just has. */
+export async function remove({ path }: ListedFile): Promise<void> {
+  await unlessGone(unlink(path))
+}
+
+async function unlessGone(action: Promise<void>): Promise<void> {
+  await action.catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') throw error
+  })
+}

@@ -1,0 +1,176 @@
+/**
+ * The usage journal: Envoy's file of what each metered response used. Of the processes that share
+ * their counters one reads it; the others wait for its claim to lapse.
+ */
+
+import type { JournaledCounters } from '../../store/counters.ts'
+import type { Settle } from '../settle.ts'
+import { createJournalReader, type JournalStats } from './reader.ts'
+import { createJournalRotation } from './rotation.ts'
+
+export interface JournalOptions {
+  /** The file that Envoy writes, by the same path for all processes that share their counters. */
+  readonly path: string
+  /** Bytes from which on it is renamed, and a new one begun. */
+  readonly rotateBytes: number
+  readonly settle: Settle
+  readonly counters: JournaledCounters
+  /** Whether the counters outlive this process. */
+  readonly lasting: boolean
+  /** Milliseconds since the epoch. */
+  readonly clock: () => number
+  /** Has Envoy open the file anew. */
+  readonly reopen: () => Promise<void>
+  readonly log: JournalLog
+}
+
+/** Of a logger what is used here. */
+export type JournalLog = Record<
+  'info' | 'warn' | 'error',
+  (fields: Record<string, unknown>, message: string) => void
+>
+
+export interface Journal {
+  readonly stats: JournalStats
+  /**
+   * Begins to read, and goes on until stopped. Settles at once; with counters that begin empty
+   * once they have all that the journal holds.
+   */
+  start(): Promise<void>
+  /** Reads no more. Does not wait for counters that are out of reach. */
+  stop(): Promise<void>
+}
+
+const readEveryMs = 500
+const tidyEveryMs = 1_000
+const progressEveryMs = 5_000
+/** A claim that is not renewed lapses after so long. */
+const claimMs = 4_000
+const renewEveryMs = 1_000
+const stopWaitMs = 1_000
+
+/** A journal that is read from `start` on. */
+export function createJournal(options: JournalOptions): Journal {
+  const { path, counters, lasting, clock, log } = options
+  const stopping = Promise.withResolvers<void>()
+  let stopped = false
+  /** By a clock that never steps. */
+  let claimedUntil = Number.NEGATIVE_INFINITY
+  /** Another one for each time that the claim was had anew: others may have read in between. */
+  let tenure = 0
+  let readIn = 0
+  let over: Promise<unknown> = Promise.resolve()
+
+  // Nobody else has counters that belong to this process.
+  const isReader = (): boolean => !lasting || performance.now() < claimedUntil
+  const reader = createJournalReader({
+    path,
+    settle: options.settle,
+    counters,
+    lasting,
+    clock,
+    mayRead: () => !stopped && isReader() && readIn === tenure,
+    onProblem: (problem) => log.warn({ journal: path, problem }, 'usage journal'),
+  })
+  const tidy = createJournalRotation({
+    path,
+    rotateBytes: options.rotateBytes,
+    reopen: options.reopen,
+    isReader,
+    isDone: reader.isDone,
+    clock,
+    onReopen(failure) {
+      if (failure === undefined) log.info({ journal: path }, 'Envoy opens its journal anew')
+      else log.warn({ journal: path, cause: String(failure) }, 'Envoy can not be told to reopen')
+    },
+    onLoss: (file) => log.error({ file }, 'the usage journal is not read; its oldest part is gone'),
+  })
+  const faults = new Set<string>()
+
+  /** A fault that lasts is told once. */
+  async function attempt(what: string, action: () => Promise<void>): Promise<void> {
+    try {
+      await action()
+      faults.delete(what)
+    } catch (error) {
+      if (!stopped && !faults.has(what)) log.error({ journal: path, err: error }, what)
+      faults.add(what)
+    }
+  }
+
+  async function claim(): Promise<void> {
+    const askedAt = performance.now()
+    const wasReader = isReader()
+    if (!(await counters.claimJournal(claimMs))) return
+    if (!wasReader) tenure += 1
+    claimedUntil = askedAt + claimMs
+  }
+
+  async function read(): Promise<void> {
+    if (!isReader()) return
+    if (readIn !== tenure) await reader.reset()
+    readIn = tenure
+    await reader.readAll()
+  }
+
+  async function repeat(everyMs: number, what: string, action: () => Promise<void>) {
+    while (!stopped) {
+      await attempt(what, action)
+      await pause(everyMs)
+    }
+  }
+
+  /** Until then, or until the stop. */
+  async function pause(ms: number): Promise<void> {
+    let timer: NodeJS.Timeout | undefined
+    const passed = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, ms)
+    })
+    await Promise.race([passed, stopping.promise])
+    clearTimeout(timer)
+  }
+
+  /** Everything that there is, for counters that have nothing yet. */
+  async function replay(): Promise<void> {
+    const begin = performance.now()
+    const progress = setInterval(() => {
+      log.info({ journal: path, ...reader.stats }, 'reading the usage journal')
+    }, progressEveryMs)
+    try {
+      await attempt('the usage journal can not be read', read)
+    } finally {
+      clearInterval(progress)
+    }
+    const ms = Math.round(performance.now() - begin)
+    const { lines } = reader.stats
+    if (lines > 0) log.info({ journal: path, lines, ms }, 'usage journal read')
+  }
+
+  return {
+    get stats() {
+      return reader.stats
+    },
+    async start() {
+      if (!lasting) await replay()
+      over = Promise.all([
+        lasting && repeat(renewEveryMs, 'the usage journal can not be claimed', claim),
+        repeat(readEveryMs, 'the usage journal can not be read', read),
+        repeat(tidyEveryMs, 'the usage journal can not be rotated', tidy),
+      ])
+    },
+    async stop() {
+      if (stopped) return
+      stopped = true
+      stopping.resolve()
+      let timer: NodeJS.Timeout | undefined
+      const waited = new Promise<void>((resolve) => {
+        timer = setTimeout(resolve, stopWaitMs)
+      })
+      await Promise.race([over, waited])
+      // Left to another at once.
+      if (lasting && isReader()) await Promise.race([counters.claimJournal(1), waited])
+      clearTimeout(timer)
+      await reader.reset()
+    },
+  }
+}

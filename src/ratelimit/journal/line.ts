@@ -1,0 +1,59 @@
+/**
+ * One line of the usage journal → the Usage of a response. The form is that of the access log
+ * named `journal` in envoy/bootstrap.yaml.
+ */
+
+import type { Usage } from '../../core/usage.ts'
+
+/** A Usage that says which response it was. */
+export type JournaledUsage = Usage & { readonly response: NonNullable<Usage['response']> }
+
+/** How each line begins. No string in a line can hold it, where the quotes would be escaped. */
+const beginning = '{"id":'
+
+/**
+ * The response of a line; undefined for one that is not of this form. Where Envoy was killed, or
+ * the disk was full, a line was torn and the next follows it without a break: that one is read.
+ */
+export function parseLine(line: string): JournaledUsage | undefined {
+  const parsed = parse(line)
+  if (parsed !== undefined) return toUsage(parsed)
+  const torn = line.lastIndexOf(beginning)
+  const rest = torn > 0 ? parse(line.slice(torn)) : undefined
+  return rest === undefined ? undefined : toUsage(rest)
+}
+
+type Fields = Readonly<Record<string, unknown>>
+
+function parse(text: string): Fields | undefined {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isObject(value) ? value : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function toUsage(fields: Fields): JournaledUsage | undefined {
+  const { id, user, subscription, model, status, start, ms, reported } = fields
+  if (typeof id !== 'string' || id === '') return undefined
+  if (typeof user !== 'string' || typeof subscription !== 'string') return undefined
+  if (typeof model !== 'string' || typeof status !== 'number') return undefined
+  if (typeof start !== 'string' || !/^\d{1,15}$/.test(start)) return undefined
+  // Envoy writes null for what there is not; of a response that has ended there is a duration.
+  if (ms !== null && !(typeof ms === 'number' && ms >= 0 && ms <= Number.MAX_SAFE_INTEGER)) {
+    return undefined
+  }
+  return {
+    user,
+    subscription,
+    model,
+    status,
+    reported: new Map(isObject(reported) ? Object.entries(reported) : []),
+    response: { id, endedAt: Number(start) + (ms ?? 0) },
+  }
+}
+
+function isObject(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

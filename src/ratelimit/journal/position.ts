@@ -1,0 +1,43 @@
+/** How far the usage journal has been read: a small file beside it, replaced by rename. */
+
+import { readFileSync, renameSync, writeFileSync } from 'node:fs'
+import type { Place } from './file.ts'
+
+export interface Position {
+  readonly places: readonly Place[]
+  /**
+   * Nobody remembers any more whether responses that ended before then (milliseconds since the
+   * epoch) were counted, so that lines which tell of them are not.
+   */
+  readonly forgottenBefore: number
+}
+
+/** What is never read as a journal: positions and names, and what compresses or is half compressed. */
+export const notJournals = /\.(position(\.\d+)?|name(\.[0-9a-f]+)?|gz|xz|zst|bz2|tmp)$/
+
+/** The position of the journal at this path; undefined when there is none, or no usable one. */
+export function loadPosition(path: string): Position | undefined {
+  try {
+    const { places, forgottenBefore } = JSON.parse(readFileSync(positionPath(path), 'utf8'))
+    if (!Array.isArray(places) || !places.every(isPlace)) return undefined
+    return Number.isFinite(forgottenBefore) ? { places, forgottenBefore } : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Keeps it. Synchronous, so that nothing comes between looking whose turn it is and this. */
+export function savePosition(path: string, position: Position): void {
+  const fresh = `${positionPath(path)}.${process.pid}`
+  writeFileSync(fresh, JSON.stringify(position), { mode: 0o600 })
+  renameSync(fresh, positionPath(path))
+}
+
+function positionPath(path: string): string {
+  return `${path}.position`
+}
+
+function isPlace(value: unknown): value is Place {
+  const { inode, offset, head } = (value ?? {}) as Record<string, unknown>
+  return typeof inode === 'string' && Number.isSafeInteger(offset) && typeof head === 'string'
+}

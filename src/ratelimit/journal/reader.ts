@@ -1,0 +1,219 @@
+/**
+ * Reads a usage journal: every file of it, in order, from where it had been read to. What is read
+ * is settled as if the stream had told of it; the counters know what they have counted before.
+ */
+
+import { rememberedMs } from '../../store/counters/reports.ts'
+import type { JournaledCounters } from '../../store/counters.ts'
+import type { Settle } from '../settle.ts'
+import { type JournalFile, openJournalFile, type Place } from './file.ts'
+import { type ListedFile, listJournal } from './folder.ts'
+import { type JournaledUsage, parseLine } from './line.ts'
+import { loadPosition, savePosition } from './position.ts'
+
+export interface JournalReaderOptions {
+  /** The file that Envoy writes. */
+  readonly path: string
+  readonly settle: Settle
+  readonly counters: Pick<JournaledCounters, 'kept' | 'forgetReports'>
+  /**
+   * Whether the counters outlive this process: reading then goes on where it was left. Others
+   * begin empty, and with them all the journal that there still is.
+   */
+  readonly lasting: boolean
+  /** Milliseconds since the epoch. */
+  readonly clock: () => number
+  /** Whether this process is still the one to read; asked before each step that others would see. */
+  readonly mayRead: () => boolean
+  /** Told what goes wrong with lines, each kind once. */
+  readonly onProblem: (problem: string) => void
+}
+
+/** How it stands. Counts are of this process. */
+export interface JournalStats {
+  /** Lines read, and those of them that were not settled. */
+  readonly lines: number
+  readonly skipped: number
+  /** Bytes that were not read when last looked. */
+  readonly unreadBytes: number
+}
+
+export interface JournalReader {
+  readonly stats: JournalStats
+  /**
+   * Reads to the end of every file. Settles early, with what it has read kept in mind, where
+   * `mayRead` ends; rejects where the counters have been stopped.
+   */
+  readAll(): Promise<void>
+  /** Whether the file was read to its end, and the counters have kept all that was in it. */
+  isDone(file: ListedFile): boolean
+  /** Forgets how far it had read; the next `readAll` begins with the position that was saved. */
+  reset(): Promise<void>
+}
+
+/** Lines between two times that the counters are waited for and the position is saved. */
+const batchLines = 1_000
+/**
+ * A line may be that much older than another when it is read, by Envoy's flush interval (10 s
+ * unless set) and by hanging: so long each response is remembered.
+ */
+const latenessMs = 130_000
+const forgetEveryMs = 60_000
+/** A file that was moved elsewhere is followed until it has not grown for so long. */
+const movedForMs = 10_000
+
+/** A file under the reader's eyes. */
+interface Followed {
+  readonly file: JournalFile
+  /** Offset up to which the counters have kept everything. */
+  kept: number
+  /** When it was last seen to grow, or in the folder. */
+  seenAt: number
+}
+
+/** A reader; at most one call of `readAll` and `reset` at a time. */
+export function createJournalReader(options: JournalReaderOptions): JournalReader {
+  const { path, settle, counters, lasting, clock, mayRead } = options
+  let followed: Followed[] = []
+  let places: readonly Place[] | undefined
+  let forgottenBefore = Number.NEGATIVE_INFINITY
+  let newestEnd = Number.NEGATIVE_INFINITY
+  let lines = 0
+  let skipped = 0
+  let sinceKept = 0
+  let savedAs = ''
+  let forgotAt = clock()
+  const told = new Set<string>()
+
+  function skip(why: string): void {
+    skipped += 1
+    if (told.has(why)) return
+    told.add(why)
+    options.onProblem(why)
+  }
+
+  function load(): void {
+    if (places !== undefined) return
+    const position = lasting ? loadPosition(path) : undefined
+    places = position?.places ?? []
+    if (!lasting) return
+    forgottenBefore = position?.forgottenBefore ?? clock() - latenessMs
+    savedAs = ''
+  }
+
+  /** Takes up files that are new, and leaves those that are gone. */
+  async function discover(): Promise<void> {
+    const listed = await listJournal(path)
+    const inodes = listed.map(({ inode }) => inode)
+    for (const each of listed) {
+      if (followed.some(({ file }) => file.inode === each.inode)) continue
+      const file = await openJournalFile(each.path, places).catch(() => undefined)
+      // Renamed meanwhile: there is a next time.
+      if (file === undefined) continue
+      if (file.inode !== each.inode) await file.close()
+      else followed.push({ file, kept: file.place.offset, seenAt: clock() })
+    }
+    const now = clock()
+    for (const each of [...followed]) {
+      const isThere = inodes.includes(each.file.inode)
+      if (isThere || each.file.unread > 0) each.seenAt = now
+      else if (now - each.seenAt > movedForMs) await leave(each)
+    }
+    const rank = ({ file }: Followed): number => inodes.indexOf(file.inode)
+    followed.sort((a, b) => rank(a) - rank(b))
+  }
+
+  async function leave(one: Followed): Promise<void> {
+    followed = followed.filter((each) => each !== one)
+    await one.file.close()
+  }
+
+  async function read(file: JournalFile): Promise<void> {
+    await file.refresh()
+    do {
+      const { overlong } = file
+      for (const line of await file.next()) take(line)
+      if (file.overlong > overlong) skip('a line is too long to be one')
+      if (sinceKept >= batchLines) await keep()
+    } while (!file.atEnd && mayRead())
+  }
+
+  function take(line: string): void {
+    lines += 1
+    sinceKept += 1
+    const usage = parseLine(line)
+    const why = usage === undefined ? 'a line is not of the form that Envoy writes' : tooOld(usage)
+    if (usage === undefined || why !== undefined) return void skip(why as string)
+    newestEnd = Math.max(newestEnd, usage.response.endedAt)
+    settle(usage, 'journal')
+  }
+
+  function tooOld({ response: { endedAt } }: JournaledUsage): string | undefined {
+    if (endedAt < forgottenBefore) return 'a line tells of a time that may have been counted before'
+    if (!lasting || clock() - endedAt < rememberedMs) return undefined
+    return 'a line tells of a response that ended more than a day ago'
+  }
+
+  /** Waits until all that was read is counted for good, and notes how far that is. */
+  async function keep(): Promise<void> {
+    const offsets = followed.map(({ file }) => file.place.offset)
+    if (sinceKept > 0) await counters.kept()
+    if (!mayRead()) return
+    sinceKept = 0
+    followed.forEach((each, i) => {
+      each.kept = offsets[i] as number
+    })
+    save()
+  }
+
+  function save(): void {
+    if (!lasting) return
+    const position = { places: followed.map(({ file }) => file.place), forgottenBefore }
+    const text = JSON.stringify(position)
+    if (text === savedAs) return
+    savePosition(path, position)
+    savedAs = text
+  }
+
+  /** What is read to its end tells no more of what is long over. */
+  async function forget(): Promise<void> {
+    const now = clock()
+    if (Math.abs(now - forgotAt) < forgetEveryMs) return
+    forgotAt = now
+    // By Envoy's clock: it may be behind ours, or have had nothing to tell for long.
+    const before = Math.min(now, newestEnd) - latenessMs
+    if (!(before > forgottenBefore)) return
+    // Noted first: what has been forgotten must not be counted again, whatever happens.
+    forgottenBefore = before
+    save()
+    await counters.forgetReports(forgottenBefore)
+  }
+
+  return {
+    get stats() {
+      const unreadBytes = followed.reduce((sum, { file }) => sum + file.unread, 0)
+      return { lines, skipped, unreadBytes }
+    },
+    async readAll() {
+      load()
+      await discover()
+      for (const { file } of [...followed]) {
+        await read(file)
+        if (!mayRead()) return
+      }
+      await keep()
+      if (mayRead()) await forget()
+    },
+    isDone({ inode, size }) {
+      const one = followed.find(({ file }) => file.inode === inode)
+      return one?.file.atEnd === true && one.kept + one.file.unread >= size
+    },
+    async reset() {
+      places = undefined
+      const files = followed
+      followed = []
+      sinceKept = 0
+      for (const { file } of files) await file.close()
+    },
+  }
+}

@@ -1,0 +1,263 @@
+/**
+ * Counters that several processes share through Redis. The request path never waits for it once a
+ * counter is known: a local view answers at once, additions are applied to it at once and flushed
+ * in batches, and each flush brings the new sums back. While Redis is away the view goes on, and
+ * what was added is kept (a sum for each counter) until it is back.
+ *
+ * Exactly once: a sender has one batch under way, and repeats it under the same number until it is
+ * answered; Redis adds a number once. (Its asynchronous failover can lose what it acknowledged.)
+ */
+
+import type { Counter, CounterState } from '../../../core/counter.ts'
+import { ServiceError } from '../../../core/errors.ts'
+import type { JournaledCounters, Report } from '../../counters.ts'
+import { rememberedMs, streamedWithinMs } from '../reports.ts'
+import { createBatchSender } from './batch-sender.ts'
+import { createCounterFetch } from './fetch.ts'
+import { createRedisJournals } from './journals.ts'
+import { keyPrefixOf, tagOf } from './keys.ts'
+import type { CounterCommands } from './scripts.ts'
+import { type Sender, type SharedCounter, tellReport } from './shared-counter.ts'
+import { addReported, addTokens, createView, isOpen, unansweredIn, usedIn } from './view.ts'
+
+export interface RedisCountersOptions {
+  readonly commands: CounterCommands
+  /** In a Cluster a script may touch the keys of one hash tag only. */
+  readonly cluster: boolean
+  /** Milliseconds between two flushes. */
+  readonly flushMs: number
+  /** What to think of a counter never seen while Redis is away. */
+  readonly onLoss: 'allow' | 'deny'
+  /** Told once for each change. */
+  readonly onAway: (away: boolean, cause: unknown) => void
+  /** Name of the journal whose responses are told of, another one for each gateway. */
+  readonly journal?: string
+  /** Milliseconds of a clock that never steps; `performance.now` unless told. */
+  readonly monotonic?: () => number
+  /** Milliseconds since the epoch, for the age of a report; `Date.now` unless told. */
+  readonly wallClock?: () => number
+}
+
+export interface RedisCounters extends JournaledCounters {
+  /** Whether Redis fails to answer, or to write. */
+  readonly away: boolean
+  /** Counters in the local view. */
+  readonly size: number
+  /** Counters with tokens that Redis has not acknowledged yet; looks at each. */
+  readonly unflushed: number
+  /**
+   * Flushes what is left, for at most so long; answers of how many counters tokens had to be given
+   * up. Reports that could not be sent are not among them: the journal has those.
+   */
+  stop(graceMs: number): Promise<number>
+}
+
+/** A counter that nobody has used for so long is forgotten, and asked for again when it is. */
+const closedIdleMs = 60_000
+const openIdleMs = 600_000
+const heartbeatMs = 1_000
+/** What is known of a counter far from its limit is good enough for so long. */
+const farMs = 80
+
+/** JournaledCounters over Redis. */
+export function createRedisCounters(options: RedisCountersOptions): RedisCounters {
+  const { commands, cluster, journal = '', flushMs, onLoss } = options
+  const monotonic = options.monotonic ?? (() => performance.now())
+  const wallClock = options.wallClock ?? Date.now
+  const counters = new Map<string, SharedCounter>()
+  const senders = new Map<string, Sender>()
+  const failing = new Set<unknown>()
+  let sweep = counters.values()
+  let answeredAt = Number.NEGATIVE_INFINITY
+  const fetchUnknown = createCounterFetch({ commands, monotonic, failing, onOutcome })
+  const heartbeat = setInterval(beat, heartbeatMs)
+  heartbeat.unref()
+
+  function sharedOf({ key, windowMs }: Counter, now: number): SharedCounter {
+    const existing = counters.get(key)
+    if (existing !== undefined) return existing
+    forgetSome(now)
+    const tag = tagOf(key)
+    const counter = {
+      ...createView(windowMs),
+      key,
+      keyPrefix: keyPrefixOf(tag),
+      sender: senderOf(cluster ? tag : 'all'),
+      toldIn: 0,
+      wantedAt: now,
+    }
+    counters.set(key, counter)
+    return counter
+  }
+
+  /** By this process's clock: a window that a report opens, and whether it is still counted. */
+  function addReport(hit: readonly Counter[], tokens: number, report: Report): void {
+    const instant = monotonic()
+    const ageMs = Math.max(0, wallClock() - report.endedAt)
+    const byStream = report.by === 'stream'
+    if (ageMs >= (byStream ? streamedWithinMs : rememberedMs)) return
+    const endedAt = instant - ageMs
+    const open = hit
+      .filter(({ windowMs }) => ageMs < windowMs)
+      .map((each) => sharedOf(each, instant))
+    for (const counter of open) {
+      counter.wantedAt = instant
+      if (byStream) addReported(counter, tokens, instant, endedAt)
+    }
+    const sendBy = byStream ? endedAt + streamedWithinMs : Number.POSITIVE_INFINITY
+    tellReport(report, { counters: open, tokens, endedAt, sendBy })
+  }
+
+  function senderOf(tag: string): Sender {
+    let sender = senders.get(tag)
+    if (sender === undefined) {
+      sender = createBatchSender({ commands, tag, journal, flushMs, monotonic, onOutcome })
+      senders.set(tag, sender)
+    }
+    return sender
+  }
+
+  /** Two old ones are looked at for each new one, so that no request pays for a sweep. */
+  function forgetSome(now: number): void {
+    for (let i = 0; i < 2; i += 1) {
+      const { value: counter, done } = sweep.next()
+      if (done) {
+        sweep = counters.values()
+        return
+      }
+      const idleMs = now - counter.wantedAt
+      if (idleMs < closedIdleMs || counter.sender.holds(counter)) continue
+      // An open window is only forgotten while it can be asked for again.
+      if (!isOpen(counter, now) || (idleMs >= openIdleMs && failing.size === 0)) {
+        counters.delete(counter.key)
+      }
+    }
+  }
+
+  /** `who` could reach Redis, or could not. */
+  function onOutcome(who: unknown, error?: unknown): void {
+    const wasAway = failing.size > 0
+    if (error === undefined) {
+      answeredAt = monotonic()
+      failing.delete(who)
+      failing.delete(heartbeat)
+    } else {
+      failing.add(who)
+    }
+    const isAway = failing.size > 0
+    if (isAway !== wasAway) options.onAway(isAway, error)
+  }
+
+  /** With nobody asking for anything, it still has to be told when Redis goes away. */
+  function beat(): void {
+    if (monotonic() - answeredAt < heartbeatMs) return
+    commands.ping().then(
+      () => onOutcome(heartbeat),
+      (error: unknown) => onOutcome(heartbeat, error),
+    )
+  }
+
+  function toState(counter: SharedCounter, instant: number, now: number): CounterState | undefined {
+    if (!isOpen(counter, instant)) return undefined
+    return { used: usedIn(counter), resetsAt: Math.ceil(now + counter.endsAt - instant) }
+  }
+
+  function isAway({ sender }: SharedCounter): boolean {
+    return failing.has(sender) || failing.has(heartbeat)
+  }
+
+  /** The rest of a read that met counters never seen. */
+  function readUnknown(
+    asked: readonly Counter[],
+    missing: readonly SharedCounter[],
+    now: number,
+  ): (CounterState | undefined)[] | Promise<(CounterState | undefined)[]> {
+    const begin = monotonic()
+    const answer = (): (CounterState | undefined)[] => {
+      if (onLoss === 'deny' && missing.some(({ known }) => !known)) throw outOfReach()
+      const instant = monotonic()
+      const wallClock = now + instant - begin
+      return asked.map((counter) => toState(sharedOf(counter, instant), instant, wallClock))
+    }
+    const reachable = missing.filter((counter) => !isAway(counter))
+    if (reachable.length === 0) return answer()
+    return fetchUnknown(reachable).then(answer)
+  }
+
+  function countUnflushed(): number {
+    const now = monotonic()
+    let count = 0
+    for (const counter of counters.values()) {
+      if (isOpen(counter, now) && unansweredIn(counter) > 0) count += 1
+    }
+    return count
+  }
+
+  return {
+    get away() {
+      return failing.size > 0
+    },
+    get size() {
+      return counters.size
+    },
+    get unflushed() {
+      return countUnflushed()
+    },
+    read(asked, now) {
+      const instant = monotonic()
+      const states: (CounterState | undefined)[] = []
+      let missing: SharedCounter[] | undefined
+      for (const each of asked) {
+        const counter = sharedOf(each, instant)
+        counter.wantedAt = instant
+        if (!counter.known) {
+          missing ??= []
+          missing.push(counter)
+        } else {
+          const patienceMs = patienceFor(each, counter, flushMs)
+          if (instant - counter.toldAt >= patienceMs) {
+            counter.sender.schedule(counter, Math.max(1, patienceMs / flushMs))
+          }
+        }
+        states.push(toState(counter, instant, now))
+      }
+      return missing === undefined ? states : readUnknown(asked, missing, now)
+    },
+    add(hit, tokens, _now, report) {
+      if (report !== undefined) return addReport(hit, tokens, report)
+      const instant = monotonic()
+      for (const each of hit) {
+        const counter = sharedOf(each, instant)
+        counter.wantedAt = instant
+        addTokens(counter, tokens, instant)
+        counter.sender.schedule(counter, 1)
+      }
+    },
+    async kept() {
+      await Promise.all([...senders.values()].map((sender) => sender.kept()))
+    },
+    ...createRedisJournals({ commands, cluster, journal, wallClock }),
+    async stop(graceMs) {
+      clearInterval(heartbeat)
+      const lost = await Promise.all([...senders.values()].map((sender) => sender.stop(graceMs)))
+      return lost.reduce((sum, each) => sum + each, 0)
+    },
+  }
+}
+
+/**
+ * For how long what is known of a counter that is only read is good enough: for one interval when
+ * its limit is near. Asking is most of what such a read costs, and while it is far others have half
+ * the limit to spend before that matters.
+ */
+function patienceFor({ limit }: Counter, counter: SharedCounter, flushMs: number): number {
+  if (limit === undefined || usedIn(counter) >= limit / 2) return flushMs
+  return Math.max(flushMs, farMs)
+}
+
+/** Without a cause: it is told once, when Redis goes away, not for each request. */
+function outOfReach(): ServiceError {
+  return new ServiceError('store_unavailable', {
+    message: 'The token counters are out of reach; try again in a few seconds.',
+  })
+}

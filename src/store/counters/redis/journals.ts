@@ -1,0 +1,53 @@
+/** What the readers of a usage journal settle among themselves in Redis. */
+
+import { randomUUID } from 'node:crypto'
+import type { JournaledCounters } from '../../counters.ts'
+import { firstKeptMinute, minuteOf, rememberedMs, streamedWithinMs } from '../reports.ts'
+import { allTags, claimKeyOf, seenPrefixOf } from './keys.ts'
+import type { CounterCommands } from './scripts.ts'
+
+export interface RedisJournalsOptions {
+  readonly commands: CounterCommands
+  readonly cluster: boolean
+  /** Its name. */
+  readonly journal: string
+  /** Milliseconds since the epoch. */
+  readonly wallClock: () => number
+}
+
+/** What is younger is never forgotten: a stream may be told of it yet, by a clock that is off. */
+const leastMs = 6 * streamedWithinMs
+
+/** The claim of a journal, and the end of what is remembered for their sake. Neither rejects. */
+export function createRedisJournals(
+  options: RedisJournalsOptions,
+): Pick<JournaledCounters, 'claimJournal' | 'forgetReports'> {
+  const { commands, journal, wallClock } = options
+  const owner = randomUUID()
+  const tags = options.cluster ? allTags : ['all']
+  /** The first minute of each tag that has not been forgotten yet. */
+  const nextMinutes = new Map<string, number>()
+
+  async function forget(tag: string, firstKept: number): Promise<void> {
+    // What is older than that has left by itself.
+    const oldest = firstKept - minuteOf(rememberedMs)
+    const from = Math.max(oldest, nextMinutes.get(tag) ?? oldest)
+    if (from >= firstKept) return
+    const minutes = Array.from({ length: firstKept - from }, (_, i) => from + i)
+    await commands.forget(minutes.map((minute) => seenPrefixOf(tag, journal) + minute))
+    nextMinutes.set(tag, firstKept)
+  }
+
+  return {
+    async claimJournal(ms) {
+      return commands.claim(claimKeyOf(journal), owner, ms).then(
+        (claimed) => claimed === 1,
+        () => false,
+      )
+    },
+    async forgetReports(endedBefore) {
+      const firstKept = firstKeptMinute(Math.min(endedBefore, wallClock() - leastMs))
+      await Promise.allSettled(tags.map((tag) => forget(tag, firstKept)))
+    },
+  }
+}

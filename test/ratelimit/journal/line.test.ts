@@ -1,0 +1,91 @@
+import { test } from 'tap'
+import { parseLine } from '../../../src/ratelimit/journal/line.ts'
+
+/** Field for field what Envoy 1.40 writes. */
+const line =
+  '{"id":"274679e7-7e02-4a9e-b3f9-d869ae3099da","model":"llm/sim","ms":38,' +
+  '"reported":{"total_tokens":17},"start":"1795264413046","status":200,' +
+  '"subscription":"plenty","user":"ädä"}'
+const usage = {
+  user: 'ädä',
+  subscription: 'plenty',
+  model: 'llm/sim',
+  status: 200,
+  reported: new Map([['total_tokens', 17]]),
+  response: { id: '274679e7-7e02-4a9e-b3f9-d869ae3099da', endedAt: 1795264413084 },
+}
+
+function lineWith(fields: Record<string, unknown>): string {
+  return JSON.stringify({ ...JSON.parse(line), ...fields })
+}
+
+test('a line tells of a response', async (t) => {
+  t.strictSame(parseLine(line), usage)
+})
+
+test('what was reported comes as it is', async (t) => {
+  for (const reported of [
+    { total_tokens: '17' },
+    { total_tokens: 1.5 },
+    { input_tokens: 1, output_tokens: 2, start_input_tokens: null },
+  ]) {
+    t.strictSame(parseLine(lineWith({ reported })), {
+      ...usage,
+      reported: new Map(Object.entries(reported)),
+    })
+  }
+  t.strictSame(parseLine(lineWith({ reported: null })), { ...usage, reported: new Map() })
+})
+
+test('any user is read', async (t) => {
+  for (const user of [
+    '',
+    'o"neill\\',
+    'a\nb',
+    '\0',
+    '🦊',
+    '{"id":"x"}',
+    '__proto__',
+    'x'.repeat(9e3),
+  ])
+    t.strictSame(
+      parseLine(lineWith({ user })),
+      { ...usage, user },
+      JSON.stringify(user).slice(0, 20),
+    )
+})
+
+test('a line behind a torn one is read', async (t) => {
+  const user = 'x{"id":y'
+  const whole = lineWith({ user })
+  for (let length = 1; length < whole.length; length += 1) {
+    t.strictSame(parseLine(whole.slice(0, length) + line), usage, `torn after ${length}`)
+    t.equal(parseLine(whole.slice(0, length)), undefined)
+  }
+})
+
+test('what is of another form is left out', async (t) => {
+  for (const text of ['', ' ', 'null', '[]', '17', '{}', '\0\0', 'GET / 200', line.slice(1)])
+    t.equal(parseLine(text), undefined, text)
+  for (const fields of [
+    { id: '' },
+    { id: null },
+    { id: 7 },
+    { user: null },
+    { user: undefined },
+    { subscription: null },
+    { model: {} },
+    { status: '200' },
+    { start: null },
+    { start: 1795264413046 },
+    { start: '-5' },
+    { start: '1e9' },
+    { start: '9'.repeat(16) },
+    { ms: '38' },
+    { ms: -1 },
+    { ms: undefined },
+  ]) {
+    t.equal(parseLine(lineWith(fields)), undefined, JSON.stringify(fields))
+  }
+  t.match(parseLine(lineWith({ ms: null })), { response: { endedAt: 1795264413046 } })
+})

@@ -1,0 +1,139 @@
+import { appendFileSync, existsSync, readdirSync, utimesSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type Test, test } from 'tap'
+import { createJournalRotation } from '../../../src/ratelimit/journal/rotation.ts'
+
+const start = 1_795_264_000_000
+
+function createWorld(t: Test, path = join(t.testdir(), 'usage.jsonl')) {
+  const state = {
+    now: start,
+    reader: true,
+    done: (_path: string): boolean => false,
+    /** What Envoy does when it is told to reopen. */
+    envoy: async (): Promise<void> => writeFileSync(path, ''),
+    reopened: 0,
+    failures: [] as unknown[],
+    losses: [] as string[],
+  }
+  const tidy = createJournalRotation({
+    path,
+    rotateBytes: 100,
+    async reopen() {
+      state.reopened += 1
+      await state.envoy()
+    },
+    isReader: () => state.reader,
+    isDone: ({ path }) => state.done(path),
+    clock: () => state.now,
+    onReopen: (failure) => state.failures.push(failure),
+    onLoss: (path) => state.losses.push(path),
+  })
+  return Object.assign(state, {
+    path,
+    tidy,
+    names: () => readdirSync(join(path, '..')).sort(),
+    rotated(count: number) {
+      for (let i = 0; i < count; i += 1) {
+        const file = `${path}.${start - 100_000 + i}`
+        writeFileSync(file, 'x')
+        utimesSync(file, i, i)
+      }
+    },
+  })
+}
+
+test('a long file is renamed and begun anew', async (t) => {
+  const { path, tidy, names, ...world } = createWorld(t)
+  await tidy()
+  t.strictSame(names(), [], 'nothing to do yet')
+  appendFileSync(path, 'x'.repeat(99))
+  await tidy()
+  t.strictSame(names(), ['usage.jsonl'])
+  appendFileSync(path, 'x')
+  await tidy()
+  t.strictSame(names(), ['usage.jsonl', `usage.jsonl.${start}`])
+  t.strictSame(world.failures, [])
+})
+
+test('Envoy is told until it has heard', async (t) => {
+  const world = createWorld(t)
+  world.envoy = () => Promise.reject(new Error('away'))
+  appendFileSync(world.path, 'x'.repeat(100))
+  for (let i = 0; i < 6; i += 1) {
+    await world.tidy()
+    world.now += 1_000
+  }
+  t.match(world.failures, [{ message: 'away' }], 'said once')
+  t.equal(world.reopened, 3, 'every two seconds')
+  const again = createWorld(t, world.path)
+  again.envoy = async () => {}
+  await again.tidy()
+  t.equal(again.reopened, 1, 'by another process too')
+  world.envoy = async () => writeFileSync(world.path, '')
+  world.now += 2_000
+  await world.tidy()
+  t.match(world.failures, [{}, undefined])
+  const { reopened } = world
+  world.now += 10_000
+  await world.tidy()
+  t.equal(world.reopened, reopened, 'no more once it is there')
+})
+
+test('another process leaves it to the reader', async (t) => {
+  const world = createWorld(t)
+  world.reader = false
+  appendFileSync(world.path, 'x'.repeat(124))
+  await world.tidy()
+  t.strictSame(world.names(), ['usage.jsonl'])
+  appendFileSync(world.path, 'x')
+  await world.tidy()
+  t.equal(world.names().length, 2, 'while there is one')
+})
+
+test('two at once do no harm', async (t) => {
+  const one = createWorld(t)
+  const two = createWorld(t, one.path)
+  two.now += 1
+  appendFileSync(one.path, 'x'.repeat(200))
+  await Promise.all([one.tidy(), two.tidy()])
+  t.equal(one.names().filter((name) => name !== 'usage.jsonl').length, 1)
+  t.ok(existsSync(one.path))
+  t.strictSame([...one.failures, ...two.failures], [])
+})
+
+test('what is read goes, but for four', async (t) => {
+  const world = createWorld(t)
+  world.rotated(7)
+  writeFileSync(world.path, '')
+  for (const other of ['.1', '.2.gz', '.position', `-${start}`])
+    writeFileSync(world.path + other, '')
+  const others = world.names().length
+  await world.tidy()
+  t.equal(world.names().length, others, 'nothing is read')
+  const [first, second] = world.names().filter((name) => /\.\d{13}$/.test(name))
+  world.done = (path) => !path.endsWith(second as string)
+  await world.tidy()
+  t.equal(world.names().length, others - 2)
+  t.notOk(world.names().includes(first as string))
+  t.ok(world.names().includes(second as string))
+  world.done = () => true
+  world.reader = false
+  await world.tidy()
+  t.equal(world.names().length, others - 2, 'only the reader knows')
+  world.reader = true
+  await world.tidy()
+  t.equal(world.names().filter((name) => /\.\d{13}$/.test(name)).length, 4)
+  t.equal(world.names().length, others - 3, 'what others named is theirs')
+  t.strictSame(world.losses, [])
+})
+
+test('what nobody reads is bounded', async (t) => {
+  const world = createWorld(t)
+  world.rotated(62)
+  writeFileSync(world.path, '')
+  world.reader = false
+  await world.tidy()
+  t.equal(world.names().length, 61)
+  t.equal(world.losses.length, 2)
+})
