@@ -1,0 +1,104 @@
+import t, { type Test } from 'tap'
+import { envoyPath } from '../support/envoy-binary.ts'
+import { chatPath, models, subscriptions } from '../support/gateway.ts'
+import { poll } from '../support/poll.ts'
+import { type Replica, startReplicas } from '../support/replicas.ts'
+import { type LoadRequest, startLoad, tally } from '../support/steady-load.ts'
+
+const skip = envoyPath() === undefined && 'no Envoy'
+
+interface Behind {
+  readonly first: Replica
+  /** Makes a key of this subscription. */
+  mint(subscription: string): Promise<string>
+  /** A chat call, and a call to the API. */
+  chat(key: string, sim?: object): LoadRequest
+  readonly list: LoadRequest
+  /** Sends one request; answers the status. */
+  send(request: LoadRequest): Promise<number>
+  /** One of Envoy's figures for a cluster. */
+  figure(name: string, cluster?: string): Promise<number>
+}
+
+/** So many processes behind one Envoy. */
+async function start(t: Test, count: number): Promise<Behind> {
+  const { url, all, envoy } = await startReplicas(t, {
+    count,
+    resources: (backendUrl) => [...models(backendUrl), ...subscriptions({ plenty: 1e9, one: 1 })],
+    tokens: ['token-ann,ann,1,team'],
+  })
+  const headers = { authorization: 'Bearer token-ann', 'content-type': 'application/json' }
+  return {
+    first: all[0] as Replica,
+    async mint(subscription) {
+      const body = JSON.stringify({ name: 'test', subscription })
+      const answer = await fetch(`${url}/v1/api-keys`, { method: 'POST', headers, body })
+      return ((await answer.json()) as { key: string }).key
+    },
+    chat: (key, sim = {}) => ({
+      url: url + chatPath,
+      headers: { ...headers, authorization: `Bearer ${key}` },
+      body: JSON.stringify({ model: 'sim', messages: [], sim }),
+    }),
+    list: { url: `${url}/v1/subscriptions`, method: 'GET', headers },
+    async send({ url, headers = {}, body = '' }) {
+      return (await fetch(url, { method: 'POST', headers, body })).status
+    },
+    async figure(name, cluster = 'tollgate') {
+      const filter = `^cluster.${cluster}.${name}$`
+      const response = await fetch(`http://${envoy.admin}/stats?filter=${filter}`)
+      return Number(/: (\d+)$/m.exec(await response.text())?.[1] ?? Number.NaN)
+    },
+  }
+}
+
+t.test('of two processes one hangs', { skip }, async (t) => {
+  const { first, mint, chat, list, send, figure } = await start(t, 2)
+  const [plenty, one] = [await mint('plenty'), await mint('one')]
+  // By now each of Envoy's threads has opened its log stream to one of them.
+  for (let i = 0; i < 20; i += 1) t.equal(await send(chat(plenty)), 200)
+
+  const load = startLoad(100, () => chat(plenty))
+  first.signal('SIGSTOP')
+  const hungAt = performance.now()
+  await t.test('it is left out, and nobody is refused', async (t) => {
+    for (const cluster of ['tollgate', 'api']) {
+      await poll(
+        async () => (await figure('membership_healthy', cluster)) === 1,
+        `${cluster} has one process`,
+      )
+    }
+    t.comment(`left out after ${Math.round(performance.now() - hungAt)} ms`)
+    const shots = await load.stop()
+    t.strictSame(tally(shots), { 200: shots.length })
+    t.ok((await figure('upstream_rq_retry')) > 0, 'the other one was asked')
+  })
+  await t.test('then no request meets it', async (t) => {
+    const load = startLoad(100, (n) => (n % 2 === 0 ? chat(plenty) : list))
+    await poll(() => load.shots.length > 100, 'a hundred answers')
+    const shots = await load.stop()
+    t.strictSame(tally(shots), { 200: shots.length })
+  })
+  await t.test('what answers used is told to the other', async (t) => {
+    t.equal(await send(chat(one, { totalTokens: 1 })), 200)
+    await poll(async () => (await send(chat(one))) === 429, 'the limit is spent')
+  })
+  await t.test('once it goes on it is asked again', async () => {
+    first.signal('SIGCONT')
+    await poll(async () => (await figure('membership_healthy')) === 2, 'both are asked')
+  })
+})
+
+t.test('the only process is asked even while it hangs', { skip }, async (t) => {
+  const { first, mint, chat, send, figure } = await start(t, 1)
+  const key = await mint('plenty')
+  t.equal(await send(chat(key)), 200)
+  first.signal('SIGSTOP')
+  await poll(async () => (await figure('membership_healthy')) === 0, 'it is known to hang')
+  t.equal(await send(chat(key)), 503, 'refused after two seconds')
+  const asked = await figure('upstream_rq_total')
+  const answer = send(chat(key))
+  await poll(async () => (await figure('upstream_rq_total')) > asked, 'it has been asked')
+  first.signal('SIGCONT')
+  t.equal(await answer, 200, 'answered once it goes on')
+})
