@@ -22,6 +22,7 @@ import { openDatabase } from './wiring/database.ts'
 import { openKeys } from './wiring/keys.ts'
 import { listenGrpc, listenHttp, listenMetrics } from './wiring/listen.ts'
 import { openResources } from './wiring/resources.ts'
+import { type Stop, stopInOrder } from './wiring/shutdown.ts'
 import { openTelemetry } from './wiring/telemetry.ts'
 import { openTokens } from './wiring/tokens.ts'
 import { openJournal, openSettle } from './wiring/usage.ts'
@@ -29,8 +30,11 @@ import { openJournal, openSettle } from './wiring/usage.ts'
 export interface Service {
   /** Where it listens, with the ports that were found where a setting said 0. */
   readonly addresses: ServiceAddresses
-  /** Drains and closes every part, within 15 seconds. Safe to call twice. */
-  stop(): Promise<void>
+  /**
+   * Drains and closes every part, within 15 seconds. Answers whether all of them ended in time; what
+   * was lost with one that did not is logged. Safe to call twice.
+   */
+  stop(): Promise<boolean>
 }
 
 export interface ServiceAddresses {
@@ -41,9 +45,6 @@ export interface ServiceAddresses {
   readonly metrics: SocketAddress | undefined
 }
 
-/** How long calls may take to end at a stop; what the parts then need comes on top. */
-const drainMs = 6_000
-
 /**
  * Starts the service with these settings. When any part fails to start, those before it are
  * stopped again and the error says which setting to look at.
@@ -51,12 +52,10 @@ const drainMs = 6_000
 export async function serve(env: NodeJS.ProcessEnv): Promise<Service> {
   const config = loadConfig(env)
   const log = pino({ level: config.logLevel })
-  const stops: (() => unknown)[] = []
-  let stopping: Promise<void> | undefined
-  const stop = (): Promise<void> => {
-    stopping ??= (async () => {
-      for (const part of stops.reverse()) await part()
-    })()
+  const stops: Stop[] = []
+  let stopping: Promise<boolean> | undefined
+  const stop = (): Promise<boolean> => {
+    stopping ??= stopInOrder(stops.reverse(), { log })
     return stopping
   }
   const onFault = (error: unknown): void => log.error({ err: error }, 'fault')
@@ -157,8 +156,18 @@ async function start(context: Context): Promise<ServiceAddresses> {
     metrics.closeAllConnections()
   })
   // The probes are among the last to close: they tell what the others are about to do.
-  stops.push(() => drain(internal, 0))
-  stops.push(() => Promise.all([grpc.stop(drainMs), drain(external, drainMs)]))
+  stops.push({
+    name: 'the internal listener',
+    shareMs: 100,
+    lost: 'calls under way',
+    stop: () => drain(internal, 0),
+  })
+  stops.push({
+    name: 'the listeners',
+    shareMs: 5_000,
+    lost: 'calls under way',
+    stop: (graceMs) => Promise.all([grpc.stop(graceMs), drain(external, graceMs)]),
+  })
   const metricsAddress =
     config.metricsAddress && (await listenMetrics(metrics, config.metricsAddress))
   const internalAddress = await listenHttp('INTERNAL_ADDRESS', internal, config.internalAddress)

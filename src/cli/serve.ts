@@ -8,23 +8,23 @@ import { onStop } from './stop-signals.ts'
  * take as much again (a million keys: 0.67 GB resident with this, 0.9 GB without).
  */
 const heapGrowingPercent = 30
-/** How long a start, or a stop, may go on after the process was asked to stop (milliseconds). */
-const startGraceMs = 15_000
+/** How long the process may go on after it was asked to stop (milliseconds). */
+const endWithinMs = 15_000
 
 /**
  * `tollgate serve`: the service alone, until SIGTERM, SIGINT or SIGHUP, or until the process that
- * started it is gone; the process then ends with status 0. Rejects with what kept it from serving.
+ * started it is gone; the process then ends with status 0, or 1 when a part had to be given up. Rejects
+ * with what kept it from serving.
  */
 export async function serveCommand(env: NodeJS.ProcessEnv): Promise<never> {
   setFlagsFromString(`--heap-growing-percent=${heapGrowingPercent}`)
   const asked = onStop(() => {})
   process.on('unhandledRejection', endUnlessClosed)
-  // Before there is anything to stop in order, nobody has to wait for a start that hangs.
-  void asked.then(() => setTimeout(() => process.exit(1), startGraceMs).unref())
+  // A start that hangs has nothing yet that could be lost.
+  void asked.then(() => setTimeout(() => process.exit(1), endWithinMs).unref())
   const service = await serve(env)
   await asked
-  await service.stop()
-  process.exit(0)
+  process.exit((await service.stop()) ? 0 : 1)
 }
 
 /**

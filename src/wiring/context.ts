@@ -2,6 +2,7 @@
 
 import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
+import type { Stop } from './shutdown.ts'
 
 export interface Context {
   readonly config: Config
@@ -10,5 +11,5 @@ export interface Context {
   readonly clock: () => number
   readonly onFault: (error: unknown) => void
   /** Where each part that was started leaves its own end; run last to first. */
-  readonly stops: (() => unknown)[]
+  readonly stops: Stop[]
 }

@@ -12,9 +12,8 @@ export interface Counters {
   readonly redis: RedisCounters | undefined
 }
 
-/** How long a start waits for Redis, and a stop for what was counted to get there. */
+/** How long a start waits for Redis. */
 const connectWaitMs = 2_000
-const flushGraceMs = 4_000
 
 /** A Redis that does not answer delays the start a little, and no more. */
 export async function openCounters({ config, log, stops }: Context): Promise<Counters> {
@@ -35,10 +34,16 @@ export async function openCounters({ config, log, stops }: Context): Promise<Cou
       else log.info('Redis is back')
     },
   })
-  stops.push(async () => {
-    const lost = await counters.stop(flushGraceMs)
-    if (lost > 0) log.error({ counters: lost }, 'Redis is away: what they counted last is lost')
-    connection.close()
+  stops.push({
+    name: 'the counters',
+    shareMs: 4_000,
+    mostMs: 10_000,
+    lost: 'what was counted last',
+    async stop(graceMs) {
+      const lost = await counters.stop(graceMs)
+      if (lost > 0) log.error({ counters: lost }, 'Redis is away: what they counted last is lost')
+      connection.close()
+    },
   })
   await connection.connected(connectWaitMs)
   return { counters, redis: counters }

@@ -14,9 +14,8 @@ export interface Database {
   readonly url: string
 }
 
-/** How long a start waits for it (milliseconds), and a stop for what is under way (seconds). */
+/** How long a start waits for it, in milliseconds. */
 const waitMs = 30_000
-const endSeconds = 2
 
 /** A database that answers and has been migrated. */
 export async function openDatabase({ config, log, stops }: Context): Promise<Database> {
@@ -26,11 +25,22 @@ export async function openDatabase({ config, log, stops }: Context): Promise<Dat
       directory: join(config.dataDir, 'postgres'),
       log: (line) => log.info(line),
     })
-    stops.push(() => embedded.stop())
+    stops.push({
+      name: 'the embedded Postgres',
+      shareMs: 1_300,
+      mostMs: 14_000,
+      lost: 'nothing that was committed; its next start recovers',
+      stop: embedded.stop,
+    })
     url = embedded.url
   }
   const pool = openPool({ url, connections: config.databaseConnections })
-  stops.push(() => pool.end({ timeout: endSeconds }))
+  stops.push({
+    name: 'the database connections',
+    shareMs: 400,
+    lost: 'statements under way',
+    stop: (graceMs) => pool.end({ timeout: graceMs / 1_000 }),
+  })
   await waitForDatabase(pool, log)
   return { pool, url }
 }

@@ -23,8 +23,6 @@ export interface Keys {
 
 /** For how long keys are believed after the last word of the database, whatever is set. */
 const leastOutageGraceMs = 60_000
-/** How long a stop waits for the last uses of keys to be noted. */
-const lastUsedGraceMs = 1_500
 const rouseEveryMs = 1_000
 
 /** Starts to follow revocations before anything is remembered. */
@@ -52,7 +50,12 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     outageGraceMs,
     freshness: follower,
   })
-  stops.push(() => follower.stop())
+  stops.push({
+    name: 'the follower of revocations',
+    shareMs: 800,
+    lost: 'its leave: revocations wait for this process until it is back',
+    stop: () => follower.stop(),
+  })
   // A pool that was waited on in vain does not always recover by the follower's questions alone.
   const rouse = setInterval(() => {
     if (follower.state() === 'away') void ping(pool)
@@ -71,7 +74,12 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     )
   }
   const lastUsed = startLastUsed({ write: (uses) => table.noteUses(uses), onFault })
-  stops.push(() => lastUsed.stop(lastUsedGraceMs))
+  stops.push({
+    name: 'the last uses of keys',
+    shareMs: 1_000,
+    lost: 'uses of the last seconds',
+    stop: (graceMs) => lastUsed.stop(graceMs),
+  })
   const cleanup = startCleanupSchedule({
     async run() {
       const deleted = await keys.deleteExpiredEphemeral(clock())
@@ -81,6 +89,11 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     onDeleted: (deleted) => log.info({ deleted }, 'expired ephemeral keys deleted'),
     onFault,
   })
-  stops.push(() => cleanup.stop())
+  stops.push({
+    name: 'the cleanup of keys',
+    shareMs: 100,
+    lost: 'nothing: another run will do it',
+    stop: () => cleanup.stop(),
+  })
   return { keys, follower, propagation, noteUse: lastUsed.note }
 }

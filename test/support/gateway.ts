@@ -225,7 +225,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
       await poll(() => isSpent(key), 'the meter has run')
     },
     put,
-    stopService: () => service.stop(),
+    stopService: async () => void (await service.stop()),
     async startService() {
       const same = {
         API_ADDRESS: showAddress(addresses.api),

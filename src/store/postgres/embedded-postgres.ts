@@ -22,8 +22,11 @@ export interface EmbeddedPostgres {
   readonly pid: number
   /** Settles when the server has ended, by `stop` or by itself, and says how it ended. */
   readonly exited: Promise<string>
-  /** Ends open connections and the server; settles within 25 seconds. Safe to call twice. */
-  stop(): Promise<void>
+  /**
+   * Ends open connections and the server; settles within `graceMs`, 25 seconds unless told. What was
+   * committed stays, however it ends. Safe to call twice.
+   */
+  stop(graceMs?: number): Promise<void>
 }
 
 /** What startEmbeddedPostgres needs to know. */
@@ -89,12 +92,11 @@ async function run(place: PostgresPlace, data: string, port: number) {
   )
   closeSync(output)
   const exited = howItEnds(child)
-  const stop = async () => {
-    // Fast shutdown, then immediate (the next start recovers), then none at all.
-    for (const [signal, waitMs] of STOPPING) {
+  const stop = async (graceMs = STOP_WITHIN_MS) => {
+    for (const [signal, share] of STOPPING) {
       if (child.exitCode !== null || child.signalCode !== null) break
       child.kill(signal)
-      await Promise.race([exited, sleep(waitMs, undefined, { ref: false })])
+      await Promise.race([exited, sleep(share * graceMs, undefined, { ref: false })])
     }
   }
   const deadline = Date.now() + READY_WITHIN_MS
@@ -110,10 +112,15 @@ async function run(place: PostgresPlace, data: string, port: number) {
   return { port, pid: child.pid as number, exited, stop }
 }
 
+const STOP_WITHIN_MS = 25_000
+/**
+ * Fast shutdown, then immediate (the next start recovers), then none at all; each with its share of
+ * the time.
+ */
 const STOPPING = [
-  ['SIGINT', 15_000],
-  ['SIGQUIT', 5_000],
-  ['SIGKILL', 5_000],
+  ['SIGINT', 0.6],
+  ['SIGQUIT', 0.2],
+  ['SIGKILL', 0.2],
 ] as const
 
 function settings(port: number): Record<string, string | number> {
@@ -157,8 +164,8 @@ async function stopOrphan(data: string, log: (line: string) => void): Promise<vo
   const orphan = identify(pid)
   if (orphan !== undefined && commandLine(pid).includes(`postgres -D ${data}`)) {
     log(`Stopping the Postgres (process ${pid}) that an earlier run left behind`)
-    for (const [signal, waitMs] of STOPPING) {
-      const deadline = Date.now() + waitMs
+    for (const [signal, share] of STOPPING) {
+      const deadline = Date.now() + share * STOP_WITHIN_MS
       if (isRunning(orphan)) process.kill(pid, signal)
       while (isRunning(orphan) && Date.now() < deadline) await sleep(POLL_MS)
     }
