@@ -3,6 +3,7 @@ import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { endWithUs } from '../store/postgres/end-with-us.ts'
 import { record } from './run-records.ts'
 
 /** A running process of ours. */
@@ -26,11 +27,15 @@ export interface ChildOptions {
   readonly output: string | ((line: string) => void)
   /** Where to note that it runs (run-records.ts). */
   readonly records: string
-  /** For a Node program: it sees the channel close when we are killed, and ends. */
+  /**
+   * For a Node program: it sees the channel close when we are killed, and ends. Others get SIGTERM
+   * then, and SIGKILL when they do not heed it.
+   */
   readonly ipc: boolean
 }
 
 const GRACE_MS = 15_000
+const KILLED_STOPPING = ['SIGTERM', '0', 'SIGKILL'] as const
 
 /**
  * Starts a process in a group of its own, out of reach of a Ctrl-C at the terminal, which is for us
@@ -59,9 +64,11 @@ export function startChild({
       if (stream !== null) createInterface({ input: stream }).on('line', output)
     }
   }
+  const unwatch = ipc || child.pid === undefined ? () => {} : endWithUs(child.pid, KILLED_STOPPING)
   const exited = new Promise<string>((settle) => {
     child.on('error', (error) => settle(error.message))
     child.on('exit', (code, signal) => {
+      unwatch()
       forget()
       settle(code === null ? `${signal}` : `exit code ${code}`)
     })

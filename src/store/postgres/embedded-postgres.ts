@@ -10,6 +10,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import postgres from 'postgres'
 import { claim } from './claim.ts'
+import { endWithUs } from './end-with-us.ts'
 import { DATABASE_USER, ensureData, lastLine } from './postgres-data.ts'
 import { choosePlace, type PostgresPlace, runAs } from './postgres-place.ts'
 import { commandLine, identify, isRunning } from './process-identity.ts'
@@ -91,7 +92,8 @@ async function run(place: PostgresPlace, data: string, port: number) {
     { ...runAs(place), detached: true, stdio: ['ignore', output, output] },
   )
   closeSync(output)
-  const exited = howItEnds(child)
+  const unwatch = child.pid === undefined ? () => {} : endWithUs(child.pid, KILLED_STOPPING)
+  const exited = howItEnds(child).finally(unwatch)
   const stop = async (graceMs = STOP_WITHIN_MS) => {
     for (const [signal, share] of STOPPING) {
       if (child.exitCode !== null || child.signalCode !== null) break
@@ -122,6 +124,9 @@ const STOPPING = [
   ['SIGQUIT', 0.2],
   ['SIGKILL', 0.2],
 ] as const
+
+/** The same a second apart, where this process is gone without having stopped it. */
+const KILLED_STOPPING = ['SIGINT', '0', '0', 'SIGQUIT', '0', 'SIGKILL'] as const
 
 function settings(port: number): Record<string, string | number> {
   return {

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import postgres from 'postgres'
@@ -8,6 +9,7 @@ import {
   startEmbeddedPostgres,
 } from '../../../src/store/postgres/embedded-postgres.ts'
 import { identify } from '../../../src/store/postgres/process-identity.ts'
+import { poll } from '../../support/poll.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 function folder(t: Test): string {
@@ -54,17 +56,33 @@ test('one process at a time may use a folder', async (t) => {
   await t.rejects(start(t, directory), { message: `in use by process ${process.pid}` })
 })
 
-test('a server left by a killed process is stopped', async (t) => {
-  const directory = folder(t)
+/** The server of a process that has started it in this folder and then been killed. */
+async function startAndDie(directory: string, env: NodeJS.ProcessEnv): Promise<number> {
   const script = `
     const { startEmbeddedPostgres } = await import(process.argv[1])
     const { pid } = await startEmbeddedPostgres({ directory: process.argv[2], log() {} })
     process.stdout.write(String(pid), () => process.kill(process.pid, 'SIGKILL'))`
   const module = new URL('../../../src/store/postgres/embedded-postgres.ts', import.meta.url).href
   const killed = spawn(process.execPath, ['-e', script, module, directory], {
+    env,
     stdio: ['ignore', 'pipe', 'inherit'],
   })
-  const orphan = Number((await killed.stdout.toArray()).join(''))
+  const isDead = once(killed, 'exit')
+  const pid = Number((await killed.stdout.toArray()).join(''))
+  await isDead
+  return pid
+}
+
+test('a server ends with a process that is killed', async (t) => {
+  const orphan = await startAndDie(folder(t), process.env)
+  t.ok(orphan > 0)
+  await poll(() => identify(orphan) === undefined, 'it has ended', 30_000)
+})
+
+test('a server left by a killed process is stopped', async (t) => {
+  const directory = folder(t)
+  // Nobody watches it: there is no sh on this PATH.
+  const orphan = await startAndDie(directory, { ...process.env, PATH: '/nowhere' })
   t.ok(identify(orphan), 'it outlives its starter')
   const log: string[] = []
   const server = await start(t, directory, log)
