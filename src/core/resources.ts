@@ -3,8 +3,6 @@
  * plain data. parse-resource.ts reads them from documents.
  */
 
-import type { TierMapping } from './tiers.ts'
-
 /** The one namespace in which AccessPolicies, Subscriptions and the Tenant are honoured. */
 export const subscriptionNamespace = 'models-as-a-service'
 
@@ -83,6 +81,24 @@ export interface Tenant {
   readonly metadata: Metadata
   /** `spec.apiKeys.maxExpirationDays`; wins over the setting. */
   readonly maxExpirationDays: number | undefined
+}
+
+/** One legacy tier (contract, 3.9). */
+export interface Tier {
+  readonly name: string
+  /** The name where none is written. */
+  readonly displayName: string
+  readonly description: string
+  /** The higher wins. */
+  readonly level: number
+  readonly groups: ReadonlySet<string>
+}
+
+/** The `v1` ConfigMap `tier-to-group-mapping`. */
+export interface TierMapping {
+  readonly kind: 'ConfigMap'
+  readonly metadata: Metadata
+  readonly tiers: readonly Tier[]
 }
 
 export type Resource = ModelRef | AccessPolicy | Subscription | Tenant | TierMapping

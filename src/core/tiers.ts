@@ -4,23 +4,7 @@
  */
 
 import type { Field } from './fields.ts'
-import type { Metadata } from './resources.ts'
-
-export interface Tier {
-  readonly name: string
-  /** The name where none is written. */
-  readonly displayName: string
-  readonly description: string
-  /** The higher wins. */
-  readonly level: number
-  readonly groups: ReadonlySet<string>
-}
-
-export interface TierMapping {
-  readonly kind: 'ConfigMap'
-  readonly metadata: Metadata
-  readonly tiers: readonly Tier[]
-}
+import type { Tier } from './resources.ts'
 
 const mappingName = 'tier-to-group-mapping'
 

@@ -1,6 +1,7 @@
 import { test } from 'tap'
 import { parseResource } from '../../src/core/parse-resource.ts'
-import { lookupTier, type Tier } from '../../src/core/tiers.ts'
+import type { Tier } from '../../src/core/resources.ts'
+import { lookupTier } from '../../src/core/tiers.ts'
 import { snapshotOf } from '../support/documents.ts'
 
 function mapping(tiers: unknown, metadata: object = { name: 'tier-to-group-mapping' }) {
