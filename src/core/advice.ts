@@ -9,7 +9,10 @@ const manyUsers = 500
 /** A sentence for each thing; `tollgate check` shows them. */
 export function adviceOn(snapshot: Snapshot): readonly string[] {
   const subjects = [
-    ...snapshot.policies.map(({ resource }) => ({ resource, subjects: resource.subjects })),
+    ...[...snapshot.policies.values()].map(({ resource }) => ({
+      resource,
+      subjects: resource.subjects,
+    })),
     ...[...snapshot.subscriptions.values()].map(({ resource }) => ({
       resource,
       subjects: resource.owner,

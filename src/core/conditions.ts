@@ -1,7 +1,7 @@
 /** Snapshot → the status of each resource, as `status` in the cluster shows it (contract, 7.2). */
 
 import { showPath } from './fields.ts'
-import { type CompiledSubscription, type Phase, resourceKey, type Snapshot } from './snapshot.ts'
+import type { CompiledSubscription, Phase, References, resourceKey, Snapshot } from './snapshot.ts'
 
 export interface Condition {
   readonly type: 'Ready' | 'SpecPriorityDuplicate'
@@ -20,25 +20,32 @@ export interface ResourceStatus {
 
 /** The status of every resource of the snapshot, ordered by kind, namespace and name. */
 export function statusOf(snapshot: Snapshot): readonly ResourceStatus[] {
-  const statuses: ResourceStatus[] = []
   const peers = byPriority(snapshot)
-  const add = (compiled: Compiled, more: readonly Condition[] = []): void => {
-    const { kind, metadata } = compiled.resource
-    const { namespace, name } = metadata
-    const conditions = [readyCondition(compiled, snapshot), ...more]
-    statuses.push({ kind, namespace, name, phase: compiled.phase, conditions })
+  const statuses = [
+    ...[...snapshot.policies.values()].map((policy) => toStatus(policy)),
+    ...[...snapshot.models.values()].map((model) => toStatus({ ...model, problems: [] })),
+    ...[...snapshot.subscriptions.values()].map((subscription) =>
+      toStatus(subscription, [priorityCondition(subscription, peers)]),
+    ),
+  ]
+  if (snapshot.tenant !== undefined) {
+    statuses.push(toStatus({ resource: snapshot.tenant, phase: 'Active', problems: [] }))
   }
-  for (const model of snapshot.models.values()) add(model)
-  for (const policy of snapshot.policies) add(policy)
-  for (const subscription of snapshot.subscriptions.values()) {
-    add(subscription, [priorityCondition(subscription, peers)])
-  }
-  if (snapshot.tenant !== undefined) add({ resource: snapshot.tenant, phase: 'Active' })
-  return statuses.sort((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1))
+  return statuses
+    .map((status) => ({ status, key: `${status.kind}/${status.namespace}/${status.name}` }))
+    .sort((a, b) => (a.key < b.key ? -1 : 1))
+    .map(({ status }) => status)
 }
 
-type Compiled = Pick<CompiledSubscription, 'phase'> & {
+type Compiled = Pick<References, 'phase' | 'problems'> & {
   readonly resource: Parameters<typeof resourceKey>[0]
+}
+
+function toStatus(compiled: Compiled, more: readonly Condition[] = []): ResourceStatus {
+  const { kind, metadata } = compiled.resource
+  const { namespace, name } = metadata
+  const conditions = [readyCondition(compiled), ...more]
+  return { kind, namespace, name, phase: compiled.phase, conditions }
 }
 
 const readyReasons: Readonly<Record<Phase, string>> = {
@@ -49,62 +56,77 @@ const readyReasons: Readonly<Record<Phase, string>> = {
   Failed: 'ReconcileFailed',
 }
 
-function readyCondition({ resource, phase }: Compiled, snapshot: Snapshot): Condition {
-  const key = resourceKey(resource)
+function readyCondition({ phase, problems }: Compiled): Condition {
   const ready = phase === 'Ready' || phase === 'Active'
-  const problems = snapshot.problems
-    .filter((problem) => problem.resource === key)
-    .map(({ path, message }) => `${showPath(path)} ${message}`)
-  if (phase === 'Pending') problems.push('spec.backendUrl is not set, so nothing serves the model')
+  const sentences = problems.map(({ path, message }) => `${showPath(path)} ${message}`)
+  if (phase === 'Pending') sentences.push('spec.backendUrl is not set, so nothing serves the model')
   return {
     type: 'Ready',
     status: ready ? 'True' : 'False',
     reason: readyReasons[phase],
-    message: problems.join('; '),
+    message: sentences.join('; '),
   }
 }
 
 function priorityCondition(subscription: CompiledSubscription, peers: Peers): Condition {
-  const message = sharedPriority(subscription, peers)
+  const message = sharedWith(subscription, peers)
   return message === undefined
     ? { type: 'SpecPriorityDuplicate', status: 'False', reason: 'NoDuplicatePeers', message: '' }
     : { type: 'SpecPriorityDuplicate', status: 'True', reason: 'SharedPriority', message }
 }
 
-/** A sentence for each subscription whose priority is not its own: automatic choice needs a tie-break. */
+/**
+ * A sentence for each priority that several subscriptions have, the highest first: automatic
+ * choice between them needs a tie-break.
+ */
 export function sharedPriorities(snapshot: Snapshot): readonly string[] {
-  const peers = byPriority(snapshot)
-  return [...snapshot.subscriptions.values()].flatMap((subscription) => {
-    const message = sharedPriority(subscription, peers)
-    return message === undefined ? [] : [`Subscription ${subscription.name}: ${message}`]
-  })
+  return [...byPriority(snapshot)]
+    .filter(([, { count }]) => count > 1)
+    .sort(([a], [b]) => b - a)
+    .map(([priority, { count, first }]) => {
+      const shown = shorten(first.slice(0, peersShown), count)
+      return `priority ${priority} is shared by ${count} Subscriptions: ${shown}`
+    })
 }
 
-/** Names of subscriptions by their priority, sorted. */
-type Peers = ReadonlyMap<number, readonly string[]>
-
-function byPriority({ subscriptions }: Snapshot): Peers {
-  const groups = Map.groupBy(subscriptions.values(), ({ priority }) => priority)
-  return new Map(
-    [...groups].map(([priority, sharing]) => [priority, sharing.map(({ name }) => name).sort()]),
-  )
+/** Of the subscriptions with one priority: how many, and the first names in order. */
+interface Sharing {
+  count: number
+  readonly first: string[]
 }
+
+type Peers = ReadonlyMap<number, Sharing>
 
 /** Enough to find the others by; a message need not list thousands. */
 const peersShown = 10
 
-function sharedPriority(
-  { name, priority }: CompiledSubscription,
-  peers: Peers,
-): string | undefined {
-  const sharing = peers.get(priority) ?? []
-  if (sharing.length < 2) return undefined
-  const others = sharing.slice(0, peersShown + 1).filter((other) => other !== name)
-  const shown = others.slice(0, peersShown).join(', ')
-  const more = sharing.length - 1 - Math.min(others.length, peersShown)
-  return `priority ${priority} is shared with ${shown}${more > 0 ? ` and ${more} more` : ''}`
+function byPriority({ subscriptions }: Snapshot): Peers {
+  const peers = new Map<number, Sharing>()
+  for (const { name, priority } of subscriptions.values()) {
+    const sharing = peers.get(priority)
+    if (sharing === undefined) {
+      peers.set(priority, { count: 1, first: [name] })
+      continue
+    }
+    sharing.count += 1
+    const { first } = sharing
+    // One more than is shown: whoever is among them names the others.
+    if (first.length > peersShown && name > (first[peersShown] as string)) continue
+    const after = first.findIndex((other) => name < other)
+    first.splice(after < 0 ? first.length : after, 0, name)
+    first.length = Math.min(first.length, peersShown + 1)
+  }
+  return peers
 }
 
-function nameOf({ kind, namespace, name }: ResourceStatus): string {
-  return `${kind}/${namespace}/${name}`
+function sharedWith({ name, priority }: CompiledSubscription, peers: Peers): string | undefined {
+  const sharing = peers.get(priority)
+  if (sharing === undefined || sharing.count < 2) return undefined
+  const others = sharing.first.filter((other) => other !== name).slice(0, peersShown)
+  return `priority ${priority} is shared with ${shorten(others, sharing.count - 1)}`
+}
+
+function shorten(names: readonly string[], count: number): string {
+  const more = count - names.length
+  return `${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`
 }

@@ -6,8 +6,15 @@
 
 import { type CountedLimit, toCountedLimits } from './counter.ts'
 import type { FieldPath } from './fields.ts'
-import type { AccessPolicy, ModelRef, Resource, Subscription, Tenant } from './resources.ts'
-import type { Tier } from './tiers.ts'
+import type {
+  AccessPolicy,
+  ModelRef,
+  Resource,
+  Subscription,
+  Tenant,
+  Tier,
+  TierMapping,
+} from './resources.ts'
 
 export type Phase = 'Pending' | 'Ready' | 'Active' | 'Degraded' | 'Failed'
 
@@ -27,10 +34,19 @@ export interface Model {
   readonly groups: ReadonlySet<string>
 }
 
-export interface CompiledSubscription {
+/** What became of the models that a resource names. */
+export interface References {
+  readonly phase: Phase
+  /** `<namespace>/<name>` of each, in order. */
+  readonly modelKeys: readonly string[]
+  /** Those of them that are not there. */
+  readonly missing: ReadonlySet<string>
+  readonly problems: readonly ResourceProblem[]
+}
+
+export interface CompiledSubscription extends References {
   readonly name: string
   readonly resource: Subscription
-  readonly phase: Phase
   readonly users: ReadonlySet<string>
   readonly groups: ReadonlySet<string>
   /** Limits by model key; a model that is not here is not covered. */
@@ -41,9 +57,8 @@ export interface CompiledSubscription {
   readonly largestLimit: number
 }
 
-export interface CompiledPolicy {
+export interface CompiledPolicy extends References {
   readonly resource: AccessPolicy
-  readonly phase: Phase
 }
 
 /** Something a resource says that can not be put in force, or that deserves a look. */
@@ -54,8 +69,6 @@ export interface ResourceProblem {
   readonly message: string
 }
 
-type Note = (resource: Resource, path: FieldPath, message: string) => void
-
 export interface Snapshot {
   /** By `<namespace>/<name>`. */
   readonly models: ReadonlyMap<string, Model>
@@ -63,7 +76,8 @@ export interface Snapshot {
   readonly modelsByName: ReadonlyMap<string, readonly Model[]>
   /** By bare name; all live in one namespace. */
   readonly subscriptions: ReadonlyMap<string, CompiledSubscription>
-  readonly policies: readonly CompiledPolicy[]
+  /** By bare name, likewise. */
+  readonly policies: ReadonlyMap<string, CompiledPolicy>
   readonly tenant: Tenant | undefined
   /** undefined: no valid mapping is there, which is not the same as one without tiers. */
   readonly tiers: readonly Tier[] | undefined
@@ -81,71 +95,168 @@ export function clusterName(modelKey: string): string {
 }
 
 /** Compiles resources, no two of which have the same key. Never throws: problems are values. */
-export function compile(resources: readonly Resource[]): Snapshot {
-  const problems: ResourceProblem[] = []
-  const live = resources.filter(({ metadata }) => !metadata.deleting)
-  const modelRefs = live.filter((resource) => resource.kind === 'ModelRef')
-  const policies = live.filter((resource) => resource.kind === 'AccessPolicy')
-  const known = new Set(modelRefs.map(keyOf))
-  const note: Note = (resource, path, message) =>
-    void problems.push({ resource: resourceKey(resource), path, message })
+export function compile(resources: readonly Resource[], previous?: Snapshot): Snapshot {
+  const steps = compileInSteps(resources, previous)
+  for (;;) {
+    const step = steps.next()
+    if (step.done) return step.value
+  }
+}
 
-  const applying = policiesByModel(policies)
-  const models = new Map(
-    modelRefs.map((ref) => [keyOf(ref), compileModel(ref, applying.get(keyOf(ref)) ?? [])]),
+/**
+ * The same in steps of some microseconds each, for a caller that has other work between them.
+ * What a resource of `previous` was compiled to is taken over, the same object, as long as the
+ * resource is the same object and nothing that it names has come or gone.
+ */
+export function* compileInSteps(
+  resources: readonly Resource[],
+  previous: Snapshot = nothing,
+): Generator<void, Snapshot> {
+  const modelRefs = new Map<string, ModelRef>()
+  const written = { policies: [] as AccessPolicy[], subscriptions: [] as Subscription[] }
+  const mappings: TierMapping[] = []
+  let tenant: Tenant | undefined
+  for (const resource of resources) {
+    if (resource.kind === 'Subscription') written.subscriptions.push(resource)
+    else if (resource.metadata.deleting) continue
+    else if (resource.kind === 'ModelRef') modelRefs.set(keyOf(resource), resource)
+    else if (resource.kind === 'AccessPolicy') written.policies.push(resource)
+    else if (resource.kind === 'ConfigMap') mappings.push(resource)
+    else tenant ??= resource
+    yield
+  }
+  const moved = difference(previous.models, modelRefs)
+
+  const policies = yield* compileEach(written.policies, previous.policies, moved, (resource) => ({
+    resource,
+    ...referring(resource, modelRefs),
+  }))
+  const models = yield* compileModels(modelRefs, policies, previous)
+  const subscriptions = yield* compileEach(
+    written.subscriptions,
+    previous.subscriptions,
+    moved,
+    (resource) => compileSubscription(resource, referring(resource, modelRefs)),
   )
+  const problems: ResourceProblem[] = []
+  for (const { problems: found } of subscriptions.values()) problems.push(...found)
+  for (const { problems: found } of policies.values()) problems.push(...found)
+  for (const other of mappings.slice(1)) {
+    const path = ['metadata', 'namespace']
+    const message = 'is a second one; the first that was read counts'
+    problems.push({ resource: resourceKey(other), path, message })
+  }
   return {
     models,
-    modelsByName: indexByName(models.values()),
-    subscriptions: new Map(
-      resources
-        .filter((resource) => resource.kind === 'Subscription')
-        .map((resource) => [
-          resource.metadata.name,
-          compileSubscription(resource, missing(resource, known, note)),
-        ]),
-    ),
-    policies: policies.map((resource) => ({
-      resource,
-      phase: phaseOf(resource, missing(resource, known, note)),
-    })),
-    tenant: live.find((resource) => resource.kind === 'Tenant'),
-    tiers: readMapping(live, note),
+    modelsByName: models === previous.models ? previous.modelsByName : indexByName(models.values()),
+    subscriptions,
+    policies,
+    tenant,
+    tiers: mappings[0]?.tiers,
     problems,
   }
 }
 
-/** The tiers of the first mapping; others, in other namespaces, are noted. */
-function readMapping(resources: readonly Resource[], note: Note): readonly Tier[] | undefined {
-  const [first, ...others] = resources.filter((resource) => resource.kind === 'ConfigMap')
-  for (const other of others) {
-    note(other, ['metadata', 'namespace'], 'is a second one; the first that was read counts')
+const nothing: Snapshot = {
+  models: new Map(),
+  modelsByName: new Map(),
+  subscriptions: new Map(),
+  policies: new Map(),
+  tenant: undefined,
+  tiers: undefined,
+  problems: [],
+}
+
+/** The keys that only one of the two has. */
+function difference(
+  before: ReadonlyMap<string, unknown>,
+  after: ReadonlyMap<string, unknown>,
+): ReadonlySet<string> {
+  const moved = new Set<string>()
+  for (const key of before.keys()) if (!after.has(key)) moved.add(key)
+  for (const key of after.keys()) if (!before.has(key)) moved.add(key)
+  return moved
+}
+
+/**
+ * Resources that refer to models, compiled, by name; the `previous` map itself when all are as
+ * they were. `moved`: the models that came or went.
+ */
+function* compileEach<
+  Written extends AccessPolicy | Subscription,
+  Compiled extends References & { readonly resource: Written },
+>(
+  resources: readonly Written[],
+  previous: ReadonlyMap<string, Compiled>,
+  moved: ReadonlySet<string>,
+  compileOne: (resource: Written) => Compiled,
+): Generator<void, ReadonlyMap<string, Compiled>> {
+  const all = new Map<string, Compiled>()
+  let same = true
+  for (const resource of resources) {
+    const { name } = resource.metadata
+    const before = previous.get(name)
+    if (before?.resource === resource && !before.modelKeys.some((key) => moved.has(key))) {
+      all.set(name, before)
+    } else {
+      all.set(name, compileOne(resource))
+      same = false
+    }
+    yield
   }
-  return first?.tiers
+  return same && all.size === previous.size ? previous : all
+}
+
+/** Models with the policies that name them; the map of `previous` itself when all are as they were. */
+function* compileModels(
+  modelRefs: ReadonlyMap<string, ModelRef>,
+  policies: ReadonlyMap<string, CompiledPolicy>,
+  previous: Snapshot,
+): Generator<void, ReadonlyMap<string, Model>> {
+  const stale = new Set<string>()
+  for (const [key, ref] of modelRefs) if (previous.models.get(key)?.resource !== ref) stale.add(key)
+  if (policies !== previous.policies) {
+    for (const { modelKeys } of changed(policies, previous.policies)) {
+      for (const key of modelKeys) stale.add(key)
+      yield
+    }
+  }
+  if (stale.size === 0 && modelRefs.size === previous.models.size) return previous.models
+
+  const applying = new Map<string, AccessPolicy[]>()
+  for (const { modelKeys, resource } of policies.values()) {
+    for (const key of modelKeys) {
+      if (!stale.has(key)) continue
+      const others = applying.get(key)
+      if (others === undefined) applying.set(key, [resource])
+      else others.push(resource)
+    }
+    yield
+  }
+  const models = new Map<string, Model>()
+  for (const [key, ref] of modelRefs) {
+    const before = stale.has(key) ? undefined : previous.models.get(key)
+    models.set(key, before ?? compileModel(key, ref, applying.get(key) ?? []))
+    yield
+  }
+  return models
+}
+
+/** What stands in one of the two alone, or differently in both. */
+function* changed<Value>(
+  after: ReadonlyMap<string, Value>,
+  before: ReadonlyMap<string, Value>,
+): Generator<Value> {
+  for (const [name, value] of after) if (before.get(name) !== value) yield value
+  for (const [name, value] of before) if (after.get(name) !== value) yield value
 }
 
 function keyOf({ metadata }: ModelRef): string {
   return `${metadata.namespace}/${metadata.name}`
 }
 
-function policiesByModel(
-  policies: readonly AccessPolicy[],
-): ReadonlyMap<string, readonly AccessPolicy[]> {
-  const index = new Map<string, AccessPolicy[]>()
-  for (const policy of policies) {
-    for (const { namespace, name } of policy.modelRefs) {
-      const key = `${namespace}/${name}`
-      const others = index.get(key)
-      if (others === undefined) index.set(key, [policy])
-      else others.push(policy)
-    }
-  }
-  return index
-}
-
 /** A model with the policies that name it. */
-function compileModel(resource: ModelRef, applying: readonly AccessPolicy[]): Model {
-  const key = keyOf(resource)
+function compileModel(key: string, resource: ModelRef, applying: readonly AccessPolicy[]): Model {
   const served = resource.backendUrl !== undefined
   return {
     key,
@@ -159,54 +270,49 @@ function compileModel(resource: ModelRef, applying: readonly AccessPolicy[]): Mo
   }
 }
 
-function compileSubscription(
-  resource: Subscription,
-  missingModels: ReadonlySet<string>,
-): CompiledSubscription {
+function compileSubscription(resource: Subscription, references: References): CompiledSubscription {
   const { name } = resource.metadata
   const limits = new Map<string, readonly CountedLimit[]>()
   let largestLimit = 0
-  for (const billed of resource.modelRefs) {
-    const key = `${billed.namespace}/${billed.name}`
-    if (!missingModels.has(key)) limits.set(key, toCountedLimits(name, key, billed.tokenRateLimits))
-    for (const { limit } of billed.tokenRateLimits) largestLimit = Math.max(largestLimit, limit)
+  for (const [index, { tokenRateLimits }] of resource.modelRefs.entries()) {
+    const key = references.modelKeys[index] as string
+    if (!references.missing.has(key)) limits.set(key, toCountedLimits(name, key, tokenRateLimits))
+    for (const { limit } of tokenRateLimits) largestLimit = Math.max(largestLimit, limit)
   }
   return {
     name,
     resource,
-    phase: phaseOf(resource, missingModels),
     users: new Set(resource.owner.users),
     groups: new Set(resource.owner.groups),
     limits,
     priority: Math.max(0, resource.priority),
     largestLimit,
+    ...references,
   }
 }
 
-/** Active when every reference stands, Degraded when some do, else Failed (contract, 7.2). */
-function phaseOf(
-  { modelRefs }: AccessPolicy | Subscription,
-  missingModels: ReadonlySet<string>,
-): Phase {
-  if (missingModels.size === 0) return 'Active'
-  const stands = modelRefs.some(({ namespace, name }) => !missingModels.has(`${namespace}/${name}`))
-  return stands ? 'Degraded' : 'Failed'
-}
-
-/** The models a resource names that are not there, each noted as a problem where it is named. */
-function missing(
+/**
+ * The models that a resource names; those that are not there are noted as problems where they are
+ * named. Active when every reference stands, Degraded when some do, else Failed (contract, 7.2).
+ */
+function referring(
   resource: AccessPolicy | Subscription,
-  known: ReadonlySet<string>,
-  note: Note,
-): ReadonlySet<string> {
-  const absent = new Set<string>()
-  resource.modelRefs.forEach(({ namespace, name }, index) => {
-    const key = `${namespace}/${name}`
-    if (known.has(key)) return
-    absent.add(key)
-    note(resource, ['spec', 'modelRefs', index], `names the model ${key}, which does not exist`)
-  })
-  return absent
+  known: ReadonlyMap<string, unknown>,
+): References {
+  const modelKeys = resource.modelRefs.map(({ namespace, name }) => `${namespace}/${name}`)
+  const missing = new Set(modelKeys.filter((key) => !known.has(key)))
+  const problems = modelKeys.flatMap((key, index) =>
+    missing.has(key)
+      ? {
+          resource: resourceKey(resource),
+          path: ['spec', 'modelRefs', index],
+          message: `names the model ${key}, which does not exist`,
+        }
+      : [],
+  )
+  const stands = modelKeys.some((key) => !missing.has(key))
+  const phase = missing.size === 0 ? 'Active' : stands ? 'Degraded' : 'Failed'
+  return { modelKeys, missing, problems, phase }
 }
 
 /** The ModelRef's own name and the ids that its server lists. */

@@ -31,7 +31,7 @@ export async function openResources(context: Context): Promise<Resources> {
       log.info(
         {
           models: models.size,
-          policies: policies.length,
+          policies: policies.size,
           subscriptions: subscriptions.size,
           problems: found.length,
         },

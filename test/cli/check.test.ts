@@ -64,7 +64,7 @@ test('advice alone is no problem', async (t) => {
   })
   t.equal(status, 0)
   t.match(output, 'advice: AccessPolicy/models-as-a-service/many names 501 users')
-  t.match(output, 'advice: Subscription one: priority 0 is shared with two')
+  t.match(output, 'advice: priority 0 is shared by 2 Subscriptions: one, two')
 })
 
 test('a folder that is not there is said', async (t) => {

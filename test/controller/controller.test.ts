@@ -47,7 +47,7 @@ test('problems of all kinds stand in order of their places', async (t) => {
   t.strictSame([...snapshot.models.keys()], ['llm/small'])
   t.strictSame([...snapshot.subscriptions.keys()], ['team-a'], 'an invalid one is not in force')
   t.strictSame(
-    snapshot.policies.map(({ phase }) => phase),
+    [...snapshot.policies.values()].map(({ phase }) => phase),
     ['Failed'],
   )
 })

@@ -68,19 +68,31 @@ test('subscriptions say whether their priority is shared', async (t) => {
     'Ready False PartialFailure',
     'SpecPriorityDuplicate False NoDuplicatePeers',
   ])
+  const message = (of: string) => statuses.find(({ name }) => name === of)?.conditions[1]?.message
+  t.equal(message('first'), 'priority 10 is shared with third')
+  t.equal(message('third'), 'priority 10 is shared with first')
   t.strictSame(sharedPriorities(snapshot), [
-    'Subscription first: priority 10 is shared with third',
-    'Subscription third: priority 10 is shared with first',
+    'priority 10 is shared by 2 Subscriptions: first, third',
   ])
 })
 
-test('peers are all named, in order', async (t) => {
+test('peers are named in order, the first ten of them', async (t) => {
   const limits = { 'llm/small': [[1, '1m']] } as const
-  const crowd = snapshotOf(
-    modelRef('small'),
-    ...['c', 'a', 'b'].map((name) => subscription(name, owner, limits, { priority: -1 })),
-    subscription('none', owner, limits),
+  const crowd = (names: readonly string[]) =>
+    snapshotOf(
+      modelRef('small'),
+      ...names.map((name) => subscription(name, owner, limits, { priority: -1 })),
+      subscription('none', owner, limits),
+    )
+  const few = crowd(['c', 'a', 'b'])
+  t.strictSame(sharedPriorities(few), ['priority 0 is shared by 4 Subscriptions: a, b, c, none'])
+  const many = crowd('lkjihgfedcba'.split(''))
+  t.strictSame(sharedPriorities(many), [
+    'priority 0 is shared by 13 Subscriptions: a, b, c, d, e, f, g, h, i, j and 3 more',
+  ])
+  const messages = Object.fromEntries(
+    statusOf(many).map(({ name, conditions: [, shared] }) => [name, shared?.message]),
   )
-  t.ok(sharedPriorities(crowd).includes('Subscription b: priority 0 is shared with a, c, none'))
-  t.equal(sharedPriorities(crowd).length, 4)
+  t.equal(messages.a, 'priority 0 is shared with b, c, d, e, f, g, h, i, j, k and 2 more')
+  t.equal(messages.none, 'priority 0 is shared with a, b, c, d, e, f, g, h, i, j and 2 more')
 })

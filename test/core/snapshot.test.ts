@@ -1,5 +1,6 @@
 import { test } from 'tap'
 import { showPath } from '../../src/core/fields.ts'
+import type { Resource } from '../../src/core/resources.ts'
 import { clusterName, compile, resourceKey } from '../../src/core/snapshot.ts'
 import {
   accessPolicy,
@@ -8,6 +9,7 @@ import {
   snapshotOf,
   subscription,
 } from '../support/documents.ts'
+import { createRandom } from '../support/random.ts'
 
 test('nothing compiles to nothing', async (t) => {
   const snapshot = compile([])
@@ -113,7 +115,7 @@ test('phases follow the references that stand', async (t) => {
     subscription('failed', all, { 'llm/gone': [[1, '1m']], 'other/small': [[1, '1m']] }),
   )
   t.strictSame(
-    policies.map(({ resource, phase }) => [resource.metadata.name, phase]),
+    [...policies.values()].map(({ resource, phase }) => [resource.metadata.name, phase]),
     [
       ['active', 'Active'],
       ['degraded', 'Degraded'],
@@ -152,7 +154,7 @@ test('what is being deleted is out of force', async (t) => {
   )
   t.strictSame([...models.keys()], ['llm/small'])
   t.equal(models.get('llm/small')?.users.size, 0)
-  t.strictSame(policies, [])
+  t.equal(policies.size, 0)
   t.equal(subscriptions.get('team-a')?.phase, 'Degraded')
 })
 
@@ -182,4 +184,64 @@ test('the tenant is the one that stands', async (t) => {
   }
   t.equal(snapshotOf(tenant).tenant?.maxExpirationDays, 7)
   t.equal(snapshotOf(modelRef('small')).tenant, undefined)
+})
+
+test('what did not change is taken over', async (t) => {
+  const limits = { 'llm/small': [[1, '1m']] } as const
+  const resources = [
+    modelRef('small'),
+    modelRef('large'),
+    accessPolicy('open', ['llm/small'], { users: ['ada'] }),
+    accessPolicy('both', ['llm/small', 'llm/large'], { users: ['bob'] }),
+    subscription('team-a', { groups: ['a'] }, limits),
+    subscription('team-b', { groups: ['b'] }, { ...limits, 'llm/new': [[1, '1m']] }),
+  ].map(resourceOf)
+  const before = compile(resources)
+  const same = compile([...resources].reverse(), before)
+  for (const part of ['models', 'modelsByName', 'policies', 'subscriptions'] as const) {
+    t.equal(same[part], before[part], part)
+  }
+  const shut = compile(
+    resources.map((resource) =>
+      resource.metadata.name === 'open'
+        ? resourceOf(accessPolicy('open', ['llm/small'], { users: ['eve'] }))
+        : resource,
+    ),
+    before,
+  )
+  t.strictSame([...(shut.models.get('llm/small')?.users ?? [])].sort(), ['bob', 'eve'])
+  t.equal(shut.models.get('llm/large'), before.models.get('llm/large'))
+  t.equal(shut.policies.get('both'), before.policies.get('both'))
+  t.equal(shut.subscriptions, before.subscriptions)
+
+  const more = compile([...resources, resourceOf(modelRef('new'))], before)
+  t.equal(more.models.get('llm/small'), before.models.get('llm/small'))
+  t.equal(more.subscriptions.get('team-a'), before.subscriptions.get('team-a'))
+  t.match(more.subscriptions.get('team-b'), { phase: 'Active' })
+  t.strictSame(more.problems, [])
+})
+
+test('compiled on top of anything, resources mean the same', async (t) => {
+  const random = createRandom()
+  const pick = <Item>(items: readonly Item[]): Item => items[random.below(items.length)] as Item
+  const names = ['a', 'b', 'c', 'd', 'e']
+  const keys = names.map((name) => `llm/${name}`)
+  const some = () => keys.filter(() => random.below(2) === 0).concat(pick(keys))
+  const draw = {
+    ModelRef: (name: string) => modelRef(name, { modelIds: [pick(names)] }),
+    AccessPolicy: (name: string) => accessPolicy(name, some(), { users: [pick(names)] }),
+    Subscription: (name: string) =>
+      subscription(name, {}, Object.fromEntries(some().map((key) => [key, [[1, '1m']]]))),
+  }
+  const resources = new Map<string, Resource>()
+  let snapshot = compile([])
+  for (let round = 0; round < 300; round += 1) {
+    const kind = pick(['ModelRef', 'AccessPolicy', 'Subscription'] as const)
+    const resource = resourceOf(draw[kind](pick(names)))
+    if (random.below(3) === 0) resources.delete(resourceKey(resource))
+    else resources.set(resourceKey(resource), resource)
+    const all = [...resources.values()]
+    snapshot = compile(all, snapshot)
+    t.strictSame(snapshot, compile(all), `seed ${random.seed}, round ${round}`)
+  }
 })
