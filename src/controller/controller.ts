@@ -1,14 +1,20 @@
 /** The loop: gather → compile → publish → report. */
 
+import { setTimeout as delay } from 'node:timers/promises'
 import { showPath } from '../core/fields.ts'
-import { compile, type Snapshot } from '../core/snapshot.ts'
+import { compileInSteps, type Snapshot } from '../core/snapshot.ts'
 import type { FileProblem } from './documents.ts'
-import { readFolder, showProblem, watchFolder } from './files.ts'
+import { createFolder, showProblem } from './files.ts'
+import { inSlices } from './slices.ts'
+import type { Gathered, ResourceSource } from './source.ts'
 
 export interface ControllerDeps {
-  readonly folder: string
-  /** Puts a snapshot in force; the next one waits until it has settled. */
-  readonly publish: (snapshot: Snapshot) => Promise<void>
+  readonly source: ResourceSource
+  /**
+   * Puts a snapshot in force, with the resources that it was compiled from; the next one waits
+   * until it has settled.
+   */
+  readonly publish: (snapshot: Snapshot, resources: Gathered['resources']) => Promise<void>
   readonly report: (snapshot: Snapshot, problems: readonly string[]) => void
   /** A change could not be read or published; what was published last stays in force. */
   readonly onFailure: (error: unknown) => void
@@ -23,56 +29,66 @@ export interface Controller {
   close(): void
 }
 
-/** The folder as a Snapshot, with all that is wrong in it, sorted by place. */
-export async function loadSnapshot(
-  folder: string,
-): Promise<{ readonly snapshot: Snapshot; readonly problems: readonly FileProblem[] }> {
-  const content = await readFolder(folder)
-  const snapshot = compile(content.resources)
-  const located = snapshot.problems.map(({ resource, path, message }) =>
-    content.locate(resource, path, `${showPath(path)} ${message}`),
-  )
-  const problems = [...content.problems, ...located].sort((a, b) =>
-    a.file < b.file ? -1 : a.file > b.file ? 1 : a.line - b.line,
-  )
-  return { snapshot, problems }
+interface Loaded {
+  readonly snapshot: Snapshot
+  readonly problems: readonly FileProblem[]
 }
 
-/** Publishes the folder once, then again after each change. Throws when the first load fails. */
-export async function startController(deps: ControllerDeps): Promise<Controller> {
-  let problems: readonly string[] = []
-  let retry: NodeJS.Timeout | undefined
+/** A folder as a Snapshot, with all that is wrong in it, sorted by place. */
+export async function loadSnapshot(folder: string): Promise<Loaded> {
+  const gathered = await createFolder(folder).look(0)
+  if (gathered === undefined) throw new Error('the first look answers')
+  return load(gathered)
+}
 
-  async function load(): Promise<void> {
-    const loaded = await loadSnapshot(deps.folder)
-    await deps.publish(loaded.snapshot)
+async function load(gathered: Gathered, previous?: Snapshot): Promise<Loaded> {
+  const snapshot = await inSlices(compileInSteps(gathered.resources, previous))
+  return { snapshot, problems: await inSlices(problemsOf(gathered, snapshot)) }
+}
+
+function* problemsOf(
+  gathered: Gathered,
+  snapshot: Snapshot,
+): Generator<void, readonly FileProblem[]> {
+  const problems = [...gathered.problems]
+  for (const { resource, path, message } of snapshot.problems) {
+    problems.push(gathered.locate(resource, path, `${showPath(path)} ${message}`))
+    yield
+  }
+  return problems.sort((a, b) => (a.file < b.file ? -1 : a.file > b.file ? 1 : a.line - b.line))
+}
+
+/** Publishes what the source has once, then again after each change. Throws when the first fails. */
+export async function startController(deps: ControllerDeps): Promise<Controller> {
+  const closing = new AbortController()
+  const { signal } = closing
+  let problems: readonly string[] = []
+  let previous: Snapshot | undefined
+
+  async function put(gathered: Gathered): Promise<void> {
+    const loaded = await load(gathered, previous)
+    await deps.publish(loaded.snapshot, gathered.resources)
+    previous = loaded.snapshot
     problems = loaded.problems.map(showProblem)
     deps.report(loaded.snapshot, problems)
   }
 
-  async function reload(): Promise<void> {
-    clearTimeout(retry)
-    try {
-      await load()
-    } catch (error) {
-      deps.onFailure(error)
-      retry = setTimeout(() => void reload(), retryMs).unref()
+  async function follow(): Promise<void> {
+    let waiting: Gathered | undefined
+    while (!signal.aborted) {
+      try {
+        waiting ??= await deps.source.next(signal)
+        await put(waiting)
+        waiting = undefined
+      } catch (error) {
+        if (signal.aborted) return
+        deps.onFailure(error)
+        await delay(retryMs, undefined, { signal, ref: false }).catch(() => {})
+      }
     }
   }
 
-  // Watching begins first: a change made while the first load reads must not be missed.
-  const watcher = await watchFolder(deps.folder, reload)
-  try {
-    await load()
-  } catch (error) {
-    watcher.close()
-    throw error
-  }
-  return {
-    problems: () => problems,
-    close() {
-      watcher.close()
-      clearTimeout(retry)
-    },
-  }
+  await put(await deps.source.next(signal))
+  void follow()
+  return { problems: () => problems, close: () => closing.abort() }
 }

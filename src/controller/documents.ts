@@ -1,9 +1,19 @@
 /** YAML text → resources and problems, each problem with the line it stands in. */
 
-import { type Document, isNode, LineCounter, parse, parseAllDocuments } from 'yaml'
+import {
+  type Document,
+  isMap,
+  isNode,
+  isScalar,
+  isSeq,
+  LineCounter,
+  parse,
+  parseAllDocuments,
+} from 'yaml'
 import { type FieldPath, showPath } from '../core/fields.ts'
 import { parseResource } from '../core/parse-resource.ts'
 import type { Resource } from '../core/resources.ts'
+import { resourceKey } from '../core/snapshot.ts'
 import { isTierMapping } from '../core/tiers.ts'
 
 /** Something wrong in a file. `severity` error: the document is not in force. */
@@ -17,56 +27,134 @@ export interface FileProblem {
 
 /** A resource, and where in its file a field stands. */
 export interface WrittenResource {
+  /** `<kind>/<namespace>/<name>`. */
+  readonly key: string
   readonly resource: Resource
   readonly file: string
+  /** From 1; of fields deeper than the third level, the line of the one above them there. */
   lineOf(path: FieldPath): number
 }
 
 export interface FileContent {
+  /** As they stand in the file. */
+  readonly documents: readonly PlacedDocument[]
   readonly resources: readonly WrittenResource[]
   readonly problems: readonly FileProblem[]
+  /** What the text between two `---` was read as. */
+  readonly parts: ReadonlyMap<string, readonly DocumentContent[]>
+}
+
+/** A document and the number of lines in its file before the part that holds it. */
+export interface PlacedDocument {
+  readonly content: DocumentContent
+  readonly linesBefore: number
+}
+
+/** What a document says, wherever it stands: lines count from the beginning of its part. */
+export interface DocumentContent {
+  readonly found: { readonly key: string; readonly resource: Resource } | undefined
+  readonly problems: readonly Omit<FileProblem, 'file'>[]
+  readonly lines: Lines
+}
+
+/** The line of a node, and its fields or items. */
+interface Lines {
+  readonly line: number
+  readonly inside: ReadonlyMap<unknown, Lines> | undefined
 }
 
 /** Aliases expand to at most this many nodes each; more is an attack, not a resource. */
 const aliasLimit = 100
 const yamlOptions = { maxAliasCount: aliasLimit, logLevel: 'error' } as const
+/** Fields that lie deeper are not looked for once a document has been read. */
+const linesDepth = 3
 
 /** Reads all documents of one file. Never throws: a broken document leaves the others standing. */
 export function readDocuments(file: string, text: string): FileContent {
-  const resources: WrittenResource[] = []
-  const problems: FileProblem[] = []
+  const steps = readInSteps(file, text)
+  for (;;) {
+    const step = steps.next()
+    if (step.done) return step.value
+  }
+}
+
+/**
+ * The same, a document a step. What the file held `before` and still does is not read again: its
+ * contents are the same objects.
+ */
+export function* readInSteps(
+  file: string,
+  text: string,
+  before?: FileContent,
+): Generator<void, FileContent> {
+  const parts = new Map<string, readonly DocumentContent[]>()
+  const documents: PlacedDocument[] = []
   for (const part of splitDocuments(text)) {
-    const lines = new LineCounter()
-    for (const document of parseAllDocuments(part.text, { lineCounter: lines })) {
-      const lineOf = (path: FieldPath): number => part.linesBefore + lineIn(document, path, lines)
-      const [broken] = document.errors
-      if (broken !== undefined) {
-        const line = part.linesBefore + lines.linePos(broken.pos[0]).line
-        const message = (broken.message.split('\n')[0] as string).replace(/ at line \d+.*$/, '')
-        problems.push({ file, line, severity: 'error', message: `not valid YAML: ${message}` })
-        continue
-      }
-      const found = readDocument(document)
-      if (found.resource !== undefined) resources.push({ resource: found.resource, file, lineOf })
-      for (const { path, severity, message } of found.problems) {
-        problems.push({ file, line: lineOf(path), severity, message })
+    const contents = parts.get(part.text) ?? before?.parts.get(part.text) ?? readPart(part.text)
+    parts.set(part.text, contents)
+    for (const content of contents) documents.push({ content, linesBefore: part.linesBefore })
+    yield
+  }
+  return toFileContent(file, documents, parts)
+}
+
+/** The content of a file that holds these documents. */
+export function toFileContent(
+  file: string,
+  documents: readonly PlacedDocument[],
+  parts: FileContent['parts'],
+): FileContent {
+  return {
+    documents,
+    parts,
+    resources: documents.flatMap(({ content: { found, lines }, linesBefore }) =>
+      found === undefined
+        ? []
+        : { ...found, file, lineOf: (path) => linesBefore + lineAt(lines, path) },
+    ),
+    problems: documents.flatMap(({ content, linesBefore }) =>
+      content.problems.map((problem) => ({ ...problem, file, line: linesBefore + problem.line })),
+    ),
+  }
+}
+
+function readPart(text: string): readonly DocumentContent[] {
+  const lines = new LineCounter()
+  return [...parseAllDocuments(text, { lineCounter: lines })].map((document) => {
+    const [broken] = document.errors
+    if (broken !== undefined) {
+      const { line } = lines.linePos(broken.pos[0])
+      const message = (broken.message.split('\n')[0] as string).replace(/ at line \d+.*$/, '')
+      return {
+        found: undefined,
+        problems: [{ line, severity: 'error', message: `not valid YAML: ${message}` }],
+        lines: { line, inside: undefined },
       }
     }
-  }
-  return { resources, problems }
+    const { resource, problems } = readDocument(document)
+    return {
+      found: resource && { key: resourceKey(resource), resource },
+      problems: problems.map(({ path, severity, message }) => ({
+        line: lineIn(document, path, lines),
+        severity,
+        message,
+      })),
+      lines: linesOf(document.contents, lineIn(document, [], lines), lines, linesDepth),
+    }
+  })
 }
 
 interface DocumentProblem extends Pick<FileProblem, 'severity' | 'message'> {
   readonly path: FieldPath
 }
 
-interface DocumentContent {
+interface Reading {
   readonly resource?: Resource
   readonly problems: readonly DocumentProblem[]
 }
 
-function readDocument(document: Document): DocumentContent {
-  const error = (path: FieldPath, message: string): DocumentContent => ({
+function readDocument(document: Document): Reading {
+  const error = (path: FieldPath, message: string): Reading => ({
     problems: [{ path, severity: 'error', message }],
   })
   const value = toValue(document)
@@ -96,19 +184,18 @@ function readDocument(document: Document): DocumentContent {
  * stands (YAML 1.2.2, 9.1.2), and cut there, an unclosed quote can't swallow what follows.
  * Directives stay with the document that they are for.
  */
-function splitDocuments(text: string): readonly { text: string; linesBefore: number }[] {
-  const parts: { text: string; linesBefore: number }[] = []
+function* splitDocuments(text: string): Generator<{ text: string; linesBefore: number }> {
   let start = 0
   let linesBefore = 0
   for (const { index } of text.matchAll(/^---(?=\s|$)/gm)) {
     const before = text.slice(start, index)
-    if (/^(\s*([%#].*)?(\n|$))*$/.test(before)) continue
-    parts.push({ text: before, linesBefore })
+    // Nothing but blanks, comments and directives.
+    if (!/^[^\S\n]*[^\s%#]/m.test(before)) continue
+    yield { text: before, linesBefore }
     linesBefore += before.split('\n').length - 1
     start = index
   }
-  parts.push({ text: text.slice(start), linesBefore })
-  return parts
+  yield { text: text.slice(start), linesBefore }
 }
 
 function toValue(document: Document): unknown {
@@ -148,4 +235,28 @@ function lineIn(document: Document, path: FieldPath, lines: LineCounter): number
   }
   const start = document.contents?.range?.[0] ?? document.range?.[0] ?? 0
   return lines.linePos(start).line
+}
+
+/** The lines of a node and of what it holds, this many levels deep. */
+function linesOf(node: unknown, line: number, counter: LineCounter, depth: number): Lines {
+  if (depth === 0 || !(isMap(node) || isSeq(node))) return { line, inside: undefined }
+  const inside = new Map<unknown, Lines>()
+  const add = (name: unknown, value: unknown): void => {
+    if (!isNode(value) || !value.range) return
+    inside.set(name, linesOf(value, counter.linePos(value.range[0]).line, counter, depth - 1))
+  }
+  if (isSeq(node)) for (const [index, item] of node.items.entries()) add(index, item)
+  else for (const { key, value } of node.items) if (isScalar(key)) add(key.value, value)
+  return { line, inside }
+}
+
+/** The line of a field, or of the nearest thing above it that is there. */
+function lineAt(lines: Lines, path: FieldPath): number {
+  let at = lines
+  for (const step of path) {
+    const next = at.inside?.get(step)
+    if (next === undefined) break
+    at = next
+  }
+  return at.line
 }

@@ -1,60 +1,176 @@
-/** Resources from a folder of YAML, subfolders too: read whole, and read again when it changes. */
+/** Resources from a folder of YAML, subfolders too: a file is read again when it has changed. */
 
-import { readdir, readFile, realpath, stat } from 'node:fs/promises'
-import { join, relative } from 'node:path'
+import { readFile } from 'node:fs/promises'
+import { relative } from 'node:path'
 import type { Resource } from '../core/resources.ts'
-import { resourceKey } from '../core/snapshot.ts'
-import { type FileProblem, readDocuments, type WrittenResource } from './documents.ts'
+import {
+  type FileContent,
+  type FileProblem,
+  readInSteps,
+  type WrittenResource,
+} from './documents.ts'
+import { keepLastGood, lookOf, quietMs, tornMs } from './last-good.ts'
+import { chunks, gone, listFiles, type Seen } from './listing.ts'
+import { inSlices } from './slices.ts'
+import type { Gathered } from './source.ts'
 
-export interface FolderContent {
-  readonly resources: readonly Resource[]
-  readonly problems: readonly FileProblem[]
-  /** The problem at a field of one of the resources, in the file where it was written. */
-  locate(resource: string, path: readonly (string | number)[], message: string): FileProblem
+export interface Folder {
+  /**
+   * Looks at the folder at `now` (milliseconds, from any beginning) and reads what has changed.
+   * Answers undefined when nothing became different. But for the first look, a change counts when
+   * two looks saw the same; of a file that seems half written, what it said before may still count
+   * (last-good.ts). Throws when the folder can't be read; all stays as it was then. One call at a
+   * time.
+   */
+  look(now: number): Promise<Gathered | undefined>
+  /** Whether the next look may find a change without another one on the disk. */
+  unsettled(): boolean
 }
 
-/** Bytes of a file at most; a resource is a page of text. */
-const largestFile = 4 * 1_048_576
+interface KnownFile {
+  /** How it looked last, and since when it looks so. */
+  seen: Seen
+  seenAt: number
+  /** What was read last, and how it looked then; undefined before. */
+  read: Seen | undefined
+  fresh: FileContent
+  inForce: FileContent
+  /** How it looked when it was whole. */
+  whole: Seen | undefined
+  /** Since when it seems half written. */
+  suspectSince: number | undefined
+}
 
-/**
- * Reads every `.yaml`, `.yml` and `.json` file. Of two resources with one kind, namespace and
- * name the first (by file name, then line) counts. Throws when the folder can't be read.
- */
-export async function readFolder(folder: string): Promise<FolderContent> {
-  const written = new Map<string, WrittenResource>()
-  const problems: FileProblem[] = []
-  for (const path of await resourceFiles(folder)) {
-    const file = relative(folder, path)
-    const text = await readText(path)
-    if (text === undefined) {
-      problems.push({
-        file,
-        line: 1,
-        severity: 'error',
-        message: 'can not be read, or is too large',
-      })
-      continue
-    }
-    const content = readDocuments(file, text)
-    problems.push(...content.problems)
-    for (const fresh of content.resources) {
-      const key = resourceKey(fresh.resource)
-      const earlier = written.get(key)
-      if (earlier === undefined) {
-        written.set(key, fresh)
+/** The `.yaml`, `.yml` and `.json` files of a folder. */
+export function createFolder(folder: string): Folder {
+  const files = new Map<string, KnownFile>()
+  let isFirst = true
+
+  /** Notes how files look; answers those that are to be read or judged, and whether one went. */
+  function compare(listed: ReadonlyMap<string, Seen>, now: number) {
+    const due: [path: string, file: KnownFile][] = []
+    for (const [path, seen] of listed) {
+      const known = files.get(path)
+      if (known?.seen.signature === seen.signature) {
+        if (isUnsettled(known)) due.push([path, known])
         continue
       }
-      const where = `${earlier.file}:${earlier.lineOf(['metadata', 'name'])}`
-      problems.push({
-        file,
-        line: fresh.lineOf(['metadata', 'name']),
-        severity: 'error',
-        message: `${key} stands in ${where} already, and that one counts`,
-      })
+      const file: KnownFile = known ?? { ...unknown, seen, seenAt: now }
+      file.seen = seen
+      file.seenAt = now
+      files.set(path, file)
+      if (isFirst) due.push([path, file])
+    }
+    let went = false
+    for (const [path, file] of files) {
+      if (listed.has(path)) continue
+      if (file.seen === gone) went = files.delete(path)
+      else file.seen = gone
+    }
+    return { due, went }
+  }
+
+  return {
+    async look(now) {
+      const { due, went } = compare(await listFiles(folder), now)
+      let changed = isFirst || went
+      for (const some of chunks(due)) {
+        const texts = await Promise.all(some.map(([path, file]) => readText(path, file)))
+        for (const [index, [path, file]] of some.entries()) {
+          const before = file.inForce
+          await judge(file, relative(folder, path), texts[index], now)
+          changed ||= file.inForce !== before
+        }
+      }
+      isFirst = false
+      return changed ? inSlices(gather(files)) : undefined
+    },
+    unsettled: () => [...files.values()].some(isUnsettled),
+  }
+}
+
+const nothing: FileContent = { documents: [], resources: [], problems: [], parts: new Map() }
+const unknown = {
+  read: undefined,
+  fresh: nothing,
+  inForce: nothing,
+  whole: undefined,
+  suspectSince: undefined,
+}
+
+function isUnsettled({ seen, read, suspectSince }: KnownFile): boolean {
+  return seen.signature !== read?.signature || suspectSince !== undefined
+}
+
+/** Reads a file's text unless it has been, and puts in force what counts of it now. */
+async function judge(
+  file: KnownFile,
+  name: string,
+  text: string | undefined,
+  now: number,
+): Promise<void> {
+  const { seen, seenAt, inForce, whole } = file
+  const isNew = file.read?.signature !== seen.signature
+  if (isNew) {
+    file.fresh =
+      text === undefined ? unreadable(name) : await inSlices(readInSteps(name, text, inForce))
+    file.read = seen
+  }
+  const { fresh } = file
+  const look = lookOf({
+    before: inForce,
+    fresh,
+    rewritten: whole?.inode === seen.inode,
+    shorter: whole !== undefined && seen.size < whole.size,
+  })
+  if (look !== 'whole') {
+    file.suspectSince ??= now
+    const isQuiet = look === 'unsettled' && now - seenAt >= quietMs
+    if (!isQuiet && now - file.suspectSince < tornMs) {
+      if (isNew) file.inForce = unlessSame(inForce, keepLastGood(name, inForce, fresh))
+      return
     }
   }
+  file.suspectSince = undefined
+  file.whole = seen
+  file.inForce = unlessSame(inForce, fresh)
+}
+
+/** `before` itself when `after` holds the same in the same places. */
+function unlessSame(before: FileContent, after: FileContent): FileContent {
+  const same =
+    before.documents.length === after.documents.length &&
+    before.problems.length === after.problems.length &&
+    before.documents.every(({ content, linesBefore }, index) => {
+      const other = after.documents[index]
+      return other?.content === content && other.linesBefore === linesBefore
+    })
+  return same ? before : after
+}
+
+function unreadable(file: string): FileContent {
+  const message = 'cannot be read, or is too large'
+  return { ...nothing, problems: [{ file, line: 1, severity: 'error', message }] }
+}
+
+/** Of two resources with one key the first (by file name, then line) counts. */
+function* gather(files: ReadonlyMap<string, KnownFile>): Generator<void, Gathered> {
+  const written = new Map<string, WrittenResource>()
+  const problems: FileProblem[] = []
+  for (const path of [...files.keys()].sort()) {
+    const { inForce } = files.get(path) as KnownFile
+    for (const problem of inForce.problems) problems.push(problem)
+    for (const fresh of inForce.resources) {
+      const earlier = written.get(fresh.key)
+      if (earlier === undefined) written.set(fresh.key, fresh)
+      else problems.push(repeated(fresh, earlier))
+    }
+    yield
+  }
+  const resources: Resource[] = []
+  for (const { resource } of written.values()) resources.push(resource)
   return {
-    resources: [...written.values()].map(({ resource }) => resource),
+    resources,
     problems,
     locate(key, path, message) {
       const source = written.get(key)
@@ -68,104 +184,23 @@ export async function readFolder(folder: string): Promise<FolderContent> {
   }
 }
 
+function repeated(fresh: WrittenResource, earlier: WrittenResource): FileProblem {
+  const where = `${earlier.file}:${earlier.lineOf(['metadata', 'name'])}`
+  return {
+    file: fresh.file,
+    line: fresh.lineOf(['metadata', 'name']),
+    severity: 'error',
+    message: `${fresh.key} stands in ${where} already, and that one counts`,
+  }
+}
+
 /** `file:line: error: message`, as compilers print it. */
 export function showProblem({ file, line, severity, message }: FileProblem): string {
   return `${file}:${line}: ${severity}: ${message}`
 }
 
-/**
- * Calls `onChange` after the folder's files changed in name, size, time or identity since this
- * promise was kept, and stood still for one look. Looking, unlike listening, also sees saves by
- * rename, symlink swaps of mounted ConfigMaps and network mounts. After each look it rests for
- * twenty times as long as that took, but 200 ms at least and 700 ms at most: a change is to be in
- * force within two seconds.
- */
-export async function watchFolder(
-  folder: string,
-  onChange: () => Promise<void>,
-): Promise<{ close(): void }> {
-  let closed = false
-  let timer: NodeJS.Timeout | undefined
-  let handled = await signatureOf(folder)
-  let seen = handled
-
-  async function look(): Promise<void> {
-    const startedAt = performance.now()
-    const signature = await signatureOf(folder)
-    const tookMs = performance.now() - startedAt
-    if (closed) return
-    if (signature !== handled && signature === seen) {
-      handled = signature
-      await onChange()
-    }
-    seen = signature
-    if (!closed) lookAgain(20 * tookMs)
-  }
-
-  function lookAgain(afterMs: number): void {
-    timer = setTimeout(() => void look(), Math.min(Math.max(200, afterMs), 700)).unref()
-  }
-
-  lookAgain(0)
-  return {
-    close() {
-      closed = true
-      clearTimeout(timer)
-    },
-  }
-}
-
-async function signatureOf(folder: string): Promise<string> {
-  try {
-    const files = await resourceFiles(folder)
-    const parts = await Promise.all(
-      files.map(async (path) => {
-        // A link that leads nowhere must not blind the watch to all the other files.
-        const found = await stat(path, { bigint: true }).catch(() => undefined)
-        return `${path}\0${found?.mtimeNs}\0${found?.size}\0${found?.ino}`
-      }),
-    )
-    return parts.join('\n')
-  } catch (error) {
-    return `unreadable: ${String(error)}`
-  }
-}
-
-/**
- * Sorted; hidden files and folders are left out (editors' and mounted ConfigMaps' own). Links to
- * folders are followed, since a ConfigMap mounts its subfolders so; each folder is read once.
- */
-async function resourceFiles(folder: string, read = new Set<string>()): Promise<readonly string[]> {
-  const place = await realpath(folder)
-  if (read.has(place)) return []
-  read.add(place)
-  const files: string[] = []
-  for (const entry of await readdir(folder, { withFileTypes: true })) {
-    if (entry.name.startsWith('.')) continue
-    const path = join(folder, entry.name)
-    if (entry.isDirectory() || (entry.isSymbolicLink() && (await isFolder(path)))) {
-      files.push(...(await resourceFiles(path, read)))
-    } else if (/\.(ya?ml|json)$/.test(entry.name)) {
-      files.push(path)
-    }
-  }
-  return files.sort()
-}
-
-function isFolder(path: string): Promise<boolean> {
-  return stat(path).then(
-    (found) => found.isDirectory(),
-    () => false,
-  )
-}
-
-async function readText(path: string): Promise<string | undefined> {
-  try {
-    const found = await stat(path)
-    // Reading a pipe would wait for a writer forever.
-    if (!found.isFile() || found.size > largestFile) return undefined
-    return await readFile(path, 'utf8')
-  } catch {
-    return undefined
-  }
+/** undefined where it cannot be read, and where it has been. */
+async function readText(path: string, { seen, read }: KnownFile): Promise<string | undefined> {
+  if (!seen.readable || read?.signature === seen.signature) return undefined
+  return readFile(path, 'utf8').catch(() => undefined)
 }

@@ -1,6 +1,7 @@
 /** Resources from a folder: read, compiled, announced to Envoy and put in force. */
 
 import { startController } from '../controller/controller.ts'
+import { createFolderSource } from '../controller/folder-source.ts'
 import { sharedPriorities } from '../core/conditions.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 import { createClusterFile } from '../gateway/cluster-file.ts'
@@ -19,7 +20,7 @@ export async function openResources(context: Context): Promise<Resources> {
   const clusterFile = createClusterFile(config.envoyConfigDir, onFault)
   stops.push(() => clusterFile.close())
   const controller = await startController({
-    folder: config.resourceFolder,
+    source: createFolderSource(config.resourceFolder),
     async publish(fresh) {
       await clusterFile.announce(fresh)
       snapshot = fresh

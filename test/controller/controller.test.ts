@@ -7,6 +7,7 @@ import {
   startController,
 } from '../../src/controller/controller.ts'
 import { showProblem } from '../../src/controller/files.ts'
+import { createFolderSource } from '../../src/controller/folder-source.ts'
 import type { Snapshot } from '../../src/core/snapshot.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { poll } from '../support/poll.ts'
@@ -58,7 +59,7 @@ async function start(t: Test, folder: string, deps: Partial<ControllerDeps> = {}
   const reports: (readonly string[])[] = []
   const unreadable: unknown[] = []
   const controller = await startController({
-    folder,
+    source: createFolderSource(folder),
     async publish(snapshot) {
       published.push(snapshot)
     },

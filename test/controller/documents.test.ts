@@ -133,6 +133,14 @@ test('a bottomless document is named, not thrown', async (t) => {
   }
 })
 
+test('blank lines are as cheap as any', async (t) => {
+  const blank = '\n'.repeat(100_000)
+  t.strictSame(read(`${blank}---\n${model}---\n${blank} \n---\nx`), {
+    names: ['small'],
+    problems: ['200014 error must be an object'],
+  })
+})
+
 test('a prototype can not be written', async (t) => {
   const text = `${model}  modelIds: []\n__proto__:\n  polluted: true\n`
   t.strictSame(read(text).names, ['small'])

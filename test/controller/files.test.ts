@@ -3,7 +3,9 @@ import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
-import { readFolder, showProblem, watchFolder } from '../../src/controller/files.ts'
+import { createFolder, showProblem } from '../../src/controller/files.ts'
+import { createFolderSource } from '../../src/controller/folder-source.ts'
+import type { Gathered } from '../../src/controller/source.ts'
 import { resourceKey } from '../../src/core/snapshot.ts'
 import { modelRef } from '../support/documents.ts'
 import { poll } from '../support/poll.ts'
@@ -19,6 +21,12 @@ function folderOf(t: Test, files: Readonly<Record<string, unknown>>): string {
 function write(path: string, content: unknown): void {
   mkdirSync(dirname(path), { recursive: true })
   writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content))
+}
+
+async function readFolder(folder: string): Promise<Gathered> {
+  const gathered = await createFolder(folder).look(0)
+  if (gathered === undefined) throw new Error('the first look answers')
+  return gathered
 }
 
 async function read(folder: string): Promise<{ names: string[]; problems: string[] }> {
@@ -84,7 +92,7 @@ test('what can not be read is named, the rest stands', async (t) => {
   t.strictSame(await read(folder), {
     names: ['good'],
     problems: ['dangling', 'large', 'loop', 'pipe'].map(
-      (name) => `${name}.yaml:1: error: can not be read, or is too large`,
+      (name) => `${name}.yaml:1: error: cannot be read, or is too large`,
     ),
   })
 })
@@ -124,14 +132,26 @@ test('a problem is placed where its field stands', async (t) => {
   )
 })
 
-/** Counts the changes that a watch tells of. */
-async function watch(t: Test, folder: string) {
-  const heard = { changes: 0 }
-  const watcher = await watchFolder(folder, async () => {
-    heard.changes += 1
-  })
-  t.teardown(() => watcher.close())
-  return { heard, watcher }
+/** Counts the changes that a source tells of after the first answer. */
+async function watch(t: Test, folder: string, onChange = (_: Gathered): void => {}) {
+  const closing = new AbortController()
+  t.teardown(() => closing.abort())
+  const source = createFolderSource(folder)
+  await source.next(closing.signal)
+  const heard = { changes: 0, losses: 0 }
+  const follow = async (): Promise<void> => {
+    while (!closing.signal.aborted) {
+      try {
+        const gathered = await source.next(closing.signal)
+        heard.changes += 1
+        onChange(gathered)
+      } catch {
+        heard.losses += 1
+      }
+    }
+  }
+  void follow()
+  return { heard, close: () => closing.abort() }
 }
 
 test('each way of saving is noticed', async (t) => {
@@ -152,7 +172,6 @@ test('each way of saving is noticed', async (t) => {
     ['a new folder', () => write(join(folder, 'new/d.yaml'), 'd')],
     ['a new name', () => renameSync(join(folder, 'c.yaml'), join(folder, 'e.yaml'))],
     ['a file gone', () => rmSync(join(folder, 'e.yaml'))],
-    ['the folder gone', () => rmSync(folder, { recursive: true })],
     ['the folder back', () => write(join(folder, 'a.yaml'), 'a')],
   ] as const) {
     const before = heard.changes
@@ -162,8 +181,43 @@ test('each way of saving is noticed', async (t) => {
   }
 })
 
+test('a folder may go and come back', async (t) => {
+  const folder = folderOf(t, { 'a.yaml': modelRef('a') })
+  const names: string[] = []
+  const { heard } = await watch(t, folder, ({ resources }) => {
+    for (const { metadata } of resources) names.push(metadata.name)
+  })
+  rmSync(folder, { recursive: true })
+  await poll(() => heard.losses > 0, 'the loss')
+  t.equal(heard.changes, 0, 'is no change')
+  write(join(folder, 'b.yaml'), modelRef('b'))
+  await poll(() => heard.changes > 0, 'its return')
+  await poll(() => names.at(-1) === 'b', 'what it holds now')
+})
+
+test('what was not written anew is the same object', async (t) => {
+  const folder = folderOf(t, {
+    'a.yaml': modelRef('a'),
+    'b.yaml': `---\n${JSON.stringify(modelRef('b'))}\n---\n${JSON.stringify(modelRef('c'))}\n`,
+  })
+  const looked = createFolder(folder)
+  const before = (await looked.look(0))?.resources ?? []
+  t.equal(await looked.look(1), undefined, 'nothing new')
+  write(join(folder, 'touched'), '')
+  renameSync(join(folder, 'touched'), join(folder, 'd.yaml'))
+  const longer = JSON.stringify(modelRef('d', { modelIds: ['more than before'] }))
+  write(join(folder, 'b.yaml'), `---\n${longer}\n---\n${JSON.stringify(modelRef('b'))}\n`)
+  t.equal(await looked.look(2), undefined, 'seen once')
+  const after = (await looked.look(20_000)) ?? (await looked.look(40_000))
+  const names = (resources: Gathered['resources'] = []) =>
+    resources.map(({ metadata }) => metadata.name)
+  t.strictSame(names(after?.resources), ['a', 'd', 'b'])
+  t.equal(after?.resources[0], before[0])
+  t.equal(after?.resources[2], before[1])
+})
+
 test('a ConfigMap’s swap is noticed', async (t) => {
-  const folder = folderOf(t, { '..1/a.yaml': 'a', '..2/a.yaml': 'a' })
+  const folder = folderOf(t, { '..1/a.yaml': 'a', '..2/a.yaml': 'b' })
   symlinkSync('..1', join(folder, '..data'))
   symlinkSync('..data/a.yaml', join(folder, 'a.yaml'))
   const { heard } = await watch(t, folder)
@@ -195,21 +249,18 @@ test('a file still being written is waited for', async (t) => {
 
 test('a change during a load is not missed', async (t) => {
   const folder = folderOf(t, { 'a.yaml': 'a' })
-  let changes = 0
-  const watcher = await watchFolder(folder, async () => {
-    changes += 1
-    if (changes === 1) write(join(folder, 'a.yaml'), 'changed while loading')
+  const { heard } = await watch(t, folder, () => {
+    if (heard.changes === 1) write(join(folder, 'a.yaml'), 'changed while loading')
   })
-  t.teardown(() => watcher.close())
   write(join(folder, 'a.yaml'), 'changed')
-  await poll(() => changes === 2, 'the second change')
+  await poll(() => heard.changes === 2, 'the second change')
 })
 
 test('a closed watch is silent', async (t) => {
   const folder = folderOf(t, { 'a.yaml': 'a' })
   const closed = await watch(t, folder)
   const open = await watch(t, folder)
-  closed.watcher.close()
+  closed.close()
   write(join(folder, 'a.yaml'), 'changed')
   await poll(() => open.heard.changes === 1, 'the open one hears')
   t.equal(closed.heard.changes, 0)
