@@ -101,7 +101,6 @@ async function start(context: Context): Promise<ServiceAddresses> {
           counters,
           metered: meteredPaths(config.meterMessages),
           clock,
-          keyAge: keys.ageWhileAway,
           onDecided: telemetry.onDecided,
           onFault,
         }),

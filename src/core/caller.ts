@@ -17,6 +17,8 @@ export interface KeyCaller extends Person {
   readonly keyId: string
   /** Bare name of the subscription the key is bound to. */
   readonly subscription: string
+  /** Milliseconds since the key's record was confirmed, while its store is out of reach. */
+  readonly keyAgeMs?: number
 }
 
 export type Caller = TokenCaller | KeyCaller

@@ -19,8 +19,6 @@ export interface CheckDeps {
   readonly metered: MeteredPaths
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** How old what is known of keys may be (milliseconds), while their store is out of reach. */
-  readonly keyAge?: () => number | undefined
   /** Told of each decision, once. */
   readonly onDecided?: (decision: Decision) => void
   /** Told of faults that are ours; the caller is told nothing of them. */
@@ -35,7 +33,7 @@ export type Check = (bytes: Buffer) => Buffer | Promise<Buffer>
  * awaited. It throws only for bytes that are no CheckRequest; every other failure is a denial.
  */
 export function createCheck(deps: CheckDeps): Check {
-  const { authenticate, snapshot, counters, metered, clock, keyAge = noAge } = deps
+  const { authenticate, snapshot, counters, metered, clock } = deps
 
   function decideFor(
     request: CheckRequest,
@@ -65,7 +63,7 @@ export function createCheck(deps: CheckDeps): Check {
   }
 
   function toResponse(decision: Decision, caller: Caller | null, dialect: Dialect): Buffer {
-    const age = caller?.by === 'key' ? keyAge() : undefined
+    const age = caller?.by === 'key' ? caller.keyAgeMs : undefined
     const response = toCheckResponse(decision, clock(), dialect, age)
     deps.onDecided?.(decision)
     return response
@@ -108,10 +106,6 @@ export function createCheck(deps: CheckDeps): Check {
       return refuse(error, dialect)
     }
   }
-}
-
-function noAge(): undefined {
-  return undefined
 }
 
 /** The last value that is not blank (contract, 1.2); Envoy joins repeated headers with commas. */

@@ -2,7 +2,7 @@
 
 import { hashOfKey, type KeyMarkers, statusAt } from '../core/api-key.ts'
 import type { Caller } from '../core/caller.ts'
-import type { KeyLookup, KnownKey } from '../store/api-keys.ts'
+import type { KeyAnswer, KeyLookup } from '../store/api-keys.ts'
 import type { Verify } from './authenticate.ts'
 
 /** Takes note of a use of a key, by its id, at an instant (milliseconds since the epoch). */
@@ -14,11 +14,12 @@ export function createVerifyKey(
   markers: KeyMarkers,
   noteUse: NoteUse = () => {},
 ): Verify {
-  function toCaller(found: KnownKey | undefined, now: number): Caller | null {
+  function toCaller(found: KeyAnswer | undefined, now: number): Caller | null {
     if (found === undefined || statusAt(found, now) !== 'active') return null
-    const { user, groups, id, subscription } = found
+    const { user, groups, id, subscription, ageMs } = found
     noteUse(id, now)
-    return { by: 'key', user, groups, keyId: id, subscription }
+    const caller = { by: 'key', user, groups, keyId: id, subscription } as const
+    return ageMs === undefined ? caller : { ...caller, keyAgeMs: ageMs }
   }
 
   return function verifyKey(key, now, source) {

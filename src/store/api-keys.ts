@@ -8,6 +8,15 @@ export type KnownKey = Pick<
   'id' | 'user' | 'groups' | 'subscription' | 'status' | 'expiresAt'
 >
 
+/** A key as a look-up answers it. */
+export interface KeyAnswer extends KnownKey {
+  /**
+   * Milliseconds since the store last confirmed it, where it is out of reach and the memory was all
+   * there was to answer from.
+   */
+  readonly ageMs?: number
+}
+
 /** A key with the hash it was found by. */
 export interface FoundKey extends KnownKey {
   readonly hash: string
@@ -22,7 +31,7 @@ export interface KeyLookup {
    * Answers without a promise when it is known already. Sources share the store evenly; of one
    * that asks too much some are `store_unavailable`.
    */
-  findByHash(hash: string, source?: Source): KnownKey | undefined | Promise<KnownKey | undefined>
+  findByHash(hash: string, source?: Source): KeyAnswer | undefined | Promise<KeyAnswer | undefined>
 }
 
 export type ApiKeySort = 'created_at' | 'expires_at' | 'last_used_at' | 'name'

@@ -8,6 +8,7 @@ import { createVerifyKey } from '../../src/identity/api-key.ts'
 import { createAuthenticate } from '../../src/identity/authenticate.ts'
 import type { KeyLookup } from '../../src/store/api-keys.ts'
 import { createMemoryCounters } from '../../src/store/counters/memory.ts'
+import type { CounterStore } from '../../src/store/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 import { checkOf, checkResponse, readDenial } from '../support/envoy-messages.ts'
 import { createMemoryApiKeys } from '../support/memory-api-keys.ts'
@@ -336,12 +337,18 @@ test('a store out of reach is 503, never an allow', async (t) => {
 })
 
 test('answers from an old memory tell its age', async (t) => {
-  const age: { ms: number | undefined } = { ms: 61_000 }
+  let age: { ageMs?: number } = {}
   const known = createMemoryApiKeys()
-  const keys: KeyLookup = { findByHash: async (hash) => known.findByHash(hash) }
-  for (const deps of [{ keys: known }, { keys }]) {
-    age.ms = 61_000
-    const { ask } = createWorld({ ...deps, keyAge: () => age.ms })
+  const atOnce: KeyLookup = {
+    findByHash(hash) {
+      const found = known.records.get(hash)
+      return found && { ...found, ...age }
+    },
+  }
+  const late: KeyLookup = { findByHash: async (hash) => atOnce.findByHash(hash) }
+  for (const keys of [atOnce, late]) {
+    age = { ageMs: 61_000 }
+    const { ask } = createWorld({ keys })
     const key = known.mint()
     const ageOf = async (path: string, credential?: string) =>
       /x-tollgate-key-age\W+(\d+)/.exec((await ask(path, credential)).toString('latin1'))?.[1]
@@ -349,9 +356,36 @@ test('answers from an old memory tell its age', async (t) => {
     t.equal(await ageOf('/llm/nothing/v1/chat/completions', key), '61', 'on refusals too')
     t.equal(await ageOf(chat), undefined, 'not without a key')
     t.equal(await ageOf('/llm/small/v1/models', 'ada-token'), undefined)
-    age.ms = undefined
+    age = {}
     t.equal(await ageOf(chat, key), undefined, 'nor while the store is there')
   }
+})
+
+test('the age of a key is its own, whatever else is looked up meanwhile', async (t) => {
+  const known = createMemoryApiKeys()
+  const old = known.mint({ id: 'old' })
+  const fresh = known.mint({ id: 'fresh' })
+  const keys: KeyLookup = {
+    findByHash(hash) {
+      const found = known.records.get(hash)
+      return found?.id === 'old' ? { ...found, ageMs: 61_000 } : found
+    },
+  }
+  const gate = Promise.withResolvers<void>()
+  const counters: CounterStore = {
+    async read(wanted) {
+      await gate.promise
+      return wanted.map(() => undefined)
+    },
+    add() {},
+  }
+  const { ask } = createWorld({ keys, counters })
+  const answers = [ask(chat, old), ask(chat, fresh), ask(chat, old)]
+  gate.resolve()
+  const ages = (await Promise.all(answers)).map(
+    (answer) => /x-tollgate-key-age\W+(\d+)/.exec(answer.toString('latin1'))?.[1],
+  )
+  t.strictSame(ages, ['61', undefined, '61'])
 })
 
 test('a fault of ours is 500, never an allow', async (t) => {

@@ -5,7 +5,7 @@
  */
 
 import { ServiceError } from '../../core/errors.ts'
-import type { ApiKeyStore, ApiKeyTable, KnownKey, Source } from '../api-keys.ts'
+import type { ApiKeyStore, ApiKeyTable, KeyAnswer, KnownKey, Source } from '../api-keys.ts'
 import type { Freshness } from '../freshness.ts'
 import { createKeyLookups } from './key-lookups.ts'
 import { createKnownKeys } from './known-keys.ts'
@@ -35,11 +35,6 @@ export interface CachedApiKeys extends ApiKeyStore {
    * remember yet. Call it once something evicts: what is revoked meanwhile is left out.
    */
   warm(limit: number, now: number): Promise<number>
-  /**
-   * Milliseconds since the memory was confirmed, if it was all there was to answer the last look-up
-   * from; else undefined.
-   */
-  ageWhileAway(): number | undefined
   stats(): KeyCacheStats
 }
 
@@ -89,17 +84,15 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     monotonic,
   })
   const counts = { hits: 0, misses: 0, unknownHits: 0 }
-  /** What the last look-up found: asking costs as much as the rest of it. */
-  let state: ReturnType<Freshness['state']> = 'confirmed'
   /** Of each load under way, what it may not bring back. */
   const loads = new Set<{ readonly evicted: Set<string>; void: boolean }>()
 
   function findByHash(
     hash: string,
     source: Source = nowhere,
-  ): KnownKey | undefined | Promise<KnownKey | undefined> {
+  ): KeyAnswer | undefined | Promise<KeyAnswer | undefined> {
     const key = known.get(hash)
-    state = freshness.state()
+    const state = freshness.state()
     if (state === 'confirmed' && key !== undefined) {
       counts.hits += 1
       return key
@@ -113,18 +106,19 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
   }
 
   /** Nobody is made to wait for a table that is known to be out of reach. */
-  function findWhileAway(key: KnownKey | undefined): KnownKey {
-    if (key !== undefined && freshness.ageMs() < graceMs) {
+  function findWhileAway(key: KnownKey | undefined): KeyAnswer {
+    const ageMs = freshness.ageMs()
+    if (key !== undefined && ageMs < graceMs) {
       counts.hits += 1
-      return key
+      return { ...key, ageMs }
     }
     counts.misses += 1
     throw new ServiceError('store_unavailable')
   }
 
-  async function find(hash: string, source: Source): Promise<KnownKey | undefined> {
+  async function find(hash: string, source: Source): Promise<KeyAnswer | undefined> {
     for (let turn = 0; turn < mostTurns; turn += 1) {
-      state = freshness.state()
+      const state = freshness.state()
       const key = known.get(hash)
       if (state === 'away') return findWhileAway(key)
       if (key === undefined) {
@@ -218,7 +212,6 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
         loads.delete(load)
       }
     },
-    ageWhileAway: () => (state === 'away' ? freshness.ageMs() : undefined),
     stats: () => ({ entries: known.size, ...counts, ...lookups.stats }),
   }
 }
