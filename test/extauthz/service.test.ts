@@ -311,6 +311,37 @@ test('what is not known yet is waited for', async (t) => {
   t.equal(told(await ask(chat, 'sk-oai-a_b')), '401 credential_invalid')
 })
 
+test('a spent limit refuses where its counters are fetched', async (t) => {
+  const memory = createMemoryCounters()
+  const counters: CounterStore = {
+    add: memory.add,
+    read: async (...asked) => memory.read(...asked),
+  }
+  for (const [used, expected] of [
+    [99, '200'],
+    [100, '429 rate_limit_exceeded'],
+  ] as const) {
+    const { ask, keys, clock } = createWorld({ counters })
+    const user = `user-${used}`
+    const limits = snapshot.subscriptions.get('basic')?.limits.get('llm/small') ?? []
+    counters.add(
+      limits.map((limit) => counterOf(limit, user)),
+      used,
+      clock.now,
+    )
+    const key = keys.mint({ user })
+    const answer = ask(chat, key)
+    t.ok(answer instanceof Promise)
+    t.equal(told(await answer), expected)
+    if (used === 100) {
+      t.match(readDenial(await ask(chat, key)), {
+        http: 429,
+        headers: { 'retry-after': '60', 'x-ratelimit-remaining-tokens': '0' },
+      })
+    }
+  }
+})
+
 test('a store out of reach is 503, never an allow', async (t) => {
   const cause = new Error('connect ECONNREFUSED 10.0.0.7')
   const away = (): never => {

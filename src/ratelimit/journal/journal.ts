@@ -19,6 +19,8 @@ export interface JournalOptions {
   readonly lasting: boolean
   /** Milliseconds since the epoch. */
   readonly clock: () => number
+  /** Milliseconds of a clock that never steps; `performance.now` unless told. */
+  readonly monotonic?: () => number
   /** Has Envoy open the file anew. */
   readonly reopen: () => Promise<void>
   readonly log: JournalLog
@@ -52,6 +54,7 @@ const stopWaitMs = 1_000
 /** A journal that is read from `start` on. */
 export function createJournal(options: JournalOptions): Journal {
   const { path, counters, lasting, clock, log } = options
+  const monotonic = options.monotonic ?? (() => performance.now())
   const stopping = Promise.withResolvers<void>()
   let stopped = false
   /** By a clock that never steps. */
@@ -62,7 +65,7 @@ export function createJournal(options: JournalOptions): Journal {
   let over: Promise<unknown> = Promise.resolve()
 
   // Nobody else has counters that belong to this process.
-  const isReader = (): boolean => !lasting || performance.now() < claimedUntil
+  const isReader = (): boolean => !lasting || monotonic() < claimedUntil
   const reader = createJournalReader({
     path,
     settle: options.settle,
@@ -99,7 +102,7 @@ export function createJournal(options: JournalOptions): Journal {
   }
 
   async function claim(): Promise<void> {
-    const askedAt = performance.now()
+    const askedAt = monotonic()
     const wasReader = isReader()
     if (!(await counters.claimJournal(claimMs))) return
     if (!wasReader) tenure += 1

@@ -1,4 +1,4 @@
-import { appendFileSync, existsSync } from 'node:fs'
+import { appendFileSync, existsSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { createJournal } from '../../../src/ratelimit/journal/journal.ts'
@@ -17,6 +17,7 @@ function createWorld(t: Test, options: WorldOptions = {}) {
   const { path = join(t.testdir(), 'usage.jsonl'), lasting = false, counters } = options
   const settled: string[] = []
   const logged: string[] = []
+  const time = { aheadMs: 0 }
   const log = (_: unknown, message: string): void => void logged.push(message)
   const journal = createJournal({
     path,
@@ -25,20 +26,21 @@ function createWorld(t: Test, options: WorldOptions = {}) {
     counters: { ...createMemoryCounters(), ...counters },
     lasting,
     clock: Date.now,
+    monotonic: () => performance.now() + time.aheadMs,
     reopen: async () => {},
     log: { info: log, warn: log, error: log },
   })
   t.teardown(() => journal.stop())
   const write = (id: string): void => appendFileSync(path, `${lineOf({ id })}\n`)
-  return { path, settled, logged, journal, write }
+  return { path, settled, logged, time, journal, write }
 }
 
-/** A claim that one owner at a time has, as in Redis; a lapse is by hand. */
+/** A claim that one owner at a time has, as in Redis; it is taken away by hand. */
 function createClaims() {
   let owner: string | undefined
   return {
-    lapse: () => {
-      owner = undefined
+    give: (name: string) => {
+      owner = name
     },
     of: (name: string) => ({
       async claimJournal(ms: number) {
@@ -49,6 +51,10 @@ function createClaims() {
       },
     }),
   }
+}
+
+function savedOffset(path: string): number {
+  return JSON.parse(readFileSync(positionOf(path), 'utf8')).places[0].offset
 }
 
 test('counters in memory have all before the start is over', async (t) => {
@@ -93,6 +99,27 @@ test('one of two reads, the other takes over', async (t) => {
   await poll(() => two.settled.length > 0, 'the other is the reader', 20_000)
   t.strictSame(two.settled, ['3'], 'and goes on where it was left')
   t.equal(one.settled.length, 2)
+})
+
+test('who reads again goes on where the other was', async (t) => {
+  const claims = createClaims()
+  const one = createWorld(t, { lasting: true, counters: claims.of('one') })
+  const two = createWorld(t, { path: one.path, lasting: true, counters: claims.of('two') })
+  one.write('1')
+  await one.journal.start()
+  await poll(() => existsSync(positionOf(one.path)), 'the first has read')
+  claims.give('two')
+  one.time.aheadMs += 60_000
+  one.write('2')
+  await two.journal.start()
+  await poll(() => two.settled.length > 0, 'the other reads')
+  t.strictSame(two.settled, ['2'])
+  // Stopped in the middle of nothing, it has saved how far it came.
+  await poll(() => savedOffset(one.path) === statSync(one.path).size, 'and says how far')
+  await two.journal.stop()
+  one.write('3')
+  await poll(() => one.settled.length > 1, 'the first reads again')
+  t.strictSame(one.settled, ['1', '3'])
 })
 
 test('a stop does not wait for lost counters', async (t) => {
