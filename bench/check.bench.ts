@@ -5,7 +5,7 @@
 
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
-import { meteredPaths } from '../src/core/target.ts'
+import { pathRules } from '../src/core/operations.ts'
 import { type Check, type CheckDeps, createCheck } from '../src/extauthz/service.ts'
 import { createGrpcServer } from '../src/grpc/server.ts'
 import { WireWriter } from '../src/grpc/wire.ts'
@@ -57,7 +57,7 @@ export async function createWarmCheck(
     }),
     snapshot: () => snapshot,
     counters,
-    metered: meteredPaths(false),
+    paths: pathRules(),
     clock: Date.now,
     onFault: (error) => {
       throw error

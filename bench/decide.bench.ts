@@ -2,7 +2,8 @@
 
 import { counterOf } from '../src/core/counter.ts'
 import { authorize, enforceLimits } from '../src/core/decide.ts'
-import { meteredPaths, readTarget } from '../src/core/target.ts'
+import { pathRules } from '../src/core/operations.ts'
+import { readTarget } from '../src/core/target.ts'
 import { createMemoryCounters } from '../src/store/counters/memory.ts'
 import { createCaller, createSnapshot } from './fixture.ts'
 import { type Figure, microsPerCall } from './measure.ts'
@@ -19,7 +20,7 @@ export function benchDecide(): readonly Figure[] {
       { length: callers },
       (_, i) => `/llm/m${(i * 7) % models}/v1/chat/completions`,
     )
-    const metered = meteredPaths(false)
+    const metered = pathRules()
     const now = 1_000_000
 
     const work = (i: number): unknown => {
@@ -27,7 +28,7 @@ export function benchDecide(): readonly Figure[] {
       if (target === undefined) throw new Error('no target')
       const caller = people[i % callers] as (typeof people)[number]
       const decision = authorize(
-        { caller, target, bodyModel: undefined, requestedSubscription: undefined },
+        { caller, target, method: 'POST', bodyModel: undefined, requestedSubscription: undefined },
         snapshot,
         metered,
       )

@@ -8,6 +8,8 @@ import { accessSync, constants, readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { resolve } from 'node:path'
 import { parseDuration } from './core/duration.ts'
+import { type MeterName, meterable, type PathRules, pathRules } from './core/operations.ts'
+import type { UnusableUsage } from './core/usage.ts'
 import { parseRedisUrl } from './store/counters/redis/url.ts'
 
 export interface SocketAddress {
@@ -54,8 +56,16 @@ export interface Config {
   readonly accessCheckTimeoutSeconds: number
   /** Name of this installation; part of the names of service-account groups (contract, 3.9). */
   readonly instanceName: string
-  /** Whether answers on `/v1/messages` are counted. */
-  readonly meterMessages: boolean
+  /** Which operations are counted, and whether the others are open. */
+  readonly paths: PathRules
+  /** What an answer without usable usage counts: nothing, or a figure made from its length. */
+  readonly unusableUsage: UnusableUsage
+  /** The largest body of a model request that Envoy holds (bytes). */
+  readonly bodyLimit: number
+  /** Milliseconds in which a whole request has to arrive. */
+  readonly bodyTimeoutMs: number
+  /** What Envoy may hold for all connections together (bytes). */
+  readonly envoyHeapBytes: number
   readonly keyMarker: string
   readonly acceptedMarkers: ReadonlySet<string>
   /** API keys remembered, at most. */
@@ -120,6 +130,28 @@ export function loadConfig(env: Environment): Config {
     if (written === undefined) return fallback
     if (written !== 'true' && written !== 'false') bad(name, 'must be true or false')
     return written === 'true'
+  }
+
+  /** The first of `values` unless another one is set. */
+  function oneOf<const Values extends readonly [string, ...string[]]>(
+    name: string,
+    values: Values,
+  ): Values[number] {
+    const written = text(name) ?? values[0]
+    const value = values.find((each) => each === written)
+    if (value === undefined) bad(name, `must be ${values.join(' or ')}, is "${written}"`)
+    return value ?? values[0]
+  }
+
+  function meterNames(): ReadonlySet<MeterName> {
+    const known = Object.keys(meterable) as MeterName[]
+    const names = new Set<MeterName>(flag('METER_MESSAGES', false) ? ['messages'] : [])
+    for (const written of list('METER_PATHS', 'chat')) {
+      const name = known.find((each) => each === written)
+      if (name === undefined) bad('METER_PATHS', `must be of ${known.join(', ')}, has "${written}"`)
+      else names.add(name)
+    }
+    return names
   }
 
   function duration(name: string, fallback: string, longest: string, shortest = '0'): number {
@@ -200,11 +232,6 @@ export function loadConfig(env: Environment): Config {
         'or redis+cluster://host:port,host:port, each also with rediss',
     )
   }
-  const onCounterLoss = text('ON_COUNTER_LOSS') ?? 'allow'
-  if (onCounterLoss !== 'allow' && onCounterLoss !== 'deny') {
-    bad('ON_COUNTER_LOSS', 'must be allow or deny')
-  }
-
   const usageJournal = text('USAGE_JOURNAL')
   const config: Config = {
     gatewayAddress,
@@ -222,7 +249,7 @@ export function loadConfig(env: Environment): Config {
     databaseUrl: url('DATABASE_URL', ['postgres:', 'postgresql:']),
     databaseConnections: integer('DB_MAX_OPEN_CONNS', 25, 1, 1_000),
     redisUrl,
-    onCounterLoss: onCounterLoss === 'deny' ? 'deny' : 'allow',
+    onCounterLoss: oneOf('ON_COUNTER_LOSS', ['allow', 'deny']),
     counterFlushMs: integer('COUNTER_FLUSH_MS', 5, 1, 1_000),
     usageJournal:
       usageJournal === undefined || usageJournal === 'off' ? undefined : resolve(usageJournal),
@@ -236,7 +263,11 @@ export function loadConfig(env: Environment): Config {
     // More would run into the listener's own time-out for answers.
     accessCheckTimeoutSeconds: integer('ACCESS_CHECK_TIMEOUT_SECONDS', 15, 1, 25),
     instanceName: text('INSTANCE_NAME') ?? text('GATEWAY_NAME') ?? 'maas-default-gateway',
-    meterMessages: flag('METER_MESSAGES', false),
+    paths: pathRules(meterNames(), oneOf('UNMETERED_PATHS', ['open', 'closed'])),
+    unusableUsage: oneOf('UNUSABLE_USAGE', ['allow', 'estimate']),
+    bodyLimit: integer('BODY_LIMIT', 32 * 2 ** 20, 65_536, 2 ** 30),
+    bodyTimeoutMs: duration('BODY_TIMEOUT', '60s', '1h', '1s'),
+    envoyHeapBytes: integer('ENVOY_HEAP_BYTES', 2 ** 31, 2 ** 27, 2 ** 40),
     keyMarker,
     acceptedMarkers: new Set(
       list('API_KEY_MARKERS_ACCEPTED', 'tg,oai').map((written) =>

@@ -6,7 +6,6 @@ import { drain } from './admin/drain.ts'
 import { createProbeModel } from './admin/model-probe.ts'
 import { buildAdmin, buildInternal } from './admin/server.ts'
 import { type Address, loadConfig, type SocketAddress, showAddress } from './config.ts'
-import { meteredPaths } from './core/target.ts'
 import { createCheck } from './extauthz/service.ts'
 import { createGrpcServer } from './grpc/server.ts'
 import { createVerifyKey } from './identity/api-key.ts'
@@ -99,7 +98,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
           authenticate,
           snapshot,
           counters,
-          metered: meteredPaths(config.meterMessages),
+          paths: config.paths,
           clock,
           onDecided: telemetry.onDecided,
           onFault,

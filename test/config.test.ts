@@ -72,9 +72,12 @@ test('addresses are read in every form', async (t) => {
 })
 
 test('a switch is true or false', async (t) => {
-  t.equal(loadConfig({}).meterMessages, false)
-  t.equal(loadConfig({ METER_MESSAGES: 'true' }).meterMessages, true)
-  t.equal(loadConfig({ METER_MESSAGES: 'false' }).meterMessages, false)
+  const metered = (env: Record<string, string>) => [...loadConfig(env).paths.metered].sort()
+  t.strictSame(metered({}), ['/v1/chat/completions'])
+  t.strictSame(metered({ METER_MESSAGES: 'true' }), ['/v1/chat/completions', '/v1/messages'])
+  t.strictSame(metered({ METER_PATHS: 'responses, messages' }), ['/v1/messages', '/v1/responses'])
+  t.equal(loadConfig({}).paths.unmetered, 'open')
+  t.equal(loadConfig({ UNMETERED_PATHS: 'closed' }).paths.unmetered, 'closed')
 })
 
 test('metrics are shown on loopback, or not at all', async (t) => {

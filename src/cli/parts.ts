@@ -114,6 +114,9 @@ export function createParts({ env, settings, resourceFolder, envoy, log }: Parts
         api: [config.apiAddress],
         clustersFile: join(config.envoyConfigDir, CLUSTERS_FILE),
         journal,
+        bodyLimit: config.bodyLimit,
+        bodyTimeoutMs: config.bodyTimeoutMs,
+        heapBytes: config.envoyHeapBytes,
         ...(authoritiesFile !== undefined && { authoritiesFile }),
       })
       writeFileSync(bootstrap, rendered)

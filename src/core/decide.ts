@@ -11,17 +11,29 @@ import type { Caller } from './caller.ts'
 import { type CountedLimit, type CounterState, spentUntil } from './counter.ts'
 import type { ErrorCode } from './errors.ts'
 import { bindingOf, type Standing, toResetDuration } from './limit-headers.ts'
+import {
+  isListing,
+  isNamedByPath,
+  isUncounted,
+  type PathRules,
+  refuseOperation,
+  refuseSpelling,
+} from './operations.ts'
 import { type SelectionError, select } from './selection.ts'
 import type { Model, Snapshot } from './snapshot.ts'
-import { type MeteredPaths, misspelledPath, modelsPath, type Target } from './target.ts'
+import type { Target } from './target.ts'
 
 /** One request at the gateway, as far as deciding needs it. */
 export interface AccessRequest {
   /** null: no credential, or none that is believed. */
   readonly caller: Caller | null
   readonly target: Target
+  /** The HTTP method. */
+  readonly method: string
   /** The model that the body names; only looked at on the shared paths. */
   readonly bodyModel: string | undefined
+  /** What is wrong with the body, where the gateway has read it before it asks. */
+  readonly bodyProblem?: string | undefined
   /** The client's `x-maas-subscription`; only looked at for identity tokens. */
   readonly requestedSubscription: string | undefined
 }
@@ -38,6 +50,8 @@ export interface Grant {
   readonly states: readonly (CounterState | undefined)[]
   /** Whether the answer will be counted. */
   readonly metered: boolean
+  /** Whether it costs tokens that nobody counts. */
+  readonly uncounted: boolean
   /** Where the path named the model: what the body may call it, tabs between, if that is known. */
   readonly bodyNames: string | undefined
   /** Path and query for the model's server. */
@@ -59,25 +73,29 @@ export interface Denial {
 
 export type Decision = Grant | Denial
 
-/** Everything but the counters. `metered` are the paths whose answers are counted. */
-export function authorize(
-  request: AccessRequest,
-  snapshot: Snapshot,
-  metered: MeteredPaths,
-): Decision {
-  const { caller, target } = request
-  const { operation } = target
-  const listing = operation === modelsPath
+/** The refusal of whoever has no API key; undefined for one who has. */
+export function requireKey(caller: Caller | null): Denial | undefined {
   if (caller === null) return deny('credential_invalid')
-  if (caller.by === 'token' && !listing) {
-    return deny('credential_invalid', 'Inference needs an API key; an identity token is not one.')
-  }
-  const meant = misspelledPath(operation, metered)
-  if (meant !== undefined) return deny('not_found', `Write the path as ${meant}.`)
+  if (caller.by === 'key') return undefined
+  return deny('credential_invalid', 'Inference needs an API key; an identity token is not one.')
+}
+
+/** Everything but the counters. */
+export function authorize(request: AccessRequest, snapshot: Snapshot, rules: PathRules): Decision {
+  const { caller, target, method } = request
+  const { operation, query } = target
+  const listing = isListing(operation, method)
+  if (caller === null) return deny('credential_invalid')
+  const keyless = listing ? undefined : requireKey(caller)
+  if (keyless !== undefined) return keyless
+  const misspelled = refuseSpelling(operation, query, rules)
+  if (misspelled !== undefined) return deny(misspelled.code, misspelled.message)
 
   const model = findModel(request, snapshot, caller)
   if ('allowed' in model) return model
   if (!mayUse(caller, model)) return deny('model_not_allowed')
+  const closed = refuseOperation(operation, method, rules)
+  if (closed !== undefined) return deny(closed.code, closed.message)
 
   const requested = subscriptionOf(request, caller)
   const subscription = select(snapshot, caller, requested, model.key)
@@ -91,9 +109,10 @@ export function authorize(
     subscription: subscription.name,
     limits: listing ? [] : (subscription.limits.get(model.key) as readonly CountedLimit[]),
     states: [],
-    metered: metered.has(operation),
+    metered: rules.metered.has(operation),
+    uncounted: isUncounted(operation, method, rules),
     bodyNames: target.modelKey === undefined ? undefined : model.bodyNames,
-    upstreamPath: model.basePath + operation + target.query,
+    upstreamPath: model.basePath + operation + query,
   }
 }
 
@@ -147,9 +166,18 @@ function denySubscription(
 
 /** The model meant, by path or by body. Unknown and not allowed are one answer. */
 function findModel(request: AccessRequest, snapshot: Snapshot, caller: Caller): Model | Denial {
-  const { target, bodyModel } = request
+  const { target, bodyModel, bodyProblem } = request
   if (target.modelKey !== undefined) {
     return snapshot.models.get(target.modelKey) ?? deny('model_not_allowed')
+  }
+  if (isNamedByPath(target.operation)) {
+    return deny(
+      'model_path_needed',
+      `Name the model in the path: /<namespace>/<model>${target.operation}.`,
+    )
+  }
+  if (bodyProblem !== undefined) {
+    return deny('invalid_body', `The request body is refused: ${bodyProblem}.`)
   }
   if (bodyModel === undefined) {
     return deny('invalid_body', 'The body must be a JSON object whose "model" names a model.')

@@ -4,7 +4,7 @@
  */
 
 import { describe, type ErrorCode, type ErrorEnvelope, toEnvelope } from './errors.ts'
-import { messagesPath } from './target.ts'
+import { meterable } from './operations.ts'
 
 export type Dialect = 'openai' | 'anthropic'
 
@@ -31,8 +31,8 @@ const anthropicTypes: Partial<Record<number, string>> = {
  * below Anthropic's path (`…/count_tokens`, `…/batches`) is Anthropic's as well.
  */
 export function dialectOf(operation: string | undefined): Dialect {
-  if (operation === undefined || !operation.startsWith(messagesPath)) return 'openai'
-  const next = operation[messagesPath.length]
+  if (operation === undefined || !operation.startsWith(meterable.messages)) return 'openai'
+  const next = operation[meterable.messages.length]
   return next === undefined || next === '/' ? 'anthropic' : 'openai'
 }
 

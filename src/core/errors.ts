@@ -21,6 +21,7 @@ const catalogue = {
   bad_request: [400, 'invalid_request_error', 'The request is malformed.'],
   invalid_body: [400, 'invalid_request_error', 'The body is not a JSON object.'],
   invalid_lifetime: [400, 'invalid_request_error', 'expiresIn is not a valid lifetime.'],
+  model_path_needed: [400, 'invalid_request_error', 'Name the model in the path.'],
   model_ambiguous: [400, 'invalid_request_error', 'Several models have this name.'],
   subscription_pending: [400, 'invalid_request_error', 'The subscription is not ready yet.'],
   body_too_large: [413, 'invalid_request_error', 'The body is larger than 1 MiB.'],
@@ -51,6 +52,7 @@ const catalogue = {
     'permission_error',
     "Only an administrator may ask for another user's API keys.",
   ],
+  path_closed: [403, 'permission_error', 'This path is closed; use one that is counted.'],
   not_found: [404, 'not_found_error', 'Not found.'],
   method_not_allowed: [405, 'invalid_request_error', 'This path does not know that method.'],
   /** Type and public code are OpenAI's own, so that its clients know them. */

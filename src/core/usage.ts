@@ -13,6 +13,8 @@ export interface Usage {
   /** HTTP status of the answer; 0 when there was none. */
   readonly status: number
   readonly reported: Reported
+  /** Length of the answer's body. */
+  readonly bytes: number
   /** Which response it was, where the gateway tells of it twice. */
   readonly response?: EndedResponse
 }
@@ -34,12 +36,29 @@ export type Reported = ReadonlyMap<string, unknown>
 /** Of an answer that reports nothing. */
 export const nothingReported: Reported = new Map()
 
+/** What is done about an answer without usable usage: nothing, or its tokens are estimated. */
+export type UnusableUsage = 'allow' | 'estimate'
+
+/** A token of English text or of JSON has some four bytes. */
+const bytesOfToken = 4
+
+/** The tokens of an answer that does not report them, made from its length. */
+export function estimateTokens({ bytes }: Usage): number {
+  return Math.ceil(bytes / bytesOfToken)
+}
+
+/** Whether an answer is a success, and so counts. */
+export function isSuccess({ status }: Usage): boolean {
+  return status >= 200 && status <= 299
+}
+
 /**
  * Tokens to count: of a 2xx answer that reports them in whole numbers of 0 or more. undefined: the
  * answer counts nothing, either rightly (no success) or because its model reported nothing usable.
  */
-export function countedTokens({ status, reported }: Usage): number | undefined {
-  if (!(status >= 200 && status <= 299)) return undefined
+export function countedTokens(usage: Usage): number | undefined {
+  const { reported } = usage
+  if (!isSuccess(usage)) return undefined
   if (reported.has('total_tokens')) return whole(reported.get('total_tokens'))
   return messageTokens(reported)
 }

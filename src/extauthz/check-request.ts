@@ -6,20 +6,29 @@ import { WireError, WireReader } from '../grpc/wire.ts'
 export interface CheckRequest {
   /** Path and query, as Envoy normalised it (`AttributeContext.HttpRequest.path`). */
   readonly path: string
+  /** `GET`, `POST` and so on; empty where the gateway does not say. */
+  readonly method: string
   readonly authorization: string | undefined
   /** The client's own `x-maas-subscription`. */
   readonly subscription: string | undefined
   /** The body's `model`, lifted by Envoy; a client's own header of this name never gets here. */
   readonly model: string | undefined
+  /** What is wrong with the body, as the gateway's script found it. */
+  readonly bodyProblem: string | undefined
+  /** Whether only the caller is asked about, before the gateway reads a large body. */
+  readonly authenticateOnly: boolean
   /** Reads the client's address, as Envoy knows it, at each call. */
   readonly source: () => string | undefined
 }
 
 interface Draft {
   path: string
+  method: string
   authorization: string | undefined
   subscription: string | undefined
   model: string | undefined
+  bodyProblem: string | undefined
+  authenticateOnly: boolean
   readonly source: () => string | undefined
 }
 
@@ -27,9 +36,12 @@ interface Draft {
 export function readCheckRequest(bytes: Buffer): CheckRequest {
   const draft: Draft = {
     path: '',
+    method: '',
     authorization: undefined,
     subscription: undefined,
     model: undefined,
+    bodyProblem: undefined,
+    authenticateOnly: false,
     source: () => readSource(bytes),
   }
   const request = new WireReader(bytes)
@@ -39,9 +51,10 @@ export function readCheckRequest(bytes: Buffer): CheckRequest {
   return draft
 }
 
-/** AttributeContext: request = 4, http = 2. */
+/** AttributeContext: request = 4, http = 2; context_extensions = 10, a map. */
 function readAttributes(attributes: WireReader, draft: Draft): void {
   while (attributes.next()) {
+    if (attributes.field === 10) draft.authenticateOnly ||= isAuthenticate(attributes.message())
     if (attributes.field !== 4) continue
     const request = attributes.message()
     while (request.next()) {
@@ -50,10 +63,22 @@ function readAttributes(attributes: WireReader, draft: Draft): void {
   }
 }
 
-/** HttpRequest: headers = 3 (a map), path = 4. */
+/** The entry `stage: authenticate` of the route's context extensions (envoy/bootstrap.yaml). */
+function isAuthenticate(entry: WireReader): boolean {
+  let key = ''
+  let value = ''
+  while (entry.next()) {
+    if (entry.field === 1) key = entry.string()
+    else if (entry.field === 2) value = entry.string()
+  }
+  return key === 'stage' && value === 'authenticate'
+}
+
+/** HttpRequest: method = 2, headers = 3 (a map), path = 4. */
 function readHttp(http: WireReader, draft: Draft): void {
   while (http.next()) {
-    if (http.field === 3) readHeader(http.message(), draft)
+    if (http.field === 2) draft.method = http.string()
+    else if (http.field === 3) readHeader(http.message(), draft)
     else if (http.field === 4) draft.path = http.string()
   }
 }
@@ -67,6 +92,7 @@ function readHeader(entry: WireReader, draft: Draft): void {
       if (key === 'authorization') draft.authorization = entry.string()
       else if (key === 'x-maas-subscription') draft.subscription = entry.string()
       else if (key === 'x-tollgate-model') draft.model = entry.string()
+      else if (key === 'x-tollgate-refusal') draft.bodyProblem = entry.string()
     }
   }
 }

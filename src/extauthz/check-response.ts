@@ -73,9 +73,17 @@ function allow(grant: Grant, now: number, dialect: Dialect, keyAgeMs: number | u
     subscription: grant.subscription,
     model: grant.model.key,
     metered: grant.metered,
+    // What usage.lua has to read; OpenAI's words are the usual ones.
+    ...(grant.metered && dialect === 'anthropic' && { dialect }),
   })
   return writer.finish()
 }
+
+/** Lets a request pass to where its body is read; what comes of it is for the second Check to say. */
+export const authenticated: Buffer = new WireWriter()
+  .message(1, () => {})
+  .message(3, () => {})
+  .finish()
 
 /** DeniedHttpResponse (2): status = 1, headers = 2, body = 3. */
 function deny(denial: Denial, now: number, dialect: Dialect, keyAgeMs: number | undefined): Buffer {

@@ -2,21 +2,22 @@
 
 import type { Caller } from '../core/caller.ts'
 import { counterOf } from '../core/counter.ts'
-import { authorize, type Decision, enforceLimits } from '../core/decide.ts'
-import { type Dialect, dialectOf } from '../core/dialect.ts'
+import { authorize, type Decision, type Denial, enforceLimits, requireKey } from '../core/decide.ts'
+import { dialectOf } from '../core/dialect.ts'
 import { ServiceError } from '../core/errors.ts'
+import type { PathRules } from '../core/operations.ts'
 import type { Snapshot } from '../core/snapshot.ts'
-import { type MeteredPaths, readTarget, type Target } from '../core/target.ts'
+import { readTarget, type Target } from '../core/target.ts'
 import type { Authenticate } from '../identity/authenticate.ts'
 import type { CounterStore } from '../store/counters.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
-import { toCheckResponse } from './check-response.ts'
+import { authenticated, toCheckResponse } from './check-response.ts'
 
 export interface CheckDeps {
   readonly authenticate: Authenticate
   readonly snapshot: () => Snapshot
   readonly counters: CounterStore
-  readonly metered: MeteredPaths
+  readonly paths: PathRules
   /** Milliseconds since the epoch. */
   readonly clock: () => number
   /** Told of each decision, once. */
@@ -30,81 +31,84 @@ export type Check = (bytes: Buffer) => Buffer | Promise<Buffer>
 
 /**
  * Check as a function from bytes to bytes. With the key and its counters known nothing is
- * awaited. It throws only for bytes that are no CheckRequest; every other failure is a denial.
+ * awaited. It throws only for bytes that are not a CheckRequest; every other failure is a denial.
  */
 export function createCheck(deps: CheckDeps): Check {
-  const { authenticate, snapshot, counters, metered, clock } = deps
-
-  function decideFor(
-    request: CheckRequest,
-    target: Target | undefined,
-    caller: Caller | null,
-  ): Decision | Promise<Decision> {
-    if (target === undefined) return { allowed: false, code: 'not_found' }
-    const decision = authorize(
-      {
-        caller,
-        target,
-        bodyModel: request.model,
-        requestedSubscription: lastValue(request.subscription),
-      },
-      snapshot(),
-      metered,
-    )
-    if (!decision.allowed || decision.limits.length === 0) return decision
-    const { user } = decision.caller
-    const states = counters.read(
-      decision.limits.map((limit) => counterOf(limit, user)),
-      clock(),
-    )
-    if (states instanceof Promise)
-      return states.then((known) => enforceLimits(decision, known, clock()))
-    return enforceLimits(decision, states, clock())
-  }
-
-  function toResponse(decision: Decision, caller: Caller | null, dialect: Dialect): Buffer {
-    const age = caller?.by === 'key' ? caller.keyAgeMs : undefined
-    const response = toCheckResponse(decision, clock(), dialect, age)
-    deps.onDecided?.(decision)
-    return response
-  }
-
-  function answerTo(
-    caller: Caller | null,
-    request: CheckRequest,
-    target: Target | undefined,
-    dialect: Dialect,
-  ): Buffer | Promise<Buffer> {
-    const decision = decideFor(request, target, caller)
-    if (!(decision instanceof Promise)) return toResponse(decision, caller, dialect)
-    return decision.then((known) => toResponse(known, caller, dialect))
-  }
-
-  function refuse(error: unknown, dialect: Dialect): Buffer {
-    const known = error instanceof ServiceError
-    if (!known || error.cause !== undefined) deps.onFault(error)
-    const code = known ? error.code : 'internal'
-    const decision = { allowed: false, code } as const
-    deps.onDecided?.(decision)
-    return toCheckResponse(decision, clock(), dialect)
-  }
+  const { authenticate, snapshot, counters, paths, clock, onDecided = () => {} } = deps
 
   return function check(bytes) {
     const request = readCheckRequest(bytes)
     const target = readTarget(request.path)
-    const dialect = dialectOf(target?.operation)
-    try {
-      const caller = authenticate(request.authorization, clock(), request.source)
-      const answer =
-        caller instanceof Promise
-          ? caller.then((known) => answerTo(known, request, target, dialect))
-          : answerTo(caller, request, target, dialect)
-      return answer instanceof Promise
-        ? answer.catch((error: unknown) => refuse(error, dialect))
-        : answer
-    } catch (error) {
-      return refuse(error, dialect)
+    const now = clock()
+    const answer = (decision: Decision, caller: Caller | null): Buffer => {
+      onDecided(decision)
+      const keyAgeMs = caller?.by === 'key' ? caller.keyAgeMs : undefined
+      return toCheckResponse(decision, now, dialectOf(target?.operation), keyAgeMs)
     }
+    return rescue(
+      () =>
+        chain(authenticate(request.authorization, now, request.source), (caller) =>
+          request.authenticateOnly
+            ? admit(requireKey(caller), (refusal) => answer(refusal, caller))
+            : chain(decide(request, target, caller, now), (decision) => answer(decision, caller)),
+        ),
+      (error) => answer(toRefusal(error), null),
+    )
+  }
+
+  function decide(
+    request: CheckRequest,
+    target: Target | undefined,
+    caller: Caller | null,
+    now: number,
+  ): Decision | Promise<Decision> {
+    if (target === undefined) return { allowed: false, code: 'not_found' }
+    const { method, model, bodyProblem, subscription } = request
+    const asked = {
+      caller,
+      target,
+      method,
+      bodyModel: model,
+      bodyProblem,
+      requestedSubscription: lastValue(subscription),
+    }
+    const decision = authorize(asked, snapshot(), paths)
+    if (!decision.allowed || decision.limits.length === 0) return decision
+    const { user } = decision.caller
+    const counted = decision.limits.map((limit) => counterOf(limit, user))
+    return chain(counters.read(counted, now), (states) => enforceLimits(decision, states, now))
+  }
+
+  function toRefusal(error: unknown): Decision {
+    const known = error instanceof ServiceError
+    if (!known || error.cause !== undefined) deps.onFault(error)
+    return { allowed: false, code: known ? error.code : 'internal' }
+  }
+}
+
+/** Lets the gateway read the body, unless there is a reason not to. */
+function admit(refusal: Denial | undefined, refuse: (refusal: Denial) => Buffer): Buffer {
+  return refusal === undefined ? authenticated : refuse(refusal)
+}
+
+/** What follows a value: at once where it is there, later where it is promised. */
+function chain<Value, Result>(
+  value: Value | Promise<Value>,
+  next: (value: Value) => Result | Promise<Result>,
+): Result | Promise<Result> {
+  return value instanceof Promise ? value.then(next) : next(value)
+}
+
+/** The same with what is done about an error, thrown or rejected. */
+function rescue<Result>(
+  attempt: () => Result | Promise<Result>,
+  mend: (error: unknown) => Result,
+): Result | Promise<Result> {
+  try {
+    const result = attempt()
+    return result instanceof Promise ? result.catch(mend) : result
+  } catch (error) {
+    return mend(error)
   }
 }
 

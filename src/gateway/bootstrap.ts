@@ -23,6 +23,11 @@ export type BootstrapSettings = {
   readonly journal?: string | undefined
   /** PEM file of the authorities that vouch for https backends; unset leaves the template's. */
   readonly authoritiesFile?: string | undefined
+  /** The largest request body that is held (bytes), and the time a request may take to arrive. */
+  readonly bodyLimit?: number | undefined
+  readonly bodyTimeoutMs?: number | undefined
+  /** What Envoy may hold for all connections together (bytes). */
+  readonly heapBytes?: number | undefined
 }
 
 // Debian and Alpine, Fedora and RHEL, SUSE, macOS and the BSDs.
@@ -33,6 +38,8 @@ const AUTHORITIES = [
   '/etc/ssl/cert.pem',
 ]
 
+const HEAP_MONITOR = 'envoy.resource_monitors.fixed_heap'
+
 type Endpoint = { endpoint: { address: unknown; hostname?: string } }
 type Cluster = {
   name: string
@@ -41,13 +48,21 @@ type Cluster = {
   load_assignment: { endpoints: { lb_endpoints: Endpoint[] }[] }
 }
 type AccessLog = { name: string; typed_config: { path?: string } }
+type Connections = {
+  access_log: AccessLog[]
+  http_filters: { name: string; typed_config: { max_request_bytes?: number } }[]
+  request_timeout: string
+}
 type Listener = {
   name: string
   address: unknown
-  filter_chains: { filters: { typed_config: { access_log: AccessLog[] } }[] }[]
+  filter_chains: { filters: { typed_config: Connections }[] }[]
 }
 type Bootstrap = {
   admin: { address: unknown }
+  overload_manager: {
+    resource_monitors: { name: string; typed_config: { max_heap_size_bytes?: number } }[]
+  }
   dynamic_resources: {
     cds_config: {
       path_config_source: { path: string; watched_directory: { path: string } }
@@ -72,7 +87,16 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
 
   const gateway = named(listeners, 'gateway')
   gateway.address = toAddress(settings.gateway)
-  putJournal(gateway, settings.journal)
+  for (const { filters } of gateway.filter_chains) {
+    for (const { typed_config: connections } of filters) {
+      putJournal(connections, settings.journal)
+      putBodyLimits(connections, settings)
+    }
+  }
+  if (settings.heapBytes !== undefined) {
+    const heap = named(bootstrap.overload_manager.resource_monitors, HEAP_MONITOR)
+    heap.typed_config.max_heap_size_bytes = settings.heapBytes
+  }
   bootstrap.admin.address = toAddress(settings.admin)
   pointAt(named(clusters, 'tollgate'), settings.grpc)
   pointAt(named(clusters, 'api'), settings.api)
@@ -98,12 +122,18 @@ function named<Part extends { name: string }>(parts: readonly Part[], name: stri
   return part
 }
 
-function putJournal({ filter_chains }: Listener, path: string | undefined): void {
-  for (const { typed_config: connections } of filter_chains.flatMap(({ filters }) => filters)) {
-    const journal = named(connections.access_log, 'journal')
-    if (path !== undefined) journal.typed_config.path = path
-    else connections.access_log = connections.access_log.filter((log) => log !== journal)
+function putJournal(connections: Connections, path: string | undefined): void {
+  const journal = named(connections.access_log, 'journal')
+  if (path !== undefined) journal.typed_config.path = path
+  else connections.access_log = connections.access_log.filter((log) => log !== journal)
+}
+
+function putBodyLimits(connections: Connections, settings: BootstrapSettings): void {
+  const { bodyLimit, bodyTimeoutMs } = settings
+  if (bodyLimit !== undefined) {
+    named(connections.http_filters, 'body_limit').typed_config.max_request_bytes = bodyLimit
   }
+  if (bodyTimeoutMs !== undefined) connections.request_timeout = `${bodyTimeoutMs / 1_000}s`
 }
 
 function pointAt(cluster: Cluster, addresses: readonly Address[]): void {

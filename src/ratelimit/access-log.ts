@@ -38,11 +38,11 @@ export function readUsages(bytes: Buffer, journaled = false): readonly Usage[] {
 function readEntry(entry: WireReader, journaled: boolean): Usage | undefined {
   let common: Common | undefined
   let id = ''
-  let status = 0
+  let answer: Answer = { status: 0, bytes: 0 }
   while (entry.next()) {
     if (entry.field === 1) common = readCommon(entry.message(), journaled)
     else if (entry.field === 3 && journaled) id = readRequestId(entry.message())
-    else if (entry.field === 4) status = readStatus(entry.message())
+    else if (entry.field === 4) answer = readAnswer(entry.message())
   }
   const { check, used, endedAt } = common ?? {}
   if (check?.get('metered') !== true) return undefined
@@ -52,7 +52,7 @@ function readEntry(entry: WireReader, journaled: boolean): Usage | undefined {
     user: String(check.get('user')),
     subscription: String(check.get('subscription')),
     model: String(check.get('model')),
-    status,
+    ...answer,
     reported: used ?? nothingReported,
     ...(response && { response }),
   }
@@ -114,12 +114,17 @@ function readRequestId(request: WireReader): string {
   return ''
 }
 
-/** HTTPResponseProperties: response_code = 1, a UInt32Value. */
-function readStatus(response: WireReader): number {
+type Answer = Pick<Usage, 'status' | 'bytes'>
+
+/** HTTPResponseProperties: response_code = 1, a UInt32Value; response_body_bytes = 3. */
+function readAnswer(response: WireReader): Answer {
+  let status = 0
+  let bytes = 0
   while (response.next()) {
+    if (response.field === 3) bytes = response.unsigned()
     if (response.field !== 1) continue
     const wrapped = response.message()
-    while (wrapped.next()) if (wrapped.field === 1) return wrapped.unsigned()
+    while (wrapped.next()) if (wrapped.field === 1) status = wrapped.unsigned()
   }
-  return 0
+  return { status, bytes }
 }

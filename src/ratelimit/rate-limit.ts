@@ -129,6 +129,8 @@ function toUsage(
     subscription,
     model,
     status: /^\d{3}$/.test(status) ? Number(status) : 0,
+    // The protocol does not tell the length of the answer.
+    bytes: 0,
     reported: tokens === undefined ? nothingReported : new Map([['total_tokens', tokens]]),
   }
 }

@@ -30,8 +30,8 @@ export type Answering = (bytes: Buffer) => Buffer | Promise<Buffer>
 export interface Telemetry {
   /** Told of each decision of Check. */
   onDecided(decision: Decision): void
-  /** Told of each usage and the tokens counted for it; undefined when none could be. */
-  onSettled(usage: Usage, tokens: number | undefined): void
+  /** Told of each usage and what was counted for it. */
+  onSettled(usage: Usage, settled: { tokens: number | undefined; unusable: boolean }): void
   /** The same function, with its durations observed as those of Check. */
   timed(answer: Answering): Answering
   /** All metrics in Prometheus' text format 0.0.4. Rejects when one can not be read. */
@@ -60,11 +60,12 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   const { sources, version, mostSeries = usualMostSeries } = options
   const monotonic = options.monotonic ?? (() => performance.now())
   const decisions = new Map<string, number>(usualDecisions.map((each) => [each, 0]))
-  const unusable = new Map<string, number>()
+  const unusable = createModelFigure()
+  const estimated = createModelFigure()
+  const uncounted = createModelFigure()
   const series = createCallSeries(mostSeries)
   const durations = createDurations()
   const watched = watchProcess(version)
-  let unusableElsewhere = 0
   let agedAt = monotonic()
 
   const reader = new PrometheusExporter({ preventServerStart: true })
@@ -104,10 +105,21 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     const data = [
       counterData('tollgate_calls', 'Requests that Check allowed.', pointsOf('calls')),
       counterData('tollgate_tokens', 'Tokens counted, as models report them.', pointsOf('tokens')),
-      counterData('tollgate_usage_unusable', 'Answers that reported no usable usage.', [
-        ...[...unusable].map(([model, value]) => ({ attributes: { model }, value })),
-        ...overflowPoint(unusableElsewhere),
-      ]),
+      counterData(
+        'tollgate_usage_unusable',
+        'Answers that reported no usable usage.',
+        unusable.points(),
+      ),
+      counterData(
+        'tollgate_tokens_estimated',
+        'Tokens counted for answers that reported none, by their length.',
+        estimated.points(),
+      ),
+      counterData(
+        'tollgate_uncounted_calls',
+        'Requests allowed on paths whose tokens are not counted.',
+        uncounted.points(),
+      ),
       secondsData(
         'tollgate_check_duration_seconds',
         'How long Check took, from bytes to bytes.',
@@ -117,25 +129,19 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     return data.filter(({ dataPoints }) => dataPoints.length > 0)
   }
 
-  function noteUnusable(model: string): void {
-    const before = unusable.get(model)
-    if (before === undefined && unusable.size >= mostModels) unusableElsewhere += 1
-    else unusable.set(model, (before ?? 0) + 1)
-  }
-
   return {
     onDecided(decision) {
       const label: DecisionLabel = decision.allowed ? 'allowed' : decision.code
       decisions.set(label, (decisions.get(label) ?? 0) + 1)
       if (!decision.allowed) return
       series.find(decision.caller.user, decision.subscription, decision.model.key).calls += 1
+      if (decision.uncounted) uncounted.add(decision.model.key, 1)
     },
-    onSettled(usage, tokens) {
-      if (tokens === undefined) {
-        if (usage.status >= 200 && usage.status <= 299) noteUnusable(usage.model)
-      } else if (tokens > 0) {
-        series.find(usage.user, usage.subscription, usage.model).tokens += tokens
-      }
+    onSettled({ user, subscription, model }, { tokens = 0, unusable: isUnusable }) {
+      if (isUnusable) unusable.add(model, 1)
+      if (tokens === 0) return
+      if (isUnusable) estimated.add(model, tokens)
+      series.find(user, subscription, model).tokens += tokens
     },
     timed: (answer) => (bytes) => {
       const begin = monotonic()
@@ -157,6 +163,28 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       watched.stop()
       await provider.shutdown()
     },
+  }
+}
+
+interface ModelFigure {
+  add(model: string, value: number): void
+  points(): readonly Point[]
+}
+
+/** One figure for each of the first models; those that come later share one. */
+function createModelFigure(): ModelFigure {
+  const byModel = new Map<string, number>()
+  let elsewhere = 0
+  return {
+    add(model, value) {
+      const before = byModel.get(model)
+      if (before === undefined && byModel.size >= mostModels) elsewhere += value
+      else byModel.set(model, (before ?? 0) + value)
+    },
+    points: () => [
+      ...[...byModel].map(([model, value]) => ({ attributes: { model }, value })),
+      ...overflowPoint(elsewhere),
+    ],
   }
 }
 

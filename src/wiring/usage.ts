@@ -10,7 +10,7 @@ import type { Resources } from './resources.ts'
 
 /** What charges, told to the metrics too. */
 export function openSettle(
-  { log, clock }: Context,
+  { config, log, clock }: Context,
   { counters }: Counters,
   { snapshot }: Resources,
   telemetry: Telemetry,
@@ -19,12 +19,16 @@ export function openSettle(
     snapshot,
     counters,
     clock,
-    onSettled(usage, tokensCounted, by) {
+    unusableUsage: config.unusableUsage,
+    onSettled(usage, settled, by) {
       // It repeats what the stream has told, but for what the stream could not tell.
       if (by === 'journal') return
-      telemetry.onSettled(usage, tokensCounted)
-      if (tokensCounted === undefined && usage.status >= 200 && usage.status < 300) {
-        log.warn({ model: usage.model }, 'an answer reported no usable usage')
+      telemetry.onSettled(usage, settled)
+      if (settled.unusable) {
+        log.warn(
+          { model: usage.model, estimated: settled.tokens },
+          'an answer reported no usable usage',
+        )
       }
     },
   })

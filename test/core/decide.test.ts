@@ -6,8 +6,10 @@ import {
   type Decision,
   enforceLimits,
   type Grant,
+  requireKey,
 } from '../../src/core/decide.ts'
-import { meteredPaths, readTarget } from '../../src/core/target.ts'
+import { pathRules } from '../../src/core/operations.ts'
+import { readTarget } from '../../src/core/target.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 
 const now = Date.UTC(2026, 0, 1)
@@ -67,14 +69,21 @@ function ask(
   path: string,
   caller: Caller | null = key,
   more: Partial<AccessRequest> = {},
-  metered = meteredPaths(false),
+  rules = pathRules(),
 ): Decision {
   const target = readTarget(path)
   if (target === undefined) throw new Error(`${path} leads to no model`)
   return authorize(
-    { caller, target, bodyModel: undefined, requestedSubscription: undefined, ...more },
+    {
+      caller,
+      target,
+      method: target.operation === '/v1/models' ? 'GET' : 'POST',
+      bodyModel: undefined,
+      requestedSubscription: undefined,
+      ...more,
+    },
     snapshot,
-    metered,
+    rules,
   )
 }
 
@@ -224,21 +233,45 @@ test('only chat completions are metered, listing is free', async (t) => {
     ['/v1/chat/completions', true, 2],
     ['/v1/completions', false, 2],
     ['/v1/embeddings', false, 2],
-    ['/v1/x/chat/completions', false, 2],
-    ['/v1/chat/completions/chatcmpl-1', false, 2],
     ['/v1/messages', false, 2],
     ['/v1/models/small', false, 2],
-    ['/v1', false, 2],
     ['/v1/models', false, 0],
   ] as const) {
-    const grant = ask(`/llm/small${operation}`) as Grant
+    const method = operation.startsWith('/v1/models') ? 'GET' : 'POST'
+    const grant = ask(`/llm/small${operation}`, key, { method }) as Grant
     t.match(grant, { allowed: true, metered }, operation)
+    t.equal(grant.uncounted, !metered && method === 'POST', operation)
     t.equal(grant.limits.length, limits, operation)
   }
 })
 
+test('a body that was refused is refused once the caller is known', async (t) => {
+  const path = '/v1/chat/completions'
+  const more = { bodyProblem: 'it is broken', bodyModel: 'small' }
+  t.match(ask(path, key, more), {
+    code: 'invalid_body',
+    message: 'The request body is refused: it is broken.',
+  })
+  t.match(ask(path, null, more), { code: 'credential_invalid' })
+})
+
+test('uploads name their model in the path', async (t) => {
+  t.match(ask('/v1/audio/transcriptions'), {
+    code: 'model_path_needed',
+    message: 'Name the model in the path: /<namespace>/<model>/v1/audio/transcriptions.',
+  })
+  t.match(ask('/v1/files/file-1', null), { code: 'credential_invalid' })
+  t.match(ask('/llm/small/v1/audio/transcriptions'), { allowed: true, metered: false })
+})
+
+test('only an API key opens inference', async (t) => {
+  t.equal(requireKey(key), undefined)
+  t.match(requireKey(token), { allowed: false, code: 'credential_invalid' })
+  t.match(requireKey(null), { allowed: false, code: 'credential_invalid' })
+})
+
 test('messages are metered where that is asked for', async (t) => {
-  const withMessages = meteredPaths(true)
+  const withMessages = pathRules(['chat', 'messages'])
   for (const [operation, metered] of [
     ['/v1/messages', true],
     ['/v1/chat/completions', true],
@@ -252,7 +285,8 @@ test('messages are metered where that is asked for', async (t) => {
     code: 'not_found',
     message: /\/v1\/messages\./,
   })
-  t.match(ask('/llm/small/v1/messages/'), { allowed: true, metered: false })
+  t.match(ask('/llm/small/v1/messages'), { allowed: true, metered: false })
+  t.match(ask('/llm/small/v1/messages/'), { allowed: false, code: 'not_found' })
 })
 
 test('a misspelled chat path is refused', async (t) => {

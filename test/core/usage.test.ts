@@ -8,6 +8,7 @@ const usage: Usage = {
   model: 'llm/small',
   status: 200,
   reported: new Map([['total_tokens', 40]]),
+  bytes: 100,
 }
 
 function reporting(fields: Readonly<Record<string, unknown>>): Usage {

@@ -46,7 +46,7 @@ async function leaveAfter(gateway: Gateway, key: string, end: string): Promise<v
   const headers = { authorization: `Bearer ${key}` }
   const request = http.request(gateway.url + otherPath, { method: 'POST', headers })
   request.on('error', () => {})
-  request.end('{"messages":[],"stream":true}')
+  request.end('{"messages":[],"stream":true,"stream_options":{"include_usage":true}}')
   const [response] = (await once(request, 'response')) as [http.IncomingMessage]
   response.on('error', () => {})
   let text = ''

@@ -25,7 +25,7 @@ function withoutAccessLog(text: string): string {
   manager.access_log = manager.access_log.filter(({ name }) => name !== 'usage')
   manager.http_filters.splice(-1, 0, filter)
   for (const each of manager.route_config.virtual_hosts[0]?.routes ?? []) {
-    if (['path-chat', 'body-chat'].includes(each.name)) {
+    if (['path-read', 'body-small', 'body-large'].includes(each.name)) {
       each.typed_per_filter_config = { ...each.typed_per_filter_config, ...route }
     }
   }

@@ -37,11 +37,13 @@ const forms: Readonly<Record<string, number>> = {
   'no JSON at all': 0,
 }
 
+const asked = { stream: true, stream_options: { include_usage: true } }
+
 for (const [form, tokens] of Object.entries(forms)) {
   test(`usage ${form} counts ${tokens}`, async (t, gateway) => {
-    for (const stream of [false, true]) {
+    for (const fields of [{}, asked]) {
       await counts(t, gateway, tokens, async (key) => {
-        const { status, text } = await gateway.chat(key, { usageRaw: form }, { stream })
+        const { status, text } = await gateway.chat(key, { usageRaw: form }, fields)
         t.equal(status, 200)
         t.ok(text.includes(`"usage":${form}`), 'the client gets it as it is')
       })
@@ -49,9 +51,12 @@ for (const [form, tokens] of Object.entries(forms)) {
   })
 }
 
-test('other content types are not read', async (t, gateway) => {
-  for (const contentType of ['text/plain', 'application/x-ndjson', 'application/jsonx']) {
-    await counts(t, gateway, 0, (key) => gateway.chat(key, { contentType, totalTokens: 40 }))
+test('what an answer is called does not matter', async (t, gateway) => {
+  for (const contentType of ['text/plain', 'application/x-ndjson', 'application/jsonx', 'x']) {
+    for (const stream of [false, true]) {
+      const sim = { contentType, totalTokens: 40 }
+      await counts(t, gateway, 40, (key) => gateway.chat(key, sim, { stream }))
+    }
   }
 })
 

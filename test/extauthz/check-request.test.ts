@@ -6,9 +6,12 @@ import { createRandom } from '../support/random.ts'
 
 const nothing = {
   path: '',
+  method: '',
   authorization: undefined,
   subscription: undefined,
   model: undefined,
+  bodyProblem: undefined,
+  authenticateOnly: false,
   source: undefined,
 }
 
@@ -39,6 +42,7 @@ const whole = checkRequest.encode({
           'content-type': 'application/json',
           'x-maas-subscription': 'basic',
           'x-tollgate-model': 'ünï/Small',
+          'x-tollgate-refusal': 'it is broken',
         },
         path: '/llm/small/v1/chat/completions?a=b',
         host: 'gateway',
@@ -63,17 +67,36 @@ const whole = checkRequest.encode({
 test('a request of Envoy is read', async (t) => {
   t.strictSame(read(whole), {
     path: '/llm/small/v1/chat/completions?a=b',
+    method: 'POST',
     authorization: 'Bearer sk-tg-a_b',
     subscription: 'basic',
     model: 'ünï/Small',
+    bodyProblem: 'it is broken',
+    authenticateOnly: false,
     source: '192.0.2.1',
   })
-  t.strictSame(read(checkOf('/v1/models')), { ...nothing, path: '/v1/models' })
+  t.strictSame(read(checkOf('/v1/models')), { ...nothing, path: '/v1/models', method: 'GET' })
+})
+
+test('a route may ask for the caller alone', async (t) => {
+  const stage = (context_extensions: Record<string, string>) =>
+    read(checkOf('/', {}, { context_extensions })).authenticateOnly
+  t.ok(stage({ stage: 'authenticate' }))
+  t.ok(stage({ a: 'b', stage: 'authenticate', c: 'd' }))
+  for (const other of [{}, { stage: '' }, { stage: 'x' }, { authenticate: 'stage' }]) {
+    t.notOk(stage(other))
+  }
 })
 
 test('empty values are there, absent ones are not', async (t) => {
   const empty = read(checkOf('/', { authorization: '', 'x-tollgate-model': '' }))
-  t.strictSame(empty, { ...nothing, path: '/', authorization: '', model: '' })
+  t.strictSame(empty, {
+    ...nothing,
+    path: '/',
+    method: 'POST',
+    authorization: '',
+    model: '',
+  })
 })
 
 test('only our own headers are looked at', async (t) => {
@@ -87,7 +110,7 @@ test('only our own headers are looked at', async (t) => {
       constructor: 'd',
     }),
   )
-  t.strictSame(others, { ...nothing, path: '/' })
+  t.strictSame(others, { ...nothing, path: '/', method: 'POST' })
 })
 
 test('messages that say nothing are read as nothing', async (t) => {

@@ -19,6 +19,7 @@ const grant: Grant = {
   limits: [],
   states: [],
   metered: true,
+  uncounted: false,
   bodyNames: undefined,
   upstreamPath: '/v1/chat/completions?a=b',
 }

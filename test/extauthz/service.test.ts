@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { counterOf } from '../../src/core/counter.ts'
 import { ServiceError } from '../../src/core/errors.ts'
-import { meteredPaths } from '../../src/core/target.ts'
+import { pathRules } from '../../src/core/operations.ts'
 import { type CheckDeps, createCheck } from '../../src/extauthz/service.ts'
 import { WireError } from '../../src/grpc/wire.ts'
 import { createVerifyKey } from '../../src/identity/api-key.ts'
@@ -46,7 +46,7 @@ function createWorld(deps: Partial<CheckDeps> & { keys?: KeyLookup } = {}) {
     authenticate: createAuthenticate({ key: verify, token }),
     snapshot: () => snapshot,
     counters,
-    metered: meteredPaths(false),
+    paths: pathRules(),
     clock: () => clock.now,
     onFault: (error) => faults.push(error),
     ...deps,
@@ -90,6 +90,28 @@ test('what is known is answered at once', async (t) => {
   const answer = ask(chat, key)
   t.ok(Buffer.isBuffer(answer), 'a Buffer, no Promise')
   t.equal(told(answer), '200')
+})
+
+test('whoever has no API key is asked nothing more', async (t) => {
+  const decisions: string[] = []
+  const { keys, check } = createWorld({
+    onDecided: (decision) => decisions.push(decision.allowed ? 'allowed' : decision.code),
+  })
+  const admit = (credential: string) =>
+    check(
+      checkOf(
+        '/v1/chat/completions',
+        { authorization: `Bearer ${credential}` },
+        { context_extensions: { stage: 'authenticate' } },
+      ),
+    ) as Buffer
+  const { status, ok_response, dynamic_metadata } = checkResponse.decode(admit(keys.mint()))
+  t.ok(ok_response)
+  t.notOk((status as { code: number }).code)
+  t.notOk(dynamic_metadata, 'nothing is logged of it')
+  t.equal(told(admit('nonsense')), '401 credential_invalid')
+  t.equal(told(admit('ada-token')), '401 credential_invalid', 'nor an identity token')
+  t.strictSame(decisions, ['credential_invalid', 'credential_invalid'])
 })
 
 test('each decision is told once', async (t) => {

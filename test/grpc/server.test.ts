@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import * as grpc from '@grpc/grpc-js'
 import { test } from 'tap'
-import { meteredPaths } from '../../src/core/target.ts'
+import { pathRules } from '../../src/core/operations.ts'
 import { createCheck } from '../../src/extauthz/service.ts'
 import { createGrpcServer } from '../../src/grpc/server.ts'
 import { WireError } from '../../src/grpc/wire.ts'
@@ -24,7 +24,7 @@ test('Check answers over a real channel', async (t) => {
         authenticate: () => null,
         snapshot: () => snapshot,
         counters: createMemoryCounters(),
-        metered: meteredPaths(false),
+        paths: pathRules(),
         clock: () => 0,
         onFault: (error) => t.fail(String(error)),
       }),

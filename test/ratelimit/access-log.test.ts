@@ -10,6 +10,7 @@ const usage = {
   subscription: 'basic',
   model: 'llm/small',
   status: 200,
+  bytes: 1_234,
   reported: new Map([
     ['total_tokens', 40],
     ['prompt_tokens', 30],
@@ -54,7 +55,13 @@ function entry(options: EntryOptions = {}): object {
       request_headers: { a: 'b' },
     },
     response:
-      status === undefined ? {} : { response_code: { value: status }, response_headers_bytes: 5 },
+      status === undefined
+        ? {}
+        : {
+            response_code: { value: status },
+            response_headers_bytes: 5,
+            response_body_bytes: 1_234,
+          },
   }
 }
 

@@ -13,6 +13,7 @@ const usage = {
   subscription: 'basic',
   model: 'llm/small',
   status: 200,
+  bytes: 0,
   reported: new Map([['total_tokens', 40]]),
 }
 const entries = {

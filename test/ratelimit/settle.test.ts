@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { nothingReported, type Usage } from '../../src/core/usage.ts'
+import { nothingReported, type UnusableUsage, type Usage } from '../../src/core/usage.ts'
 import { createSettle } from '../../src/ratelimit/settle.ts'
 import { createMemoryCounters } from '../../src/store/counters/memory.ts'
 import { modelRef, snapshotOf, subscription } from '../support/documents.ts'
@@ -12,6 +12,7 @@ const usage: Usage = {
   model: 'llm/small',
   status: 200,
   reported: total(40),
+  bytes: 1_001,
 }
 const counters = (user = 'ada') => [
   { key: `basic\nllm/small\n60000\n${user}`, windowMs: 60_000 },
@@ -23,6 +24,7 @@ function createWorld(
     [100, '1m'],
     [900, '1h'],
   ],
+  unusableUsage: UnusableUsage = 'allow',
 ) {
   const store = createMemoryCounters()
   const settled: unknown[] = []
@@ -32,7 +34,8 @@ function createWorld(
     snapshot: () => snapshot,
     counters: store,
     clock: () => clock.now,
-    onSettled: (_, tokens) => settled.push(tokens),
+    unusableUsage,
+    onSettled: (_, { tokens }) => settled.push(tokens),
   })
   return {
     settle,
@@ -55,6 +58,16 @@ test('an answer is counted in every window', async (t) => {
   t.strictSame(used(), [120, 120], 'whole, even across a limit')
   t.strictSame(used('bob'), [undefined, undefined])
   t.strictSame(settled, [40, 40, 40])
+})
+
+test('what a success does not report is estimated if wanted', async (t) => {
+  const { settle, used, settled } = createWorld([[900, '1h']], 'estimate')
+  settle({ ...usage, reported: nothingReported })
+  settle({ ...usage, reported: total('40') })
+  settle({ ...usage, reported: nothingReported, status: 500 })
+  settle(usage)
+  t.strictSame(settled, [251, 251, undefined, 40], 'a token for every four bytes begun')
+  t.strictSame(used(), [undefined, 542])
 })
 
 test('equally long windows are charged once', async (t) => {

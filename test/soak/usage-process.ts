@@ -18,6 +18,7 @@ const settle = createSettle({
   snapshot: () => snapshot,
   counters: replica.counters,
   clock: Date.now,
+  unusableUsage: 'allow',
   onSettled() {},
 })
 const server = createGrpcServer({

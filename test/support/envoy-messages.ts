@@ -80,10 +80,15 @@ export const rateLimitResponse: Codec = {
   decode: (bytes) => limit.responseDeserialize(bytes) as Record<string, unknown>,
 }
 
-/** A CheckRequest about a path, as Envoy sends it. */
-export function checkOf(path: string, headers: Readonly<Record<string, string>> = {}): Buffer {
+/** A CheckRequest about a path, as Envoy sends it; a list of models is got, all else posted. */
+export function checkOf(
+  path: string,
+  headers: Readonly<Record<string, string>> = {},
+  more: { readonly method?: string; readonly context_extensions?: Record<string, string> } = {},
+): Buffer {
+  const { method = path.endsWith('/v1/models') ? 'GET' : 'POST', context_extensions = {} } = more
   return checkRequest.encode({
-    attributes: { request: { http: { method: 'POST', path, headers } } },
+    attributes: { request: { http: { method, path, headers } }, context_extensions },
   })
 }
 

@@ -24,7 +24,10 @@ export interface RunningEnvoy {
 
 /** What has to be there before it starts: the service's addresses, and clusters.json. */
 export interface EnvoySettings
-  extends Pick<BootstrapSettings, 'api' | 'grpc' | 'clustersFile' | 'journal'> {
+  extends Pick<
+    BootstrapSettings,
+    'api' | 'grpc' | 'clustersFile' | 'journal' | 'bodyLimit' | 'bodyTimeoutMs' | 'heapBytes'
+  > {
   /** An empty folder for its own files. */
   readonly folder: string
   /** Threads; with one, what a client saw end first is also told of first. */

@@ -6,7 +6,7 @@ import { showAddress } from '../../src/config.ts'
 import { type ServiceAddresses, serve } from '../../src/main.ts'
 import { createDatabase } from './database.ts'
 import { accessPolicy, modelRef, subscription, type WrittenDocument } from './documents.ts'
-import { type RunningEnvoy, startEnvoy } from './envoy.ts'
+import { type EnvoySettings, type RunningEnvoy, startEnvoy } from './envoy.ts'
 import { envoyPath } from './envoy-binary.ts'
 import { type ModelServer, startModelServer } from './model-server.ts'
 import { poll } from './poll.ts'
@@ -22,6 +22,8 @@ export interface GatewaySettings {
   readonly envoyAdminPort?: number
   /** Threads of Envoy, 1 unless told. */
   readonly concurrency?: number
+  /** Envoy's limits; the template's unless told. */
+  readonly limits?: Pick<EnvoySettings, 'bodyLimit' | 'bodyTimeoutMs' | 'heapBytes'>
   /** Changes Envoy's configuration, which is the repository's as JSON. */
   readonly adjustEnvoy?: (bootstrap: string) => string
 }
@@ -170,6 +172,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     concurrency,
     journal: settings.env?.USAGE_JOURNAL,
     adminPort: settings.envoyAdminPort,
+    ...settings.limits,
     adjust: settings.adjustEnvoy,
   })
   const url = `http://127.0.0.1:${envoy.port}`

@@ -44,9 +44,14 @@ function used(user: string, more: Partial<Usage> = {}): Usage {
     model: 'llm/small',
     status: 200,
     reported: new Map(),
+    bytes: 0,
     ...more,
   }
 }
+
+const counted = (tokens: number) => ({ tokens, unusable: false })
+const unusable = { tokens: undefined, unusable: true }
+const failed = { tokens: undefined, unusable: false }
 
 test('decisions are counted by their outcome', async (t) => {
   const { onDecided, read } = start(t)
@@ -73,9 +78,9 @@ test('calls and tokens are told of by caller', async (t) => {
   onDecided(allowed('ada'))
   onDecided(allowed('ada'))
   onDecided(allowed('bob', 'more', 'llm/large'))
-  onSettled(used('ada'), 40)
-  onSettled(used('ada'), 2)
-  onSettled(used('ada'), 0)
+  onSettled(used('ada'), counted(40))
+  onSettled(used('ada'), counted(2))
+  onSettled(used('ada'), counted(0))
   const scrape = await read()
   t.equal(scrape.value('tollgate_calls_total', ada), 2)
   t.equal(scrape.value('tollgate_tokens_total', ada), 42)
@@ -86,20 +91,33 @@ test('calls and tokens are told of by caller', async (t) => {
 
 test('unusable usage is counted, failures are not', async (t) => {
   const { onSettled, read } = start(t)
-  for (const status of [200, 201, 299]) onSettled(used('ada', { status }), undefined)
-  for (const status of [0, 199, 300, 404, 500]) onSettled(used('ada', { status }), undefined)
-  onSettled(used('ada'), 0)
+  for (const status of [200, 201, 299]) onSettled(used('ada', { status }), unusable)
+  for (const status of [0, 199, 300, 404, 500]) onSettled(used('ada', { status }), failed)
+  onSettled(used('ada'), counted(0))
   const scrape = await read()
   t.equal(scrape.value('tollgate_usage_unusable_total', { model: 'llm/small' }), 3)
   t.strictSame(scrape.samples('tollgate_tokens_total'), [])
+})
+
+test('estimates and uncounted calls are told by model', async (t) => {
+  const { onDecided, onSettled, read } = start(t)
+  onSettled(used('ada'), { tokens: 7, unusable: true })
+  onSettled(used('ada'), counted(40))
+  onDecided({ ...allowed('ada'), uncounted: true } as Grant)
+  onDecided(allowed('ada'))
+  const scrape = await read()
+  t.equal(scrape.value('tollgate_tokens_estimated_total', { model: 'llm/small' }), 7)
+  t.equal(scrape.value('tollgate_uncounted_calls_total', { model: 'llm/small' }), 1)
+  const ada = { user: 'ada', subscription: 'basic', model: 'llm/small' }
+  t.equal(scrape.value('tollgate_tokens_total', ada), 47)
 })
 
 test('the number of series is bounded', async (t) => {
   const { onDecided, onSettled, read } = start(t, { mostSeries: 100 })
   for (let i = 0; i < 5_000; i += 1) {
     onDecided(allowed(`user-${i}`))
-    onSettled(used(`user-${i}`), 10)
-    onSettled(used('ada', { model: `llm/m${i}` }), undefined)
+    onSettled(used(`user-${i}`), counted(10))
+    onSettled(used('ada', { model: `llm/m${i}` }), unusable)
   }
   const scrape = await read()
   for (const [name, each] of [
@@ -260,7 +278,7 @@ test('labels of every kind are read back', async (t) => {
 test('no label of ours but those promised', async (t) => {
   const { onDecided, onSettled, read } = start(t)
   onDecided(allowed('ada'))
-  onSettled(used('ada'), undefined)
+  onSettled(used('ada'), unusable)
   const names = new Set<string>()
   for (const { samples } of (await read()).families.values()) {
     for (const each of samples.values()) {

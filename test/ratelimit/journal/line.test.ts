@@ -3,7 +3,7 @@ import { parseLine } from '../../../src/ratelimit/journal/line.ts'
 
 /** Field for field what Envoy 1.40 writes. */
 const line =
-  '{"id":"274679e7-7e02-4a9e-b3f9-d869ae3099da","model":"llm/sim","ms":38,' +
+  '{"id":"274679e7-7e02-4a9e-b3f9-d869ae3099da","bytes":1234,"model":"llm/sim","ms":38,' +
   '"reported":{"total_tokens":17},"start":"1795264413046","status":200,' +
   '"subscription":"plenty","user":"ädä"}'
 const usage = {
@@ -11,6 +11,7 @@ const usage = {
   subscription: 'plenty',
   model: 'llm/sim',
   status: 200,
+  bytes: 1234,
   reported: new Map([['total_tokens', 17]]),
   response: { id: '274679e7-7e02-4a9e-b3f9-d869ae3099da', endedAt: 1795264413084 },
 }
@@ -21,6 +22,8 @@ function lineWith(fields: Record<string, unknown>): string {
 
 test('a line tells of a response', async (t) => {
   t.strictSame(parseLine(line), usage)
+  const older = lineWith({ bytes: undefined })
+  t.strictSame(parseLine(older), { ...usage, bytes: 0 }, 'as it was before it had a length')
 })
 
 test('what was reported comes as it is', async (t) => {

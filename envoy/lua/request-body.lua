@@ -1,0 +1,564 @@
+-- Judges the body of a model request before a model server sees it, in one pass.
+--
+-- What is judged is what is sent: the body goes on byte for byte, labelled application/json, so that
+-- no server reads it as something else. A body on which JSON parsers could differ is refused with
+-- 400: it has to be RFC 8259 in UTF-8, an object, without a name that stands twice in one object, a
+-- lone surrogate, a number beyond a double, or more than 100 levels.
+--
+-- A streamed chat call is made to report its usage. usage.lua takes the extra event out again when
+-- the client has not asked for it.
+--
+-- On routes whose path names the model this runs after Check. On shared routes it runs before, since
+-- Check needs the model's name: what is wrong with the body is then for Check to say, once it knows
+-- the caller. On /v1/completions it runs once more, since usage is asked for there only if it counts.
+
+local ffi = require("ffi")
+local byte, find, match, sub = string.byte, string.find, string.match, string.sub
+
+local OPEN_BRACE, QUOTE = 123, 34
+local MOST_LEVELS = 100
+-- Lua keeps a copy of each body until it collects its garbage. Nothing of it is needed between two
+-- requests, so a heap above this (KiB) is collected at once.
+local LARGE_HEAP = 8192
+
+local function refuse(message)
+  error({ message = message }, 0)
+end
+
+local function not_json()
+  refuse("it is not a JSON object that every parser reads alike")
+end
+
+-- RFC 8259 and UTF-8 as one automaton: NEXT[state + byte] is the next state. States are multiples of
+-- 256. Those from NAME_ENDS on need more than the next state: which name it is, and how deep we are.
+local states = 0
+
+local function state()
+  states = states + 1
+  return (states - 1) * 256
+end
+
+-- The bytes of a set written as a Lua pattern class, or those from one to another.
+local function bytes(from, to)
+  local list = {}
+  for code = 0, 255 do
+    if type(from) == "number" and code >= from and code <= to or type(from) == "string" and find(string.char(code), from) then
+      list[#list + 1] = code
+    end
+  end
+  return list
+end
+
+local VALUE, FIRST_ITEM, FIRST_NAME, NEXT_NAME, BEFORE_COLON, AFTER_VALUE = state(), state(), state(), state(), state(), state()
+local MINUS, ZERO, INTEGER, POINT, FRACTION, EXPONENT, EXPONENT_SIGN, EXPONENT_DIGITS =
+  state(), state(), state(), state(), state(), state(), state(), state()
+local WORDS = {}
+for _, word in ipairs({ "true", "false", "null" }) do
+  WORDS[word] = {}
+  for i = 1, #word - 1 do WORDS[word][i] = state() end
+end
+-- What a string may be in besides a plain character, for values, names and names with escapes.
+local function string_states()
+  local inside = {}
+  for _, part in ipairs({
+    "escape", "unit1", "unit2", "unit3", "unit4", "after_d", "high3", "high4", "low_escape", "low_u", "low1", "low2",
+    "more1", "more2", "more3", "after_e0", "after_ed", "after_f0", "after_f4",
+  }) do
+    inside[part] = state()
+  end
+  return inside
+end
+local STRING, in_string = state(), string_states()
+local NAME, ESCAPED_NAME, in_name = state(), state(), string_states()
+-- From here on with more to do.
+local NAME_ENDS, ESCAPED_NAME_ENDS, OPENS_OBJECT, OPENS_ARRAY, CLOSES_OBJECT, CLOSES_ARRAY, SEPARATES, HAS_EXPONENT, BROKEN =
+  state(), state(), state(), state(), state(), state(), state(), state(), state()
+
+local NEXT = ffi.new("uint16_t[?]", states * 256)
+for i = 0, states * 256 - 1 do NEXT[i] = BROKEN end
+
+local function go(from, list, to)
+  for _, code in ipairs(list) do NEXT[from + code] = to end
+end
+
+local SPACES, DIGITS, HEX = bytes("[ \t\r\n]"), bytes("%d"), bytes("%x")
+
+local function begin_value(from)
+  go(from, SPACES, from)
+  go(from, { QUOTE }, STRING)
+  go(from, { OPEN_BRACE }, OPENS_OBJECT)
+  go(from, bytes("%["), OPENS_ARRAY)
+  go(from, bytes("%-"), MINUS)
+  go(from, bytes("0"), ZERO)
+  go(from, bytes("[1-9]"), INTEGER)
+  for word, parts in pairs(WORDS) do go(from, { byte(word) }, parts[1]) end
+end
+
+local function end_value(from)
+  go(from, SPACES, AFTER_VALUE)
+  go(from, bytes(","), SEPARATES)
+  go(from, bytes("}"), CLOSES_OBJECT)
+  go(from, bytes("%]"), CLOSES_ARRAY)
+end
+
+-- A string whose plain characters are `home`, and `escaped` from its first escape on.
+local function string_of(home, escaped, part, ends)
+  go(home, bytes(0x20, 0x7f), home)
+  go(home, { QUOTE }, ends)
+  go(home, bytes("\\"), part.escape)
+  -- Well-formed sequences (Unicode, table 3-7).
+  local sequences = {
+    { 0xc2, 0xdf, part.more1 }, { 0xe0, 0xe0, part.after_e0 }, { 0xe1, 0xec, part.more2 }, { 0xed, 0xed, part.after_ed },
+    { 0xee, 0xef, part.more2 }, { 0xf0, 0xf0, part.after_f0 }, { 0xf1, 0xf3, part.more3 }, { 0xf4, 0xf4, part.after_f4 },
+  }
+  for _, sequence in ipairs(sequences) do go(home, bytes(sequence[1], sequence[2]), sequence[3]) end
+  go(part.after_e0, bytes(0xa0, 0xbf), part.more1)
+  go(part.after_ed, bytes(0x80, 0x9f), part.more1)
+  go(part.after_f0, bytes(0x90, 0xbf), part.more2)
+  go(part.after_f4, bytes(0x80, 0x8f), part.more2)
+  go(part.more3, bytes(0x80, 0xbf), part.more2)
+  go(part.more2, bytes(0x80, 0xbf), part.more1)
+  go(part.more1, bytes(0x80, 0xbf), escaped)
+  go(part.escape, bytes('["\\/bfnrt]'), escaped)
+  go(part.escape, bytes("u"), part.unit1)
+  go(part.unit1, HEX, part.unit2)
+  go(part.unit1, bytes("[dD]"), part.after_d)
+  go(part.unit2, HEX, part.unit3)
+  go(part.unit3, HEX, part.unit4)
+  go(part.unit4, HEX, escaped)
+  -- A high surrogate has to have its low one.
+  go(part.after_d, bytes("[0-7]"), part.unit3)
+  go(part.after_d, bytes("[89abAB]"), part.high3)
+  go(part.high3, HEX, part.high4)
+  go(part.high4, HEX, part.low_escape)
+  go(part.low_escape, bytes("\\"), part.low_u)
+  go(part.low_u, bytes("u"), part.low1)
+  go(part.low1, bytes("[dD]"), part.low2)
+  go(part.low2, bytes("[c-fC-F]"), part.unit3)
+end
+
+begin_value(VALUE)
+begin_value(FIRST_ITEM)
+go(FIRST_ITEM, bytes("%]"), CLOSES_ARRAY)
+go(FIRST_NAME, SPACES, FIRST_NAME)
+go(FIRST_NAME, { QUOTE }, NAME)
+go(FIRST_NAME, bytes("}"), CLOSES_OBJECT)
+go(NEXT_NAME, SPACES, NEXT_NAME)
+go(NEXT_NAME, { QUOTE }, NAME)
+go(BEFORE_COLON, SPACES, BEFORE_COLON)
+go(BEFORE_COLON, bytes(":"), VALUE)
+end_value(AFTER_VALUE)
+for word, parts in pairs(WORDS) do
+  for i = 2, #word do go(parts[i - 1], { byte(word, i) }, parts[i] or AFTER_VALUE) end
+end
+go(MINUS, bytes("0"), ZERO)
+go(MINUS, bytes("[1-9]"), INTEGER)
+go(INTEGER, DIGITS, INTEGER)
+for _, from in ipairs({ ZERO, INTEGER }) do go(from, bytes("%."), POINT) end
+go(POINT, DIGITS, FRACTION)
+go(FRACTION, DIGITS, FRACTION)
+for _, from in ipairs({ ZERO, INTEGER, FRACTION }) do go(from, bytes("[eE]"), HAS_EXPONENT) end
+go(EXPONENT, bytes("[+-]"), EXPONENT_SIGN)
+for _, from in ipairs({ EXPONENT, EXPONENT_SIGN, EXPONENT_DIGITS }) do go(from, DIGITS, EXPONENT_DIGITS) end
+for _, from in ipairs({ ZERO, INTEGER, FRACTION, EXPONENT_DIGITS }) do end_value(from) end
+string_of(STRING, STRING, in_string, AFTER_VALUE)
+-- Names keep to one form: one that is not plain ASCII throughout is looked at when it ends.
+string_of(NAME, ESCAPED_NAME, in_name, NAME_ENDS)
+string_of(ESCAPED_NAME, ESCAPED_NAME, in_name, ESCAPED_NAME_ENDS)
+
+local NAMED = { b = "\b", f = "\f", n = "\n", r = "\r", t = "\t" }
+
+local function utf8(code)
+  if code < 0x80 then return string.char(code) end
+  local last = string.char(0x80 + code % 0x40)
+  code = math.floor(code / 0x40)
+  if code < 0x20 then return string.char(0xc0 + code) .. last end
+  last = string.char(0x80 + code % 0x40) .. last
+  code = math.floor(code / 0x40)
+  if code < 0x10 then return string.char(0xe0 + code) .. last end
+  return string.char(0xf0 + math.floor(code / 0x40), 0x80 + code % 0x40) .. last
+end
+
+-- What a string that the automaton has taken means, given without its quotes.
+local function unescape(text)
+  local parts, from = {}, 1
+  while true do
+    local at = find(text, "\\", from, true)
+    if not at then return table.concat(parts) .. sub(text, from) end
+    parts[#parts + 1] = sub(text, from, at - 1)
+    local kind = sub(text, at + 1, at + 1)
+    from = at + 2
+    if kind == "u" then
+      local code = tonumber(sub(text, at + 2, at + 5), 16)
+      from = at + 6
+      if code >= 0xd800 and code <= 0xdbff then
+        code = 0x10000 + (code - 0xd800) * 0x400 + tonumber(sub(text, at + 8, at + 11), 16) - 0xdc00
+        from = at + 12
+      end
+      parts[#parts + 1] = utf8(code)
+    else
+      parts[#parts + 1] = NAMED[kind] or kind
+    end
+  end
+end
+
+-- A name is known by two hashes of 32 bits with secret factors: equal hashes are taken for equal
+-- names. So nobody can make names collide, and nothing has to be compared.
+math.randomseed(tonumber(tostring({}):match("0x(%x+)"), 16) % 2147483647 + os.time())
+local FACTOR_1, FACTOR_2 = math.random(2 ^ 18) * 2 + 1, math.random(2 ^ 18) * 2 + 1
+
+-- The names of the object that is open at each level, as open addressing: a slot is taken if it has
+-- the number of that object.
+local FIRST_SLOTS, MOST_KEPT_SLOTS = 64, 4096
+local tables, objects = {}, 0
+
+local function new_table(slots)
+  return {
+    slots = slots,
+    taken_by = ffi.new("double[?]", slots),
+    hash_1 = ffi.new("int32_t[?]", slots),
+    hash_2 = ffi.new("int32_t[?]", slots),
+    object = 0,
+    names = 0,
+  }
+end
+
+-- Notes a name in the object of this table; whether it was there.
+local function insert(names, hash_1, hash_2)
+  local last = names.slots - 1
+  local object, at = names.object, bit.band(hash_1, last)
+  while names.taken_by[at] == object do
+    if names.hash_1[at] == hash_1 and names.hash_2[at] == hash_2 then return true end
+    at = bit.band(at + 1, last)
+  end
+  names.taken_by[at], names.hash_1[at], names.hash_2[at] = object, hash_1, hash_2
+  names.names = names.names + 1
+  return false
+end
+
+local function twice_as_large(names)
+  local larger = new_table(names.slots * 2)
+  larger.object = names.object
+  for at = 0, names.slots - 1 do
+    if names.taken_by[at] == names.object then insert(larger, names.hash_1[at], names.hash_2[at]) end
+  end
+  return larger
+end
+
+local function open_object(level)
+  objects = objects + 1
+  local names = tables[level]
+  if not names or names.slots > MOST_KEPT_SLOTS then
+    names = new_table(FIRST_SLOTS)
+    tables[level] = names
+  end
+  names.object, names.names = objects, 0
+end
+
+-- Notes the name of the bytes from `first` to before `past`.
+local function note_name(level, p, first, past)
+  local hash_1, hash_2 = 0, 0
+  for at = first, past - 1 do
+    hash_1, hash_2 = bit.tobit(hash_1 * FACTOR_1 + p[at]), bit.tobit(hash_2 * FACTOR_2 + p[at])
+  end
+  local names = tables[level]
+  if names.names * 2 >= names.slots then
+    names = twice_as_large(names)
+    tables[level] = names
+  end
+  if insert(names, hash_1, hash_2) then refuse("a name stands twice in one object") end
+end
+
+-- Names that some reader takes for one of ours: Go's encoding/json folds case, readers of protobuf's
+-- JSON take camelCase.
+local LENIENT = {
+  model = "model",
+  stream = "stream",
+  stream_options = "stream_options",
+  streamoptions = "stream_options",
+  include_usage = "include_usage",
+  includeusage = "include_usage",
+}
+local LENGTHS = {}
+for name in pairs(LENIENT) do LENGTHS[#name] = true end
+
+-- A NUL ends a name for readers in C; these fold to ASCII letters (U+017F is an s, U+212A a k, U+0130
+-- and U+0131 an i). No field of a model request has one.
+local function check_fold(name)
+  if find(name, "[%z\196\197\226]") and (find(name, "%z") or find(name, "\197\191") or find(name, "\226\132\170") or find(name, "\196[\176\177]")) then
+    refuse("a field has a name that some parsers take for another")
+  end
+end
+
+-- The name in `names` that this one is; nil for one that is of no interest. Refuses what is one of
+-- `names` for some readers only.
+local function field_named(name, names, literal)
+  if literal and names[name] then return name end
+  check_fold(name)
+  local meant = LENIENT[name:lower()]
+  if meant and names[meant] then refuse("a field must be spelled exactly " .. meant) end
+end
+
+-- Names with escapes are looked at one by one; nobody has that many.
+local MOST_ESCAPED_NAMES = 10000
+-- A number of so many bytes may lie beyond a double, as may one with an exponent.
+local LONG_NUMBER = 300
+
+local function past_space(p, at)
+  while p[at] == 0x20 or p[at] == 0x09 or p[at] == 0x0a or p[at] == 0x0d do at = at + 1 end
+  return at
+end
+
+local function is_number_part(code)
+  return code >= 0x2b and code <= 0x39 and code ~= 0x2c and code ~= 0x2f or code == 0x45 or code == 0x65
+end
+
+-- Refuses the number that has a byte at `at` if it lies beyond a double.
+local function check_number(p, at)
+  local first = at
+  while is_number_part(p[first - 1]) do first = first - 1 end
+  while is_number_part(p[at + 1]) do at = at + 1 end
+  local number = tonumber(ffi.string(p + first, at - first + 1))
+  if number == math.huge or number == -math.huge then not_json() end
+end
+
+local function before_space(p, at)
+  while p[at] == 0x20 or p[at] == 0x09 or p[at] == 0x0a or p[at] == 0x0d do at = at - 1 end
+  return at
+end
+
+-- Reads the object at `at`. Answers the values of its members in `names`, as { first, last } from 0,
+-- and where its brace closes. `p` are the bytes of the body with a NUL behind the last, at which the
+-- automaton ends if it has not ended before.
+local function read_object(p, at, names)
+  if p[at] ~= OPEN_BRACE then refuse("it is not a JSON object") end
+  -- What is found, the field of ours whose value is being read, and where its name has ended.
+  local found, field, field_at = {}, nil, 0
+  local level, is_object = 1, ffi.new("bool[?]", MOST_LEVELS + 1)
+  local escaped_names = 0
+  -- Where the last brace, bracket, comma or name ended.
+  local mark = at
+  is_object[1] = true
+  open_object(1)
+  local current = FIRST_NAME
+  while true do
+    at = at + 1
+    local code = p[at]
+    current = NEXT[current + code]
+    if current >= NAME_ENDS then
+      if current == SEPARATES or current == CLOSES_ARRAY or current == CLOSES_OBJECT then
+        if at - mark > LONG_NUMBER and is_number_part(p[at - 1]) then check_number(p, at - 1) end
+        if level == 1 and field then
+          found[field] = { past_space(p, past_space(p, field_at + 1) + 1), before_space(p, at - 1) }
+          field = nil
+        end
+        mark = at
+        if current == SEPARATES then
+          current = is_object[level] and NEXT_NAME or VALUE
+        else
+          if is_object[level] ~= (current == CLOSES_OBJECT) then not_json() end
+          level = level - 1
+          if level == 0 then return found, at end
+          current = AFTER_VALUE
+        end
+      elseif current == OPENS_OBJECT or current == OPENS_ARRAY then
+        level = level + 1
+        if level > MOST_LEVELS then refuse("it is nested too deeply") end
+        local opens_object = current == OPENS_OBJECT
+        is_object[level] = opens_object
+        if opens_object then open_object(level) end
+        current = opens_object and FIRST_NAME or FIRST_ITEM
+        mark = at
+        -- Empty ones at once: bodies of nothing else would take longest.
+        if p[at + 1] == (opens_object and 0x7d or 0x5d) then
+          at, level, current = at + 1, level - 1, AFTER_VALUE
+          mark = at
+        end
+      elseif current == NAME_ENDS or current == ESCAPED_NAME_ENDS then
+        local first = mark + 2
+        if p[first - 1] ~= QUOTE then first = past_space(p, first) + 1 end
+        if current == ESCAPED_NAME_ENDS or level == 1 and LENGTHS[at - first] then
+          local name = ffi.string(p + first, at - first)
+          if current == ESCAPED_NAME_ENDS then
+            escaped_names = escaped_names + 1
+            if escaped_names > MOST_ESCAPED_NAMES then refuse("too many names have escapes") end
+            name = unescape(name)
+          end
+          if level == 1 then field = field_named(name, names, current == NAME_ENDS) end
+          note_name(level, ffi.cast("const uint8_t*", name), 0, #name)
+        else
+          note_name(level, p, first, at)
+        end
+        mark, current = at, BEFORE_COLON
+        if level == 1 then field_at = at end
+      elseif current == HAS_EXPONENT then
+        current = EXPONENT
+        check_number(p, at)
+      else
+        not_json()
+      end
+    end
+  end
+end
+
+local function text_of(p, span)
+  return span and ffi.string(p + span[1], span[2] - span[1] + 1)
+end
+
+local USAGE = '"include_usage":true'
+
+-- How the body is to be changed so that it asks for usage, as { first, last, replacement }, positions
+-- from 0; nil if it does already.
+local function ask_for_usage(p, options, close)
+  if not options then return { close, close - 1, ',"stream_options":{' .. USAGE .. "}" } end
+  if p[options[1]] ~= OPEN_BRACE then
+    if text_of(p, options) ~= "null" then refuse("stream_options must be an object") end
+    return { options[1], options[2], "{" .. USAGE .. "}" }
+  end
+  local found, brace = read_object(p, options[1], { include_usage = true })
+  local asked = found.include_usage
+  if not asked then
+    local empty = past_space(p, options[1] + 1) == brace
+    return { brace, brace - 1, (empty and "" or ",") .. USAGE }
+  end
+  local value = text_of(p, asked)
+  if value == "true" then return nil end
+  if value ~= "false" and value ~= "null" then refuse("include_usage must be true or false") end
+  return { asked[1], asked[2], "true" }
+end
+
+local STREAMED, NAMING = { model = true, stream = true, stream_options = true }, { model = true }
+
+-- What stands for a name that is not a string: nothing is called that.
+local NO_NAME = "\0"
+
+-- The model that the body names, nil if it names none, and how the body is to be changed, if at all.
+local function examine(text, streams_usage)
+  local p = ffi.cast("const uint8_t*", text)
+  local found, close = read_object(p, past_space(p, 0), streams_usage and STREAMED or NAMING)
+  if past_space(p, close + 1) ~= #text then refuse("something follows the object") end
+  local model = text_of(p, found.model)
+  if model == '""' then model = nil end
+  if model then model = byte(model) == QUOTE and unescape(sub(model, 2, -2)) or NO_NAME end
+  local stream = text_of(p, found.stream)
+  if stream == "true" then return model, ask_for_usage(p, found.stream_options, close) end
+  if stream and stream ~= "false" and stream ~= "null" then refuse("stream must be true or false") end
+  return model, nil
+end
+
+-- Charsets other than UTF-8 are refused, however the parameter is spelled.
+local function check_label(label)
+  local lower = label:lower()
+  if not find(lower, "charset", 1, true) then return end
+  local charset = match(lower, '^[^;"]*;%s*charset%s*=%s*"?([^%s;"]+)"?%s*$')
+  if charset ~= "utf-8" and charset ~= "utf8" and charset ~= "us-ascii" then refuse("it must be UTF-8") end
+end
+
+-- A model server chooses the form of its answer by it, and we read these two.
+local function drop_odd_accept(headers)
+  local accept = headers:get("accept")
+  if not accept then return end
+  for range in accept:lower():gmatch("[^,]+") do
+    local kind = match(range, "^%s*([^%s;]+)")
+    if kind ~= "application/json" and kind ~= "text/event-stream" and kind ~= "*/*" then
+      return headers:remove("accept")
+    end
+  end
+end
+
+local BODILESS = { GET = true, HEAD = true, OPTIONS = true }
+local UNKNOWN = '"message":"The model does not exist or you have no access to it.","type":"permission_error"'
+
+-- Where the path names the model and its ids are known (Check sends them, tabs between), the body may
+-- name no other: one server often serves several.
+local function check_model(ids, model)
+  if not model then refuse("it must name the model") end
+  if find(model, "\t", 1, true) or not find("\t" .. ids .. "\t", "\t" .. model .. "\t", 1, true) then
+    error({ status = "403", text = UNKNOWN, code = "model_not_allowed" }, 0)
+  end
+end
+
+-- A name as a header can carry it. No model has one with a control character, or that long.
+local LONGEST_NAME = 1024
+local function as_header(model)
+  if #model > LONGEST_NAME then return sub(model, 1, LONGEST_NAME) .. "..." end
+  return (model:gsub("[%c]", "\\"))
+end
+
+-- Whether an answer of this operation, streamed, tells its usage only if it is asked to.
+local function streams_usage(handle, path)
+  if find(path, "/chat/completions$") then return true end
+  if not find(path, "/completions$") then return false end
+  -- A server may not know the option there, so it is used where tokens are counted alone.
+  local check = handle:streamInfo():dynamicMetadata():get("envoy.filters.http.ext_authz")
+  return check ~= nil and check.metered == true
+end
+
+local function judge(handle, path, before_check)
+  local body = handle:body()
+  -- Only now: waiting for the body ends the life of an earlier headers object.
+  local headers = handle:headers()
+  drop_odd_accept(headers)
+  local bodiless = BODILESS[headers:get(":method")]
+  local length = body and body:length() or 0
+  if length == 0 then
+    return bodiless or refuse("there is none")
+  end
+  if bodiless then refuse("this method takes none") end
+  if headers:get("content-encoding") then refuse("a content-encoding is not accepted") end
+  check_label(headers:get("content-type") or "")
+  local text = body:getBytes(0, length)
+  local model, change = examine(text, streams_usage(handle, path))
+  local ids = headers:get("x-tollgate-models")
+  if ids then check_model(ids, model) end
+  headers:replace("content-type", "application/json")
+  if before_check and model then headers:replace("x-tollgate-model", as_header(model)) end
+  if not change then return end
+  body:setBytes(sub(text, 1, change[1]) .. change[3] .. sub(text, change[2] + 2))
+  handle:streamInfo():dynamicMetadata():set("tollgate.body", "usage_added", true)
+end
+
+-- Anthropic's clients know another envelope.
+local function respond(handle, path, status, text, code)
+  local messages = find(path, "/v1/messages$") or find(path, "/v1/messages/")
+  local headers = { [":status"] = status, ["content-type"] = "application/json" }
+  if status == "401" then headers["www-authenticate"] = "Bearer" end
+  handle:respond(
+    headers,
+    messages and '{"type":"error","error":{' .. text .. "}}" or '{"error":{' .. text .. ',"code":"' .. code .. '"}}'
+  )
+end
+
+-- Nobody without a credential makes us hold a body. Whether it is any good is Check's to say.
+local function has_credential(headers)
+  local bearer = (headers:get("authorization") or ""):lower()
+  return find(bearer, "^bearer +[!-~]+ *$") or find(headers:get("x-api-key") or "", "[!-~]")
+end
+
+local NO_CREDENTIAL = '"message":"A credential is needed: Authorization: Bearer <API key>.","type":"authentication_error"'
+
+function envoy_on_request(handle)
+  local context = handle:filterContext()
+  local stage = context and context:get("stage")
+  local before_check = stage == "before"
+  local path = match(handle:headers():get(":path"), "^[^?]*")
+  if stage == "after" and path ~= "/v1/completions" then return end
+  if before_check and not has_credential(handle:headers()) then
+    return respond(handle, path, "401", NO_CREDENTIAL, "credential_invalid")
+  end
+  -- An error that escaped would let the request pass unread.
+  local fine, problem = pcall(judge, handle, path, before_check)
+  if collectgarbage("count") > LARGE_HEAP then collectgarbage() end
+  if fine then return end
+  if type(problem) ~= "table" then
+    handle:logErr(tostring(problem))
+    problem = { message = "it could not be read" }
+  end
+  if before_check then
+    handle:headers():replace("x-tollgate-refusal", problem.message)
+  else
+    local text = problem.text
+      or '"message":"The request body is refused: ' .. problem.message .. '.","type":"invalid_request_error"'
+    respond(handle, path, problem.status or "400", text, problem.code or "invalid_body")
+  end
+end

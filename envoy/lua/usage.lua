@@ -1,0 +1,315 @@
+-- Reads what an answer reports as its usage, while it passes. Held are only an event that may have to be
+-- taken out, and a short JSON answer that says how long it is: so one that breaks off is an error, and
+-- not half an answer.
+--
+-- The figures go into the metadata `tollgate.usage`, from where the access logs tell them to the
+-- service. Which ones is said by Check: `total_tokens` of `usage`, or with the dialect "anthropic"
+-- the four of a message, those of a stream's start with `start_` before their name.
+--
+-- What an answer is shows in its first byte, whatever its label says: one that begins with a brace or
+-- bracket is JSON, or lines of JSON, of which the last usage counts; all else is a stream of events
+-- (https://html.spec.whatwg.org/multipage/server-sent-events.html). Only its structure is followed, so
+-- that a NaN beside the usage does no harm.
+--
+-- Where request-body.lua has asked for usage that the client did not ask for, the event that has
+-- nothing else (`"choices":[]`) is taken out again.
+
+local ffi = require("ffi")
+local byte, find, match, sub = string.byte, string.find, string.match, string.sub
+
+local QUOTE, BACKSLASH, COMMA, COLON = 34, 92, 44, 58
+local OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET = 123, 125, 91, 93
+local LF, CR = 10, 13
+
+local TOTAL = { total_tokens = true }
+local MESSAGE = {
+  input_tokens = true,
+  cache_creation_input_tokens = true,
+  cache_read_input_tokens = true,
+  output_tokens = true,
+}
+
+-- Where usage may stand in an event besides its top, and what goes before the names of that.
+local IN_RESPONSE, IN_MESSAGE = { response = "" }, { message = "start_" }
+local IN_ANSWER, IN_EVENT = { usage = true }, { usage = true, choices = true }
+
+-- The longest value that is kept (bytes), and the longest event that is read.
+local LONGEST_VALUE = 65536
+local LONGEST_EVENT = 16777216
+-- An event longer than this is more than usage, so it need not be held.
+local LONGEST_HELD = 65536
+local LONGEST_NAME = 32
+
+-- Follows the structure of JSON texts that arrive in pieces. Calls visit(name, value, prefix) for each
+-- member in `wanted` at the top, and of members in `parents`; `value` is its text.
+local function new_reader(wanted, parents, visit)
+  return {
+    wanted = wanted,
+    parents = parents,
+    visit = visit,
+    level = 0,
+    in_string = false,
+    escaped = false,
+    -- The string that was read last, as far as it may be a name.
+    name = ffi.new("uint8_t[?]", LONGEST_NAME),
+    length = 0,
+    -- The prefix of the parent that is being read.
+    prefix = nil,
+    -- The member whose value is being read, and the pieces of that.
+    member = nil,
+    member_level = 0,
+    pieces = nil,
+    size = 0,
+  }
+end
+
+local function keep(reader, text, first, last)
+  if last < first then return end
+  reader.size = reader.size + last - first + 1
+  if reader.size <= LONGEST_VALUE then reader.pieces[#reader.pieces + 1] = sub(text, first, last) end
+end
+
+local STRUCTURE = ffi.new("bool[256]")
+for _, code in ipairs({ QUOTE, COMMA, COLON, OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET }) do
+  STRUCTURE[code] = true
+end
+
+local function read(reader, text)
+  local p, n = ffi.cast("const uint8_t*", text), #text
+  local level, in_string, escaped = reader.level, reader.in_string, reader.escaped
+  local name, length = reader.name, reader.length
+  -- Where the value that is kept begins in this piece, from 0.
+  local from = 0
+  local at = 0
+  while at < n do
+    local code = p[at]
+    if in_string then
+      if escaped then
+        escaped = false
+      elseif code == BACKSLASH then
+        escaped = true
+      elseif code == QUOTE then
+        in_string = false
+      end
+      if in_string then
+        if length < LONGEST_NAME then name[length] = code end
+        length = length + 1
+      end
+    elseif STRUCTURE[code] then
+      if code == QUOTE then
+        in_string, length = true, 0
+      elseif code == OPEN_BRACE or code == OPEN_BRACKET then
+        level = level + 1
+      elseif code == COLON then
+        if (level == 1 or level == 2 and reader.prefix) and not reader.member and length <= LONGEST_NAME then
+          local found = ffi.string(name, length)
+          if reader.wanted[found] then
+            reader.member, reader.member_level, reader.pieces, reader.size = found, level, {}, 0
+            from = at + 1
+          elseif level == 1 and reader.parents then
+            reader.prefix = reader.parents[found]
+          end
+        end
+      else
+        -- A comma or an end: of the member that is read, if it stands at its level.
+        local closes = code ~= COMMA
+        if reader.member and reader.member_level == level then
+          keep(reader, text, from + 1, at)
+          if reader.size <= LONGEST_VALUE then
+            reader.visit(reader.member, table.concat(reader.pieces), level == 2 and reader.prefix or "")
+          end
+          reader.member, reader.pieces = nil, nil
+        end
+        if closes then level = level > 0 and level - 1 or 0 end
+        if level <= 1 and (not closes or level == 0) then reader.prefix = nil end
+      end
+    end
+    at = at + 1
+  end
+  if reader.member then keep(reader, text, from + 1, n) end
+  reader.level, reader.in_string, reader.escaped, reader.length = level, in_string, escaped, length
+end
+
+-- The figure that a value is, as a number; a string stays one, for the service to ignore. nil for all
+-- else, and for what is beyond a double.
+local function to_figure(value)
+  local number = match(value, "^%s*(%-?%d[%d.eE+-]*)%s*$")
+  number = number and tonumber(number)
+  if number and number > -math.huge and number < math.huge then return number end
+  return match(value, '^%s*"([%w.+-]*)"%s*$')
+end
+
+-- Tells the figures of a value of `usage`; whether it has any.
+local function tell(stream, usage, prefix)
+  if not find(usage, "^%s*{") then return false end
+  read(new_reader(stream.fields, nil, function(name, value)
+    local figure = to_figure(value)
+    -- Each time anew: an object of the handle's does not outlive a wait for the next chunk.
+    if figure then stream.handle:streamInfo():dynamicMetadata():set("tollgate.usage", prefix .. name, figure) end
+  end), usage)
+  return true
+end
+
+-- Reads the data of one event; answers whether it has nothing but usage.
+local function read_event(stream, data)
+  local has_usage, is_empty = false, false
+  read(new_reader(IN_EVENT, stream.parents, function(name, value, prefix)
+    if name == "usage" then
+      has_usage = tell(stream, value, prefix) or has_usage
+    else
+      is_empty = find(value, "^%s*%[%s*%]%s*$") ~= nil
+    end
+  end), data)
+  return has_usage and is_empty
+end
+
+-- The data lines of an event, joined.
+local function data_of(event)
+  local lines = {}
+  for line in event:gmatch("[^\r\n]+") do
+    local data = match(line, "^data: ?(.*)$")
+    if data then lines[#lines + 1] = data end
+  end
+  return table.concat(lines, "\n")
+end
+
+-- Takes the end of the event that is being read; answers what is to be sent of it.
+local function end_event(stream)
+  local event = table.concat(stream.event)
+  local sent = stream.held
+  stream.event, stream.size = {}, 0
+  if find(event, '"usage"', 1, true) and read_event(stream, data_of(event)) and sent then
+    return ""
+  end
+  return sent and event or ""
+end
+
+-- Adds a part of the event that is being read; answers what can be sent at once.
+local function add(stream, part)
+  stream.size = stream.size + #part
+  if stream.size > LONGEST_EVENT then stream.event = {} else stream.event[#stream.event + 1] = part end
+  if not stream.held then return part end
+  if stream.size <= LONGEST_HELD then return "" end
+  stream.held = false
+  return table.concat(stream.event)
+end
+
+-- Reads a piece of a stream of events; answers what is to be sent of it.
+local function read_events(stream, text)
+  local whole = stream.size == 0 and stream.at_start and (sub(text, -2) == "\n\n" or sub(text, -4) == "\r\n\r\n")
+  if whole and not find(text, '"usage"', 1, true) then return text end
+  local p, out, from = ffi.cast("const uint8_t*", text), {}, 0
+  for at = 0, #text - 1 do
+    local code = p[at]
+    if code == LF and stream.after_cr then
+      -- The second half of a line end. It goes the way of the event that it may have ended.
+      stream.after_cr = false
+      if stream.ended then
+        if not stream.removed then out[#out + 1] = "\n" end
+        from = at + 1
+      end
+    elseif code == LF or code == CR then
+      stream.after_cr, stream.ended = code == CR, stream.at_start
+      if stream.at_start then
+        out[#out + 1] = add(stream, sub(text, from + 1, at + 1))
+        local rest = end_event(stream)
+        stream.removed = stream.held and rest == ""
+        stream.held = stream.removes
+        out[#out + 1] = rest
+        from = at + 1
+      end
+      stream.at_start = true
+    else
+      stream.at_start, stream.after_cr = false, false
+    end
+  end
+  if from < #text then out[#out + 1] = add(stream, sub(text, from + 1)) end
+  return stream.removes and table.concat(out) or text
+end
+
+-- The first byte of an answer that is no byte-order mark and no blank.
+local function first_byte(text)
+  return byte(text, match(text, "^[\239\187\191 \t\r\n]*()"))
+end
+
+-- JSON of up to so many bytes is held.
+local MOST_HELD = 1048576
+
+local function is_short_json(headers)
+  local length = tonumber(headers:get("content-length") or "")
+  return length ~= nil and length <= MOST_HELD and find((headers:get("content-type") or ""):lower(), "json", 1, true) ~= nil
+end
+
+-- Reads a piece of an answer; answers what is to be sent of it.
+local function read_piece(stream, text)
+  if stream.is_json == nil then
+    local first = first_byte(text)
+    if first then stream.is_json = first == OPEN_BRACE or first == OPEN_BRACKET end
+    if stream.is_json then
+      stream.document = new_reader(IN_ANSWER, nil, function(_, value) tell(stream, value, "") end)
+    end
+  end
+  if not stream.document then return read_events(stream, text) end
+  read(stream.document, text)
+  return text
+end
+
+local function meter(handle, anthropic, removes, short)
+  local stream = {
+    handle = handle,
+    fields = anthropic and MESSAGE or TOTAL,
+    parents = anthropic and IN_MESSAGE or IN_RESPONSE,
+    removes = removes,
+    -- Of an answer in JSON, once that is known.
+    is_json = nil,
+    document = nil,
+    -- Of the event that is being read: its parts, their size, whether they are held back.
+    event = {},
+    size = 0,
+    held = removes,
+    -- At the start of a line; after a CR, which an LF may complete; whether that ended an event, and
+    -- whether the event was taken out.
+    at_start = true,
+    after_cr = false,
+    ended = false,
+    removed = false,
+  }
+  if short then
+    local body = handle:body()
+    if body then read_piece(stream, body:getBytes(0, body:length())) end
+    return
+  end
+  for chunk in handle:bodyChunks() do
+    local length = chunk:length()
+    if length == 0 then
+      -- The end of the answer: what is held is all there is of its last event.
+      local rest = end_event(stream)
+      if rest ~= "" then chunk:setBytes(rest) end
+    else
+      local text = chunk:getBytes(0, length)
+      local sent = read_piece(stream, text)
+      if sent ~= text then chunk:setBytes(sent) end
+    end
+  end
+  -- The last event of an answer that ended otherwise.
+  end_event(stream)
+end
+
+function envoy_on_response(handle)
+  local metadata = handle:streamInfo():dynamicMetadata()
+  local check = metadata:get("envoy.filters.http.ext_authz")
+  if not check then return end
+  local body = metadata:get("tollgate.body")
+  local removes = body ~= nil and body.usage_added == true
+  if not check.metered and not removes then return end
+  local headers = handle:headers()
+  local status = headers:get(":status")
+  if sub(status, 1, 1) ~= "2" then return end
+  local encoding = headers:get("content-encoding")
+  if encoding and encoding:lower() ~= "identity" then return end
+  -- What is taken out would make it untrue.
+  local short = is_short_json(headers)
+  if removes and not short then headers:remove("content-length") end
+  local fine, problem = pcall(meter, handle, check.dialect == "anthropic", removes, short)
+  if not fine then handle:logErr(tostring(problem)) end
+end

@@ -1,0 +1,270 @@
+import { test } from 'tap'
+import {
+  isListing,
+  isUncounted,
+  meterable,
+  pathRules,
+  refuseOperation,
+  refuseSpelling,
+} from '../../src/core/operations.ts'
+
+const chat = pathRules()
+const withMessages = pathRules(['chat', 'messages'])
+
+const refused = (operation: string, { query = '', method = 'POST', rules = chat } = {}) =>
+  refuseSpelling(operation, query, rules) ?? refuseOperation(operation, method, rules)
+
+const misspelled = [
+  '/v1/chat/completions/',
+  '/v1/chat/completions//',
+  '/v1//chat/completions',
+  '//v1/chat/completions',
+  '/v1/chat//completions',
+  '/v1/Chat/Completions',
+  '/V1/chat/completions',
+  '/v1/CHAT/COMPLETIONS',
+  '/v1/./chat/completions',
+  '/v1/chat/./completions',
+  '/v1/chat/completions/.',
+  '/v1/x/../chat/completions',
+  '/v1/chat/completions/x/..',
+  '/v1/../v1/chat/completions',
+  '/../v1/chat/completions',
+  '/v1/chat/completions;',
+  '/v1/chat/completions;a=b',
+  '/v1/chat;x/completions',
+  '/v1/;/chat/completions',
+  '/v1/x/..;/chat/completions',
+  '/v1/.;x/chat/completions',
+  '/v1/ch%61t/completions',
+  '/v1/%63%68%61%74/completions',
+  '/v1/chat%2fcompletions',
+  '/v1/chat%2Fcompletions',
+  '/v1%2fchat%2fcompletions',
+  '/v1/chat/completions%2f',
+  '/v1/%2e/chat/completions',
+  '/v1/x/%2e%2e/chat/completions',
+  '/v1/x/.%2e/chat/completions',
+  '/v1/ch%2561t/completions',
+  '/v1/ch%252561t/completions',
+  '/v1/chat%252fcompletions',
+  '/v1/%43hat/completions',
+  '/v1/chat%5ccompletions',
+  '/v1/chat\\completions',
+  '/v1\\chat\\completions',
+  '/v1/chat/completions\\',
+  '/v1/chat/completions%00',
+  '/v1/chat/completions%20',
+  '/v1/chat/completions ',
+  '/v1/%20chat/completions',
+  '/v1/chat/completions%09',
+  '/v1/chat/completions%0a',
+  '/v1/chat/completions%0d%0a',
+  '/v1/chat/comple%00tions',
+  '/v1/chat/completions%7f',
+  '/v1/chat/completions%3f',
+  '/v1/chat/completions%3fx=1',
+  '/v1/chat/completions%3f/x',
+  '/v1/chat/completions%23',
+  '/v1/chat/completions%23/x',
+  '/v1/chat/completions%253f/x',
+  '/v1/chat/completions#x',
+  '/v1/chat/completions%3b',
+  '/v1/chat/completions%3ba=b',
+  '/v1/chat/completions?x',
+  '/v1/chat/completions.',
+  '/v1/chat/completions%2e%2e%2e',
+  '/v1/chat./completions',
+  '/v1/chat/completions.;x',
+  '/v1/chat/completion%c5%bf',
+  '/v1/chat/completion%C5%BF/',
+  '/v1/chat/completion\u017f',
+  '/v1/chat/complet%c4%b1ons',
+  '/v1/chat/completions%c2%a0',
+  '/v1/chat/completions%e2%80%8b',
+  '/v1/chat/completions%ef%bb%bf',
+  '/v1/chat/comple%c2%adtions',
+]
+
+test('lenient spellings of a metered path name it', async (t) => {
+  for (const operation of misspelled) {
+    for (const rules of [chat, withMessages]) {
+      const message = 'Write the path as /v1/chat/completions.'
+      t.strictSame(refused(operation, { rules }), { code: 'not_found', message }, operation)
+    }
+  }
+})
+
+test('forms that nobody writes are malformed', async (t) => {
+  for (const operation of [
+    '/v1/chat%c0%afcompletions',
+    '/v1/chat%C1%9Ccompletions',
+    '/v1/chat%e0%80%afcompletions',
+    '/v1/chat%ef%bc%8fcompletions',
+    '/v1/%ef%bd%83hat/completions',
+    '/v1/chat%u002fcompletions',
+    '/v1/chat%2525252fcompletions',
+    '/v1/chat/completion%25252573',
+  ]) {
+    t.equal(refused(operation)?.code, 'invalid_request', operation)
+  }
+})
+
+/** Operations that are open, with the methods of each. */
+const open: Readonly<Record<string, readonly string[]>> = {
+  '/v1/chat/completions': ['POST', 'GET', 'PUT'],
+  '/v1/completions': ['POST'],
+  '/v1/embeddings': ['POST'],
+  '/v1/responses': ['POST'],
+  '/v1/responses/resp_1': ['GET', 'HEAD', 'DELETE'],
+  '/v1/responses/resp_1/input_items': ['GET'],
+  '/v1/messages': ['POST'],
+  '/v1/messages/count_tokens': ['POST'],
+  '/v1/models': ['GET', 'HEAD'],
+  '/v1/models/small': ['GET'],
+  '/v1/models/ft:small:acme::7p': ['GET'],
+  '/v1/audio/speech': ['POST'],
+  '/v1/audio/transcriptions': ['POST'],
+  '/v1/images/generations': ['POST'],
+  '/v1/images/edits': ['POST'],
+  '/v1/files': ['POST', 'GET'],
+  '/v1/files/file-abc123': ['GET', 'DELETE'],
+  '/v1/files/file-abc123/content': ['GET'],
+  '/v1/batches': ['POST', 'GET'],
+  '/v1/batches/batch_1/cancel': ['POST'],
+  '/v1/rerank': ['POST'],
+  '/v1/score': ['POST'],
+  '/v1/moderations': ['POST'],
+  '/v1/tokenize': ['POST'],
+}
+
+test('known operations are open', async (t) => {
+  for (const [operation, methods] of Object.entries(open)) {
+    for (const method of methods) {
+      t.equal(refused(operation, { method }), undefined, `${method} ${operation}`)
+      t.equal(refused(operation, { method, rules: withMessages }), undefined)
+    }
+  }
+})
+
+test('all else is closed', async (t) => {
+  const { metered } = pathRules(['chat', 'messages', 'responses', 'completions', 'embeddings'])
+  for (const operation of [
+    '/v1',
+    '/v1/',
+    '/v1/models/',
+    '/v1/v1/chat/completions',
+    '/v1/x/v1/chat/completions',
+    '/v1/chat',
+    '/v1/chat/completions/chatcmpl-1',
+    '/v1/chat/completions/x/messages',
+    '/v1/chat/completions.json',
+    '/v1/completions/v1/chat/completions',
+    '/v1/messages/batches',
+    '/v1/messages/count_tokens/x',
+    '/v1/messages/x',
+    '/v1/responses/a/b',
+    '/v1/responses/a%20b',
+    '/v1/embeddings/x',
+    '/v1/files/a/b',
+    '/v1/files/..',
+    '/v1/files/%zz',
+    '/v1/files/chat%20completions',
+    '/v1/model/info',
+    '/v1/threads/t/messages',
+  ]) {
+    for (const rules of [chat, { metered, unmetered: 'open' } as const]) {
+      t.equal(refused(operation, { rules })?.code, 'not_found', operation)
+    }
+  }
+  for (const [method, operation] of [
+    ['POST', '/v1/models'],
+    ['POST', '/v1/models/small'],
+    ['POST', '/v1/responses/resp_1'],
+    ['POST', '/v1/responses/resp_1/input_items'],
+    ['DELETE', '/v1/models/small'],
+  ] as const) {
+    t.equal(refused(operation, { method })?.code, 'not_found', `${method} ${operation}`)
+  }
+})
+
+test('an id is not the tail of a metered path', async (t) => {
+  const rules = pathRules(['chat', 'completions', 'messages'])
+  for (const operation of ['/v1/files/messages', '/v1/models/completions', '/v1/files/Messages']) {
+    t.equal(refused(operation, { method: 'GET', rules })?.code, 'not_found', operation)
+    t.equal(refused(operation, { method: 'GET' }), undefined, operation)
+  }
+})
+
+test('a query holds no metered path', async (t) => {
+  for (const query of [
+    '?/v1/chat/completions',
+    '?x=/v1/chat/completions',
+    '?x=/v1/Chat/Completions&y=1',
+    '?/chat/completions',
+    '?x=%2fv1%2fchat%2fcompletions',
+    '?x=%252fv1%252fchat%252fcompletions',
+    '?x=\\v1\\chat\\completions',
+    '?x=/v1//chat/./completions',
+    '?x=%ef%bc%8fv1/chat/completions',
+  ]) {
+    t.equal(refused(meterable.embeddings, { query })?.code, 'not_found', query)
+    t.equal(refused(meterable.chat, { query })?.code, 'not_found', query)
+  }
+  for (const query of [
+    '',
+    '?',
+    '?beta=true',
+    '?after=file-1&limit=20&order=desc',
+    '?x=/v1/models',
+    '?a=%2F%zz',
+    '?api-version=2024-10-21',
+  ]) {
+    t.equal(refused(meterable.embeddings, { query }), undefined, query)
+  }
+})
+
+test('listing is GET and HEAD of one path', async (t) => {
+  t.ok(isListing('/v1/models', 'GET'))
+  t.ok(isListing('/v1/models', 'HEAD'))
+  t.notOk(isListing('/v1/models', 'POST'))
+  t.notOk(isListing('/v1/models', ''))
+  t.notOk(isListing('/v1/models/', 'GET'))
+})
+
+test('closed paths name those that are counted', async (t) => {
+  const rules = pathRules(['chat', 'messages'], 'closed')
+  const message =
+    'Tokens of /v1/responses are not counted, so it is closed here; ' +
+    'use /v1/chat/completions or /v1/messages.'
+  t.strictSame(refused('/v1/responses', { rules }), { code: 'path_closed', message })
+  for (const operation of ['/v1/embeddings', '/v1/files', '/v1/rerank', '/v1/audio/speech']) {
+    t.equal(refused(operation, { rules })?.code, 'path_closed', operation)
+    t.ok(isUncounted(operation, 'POST', rules))
+  }
+  for (const [operation, method] of [
+    ['/v1/messages', 'POST'],
+    ['/v1/messages/count_tokens', 'POST'],
+    ['/v1/tokenize', 'POST'],
+    ['/v1/models', 'GET'],
+    ['/v1/responses/resp_1', 'GET'],
+    ['/v1/files', 'GET'],
+  ] as const) {
+    t.equal(refused(operation, { rules, method }), undefined, operation)
+    t.notOk(isUncounted(operation, method, rules))
+  }
+})
+
+test('a hostile path is judged in no time', async (t) => {
+  for (const part of ['%25', '/', '../', ';', '%', '?', '\n?', '/chat/completions']) {
+    const long = part.repeat(Math.floor(60_000 / part.length))
+    for (const [operation, query] of [
+      [`/v1/${long}`, ''],
+      ['/v1/embeddings', `?${long}`],
+    ] as const) {
+      const before = process.cpuUsage()
+      refused(operation, { query, rules: withMessages })
+      t.ok(process.cpuUsage(before).user < 1_000_000, 'less than a second')
+    }
+  }
+})

@@ -1,0 +1,57 @@
+import http from 'node:http'
+import type { AddressInfo } from 'node:net'
+import root from 'tap'
+
+/** A request as it arrived. */
+export interface Received {
+  readonly method: string
+  readonly path: string
+  readonly headers: http.IncomingHttpHeaders
+  readonly body: string
+}
+
+/** What the server answers with: its headers, and its body in these pieces, each on its own. */
+export interface Script {
+  readonly status?: number
+  readonly headers?: http.OutgoingHttpHeaders
+  readonly pieces: readonly (string | Buffer)[]
+}
+
+/** A model server that answers every path and method by the script that was set last. */
+export interface ScriptedModel {
+  readonly url: string
+  readonly received: Received[]
+  answer(script: Script): void
+}
+
+/** Starts one for a whole test file. */
+export async function startScriptedModel(): Promise<ScriptedModel> {
+  const received: Received[] = []
+  let script: Script = { pieces: ['{}'] }
+  const server = http.createServer(async (request, response) => {
+    const chunks: Buffer[] = await request.toArray()
+    const { method = '', url: path = '', headers } = request
+    received.push({ method, path, headers, body: Buffer.concat(chunks).toString() })
+    const { status = 200, pieces } = script
+    response.sendDate = false
+    response.writeHead(status, script.headers)
+    response.flushHeaders()
+    for (const piece of pieces) {
+      if (piece.length > 0) await new Promise((written) => response.write(piece, written))
+    }
+    response.end()
+  })
+  server.keepAliveTimeout = 0
+  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening))
+  root.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    received,
+    answer(next) {
+      script = next
+    },
+  }
+}
