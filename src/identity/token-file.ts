@@ -9,6 +9,9 @@ import { stat } from 'node:fs/promises'
 import type { TokenCaller } from '../core/caller.ts'
 import type { Verify } from './authenticate.ts'
 
+/** What a header can carry as one bearer credential. */
+const sendable = /^[!-+\--~]+$/
+
 /** How often the file is looked at, in milliseconds; survives rename-saves and symlink swaps. */
 const lookEveryMs = 500
 
@@ -72,7 +75,11 @@ export const noTokens: Verify = () => null
 export function parseTokens(text: string): TokenTable {
   const callers = new Map<string, TokenCaller>()
   const problems: string[] = []
-  for (const [index, line] of text.split(/\r?\n/).entries()) {
+  // Spreadsheets put a byte-order mark before the first line.
+  for (const [index, line] of text
+    .replace(/^\ufeff/, '')
+    .split(/\r?\n/)
+    .entries()) {
     if (line.trim() === '' || line.startsWith('#')) continue
     const problem = addLine(line, callers)
     if (problem !== undefined) problems.push(`line ${index + 1}: ${problem}`)
@@ -86,6 +93,7 @@ function addLine(line: string, callers: Map<string, TokenCaller>): string | unde
   const [token, user, uid, groups = ''] = columns.map((column) => column.trim())
   if (!token || !user || uid === undefined) return 'needs token, user and uid'
   if (token.startsWith('sk-')) return 'a token that begins with sk- would be taken for an API key'
+  if (!sendable.test(token)) return 'a token has to be visible ASCII without blanks and commas'
   const key = digest(token)
   if (callers.has(key)) return 'this token stands in an earlier line'
   callers.set(key, {

@@ -33,6 +33,8 @@ test('a line is token, user, uid and groups', async (t) => {
     ['t,ada,1,"team-a",more,columns', 'ada team-a'],
     ['t,ada,1,"team-a" ', 'ada team-a'],
     ['\ufefft,ada,1', 'ada '],
+    ['\ufeff"t","ada","1"', 'ada '],
+    ['!+-./~=,ada,1', 'ada '],
   ] as const) {
     t.strictSame(callersOf(line), [caller], line)
     t.strictSame(parseTokens(line).problems, [], line)
@@ -61,6 +63,10 @@ test('bad lines are named, the others stand', async (t) => {
     'sk-tg-x,ivy,9',
     'a,joe,10',
     'k,kim,11',
+    '"l,m",liz,12',
+    'n o,nan,13',
+    'ü,una,14',
+    'p\u0000,pat,15',
   ].join('\n')
   const { problems } = parseTokens(text)
   t.strictSame(callersOf(text), ['ada ', 'kim '])
@@ -75,6 +81,9 @@ test('bad lines are named, the others stand', async (t) => {
     'line 9: quotes have to enclose a whole column',
     'line 10: a token that begins with sk- would be taken for an API key',
     'line 11: this token stands in an earlier line',
+    ...[13, 14, 15, 16].map(
+      (line) => `line ${line}: a token has to be visible ASCII without blanks and commas`,
+    ),
   ])
   t.notMatch(problems.join(), /only-a-token|sk-tg-x/, 'no token is shown')
 })
