@@ -4,7 +4,7 @@
  */
 
 import { randomUUID } from 'node:crypto'
-import { accessSync, constants, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { resolve } from 'node:path'
 import { parseDuration } from './core/duration.ts'
@@ -99,8 +99,14 @@ type Environment = Readonly<Record<string, string | undefined>>
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
 const marker = /^[a-z0-9]{1,16}$/
 
-/** Reads the settings; throws a ConfigError that names every bad one. */
-export function loadConfig(env: Environment): Config {
+/**
+ * Reads the settings; throws a ConfigError that names every bad one. `check` finds what is bad
+ * though well written, as lines that begin with the setting's name.
+ */
+export function loadConfig(
+  env: Environment,
+  check: (config: Config) => readonly string[] = () => [],
+): Config {
   const problems: string[] = []
   const bad = (name: string, message: string): void => void problems.push(`${name}: ${message}`)
 
@@ -184,16 +190,6 @@ export function loadConfig(env: Environment): Config {
     return undefined
   }
 
-  function readableFile(name: string): string | undefined {
-    const path = text(name)
-    try {
-      if (path !== undefined) accessSync(path, constants.R_OK)
-    } catch {
-      bad(name, `can not read ${path}`)
-    }
-    return path
-  }
-
   function list(name: string, fallback: string): readonly string[] {
     return (text(name) ?? fallback)
       .split(',')
@@ -257,7 +253,7 @@ export function loadConfig(env: Environment): Config {
     dataDir,
     envoyConfigDir: resolve(text('ENVOY_CONFIG_DIR') ?? `${dataDir}/envoy`),
     resourceFolder: resolve(resources.slice('file:'.length)),
-    tokenAuthFile: readableFile('TOKEN_AUTH_FILE'),
+    tokenAuthFile: text('TOKEN_AUTH_FILE'),
     adminGroups: new Set(list('ADMIN_GROUPS', 'tollgate-admins')),
     maxExpirationDays: integer('API_KEY_MAX_EXPIRATION_DAYS', 90, 1, 36_500),
     // More would run into the listener's own time-out for answers.
@@ -282,8 +278,14 @@ export function loadConfig(env: Environment): Config {
     replicaPlace: `${bootId()}/${nameReplica(grpcAddresses)}`,
     logLevel,
   }
+  const named = new Set(problems.map(settingOf))
+  problems.push(...check(config).filter((problem) => !named.has(settingOf(problem))))
   if (problems.length > 0) throw new ConfigError(problems)
   return Object.freeze(config)
+}
+
+function settingOf(problem: string): string {
+  return problem.slice(0, problem.indexOf(':'))
 }
 
 /** Milliseconds; besides what keys know also `0` and `250ms`. */

@@ -15,6 +15,7 @@ import type { Journal } from './ratelimit/journal/journal.ts'
 import { createShouldRateLimit } from './ratelimit/rate-limit.ts'
 import { ping } from './store/postgres/postgres.ts'
 import { createMetricsServer } from './telemetry/metrics-server.ts'
+import { checkFiles } from './wiring/check-files.ts'
 import type { Context } from './wiring/context.ts'
 import { openCounters } from './wiring/counters.ts'
 import { openDatabase } from './wiring/database.ts'
@@ -49,7 +50,7 @@ export interface ServiceAddresses {
  * stopped again and the error says which setting to look at.
  */
 export async function serve(env: NodeJS.ProcessEnv): Promise<Service> {
-  const config = loadConfig(env)
+  const config = loadConfig(env, checkFiles)
   const log = pino({ level: config.logLevel })
   const stops: Stop[] = []
   let stopping: Promise<boolean> | undefined

@@ -37,7 +37,6 @@ test('every bad setting is named at once', async (t) => {
     DATABASE_URL: 'mysql://host/db',
     REDIS_URL: 'redis+cluster://',
     RESOURCES: 'folder',
-    TOKEN_AUTH_FILE: '/nowhere/tokens.csv',
     API_KEY_MAX_EXPIRATION_DAYS: '0',
     API_KEY_MARKER: 'T-G',
     ACCESS_CHECK_TIMEOUT_SECONDS: '1.5',

@@ -5,6 +5,7 @@ import { type Config, loadConfig } from '../config.ts'
 import { adoptTable, copyKeys, inspectTable, type KeyTable } from '../store/api-keys/take-over.ts'
 import { startEmbeddedPostgres } from '../store/postgres/embedded-postgres.ts'
 import { migrate as applyMigrations } from '../store/postgres/migrate.ts'
+import { checkDataDir } from '../wiring/check-files.ts'
 
 const USAGE = `Usage: tollgate migrate [--from <url>] [--tenant <name>] [--in-place] [--dry-run]
 
@@ -29,7 +30,9 @@ export async function migrate(args: readonly string[], env: NodeJS.ProcessEnv): 
     return 2
   }
   const { from, tenant, inPlace, dryRun } = options
-  const config = loadConfig(env)
+  const config = loadConfig(env, (config) =>
+    config.databaseUrl === undefined && !inPlace ? checkDataDir(config) : [],
+  )
   if (inPlace) {
     const url = from ?? config.databaseUrl
     if (url === undefined) throw new Error('Name the database by --from or DATABASE_URL.')

@@ -2,6 +2,7 @@
 import { join } from 'node:path'
 import { type Config, ConfigError, loadConfig, type SocketAddress } from '../config.ts'
 import { PACKAGE_ROOT } from '../package-root.ts'
+import { checkDataDir, checkFiles } from '../wiring/check-files.ts'
 
 /** What `up` starts from. */
 export interface UpSettings {
@@ -34,12 +35,16 @@ export function readUpSettings(env: NodeJS.ProcessEnv): UpSettings {
   }
   let config: Config | undefined
   try {
-    config = loadConfig({
+    const journal = join(env.DATA_DIR || '.data', 'journal', 'usage.jsonl')
+    const withDefaults = {
       ...env,
       RESOURCES: env.RESOURCES || `file:${SAMPLE_RESOURCES}`,
       TOKEN_AUTH_FILE: env.TOKEN_AUTH_FILE || SAMPLE_TOKENS,
-      USAGE_JOURNAL: env.USAGE_JOURNAL || join(env.DATA_DIR || '.data', 'journal', 'usage.jsonl'),
-    })
+      USAGE_JOURNAL: env.USAGE_JOURNAL || journal,
+    }
+    config = loadConfig(withDefaults, (config) => [
+      ...new Set([...checkDataDir(config), ...checkFiles(config)]),
+    ])
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     problems.unshift(...error.problems)

@@ -1,0 +1,77 @@
+/**
+ * Settings that name files and folders, tried at the start: what cannot be used is told beside the
+ * other bad settings, and not by the part that meets it.
+ */
+
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import type { Config } from '../config.ts'
+
+/** `NAME: what is wrong` for each setting of a service whose file or folder cannot be used. */
+export function checkFiles(config: Config): readonly string[] {
+  const { resourceFolder, tokenAuthFile, usageJournal, dataDir, envoyConfigDir } = config
+  const ownFolder = relative(dataDir, envoyConfigDir).startsWith('..')
+  return [
+    ...attempt('RESOURCES', resourceFolder, 'read', readdirSync),
+    ...attempt('TOKEN_AUTH_FILE', tokenAuthFile, 'read', readFileSync),
+    ...(config.databaseUrl === undefined || !ownFolder ? checkDataDir(config) : []),
+    ...(ownFolder ? attempt('ENVOY_CONFIG_DIR', envoyConfigDir, 'written to', tryFolder) : []),
+    ...attempt('USAGE_JOURNAL', usageJournal, 'written', tryJournal),
+  ]
+}
+
+/** The same of DATA_DIR alone, for commands that need no more. */
+export function checkDataDir({ dataDir }: Config): readonly string[] {
+  return attempt('DATA_DIR', dataDir, 'written to', tryFolder)
+}
+
+function attempt(
+  setting: string,
+  path: string | undefined,
+  use: string,
+  act: (path: string) => unknown,
+): readonly string[] {
+  try {
+    if (path !== undefined) act(path)
+    return []
+  } catch (error) {
+    return [`${setting}: ${path} cannot be ${use} (${(error as NodeJS.ErrnoException).code})`]
+  }
+}
+
+/** Makes the folder where it is missing, and a file in it: rights alone say nothing to root. */
+function tryFolder(folder: string, mode = 0o777): void {
+  makeFolder(folder, mode)
+  const file = join(folder, `.tollgate-${process.pid}`)
+  writeFileSync(file, '')
+  rmSync(file)
+}
+
+/** The journal says who used what, so its folder is for us alone. */
+function tryJournal(path: string): void {
+  tryFolder(dirname(path), 0o700)
+  if (isFolder(path)) throw refusal('EISDIR')
+}
+
+/** Node's own `recursive` never returns where a folder cannot be made in one that is there: /proc. */
+function makeFolder(folder: string, mode: number): void {
+  const found = isFolder(folder)
+  if (found === false) throw refusal('ENOTDIR')
+  if (found) return
+  makeFolder(dirname(folder), mode)
+  try {
+    mkdirSync(folder, { mode })
+  } catch (error) {
+    // Another process may have made it just now.
+    if (!isFolder(folder)) throw error
+  }
+}
+
+/** undefined: there is nothing. */
+function isFolder(path: string): boolean | undefined {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory()
+}
+
+function refusal(code: string): Error {
+  return Object.assign(new Error(code), { code })
+}

@@ -1,0 +1,81 @@
+import { mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type Test, test } from 'tap'
+import { ConfigError, loadConfig } from '../../src/config.ts'
+import { checkDataDir, checkFiles } from '../../src/wiring/check-files.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const skipProc = process.platform !== 'linux' && 'no /proc'
+
+function problemsOf(env: Record<string, string>, check = checkFiles): readonly string[] {
+  try {
+    loadConfig(env, check)
+    return []
+  } catch (error) {
+    if (error instanceof ConfigError) return error.problems
+    throw error
+  }
+}
+
+/** Settings of a service whose files are all there. */
+function goodSettings(t: Test): Record<string, string> & { folder: string } {
+  const folder = temporaryFolder(t)
+  mkdirSync(join(folder, 'resources'))
+  writeFileSync(join(folder, 'tokens.csv'), '')
+  return {
+    folder,
+    DATA_DIR: join(folder, 'data'),
+    RESOURCES: `file:${folder}/resources`,
+    TOKEN_AUTH_FILE: join(folder, 'tokens.csv'),
+    USAGE_JOURNAL: join(folder, 'a', 'b', 'usage.jsonl'),
+  }
+}
+
+test('what can be used is, and folders are made', async (t) => {
+  const { folder, ...env } = goodSettings(t)
+  t.strictSame(problemsOf(env), [])
+  t.strictSame(problemsOf(env), [], 'and again, now that they are there')
+  t.strictSame(readdirSync(join(folder, 'data')), [], 'nothing is left')
+  t.equal(statSync(join(folder, 'a', 'b')).mode & 0o777, 0o700)
+})
+
+test('everything that cannot be used is named beside bad settings', async (t) => {
+  const { folder } = goodSettings(t)
+  const file = join(folder, 'tokens.csv')
+  const env = {
+    API_ADDRESS: 'nowhere',
+    DATA_DIR: join(file, 'data'),
+    RESOURCES: `file:${folder}/missing`,
+    TOKEN_AUTH_FILE: join(folder, 'missing.csv'),
+    USAGE_JOURNAL: join(folder, 'resources'),
+    ENVOY_CONFIG_DIR: file,
+  }
+  t.strictSame(problemsOf(env), [
+    'API_ADDRESS: must be host:port, like 127.0.0.1:8080',
+    `RESOURCES: ${folder}/missing cannot be read (ENOENT)`,
+    `TOKEN_AUTH_FILE: ${folder}/missing.csv cannot be read (ENOENT)`,
+    `DATA_DIR: ${file}/data cannot be written to (ENOTDIR)`,
+    `ENVOY_CONFIG_DIR: ${file} cannot be written to (ENOTDIR)`,
+    `USAGE_JOURNAL: ${folder}/resources cannot be written (EISDIR)`,
+  ])
+  t.match(problemsOf({ RESOURCES: 'nonsense' }), [/^RESOURCES: must be/], 'once is enough')
+})
+
+test('a folder below /proc is refused at once', { skip: skipProc }, async (t) => {
+  const { folder, ...env } = goodSettings(t)
+  for (const [name, written] of [
+    ['DATA_DIR', '/proc/tollgate'],
+    ['USAGE_JOURNAL', '/proc/tollgate/deep/usage.jsonl'],
+    ['ENVOY_CONFIG_DIR', '/proc/1/tollgate'],
+  ] as const) {
+    t.match(problemsOf({ ...env, [name]: written }), [new RegExp(`^${name}: ${written} cannot`)])
+  }
+  t.match(problemsOf({ ...env, DATA_DIR: '/proc/tollgate' }, checkDataDir), [/^DATA_DIR/])
+  t.ok(folder)
+})
+
+test('a data folder that nothing needs is not asked for', async (t) => {
+  const { folder, ...env } = goodSettings(t)
+  const elsewhere = { ENVOY_CONFIG_DIR: join(folder, 'envoy'), DATABASE_URL: 'postgres://host/db' }
+  t.strictSame(problemsOf({ ...env, ...elsewhere, DATA_DIR: '/dev/null/data' }), [])
+})
