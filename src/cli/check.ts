@@ -5,15 +5,25 @@ import { showProblem } from '../controller/files.ts'
 import { adviceOn } from '../core/advice.ts'
 import { statusOf } from '../core/conditions.ts'
 import { renderTable } from './table.ts'
+import { asksForHelp } from './usage.ts'
+
+const USAGE = `Usage: tollgate check <folder>
+
+Names every problem of the resources in a folder of YAML by file and line, then the phase that each
+resource would have. The exit status is 1 when there is a problem, and 0 when there is advice alone.`
 
 /**
  * Prints problems and advice, then the phase of each resource as the service would have it.
  * Answers the exit status: 1 when there is a problem, advice alone is none; 2 for a wrong call.
  */
 export async function check(args: readonly string[]): Promise<number> {
+  if (asksForHelp(args)) {
+    console.log(USAGE)
+    return 0
+  }
   const [folder, ...rest] = args
   if (folder === undefined || rest.length > 0) {
-    console.error('Usage: tollgate check <folder>')
+    console.error(USAGE)
     return 2
   }
   const loaded = await loadSnapshot(folder).catch(() => undefined)

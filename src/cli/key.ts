@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util'
 import { createKeyClient, type KeyClient, type KeyRecord, type Revoked } from './key-client.ts'
 import { findKeyServer } from './key-server.ts'
 import { printable, renderTable } from './table.ts'
+import { asksForHelp } from './usage.ts'
 
 /** Where the command takes its settings from and prints to, a line at a time. */
 export interface KeyIo {
@@ -57,7 +58,7 @@ class WrongCall extends Error {}
 export async function key(args: string[], io: KeyIo = terminal()): Promise<number> {
   const [command, ...rest] = args
   try {
-    if (args.some((arg) => arg === '--help' || arg === '-h') || command === 'help') {
+    if (asksForHelp(args) || command === 'help') {
       io.out(USAGE)
       return 0
     }

@@ -10,12 +10,15 @@ const USAGE = `Usage: tollgate <command>
   check <folder>   validate a folder of resources; exit 1 with every problem named
   migrate          bring the database to our schema; take over the original service's keys
   key <command>    make, list and revoke API keys: new, list, revoke
-  help             this text
+  help <command>   what it takes; the same as <command> --help
   --version        the version
 
 Settings come from the environment; README.md lists them.`
 
-const [command, ...args] = process.argv.slice(2)
+// `help check` is `check --help`, and `help` alone is this text.
+const [first, ...rest] = process.argv.slice(2)
+const [command, args] =
+  first === 'help' && rest[0] !== undefined ? [rest[0], ['--help']] : [first, rest]
 
 try {
   process.exitCode = await run()
@@ -27,11 +30,9 @@ try {
 async function run(): Promise<number> {
   switch (command) {
     case 'up':
-      return (await import('./up.ts')).up(process.env)
+      return (await import('./up.ts')).up(args, process.env)
     case 'serve':
-      if (args.length > 0)
-        throw new Error('serve takes no arguments; settings come by environment.')
-      return (await import('./serve.ts')).serveCommand(process.env)
+      return (await import('./serve.ts')).serveCommand(args, process.env)
     case 'check':
       return (await import('./check.ts')).check(args)
     case 'migrate':

@@ -6,6 +6,7 @@ import { adoptTable, copyKeys, inspectTable, type KeyTable } from '../store/api-
 import { startEmbeddedPostgres } from '../store/postgres/embedded-postgres.ts'
 import { migrate as applyMigrations } from '../store/postgres/migrate.ts'
 import { checkDataDir } from '../wiring/check-files.ts'
+import { asksForHelp } from './usage.ts'
 
 const USAGE = `Usage: tollgate migrate [--from <url>] [--tenant <name>] [--in-place] [--dry-run]
 
@@ -24,6 +25,10 @@ const tellEvery = 50_000
  * left out, 2 for arguments that make no sense. Rejects with an Error fit for a person.
  */
 export async function migrate(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
+  if (asksForHelp(args)) {
+    console.log(USAGE)
+    return 0
+  }
   const options = readArguments(args)
   if (options === undefined) {
     console.error(USAGE)

@@ -1,6 +1,12 @@
 import { setFlagsFromString } from 'node:v8'
 import { serve } from '../main.ts'
 import { onStop } from './stop-signals.ts'
+import { refuseArguments } from './usage.ts'
+
+const USAGE = `Usage: tollgate serve
+
+The service alone: Check, the access log, the REST API. It runs until SIGTERM, SIGINT or SIGHUP, and
+then ends within 15 seconds. Settings come from the environment; README.md lists them.`
 
 /**
  * Percent by which the heap may outgrow what lives in it before it is collected. What lives long
@@ -16,7 +22,12 @@ const endWithinMs = 15_000
  * started it is gone; the process then ends with status 0, or 1 when a part had to be given up. Rejects
  * with what kept it from serving.
  */
-export async function serveCommand(env: NodeJS.ProcessEnv): Promise<never> {
+export async function serveCommand(
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+): Promise<number> {
+  const status = refuseArguments(args, USAGE)
+  if (status !== undefined) return status
   setFlagsFromString(`--heap-growing-percent=${heapGrowingPercent}`)
   const asked = onStop(() => {})
   process.on('unhandledRejection', endUnlessClosed)

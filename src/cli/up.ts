@@ -16,14 +16,22 @@ import { onStop } from './stop-signals.ts'
 import { createSupervisor, type Supervisor } from './supervisor.ts'
 import { makeTryLines } from './try-lines.ts'
 import { localUrl, readUpSettings, SAMPLE_MODEL_SERVER, type UpSettings } from './up-settings.ts'
+import { refuseArguments } from './usage.ts'
 import { welcome } from './welcome.ts'
+
+const USAGE = `Usage: tollgate up
+
+The whole gateway on this machine: Envoy, the service, Postgres, a sample model server. npm start runs
+this. Settings come from the environment; README.md lists them. Ctrl-C stops all of it.`
 
 /**
  * Starts everything, shows how to try it, and ends the process with status 0 once everything has
  * been stopped again because that was asked for. Rejects when it can't start; nothing is left
  * running then.
  */
-export async function up(env: NodeJS.ProcessEnv): Promise<never> {
+export async function up(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
+  const status = refuseArguments(args, USAGE)
+  if (status !== undefined) return status
   const settings = readUpSettings(env)
   const supervisor = createSupervisor(log)
   for (const fault of ['uncaughtException', 'unhandledRejection']) {

@@ -20,6 +20,30 @@ test('help and version are answered', async (t) => {
   t.match(version.output(), /^\d+\.\d+\.\d+\n$/)
 })
 
+test('every command says how it is called', async (t) => {
+  const general = runTollgate(t, ['help'], {})
+  await general.ended
+  const commands = [...general.output().matchAll(/^ {2}([a-z]+) /gm)].map(([, name = '']) => name)
+  t.ok(commands.length > 4)
+  // Nothing is started: these settings are refused wherever they are read.
+  const settings = { GATEWAY_ADDRESS: 'nowhere' }
+  for (const command of commands.filter((name) => name !== 'help')) {
+    for (const args of [
+      [command, '--help'],
+      ['help', command],
+    ]) {
+      const help = runTollgate(t, args, settings)
+      t.equal(await help.ended, 0, args.join(' '))
+      t.match(help.output(), `Usage: tollgate ${command}`)
+    }
+  }
+  for (const command of ['serve', 'up']) {
+    const wrong = runTollgate(t, [command, 'now'], settings)
+    t.equal(await wrong.ended, 2)
+    t.match(wrong.output(), /There is no argument "now"\.\s+Usage: tollgate/)
+  }
+})
+
 test('every bad setting is named at once', async (t) => {
   const settings = {
     ...(await ownSettings(temporaryFolder(t))),
