@@ -20,15 +20,11 @@ const USAGE = `Usage: tollgate key new <name> [--subscription <name>] [--expires
   list     your active keys; --all: revoked, expired and ephemeral ones too
   revoke   at once and for good
 
-Each takes --json. Where to, and as whom: TOLLGATE_URL (default http://127.0.0.1:8000) and TOLLGATE_TOKEN,
-or ~/.tollgate/config ($TOLLGATE_CONFIG), a YAML file:
-  current-context: here
-  contexts:
-    - { name: here, url: "https://gateway.example", tokenFile: here.token }
-Flags: --context <name>, --url <url>, --insecure-http (send the token over plain http to another machine).`
+Each takes --json. Where to, and as whom: TOLLGATE_URL (default http://127.0.0.1:8000), and TOLLGATE_TOKEN
+or the file that TOLLGATE_TOKEN_FILE names.
+Flags: --url <url>, --insecure-http (send the token over plain http to another machine).`
 
 const everywhere = {
-  context: { type: 'string' },
   url: { type: 'string' },
   'insecure-http': { type: 'boolean' },
   json: { type: 'boolean' },
@@ -154,16 +150,12 @@ function warnOfPending({ propagation }: Revoked, io: KeyIo): void {
 }
 
 interface ServerFlags {
-  readonly context?: string | undefined
   readonly url?: string | undefined
   readonly 'insecure-http'?: boolean | undefined
 }
 
-function clientOf(
-  { context, url, 'insecure-http': insecureHttp }: ServerFlags,
-  io: KeyIo,
-): KeyClient {
-  return createKeyClient(findKeyServer(io.env, { context, url, insecureHttp }))
+function clientOf({ url, 'insecure-http': insecureHttp }: ServerFlags, io: KeyIo): KeyClient {
+  return createKeyClient(findKeyServer(io.env, { url, insecureHttp }))
 }
 
 /** `name`, `name:desc`; names rise where nothing is said, dates fall. */

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -188,54 +188,22 @@ test('a token does not travel in the clear', async (t) => {
   }
 })
 
-test('contexts say where and who', async (t) => {
+test('the environment says where and who', async (t) => {
   const { url, env } = await start(t)
-  const folder = temporaryFolder(t)
-  mkdirSync(join(folder, '.tollgate'))
-  const file = join(folder, '.tollgate', 'config')
-  writeFileSync(join(folder, '.tollgate', 'bob.token'), 'bob-token\n')
-  writeFileSync(
-    file,
-    `current-context: alice
-contexts:
-  - { name: alice, url: "${url}", token: alice-token }
-  - { name: bob, url: "${url}", tokenFile: bob.token }
-  - { name: away, url: "http://127.0.0.1:1", tokenFile: missing }
-`,
-  )
-  const home = { HOME: folder }
+  const file = join(temporaryFolder(t), 'token')
+  writeFileSync(file, 'bob-token\n')
   const subscriptionOf = async (from: NodeJS.ProcessEnv, ...flags: string[]) => {
     const { out, err } = await run(from, 'new', 'x', '--json', ...flags)
     return out === '' ? err : JSON.parse(out).subscription
   }
-  t.equal(await subscriptionOf(home), 'premium')
-  t.equal(await subscriptionOf(home, '--context', 'bob'), 'b-only')
-  t.equal(await subscriptionOf({ TOLLGATE_CONFIG: file }), 'premium')
-  t.equal(await subscriptionOf({ ...home, ...env }, '--context', 'bob'), 'b-only')
-  t.equal(await subscriptionOf({ ...home, ...env, TOLLGATE_TOKEN: 'bob-token' }), 'b-only')
-  t.match(await subscriptionOf({ ...home, TOLLGATE_URL: url }), /no identity token/, 'never mixed')
-  t.match(await subscriptionOf(home, '--context', 'away'), /token file .*missing can not be read/)
-  t.match(
-    await subscriptionOf(home, '--context', 'nobody'),
-    /no context "nobody".*alice, bob, away/,
-  )
-  t.match(await subscriptionOf({ HOME: join(folder, 'none') }), /no identity token/)
-  t.match(await subscriptionOf({ TOLLGATE_CONFIG: join(folder, 'none') }), /can not be read/)
+  t.equal(await subscriptionOf(env), 'premium')
+  t.equal(await subscriptionOf({ ...env, TOLLGATE_TOKEN: 'bob-token' }), 'b-only')
+  t.equal(await subscriptionOf({ TOLLGATE_URL: url, TOLLGATE_TOKEN_FILE: file }), 'b-only')
   t.equal(
-    await subscriptionOf({
-      TOLLGATE_URL: url,
-      TOLLGATE_TOKEN_FILE: join(folder, '.tollgate/bob.token'),
-    }),
-    'b-only',
+    await subscriptionOf({ ...env, TOLLGATE_URL: 'http://127.0.0.1:1' }, '--url', url),
+    'premium',
   )
-  for (const [text, message] of [
-    ['a: [', /is not valid YAML/],
-    ['5', /must be an object/],
-    ['contexts: 5', /contexts must be a list/],
-    ['contexts: [{ name: a }]', /contexts\[0\]\.url is required/],
-    ['contexts: []', /names no current-context/],
-  ] as const) {
-    writeFileSync(file, text)
-    t.match(await run(home, 'list'), { status: 1, err: message })
-  }
+  t.match(await subscriptionOf({ TOLLGATE_URL: url }), /no identity token: set TOLLGATE_TOKEN/)
+  const missing = { TOLLGATE_URL: url, TOLLGATE_TOKEN_FILE: `${file}.missing` }
+  t.match(await subscriptionOf(missing), /token file .*missing cannot be read/)
 })
