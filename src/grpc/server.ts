@@ -143,9 +143,9 @@ export function createGrpcServer(methods: GrpcMethods): GrpcServer {
       health.drain()
       void sinks.end()
       const closed = [...servers].map((server) => once(server, 'close'))
+      // Node sends GOAWAY on every connection: what has begun goes on, and what a client begins
+      // meanwhile it knows to be refused.
       for (const server of servers) server.close()
-      // GOAWAY. What has begun goes on; what the client began meanwhile it knows to be refused.
-      for (const session of sessions.keys()) session.close()
       const force = setTimeout(() => {
         for (const session of sessions.keys()) session.destroy()
         for (const socket of sockets) socket.destroy()

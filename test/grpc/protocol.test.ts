@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { gzipSync } from 'node:zlib'
 import { test } from 'tap'
 import { WireError } from '../../src/grpc/wire.ts'
@@ -225,6 +226,15 @@ test('the drain answers a stream that goes on', async (t) => {
   const stopped = server.stop(20_000)
   t.match(await call, { ...ok, body: prefixed(''), rstCode: 0 })
   await stopped
+})
+
+test('a drain ends connections that are idle', async (t) => {
+  const { port, server } = await startGrpc(t, methods)
+  const session = connectWire(t, port)
+  await callWire(session, { frames: [hello] })
+  const told = once(session, 'goaway')
+  await server.stop(20_000)
+  t.strictSame((await told)[0], 0, 'NO_ERROR')
 })
 
 test('no call is lost in a drain', async (t) => {
