@@ -4,6 +4,7 @@ import postgres from 'postgres'
 import type { Test } from 'tap'
 import { startEmbeddedPostgres } from '../../src/store/postgres/embedded-postgres.ts'
 import { temporaryFolder } from './temporary-folder.ts'
+import './time-limit.ts'
 
 let ownServer: Promise<string> | undefined
 

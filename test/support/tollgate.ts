@@ -8,6 +8,7 @@ import { PACKAGE_ROOT } from '../../src/package-root.ts'
 import { startEmbeddedPostgres } from '../../src/store/postgres/embedded-postgres.ts'
 import { envoyPath } from './envoy-binary.ts'
 import { freePorts } from './free-ports.ts'
+import './time-limit.ts'
 
 /** A `tollgate` command under test. */
 export interface RunningTollgate {

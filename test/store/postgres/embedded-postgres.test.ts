@@ -11,6 +11,7 @@ import {
 import { identify } from '../../../src/store/postgres/process-identity.ts'
 import { poll } from '../../support/poll.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
+import '../../support/time-limit.ts'
 
 function folder(t: Test): string {
   return join(temporaryFolder(t), 'postgres')

@@ -1,0 +1,7 @@
+import root from 'tap'
+
+/** .taprc's own: what a file may take that is one of many. */
+const limitMs = 240_000
+
+// Run by Node itself a file would have tap's 30 s, which are few for one that starts a database.
+if (process.env.TAP_TIMEOUT === undefined) root.setTimeout(limitMs)
