@@ -17,7 +17,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   telemetry: ['core'],
 }
 /** These wire the parts together and may import everything. */
-const wiring = ['cli', 'main.ts', 'config.ts', 'package-root.ts', 'wiring']
+const wiring = ['cli', 'main.ts', 'config.ts', 'package-root.ts', 'settings', 'wiring']
 
 const root = fileURLToPath(new URL('../src/', import.meta.url))
 const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) =>

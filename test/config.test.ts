@@ -88,7 +88,7 @@ test('a secret may come by file', async (t) => {
   const file = join(temporaryFolder(t), 'url')
   writeFileSync(file, 'postgres://user:secret@host/db\n')
   t.equal(loadConfig({ DATABASE_URL_FILE: file }).databaseUrl, 'postgres://user:secret@host/db')
-  t.match(problemsOf({ DATABASE_URL_FILE: '/nowhere' }), [/^DATABASE_URL_FILE: can not read/])
+  t.match(problemsOf({ DATABASE_URL_FILE: '/nowhere' }), [/^DATABASE_URL_FILE: cannot read/])
   const both = { DATABASE_URL: 'postgres://host/db', DATABASE_URL_FILE: file }
   t.match(problemsOf(both), [/not both/])
 })

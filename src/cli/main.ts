@@ -13,7 +13,7 @@ const USAGE = `Usage: tollgate <command>
   help <command>   what it takes; the same as <command> --help
   --version        the version
 
-Settings come from the environment; README.md lists them.`
+Settings come from the environment; docs/settings.md lists them.`
 
 // `help check` is `check --help`, and `help` alone is this text.
 const [first, ...rest] = process.argv.slice(2)

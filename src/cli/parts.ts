@@ -26,7 +26,7 @@ const MOST_ENVOY_THREADS = 4
 
 /** Postgres (unless DATABASE_URL names one), the sample model server, the service, Envoy. */
 export function createParts({ env, settings, resourceFolder, envoy, log }: PartsOptions): Part[] {
-  const { config, modelServer } = settings
+  const { config } = settings
   const records = join(config.dataDir, 'run')
   const logs = join(config.dataDir, 'log')
   let embedded: { url: string; port: number } | undefined
@@ -53,7 +53,7 @@ export function createParts({ env, settings, resourceFolder, envoy, log }: Parts
         name: 'model-server',
         command: process.execPath,
         args: [join(PACKAGE_ROOT, 'examples', 'model-server.ts')],
-        env: { ...env, MODEL_SERVER_ADDRESS: new URL(localUrl(modelServer)).host },
+        env: { ...env, MODEL_SERVER_ADDRESS: new URL(localUrl(config.modelServerAddress)).host },
         output: join(logs, 'model-server.log'),
         records,
         ipc: true,
@@ -61,7 +61,7 @@ export function createParts({ env, settings, resourceFolder, envoy, log }: Parts
     ready: (signal) =>
       waitForHttp({
         name: 'The sample model server',
-        url: `${localUrl(modelServer)}/v1/models`,
+        url: `${localUrl(config.modelServerAddress)}/v1/models`,
         signal,
       }),
     lastWords: () => lastLine(join(logs, 'model-server.log')),

@@ -1,12 +1,15 @@
 import { setFlagsFromString } from 'node:v8'
 import { serve } from '../main.ts'
+import { settingsList } from '../settings/show.ts'
 import { onStop } from './stop-signals.ts'
 import { refuseArguments } from './usage.ts'
 
 const USAGE = `Usage: tollgate serve
 
 The service alone: Check, the access log, the REST API. It runs until SIGTERM, SIGINT or SIGHUP, and
-then ends within 15 seconds. Settings come from the environment; README.md lists them.`
+then ends within 15 seconds. Settings come from the environment (default; meaning: value):
+
+${settingsList()}`
 
 /**
  * Percent by which the heap may outgrow what lives in it before it is collected. What lives long

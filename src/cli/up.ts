@@ -22,7 +22,7 @@ import { welcome } from './welcome.ts'
 const USAGE = `Usage: tollgate up
 
 The whole gateway on this machine: Envoy, the service, Postgres, a sample model server. npm start runs
-this. Settings come from the environment; README.md lists them. Ctrl-C stops all of it.`
+this. Settings come from the environment; docs/settings.md lists them. Ctrl-C stops all of it.`
 
 /**
  * Starts everything, shows how to try it, and ends the process with status 0 once everything has
@@ -63,7 +63,7 @@ async function start(
   settings: UpSettings,
   supervisor: Supervisor,
 ): Promise<void> {
-  const { config, modelServer } = settings
+  const { config } = settings
   const signal = supervisor.ending
   claimDataDir(config.dataDir)
   const resourceFolder = chooseResources(settings)
@@ -78,9 +78,9 @@ async function start(
     ),
     ...(config.metricsAddress ? [{ setting: 'METRICS_ADDRESS', ...config.metricsAddress }] : []),
     { setting: 'ENVOY_ADMIN_ADDRESS', ...config.envoyAdminAddress },
-    { setting: 'MODEL_SERVER_ADDRESS', ...modelServer },
+    { setting: 'MODEL_SERVER_ADDRESS', ...config.modelServerAddress },
   ])
-  const envoy = await findEnvoy({ env, log, signal })
+  const envoy = await findEnvoy({ path: config.envoyPath, env, log, signal })
   for (const part of createParts({ env, settings, resourceFolder, envoy, log })) {
     signal.throwIfAborted()
     log(`Starting ${part.name}`)
@@ -106,8 +106,8 @@ function claimDataDir(dataDir: string): void {
 }
 
 /** The folder of resources: somebody's own, the sample's, or the sample's with another address. */
-function chooseResources({ config, modelServer, sampleResources }: UpSettings): string {
-  const url = localUrl(modelServer)
+function chooseResources({ config, sampleResources }: UpSettings): string {
+  const url = localUrl(config.modelServerAddress)
   if (!sampleResources || url === `http://${SAMPLE_MODEL_SERVER}`) return config.resourceFolder
   const folder = join(config.dataDir, 'sample-resources')
   writeSampleResources(folder, url)

@@ -12,7 +12,7 @@ export interface WelcomeOptions {
 
 /** The text that says what listens where, who may be, and what to paste. */
 export function welcome({ settings, resourceFolder, lines }: WelcomeOptions): string {
-  const { config, modelServer, sampleTokens } = settings
+  const { config, sampleTokens } = settings
   const rows: [string, string][] = [
     [
       'Gateway',
@@ -25,7 +25,7 @@ export function welcome({ settings, resourceFolder, lines }: WelcomeOptions): st
       ? [['Metrics', `${localUrl(config.metricsAddress)}/metrics`] as [string, string]]
       : []),
     ['Envoy admin', localUrl(config.envoyAdminAddress)],
-    ['Sample model', localUrl(modelServer)],
+    ['Sample model', localUrl(config.modelServerAddress)],
     ['Resources', `${resourceFolder}  (reloaded when a file changes)`],
     ['Data', config.dataDir],
     ['Logs', join(config.dataDir, 'log')],

@@ -18,6 +18,10 @@ export const meterable = {
 
 export type MeterName = keyof typeof meterable
 
+export function isMeterName(written: string): written is MeterName {
+  return Object.hasOwn(meterable, written)
+}
+
 /** The one operation that an identity token opens, and that no limit closes (contract, 8.1 and 8.2). */
 export const modelsPath = '/v1/models'
 

@@ -37,6 +37,9 @@ test('every command says how it is called', async (t) => {
       t.match(help.output(), `Usage: tollgate ${command}`)
     }
   }
+  const serve = runTollgate(t, ['serve', '--help'], settings)
+  await serve.ended
+  t.match(serve.output(), /GATEWAY_ADDRESS \(127\.0\.0\.1:8000\)[\s\S]*LOG_LEVEL \(info\)/)
   for (const command of ['serve', 'up']) {
     const wrong = runTollgate(t, [command, 'now'], settings)
     t.equal(await wrong.ended, 2)

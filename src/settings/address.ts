@@ -1,0 +1,30 @@
+/** Where to listen or connect, as settings and logs write it. */
+
+export interface SocketAddress {
+  readonly host: string
+  readonly port: number
+}
+
+/** A TCP address or a Unix socket's path. */
+export type Address = SocketAddress | { readonly path: string }
+
+/** `host:port` or `[v6]:port`; an empty host means every interface. undefined: neither. */
+export function parseSocketAddress(written: string): SocketAddress | undefined {
+  const parts = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]/\s]*)):(\d{1,5})$/.exec(written)
+  if (parts === null || Number(parts[3]) > 65_535) return undefined
+  return { host: parts[1] ?? (parts[2] || '0.0.0.0'), port: Number(parts[3]) }
+}
+
+/** The same or `unix:/path`, also `unix:///path`. */
+export function parseAddress(written: string): Address | undefined {
+  const path = /^unix:(?:\/\/)?(\/.+)$/.exec(written)?.[1]
+  return path === undefined ? parseSocketAddress(written) : { path }
+}
+
+/** As it is written in settings and logs. */
+export function showAddress(address: Address): string {
+  if ('path' in address) return `unix:${address.path}`
+  return address.host.includes(':')
+    ? `[${address.host}]:${address.port}`
+    : `${address.host}:${address.port}`
+}

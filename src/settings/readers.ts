@@ -1,0 +1,149 @@
+/** Readers of written settings: what each accepts, in words and in code. */
+
+import { resolve } from 'node:path'
+import { parseDuration } from '../core/duration.ts'
+import { isMeterName, type MeterName, meterable } from '../core/operations.ts'
+import { parseRedisUrl } from '../store/counters/redis/url.ts'
+import { type Address, parseAddress, parseSocketAddress, type SocketAddress } from './address.ts'
+
+/** What a reader answers for a text that it does not accept. */
+export const invalid: unique symbol = Symbol('invalid')
+
+export interface Reader<T> {
+  /** Completes "must be …". */
+  readonly form: string
+  readonly read: (written: string) => T | typeof invalid
+  /** Whether it may hold a password, and so is never shown. */
+  readonly secret?: boolean
+}
+
+export const anyText: Reader<string> = { form: 'a text', read: (written) => written }
+
+export const flag: Reader<boolean> = {
+  form: '`true` or `false`',
+  read: (written) => (/^(true|false)$/.test(written) ? written === 'true' : invalid),
+}
+
+/** A path; what it answers is absolute. */
+export const path: Reader<string> = { form: 'a path', read: (written) => resolve(written) }
+
+/** The folder of `file:<folder>`, absolute. */
+export const folderUrl: Reader<string> = {
+  form: '`file:<folder>`',
+  read: (written) => (/^file:./.test(written) ? resolve(written.slice('file:'.length)) : invalid),
+}
+
+export const socketAddress: Reader<SocketAddress> = {
+  form: '`host:port`',
+  read: (written) => parseSocketAddress(written) ?? invalid,
+}
+
+/** One or more, separated by commas. */
+export const addresses: Reader<readonly Address[]> = {
+  form: '`host:port` or `unix:/path`, or a list of these with commas',
+  read(written) {
+    const found = itemsOf(written).map(parseAddress)
+    return found.length > 0 && found.every((address) => address !== undefined) ? found : invalid
+  },
+}
+
+/** What a key's name may begin with after `sk-`. */
+export const marker: Reader<string> = {
+  form: '1 to 16 lower-case letters and digits',
+  read: (written) => (isMarker(written) ? written : invalid),
+}
+
+export const markers: Reader<ReadonlySet<string>> = {
+  form: 'a list with commas, each of 1 to 16 lower-case letters and digits',
+  read: (written) => (itemsOf(written).every(isMarker) ? new Set(itemsOf(written)) : invalid),
+}
+
+/** Operations that can be counted, as `METER_PATHS` calls them. */
+export const meters: Reader<readonly MeterName[]> = {
+  form: `of ${Object.keys(meterable).join(', ')}, with commas`,
+  read(written) {
+    const found = itemsOf(written)
+    return found.every(isMeterName) ? found : invalid
+  },
+}
+
+export const names: Reader<ReadonlySet<string>> = {
+  form: 'a list with commas',
+  read: (written) => new Set(itemsOf(written)),
+}
+
+export const redisUrl: Reader<string> = {
+  form:
+    '`redis://[user:password@]host:port[/db]`, `redis+sentinel://host:port,host:port/name` or ' +
+    '`redis+cluster://host:port,host:port`, each also with `rediss`',
+  secret: true,
+  read: (written) => (parseRedisUrl(written) === undefined ? invalid : written),
+}
+
+/** A whole number in this range, both ends included. */
+export function integer(min: number, max: number): Reader<number> {
+  return {
+    form: `a whole number from ${min} to ${max}`,
+    read(written) {
+      const value = Number(written)
+      return /^\d+$/.test(written) && value >= min && value <= max ? value : invalid
+    },
+  }
+}
+
+/** Milliseconds of a duration in this range, both ends included. */
+export function duration(shortest: string, longest: string): Reader<number> {
+  const [min = 0, max = 0] = [shortest, longest].map(readDuration)
+  const range = min === 0 ? `at most ${longest}` : `from ${shortest} to ${longest}`
+  return {
+    form: `a duration like 30s, 15m or 1h, ${range}`,
+    read(written) {
+      const milliseconds = readDuration(written)
+      return milliseconds !== undefined && milliseconds >= min && milliseconds <= max
+        ? milliseconds
+        : invalid
+    },
+  }
+}
+
+/** A URL of one of these schemes. */
+export function url(...schemes: readonly string[]): Reader<string> {
+  return {
+    form: `a URL that begins with ${schemes.map((scheme) => `\`${scheme}//\``).join(' or ')}`,
+    secret: true,
+    read: (written) => (schemes.includes(URL.parse(written)?.protocol ?? '') ? written : invalid),
+  }
+}
+
+export function oneOf<const Choice extends string>(...choices: readonly Choice[]): Reader<Choice> {
+  return {
+    form: `one of ${choices.map((choice) => `\`${choice}\``).join(', ')}`,
+    read: (written) => choices.find((choice) => choice === written) ?? invalid,
+  }
+}
+
+/** What the other reads, or `off`: undefined. */
+export function orOff<T>(reader: Reader<T>): Reader<T | undefined> {
+  return {
+    ...reader,
+    form: `${reader.form}, or \`off\``,
+    read: (written) => (written === 'off' ? undefined : reader.read(written)),
+  }
+}
+
+function itemsOf(written: string): readonly string[] {
+  return written
+    .split(',')
+    .map((item) => item.trim())
+    .filter((item) => item !== '')
+}
+
+function isMarker(written: string): boolean {
+  return /^[a-z0-9]{1,16}$/.test(written)
+}
+
+/** Milliseconds; besides what keys know also `0` and `250ms`. */
+function readDuration(written: string): number | undefined {
+  const milliseconds = /^(\d{1,9})ms$/.exec(written)?.[1] ?? (written === '0' ? '0' : undefined)
+  return milliseconds === undefined ? parseDuration(written) : Number(milliseconds)
+}

@@ -1,0 +1,28 @@
+/** The table of settings, for people. */
+
+import { type Setting, settings } from './table.ts'
+
+const all: readonly Setting<unknown>[] = Object.values(settings)
+
+/** A table in Markdown. */
+export function settingsTable(): string {
+  const rows = all.map((setting) => {
+    const { name, reader, meaning } = setting
+    const cells = [`\`${name}\``, defaultOf(setting), reader.form, meaning]
+    return `| ${cells.join(' | ')} |`
+  })
+  return ['| variable | default | value | meaning |', '|---|---|---|---|', ...rows].join('\n')
+}
+
+/** Two lines of plain text each. */
+export function settingsList(): string {
+  const lines = all.flatMap((setting) => [
+    `  ${setting.name} (${defaultOf(setting)})`,
+    `      ${setting.meaning}: ${setting.reader.form}`,
+  ])
+  return lines.join('\n').replaceAll('`', '')
+}
+
+function defaultOf({ fallback, otherwise }: Setting<unknown>): string {
+  return fallback === undefined ? otherwise : `\`${fallback}\``
+}

@@ -1,0 +1,138 @@
+/**
+ * Every setting: its name, its default, what it accepts, what it means. From this come the Config,
+ * docs/settings.md (`npm run settings`) and `tollgate serve --help`. A setting that is added here
+ * is a field of the Config at once.
+ */
+
+import * as form from './readers.ts'
+
+export interface Setting<T> {
+  readonly name: string
+  /** As it would be written. undefined: `otherwise` says in words what holds then. */
+  readonly fallback: string | undefined
+  readonly otherwise: string
+  readonly reader: form.Reader<T>
+  /** A line of Markdown. */
+  readonly meaning: string
+}
+
+function setting<T>(
+  name: string,
+  fallback: string,
+  reader: form.Reader<T>,
+  meaning: string,
+): Setting<T> {
+  return { name, fallback, otherwise: '', reader, meaning }
+}
+
+/** One that is undefined unless it is set. */
+function optional<T>(
+  name: string,
+  otherwise: string,
+  reader: form.Reader<T>,
+  meaning: string,
+): Setting<T | undefined> {
+  return { name, fallback: undefined, otherwise, reader, meaning }
+}
+
+// biome-ignore format: a row a setting
+export const settings = {
+  gatewayAddress: setting('GATEWAY_ADDRESS', '127.0.0.1:8000', form.socketAddress,
+    'Envoy: inference and the external API'),
+  apiAddress: setting('API_ADDRESS', '127.0.0.1:8080', form.socketAddress,
+    'the external API itself'),
+  internalAddress: setting('INTERNAL_ADDRESS', '127.0.0.1:8081', form.socketAddress,
+    '`/internal/v1/…`, `/livez`, `/readyz`; no route of Envoy leads here'),
+  grpcAddresses: setting('GRPC_ADDRESS', '127.0.0.1:8082', form.addresses,
+    'Check, access log, rate limit service, health'),
+  /** undefined: no metrics are shown. */
+  metricsAddress: setting('METRICS_ADDRESS', '127.0.0.1:9464', form.orOff(form.socketAddress),
+    'Prometheus, `GET /metrics`'),
+  envoyAdminAddress: setting('ENVOY_ADMIN_ADDRESS', '127.0.0.1:9901', form.socketAddress,
+    'Envoy\'s admin page, which is asked to reopen the journal'),
+  modelServerAddress: setting('MODEL_SERVER_ADDRESS', '127.0.0.1:8090', form.socketAddress,
+    'the sample model server (`npm start` only)'),
+  gatewayUrl: optional('GATEWAY_URL', '`http://` + `GATEWAY_ADDRESS`', form.url('http:', 'https:'),
+    'the public base URL'),
+  /** undefined: embedded Postgres under `dataDir`. */
+  databaseUrl: optional('DATABASE_URL', 'embedded Postgres in `DATA_DIR`', form.url('postgres:', 'postgresql:'),
+    'the database of the keys: Postgres 15 or newer'),
+  databaseConnections: setting('DB_MAX_OPEN_CONNS', '25', form.integer(1, 1_000),
+    'connections to it at most'),
+  /** undefined: counters in memory. */
+  redisUrl: optional('REDIS_URL', 'counters in memory', form.redisUrl,
+    'counters shared by several processes: Redis 6.2 or newer, or Valkey'),
+  /** What to think of a counter never seen while Redis is away. */
+  onCounterLoss: setting('ON_COUNTER_LOSS', 'allow', form.oneOf('allow', 'deny'),
+    'while Redis is away, a counter never seen allows, or denies with 503'),
+  counterFlushMs: setting('COUNTER_FLUSH_MS', '5', form.integer(1, 1_000),
+    'milliseconds between two flushes of what was counted'),
+  meterPaths: setting('METER_PATHS', 'chat', form.meters,
+    'the operations whose tokens are counted'),
+  meterMessages: setting('METER_MESSAGES', 'false', form.flag,
+    'the same as `messages` in `METER_PATHS`'),
+  unmeteredPaths: setting('UNMETERED_PATHS', 'open', form.oneOf('open', 'closed'),
+    'whether operations that cost tokens and are not counted are served, or refused with 403'),
+  /** What an answer without usable usage counts: nothing, or a figure made from its length. */
+  unusableUsage: setting('UNUSABLE_USAGE', 'allow', form.oneOf('allow', 'estimate'),
+    'an answer that reports no usable usage counts nothing, or a token for every four bytes of it'),
+  bodyLimit: setting('BODY_LIMIT', '33554432', form.integer(65_536, 2 ** 30),
+    'the largest body of a model request that Envoy reads, in bytes (`npm start` only)'),
+  bodyTimeoutMs: setting('BODY_TIMEOUT', '60s', form.duration('1s', '1h'),
+    'how long a request may take to arrive, its body included (`npm start` only)'),
+  envoyHeapBytes: setting('ENVOY_HEAP_BYTES', '2147483648', form.integer(2 ** 27, 2 ** 40),
+    'what Envoy may hold for all connections, in bytes; near it the largest requests are reset (`npm start` only)'),
+  /** The file that Envoy also writes what responses used to; absolute. undefined: there is none. */
+  usageJournal: optional('USAGE_JOURNAL', 'none (`npm start`: `DATA_DIR`/journal/usage.jsonl)', form.orOff(form.path),
+    'the file in which Envoy notes what answers used'),
+  usageJournalBytes: setting('USAGE_JOURNAL_BYTES', '16777216', form.integer(4_096, 2 ** 30),
+    'the journal is rotated at this size, in bytes'),
+  /** Absolute. */
+  dataDir: setting('DATA_DIR', '.data', form.path,
+    'where embedded Postgres, journal and logs live'),
+  /** Absolute. */
+  envoyConfigDir: optional('ENVOY_CONFIG_DIR', '`DATA_DIR`/envoy', form.path,
+    'where Envoy\'s clusters file is written'),
+  envoyPath: optional('ENVOY_PATH', '`envoy` on PATH, else a pinned wheel', form.anyText,
+    'the Envoy to run (`npm start` only)'),
+  /** Absolute. */
+  resourceFolder: setting('RESOURCES', 'file:examples/resources', form.folderUrl,
+    'the folder of resources'),
+  tokenAuthFile: optional('TOKEN_AUTH_FILE', 'none (`npm start`: `examples/tokens.csv`)', form.anyText,
+    'identity tokens, a line each: `token,user,uid,"group1,group2"`'),
+  adminGroups: setting('ADMIN_GROUPS', 'tollgate-admins', form.names,
+    'groups of administrators'),
+  maxExpirationDays: setting('API_KEY_MAX_EXPIRATION_DAYS', '90', form.integer(1, 36_500),
+    'longest life of a key; the Tenant resource wins'),
+  keyMarker: setting('API_KEY_MARKER', 'tg', form.marker,
+    'new keys are `sk-tg-…`'),
+  acceptedMarkers: setting('API_KEY_MARKERS_ACCEPTED', 'tg,oai', form.markers,
+    'other markers accepted'),
+  /** So may all the models asked for it. More would run into the listener's own time-out for answers. */
+  accessCheckTimeoutSeconds: setting('ACCESS_CHECK_TIMEOUT_SECONDS', '15', form.integer(1, 25),
+    'deadline of a whole model list'),
+  /** Part of the names of service-account groups (contract, 3.9). */
+  instanceName: optional('INSTANCE_NAME', '`GATEWAY_NAME`, else `maas-default-gateway`', form.anyText,
+    'the name of this installation, in the groups of the tiers\' service accounts'),
+  gatewayName: optional('GATEWAY_NAME', 'none', form.anyText,
+    'the same, as the original service calls it'),
+  keyCacheEntries: setting('KEY_CACHE_ENTRIES', '100000', form.integer(1, 10_000_000),
+    'keys remembered by each process, about 320 bytes each'),
+  keyCacheWarm: setting('KEY_CACHE_WARM', '10000', form.integer(0, 100_000),
+    'most recently used keys loaded before readiness'),
+  keyCacheRevalidateMs: setting('KEY_CACHE_REVALIDATE', '1s', form.duration('100ms', '10s'),
+    'how often the revocation log is polled'),
+  /** 0: a minute. */
+  keyCacheOutageGraceMs: setting('KEY_CACHE_OUTAGE_GRACE', '15m', form.duration('0', '24h'),
+    'how long remembered keys work without the database; never less than a minute'),
+  /** What this process is called where a revocation waits for it. */
+  replicaName: optional('REPLICA_NAME', 'host and `GRPC_ADDRESS`', form.anyText,
+    'this process\'s name in `waitingFor`'),
+  logLevel: setting('LOG_LEVEL', 'info', form.oneOf('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'),
+    'the least level that is logged'),
+} as const
+
+export type Settings = typeof settings
+
+/** Better no start than a promise that is not kept: these would be ignored in silence. */
+export const unsupported = ['OIDC_ISSUER_URL', 'KUBERNETES_TOKEN_REVIEW'] as const

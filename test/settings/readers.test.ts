@@ -1,0 +1,54 @@
+import { test } from 'tap'
+import * as form from '../../src/settings/readers.ts'
+
+/** What the reader makes of each of these, or that it refuses it. */
+function reads<T>(reader: form.Reader<T>, texts: readonly string[]): (T | 'refused')[] {
+  return texts.map((text) => {
+    const value = reader.read(text)
+    return value === form.invalid ? 'refused' : value
+  })
+}
+
+test('numbers are whole and in their range', async (t) => {
+  const texts = ['0', '1', '9', '10', '1.5', '-1', '1e0', ' 1', '']
+  const refused = 'refused'
+  t.strictSame(reads(form.integer(1, 9), texts), [
+    ...[refused, 1, 9],
+    ...[refused, refused, refused, refused, refused, refused],
+  ])
+})
+
+test('durations are milliseconds in their range', async (t) => {
+  const texts = ['100ms', '99ms', '1s', '1m', '61s', '1', 'soon']
+  t.strictSame(reads(form.duration('100ms', '1m'), texts), [
+    ...[100, 'refused', 1_000, 60_000],
+    ...['refused', 'refused', 'refused'],
+  ])
+  t.strictSame(reads(form.duration('0', '1m'), ['0', '0ms']), [0, 0])
+})
+
+test('a switch may be off', async (t) => {
+  const address = { host: '127.0.0.1', port: 1 }
+  t.strictSame(reads(form.orOff(form.socketAddress), ['off', '127.0.0.1:1', 'none']), [
+    undefined,
+    address,
+    'refused',
+  ])
+  t.strictSame(reads(form.flag, ['true', 'false', 'yes']), [true, false, 'refused'])
+  t.strictSame(reads(form.oneOf('a', 'b'), ['a', 'A']), ['a', 'refused'])
+})
+
+test('lists lose blanks and empty items', async (t) => {
+  t.strictSame(reads(form.names, [' a , ,b', ',']), [new Set(['a', 'b']), new Set()])
+  t.strictSame(reads(form.markers, ['tg,oai', 'tg,T']), [new Set(['tg', 'oai']), 'refused'])
+  t.strictSame(reads(form.addresses, [':1,unix:/a', ':1,b', ',']), [
+    [{ host: '0.0.0.0', port: 1 }, { path: '/a' }],
+    'refused',
+    'refused',
+  ])
+})
+
+test('what may hold a password is never shown', async (t) => {
+  t.ok(form.redisUrl.secret)
+  t.ok(form.url('postgres:').secret)
+})

@@ -1,0 +1,21 @@
+import { readFileSync } from 'node:fs'
+import { test } from 'tap'
+import { renderSettings } from '../../docs/write-settings.ts'
+import { invalid } from '../../src/settings/readers.ts'
+import { settingsList } from '../../src/settings/show.ts'
+import { settings } from '../../src/settings/table.ts'
+
+test('the kept page is what the table amounts to', async (t) => {
+  const kept = readFileSync(new URL('../../docs/settings.md', import.meta.url), 'utf8')
+  t.equal(renderSettings(), kept, 'else: npm run settings')
+})
+
+test('every default is one that may be written', async (t) => {
+  const names = Object.values(settings).map(({ name }) => name)
+  t.equal(new Set(names).size, names.length, 'a name stands once')
+  for (const { name, fallback, otherwise, reader } of Object.values(settings)) {
+    if (fallback === undefined) t.not(otherwise, '', name)
+    else t.not(reader.read(fallback), invalid, name)
+    t.match(settingsList(), `${name} (`)
+  }
+})
