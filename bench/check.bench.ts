@@ -107,6 +107,7 @@ async function benchWithMetrics(): Promise<number> {
     version: 'bench',
     sources: {
       models: none,
+      modelsWaiting: none,
       subscriptions: none,
       resourceProblems: none,
       counters: none,

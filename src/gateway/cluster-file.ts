@@ -1,63 +1,179 @@
-/** Keeps Envoy's clusters in step with the snapshots, so that no request ever misses its cluster. */
+/**
+ * Keeps Envoy's clusters in step with the snapshots, and knows which models have to wait because
+ * Envoy does not have their cluster yet: with thousands beside it that takes it a second or two.
+ */
 
 import { createHash } from 'node:crypto'
 import { mkdir } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Snapshot } from '../core/snapshot.ts'
-import { type Backend, renderClusters, writeClusters } from './clusters.ts'
+import type { ModelRef } from '../core/resources.ts'
+import { clusterName, type Model, type Snapshot } from '../core/snapshot.ts'
+import type { TakenClusters } from './admin-page.ts'
+import { joinClusters, renderCluster, writeClusters } from './clusters.ts'
 
-/** Milliseconds in which Envoy has taken a new file (seen: 7). */
-const settleMs = 100
 /** Milliseconds that a cluster stays after its model left: Checks already answered still need it. */
 const graceMs = 5_000
+/** Milliseconds between two questions, doubled from one to the next. */
+const [shortestRestMs, longestRestMs] = [5, 250]
+/** Milliseconds that a model waits for an Envoy that answers and has not taken its cluster. */
+const patienceMs = 10_000
+/** The same at the start, when readiness waits. */
+const firstPatienceMs = 5_000
+/** The same while the admin page does not answer. At the start nobody waits for that. */
+const awayPatienceMs = 2_000
+/** So many of the last files are recognised. */
+const versionsKept = 16
+
+export interface ClusterFileDeps {
+  /** Made when missing. */
+  readonly directory: string
+  /** Asks Envoy's admin page. */
+  readonly readTaken: () => Promise<TakenClusters>
+  /** Some models no longer wait. */
+  readonly onTaken: () => void
+  /** These no longer wait though Envoy has not been seen to have their clusters; why. */
+  readonly onOverdue: (models: readonly string[], reason: 'not taken' | 'no answer') => void
+  readonly onFault: (error: unknown) => void
+}
 
 export interface ClusterFile {
-  /**
-   * Puts the clusters of a snapshot in place and settles when Envoy has had time to take them;
-   * the snapshot is to be published after that. Clusters of models that are gone follow later.
-   */
-  announce(snapshot: Snapshot): Promise<void>
+  /** Says what the next `write` is for; the models that will have to wait do so from now on. */
+  plan(snapshot: Snapshot): void
+  /** Puts the planned clusters in place. Clusters of models that are gone follow later. */
+  write(): Promise<void>
+  /** Keys of the models that Envoy cannot serve yet as the planned snapshot has them. */
+  readonly waiting: ReadonlyMap<string, unknown>
+  /** Settles when no model waits. */
+  settled(): Promise<void>
   close(): void
 }
 
-/** The clusters file in `directory`, which is made when missing. */
-export function createClusterFile(
-  directory: string,
-  onFault: (error: unknown) => void,
-): ClusterFile {
-  let written: readonly Backend[] | undefined
+/** Cluster texts by model key. */
+type Clusters = ReadonlyMap<string, string>
+
+/** A set of clusters and the `version_info` that its file has, with or without others that leave. */
+interface Version {
+  readonly name: string
+  readonly clusters: Clusters
+}
+
+export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
+  const closing = new AbortController()
+  const texts = new WeakMap<ModelRef, string>()
+  const waiting = new Map<string, { readonly text: string; since: number }>()
+  const versions: Version[] = []
+  let models: Snapshot['models'] | undefined
+  let planned: Version | undefined
+  let written: Clusters | undefined
+  let served: Clusters = new Map()
+  let isFirst = true
+  let restMs = shortestRestMs
+  let following: Promise<void> | undefined
   let cleanup: NodeJS.Timeout | undefined
 
-  async function write(backends: readonly Backend[]): Promise<void> {
-    const version = createHash('sha256').update(JSON.stringify(backends)).digest('hex').slice(0, 16)
-    await mkdir(directory, { recursive: true })
-    await writeClusters(directory, renderClusters(backends, version))
-    written = backends
+  function clustersOf(from: Snapshot['models']): Clusters {
+    const clusters = new Map<string, string>()
+    for (const key of [...from.keys()].sort()) {
+      const { cluster, resource } = from.get(key) as Model
+      const { backendUrl } = resource
+      if (cluster === undefined || backendUrl === undefined) continue
+      const text = texts.get(resource) ?? renderCluster({ cluster, backendUrl })
+      texts.set(resource, text)
+      clusters.set(key, text)
+    }
+    return clusters
+  }
+
+  async function put(clusters: Clusters, { name }: Version): Promise<void> {
+    if (written !== undefined && isSame(clusters, written)) return
+    await mkdir(deps.directory, { recursive: true })
+    await writeClusters(deps.directory, joinClusters(clusters.values(), name))
+    written = clusters
+  }
+
+  async function follow(): Promise<void> {
+    while (waiting.size > 0) {
+      await delay(restMs, undefined, { signal: closing.signal })
+      restMs = Math.min(2 * restMs, longestRestMs)
+      release(await deps.readTaken().catch(() => undefined))
+    }
+    isFirst = false
+  }
+
+  /** Lets go the models whose clusters Envoy has, and those that have waited for too long. */
+  function release(taken: TakenClusters | undefined): void {
+    const has = versions.find(({ name }) => name === taken?.version)?.clusters
+    const patience = taken === undefined ? awayPatienceMs : patienceMs
+    const waitsMs = !isFirst ? patience : taken === undefined ? 0 : firstPatienceMs
+    const released = new Map<string, string>()
+    const overdue: string[] = []
+    for (const [key, { text, since }] of waiting) {
+      const isTaken = has?.get(key) === text && !taken?.warming.has(clusterName(key))
+      if (!isTaken && performance.now() - since < waitsMs) continue
+      if (!isTaken) overdue.push(key)
+      released.set(key, text)
+      waiting.delete(key)
+    }
+    if (released.size === 0) return
+    served = new Map([...served, ...released])
+    if (overdue.length > 0) deps.onOverdue(overdue, taken === undefined ? 'no answer' : 'not taken')
+    deps.onTaken()
   }
 
   return {
-    async announce(snapshot) {
-      clearTimeout(cleanup)
-      const wanted = backendsOf(snapshot)
-      const before = written ?? []
-      const names = new Set(wanted.map(({ cluster }) => cluster))
-      const leaving = before.filter(({ cluster }) => !names.has(cluster))
-      const together = [...wanted, ...leaving]
-      if (written !== undefined && JSON.stringify(together) === JSON.stringify(written)) return
-      await write(together)
-      await delay(settleMs)
-      if (leaving.length === 0) return
-      cleanup = setTimeout(() => write(wanted).catch(onFault), graceMs).unref()
+    waiting,
+    plan(snapshot) {
+      if (snapshot.models === models) return
+      models = snapshot.models
+      const clusters = clustersOf(models)
+      if (planned !== undefined && isSame(clusters, planned.clusters)) return
+      const hash = createHash('sha256')
+      for (const [key, text] of clusters) hash.update(`${key}\n${text}\n`)
+      planned = { name: hash.digest('hex').slice(0, 16), clusters }
+      served = new Map([...served].filter(([key]) => clusters.has(key)))
+      for (const key of waiting.keys()) if (!clusters.has(key)) waiting.delete(key)
+      for (const [key, text] of clusters) {
+        if (served.get(key) === text) waiting.delete(key)
+        else if (waiting.get(key)?.text !== text) waiting.set(key, { text, since: Infinity })
+      }
     },
-    close: () => clearTimeout(cleanup),
+    async write() {
+      if (planned === undefined) return
+      const current = planned
+      clearTimeout(cleanup)
+      const leaving = [...(written ?? [])].filter(([key]) => !current.clusters.has(key))
+      await put(
+        leaving.length === 0 ? current.clusters : new Map([...current.clusters, ...leaving]),
+        current,
+      )
+      if (leaving.length > 0) {
+        cleanup = setTimeout(
+          () => put(current.clusters, current).catch(deps.onFault),
+          graceMs,
+        ).unref()
+      }
+      versions.unshift(current)
+      versions.length = Math.min(versions.length, versionsKept)
+      for (const wait of waiting.values()) wait.since = Math.min(wait.since, performance.now())
+      restMs = shortestRestMs
+      following ??= follow()
+        .catch((error: unknown) => {
+          if (!closing.signal.aborted) deps.onFault(error)
+        })
+        .finally(() => {
+          following = undefined
+        })
+    },
+    settled: async () => following,
+    close() {
+      closing.abort()
+      clearTimeout(cleanup)
+    },
   }
 }
 
-function backendsOf(snapshot: Snapshot): readonly Backend[] {
-  const backends: Backend[] = []
-  for (const { cluster, resource } of snapshot.models.values()) {
-    if (cluster === undefined || resource.backendUrl === undefined) continue
-    backends.push({ cluster, backendUrl: resource.backendUrl })
-  }
-  return backends.sort((a, b) => (a.cluster < b.cluster ? -1 : 1))
+function isSame(a: Clusters, b: Clusters): boolean {
+  if (a.size !== b.size) return false
+  for (const [key, text] of a) if (b.get(key) !== text) return false
+  return true
 }

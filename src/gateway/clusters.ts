@@ -15,21 +15,32 @@ export type Backend = { readonly cluster: string; readonly backendUrl: string }
 export const CLUSTERS_FILE = 'clusters.json'
 
 const TYPES = 'type.googleapis.com/envoy'
+const CLUSTER = `${TYPES}.config.cluster.v3.Cluster`
 
 /**
- * Renders a `DiscoveryResponse` (envoy.service.discovery.v3) in JSON. A backend's cluster is
- * the same text whatever stands beside it, so Envoy leaves untouched what did not change.
- * Of several backends with one cluster name the first is taken. Throws a TypeError for a URL
- * that is not http or https.
+ * Renders a `DiscoveryResponse` (envoy.service.discovery.v3) in JSON. Of several backends with one
+ * cluster name the first is taken. Throws a TypeError for a URL that is not http or https.
  */
 export function renderClusters(backends: readonly Backend[], version: string): string {
-  const clusters = new Map<string, object>()
+  const texts = new Map<string, string>()
   for (const backend of backends) {
-    if (!clusters.has(backend.cluster)) clusters.set(backend.cluster, toCluster(backend))
+    if (!texts.has(backend.cluster)) texts.set(backend.cluster, renderCluster(backend))
   }
-  const typeUrl = `${TYPES}.config.cluster.v3.Cluster`
-  const resources = [...clusters.values()].map((cluster) => ({ '@type': typeUrl, ...cluster }))
-  return `${JSON.stringify({ version_info: version, type_url: typeUrl, resources })}\n`
+  return joinClusters(texts.values(), version)
+}
+
+/** The response of clusters that are rendered already. */
+export function joinClusters(texts: Iterable<string>, version: string): string {
+  const about = JSON.stringify({ version_info: version, type_url: CLUSTER }).slice(0, -1)
+  return `${about},"resources":[${[...texts].join(',')}]}\n`
+}
+
+/**
+ * One cluster of it. It is the same text whatever stands beside it, so Envoy leaves untouched what
+ * did not change.
+ */
+export function renderCluster(backend: Backend): string {
+  return JSON.stringify({ '@type': CLUSTER, ...toCluster(backend) })
 }
 
 /**

@@ -49,7 +49,7 @@ export const settings = {
   metricsAddress: setting('METRICS_ADDRESS', '127.0.0.1:9464', form.orOff(form.socketAddress),
     'Prometheus, `GET /metrics`'),
   envoyAdminAddress: setting('ENVOY_ADMIN_ADDRESS', '127.0.0.1:9901', form.socketAddress,
-    'Envoy\'s admin page, which is asked to reopen the journal'),
+    'Envoy\'s admin page, which is asked to reopen the journal and which models it can serve'),
   modelServerAddress: setting('MODEL_SERVER_ADDRESS', '127.0.0.1:8090', form.socketAddress,
     'the sample model server (`npm start` only)'),
   gatewayUrl: optional('GATEWAY_URL', '`http://` + `GATEWAY_ADDRESS`', form.url('http:', 'https:'),

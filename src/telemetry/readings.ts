@@ -3,6 +3,8 @@
 /** The parts, as far as they are there; all figures are of the moment of the call. */
 export interface Sources {
   readonly models: () => number
+  /** Models that wait until Envoy has their cluster. */
+  readonly modelsWaiting: () => number
   readonly subscriptions: () => number
   readonly resourceProblems: () => number
   /** Counters held, in memory or in the local view. */
@@ -74,6 +76,11 @@ export function readingsOf(sources: Sources): readonly Reading[] {
   const journaled: readonly Reading[] = journal === undefined ? [] : journalReadings(journal)
   return [
     gauge('tollgate_models', 'Models in force.', sources.models),
+    gauge(
+      'tollgate_models_waiting',
+      'Models not yet as written, as Envoy does not have their cluster.',
+      sources.modelsWaiting,
+    ),
     gauge('tollgate_subscriptions', 'Subscriptions in force.', sources.subscriptions),
     gauge(
       'tollgate_resource_problems',

@@ -1,54 +1,126 @@
-/** Resources from a folder: read, compiled, announced to Envoy and put in force. */
+/** Resources from a folder: read, compiled, told to Envoy and put in force. */
 
+import type { Logger } from 'pino'
 import { startController } from '../controller/controller.ts'
 import { createFolderSource } from '../controller/folder-source.ts'
+import { inSlices } from '../controller/slices.ts'
+import type { Gathered } from '../controller/source.ts'
 import { sharedPriorities } from '../core/conditions.ts'
-import type { Snapshot } from '../core/snapshot.ts'
-import { createClusterFile } from '../gateway/cluster-file.ts'
+import { compileInSteps, type Snapshot } from '../core/snapshot.ts'
+import { readTaken } from '../gateway/admin-page.ts'
+import { type ClusterFile, createClusterFile } from '../gateway/cluster-file.ts'
+import { holdModels } from '../gateway/held-models.ts'
 import type { Context } from './context.ts'
 
 export interface Resources {
   /** What is in force now. */
   readonly snapshot: () => Snapshot
   readonly problems: () => readonly string[]
+  /** Models that are not in force, or not as written, because Envoy does not have their cluster yet. */
+  readonly modelsWaiting: () => number
 }
 
 /** Settles when the first snapshot is in force. */
 export async function openResources(context: Context): Promise<Resources> {
   const { config, log, onFault, stops } = context
-  let snapshot: Snapshot | undefined
-  const clusterFile = createClusterFile(config.envoyConfigDir, onFault)
+  const clusterFile = createClusterFile({
+    directory: config.envoyConfigDir,
+    readTaken: () => readTaken(config.envoyAdminAddress),
+    onTaken: () => void stage.show().catch(onFault),
+    onOverdue(models, reason) {
+      const about = { models: models.length, first: models.slice(0, linesShown) }
+      if (reason === 'not taken') log.warn(about, 'Envoy has not taken the clusters of new models')
+      else log.info(about, "Envoy's admin page does not answer; new models may be 503 for a moment")
+    },
+    onFault,
+  })
+  const stage = createStage(clusterFile)
   stops.push(() => clusterFile.close())
   const controller = await startController({
     source: createFolderSource(config.resourceFolder),
-    async publish(fresh) {
-      await clusterFile.announce(fresh)
-      snapshot = fresh
-    },
-    report(fresh, found) {
-      for (const problem of found) log.warn({ problem }, 'resource problem')
-      for (const message of sharedPriorities(fresh)) log.warn(message)
-      const { models, policies, subscriptions } = fresh
-      log.info(
-        {
-          models: models.size,
-          policies: policies.size,
-          subscriptions: subscriptions.size,
-          problems: found.length,
-        },
-        'resources in force',
-      )
-    },
+    publish: stage.publish,
+    report: createReport(log),
     onFailure: (error) => log.error({ err: error }, 'resources could not be put in force'),
   }).catch((error: unknown) => {
     throw new Error(`RESOURCES: ${config.resourceFolder} can not be read`, { cause: error })
   })
   stops.push(() => controller.close())
   return {
-    snapshot() {
-      if (snapshot === undefined) throw new Error('no snapshot has been published')
-      return snapshot
-    },
+    snapshot: stage.snapshot,
     problems: controller.problems,
+    modelsWaiting: () => clusterFile.waiting.size,
+  }
+}
+
+/**
+ * What is in force: the snapshot published last, but for models that wait for their cluster, which
+ * are as they were. What is taken away never waits.
+ */
+function createStage(clusterFile: ClusterFile) {
+  let latest: { readonly fresh: Snapshot; readonly resources: Gathered['resources'] } | undefined
+  let shown: Snapshot | undefined
+  let turn: Promise<void> = Promise.resolve()
+
+  async function update(): Promise<void> {
+    if (latest === undefined) return
+    const { fresh, resources } = latest
+    const held = clusterFile.waiting
+    const steps = () => compileInSteps(holdModels(resources, held, shown), fresh)
+    shown = held.size === 0 ? fresh : await inSlices(steps())
+  }
+
+  /** One after the other: the last to begin knows most. */
+  function show(): Promise<void> {
+    turn = turn.then(update, update)
+    return turn
+  }
+
+  return {
+    show,
+    async publish(fresh: Snapshot, resources: Gathered['resources']): Promise<void> {
+      latest = { fresh, resources }
+      clusterFile.plan(fresh)
+      if (shown !== undefined) await show()
+      await clusterFile.write()
+      if (shown !== undefined) return
+      await clusterFile.settled()
+      await show()
+    },
+    snapshot(): Snapshot {
+      if (shown === undefined) throw new Error('no snapshot has been published')
+      return shown
+    },
+  }
+}
+
+/** Of one kind of line so many are logged for a change; the internal API has all. */
+const linesShown = 100
+
+/** Logs what is in force, and of what is wrong that which was not wrong before. */
+function createReport(log: Logger): (fresh: Snapshot, problems: readonly string[]) => void {
+  let known: ReadonlySet<string> = new Set()
+  let shared: ReadonlySet<string> = new Set()
+  return (fresh, problems) => {
+    const added = problems.filter((problem) => !known.has(problem))
+    for (const problem of added.slice(0, linesShown)) log.warn({ problem }, 'resource problem')
+    if (added.length > linesShown) {
+      log.warn({ problems: added.length - linesShown }, 'and more resource problems')
+    }
+    known = new Set(problems)
+    const sentences = sharedPriorities(fresh)
+    for (const sentence of sentences.slice(0, linesShown)) {
+      if (!shared.has(sentence)) log.warn(sentence)
+    }
+    shared = new Set(sentences)
+    const { models, policies, subscriptions } = fresh
+    log.info(
+      {
+        models: models.size,
+        policies: policies.size,
+        subscriptions: subscriptions.size,
+        problems: problems.length,
+      },
+      'resources in force',
+    )
   }
 }

@@ -16,11 +16,22 @@ export interface Measured extends Keys, Counters, Resources {
 }
 
 export function openTelemetry({ config, stops }: Context, measured: Measured): Telemetry {
-  const { keys, follower, propagation, counters, redis, snapshot, problems, journal } = measured
+  const {
+    keys,
+    follower,
+    propagation,
+    counters,
+    redis,
+    snapshot,
+    problems,
+    modelsWaiting,
+    journal,
+  } = measured
   const telemetry = createTelemetry({
     version: JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')).version,
     sources: {
       models: () => snapshot().models.size,
+      modelsWaiting,
       subscriptions: () => snapshot().subscriptions.size,
       resourceProblems: () => problems().length,
       counters: () => counters.size,

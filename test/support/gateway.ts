@@ -8,6 +8,7 @@ import { createDatabase } from './database.ts'
 import { accessPolicy, modelRef, subscription, type WrittenDocument } from './documents.ts'
 import { type EnvoySettings, type RunningEnvoy, startEnvoy } from './envoy.ts'
 import { envoyPath } from './envoy-binary.ts'
+import { freePorts } from './free-ports.ts'
 import { type ModelServer, startModelServer } from './model-server.ts'
 import { poll } from './poll.ts'
 import { temporaryFolder } from './temporary-folder.ts'
@@ -153,11 +154,13 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
   writeFileSync(join(folder, 'tokens.csv'), tokens())
 
   const clustersFolder = join(envoyFolder, 'clusters')
+  const { envoyAdminPort: adminPort = (await freePorts(1))[0] } = settings
   const environment = {
     DATABASE_URL: database,
     TOKEN_AUTH_FILE: join(folder, 'tokens.csv'),
     RESOURCES: `file:${resourceFolder}`,
     ENVOY_CONFIG_DIR: clustersFolder,
+    ENVOY_ADMIN_ADDRESS: `127.0.0.1:${adminPort}`,
     LOG_LEVEL: 'silent',
     ...settings.env,
   }
@@ -171,7 +174,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     folder: envoyFolder,
     concurrency,
     journal: settings.env?.USAGE_JOURNAL,
-    adminPort: settings.envoyAdminPort,
+    adminPort,
     ...settings.limits,
     adjust: settings.adjustEnvoy,
   })

@@ -17,6 +17,7 @@ const keys = {
 }
 const sources: Sources = {
   models: () => 2,
+  modelsWaiting: () => 5,
   subscriptions: () => 8,
   resourceProblems: () => 1,
   counters: () => 9,
@@ -188,6 +189,7 @@ test('the parts are read when asked', async (t) => {
   const second = await read()
   t.strictSame([first.value('tollgate_models'), second.value('tollgate_models')], [2, 3])
   for (const [name, value] of [
+    ['tollgate_models_waiting', 5],
     ['tollgate_subscriptions', 8],
     ['tollgate_resource_problems', 1],
     ['tollgate_counters', 9],

@@ -1,0 +1,93 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import root from 'tap'
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { envoyPath } from '../support/envoy-binary.ts'
+import {
+  type Gateway,
+  gatewayTests,
+  models,
+  startGateway,
+  subscriptions,
+} from '../support/gateway.ts'
+import { readScrape } from '../support/metrics.ts'
+import { poll } from '../support/poll.ts'
+
+const team = { groups: ['team'] }
+const names = ['one', 'two', 'three']
+/** Beside so many others Envoy needs most of a second for one more cluster. */
+const crowd = Array.from({ length: 2_500 }, (_, i) =>
+  modelRef(`crowd-${i}`, { backendUrl: 'http://127.0.0.1:1' }),
+)
+/** Pays for models that are there from the start and for some that will come. */
+const wide = subscription(
+  'wide',
+  team,
+  Object.fromEntries(
+    ['sim', ...names].map((name) => [`llm/${name}`, [[1_000_000, '1h']] as const]),
+  ),
+)
+const test = gatewayTests({
+  concurrency: 2,
+  resources: (backendUrl) => [...models(backendUrl), wide, ...crowd],
+})
+
+/** A model with the policy that opens it. */
+const opened = (name: string, backendUrl: string) => [
+  modelRef(name, { backendUrl }),
+  accessPolicy(name, [`llm/${name}`], team),
+]
+
+async function ask(gateway: Gateway, key: string, model: string): Promise<number> {
+  return (await gateway.chat(key, {}, {}, `/llm/${model}/v1/chat/completions`)).status
+}
+
+test('a new model among thousands is served once it is there', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  for (const name of names) {
+    gateway.put(`${name}.yaml`, opened(name, gateway.model.url))
+    const statuses: number[] = []
+    await poll(async () => {
+      statuses.push(await ask(gateway, key, name))
+      return statuses.at(-1) !== 403
+    }, `${name} is there`)
+    for (let more = 0; more < 20; more += 1) statuses.push(await ask(gateway, key, name))
+    t.strictSame([...new Set(statuses)], [403, 200], name)
+  }
+})
+
+root.test(
+  'access ends at once while Envoy is behind',
+  {
+    skip: envoyPath() === undefined && 'no Envoy',
+  },
+  async (t) => {
+    // An admin page whose Envoy never takes anything.
+    const admin = createServer((request, response) => {
+      const isStats = request.url?.startsWith('/stats')
+      response.end(isStats ? 'cluster_manager.cds.version_text: "old"\n' : '{}')
+    })
+    await new Promise<void>((listening) => admin.listen(0, '127.0.0.1', listening))
+    t.teardown(() => admin.close())
+    const gateway = await startGateway(t, {
+      resources: (backendUrl) => [...models(backendUrl), wide, ...subscriptions({ plenty: 1_000 })],
+      env: { ENVOY_ADMIN_ADDRESS: `127.0.0.1:${(admin.address() as AddressInfo).port}` },
+    })
+    const { key } = await gateway.mint({ subscription: 'wide' })
+    t.equal(await ask(gateway, key, 'sim'), 200)
+    const putAt = performance.now()
+    gateway.put('change.yaml', opened('one', gateway.model.url))
+    gateway.put('resources.yaml', [...models(gateway.model.url).slice(0, 2), wide])
+    await poll(async () => (await ask(gateway, key, 'sim')) === 403, 'the policy is gone', 5_000)
+    const { metrics } = gateway.addresses
+    const scrape = await fetch(`http://${metrics?.host}:${metrics?.port}/metrics`)
+    t.equal(readScrape(await scrape.text()).value('tollgate_models_waiting'), 1)
+    t.equal(await ask(gateway, key, 'one'), 403, 'the new model is not there yet')
+    await poll(
+      async () => (await ask(gateway, key, 'one')) === 200,
+      'it does not wait for ever',
+      20_000,
+    )
+    t.ok(performance.now() - putAt > 9_000, 'but for ten seconds')
+  },
+)

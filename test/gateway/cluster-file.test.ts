@@ -1,0 +1,153 @@
+import { readFileSync, rmSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { type Test, test } from 'tap'
+import type { Resource } from '../../src/core/resources.ts'
+import { compile } from '../../src/core/snapshot.ts'
+import type { TakenClusters } from '../../src/gateway/admin-page.ts'
+import { createClusterFile } from '../../src/gateway/cluster-file.ts'
+import { holdModels } from '../../src/gateway/held-models.ts'
+import { accessPolicy, modelRef, resourceOf, snapshotOf } from '../support/documents.ts'
+import { poll } from '../support/poll.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+/** A file, and an Envoy whose admin page says what the test wants; undefined: it does not answer. */
+function begin(t: Test) {
+  const folder = temporaryFolder(t)
+  const path = join(folder, 'clusters.json')
+  const envoy: { taken: TakenClusters | undefined; asked: number } = { taken: undefined, asked: 0 }
+  const overdue: string[] = []
+  const file = createClusterFile({
+    directory: folder,
+    async readTaken() {
+      envoy.asked += 1
+      if (envoy.taken === undefined) throw new Error('no answer')
+      return envoy.taken
+    },
+    onTaken() {},
+    onOverdue: (models, reason) => overdue.push(`${models.join()}: ${reason}`),
+    onFault: (error) => t.fail(String(error)),
+  })
+  t.teardown(() => file.close())
+  const read = () =>
+    JSON.parse(readFileSync(path, 'utf8')) as {
+      version_info: string
+      resources: { name: string }[]
+    }
+  return {
+    file,
+    envoy,
+    overdue,
+    path,
+    async write(...names: readonly string[]) {
+      file.plan(snapshotOf(...names.map((name) => modelRef(name))))
+      await file.write()
+      return read().version_info
+    },
+    clusters: () =>
+      read()
+        .resources.map(({ name }) => name.replace('model/llm/', ''))
+        .join(),
+    waiting: () => [...file.waiting.keys()].map((key) => key.replace('llm/', '')).join(),
+  }
+}
+
+/** Past its start, with the model `old`. */
+async function running(t: Test) {
+  const world = begin(t)
+  const version = await world.write('old')
+  world.envoy.taken = { version, warming: new Set() }
+  await world.file.settled()
+  return { ...world, version }
+}
+
+test('a start waits for no Envoy that is not there', async (t) => {
+  const { file, overdue, write, clusters } = begin(t)
+  await write('a', 'b')
+  await file.settled()
+  t.strictSame(overdue, ['llm/a,llm/b: no answer'])
+  t.equal(clusters(), 'a,b')
+})
+
+test('no models are a file too', async (t) => {
+  const { write, clusters, waiting } = begin(t)
+  await write()
+  t.equal(clusters() + waiting(), '')
+})
+
+test('a model waits until Envoy has taken it', async (t) => {
+  const { file, envoy, write, waiting, overdue } = await running(t)
+  const version = await write('old', 'new')
+  t.equal(waiting(), 'new')
+  const { asked } = envoy
+  await poll(() => envoy.asked > asked + 3, 'it is asked')
+  t.equal(waiting(), 'new')
+  envoy.taken = { version, warming: new Set(['model/llm/new']) }
+  const warmed = envoy.asked
+  await poll(() => envoy.asked > warmed + 2, 'it is asked again')
+  t.equal(waiting(), 'new', 'its address is being looked up')
+  envoy.taken = { version, warming: new Set() }
+  await file.settled()
+  t.equal(waiting(), '')
+  t.strictSame(overdue, [])
+})
+
+test('an older file that Envoy has taken counts', async (t) => {
+  const { file, envoy, write, waiting } = await running(t)
+  const first = await write('old', 'one')
+  const second = await write('old', 'one', 'two')
+  t.equal(waiting(), 'one,two')
+  envoy.taken = { version: first, warming: new Set() }
+  await poll(() => waiting() === 'two', 'the first of them')
+  envoy.taken = { version: second, warming: new Set() }
+  await file.settled()
+  t.equal(waiting(), '')
+})
+
+test('what is taken back does not wait', async (t) => {
+  const { write, waiting, clusters } = await running(t)
+  await write('old', 'new')
+  await write('old')
+  t.equal(waiting(), '')
+  t.equal(clusters(), 'new,old', 'Checks already answered find it for a while')
+})
+
+test('the same clusters are written once', async (t) => {
+  const { file, path, write, envoy } = await running(t)
+  const { mtimeNs } = statSync(path, { bigint: true })
+  const { asked } = envoy
+  file.plan(snapshotOf(modelRef('old'), accessPolicy('p', ['llm/old'], { users: ['ada'] })))
+  await file.write()
+  t.equal(statSync(path, { bigint: true }).mtimeNs, mtimeNs)
+  await write('old')
+  t.equal(statSync(path, { bigint: true }).mtimeNs, mtimeNs)
+  t.equal(envoy.asked, asked, 'and nobody is asked')
+})
+
+test('a folder that is gone is made again', async (t) => {
+  const { path, write, waiting } = await running(t)
+  rmSync(join(path, '..'), { recursive: true })
+  await write('old', 'new')
+  t.ok(statSync(path).size > 0)
+  t.equal(waiting(), 'new')
+})
+
+test('a held model is as it was, its access is not', async (t) => {
+  const before = [
+    modelRef('moves'),
+    accessPolicy('open', ['llm/moves', 'llm/new'], { users: ['ada'] }),
+  ].map(resourceOf)
+  const shown = compile(before)
+  const after: Resource[] = [
+    modelRef('moves', { backendUrl: 'http://elsewhere' }),
+    modelRef('new'),
+    accessPolicy('open', ['llm/moves', 'llm/new'], { users: ['bob'] }),
+  ].map(resourceOf)
+  const held = new Set(['llm/moves', 'llm/new'])
+  const between = compile(holdModels(after, held, shown), compile(after))
+  t.strictSame([...between.models.keys()], ['llm/moves'])
+  t.match(between.models.get('llm/moves'), {
+    resource: { backendUrl: 'http://moves.example:8000' },
+    users: new Set(['bob']),
+  })
+  t.strictSame(compile(holdModels(after, new Set(), shown)), compile(after))
+})
