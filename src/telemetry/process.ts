@@ -17,13 +17,16 @@ export function watchProcess(version: string): ProcessReadings {
   const lag = monitorEventLoopDelay({ resolution: resolutionMs })
   lag.enable()
 
+  let last: { readonly p99: number; readonly max: number } | undefined
+
   /** Of the time since it was last read, so that one bad minute is not there for ever. */
-  function readLag(): number | undefined {
-    const measured = lag.count > 0
+  function readLag(): typeof last {
     // What is measured is the time between two looks.
-    const milliseconds = lag.percentile(99) / 1e6 - resolutionMs
+    const toSeconds = (nanoseconds: number) => Math.max(0, nanoseconds / 1e6 - resolutionMs) / 1_000
+    last =
+      lag.count > 0 ? { p99: toSeconds(lag.percentile(99)), max: toSeconds(lag.max) } : undefined
     lag.reset()
-    return measured ? Math.max(0, milliseconds) / 1_000 : undefined
+    return last
   }
 
   return {
@@ -57,7 +60,16 @@ export function watchProcess(version: string): ProcessReadings {
         name: 'nodejs_eventloop_lag_p99_seconds',
         help: 'By how much the event loop was late, 99th percentile since the last scrape.',
         unit: 'seconds',
-        read: readLag,
+        read: () => readLag()?.p99,
+      },
+      {
+        kind: 'gauge',
+        // One block of seconds is a single look of hundreds, and no percentile shows it.
+        name: 'nodejs_eventloop_lag_max_seconds',
+        help: 'By how much the event loop was late at most since the last scrape.',
+        unit: 'seconds',
+        // Of the same time: a scrape reads in this order.
+        read: () => last?.max,
       },
       {
         kind: 'gauge',

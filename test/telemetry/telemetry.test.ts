@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
 import type { Caller } from '../../src/core/caller.ts'
 import type { Decision, Grant } from '../../src/core/decide.ts'
@@ -300,4 +301,17 @@ test('a part that can not be read fails the scrape', async (t) => {
     },
   })
   await t.rejects(scrape(), /can not be read/)
+})
+
+test('a block of the event loop shows until it has been read', async (t) => {
+  const { read } = start(t)
+  const max = async () => (await read()).value('nodejs_eventloop_lag_max_seconds') ?? 0
+  await delay(100)
+  const until = performance.now() + 500
+  while (performance.now() < until);
+  await delay(100)
+  const blocked = await max()
+  t.ok(blocked > 0.4 && blocked < 60, `${blocked} s`)
+  await delay(100)
+  t.ok((await max()) < blocked)
 })
