@@ -5,8 +5,14 @@ import { benchCheck } from './check.bench.ts'
 import { benchCounters } from './counters.bench.ts'
 import { benchDecide } from './decide.bench.ts'
 import type { Figure } from './measure.ts'
+import { benchResources } from './resources.bench.ts'
 
-const figures: Figure[] = [...benchDecide(), ...(await benchCheck()), ...(await benchCounters())]
+const figures: Figure[] = [
+  ...benchDecide(),
+  ...(await benchCheck()),
+  ...(await benchCounters()),
+  ...(await benchResources()),
+]
 const width = Math.max(...figures.map(({ name }) => name.length))
 console.log(`Node ${process.version}, ${cpus()[0]?.model.trim()}, ${cpus().length} cores\n`)
 for (const { name, value } of figures) console.log(`${name.padEnd(width)}  ${value}`)

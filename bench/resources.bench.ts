@@ -1,0 +1,146 @@
+/**
+ * What resources cost while Checks are answered: the first load and single changes, by wall clock,
+ * CPU and the longest block of the event loop.
+ */
+
+import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { monitorEventLoopDelay } from 'node:perf_hooks'
+import { setTimeout as delay } from 'node:timers/promises'
+import { stringify } from 'yaml'
+import { startController } from '../src/controller/controller.ts'
+import { createFolderSource } from '../src/controller/folder-source.ts'
+import { createClusterFile } from '../src/gateway/cluster-file.ts'
+import { cpuMicros, type Figure } from './measure.ts'
+
+const apiVersion = 'tollgate.dev/v1alpha1'
+const models = 2_000
+const subscriptions = 7_500
+const policies = 500
+const changes = 9
+
+/** A ModelRef and its Subscription, which fill one of 2,000 files. */
+function modelFile(i: number, modelIds: readonly string[] = []): string {
+  const metadata = { name: `m${i}`, namespace: 'llm' }
+  const modelRef = { kind: 'LLMInferenceService', name: `m${i}` }
+  const spec = { modelRef, backendUrl: `http://10.0.0.1:${1_000 + i}`, modelIds }
+  const model = { apiVersion, kind: 'ModelRef', metadata, spec }
+  return `${stringify(model)}---\n${subscription(`own-${i}`, i)}`
+}
+
+function subscription(name: string, i: number, limit = 100_000): string {
+  const owner = { groups: [{ name: `team-${i}` }] }
+  const modelRefs = [0, 7].map((next) => ({
+    namespace: 'llm',
+    name: `m${(i + next) % models}`,
+    tokenRateLimits: [
+      { limit, window: '1m' },
+      { limit: 10 * limit, window: '1h' },
+    ],
+  }))
+  const spec = { owner, modelRefs }
+  return stringify({ apiVersion, kind: 'Subscription', metadata: { name }, spec })
+}
+
+function subscriptionFile(changed?: number): string {
+  return Array.from({ length: subscriptions }, (_, i) =>
+    subscription(`s${i}`, i, i === changed ? 5 : undefined),
+  ).join('---\n')
+}
+
+function policyFile(changed?: number): string {
+  return Array.from({ length: policies }, (_, i) =>
+    stringify({
+      apiVersion,
+      kind: 'AccessPolicy',
+      metadata: { name: `p${i}` },
+      spec: {
+        modelRefs: [0, 1, 2, 3].map((next) => ({ namespace: 'llm', name: `m${4 * i + next}` })),
+        subjects: { groups: [{ name: i === changed ? 'nobody' : `team-${i}` }] },
+      },
+    }),
+  ).join('---\n')
+}
+
+export async function benchResources(): Promise<readonly Figure[]> {
+  const root = mkdtempSync(join(tmpdir(), 'tollgate-bench-'))
+  const folder = join(root, 'resources')
+  mkdirSync(folder)
+  const put = (name: string, text: string): void => {
+    writeFileSync(join(root, 'fresh'), text)
+    renameSync(join(root, 'fresh'), join(folder, name))
+  }
+  for (let i = 0; i < models; i += 1) put(`m${i}.yaml`, modelFile(i))
+  put('subscriptions.yaml', subscriptionFile())
+  put('policies.yaml', policyFile())
+
+  const clusterFile = createClusterFile({
+    directory: join(root, 'envoy'),
+    readTaken: () => Promise.reject(new Error('no Envoy')),
+    onTaken() {},
+    onOverdue() {},
+    onFault: console.error,
+  })
+  let published = 0
+  const lag = monitorEventLoopDelay({ resolution: 1 })
+  lag.enable()
+  /** Milliseconds until `act` is in force, CPU milliseconds of that, longest block. */
+  async function time(act: () => unknown): Promise<[number, number, number]> {
+    const before = published
+    await delay(300)
+    lag.reset()
+    const begin = process.cpuUsage()
+    const startedAt = performance.now()
+    await act()
+    while (published === before) await delay(1)
+    const tookMs = performance.now() - startedAt
+    const cpuMs = cpuMicros(begin) / 1_000
+    await delay(5)
+    return [tookMs, cpuMs, lag.max / 1e6]
+  }
+  const show = ([tookMs, cpuMs, blockMs]: readonly number[]): string =>
+    `${tookMs?.toFixed(0)} ms, ${cpuMs?.toFixed(0)} ms CPU, longest block ${blockMs?.toFixed(0)} ms`
+  const figures: Figure[] = []
+  try {
+    let controller: { close(): void } | undefined
+    const first = await time(async () => {
+      controller = await startController({
+        source: createFolderSource(folder),
+        async publish(snapshot) {
+          clusterFile.plan(snapshot)
+          await clusterFile.write()
+          published += 1
+        },
+        report() {},
+        onFailure: console.error,
+      })
+    })
+    figures.push({ name: 'first load of 12,000 resources in 2,002 files', value: show(first) })
+    for (const [name, change] of [
+      ['one ModelRef of 2,000 files', (i: number) => [`m${i}.yaml`, modelFile(i, ['other'])]],
+      ['one Subscription of 7,500', (i: number) => ['subscriptions.yaml', subscriptionFile(i)]],
+      ['one AccessPolicy of 500', (i: number) => ['policies.yaml', policyFile(i)]],
+    ] as const) {
+      const seen: (readonly number[])[] = []
+      for (let i = 0; i < changes; i += 1) {
+        const [file, text] = change(i * 37) as [string, string]
+        seen.push(await time(() => put(file, text)))
+      }
+      const median = [0, 1, 2].map(
+        (at) => seen.map((one) => one[at] as number).sort((a, b) => a - b)[changes >> 1] as number,
+      )
+      figures.push({ name: `  a change of ${name}, median`, value: show(median) })
+    }
+    controller?.close()
+  } finally {
+    clusterFile.close()
+    lag.disable()
+    rmSync(root, { recursive: true })
+  }
+  return figures
+}
+
+if (import.meta.main) {
+  for (const { name, value } of await benchResources()) console.log(`${name.padEnd(52)}  ${value}`)
+}
