@@ -143,7 +143,8 @@ function breaks(
   return undefined
 }
 
-function isObject(value: unknown): value is Record<string, unknown> {
+/** An object with fields: no list, not null. */
+export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 

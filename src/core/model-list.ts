@@ -4,6 +4,7 @@
  */
 
 import { displayOf, type ModelDisplay, modelDisplayOf } from './display.ts'
+import { isObject } from './fields.ts'
 import type { CompiledSubscription, Model } from './snapshot.ts'
 
 /** One entry of a server's own list. */
@@ -127,10 +128,6 @@ function isUsableId(id: unknown): id is string {
 function readSeconds(created: unknown): number | undefined {
   if (typeof created !== 'number' || !(created >= 0 && created <= latestSecond)) return undefined
   return Math.floor(created)
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function compare(a: string, b: string): number {
