@@ -1,16 +1,15 @@
 /** Resources from a folder: read, compiled, told to Envoy and put in force. */
 
-import type { Logger } from 'pino'
 import { startController } from '../controller/controller.ts'
 import { createFolderSource } from '../controller/folder-source.ts'
 import { inSlices } from '../controller/slices.ts'
 import type { Gathered } from '../controller/source.ts'
-import { sharedPriorities } from '../core/conditions.ts'
 import { compileInSteps, type Snapshot } from '../core/snapshot.ts'
 import { readTaken } from '../gateway/admin-page.ts'
 import { type ClusterFile, createClusterFile } from '../gateway/cluster-file.ts'
 import { holdModels } from '../gateway/held-models.ts'
 import type { Context } from './context.ts'
+import { createResourceReport, linesShown } from './resource-report.ts'
 
 export interface Resources {
   /** What is in force now. */
@@ -39,7 +38,7 @@ export async function openResources(context: Context): Promise<Resources> {
   const controller = await startController({
     source: createFolderSource(config.resourceFolder),
     publish: stage.publish,
-    report: createReport(log),
+    report: createResourceReport(log),
     onFailure: (error) => log.error({ err: error }, 'resources could not be put in force'),
   }).catch((error: unknown) => {
     throw new Error(`RESOURCES: ${config.resourceFolder} can not be read`, { cause: error })
@@ -90,37 +89,5 @@ function createStage(clusterFile: ClusterFile) {
       if (shown === undefined) throw new Error('no snapshot has been published')
       return shown
     },
-  }
-}
-
-/** Of one kind of line so many are logged for a change; the internal API has all. */
-const linesShown = 100
-
-/** Logs what is in force, and of what is wrong that which was not wrong before. */
-function createReport(log: Logger): (fresh: Snapshot, problems: readonly string[]) => void {
-  let known: ReadonlySet<string> = new Set()
-  let shared: ReadonlySet<string> = new Set()
-  return (fresh, problems) => {
-    const added = problems.filter((problem) => !known.has(problem))
-    for (const problem of added.slice(0, linesShown)) log.warn({ problem }, 'resource problem')
-    if (added.length > linesShown) {
-      log.warn({ problems: added.length - linesShown }, 'and more resource problems')
-    }
-    known = new Set(problems)
-    const sentences = sharedPriorities(fresh)
-    for (const sentence of sentences.slice(0, linesShown)) {
-      if (!shared.has(sentence)) log.warn(sentence)
-    }
-    shared = new Set(sentences)
-    const { models, policies, subscriptions } = fresh
-    log.info(
-      {
-        models: models.size,
-        policies: policies.size,
-        subscriptions: subscriptions.size,
-        problems: problems.length,
-      },
-      'resources in force',
-    )
   }
 }

@@ -3,6 +3,7 @@ import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
+import { loadSnapshot } from '../../src/controller/controller.ts'
 import { createFolder, showProblem } from '../../src/controller/files.ts'
 import { createFolderSource } from '../../src/controller/folder-source.ts'
 import type { Gathered } from '../../src/controller/source.ts'
@@ -264,4 +265,20 @@ test('a closed watch is silent', async (t) => {
   write(join(folder, 'a.yaml'), 'changed')
   await poll(() => open.heard.changes === 1, 'the open one hears')
   t.equal(closed.heard.changes, 0)
+})
+
+test('other work goes on while thousands of documents are read', async (t) => {
+  const documents = Array.from({ length: 3_000 }, (_, i) => JSON.stringify(modelRef(`m-${i}`)))
+  const folder = folderOf(t, { 'all.yaml': documents.join('\n---\n') })
+  let turns = 0
+  let isOver = false
+  const turn = (): void => {
+    turns += 1
+    if (!isOver) setImmediate(turn)
+  }
+  turn()
+  const { snapshot } = await loadSnapshot(folder)
+  isOver = true
+  t.equal(snapshot.models.size, 3_000)
+  t.ok(turns > 20, `${turns} turns of the event loop`)
 })

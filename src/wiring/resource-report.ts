@@ -1,0 +1,42 @@
+/** What the log has of resources: each change once, and of what is wrong that which is new. */
+
+import type { Logger } from 'pino'
+import { sharedPriorities } from '../core/conditions.ts'
+import type { Snapshot } from '../core/snapshot.ts'
+
+/** Of one kind of line so many are logged for a change; the internal API has all. */
+export const linesShown = 100
+
+/**
+ * Logs what is in force after a change. A problem or a shared priority is a line when it was not
+ * there before, and has one again when it comes back.
+ */
+export function createResourceReport(
+  log: Pick<Logger, 'info' | 'warn'>,
+): (fresh: Snapshot, problems: readonly string[]) => void {
+  let known: ReadonlySet<string> = new Set()
+  let shared: ReadonlySet<string> = new Set()
+  return (fresh, problems) => {
+    const added = problems.filter((problem) => !known.has(problem))
+    for (const problem of added.slice(0, linesShown)) log.warn({ problem }, 'resource problem')
+    if (added.length > linesShown) {
+      log.warn({ problems: added.length - linesShown }, 'and more resource problems')
+    }
+    known = new Set(problems)
+    const sentences = sharedPriorities(fresh)
+    for (const sentence of sentences.slice(0, linesShown)) {
+      if (!shared.has(sentence)) log.warn(sentence)
+    }
+    shared = new Set(sentences)
+    const { models, policies, subscriptions } = fresh
+    log.info(
+      {
+        models: models.size,
+        policies: policies.size,
+        subscriptions: subscriptions.size,
+        problems: problems.length,
+      },
+      'resources in force',
+    )
+  }
+}
