@@ -69,33 +69,42 @@ const yamlOptions = { maxAliasCount: aliasLimit, logLevel: 'error' } as const
 /** Fields that lie deeper are not looked for once a document has been read. */
 const linesDepth = 3
 
-/** Reads all documents of one file. Never throws: a broken document leaves the others standing. */
-export function readDocuments(file: string, text: string): FileContent {
-  const steps = readInSteps(file, text)
-  for (;;) {
-    const step = steps.next()
-    if (step.done) return step.value
-  }
-}
+/** Characters of a text that is read within a slice: some 15 ms of work. */
+const longText = 32_768
+
+/** Where long texts are read. */
+export type ReadElsewhere = (text: string) => Promise<readonly DocumentContent[]>
 
 /**
- * The same, a document a step. What the file held `before` and still does is not read again: its
- * contents are the same objects.
+ * Reads all documents of one file, one a step; a promise that is yielded wants its value back.
+ * Never throws: a broken document leaves the others standing. What the file held `before` and still
+ * does is not read again: its contents are the same objects.
  */
 export function* readInSteps(
   file: string,
   text: string,
   before?: FileContent,
-): Generator<void, FileContent> {
+  elsewhere?: ReadElsewhere,
+): Generator<unknown, FileContent> {
   const parts = new Map<string, readonly DocumentContent[]>()
   const documents: PlacedDocument[] = []
-  for (const part of splitDocuments(text)) {
-    const contents = parts.get(part.text) ?? before?.parts.get(part.text) ?? readPart(part.text)
-    parts.set(part.text, contents)
-    for (const content of contents) documents.push({ content, linesBefore: part.linesBefore })
+  for (const { text: part, linesBefore } of splitDocuments(text)) {
+    let contents = parts.get(part) ?? before?.parts.get(part)
+    if (contents === undefined && elsewhere !== undefined && part.length > longText) {
+      contents = (yield elsewhere(part).catch(unread)) as typeof contents
+    }
+    contents ??= readPart(part)
+    parts.set(part, contents)
+    for (const content of contents) documents.push({ content, linesBefore })
     yield
   }
   return toFileContent(file, documents, parts)
+}
+
+function unread(error: unknown): readonly DocumentContent[] {
+  const message = `cannot be read: ${error instanceof Error ? error.message : error}`
+  const problems = [{ line: 1, severity: 'error', message }] as const
+  return [{ found: undefined, problems, lines: { line: 1, inside: undefined } }]
 }
 
 /** The content of a file that holds these documents. */
@@ -118,7 +127,8 @@ export function toFileContent(
   }
 }
 
-function readPart(text: string): readonly DocumentContent[] {
+/** Reads the text between two `---`. */
+export function readPart(text: string): readonly DocumentContent[] {
   const lines = new LineCounter()
   return [...parseAllDocuments(text, { lineCounter: lines })].map((document) => {
     const [broken] = document.errors

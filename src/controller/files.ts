@@ -9,6 +9,7 @@ import {
   readInSteps,
   type WrittenResource,
 } from './documents.ts'
+import { readElsewhere } from './elsewhere.ts'
 import { keepLastGood, lookOf, quietMs, tornMs } from './last-good.ts'
 import { chunks, gone, listFiles, type Seen } from './listing.ts'
 import { inSlices } from './slices.ts'
@@ -113,7 +114,9 @@ async function judge(
   const isNew = file.read?.signature !== seen.signature
   if (isNew) {
     file.fresh =
-      text === undefined ? unreadable(name) : await inSlices(readInSteps(name, text, inForce))
+      text === undefined
+        ? unreadable(name)
+        : await inSlices(readInSteps(name, text, inForce, readElsewhere))
     file.read = seen
   }
   const { fresh } = file

@@ -1,5 +1,13 @@
 import { test } from 'tap'
-import { readDocuments } from '../../src/controller/documents.ts'
+import { type FileContent, readInSteps } from '../../src/controller/documents.ts'
+
+function readDocuments(file: string, text: string): FileContent {
+  const steps = readInSteps(file, text)
+  for (;;) {
+    const step = steps.next()
+    if (step.done) return step.value
+  }
+}
 
 const model = `apiVersion: tollgate.dev/v1alpha1
 kind: ModelRef

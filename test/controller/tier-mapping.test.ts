@@ -1,8 +1,16 @@
 import { join } from 'node:path'
 import { test } from 'tap'
 import { loadSnapshot } from '../../src/controller/controller.ts'
-import { readDocuments } from '../../src/controller/documents.ts'
+import { type FileContent, readInSteps } from '../../src/controller/documents.ts'
 import { PACKAGE_ROOT } from '../../src/package-root.ts'
+
+function readDocuments(file: string, text: string): FileContent {
+  const steps = readInSteps(file, text)
+  for (;;) {
+    const step = steps.next()
+    if (step.done) return step.value
+  }
+}
 
 function mapping(data: string): string {
   return `apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: tier-to-group-mapping\ndata:\n${data}`

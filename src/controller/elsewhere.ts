@@ -1,0 +1,21 @@
+/** A document too long for one slice is read in a thread of its own. */
+
+import { once } from 'node:events'
+import { Worker } from 'node:worker_threads'
+import type { DocumentContent } from './documents.ts'
+
+const worker = new URL('./document-worker.ts', import.meta.url)
+
+/** Reads it; rejects when the thread ends without an answer. */
+export async function readElsewhere(text: string): Promise<readonly DocumentContent[]> {
+  const thread = new Worker(worker, { workerData: text })
+  try {
+    const [contents] = await Promise.race([
+      once(thread, 'message'),
+      once(thread, 'exit').then(() => Promise.reject(new Error('the thread ended'))),
+    ])
+    return contents
+  } finally {
+    await thread.terminate()
+  }
+}
