@@ -7,12 +7,12 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type postgres from 'postgres'
 import { createPostgresApiKeys, searchQuery } from '../src/store/api-keys/postgres-api-keys.ts'
 import type { ApiKeySearch, ApiKeySort } from '../src/store/api-keys.ts'
 import { startEmbeddedPostgres } from '../src/store/postgres/embedded-postgres.ts'
 import { migrate } from '../src/store/postgres/migrate.ts'
-import { openPool } from '../src/store/postgres/postgres.ts'
+import { openPool, type Pool } from '../src/store/postgres/postgres.ts'
+import type { Fragment } from '../src/store/postgres/sql.ts'
 import type { Figure } from './measure.ts'
 
 const totalKeys = 1_000_000
@@ -39,8 +39,8 @@ export async function benchSearch(): Promise<readonly Figure[]> {
 }
 
 /** Keys spread over the users at random, as years of use would leave them; a tenth ephemeral. */
-async function fill(sql: postgres.Sql): Promise<void> {
-  const insert = (count: number, username: postgres.Fragment) => sql`
+async function fill(sql: Pool): Promise<void> {
+  const insert = (count: number, username: Fragment) => sql`
     insert into api_keys (id, username, name, key_hash, status, user_groups, subscription,
       ephemeral, created_at, expires_at, last_used_at)
     select gen_random_uuid()::text, ${username}, 'key ' || md5(i::text),
@@ -57,7 +57,7 @@ async function fill(sql: postgres.Sql): Promise<void> {
   await sql`checkpoint`
 }
 
-async function measure(sql: postgres.Sql): Promise<readonly Figure[]> {
+async function measure(sql: Pool): Promise<readonly Figure[]> {
   const figures: Figure[] = []
   const user = () => `user-${Math.floor(Math.random() * users)}`
   for (const descending of [true, false]) {
@@ -102,7 +102,7 @@ function firstPage(search: Pick<ApiKeySearch, 'owner' | 'sortBy' | 'descending'>
 }
 
 /** What the server says it took to plan and run the query. */
-async function databaseMs(sql: postgres.Sql, search: ApiKeySearch): Promise<number> {
+async function databaseMs(sql: Pool, search: ApiKeySearch): Promise<number> {
   const [row] = await sql<{ 'QUERY PLAN': { [time: string]: number }[] }[]>`
     explain (analyze, timing off, format json) ${searchQuery(sql, search)}`
   const times = row?.['QUERY PLAN'][0]

@@ -1,6 +1,6 @@
 /** What the two endpoints that revoke have in common. */
 
-import { ServiceError } from '../core/errors.ts'
+import { type ErrorCode, ServiceError } from '../core/errors.ts'
 import type { Propagation } from '../store/revocations/propagation.ts'
 import type { GetApiKeyDeps } from './get-api-key.ts'
 
@@ -12,12 +12,14 @@ export interface RevokeDeps extends GetApiKeyDeps {
 const unsure =
   'The key store did not answer: the revocation may or may not have been done. Repeat it until it is answered.'
 
+const codes: ReadonlySet<ErrorCode> = new Set(['store_unavailable', 'store_slow'])
+
 /** The revocation's result; of an outage in its middle the caller learns that nothing is sure. */
 export async function orUnsure<T>(revocation: Promise<T>, message = unsure): Promise<T> {
   try {
     return await revocation
   } catch (error) {
-    if (!(error instanceof ServiceError) || error.code !== 'store_unavailable') throw error
-    throw new ServiceError('store_unavailable', { message, cause: error.cause })
+    if (!(error instanceof ServiceError) || !codes.has(error.code)) throw error
+    throw new ServiceError(error.code, { message, cause: error.cause })
   }
 }

@@ -1,10 +1,10 @@
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import postgres from 'postgres'
 import { type Config, loadConfig } from '../config.ts'
 import { adoptTable, copyKeys, inspectTable, type KeyTable } from '../store/api-keys/take-over.ts'
 import { startEmbeddedPostgres } from '../store/postgres/embedded-postgres.ts'
 import { migrate as applyMigrations } from '../store/postgres/migrate.ts'
+import { openPool, type Pool } from '../store/postgres/postgres.ts'
 import { checkDataDir } from '../wiring/check-files.ts'
 import { asksForHelp } from './usage.ts'
 
@@ -46,7 +46,7 @@ export async function migrate(args: readonly string[], env: NodeJS.ProcessEnv): 
   return await withTarget(config, async (target) => {
     await bringToSchema(target, dryRun)
     if (from === undefined) return 0
-    return await withPool(from, (source) => copy({ source, target, tenant, dryRun }), readOnly)
+    return await withPool(from, (source) => copy({ source, target, tenant, dryRun }), true)
   })
 }
 
@@ -77,15 +77,15 @@ function readArguments(args: readonly string[]): Arguments | undefined {
   }
 }
 
-async function bringToSchema(sql: postgres.Sql, dryRun: boolean): Promise<void> {
+async function bringToSchema(sql: Pool, dryRun: boolean): Promise<void> {
   if (dryRun) return
   const applied = await applyMigrations(sql)
   console.log(applied.length === 0 ? 'The schema is up to date.' : `Applied ${applied.join(', ')}.`)
 }
 
 async function copy(job: {
-  readonly source: postgres.Sql
-  readonly target: postgres.Sql
+  readonly source: Pool
+  readonly target: Pool
   readonly tenant: string | undefined
   readonly dryRun: boolean
 }): Promise<number> {
@@ -128,7 +128,7 @@ function chooseTenant({ tenantColumn, tenants }: KeyTable, name: string | undefi
   return undefined
 }
 
-async function takeInPlace(sql: postgres.Sql, dryRun: boolean): Promise<number> {
+async function takeInPlace(sql: Pool, dryRun: boolean): Promise<number> {
   const table = await inspectTable(sql)
   console.log(`The table has ${describeTable(table)}.`)
   if (table.tenants.length > 1) {
@@ -149,33 +149,27 @@ function describeTable({ statuses }: KeyTable): string {
   return counts.length === 0 ? 'no keys' : `keys: ${counts.join(', ')}`
 }
 
-async function hasTable(sql: postgres.Sql): Promise<boolean> {
+async function hasTable(sql: Pool): Promise<boolean> {
   const [row] = await sql<{ found: boolean }[]>`select to_regclass('api_keys') is not null as found`
   return row?.found === true
 }
 
-/** Nothing sent over these connections could write, whatever it is. */
-const readOnly = { default_transaction_read_only: true }
-
 async function withPool<T>(
   url: string,
-  action: (sql: postgres.Sql) => Promise<T>,
-  settings: { readonly default_transaction_read_only?: boolean } = {},
+  action: (sql: Pool) => Promise<T>,
+  readOnly = false,
 ): Promise<T> {
-  const connection = { application_name: 'tollgate migrate', ...settings }
-  const sql = postgres(url, { max: 2, connect_timeout: 10, onnotice: () => {}, connection })
+  const applicationName = 'tollgate migrate'
+  const sql = openPool({ url, connections: 2, applicationName, statementTimeoutMs: 0, readOnly })
   try {
     return await action(sql)
   } finally {
-    await sql.end({ timeout: 5 })
+    await sql.end()
   }
 }
 
 /** The database that the service would use with these settings. */
-async function withTarget<T>(
-  config: Config,
-  action: (sql: postgres.Sql) => Promise<T>,
-): Promise<T> {
+async function withTarget<T>(config: Config, action: (sql: Pool) => Promise<T>): Promise<T> {
   if (config.databaseUrl !== undefined) return await withPool(config.databaseUrl, action)
   const embedded = await startEmbeddedPostgres({
     directory: join(config.dataDir, 'postgres'),

@@ -33,20 +33,9 @@ export async function serveCommand(
   if (status !== undefined) return status
   setFlagsFromString(`--heap-growing-percent=${heapGrowingPercent}`)
   const asked = onStop(() => {})
-  process.on('unhandledRejection', endUnlessClosed)
   // A start that hangs has nothing yet that could be lost.
   void asked.then(() => setTimeout(() => process.exit(1), endWithinMs).unref())
   const service = await serve(env)
   await asked
   process.exit((await service.stop()) ? 0 : 1)
-}
-
-/**
- * The Postgres client asks each new connection for its types, in a promise that nobody holds: a
- * server that dies right then must not take this process along. Whoever waits for a query on that
- * connection is told by their own promise.
- */
-function endUnlessClosed(error: unknown): void {
-  const code = (error as { code?: unknown } | undefined)?.code
-  if (typeof code !== 'string' || !code.startsWith('CONNECTION_')) throw error
 }

@@ -70,6 +70,11 @@ const catalogue = {
     'server_error',
     'The key store is out of reach; try again in a few seconds.',
   ],
+  store_slow: [
+    503,
+    'server_error',
+    'The key store took too long to answer; try again in a few seconds.',
+  ],
 } as const satisfies Record<string, readonly [number, string, string]>
 
 /** A stable code of the catalogue. */

@@ -107,6 +107,7 @@ function headersOf(denial: Denial, now: number): readonly (readonly [string, str
   const byStatus: Partial<Record<ErrorCode, readonly [string, string]>> = {
     credential_invalid: ['www-authenticate', 'Bearer'],
     store_unavailable: ['retry-after', retryAfterOutage],
+    store_slow: ['retry-after', retryAfterOutage],
     model_unavailable: ['retry-after', retryAfterOutage],
   }
   const header = byStatus[denial.code]

@@ -56,7 +56,7 @@ export const settings = {
     'the public base URL'),
   /** undefined: embedded Postgres under `dataDir`. */
   databaseUrl: optional('DATABASE_URL', 'embedded Postgres in `DATA_DIR`', form.url('postgres:', 'postgresql:'),
-    'the database of the keys: Postgres 15 or newer'),
+    'the database of the keys: Postgres 15 or newer; `sslmode` as in libpq, without the fallback of `prefer`'),
   databaseConnections: setting('DB_MAX_OPEN_CONNS', '25', form.integer(1, 1_000),
     'connections to it at most'),
   /** undefined: counters in memory. */

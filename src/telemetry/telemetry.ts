@@ -53,6 +53,7 @@ const usualDecisions: readonly DecisionLabel[] = [
   'subscription_not_allowed',
   'token_limit_exceeded',
   'store_unavailable',
+  'store_slow',
 ]
 
 /** Instruments that read these parts, until they are stopped. */

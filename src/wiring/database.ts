@@ -3,14 +3,13 @@
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import type postgres from 'postgres'
 import { startEmbeddedPostgres } from '../store/postgres/embedded-postgres.ts'
 import { migrate } from '../store/postgres/migrate.ts'
-import { openPool, ping } from '../store/postgres/postgres.ts'
+import { openPool, type Pool, ping } from '../store/postgres/postgres.ts'
 import type { Context } from './context.ts'
 
 export interface Database {
-  readonly pool: postgres.Sql
+  readonly pool: Pool
   readonly url: string
 }
 
@@ -39,14 +38,14 @@ export async function openDatabase({ config, log, stops }: Context): Promise<Dat
     name: 'the database connections',
     shareMs: 400,
     lost: 'statements under way',
-    stop: (graceMs) => pool.end({ timeout: graceMs / 1_000 }),
+    stop: (graceMs) => pool.end(graceMs),
   })
   await waitForDatabase(pool, log)
   return { pool, url }
 }
 
 /** Migrates as soon as the database answers: services and their database often start together. */
-async function waitForDatabase(pool: postgres.Sql, log: Logger): Promise<void> {
+async function waitForDatabase(pool: Pool, log: Logger): Promise<void> {
   const giveUpAt = Date.now() + waitMs
   while (!(await ping(pool))) {
     if (Date.now() > giveUpAt) throw new Error(`DATABASE_URL: no answer within ${waitMs / 1_000} s`)

@@ -4,7 +4,6 @@ import { type CachedApiKeys, createCachedApiKeys } from '../store/api-keys/cache
 import { startCleanupSchedule } from '../store/api-keys/cleanup-schedule.ts'
 import { type LastUsed, startLastUsed } from '../store/api-keys/last-used.ts'
 import { createPostgresApiKeys } from '../store/api-keys/postgres-api-keys.ts'
-import { ping } from '../store/postgres/postgres.ts'
 import { createPropagationWatch, type PropagationWatch } from '../store/revocations/propagation.ts'
 import {
   createRevocationFollower,
@@ -23,7 +22,6 @@ export interface Keys {
 
 /** For how long keys are believed after the last word of the database, whatever is set. */
 const leastOutageGraceMs = 60_000
-const rouseEveryMs = 1_000
 
 /** Starts to follow revocations before anything is remembered. */
 export async function openKeys(context: Context, { pool, url }: Database): Promise<Keys> {
@@ -56,11 +54,6 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     lost: 'its leave: revocations wait for this process until it is back',
     stop: () => follower.stop(),
   })
-  // A pool that was waited on in vain does not always recover by the follower's questions alone.
-  const rouse = setInterval(() => {
-    if (follower.state() === 'away') void ping(pool)
-  }, rouseEveryMs).unref()
-  stops.push(() => clearInterval(rouse))
   await follower.start()
   const propagation = createPropagationWatch({
     pool,

@@ -1,13 +1,15 @@
-import type postgres from 'postgres'
 import { type Test, test } from 'tap'
 import { migrate } from '../../src/cli/migrate.ts'
 import { hashOfKey } from '../../src/core/api-key.ts'
+import type { Pool } from '../../src/store/postgres/postgres.ts'
 import { createDatabase } from '../support/database.ts'
 import { createKeyApi } from '../support/key-api.ts'
 import { createPool } from '../support/key-store.ts'
 
 const markers = { own: 'tg', accepted: new Set(['oai']) }
 const total = 2_500
+const columns =
+  'id, username, name, description, key_hash, user_groups, status, created_at, expires_at, ephemeral, subscription'
 
 /** The key that the original made as its `i`th. */
 function originalKey(i: number): string {
@@ -44,7 +46,9 @@ async function createOriginal(t: Test, more: readonly string[] = []) {
     ephemeral: i % 10 === 0,
     subscription: 'premium',
   }))
-  await sql`insert into api_keys ${sql(rows)}`
+  await sql`
+    insert into api_keys (${sql.unsafe(columns)})
+    select ${sql.unsafe(columns)} from json_populate_recordset(null::api_keys, ${JSON.stringify(rows)})`
   return { url, sql }
 }
 
@@ -62,7 +66,7 @@ async function run(t: Test, args: readonly string[], env: NodeJS.ProcessEnv) {
   }
 }
 
-async function fingerprint(sql: postgres.Sql): Promise<string> {
+async function fingerprint(sql: Pool): Promise<string> {
   const [row] = await sql<{ digest: string }[]>`
     select md5(string_agg(concat_ws('|', id, username, name, description, key_hash, status,
       user_groups::text, subscription, ephemeral, created_at, expires_at, last_used_at), ''

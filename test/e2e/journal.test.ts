@@ -1,6 +1,6 @@
 import { existsSync, readFileSync, renameSync, rmSync, truncateSync } from 'node:fs'
-import postgres from 'postgres'
 import root, { type Test } from 'tap'
+import { openPool } from '../../src/store/postgres/postgres.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { type Journaled, positionOf, startJournaled } from '../support/journaled.ts'
 import { poll } from '../support/poll.ts'
@@ -53,7 +53,7 @@ root.test('stream and journal count once together', { skip }, async (t) => {
   const users = ['ann', 'bob', 'o"neill\\', 'ömer, 🦊', '{"id":"x"}', 'a%20b\tc', 'broken']
   const gateway = await startJournaled(t, { users })
   // No identity token has such a name; a table that was taken over may.
-  const sql = postgres(gateway.database, { max: 1 })
+  const sql = openPool({ url: gateway.database, connections: 1 })
   const renamed = await sql`
     update api_keys set username = ${'line\n{"break"}\r\n\u0001\u2028'} where username = 'broken'`
   t.equal(renamed.count, 1)

@@ -4,10 +4,10 @@ import { once } from 'node:events'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import type postgres from 'postgres'
 import t, { type Test } from 'tap'
 import { keyIdBytes, keySecretBytes, mintKey } from '../../src/core/api-key.ts'
 import { createPostgresApiKeys } from '../../src/store/api-keys/postgres-api-keys.ts'
+import type { Pool } from '../../src/store/postgres/postgres.ts'
 import { createDatabase } from '../support/database.ts'
 import { models, subscriptions } from '../support/gateway.ts'
 import { createPool, createRecord } from '../support/key-store.ts'
@@ -44,7 +44,7 @@ async function startService(t: Test) {
   return { sql, service, port: Number(settings.GRPC_ADDRESS?.split(':')[1]) }
 }
 
-async function mint(sql: postgres.Sql, count: number): Promise<readonly string[]> {
+async function mint(sql: Pool, count: number): Promise<readonly string[]> {
   const table = createPostgresApiKeys(sql)
   const minted: string[] = []
   for (let i = 0; i < count; i += 1) {
@@ -66,7 +66,7 @@ async function run(t: Test, load: CheckLoad): Promise<CheckLoadResult> {
 }
 
 /** Transactions of the whole database until now: every look-up is one. */
-async function transactions(sql: postgres.Sql): Promise<number> {
+async function transactions(sql: Pool): Promise<number> {
   // What a connection did is told a second later at most.
   await delay(1_200)
   const [row] = await sql<{ total: number }[]>`

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import postgres from 'postgres'
 import type { Test } from 'tap'
 import { startEmbeddedPostgres } from '../../src/store/postgres/embedded-postgres.ts'
+import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 import './time-limit.ts'
 
@@ -16,22 +16,21 @@ let ownServer: Promise<string> | undefined
 export async function createDatabase(t: Test): Promise<string> {
   const server = process.env.TEST_DATABASE_URL ?? (await startOwnServer(t))
   const name = `test_${randomBytes(6).toString('hex')}`
-  await execute(server, (sql) => sql`create database ${sql(name)}`)
-  t.teardown(() => execute(server, (sql) => sql`drop database ${sql(name)} with (force)`))
+  await execute(server, (sql) => sql`create database ${sql.identifier(name)}`)
+  t.teardown(() =>
+    execute(server, (sql) => sql`drop database ${sql.identifier(name)} with (force)`),
+  )
   const url = new URL(server)
   url.pathname = `/${name}`
   return url.href
 }
 
-async function execute(
-  url: string,
-  query: (sql: postgres.Sql) => PromiseLike<unknown>,
-): Promise<void> {
-  const sql = postgres(url, { max: 1, onnotice: () => {} })
+async function execute(url: string, query: (sql: Pool) => PromiseLike<unknown>): Promise<void> {
+  const sql = openPool({ url, connections: 1, statementTimeoutMs: 60_000 })
   try {
     await query(sql)
   } finally {
-    await sql.end({ timeout: 5 })
+    await sql.end()
   }
 }
 

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import type postgres from 'postgres'
 import type { Test } from 'tap'
 import { migrate } from '../../src/store/postgres/migrate.ts'
+import type { Pool } from '../../src/store/postgres/postgres.ts'
+import { startListener } from '../../src/store/revocations/listener.ts'
 import {
   createRevocationFollower,
   type RevocationFollower,
@@ -21,7 +22,7 @@ export interface FollowerUnderTest extends RevocationFollower {
 }
 
 /** An empty database with our schema, its address, and a pool on it. */
-export async function createKeyDatabase(t: Test): Promise<{ url: string; sql: postgres.Sql }> {
+export async function createKeyDatabase(t: Test): Promise<{ url: string; sql: Pool }> {
   const url = await createDatabase(t)
   const sql = await createPool(t, url)
   await migrate(sql)
@@ -61,8 +62,28 @@ export async function startFollower(
   return { ...follower, evicted, forgotten: () => forgotten, listening, faults }
 }
 
+/** Listens until `t` ends; answers the channels that were notified, in order, as they come. */
+export async function hear(
+  t: Test,
+  url: string,
+  channels: readonly string[],
+): Promise<readonly string[]> {
+  const heard: string[] = []
+  const up = Promise.withResolvers<void>()
+  const listener = startListener({
+    url,
+    channels,
+    onHeard: (channel) => void heard.push(channel),
+    onUp: up.resolve,
+    onDown() {},
+  })
+  t.teardown(() => listener.stop())
+  await up.promise
+  return heard
+}
+
 /** Makes keys of a user whose hashes are `<user>-1` and on. */
-export async function fillKeys(sql: postgres.Sql, count: number, user = 'alice'): Promise<void> {
+export async function fillKeys(sql: Pool, count: number, user = 'alice'): Promise<void> {
   await sql`
     insert into api_keys (id, username, name, key_hash, user_groups, subscription)
     select gen_random_uuid()::text, ${user}, 'k', ${`${user}-`} || i, array['a'], 'premium'
@@ -70,7 +91,7 @@ export async function fillKeys(sql: postgres.Sql, count: number, user = 'alice')
 }
 
 /** Notes a replica that has followed the log up to now and never says more; answers its id. */
-export async function addReplica(sql: postgres.Sql, name: string): Promise<string> {
+export async function addReplica(sql: Pool, name: string): Promise<string> {
   const id = randomUUID()
   await sql`
     insert into tollgate_replicas (id, name, place, seen_at, serves_until, acknowledged)

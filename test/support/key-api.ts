@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
 import { pino } from 'pino'
-import type postgres from 'postgres'
 import type { Test } from 'tap'
 import { createIsAdmin } from '../../src/admin/administrators.ts'
 import { buildAdmin, buildInternal, type ListenerTimes } from '../../src/admin/server.ts'
@@ -12,7 +11,7 @@ import { createCachedApiKeys } from '../../src/store/api-keys/cached-api-keys.ts
 import { createPostgresApiKeys } from '../../src/store/api-keys/postgres-api-keys.ts'
 import type { ApiKeyStore, ApiKeyTable } from '../../src/store/api-keys.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
-import { openPool } from '../../src/store/postgres/postgres.ts'
+import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
 import { createPropagationWatch } from '../../src/store/revocations/propagation.ts'
 import { createDatabase } from './database.ts'
 import { modelRef, snapshotOf, subscription } from './documents.ts'
@@ -39,7 +38,7 @@ export interface Asked {
 export interface KeyApi {
   readonly external: FastifyInstance
   readonly internal: FastifyInstance
-  readonly sql: postgres.Sql
+  readonly sql: Pool
   readonly keys: ApiKeyStore
   /** Milliseconds since the epoch; the API's own idea of now. */
   now: number
@@ -158,7 +157,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
   }
   t.teardown(async () => {
     await Promise.all([external.close(), internal.close()])
-    await sql.end({ timeout: 5 })
+    await sql.end()
   })
   return api
 }

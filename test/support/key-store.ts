@@ -1,24 +1,23 @@
 import { randomUUID } from 'node:crypto'
-import type postgres from 'postgres'
 import type { Test } from 'tap'
 import type { ApiKeyRecord } from '../../src/core/api-key.ts'
 import type { ApiKeySearch, FoundKey, KnownKey } from '../../src/store/api-keys.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
-import { openPool } from '../../src/store/postgres/postgres.ts'
+import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
 import { createDatabase } from './database.ts'
 
 /** The instant at which stores are tested, in milliseconds since the epoch. */
 export const now = Date.UTC(2026, 2, 1, 12)
 
 /** A pool on this database, an empty one if none is given; ended with `t`. */
-export async function createPool(t: Test, url?: string): Promise<postgres.Sql> {
-  const sql = openPool({ url: url ?? (await createDatabase(t)), connections: 10 })
-  t.teardown(() => sql.end({ timeout: 5 }))
+export async function createPool(t: Test, url?: string, connections = 10): Promise<Pool> {
+  const sql = openPool({ url: url ?? (await createDatabase(t)), connections })
+  t.teardown(() => sql.end())
   return sql
 }
 
 /** A pool on a fresh database with our schema. */
-export async function createMigrated(t: Test): Promise<postgres.Sql> {
+export async function createMigrated(t: Test): Promise<Pool> {
   const sql = await createPool(t)
   await migrate(sql)
   return sql

@@ -10,6 +10,8 @@ export interface TcpProxy {
   through(url: string): string
   /** Ends every connection there is; new ones are welcome. */
   cut(): void
+  /** The same by RST, as of a machine that has just been started anew. */
+  reset(): void
   /** Ends every connection, and new ones at once, until healed. */
   refuse(): void
   /** From here on neither side hears of the other, nor is told so, until healed (or `false`). */
@@ -76,6 +78,9 @@ export async function startTcpProxy(
       return there.href
     },
     cut,
+    reset() {
+      for (const socket of sockets) socket.resetAndDestroy()
+    },
     refuse() {
       doing = 'refuse'
       cut()

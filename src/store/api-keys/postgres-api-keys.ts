@@ -1,9 +1,9 @@
 /** API keys in Postgres: one tagged query a method. */
 
-import type postgres from 'postgres'
 import type { ApiKeyRecord, ApiKeyStatus } from '../../core/api-key.ts'
 import type { ApiKeySearch, ApiKeyTable, FoundKey } from '../api-keys.ts'
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
+import type { Fragment, Query, Sql } from '../postgres/sql.ts'
 
 /** How long an expired ephemeral key is kept (contract, 3.13). */
 const ephemeralGraceMs = 1_800_000
@@ -30,21 +30,21 @@ interface Row {
 }
 
 /** The table of keys over a pool, or a transaction, whose database has been migrated. */
-export function createPostgresApiKeys(sql: postgres.ISql): ApiKeyTable {
+export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
   return {
     async insert(record) {
       await within(sql`
         insert into api_keys (id, username, name, description, key_hash, status, user_groups,
           subscription, ephemeral, created_at, expires_at)
         values (${record.id}, ${record.user}, ${record.name}, ${record.description || null},
-          ${record.hash}, ${record.status}, ${sql.array([...record.groups])},
+          ${record.hash}, ${record.status}, ${record.groups},
           ${record.subscription}, ${record.ephemeral}, ${new Date(record.createdAt)},
           ${record.expiresAt === null ? null : new Date(record.expiresAt)})`)
     },
     async findByHashes(hashes) {
       const rows = await within(sql<FoundRow[]>`
         select ${foundColumns(sql)} from api_keys
-        where key_hash = any(${sql.array([...hashes])}::text[])`)
+        where key_hash = any(${hashes}::text[])`)
       return rows.map(toFound)
     },
     async findLastUsed(limit, now) {
@@ -65,7 +65,7 @@ export function createPostgresApiKeys(sql: postgres.ISql): ApiKeyTable {
         update api_keys set last_used_at = used.at
         from (
           select id, least(uses.at, now()) as at
-          from unnest(${sql.array([...uses.keys()])}::text[], ${sql.array(instants)}::timestamptz[])
+          from unnest(${[...uses.keys()]}::text[], ${instants}::timestamptz[])
             as uses (id, at)
             join api_keys using (id)
           where ${isDue(sql, sql`api_keys`, sql`uses`)}
@@ -117,8 +117,6 @@ export function createPostgresApiKeys(sql: postgres.ISql): ApiKeyTable {
       const expiredBefore = new Date(now - ephemeralGraceMs)
       let deleted = 0
       for (;;) {
-        // The lock is the statement's own: in a transaction of ours, a server that goes away
-        // meanwhile would take this process along (the client writes to a closed connection).
         const query = sql`
           delete from api_keys where id = any(array(
             select id from api_keys
@@ -141,7 +139,7 @@ type FoundRow = Pick<
   'id' | 'username' | 'key_hash' | 'status' | 'user_groups' | 'subscription' | 'expires_at'
 >
 
-function foundColumns(sql: postgres.ISql): postgres.Fragment {
+function foundColumns(sql: Sql): Fragment {
   return sql`id, username, key_hash, status, user_groups, subscription, expires_at`
 }
 
@@ -158,20 +156,13 @@ function toFound(row: FoundRow): FoundKey {
 }
 
 /** Whether what is noted of a row is old enough to be noted anew. */
-function isDue(
-  sql: postgres.ISql,
-  row: postgres.Fragment,
-  use: postgres.Fragment,
-): postgres.Fragment {
+function isDue(sql: Sql, row: Fragment, use: Fragment): Fragment {
   return sql`(${row}.last_used_at is null
     or ${row}.last_used_at <= ${use}.at - make_interval(secs => ${noteEverySeconds}))`
 }
 
 /** One query whatever is asked for; every status condition is on the effective status. */
-export function searchQuery(
-  sql: postgres.ISql,
-  search: ApiKeySearch,
-): postgres.PendingQuery<Row[]> {
+export function searchQuery(sql: Sql, search: ApiKeySearch): Query<Row[]> {
   const { owner, includeEphemeral, limit, offset } = search
   return sql<Row[]>`
     select * from api_keys
@@ -183,7 +174,7 @@ export function searchQuery(
     limit ${limit} offset ${offset}`
 }
 
-function statusCondition(sql: postgres.ISql, { statuses, now }: ApiKeySearch): postgres.Fragment {
+function statusCondition(sql: Sql, { statuses, now }: ApiKeySearch): Fragment {
   if (statuses.size === 0 || statuses.size === 3) return sql``
   const instant = new Date(now)
   const conditions = {
@@ -199,7 +190,7 @@ function statusCondition(sql: postgres.ISql, { statuses, now }: ApiKeySearch): p
  * `nulls last` stands only where there can be nulls: with it Postgres would not use an index that
  * was made without. Names by their bytes: the same order in every database.
  */
-function orderOf(sql: postgres.ISql, { sortBy, descending }: ApiKeySearch): postgres.Fragment {
+function orderOf(sql: Sql, { sortBy, descending }: ApiKeySearch): Fragment {
   const direction = descending ? sql`desc` : sql`asc`
   switch (sortBy) {
     case 'created_at':

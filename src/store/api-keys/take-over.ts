@@ -4,7 +4,8 @@
  * go on working; what later versions added is not read.
  */
 
-import type postgres from 'postgres'
+import type { Pool } from '../postgres/postgres.ts'
+import type { Sql } from '../postgres/sql.ts'
 
 /** What the original's table holds, and whether we can read it. */
 export interface KeyTable {
@@ -29,8 +30,8 @@ export interface CopyCounts {
 }
 
 export interface CopyOptions {
-  readonly source: postgres.Sql
-  readonly target: postgres.Sql
+  readonly source: Pool
+  readonly target: Sql
   /** Only this tenant's keys. */
   readonly tenant: { readonly column: string; readonly name: string } | undefined
   /** Only counts what would be done. */
@@ -56,7 +57,7 @@ const columnList = columns.join(', ')
 const batchRows = 1_000
 
 /** Looks at the table; throws an Error fit for a person when it is not the original's. */
-export async function inspectTable(sql: postgres.ISql): Promise<KeyTable> {
+export async function inspectTable(sql: Sql): Promise<KeyTable> {
   const found = await sql<{ name: string; demanding: boolean }[]>`
     select attname as name, attnotnull and not atthasdef and attidentity = '' as demanding
     from pg_attribute
@@ -75,7 +76,7 @@ export async function inspectTable(sql: postgres.ISql): Promise<KeyTable> {
     tenantColumn === undefined
       ? []
       : await sql<{ name: string }[]>`
-          select distinct coalesce(${sql(tenantColumn)}::text, '') as name from api_keys order by 1`
+          select distinct coalesce(${sql.identifier(tenantColumn)}::text, '') as name from api_keys order by 1`
   const statuses = await sql<{ status: string; keys: number }[]>`
     select status, count(*)::int as keys from api_keys group by status order by status`
   return {
@@ -97,14 +98,19 @@ export async function copyKeys(options: CopyOptions): Promise<CopyCounts> {
   const { source, target, tenant, dryRun, onProgress } = options
   const counts = { read: 0, copied: 0, updated: 0, present: 0, conflicting: 0 }
   const only = tenant
-    ? source`where coalesce(${source(tenant.column)}::text, '') = ${tenant.name}`
+    ? source`where coalesce(${source.identifier(tenant.column)}::text, '') = ${tenant.name}`
     : source``
-  await source.begin('isolation level repeatable read read only', async (reading) => {
+  const read = async (reading: Sql): Promise<void> => {
     await reading`set local statement_timeout = 0`
-    const rows = reading<{ row: string }[]>`
+    await reading`
+      declare batches no scroll cursor for
       select row_to_json(one)::text as row
       from (select ${reading.unsafe(columnList)} from api_keys ${only} order by id) one`
-    for await (const batch of rows.cursor(batchRows)) {
+    for (;;) {
+      const batch = await reading<
+        { row: string }[]
+      >`fetch ${reading.unsafe(`${batchRows}`)} batches`
+      if (batch.length === 0) return
       const incoming = `[${batch.map(({ row }) => row).join(',')}]`
       const { copied, updated, conflicting } = await addBatch(target, incoming, dryRun)
       counts.read += batch.length
@@ -114,18 +120,15 @@ export async function copyKeys(options: CopyOptions): Promise<CopyCounts> {
       counts.present += batch.length - copied - updated - conflicting
       onProgress(counts.read)
     }
-  })
+  }
+  await source.begin(read, 'isolation level repeatable read read only')
   return counts
 }
 
 type BatchCounts = Pick<CopyCounts, 'copied' | 'updated' | 'conflicting'>
 
 /** One statement a batch, whole or not at all; as a dry run the same one without its writes. */
-async function addBatch(
-  target: postgres.Sql,
-  incoming: string,
-  dryRun: boolean,
-): Promise<BatchCounts> {
+async function addBatch(target: Sql, incoming: string, dryRun: boolean): Promise<BatchCounts> {
   const writes = dryRun
     ? target`
         copied as (select id from fresh),
@@ -174,8 +177,8 @@ async function addBatch(
 }
 
 /** Makes the original's table one that we can add keys to; the migrations do the rest. */
-export async function adoptTable(sql: postgres.Sql, { demanding }: KeyTable): Promise<void> {
+export async function adoptTable(sql: Sql, { demanding }: KeyTable): Promise<void> {
   for (const name of demanding) {
-    await sql`alter table api_keys alter column ${sql(name)} drop not null`
+    await sql`alter table api_keys alter column ${sql.identifier(name)} drop not null`
   }
 }

@@ -8,9 +8,9 @@ import { closeSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import postgres from 'postgres'
 import { claim } from './claim.ts'
 import { endWithUs } from './end-with-us.ts'
+import { openPool } from './postgres.ts'
 import { DATABASE_USER, ensureData, lastLine } from './postgres-data.ts'
 import { choosePlace, type PostgresPlace, runAs } from './postgres-place.ts'
 import { commandLine, identify, isRunning } from './process-identity.ts'
@@ -179,12 +179,12 @@ async function stopOrphan(data: string, log: (line: string) => void): Promise<vo
 }
 
 async function ensureDatabase(url: string): Promise<void> {
-  const sql = postgres(url, { max: 1, onnotice: () => {} })
+  const sql = openPool({ url, connections: 1 })
   try {
     const found = await sql`select 1 from pg_database where datname = ${DATABASE}`
-    if (found.length === 0) await sql`create database ${sql(DATABASE)}`
+    if (found.length === 0) await sql`create database ${sql.identifier(DATABASE)}`
   } finally {
-    await sql.end({ timeout: 5 })
+    await sql.end()
   }
 }
 

@@ -1,7 +1,7 @@
 /** Brings the database to our schema: migrations/NNNN-name.sql, in order, each once. */
 
 import { readdir, readFile } from 'node:fs/promises'
-import type postgres from 'postgres'
+import type { Pool } from './postgres.ts'
 
 const folder = new URL('./migrations/', import.meta.url)
 
@@ -12,7 +12,7 @@ const lockNumber = 7_005_101_901
  * Applies what has not been applied yet, in one transaction under an advisory lock: of processes
  * that start together one migrates and the others find it done. Answers the names applied.
  */
-export async function migrate(sql: postgres.Sql): Promise<readonly string[]> {
+export async function migrate(sql: Pool): Promise<readonly string[]> {
   const names = (await readdir(folder)).filter((name) => name.endsWith('.sql')).sort()
   return await sql.begin(async (transaction) => {
     await transaction`select pg_advisory_xact_lock(${lockNumber})`

@@ -1,77 +1,177 @@
 /** The connection pool, and what an outage looks like through it. */
 
-import postgres from 'postgres'
+import pg from 'pg'
 import { ServiceError } from '../../core/errors.ts'
+import {
+  ask,
+  type Connection,
+  type ConnectionOptions,
+  connectionClass,
+  GivenUp,
+  orGiveUp,
+  sqlOver,
+} from './connection.ts'
+import { createSql, type Query, type Rows, type Sql } from './sql.ts'
 
-export interface PoolOptions {
+export interface PoolOptions extends Partial<Omit<ConnectionOptions, 'url'>> {
   readonly url: string
   /** Connections at most. */
   readonly connections: number
+}
+
+/** Queries over a pool of connections, each over whichever is free. */
+export interface Pool extends Sql {
+  /**
+   * Runs `work` in a transaction on one connection: committed when it settles, rolled back when it
+   * rejects. `mode` is what may follow `begin`.
+   */
+  begin<T>(work: (transaction: Sql) => Promise<T>, mode?: string): Promise<T>
+  /** Lets what is under way end, for at most so many milliseconds, and closes every connection. */
+  end(graceMs?: number): Promise<void>
 }
 
 /** A query that takes longer than this finds its caller gone: Envoy gives a Check two seconds. */
 const requestDeadlineMs = 1_500
 /** What one statement may take at most, where nobody but its own caller waits for it. */
 export const statementDeadlineMs = 5_000
-const reconnectSeconds = 0.25
 /** Well below the second that a probe is given. */
 const pingDeadlineMs = 500
+const idleMs = 300_000
+const lifetimeSeconds = 3_600
 
 /**
- * A pool that connects when first asked and reconnects by itself. While serving, every change is
- * one statement: with `begin` or `reserve` a connection is pinned, and when its server goes away
- * the client's next write to it ends this process (porsager/postgres, issues 1154 and 1208).
+ * A pool that connects when first asked and reconnects by itself. A statement that is given up
+ * takes its connection along, so that neither it nor a server that hangs keeps the pool busy.
+ * Why so: docs/decisions/0001-database-driver.md.
  */
-export function openPool({ url, connections }: PoolOptions): postgres.Sql {
-  return postgres(url, {
+export function openPool({ url, connections, ...options }: PoolOptions): Pool {
+  const all = new Set<pg.PoolClient>()
+  const pool = new pg.Pool({
+    Client: connectionClass({
+      url,
+      applicationName: 'tollgate',
+      statementTimeoutMs: statementDeadlineMs,
+      ...options,
+    }),
     max: connections,
-    connect_timeout: 2,
-    backoff: () => reconnectSeconds,
-    idle_timeout: 300,
-    onnotice: () => {},
-    connection: { application_name: 'tollgate', statement_timeout: statementDeadlineMs },
+    idleTimeoutMillis: idleMs,
+    maxLifetimeSeconds: lifetimeSeconds,
+  })
+  /** Whether the last attempt to connect has succeeded. */
+  let isReachable = false
+  pool.on('connect', (connection) => {
+    isReachable = true
+    all.add(connection)
+  })
+  pool.on('remove', (connection) => all.delete(connection))
+  // A connection that ends while nobody uses it; the pool has dropped it.
+  pool.on('error', () => {})
+  let ending: Promise<void> | undefined
+
+  /** Runs `use` on a connection of the pool; who gives up waits for neither. */
+  function withConnection<T>(
+    use: (connection: Connection) => Promise<T>,
+    deadlineMs?: number,
+  ): Promise<T> {
+    let used: Connection | undefined
+    let isOver = false
+    async function work(): Promise<T> {
+      const free = await pool.connect().catch((error: unknown) => {
+        isReachable = false
+        throw error
+      })
+      if (isOver) {
+        free.release()
+        throw new GivenUp(false)
+      }
+      used = free as pg.PoolClient & Connection
+      try {
+        const result = await use(used)
+        free.release()
+        return result
+      } catch (error) {
+        // What the server has refused leaves the connection sound; FATAL, in any language, does not.
+        free.release(!(error instanceof pg.DatabaseError && error.severity === 'ERROR'))
+        throw error
+      } finally {
+        used = undefined
+      }
+    }
+    return orGiveUp(work(), deadlineMs, () => {
+      isOver = true
+      used?.abandon()
+      // What waited for a connection while all were busy is slow as well.
+      return isReachable
+    })
+  }
+
+  const sql = createSql((statement, deadlineMs) =>
+    withConnection((connection) => ask(connection, statement), deadlineMs),
+  )
+  return Object.assign(sql, {
+    begin<T>(work: (transaction: Sql) => Promise<T>, mode = ''): Promise<T> {
+      return withConnection(async (connection) => {
+        await connection.query(`begin ${mode}`)
+        try {
+          const result = await work(sqlOver(connection))
+          await connection.query('commit')
+          return result
+        } catch (error) {
+          await connection.query('rollback').catch(() => {})
+          throw error
+        }
+      })
+    },
+    end(graceMs = 2_000) {
+      ending ??= orGiveUp(pool.end(), graceMs, () => {
+        for (const connection of all) (connection as pg.PoolClient & Connection).abandon()
+        return true
+      }).catch(() => {})
+      return ending
+    },
   })
 }
 
 /**
  * The query's rows, or `store_unavailable` when the database can't be reached, is starting or
- * stopping, or does not answer in time. Other errors are faults of ours and pass through.
+ * stopping, or `store_slow` when it does not answer in time; the statement is then ended. Other
+ * errors are faults of ours and pass through.
  */
-export async function within<T>(query: Promise<T>, deadlineMs = requestDeadlineMs): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const deadline = new Promise<never>((_, reject) => {
-    timer = setTimeout(
-      () => reject(new ServiceError('store_unavailable', { cause: 'no answer in time' })),
-      deadlineMs,
-    )
-  })
+export async function within<R extends readonly object[]>(
+  query: Query<R>,
+  deadlineMs = requestDeadlineMs,
+): Promise<Rows<R>> {
   try {
-    return await Promise.race([query, deadline])
+    return await query.run(deadlineMs)
   } catch (error) {
+    if (isSlow(error)) throw new ServiceError('store_slow', { cause: error })
     throw isOutage(error) ? new ServiceError('store_unavailable', { cause: error }) : error
-  } finally {
-    clearTimeout(timer)
   }
+}
+
+/** Not answered in time: by our clock, or by the server's `statement_timeout`. */
+function isSlow(error: unknown): boolean {
+  if (error instanceof GivenUp) return error.isReachable
+  return error instanceof pg.DatabaseError && error.code === '57014'
 }
 
 /**
  * PostgreSQL error classes (appendix A of its manual): 08 connection, 25006 read-only after a
  * failover, 3D000 and 42P01 database or table gone (being restored), 40 rolled back (a deadlock with
- * somebody's transaction), 53 resources, 57 operator intervention, 58 system error. Else the socket's
- * own codes.
+ * somebody's transaction), 53 resources, 57 operator intervention, 58 system error. What the server
+ * has not said is about the way there.
  */
 function isOutage(error: unknown): boolean {
-  if (error instanceof ServiceError || !(error instanceof Error)) return false
-  const code = 'code' in error ? String(error.code) : ''
-  if (error instanceof postgres.PostgresError)
-    return /^(08|25006|3D000|40|42P01|53|57|58)/.test(code)
-  return /^(CONNECT|ECONN|EPIPE|ETIMEDOUT|EHOST|ENET|ENOTFOUND|ENOENT|EAI_)/.test(code)
+  if (error instanceof pg.DatabaseError) {
+    return /^(08|25006|3D000|40|42P01|53|57|58)/.test(error.code ?? '')
+  }
+  return error instanceof Error && !(error instanceof TypeError)
 }
 
 /** Whether the database answers right now. */
-export async function ping(sql: postgres.Sql): Promise<boolean> {
+export async function ping(sql: Sql): Promise<boolean> {
   try {
-    await within(sql`select 1`, pingDeadlineMs)
+    await sql`select 1`.run(pingDeadlineMs)
     return true
   } catch {
     return false

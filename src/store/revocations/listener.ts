@@ -1,13 +1,14 @@
 /** A connection of its own that hears notifications, thrown away and made anew when it fails. */
 
-import postgres from 'postgres'
+import { type Connection, connectionClass, sqlOver } from '../postgres/connection.ts'
 import { within } from '../postgres/postgres.ts'
+import type { Sql } from '../postgres/sql.ts'
 
 export interface Listener {
   /** The connection while it listens; statements over it prove that it is alive. */
-  connection(): postgres.Sql | undefined
+  connection(): Sql | undefined
   /** Throws away a connection that is not to be trusted; another one is made at once. */
-  drop(connection: postgres.Sql): void
+  drop(connection: Sql): void
   stop(): Promise<void>
 }
 
@@ -26,22 +27,32 @@ const retryMs = 250
 
 /** Starts listening; `onUp` tells when it does. */
 export function startListener(options: ListenerOptions): Listener {
-  let current: postgres.Sql | undefined
+  let current: { readonly sql: Sql; readonly connection: Connection } | undefined
   let retry: NodeJS.Timeout | undefined
   let isStopped = false
   let opening: Promise<void> = Promise.resolve()
+  const TollgateListener = connectionClass({
+    url: options.url,
+    applicationName: 'tollgate listener',
+    statementTimeoutMs: openDeadlineMs,
+  })
 
+  /** A connection is never used again once it has failed: another one listens in its place. */
   async function open(): Promise<void> {
-    const connection = connect(options, () => drop(connection))
+    const connection = new TollgateListener()
+    const sql = sqlOver(connection)
+    connection.on('notification', ({ channel }) => options.onHeard(channel))
+    connection.on('end', () => drop(sql))
     try {
-      await within(connection.unsafe(listenTo(options.channels)), openDeadlineMs)
+      await connection.connect()
+      await within(sql.unsafe(listenTo(options.channels)), openDeadlineMs)
     } catch {
-      void discard(connection)
+      connection.abandon()
       if (!isStopped) retry = setTimeout(begin, retryMs)
       return
     }
-    if (isStopped) return await discard(connection)
-    current = connection
+    if (isStopped) return connection.abandon()
+    current = { sql, connection }
     options.onUp()
   }
 
@@ -49,52 +60,28 @@ export function startListener(options: ListenerOptions): Listener {
     opening = open()
   }
 
-  function drop(connection: postgres.Sql): void {
-    if (connection !== current) return
+  function drop(sql: Sql): void {
+    if (sql !== current?.sql) return
+    current.connection.abandon()
     current = undefined
-    void discard(connection)
     if (!isStopped) begin()
     options.onDown()
   }
 
   begin()
   return {
-    connection: () => current,
+    connection: () => current?.sql,
     drop,
     async stop() {
       isStopped = true
       clearTimeout(retry)
-      const last = current
+      current?.connection.abandon()
       current = undefined
-      if (last !== undefined) await discard(last)
       await opening
     },
   }
 }
 
-/**
- * One connection, which is never used again once it has failed: the client would connect anew
- * without listening, and has been seen not to recover when its server dies while it writes.
- */
-function connect({ url, onHeard }: ListenerOptions, onClose: () => void): postgres.Sql {
-  const settings = {
-    max: 1,
-    connect_timeout: openDeadlineMs / 1_000,
-    max_lifetime: null,
-    fetch_types: false,
-    onnotice: () => {},
-    // Not in the package's types; its own `listen` is built on it, but does not tell of an end.
-    onnotify: onHeard,
-    onclose: onClose,
-    connection: { application_name: 'tollgate listener', statement_timeout: openDeadlineMs },
-  }
-  return postgres(url, settings)
-}
-
 function listenTo(channels: readonly string[]): string {
   return channels.map((channel) => `listen "${channel}"`).join('; ')
-}
-
-function discard(connection: postgres.Sql): Promise<void> {
-  return connection.end({ timeout: 0 }).catch(() => {})
 }

@@ -1,8 +1,7 @@
 /** Whether everybody who may be serving knows of a revocation. */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import type postgres from 'postgres'
-import { within } from '../postgres/postgres.ts'
+import type { Sql } from '../postgres/sql.ts'
 import { type Acknowledgements, readAcknowledgements } from './revocation-log.ts'
 
 /** What a revocation's answer says of those who may be serving the key. */
@@ -34,7 +33,7 @@ export interface PropagationWatch {
 }
 
 export interface PropagationWatchOptions {
-  readonly pool: postgres.Sql
+  readonly pool: Sql
   /** This process's own; it is not waited for. */
   readonly id: string
   /** Names of the others as last known, for when the database can't say. */
@@ -86,7 +85,7 @@ export function createPropagationWatch(options: PropagationWatchOptions): Propag
     const nextEnd = Math.min(...[...waiting].map(({ giveUpAt }) => giveUpAt))
     const leftMs = Math.max(1, nextEnd - performance.now())
     try {
-      return await within(readAcknowledgements(pool), leftMs)
+      return await readAcknowledgements(pool, leftMs)
     } catch {
       return undefined
     }

@@ -6,10 +6,9 @@
 
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import type postgres from 'postgres'
 import { ServiceError } from '../../core/errors.ts'
 import type { Freshness } from '../freshness.ts'
-import { within } from '../postgres/postgres.ts'
+import type { Sql } from '../postgres/sql.ts'
 import { createConfidence } from './confidence.ts'
 import { type Listener, startListener } from './listener.ts'
 import { startPauseWatch } from './pause-watch.ts'
@@ -25,7 +24,7 @@ import {
 } from './revocation-log.ts'
 
 export interface RevocationFollowerOptions {
-  readonly pool: postgres.Sql
+  readonly pool: Sql
   /** Where the connection that listens goes: the pool's own database. */
   readonly url: string
   /** What this process is called where it is waited for; no two that live at a time share it. */
@@ -104,8 +103,8 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
     const connection = listener?.connection()
     const sentAt = watch.now()
     try {
-      const query = followLog(connection ?? pool, replica, position)
-      return { answer: await within(query, halfDeadlineMs), sentAt }
+      const answer = await followLog(connection ?? pool, replica, position, halfDeadlineMs)
+      return { answer, sentAt }
     } catch (error) {
       if (connection !== undefined) {
         listener?.drop(connection)
@@ -258,7 +257,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
       isStopped = true
       clearTimeout(timer)
       await running
-      await within(removeReplica(pool, id), 2 * halfDeadlineMs).catch(() => {})
+      await removeReplica(pool, id, 2 * halfDeadlineMs).catch(() => {})
       await listener?.stop()
       watch.stop()
     },

@@ -1,7 +1,7 @@
 /** The log of revocations and the processes that follow it: one statement a function. */
 
-import type postgres from 'postgres'
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
+import type { Fragment, Query, Sql } from '../postgres/sql.ts'
 
 /** Notified by the database whenever something was logged. */
 export const revocationChannel = 'tollgate_revocations'
@@ -68,13 +68,14 @@ export function ownChannel(id: string): string {
  * knowing nothing), notifies it on its own channel, and reads on from there.
  */
 export function followLog(
-  sql: postgres.Sql,
+  sql: Sql,
   replica: ReplicaNote,
   position: LogPosition | undefined,
+  deadlineMs?: number,
 ): Promise<LogAnswer> {
   const { id, name, place, servesMs, unseenMs } = replica
   const at = position?.sequence ?? null
-  return only(sql<LogAnswer[]>`
+  const query = sql<LogAnswer[]>`
     with newest as (
       select sequence, ${markOf(sql)} as mark from tollgate_revocations
       order by sequence desc limit 1
@@ -108,30 +109,32 @@ export function followLog(
       coalesce((select row_to_json(newest) from newest), '{"sequence":0,"mark":0}') as newest,
       (select coalesce(json_agg(name order by name), '[]') from others) as others,
       ${isLogged(sql)} as logged,
-      pg_notify(${ownChannel(id)}, '')`)
+      pg_notify(${ownChannel(id)}, '')`
+  return only(query, deadlineMs)
 }
 
 /** How far everybody who may be serving has followed the log. */
-export function readAcknowledgements(sql: postgres.Sql): Promise<Acknowledgements> {
-  return only(sql<Acknowledgements[]>`
+export function readAcknowledgements(sql: Sql, deadlineMs?: number): Promise<Acknowledgements> {
+  const query = sql<Acknowledgements[]>`
     select
       coalesce((select max(sequence) from tollgate_revocations), 0)::float8 as newest,
       ${isLogged(sql)} as logged,
       (select coalesce(json_agg(json_build_object(
         'id', id, 'name', name, 'acknowledged', acknowledged) order by name, id), '[]')
-        from tollgate_replicas where serves_until > now()) as replicas`)
+        from tollgate_replicas where serves_until > now()) as replicas`
+  return only(query, deadlineMs)
 }
 
 /** Takes the replica from those that are waited for: it will not serve any more. */
-export async function removeReplica(sql: postgres.Sql, id: string): Promise<void> {
-  await sql`delete from tollgate_replicas where id = ${id}`
+export async function removeReplica(sql: Sql, id: string, deadlineMs?: number): Promise<void> {
+  await within(sql`delete from tollgate_replicas where id = ${id}`, deadlineMs)
 }
 
 /**
  * Deletes what was logged more than two days ago, which is longer than anybody may go on serving
  * without having read it; of that the newest row is kept. Answers how many went.
  */
-export async function purgeRevocations(sql: postgres.Sql): Promise<number> {
+export async function purgeRevocations(sql: Sql): Promise<number> {
   const batchRows = 20_000
   let deleted = 0
   for (;;) {
@@ -153,19 +156,22 @@ export async function purgeRevocations(sql: postgres.Sql): Promise<number> {
 }
 
 /** Somebody may have disabled the triggers, or restored the table without them. */
-function isLogged(sql: postgres.Sql): postgres.Fragment {
+function isLogged(sql: Sql): Fragment {
   return sql`(
     select count(*) = 3 from pg_trigger
     where tgrelid = to_regclass('api_keys') and tgenabled in ('A', 'O')
       and tgname in ('tollgate_key_changed', 'tollgate_key_deleted', 'tollgate_keys_truncated'))`
 }
 
-function markOf(sql: postgres.Sql): postgres.Fragment {
+function markOf(sql: Sql): Fragment {
   return sql`(extract(epoch from at) * 1000000)::bigint`
 }
 
-async function only<Row>(query: Promise<readonly Row[]>): Promise<Row> {
-  const [row] = await query
+async function only<Row extends object>(
+  query: Query<Row[]>,
+  deadlineMs: number | undefined,
+): Promise<Row> {
+  const [row] = await within(query, deadlineMs)
   if (row === undefined) throw new Error('a look at the log is one row')
   return row
 }

@@ -2,7 +2,8 @@ import { type Test, test } from 'tap'
 import { ServiceError } from '../../../src/core/errors.ts'
 import { type LastUsedOptions, startLastUsed } from '../../../src/store/api-keys/last-used.ts'
 import { createPostgresApiKeys } from '../../../src/store/api-keys/postgres-api-keys.ts'
-import { createMigrated, createRecord, now } from '../../support/key-store.ts'
+import { createKeyDatabase, hear } from '../../support/followers.ts'
+import { createRecord, now } from '../../support/key-store.ts'
 import { poll } from '../../support/poll.ts'
 
 const outage = new ServiceError('store_unavailable')
@@ -114,7 +115,7 @@ test('noting costs no promise', async (t) => {
 
 /** A migrated table, and what it says of uses. */
 async function createTable(t: Test) {
-  const sql = await createMigrated(t)
+  const { url, sql } = await createKeyDatabase(t)
   const keys = createPostgresApiKeys(sql)
   const create = async () => {
     const record = createRecord()
@@ -122,7 +123,7 @@ async function createTable(t: Test) {
     return record.id
   }
   const usedAt = async (id: string) => (await keys.findById(id))?.lastUsedAt
-  return { sql, keys, create, usedAt }
+  return { url, sql, keys, create, usedAt }
 }
 
 test('a use is noted in the row', async (t) => {
@@ -200,17 +201,15 @@ test('a row that is being changed is not waited for', async (t) => {
 })
 
 test('a use touches no index and tells nobody', async (t) => {
-  const { sql, keys, create } = await createTable(t)
+  const { url, sql, keys, create } = await createTable(t)
   const ids: string[] = []
   for (let i = 0; i < 50; i += 1) ids.push(await create())
-  const told: string[] = []
-  await sql.listen('tollgate_revocations', (payload) => told.push(payload))
-  await sql.listen('probe', (payload) => told.push(payload))
+  const told = await hear(t, url, ['tollgate_revocations', 'probe'])
   // A page keeps room for some of its rows; all at once would not fit.
   await keys.noteUses(new Map(ids.slice(0, 3).map((id) => [id, now])))
-  await sql.notify('probe', 'after')
+  await sql`select pg_notify('probe', '')`
   await poll(() => told.length > 0, 'the later notification')
-  t.strictSame(told, ['after'])
+  t.strictSame(told, ['probe'])
   const counts = () => sql<{ updated: number; hot: number }[]>`
     select n_tup_upd::int as updated, n_tup_hot_upd::int as hot
     from pg_stat_user_tables where relname = 'api_keys'`

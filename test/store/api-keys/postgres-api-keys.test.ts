@@ -248,10 +248,9 @@ test('of two processes one cleans up', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
   await keys.insert(createRecord({ ephemeral: true, expiresAt: 0 }))
-  const other = await sql.reserve()
-  await other`select pg_advisory_lock(7005101902)`
-  t.equal(await keys.deleteExpiredEphemeral(now), 0, 'the other is at it')
-  await other`select pg_advisory_unlock(7005101902)`
-  other.release()
+  await sql.begin(async (other) => {
+    await other`select pg_advisory_xact_lock(7005101902)`
+    t.equal(await keys.deleteExpiredEphemeral(now), 0, 'the other is at it')
+  })
   t.equal(await keys.deleteExpiredEphemeral(now), 1)
 })

@@ -2,12 +2,12 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import postgres from 'postgres'
 import { type Test, test } from 'tap'
 import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,
 } from '../../../src/store/postgres/embedded-postgres.ts'
+import { openPool } from '../../../src/store/postgres/postgres.ts'
 import { identify } from '../../../src/store/postgres/process-identity.ts'
 import { poll } from '../../support/poll.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -24,7 +24,7 @@ async function start(t: Test, directory: string, log: string[] = []): Promise<Em
 }
 
 async function ask(url: string, query: string): Promise<unknown> {
-  const sql = postgres(url, { max: 1, onnotice: () => {} })
+  const sql = openPool({ url, connections: 1 })
   try {
     return (await sql.unsafe(query))[0]
   } finally {

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type postgres from 'postgres'
 import { test } from 'tap'
 import { createPostgresApiKeys } from '../../../src/store/api-keys/postgres-api-keys.ts'
+import type { Pool } from '../../../src/store/postgres/postgres.ts'
 import { createPropagationWatch } from '../../../src/store/revocations/propagation.ts'
 import { readAcknowledgements } from '../../../src/store/revocations/revocation-log.ts'
 import {
@@ -20,7 +20,7 @@ import { startTcpProxy } from '../../support/tcp-proxy.ts'
 const seldom = { everyMs: 3_600_000 }
 
 /** Until everybody has acknowledged the whole log. */
-function acknowledged(sql: postgres.Sql, replicas = 1): Promise<boolean> {
+function acknowledged(sql: Pool, replicas = 1): Promise<boolean> {
   return poll(async () => {
     const { newest, replicas: found } = await readAcknowledgements(sql)
     return found.length === replicas && found.every((one) => one.acknowledged === newest)
@@ -28,7 +28,7 @@ function acknowledged(sql: postgres.Sql, replicas = 1): Promise<boolean> {
 }
 
 /** Ends the connections on which followers listen; answers how many there were. */
-async function killListeners(sql: postgres.Sql): Promise<number> {
+async function killListeners(sql: Pool): Promise<number> {
   const { count } = await sql`
     select pg_terminate_backend(pid) from pg_stat_activity
     where application_name = 'tollgate listener' and datname = current_database()`

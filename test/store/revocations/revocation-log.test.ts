@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
-import type postgres from 'postgres'
 import { test } from 'tap'
 import { createPostgresApiKeys } from '../../../src/store/api-keys/postgres-api-keys.ts'
+import type { Pool } from '../../../src/store/postgres/postgres.ts'
 import {
   followLog,
   type LogPosition,
@@ -9,6 +9,7 @@ import {
   type ReplicaNote,
   readAcknowledgements,
 } from '../../../src/store/revocations/revocation-log.ts'
+import { createKeyDatabase, hear } from '../../support/followers.ts'
 import { createMigrated, createPool, createRecord, now } from '../../support/key-store.ts'
 import { poll } from '../../support/poll.ts'
 
@@ -24,13 +25,13 @@ function createReplica(fields: Partial<ReplicaNote> = {}): ReplicaNote {
 }
 
 /** All hashes logged, in order. */
-async function logged(sql: postgres.Sql): Promise<readonly string[]> {
+async function logged(sql: Pool): Promise<readonly string[]> {
   const rows = await sql<{ hash: string }[]>`
     select key_hash as hash from tollgate_revocations where sequence > 1 order by sequence`
   return rows.map(({ hash }) => hash)
 }
 
-function fill(sql: postgres.Sql, count: number, user = 'alice', name = 'k') {
+function fill(sql: Pool, count: number, user = 'alice', name = 'k') {
   return sql`
     insert into api_keys (id, username, name, key_hash, user_groups, subscription)
     select gen_random_uuid()::text, ${user}, ${name}, ${`${user}-`} || i, array['a'], 'premium'
@@ -78,19 +79,14 @@ test('bulk revoke and cleanup log every key', async (t) => {
 })
 
 test('one statement notifies once', async (t) => {
-  const sql = await createMigrated(t)
-  let heard = 0
-  await sql.listen('tollgate_revocations', () => {
-    heard += 1
-  })
+  const { url, sql } = await createKeyDatabase(t)
+  const heard = await hear(t, url, ['tollgate_revocations', 'done'])
   await fill(sql, 500)
   await createPostgresApiKeys(sql).revokeAll('alice', now)
   // In turn: what is heard after it comes after it.
-  const done = Promise.withResolvers<void>()
-  await sql.listen('done', () => done.resolve())
-  await sql.notify('done', '')
-  await done.promise
-  t.equal(heard, 1)
+  await sql`select pg_notify('done', '')`
+  await poll(() => heard.includes('done'), 'the later notification')
+  t.strictSame(heard, ['tollgate_revocations', 'done'])
 })
 
 test('a role without rights on the log logs all the same', async (t) => {
@@ -151,19 +147,21 @@ test('a deadlock with a transaction is an outage', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
   await fill(sql, 2)
-  const person = await sql.reserve()
-  await person`begin`
-  await person`update api_keys set status = 'revoked' where key_hash = 'alice-1'`
-  const revoking = keys.revokeAll('alice', now).catch((error: unknown) => error)
-  await poll(
-    async () =>
-      (await sql`select 1 from pg_locks where not granted and pid <> pg_backend_pid()`).length > 0,
-    'the revocation waits',
-  )
-  // Both wait for each other now, and the database ends one of them.
-  await person`update api_keys set status = 'revoked' where key_hash = 'alice-2'`.catch(() => {})
-  await person`rollback`
-  person.release()
+  let revoking: Promise<unknown> | undefined
+  const person = sql.begin(async (transaction) => {
+    await transaction`update api_keys set status = 'revoked' where key_hash = 'alice-1'`
+    revoking = keys.revokeAll('alice', now).catch((error: unknown) => error)
+    await poll(
+      async () =>
+        (await sql`select 1 from pg_locks where not granted and pid <> pg_backend_pid()`).length >
+        0,
+      'the revocation waits',
+    )
+    // Both wait for each other now, and the database ends one of them.
+    await transaction`update api_keys set status = 'revoked' where key_hash = 'alice-2'`
+    throw new Error('rolled back')
+  })
+  await person.catch(() => {})
   const result = await revoking
   if (result instanceof Error) t.match(result, { code: 'store_unavailable' })
   else t.equal((result as readonly string[]).length, 2)
@@ -214,19 +212,14 @@ test('who was not seen for long is forgotten', async (t) => {
 })
 
 test('of the old log the newest row stays', async (t) => {
-  const sql = await createMigrated(t)
+  const { url, sql } = await createKeyDatabase(t)
   t.equal(await purgeRevocations(sql), 0)
   await sql`insert into tollgate_revocations (key_hash) select i::text from generate_series(1, 50000) i`
   await sql`update tollgate_revocations set at = now() - interval '3 days' where sequence <= 45001`
-  const pools = await Promise.all([sql, createPool(t, await urlOf(sql))])
+  const pools = await Promise.all([sql, createPool(t, url)])
   const deleted = await Promise.all(pools.map((pool) => purgeRevocations(pool)))
   const rest = (await purgeRevocations(sql)) + (deleted[0] ?? 0) + (deleted[1] ?? 0)
   t.equal(rest, 45_000)
   const [first] = await sql`select min(sequence)::int as min from tollgate_revocations`
   t.equal(first?.min, 45_001)
 })
-
-async function urlOf(sql: postgres.Sql): Promise<string> {
-  const { host, port, user, pass, database } = sql.options as unknown as Record<string, string>
-  return `postgres://${user}:${pass}@${host}:${port}/${database}`
-}

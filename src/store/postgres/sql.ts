@@ -1,0 +1,99 @@
+/**
+ * Tagged queries: `` sql`select … where id = ${id}` ``. What is put in becomes a parameter of the
+ * statement and never part of its text, but for another query, which becomes a part of it.
+ */
+
+/** The rows of a statement, and how many it read or changed. */
+export type Rows<R extends readonly object[]> = R & { readonly count: number }
+
+/** Any query where it is a part of another. */
+export type Fragment = Query<readonly object[]>
+
+/** A statement that is sent, once, when it is awaited or run; until then it can be part of another. */
+export interface Query<R extends readonly object[]> extends PromiseLike<Rows<R>> {
+  /** Sends it. Without an answer after `deadlineMs` it is given up, and rejects with a GivenUp. */
+  run(deadlineMs?: number): Promise<Rows<R>>
+  catch<T>(onRejected: (error: unknown) => T | PromiseLike<T>): Promise<Rows<R> | T>
+  readonly parts: readonly string[]
+  readonly values: readonly unknown[]
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: what a caller that names no type of its rows reads
+type AnyRow = Record<string, any>
+
+/** Makes queries for one pool, or for one connection while a transaction is open on it. */
+export interface Sql {
+  <R extends readonly object[] = AnyRow[]>(
+    parts: TemplateStringsArray,
+    ...values: readonly unknown[]
+  ): Query<R>
+  /** Text as it is: one statement or, with no parameters anywhere, several. */
+  unsafe<R extends readonly object[] = AnyRow[]>(text: string): Query<R>
+  /** The name of a table or column. */
+  identifier(name: string): Fragment
+}
+
+/** A statement ready to be sent; `$1` in its text is the first of the values. */
+export interface Statement {
+  readonly text: string
+  readonly values: readonly unknown[]
+}
+
+export type Send = (
+  statement: Statement,
+  deadlineMs: number | undefined,
+) => Promise<Rows<readonly object[]>>
+
+/** Queries that go out by `send`. */
+export function createSql(send: Send): Sql {
+  function create<R extends readonly object[]>(
+    parts: readonly string[],
+    values: readonly unknown[],
+  ): Query<R> {
+    let sent: Promise<Rows<R>> | undefined
+    const query: Query<R> = {
+      parts,
+      values,
+      run(deadlineMs) {
+        sent ??= (async () => (await send(render(query), deadlineMs)) as Rows<R>)()
+        return sent
+      },
+      // biome-ignore lint/suspicious/noThenProperty: a query is awaited like the answer it becomes
+      then: (onAnswered, onRejected) => query.run().then(onAnswered, onRejected),
+      catch: (onRejected) => query.run().catch(onRejected),
+    }
+    return query
+  }
+  return Object.assign(
+    <R extends readonly object[]>(parts: TemplateStringsArray, ...values: readonly unknown[]) =>
+      create<R>(parts, values),
+    {
+      unsafe: <R extends readonly object[]>(text: string) => create<R>([text], []),
+      identifier: (name: string) => create([`"${name.replaceAll('"', '""')}"`], []),
+    },
+  )
+}
+
+/** The text with numbered parameters, those of its parts included. */
+function render(query: Fragment): Statement {
+  const values: unknown[] = []
+  function textOf({ parts, values: own }: Fragment): string {
+    return parts.reduce((text, part, i) => {
+      const value = own[i - 1]
+      if (isQuery(value)) return text + textOf(value) + part
+      values.push(toParameter(value))
+      return `${text}$${values.length}${part}`
+    })
+  }
+  return { text: textOf(query), values }
+}
+
+function isQuery(value: unknown): value is Fragment {
+  return typeof value === 'object' && value !== null && 'parts' in value && 'run' in value
+}
+
+/** Dates in UTC, whatever the zone of this process; arrays and the rest as the driver has them. */
+function toParameter(value: unknown): unknown {
+  if (value === undefined) throw new TypeError('a parameter of a statement is undefined')
+  return value instanceof Date ? value.toISOString() : value
+}

@@ -1,0 +1,137 @@
+import { test } from 'tap'
+import { openPool, within } from '../../../src/store/postgres/postgres.ts'
+import type { Sql } from '../../../src/store/postgres/sql.ts'
+import { createDatabase } from '../../support/database.ts'
+import { createPool } from '../../support/key-store.ts'
+import { poll } from '../../support/poll.ts'
+import { startTcpProxy } from '../../support/tcp-proxy.ts'
+
+/** What runs in the database besides what asks. */
+function running(sql: Sql) {
+  return sql<{ query: string }[]>`
+    select query from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid() and state = 'active'`
+}
+
+test('a statement that is given up ends on the server', async (t) => {
+  const url = await createDatabase(t)
+  const [sql, watching] = [await createPool(t, url, 2), await createPool(t, url)]
+  const given = Array.from({ length: 6 }, () => within(sql`select pg_sleep(60)`, 200))
+  for (const { status, reason } of (await Promise.allSettled(given)) as PromiseRejectedResult[]) {
+    t.equal(status, 'rejected')
+    t.match(reason, { code: 'store_slow', cause: { message: 'no answer in time' } })
+  }
+  await poll(async () => (await running(watching)).length === 0, 'nothing runs on')
+  // All connections were busy with it, and none is any more.
+  await Promise.all([1, 2, 3].map(() => within(sql`select 1`)))
+})
+
+test('so it does in a transaction, which is lost', async (t) => {
+  const url = await createDatabase(t)
+  const [sql, watching] = [await createPool(t, url, 1), await createPool(t, url)]
+  await sql`create table numbers (n int)`
+  const work = sql.begin(async (one) => {
+    await one`insert into numbers values (1)`
+    await within(one`select pg_sleep(60)`, 100)
+  })
+  await t.rejects(work, { code: 'store_slow' })
+  await poll(async () => (await running(watching)).length === 0, 'nothing runs on')
+  t.equal((await sql`select from numbers`).length, 0)
+})
+
+test('what the server ends for its length is slow, too', async (t) => {
+  const sql = openPool({ url: await createDatabase(t), connections: 1, statementTimeoutMs: 50 })
+  t.teardown(() => sql.end())
+  await t.rejects(within(sql`select pg_sleep(30)`, 10_000), {
+    code: 'store_slow',
+    cause: { code: '57014' },
+  })
+})
+
+test('a pool recovers from a server that says nothing', async (t) => {
+  const url = await createDatabase(t)
+  const proxy = await startTcpProxy(t, Number(new URL(url).port))
+  const sql = await createPool(t, proxy.through(url), 3)
+  await Promise.all([1, 2, 3].map(() => sql`select pg_sleep(0.05)`))
+  proxy.swallow()
+  // Neither the statement nor the request to cancel it is answered.
+  for (let i = 0; i < 3; i += 1) {
+    const before = performance.now()
+    await t.rejects(within(sql`select 1`, 100), { code: /^store_/ })
+    t.ok(performance.now() - before < 5_000, 'nothing else is waited for')
+  }
+  const codes = () =>
+    Promise.all(
+      Array.from({ length: 10 }, () =>
+        within(sql`select 1`, 100).catch(({ code }: { code: string }) => code),
+      ),
+    )
+  await poll(async () => (await codes()).includes('store_unavailable'), 'it is known to be away')
+  proxy.heal()
+  await poll(
+    () =>
+      within(sql`select 1`)
+        .then(() => true)
+        .catch(() => false),
+    'it is back',
+  )
+})
+
+test('an end waits for what is under way, and not for long', async (t) => {
+  const url = await createDatabase(t)
+  const watching = await createPool(t, url)
+  const [quick, slow] = [await createPool(t, url), await createPool(t, url)]
+  const answer = quick<{ n: number }[]>`select 1 as n from pg_sleep(0.2)`.run()
+  const none = t.rejects(slow`select pg_sleep(60)`.run())
+  await poll(async () => (await running(watching)).length === 2, 'both are under way')
+  const ended = Promise.all([quick.end(), slow.end(100)])
+  t.strictSame([...(await answer)], [{ n: 1 }])
+  await none
+  await ended
+  await poll(async () => (await running(watching)).length === 0, 'nothing runs on')
+})
+
+test('values are what they were', async (t) => {
+  const sql = await createPool(t)
+  const at = new Date('2025-12-31T23:59:59.123Z')
+  const [row] = await sql`
+    select ${at}::timestamptz as at, ${'2025-12-31T23:59:59.123456+05:30'}::timestamptz as fine,
+      ${['a', 'with "quote", comma', '{}', '\\', '', 'NULL']}::text[] as words, ${[]}::text[] as none,
+      count(*) as big, count(*)::int as small, 1.5::float8 as float, null as nothing,
+      true as yes, ${{ toJSON: () => 'x' }}::text as json, json_build_object('a', 1) as object
+    from generate_series(1, 3)`
+  t.strictSame(
+    { ...row },
+    {
+      at,
+      fine: new Date('2025-12-31T18:29:59.123Z'),
+      words: ['a', 'with "quote", comma', '{}', '\\', '', 'NULL'],
+      none: [],
+      big: '3',
+      small: 3,
+      float: 1.5,
+      nothing: null,
+      yes: true,
+      json: '"x"',
+      object: { a: 1 },
+    },
+  )
+  await t.rejects(sql`select ${undefined}`.run(), TypeError)
+})
+
+test('a query in a query brings its values along', async (t) => {
+  const sql = await createPool(t)
+  const inner = sql`n > ${1} and n < ${4}`
+  const name = sql.identifier('a "column"')
+  const rows = await sql<{ n: number }[]>`
+    select n as ${name} from generate_series(${0}::int, ${9}::int) n where ${inner} or n = ${7}`
+  t.strictSame(
+    rows.flatMap((row) => Object.entries(row)),
+    [2, 3, 7].map((n) => ['a "column"', n]),
+  )
+  const several = await sql.unsafe('select 1 as n; select 2 as n')
+  t.strictSame([...several], [{ n: 2 }])
+  const { count } = await sql`create table numbers as select generate_series(1, 3) as n`
+  t.equal(count, 3)
+  t.equal((await sql`delete from numbers where n > 1`).count, 2)
+})
