@@ -54,11 +54,12 @@ export function bulkRevokeApiKeys(app: FastifyInstance, deps: RevokeDeps): void 
       requirePlainText('username', username)
       const owner = username?.trim() ? username : caller.user
       if (owner !== caller.user && !isAdmin(caller)) throw new ServiceError('admin_required')
-      const { length: revokedCount } = await orUnsure(keys.revokeAll(owner, clock()))
+      const revoked = await orUnsure(keys.revokeAll(owner, clock()))
+      const revokedCount = revoked.length
       const what = revokedCount === 1 ? '1 API key' : `${revokedCount} API keys`
       // Also where there was nothing left to revoke: the call before may not have been answered.
       const message = `Revoked ${what} of user ${owner}.`
-      return { revokedCount, message, propagation: await propagation() }
+      return { revokedCount, message, propagation: await propagation(revoked) }
     },
   )
 }

@@ -1,12 +1,12 @@
 /** What the two endpoints that revoke have in common. */
 
 import { type ErrorCode, ServiceError } from '../core/errors.ts'
-import type { Propagation } from '../store/revocations/propagation.ts'
+import type { PropagationWatch } from '../store/revocations/propagation.ts'
 import type { GetApiKeyDeps } from './get-api-key.ts'
 
 export interface RevokeDeps extends GetApiKeyDeps {
   /** Waits for a while until every replica knows of what was just revoked; never rejects. */
-  readonly propagation: () => Promise<Propagation>
+  readonly propagation: PropagationWatch['wait']
 }
 
 const unsure =

@@ -45,7 +45,7 @@ export function revokeApiKey(app: FastifyInstance, deps: RevokeDeps): void {
       const { id } = request.params
       const revoked = isKeyId(id) ? await orUnsure(keys.revoke(id, owner, now), unsure) : undefined
       if (revoked === undefined) throw new ServiceError('not_found', { message: keyNotFound })
-      return { ...showRecord(revoked, now), propagation: await propagation() }
+      return { ...showRecord(revoked, now), propagation: await propagation([revoked]) }
     })
   })
 }

@@ -1,6 +1,7 @@
 /** Where API keys are kept. Every method throws `store_unavailable` when the store is out of reach. */
 
 import type { ApiKeyRecord, ApiKeyStatus } from '../core/api-key.ts'
+import type { RevokedKey } from './revocations/revocation-log.ts'
 
 /** What the request path needs to know of a key. */
 export type KnownKey = Pick<
@@ -59,17 +60,21 @@ interface ApiKeyRecords {
    * Revokes a key that is active at `now` (milliseconds since the epoch) and belongs to `owner`
    * (undefined: to anybody). Of calls side by side one gets the record, the others undefined.
    */
-  revoke(id: string, owner: string | undefined, now: number): Promise<ApiKeyRecord | undefined>
+  revoke(
+    id: string,
+    owner: string | undefined,
+    now: number,
+  ): Promise<(ApiKeyRecord & RevokedKey) | undefined>
   /**
    * Records without a date to sort by come last in both directions, equals are ordered by id, so
    * that pages of a table at rest never overlap. Names are ordered by their bytes.
    */
   search(search: ApiKeySearch): Promise<readonly ApiKeyRecord[]>
   /**
-   * Revokes what `owner` has active at `now`; answers the hashes of the keys. Of calls side by
-   * side each key is revoked by one.
+   * Revokes what `owner` has active at `now`; answers the keys. Of calls side by side each key is
+   * revoked by one.
    */
-  revokeAll(owner: string, now: number): Promise<readonly string[]>
+  revokeAll(owner: string, now: number): Promise<readonly RevokedKey[]>
   /**
    * Deletes ephemeral keys that expired more than 30 minutes before `now`, whatever their status;
    * answers how many. Of calls side by side each key is counted by one.

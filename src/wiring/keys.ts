@@ -59,6 +59,8 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     pool,
     id: follower.id,
     others: () => follower.stats().others,
+    onUnlogged: (keys) =>
+      log.error({ keys }, 'revoked keys were not in the log of revocations: are its triggers off?'),
   })
   if (config.keyCacheWarm > 0) {
     await keys.warm(config.keyCacheWarm, clock()).then(

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { openPool } from '../../src/store/postgres/postgres.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { poll } from '../support/poll.ts'
 import { startRevoking } from '../support/revoking.ts'
@@ -111,5 +112,48 @@ t.test('two replicas know of a revocation', { skip }, async (t) => {
       t.strictSame(await pair.statuses(key), [401, 401])
       return state === 'confirmed' && replicas === 2
     }, 'the one that was killed is not waited for any more')
+  })
+})
+
+t.test('a revocation that is not logged', { skip }, async (t) => {
+  const three = await startRevoking(t, { count: 3 })
+  const sql = openPool({ url: three.database, connections: 1 })
+  t.teardown(() => sql.end())
+  const withoutTrigger = async <T>(work: () => Promise<T>): Promise<T> => {
+    await sql`alter table api_keys disable trigger tollgate_key_changed`
+    const working = work()
+    await delay(250)
+    await sql`alter table api_keys enable always trigger tollgate_key_changed`
+    return await working
+  }
+
+  t.test('is pending, told, and known soon', async (t) => {
+    for (let round = 0; round < 5; round += 1) {
+      const { key, id } = await three.mint()
+      t.strictSame(await three.statuses(key), [200, 200, 200])
+      const { state } = await withoutTrigger(() => three.revoke(id, round % 3))
+      t.equal(state, 'pending')
+      await poll(
+        async () => (await three.statuses(key)).every((status) => status === 401),
+        'all refuse it',
+        5_000,
+      )
+    }
+    t.match(three.all[0]?.log(), /not in the log of revocations/)
+  })
+
+  t.test('is found by every process, whoever made it', async (t) => {
+    const { key, id } = await three.mint()
+    const { key: kept } = await three.mint()
+    t.strictSame(await three.statuses(key), [200, 200, 200])
+    await withoutTrigger(async () => {
+      await sql`update api_keys set status = 'revoked' where id = ${id}`
+    })
+    await poll(
+      async () => (await three.statuses(key)).every((status) => status === 401),
+      'all refuse it',
+      5_000,
+    )
+    t.strictSame(await three.statuses(kept), [200, 200, 200])
   })
 })

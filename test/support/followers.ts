@@ -94,8 +94,8 @@ export async function fillKeys(sql: Pool, count: number, user = 'alice'): Promis
 export async function addReplica(sql: Pool, name: string): Promise<string> {
   const id = randomUUID()
   await sql`
-    insert into tollgate_replicas (id, name, place, seen_at, serves_until, acknowledged)
-    select ${id}, ${name}, ${name}, now(), now() + interval '1 hour', max(sequence)
-    from tollgate_revocations`
+    insert into tollgate_replicas
+      (id, name, place, seen_at, serves_until, acknowledged, snapshot)
+    values (${id}, ${name}, ${name}, now(), now() + interval '1 hour', 0, pg_current_snapshot())`
   return id
 }

@@ -39,7 +39,7 @@ export function createFakeTable(): FakeTable {
         if (row.id === id) rows.set(row.hash, { ...row, status: 'revoked' })
       }
       const row = [...rows.values()].find((each) => each.id === id)
-      return row === undefined ? undefined : createRecord(row)
+      return row && { ...createRecord(row), transaction: '1' }
     },
     async insert(record) {
       rows.set(record.hash, record)

@@ -8,7 +8,7 @@ import { ServiceError } from '../../core/errors.ts'
 import type { ApiKeyStore, ApiKeyTable, KeyAnswer, KnownKey, Source } from '../api-keys.ts'
 import type { Freshness } from '../freshness.ts'
 import { createKeyLookups } from './key-lookups.ts'
-import { createKnownKeys } from './known-keys.ts'
+import { createKnownKeys, type RememberedKey } from './known-keys.ts'
 import { createUnknownHashes } from './unknown-hashes.ts'
 
 export interface KeyCacheOptions {
@@ -57,6 +57,13 @@ const leastGraceMs = 60_000
 const usualGraceMs = 900_000
 /** A key that another process makes is found so late at most, if it was asked for before. */
 const unknown = { entries: 50_000, keptMs: 5_000 }
+/**
+ * A key in use is read again this often, at the latest, and never believed for longer than twice as
+ * long while the table is there: whatever kept its revocation out of the log, it ends there.
+ */
+const reviewMs = 30_000
+/** While more look-ups wait than this, none is added only to read a key again. */
+const mostReviewing = 500
 /** Turns of confirming and looking up that one answer may take. */
 const mostTurns = 4
 
@@ -75,7 +82,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
   const lookups = createKeyLookups({
     read: (hashes) => table.findByHashes(hashes),
     take(hash, found) {
-      if (found !== undefined) return known.set(hash, found)
+      if (found !== undefined) return known.set(hash, found, nextReview())
       known.delete(hash)
       unknownHashes.add(hash)
       return undefined
@@ -93,7 +100,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
   ): KeyAnswer | undefined | Promise<KeyAnswer | undefined> {
     const key = known.get(hash)
     const state = freshness.state()
-    if (state === 'confirmed' && key !== undefined) {
+    if (state === 'confirmed' && key !== undefined && isFresh(hash, key)) {
       counts.hits += 1
       return key
     }
@@ -103,6 +110,20 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
       return undefined
     }
     return find(hash, source)
+  }
+
+  /** At random, so that what was read together is not read together again. */
+  function nextReview(): number {
+    return monotonic() + (0.5 + Math.random() / 2) * reviewMs
+  }
+
+  /** Whether a key may be believed without reading it again, which is begun when it is time. */
+  function isFresh(hash: string, { dueAt }: RememberedKey): boolean {
+    const now = monotonic()
+    if (now < dueAt) return true
+    if (now >= dueAt + reviewMs) return false
+    if (lookups.stats.waiting < mostReviewing) lookups.find(hash, undefined).catch(() => {})
+    return true
   }
 
   /** Nobody is made to wait for a table that is known to be out of reach. */
@@ -121,7 +142,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
       const state = freshness.state()
       const key = known.get(hash)
       if (state === 'away') return findWhileAway(key)
-      if (key === undefined) {
+      if (key === undefined || (state === 'confirmed' && !isFresh(hash, key))) {
         counts.misses += 1
         // Whose key was known is no flood, however many of them there are.
         const found = await lookups.find(hash, known.has(hash) ? undefined : source)
@@ -186,9 +207,9 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     },
     search: (search) => table.search(search),
     async revokeAll(owner, now) {
-      const hashes = await revoking(table.revokeAll(owner, now), (key) => key.user === owner)
-      evict(hashes)
-      return hashes
+      const revoked = await revoking(table.revokeAll(owner, now), (key) => key.user === owner)
+      evict(revoked.map(({ hash }) => hash))
+      return revoked
     },
     // What is deleted has been expired for long: no lookup believes it, remembered or not.
     deleteExpiredEphemeral: (now) => table.deleteExpiredEphemeral(now),
@@ -204,7 +225,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
         // The one used last is set last, and so the last to make room.
         for (const key of found.toReversed()) {
           if (load.evicted.has(key.hash) || known.get(key.hash) !== undefined) continue
-          known.set(key.hash, key)
+          known.set(key.hash, key, nextReview())
           warmed += 1
         }
         return warmed

@@ -7,15 +7,21 @@ import { LRUCache } from 'lru-cache'
 import type { ApiKeyStatus } from '../../core/api-key.ts'
 import type { KnownKey } from '../api-keys.ts'
 
+/** A key as it is kept. */
+export interface RememberedKey extends KnownKey {
+  /** When it is to be read again, in milliseconds of whoever sets it; never, when not said. */
+  readonly dueAt: number
+}
+
 export interface KnownKeys {
   /** How many are kept, those that are in doubt included. */
   readonly size: number
   /** The key, if it is kept and not in doubt; it becomes the one used last. */
-  get(hash: string): KnownKey | undefined
+  get(hash: string): RememberedKey | undefined
   /** Whether it is kept, in doubt or not. */
   has(hash: string): boolean
   /** Keeps the key as it was read, and answers it as it is kept. */
-  set(hash: string, key: KnownKey): KnownKey
+  set(hash: string, key: KnownKey, dueAt?: number): KnownKey
   delete(hash: string): void
   /** Drops those for which this holds; looks at every one. */
   deleteWhere(holds: (key: KnownKey) => boolean): void
@@ -23,7 +29,7 @@ export interface KnownKeys {
   doubtAll(): void
 }
 
-interface Entry extends KnownKey {
+interface Entry extends RememberedKey {
   /** How often everything had been put in doubt when it was read. */
   readonly round: number
 }
@@ -54,7 +60,11 @@ export function createKnownKeys(entries: number): KnownKeys {
       return entry !== undefined && entry.round === round ? entry : undefined
     },
     has: (hash) => kept.has(hash),
-    set(hash, { id, user, groups, subscription, status, expiresAt }) {
+    set(
+      hash,
+      { id, user, groups, subscription, status, expiresAt },
+      dueAt = Number.POSITIVE_INFINITY,
+    ) {
       const entry: Entry = {
         id,
         user: texts(user),
@@ -62,6 +72,8 @@ export function createKnownKeys(entries: number): KnownKeys {
         subscription: texts(subscription),
         status: statuses[status],
         expiresAt,
+        // A whole number is kept in the entry itself.
+        dueAt: Math.trunc(dueAt),
         round,
       }
       kept.set(hash, entry)

@@ -4,6 +4,7 @@ import type { ApiKeyRecord, ApiKeyStatus } from '../../core/api-key.ts'
 import type { ApiKeySearch, ApiKeyTable, FoundKey } from '../api-keys.ts'
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../postgres/sql.ts'
+import type { RevokedKey } from '../revocations/revocation-log.ts'
 
 /** How long an expired ephemeral key is kept (contract, 3.13). */
 const ephemeralGraceMs = 1_800_000
@@ -80,24 +81,23 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
     },
     async revoke(id, owner, now) {
       const instant = new Date(now)
-      return first(
-        await within(sql<Row[]>`
+      const [row] = await within(sql<(Row & { readonly transaction: string })[]>`
           update api_keys set status = 'revoked'
           where id = ${id} and status = 'active'
             and (expires_at is null or expires_at > ${instant})
             ${owner === undefined ? sql`` : sql`and username = ${owner}`}
-          returning *`),
-      )
+          returning *, pg_current_xact_id()::text as transaction`)
+      return row && { ...toRecord(row), transaction: row.transaction }
     },
     async search(search) {
       return (await within(searchQuery(sql, search))).map(toRecord)
     },
     async revokeAll(owner, now) {
-      const hashes: string[] = []
+      const all: RevokedKey[] = []
       for (;;) {
         // Locked in one order, so that two of these side by side wait and do not deadlock: in that
         // of the index on the owner, or the table would be read from its beginning.
-        const query = sql<Pick<Row, 'key_hash'>[]>`
+        const query = sql<RevokedKey[]>`
           update api_keys set status = 'revoked'
           where status = 'active' and id = any(array(
             select id from api_keys
@@ -107,10 +107,10 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
             limit ${batchRows}
             for update
           ))
-          returning key_hash`
+          returning key_hash as hash, pg_current_xact_id()::text as transaction`
         const revoked = await within(query, statementDeadlineMs)
-        for (const { key_hash } of revoked) hashes.push(key_hash)
-        if (revoked.length < batchRows) return hashes
+        for (const key of revoked) all.push(key)
+        if (revoked.length < batchRows) return all
       }
     },
     async deleteExpiredEphemeral(now) {

@@ -2,7 +2,13 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Sql } from '../postgres/sql.ts'
-import { type Acknowledgements, readAcknowledgements } from './revocation-log.ts'
+import {
+  type Acknowledgement,
+  findUnlogged,
+  logRevocations,
+  type RevokedKey,
+  readAcknowledgements,
+} from './revocation-log.ts'
 
 /** What a revocation's answer says of those who may be serving the key. */
 export interface Propagation {
@@ -24,11 +30,12 @@ export interface PropagationStats {
 
 export interface PropagationWatch {
   /**
-   * Waits until every replica that may be serving has followed the log to where it ends at the
-   * call, or until the deadline. To be called once the revocation is committed and this process has
-   * forgotten the key. Never rejects.
+   * Waits until every replica that may be serving has read the rows of the log that stand for these
+   * revocations (without any: all that was revoked before the call), or until the deadline. To be
+   * called once they are committed and this process has forgotten the keys. What is not in the log
+   * is told, logged now, and `pending`. Never rejects.
    */
-  wait(): Promise<Propagation>
+  wait(revoked?: readonly RevokedKey[]): Promise<Propagation>
   stats(): PropagationStats
 }
 
@@ -38,13 +45,17 @@ export interface PropagationWatchOptions {
   readonly id: string
   /** Names of the others as last known, for when the database can't say. */
   readonly others: () => readonly string[]
+  /** Told how many revocations were missing in the log, which means that its triggers were off. */
+  readonly onUnlogged?: (keys: number) => void
   /** Milliseconds that a revocation is held back at most; 1 second when absent. */
   readonly deadlineMs?: number
 }
 
 interface Waiter {
-  /** Where the log ended when it was first seen. */
-  target: number | undefined
+  /** To be known everywhere. */
+  readonly transactions: readonly string[]
+  /** Whether knowing of them is enough. */
+  readonly isLogged: boolean
   readonly answer: (propagation: Propagation) => void
   readonly giveUpAt: number
   last: Propagation | undefined
@@ -72,7 +83,7 @@ export function createPropagationWatch(options: PropagationWatchOptions): Propag
       for (const waiter of waiting) if (now >= waiter.giveUpAt) finish(waiter)
       if (waiting.size === 0) break
       wake = new AbortController()
-      const isFresh = [...waiting].some(({ target }) => target === undefined) && seen !== undefined
+      const isFresh = [...waiting].some((waiter) => !asking.includes(waiter)) && seen !== undefined
       if (isFresh) pauseMs = pauses.first
       else await delay(pauseMs, undefined, { signal: wake.signal }).catch(() => {})
       pauseMs = Math.min(pauses.longest, pauseMs * pauses.growth)
@@ -81,29 +92,30 @@ export function createPropagationWatch(options: PropagationWatchOptions): Propag
   }
 
   /** undefined: the database did not say. */
-  async function look(): Promise<Acknowledgements | undefined> {
+  async function look(): Promise<readonly Acknowledgement[] | undefined> {
     const nextEnd = Math.min(...[...waiting].map(({ giveUpAt }) => giveUpAt))
-    const leftMs = Math.max(1, nextEnd - performance.now())
+    const transactions = new Set([...waiting].flatMap((waiter) => waiter.transactions))
     try {
-      return await readAcknowledgements(pool, leftMs)
+      return await readAcknowledgements(pool, [...transactions], leftUntil(nextEnd))
     } catch {
       return undefined
     }
   }
 
-  function advance(waiter: Waiter, { newest, logged, replicas }: Acknowledgements): void {
-    waiter.target ??= newest
-    const { target } = waiter
+  function advance(waiter: Waiter, replicas: readonly Acknowledgement[]): void {
     const others = replicas.filter((replica) => replica.id !== id)
-    // What is not logged nobody can acknowledge.
-    const late = others.filter(({ acknowledged }) => !logged || acknowledged < target)
+    const late = others.filter(
+      ({ missing }) =>
+        !waiter.isLogged ||
+        missing.some((transaction) => waiter.transactions.includes(transaction)),
+    )
     waiter.last = {
       state: late.length === 0 ? 'confirmed' : 'pending',
       replicas: others.length + 1,
       acknowledged: others.length + 1 - late.length,
       ...(late.length > 0 && { waitingFor: late.map(({ name }) => name) }),
     }
-    if (late.length === 0) finish(waiter)
+    if (late.length === 0 || !waiter.isLogged) finish(waiter)
   }
 
   function finish(waiter: Waiter): void {
@@ -122,11 +134,31 @@ export function createPropagationWatch(options: PropagationWatchOptions): Propag
     return { state: 'pending', replicas: waitingFor.length + 1, acknowledged: 1, waitingFor }
   }
 
+  /** The transactions to wait for, once it is sure that the log has them; rejects with an outage. */
+  async function find(
+    revoked: readonly RevokedKey[],
+    giveUpAt: number,
+  ): Promise<Pick<Waiter, 'transactions' | 'isLogged'>> {
+    const unlogged = await findUnlogged(pool, revoked, leftUntil(giveUpAt))
+    if (unlogged.length > 0) options.onUnlogged?.(unlogged.length)
+    const transactions = revoked.map(({ transaction }) => transaction)
+    if (unlogged.length > 0 || revoked.length === 0) {
+      const hashes = revoked.length === 0 ? [''] : unlogged.map(({ hash }) => hash)
+      transactions.push(await logRevocations(pool, hashes, leftUntil(giveUpAt)))
+    }
+    return { transactions: [...new Set(transactions)], isLogged: unlogged.length === 0 }
+  }
+
   return {
-    wait() {
-      return new Promise((answer) => {
-        const giveUpAt = performance.now() + deadlineMs
-        waiting.add({ target: undefined, answer, giveUpAt, last: undefined })
+    async wait(revoked = []) {
+      const giveUpAt = performance.now() + deadlineMs
+      const found = await find(revoked, giveUpAt).catch(() => undefined)
+      if (found === undefined) {
+        counted.pending += 1
+        return unknown()
+      }
+      return await new Promise((answer) => {
+        waiting.add({ ...found, answer, giveUpAt, last: undefined })
         wake.abort()
         if (isLooping) return
         isLooping = true
@@ -135,4 +167,8 @@ export function createPropagationWatch(options: PropagationWatchOptions): Propag
     },
     stats: () => ({ ...counted, lastMs }),
   }
+}
+
+function leftUntil(instant: number): number {
+  return Math.max(1, instant - performance.now())
 }

@@ -94,8 +94,8 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
   let confirming: Promise<void> | undefined
   let timer: NodeJS.Timeout | undefined
   let isStopped = false
-  /** Changes of keys are not logged: nothing can be known of them. */
-  let isBlind = false
+  /** What logs the changes of keys; null while nothing does, so that nothing can be known of them. */
+  let source: string | null = ''
   const up = Promise.withResolvers<void>()
 
   /** Asks over the connection that listens, else over the pool. */
@@ -117,44 +117,38 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
 
   /** Reads the log to its end. What is found is forgotten before it is acknowledged. */
   async function readOn(): Promise<void> {
-    let found: 'nothing' | 'some' | 'more' = 'more'
-    while (found !== 'nothing' && !isStopped) {
+    for (let isDone = false; !isDone && !isStopped; ) {
       const { answer, sentAt } = await ask()
-      if (!answer.logged) {
+      if (answer.source === null) {
         confidence.failed(sentAt)
-        if (!isBlind) options.onFault(new Error('the triggers that log revocations are off'))
-        isBlind = true
+        options.evict(answer.hashes)
+        if (source !== null) options.onFault(new Error('the triggers that log revocations are off'))
+        source = null
         return
       }
-      found = take(answer)
-      if (found !== 'more') confidence.answered(sentAt)
       // What was found is acknowledged by the next question.
+      isDone = take(answer, answer.source)
+      confidence.answered(sentAt)
     }
   }
 
-  function take(answer: LogAnswer): 'nothing' | 'some' | 'more' {
-    others = answer.others
-    const [here, ...found] = answer.rows
-    const wasBlind = isBlind
-    isBlind = false
-    if (
-      wasBlind ||
-      here === undefined ||
-      here.sequence !== position?.sequence ||
-      here.mark !== position.mark
-    ) {
-      if (answer.newest.sequence === 0 && position?.sequence === 0) return 'nothing'
-      // The start, or a log that does not go on from where we are: cut off, or of another history.
-      if (position !== undefined) options.forgetAll()
-      position = answer.newest
-      return 'some'
-    }
-    const last = found.at(-1)
-    if (last === undefined) return 'nothing'
-    if (found.some(({ hash }) => hash === everyKey)) options.forgetAll()
-    options.evict(found.map(({ hash }) => hash))
-    position = last
-    return found.length < logRows ? 'some' : 'more'
+  /** Forgets what the answer says; true when there was nothing to forget. */
+  function take(
+    { hashes, isSame, position: next, others: names }: LogAnswer,
+    now: string,
+  ): boolean {
+    const before = { position, source }
+    position = next
+    source = now
+    others = names
+    if (before.position === undefined) return false
+    // Cut off, or of another history, or what was changed while nothing was logged is not in it.
+    const isGap = !isSame || before.source !== now
+    if (isGap)
+      options.onFault(new Error('the log of revocations may have a gap: keys are read anew'))
+    if (isGap || hashes.length > logRows || hashes.includes(everyKey)) options.forgetAll()
+    options.evict(hashes)
+    return hashes.length === 0 && !isGap
   }
 
   /** Asks after the call, once for all who call meanwhile. Never rejects. */

@@ -1,4 +1,7 @@
-/** The log of revocations and the processes that follow it: one statement a function. */
+/**
+ * The log of revocations and the processes that follow it: one statement a function. Rows of the
+ * log are committed in any order; who follows it remembers the snapshot that it has read in.
+ */
 
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../postgres/sql.ts'
@@ -7,18 +10,19 @@ import type { Fragment, Query, Sql } from '../postgres/sql.ts'
 export const revocationChannel = 'tollgate_revocations'
 /** Stands in the log for every key there is. */
 export const everyKey = '*'
-/** Rows read by one statement at most. */
-export const logRows = 1_000
+/** Of more new rows than this every key is forgotten instead. */
+export const logRows = 10_000
 
-/** A row of the log; `mark` tells it from one of the same number in another database's history. */
+/** How far a process has followed the log. */
 export interface LogPosition {
+  /**
+   * The newest row it has seen; its `mark` (microseconds since the epoch) tells it from one of the
+   * same number in another database's history. Number 0: the log was empty.
+   */
   readonly sequence: number
-  /** Microseconds since the epoch. */
   readonly mark: number
-}
-
-export interface LogRow extends LogPosition {
-  readonly hash: string
+  /** What was committed in this snapshot of Postgres it knows of, whatever the order of commits. */
+  readonly snapshot: string
 }
 
 /** What a process says of itself whenever it asks. */
@@ -34,28 +38,32 @@ export interface ReplicaNote {
 }
 
 export interface LogAnswer {
-  /** The row asked from and those after it, in order, at most `logRows` + 1. */
-  readonly rows: readonly LogRow[]
-  readonly newest: LogPosition
+  /** Hashes logged since the position asked from, at most `logRows` + 1; none where there is none. */
+  readonly hashes: readonly string[]
+  /** Whether the row of that position is still there: else the log is not the one followed so far. */
+  readonly isSame: boolean
+  /** The position that knowing all of this makes. */
+  readonly position: LogPosition
   /** Names of the other processes that may be serving. */
   readonly others: readonly string[]
-  /** Whether changes of keys are logged at all: the triggers are there and on. */
-  readonly logged: boolean
+  /**
+   * What logs the changes of keys: another text once a trigger was switched off or on, or made
+   * anew. `null` while nothing does: the triggers are not there, or off.
+   */
+  readonly source: string | null
 }
 
-/** What one process has followed of the log. */
+/** What one process has followed of the log: of these transactions, those it does not know of. */
 export interface Acknowledgement {
   readonly id: string
   readonly name: string
-  readonly acknowledged: number
+  readonly missing: readonly string[]
 }
 
-export interface Acknowledgements {
-  /** Of the log, as it is now. */
-  readonly newest: number
-  /** As in LogAnswer. */
-  readonly logged: boolean
-  readonly replicas: readonly Acknowledgement[]
+/** A key that was revoked, and the transaction of Postgres that did it. */
+export interface RevokedKey {
+  readonly hash: string
+  readonly transaction: string
 }
 
 /** The channel on which a process hears itself. */
@@ -64,8 +72,8 @@ export function ownChannel(id: string): string {
 }
 
 /**
- * Notes that the replica is here and has followed the log up to `position` (undefined: to its end,
- * knowing nothing), notifies it on its own channel, and reads on from there.
+ * Notes that the replica is here and has followed the log up to `position` (undefined: not at all),
+ * notifies it on its own channel, and reads on from there.
  */
 export function followLog(
   sql: Sql,
@@ -74,18 +82,20 @@ export function followLog(
   deadlineMs?: number,
 ): Promise<LogAnswer> {
   const { id, name, place, servesMs, unseenMs } = replica
-  const at = position?.sequence ?? null
+  const { sequence = null, mark = null, snapshot = null } = position ?? {}
   const query = sql<LogAnswer[]>`
     with newest as (
       select sequence, ${markOf(sql)} as mark from tollgate_revocations
       order by sequence desc limit 1
     ),
     noted as (
-      insert into tollgate_replicas (id, name, place, seen_at, serves_until, acknowledged)
+      insert into tollgate_replicas
+        (id, name, place, seen_at, serves_until, acknowledged, snapshot)
       values (${id}, ${name}, ${place}, now(), now() + ${servesMs}::float8 * interval '1 millisecond',
-        coalesce(${at}::bigint, (select sequence from newest), 0))
+        coalesce(${sequence}::bigint, 0), ${snapshot}::pg_snapshot)
       on conflict (id) do update set name = excluded.name, seen_at = excluded.seen_at,
-        serves_until = excluded.serves_until, acknowledged = excluded.acknowledged
+        serves_until = excluded.serves_until, acknowledged = excluded.acknowledged,
+        snapshot = excluded.snapshot
     ),
     gone as (
       delete from tollgate_replicas where id = any(array(
@@ -101,28 +111,73 @@ export function followLog(
       where id <> ${id} and serves_until > now() and id not in (select id from gone)
     ),
     log as (
-      select sequence, ${markOf(sql)} as mark, key_hash as hash from tollgate_revocations
-      where sequence >= ${at}::bigint order by sequence limit ${logRows + 1}
+      select key_hash from tollgate_revocations
+      where transaction >= pg_snapshot_xmin(${snapshot}::pg_snapshot)
+        and not pg_visible_in_snapshot(transaction, ${snapshot}::pg_snapshot)
+      limit ${logRows + 1}
     )
     select
-      coalesce((select json_agg(log) from log), '[]') as rows,
-      coalesce((select row_to_json(newest) from newest), '{"sequence":0,"mark":0}') as newest,
+      coalesce((select json_agg(key_hash) from log), '[]') as hashes,
+      (select sequence from newest) is null and ${sequence}::bigint = 0 or exists (
+        select from tollgate_revocations
+        where sequence = ${sequence}::bigint and ${markOf(sql)} = ${mark}::bigint
+      ) as "isSame",
+      json_build_object(
+        'sequence', coalesce((select sequence from newest), 0),
+        'mark', coalesce((select mark from newest), 0),
+        'snapshot', pg_current_snapshot()::text) as position,
       (select coalesce(json_agg(name order by name), '[]') from others) as others,
-      ${isLogged(sql)} as logged,
+      ${sourceOf(sql)} as source,
       pg_notify(${ownChannel(id)}, '')`
   return only(query, deadlineMs)
 }
 
-/** How far everybody who may be serving has followed the log. */
-export function readAcknowledgements(sql: Sql, deadlineMs?: number): Promise<Acknowledgements> {
-  const query = sql<Acknowledgements[]>`
-    select
-      coalesce((select max(sequence) from tollgate_revocations), 0)::float8 as newest,
-      ${isLogged(sql)} as logged,
-      (select coalesce(json_agg(json_build_object(
-        'id', id, 'name', name, 'acknowledged', acknowledged) order by name, id), '[]')
-        from tollgate_replicas where serves_until > now()) as replicas`
-  return only(query, deadlineMs)
+/** Everybody who may be serving, each with those of these transactions that it does not know of. */
+export async function readAcknowledgements(
+  sql: Sql,
+  transactions: readonly string[],
+  deadlineMs?: number,
+): Promise<readonly Acknowledgement[]> {
+  const query = sql<Acknowledgement[]>`
+    select id, name, array(
+      select transaction from unnest(${transactions}::text[]) as transaction
+      where pg_visible_in_snapshot(transaction::xid8, snapshot) is not true
+    ) as missing
+    from tollgate_replicas where serves_until > now() order by name, id`
+  return await within(query, deadlineMs)
+}
+
+/** Of keys that were revoked, those whose revocation is not in the log. */
+export async function findUnlogged(
+  sql: Sql,
+  revoked: readonly RevokedKey[],
+  deadlineMs?: number,
+): Promise<readonly RevokedKey[]> {
+  const transactions = [...new Set(revoked.map(({ transaction }) => transaction))]
+  const query = sql<RevokedKey[]>`
+    select key_hash as hash, transaction::text as transaction from tollgate_revocations
+    where transaction = any(${transactions}::xid8[])`
+  const logged = new Set(
+    (await within(query, deadlineMs)).map(({ hash, transaction }) => `${transaction} ${hash}`),
+  )
+  return revoked.filter(({ hash, transaction }) => !logged.has(`${transaction} ${hash}`))
+}
+
+/**
+ * Logs these hashes as a trigger would, '' as one that nobody remembers. Answers the transaction:
+ * who knows of it knows of all that was committed before.
+ */
+export async function logRevocations(
+  sql: Sql,
+  hashes: readonly string[],
+  deadlineMs?: number,
+): Promise<string> {
+  const query = sql<{ transaction: string }[]>`
+    with logged as (
+      insert into tollgate_revocations (key_hash) select unnest(${hashes}::text[])
+    )
+    select pg_current_xact_id()::text as transaction, pg_notify(${revocationChannel}, '')`
+  return (await only(query, deadlineMs)).transaction
 }
 
 /** Takes the replica from those that are waited for: it will not serve any more. */
@@ -155,10 +210,15 @@ export async function purgeRevocations(sql: Sql): Promise<number> {
   }
 }
 
-/** Somebody may have disabled the triggers, or restored the table without them. */
-function isLogged(sql: Sql): Fragment {
+/**
+ * Somebody may have switched the triggers off, or restored the table without them. Whatever changes
+ * a row of the catalogue gives it a new `xmin`: also what was switched off and on again shows.
+ */
+function sourceOf(sql: Sql): Fragment {
   return sql`(
-    select count(*) = 3 from pg_trigger
+    select case when count(*) = 3 then
+      string_agg(concat_ws(' ', t.oid, t.xmin, p.xmin), ', ' order by tgname) end
+    from pg_trigger t join pg_proc p on p.oid = t.tgfoid
     where tgrelid = to_regclass('api_keys') and tgenabled in ('A', 'O')
       and tgname in ('tollgate_key_changed', 'tollgate_key_deleted', 'tollgate_keys_truncated'))`
 }

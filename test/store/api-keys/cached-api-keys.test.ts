@@ -158,6 +158,25 @@ test('what others revoke is evicted as they tell', async (t) => {
   t.equal(queries.length, 3)
 })
 
+test('what nobody tells of is found within a minute', async (t) => {
+  const world = createFaked()
+  const { keys, rows, queries, clock, freshness } = world
+  const [used, unused] = [await remember(world), await remember(world)]
+  for (const row of [used, unused]) rows.set(row.hash, { ...row, status: 'revoked' })
+  clock.now = 14_999
+  t.match(keys.findByHash(used.hash), { status: 'active' })
+  t.equal(queries.length, 2)
+  clock.now = 30_000
+  t.match(keys.findByHash(used.hash), { status: 'active' }, 'it is read beside the request')
+  await poll(() => queries.length === 3, 'it is read')
+  await poll(async () => (await keys.findByHash(used.hash))?.status === 'revoked', 'and taken in')
+  clock.now = 60_000
+  freshness.is = 'away'
+  t.match(keys.findByHash(unused.hash), { status: 'active' }, 'while there is nothing to read')
+  freshness.is = 'confirmed'
+  t.match(await keys.findByHash(unused.hash), { status: 'revoked' }, 'before it is answered')
+})
+
 test('no look-up answers from before an eviction', async (t) => {
   const world = createFaked()
   const { keys, rows, queries, hold, add } = world

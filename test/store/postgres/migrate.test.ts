@@ -5,7 +5,12 @@ import { migrate } from '../../../src/store/postgres/migrate.ts'
 import { createDatabase } from '../../support/database.ts'
 import { createPool } from '../../support/key-store.ts'
 
-const all = ['0001-api-keys.sql', '0002-search.sql', '0003-revocations.sql']
+const all = [
+  '0001-api-keys.sql',
+  '0002-search.sql',
+  '0003-revocations.sql',
+  '0004-revocation-snapshots.sql',
+]
 
 test('each migration is applied once', async (t) => {
   const sql = await createPool(t)

@@ -1,8 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { test } from 'tap'
+import { createPostgresApiKeys } from '../../../src/store/api-keys/postgres-api-keys.ts'
 import { createPropagationWatch } from '../../../src/store/revocations/propagation.ts'
+import type { RevokedKey } from '../../../src/store/revocations/revocation-log.ts'
 import { addReplica, createKeyDatabase, fillKeys, startFollower } from '../../support/followers.ts'
-import { createPool } from '../../support/key-store.ts'
+import { createPool, now } from '../../support/key-store.ts'
 import { startTcpProxy } from '../../support/tcp-proxy.ts'
 
 const patient = { deadlineMs: 20_000 }
@@ -58,15 +60,18 @@ test('what was revoked later is not waited for', async (t) => {
   const { sql } = await createKeyDatabase(t)
   const other = await addReplica(sql, 'other')
   await fillKeys(sql, 2)
-  await sql`update api_keys set status = 'revoked' where key_hash = 'alice-1'`
+  const keys = createPostgresApiKeys(sql)
+  const revoke = async (hash: string) => {
+    const [found] = await sql<{ id: string }[]>`select id from api_keys where key_hash = ${hash}`
+    return [(await keys.revoke(found?.id ?? '', undefined, now)) as RevokedKey]
+  }
   const options = { pool: sql, id: randomUUID(), others: () => [] }
   const watch = createPropagationWatch({ ...options, deadlineMs: 3_000 })
-  const first = watch.wait()
-  // Once it has been asked how far the log goes, the first has its end.
-  await createPropagationWatch({ ...options, deadlineMs: 100 }).wait()
-  await sql`update api_keys set status = 'revoked' where key_hash = 'alice-2'`
-  const second = watch.wait()
-  await sql`update tollgate_replicas set acknowledged = acknowledged + 1 where id = ${other}`
+  const first = watch.wait(await revoke('alice-1'))
+  const [seen] = await sql`select pg_current_snapshot()::text as snapshot`
+  const second = watch.wait(await revoke('alice-2'))
+  const { snapshot } = seen as { snapshot: string }
+  await sql`update tollgate_replicas set snapshot = ${snapshot}::pg_snapshot where id = ${other}`
   t.match(await first, { state: 'confirmed' })
   t.match(await second, { state: 'pending', waitingFor: ['other'] })
   t.match(watch.stats(), { confirmed: 1, pending: 1 })
@@ -117,4 +122,29 @@ test('when the database goes it is pending', async (t) => {
   proxy.swallow()
   t.match(await watch.wait(), { state: 'pending', replicas: 3 })
   proxy.heal()
+})
+
+test('what is not in the log is pending, told and logged', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const own = await startFollower(t, url)
+  const others = await Promise.all(
+    ['two', 'three'].map((name) => startFollower(t, url, { name, everyMs: 3_600_000 })),
+  )
+  const unlogged: number[] = []
+  const watch = createPropagationWatch({
+    pool: sql,
+    id: own.id,
+    others: () => [],
+    onUnlogged: (keys) => void unlogged.push(keys),
+    ...patient,
+  })
+  await fillKeys(sql, 2)
+  const keys = createPostgresApiKeys(sql)
+  await sql`alter table api_keys disable trigger tollgate_key_changed`
+  const revoked = await keys.revokeAll('alice', now)
+  await sql`alter table api_keys enable always trigger tollgate_key_changed`
+  t.match(await watch.wait(revoked), { state: 'pending', replicas: 3, acknowledged: 1 })
+  t.strictSame(unlogged, [2])
+  t.match(await watch.wait(), { state: 'confirmed', replicas: 3 }, 'it has been logged since')
+  for (const { evicted } of others) t.ok(evicted.has('alice-1') && evicted.has('alice-2'))
 })

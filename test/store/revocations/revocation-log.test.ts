@@ -3,8 +3,9 @@ import { test } from 'tap'
 import { createPostgresApiKeys } from '../../../src/store/api-keys/postgres-api-keys.ts'
 import type { Pool } from '../../../src/store/postgres/postgres.ts'
 import {
+  findUnlogged,
   followLog,
-  type LogPosition,
+  logRevocations,
   purgeRevocations,
   type ReplicaNote,
   readAcknowledgements,
@@ -71,7 +72,7 @@ test('bulk revoke and cleanup log every key', async (t) => {
   await fill(sql, 5_000)
   const revoked = await keys.revokeAll('alice', now)
   t.equal(revoked.length, 5_000)
-  t.same(new Set(await logged(sql)), new Set(revoked))
+  t.same(new Set(await logged(sql)), new Set(revoked.map(({ hash }) => hash)))
   const before = (await logged(sql)).length
   await sql`update api_keys set ephemeral = true, expires_at = '2026-01-01'`
   t.equal(await keys.deleteExpiredEphemeral(now), 5_000)
@@ -113,34 +114,43 @@ test('a role without rights on the log logs all the same', async (t) => {
   }
 })
 
-test('revocations side by side are logged in order of commit', async (t) => {
-  const sql = await createMigrated(t)
-  const keys = createPostgresApiKeys(sql)
+test('of revocations side by side none is missed', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const keys = createPostgresApiKeys(await createPool(t, url))
   const users = ['a', 'b', 'c', 'd']
   for (const user of users) await fill(sql, 2_500, user)
-  const ids = await sql<{ id: string }[]>`select id from api_keys order by random() limit 300`
+  await fill(sql, 1, 'person')
+  const ids = await sql<{ id: string }[]>`
+    select id from api_keys where username <> 'person' order by random() limit 300`
   const replica = createReplica()
-  let position: LogPosition = (await followLog(sql, replica, undefined)).newest
+  let { position } = await followLog(sql, replica, undefined)
   const read: string[] = []
   let isOver = false
   const reading = (async () => {
     for (let last = false; ; last = isOver) {
-      const { rows } = await followLog(sql, replica, position)
-      for (const { hash } of rows.slice(1)) read.push(hash)
-      position = rows.at(-1) as LogPosition
-      if (last && rows.length === 1) return
+      const answer = await followLog(sql, replica, position)
+      t.ok(answer.isSame)
+      read.push(...answer.hashes)
+      position = answer.position
+      if (last && answer.hashes.length === 0) return
     }
   })()
-  const found = await Promise.all([
-    ...users.map((user) => keys.revokeAll(user, now)),
-    ...users.map((user) => keys.revokeAll(user, now)),
-    ...ids.map(({ id }) => keys.revoke(id, undefined, now).then((record) => record?.hash ?? [])),
-  ])
+  // A transaction that is open all the while holds nobody up, and is read when it is committed.
+  const found = await sql.begin(async (person) => {
+    await person`update api_keys set status = 'revoked' where username = 'person'`
+    const revoked = await Promise.all([
+      ...users.map((user) => keys.revokeAll(user, now)),
+      ...users.map((user) => keys.revokeAll(user, now)),
+      ...ids.map(({ id }) => keys.revoke(id, undefined, now).then((record) => record ?? [])),
+    ])
+    await poll(() => read.length === 10_000, 'all are read')
+    return revoked.flat().map(({ hash }) => hash)
+  })
   isOver = true
   await reading
-  t.equal(found.flat().length, 10_000)
-  t.equal(read.length, 10_000)
-  t.same(new Set(read), new Set(found.flat()))
+  t.equal(found.length, 10_000)
+  t.equal(read.length, 10_001, 'each once')
+  t.same(new Set(read), new Set([...found, 'person-1']))
 })
 
 test('a deadlock with a transaction is an outage', async (t) => {
@@ -171,24 +181,52 @@ test('a replica is noted, waited for and taken away', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
   const [one, two] = [createReplica(), createReplica({ name: 'two' })]
-  const { newest, others } = await followLog(sql, one, undefined)
-  t.strictSame(others, [])
+  const { position, others, hashes } = await followLog(sql, one, undefined)
+  t.strictSame([others, hashes], [[], []])
   t.strictSame((await followLog(sql, two, undefined)).others, ['one'])
   await fill(sql, 3)
-  await keys.revokeAll('alice', now)
-  const { rows } = await followLog(sql, one, newest)
-  t.equal(rows.length, 4)
-  await followLog(sql, one, rows[2])
-  t.strictSame(await readAcknowledgements(sql), {
-    newest: newest.sequence + 3,
-    logged: true,
-    replicas: [
-      { id: one.id, name: 'one', acknowledged: newest.sequence + 2 },
-      { id: two.id, name: 'two', acknowledged: newest.sequence },
+  const revoked = await keys.revokeAll('alice', now)
+  const transactions = [revoked[0]?.transaction ?? '']
+  await followLog(sql, two, position)
+  const read = await followLog(sql, one, position)
+  t.strictSame(new Set(read.hashes), new Set(revoked.map(({ hash }) => hash)))
+  await followLog(sql, one, read.position)
+  t.strictSame(
+    [...(await readAcknowledgements(sql, transactions))],
+    [
+      { id: one.id, name: 'one', missing: [] },
+      { id: two.id, name: 'two', missing: transactions },
     ],
-  })
+  )
   await sql`update tollgate_replicas set serves_until = now() where id = ${two.id}`
-  t.equal((await readAcknowledgements(sql)).replicas.length, 1, 'it has stopped serving')
+  t.equal((await readAcknowledgements(sql, [])).length, 1, 'it has stopped serving')
+})
+
+test('what the triggers did not log is found, and can be logged', async (t) => {
+  const sql = await createMigrated(t)
+  const keys = createPostgresApiKeys(sql)
+  const replica = createReplica()
+  await fill(sql, 3)
+  // A row of an earlier change of the same key is not the row of its revocation.
+  await sql`update api_keys set user_groups = '{}'`
+  const { position, source } = await followLog(sql, replica, undefined)
+  await sql`alter table api_keys disable trigger tollgate_key_changed`
+  t.equal((await followLog(sql, replica, position)).source, null)
+  const revoked = await keys.revokeAll('alice', now)
+  await sql`alter table api_keys enable always trigger tollgate_key_changed`
+  const after = await followLog(sql, replica, position)
+  t.strictSame(after.hashes, [])
+  t.not(after.source, source, 'it shows that they were off')
+  t.strictSame(await findUnlogged(sql, revoked), revoked)
+  await logRevocations(
+    sql,
+    revoked.map(({ hash }) => hash),
+  )
+  const { hashes } = await followLog(sql, replica, after.position)
+  t.strictSame(new Set(hashes), new Set(['alice-1', 'alice-2', 'alice-3']))
+  t.strictSame(await findUnlogged(sql, revoked), revoked, 'as another transaction')
+  await fill(sql, 1, 'bob')
+  t.strictSame(await findUnlogged(sql, await keys.revokeAll('bob', now)), [])
 })
 
 test('who was not seen for long is forgotten', async (t) => {

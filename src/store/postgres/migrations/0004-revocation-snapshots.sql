@@ -1,0 +1,20 @@
+-- The log without its lock. The lock made the order of the sequence the order of the commits, so
+-- that a follower could read on from a number; a transaction that somebody left open held it, and
+-- every other revocation with it. Now each row names its transaction, and a follower reads what its
+-- last snapshot did not show, in whichever order it was committed.
+alter table tollgate_revocations add column transaction xid8;
+alter table tollgate_revocations alter column transaction set default pg_current_xact_id();
+create index tollgate_revocations_transaction on tollgate_revocations (transaction);
+
+-- All that was committed in this snapshot the replica knows of.
+alter table tollgate_replicas add column snapshot pg_snapshot;
+
+create or replace function tollgate_log_revocation() returns trigger
+language plpgsql security definer set search_path from current as $$
+begin
+  insert into tollgate_revocations (key_hash)
+    values (case tg_op when 'TRUNCATE' then '*' else old.key_hash end);
+  perform pg_notify('tollgate_revocations', '');
+  return null;
+end
+$$;
