@@ -160,7 +160,14 @@ async function withPool<T>(
   readOnly = false,
 ): Promise<T> {
   const applicationName = 'tollgate migrate'
-  const sql = openPool({ url, connections: 2, applicationName, statementTimeoutMs: 0, readOnly })
+  const sql = openPool({
+    url,
+    connections: 2,
+    applicationName,
+    statementTimeoutMs: 0,
+    lockTimeoutMs: 0,
+    readOnly,
+  })
   try {
     return await action(sql)
   } finally {

@@ -75,6 +75,11 @@ const catalogue = {
     'server_error',
     'The key store took too long to answer; try again in a few seconds.',
   ],
+  store_locked: [
+    503,
+    'server_error',
+    'A transaction that has not ended holds a lock in the key store; try again in a few seconds.',
+  ],
 } as const satisfies Record<string, readonly [number, string, string]>
 
 /** A stable code of the catalogue. */

@@ -108,6 +108,7 @@ function headersOf(denial: Denial, now: number): readonly (readonly [string, str
     credential_invalid: ['www-authenticate', 'Bearer'],
     store_unavailable: ['retry-after', retryAfterOutage],
     store_slow: ['retry-after', retryAfterOutage],
+    store_locked: ['retry-after', retryAfterOutage],
     model_unavailable: ['retry-after', retryAfterOutage],
   }
   const header = byStatus[denial.code]

@@ -54,6 +54,7 @@ const usualDecisions: readonly DecisionLabel[] = [
   'token_limit_exceeded',
   'store_unavailable',
   'store_slow',
+  'store_locked',
 ]
 
 /** Instruments that read these parts, until they are stopped. */

@@ -94,3 +94,27 @@ test('without the store nothing is revoked (503)', async (t) => {
   refused(t, answer, 503, 'store_unavailable')
   t.match(answer.json().error.message, /may or may not be revoked\. Repeat the call/)
 })
+
+test('an open transaction holds up its own keys alone', async (t) => {
+  const api = await createKeyApi(t)
+  const [touched, other, ...more] = await Promise.all(
+    Array.from({ length: 5 }, () => api.createKey('alice')),
+  )
+  const remove = (key: { id: string } | undefined) =>
+    api.ask(`DELETE /v1/api-keys/${key?.id}`, { as: 'alice' })
+  // As by psql: a key is revoked, and the transaction stays open.
+  await api.sql
+    .begin(async (person) => {
+      await person`update api_keys set status = 'revoked' where id = ${touched?.id}`
+      const free = await remove(other)
+      t.equal(free.statusCode, 200)
+      t.match(free.json(), { propagation: { state: 'confirmed' } })
+      refused(t, await remove(touched), 503, 'store_locked')
+      const bulk = await api.ask('POST /v1/api-keys/bulk-revoke', { as: 'alice' })
+      refused(t, bulk, 503, 'store_locked')
+      for (const { id } of more) t.equal((await api.keys.findById(id))?.status, 'revoked')
+      throw new Error('rolled back')
+    })
+    .catch(() => {})
+  t.equal((await remove(touched)).statusCode, 200)
+})

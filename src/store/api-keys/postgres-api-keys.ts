@@ -94,24 +94,28 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
     },
     async revokeAll(owner, now) {
       const all: RevokedKey[] = []
-      for (;;) {
-        // Locked in one order, so that two of these side by side wait and do not deadlock: in that
-        // of the index on the owner, or the table would be read from its beginning.
-        const query = sql<RevokedKey[]>`
-          update api_keys set status = 'revoked'
-          where status = 'active' and id = any(array(
-            select id from api_keys
-            where username = ${owner} and status = 'active'
-              and (expires_at is null or expires_at > ${new Date(now)})
-            order by created_at desc, id
-            limit ${batchRows}
-            for update
-          ))
-          returning key_hash as hash, pg_current_xact_id()::text as transaction`
-        const revoked = await within(query, statementDeadlineMs)
-        for (const key of revoked) all.push(key)
-        if (revoked.length < batchRows) return all
+      // What somebody's open transaction has locked comes last: it must not keep the rest from it.
+      for (const isLast of [false, true]) {
+        for (;;) {
+          // Locked in one order, so that two of these side by side wait and do not deadlock: in that
+          // of the index on the owner, or the table would be read from its beginning.
+          const query = sql<RevokedKey[]>`
+            update api_keys set status = 'revoked'
+            where status = 'active' and id = any(array(
+              select id from api_keys
+              where username = ${owner} and status = 'active'
+                and (expires_at is null or expires_at > ${new Date(now)})
+              order by created_at desc, id
+              limit ${batchRows}
+              for update ${isLast ? sql`` : sql`skip locked`}
+            ))
+            returning key_hash as hash, pg_current_xact_id()::text as transaction`
+          const revoked = await within(query, statementDeadlineMs)
+          for (const key of revoked) all.push(key)
+          if (revoked.length < batchRows) break
+        }
       }
+      return all
     },
     async deleteExpiredEphemeral(now) {
       const expiredBefore = new Date(now - ephemeralGraceMs)

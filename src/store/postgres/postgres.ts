@@ -34,6 +34,8 @@ export interface Pool extends Sql {
 const requestDeadlineMs = 1_500
 /** What one statement may take at most, where nobody but its own caller waits for it. */
 export const statementDeadlineMs = 5_000
+/** Less than the deadline of a request, so that its caller is told what it was. */
+const lockDeadlineMs = 1_000
 /** Well below the second that a probe is given. */
 const pingDeadlineMs = 500
 const idleMs = 300_000
@@ -51,6 +53,7 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
       url,
       applicationName: 'tollgate',
       statementTimeoutMs: statementDeadlineMs,
+      lockTimeoutMs: lockDeadlineMs,
       ...options,
     }),
     max: connections,
@@ -134,8 +137,9 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
 
 /**
  * The query's rows, or `store_unavailable` when the database can't be reached, is starting or
- * stopping, or `store_slow` when it does not answer in time; the statement is then ended. Other
- * errors are faults of ours and pass through.
+ * stopping, `store_slow` when it does not answer in time, `store_locked` when what it needs is locked
+ * by a transaction that does not end. The statement is ended then. Other errors are faults of ours
+ * and pass through.
  */
 export async function within<R extends readonly object[]>(
   query: Query<R>,
@@ -144,9 +148,15 @@ export async function within<R extends readonly object[]>(
   try {
     return await query.run(deadlineMs)
   } catch (error) {
+    if (isLocked(error)) throw new ServiceError('store_locked', { cause: error })
     if (isSlow(error)) throw new ServiceError('store_slow', { cause: error })
     throw isOutage(error) ? new ServiceError('store_unavailable', { cause: error }) : error
   }
+}
+
+/** Not had in time: a row or a table that somebody's transaction has changed. */
+function isLocked(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && error.code === '55P03'
 }
 
 /** Not answered in time: by our clock, or by the server's `statement_timeout`. */
