@@ -9,6 +9,7 @@ const USAGE = `Usage: tollgate <command>
   serve            the service only
   check <folder>   validate a folder of resources; exit 1 with every problem named
   migrate          bring the database to our schema; take over the original service's keys
+  replicas         the processes that a revocation waits for; forget <name>: one that is gone for good
   key <command>    make, list and revoke API keys: new, list, revoke
   help <command>   what it takes; the same as <command> --help
   --version        the version
@@ -37,6 +38,8 @@ async function run(): Promise<number> {
       return (await import('./check.ts')).check(args)
     case 'migrate':
       return (await import('./migrate.ts')).migrate(args, process.env)
+    case 'replicas':
+      return (await import('./replicas.ts')).replicas(args)
     case 'key':
       return (await import('./key.ts')).key(args)
     case 'help':

@@ -1,0 +1,139 @@
+/** `tollgate replicas`: the processes that a revocation waits for, and one that is gone for good. */
+
+import { createInterface } from 'node:readline/promises'
+import { parseArgs } from 'node:util'
+import { loadConfig } from '../config.ts'
+import { openPool } from '../store/postgres/postgres.ts'
+import { forgetReplicas, listReplicas, type Replica } from '../store/revocations/replicas.ts'
+import { printable, renderTable } from './table.ts'
+
+const USAGE = `Usage: tollgate replicas [--json]
+       tollgate replicas forget <name> [--yes]
+
+  (nothing)   lists the processes that a revocation waits for, from the database of DATABASE_URL
+  forget      takes a process that is gone for good from them; asks before it does, unless --yes`
+
+/** Where the command takes its settings from, prints to, and asks. */
+export interface ReplicasIo {
+  readonly env: NodeJS.ProcessEnv
+  readonly out: (line: string) => void
+  readonly err: (line: string) => void
+  /** The answer to a question; undefined where there is nobody to ask. */
+  readonly ask: (question: string) => Promise<string | undefined>
+}
+
+/** A process that was seen this lately is running: its row would be back at once. */
+const runningMs = 15_000
+
+/** Runs the command; answers the exit status: 1 when nothing was forgotten, 2 for a wrong call. */
+export async function replicas(args: readonly string[], io = terminal()): Promise<number> {
+  const call = readArguments(args)
+  if (call === undefined) {
+    io.err(USAGE)
+    return 2
+  }
+  const { databaseUrl: url } = loadConfig(io.env)
+  if (url === undefined) throw new Error('Name the database of the processes by DATABASE_URL.')
+  const sql = openPool({ url, connections: 1, applicationName: 'tollgate replicas' })
+  try {
+    const found = await listReplicas(sql)
+    if (call.forget !== undefined) {
+      const named = found.filter(({ name }) => name === call.forget)
+      const sure = await isSure(named, call, io)
+      if (!sure) return 1
+      const ids = named.map(({ id }) => id)
+      await forgetReplicas(sql, ids)
+      io.out(`Forgotten: ${printable(call.forget)}.`)
+    } else if (call.json) io.out(JSON.stringify({ object: 'list', data: found }, null, 2))
+    else if (found.length === 0) io.err('No process is waited for.')
+    else io.out(showReplicas(found))
+    return 0
+  } finally {
+    await sql.end()
+  }
+}
+
+interface Call {
+  readonly forget: string | undefined
+  readonly yes: boolean
+  readonly json: boolean
+}
+
+function readArguments(args: readonly string[]): Call | undefined {
+  try {
+    const { values, positionals } = parseArgs({
+      args: [...args],
+      options: {
+        yes: { type: 'boolean', default: false },
+        json: { type: 'boolean', default: false },
+      },
+      allowPositionals: true,
+    })
+    const [command, name, ...rest] = positionals
+    const isList = command === undefined && !values.yes
+    const isForget = command === 'forget' && name !== undefined && rest.length === 0 && !values.json
+    return isList || isForget ? { forget: name, ...values } : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Says what it means, and asks. */
+async function isSure(named: readonly Replica[], call: Call, io: ReplicasIo): Promise<boolean> {
+  const name = printable(call.forget ?? '')
+  if (named.length === 0) {
+    io.err(`No process called ${name} is waited for.`)
+    return false
+  }
+  if (named.some(({ unseenMs }) => unseenMs < runningMs)) {
+    io.err(
+      `${name} is running: the database has heard of it in the last 15 seconds. Stop it first.`,
+    )
+    return false
+  }
+  const servesMs = Math.max(...named.map((replica) => replica.servesMs))
+  io.err(
+    `Revocations will no longer wait for ${name}, last seen ${showSpan(named[0]?.unseenMs ?? 0)} ago. ` +
+      `If it is only cut off from the database, it may let revoked keys pass for another ${showSpan(servesMs)}.`,
+  )
+  if (call.yes) return true
+  const answer = await io.ask('Is it gone for good? [y/N] ')
+  if (answer === undefined) io.err('There is nobody to ask; repeat it with --yes.')
+  return /^y(es)?$/i.test(answer?.trim() ?? '')
+}
+
+function showReplicas(found: readonly Replica[]): string {
+  const header = ['NAME', 'SEEN', 'MAY SERVE FOR', 'PLACE']
+  return renderTable(
+    header,
+    found.map(({ name, place, unseenMs, servesMs }) => [
+      name,
+      `${showSpan(unseenMs)} ago`,
+      showSpan(servesMs),
+      place,
+    ]),
+    64,
+  )
+}
+
+/** `3 s`, `12 min`: whole, and never less than it is. */
+function showSpan(ms: number): string {
+  return ms < 120_000 ? `${Math.ceil(ms / 1_000)} s` : `${Math.ceil(ms / 60_000)} min`
+}
+
+function terminal(): ReplicasIo {
+  return {
+    env: process.env,
+    out: console.log,
+    err: console.error,
+    async ask(question) {
+      if (!process.stdin.isTTY) return undefined
+      const lines = createInterface({ input: process.stdin, output: process.stderr })
+      try {
+        return await lines.question(question)
+      } finally {
+        lines.close()
+      }
+    },
+  }
+}

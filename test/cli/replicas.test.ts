@@ -1,0 +1,79 @@
+import { type Test, test } from 'tap'
+import { replicas } from '../../src/cli/replicas.ts'
+import { createPropagationWatch } from '../../src/store/revocations/propagation.ts'
+import { addReplica, createKeyDatabase, startFollower } from '../support/followers.ts'
+
+/** A database with a process that runs and one that was killed ten minutes ago. */
+async function createPair(t: Test) {
+  const { url, sql } = await createKeyDatabase(t)
+  const running = await startFollower(t, url, { name: 'running', servesMs: 900_000 })
+  const gone = await addReplica(sql, 'gone')
+  await sql`
+    update tollgate_replicas set seen_at = now() - interval '10 minutes',
+      serves_until = now() + interval '5 minutes' where id = ${gone}`
+  return { url, sql, running }
+}
+
+/** Runs the command; `answer` is what a person would say, undefined when there is none. */
+async function run(url: string, args: readonly string[], answer?: string) {
+  const [out, err, asked]: string[][] = [[], [], []]
+  const status = await replicas(args, {
+    env: { DATABASE_URL: url },
+    out: (line) => void out?.push(line),
+    err: (line) => void err?.push(line),
+    async ask(question) {
+      asked?.push(question)
+      return answer
+    },
+  })
+  return { status, out: out?.join('\n'), err: err?.join('\n'), asked: asked?.length }
+}
+
+test('those that are waited for are listed', async (t) => {
+  const { url } = await createPair(t)
+  const { status, out } = await run(url, [])
+  t.equal(status, 0)
+  const [header, first, second, ...rest] = out?.split('\n') ?? []
+  t.match(header, /^NAME +SEEN +MAY SERVE FOR +PLACE$/)
+  t.match(first, /^gone +1[01] min ago +5 min +gone$/)
+  t.match(second, /^running +\d+ s ago +15 min +running$/)
+  t.strictSame(rest, [])
+  const { data } = JSON.parse((await run(url, ['--json'])).out ?? '')
+  t.match(data, [{ name: 'gone' }, { name: 'running' }])
+})
+
+test('one that is gone is forgotten when a person is sure', async (t) => {
+  const { url, sql, running } = await createPair(t)
+  const propagation = createPropagationWatch({ pool: sql, id: running.id, others: () => [] })
+  t.match(await propagation.wait(), { state: 'pending', waitingFor: ['gone'] })
+  const declined = await run(url, ['forget', 'gone'], 'n')
+  t.match(declined, { status: 1, asked: 1, err: /cut off .* revoked keys pass for another 5 min/ })
+  t.match(await run(url, ['forget', 'gone']), { status: 1, err: /nobody to ask; .*--yes/ })
+  t.match(await propagation.wait(), { state: 'pending' })
+  t.match(await run(url, ['forget', 'gone'], 'y'), { status: 0, out: 'Forgotten: gone.' })
+  t.match(await propagation.wait(), { state: 'confirmed', replicas: 1 })
+})
+
+test('a script says yes', async (t) => {
+  const { url } = await createPair(t)
+  t.match(await run(url, ['forget', 'gone', '--yes']), { status: 0, asked: 0 })
+  t.match(await run(url, ['forget', 'gone', '--yes']), { status: 1, err: /No process called gone/ })
+})
+
+test('one that runs is not forgotten', async (t) => {
+  const { url } = await createPair(t)
+  const { status, err } = await run(url, ['forget', 'running', '--yes'])
+  t.equal(status, 1)
+  t.match(err, /running is running/)
+})
+
+test('wrong calls show the usage', async (t) => {
+  for (const args of [['forget'], ['forget', 'a', 'b'], ['list'], ['--yes'], ['--all']]) {
+    const { status, err } = await run('postgres://nowhere/x', args)
+    t.equal(status, 2, args.join(' '))
+    t.match(err, /^Usage: tollgate replicas/)
+  }
+  await t.rejects(replicas([], { env: {}, out() {}, err() {}, ask: async () => undefined }), {
+    message: /DATABASE_URL/,
+  })
+})
