@@ -1,9 +1,12 @@
 import { execFile } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import { test } from 'tap'
 import { migrate } from '../../../src/store/postgres/migrate.ts'
 import { createDatabase } from '../../support/database.ts'
 import { createPool } from '../../support/key-store.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const all = [
   '0001-api-keys.sql',
@@ -61,4 +64,21 @@ test('a failed migration leaves nothing behind', async (t) => {
   await t.rejects(migrate(sql))
   const tables = await sql`select 1 from pg_tables where tablename = 'tollgate_migrations'`
   t.equal(tables.length, 0)
+})
+
+test('an applied migration must not change', async (t) => {
+  const sql = await createPool(t)
+  const folder = pathToFileURL(`${temporaryFolder(t)}/`)
+  const write = (text: string) => writeFileSync(new URL('0001-first.sql', folder), text)
+  write('create table one (a int);\n')
+  t.strictSame(await migrate(sql, folder), ['0001-first.sql'])
+  write('-- What it is for.\ncreate table one\n  (a int); -- a number\n')
+  t.strictSame(await migrate(sql, folder), [], 'its words may')
+  write('create table one (a bigint);\n')
+  await t.rejects(migrate(sql, folder), { message: /another form of 0001-first\.sql/ })
+  // As applied by a version that kept no checksums.
+  await sql`alter table tollgate_migrations drop column checksum`
+  t.strictSame(await migrate(sql, folder), [])
+  write('create table one (a int);\n')
+  await t.rejects(migrate(sql, folder), { message: /another form/ })
 })

@@ -18,3 +18,9 @@ begin
   return null;
 end
 $$;
+
+-- A database of before the first release may have an earlier form of 0003, which lacked these.
+alter table tollgate_replicas add column if not exists place text not null default '';
+alter table api_keys enable always trigger tollgate_key_changed;
+alter table api_keys enable always trigger tollgate_key_deleted;
+alter table api_keys enable always trigger tollgate_keys_truncated;
