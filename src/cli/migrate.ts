@@ -165,7 +165,6 @@ async function withPool<T>(
     connections: 2,
     applicationName,
     statementTimeoutMs: 0,
-    lockTimeoutMs: 0,
     readOnly,
   })
   try {

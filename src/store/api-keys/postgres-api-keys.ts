@@ -12,6 +12,8 @@ const ephemeralGraceMs = 1_800_000
 const cleanupLock = 7_005_101_902
 /** Rows that one statement revokes or deletes at most, so that none runs into its deadline. */
 const batchRows = 2_000
+/** Less than a request's deadline, so that its caller is told what it was. */
+const lockDeadlineMs = 1_000
 /** A key's use is noted again after this many seconds. */
 const noteEverySeconds = 30
 
@@ -83,7 +85,7 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
       const instant = new Date(now)
       const [row] = await within(sql<(Row & { readonly transaction: string })[]>`
           update api_keys set status = 'revoked'
-          where id = ${id} and status = 'active'
+          where id = ${id} and status = 'active' and ${lockBound(sql)}
             and (expires_at is null or expires_at > ${instant})
             ${owner === undefined ? sql`` : sql`and username = ${owner}`}
           returning *, pg_current_xact_id()::text as transaction`)
@@ -103,7 +105,7 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
             update api_keys set status = 'revoked'
             where status = 'active' and id = any(array(
               select id from api_keys
-              where username = ${owner} and status = 'active'
+              where username = ${owner} and status = 'active' and ${lockBound(sql)}
                 and (expires_at is null or expires_at > ${new Date(now)})
               order by created_at desc, id
               limit ${batchRows}
@@ -157,6 +159,14 @@ function toFound(row: FoundRow): FoundKey {
     status: row.status,
     expiresAt: row.expires_at?.getTime() ?? null,
   }
+}
+
+/**
+ * A condition that always holds, and lets the statement wait only so long for rows that somebody's
+ * open transaction has locked. Not a setting of the connection: a pooler may refuse one.
+ */
+function lockBound(sql: Sql): Fragment {
+  return sql`(select set_config('lock_timeout', ${`${lockDeadlineMs}ms`}, true)) is not null`
 }
 
 /** Whether what is noted of a row is old enough to be noted anew. */

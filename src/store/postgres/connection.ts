@@ -10,8 +10,6 @@ export interface ConnectionOptions {
   readonly applicationName: string
   /** After which the server ends a statement, in milliseconds; never, when absent. */
   readonly statementTimeoutMs?: number
-  /** How long a statement waits for a lock that somebody holds; as long as for the rest, when absent. */
-  readonly lockTimeoutMs?: number
   /** Nothing sent over the connection can write, whatever it is. */
   readonly readOnly?: boolean
 }
@@ -40,7 +38,7 @@ const types: pg.CustomTypesConfig = {
 
 /** Makes connections that are not connected yet, as the driver's pool wants them. */
 export function connectionClass(options: ConnectionOptions): new () => Connection {
-  const { statementTimeoutMs, lockTimeoutMs, readOnly = false } = options
+  const { statementTimeoutMs, readOnly = false } = options
   const url = new URL(options.url)
   // What `sslmode` means is then what it means to every other client of Postgres.
   if (url.searchParams.has('sslmode')) url.searchParams.set('uselibpqcompat', 'true')
@@ -48,7 +46,6 @@ export function connectionClass(options: ConnectionOptions): new () => Connectio
     connectionString: url.href,
     application_name: options.applicationName,
     ...(statementTimeoutMs !== undefined && { statement_timeout: statementTimeoutMs }),
-    ...(lockTimeoutMs !== undefined && { lock_timeout: lockTimeoutMs }),
     ...(readOnly && { options: '-c default_transaction_read_only=on' }),
     connectionTimeoutMillis: connectDeadlineMs,
     keepAlive: true,

@@ -18,7 +18,6 @@ const lockNumber = 7_005_101_901
 export async function migrate(sql: Pool, folder = defaultFolder): Promise<readonly string[]> {
   const names = (await readdir(folder)).filter((name) => name.endsWith('.sql')).sort()
   return await sql.begin(async (transaction) => {
-    await transaction`set local lock_timeout = 0`
     await transaction`set local statement_timeout = 0`
     await transaction`select pg_advisory_xact_lock(${lockNumber})`
     await transaction`set local client_min_messages = warning`

@@ -34,8 +34,6 @@ export interface Pool extends Sql {
 const requestDeadlineMs = 1_500
 /** What one statement may take at most, where nobody but its own caller waits for it. */
 export const statementDeadlineMs = 5_000
-/** Less than the deadline of a request, so that its caller is told what it was. */
-const lockDeadlineMs = 1_000
 /** Well below the second that a probe is given. */
 const pingDeadlineMs = 500
 const idleMs = 300_000
@@ -53,7 +51,6 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
       url,
       applicationName: 'tollgate',
       statementTimeoutMs: statementDeadlineMs,
-      lockTimeoutMs: lockDeadlineMs,
       ...options,
     }),
     max: connections,

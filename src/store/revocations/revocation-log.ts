@@ -147,20 +147,24 @@ export async function readAcknowledgements(
   return await within(query, deadlineMs)
 }
 
-/** Of keys that were revoked, those whose revocation is not in the log. */
+/** Of keys that were revoked, those of transactions of which the log does not have every row. */
 export async function findUnlogged(
   sql: Sql,
   revoked: readonly RevokedKey[],
   deadlineMs?: number,
 ): Promise<readonly RevokedKey[]> {
-  const transactions = [...new Set(revoked.map(({ transaction }) => transaction))]
-  const query = sql<RevokedKey[]>`
-    select key_hash as hash, transaction::text as transaction from tollgate_revocations
-    where transaction = any(${transactions}::xid8[])`
-  const logged = new Set(
-    (await within(query, deadlineMs)).map(({ hash, transaction }) => `${transaction} ${hash}`),
-  )
-  return revoked.filter(({ hash, transaction }) => !logged.has(`${transaction} ${hash}`))
+  const missing = new Map<string, number>()
+  for (const { transaction } of revoked) {
+    missing.set(transaction, (missing.get(transaction) ?? 0) + 1)
+  }
+  const query = sql<{ transaction: string; keys: number }[]>`
+    select transaction::text as transaction, count(distinct key_hash)::int as keys
+    from tollgate_revocations where transaction = any(${[...missing.keys()]}::xid8[])
+    group by transaction`
+  for (const { transaction, keys } of await within(query, deadlineMs)) {
+    if (keys >= (missing.get(transaction) ?? 0)) missing.delete(transaction)
+  }
+  return revoked.filter(({ transaction }) => missing.has(transaction))
 }
 
 /**

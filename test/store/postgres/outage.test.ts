@@ -99,7 +99,7 @@ test('a database that hangs is not waited for', async (t) => {
     api.ask('POST /v1/api-keys', { as: 'alice', body: { name: 'late' } }),
     api.ask('POST /v1/api-keys/search', { as: 'alice' }),
   ])
-  for (const answer of answers) refused(t, answer, 503, 'store_locked')
+  for (const answer of answers) refused(t, answer, 503, 'store_slow')
   const waiting = () => api.sql`select 1 from pg_locks where not granted`
   const deadline = Date.now() + 5_000
   while ((await waiting()).length > 0 && Date.now() < deadline) await sleep(20)
