@@ -72,7 +72,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const { config, log, clock, onFault, stops } = context
   const database = await openDatabase(context)
   const keyParts = await openKeys(context, database)
-  const { keys, follower, propagation, noteUse } = keyParts
+  const { keys, propagation, noteUse } = keyParts
   const resources = await openResources(context)
   const { snapshot, problems } = resources
   const markers = { own: config.keyMarker, accepted: config.acceptedMarkers }
@@ -142,7 +142,6 @@ async function start(context: Context): Promise<ServiceAddresses> {
     ready: () => ready,
     degraded: async () => [
       ...((await ping(database.pool)) ? [] : ['database']),
-      ...(follower.stats().listening ? [] : ['push']),
       ...(redis?.away ? ['redis'] : []),
     ],
     resourceProblems: problems,

@@ -120,7 +120,7 @@ export const settings = {
     'keys remembered by each process, about 320 bytes each'),
   keyCacheWarm: setting('KEY_CACHE_WARM', '10000', form.integer(0, 100_000),
     'most recently used keys loaded before readiness'),
-  keyCacheRevalidateMs: setting('KEY_CACHE_REVALIDATE', '1s', form.duration('100ms', '10s'),
+  keyCacheRevalidateMs: setting('KEY_CACHE_REVALIDATE', '250ms', form.duration('100ms', '10s'),
     'how often the revocation log is polled'),
   /** 0: a minute. */
   keyCacheOutageGraceMs: setting('KEY_CACHE_OUTAGE_GRACE', '15m', form.duration('0', '24h'),

@@ -38,7 +38,6 @@ export interface RevocationFigures {
   readonly databaseAway: boolean
   /** Milliseconds since the database last confirmed what is remembered; Infinity before it did. */
   readonly ageMs: number
-  readonly listening: boolean
   /** Processes that may be serving, this one included. */
   readonly replicas: number
   /** Revocations made here, by what their answers said. */
@@ -139,9 +138,6 @@ function revocationReadings(figures: () => RevocationFigures): readonly Reading[
       'tollgate_key_age_seconds',
       'Time since the database last confirmed which keys are revoked.',
       () => figures().ageMs,
-    ),
-    gauge('tollgate_revocations_listening', '1 while the database tells of revocations.', () =>
-      Number(figures().listening),
     ),
     gauge(
       'tollgate_replicas',

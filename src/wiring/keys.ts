@@ -4,6 +4,7 @@ import { type CachedApiKeys, createCachedApiKeys } from '../store/api-keys/cache
 import { startCleanupSchedule } from '../store/api-keys/cleanup-schedule.ts'
 import { type LastUsed, startLastUsed } from '../store/api-keys/last-used.ts'
 import { createPostgresApiKeys } from '../store/api-keys/postgres-api-keys.ts'
+import { openPool } from '../store/postgres/postgres.ts'
 import { createPropagationWatch, type PropagationWatch } from '../store/revocations/propagation.ts'
 import {
   createRevocationFollower,
@@ -22,24 +23,24 @@ export interface Keys {
 
 /** For how long keys are believed after the last word of the database, whatever is set. */
 const leastOutageGraceMs = 60_000
+/** The log is asked this often, whatever is set: what is remembered is believed for a second. */
+const mostRevalidateMs = 250
 
 /** Starts to follow revocations before anything is remembered. */
 export async function openKeys(context: Context, { pool, url }: Database): Promise<Keys> {
   const { config, log, clock, onFault, stops } = context
   const outageGraceMs = Math.max(leastOutageGraceMs, config.keyCacheOutageGraceMs)
+  // Connections of its own: no search of somebody's may keep a process from following.
+  const own = openPool({ url, connections: 2, applicationName: 'tollgate revocations' })
   const follower = createRevocationFollower({
-    pool,
+    pool: own,
     url,
     name: config.replicaName,
     place: config.replicaPlace,
-    everyMs: config.keyCacheRevalidateMs,
+    everyMs: Math.min(mostRevalidateMs, config.keyCacheRevalidateMs),
     servesMs: outageGraceMs,
     evict: (hashes) => keys.evict(hashes),
     forgetAll: () => keys.forgetAll(),
-    onListening(listening) {
-      if (listening) log.info('the database tells of revocations')
-      else log.warn('the database does not tell of revocations: it is asked for them')
-    },
     onFault,
   })
   const table = createPostgresApiKeys(pool)
@@ -52,11 +53,14 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     name: 'the follower of revocations',
     shareMs: 800,
     lost: 'its leave: revocations wait for this process until it is back',
-    stop: () => follower.stop(),
+    async stop(graceMs) {
+      await follower.stop()
+      await own.end(graceMs)
+    },
   })
   await follower.start()
   const propagation = createPropagationWatch({
-    pool,
+    pool: own,
     id: follower.id,
     others: () => follower.stats().others,
     onUnlogged: (keys) =>

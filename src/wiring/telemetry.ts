@@ -38,11 +38,10 @@ export function openTelemetry({ config, stops }: Context, measured: Measured): T
       ...(redis && { redis: { away: () => redis.away, unflushed: () => redis.unflushed } }),
       keys: keys.stats,
       revocations() {
-        const { listening, ageMs, others } = follower.stats()
+        const { ageMs, others } = follower.stats()
         return {
           databaseAway: follower.state() === 'away',
           ageMs,
-          listening,
           replicas: others.length + 1,
           ...propagation.stats(),
         }

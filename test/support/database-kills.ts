@@ -66,10 +66,7 @@ export async function killDatabase(t: Test, rounds: number): Promise<void> {
     database = await startEmbeddedPostgres({ directory, port, log() {} })
     const backAt = performance.now()
     const took = () => `${(performance.now() - backAt).toFixed(0)} ms`
-    const isSound = () =>
-      replicas.every(
-        ({ follower }) => follower.state() === 'confirmed' && follower.stats().listening,
-      )
+    const isSound = () => replicas.every(({ follower }) => follower.state() === 'confirmed')
     await poll(isSound, 'everything heals', 30_000)
     const followed = took()
     const find = () => sql<{ id: string }[]>`select id from api_keys where key_hash = ${revoked}`

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import type { Test } from 'tap'
+import { connectionClass } from '../../src/store/postgres/connection.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import type { Pool } from '../../src/store/postgres/postgres.ts'
-import { startListener } from '../../src/store/revocations/listener.ts'
 import {
   createRevocationFollower,
   type RevocationFollower,
@@ -16,8 +16,6 @@ export interface FollowerUnderTest extends RevocationFollower {
   readonly evicted: Set<string>
   /** How often everything was to be forgotten. */
   readonly forgotten: () => number
-  /** Whether it was told of by the database, each time that changed. */
-  readonly listening: readonly boolean[]
   readonly faults: readonly unknown[]
 }
 
@@ -36,7 +34,6 @@ export async function startFollower(
   options: Partial<RevocationFollowerOptions> = {},
 ): Promise<FollowerUnderTest> {
   const evicted = new Set<string>()
-  const listening: boolean[] = []
   const faults: unknown[] = []
   let forgotten = 0
   const follower = createRevocationFollower({
@@ -52,14 +49,13 @@ export async function startFollower(
     forgetAll() {
       forgotten += 1
     },
-    onListening: (now) => void listening.push(now),
     onFault: (error) => void faults.push(error),
     ...options,
   })
   // Before the pool's own end: what is torn down later comes first.
   t.teardown(() => follower.stop())
   await follower.start()
-  return { ...follower, evicted, forgotten: () => forgotten, listening, faults }
+  return { ...follower, evicted, forgotten: () => forgotten, faults }
 }
 
 /** Listens until `t` ends; answers the channels that were notified, in order, as they come. */
@@ -69,16 +65,12 @@ export async function hear(
   channels: readonly string[],
 ): Promise<readonly string[]> {
   const heard: string[] = []
-  const up = Promise.withResolvers<void>()
-  const listener = startListener({
-    url,
-    channels,
-    onHeard: (channel) => void heard.push(channel),
-    onUp: up.resolve,
-    onDown() {},
-  })
-  t.teardown(() => listener.stop())
-  await up.promise
+  const Listening = connectionClass({ url, applicationName: 'test' })
+  const connection = new Listening()
+  connection.on('notification', ({ channel }) => void heard.push(channel))
+  t.teardown(() => connection.abandon())
+  await connection.connect()
+  for (const channel of channels) await connection.query(`listen ${channel}`)
   return heard
 }
 

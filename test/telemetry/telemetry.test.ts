@@ -211,7 +211,6 @@ test('the parts are read when asked', async (t) => {
 const revocations = {
   databaseAway: true,
   ageMs: 1_500,
-  listening: false,
   replicas: 3,
   confirmed: 5,
   pending: 1,
@@ -233,7 +232,6 @@ test('outages and revocations are told', async (t) => {
     ['tollgate_counters_unflushed', 4],
     ['tollgate_database_away', 1],
     ['tollgate_key_age_seconds', 1.5],
-    ['tollgate_revocations_listening', 0],
     ['tollgate_replicas', 3],
     ['tollgate_revocation_propagation_seconds', 0.012],
     ['tollgate_journal_lines_total', 70],

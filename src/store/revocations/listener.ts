@@ -1,87 +1,52 @@
-/** A connection of its own that hears notifications, thrown away and made anew when it fails. */
+/** A connection of its own that hears notifications, made anew when it ends. */
 
 import { type Connection, connectionClass, sqlOver } from '../postgres/connection.ts'
-import { within } from '../postgres/postgres.ts'
-import type { Sql } from '../postgres/sql.ts'
-
-export interface Listener {
-  /** The connection while it listens; statements over it prove that it is alive. */
-  connection(): Sql | undefined
-  /** Throws away a connection that is not to be trusted; another one is made at once. */
-  drop(connection: Sql): void
-  stop(): Promise<void>
-}
 
 export interface ListenerOptions {
   readonly url: string
-  readonly channels: readonly string[]
-  readonly onHeard: (channel: string) => void
-  /** It listens from now on: what was notified before it may have missed. */
-  readonly onUp: () => void
-  /** It no longer does. */
-  readonly onDown: () => void
+  readonly channel: string
+  /** Something was notified, or may have been while nobody listened. */
+  readonly onHeard: () => void
 }
 
-const openDeadlineMs = 2_000
+export interface Listener {
+  stop(): void
+}
+
+const deadlineMs = 2_000
 const retryMs = 250
 
-/** Starts listening; `onUp` tells when it does. */
-export function startListener(options: ListenerOptions): Listener {
-  let current: { readonly sql: Sql; readonly connection: Connection } | undefined
+/** Listens until it is stopped. It may be deaf for a while: nothing must depend on what it hears. */
+export function startListener({ url, channel, onHeard }: ListenerOptions): Listener {
+  const TollgateListener = connectionClass({
+    url,
+    applicationName: 'tollgate listener',
+    statementTimeoutMs: deadlineMs,
+  })
+  let current: Connection | undefined
   let retry: NodeJS.Timeout | undefined
   let isStopped = false
-  let opening: Promise<void> = Promise.resolve()
-  const TollgateListener = connectionClass({
-    url: options.url,
-    applicationName: 'tollgate listener',
-    statementTimeoutMs: openDeadlineMs,
-  })
 
-  /** A connection is never used again once it has failed: another one listens in its place. */
-  async function open(): Promise<void> {
+  function open(): void {
+    if (isStopped) return
     const connection = new TollgateListener()
-    const sql = sqlOver(connection)
-    connection.on('notification', ({ channel }) => options.onHeard(channel))
-    connection.on('end', () => drop(sql))
-    try {
-      await connection.connect()
-      await within(sql.unsafe(listenTo(options.channels)), openDeadlineMs)
-    } catch {
-      connection.abandon()
-      if (!isStopped) retry = setTimeout(begin, retryMs)
-      return
-    }
-    if (isStopped) return connection.abandon()
-    current = { sql, connection }
-    options.onUp()
+    current = connection
+    connection.on('notification', onHeard)
+    connection.on('end', () => {
+      if (!isStopped) retry = setTimeout(open, retryMs)
+    })
+    connection
+      .connect()
+      .then(() => sqlOver(connection).unsafe(`listen "${channel}"`).run(deadlineMs))
+      .then(onHeard, () => connection.abandon())
   }
 
-  function begin(): void {
-    opening = open()
-  }
-
-  function drop(sql: Sql): void {
-    if (sql !== current?.sql) return
-    current.connection.abandon()
-    current = undefined
-    if (!isStopped) begin()
-    options.onDown()
-  }
-
-  begin()
+  open()
   return {
-    connection: () => current?.sql,
-    drop,
-    async stop() {
+    stop() {
       isStopped = true
       clearTimeout(retry)
-      current?.connection.abandon()
-      current = undefined
-      await opening
+      current?.abandon()
     },
   }
-}
-
-function listenTo(channels: readonly string[]): string {
-  return channels.map((channel) => `listen "${channel}"`).join('; ')
 }

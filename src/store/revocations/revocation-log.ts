@@ -66,14 +66,9 @@ export interface RevokedKey {
   readonly transaction: string
 }
 
-/** The channel on which a process hears itself. */
-export function ownChannel(id: string): string {
-  return `tollgate_replica_${id}`
-}
-
 /**
  * Notes that the replica is here and has followed the log up to `position` (undefined: not at all),
- * notifies it on its own channel, and reads on from there.
+ * and reads on from there.
  */
 export function followLog(
   sql: Sql,
@@ -127,8 +122,7 @@ export function followLog(
         'mark', coalesce((select mark from newest), 0),
         'snapshot', pg_current_snapshot()::text) as position,
       (select coalesce(json_agg(name order by name), '[]') from others) as others,
-      ${sourceOf(sql)} as source,
-      pg_notify(${ownChannel(id)}, '')`
+      ${sourceOf(sql)} as source`
   return only(query, deadlineMs)
 }
 
