@@ -14,6 +14,8 @@ export interface Sources {
     readonly away: () => boolean
     /** Counters with tokens that Redis has not acknowledged. */
     readonly unflushed: () => number
+    /** How often it was found to have lost its data. */
+    readonly losses: () => number
   }
   readonly keys: () => KeyFigures
   /** Where revocations are followed. */
@@ -125,6 +127,11 @@ function redisReadings(redis: NonNullable<Sources['redis']>): readonly Reading[]
       'tollgate_counters_unflushed',
       'Token counters with tokens that Redis has not acknowledged.',
       redis.unflushed,
+    ),
+    counter(
+      'tollgate_redis_losses',
+      'Times that Redis, or a shard of it, was found to have lost its data.',
+      redis.losses,
     ),
   ]
 }

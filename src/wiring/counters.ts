@@ -33,6 +33,7 @@ export async function openCounters({ config, log, stops }: Context): Promise<Cou
         log.error({ cause: String(cause) }, 'Redis is away: counters go on from what is known')
       else log.info('Redis is back')
     },
+    onOther: () => log.error('Redis has lost its counters: it is told the highest that are known'),
   })
   stops.push({
     name: 'the counters',

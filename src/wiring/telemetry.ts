@@ -35,7 +35,13 @@ export function openTelemetry({ config, stops }: Context, measured: Measured): T
       subscriptions: () => snapshot().subscriptions.size,
       resourceProblems: () => problems().length,
       counters: () => counters.size,
-      ...(redis && { redis: { away: () => redis.away, unflushed: () => redis.unflushed } }),
+      ...(redis && {
+        redis: {
+          away: () => redis.away,
+          unflushed: () => redis.unflushed,
+          losses: () => redis.losses,
+        },
+      }),
       keys: keys.stats,
       revocations() {
         const { ageMs, others } = follower.stats()

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, renameSync, rmSync, truncateSync } from 'node:fs'
+import { copyFileSync, existsSync, readFileSync, renameSync, rmSync, truncateSync } from 'node:fs'
 import root, { type Test } from 'tap'
 import { openPool } from '../../src/store/postgres/postgres.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
@@ -133,4 +133,24 @@ root.test('a killed process is made up for', { skip: skipRedis }, async (t) => {
   t.equal(await gateway.used('ann'), total)
   t.notMatch(other?.log(), 'fault')
   t.match(JSON.parse(readFileSync(positionOf(gateway.path), 'utf8')), { places: [{}] })
+})
+
+root.test('a Redis that was flushed counts nothing twice', { skip: skipRedis }, async (t) => {
+  const valkey = await startValkey(t)
+  const gateway = await startJournaled(t, { count: 2, env: { REDIS_URL: valkey.url } })
+  for (let i = 0; i < 50; i += 1) await gateway.spend('ann', 100)
+  await gateway.readUp()
+  t.equal(await gateway.used('ann'), 5_000)
+  await valkey.client.flushall()
+  // Whoever reads the copy finds lines that nobody remembers to have counted.
+  copyFileSync(gateway.path, `${gateway.path}.1`)
+  truncateSync(gateway.path)
+  for (let i = 0; i < 10; i += 1) await gateway.spend('ann', 10)
+  await gateway.readUp()
+  const spent = await poll(async () => {
+    const used = await gateway.used('ann')
+    return used >= 5_100 && used
+  }, 'what came in since is counted')
+  t.equal(spent, 5_100)
+  for (const { log } of gateway.all) t.match(log(), 'Redis has lost its counters')
 })

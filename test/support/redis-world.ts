@@ -10,6 +10,8 @@ export interface Replica {
   readonly connection: RedisConnection
   /** Each change of being away. */
   readonly changes: boolean[]
+  /** How often Redis turned out to have lost its data. */
+  readonly losses: number
   /** Milliseconds that have passed beside those that really have. */
   aheadMs: number
   /** How far its wall clock is ahead. */
@@ -28,6 +30,8 @@ export interface ReplicaOptions {
   readonly timeoutMs?: number
   /** Name of the journal that tells of the same responses. */
   readonly journal?: string
+  /** For how long a new Redis takes no reports (ms); 0 unless told. */
+  readonly youngMs?: number
   /** Whether to wait for the connection first, as the service does at its start. */
   readonly connect?: boolean
 }
@@ -35,6 +39,7 @@ export interface ReplicaOptions {
 /** Builds what main.ts builds for REDIS_URL. */
 export async function createReplica(options: ReplicaOptions): Promise<Replica> {
   const { url, flushMs = 5, onLoss = 'allow', timeoutMs, journal = '', connect = true } = options
+  const { youngMs = 0 } = options
   const connection = connectRedis(url, () => {}, timeoutMs)
   const changes: boolean[] = []
   const counters = createRedisCounters({
@@ -44,6 +49,7 @@ export async function createReplica(options: ReplicaOptions): Promise<Replica> {
     flushMs,
     onLoss,
     onAway: (away) => changes.push(away),
+    youngMs,
     monotonic: () => performance.now() + replica.aheadMs,
     wallClock: () => Date.now() + replica.wallAheadMs,
   })
@@ -51,6 +57,9 @@ export async function createReplica(options: ReplicaOptions): Promise<Replica> {
     counters,
     connection,
     changes,
+    get losses() {
+      return counters.losses
+    },
     aheadMs: 0,
     wallAheadMs: 0,
     async used(...asked) {

@@ -221,7 +221,7 @@ test('outages and revocations are told', async (t) => {
   const { read } = start(t, {
     sources: {
       ...sources,
-      redis: { away: () => true, unflushed: () => 4 },
+      redis: { away: () => true, unflushed: () => 4, losses: () => 2 },
       revocations: () => revocations,
       journal: () => ({ lines: 70, skipped: 2, unreadBytes: 300 }),
     },
@@ -230,6 +230,7 @@ test('outages and revocations are told', async (t) => {
   for (const [name, value] of [
     ['tollgate_redis_away', 1],
     ['tollgate_counters_unflushed', 4],
+    ['tollgate_redis_losses_total', 2],
     ['tollgate_database_away', 1],
     ['tollgate_key_age_seconds', 1.5],
     ['tollgate_replicas', 3],

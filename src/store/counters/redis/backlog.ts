@@ -1,21 +1,30 @@
 /** What waits for a sender's next batch, and who waits until it is answered. */
 
 import type { Batch, Part } from './batch.ts'
-import { createReportQueue, type ReportCounts } from './report-queue.ts'
+import { createReportQueue, isJournaled, type ReportCounts } from './report-queue.ts'
 import type { SharedCounter, SharedReport } from './shared-counter.ts'
-import { isOpen, takePending, takeReported, unansweredIn } from './view.ts'
+import { isOpen, takeBack, takePending, takeReported, unansweredIn } from './view.ts'
+
+/** What a batch may hold: reports as well, or counters alone. */
+export type Holding = 'all' | 'counters'
 
 export interface CounterBacklog {
-  readonly isEmpty: boolean
+  /** Whether there is nothing for a batch. */
+  isEmpty(holding?: Holding): boolean
   /** Whether there is enough for a batch of full size. */
-  readonly isFull: boolean
+  isFull(holding?: Holding): boolean
   /** Has the counter in a batch to come; whether it was in none before. */
   enter(counter: SharedCounter): boolean
   /** The same for a report, with its counters. */
   push(report: SharedReport): void
   holds(counter: SharedCounter): boolean
   /** The next batch, which is then under way. */
-  take(now: number): Batch
+  take(now: number, holding?: Holding): Batch
+  /**
+   * The batch under way has not been answered and will not be: all of it waits again, but for tokens
+   * that may have got there (`doubtful`), which are left as under way.
+   */
+  unwind(batch: Batch, doubtful: boolean, now: number): void
   /** Leaves to the journal what is too old; the view has its tokens until Redis answers again. */
   leaveOld(now: number): void
   /** The batch under way has been answered. */
@@ -24,13 +33,13 @@ export interface CounterBacklog {
   kept(): Promise<void>
   /** Has those who wait for that rejected. */
   giveUp(error: Error): void
-  /** Counters with tokens that have not been answered, those of reports aside. */
-  owed(now: number): number
+  /** Counters with tokens that have not been answered, those of reports aside; and these others. */
+  owed(now: number, others?: Iterable<SharedCounter>): number
 }
 
 /** Somebody who waits until so much has left and is answered. */
 interface Waiter extends ReportCounts {
-  readonly entered: number
+  entered: number
   resolve(): void
   reject(error: Error): void
 }
@@ -66,33 +75,41 @@ export function createBacklog(): CounterBacklog {
     }
   }
 
-  function release({ counters, tokens, sendBy }: SharedReport, now: number): void {
+  function release(report: SharedReport, now: number): void {
+    const { counters, tokens } = report
     for (const counter of counters) {
       const others = (named.get(counter) ?? 1) - 1
       if (others > 0) named.set(counter, others)
       else named.delete(counter)
       // What the journal tells is not in the view: most of it has been counted before.
-      if (sendBy !== Number.POSITIVE_INFINITY) takeReported(counter, tokens, now)
+      if (!isJournaled(report)) takeReported(counter, tokens, now)
     }
   }
 
-  function take(now: number): Batch {
+  function name({ counters }: SharedReport): void {
+    for (const counter of counters) {
+      named.set(counter, 1 + (named.get(counter) ?? 0))
+      enter(counter)
+    }
+  }
+
+  function take(now: number, holding: Holding = 'all'): Batch {
     const parts: Part[] = []
     underWay = parts
     const places = new Map<SharedCounter, number>()
-    const hasReports = queue.size > 0
+    const hasReports = holding === 'all' && queue.size > 0
     const add = (counter: SharedCounter): void => {
       if (hasReports) places.set(counter, parts.length)
       parts.push({ counter, tokens: takePending(counter, now), endsAt: counter.endsAt })
     }
-    if (hasReports) leaveOld(now)
+    leaveOld(now)
     for (const counter of due) {
       if (parts.length === batchSize) break
       due.delete(counter)
       left += 1
       add(counter)
     }
-    const reports = queue.take(reportsSize)
+    const reports = queue.take(hasReports ? reportsSize : 0)
     for (const report of reports) {
       release(report, now)
       for (const counter of report.counters) if (!places.has(counter)) add(counter)
@@ -101,23 +118,32 @@ export function createBacklog(): CounterBacklog {
   }
 
   return {
-    get isEmpty() {
-      return due.size === 0 && queue.size === 0
-    },
-    get isFull() {
-      return due.size >= batchSize || queue.size >= reportsSize
-    },
+    isEmpty: (holding = 'all') => due.size === 0 && (holding === 'counters' || queue.size === 0),
+    isFull: (holding = 'all') =>
+      due.size >= batchSize || (holding === 'all' && queue.size >= reportsSize),
     enter,
     push(report) {
       queue.push(report)
-      for (const counter of report.counters) {
-        named.set(counter, 1 + (named.get(counter) ?? 0))
-        enter(counter)
-      }
+      name(report)
     },
     holds: (counter) => unansweredIn(counter) > 0 || due.has(counter) || named.has(counter),
     take,
     leaveOld,
+    unwind({ parts, reports }, doubtful, now) {
+      underWay = undefined
+      for (const { counter, tokens } of parts) {
+        if (!doubtful) takeBack(counter, tokens, 'pending', now)
+        enter(counter)
+      }
+      queue.putBack(reports)
+      for (const report of reports) {
+        name(report)
+        if (isJournaled(report)) continue
+        for (const counter of report.counters) takeBack(counter, report.tokens, 'reported', now)
+      }
+      // Those who wait do so for all that is here now: what they waited for has no place of its own.
+      for (const waiter of waiters) Object.assign(waiter, { ...queue.pushed, entered })
+    },
     settle() {
       underWay = undefined
       if (waiters.length === 0) return
@@ -139,8 +165,9 @@ export function createBacklog(): CounterBacklog {
       for (const waiter of waiters) waiter.reject(error)
       waiters = []
     },
-    owed(now) {
+    owed(now, others = []) {
       const counters = new Set<SharedCounter>()
+      for (const counter of others) if (isOpen(counter, now)) counters.add(counter)
       for (const { counter, tokens, endsAt } of underWay ?? []) {
         if (tokens > 0 && now < endsAt) counters.add(counter)
       }

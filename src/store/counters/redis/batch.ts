@@ -1,4 +1,4 @@
-/** One batch: what the script of counter-scripts.ts is given for it. */
+/** One batch: what `addScript` is given for it. */
 
 import { rememberedMs } from '../reports.ts'
 import type { SharedCounter, SharedReport } from './shared-counter.ts'
@@ -21,55 +21,49 @@ export interface Batch {
 
 export interface Attempt {
   readonly number: number
+  /** The number that Redis has been told of at least, in this epoch. */
+  readonly acknowledged: number
   /** How long Redis keeps the number (ms). */
   readonly markMs: number
   /** Redis's clock now (ms), 0 where it is not known. */
   readonly sentAt: number
-  /** Session of the connection. */
-  readonly session: number
+  /** Epoch of the store that the batch is for. */
+  readonly epoch: string
+  /** Name of the journal that tells of the reports. */
+  readonly journal: string
   readonly now: number
 }
 
-/** Keys and arguments but for the mark; undefined when there is nothing to add. */
+/** Keys and arguments, but for the store's and the mark's; undefined when there is nothing to add. */
 export interface Additions {
   readonly keys: readonly string[]
   readonly args: readonly (string | number)[]
 }
 
-/** Below this what is left of a lost window is not worth restoring, and may be an error of timing. */
-const leastRestoredMs = 2_000
 /** Longer than it has to, since the clocks of gateway and Redis are two. */
 const seenMs = rememberedMs + 3_600_000
+/** By so much the ends that stream and journal tell of one response may differ, and more. */
+const sourcesDifferMs = 10
 
-/** Made anew for each attempt, since meanwhile windows end and Redis may have lost others. */
+/** Made anew for each attempt, since windows end meanwhile. */
 export function toAdditions(batch: Batch, attempt: Attempt): Additions | undefined {
   const { parts } = batch
-  const { now, session } = attempt
+  const { number, acknowledged, markMs, sentAt, epoch, journal, now } = attempt
   const reports = batch.reports.filter(({ sendBy }) => sendBy > now)
-  if (reports.length === 0 && !parts.some((part) => openingOf(part, session, now) > 0)) {
-    return undefined
-  }
+  const hasTokens = parts.some(({ tokens, endsAt }) => tokens > 0 && now < endsAt)
+  if (reports.length === 0 && !hasTokens) return undefined
   const keys = parts.map(({ counter }) => counter.keyPrefix + counter.key)
-  const args: (string | number)[] = [attempt.number, attempt.markMs, attempt.sentAt]
-  for (const part of parts) {
-    const leftMs = Math.max(0, Math.ceil(part.endsAt - now))
-    args.push(leftMs > 0 ? part.tokens : 0, leftMs, openingOf(part, session, now))
+  const head = [number, acknowledged, markMs, sentAt, epoch, journal, parts.length]
+  const args: (string | number)[] = head
+  for (const { tokens, endsAt } of parts) {
+    const leftMs = Math.max(0, Math.ceil(endsAt - now))
+    args.push(leftMs > 0 ? tokens : 0, leftMs)
   }
-  if (reports.length > 0) args.push(seenMs, toReportList({ ...batch, reports }, keys, now))
+  if (reports.length > 0) {
+    const until = Math.max(...reports.map(({ gatewayEndedAt }) => gatewayEndedAt))
+    args.push(seenMs, until + sourcesDifferMs, toReportList({ ...batch, reports }, keys, now))
+  }
   return { keys, args }
-}
-
-/** What a window that this part opens begins with; nothing once its own has ended. */
-function openingOf({ counter, tokens, endsAt }: Part, session: number, now: number): number {
-  return now < endsAt ? tokens + lostTokens(counter, endsAt - now, session) : 0
-}
-
-/**
- * What Redis told of the window on an earlier connection: a Redis that came back empty has to begin
- * with that. On the same connection a window that is gone was ended by somebody.
- */
-function lostTokens({ toldIn, used }: SharedCounter, leftMs: number, session: number): number {
-  return toldIn !== session && leftMs > leastRestoredMs ? used : 0
 }
 
 /** The script's list of reports, in one argument; pushes the sets that it names to `keys`. */
@@ -80,9 +74,10 @@ function toReportList({ reports, places }: Batch, keys: string[], now: number): 
     return (index < 0 ? keys.push(key) - 1 : index) - counterCount + 1
   }
   const list: (string | number)[] = []
-  for (const { counters, tokens, member, seenKey, neighbourKey, endedAt } of reports) {
+  for (const report of reports) {
+    const { counters, tokens, member, seenKey, neighbourKey, endedAt, gatewayEndedAt } = report
     const neighbour = neighbourKey === undefined ? 0 : numberOf(neighbourKey)
-    list.push(member, numberOf(seenKey), neighbour, tokens, counters.length)
+    list.push(member, numberOf(seenKey), neighbour, tokens, gatewayEndedAt, counters.length)
     for (const counter of counters) {
       const place = places.get(counter) as number
       list.push(place + 1, Math.max(0, Math.ceil(endedAt + counter.windowMs - now)))

@@ -2,7 +2,14 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
-import { addScript, type CounterCommands, claimScript, readScript } from './scripts.ts'
+import {
+  addScript,
+  type CounterAnswer,
+  type CounterCommands,
+  claimScript,
+  readScript,
+  restoreScript,
+} from './scripts.ts'
 import { parseRedisUrl, type RedisTarget } from './url.ts'
 
 export interface RedisConnection {
@@ -60,10 +67,11 @@ export function connectRedis(
   })
   client.defineCommand('tollgateAdd', { lua: addScript })
   client.defineCommand('tollgateRead', { lua: readScript })
+  client.defineCommand('tollgateRestore', { lua: restoreScript })
   client.defineCommand('tollgateClaim', { lua: claimScript, numberOfKeys: 1 })
   const scripts = client as unknown as Record<
-    'tollgateAdd' | 'tollgateRead',
-    (count: number, ...args: (string | number)[]) => Promise<readonly number[]>
+    'tollgateAdd' | 'tollgateRead' | 'tollgateRestore',
+    (count: number, ...args: (string | number)[]) => Promise<CounterAnswer>
   > & { tollgateClaim(key: string, owner: string, ms: number): Promise<number> }
 
   function counted<Answer>(answer: Promise<Answer>): Promise<Answer> {
@@ -78,8 +86,8 @@ export function connectRedis(
     },
     commands: {
       add: (keys, args) => counted(scripts.tollgateAdd(keys.length, ...keys, ...args)),
-      read: (keys) => counted(scripts.tollgateRead(keys.length, ...keys)),
-      ping: () => counted(client.ping()),
+      read: (keys, args) => counted(scripts.tollgateRead(keys.length, ...keys, ...args)),
+      restore: (keys, args) => counted(scripts.tollgateRestore(keys.length, ...keys, ...args)),
       claim: (key, owner, ms) => counted(scripts.tollgateClaim(key, owner, ms)),
       forget: (keys) => counted(client.unlink(...keys)),
       get session() {

@@ -5,19 +5,20 @@
  * what was added is kept (a sum for each counter) until it is back.
  *
  * Exactly once: a sender has one batch under way, and repeats it under the same number until it is
- * answered; Redis adds a number once. (Its asynchronous failover can lose what it acknowledged.)
+ * answered; Redis adds a number once. A Redis that has lost what it acknowledged is told anew
+ * (restore.ts).
  */
 
 import type { Counter, CounterState } from '../../../core/counter.ts'
 import { ServiceError } from '../../../core/errors.ts'
 import type { JournaledCounters, Report } from '../../counters.ts'
 import { rememberedMs, streamedWithinMs } from '../reports.ts'
-import { createBatchSender } from './batch-sender.ts'
+import { createBatchSender, type Sender } from './batch-sender.ts'
 import { createCounterFetch } from './fetch.ts'
 import { createRedisJournals } from './journals.ts'
-import { keyPrefixOf, tagOf } from './keys.ts'
+import { allTags, keyPrefixOf, tagOf } from './keys.ts'
 import type { CounterCommands } from './scripts.ts'
-import { type Sender, type SharedCounter, tellReport } from './shared-counter.ts'
+import { type SharedCounter, tellReport } from './shared-counter.ts'
 import { addReported, addTokens, createView, isOpen, unansweredIn, usedIn } from './view.ts'
 
 export interface RedisCountersOptions {
@@ -30,6 +31,10 @@ export interface RedisCountersOptions {
   readonly onLoss: 'allow' | 'deny'
   /** Told once for each change. */
   readonly onAway: (away: boolean, cause: unknown) => void
+  /** Told when Redis has lost what it held, which it is then told again; once for each hash tag. */
+  readonly onOther?: () => void
+  /** For how long a Redis that is new takes sums alone, and no reports (ms); 5 s unless told. */
+  readonly youngMs?: number
   /** Name of the journal whose responses are told of, another one for each gateway. */
   readonly journal?: string
   /** Milliseconds of a clock that never steps; `performance.now` unless told. */
@@ -41,6 +46,8 @@ export interface RedisCountersOptions {
 export interface RedisCounters extends JournaledCounters {
   /** Whether Redis fails to answer, or to write. */
   readonly away: boolean
+  /** How often Redis, or one of its shards, was found to have lost its data. */
+  readonly losses: number
   /** Counters in the local view. */
   readonly size: number
   /** Counters with tokens that Redis has not acknowledged yet; looks at each. */
@@ -52,38 +59,49 @@ export interface RedisCounters extends JournaledCounters {
   stop(graceMs: number): Promise<number>
 }
 
-/** A counter that nobody has used for so long is forgotten, and asked for again when it is. */
+/**
+ * A counter that nobody has used for so long is forgotten, and asked for again when it is. An open one only
+ * where there are more than so many: a Redis that has lost its data is told of what is known.
+ */
 const closedIdleMs = 60_000
 const openIdleMs = 600_000
+const mostOpen = 200_000
 const heartbeatMs = 1_000
+/** Looked at with each heartbeat at least, of those that may be forgotten. */
+const leastSwept = 1_000
+/** Longer than all processes need to notice that Redis is another one, and to say what they know. */
+const usualYoungMs = 5_000
 /** What is known of a counter far from its limit is good enough for so long. */
 const farMs = 80
 
 /** JournaledCounters over Redis. */
 export function createRedisCounters(options: RedisCountersOptions): RedisCounters {
-  const { commands, cluster, journal = '', flushMs, onLoss } = options
+  const { commands, cluster, journal = '', flushMs, onLoss, youngMs = usualYoungMs } = options
   const monotonic = options.monotonic ?? (() => performance.now())
   const wallClock = options.wallClock ?? Date.now
   const counters = new Map<string, SharedCounter>()
   const senders = new Map<string, Sender>()
   const failing = new Set<unknown>()
   let sweep = counters.values()
-  let answeredAt = Number.NEGATIVE_INFINITY
-  const fetchUnknown = createCounterFetch({ commands, monotonic, failing, onOutcome })
+  let losses = 0
+  const fetchUnknown = createCounterFetch({ monotonic, failing, onOutcome })
+  // All of them at once: each has a store to watch, whether it has counters yet or not.
+  for (const tag of cluster ? allTags : ['all']) senders.set(tag, senderOf(tag))
   const heartbeat = setInterval(beat, heartbeatMs)
   heartbeat.unref()
 
   function sharedOf({ key, windowMs }: Counter, now: number): SharedCounter {
     const existing = counters.get(key)
     if (existing !== undefined) return existing
-    forgetSome(now)
+    // Two old ones for each new one, so that no request pays for a sweep.
+    forgetSome(2, now)
     const tag = tagOf(key)
     const counter = {
       ...createView(windowMs),
       key,
       keyPrefix: keyPrefixOf(tag),
-      sender: senderOf(cluster ? tag : 'all'),
-      toldIn: 0,
+      sender: senders.get(cluster ? tag : 'all') as Sender,
+      toldIn: '',
       wantedAt: now,
     }
     counters.set(key, counter)
@@ -109,17 +127,20 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
   }
 
   function senderOf(tag: string): Sender {
-    let sender = senders.get(tag)
-    if (sender === undefined) {
-      sender = createBatchSender({ commands, tag, journal, flushMs, monotonic, onOutcome })
-      senders.set(tag, sender)
-    }
+    const sender: Sender = createBatchSender({
+      ...{ commands, tag, journal, flushMs, youngMs, monotonic, onOutcome },
+      counters: () => [...counters.values()].filter((counter) => counter.sender === sender),
+      onOther() {
+        losses += 1
+        options.onOther?.()
+      },
+    })
     return sender
   }
 
-  /** Two old ones are looked at for each new one, so that no request pays for a sweep. */
-  function forgetSome(now: number): void {
-    for (let i = 0; i < 2; i += 1) {
+  /** Looks at the next so many, in turn. */
+  function forgetSome(count: number, now: number): void {
+    for (let i = 0; i < count; i += 1) {
       const { value: counter, done } = sweep.next()
       if (done) {
         sweep = counters.values()
@@ -128,9 +149,8 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
       const idleMs = now - counter.wantedAt
       if (idleMs < closedIdleMs || counter.sender.holds(counter)) continue
       // An open window is only forgotten while it can be asked for again.
-      if (!isOpen(counter, now) || (idleMs >= openIdleMs && failing.size === 0)) {
-        counters.delete(counter.key)
-      }
+      const isIdle = idleMs >= openIdleMs && counters.size > mostOpen && failing.size === 0
+      if (!isOpen(counter, now) || isIdle) counters.delete(counter.key)
     }
   }
 
@@ -138,9 +158,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
   function onOutcome(who: unknown, error?: unknown): void {
     const wasAway = failing.size > 0
     if (error === undefined) {
-      answeredAt = monotonic()
       failing.delete(who)
-      failing.delete(heartbeat)
     } else {
       failing.add(who)
     }
@@ -148,13 +166,11 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
     if (isAway !== wasAway) options.onAway(isAway, error)
   }
 
-  /** With nobody asking for anything, it still has to be told when Redis goes away. */
+  /** With nobody asking for anything, it still has to be told when Redis goes away or loses its data. */
   function beat(): void {
-    if (monotonic() - answeredAt < heartbeatMs) return
-    commands.ping().then(
-      () => onOutcome(heartbeat),
-      (error: unknown) => onOutcome(heartbeat, error),
-    )
+    for (const sender of senders.values()) sender.beat()
+    // All of them within a minute or so.
+    forgetSome(Math.max(leastSwept, counters.size / 60), monotonic())
   }
 
   function toState(counter: SharedCounter, instant: number, now: number): CounterState | undefined {
@@ -163,7 +179,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
   }
 
   function isAway({ sender }: SharedCounter): boolean {
-    return failing.has(sender) || failing.has(heartbeat)
+    return failing.has(sender)
   }
 
   /** The rest of a read that met counters never seen. */
@@ -196,6 +212,9 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
   return {
     get away() {
       return failing.size > 0
+    },
+    get losses() {
+      return losses
     },
     get size() {
       return counters.size

@@ -1,11 +1,10 @@
 /** Asks Redis for counters never seen, in one go however many requests wait. */
 
-import type { CounterCommands } from './scripts.ts'
-import type { Sender, SharedCounter } from './shared-counter.ts'
+import type { Sender } from './batch-sender.ts'
+import type { SharedCounter } from './shared-counter.ts'
 import { takeAnswer } from './view.ts'
 
 export interface CounterFetchOptions {
-  readonly commands: CounterCommands
   readonly monotonic: () => number
   /** Who could not reach Redis lately. */
   readonly failing: ReadonlySet<unknown>
@@ -19,7 +18,7 @@ const readSize = 512
 export function createCounterFetch(
   options: CounterFetchOptions,
 ): (counters: readonly SharedCounter[]) => Promise<void> {
-  const { commands, monotonic, failing, onOutcome } = options
+  const { monotonic, failing, onOutcome } = options
   let unknown = new Set<SharedCounter>()
   let fetching: Promise<void> | undefined
 
@@ -35,15 +34,15 @@ export function createCounterFetch(
 
   async function fetch(sender: Sender, group: readonly SharedCounter[]): Promise<void> {
     try {
-      const answer = await commands.read(group.map(({ keyPrefix, key }) => keyPrefix + key))
-      if (answer.length !== 2 * group.length + 1) throw new Error('Redis answered in another form')
+      const { answer, epoch } = await sender.ask(group)
       const now = monotonic()
       group.forEach((counter, i) => {
         // Of a batch that is repeated nobody knows whether it is in this answer already.
         if (counter.known || (counter.sending > 0 && failing.has(sender))) return
-        const [used, leftMs] = [answer[2 * i + 1] as number, answer[2 * i + 2] as number]
+        const [used, leftMs] = [answer[2 * i + 2] as number, answer[2 * i + 3] as number]
         takeAnswer(counter, { used, leftMs, acknowledged: 0 }, now)
-        counter.toldIn = commands.session
+        // What holds tokens that are under way is no sum to offer beside them.
+        counter.toldIn = counter.sending > 0 ? '' : epoch
       })
     } catch (error) {
       onOutcome(sender, error)

@@ -27,6 +27,11 @@ export function seenPrefixOf(tag: string, journal: string): string {
   return `${keyPrefixOf(tag)}seen:${journal}:`
 }
 
+/** What Redis says of itself: a hash of its epoch, and how far each journal has been counted. */
+export function storeKeyOf(tag: string): string {
+  return `${keyPrefixOf(tag)}store`
+}
+
 /** Who reads the journal of this name. */
 export function claimKeyOf(journal: string): string {
   return `${keyPrefixOf('journal')}claim:${journal}`

@@ -14,6 +14,8 @@ export interface ReportQueue {
   readonly pushed: ReportCounts
   readonly left: ReportCounts
   push(report: SharedReport): void
+  /** The same for reports that had been taken, in that order: they are the next to be. */
+  putBack(reports: readonly SharedReport[]): void
   /** Up to `limit` of them. The journal gets its share, however much the stream tells. */
   take(limit: number): readonly SharedReport[]
   /** Removes and answers those that came by the stream and are too old to be sent. */
@@ -38,8 +40,12 @@ export function createReportQueue(): ReportQueue {
       return { streamed: streamed.left, journaled: journaled.left }
     },
     push(report) {
-      const fifo = report.sendBy === Number.POSITIVE_INFINITY ? journaled : streamed
-      fifo.push(report)
+      if (isJournaled(report)) journaled.push(report)
+      else streamed.push(report)
+    },
+    putBack(reports) {
+      journaled.putBack(reports.filter(isJournaled))
+      streamed.putBack(reports.filter((report) => !isJournaled(report)))
     },
     take(limit) {
       const kept = Math.min(journaled.size, Math.ceil(limit * journalShare))
@@ -53,6 +59,11 @@ export function createReportQueue(): ReportQueue {
       return streamed.take(old)
     },
   }
+}
+
+/** Whether the journal has told of it: that is sent however late. */
+export function isJournaled({ sendBy }: SharedReport): boolean {
+  return sendBy === Number.POSITIVE_INFINITY
 }
 
 function createFifo() {
@@ -72,6 +83,10 @@ function createFifo() {
     at: (index: number): SharedReport | undefined => items[head + index],
     push(report: SharedReport): void {
       items.push(report)
+    },
+    putBack(reports: readonly SharedReport[]): void {
+      items = [...reports, ...items.slice(head)]
+      head = 0
     },
     take(limit: number): SharedReport[] {
       if (limit === 0 || head === items.length) return []

@@ -4,57 +4,92 @@
  * leaves by itself.
  */
 
-/** The scripts as commands: keys, then arguments; a flat list of integers comes back. */
+/**
+ * Redis's time, the fields and values of its store hash, then tokens used and milliseconds left
+ * (-2: no window) of each counter. Without the latter where it is another store than expected.
+ */
+export type CounterAnswer = readonly [time: number, store: readonly string[], ...sums: number[]]
+
+/** The scripts as commands: keys, then arguments. */
 export interface CounterCommands {
-  add(keys: readonly string[], args: readonly (string | number)[]): Promise<readonly number[]>
-  read(keys: readonly string[]): Promise<readonly number[]>
-  ping(): Promise<unknown>
+  add(keys: readonly string[], args: readonly (string | number)[]): Promise<CounterAnswer>
+  read(keys: readonly string[], args: readonly (string | number)[]): Promise<CounterAnswer>
+  restore(keys: readonly string[], args: readonly (string | number)[]): Promise<CounterAnswer>
   /** 1 when the key is the owner's for the next `ms`, 0 when it is another's. */
   claim(key: string, owner: string, ms: number): Promise<number>
   /** Removes the keys, which have one hash tag. */
   forget(keys: readonly string[]): Promise<unknown>
-  /** Another number after each new connection: what was told before may be gone by then. */
+  /** Another number after each new connection, which may be to another server. */
   readonly session: number
 }
 
+/** What all three begin with: Redis's time, and how late what was sent then has arrived. */
+const timing = (sentAt: string): string => `
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- What was held back on its way must not open a window that ends later than it should.
+local late = ${sentAt} == '0' and 0 or math.max(0, now - ${sentAt})
+-- What somebody else has put under a counter's name counts for nothing.
+local function whole(value) return type(value) ~= 'table' and tonumber(value or '0') or 0 end`
+
 /**
- * KEYS[1] the mark of the sender, KEYS[2…] counters, and then sets of responses counted. ARGV[1]
- * number of the batch, ARGV[2] how long the mark is kept (ms), ARGV[3] when the batch was sent by
- * Redis's own clock (ms, 0: unknown), then for each counter: the tokens to add; how long a window
- * that these tokens open had left then (ms); what such a window begins with. With reports two more:
- * how long a set is kept (ms), and a JSON array of them, each: its member; the number of its set,
- * and of another to look into (0: none); tokens; how many counters; for each the number of the
- * counter and how long a window that the response opens had left (ms). Numbers count from 1.
- * Answers Redis's time, then tokens used and milliseconds left (-2: no window) of each counter.
+ * Gives a store another epoch where it is an older copy of itself: it is of the epoch that the
+ * sender knows, and has a lower mark than it had at least. KEYS[1] the store hash, KEYS[2] the mark of the sender.
+ */
+const identity = (epoch: string, least: string): string => `
+local mark = tonumber(redis.call('GET', KEYS[2]) or '0')
+local same = redis.call('HGET', KEYS[1], 'epoch') == ${epoch}
+if same and mark < tonumber(${least}) then
+  redis.call('HSET', KEYS[1], 'epoch', string.format('%d', time[1] * 1000000 + time[2]))
+  same = false
+end`
+
+/**
+ * KEYS[1] the store hash, KEYS[2] the mark of the sender, KEYS[3…] counters, and then sets of
+ * responses counted. ARGV[1] number of the batch, ARGV[2] the number that the mark has at least, ARGV[3] how
+ * long the mark is kept (ms), ARGV[4] when the batch was sent by Redis's own clock (ms, 0: unknown),
+ * ARGV[5] the epoch that the batch is for, ARGV[6] the journal's name, ARGV[7] how many counters;
+ * then for each counter: the tokens to add; how long a window that these tokens open had left then
+ * (ms). With reports three more: how long a set is kept (ms); until when responses have ended, by the gateway's clock
+ * (ms); a JSON array of reports, each: its member; the number of its set, and of another to
+ * look into (0: none); tokens; when it ended; how many counters; for each the number of the counter and
+ * how long a window that the response opens had left (ms). Numbers count from 1.
  *
  * A sender has one batch under way, numbered upwards. A batch at or below the mark has been added
  * before: its answer was lost, or the network delivered it twice. It then only reads. The mark is
  * written first: a Redis that is out of memory or a replica refuses that, and nothing has happened.
  */
 export const addScript = `
-local fresh = tonumber(ARGV[1]) > tonumber(redis.call('GET', KEYS[1]) or '0')
-if fresh then redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
--- What was held back on its way must not open a window that ends later than it should.
-local late = ARGV[3] == '0' and 0 or math.max(0, now - ARGV[3])
-local counters = math.floor((#ARGV - 3) / 3)
+${timing('ARGV[4]')}
+${identity('ARGV[5]', 'ARGV[2]')}
+if not same then return { now, redis.call('HGETALL', KEYS[1]) } end
+local fresh = tonumber(ARGV[1]) > mark
+if fresh then redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[3]) end
+local counters = tonumber(ARGV[7])
+local last = 7 + 2 * counters
 local reported, opened = {}, {}
-if fresh and ARGV[3 * counters + 5] then
-  local reports, at = cjson.decode(ARGV[3 * counters + 5]), 1
-  local last = #reports
-  while at < last do
-    local member, own, other, tokens = unpack(reports, at, at + 3)
-    local first = at + 5
-    at = first + 2 * reports[at + 4]
+if fresh and ARGV[last + 3] then
+  local reports, at = cjson.decode(ARGV[last + 3]), 1
+  local cut = tonumber(redis.call('HGET', KEYS[1], 'cut:' .. ARGV[6]) or '-1')
+  local till = 'until:' .. ARGV[6]
+  if tonumber(ARGV[last + 2]) > tonumber(redis.call('HGET', KEYS[1], till) or '-1') then
+    redis.call('HSET', KEYS[1], till, ARGV[last + 2])
+  end
+  local size = #reports
+  while at < size do
+    local member, own, other, tokens, ended = unpack(reports, at, at + 4)
+    local first = at + 6
+    at = first + 2 * reports[at + 5]
     local seen = true
     for i = first, at - 1, 2 do
       if reports[i + 1] > late then seen = false end
     end
+    -- The sums that a lost store had may hold what ended by the cut.
+    if ended <= cut then seen = true end
     if not seen and other > 0 then
-      seen = redis.pcall('SISMEMBER', KEYS[1 + counters + other], member) == 1
+      seen = redis.pcall('SISMEMBER', KEYS[2 + counters + other], member) == 1
     end
-    if not seen and redis.pcall('SADD', KEYS[1 + counters + own], member) ~= 0 then
+    if not seen and redis.pcall('SADD', KEYS[2 + counters + own], member) ~= 0 then
       for i = first, at - 1, 2 do
         local counter, opens = reports[i], reports[i + 1] - late
         if opens > 0 then
@@ -64,51 +99,117 @@ if fresh and ARGV[3 * counters + 5] then
       end
     end
   end
-  for i = counters + 2, #KEYS do
-    if redis.call('PTTL', KEYS[i]) == -1 then
-      redis.call('PEXPIRE', KEYS[i], ARGV[3 * counters + 4])
-    end
+  for i = counters + 3, #KEYS do
+    if redis.call('PTTL', KEYS[i]) == -1 then redis.call('PEXPIRE', KEYS[i], ARGV[last + 1]) end
   end
 end
-local answer = { now }
-for i = 2, counters + 1 do
-  local key, at, more = KEYS[i], 3 * i - 2, reported[i - 1]
+local answer = { now, redis.call('HGETALL', KEYS[1]) }
+for i = 1, counters do
+  local key, tokens, more = KEYS[i + 2], ARGV[6 + 2 * i], reported[i]
   local left = redis.call('PTTL', key)
   local used
   if left == -2 then
     used = 0
-    local begin, opens = ARGV[at + 2], ARGV[at + 1] - late
+    local begin, opens = tokens, ARGV[7 + 2 * i] - late
     if opens <= 0 or not fresh then begin = '0' end
     if more then
-      if begin == '0' then opens = opened[i - 1] end
+      if begin == '0' then opens = opened[i] end
       begin = string.format('%d', begin + more)
     end
     if begin ~= '0' then
       used, left = begin, opens
       redis.call('SET', key, used, 'PX', string.format('%d', left))
     end
-  elseif fresh and (more or ARGV[at] ~= '0') then
-    local tokens = more and string.format('%d', ARGV[at] + more) or ARGV[at]
+  elseif fresh and (more or tokens ~= '0') then
     -- pcall: what somebody else has put there must not stop the other counters.
-    used = redis.pcall('INCRBY', key, tokens)
+    used = redis.pcall('INCRBY', key, more and string.format('%d', tokens + more) or tokens)
   else
     used = redis.pcall('GET', key)
   end
-  answer[2 * i - 2] = tonumber(type(used) == 'table' and 0 or used)
-  answer[2 * i - 1] = left
+  answer[2 * i + 1] = whole(used)
+  answer[2 * i + 2] = left
 end
 return answer
 `
 
-/** KEYS counters. Answers Redis's time, then tokens used and milliseconds left (-2: no window). */
+/**
+ * KEYS[1] the store hash, KEYS[2] the mark of the sender, KEYS[3…] counters. ARGV[1] the number
+ * that the mark has at least, ARGV[2] the epoch for which that is so.
+ */
 export const readScript = `
-local time = redis.call('TIME')
-local answer = { time[1] * 1000 + math.floor(time[2] / 1000) }
-for i = 1, #KEYS do
+${timing("'0'")}
+${identity('ARGV[2]', 'ARGV[1]')}
+local answer = { now, redis.call('HGETALL', KEYS[1]) }
+for i = 3, #KEYS do
   local left = redis.call('PTTL', KEYS[i])
   local used = left ~= -2 and redis.pcall('GET', KEYS[i]) or 0
-  answer[2 * i] = tonumber(type(used) == 'table' and 0 or used)
-  answer[2 * i + 1] = left
+  answer[2 * i - 3] = whole(used)
+  answer[2 * i - 2] = left
+end
+return answer
+`
+
+/**
+ * Tells a store that has lost what it held what a process knows of it (restore.ts says why this is
+ * right), and gives a store without an epoch one. KEYS[1] the store hash, KEYS[2] the mark of the
+ * sender, KEYS[3…] counters. ARGV[1] number of the offer, counted with the batches, ARGV[2] how
+ * long the mark is kept (ms), ARGV[3] when it was sent by Redis's clock (ms, 0: unknown), ARGV[4] the epoch
+ * that it is for, empty for any, ARGV[5] for how long a store is young (ms), ARGV[6] a JSON object:
+ * until when each journal was counted; then for each counter: how long its window had left (ms); its
+ * tokens as last told; tokens of which nobody knows whether they are in a sum that was told.
+ */
+export const restoreScript = `
+${timing('ARGV[3]')}
+local epoch = redis.call('HGET', KEYS[1], 'epoch')
+if not epoch then
+  epoch = string.format('%d', time[1] * 1000000 + time[2])
+  redis.call('HSET', KEYS[1], 'epoch', epoch)
+elseif ARGV[4] ~= '' and ARGV[4] ~= epoch then
+  return { now, redis.call('HGETALL', KEYS[1]) }
+end
+local fresh = tonumber(ARGV[1]) > tonumber(redis.call('GET', KEYS[2]) or '0')
+if fresh then redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) end
+local young = now - epoch / 1000 < tonumber(ARGV[5])
+local believed = true
+local function raise(field, to)
+  if to > tonumber(redis.call('HGET', KEYS[1], field) or '-1') then
+    redis.call('HSET', KEYS[1], field, string.format('%d', to))
+  end
+end
+for journal, ended in pairs(cjson.decode(ARGV[6])) do
+  if young then
+    raise('cut:' .. journal, ended)
+    raise('until:' .. journal, ended)
+  elseif ended > tonumber(redis.call('HGET', KEYS[1], 'cut:' .. journal) or '-1') then
+    believed = false
+  end
+end
+local answer = { now, redis.call('HGETALL', KEYS[1]) }
+for i = 3, #KEYS do
+  local key, at = KEYS[i], 3 * i - 2
+  local opens, known, doubt = ARGV[at] - late, tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local used, left = redis.pcall('GET', key), redis.call('PTTL', key)
+  if fresh and opens > 0 and known + doubt > 0 and type(used) ~= 'table' then
+    local has = whole(used)
+    local restored = string.gsub(key, '}:', '}:restored:', 1)
+    local top, sum, empty = string.match(redis.call('GET', restored) or '', '^(%d+) (%d+) (%d)$')
+    top, sum, empty = tonumber(top or has), tonumber(sum or has), empty or (used and '0' or '1')
+    local should = sum
+    if known + doubt > top then
+      -- What was there before is of an older copy perhaps, and may hold what is in doubt.
+      if empty == '1' then should = sum + doubt end
+      if believed then should = math.max(should, known + doubt) end
+    end
+    if believed then top = math.max(top, known) end
+    if should > sum then redis.pcall('INCRBY', key, string.format('%d', should - sum)) end
+    if (left > opens or not used) and redis.call('EXISTS', key) == 1 then
+      redis.call('PEXPIRE', key, string.format('%d', opens))
+    end
+    redis.call('SET', restored, string.format('%d %d %s', top, should, empty), 'PX', math.floor(opens))
+    used, left = redis.pcall('GET', key), redis.call('PTTL', key)
+  end
+  answer[2 * i - 3] = whole(used)
+  answer[2 * i - 2] = left
 end
 return answer
 `

@@ -1,7 +1,8 @@
-/** A counter and a report, as a store over Redis keeps them, and what sends them. */
+/** A counter and a report, as a store over Redis keeps them. */
 
 import type { Report } from '../../counters.ts'
 import { memberOf, minuteOf, neighbourOf } from '../reports.ts'
+import type { Sender } from './batch-sender.ts'
 import type { CounterView } from './view.ts'
 
 export interface SharedCounter extends CounterView {
@@ -9,8 +10,8 @@ export interface SharedCounter extends CounterView {
   /** What `key` begins with in Redis. */
   readonly keyPrefix: string
   readonly sender: Sender
-  /** Session of the connection that Redis last told in. */
-  toldIn: number
+  /** Epoch of the store that last told; empty where none did, or none that has one. */
+  toldIn: string
   /** When a request last needed it. */
   wantedAt: number
 }
@@ -24,27 +25,10 @@ export interface SharedReport {
   readonly seenKey: string
   readonly neighbourKey: string | undefined
   readonly endedAt: number
+  /** The same by the gateway's clock, in whole milliseconds. */
+  readonly gatewayEndedAt: number
   /** What has not been sent by then is left to the journal; Infinity for the journal's own. */
   readonly sendBy: number
-}
-
-/** Sends what is added to its counters, exactly once. */
-export interface Sender {
-  /** What its sets of responses counted begin with. */
-  readonly seenPrefix: string
-  /** Has the counter flushed, and told anew, once so many intervals have passed since a batch. */
-  schedule(counter: SharedCounter, intervals: number): void
-  /** Has a response counted by the next batch, unless it is too old by then. */
-  tell(report: SharedReport): void
-  /** Whether the counter has to be kept for this sender's sake. */
-  holds(counter: SharedCounter): boolean
-  /** Settles once all that was scheduled and told until now is answered; rejects after a stop. */
-  kept(): Promise<void>
-  /**
-   * Flushes what is left, for at most so long; sends nothing afterwards. Answers how many counters
-   * it had to give up tokens of, reports aside: the journal has those.
-   */
-  stop(graceMs: number): Promise<number>
 }
 
 /** Has a response counted by the sender of each of the counters. */
@@ -61,6 +45,7 @@ export function tellReport(
       ...told,
       counters,
       member,
+      gatewayEndedAt: Math.floor(endedAt),
       seenKey: sender.seenPrefix + minuteOf(endedAt),
       neighbourKey: neighbour === undefined ? undefined : sender.seenPrefix + neighbour,
     })

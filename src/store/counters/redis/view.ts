@@ -90,6 +90,22 @@ export function takePending(view: CounterView, now: number): number {
 }
 
 /**
+ * Takes tokens back out of a batch that was never sent, or whose reports are to be sent again:
+ * as pending, or as reported.
+ */
+export function takeBack(
+  view: CounterView,
+  tokens: number,
+  as: 'pending' | 'reported',
+  now: number,
+): void {
+  if (!isOpen(view, now)) return
+  const taken = Math.min(view.sending, tokens)
+  view.sending -= taken
+  view[as] += taken
+}
+
+/**
  * Takes Redis's answer: tokens used and milliseconds left, 0 or less when no window is open there.
  * `acknowledged`: so many tokens of the batch under way are in it. An answer that was long on its
  * way makes the window's end late, never early: nothing is let through for that.

@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { createBacklog } from '../../../../src/store/counters/redis/backlog.ts'
+import type { Sender } from '../../../../src/store/counters/redis/batch-sender.ts'
 import type {
-  Sender,
   SharedCounter,
   SharedReport,
 } from '../../../../src/store/counters/redis/shared-counter.ts'
@@ -10,14 +10,14 @@ import { addReported, addTokens, createView } from '../../../../src/store/counte
 const hour = 3_600_000
 
 function counterOf(key: string): SharedCounter {
-  const own = { key, keyPrefix: '', sender: {} as Sender, toldIn: 0, wantedAt: 0 }
+  const own = { key, keyPrefix: '', sender: {} as Sender, toldIn: '', wantedAt: 0 }
   return { ...createView(hour), ...own }
 }
 
 /** One of the stream, too old at `sendBy`; of the journal without. */
 function reportOf(counter: SharedCounter, sendBy = Number.POSITIVE_INFINITY): SharedReport {
   const seen = { member: 'x', seenKey: 'seen', neighbourKey: undefined }
-  return { counters: [counter], tokens: 1, endedAt: 0, sendBy, ...seen }
+  return { counters: [counter], tokens: 1, endedAt: 0, gatewayEndedAt: 0, sendBy, ...seen }
 }
 
 test('what is too old leaves without a batch', async (t) => {
@@ -28,13 +28,13 @@ test('what is too old leaves without a batch', async (t) => {
     backlog.push(reportOf(counter, 100 + i))
   }
   backlog.push(reportOf(counter))
-  t.ok(backlog.isFull)
+  t.ok(backlog.isFull())
   backlog.leaveOld(100 + 9_899)
-  t.notOk(backlog.isFull, 'a hundred are left')
+  t.notOk(backlog.isFull(), 'a hundred are left')
   t.match(counter, { sending: 9_900, reported: 100 })
   t.equal(backlog.take(100 + 9_899).reports.length, 101)
   t.match(counter, { sending: 10_000, reported: 0 })
-  t.ok(backlog.isEmpty)
+  t.ok(backlog.isEmpty())
 })
 
 test('a batch has a part for each counter of its reports', async (t) => {
@@ -47,7 +47,7 @@ test('a batch has a part for each counter of its reports', async (t) => {
   for (const counter of counters.toReversed()) backlog.push(reportOf(counter))
   let added = 0
   let told = 0
-  while (!backlog.isEmpty) {
+  while (!backlog.isEmpty()) {
     const { parts, reports, places } = backlog.take(0)
     t.ok(parts.length <= 768 && reports.length <= 256)
     t.equal(new Set(parts.map(({ counter }) => counter)).size, parts.length, 'none twice')

@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
 import type { Counter } from '../../../../src/core/counter.ts'
 import { ServiceError } from '../../../../src/core/errors.ts'
+import { storeKeyOf } from '../../../../src/store/counters/redis/keys.ts'
 import { poll } from '../../../support/poll.ts'
 import {
   createReplica,
@@ -47,6 +48,13 @@ function usedNow(t: Test, { counters }: Replica, counter: Counter): number | und
   return states[0]?.used
 }
 
+/** Where it says what store it is, and its epoch, made if there is none. */
+const store = storeKeyOf('all')
+async function epochOf({ client }: RunningValkey): Promise<string> {
+  await client.hsetnx(store, 'epoch', '1')
+  return (await client.hget(store, 'epoch')) as string
+}
+
 /** Whether all have this sum here; asks for each, so that each is told anew. */
 function knows(t: Test, replica: Replica, counters: readonly Counter[], sum: number): boolean {
   return counters.filter((each) => usedNow(t, replica, each) !== sum).length === 0
@@ -77,7 +85,9 @@ async function testWith(valkey: RunningValkey): Promise<void> {
       async advance(ms) {
         await Promise.all(both.map(({ counters }) => counters.kept()))
         for (const key of await valkey.client.keys('*')) {
-          const left = (await valkey.client.pttl(key)) - ms
+          const pttl = await valkey.client.pttl(key)
+          if (pttl === -1) continue
+          const left = pttl - ms
           await (left > 0 ? valkey.client.pexpire(key, left) : valkey.client.del(key))
         }
         for (const each of both) {
@@ -194,11 +204,13 @@ async function testWith(valkey: RunningValkey): Promise<void> {
   root.test('a batch that comes twice counts once', async (t) => {
     const { commands } = (await replicaOf(t, valkey)).connection
     const counter = fresh()
-    const keys = [`mark ${named}`, redisKey(counter)]
-    const send = (number: number) => commands.add(keys, [number, 10_000, 0, 5, 10_000, 5])
+    const epoch = await epochOf(valkey)
+    const keys = [store, `mark ${named}`, redisKey(counter)]
+    const send = (number: number, least = 0) =>
+      commands.add(keys, [number, least, 10_000, 0, epoch, '', 1, 5, 10_000])
     for (const number of [1, 1, 2, 1, 2, 2, 7, 3]) await send(number)
     t.equal(await sumIn(valkey, counter), 15, '1, 2 and 7')
-    const [, used, leftMs = 0] = await send(4)
+    const [, , used, leftMs = 0] = await send(4)
     t.equal(used, 15, 'it still reads')
     t.ok(leftMs > 0)
   })
@@ -207,6 +219,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     const replica = await replicaOf(t, valkey)
     const { commands } = replica.connection
     const [seconds, micros] = await valkey.client.time()
+    const epoch = await epochOf(valkey)
     const redisNow = Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000)
     for (const [lateMs, opens] of [
       [0, true],
@@ -215,8 +228,8 @@ async function testWith(valkey: RunningValkey): Promise<void> {
       [60_000, false],
     ] as const) {
       const counter = fresh()
-      const keys = [`mark ${named}`, redisKey(counter)]
-      await commands.add(keys, [1, 10_000, redisNow - lateMs, 5, 10_000, 5])
+      const keys = [store, `mark ${named}`, redisKey(counter)]
+      await commands.add(keys, [1, 0, 10_000, redisNow - lateMs, epoch, '', 1, 5, 10_000])
       t.equal(await sumIn(valkey, counter), opens ? 5 : 0)
       t.ok((await valkey.client.pttl(redisKey(counter))) <= Math.max(0, 10_000 - lateMs))
     }

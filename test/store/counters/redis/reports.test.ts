@@ -128,14 +128,20 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     const { commands } = (await replicaOf(t, valkey)).connection
     const [one, two] = [fresh(), fresh()]
     named += 1
-    const keys = [`mark ${named}`, redisKey(one), redisKey(two), `seen ${named}`, `other ${named}`]
-    const send = (number: number, ...ids: string[]) =>
-      commands.add(keys, [
-        ...[number, 10_000, 0],
-        ...[1, hour, 1],
-        ...[0, 0, 0],
-        ...[hour, JSON.stringify(ids.flatMap((id) => [id, 1, 2, 10, 2, 1, hour, 2, minute]))],
+    const store = `store ${named}`
+    await valkey.client.hset(store, { epoch: '1', 'cut:j': '99' })
+    const marks = [`mark ${named}`, redisKey(one), redisKey(two)]
+    const keys = [store, ...marks, `seen ${named}`, `other ${named}`]
+    const send = (number: number, ...ids: string[]) => {
+      const ended = ids.includes('early') ? 99 : 100
+      const reports = ids.flatMap((id) => [id, 1, 2, 10, ended, 2, 1, hour, 2, minute])
+      return commands.add(keys, [
+        ...[number, 0, 10_000, 0, '1', 'j', 2],
+        ...[1, hour],
+        ...[0, 0],
+        ...[hour, ended, JSON.stringify(reports)],
       ])
+    }
     await send(1, 'a', 'b')
     await send(1, 'a', 'b')
     await send(3, 'b', 'c', 'c')
@@ -148,6 +154,9 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     await send(5, 'd')
     t.equal(await sumIn(valkey, one), 44, 'a stale batch has not marked what it did not count')
     t.ok((await valkey.client.pttl(redisKey(two))) <= minute, 'what the response had left')
+    await send(6, 'early')
+    t.equal(await sumIn(valkey, one), 45, 'what may be in the sums of a lost store')
+    t.equal(await valkey.client.hget(store, 'until:j'), '100')
     t.ok((await valkey.client.pttl(`seen ${named}`)) > 0)
   })
 
