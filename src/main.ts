@@ -112,7 +112,10 @@ async function start(context: Context): Promise<ServiceAddresses> {
     },
     sinks: {
       '/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs': (message) => {
-        for (const usage of readUsages(message, journal !== undefined)) settle(usage)
+        for (const usage of readUsages(message, journal !== undefined)) {
+          settle(usage)
+          journal?.told()
+        }
       },
     },
     onFault,
@@ -143,6 +146,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     degraded: async () => [
       ...((await ping(database.pool)) ? [] : ['database']),
       ...(redis?.away ? ['redis'] : []),
+      ...(journal?.stats.failing ? ['journal'] : []),
     ],
     resourceProblems: problems,
     noteUse,

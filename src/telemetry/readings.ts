@@ -54,6 +54,8 @@ export interface JournalFigures {
   readonly lines: number
   readonly skipped: number
   readonly unreadBytes: number
+  /** Whether Envoy's file is missing, or does not grow though it should. */
+  readonly failing: boolean
 }
 
 /** One figure, or one for each value of a label. */
@@ -189,6 +191,11 @@ function journalReadings(figures: () => JournalFigures): readonly Reading[] {
       ),
       unit: 'bytes',
     },
+    gauge(
+      'tollgate_journal_failing',
+      '1 while the usage journal is missing, or does not grow while answers end.',
+      () => Number(figures().failing),
+    ),
   ]
 }
 

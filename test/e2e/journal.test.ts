@@ -1,4 +1,12 @@
-import { copyFileSync, existsSync, readFileSync, renameSync, rmSync, truncateSync } from 'node:fs'
+import {
+  copyFileSync,
+  existsSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+} from 'node:fs'
 import root, { type Test } from 'tap'
 import { openPool } from '../../src/store/postgres/postgres.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
@@ -153,4 +161,54 @@ root.test('a Redis that was flushed counts nothing twice', { skip: skipRedis }, 
   }, 'what came in since is counted')
   t.equal(spent, 5_100)
   for (const { log } of gateway.all) t.match(log(), 'Redis has lost its counters')
+})
+
+async function degraded({ all: [service] }: Journaled): Promise<unknown> {
+  const answer = await fetch(`http://${service?.internal}/readyz`)
+  return ((await answer.json()) as { degraded?: unknown }).degraded
+}
+
+root.test('a journal that was removed is made again', { skip }, async (t) => {
+  const gateway = await startJournaled(t)
+  await gateway.spend('ann', 1)
+  await gateway.readUp()
+  rmSync(gateway.path)
+  await poll(() => existsSync(gateway.path), 'it is there again', 5_000)
+  const [service] = gateway.all
+  await poll(() => service?.log().includes('the usage journal was removed'), 'it says so', 5_000)
+  // The counters begin with what the journal holds, which is this alone.
+  await gateway.spend('ann', 10)
+  await service?.end('SIGKILL')
+  await service?.start()
+  await gateway.readUp()
+  t.equal(await gateway.used('ann'), 10)
+})
+
+root.test('a journal that cannot be written is told of', { skip }, async (t) => {
+  const gateway = await startJournaled(t)
+  const [service] = gateway.all
+  await gateway.spend('ann', 1)
+  await gateway.readUp()
+  t.equal(await degraded(gateway), undefined)
+  // A disk that is full.
+  renameSync(gateway.path, `${gateway.path}.1`)
+  symlinkSync('/dev/full', gateway.path)
+  await fetch(`http://${gateway.envoy.admin}/reopen_logs`, { method: 'POST' })
+  const began = performance.now()
+  await poll(
+    async () => {
+      await gateway.spend('ann', 1)
+      return degraded(gateway)
+    },
+    'it is noticed',
+    20_000,
+  )
+  t.comment(`after ${Math.round(performance.now() - began)} ms`)
+  t.strictSame(await degraded(gateway), ['journal'])
+  t.match(service?.log(), 'the usage journal does not grow while answers end')
+  rmSync(gateway.path)
+  await poll(() => existsSync(gateway.path), 'Envoy opens it anew')
+  await gateway.spend('ann', 1)
+  await poll(async () => (await degraded(gateway)) === undefined, 'all is well')
+  t.match(service?.log(), 'the usage journal is written again')
 })

@@ -87,10 +87,12 @@ test('every metric is documented, and no other', async (t, gateway) => {
     'tollgate_tokens_estimated_total',
     'tollgate_redis_away',
     'tollgate_counters_unflushed',
+    'tollgate_redis_losses_total',
     'tollgate_revocation_propagation_seconds',
     'tollgate_journal_lines_total',
     'tollgate_journal_skipped_total',
     'tollgate_journal_unread_bytes',
+    'tollgate_journal_failing',
   ]
   t.strictSame(
     documented.map(([, name]) => name as string).filter((name) => !families.has(name)),

@@ -223,7 +223,7 @@ test('outages and revocations are told', async (t) => {
       ...sources,
       redis: { away: () => true, unflushed: () => 4, losses: () => 2 },
       revocations: () => revocations,
-      journal: () => ({ lines: 70, skipped: 2, unreadBytes: 300 }),
+      journal: () => ({ lines: 70, skipped: 2, unreadBytes: 300, failing: true }),
     },
   })
   const scrape = await read()
@@ -238,6 +238,7 @@ test('outages and revocations are told', async (t) => {
     ['tollgate_journal_lines_total', 70],
     ['tollgate_journal_skipped_total', 2],
     ['tollgate_journal_unread_bytes', 300],
+    ['tollgate_journal_failing', 1],
   ] as const) {
     t.equal(scrape.value(name), value, name)
   }

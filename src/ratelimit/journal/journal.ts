@@ -6,7 +6,9 @@
 import type { JournaledCounters } from '../../store/counters.ts'
 import type { Settle } from '../settle.ts'
 import { createJournalReader, type JournalStats } from './reader.ts'
+import { createReopening } from './reopening.ts'
 import { createJournalRotation } from './rotation.ts'
+import { createJournalWatch, type JournalProblem } from './watch.ts'
 
 export interface JournalOptions {
   /** The file that Envoy writes, by the same path for all processes that share their counters. */
@@ -33,7 +35,12 @@ export type JournalLog = Record<
 >
 
 export interface Journal {
-  readonly stats: JournalStats
+  readonly stats: JournalStats & {
+    /** Whether the file is missing, or does not grow while the stream tells of answers. */
+    readonly failing: boolean
+  }
+  /** The stream has told of an answer that Envoy writes a line of. */
+  told(): void
   /**
    * Begins to read, and goes on until stopped. Settles at once; with counters that begin empty
    * once they have all that the journal holds.
@@ -43,7 +50,13 @@ export interface Journal {
   stop(): Promise<void>
 }
 
+const problems: Record<JournalProblem, string> = {
+  missing: 'the usage journal is missing: Envoy is asked to open it anew',
+  stuck: 'the usage journal does not grow while answers end: Envoy is asked to open it anew',
+}
+
 const readEveryMs = 500
+const lookEveryMs = 500
 const tidyEveryMs = 1_000
 const progressEveryMs = 5_000
 /** A claim that is not renewed lapses after so long. */
@@ -75,17 +88,31 @@ export function createJournal(options: JournalOptions): Journal {
     mayRead: () => !stopped && isReader() && readIn === tenure,
     onProblem: (problem) => log.warn({ journal: path, problem }, 'usage journal'),
   })
-  const tidy = createJournalRotation({
-    path,
-    rotateBytes: options.rotateBytes,
+  const reopen = createReopening({
     reopen: options.reopen,
-    isReader,
-    isDone: reader.isDone,
     clock,
     onReopen(failure) {
       if (failure === undefined) log.info({ journal: path }, 'Envoy opens its journal anew')
-      else log.warn({ journal: path, cause: String(failure) }, 'Envoy can not be told to reopen')
+      else log.warn({ journal: path, cause: String(failure) }, 'Envoy cannot be told to reopen')
     },
+  })
+  const watch = createJournalWatch({
+    path,
+    reopen,
+    monotonic,
+    onChange(problem) {
+      if (problem === undefined) log.info({ journal: path }, 'the usage journal is written again')
+      else log.error({ journal: path }, problems[problem])
+    },
+    onRemoved: () => log.error({ journal: path }, 'the usage journal was removed'),
+  })
+  const tidy = createJournalRotation({
+    path,
+    rotateBytes: options.rotateBytes,
+    reopen,
+    isReader,
+    isDone: reader.isDone,
+    clock,
     onLoss: (file) => log.error({ file }, 'the usage journal is not read; its oldest part is gone'),
   })
   const faults = new Set<string>()
@@ -151,13 +178,15 @@ export function createJournal(options: JournalOptions): Journal {
 
   return {
     get stats() {
-      return reader.stats
+      return { ...reader.stats, failing: watch.problem !== undefined }
     },
+    told: watch.told,
     async start() {
       if (!lasting) await replay()
       over = Promise.all([
         lasting && repeat(renewEveryMs, 'the usage journal can not be claimed', claim),
         repeat(readEveryMs, 'the usage journal can not be read', read),
+        repeat(lookEveryMs, 'the usage journal can not be looked at', watch.look),
         repeat(tidyEveryMs, 'the usage journal can not be rotated', tidy),
       ])
     },

@@ -1,22 +1,21 @@
 /** Keeps a usage journal small: renames the file once it is long, removes what has been read. */
 
 import { isRotated, type ListedFile, listJournal, remove, rotate } from './folder.ts'
+import type { Reopening } from './reopening.ts'
 
 export interface JournalRotationOptions {
   /** The file that Envoy writes. */
   readonly path: string
   /** Bytes from which on it is renamed. */
   readonly rotateBytes: number
-  /** Has Envoy open the file anew (`/reopen_logs` of its admin page). */
-  readonly reopen: () => Promise<void>
+  /** Has Envoy open the file anew. */
+  readonly reopen: Reopening
   /** Whether this process reads the journal. Others leave the work to it, while it does it. */
   readonly isReader: () => boolean
   /** Whether all that is in the file has been counted for good. */
   readonly isDone: (file: ListedFile) => boolean
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** Told once for each change of what Envoy's admin page answers to. */
-  readonly onReopen: (failure: unknown) => void
   /** Told of a file that had to be removed though it was not read. */
   readonly onLoss: (path: string) => void
 }
@@ -26,27 +25,13 @@ const keptFiles = 4
 /** Renamed files that there may be before the oldest goes unread. */
 const mostFiles = 60
 const patience = 1.25
-const reopenEveryMs = 2_000
 
 /**
  * What is to be done about every second; each call does what there is to do by now. Two processes
  * at it do no harm.
  */
 export function createJournalRotation(options: JournalRotationOptions): () => Promise<void> {
-  const { path, clock, isReader, isDone } = options
-  let reopenedAt = Number.NEGATIVE_INFINITY
-  let failing = false
-
-  async function reopen(): Promise<void> {
-    if (Math.abs(clock() - reopenedAt) < reopenEveryMs) return
-    reopenedAt = clock()
-    const failure = await options.reopen().then(
-      () => undefined,
-      (error: unknown) => error,
-    )
-    if ((failure !== undefined) !== failing) options.onReopen(failure)
-    failing = failure !== undefined
-  }
+  const { path, clock, isReader, isDone, reopen } = options
 
   return async function tidy() {
     const files = await listJournal(path)
@@ -55,8 +40,7 @@ export function createJournalRotation(options: JournalRotationOptions): () => Pr
     const longEnough = options.rotateBytes * (isReader() ? 1 : patience)
     if (current !== undefined && current.size >= longEnough) {
       await rotate(current, clock())
-      reopenedAt = Number.NEGATIVE_INFINITY
-      await reopen()
+      await reopen(true)
     } else if (current === undefined && others.length > 0) {
       // Envoy has not heard of the new name yet, or is away: it opens the file when it is back.
       await reopen()

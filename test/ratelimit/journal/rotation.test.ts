@@ -1,6 +1,7 @@
 import { appendFileSync, existsSync, readdirSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
+import { createReopening } from '../../../src/ratelimit/journal/reopening.ts'
 import { createJournalRotation } from '../../../src/ratelimit/journal/rotation.ts'
 
 const start = 1_795_264_000_000
@@ -16,17 +17,21 @@ function createWorld(t: Test, path = join(t.testdir(), 'usage.jsonl')) {
     failures: [] as unknown[],
     losses: [] as string[],
   }
-  const tidy = createJournalRotation({
-    path,
-    rotateBytes: 100,
+  const reopen = createReopening({
     async reopen() {
       state.reopened += 1
       await state.envoy()
     },
+    clock: () => state.now,
+    onReopen: (failure) => state.failures.push(failure),
+  })
+  const tidy = createJournalRotation({
+    path,
+    rotateBytes: 100,
+    reopen,
     isReader: () => state.reader,
     isDone: ({ path }) => state.done(path),
     clock: () => state.now,
-    onReopen: (failure) => state.failures.push(failure),
     onLoss: (path) => state.losses.push(path),
   })
   return Object.assign(state, {
