@@ -80,6 +80,11 @@ const catalogue = {
     'server_error',
     'A transaction that has not ended holds a lock in the key store; try again in a few seconds.',
   ],
+  counters_unavailable: [
+    503,
+    'server_error',
+    'The token counters are out of reach; try again in a few seconds.',
+  ],
 } as const satisfies Record<string, readonly [number, string, string]>
 
 /** A stable code of the catalogue. */

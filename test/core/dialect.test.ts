@@ -30,6 +30,7 @@ test('Anthropic’s body has its own type', async (t) => {
     ['token_limit_exceeded', 'rate_limit_error'],
     ['internal', 'api_error'],
     ['store_unavailable', 'overloaded_error'],
+    ['counters_unavailable', 'overloaded_error'],
     ['model_unavailable', 'overloaded_error'],
   ] as const) {
     t.strictSame(

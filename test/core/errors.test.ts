@@ -20,6 +20,7 @@ test('each status has its type', async (t) => {
     ['token_limit_exceeded', 429, 'tokens'],
     ['internal', 500, 'server_error'],
     ['store_unavailable', 503, 'server_error'],
+    ['counters_unavailable', 503, 'server_error'],
     ['model_unavailable', 503, 'server_error'],
   ] as const) {
     t.match(describe(code), { status, type, message: /\.$/ }, code)

@@ -90,6 +90,7 @@ test('each refusal has status, code and envelope', async (t) => {
     ['token_limit_exceeded', 8, 429],
     ['internal', 13, 500],
     ['store_unavailable', 14, 503],
+    ['counters_unavailable', 14, 503],
     ['model_unavailable', 14, 503],
     ['body_too_large', 13, 413],
   ] as const) {
@@ -115,6 +116,7 @@ test('refusals carry their headers and no others', async (t) => {
   for (const [code, more, headers] of [
     ['credential_invalid', {}, { 'www-authenticate': 'Bearer' }],
     ['store_unavailable', {}, { 'retry-after': '2' }],
+    ['counters_unavailable', {}, { 'retry-after': '2' }],
     ['model_unavailable', {}, { 'retry-after': '2' }],
     ['not_found', {}, {}],
     ['invalid_body', {}, {}],

@@ -276,7 +276,5 @@ function patienceFor({ limit }: Counter, counter: SharedCounter, flushMs: number
 
 /** Without a cause: it is told once, when Redis goes away, not for each request. */
 function outOfReach(): ServiceError {
-  return new ServiceError('store_unavailable', {
-    message: 'The token counters are out of reach; try again in a few seconds.',
-  })
+  return new ServiceError('counters_unavailable')
 }

@@ -400,7 +400,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     await server.kill()
     const unseen = fresh()
     t.strictSame(await (allow as Replica).used(unseen), [undefined], 'the first finds out')
-    await t.rejects((deny as Replica).used(unseen), { code: 'store_unavailable' })
+    await t.rejects((deny as Replica).used(unseen), { code: 'counters_unavailable' })
     t.equal(usedNow(t, allow as Replica, unseen), undefined, 'the rest are told at once')
     t.throws(() => deny?.counters.read([unseen], 0), ServiceError)
     t.equal(usedNow(t, deny as Replica, seen), undefined, 'what was seen goes on')
