@@ -1,6 +1,15 @@
 /** How far the usage journal has been read: a small file beside it, replaced by rename. */
 
-import { readFileSync, renameSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import type { Place } from './file.ts'
 
 export interface Position {
@@ -31,6 +40,24 @@ export function savePosition(path: string, position: Position): void {
   const fresh = `${positionPath(path)}.${process.pid}`
   writeFileSync(fresh, JSON.stringify(position), { mode: 0o600 })
   renameSync(fresh, positionPath(path))
+}
+
+/** A draft is there for a moment only: one of this age is what a killed process has left. */
+const draftMs = 60_000
+
+/** Removes drafts of positions and names that were left beside the journal at this path. */
+export function removeDrafts(path: string, now: number): void {
+  const [folder, name] = [dirname(path), basename(path)]
+  for (const each of existsSync(folder) ? readdirSync(folder) : []) {
+    if (
+      !each.startsWith(`${name}.`) ||
+      !/^(position\.\d+|name\.[0-9a-f]+)$/.test(each.slice(name.length + 1))
+    )
+      continue
+    const draft = join(folder, each)
+    const writtenAt = statSync(draft, { throwIfNoEntry: false })?.mtimeMs ?? now
+    if (now - writtenAt > draftMs) rmSync(draft, { force: true })
+  }
 }
 
 function positionPath(path: string): string {

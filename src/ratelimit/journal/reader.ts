@@ -9,7 +9,7 @@ import type { Settle } from '../settle.ts'
 import { type JournalFile, openJournalFile, type Place } from './file.ts'
 import { type ListedFile, listJournal } from './folder.ts'
 import { type JournaledUsage, parseLine } from './line.ts'
-import { loadPosition, savePosition } from './position.ts'
+import { loadPosition, removeDrafts, savePosition } from './position.ts'
 
 export interface JournalReaderOptions {
   /** The file that Envoy writes. */
@@ -97,6 +97,7 @@ export function createJournalReader(options: JournalReaderOptions): JournalReade
     const position = lasting ? loadPosition(path) : undefined
     places = position?.places ?? []
     if (!lasting) return
+    removeDrafts(path, Date.now())
     forgottenBefore = position?.forgottenBefore ?? clock() - latenessMs
     savedAs = ''
   }

@@ -1,12 +1,14 @@
-/** Counters in this process: the default; gone on restart, as the specification says. */
+/** Counters in this process: the default; gone on restart, but for what a usage journal holds. */
 
 import { addLate, addTo, type Counter, type CounterState, openAt } from '../../core/counter.ts'
 import type { JournaledCounters, Report } from '../counters.ts'
-import { streamedWithinMs } from './reports.ts'
+import { rememberedMs, streamedWithinMs } from './reports.ts'
 import { createSeenReports } from './seen-reports.ts'
 
 /** Adds between two sweeps of ended windows, so that memory follows the open ones. */
 const addsPerSweep = 10_000
+/** And time, where nothing is added. */
+const sweepEveryMs = 60_000
 
 export interface MemoryCounters extends JournaledCounters {
   /** Windows held, ended ones included. */
@@ -20,9 +22,12 @@ export function createMemoryCounters(): MemoryCounters {
   const windows = new Map<string, CounterState>()
   const seen = createSeenReports()
   let addsSinceSweep = 0
+  let sweptAt = Number.NEGATIVE_INFINITY
 
   function sweep(now: number): void {
     addsSinceSweep = 0
+    sweptAt = now
+    seen.forget(now - rememberedMs)
     for (const [key, { resetsAt }] of windows) if (now >= resetsAt) windows.delete(key)
   }
 
@@ -51,6 +56,7 @@ export function createMemoryCounters(): MemoryCounters {
       return seen.size
     },
     read(counters, now) {
+      if (Math.abs(now - sweptAt) >= sweepEveryMs) sweep(now)
       return counters.map(({ key, windowMs }) => {
         const state = windows.get(key)
         const open = openAt(state, windowMs, now)

@@ -111,6 +111,15 @@ test('a truncated file begins anew', async (t) => {
   t.strictSame(await readAll(), [second, third, first], 'though it is longer by now')
 })
 
+test('a file that was cut in its middle begins anew', async (t) => {
+  const { path, readAll } = await follow(t, `${first}\n${second}\n${third}\n`)
+  await readAll()
+  truncateSync(path, first.length + 1)
+  t.strictSame(await readAll(), [first])
+  appendFileSync(path, `${third}\n`)
+  t.strictSame(await readAll(), [third])
+})
+
 test('a place outlives the process', async (t) => {
   const { path, file, readAll } = await follow(t, `${first}\n${second}\n${third.slice(0, 5)}`)
   await readAll()

@@ -258,6 +258,28 @@ test('a lost position counts what is sure', async (t) => {
   }
 })
 
+test('drafts of killed processes are removed', async (t) => {
+  const { path, reader, write, line } = createWorld(t)
+  write(line('1'))
+  const [old, others] = [
+    ['.position.17', '.name.0123456789abcdef'],
+    ['.position.18', '.name', '.position.x', '.1'],
+  ]
+  for (const each of [...old, ...others]) writeFileSync(path + each, '')
+  const hourAgo = Date.now() / 1_000 - 3_600
+  for (const each of [...old, '.name']) utimesSync(path + each, hourAgo, hourAgo)
+  await reader.readAll()
+  t.strictSame(
+    old.filter((each) => existsSync(path + each)),
+    [],
+  )
+  t.strictSame(
+    others.filter((each) => existsSync(path + each)),
+    others,
+    'one may be at it, and what is no draft stays',
+  )
+})
+
 test('what ended more than a day ago is over', async (t) => {
   const { reader, settled, clock, write, line, problems } = createWorld(t)
   await reader.readAll()

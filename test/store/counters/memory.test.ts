@@ -83,6 +83,16 @@ test('ended windows are swept, open ones stay', async (t) => {
   t.match(counters.read([a, b], later), [{ used: 10_001 }, { used: 5 }])
 })
 
+test('what is over is forgotten while nothing is added', async (t) => {
+  const counters = createMemoryCounters()
+  for (let user = 0; user < 5_000; user += 1)
+    counters.add([{ key: `old ${user}`, windowMs: minute }], 1, start, reportOf(`${user}`, start))
+  counters.read([b], start + 2 * minute)
+  t.match(counters, { size: 0, reports: 5_000 }, 'windows when they end')
+  counters.read([b], start + 86_400_000 + 2 * minute)
+  t.equal(counters.reports, 0, 'responses after a day')
+})
+
 test('a sweep costs no more than the adds before it', async (t) => {
   const counters = createMemoryCounters()
   const startedAt = process.cpuUsage()
