@@ -266,6 +266,30 @@ root.test('a Cluster counts a response once', { skip }, async (t) => {
   t.equal(await two.counters.claimJournal(60_000), false)
 })
 
+root.test('a Cluster that loses a shard is told what it held', { skip }, async (t) => {
+  const nodes = await startCluster(t)
+  const url = `redis+cluster://127.0.0.1:${nodes[0]?.port}`
+  const [one, two] = [await replicaOf(t, url), await replicaOf(t, url)]
+  const counters = Array.from({ length: 200 }, (_, i) => counterOf(`user-${i}`))
+  one.counters.add(counters, 10, 0)
+  await one.flushed()
+  two.counters.add(counters, 5, 0)
+  await two.flushed()
+  const [node] = nodes as [RunningValkey]
+  const held = (await node.client.keys('*user-*')).length
+  t.ok(held > 0 && held < 200, `it held ${held}`)
+  await node.client.flushall()
+  one.counters.add(counters, 1, 0)
+  await one.flushed()
+  const seen = await replicaOf(t, url)
+  await poll(
+    async () => (await seen.used(...counters)).filter((used) => used !== 16).length === 0,
+    'every sum is what it was',
+    30_000,
+  )
+  t.ok(one.losses > 0 && one.losses < 16, `${one.losses} of 16 hash tags were lost`)
+})
+
 async function startCluster(t: Test): Promise<readonly RunningValkey[]> {
   // A node's bus is 10,000 above its port unless told, which may be beyond the last port.
   const ports = await freePorts(3)
