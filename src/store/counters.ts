@@ -15,6 +15,20 @@ export interface Report {
   readonly by: 'stream' | 'journal'
 }
 
+/** How long a response is remembered; one that ended longer ago is counted no more. */
+export const rememberedMs = 24 * 3_600_000
+/**
+ * How long after a response's end its report by the stream is still counted. What takes longer is
+ * left to the journal: so nothing waits here through an outage, and nothing is counted after it
+ * has been forgotten.
+ */
+export const streamedWithinMs = 20_000
+/**
+ * Responses that ended less than this ago are never forgotten: a stream may be told of them yet, by
+ * a clock that is off.
+ */
+export const leastRememberedMs = 6 * streamedWithinMs
+
 export interface CounterStore {
   /**
    * The open window of each counter, in the order asked; undefined where none is open. Answers

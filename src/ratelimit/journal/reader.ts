@@ -3,8 +3,7 @@
  * is settled as if the stream had told of it; the counters know what they have counted before.
  */
 
-import { rememberedMs } from '../../store/counters/reports.ts'
-import type { JournaledCounters } from '../../store/counters.ts'
+import { type JournaledCounters, leastRememberedMs, rememberedMs } from '../../store/counters.ts'
 import type { Settle } from '../settle.ts'
 import { type JournalFile, openJournalFile, type Place } from './file.ts'
 import { type ListedFile, listJournal } from './folder.ts'
@@ -55,9 +54,10 @@ export interface JournalReader {
 const batchLines = 1_000
 /**
  * A line may be that much older than another when it is read, by Envoy's flush interval (10 s
- * unless set) and by hanging: so long each response is remembered.
+ * unless set) and by hanging: so long each response is remembered, which is longer than the counters
+ * remember it in any case.
  */
-const latenessMs = 130_000
+const latenessMs = leastRememberedMs + 10_000
 const forgetEveryMs = 60_000
 /** A file that was moved elsewhere is followed until it has not grown for so long. */
 const movedForMs = 10_000

@@ -1,8 +1,7 @@
 /** Counters in this process: the default; gone on restart, but for what a usage journal holds. */
 
 import { addLate, addTo, type Counter, type CounterState, openAt } from '../../core/counter.ts'
-import type { JournaledCounters, Report } from '../counters.ts'
-import { rememberedMs, streamedWithinMs } from './reports.ts'
+import { type JournaledCounters, type Report, rememberedMs, streamedWithinMs } from '../counters.ts'
 import { createSeenReports } from './seen-reports.ts'
 
 /** Adds between two sweeps of ended windows, so that memory follows the open ones. */

@@ -5,15 +5,6 @@
 
 import { createHash } from 'node:crypto'
 
-/** How long a response is remembered; one that ended longer ago is counted no more. */
-export const rememberedMs = 24 * 3_600_000
-/**
- * How long after a response's end its report by the stream is still counted. What takes longer is
- * left to the journal: so nothing waits here through an outage, and nothing is counted after it
- * has been forgotten.
- */
-export const streamedWithinMs = 20_000
-
 const minuteMs = 60_000
 /** By so much the two sources may differ in when a response ended, and more. */
 const edgeMs = 1_000

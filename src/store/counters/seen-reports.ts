@@ -1,7 +1,7 @@
 /** Which responses were counted, in this process. */
 
-import type { Report } from '../counters.ts'
-import { firstKeptMinute, memberOf, minuteOf, neighbourOf, rememberedMs } from './reports.ts'
+import { type Report, rememberedMs } from '../counters.ts'
+import { firstKeptMinute, memberOf, minuteOf, neighbourOf } from './reports.ts'
 
 export interface SeenReports {
   /** Responses remembered. */

@@ -1,6 +1,6 @@
 /** One batch: what `addScript` is given for it. */
 
-import { rememberedMs } from '../reports.ts'
+import { rememberedMs } from '../../counters.ts'
 import type { SharedCounter, SharedReport } from './shared-counter.ts'
 
 /** What a batch has of one counter. */

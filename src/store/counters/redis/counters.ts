@@ -11,8 +11,12 @@
 
 import type { Counter, CounterState } from '../../../core/counter.ts'
 import { ServiceError } from '../../../core/errors.ts'
-import type { JournaledCounters, Report } from '../../counters.ts'
-import { rememberedMs, streamedWithinMs } from '../reports.ts'
+import {
+  type JournaledCounters,
+  type Report,
+  rememberedMs,
+  streamedWithinMs,
+} from '../../counters.ts'
 import { createBatchSender, type Sender } from './batch-sender.ts'
 import { createCounterFetch } from './fetch.ts'
 import { createRedisJournals } from './journals.ts'

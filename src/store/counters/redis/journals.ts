@@ -1,8 +1,8 @@
 /** What the readers of a usage journal settle among themselves in Redis. */
 
 import { randomUUID } from 'node:crypto'
-import type { JournaledCounters } from '../../counters.ts'
-import { firstKeptMinute, minuteOf, rememberedMs, streamedWithinMs } from '../reports.ts'
+import { type JournaledCounters, leastRememberedMs, rememberedMs } from '../../counters.ts'
+import { firstKeptMinute, minuteOf } from '../reports.ts'
 import { allTags, claimKeyOf, seenPrefixOf } from './keys.ts'
 import type { CounterCommands } from './scripts.ts'
 
@@ -14,9 +14,6 @@ export interface RedisJournalsOptions {
   /** Milliseconds since the epoch. */
   readonly wallClock: () => number
 }
-
-/** What is younger is never forgotten: a stream may be told of it yet, by a clock that is off. */
-const leastMs = 6 * streamedWithinMs
 
 /** The claim of a journal, and the end of what is remembered for their sake. Neither rejects. */
 export function createRedisJournals(
@@ -46,7 +43,7 @@ export function createRedisJournals(
       )
     },
     async forgetReports(endedBefore) {
-      const firstKept = firstKeptMinute(Math.min(endedBefore, wallClock() - leastMs))
+      const firstKept = firstKeptMinute(Math.min(endedBefore, wallClock() - leastRememberedMs))
       await Promise.allSettled(tags.map((tag) => forget(tag, firstKept)))
     },
   }
