@@ -25,11 +25,14 @@ t.test('a kept connection is answered while draining', async (t) => {
     await once(answer, 'end')
     return answer
   }
-  t.equal((await ask()).headers.connection, 'keep-alive')
+  const before = await ask()
+  t.equal(before.headers.connection, 'keep-alive')
+  t.notOk('x-envoy-immediate-health-check-fail' in before.headers)
   const over = drain(app, 5_000)
   const answer = await ask()
   t.equal(answer.statusCode, 200)
   t.equal(answer.headers.connection, 'close')
+  t.equal(answer.headers['x-envoy-immediate-health-check-fail'], 'true', 'Envoy goes elsewhere')
   await t.rejects(once(connect(port, '127.0.0.1'), 'connect'), { code: 'ECONNREFUSED' })
   await over
 })
