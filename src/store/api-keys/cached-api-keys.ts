@@ -66,6 +66,8 @@ const reviewMs = 30_000
 const mostReviewing = 500
 /** Turns of confirming and looking up that one answer may take. */
 const mostTurns = 4
+/** One for all: to capture a stack would cost more than all else that a refusal takes. */
+const unavailable = new ServiceError('store_unavailable')
 
 const alwaysFresh: Freshness = {
   state: () => 'confirmed',
@@ -134,7 +136,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
       return { ...key, ageMs }
     }
     counts.misses += 1
-    throw new ServiceError('store_unavailable')
+    throw unavailable
   }
 
   async function find(hash: string, source: Source): Promise<KeyAnswer | undefined> {
@@ -154,7 +156,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
       }
       await freshness.confirm()
     }
-    throw new ServiceError('store_unavailable')
+    throw unavailable
   }
 
   function evict(hashes: readonly string[]): void {

@@ -55,9 +55,11 @@ const mostQueries = 2
 /** Queries that are not full begin no closer than this, so that a flood comes in full ones. */
 const everyMs = 5
 /** Waiting at most, altogether and of one network. */
-const queueSizes = { room: 20_000, roomForOne: 5_000 }
+const queueSizes = { room: 8_000, roomForOne: 2_000 }
 /** Who has waited this long has given up (Envoy gives a Check two seconds). */
 const patienceMs = 1_500
+/** One for all: to capture a stack would cost more than all else that a refusal takes. */
+const refusal = new ServiceError('store_unavailable')
 
 /** Look-ups over this way of reading. */
 export function createKeyLookups(options: KeyLookupsOptions): KeyLookups {
@@ -105,7 +107,7 @@ export function createKeyLookups(options: KeyLookupsOptions): KeyLookups {
       if (lookup === undefined) break
       lookup.outdated = false
       if (lookup.since > mostWaitedSince) batch.push(lookup)
-      else fail(lookup, new ServiceError('store_unavailable'))
+      else fail(lookup, refusal)
     }
     return batch
   }
@@ -135,7 +137,7 @@ export function createKeyLookups(options: KeyLookupsOptions): KeyLookups {
   function refuse(lookup: Lookup | undefined): void {
     if (lookup === undefined) return
     counts.refused += 1
-    fail(lookup, new ServiceError('store_unavailable'))
+    fail(lookup, refusal)
   }
 
   function fail(lookup: Lookup, error: unknown): void {

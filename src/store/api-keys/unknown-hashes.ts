@@ -9,31 +9,49 @@ export interface UnknownHashes {
 export interface UnknownHashesOptions {
   /** Kept at most; the oldest make room. */
   readonly entries: number
-  /** Milliseconds that each is kept. */
+  /** Milliseconds that each is kept at most; at least half as long, while there is room. */
   readonly keptMs: number
   /** Milliseconds that never go back. */
   readonly monotonic: () => number
 }
 
-/** Hashes with an end, in the order in which they came, which is also that of their ends. */
+/**
+ * Two sets, of which the older is dropped whole. One map in the order of time would have to step
+ * over all it has deleted, at every key that somebody invents.
+ */
 export function createUnknownHashes(options: UnknownHashesOptions): UnknownHashes {
   const { entries, keptMs, monotonic } = options
-  const ends = new Map<string, number>()
+  let young = new Set<string>()
+  let old = new Set<string>()
+  let youngSince = monotonic()
+  let oldSince = youngSince
+
+  function turnOver(now: number): void {
+    old = young
+    oldSince = youngSince
+    young = new Set()
+    youngSince = now
+  }
+
+  function drop(): void {
+    const now = monotonic()
+    if (now - youngSince >= keptMs / 2) turnOver(now)
+    if (old.size > 0 && now - oldSince >= keptMs) old = new Set()
+  }
 
   return {
     has(hash) {
-      const end = ends.get(hash)
-      return end !== undefined && end > monotonic()
+      drop()
+      return young.has(hash) || old.has(hash)
     },
     add(hash) {
-      const now = monotonic()
-      ends.delete(hash)
-      ends.set(hash, now + keptMs)
-      for (const [oldest, end] of ends) {
-        if (end > now && ends.size <= entries) break
-        ends.delete(oldest)
-      }
+      drop()
+      if (young.size >= entries / 2) turnOver(monotonic())
+      young.add(hash)
     },
-    delete: (hash) => void ends.delete(hash),
+    delete(hash) {
+      young.delete(hash)
+      old.delete(hash)
+    },
   }
 }

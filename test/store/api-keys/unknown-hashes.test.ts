@@ -22,8 +22,21 @@ test('a hash is unknown for a while', async (t) => {
   t.notOk(unknown.has('b'))
 })
 
+test('no hash is kept longer, however late it is asked for', async (t) => {
+  const { clock, unknown } = create(10)
+  unknown.add('a')
+  clock.now = 90
+  unknown.add('b')
+  t.ok(unknown.has('a'))
+  clock.now = 100
+  t.notOk(unknown.has('a'))
+  t.ok(unknown.has('b'))
+  clock.now = 1_000
+  t.notOk(unknown.has('b'))
+})
+
 test('the oldest make room', async (t) => {
-  const { clock, unknown } = create(3)
+  const { clock, unknown } = create(4)
   for (const hash of ['a', 'b', 'a', 'c', 'd']) {
     clock.now += 1
     unknown.add(hash)
