@@ -30,6 +30,9 @@ interface Body {
   readonly ephemeral?: boolean | null
 }
 
+/** Of names and descriptions; what was longer before there was a limit is shown as it is. */
+const longestText = 1_024
+
 /** `expiresIn` is left to `lifetime`, whose refusals say more than a schema's. */
 const schema = {
   operationId: 'createApiKey',
@@ -43,10 +46,11 @@ const schema = {
     properties: {
       name: {
         type: ['string', 'null'],
+        maxLength: longestText,
         description: 'Required and not empty, unless the key is ephemeral.',
         examples: ['my laptop'],
       },
-      description: { type: ['string', 'null'] },
+      description: { type: ['string', 'null'], maxLength: longestText },
       subscription: {
         type: ['string', 'null'],
         description:

@@ -33,6 +33,14 @@ test('a key is made and shown once (201)', async (t) => {
   t.notMatch(JSON.stringify(record), key.slice(30))
 })
 
+test('name and description have room for 1,024 characters', async (t) => {
+  const api = await createKeyApi(t)
+  const [name, description] = ['🔑'.repeat(1_024), 'd'.repeat(1_024)]
+  const { id } = await api.createKey('alice', { name, description })
+  const record = await api.ask(`GET /v1/api-keys/${id}`, { as: 'alice' })
+  t.match(record.json(), { name, description })
+})
+
 test('an ephemeral key needs no name', async (t) => {
   const api = await createKeyApi(t)
   const names = new Set<string>()
@@ -108,6 +116,8 @@ test('what the request says wrong is named (400)', async (t) => {
     [{ name: 'a\0b' }, /^name must not hold/],
     [{ name: 'a\ud800' }, /^name must not hold/],
     [{ name: 'k', description: '\0' }, /^description must not hold/],
+    [{ name: 'n'.repeat(1_025) }, /^name must NOT have more than 1024 characters/],
+    [{ name: 'k', description: '🔑'.repeat(1_025) }, /^description must NOT have more than 1024/],
     [{ name: 'k', description: ['x'] }, /^description must be string/],
     [{ name: 'k', subscription: 7 }, /^subscription must be string/],
     [{ name: 'k', ephemeral: 'true' }, /^ephemeral must be boolean/],
@@ -182,9 +192,10 @@ test('a failed subscription is not ready (403)', async (t) => {
 
 test('a body above a mebibyte is refused (413)', async (t) => {
   const api = await createKeyApi(t)
-  const name = 'n'.repeat(1_048_576 - 11)
-  t.equal((await api.ask(route, { as: 'alice', body: { name } })).statusCode, 201)
-  refused(t, await api.ask(route, { as: 'alice', body: { name: `${name}n` } }), 413)
+  const padding = 'n'.repeat(1_048_576 - 25)
+  const body = { name: 'k', padding }
+  t.equal((await api.ask(route, { as: 'alice', body })).statusCode, 201)
+  refused(t, await api.ask(route, { as: 'alice', body: { ...body, name: 'kk' } }), 413)
 })
 
 test('a fault of ours tells nothing (500)', async (t) => {

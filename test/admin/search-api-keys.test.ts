@@ -45,6 +45,27 @@ test('without a body it lists your own (200)', async (t) => {
   t.notMatch(JSON.stringify(data), /hash|[0-9a-f]{64}/)
 })
 
+test('long texts of before there was a limit are shown, and pages skip nobody', async (t) => {
+  const api = await createKeyApi(t)
+  const old = 'x'.repeat(100_000)
+  for (let i = 0; i < 6; i += 1) {
+    await api.createKey('alice', { name: `${i}` })
+    api.now += 1_000
+  }
+  await api.sql`update api_keys set name = name || ${old}, description = ${old} where name < '4'`
+  const found: string[] = []
+  for (let offset = 0; ; offset += 2) {
+    const body = { pagination: { limit: 2, offset }, sort: { by: 'name', order: 'asc' } }
+    const { data, has_more } = (await api.ask(route, { as: 'alice', body })).json()
+    for (const { name, description } of data) {
+      found.push(name)
+      t.equal(description ?? '', name.length > 1 ? old : '')
+    }
+    if (!has_more) break
+  }
+  t.strictSame(found, [...['0', '1', '2', '3'].map((name) => name + old), '4', '5'])
+})
+
 test('nothing found is an empty list', async (t) => {
   const api = await createKeyApi(t)
   const answer = await api.ask(route, { as: 'stranger' })
