@@ -130,6 +130,8 @@ async function start(context: Context): Promise<ServiceAddresses> {
     isAdmin: createIsAdmin(config.adminGroups),
     keyMarker: config.keyMarker,
     maxExpirationDays: config.maxExpirationDays,
+    // So that look-ups and revocations never wait for searches to end.
+    searchesAtOnce: Math.max(1, Math.floor(config.databaseConnections / 5)),
     probeModel: createProbeModel(),
     gatewayUrl: config.gatewayUrl,
     accessCheckTimeoutMs: config.accessCheckTimeoutSeconds * 1_000,

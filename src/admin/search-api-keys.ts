@@ -9,6 +9,12 @@ import { callerOf } from './authenticate.ts'
 import { requirePlainText } from './body.ts'
 import type { GetApiKeyDeps } from './get-api-key.ts'
 import { apiKeyRecord, refusals } from './schemas.ts'
+import { createTurns } from './turns.ts'
+
+export interface SearchApiKeysDeps extends GetApiKeyDeps {
+  /** Of all callers together; the store's other connections are for everything else. */
+  readonly searchesAtOnce: number
+}
 
 type Optional<T> = { readonly [Name in keyof T]?: T[Name] | null }
 
@@ -26,6 +32,8 @@ type Body = Optional<{
 const largestPage = 100
 const defaultLimit = 50
 const defaultFlatLimit = 10
+/** How long a search waits for its turn. */
+const patienceMs = 5_000
 
 const status = {
   type: 'string',
@@ -116,9 +124,17 @@ an older form, which counts only where filters, sort and pagination are all abse
   },
 } as const
 
-/** Adds the route. One record more than the page is read, to know whether there are more. */
-export function searchApiKeys(app: FastifyInstance, deps: GetApiKeyDeps): void {
-  const { keys, isAdmin, clock } = deps
+/**
+ * Adds the route. One record more than the page is read, to know whether there are more. A caller's
+ * searches run one after the other: they cost the database more than all else.
+ */
+export function searchApiKeys(app: FastifyInstance, deps: SearchApiKeysDeps): void {
+  const { keys, isAdmin, clock, searchesAtOnce } = deps
+  const turns = createTurns({
+    atOnce: searchesAtOnce,
+    patienceMs,
+    onTooLong: () => new ServiceError('search_timeout'),
+  })
   app.post<{ Body: Body | null | undefined }>(
     '/v1/api-keys/search',
     { schema },
@@ -131,7 +147,8 @@ export function searchApiKeys(app: FastifyInstance, deps: GetApiKeyDeps): void {
       }
       const owner = username ?? (isAdmin(caller) ? undefined : caller.user)
       const now = clock()
-      const records = await keys.search({ ...form, limit: form.limit + 1, owner, now })
+      const search = { ...form, limit: form.limit + 1, owner, now }
+      const records = await turns.take(caller.user, () => keys.search(search)).catch(toTimeout)
       return {
         object: 'list',
         data: records.slice(0, form.limit).map((record) => showRecord(record, now)),
@@ -139,6 +156,12 @@ export function searchApiKeys(app: FastifyInstance, deps: GetApiKeyDeps): void {
       }
     },
   )
+}
+
+/** A search that is slow says nothing of the store: it is told as itself. */
+function toTimeout(error: unknown): never {
+  if (!(error instanceof ServiceError) || error.code !== 'store_slow') throw error
+  throw new ServiceError('search_timeout', { cause: error.cause })
 }
 
 type Form = Omit<ApiKeySearch, 'owner' | 'now'> & { readonly username: string | undefined }

@@ -20,7 +20,7 @@ import { describeApi } from './openapi.ts'
 import { type ProbeDeps, probes } from './probes.ts'
 import type { RevokeDeps } from './propagation.ts'
 import { revokeApiKey } from './revoke-api-key.ts'
-import { searchApiKeys } from './search-api-keys.ts'
+import { type SearchApiKeysDeps, searchApiKeys } from './search-api-keys.ts'
 import { type SelectSubscriptionDeps, selectSubscription } from './select-subscription.ts'
 import { type ValidateApiKeyDeps, validateApiKey } from './validate-api-key.ts'
 
@@ -33,6 +33,7 @@ export interface AdminDeps
   extends ListenerDeps,
     CreateApiKeyDeps,
     RevokeDeps,
+    SearchApiKeysDeps,
     ListModelsDeps,
     ListSubscriptionsDeps,
     LookupTierDeps {

@@ -75,6 +75,11 @@ const catalogue = {
     'server_error',
     'The key store took too long to answer; try again in a few seconds.',
   ],
+  search_timeout: [
+    503,
+    'server_error',
+    'The search took too long: narrow it, sort it by created_at, or run fewer at a time.',
+  ],
   store_locked: [
     503,
     'server_error',

@@ -115,6 +115,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     isAdmin: createIsAdmin(new Set(['tollgate-admins'])),
     keyMarker: 'tg',
     maxExpirationDays: 90,
+    searchesAtOnce: 2,
     probeModel: async () => 'closed',
     gatewayUrl: 'http://gateway.example',
     accessCheckTimeoutMs: 1_000,

@@ -65,6 +65,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     isAdmin: () => false,
     keyMarker: 'tg',
     maxExpirationDays: 90,
+    searchesAtOnce: 1,
     probeModel: createProbeModel({ cacheTtlMs: options.cacheTtlMs ?? 5_000 }),
     gatewayUrl: options.gatewayUrl ?? 'http://127.0.0.1:9',
     accessCheckTimeoutMs: options.accessCheckTimeoutMs ?? 5_000,

@@ -92,7 +92,7 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
       return row && { ...toRecord(row), transaction: row.transaction }
     },
     async search(search) {
-      return (await within(searchQuery(sql, search))).map(toRecord)
+      return (await within(searchQuery(sql, search), statementDeadlineMs)).map(toRecord)
     },
     async revokeAll(owner, now) {
       const all: RevokedKey[] = []
