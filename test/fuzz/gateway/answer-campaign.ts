@@ -1,0 +1,91 @@
+/** Answers of every form through the gateway, and whether each counts what it reports. */
+import { setTimeout as delay } from 'node:timers/promises'
+import { type Answer, drawAnswer, plainTokens } from './answer.ts'
+import { seedOf } from './dice.ts'
+import type { Seat } from './world.ts'
+
+export interface AnswerFind {
+  readonly number: number
+  readonly answer: Answer
+  readonly counted: number
+  readonly status: number
+}
+
+export interface AnswerOptions {
+  readonly seats: readonly Seat[]
+  readonly url: string
+  readonly seed: number
+  readonly seconds: number
+  readonly onFind: (find: AnswerFind) => void
+}
+
+export interface AnswerScore {
+  readonly tried: number
+  /** Traits of which every answer with a promise broke it, of four or more. */
+  readonly culprits: readonly string[]
+}
+
+export async function answerCampaign(options: AnswerOptions): Promise<AnswerScore> {
+  const { seats, url, seed, seconds, onFind } = options
+  const endsAt = performance.now() + seconds * 1_000
+  let drawn = 0
+  const tried = new Map<string, number>()
+  const failed = new Map<string, number>()
+  const count = (of: Map<string, number>, { traits }: Answer) => {
+    for (const trait of new Set(traits)) of.set(trait, (of.get(trait) ?? 0) + 1)
+  }
+  const run = async (seat: Seat) => {
+    while (performance.now() < endsAt) {
+      drawn += 1
+      const number = seedOf(seed, 'answer', drawn)
+      const answer = drawAnswer(number)
+      const { status, counted } = await countOne(seat, url, number, answer.isStream)
+      if (answer.allowed.length === 1) count(tried, answer)
+      if (status !== 200 || !answer.allowed.includes(counted)) {
+        if (answer.allowed.length === 1) count(failed, answer)
+        onFind({ number, answer, counted, status })
+      }
+    }
+  }
+  await Promise.all(seats.map(run))
+  const culprits = [...failed].filter(([trait, times]) => times > 3 && times === tried.get(trait))
+  return { tried: drawn, culprits: culprits.map(([trait]) => trait) }
+}
+
+/**
+ * What this answer counts, exactly: Envoy reports in the order in which responses end, so it is
+ * known once the call behind it has been counted.
+ */
+async function countOne(
+  seat: Seat,
+  url: string,
+  number: number,
+  stream: boolean,
+): Promise<{ status: number; counted: number }> {
+  const before = await seat.counted()
+  const status = await call(seat, url, { stream, number })
+  await call(seat, url, { stream: false })
+  const giveUpAt = performance.now() + 20_000
+  let counted = (await seat.counted()) - before
+  while (counted < plainTokens) {
+    if (performance.now() > giveUpAt) throw new Error('a plain answer is not counted')
+    await delay(5)
+    counted = (await seat.counted()) - before
+  }
+  return { status, counted: counted - plainTokens }
+}
+
+async function call(
+  seat: Seat,
+  url: string,
+  { stream, number }: { readonly stream: boolean; readonly number?: number },
+): Promise<number> {
+  const headers = new Headers({ 'content-type': 'application/json' })
+  headers.set('authorization', `Bearer ${seat.keys.good}`)
+  if (number !== undefined) headers.set('x-answer', String(number))
+  const body = JSON.stringify({ model: 'sim', stream, messages: [] })
+  const path = `/${seat.name}/sim/v1/chat/completions`
+  const response = await fetch(url + path, { method: 'POST', headers, body })
+  await response.arrayBuffer().catch(() => {})
+  return response.status
+}

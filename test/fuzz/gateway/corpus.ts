@@ -1,0 +1,48 @@
+/**
+ * The requests that cases begin with, and those that once found something: files of `corpus`. In a
+ * head written with plain line ends these stand for CRLF. `{{lane}}` is the model's namespace, `{{key}}` the
+ * credential, `{{length}}` the length of the body. `name.pieces.http` and `name.http2.http` are sent so.
+ */
+import { createHash } from 'node:crypto'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { PACKAGE_ROOT } from '../../../src/package-root.ts'
+import { type Draft, render, type Transport } from './draft.ts'
+
+export interface CorpusEntry {
+  readonly name: string
+  readonly transport: Transport
+  /** As sent on this lane, but for credential and length. */
+  bytes(lane: string): Buffer
+}
+
+const folder = join(PACKAGE_ROOT, 'test', 'fuzz', 'gateway', 'corpus')
+
+export function readCorpus(): readonly CorpusEntry[] {
+  const files = readdirSync(folder).filter((file) => file.endsWith('.http'))
+  return files.sort().map((file) => {
+    const text = withLineEnds(readFileSync(join(folder, file)).toString('latin1'))
+    const transport = /\.(pieces|http2)\.http$/.exec(file)?.[1] as Transport | undefined
+    return {
+      name: file.replace(/\.http$/, ''),
+      transport: transport ?? 'whole',
+      bytes: (lane) => Buffer.from(text.replaceAll('{{lane}}', lane), 'latin1'),
+    }
+  })
+}
+
+function withLineEnds(text: string): string {
+  if (text.includes('\r\n')) return text
+  const end = text.indexOf('\n\n')
+  return `${text.slice(0, end).replaceAll('\n', '\r\n')}\r\n\r\n${text.slice(end + 2)}`
+}
+
+/** Writes a find down, for the next run to begin with. Returns the file's name. */
+export function keep(draft: Draft, lane: string, title: string): string {
+  const bytes = render(draft, '{{key}}').toString('latin1').replaceAll(lane, '{{lane}}')
+  const mark = createHash('sha256').update(bytes).digest('hex').slice(0, 8)
+  const way = draft.transport === 'whole' ? '' : `.${draft.transport}`
+  const file = `found-${title}-${mark}${way}.http`
+  writeFileSync(join(folder, file), Buffer.from(bytes, 'latin1'))
+  return file
+}

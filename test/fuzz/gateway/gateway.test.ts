@@ -1,0 +1,120 @@
+/**
+ * Requests of every shape through the whole product, with real model servers behind: whatever text
+ * one of them gave has to have been counted, and nobody gets any who may not.
+ *
+ * Here for half a minute with two servers and always the same requests; `npm run fuzz:gateway` takes all
+ * servers, another seed and half an hour. Settings: FUZZ_SECONDS, FUZZ_SEED, FUZZ_SERVERS (names, or all),
+ * FUZZ_CASE (a find's line: `models-tail + label:7 (good)`) tries that alone, FUZZ_KEEP=1 writes finds into the corpus.
+ */
+import { randomInt } from 'node:crypto'
+import { existsSync, readFileSync } from 'node:fs'
+import root, { test } from 'tap'
+import { envoyPath } from '../../support/envoy-binary.ts'
+import { type AnswerFind, answerCampaign } from './answer-campaign.ts'
+import { startAnswerServer } from './answer-server.ts'
+import { campaign, type Find } from './campaign.ts'
+import { describe, readCase } from './case.ts'
+import { keep, readCorpus } from './corpus.ts'
+import { render } from './draft.ts'
+import { serverNames, startServer, type Variant } from './servers.ts'
+import { startWorld } from './world.ts'
+
+const seconds = Number(process.env.FUZZ_SECONDS ?? 24)
+const seed =
+  process.env.FUZZ_SEED === 'random'
+    ? randomInt(2 ** 31)
+    : Number(process.env.FUZZ_SEED ?? 20_261_121)
+const wanted = process.env.FUZZ_SERVERS ?? 'aiohttp,express'
+const names = wanted === 'all' ? serverNames : wanted.split(',')
+const again = process.env.FUZZ_CASE
+const keeps = process.env.FUZZ_KEEP === '1'
+
+const skip = envoyPath() === undefined && 'no Envoy'
+
+const variants: Variant[] = []
+for (const name of envoyPath() === undefined ? [] : names) {
+  try {
+    variants.push(...(await startServer(root, name)))
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error)
+    root.pass(`${name} is behind the gateway`, { skip: reason.replace(/\s+/g, ' ') })
+  }
+}
+
+test('no text is free', { skip: skip || (variants.length === 0 && 'no server') }, async (t) => {
+  t.comment(`seed ${seed}, ${seconds} s, ${variants.map(({ name }) => name).join(' ')}`)
+  const world = await startWorld(t, { variants, width: 3 })
+  const finds: Find[] = []
+  const corpus = readCorpus()
+  const score = await campaign({
+    world,
+    corpus,
+    ...(again !== undefined && { only: Array(30).fill(readCase(again, corpus)) }),
+    seed,
+    seconds,
+    onFind: (find) => {
+      finds.push(find)
+      const title = `${find.variant}-${find.rule}`
+      const file = keeps ? keep(find.draft, find.lane, title) : undefined
+      t.comment(show(find, file))
+    },
+  })
+  t.comment(`${score.cases} cases, ${score.withText} with text, ${score.tokens} tokens`)
+  t.comment(`statuses ${[...score.statuses].map((pair) => pair.join(': ')).join(', ')}`)
+  for (const each of score.unconfirmed) t.comment(`not again: ${each}`)
+  t.ok(score.withText > 0, 'there was text')
+  t.equal(finds.length, 0, `no rule was broken, seed ${seed}`)
+  t.equal((await fetch(`http://${world.gateway.envoy.admin}/ready`)).status, 200, 'Envoy is alive')
+  const highest = highestMiB(world.gateway.envoy.pid)
+  if (highest !== undefined) t.ok(highest < 1_000, `Envoy has taken ${highest} MiB at most`)
+})
+
+test('every form of usage counts', { skip: skip || again !== undefined }, async (t) => {
+  const variant = await startAnswerServer(t)
+  const world = await startWorld(t, { variants: [variant], width: 7 })
+  const finds: AnswerFind[] = []
+  const { tried, culprits } = await answerCampaign({
+    seats: world.seats,
+    url: world.gateway.url,
+    seed,
+    seconds: seconds / 5,
+    onFind: (find) => finds.push(find),
+  })
+  for (const trait of culprits) t.comment(`never counted as promised: ${trait}`)
+  const isExplained = ({ answer }: AnswerFind) => answer.traits.some((it) => culprits.includes(it))
+  const examples = culprits.map((trait) =>
+    finds.find(({ answer }) => answer.traits.includes(trait)),
+  )
+  const others = finds.filter((find) => !isExplained(find)).slice(0, 20)
+  for (const find of [...examples, ...others]) if (find !== undefined) t.comment(showAnswer(find))
+  t.comment(`${tried} answers`)
+  t.equal(finds.length, 0, `all counted as promised, seed ${seed}`)
+})
+
+/** The most memory that a process has held; undefined where the system does not tell. */
+function highestMiB(pid: number): number | undefined {
+  const file = `/proc/${pid}/status`
+  const text = existsSync(file) ? readFileSync(file, 'utf8') : ''
+  const highest = /^VmHWM:\s*(\d+) kB/m.exec(text)?.[1]
+  return highest === undefined ? undefined : Math.round(Number(highest) / 1_024)
+}
+
+function showAnswer({ number, answer, counted, status }: AnswerFind): string {
+  const bytes = Buffer.concat(answer.parts).toString()
+  const lines = [
+    `FIND answer ${number}: ${answer.traits.join(' ')}: ${status}, ${counted} counted`,
+    `  may be ${answer.allowed.join(' or ')}; ${JSON.stringify(bytes.slice(0, 700))}`,
+  ]
+  return lines.join('\n')
+}
+
+function show({ variant, rule, detail, case: it, draft, verdict }: Find, file?: string): string {
+  const bytes = render(draft, it.standing === 'none' ? undefined : '{{key}}').toString('latin1')
+  const lines = [
+    `FIND ${variant}: ${rule}: ${detail}`,
+    `  ${describe(it)}${file === undefined ? '' : `, kept as ${file}`}`,
+    `  answered ${verdict.reply.statuses.join(', ')}; ${draft.transport}`,
+    `  ${JSON.stringify(bytes.slice(0, 1_200))}`,
+  ]
+  return lines.join('\n')
+}

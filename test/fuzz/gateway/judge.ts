@@ -1,0 +1,96 @@
+/** What has to hold for every request, and whether it did. */
+import { setTimeout as delay } from 'node:timers/promises'
+import { build, type Case } from './case.ts'
+import { type Reply, send } from './client.ts'
+import type { Served } from './lane.ts'
+import type { Seat } from './world.ts'
+
+/**
+ * - `tokens`: what the model's server says it used for chat calls was counted, no more and no less
+ * - `spent`: no text for a key whose limit is spent, on any path
+ * - `credential`: none for an identity token, a revoked key, or nobody
+ * - `model`: none of a model that the ModelRef does not list
+ * - `sent`: the body goes on as application/json where it is read, and without headers that could
+ *   make a server read another request
+ * - `fault`: no answer of 500 and above but those of the model's server, and 501 for a transfer-encoding
+ */
+export type Rule = 'tokens' | 'spent' | 'credential' | 'model' | 'sent' | 'fault'
+
+export interface Verdict {
+  readonly reply: Reply
+  readonly served: readonly Served[]
+  readonly counted: number
+  /** What did not hold; undefined: all did. */
+  readonly broken?: { readonly rule: Rule; readonly detail: string } | undefined
+}
+
+/** What chat calls used; only they are counted. */
+export function chatTokens(served: readonly Served[]): number {
+  return served.reduce((sum, { kind, tokens }) => (kind === 'chat' ? sum + tokens : sum), 0)
+}
+
+/** Once it is over Envoy, with its one thread, has seen that the client before it has left. */
+async function roundTrip(seat: Seat, port: number): Promise<void> {
+  const headers = { authorization: `Bearer ${seat.keys.good}` }
+  const url = `http://127.0.0.1:${port}/${seat.name}/sim/v1/models`
+  await (await fetch(url, { headers })).arrayBuffer()
+}
+
+/** The line of a request's head that its server should not have seen. */
+function oddHeader(head: string): string | undefined {
+  const [first = '', ...lines] = head.toLowerCase().trimEnd().split('\r\n')
+  const [method, target = ''] = first.split(' ')
+  const override = lines.find((line) => overrides.test(line))
+  if (override !== undefined) return override
+  if (method !== 'post' || !bodyPath.test(target)) return undefined
+  const labels = lines.filter((line) => line.startsWith('content-type:'))
+  if (labels.join() !== 'content-type: application/json') return labels.join() || 'no content-type'
+  return target.startsWith('/v1/chat') ? lines.find((line) => unwanted.test(line)) : undefined
+}
+
+const overrides = /^x-(?:http-method-override|original-url|rewrite-url):/
+const bodyPath = /^\/v1\/(?:chat\/completions|completions|embeddings|responses|messages)(?:\?|$)/
+const unwanted =
+  /^(?:range|accept-charset):|^accept:(?!\s*(?:application\/json|text\/event-stream)\s*(?:$|[,;]))/
+
+const settleMs = 1_500
+
+/** Runs a case on a seat that nobody else uses meanwhile. `base` is what was counted before. */
+export async function judge(
+  { meterBase, seat, port }: { meterBase: number; seat: Seat; port: number },
+  it: Case,
+): Promise<Verdict> {
+  const [already, faults, asked] = [seat.served.length, seat.faults(), seat.heads.length]
+  const isBusy = () => seat.open() > 0 && performance.now() - seat.activeAt() < 2_000
+  const reply = await send(build(it, seat.name), { port, key: seat.keys[it.standing], isBusy })
+  // What goes on behind a client that has left is of this case too.
+  if (reply.wasCut) await roundTrip(seat, port)
+  while (isBusy()) await delay(10)
+  const expected = () => chatTokens(seat.served.slice(already))
+  const giveUpAt = performance.now() + settleMs
+  let counted = (await seat.counted()) - meterBase
+  while (counted !== expected() && performance.now() < giveUpAt) {
+    await delay(15)
+    counted = (await seat.counted()) - meterBase
+  }
+  const served = seat.served.slice(already)
+  const verdict = { reply, served, counted }
+  const broken = (rule: Rule, detail: string) => ({ ...verdict, broken: { rule, detail } })
+  const said = served
+    .map(({ kind, model, tokens }) => `${kind} of ${model}, ${tokens} tokens`)
+    .join('; ')
+  if (served.length > 0 && it.standing !== 'good') {
+    return broken(it.standing === 'spent' ? 'spent' : 'credential', said)
+  }
+  const foreign = served.find(({ model }) => model !== undefined && model !== 'sim')
+  if (foreign) return broken('model', said)
+  // Whoever hangs up before the usage is sent is not charged (README).
+  if (counted !== expected() && !reply.wasCut) {
+    return broken('tokens', `${counted} counted, ${said === '' ? 'no text' : said}`)
+  }
+  const odd = seat.heads.slice(asked).map(oddHeader).find(Boolean)
+  if (odd !== undefined) return broken('sent', odd)
+  const fault = reply.statuses.find((status) => status >= 500 && status !== 501)
+  if (fault !== undefined && seat.faults() === faults) return broken('fault', `status ${fault}`)
+  return verdict
+}

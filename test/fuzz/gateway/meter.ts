@@ -1,0 +1,32 @@
+/** Tokens counted, as the service's metrics tell. */
+
+export interface Meter {
+  /** Of a model `<namespace>/<name>`, by a scrape that began after the call. */
+  tokens(model: string): Promise<number>
+}
+
+/** Whoever asks while a scrape is under way shares the next one. */
+export function createMeter(url: string): Meter {
+  let running: Promise<unknown> = Promise.resolve()
+  let next: Promise<ReadonlyMap<string, number>> | undefined
+  const fresh = () => {
+    next ??= running.then(() => {
+      const scrape = read(url)
+      running = scrape.catch(() => {})
+      next = undefined
+      return scrape
+    })
+    return next
+  }
+  return { tokens: async (model) => (await fresh()).get(model) ?? 0 }
+}
+
+async function read(url: string): Promise<ReadonlyMap<string, number>> {
+  const text = await (await fetch(url)).text()
+  const tokens = new Map<string, number>()
+  for (const [, labels = '', value] of text.matchAll(/^tollgate_tokens_total\{(.*)\} (\S+)$/gm)) {
+    const model = /(?:^|,)model="([^"]*)"/.exec(labels)?.[1] ?? ''
+    tokens.set(model, (tokens.get(model) ?? 0) + Number(value))
+  }
+  return tokens
+}
