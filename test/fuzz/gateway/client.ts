@@ -35,6 +35,8 @@ function sendBytes(draft: Draft, { port, key, isBusy }: SendOptions): Promise<Re
     let text = ''
     let quietSince = begun
     let closed = false
+    const answers = draft.tail.length > 0 ? 2 : 1
+    const isAnswered = () => isWhole(text) && statusesOf(text).length >= answers
     const socket = connect({ port, host: '127.0.0.1', noDelay: true }, async () => {
       const parts = draft.transport === 'whole' ? 1 : 12
       const step = Math.max(1, Math.ceil(bytes.length / parts))
@@ -50,7 +52,7 @@ function sendBytes(draft: Draft, { port, key, isBusy }: SendOptions): Promise<Re
     })
     const watch = setInterval(() => {
       const now = performance.now()
-      const isQuiet = now - quietSince > (isWhole(text) ? 60 : silenceMs)
+      const isQuiet = now - quietSince > (isAnswered() ? 60 : silenceMs)
       if ((isQuiet && !isBusy()) || now - begun > longestMs) socket.destroy()
     }, 30)
     // Envoy says when it is done by closing.
@@ -59,12 +61,13 @@ function sendBytes(draft: Draft, { port, key, isBusy }: SendOptions): Promise<Re
     })
     socket.on('close', () => {
       clearInterval(watch)
-      const statuses = [...text.matchAll(/(?:^|\n)HTTP\/1\.[01] (\d{3})/g)].map((found) =>
-        Number(found[1]),
-      )
-      settle({ statuses, text, wasCut: !closed && !isWhole(text) })
+      settle({ statuses: statusesOf(text), text, wasCut: !closed && !isAnswered() })
     })
   })
+}
+
+function statusesOf(text: string): readonly number[] {
+  return [...text.matchAll(/(?:^|\n)HTTP\/1\.[01] (\d{3})/g)].map(([, status]) => Number(status))
 }
 
 /** Whether the last answer is over, as far as can be told. */
