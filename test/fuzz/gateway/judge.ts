@@ -51,7 +51,7 @@ function oddHeader(head: string): string | undefined {
 const overrides = /^x-(?:http-method-override|original-url|rewrite-url):/
 const bodyPath = /^\/v1\/(?:chat\/completions|completions|embeddings|responses|messages)(?:\?|$)/
 const unwanted =
-  /^(?:range|accept-charset):|^accept:(?!\s*(?:application\/json|text\/event-stream)\s*(?:$|[,;]))/
+  /^(?:range|accept-charset):|^accept:(?!\s*$|\s*(?:\*\/\*|application\/json|text\/event-stream)\s*(?:$|[,;]))/
 
 const settleMs = 1_500
 
