@@ -1,0 +1,122 @@
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import http2 from 'node:http2'
+import { connect } from 'node:net'
+import {
+  chatPath,
+  type Gateway,
+  gatewayTests,
+  meter,
+  models,
+  subscriptions,
+} from '../support/gateway.ts'
+import { poll } from '../support/poll.ts'
+
+const bodyTimeoutMs = 3_000
+const test = gatewayTests({
+  resources: (backendUrl) => [
+    ...models(backendUrl),
+    ...subscriptions({ plenty: 1_000_000_000, one: 1 }),
+    meter,
+  ],
+  limits: { bodyTimeoutMs, bodyLimit: 4 * 2 ** 20 },
+})
+const shared = '/v1/chat/completions'
+
+/** What of a request that announces so many bytes is answered, though few of them are ever sent. */
+async function announce(gateway: Gateway, lines: readonly string[]): Promise<string> {
+  const sent = lines.some((line) => line.includes('chunked')) ? '1\r\n{\r\n' : '{'
+  const socket = connect(gateway.port, '127.0.0.1')
+  socket.on('error', () => {})
+  socket.write(`POST ${shared} HTTP/1.1\r\nhost: x\r\n${lines.join('\r\n')}\r\n\r\n${sent}`)
+  const [answer] = (await once(socket, 'data')) as [Buffer]
+  socket.destroy()
+  return answer.toString()
+}
+
+test('a large body is not read for an unknown credential', async (t, gateway) => {
+  for (const length of ['content-length: 3000000', 'transfer-encoding: chunked']) {
+    for (const credential of [
+      'nonsense',
+      'token-guest',
+      'sk-tg-a_b',
+      `sk-oai-${'a'.repeat(16)}_b`,
+    ]) {
+      const began = performance.now()
+      const lines = [`authorization: Bearer ${credential}`, length]
+      t.match(await announce(gateway, lines), /^HTTP\/1\.1 401 [^]*"credential_invalid"/)
+      t.ok(performance.now() - began < bodyTimeoutMs, 'at once, not when its time is over')
+    }
+    t.match(await announce(gateway, [length]), /^HTTP\/1\.1 401 /, 'nor without one')
+  }
+})
+
+test('large and chunked bodies of known callers are served and counted', async (t, gateway) => {
+  const long = 'x'.repeat(3 * 2 ** 20)
+  for (const path of [shared, chatPath]) {
+    for (const content of [long, 'x'.repeat(65_536), 'short']) {
+      for (const chunked of [false, true]) {
+        const { key } = await gateway.mint({ subscription: 'one' })
+        const body = JSON.stringify({ model: 'sim', messages: [{ role: 'user', content }] })
+        const answer = await gateway.ask(path, key, {
+          method: 'POST',
+          ...(chunked ? { body: new Blob([body]).stream(), duplex: 'half' } : { body }),
+        } as RequestInit)
+        t.equal(answer.status, 200, `${content.length} bytes at ${path}`)
+        await poll(() => gateway.isSpent(key), 'it is counted')
+      }
+    }
+  }
+})
+
+test('a body above the limit is 413, for who may send one', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const body = JSON.stringify({ model: 'sim', messages: [], x: 'x'.repeat(5 * 2 ** 20) })
+  for (const path of [shared, chatPath]) {
+    const answer = await gateway.ask(path, key, { method: 'POST', body }).catch(() => undefined)
+    // Who still sends may see the connection close instead.
+    if (answer !== undefined) t.equal(answer.status, 413, path)
+  }
+})
+
+test('a body that never ends has its time', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const lines = [`authorization: Bearer ${key}`, 'content-length: 3000000']
+  for (const path of [shared, chatPath]) {
+    const socket = connect(gateway.port, '127.0.0.1')
+    socket.on('error', () => {})
+    socket.write(`POST ${path} HTTP/1.1\r\nhost: x\r\n${lines.join('\r\n')}\r\n\r\n{"model":"`)
+    const trickle = setInterval(() => socket.write('x'), 100)
+    const [answer] = (await once(socket, 'data')) as [Buffer]
+    clearInterval(trickle)
+    socket.destroy()
+    t.match(answer.toString(), /^HTTP\/1\.1 408 [^]*"request_timeout"/, path)
+  }
+})
+
+test('bodies of nothing but brackets hold nobody up', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  /** utime and stime of Envoy, in milliseconds: the clock of /proc ticks a hundred times a second. */
+  const cpu = () => {
+    const fields = readFileSync(`/proc/${gateway.envoy.pid}/stat`, 'utf8').split(' ')
+    return (Number(fields[13]) + Number(fields[14])) * 10
+  }
+  const open = '[],'.repeat(2 ** 20)
+  const body = `{"model":"sim","messages":[],"a":[${open}[]]}`
+  const before = cpu()
+  for (let call = 0; call < 3; call += 1) {
+    t.equal((await gateway.ask(shared, key, { method: 'POST', body })).status, 200)
+  }
+  const each = (cpu() - before) / 3
+  t.comment(`${Math.round(each)} ms of Envoy's CPU for ${Math.round(body.length / 2 ** 20)} MiB`)
+  // A tree of it took 1.2 s.
+  t.ok(each < 600, `${each} ms`)
+})
+
+test('one connection has a hundred streams at most', async (t, gateway) => {
+  const session = http2.connect(gateway.url)
+  t.teardown(() => session.destroy())
+  session.on('error', () => {})
+  await once(session, 'remoteSettings')
+  t.equal(session.remoteSettings.maxConcurrentStreams, 100)
+})
