@@ -6,6 +6,7 @@ import { loadConfig } from '../config.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import { forgetReplicas, listReplicas, type Replica } from '../store/revocations/replicas.ts'
 import { printable, renderTable } from './table.ts'
+import { asksForHelp } from './usage.ts'
 
 const USAGE = `Usage: tollgate replicas [--json]
        tollgate replicas forget <name> [--yes]
@@ -27,6 +28,10 @@ const runningMs = 15_000
 
 /** Runs the command; answers the exit status: 1 when nothing was forgotten, 2 for a wrong call. */
 export async function replicas(args: readonly string[], io = terminal()): Promise<number> {
+  if (asksForHelp(args)) {
+    io.out(USAGE)
+    return 0
+  }
   const call = readArguments(args)
   if (call === undefined) {
     io.err(USAGE)

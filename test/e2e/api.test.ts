@@ -46,14 +46,14 @@ for (const prefix of ['', '/maas-api']) {
 
 test('a body of the API is a megabyte at most', async (t, gateway) => {
   const token = `token-${gateway.newUser()}`
-  const empty = JSON.stringify({ name: 'x', subscription: 'plenty', description: '' }).length
+  const empty = JSON.stringify({ name: 'x', subscription: 'plenty', more: '' }).length
   for (const [bytes, status] of [
     [1_048_576, 201],
     [1_048_577, 413],
     [8_000_000, 413],
   ] as const) {
-    const description = 'y'.repeat(bytes - empty)
-    const body = JSON.stringify({ name: 'x', subscription: 'plenty', description })
+    const more = 'y'.repeat(bytes - empty)
+    const body = JSON.stringify({ name: 'x', subscription: 'plenty', more })
     for (const prefix of ['', '/maas-api']) {
       const answer = await gateway.ask(`${prefix}/v1/api-keys`, token, { method: 'POST', body })
       t.equal(answer.status, status, `${bytes} bytes`)
