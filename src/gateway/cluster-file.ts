@@ -116,7 +116,10 @@ export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
     }
     if (released.size === 0) return
     served = new Map([...served, ...released])
-    if (overdue.length > 0) deps.onOverdue(overdue, taken === undefined ? 'no answer' : 'not taken')
+    const reason = taken === undefined ? 'no answer' : 'not taken'
+    // An Envoy that is not there yet reads the file when it starts.
+    const isStart = isFirst && taken === undefined
+    if (overdue.length > 0 && !isStart) deps.onOverdue(overdue, reason)
     deps.onTaken()
   }
 

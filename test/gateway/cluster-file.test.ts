@@ -61,11 +61,15 @@ async function running(t: Test) {
 }
 
 test('a start waits for no Envoy that is not there', async (t) => {
-  const { file, overdue, write, clusters } = begin(t)
+  const { file, overdue, write, clusters, waiting } = begin(t)
   await write('a', 'b')
   await file.settled()
-  t.strictSame(overdue, ['llm/a,llm/b: no answer'])
+  t.strictSame(overdue, [])
   t.equal(clusters(), 'a,b')
+  await write('a', 'b', 'c')
+  t.equal(waiting(), 'c', 'later ones get some time')
+  await file.settled()
+  t.strictSame(overdue, ['llm/c: no answer'])
 })
 
 test('no models are a file too', async (t) => {
