@@ -4,31 +4,16 @@
  * the store that it was made for: another one is first told what was known (restore.ts).
  */
 
-import { randomUUID } from 'node:crypto'
 import { createBacklog, type Holding } from './backlog.ts'
-import { type Additions, type Batch, toAdditions } from './batch.ts'
-import { keyPrefixOf, seenPrefixOf, storeKeyOf } from './keys.ts'
-import { type Offer, offerOf, readState, toOffers } from './restore.ts'
-import type { CounterAnswer, CounterCommands } from './scripts.ts'
+import { seenPrefixOf } from './keys.ts'
+import type { CounterAnswer } from './scripts.ts'
 import type { SharedCounter, SharedReport } from './shared-counter.ts'
-import { takeAnswer } from './view.ts'
+import { createStoreLink, type StoreLinkOptions } from './store-link.ts'
 
-export interface SenderOptions {
-  readonly commands: CounterCommands
-  /** Hash tag of its keys. */
-  readonly tag: string
-  /** Name of the journal that tells of the same responses. */
-  readonly journal: string
+export interface SenderOptions extends StoreLinkOptions {
   readonly flushMs: number
-  /** For how long a store that is new is told sums alone, and no reports. */
-  readonly youngMs: number
-  readonly monotonic: () => number
-  /** All counters that it sends. */
-  readonly counters: () => Iterable<SharedCounter>
   /** Told of each attempt, with the error of a failed one. */
   readonly onOutcome: (who: unknown, error?: unknown) => void
-  /** Told when the store turns out to be another one than before. */
-  readonly onOther: () => void
 }
 
 /** Sends what is added to its counters, exactly once. */
@@ -54,10 +39,6 @@ export interface Sender {
   stop(graceMs: number): Promise<number>
 }
 
-/** How long Redis remembers the last batch of a sender. */
-const markMs = 7 * 86_400_000
-/** For how long a sender relies on that. */
-const markReliableMs = markMs / 2
 const firstRetryMs = 50
 const longestRetryMs = 1_000
 const stoppingRetryMs = 25
@@ -66,37 +47,32 @@ const silenceMs = 1_000
 
 /** A sender of its own mark. */
 export function createBatchSender(options: SenderOptions): Sender {
-  const { commands, flushMs, monotonic, journal, onOutcome } = options
-  const mark = `${keyPrefixOf(options.tag)}batch:${randomUUID()}`
-  const storeKey = storeKeyOf(options.tag)
+  const { flushMs, monotonic, onOutcome } = options
+  const link = createStoreLink({
+    ...options,
+    onOther() {
+      options.onOther()
+      // It is to be told at once, whether there is something to send or not.
+      setImmediate(begin)
+    },
+  })
   const backlog = createBacklog()
-  let number = 0
   let underWay: Promise<void> | undefined
   let timer: NodeJS.Timeout | undefined
   let flushAt = Number.POSITIVE_INFINITY
   /** How many intervals the most urgent of those that wait may wait. */
   let patience = Number.POSITIVE_INFINITY
   let startedAt = Number.NEGATIVE_INFINITY
-  let answeredAt = Number.NEGATIVE_INFINITY
   let state: 'running' | 'stopping' | 'stopped' = 'running'
   let wake = (): void => {}
-  /** Redis's clock less ours, as the last answer of this session told. */
-  let clock = { session: -1, ahead: 0 }
-  /** The store that answered last; empty where it has no epoch. */
-  let epoch = ''
-  /** When reports may be sent to it. */
-  let matureAt = Number.POSITIVE_INFINITY
-  /** The last number that it has acknowledged, and when. */
-  let acknowledged = { number: 0, at: 0 }
-  /** What it has to be told first; undefined where that has to be looked up. */
-  let offers: Offer[] | undefined
-  /** Tokens that may have got to a store before. */
-  const doubts = new Map<SharedCounter, number>()
-  const untils = new Map<string, number>()
+
+  function isStopped(): boolean {
+    return state === 'stopped'
+  }
 
   /** What the next batch may hold. */
   function holding(): Holding {
-    return monotonic() >= matureAt ? 'all' : 'counters'
+    return monotonic() >= link.matureAt ? 'all' : 'counters'
   }
 
   /**
@@ -108,7 +84,7 @@ export function createBatchSender(options: SenderOptions): Sender {
     if (underWay !== undefined || state !== 'running') return
     const now = holding()
     let at = backlog.isFull(now) ? 0 : startedAt + patience * flushMs
-    if (backlog.isEmpty(now) && epoch !== '') at = Math.max(at, matureAt)
+    if (backlog.isEmpty(now) && link.epoch !== '') at = Math.max(at, link.matureAt)
     if (at >= flushAt) return
     flushAt = at
     clearTimeout(timer)
@@ -137,7 +113,7 @@ export function createBatchSender(options: SenderOptions): Sender {
   /** The next batch, which is made anew when the store turns out to be another one. */
   async function sendBatch(): Promise<void> {
     let isDone = false
-    while (!isDone) isDone = !(await repeat(restore)) || (await deliver())
+    while (!isDone && (await repeat(link.restore))) isDone = await deliver()
   }
 
   /** Tries until it succeeds; false where it was stopped before. */
@@ -157,145 +133,31 @@ export function createBatchSender(options: SenderOptions): Sender {
     }
   }
 
-  /** Whether the store has answered that it was sent for; it has to be made anew otherwise. */
+  /** Whether there is no more to do: the store has answered for which the batch was made. */
   async function deliver(): Promise<boolean> {
+    if (isStopped()) return true
     // Somebody else may have heard of another store since.
-    if (offers?.length !== 0) return false
-    const madeFor = epoch
+    if (!link.isRestored) return false
+    const madeFor = link.epoch
     const batch = backlog.take(monotonic(), holding())
-    number += 1
-    const own = number
+    const number = link.nextNumber()
     let isAnswered = false
-    let doubtful = false
+    let isDoubtful = false
     await repeat(
       async () => {
-        if (epoch !== madeFor) return
-        const additions = additionsOf(batch, own)
-        const answer = await send(batch, additions)
-        if (hear(answer) !== madeFor) return
-        takeAnswers(
-          batch.parts.map(({ counter }) => counter),
-          answer,
-        )
-        if (additions !== undefined) acknowledged = { number: own, at: monotonic() }
-        backlog.settle()
-        isAnswered = true
+        if (link.epoch !== madeFor) return
+        isAnswered = (await link.send(batch, number)) === madeFor
+        onOutcome(sender)
       },
       () => {
-        doubtful = true
+        isDoubtful = true
       },
     )
-    if (isAnswered || state === 'stopped') return true
-    if (doubtful) noteDoubts(batch)
-    backlog.unwind(batch, doubtful, monotonic())
+    if (isAnswered) backlog.settle()
+    if (isAnswered || isStopped()) return true
+    if (isDoubtful) link.doubt(batch)
+    backlog.unwind(batch, isDoubtful, monotonic())
     return false
-  }
-
-  function noteDoubts({ parts }: Batch): void {
-    for (const { counter, tokens, endsAt } of parts) {
-      if (tokens === 0 || monotonic() >= endsAt) continue
-      doubts.set(counter, tokens + (doubts.get(counter) ?? 0))
-    }
-  }
-
-  /** Redis's clock now; 0 where it is not known. */
-  function redisTime(): number {
-    return clock.session === commands.session ? Math.floor(monotonic() + clock.ahead) : 0
-  }
-
-  function additionsOf(batch: Batch, own: number): Additions | undefined {
-    return toAdditions(batch, {
-      number: own,
-      acknowledged: leastMark(),
-      markMs,
-      sentAt: redisTime(),
-      epoch,
-      journal,
-      now: monotonic(),
-    })
-  }
-
-  function send(batch: Batch, additions: Additions | undefined): Promise<CounterAnswer> {
-    if (additions !== undefined) {
-      return commands.add([storeKey, mark, ...additions.keys], additions.args)
-    }
-    return readOf(batch.parts.map(({ counter }) => counter))
-  }
-
-  function readOf(counters: readonly SharedCounter[]): Promise<CounterAnswer> {
-    return commands.read([storeKey, mark, ...counters.map(keyOf)], [leastMark(), epoch])
-  }
-
-  /** The number that Redis has been told of at least, as long as it is sure to remember. */
-  function leastMark(): number {
-    return monotonic() - acknowledged.at < markReliableMs ? acknowledged.number : 0
-  }
-
-  /** Has the store tell what it is, and tells it what it has lost. */
-  async function restore(): Promise<void> {
-    while (epoch === '' || offers === undefined || offers.length > 0) {
-      if (epoch === '') {
-        hear(await commands.restore([storeKey, mark], [0, markMs, 0, '', 0, '{}']))
-      }
-      offers ??= toOffers(options.counters(), doubts, epoch, monotonic()).map((counters) => {
-        number += 1
-        return { number, counters }
-      })
-      const [offer] = offers
-      if (offer !== undefined) await tellOf(offer)
-    }
-  }
-
-  async function tellOf(offer: Offer): Promise<void> {
-    const [madeFor, now] = [epoch, monotonic()]
-    const { youngMs } = options
-    const known = JSON.stringify(Object.fromEntries(untils))
-    const args = [offer.number, markMs, redisTime(), madeFor, youngMs, known]
-    const answer = await commands.restore(
-      [storeKey, mark, ...offer.counters.map(keyOf)],
-      [...args, ...offer.counters.flatMap((counter) => offerOf(counter, doubts, madeFor, now))],
-    )
-    if (hear(answer) !== madeFor) return
-    takeAnswers(offer.counters, answer)
-    acknowledged = { number: offer.number, at: monotonic() }
-    for (const counter of offer.counters) doubts.delete(counter)
-    offers?.shift()
-  }
-
-  function hear(answer: CounterAnswer): string {
-    const heard = readState(answer)
-    const now = monotonic()
-    answeredAt = now
-    clock = { session: commands.session, ahead: answer[0] - now }
-    for (const [name, until] of heard.untils) {
-      if (until > (untils.get(name) ?? 0)) untils.set(name, until)
-    }
-    if ((heard.epoch ?? '') !== epoch) {
-      if (epoch !== '') {
-        options.onOther()
-        setImmediate(begin)
-      }
-      epoch = heard.epoch ?? ''
-      // By whichever clock is first: Redis's may have been set back.
-      matureAt = Math.min(now, Number(epoch) / 1_000 - clock.ahead) + options.youngMs
-      acknowledged = { number: 0, at: 0 }
-      offers = undefined
-    }
-    return epoch
-  }
-
-  function takeAnswers(counters: readonly SharedCounter[], answer: CounterAnswer): void {
-    checkForm(answer, counters)
-    const now = monotonic()
-    for (let i = 0; i < counters.length; i += 1) {
-      const counter = counters[i] as SharedCounter
-      const used = answer[2 * i + 2] as number
-      const leftMs = answer[2 * i + 3] as number
-      // All that it has sent, since no other batch of its is under way.
-      takeAnswer(counter, { used, leftMs, acknowledged: counter.sending }, now)
-      counter.toldIn = epoch
-    }
-    onOutcome(sender)
   }
 
   function pause(ms: number): Promise<void> {
@@ -317,7 +179,7 @@ export function createBatchSender(options: SenderOptions): Sender {
   }
 
   const sender: Sender = {
-    seenPrefix: seenPrefixOf(options.tag, journal),
+    seenPrefix: seenPrefixOf(options.tag, options.journal),
     schedule(counter, intervals) {
       if (backlog.enter(counter) || intervals < patience) arm(intervals)
     },
@@ -325,15 +187,11 @@ export function createBatchSender(options: SenderOptions): Sender {
       backlog.push(report)
       arm(1)
     },
-    async ask(counters) {
-      const answer = await readOf(counters)
-      checkForm(answer, counters)
-      return { answer, epoch: hear(answer) }
-    },
+    ask: link.ask,
     beat() {
-      if (state === 'running' && monotonic() - answeredAt >= silenceMs) begin()
+      if (state === 'running' && monotonic() - link.answeredAt >= silenceMs) begin()
     },
-    holds: (counter) => backlog.holds(counter) || doubts.has(counter),
+    holds: (counter) => backlog.holds(counter) || link.doubts.has(counter),
     async kept() {
       const kept = backlog.kept()
       if (state === 'stopped') backlog.giveUp(stopped())
@@ -354,18 +212,10 @@ export function createBatchSender(options: SenderOptions): Sender {
       clearTimeout(timer)
       wake()
       backlog.giveUp(stopped())
-      return backlog.owed(monotonic(), doubts.keys())
+      return backlog.owed(monotonic(), link.doubts.keys())
     },
   }
   return sender
-}
-
-function keyOf({ keyPrefix, key }: SharedCounter): string {
-  return keyPrefix + key
-}
-
-function checkForm(answer: CounterAnswer, counters: readonly unknown[]): void {
-  if (answer.length !== 2 * counters.length + 2) throw new Error('Redis answered in another form')
 }
 
 function stopped(): Error {

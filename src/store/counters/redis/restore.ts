@@ -29,8 +29,8 @@ import { isOpen } from './view.ts'
 
 /** What Redis says of itself with each answer. */
 export interface StoreState {
-  /** undefined where it has none yet: nothing has been counted there. */
-  readonly epoch: string | undefined
+  /** Empty where it has none yet: nothing has been counted there. */
+  readonly epoch: string
   /** Until when the responses of each journal have ended that it has counted. */
   readonly untils: ReadonlyMap<string, number>
 }
@@ -40,7 +40,7 @@ export function readState([time, store]: CounterAnswer): StoreState {
   if (typeof time !== 'number' || !Array.isArray(store)) {
     throw new Error('Redis answered in another form')
   }
-  let epoch: string | undefined
+  let epoch = ''
   const untils = new Map<string, number>()
   for (let i = 0; i < store.length; i += 2) {
     const [field, value] = [store[i] as string, store[i + 1] as string]
