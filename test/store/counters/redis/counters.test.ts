@@ -279,6 +279,18 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.strictSame(await replica.used(long), [5], 'and what is forgotten is asked for')
   })
 
+  root.test('and without anybody asking', async (t) => {
+    const replica = await replicaOf(t, valkey)
+    const open = fresh(24 * hour)
+    replica.counters.add([open], 5, 0)
+    await replica.used(...Array.from({ length: 1_500 }, () => fresh(minute)))
+    await replica.flushed()
+    t.equal(replica.counters.size, 1_501)
+    replica.aheadMs += 11 * minute
+    await poll(() => replica.counters.size === 1, 'all but the open one are forgotten')
+    t.equal(usedNow(t, replica, open), 5, 'which Redis may have to be told of')
+  })
+
   root.test('a stop flushes what is left', async (t) => {
     const replica = await replicaOf(t, valkey, { flushMs: 10_000 })
     const counters = Array.from({ length: 1_500 }, () => fresh())
