@@ -331,3 +331,61 @@ test('any schedule of renames loses nothing', async (t) => {
     Array.from({ length: written }, (_, i) => i),
   )
 })
+
+test('whatever happens to the files, every line is told', async (t) => {
+  const random = createRandom()
+  t.comment(`SEED=${random.seed}`)
+  let world = createWorld(t)
+  const told = new Set<string>()
+  const written = new Set<string>()
+  const { path, clock } = world
+  const collect = (): void => {
+    for (const id of world.settled.splice(0)) told.add(id)
+  }
+  const acts: readonly (() => unknown)[] = [
+    () => existsSync(path) && world.rotate(`.${clock.now}`),
+    () => {
+      // As logrotate copies and truncates.
+      if (!existsSync(path)) return
+      copyFileSync(path, `${path}-${clock.now}`)
+      truncateSync(path)
+      clock.now += 1_000
+    },
+    async () => {
+      collect()
+      await world.reader.reset()
+      world = createWorld(t, { path, clock })
+    },
+    async () => {
+      // A turn that ends in the middle of reading, and comes again.
+      world.mayRead = false
+      await world.reader.readAll()
+      world.mayRead = true
+      await world.reader.reset()
+    },
+    // What is no line, ended or cut off by the next; and one beyond all measure.
+    () => world.write(random.bytes(random.below(99)).toString('latin1').replaceAll('{"id":', '')),
+    () => world.write('x'.repeat(random.below(200_000)), '\n'),
+    () => world.write(world.line('torn').slice(0, 7 + random.below(50))),
+  ]
+  for (let step = 0; step < 250; step += 1) {
+    for (let lines = random.below(20); lines > 0; lines -= 1) {
+      const id = `${step}-${lines}`
+      written.add(id)
+      world.write(world.line(id))
+    }
+    if (random.below(3) === 0) await acts[random.below(acts.length)]?.()
+    if (random.below(3) === 0) await world.reader.readAll()
+  }
+  await world.reader.readAll()
+  collect()
+  t.strictSame(
+    [...written].filter((id) => !told.has(id)),
+    [],
+  )
+  t.strictSame(
+    [...told].filter((id) => !written.has(id)),
+    [],
+    'and nothing else',
+  )
+})
