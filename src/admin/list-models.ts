@@ -1,6 +1,6 @@
-/** `GET /v1/models` (contract, 3.7): what the caller can use, asked of the models themselves. */
+/** `GET /v1/models` and `GET /v1/models/{id}` (contract, 3.7): what the caller can use, asked of the models themselves. */
 
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { mayUse } from '../core/access.ts'
 import type { Caller } from '../core/caller.ts'
 import { ServiceError } from '../core/errors.ts'
@@ -23,8 +23,9 @@ export interface ListModelsDeps {
   readonly accessCheckTimeoutMs: number
 }
 
-const lanes = 10
-const patienceMs = 1_000
+/** Models asked side by side, and how long one may hold up those behind it. */
+const lanes = 100
+const patienceMs = 500
 
 const model = {
   type: 'object',
@@ -114,21 +115,56 @@ with your credential; one that refuses you, or does not answer in time, is not l
   },
 } as const
 
-/** Adds the route. */
+const noSuchModel = 'There is no such model, or you may not use it.'
+
+const oneSchema = {
+  operationId: 'getModel',
+  summary: 'Read one of the models that the caller may use',
+  description: 'As the list has it; of several entries with the id the first.',
+  tags: ['Models'],
+  headers: schema.headers,
+  params: {
+    type: 'object',
+    required: ['id'],
+    properties: { id: { type: 'string', description: 'Slashes may be escaped or not.' } },
+  },
+  response: {
+    200: { description: 'The model.', ...model },
+    ...refusals(401, 403, 404, 500, 503),
+  },
+} as const
+
+/** Adds the routes. */
 export function listModels(app: FastifyInstance, deps: ListModelsDeps): void {
-  app.get('/v1/models', { schema }, async (request, reply) => {
+  async function list(request: FastifyRequest, reply: FastifyReply) {
     const caller = callerOf(request)
     const snapshot = deps.snapshot()
     const requested = lastValue(request.headers['x-maas-subscription'])
     const subscriptions = subscriptionsOf(snapshot, caller, requested)
-    const checkedAt = toTimestamp(deps.clock())
+    reply.header('cache-control', 'no-store')
+    reply.header('x-access-checked-at', toTimestamp(deps.clock()))
     const authorization = request.headers.authorization as string
-    const found = await findModels(deps, { snapshot, caller, authorization, subscriptions })
-    return reply
-      .header('cache-control', 'no-store')
-      .header('x-access-checked-at', checkedAt)
-      .send({ object: 'list', data: mergeModels(found).map(showModel) })
+    return mergeModels(
+      await findModels(deps, { snapshot, caller, authorization, subscriptions }),
+    ).map(showModel)
+  }
+  app.get('/v1/models', { schema }, async (request, reply) => {
+    return { object: 'list', data: await list(request, reply) }
   })
+  async function one(id: string, request: FastifyRequest, reply: FastifyReply) {
+    const found = (await list(request, reply)).find((model) => model.id === id)
+    if (found === undefined) throw new ServiceError('not_found', { message: noSuchModel })
+    return found
+  }
+  app.get<{ Params: { id: string } }>('/v1/models/:id', { schema: oneSchema }, (request, reply) =>
+    one(request.params.id, request, reply),
+  )
+  // Ids hold slashes, which not every client escapes.
+  app.get<{ Params: { '*': string } }>(
+    '/v1/models/*',
+    { schema: { headers: schema.headers, response: oneSchema.response, hide: true } },
+    (request, reply) => one(request.params['*'], request, reply),
+  )
 }
 
 /** The subscriptions to look into. Throws 403 for one that can not be looked into. */
@@ -157,11 +193,14 @@ interface Search {
   readonly subscriptions: readonly CompiledSubscription[]
 }
 
-/** Asks all of them at once, and answers with what is known when the time is up. */
+/**
+ * Asks each model once, however many subscriptions open it: through the first of them, since each
+ * lets this caller list. Answers with what is known when the time is up.
+ */
 async function findModels(deps: ListModelsDeps, search: Search): Promise<readonly FoundModel[]> {
   const { snapshot, caller, authorization, subscriptions } = search
   const found: FoundModel[] = []
-  const asked: { model: Model; subscription: CompiledSubscription; endpoint: string }[] = []
+  const asked = new Map<Model, { endpoint: string; subscriptions: CompiledSubscription[] }>()
   for (const subscription of subscriptions) {
     for (const key of subscription.limits.keys()) {
       const model = snapshot.models.get(key) as Model
@@ -171,7 +210,9 @@ async function findModels(deps: ListModelsDeps, search: Search): Promise<readonl
         if (model.phase !== 'Ready') continue
         found.push({ model, subscription, endpoint: endpoint ?? '', served: undefined })
       } else if (endpoint !== undefined) {
-        asked.push({ model, subscription, endpoint })
+        const others = asked.get(model)
+        if (others === undefined) asked.set(model, { endpoint, subscriptions: [subscription] })
+        else others.subscriptions.push(subscription)
       }
     }
   }
@@ -179,15 +220,22 @@ async function findModels(deps: ListModelsDeps, search: Search): Promise<readonl
   const deadline = new AbortController()
   const timer = setTimeout(() => deadline.abort(), deps.accessCheckTimeoutMs)
   const { signal } = deadline
-  await inLanes(asked, { lanes, patienceMs, signal }, async ({ model, subscription, endpoint }) => {
-    const outcome = await deps.probeModel(
-      { endpoint, authorization, caller, subscription: subscription.name, snapshot },
-      signal,
-    )
-    if (outcome === 'closed') return
-    const served = outcome === 'unlisted' ? undefined : outcome
-    found.push({ model, subscription, endpoint, served })
-  })
+  const items = [...asked]
+  await inLanes(
+    items,
+    { lanes, patienceMs, signal },
+    async ([model, { endpoint, subscriptions }]) => {
+      const subscription = subscriptions[0]?.name ?? ''
+      const request = { endpoint, authorization, caller, subscription, snapshot }
+      const outcome = await deps.probeModel(request)
+      if (outcome === 'closed') return
+      // A server without a list is known by what the ModelRef says of it.
+      if (outcome === 'missing' && model.resource.modelIds.length === 0) return
+      const served = typeof outcome === 'string' ? undefined : outcome
+      for (const subscription of subscriptions)
+        found.push({ model, subscription, endpoint, served })
+    },
+  )
   clearTimeout(timer)
   return [...found]
 }

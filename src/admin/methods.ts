@@ -26,9 +26,10 @@ export function followMethods(app: FastifyInstance): MethodsOf {
   }
 }
 
-/** `/v1/api-keys/:id` → one segment for each parameter. */
+/** `/v1/api-keys/:id` → one segment for each parameter; `*` at the end stands for any number. */
 function toPattern(url: string): RegExp {
   const segments = url.split('/').map((segment) => {
+    if (segment === '*') return '.+'
     return segment.startsWith(':') ? '[^/]+' : segment.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
   })
   return new RegExp(`^${segments.join('/')}$`)

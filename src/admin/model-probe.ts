@@ -24,36 +24,58 @@ export interface ProbeRequest {
 }
 
 /**
- * What the server lists; `unlisted` when it knows no list (405); `closed` when the caller may not,
- * or when there was no answer in time. Never rejects.
+ * What the server lists. `unlisted`: it knows no list (405). `missing`: it does not know the path
+ * (404), which is the same of a server of fixed models. `closed`: the caller may not, or there was no
+ * answer in time.
  */
-export type ProbeOutcome = readonly ServedModel[] | 'unlisted' | 'closed'
+export type ProbeOutcome = readonly ServedModel[] | 'unlisted' | 'missing' | 'closed'
 
-export type ProbeModel = (request: ProbeRequest, signal: AbortSignal) => Promise<ProbeOutcome>
+/** Never rejects, and takes no longer than its limit. */
+export type ProbeModel = (request: ProbeRequest) => Promise<ProbeOutcome>
+
+export interface ProbeOptions {
+  /** What one probe may take with all its attempts, in milliseconds; 2 seconds when absent. */
+  readonly limitMs?: number
+  /** How long an answer is remembered, in milliseconds; 5 seconds when absent. */
+  readonly cacheTtlMs?: number
+  /** Milliseconds that never go back; `performance.now` when absent. */
+  readonly monotonic?: () => number
+}
+
+type Answer = Exclude<ProbeOutcome, 'closed'>
 
 const largestAnswer = 4 * 1_048_576
 const attempts = 4
 const firstDelayMs = 100
 const jitter = 0.1
-/** How long a positive answer is remembered, and for how many models all together. */
-const cacheTtlMs = 5_000
+/** For how many models answers are remembered, all together. */
 const cachedModels = 100_000
+/** A server that has failed is left out for so long, and asked again behind the caller's back. */
+const failureMs = 30_000
+const askAgainMs = 5_000
+const rememberedFailures = 10_000
 
-/**
- * Probes that ask one thing for one caller at one time are one probe. It ends with the signal of
- * the first of them, so that an endpoint which leads back to ourselves ends as well.
- */
-export function createProbeModel(options: { cacheTtlMs?: number } = {}): ProbeModel {
-  const known = new LRUCache<string, Exclude<ProbeOutcome, 'closed'>>({
+/** Probes that ask one thing for one caller at one time are one probe. */
+export function createProbeModel(options: ProbeOptions = {}): ProbeModel {
+  const { limitMs = 2_000, cacheTtlMs = 5_000, monotonic = () => performance.now() } = options
+  /** By all that an answer depends on; refusals and failures are not kept. */
+  const answers = new LRUCache<string, Answer, ProbeRequest>({
     maxSize: cachedModels,
-    sizeCalculation: (outcome) => 1 + (outcome === 'unlisted' ? 0 : outcome.length),
-    ttl: options.cacheTtlMs ?? cacheTtlMs,
+    sizeCalculation: (answer) => 1 + (typeof answer === 'string' ? 0 : answer.length),
+    ttl: cacheTtlMs,
+    perf: { now: monotonic },
+    fetchMethod: (_key, _stale, { context }) => run(context),
   })
-  const running = new Map<string, Promise<ProbeOutcome>>()
+  /** When servers that failed were asked last, by endpoint: no answer at all is nobody's own. */
+  const failures = new LRUCache<string, number>({
+    max: rememberedFailures,
+    ttl: failureMs,
+    perf: { now: monotonic },
+  })
   const generations = new WeakMap<Snapshot, number>()
   let latest = 0
 
-  /** Everything that an answer depends on; hashed, since it holds the credential. */
+  /** Hashed, since it holds the credential. */
   function keyOf(request: ProbeRequest): string {
     const { snapshot, authorization, caller, subscription, endpoint } = request
     let generation = generations.get(snapshot)
@@ -67,33 +89,34 @@ export function createProbeModel(options: { cacheTtlMs?: number } = {}): ProbeMo
     return hash('sha256', JSON.stringify(all), 'base64')
   }
 
-  async function run(key: string, request: ProbeRequest, signal: AbortSignal) {
-    try {
-      const outcome = await askPatiently(request, signal)
-      if (outcome !== 'closed') known.set(key, outcome)
-      return outcome
-    } finally {
-      running.delete(key)
-    }
+  async function run(request: ProbeRequest): Promise<Answer | undefined> {
+    const outcome = await askPatiently(request, AbortSignal.timeout(limitMs))
+    if (outcome === undefined) failures.set(request.endpoint, monotonic())
+    else failures.delete(request.endpoint)
+    return outcome === 'closed' ? undefined : outcome
   }
 
-  return async function probeModel(request, signal) {
+  return async function probeModel(request) {
     const key = keyOf(request)
-    const outcome = known.get(key)
-    if (outcome !== undefined) return outcome
-    const probe = running.get(key) ?? run(key, request, signal)
-    running.set(key, probe)
-    return probe
+    const askedAt = failures.get(request.endpoint)
+    if (askedAt === undefined) return (await answers.fetch(key, { context: request })) ?? 'closed'
+    if (monotonic() - askedAt >= askAgainMs) {
+      failures.set(request.endpoint, monotonic())
+      void answers.fetch(key, { context: request })
+    }
+    return answers.get(key) ?? 'closed'
   }
 }
 
-/** Up to four attempts, each pause twice the one before. */
-async function askPatiently(request: ProbeRequest, signal: AbortSignal): Promise<ProbeOutcome> {
+/** Up to four attempts, each pause twice the one before; undefined when none was answered. */
+async function askPatiently(
+  request: ProbeRequest,
+  signal: AbortSignal,
+): Promise<ProbeOutcome | undefined> {
   let pauseMs = firstDelayMs
   for (let attempt = 1; ; attempt += 1) {
     const outcome = await ask(request, signal).catch(() => undefined)
-    if (outcome !== undefined) return outcome
-    if (attempt === attempts || signal.aborted) return 'closed'
+    if (outcome !== undefined || attempt === attempts || signal.aborted) return outcome
     const spreadMs = pauseMs * (1 + jitter * (2 * Math.random() - 1))
     await delay(spreadMs, undefined, { signal }).catch(() => {})
     pauseMs *= 2
@@ -116,7 +139,8 @@ async function ask(request: ProbeRequest, signal: AbortSignal): Promise<ProbeOut
   if (status >= 200 && status < 300) return readAnswer(response)
   await response.body?.cancel()
   if (status === 405) return 'unlisted'
-  return status === 401 || status === 403 || status === 404 ? 'closed' : undefined
+  if (status === 404) return 'missing'
+  return status === 401 || status === 403 ? 'closed' : undefined
 }
 
 /** What is no list, or too much of one, opens nothing; asking again would not change it. */

@@ -20,7 +20,7 @@ export interface FoundModel {
   readonly subscription: CompiledSubscription
   /** As `endpointOf` says; empty where there is none. */
   readonly endpoint: string
-  /** undefined: its server keeps no list, so that the ModelRef's own name stands for it. */
+  /** undefined: its server keeps no list, so that the ModelRef's own ids stand for it, or its name. */
   readonly served: readonly ServedModel[] | undefined
 }
 
@@ -117,7 +117,10 @@ function servedAs(
   served: readonly ServedModel[] | undefined,
 ): readonly ServedModel[] {
   const { metadata, modelIds } = resource
-  if (served === undefined) return [{ id: metadata.name, created: undefined }]
+  if (served === undefined) {
+    const ids = modelIds.length === 0 ? [metadata.name] : modelIds
+    return ids.map((id) => ({ id, created: undefined }))
+  }
   return modelIds.length === 0 ? served : served.filter(({ id }) => modelIds.includes(id))
 }
 

@@ -80,7 +80,7 @@ test('an entry says all there is (200)', async (t) => {
   })
 })
 
-test('the credential goes on unchanged, once per subscription', async (t) => {
+test('the credential goes on unchanged, once for each model', async (t) => {
   const server = await startAnswering(t, 200, listOf('m'))
   const api = await createListApi(t, {
     snapshot: snapshotOf(
@@ -93,13 +93,11 @@ test('the credential goes on unchanged, once per subscription', async (t) => {
   await ask(api, 'alice', { 'x-maas-username': 'bob', 'x-maas-group': '["team-b"]', cookie: 'a=b' })
   t.same(
     server.asked.map(({ path }) => path),
-    ['/base/v1/models', '/base/v1/models'],
+    ['/base/v1/models'],
   )
-  t.same(
-    server.asked.map(({ headers }) => headers.authorization),
-    ['Bearer alice', 'Bearer alice'],
-  )
-  t.same(server.asked.map(({ headers }) => headers['x-maas-subscription']).sort(), ['one', 'two'])
+  const sent = server.asked[0]?.headers
+  t.equal(sent?.authorization, 'Bearer alice')
+  t.match(sent?.['x-maas-subscription'], /^(one|two)$/)
   for (const { headers } of server.asked) {
     t.notHas(headers, { 'x-maas-username': String })
     t.notHas(headers, { cookie: String })
@@ -215,6 +213,96 @@ test('a failing server is asked four times', async (t) => {
   t.equal(recovering.asked.length, 3)
 })
 
+test('a server that failed is left out at once, and asked again meanwhile', async (t) => {
+  let isWell = false
+  const server = await startScripted(t, (_request, response) => {
+    if (isWell) response.end(JSON.stringify(listOf('m')))
+  })
+  const good = await startAnswering(t, 200, listOf('good'))
+  const clock = { now: 0 }
+  const api = await createListApi(t, {
+    snapshot: worldOf({ a: server.url, b: good.url }),
+    probes: { limitMs: 200, monotonic: () => clock.now },
+  })
+  t.same(await idsOf(api), ['good'])
+  t.equal(server.asked.length, 1, 'it has used up its time')
+  clock.now += 4_999
+  t.same(await idsOf(api), ['good'])
+  t.same(await idsOf(api, 'sk-alice/basic'), ['good'], 'of whoever asks')
+  t.equal(server.asked.length, 1)
+  isWell = true
+  clock.now += 1
+  t.same(await idsOf(api), ['good'], 'nobody waits')
+  await poll(async () => (await idsOf(api)).length === 2, 'it is back')
+  t.equal(server.asked.length, 2)
+})
+
+test('a server without the path is no failure where modelIds are set', async (t) => {
+  const server = await startAnswering(t, 404)
+  const api = await createListApi(t, {
+    snapshot: snapshotOf(
+      at('named', server.url, { modelIds: ['org/large', 'org/small'] }),
+      at('unnamed', `${server.url}/other`),
+      subscription('basic', team, { 'llm/named': rate, 'llm/unnamed': rate }),
+    ),
+  })
+  t.same(await idsOf(api), ['org/large', 'org/small'])
+})
+
+test('one of the models is read by its id (200, 404)', async (t) => {
+  const server = await startAnswering(t, 200, listOf('org/large', 'small'))
+  const api = await createListApi(t, { snapshot: worldOf({ a: server.url }) })
+  const get = (id: string, as?: string) =>
+    api.external.inject({
+      url: `/v1/models/${id}`,
+      headers: as === undefined ? {} : { authorization: `Bearer ${as}` },
+    })
+  const { data } = (await ask(api, 'alice')).json()
+  for (const [id, entry] of [
+    ['small', data[1]],
+    ['org/large', data[0]],
+    ['org%2Flarge', data[0]],
+  ] as const) {
+    const answer = await get(id, 'alice')
+    t.strictSame(answer.json(), entry, id)
+    t.equal(answer.headers['cache-control'], 'no-store')
+  }
+  for (const id of ['other', 'org', 'org/large/', '%00']) {
+    refused(t, await get(id, 'alice'), 404, 'not_found', id)
+  }
+  refused(t, await get('small', 'bob'), 404, 'not_found')
+  refused(t, await get('small'), 401, 'credential_invalid')
+  refused(t, await get('small', 'sk-alice/unknown'), 403, 'subscription_not_allowed')
+  const other = await api.external.inject({ method: 'PUT', url: '/v1/models/org/large' })
+  refused(t, other, 405)
+})
+
+test('of two thousand models each is asked once', async (t) => {
+  const server = await startScripted(t, ({ url }, response) => {
+    response.end(JSON.stringify(listOf(url?.split('/')[1] ?? '')))
+  })
+  const names = Array.from({ length: 2_000 }, (_, i) => `m-${i}`)
+  const limits = Object.fromEntries(names.map((name) => [`llm/${name}`, rate]))
+  const api = await createListApi(t, {
+    // However busy this machine is.
+    accessCheckTimeoutMs: 60_000,
+    probes: { limitMs: 60_000, cacheTtlMs: 60_000 },
+    snapshot: snapshotOf(
+      ...names.map((name) => at(name, `${server.url}/${name}`)),
+      ...['one', 'two', 'three'].map((name) => subscription(name, team, limits)),
+    ),
+  })
+  const begun = performance.now()
+  t.equal((await idsOf(api)).length, 2_000)
+  t.comment(`${Math.round(performance.now() - begun)} ms`)
+  const paths = server.asked.map(({ path }) => path)
+  t.equal(paths.length, 2_000, 'each is asked once')
+  const again = performance.now()
+  t.equal((await idsOf(api)).length, 2_000)
+  t.comment(`${Math.round(performance.now() - again)} ms from memory`)
+  t.equal(server.asked.length, 2_000)
+})
+
 test('a redirect is not followed', async (t) => {
   const elsewhere = await startAnswering(t, 200, listOf('elsewhere'))
   const server = await startScripted(t, (_request, response) => {
@@ -265,7 +353,10 @@ test('concurrent callers share a probe', async (t) => {
   const server = await startScripted(t, (_request, response) => {
     held.push(() => response.end(JSON.stringify(listOf('m'))))
   })
-  const api = await createListApi(t, { snapshot: worldOf({ a: server.url }), cacheTtlMs: 60_000 })
+  const api = await createListApi(t, {
+    snapshot: worldOf({ a: server.url }),
+    probes: { cacheTtlMs: 60_000 },
+  })
   const same = [idsOf(api), idsOf(api), idsOf(api)]
   const other = idsOf(api, 'sk-alice/basic')
   await poll(() => held.length === 2, 'one probe for each credential')
@@ -325,7 +416,11 @@ test('a model is asked at the gateway or not at all', async (t) => {
 })
 
 test('an endpoint that leads back to us ends', async (t) => {
-  const api = await createListApi(t, { accessCheckTimeoutMs: 500, snapshot: snapshotOf() })
+  const api = await createListApi(t, {
+    accessCheckTimeoutMs: 2_000,
+    probes: { limitMs: 1_000 },
+    snapshot: snapshotOf(),
+  })
   const url = await api.external.listen({ host: '127.0.0.1', port: 0 })
   const good = await startAnswering(t, 200, listOf('good'))
   api.snapshot = worldOf({ a: url, b: `${url}/v1/..`, c: good.url })

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { pino } from 'pino'
 import type { Test } from 'tap'
-import { createProbeModel } from '../../src/admin/model-probe.ts'
+import { createProbeModel, type ProbeOptions } from '../../src/admin/model-probe.ts'
 import { buildAdmin, buildInternal } from '../../src/admin/server.ts'
 import type { Caller } from '../../src/core/caller.ts'
 import { ServiceError } from '../../src/core/errors.ts'
@@ -25,7 +25,7 @@ export interface ListApiOptions {
   readonly snapshot?: Snapshot
   readonly gatewayUrl?: string
   readonly accessCheckTimeoutMs?: number
-  readonly cacheTtlMs?: number
+  readonly probes?: ProbeOptions
 }
 
 const groups: Readonly<Record<string, readonly string[]>> = {
@@ -66,7 +66,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     keyMarker: 'tg',
     maxExpirationDays: 90,
     searchesAtOnce: 1,
-    probeModel: createProbeModel({ cacheTtlMs: options.cacheTtlMs ?? 5_000 }),
+    probeModel: createProbeModel(options.probes),
     gatewayUrl: options.gatewayUrl ?? 'http://127.0.0.1:9',
     accessCheckTimeoutMs: options.accessCheckTimeoutMs ?? 5_000,
     instanceName: 'gate',
