@@ -44,7 +44,7 @@ test('a large body is not read for an unknown credential', async (t, gateway) =>
     ]) {
       const began = performance.now()
       const lines = [`authorization: Bearer ${credential}`, length]
-      t.match(await announce(gateway, lines), /^HTTP\/1\.1 401 [^]*"credential_invalid"/)
+      t.match(await announce(gateway, lines), /^HTTP\/1\.1 401 .*"credential_invalid"/s)
       t.ok(performance.now() - began < bodyTimeoutMs, 'at once, not when its time is over')
     }
     t.match(await announce(gateway, [length]), /^HTTP\/1\.1 401 /, 'nor without one')
@@ -90,7 +90,7 @@ test('a body that never ends has its time', async (t, gateway) => {
     const [answer] = (await once(socket, 'data')) as [Buffer]
     clearInterval(trickle)
     socket.destroy()
-    t.match(answer.toString(), /^HTTP\/1\.1 408 [^]*"request_timeout"/, path)
+    t.match(answer.toString(), /^HTTP\/1\.1 408 .*"request_timeout"/s, path)
   }
 })
 
