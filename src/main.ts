@@ -6,6 +6,7 @@ import { drain } from './admin/drain.ts'
 import { createProbeModel } from './admin/model-probe.ts'
 import { buildAdmin, buildInternal } from './admin/server.ts'
 import { type Address, loadConfig, type SocketAddress, showAddress } from './config.ts'
+import { describePaths } from './core/operations.ts'
 import { createCheck } from './extauthz/service.ts'
 import { createGrpcServer } from './grpc/server.ts'
 import { createVerifyKey } from './identity/api-key.ts'
@@ -187,6 +188,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     ready = false
   })
   ready = true
+  log.info(describePaths(config.paths))
   log.info(
     {
       api: showAddress(addresses.api),

@@ -74,6 +74,13 @@ for _, code in ipairs({ QUOTE, COMMA, COLON, OPEN_BRACE, CLOSE_BRACE, OPEN_BRACK
   STRUCTURE[code] = true
 end
 
+-- How many backslashes stand right before `at`, back to `first`.
+local function backslashes(p, first, at)
+  local before = at - 1
+  while before >= first and p[before] == BACKSLASH do before = before - 1 end
+  return at - 1 - before
+end
+
 local function read(reader, text)
   local p, n = ffi.cast("const uint8_t*", text), #text
   local level, in_string, escaped = reader.level, reader.in_string, reader.escaped
@@ -84,17 +91,25 @@ local function read(reader, text)
   while at < n do
     local code = p[at]
     if in_string then
-      if escaped then
-        escaped = false
-      elseif code == BACKSLASH then
-        escaped = true
-      elseif code == QUOTE then
-        in_string = false
+      -- Up to the next quote at once: most of an answer is text.
+      local quote = find(text, '"', at + 1, true)
+      local stop = quote and quote - 1 or n
+      if length < LONGEST_NAME then
+        for i = at, math.min(stop, at + LONGEST_NAME - length) - 1 do name[length + i - at] = p[i] end
       end
-      if in_string then
-        if length < LONGEST_NAME then name[length] = code end
-        length = length + 1
+      length = length + stop - at
+      local before = backslashes(p, at, stop)
+      -- One that ended the piece before escapes the first byte of this one.
+      if before == stop - at and escaped then before = before + 1 end
+      local odd = before % 2 == 1
+      if not quote then
+        escaped = odd
+      else
+        escaped, in_string = false, odd
+        if odd and length < LONGEST_NAME then name[length] = QUOTE end
+        if odd then length = length + 1 end
       end
+      at = stop
     elseif STRUCTURE[code] then
       if code == QUOTE then
         in_string, length = true, 0

@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import { showAddress } from '../config.ts'
+import { describePaths } from '../core/operations.ts'
 import { localUrl, type UpSettings } from './up-settings.ts'
 
 /** What there is to show once everything runs. */
@@ -26,6 +27,7 @@ export function welcome({ settings, resourceFolder, lines }: WelcomeOptions): st
       : []),
     ['Envoy admin', localUrl(config.envoyAdminAddress)],
     ['Sample model', localUrl(config.modelServerAddress)],
+    ['Operations', describePaths(config.paths)],
     ['Resources', `${resourceFolder}  (reloaded when a file changes)`],
     ['Data', config.dataDir],
     ['Logs', join(config.dataDir, 'log')],

@@ -126,6 +126,15 @@ export function refuseOperation(
   return undefined
 }
 
+/** Which operations are counted and what becomes of the others, in words for who runs the gateway. */
+export function describePaths({ metered, unmetered }: PathRules): string {
+  const others = Object.values(meterable).filter((each) => !metered.has(each))
+  const counted = `counted: ${[...metered].join(', ')}`
+  if (others.length === 0 && unmetered === 'open') return counted
+  const state = unmetered === 'open' ? 'open and not counted' : 'closed, since not counted'
+  return `${counted}; ${state}: ${[...others, 'the rest'].join(', ')}`
+}
+
 /** Whether an operation costs tokens that nobody counts. */
 export function isUncounted(operation: string, method: string, { metered }: PathRules): boolean {
   return !metered.has(operation) && costsTokens(operation, method)

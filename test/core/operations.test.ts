@@ -1,5 +1,6 @@
 import { test } from 'tap'
 import {
+  describePaths,
   isListing,
   isUncounted,
   meterable,
@@ -253,6 +254,15 @@ test('closed paths name those that are counted', async (t) => {
     t.equal(refused(operation, { rules, method }), undefined, operation)
     t.notOk(isUncounted(operation, method, rules))
   }
+})
+
+test('what is counted is told', async (t) => {
+  t.equal(
+    describePaths(pathRules()),
+    'counted: /v1/chat/completions; open and not counted: /v1/messages, /v1/responses, ' +
+      '/v1/completions, /v1/embeddings, the rest',
+  )
+  t.match(describePaths(pathRules(['messages'], 'closed')), /^counted: \/v1\/messages; closed, /)
 })
 
 test('a hostile path is judged in no time', async (t) => {
