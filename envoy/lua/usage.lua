@@ -178,11 +178,11 @@ local function read_event(stream, data)
   return has_usage and is_empty
 end
 
--- The data lines of an event, joined.
+-- The data lines of an event, joined. A byte-order mark may stand before the first line of a stream.
 local function data_of(event)
   local lines = {}
   for line in event:gmatch("[^\r\n]+") do
-    local data = match(line, "^data: ?(.*)$")
+    local data = match(line, "^[\239\187\191]*data: ?(.*)$")
     if data then lines[#lines + 1] = data end
   end
   return table.concat(lines, "\n")
