@@ -47,7 +47,8 @@ function sendBytes(draft: Draft, { port, key, isBusy }: SendOptions): Promise<Re
     })
     socket.on('error', () => {})
     socket.on('data', (chunk) => {
-      text += chunk.toString('latin1')
+      // An interim answer (100 Continue) is not the answer.
+      text = (text + chunk.toString('latin1')).replace(/HTTP\/1\.1 1\d\d .*?\r\n\r\n/gs, '')
       quietSince = performance.now()
     })
     const watch = setInterval(() => {
