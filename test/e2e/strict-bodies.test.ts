@@ -1,0 +1,87 @@
+import http from 'node:http'
+import { gatewayTests } from '../support/gateway.ts'
+import { createRandom, type Random } from '../support/random.ts'
+import { isStrictObject } from '../support/strict-json.ts'
+
+const test = gatewayTests()
+const documents = 3_000
+
+const scalars = [
+  ...['1', '-0', '0.5', '1e5', '1E-3', '12345', '-1.5e+10', '1e308', '1e309', '0', '-1'],
+  ...['true', 'false', 'null', '""', '"a"', '"\\n"', '"\\u00e9"', '"é"', '"\\ud83d\\ude00"'],
+  ...['"\u{1f600}"', '"x\\\\"', '"\\""', '"\\ud800"', '"\\/"'],
+]
+const names = [...'abcdefghij', 'x y', 'é', '\\u0061', '\\n', '', '\\ud83d\\ude00']
+const blanks = ['', '', '', '', ' ', '\n', '\t ', '\r']
+const strange = '{}[]",:\\0123456789.eE+-u \0\u00c3\u00ed\u00a0\u00f4\u0080tfn\ufeff'
+
+function pick<Item>(random: Random, items: readonly Item[]): Item {
+  return items[random.below(items.length)] as Item
+}
+
+function write(random: Random, depth = 0): string {
+  const blank = () => pick(random, blanks)
+  const kind = random.below(10)
+  if (depth > 4 || kind < 3) return pick(random, scalars)
+  const count = random.below(10) === 0 ? 14 : random.below(5)
+  const items = Array.from({ length: count }, () => write(random, depth + 1))
+  if (kind < 6) return `[${blank()}${items.join(`${blank()},${blank()}`)}${blank()}]`
+  const members = items.map((item) => `"${pick(random, names)}"${blank()}:${blank()}${item}`)
+  return `{${blank()}${members.join(`,${blank()}`)}${blank()}}`
+}
+
+function mutate(random: Random, text: string): Buffer {
+  let bytes = Buffer.from(text)
+  for (let times = random.below(4); times > 0; times -= 1) {
+    const at = random.below(bytes.length)
+    const [before, after] = [bytes.subarray(0, at), bytes.subarray(at)]
+    const kind = random.below(4)
+    if (kind === 0) bytes = Buffer.concat([before, Buffer.of(random.below(256)), after.subarray(1)])
+    else if (kind === 1) bytes = Buffer.concat([before, after.subarray(1)])
+    else if (kind === 2) {
+      const piece = Buffer.from(
+        pick(random, [...strange]),
+        random.below(2) === 0 ? 'latin1' : 'utf8',
+      )
+      bytes = Buffer.concat([before, piece, after])
+    } else {
+      const from = random.below(bytes.length)
+      bytes = Buffer.concat([before, bytes.subarray(from, from + 8), after])
+    }
+  }
+  return bytes
+}
+
+test('the gateway takes what a strict parser takes', async (t, gateway) => {
+  const random = createRandom()
+  t.comment(`SEED=${random.seed}`)
+  const { key } = await gateway.mint()
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 4 })
+  t.teardown(() => agent.destroy())
+  const send = (body: Buffer) =>
+    new Promise<number>((settle, fail) => {
+      const headers = { authorization: `Bearer ${key}`, 'content-length': body.length }
+      // The sample server answers this path whatever the body holds.
+      const path = '/llm/sim/v1/rerank'
+      const request = http.request({ agent, port: gateway.port, path, method: 'POST', headers })
+      request.on('error', fail)
+      request.on('response', (response) => {
+        response.resume().on('end', () => settle(response.statusCode ?? 0))
+      })
+      request.end(body)
+    })
+  let taken = 0
+  for (let done = 0; done < documents; done += 4) {
+    const bodies = Array.from({ length: 4 }, () =>
+      mutate(random, `{"x":"y","z":${write(random)}}`),
+    )
+    const statuses = await Promise.all(bodies.map(send))
+    for (const [i, body] of bodies.entries()) {
+      const strict = isStrictObject(body)
+      if (strict) taken += 1
+      if ((statuses[i] === 400) === strict)
+        t.fail(`${statuses[i]} for ${JSON.stringify(body.toString('latin1'))}`)
+    }
+  }
+  t.ok(taken > documents / 8 && taken < documents, `${taken} of ${documents} were taken`)
+})

@@ -1,0 +1,32 @@
+/** One string, one mark, or one word or number of a text that is JSON. */
+const token = /"(?:[^"\\]|\\.)*"|[{}[\]:,]|[^\s{}[\]:,"]+/g
+const mostLevels = 100
+
+/**
+ * Whether bytes are a JSON object that all parsers read alike: RFC 8259 in UTF-8 without a byte-order
+ * mark, no name twice in one object, no lone surrogate, no number beyond a double, 100 levels at most.
+ */
+export function isStrictObject(bytes: Buffer): boolean {
+  let text: string
+  try {
+    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+    const value: unknown = JSON.parse(text)
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
+  } catch {
+    return false
+  }
+  // The grammar is checked: what follows a string tells whether it is a name.
+  const tokens = text.match(token) ?? []
+  const levels: Set<string>[] = []
+  return tokens.every((each, i) => {
+    if (each === '{' || each === '[') return levels.push(new Set()) <= mostLevels
+    if (each === '}' || each === ']') return levels.pop() !== undefined
+    if (/^[-\d]/.test(each)) return Number.isFinite(Number(each))
+    if (!each.startsWith('"')) return true
+    const string: string = JSON.parse(each)
+    if (!string.isWellFormed()) return false
+    if (tokens[i + 1] !== ':') return true
+    const names = levels.at(-1) as Set<string>
+    return names.size < names.add(string).size
+  })
+}
