@@ -58,7 +58,7 @@ export const settings = {
   databaseUrl: optional('DATABASE_URL', 'embedded Postgres in `DATA_DIR`', form.url('postgres:', 'postgresql:'),
     'the database of the keys: Postgres 15 or newer; `sslmode` as in libpq, without the fallback of `prefer`'),
   databaseConnections: setting('DB_MAX_OPEN_CONNS', '25', form.integer(1, 1_000),
-    'connections to it at most; a fifth of them for searches at most'),
+    'connections to it at most, besides two for revocations; a fifth of them for searches at most'),
   /** undefined: counters in memory. */
   redisUrl: optional('REDIS_URL', 'counters in memory', form.redisUrl,
     'counters shared by several processes: Redis 6.2 or newer, or Valkey'),

@@ -30,8 +30,8 @@ const mostRevalidateMs = 250
 export async function openKeys(context: Context, { pool, url }: Database): Promise<Keys> {
   const { config, log, clock, onFault, stops } = context
   const outageGraceMs = Math.max(leastOutageGraceMs, config.keyCacheOutageGraceMs)
-  // Connections of its own: no search of somebody's may keep a process from following.
-  const own = openPool({ url, connections: 2, applicationName: 'tollgate revocations' })
+  // A connection of its own: nothing that somebody asks for may keep a process from following.
+  const own = openPool({ url, connections: 1, applicationName: 'tollgate revocations' })
   const follower = createRevocationFollower({
     pool: own,
     url,
@@ -60,7 +60,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
   })
   await follower.start()
   const propagation = createPropagationWatch({
-    pool: own,
+    pool,
     id: follower.id,
     others: () => follower.stats().others,
     onUnlogged: (keys) =>

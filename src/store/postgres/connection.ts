@@ -114,12 +114,17 @@ export async function orGiveUp<T>(
 ): Promise<T> {
   if (deadlineMs === undefined) return await work
   const { promise: late, reject } = Promise.withResolvers<never>()
-  const timer = setTimeout(() => reject(new GivenUp(giveUp())), deadlineMs)
+  let last: NodeJS.Immediate | undefined
+  const timer = setTimeout(() => {
+    // An answer that came while this process stood still is read before the immediate.
+    last = setImmediate(() => reject(new GivenUp(giveUp())))
+  }, deadlineMs)
   try {
     // The race holds both, so that the one that comes too late is nobody's unhandled rejection.
     return await Promise.race([work, late])
   } finally {
     clearTimeout(timer)
+    clearImmediate(last)
   }
 }
 

@@ -60,8 +60,8 @@ export interface FollowerStats {
   readonly others: readonly string[]
 }
 
-/** What one question may take. */
-const deadlineMs = 500
+/** What one question may take: the next one then fails within the lease, so that nobody waits. */
+const deadlineMs = 700
 /** What is remembered is believed for so long after the last question that was answered. */
 const leaseMs = 1_000
 /** Between two questions while the database is away. */
@@ -87,6 +87,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
   let isStopped = false
   /** What logs the changes of keys; null while nothing does, so that nothing can be known of them. */
   let source: string | null = ''
+  let server = ''
 
   /** Reads the log to its end. What is found is forgotten before it is acknowledged. */
   async function readOn(): Promise<void> {
@@ -108,8 +109,9 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
   /** Forgets what the answer says; true when nothing is left to be acknowledged. */
   function take(answer: LogAnswer): boolean {
     const { hashes } = answer
-    const before = { position, source }
+    const before = { position, source, server }
     source = answer.source
+    server = answer.server
     others = answer.others
     if (source === null) {
       if (before.source !== null) tell('the triggers that log revocations are off')
@@ -121,9 +123,12 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
     // Cut off, or of another history, or what was changed while nothing was logged is not in it.
     const isGap = !answer.isSame || before.source !== source
     if (isGap) tell('the log of revocations may have a gap: keys are read anew')
-    if (isGap || hashes.length > logRows || hashes.includes(everyKey)) options.forgetAll()
+    // Another server may have given numbers of transactions anew that the snapshot takes for known.
+    const isOther = before.server !== server
+    const isTooMuch = hashes.length > logRows || hashes.includes(everyKey)
+    if (isGap || isOther || isTooMuch) options.forgetAll()
     options.evict(hashes)
-    return hashes.length === 0 && !isGap
+    return hashes.length === 0 && !isGap && !isOther
   }
 
   function tell(what: string): void {

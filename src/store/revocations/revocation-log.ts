@@ -46,6 +46,8 @@ export interface LogAnswer {
   readonly position: LogPosition
   /** Names of the other processes that may be serving. */
   readonly others: readonly string[]
+  /** Which server answers, since when: one that took over may have lost what another one had. */
+  readonly server: string
   /**
    * What logs the changes of keys: another text once a trigger was switched off or on, or made
    * anew. `null` while nothing does: the triggers are not there, or off.
@@ -122,6 +124,7 @@ export function followLog(
         'mark', coalesce((select mark from newest), 0),
         'snapshot', pg_current_snapshot()::text) as position,
       (select coalesce(json_agg(name order by name), '[]') from others) as others,
+      pg_postmaster_start_time()::text as server,
       ${sourceOf(sql)} as source`
   return only(query, deadlineMs)
 }

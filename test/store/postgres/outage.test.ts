@@ -95,12 +95,16 @@ test('a create whose answer was lost can be revoked', async (t) => {
 test('a database that hangs is not waited for', async (t) => {
   const api = await createKeyApi(t)
   const release = await lockTable(api)
-  const answers = await Promise.all([
+  const [created, searched] = await Promise.all([
     api.ask('POST /v1/api-keys', { as: 'alice', body: { name: 'late' } }),
     api.ask('POST /v1/api-keys/search', { as: 'alice' }),
   ])
-  for (const answer of answers) refused(t, answer, 503, 'store_slow')
-  const waiting = () => api.sql`select 1 from pg_locks where not granted`
+  refused(t, created, 503, 'store_slow')
+  refused(t, searched, 503, 'search_timeout')
+  const waiting = () => api.sql`
+    select 1 from pg_locks
+    where not granted and database =
+      (select oid from pg_database where datname = current_database())`
   const deadline = Date.now() + 5_000
   while ((await waiting()).length > 0 && Date.now() < deadline) await sleep(20)
   t.equal((await waiting()).length, 0, 'what was given up has been ended')
@@ -109,24 +113,19 @@ test('a database that hangs is not waited for', async (t) => {
   t.strictSame(found.json().data, [], 'and does not come true later')
 })
 
-/**
- * Locks the table against everybody, until the function is called or the server is killed. One
- * query holds the lock: a reserved connection of the client's does not survive the server.
- */
+/** Locks the table against everybody, until the function is called or the server is killed. */
 async function lockTable({ sql }: KeyApi): Promise<() => Promise<void>> {
-  const holding = sql
-    .unsafe('lock table api_keys in access exclusive mode; select pg_sleep(60)')
-    .catch(() => {})
-  const holders = () => sql<{ pid: number }[]>`
-    select pid from pg_locks
-    where granted and mode = 'AccessExclusiveLock' and relation = 'api_keys'::regclass`
-  const deadline = Date.now() + 5_000
-  while ((await holders()).length === 0) {
-    if (Date.now() > deadline) throw new Error('the lock was not had')
-    await sleep(5)
-  }
+  const locked = Promise.withResolvers<void>()
+  const released = Promise.withResolvers<void>()
+  const holding = sql.begin(async (one) => {
+    await one`lock table api_keys in access exclusive mode`
+    locked.resolve()
+    await released.promise
+  })
+  holding.catch(locked.reject)
+  await locked.promise
   return async () => {
-    for (const { pid } of await holders()) await sql`select pg_cancel_backend(${pid})`
+    released.resolve()
     await holding
   }
 }

@@ -1,14 +1,18 @@
 import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { test } from 'tap'
 import { createPostgresApiKeys } from '../../../src/store/api-keys/postgres-api-keys.ts'
+import { startEmbeddedPostgres } from '../../../src/store/postgres/embedded-postgres.ts'
+import { migrate } from '../../../src/store/postgres/migrate.ts'
 import type { Pool } from '../../../src/store/postgres/postgres.ts'
 import { createPropagationWatch } from '../../../src/store/revocations/propagation.ts'
 import { readAcknowledgements } from '../../../src/store/revocations/revocation-log.ts'
 import { addReplica, createKeyDatabase, fillKeys, startFollower } from '../../support/followers.ts'
-import { now } from '../../support/key-store.ts'
+import { createPool, now } from '../../support/key-store.ts'
 import { poll } from '../../support/poll.ts'
 import { startTcpProxy } from '../../support/tcp-proxy.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 /** So seldom that what arrives within a test was told, not asked for. */
 const seldom = { everyMs: 3_600_000 }
@@ -205,6 +209,26 @@ test('of one name both are waited for', async (t) => {
   await poll(() => follower.stats().others.length === 1, 'the other may be serving')
   await sql`update tollgate_replicas set place = 'one' where id <> ${follower.id}`
   await poll(() => follower.stats().others.length === 0, 'what was in its place has ended')
+})
+
+test('a server that has taken over is not believed to know all', async (t) => {
+  const directory = join(temporaryFolder(t), 'postgres')
+  const first = await startEmbeddedPostgres({ directory, log() {} })
+  t.teardown(() => first.stop())
+  const { url, port } = first
+  const sql = await createPool(t, url)
+  await migrate(sql)
+  const follower = await startFollower(t, url, { everyMs: 100 })
+  await first.stop()
+  const second = await startEmbeddedPostgres({ directory, port, log() {} })
+  t.teardown(() => second.stop())
+  await poll(() => follower.forgotten() === 1, 'all is read again')
+  await poll(() => follower.state() === 'confirmed', 'it is followed')
+  await fillKeys(sql, 1)
+  await sql`update api_keys set status = 'revoked'`
+  await poll(() => follower.evicted.has('alice-1'), 'and goes on')
+  t.equal(follower.forgotten(), 1)
+  t.strictSame(follower.faults, [])
 })
 
 test('an emptied table forgets every key', async (t) => {
