@@ -72,9 +72,7 @@ test('the gateway takes what a strict parser takes', async (t, gateway) => {
     })
   let taken = 0
   for (let done = 0; done < documents; done += 4) {
-    const bodies = Array.from({ length: 4 }, () =>
-      mutate(random, `{"x":"y","z":${write(random)}}`),
-    )
+    const bodies = Array.from({ length: 4 }, () => mutate(random, `{"x":"y","z":${write(random)}}`))
     const statuses = await Promise.all(bodies.map(send))
     for (const [i, body] of bodies.entries()) {
       const strict = isStrictObject(body)
