@@ -30,6 +30,29 @@ export interface CounterState {
   readonly resetsAt: number
 }
 
+/** How a limit stands for one user. A window that is not open is told as if it opened now. */
+export interface LimitState {
+  readonly limit: CountedLimit
+  readonly used: number
+  readonly remaining: number
+  /** Milliseconds since the epoch. */
+  readonly resetsAt: number
+}
+
+/** How limits stand, `counters` being what their stores know of them, in the same order. */
+export function limitStates(
+  limits: readonly CountedLimit[],
+  counters: readonly (CounterState | undefined)[],
+  now: number,
+): readonly LimitState[] {
+  return limits.map((limit, i) => {
+    const open = openAt(counters[i], limit.windowMs, now)
+    const used = open === undefined ? 0 : open.used
+    const remaining = used < limit.limit ? limit.limit - used : 0
+    return { limit, used, remaining, resetsAt: open?.resetsAt ?? now + limit.windowMs }
+  })
+}
+
 /**
  * The limits of one subscription on one model, each with the beginning of its counters' keys. Of
  * limits on equally long windows (`1m`, `60s`) the lowest alone is kept: they share a counter,
@@ -104,19 +127,12 @@ export function addLate(
 
 /**
  * When the caller may ask again, in milliseconds since the epoch: the latest end among the
- * windows whose limit is reached; undefined while every limit holds. `states` go with `limits`.
+ * windows whose limit is reached; undefined while every limit holds.
  */
-export function spentUntil(
-  limits: readonly CountedLimit[],
-  states: readonly (CounterState | undefined)[],
-  now: number,
-): number | undefined {
+export function spentUntil(states: readonly LimitState[]): number | undefined {
   let until: number | undefined
-  for (let i = 0; i < limits.length; i += 1) {
-    const limit = limits[i] as CountedLimit
-    const open = openAt(states[i], limit.windowMs, now)
-    if (open === undefined || open.used < limit.limit) continue
-    if (until === undefined || open.resetsAt > until) until = open.resetsAt
+  for (const { remaining, resetsAt } of states) {
+    if (remaining === 0 && (until === undefined || resetsAt > until)) until = resetsAt
   }
   return until
 }

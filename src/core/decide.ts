@@ -8,9 +8,15 @@
 
 import { mayUse } from './access.ts'
 import type { Caller } from './caller.ts'
-import { type CountedLimit, type CounterState, spentUntil } from './counter.ts'
+import {
+  type CountedLimit,
+  type CounterState,
+  type LimitState,
+  limitStates,
+  spentUntil,
+} from './counter.ts'
 import type { ErrorCode } from './errors.ts'
-import { bindingOf, type Standing, toResetDuration } from './limit-headers.ts'
+import { bindingOf, toResetDuration } from './limit-headers.ts'
 import {
   isListing,
   isNamedByPath,
@@ -46,8 +52,8 @@ export interface Grant {
   readonly subscription: string
   /** What has to hold; empty on paths that no limit closes. */
   readonly limits: readonly CountedLimit[]
-  /** How these stand; go with `limits`, and are empty until they have been looked at. */
-  readonly states: readonly (CounterState | undefined)[]
+  /** How these stand; empty until they have been looked at. */
+  readonly states: readonly LimitState[]
   /** Whether the answer will be counted. */
   readonly metered: boolean
   /** Whether it costs tokens that nobody counts. */
@@ -66,9 +72,8 @@ export interface Denial {
   readonly selection?: SelectionError
   /** Milliseconds since the epoch; with `token_limit_exceeded`. */
   readonly retryAt?: number
-  /** With `token_limit_exceeded`: what had to hold, and how it stands. */
-  readonly limits?: readonly CountedLimit[]
-  readonly states?: readonly (CounterState | undefined)[]
+  /** With `token_limit_exceeded`: how what had to hold stands. */
+  readonly states?: readonly LimitState[]
 }
 
 export type Decision = Grant | Denial
@@ -116,31 +121,29 @@ export function authorize(request: AccessRequest, snapshot: Snapshot, rules: Pat
   }
 }
 
-/** The grant with its states, unless one of its limits is reached. `states` go with `grant.limits`. */
+/**
+ * The grant with how its limits stand, unless one of them is reached. `counters` are what is known
+ * of `grant.limits`, in their order.
+ */
 export function enforceLimits(
   grant: Grant,
-  states: readonly (CounterState | undefined)[],
+  counters: readonly (CounterState | undefined)[],
   now: number,
 ): Decision {
-  const retryAt = spentUntil(grant.limits, states, now)
+  const states = limitStates(grant.limits, counters, now)
+  const retryAt = spentUntil(states)
   if (retryAt === undefined) return { ...grant, states }
-  const { limits } = grant
-  const message = describeSpent(limits, states, retryAt, now)
-  return { allowed: false, code: 'token_limit_exceeded', message, retryAt, limits, states }
+  const message = describeSpent(states, retryAt - now)
+  return { allowed: false, code: 'token_limit_exceeded', message, retryAt, states }
 }
 
 /** The figures are the caller's own: counters are kept for each user. */
-function describeSpent(
-  limits: readonly CountedLimit[],
-  states: readonly (CounterState | undefined)[],
-  retryAt: number,
-  now: number,
-): string {
-  const { limit, used } = bindingOf(limits, states, now) as Standing
+function describeSpent(states: readonly LimitState[], waitMs: number): string {
+  const { limit, used } = bindingOf(states) as LimitState
   return (
     'The token limit of your subscription for this model is used up: ' +
     `${used} of ${limit.limit} tokens in ${limit.window}. ` +
-    `Please try again in ${toResetDuration(retryAt - now)}.`
+    `Please try again in ${toResetDuration(waitMs)}.`
   )
 }
 

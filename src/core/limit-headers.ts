@@ -3,39 +3,27 @@
  * which tell every limit, and those of the caller's own dialect, which tell the one that binds.
  *
  * The figures are those of the moment a request is let in or refused; what its own answer will
- * use is not in them yet. A window that is not open yet is told as if it opened now.
+ * use is not in them yet.
  */
 
-import { type CountedLimit, type CounterState, openAt } from './counter.ts'
+import type { LimitState } from './counter.ts'
 import type { Dialect } from './dialect.ts'
 
 /** Takes one header; names are lower-case. */
 export type PutHeader = (name: string, value: string) => void
 
-/** What is left under one limit; `resetsAt` in milliseconds since the epoch. */
-export interface Standing {
-  readonly limit: CountedLimit
-  readonly used: number
-  readonly remaining: number
-  readonly resetsAt: number
-}
-
-/** Puts the headers of these limits. `states` go with `limits`; nothing is put without any. */
+/** Puts the headers of these limits; nothing is put without any. */
 export function putLimitHeaders(
   dialect: Dialect,
-  limits: readonly CountedLimit[],
-  states: readonly (CounterState | undefined)[],
+  states: readonly LimitState[],
   now: number,
   put: PutHeader,
 ): void {
-  let binding: Standing | undefined
+  const binding = bindingOf(states)
   let policies = ''
   let items = ''
-  for (let i = 0; i < limits.length; i += 1) {
-    const standing = standingOf(limits[i] as CountedLimit, states[i], now)
-    const { limit, remaining, resetsAt } = standing
-    if (binding === undefined || bindsMore(standing, binding)) binding = standing
-    const comma = i === 0 ? '' : ', '
+  for (const { limit, remaining, resetsAt } of states) {
+    const comma = policies === '' ? '' : ', '
     policies += comma + limit.policy
     items += `${comma}"${limit.window}";r=${remaining};t=${secondsUntil(resetsAt, now)}`
   }
@@ -57,15 +45,10 @@ export function putLimitHeaders(
  * The limit that binds: the one with the least share left; of several the one that holds longest,
  * so that among spent ones it is the one to wait for.
  */
-export function bindingOf(
-  limits: readonly CountedLimit[],
-  states: readonly (CounterState | undefined)[],
-  now: number,
-): Standing | undefined {
-  let binding: Standing | undefined
-  for (let i = 0; i < limits.length; i += 1) {
-    const standing = standingOf(limits[i] as CountedLimit, states[i], now)
-    if (binding === undefined || bindsMore(standing, binding)) binding = standing
+export function bindingOf(states: readonly LimitState[]): LimitState | undefined {
+  let binding: LimitState | undefined
+  for (const state of states) {
+    if (binding === undefined || bindsMore(state, binding)) binding = state
   }
   return binding
 }
@@ -90,14 +73,7 @@ function toResetTime(instant: number): string {
   return `${new Date(Math.ceil(instant / 1_000) * 1_000).toISOString().slice(0, 19)}Z`
 }
 
-function standingOf(limit: CountedLimit, state: CounterState | undefined, now: number): Standing {
-  const open = openAt(state, limit.windowMs, now)
-  const used = open === undefined ? 0 : open.used
-  const remaining = used < limit.limit ? limit.limit - used : 0
-  return { limit, used, remaining, resetsAt: open?.resetsAt ?? now + limit.windowMs }
-}
-
-function bindsMore(a: Standing, b: Standing): boolean {
+function bindsMore(a: LimitState, b: LimitState): boolean {
   const share = a.remaining / a.limit.limit - b.remaining / b.limit.limit
   return share < 0 || (share === 0 && a.resetsAt > b.resetsAt)
 }

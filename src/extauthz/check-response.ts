@@ -62,7 +62,7 @@ function allow(grant: Grant, now: number, dialect: Dialect, keyAgeMs: number | u
     writeHeader(writer, 'x-tollgate-path', grant.upstreamPath)
     if (grant.bodyNames !== undefined) writeHeader(writer, 'x-tollgate-models', grant.bodyNames)
     writer.string(5, 'authorization').string(5, 'x-api-key').string(5, 'proxy-authorization')
-    putLimitHeaders(dialect, grant.limits, grant.states, now, (name, value) =>
+    putLimitHeaders(dialect, grant.states, now, (name, value) =>
       writeHeader(writer, name, value, responseHeaders),
     )
     if (keyAgeMs !== undefined) writeKeyAge(writer, keyAgeMs, responseHeaders)
@@ -94,8 +94,9 @@ function deny(denial: Denial, now: number, dialect: Dialect, keyAgeMs: number | 
     writer.message(1, () => writer.unsigned(1, status))
     writeHeader(writer, 'content-type', 'application/json')
     for (const [name, value] of headersOf(denial, now)) writeHeader(writer, name, value)
-    const { limits = [], states = [] } = denial
-    putLimitHeaders(dialect, limits, states, now, (name, value) => writeHeader(writer, name, value))
+    putLimitHeaders(dialect, denial.states ?? [], now, (name, value) =>
+      writeHeader(writer, name, value),
+    )
     if (keyAgeMs !== undefined) writeKeyAge(writer, keyAgeMs)
     writer.string(3, JSON.stringify(toRefusalBody(dialect, denial.code, denial.message)))
   })

@@ -4,6 +4,7 @@ import {
   addTo,
   type CounterState,
   counterOf,
+  limitStates,
   openAt,
   spentUntil,
   toCountedLimits,
@@ -20,6 +21,13 @@ function limits(...written: readonly (readonly [number, string, number])[]) {
     written.map(([limit, window, windowMs]) => ({ limit, window, windowMs })),
   )
 }
+
+/** `spentUntil` of limits whose counters are known so far. */
+const until = (
+  of: ReturnType<typeof limits>,
+  counters: readonly (CounterState | undefined)[],
+  at: number,
+) => spentUntil(limitStates(of, counters, at))
 
 const perMinute = limits([100, '1m', minute])
 const both = limits([100, '1m', minute], [150, '1h', hour])
@@ -93,13 +101,13 @@ test('a limit is spent when it is reached', async (t) => {
     [101, now + 5_000],
     [1e15, now + 5_000],
   ] as const) {
-    t.equal(spentUntil(perMinute, [{ used, resetsAt: now + 5_000 }], now), expected, String(used))
+    t.equal(until(perMinute, [{ used, resetsAt: now + 5_000 }], now), expected, String(used))
   }
   const spent = [{ used: 100, resetsAt: now + 5_000 }]
-  t.equal(spentUntil(perMinute, spent, now + 4_999), now + 5_000)
-  t.equal(spentUntil(perMinute, spent, now + 5_000), undefined, 'open again at its very end')
-  t.equal(spentUntil(perMinute, [undefined], now), undefined)
-  t.equal(spentUntil([], [], now), undefined)
+  t.equal(until(perMinute, spent, now + 4_999), now + 5_000)
+  t.equal(until(perMinute, spent, now + 5_000), undefined, 'open again at its very end')
+  t.equal(until(perMinute, [undefined], now), undefined)
+  t.equal(spentUntil([]), undefined)
 })
 
 test('every rate has to hold', async (t) => {
@@ -109,29 +117,29 @@ test('every rate has to hold', async (t) => {
     { used: m, resetsAt: soon },
     { used: h, resetsAt: later },
   ]
-  t.equal(spentUntil(both, states(99, 149), now), undefined)
-  t.equal(spentUntil(both, states(100, 149), now), soon)
-  t.equal(spentUntil(both, states(99, 150), now), later)
-  t.equal(spentUntil(both, states(100, 150), now), later, 'the later end counts')
-  t.equal(spentUntil(both, states(100, 150), soon), later, 'the shorter one is open again')
-  t.equal(spentUntil([...both].reverse(), states(100, 150).reverse(), now), later)
+  t.equal(until(both, states(99, 149), now), undefined)
+  t.equal(until(both, states(100, 149), now), soon)
+  t.equal(until(both, states(99, 150), now), later)
+  t.equal(until(both, states(100, 150), now), later, 'the later end counts')
+  t.equal(until(both, states(100, 150), soon), later, 'the shorter one is open again')
+  t.equal(until([...both].reverse(), states(100, 150).reverse(), now), later)
 })
 
 test('three answers pass and the fourth waits', async (t) => {
   let state: CounterState | undefined
   for (let answer = 0; answer < 3; answer += 1) {
-    t.equal(spentUntil(perMinute, [state], now + answer), undefined)
+    t.equal(until(perMinute, [state], now + answer), undefined)
     state = addTo(state, 40, minute, now + answer)
   }
   t.equal(state?.used, 120, 'counted whole')
-  t.equal(spentUntil(perMinute, [state], now + 3), now + minute)
-  t.equal(spentUntil(perMinute, [state], now + minute), undefined)
+  t.equal(until(perMinute, [state], now + 3), now + minute)
+  t.equal(until(perMinute, [state], now + minute), undefined)
 })
 
 test('a clock stepping back closes nothing for long', async (t) => {
   const spent = { used: 100, resetsAt: now + minute }
   const back = now - hour
-  t.equal(spentUntil(perMinute, [spent], back), back + minute, 'a window at most')
+  t.equal(until(perMinute, [spent], back), back + minute, 'a window at most')
   t.strictSame(openAt(spent, minute, back), { used: 100, resetsAt: back + minute })
   t.strictSame(addTo(spent, 1, minute, back), { used: 101, resetsAt: back + minute })
   t.equal(openAt(spent, minute, now - 1)?.used, 100, 'a small step keeps what was used')
@@ -139,7 +147,7 @@ test('a clock stepping back closes nothing for long', async (t) => {
 
 test('a clock stepping forward opens the window', async (t) => {
   const spent = { used: 100, resetsAt: now + minute }
-  t.equal(spentUntil(perMinute, [spent], now + hour), undefined)
+  t.equal(until(perMinute, [spent], now + hour), undefined)
   t.strictSame(addTo(spent, 1, minute, now + hour), { used: 1, resetsAt: now + hour + minute })
 })
 

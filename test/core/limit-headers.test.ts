@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { type CounterState, toCountedLimits } from '../../src/core/counter.ts'
+import { type CounterState, limitStates, toCountedLimits } from '../../src/core/counter.ts'
 import type { Dialect } from '../../src/core/dialect.ts'
 import {
   bindingOf,
@@ -26,7 +26,7 @@ function headers(
   of = limits,
 ): Record<string, string> {
   const put: Record<string, string> = {}
-  putLimitHeaders(dialect, of, states, now, (name, value) => {
+  putLimitHeaders(dialect, limitStates(of, states, now), now, (name, value) => {
     put[name] = value
   })
   return put
@@ -59,7 +59,7 @@ test('the least share left binds', async (t) => {
     [[used(1, 1_000), undefined], '1m', 99, 1_000],
     [[used(100, 0), used(1, 2_000)], '1h', 999, 2_000],
   ] as const) {
-    const binding = bindingOf(limits, states, now)
+    const binding = bindingOf(limitStates(limits, states, now))
     t.match(binding, { limit: { window }, remaining, resetsAt: now + resetMs })
     t.match(headers(states), {
       'x-ratelimit-limit-tokens': String(binding?.limit.limit),
@@ -67,7 +67,7 @@ test('the least share left binds', async (t) => {
       'x-ratelimit-reset-tokens': toResetDuration(resetMs),
     })
   }
-  t.equal(bindingOf([], [], now), undefined)
+  t.equal(bindingOf([]), undefined)
 })
 
 test('Anthropic’s reset is an instant', async (t) => {

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { toCountedLimits } from '../../src/core/counter.ts'
+import { limitStates, toCountedLimits } from '../../src/core/counter.ts'
 import type { Denial, Grant } from '../../src/core/decide.ts'
 import type { Dialect } from '../../src/core/dialect.ts'
 import { type ErrorCode, toEnvelope } from '../../src/core/errors.ts'
@@ -139,7 +139,8 @@ test('refusals carry their headers and no others', async (t) => {
 })
 
 test('an allow tells what is left', async (t) => {
-  const states = [{ used: 40, resetsAt: now + 30_000 }, undefined]
+  const counters = [{ used: 40, resetsAt: now + 30_000 }, undefined]
+  const states = limitStates(limits, counters, now)
   for (const [dialect, own] of [
     [
       'openai',
@@ -173,8 +174,8 @@ test('an allow tells what is left', async (t) => {
 
 test('a spent limit tells what is left', async (t) => {
   const retryAt = now + 30_000
-  const states = [{ used: 120, resetsAt: retryAt }, undefined]
-  const { headers } = deny('token_limit_exceeded', { retryAt, limits, states })
+  const states = limitStates(limits, [{ used: 120, resetsAt: retryAt }, undefined], now)
+  const { headers } = deny('token_limit_exceeded', { retryAt, states })
   t.strictSame(headers, {
     'content-type': 'application/json',
     'retry-after': '30',
