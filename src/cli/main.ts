@@ -33,6 +33,7 @@ async function run(): Promise<number> {
     case 'up':
       return (await import('./up.ts')).up(args, process.env)
     case 'serve':
+      await import('./heap.ts').then(({ boundHeap }) => boundHeap())
       return (await import('./serve.ts')).serveCommand(args, process.env)
     case 'check':
       return (await import('./check.ts')).check(args)

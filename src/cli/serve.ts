@@ -1,4 +1,3 @@
-import { setFlagsFromString } from 'node:v8'
 import { serve } from '../main.ts'
 import { settingsList } from '../settings/show.ts'
 import { onStop } from './stop-signals.ts'
@@ -11,12 +10,6 @@ then ends within 15 seconds. Settings come from the environment (default; meanin
 
 ${settingsList()}`
 
-/**
- * Percent by which the heap may outgrow what lives in it before it is collected. What lives long
- * here, remembered keys and counters, is much and changes little: V8's own factor would let garbage
- * take as much again (a million keys: 0.67 GB resident with this, 0.9 GB without).
- */
-const heapGrowingPercent = 30
 /** How long the process may go on after it was asked to stop (milliseconds). */
 const endWithinMs = 15_000
 
@@ -31,7 +24,6 @@ export async function serveCommand(
 ): Promise<number> {
   const status = refuseArguments(args, USAGE)
   if (status !== undefined) return status
-  setFlagsFromString(`--heap-growing-percent=${heapGrowingPercent}`)
   const asked = onStop(() => {})
   // A start that hangs has nothing yet that could be lost.
   void asked.then(() => setTimeout(() => process.exit(1), endWithinMs).unref())
