@@ -1,7 +1,8 @@
-import { fork } from 'node:child_process'
+import { execFileSync, fork } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { cpus } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
@@ -16,12 +17,20 @@ import { ownSettings, runTollgate } from '../support/tollgate.ts'
 import type { CheckLoad, CheckLoadResult } from './check-load.ts'
 
 const invented = 10_000
-const seconds = 10
+/** Quiet and flooded in turn, so that whatever else the machine does falls on both. */
+const rounds = 3
+const warmSeconds = 2
+const seconds = 4
 const honestPerSecond = 500
 /** Honest keys that nobody has asked for, as many each second. */
 const coldPerSecond = 20
 /** Full queries for all that is invented would be 20 a second; those that are not wait 5 ms. */
 const mostQueriesPerSecond = 250
+/**
+ * By how much a flood may lengthen the p99 of known keys, in the median of the rounds, once the service
+ * has a core of its own. Two would be wanted; on machines that others use as well it is 4 to 5.
+ */
+const mostSlower = 10
 
 /** A service process of its own on a database of its own. */
 async function startService(t: Test) {
@@ -82,49 +91,103 @@ function cpuOf(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) * 10_000
 }
 
-function show({ rate, p50, p99, most, statuses }: CheckLoadResult): string {
+/** Gives the service the first core, and what loads it and the database the others. */
+function separate(service: number, sql: readonly number[]): boolean {
+  const cores = cpus().length
+  if (cores < 2) return false
+  try {
+    const pin = (cpus: string, pid: number) => execFileSync('taskset', ['-acp', cpus, `${pid}`])
+    pin('0', service)
+    for (const pid of [process.pid, ...sql]) pin(`1-${cores - 1}`, pid)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** The database server of a connection and all its processes. */
+async function processesOf(sql: Pool): Promise<readonly number[]> {
+  const [row] = await sql`select pg_backend_pid() as pid`
+  const parentOf = (pid: number | string) =>
+    Number(
+      readFileSync(`/proc/${pid}/stat`, 'latin1')
+        .replace(/^.*\) /, '')
+        .split(' ')[1],
+    )
+  const server = parentOf(row?.pid)
+  const children = readFileSync(`/proc/${server}/task/${server}/children`, 'latin1')
+  return [server, ...children.trim().split(' ').map(Number)]
+}
+
+function median(values: readonly number[]): number | undefined {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]
+}
+
+function show({ rate, p50, p99, most, statuses, leftOut }: CheckLoadResult): string {
   const figures = [p50, p99, most].map((ms) => ms.toFixed(1)).join(' / ')
-  return `${rate} a second, p50 / p99 / most ${figures} ms, ${JSON.stringify(statuses)}`
+  const out = leftOut > 0 ? `, ${leftOut} left out` : ''
+  return `${rate} a second, p50 / p99 / most ${figures} ms, ${JSON.stringify(statuses)}${out}`
 }
 
 for (const sources of [1, 1_000]) {
-  t.test(`invented keys from ${sources} addresses`, { timeout: 120_000 }, async (t) => {
+  t.test(`invented keys from ${sources} addresses`, { timeout: 240_000 }, async (t) => {
     const { sql, service, port } = await startService(t)
     const warm = await mint(sql, 200)
-    const cold = await mint(sql, 2 * coldPerSecond * seconds)
-    const half = cold.length / 2
-    const honest = (keys: readonly string[], perSecond: number) =>
-      run(t, { port, perSecond, seconds, keys, sources: 50 })
-    await run(t, { port, perSecond: 200, seconds: 2, keys: warm, sources: 50 })
-
-    const begin = await transactions(sql)
-    const before = await Promise.all([
-      honest(warm, honestPerSecond),
-      honest(cold.slice(0, half), coldPerSecond),
-    ])
-    const between = await transactions(sql)
-    const cpuBegin = cpuOf(service.pid)
-    const [flood, ...during] = await Promise.all([
-      run(t, { port, perSecond: invented, seconds, keys: [], sources }),
-      honest(warm, honestPerSecond),
-      honest(cold.slice(half), coldPerSecond),
-    ])
-    const cpu = (cpuOf(service.pid) - cpuBegin) / (seconds * (invented + honestPerSecond))
-    const end = await transactions(sql)
-
-    for (const [i, name] of ['known keys', 'keys not seen yet'].entries()) {
-      t.comment(`${name}, before: ${show(before[i] as CheckLoadResult)}`)
-      t.comment(`${name}, during: ${show(during[i] as CheckLoadResult)}`)
+    const perPhase = coldPerSecond * (warmSeconds + seconds)
+    const cold = await mint(sql, 2 * rounds * perPhase)
+    const times = { warmSeconds, seconds }
+    let taken = 0
+    const honest = () => {
+      const fresh = cold.slice(taken * perPhase, (taken + 1) * perPhase)
+      taken += 1
+      return [
+        run(t, { port, perSecond: honestPerSecond, ...times, keys: warm, sources: 50 }),
+        run(t, { port, perSecond: coldPerSecond, ...times, keys: fresh, sources: 50 }),
+      ]
     }
-    t.comment(`invented: ${show(flood)}`)
-    const perSecond = Math.round((end - between) / seconds)
-    t.comment(`CPU of the service: ${cpu.toFixed(0)} µs for each`)
-    t.comment(`transactions a second: ${Math.round((between - begin) / seconds)}, ${perSecond}`)
-    for (const { statuses } of [...before, ...during]) {
-      t.strictSame(Object.keys(statuses), ['200'], 'no honest key is refused')
+
+    const apart = separate(service.pid, await processesOf(sql))
+    t.comment(apart ? 'the service has the first core' : 'all share the cores')
+    await run(t, { port, perSecond: 2_000, seconds: 3, keys: warm, sources: 50 })
+
+    const names = ['known keys', 'keys not seen yet']
+    const slower: [number[], number[]] = [[], []]
+    for (let round = 0; round < rounds; round += 1) {
+      const quiet = await Promise.all(honest())
+      const cpuBegin = cpuOf(service.pid)
+      const begin = await transactions(sql)
+      const [flood, ...flooded] = await Promise.all([
+        run(t, { port, perSecond: invented, ...times, keys: [], sources }),
+        ...honest(),
+      ])
+      const lastSeconds = warmSeconds + seconds
+      const perSecond = Math.round(((await transactions(sql)) - begin) / lastSeconds)
+      const all = [flood, ...flooded].reduce((sum, { rate }) => sum + rate, 0)
+      const cpu = (cpuOf(service.pid) - cpuBegin) / (lastSeconds * all)
+      for (const [i, name] of names.entries()) {
+        const [before, during] = [quiet[i] as CheckLoadResult, flooded[i] as CheckLoadResult]
+        t.comment(`${name}, quiet: ${show(before)}`)
+        t.comment(`${name}, flooded: ${show(during)}`)
+        // Where the load itself stood still for half of the time there is nothing to compare.
+        const isMeasured = during.leftOut * 2 < during.rate * seconds
+        if (isMeasured) slower[i as 0 | 1].push(during.p99 / before.p99)
+        for (const { statuses } of [before, during]) {
+          t.strictSame(Object.keys(statuses), ['200'], 'no honest key is refused')
+        }
+      }
+      t.comment(`invented: ${show(flood)}`)
+      t.comment(`${cpu.toFixed(0)} µs of CPU for each, ${perSecond} transactions a second`)
+      t.ok(perSecond < mostQueriesPerSecond, `${perSecond} transactions a second`)
+      t.notOk(flood.statuses[200])
     }
-    t.ok(perSecond < mostQueriesPerSecond, `${perSecond} transactions a second`)
-    t.notOk(flood.statuses[200])
+    const medians = slower.map(median)
+    for (const [i, name] of names.entries()) {
+      t.comment(`${name}: p99 ${medians[i]?.toFixed(1)} times as long, in the median`)
+    }
+    const known = medians[0]
+    if (!apart || known === undefined)
+      t.pass('p99', { skip: 'the machine is too busy to measure a flood' })
+    else t.ok(known <= mostSlower, 'known keys are answered much as before')
     t.notMatch(service.output(), '"level":50', 'nothing is a fault')
   })
 }
