@@ -20,8 +20,10 @@ export function requireCaller(
 ): void {
   app.decorateRequest('caller', null)
   app.addHook('onRequest', async (request) => {
-    const { authorization } = request.headers
-    request.caller = await authenticate(authorization, clock(), () => request.ip)
+    const { authorization, 'x-api-key': apiKey } = request.headers
+    // Node joins a header that is repeated with commas, which no key holds.
+    const presented = { authorization, apiKey: apiKey?.toString() }
+    request.caller = await authenticate(presented, clock(), () => request.ip)
     if (request.caller === null) throw new ServiceError('credential_invalid')
   })
 }

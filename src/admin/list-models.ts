@@ -143,7 +143,7 @@ export function listModels(app: FastifyInstance, deps: ListModelsDeps): void {
     const subscriptions = subscriptionsOf(snapshot, caller, requested)
     reply.header('cache-control', 'no-store')
     reply.header('x-access-checked-at', toTimestamp(deps.clock()))
-    const authorization = request.headers.authorization as string
+    const { authorization = `Bearer ${request.headers['x-api-key']}` } = request.headers
     return mergeModels(
       await findModels(deps, { snapshot, caller, authorization, subscriptions }),
     ).map(showModel)

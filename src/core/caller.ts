@@ -6,9 +6,16 @@ export interface Person {
   readonly groups: readonly string[]
 }
 
+/** What vouches for an identity token: the token file, an OIDC issuer, or the cluster. */
+export type Proof =
+  | { readonly by: 'file' }
+  | { readonly by: 'oidc'; readonly issuer: string }
+  | { readonly by: 'cluster' }
+
 /** An identity token: may make keys and list, but opens no model for inference. */
 export interface TokenCaller extends Person {
   readonly by: 'token'
+  readonly proof: Proof
 }
 
 /** An API key: speaks with the groups of its creation, for one subscription. */

@@ -9,6 +9,8 @@ export interface CheckRequest {
   /** `GET`, `POST` and so on; empty where the gateway does not say. */
   readonly method: string
   readonly authorization: string | undefined
+  /** `x-api-key`. */
+  readonly apiKey: string | undefined
   /** The client's own `x-maas-subscription`. */
   readonly subscription: string | undefined
   /** The body's `model`, lifted by Envoy; a client's own header of this name never gets here. */
@@ -25,6 +27,7 @@ interface Draft {
   path: string
   method: string
   authorization: string | undefined
+  apiKey: string | undefined
   subscription: string | undefined
   model: string | undefined
   bodyProblem: string | undefined
@@ -38,6 +41,7 @@ export function readCheckRequest(bytes: Buffer): CheckRequest {
     path: '',
     method: '',
     authorization: undefined,
+    apiKey: undefined,
     subscription: undefined,
     model: undefined,
     bodyProblem: undefined,
@@ -90,6 +94,7 @@ function readHeader(entry: WireReader, draft: Draft): void {
       key = entry.string()
     } else if (entry.field === 2) {
       if (key === 'authorization') draft.authorization = entry.string()
+      else if (key === 'x-api-key') draft.apiKey = entry.string()
       else if (key === 'x-maas-subscription') draft.subscription = entry.string()
       else if (key === 'x-tollgate-model') draft.model = entry.string()
       else if (key === 'x-tollgate-refusal') draft.bodyProblem = entry.string()

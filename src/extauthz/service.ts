@@ -47,7 +47,7 @@ export function createCheck(deps: CheckDeps): Check {
     }
     return rescue(
       () =>
-        chain(authenticate(request.authorization, now, request.source), (caller) =>
+        chain(authenticate(request, now, request.source), (caller) =>
           request.authenticateOnly
             ? admit(requireKey(caller), (refusal) => answer(refusal, caller))
             : chain(decide(request, target, caller, now), (decision) => answer(decision, caller)),

@@ -98,6 +98,7 @@ function addLine(line: string, callers: Map<string, TokenCaller>): string | unde
   if (callers.has(key)) return 'this token stands in an earlier line'
   callers.set(key, {
     by: 'token',
+    proof: { by: 'file' },
     user,
     groups: groups
       .split(',')

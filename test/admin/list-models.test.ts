@@ -434,3 +434,11 @@ test('other methods are answered (204, 405)', async (t) => {
   t.equal(options.body, '')
   refused(t, await api.external.inject({ method: 'POST', url: '/v1/models' }), 405)
 })
+
+test('a key in x-api-key is shown to endpoints as a bearer', async (t) => {
+  const server = await startAnswering(t, 200, listOf('a'))
+  const api = await createListApi(t, { snapshot: worldOf({ a: server.url }) })
+  const answer = await ask(api, undefined, { 'x-api-key': 'sk-alice/basic' })
+  t.match(answer.json(), { data: [{ id: 'a' }] })
+  t.match(server.asked, [{ headers: { authorization: 'Bearer sk-alice/basic' } }])
+})

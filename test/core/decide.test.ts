@@ -21,7 +21,12 @@ const key: KeyCaller = {
   keyId: 'id-1',
   subscription: 'basic',
 }
-const token: TokenCaller = { by: 'token', user: 'ada', groups: ['team-a'] }
+const token: TokenCaller = {
+  by: 'token',
+  proof: { by: 'file' },
+  user: 'ada',
+  groups: ['team-a'],
+}
 const team = { groups: ['team-a'] }
 
 const snapshot = snapshotOf(

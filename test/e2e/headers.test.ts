@@ -69,7 +69,7 @@ test('a model receives no credential', async (t, gateway) => {
   for (const path of [chatPath, '/v1/chat/completions', '/llm/sim/v1/embeddings']) {
     const answer = await send(gateway, key, path, [
       'x-sim: {"status":418,"echo":true}',
-      'x-api-key: sk-tg-forged',
+      `x-api-key: ${key}`,
       'proxy-authorization: Basic x',
       'cookie: a=b',
       ...forged,

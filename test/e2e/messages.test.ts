@@ -221,8 +221,8 @@ off('no spelling but one is served', async (t, gateway) => {
 })
 
 /** Anthropic's own client, without retries. */
-function client(gateway: Gateway, authToken: string): Anthropic {
-  return new Anthropic({ baseURL: gateway.url, apiKey: null, authToken, maxRetries: 0 })
+function client(gateway: Gateway, apiKey: string): Anthropic {
+  return new Anthropic({ baseURL: gateway.url, apiKey, maxRetries: 0 })
 }
 
 const request = {

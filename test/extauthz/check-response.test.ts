@@ -67,7 +67,7 @@ test('the age of what is known is told if given', async (t) => {
 })
 
 test('an identity token has no key id', async (t) => {
-  const caller = { by: 'token', user: 'ada', groups: [] } as const
+  const caller = { by: 'token', proof: { by: 'file' }, user: 'ada', groups: [] } as const
   const { dynamic_metadata } = checkResponse.decode(
     toCheckResponse({ ...grant, caller, metered: false }, now, 'openai'),
   )

@@ -40,8 +40,8 @@ function createWorld(deps: Partial<CheckDeps> & { keys?: KeyLookup } = {}) {
   const faults: unknown[] = []
   const clock = { now: start }
   const verify = createVerifyKey(deps.keys ?? keys, { own: 'tg', accepted: new Set(['oai']) })
-  const token = (credential: string) =>
-    credential === 'ada-token' ? ({ by: 'token', user: 'ada', groups: ['team-a'] } as const) : null
+  const ada = { by: 'token', proof: { by: 'file' }, user: 'ada', groups: ['team-a'] } as const
+  const token = (credential: string) => (credential === 'ada-token' ? ada : null)
   const check = createCheck({
     authenticate: createAuthenticate({ key: verify, token }),
     snapshot: () => snapshot,
@@ -159,7 +159,12 @@ test('credentials that are not believed are 401', async (t) => {
     ['no scheme', check(checkOf(chat, { authorization: key }))],
     ['empty', check(checkOf(chat, { authorization: 'Bearer ' }))],
     ['two credentials', check(checkOf(chat, { authorization: `Bearer ${key},Bearer ${key}` }))],
-    ['another header', check(checkOf(chat, { 'x-api-key': key, Authorization: `Bearer ${key}` }))],
+    ['another header', check(checkOf(chat, { Authorization: `Bearer ${key}` }))],
+    ['a token as a key', check(checkOf('/llm/small/v1/models', { 'x-api-key': 'ada-token' }))],
+    [
+      'two that differ',
+      check(checkOf(chat, { 'x-api-key': keys.mint(), authorization: `Bearer ${key}` })),
+    ],
     ['revoked', ask(chat, keys.mint({ status: 'revoked' }))],
     ['expired', ask(chat, keys.mint({ expiresAt: start }))],
     ['unknown token', ask('/llm/small/v1/models', 'bob-token')],
@@ -172,6 +177,7 @@ test('credentials that are not believed are 401', async (t) => {
     '200',
     'the scheme in any case',
   )
+  t.equal(told(check(checkOf(chat, { 'x-api-key': key }))), '200', 'as Anthropic clients send it')
 })
 
 test('a mistyped key never reaches the store', async (t) => {

@@ -1,11 +1,25 @@
 import { test } from 'tap'
-import { createAuthenticate } from '../../src/identity/authenticate.ts'
+import { createAuthenticate, type Presented } from '../../src/identity/authenticate.ts'
 
 /** Says which way a credential went. */
 const authenticate = createAuthenticate({
-  key: (credential) => ({ by: 'token', user: `key ${credential}`, groups: [] }),
-  token: (credential) => ({ by: 'token', user: `token ${credential}`, groups: [] }),
+  key: (credential) => ({
+    by: 'token',
+    proof: { by: 'file' },
+    user: `key ${credential}`,
+    groups: [],
+  }),
+  token: (credential) => ({
+    by: 'token',
+    proof: { by: 'file' },
+    user: `token ${credential}`,
+    groups: [],
+  }),
 })
+
+function bearing(authorization: string | undefined): Presented {
+  return { authorization, apiKey: undefined }
+}
 
 test('the shape of a credential chooses its way', async (t) => {
   for (const [header, user] of [
@@ -19,7 +33,7 @@ test('the shape of a credential chooses its way', async (t) => {
     ['Bearer   alice-token  ', 'token alice-token'],
     ['Bearer Bearer', 'token Bearer'],
   ] as const) {
-    t.match(authenticate(header, 0), { user }, header)
+    t.match(authenticate(bearing(header), 0), { user }, header)
   }
 })
 
@@ -47,14 +61,14 @@ test('anything else is no credential', async (t) => {
     'XBearer a',
     'Bearer a\r\nx: y',
   ]) {
-    t.equal(authenticate(header, 0), null, JSON.stringify(header))
+    t.equal(authenticate(bearing(header), 0), null, JSON.stringify(header))
   }
 })
 
 test('a long header is refused in no time', async (t) => {
   const startedAt = process.cpuUsage()
-  t.equal(authenticate(`Bearer ${' '.repeat(100_000)},`, 0), null)
-  t.equal(authenticate(`Bearer ${'a'.repeat(100_000)} ${' '.repeat(100_000)},`, 0), null)
+  t.equal(authenticate(bearing(`Bearer ${' '.repeat(16_000)},`), 0), null)
+  t.equal(authenticate(bearing(`Bearer ${'a'.repeat(8_000)} ${' '.repeat(8_000)},`), 0), null)
   t.ok(process.cpuUsage(startedAt).user < 2_000_000)
 })
 
@@ -68,9 +82,35 @@ test('instant, source and refusal are passed on', async (t) => {
     token: async () => null,
   })
   t.equal(
-    deny('Bearer sk-a', 7, () => '192.0.2.1'),
+    deny(bearing('Bearer sk-a'), 7, () => '192.0.2.1'),
     null,
   )
-  t.equal(await deny('Bearer a', 8), null)
+  t.equal(await deny(bearing('Bearer a'), 8), null)
   t.strictSame(told, [7, '192.0.2.1'])
+})
+
+test('a key may stand in x-api-key', async (t) => {
+  const key = 'sk-tg-a_b'
+  for (const authorization of [undefined, `Bearer ${key}`, `bearer  ${key}`])
+    t.match(authenticate({ authorization, apiKey: key }, 0), { user: `key ${key}` })
+  for (const [authorization, apiKey] of [
+    [undefined, ''],
+    [undefined, 'alice-token'],
+    ['Bearer alice-token', 'alice-token'],
+    [`Bearer ${key}`, ''],
+    [`Bearer ${key}`, 'sk-tg-c_d'],
+    ['Bearer alice-token', key],
+    ['', key],
+    ['Basic YTpi', key],
+    [`Bearer ${key},`, key],
+  ] as const) {
+    t.equal(authenticate({ authorization, apiKey }, 0), null, `${authorization} and ${apiKey}`)
+  }
+})
+
+test('what is above 16 KiB is not read', async (t) => {
+  const [fits, long] = ['a'.repeat(16_384), 'a'.repeat(16_385)]
+  t.match(authenticate(bearing(`Bearer ${fits}`), 0), { user: `token ${fits}` })
+  t.equal(authenticate(bearing(`Bearer ${long}`), 0), null)
+  t.equal(authenticate({ authorization: undefined, apiKey: `sk-${long}` }, 0), null)
 })

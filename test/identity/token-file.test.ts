@@ -115,7 +115,12 @@ test('a file tells who presents a token', async (t) => {
   const path = join(temporaryFolder(t), 'tokens.csv')
   writeFileSync(path, 'alice-token,ada,1,"team-a"\nbad\n')
   const { file, problems } = open(t, path)
-  t.strictSame(file.verify('alice-token', 0), { by: 'token', user: 'ada', groups: ['team-a'] })
+  t.strictSame(file.verify('alice-token', 0), {
+    by: 'token',
+    proof: { by: 'file' },
+    user: 'ada',
+    groups: ['team-a'],
+  })
   for (const token of ['', 'Alice-token', 'alice-toke', 'alice-token ', 'ada', 'constructor']) {
     t.equal(file.verify(token, 0), null, token)
   }

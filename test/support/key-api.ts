@@ -80,7 +80,7 @@ const markers = { own: 'tg', accepted: new Set(['tg', 'oai']) }
 const verifyToken: Verify = (token) => {
   const user = /^(.*)-token$/.exec(token)?.[1] ?? ''
   const groups = people[user]
-  return groups === undefined ? null : { by: 'token', user, groups }
+  return groups === undefined ? null : { by: 'token', proof: { by: 'file' }, user, groups }
 }
 
 /** Builds it all; everything ends with `t`. */

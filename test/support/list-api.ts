@@ -9,6 +9,7 @@ import { buildAdmin, buildInternal } from '../../src/admin/server.ts'
 import type { Caller } from '../../src/core/caller.ts'
 import { ServiceError } from '../../src/core/errors.ts'
 import type { Snapshot } from '../../src/core/snapshot.ts'
+import type { Presented } from '../../src/identity/authenticate.ts'
 import type { ApiKeyStore } from '../../src/store/api-keys.ts'
 
 /** The endpoints that need no key store, with resources and callers to choose. */
@@ -35,14 +36,16 @@ const groups: Readonly<Record<string, readonly string[]>> = {
 }
 
 /** `Bearer alice` is alice's token, `Bearer sk-alice/basic` her key for a subscription. */
-function believe(authorization: string | undefined): Caller | null {
-  const credential = authorization?.replace(/^Bearer /, '') ?? ''
+function believe({ authorization, apiKey }: Presented): Caller | null {
+  const credential = authorization?.replace(/^Bearer /, '') ?? apiKey ?? ''
   if (credential === 'outage') throw new ServiceError('store_unavailable')
   const [, key, user = '', subscription = ''] = /^(sk-)?([a-z]+)(?:\/(.*))?$/.exec(credential) ?? []
   const of = groups[user]
   if (of === undefined) return null
   const person = { user, groups: of }
-  return key ? { by: 'key', ...person, keyId: 'id', subscription } : { by: 'token', ...person }
+  return key
+    ? { by: 'key', ...person, keyId: 'id', subscription }
+    : { by: 'token', proof: { by: 'file' }, ...person }
 }
 
 /** Builds both; they are closed when `t` ends. */

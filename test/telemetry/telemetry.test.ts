@@ -35,7 +35,7 @@ function start(t: Test, options: Partial<TelemetryOptions> = {}) {
 }
 
 function allowed(user: string, subscription = 'basic', model = 'llm/small'): Decision {
-  const caller: Caller = { by: 'token', user, groups: [] }
+  const caller: Caller = { by: 'token', proof: { by: 'file' }, user, groups: [] }
   return { allowed: true, caller, subscription, model: { key: model } } as unknown as Grant
 }
 
