@@ -70,6 +70,7 @@ export function loadConfig(
     if (env[name]) problems.push(`${name}: is not supported yet; unset it`)
   }
   const config = derive(Object.fromEntries(entries))
+  problems.push(...checkTogether(config))
   const named = new Set(problems.map(settingOf))
   problems.push(...check(config).filter((problem) => !named.has(settingOf(problem))))
   if (problems.length > 0) throw new ConfigError(problems)
@@ -118,6 +119,14 @@ function derive(all: Read): Config {
     replicaName: read.replicaName ?? ownName,
     replicaPlace: `${bootId()}/${ownName}`,
   }
+}
+
+/** What is bad only beside another setting. */
+function checkTogether({ oidcIssuerUrl, oidcClientIds }: Config): readonly string[] {
+  if ((oidcIssuerUrl === undefined) === (oidcClientIds === undefined)) return []
+  return oidcIssuerUrl === undefined
+    ? ['OIDC_CLIENT_ID: is of no use without OIDC_ISSUER_URL']
+    : ['OIDC_CLIENT_ID: has to be set beside OIDC_ISSUER_URL']
 }
 
 function settingOf(problem: string): string {

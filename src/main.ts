@@ -77,9 +77,10 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const resources = await openResources(context)
   const { snapshot, problems } = resources
   const markers = { own: config.keyMarker, accepted: config.acceptedMarkers }
+  const tokens = openTokens(context, resources)
   const authenticate = createAuthenticate({
     key: createVerifyKey(keys, markers, noteUse),
-    token: openTokens(context),
+    token: tokens.verify,
   })
   const counterParts = await openCounters(context)
   const { counters, redis } = counterParts
@@ -149,6 +150,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     degraded: async () => [
       ...((await ping(database.pool)) ? [] : ['database']),
       ...(redis?.away ? ['redis'] : []),
+      ...tokens.degraded(),
       ...(journal?.stats.failing ? ['journal'] : []),
     ],
     resourceProblems: problems,

@@ -45,7 +45,10 @@ test('every bad setting is named at once', async (t) => {
     USAGE_JOURNAL_BYTES: '1k',
     METRICS_ADDRESS: '9464',
     LOG_LEVEL: 'loud',
-    OIDC_ISSUER_URL: 'https://issuer',
+    OIDC_ISSUER_URL: 'http://issuer',
+    OIDC_CLIENT_ID: 'tollgate',
+    OIDC_SIGNING_ALGS: 'RS256,none',
+    OIDC_CACHE_TTL: '2h',
   }
   const named = problemsOf(bad).map((problem) => problem.slice(0, problem.indexOf(':')))
   t.strictSame([...new Set(named)].sort(), Object.keys(bad).sort())

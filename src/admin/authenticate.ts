@@ -12,6 +12,9 @@ declare module 'fastify' {
   }
 }
 
+/** RFC 6750, 3.1: where there is no credential, nothing is said about one. */
+const bareChallenge = ['www-authenticate', 'Bearer'] as const
+
 /** Requires a believed credential on every route of this scope. */
 export function requireCaller(
   app: FastifyInstance,
@@ -19,12 +22,14 @@ export function requireCaller(
   clock: () => number,
 ): void {
   app.decorateRequest('caller', null)
-  app.addHook('onRequest', async (request) => {
+  app.addHook('onRequest', async (request, reply) => {
     const { authorization, 'x-api-key': apiKey } = request.headers
     // Node joins a header that is repeated with commas, which no key holds.
     const presented = { authorization, apiKey: apiKey?.toString() }
     request.caller = await authenticate(presented, clock(), () => request.ip)
-    if (request.caller === null) throw new ServiceError('credential_invalid')
+    if (request.caller !== null) return
+    if (authorization === undefined && apiKey === undefined) reply.header(...bareChallenge)
+    throw new ServiceError('credential_invalid')
   })
 }
 

@@ -85,6 +85,11 @@ const catalogue = {
     'server_error',
     'A transaction that has not ended holds a lock in the key store; try again in a few seconds.',
   ],
+  identity_unavailable: [
+    503,
+    'server_error',
+    'What proves identity tokens is out of reach; try again in a few seconds.',
+  ],
   counters_unavailable: [
     503,
     'server_error',

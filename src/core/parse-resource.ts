@@ -9,6 +9,7 @@ import {
   type AccessPolicy,
   type Attribution,
   type BilledModel,
+  type ExternalOidc,
   type Limit,
   type Metadata,
   type ModelRef,
@@ -193,12 +194,7 @@ function readTenant(root: Field, metadata: Metadata): Tenant {
   if (metadata.name !== 'default-tenant') {
     root.at('metadata').at('name').problem('must be default-tenant; there is one Tenant')
   }
-  const oidc = root.at('spec').at('externalOIDC')
-  if (oidc.present && oidc.object()) {
-    oidc.at('issuerUrl').requiredString({ pattern: /^https:\/\/\S+$/, form: 'an https URL' })
-    oidc.at('clientId').requiredString({ min: 1 })
-    oidc.at('ttl').integer({ min: 30, max: 2_147_483_647 })
-  }
+  const externalOidc = readExternalOidc(root.at('spec').at('externalOIDC'))
   return {
     kind: 'Tenant',
     metadata,
@@ -207,6 +203,18 @@ function readTenant(root: Field, metadata: Metadata): Tenant {
       .at('apiKeys')
       .at('maxExpirationDays')
       .integer({ min: 1, max: 36_500 }),
+    externalOidc,
+  }
+}
+
+function readExternalOidc(oidc: Field): ExternalOidc | undefined {
+  if (!oidc.present || !oidc.object()) return undefined
+  return {
+    issuerUrl: oidc
+      .at('issuerUrl')
+      .requiredString({ pattern: /^https:\/\/[^\s?#]+$/, form: 'an https URL' }),
+    clientId: oidc.at('clientId').requiredString({ min: 1 }),
+    ttlSeconds: oidc.at('ttl').integer({ min: 30, max: 2_147_483_647 }) ?? 300,
   }
 }
 

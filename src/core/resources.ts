@@ -81,6 +81,15 @@ export interface Tenant {
   readonly metadata: Metadata
   /** `spec.apiKeys.maxExpirationDays`; wins over the setting. */
   readonly maxExpirationDays: number | undefined
+  readonly externalOidc: ExternalOidc | undefined
+}
+
+/** `spec.externalOIDC`: one more provider of identity tokens. */
+export interface ExternalOidc {
+  readonly issuerUrl: string
+  readonly clientId: string
+  /** For how long a token that was believed is believed again unread. */
+  readonly ttlSeconds: number
 }
 
 /** One legacy tier (contract, 3.9). */

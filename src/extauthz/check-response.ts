@@ -110,6 +110,7 @@ function headersOf(denial: Denial, now: number): readonly (readonly [string, str
     store_unavailable: ['retry-after', retryAfterOutage],
     store_slow: ['retry-after', retryAfterOutage],
     store_locked: ['retry-after', retryAfterOutage],
+    identity_unavailable: ['retry-after', retryAfterOutage],
     counters_unavailable: ['retry-after', retryAfterOutage],
     model_unavailable: ['retry-after', retryAfterOutage],
   }

@@ -11,6 +11,9 @@ export type Verify = (
   source?: Source,
 ) => Caller | null | Promise<Caller | null>
 
+/** The same for what is known without asking anybody. */
+export type VerifyNow = (credential: string, now: number, source?: Source) => Caller | null
+
 /** The headers that a credential may stand in, as they were sent. */
 export interface Presented {
   readonly authorization: string | undefined

@@ -7,7 +7,7 @@ import { hash } from 'node:crypto'
 import { type BigIntStats, readFileSync, statSync } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import type { TokenCaller } from '../core/caller.ts'
-import type { Verify } from './authenticate.ts'
+import type { VerifyNow } from './authenticate.ts'
 
 /** What a header can carry as one bearer credential. */
 const sendable = /^[!-+\--~]+$/
@@ -16,7 +16,7 @@ const sendable = /^[!-+\--~]+$/
 const lookEveryMs = 500
 
 export interface TokenFile {
-  readonly verify: Verify
+  readonly verify: VerifyNow
   close(): void
 }
 
@@ -69,7 +69,7 @@ function signatureOf({ mtimeNs, size, ino }: BigIntStats): string {
 }
 
 /** No token file: no identity token is believed. */
-export const noTokens: Verify = () => null
+export const noTokens: VerifyNow = () => null
 
 /** Parses the whole file; a bad line is left out and named. */
 export function parseTokens(text: string): TokenTable {

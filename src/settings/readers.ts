@@ -3,6 +3,7 @@
 import { resolve } from 'node:path'
 import { parseDuration } from '../core/duration.ts'
 import { isMeterName, type MeterName, meterable } from '../core/operations.ts'
+import { isTrustworthy } from '../identity/oidc/documents.ts'
 import { parseRedisUrl } from '../store/counters/redis/url.ts'
 import { type Address, parseAddress, parseSocketAddress, type SocketAddress } from './address.ts'
 
@@ -113,6 +114,23 @@ export function url(...schemes: readonly string[]): Reader<string> {
     secret: true,
     read: (written) => (schemes.includes(URL.parse(written)?.protocol ?? '') ? written : invalid),
   }
+}
+
+/** An OIDC issuer: the very text that its documents and tokens hold. */
+export const issuerUrl: Reader<string> = {
+  form: 'an https URL without query and fragment, or an http one on this machine',
+  read: (written) => (isTrustworthy(written) && !/[?#]/.test(written) ? written : invalid),
+}
+
+/** Signatures by public keys alone: with `none` and HS256 anybody could make tokens. */
+export const signingAlgorithms: Reader<readonly string[]> = {
+  form: 'a list with commas of RS, PS, ES with 256, 384 or 512, and EdDSA',
+  read(written) {
+    const found = itemsOf(written)
+    const isGood =
+      found.length > 0 && found.every((each) => /^([RPE]S(256|384|512)|EdDSA)$/.test(each))
+    return isGood ? found : invalid
+  },
 }
 
 export function oneOf<const Choice extends string>(...choices: readonly Choice[]): Reader<Choice> {

@@ -100,6 +100,26 @@ export const settings = {
     'the folder of resources'),
   tokenAuthFile: optional('TOKEN_AUTH_FILE', 'none (`npm start`: `examples/tokens.csv`)', form.anyText,
     'identity tokens, a line each: `token,user,uid,"group1,group2"`'),
+  oidcIssuerUrl: optional('OIDC_ISSUER_URL', 'none', form.issuerUrl,
+    'the OIDC provider whose identity tokens are believed'),
+  oidcClientIds: optional('OIDC_CLIENT_ID', 'none', form.names,
+    'the audiences (`aud`) of which a token of it has to name one'),
+  oidcUsernameClaim: optional('OIDC_USERNAME_CLAIM', '`preferred_username`, else `sub`', form.anyText,
+    'the claim that holds the user, by its name or a path with dots'),
+  oidcGroupsClaim: setting('OIDC_GROUPS_CLAIM', 'groups', form.anyText,
+    'the claim that holds the groups, by its name or a path with dots'),
+  oidcUsernamePrefix: optional('OIDC_USERNAME_PREFIX', 'none', form.anyText,
+    'put before each user of a provider'),
+  oidcGroupsPrefix: optional('OIDC_GROUPS_PREFIX', 'none', form.anyText,
+    'put before each group of a provider'),
+  oidcAlgorithms: setting('OIDC_SIGNING_ALGS', 'RS256,RS384,RS512,PS256,PS384,PS512,ES256,ES384,ES512,EdDSA', form.signingAlgorithms,
+    'signatures that are accepted'),
+  oidcCaFile: optional('OIDC_CA_FILE', 'the usual authorities', form.path,
+    'certificates (PEM) of the authorities that are trusted for providers, instead of the usual ones'),
+  oidcOutageGraceMs: setting('OIDC_OUTAGE_GRACE', '1h', form.duration('0', '24h'),
+    'how long a provider\'s last keys are believed once it is out of reach'),
+  oidcCacheTtlMs: setting('OIDC_CACHE_TTL', '5m', form.duration('30s', '1h'),
+    'how long a token that was believed is believed again unread'),
   adminGroups: setting('ADMIN_GROUPS', 'tollgate-admins', form.names,
     'groups of administrators'),
   maxExpirationDays: setting('API_KEY_MAX_EXPIRATION_DAYS', '90', form.integer(1, 36_500),
@@ -134,5 +154,5 @@ export const settings = {
 
 export type Settings = typeof settings
 
-/** Better no start than a promise that is not kept: these would be ignored in silence. */
-export const unsupported = ['OIDC_ISSUER_URL', 'KUBERNETES_TOKEN_REVIEW'] as const
+/** Better no start than a promise that is not kept: this would be ignored in silence. */
+export const unsupported = ['KUBERNETES_TOKEN_REVIEW'] as const

@@ -14,6 +14,7 @@ export function checkFiles(config: Config): readonly string[] {
   return [
     ...attempt('RESOURCES', resourceFolder, 'read', readdirSync),
     ...attempt('TOKEN_AUTH_FILE', tokenAuthFile, 'read', readFileSync),
+    ...attempt('OIDC_CA_FILE', config.oidcCaFile, 'read', readFileSync),
     ...(config.databaseUrl === undefined || !ownFolder ? checkDataDir(config) : []),
     ...(ownFolder ? attempt('ENVOY_CONFIG_DIR', envoyConfigDir, 'written to', tryFolder) : []),
     ...attempt('USAGE_JOURNAL', usageJournal, 'written', tryJournal),

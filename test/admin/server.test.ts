@@ -130,3 +130,20 @@ test('identity headers change nobody’s identity', async (t) => {
   refused(t, await api.ask(`GET /v1/api-keys/${ofBob}`, { as: 'alice', headers }), 404)
   refused(t, await api.ask(`DELETE /v1/api-keys/${ofBob}`, { headers }), 401)
 })
+
+test('a refused credential is told so, a missing one is asked for (RFC 6750)', async (t) => {
+  const api = await createKeyApi(t)
+  const asked = (headers: Record<string, string>) =>
+    api.ask('POST /v1/api-keys/search', { headers }).then((answer) => {
+      refused(t, answer, 401, 'credential_invalid')
+      return answer.headers['www-authenticate']
+    })
+  t.equal(await asked({}), 'Bearer')
+  for (const headers of [
+    { authorization: 'Bearer wrong' },
+    { authorization: 'Basic YTpi' },
+    { 'x-api-key': 'alice-token' },
+  ]) {
+    t.match(await asked(headers as Record<string, string>), /error="invalid_token"/)
+  }
+})

@@ -21,6 +21,7 @@ test('each status has its type', async (t) => {
     ['internal', 500, 'server_error'],
     ['store_unavailable', 503, 'server_error'],
     ['counters_unavailable', 503, 'server_error'],
+    ['identity_unavailable', 503, 'server_error'],
     ['model_unavailable', 503, 'server_error'],
   ] as const) {
     t.match(describe(code), { status, type, message: /\.$/ }, code)

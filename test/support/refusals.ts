@@ -35,7 +35,9 @@ export function refused(
     /JSON at|Unexpected token|syntax error|relation|api_keys_|node_modules|FST_|PostgresError|ECONN/,
     about,
   )
-  t.equal(answer.headers['www-authenticate'], status === 401 ? 'Bearer' : undefined)
+  const challenge = answer.headers['www-authenticate']
+  if (status !== 401) t.equal(challenge, undefined)
+  else t.match(challenge, /^Bearer( error="invalid_token", error_description="[^"\\]+")?$/)
   if (status === 503) t.match(answer.headers['retry-after'], /^\d+$/)
 }
 

@@ -1,0 +1,63 @@
+/** The claims of a verified identity token → user and groups. */
+
+import type { Person } from '../../core/caller.ts'
+import type { JsonObject } from './documents.ts'
+
+export interface ClaimRules {
+  /** undefined: `preferred_username`, and `sub` where that is absent. */
+  readonly username: string | undefined
+  readonly groups: string
+  /** Put before each name. */
+  readonly usernamePrefix: string
+  readonly groupsPrefix: string
+}
+
+/** Names the cluster gives; nobody else may. */
+const reserved = /^system:/
+const longestName = 1_024
+
+/** The person, or in a sentence's end why there is none. */
+export function readClaims(claims: JsonObject, rules: ClaimRules): Person | string {
+  const claim = rules.username ?? ('preferred_username' in claims ? 'preferred_username' : 'sub')
+  const name = findClaim(claims, claim)
+  if (!isName(name)) return `has no usable name in ${claim}`
+  // As kube-apiserver has it: an address that its owner has not proved names nobody.
+  if (claim === 'email' && (claims.email_verified ?? true) !== true) {
+    return 'has an address that is not verified'
+  }
+  const user = rules.usernamePrefix + name
+  if (reserved.test(user)) return 'has a name that begins with system:'
+
+  const groups = findClaim(claims, rules.groups)
+  if (groups !== undefined && !(Array.isArray(groups) && groups.every(isName))) {
+    return `has no list of groups in ${rules.groups}`
+  }
+  return {
+    user,
+    groups: (groups ?? [])
+      .map((group) => rules.groupsPrefix + group)
+      .filter((group) => !reserved.test(group)),
+  }
+}
+
+/** By its whole name first (`https://example.com/groups`), then by a path (`realm_access.roles`). */
+function findClaim(claims: JsonObject, name: string): unknown {
+  if (Object.hasOwn(claims, name)) return claims[name]
+  let found: unknown = claims
+  for (const step of name.split('.')) {
+    if (typeof found !== 'object' || found === null || !Object.hasOwn(found, step)) return undefined
+    found = (found as JsonObject)[step]
+  }
+  return found
+}
+
+/** What the database can keep, byte for byte, and a log can show. */
+function isName(value: unknown): value is string {
+  return (
+    typeof value === 'string' &&
+    value !== '' &&
+    value.length <= longestName &&
+    value.isWellFormed() &&
+    !/\p{Cc}/u.test(value)
+  )
+}

@@ -1,0 +1,73 @@
+/** Reads an OIDC provider's documents: bounded in time and size, and never from somewhere else. */
+
+import { readFile } from 'node:fs/promises'
+import { get as getHttp, type IncomingMessage } from 'node:http'
+import { get as getHttps } from 'node:https'
+
+/** An object of JSON. Rejects with what went wrong, in words for the log. */
+export type ReadDocument = (url: string, signal: AbortSignal) => Promise<JsonObject>
+
+export type JsonObject = Readonly<Record<string, unknown>>
+
+export interface DocumentOptions {
+  /** Certificates (PEM) of the authorities to trust instead of the usual ones; read each time. */
+  readonly caFile?: string | undefined
+  /** For a whole document. */
+  readonly timeoutMs?: number
+}
+
+const mostBytes = 1_048_576
+
+/** Reads over https, and over http from this machine alone. Redirects are not followed. */
+export function createReadDocument(options: DocumentOptions = {}): ReadDocument {
+  const { caFile, timeoutMs = 5_000 } = options
+
+  return async function readDocument(url, signal) {
+    if (!isTrustworthy(url)) throw new Error(`${url} is neither https nor on this machine`)
+    const deadline = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)])
+    const ca = caFile === undefined ? undefined : await readFile(caFile)
+    const answer = await new Promise<IncomingMessage>((resolve, reject) => {
+      const request = { signal: deadline, agent: false, headers: { accept: 'application/json' } }
+      const get = url.startsWith('https:')
+        ? getHttps(url, { ...request, ...(ca && { ca }) }, resolve)
+        : getHttp(url, request, resolve)
+      get.on('error', reject)
+    })
+    try {
+      if (answer.statusCode !== 200) throw new Error(`${url} answered ${answer.statusCode}`)
+      return parseObject(url, await readText(url, answer))
+    } finally {
+      answer.destroy()
+    }
+  }
+}
+
+/** Whether what a URL leads to can be believed: by its certificate, or because it is this machine. */
+export function isTrustworthy(url: string): boolean {
+  const { protocol, hostname } = URL.parse(url) ?? {}
+  if (protocol === 'https:') return true
+  return protocol === 'http:' && /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname ?? '')
+}
+
+async function readText(url: string, answer: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of answer) {
+    size += chunk.length
+    if (size > mostBytes) throw new Error(`${url} is larger than 1 MiB`)
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString()
+}
+
+function parseObject(url: string, text: string): JsonObject {
+  try {
+    const value: unknown = JSON.parse(text)
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+      return value as JsonObject
+    }
+  } catch {
+    // Told below: the parser's own words quote the document.
+  }
+  throw new Error(`${url} is not a JSON object`)
+}

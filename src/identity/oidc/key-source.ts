@@ -1,0 +1,146 @@
+/**
+ * An issuer's public keys: read in the background, and again when a token names one that is not
+ * known. jose's own remote set is not used: its cool-down counts from the last success, so that with
+ * the provider down every token would fetch, and past its maximum age it drops keys that are good.
+ */
+
+import { type CryptoKey, createLocalJWKSet, errors, type JWSHeaderParameters } from 'jose'
+import { ServiceError } from '../../core/errors.ts'
+import { isTrustworthy, type ReadDocument } from './documents.ts'
+
+/** A key, and how many changes the set had seen when the key was in it. */
+export interface FoundKey {
+  readonly key: CryptoKey
+  readonly generation: number
+}
+
+export interface KeySource {
+  /** Whether the provider failed to answer when it was last asked. */
+  readonly isAway: boolean
+  /** Counts the changes of the set of keys. */
+  readonly generation: number
+  /**
+   * The key for a token's header; undefined: the provider has none. Rejects with
+   * `identity_unavailable` when only the provider could say, and it is out of reach.
+   */
+  find(header: JWSHeaderParameters): Promise<FoundKey | undefined>
+  close(): void
+}
+
+export interface KeySourceOptions {
+  readonly issuer: string
+  readonly readDocument: ReadDocument
+  /** How long the last keys are believed once the provider is out of reach, in milliseconds. */
+  readonly graceMs: number
+  /** Told once when the provider fails, with the reason, and once when it is back. */
+  readonly onAway: (problem: string | undefined) => void
+  readonly monotonic?: () => number
+  /** Milliseconds between two readings of the keys. */
+  readonly everyMs?: number
+  /** Least milliseconds between two attempts, whether they succeed or not. */
+  readonly cooldownMs?: number
+}
+
+/** Begins to read at once. */
+export function createKeySource(options: KeySourceOptions): KeySource {
+  const { issuer, readDocument, graceMs, onAway } = options
+  const { everyMs = 600_000, cooldownMs = 10_000, monotonic = () => performance.now() } = options
+  const end = new AbortController()
+  let keys: ReturnType<typeof createLocalJWKSet> | undefined
+  let written = ''
+  let generation = 0
+  let readAt = Number.NEGATIVE_INFINITY
+  let triedAt = Number.NEGATIVE_INFINITY
+  let awaySince: number | undefined
+  let reading: Promise<void> | undefined
+
+  async function read(): Promise<void> {
+    try {
+      const found = await readKeys(issuer, readDocument, end.signal)
+      const text = JSON.stringify(found)
+      if (text !== written) {
+        keys = createLocalJWKSet(found as unknown as Parameters<typeof createLocalJWKSet>[0])
+        written = text
+        generation += 1
+      }
+      readAt = monotonic()
+      if (awaySince !== undefined) onAway(undefined)
+      awaySince = undefined
+    } catch (error) {
+      if (end.signal.aborted) return
+      if (awaySince === undefined) onAway(String(error instanceof Error ? error.message : error))
+      awaySince ??= monotonic()
+    }
+  }
+
+  /** Reads unless that was tried a moment ago. */
+  async function refresh(): Promise<void> {
+    if (reading === undefined) {
+      if (monotonic() - triedAt < cooldownMs || end.signal.aborted) return
+      triedAt = monotonic()
+      reading = read().finally(() => {
+        reading = undefined
+      })
+    }
+    await reading
+  }
+
+  /** In the set as it is known and believed now. */
+  async function look(header: JWSHeaderParameters): Promise<FoundKey | undefined> {
+    const of = generation
+    const isLost = awaySince !== undefined && monotonic() - awaySince > graceMs
+    const key = isLost ? undefined : await keys?.(header).catch(ignoreUnknown)
+    return key && { key, generation: of }
+  }
+
+  async function find(header: JWSHeaderParameters): Promise<FoundKey | undefined> {
+    const known = await look(header)
+    if (known !== undefined) return known
+    await refresh()
+    const found = await look(header)
+    // Who knows nothing newer does not refuse: the key may be one that the provider has just added.
+    if (found === undefined && (awaySince !== undefined || keys === undefined)) {
+      throw new ServiceError('identity_unavailable')
+    }
+    return found
+  }
+
+  const timer = setInterval(() => {
+    if (awaySince !== undefined || monotonic() - readAt >= everyMs) void refresh()
+  }, cooldownMs).unref()
+  void refresh()
+  return {
+    get isAway() {
+      return awaySince !== undefined
+    },
+    get generation() {
+      return generation
+    },
+    find,
+    close() {
+      clearInterval(timer)
+      end.abort()
+    },
+  }
+}
+
+/** Discovery first: the place of the keys may change. */
+async function readKeys(issuer: string, readDocument: ReadDocument, signal: AbortSignal) {
+  const about = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
+  const discovered = await readDocument(about, signal)
+  // OpenID Connect Discovery 4.3: else anybody who can write below the issuer's host could be it.
+  if (discovered.issuer !== issuer) throw new Error(`${about} speaks for another issuer`)
+  const place = discovered.jwks_uri
+  if (typeof place !== 'string' || !isTrustworthy(place)) {
+    throw new Error(`${about} has no jwks_uri that is https`)
+  }
+  if (issuer.startsWith('https:') && !place.startsWith('https:')) {
+    throw new Error(`${about} has a jwks_uri that is not https`)
+  }
+  return await readDocument(place, signal)
+}
+
+function ignoreUnknown(error: unknown): undefined {
+  if (error instanceof errors.JWKSNoMatchingKey) return undefined
+  throw error
+}

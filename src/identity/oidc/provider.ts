@@ -1,0 +1,132 @@
+/** One OIDC provider: verifies identity tokens of its issuer (OpenID Connect Core 3.1.3.7). */
+
+import { type CryptoKey, errors, type JWSHeaderParameters, jwtVerify } from 'jose'
+import type { TokenCaller } from '../../core/caller.ts'
+import { ServiceError } from '../../core/errors.ts'
+import { createVerdicts } from '../verdicts.ts'
+import { type ClaimRules, readClaims } from './claims.ts'
+import type { KeySource } from './key-source.ts'
+
+export interface ProviderOptions {
+  readonly issuer: string
+  /** A token has to name one of them (`aud`). */
+  readonly audiences: readonly string[]
+  /** Names of JWA, public-key signatures only. */
+  readonly algorithms: readonly string[]
+  readonly claims: ClaimRules
+  /** How long a token that was believed is believed again unread; never past its `exp`. */
+  readonly ttlMs: number
+  readonly keys: KeySource
+  /** Told why a token is refused, in words that hold nothing of it. */
+  readonly onRefused: (reason: string) => void
+}
+
+export interface Provider {
+  readonly issuer: string
+  /** Whether the provider is out of reach. */
+  readonly isAway: boolean
+  /**
+   * The caller. Rejects with `credential_invalid`, whose message names expiry, audience or claim
+   * only after the signature stood, or with `identity_unavailable`.
+   */
+  verify(token: string, now: number): TokenCaller | Promise<TokenCaller>
+  close(): void
+}
+
+/** Seconds that the clocks of issuer and service may differ. */
+const tolerance = 60
+
+export function createProvider(options: ProviderOptions): Provider {
+  const { issuer, audiences, algorithms, claims, ttlMs, keys, onRefused } = options
+  const verdicts = createVerdicts<{ caller: TokenCaller; provedBy: number }>()
+
+  async function verifyAfresh(token: string, now: number): Promise<TokenCaller> {
+    let provedBy = Number.NaN
+    const findKey = async (header: JWSHeaderParameters): Promise<CryptoKey> => {
+      refuseHeader(header)
+      const found = await keys.find(header)
+      if (found === undefined) throw new Refusal('is signed by an unknown key (kid)', false)
+      provedBy = found.generation
+      return found.key
+    }
+    const { payload } = await jwtVerify(token, findKey, {
+      issuer,
+      audience: [...audiences],
+      algorithms: [...algorithms],
+      requiredClaims: ['exp'],
+      clockTolerance: tolerance,
+      currentDate: new Date(now),
+    })
+    if ((payload.iat ?? 0) * 1_000 > now + tolerance * 1_000) {
+      throw new Refusal('is from the future (iat)')
+    }
+    const person = readClaims(payload, claims)
+    if (typeof person === 'string') throw new Refusal(person)
+    const caller: TokenCaller = { by: 'token', proof: { by: 'oidc', issuer }, ...person }
+    const until = Math.min(now + ttlMs, (payload.exp as number) * 1_000)
+    verdicts.keep(token, { caller, provedBy }, now, until)
+    return caller
+  }
+
+  return {
+    issuer,
+    get isAway() {
+      return keys.isAway
+    },
+    verify(token, now) {
+      const known = verdicts.find(token, now)
+      // The key may have left the set since, even while its signature was looked at.
+      if (known?.provedBy === keys.generation) return known.caller
+      return verifyAfresh(token, now).catch((error: unknown) => {
+        if (error instanceof ServiceError) throw error
+        const { reason, isTold } = toRefusal(error)
+        onRefused(reason)
+        const message = `The identity token ${isTold ? reason : 'is not valid'}.`
+        throw new ServiceError('credential_invalid', { message })
+      })
+    },
+    close: () => keys.close(),
+  }
+}
+
+/** `jku`, `x5u` and `jwk` are not looked at: who signs does not choose the key. */
+function refuseHeader({ typ, cty, crit }: JWSHeaderParameters): void {
+  const type = typ?.toLowerCase().replace(/^application\//, '') ?? 'jwt'
+  if (type !== 'jwt' && type !== 'at+jwt') throw new Refusal('is of another type (typ)', false)
+  // A nested token, and a header that asks for more than we know.
+  if (cty !== undefined || crit !== undefined) {
+    throw new Refusal('has a header that is not supported (cty, crit)', false)
+  }
+}
+
+/** Why a token is not believed, as a sentence's end; whether its bearer may be told. */
+class Refusal extends Error {
+  readonly reason: string
+  readonly isTold: boolean
+
+  constructor(reason: string, isTold = true) {
+    super(reason)
+    this.reason = reason
+    this.isTold = isTold
+  }
+}
+
+/** jose's errors in our words: its own may quote the token. The claims come after the signature. */
+function toRefusal(error: unknown): Refusal {
+  if (error instanceof Refusal) return error
+  if (error instanceof errors.JWTExpired) return new Refusal('has expired (exp)')
+  if (error instanceof errors.JWTClaimValidationFailed) {
+    const { claim } = error
+    if (claim === 'aud') return new Refusal('is not meant for this service (aud)')
+    if (claim === 'nbf') return new Refusal('is not valid yet (nbf)')
+    const isKnown = claim === 'exp' || claim === 'iat' || claim === 'iss'
+    return new Refusal(isKnown ? `has no usable ${claim}` : 'has a claim that is not usable')
+  }
+  if (error instanceof errors.JOSEAlgNotAllowed) {
+    return new Refusal('is signed in a way that is not allowed (alg)', false)
+  }
+  if (error instanceof errors.JWSSignatureVerificationFailed) {
+    return new Refusal('has a signature that does not fit', false)
+  }
+  return new Refusal('cannot be read or verified', false)
+}

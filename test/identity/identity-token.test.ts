@@ -1,0 +1,79 @@
+import { base64url } from 'jose'
+import { test } from 'tap'
+import type { TokenCaller } from '../../src/core/caller.ts'
+import { ServiceError } from '../../src/core/errors.ts'
+import type { VerifyNow } from '../../src/identity/authenticate.ts'
+import { createVerifyToken } from '../../src/identity/identity-token.ts'
+
+const caller = (user: string): TokenCaller => ({
+  by: 'token',
+  proof: { by: 'file' },
+  user,
+  groups: [],
+})
+const file: VerifyNow = (token) => (token.startsWith('listed') ? caller('file') : null)
+const oidc = (issuer: string) =>
+  issuer === 'https://ours'
+    ? async (token: string) => {
+        if (token.endsWith('.refused')) throw new ServiceError('credential_invalid')
+        return caller('oidc')
+      }
+    : undefined
+const cluster = async () => caller('cluster')
+
+function jwt(claims: unknown, header: unknown = { alg: 'ES256' }, signature = 'c2ln'): string {
+  const encode = (value: unknown) => base64url.encode(JSON.stringify(value))
+  return `${encode(header)}.${encode(claims)}.${signature}`
+}
+
+test('the first proof that applies is final', async (t) => {
+  const verify = createVerifyToken({ file, oidc, cluster })
+  const userOf = async (token: string) => (await verify(token, 0))?.user
+  const ours = jwt({ iss: 'https://ours' })
+  t.equal(await userOf('listed'), 'file')
+  t.equal(await userOf(ours), 'oidc')
+  t.equal(
+    await userOf(jwt({ iss: 'https://ours' }, { alg: 'none' }, '')),
+    'oidc',
+    'to be refused there',
+  )
+  await t.rejects(
+    userOf(jwt({ iss: 'https://ours' }, {}, 'refused')),
+    { code: 'credential_invalid' },
+    'and nowhere else',
+  )
+  for (const token of [
+    'opaque',
+    'a.b.c',
+    '..',
+    jwt({ iss: 'https://theirs' }),
+    jwt({ iss: 'https://ours/' }),
+    jwt({ iss: ['https://ours'] }),
+    jwt({ iss: { toString: 'https://ours' } }),
+    jwt({}),
+    jwt(null),
+    jwt('https://ours'),
+    `${ours}.x`,
+    `x.${ours}.x`,
+  ]) {
+    t.equal(await userOf(token), 'cluster', token)
+  }
+})
+
+test('without a proof that applies nobody is believed', async (t) => {
+  const verify = createVerifyToken({ file, oidc, cluster: undefined })
+  for (const token of ['opaque', jwt({ iss: 'https://theirs' })]) t.equal(verify(token, 0), null)
+})
+
+test('a huge payload is looked at in no time', async (t) => {
+  const verify = createVerifyToken({ file, oidc, cluster: undefined })
+  const startedAt = process.cpuUsage()
+  for (const token of [
+    jwt({ iss: 'x'.repeat(12_000) }).slice(0, 16_384),
+    `${'.'.repeat(16_384)}`,
+    `a.${base64url.encode('['.repeat(12_000))}.c`,
+  ]) {
+    for (let i = 0; i < 100; i++) t.equal(verify(token, 0), null)
+  }
+  t.ok(process.cpuUsage(startedAt).user < 2_000_000)
+})

@@ -1,0 +1,164 @@
+import type { ServerResponse } from 'node:http'
+import { type Test, test } from 'tap'
+import { createReadDocument } from '../../../src/identity/oidc/documents.ts'
+import { createKeySource, type KeySource } from '../../../src/identity/oidc/key-source.ts'
+import { type OidcIssuer, startOidcIssuer } from '../../support/oidc-issuer.ts'
+import { poll } from '../../support/poll.ts'
+
+interface World {
+  readonly issuer: OidcIssuer
+  readonly keys: KeySource
+  /** What the log was told: each problem, and `back`. */
+  readonly told: string[]
+  /** Lets time pass for cool-down and grace; what is read every so often is read by the real clock. */
+  pass(milliseconds: number): void
+  /** `found`, `unknown`, or the code of the failure. */
+  ask(kid: string): Promise<string>
+}
+
+const graceMs = 3_600_000
+
+async function createWorld(
+  t: Test,
+  { issuer: given, timeoutMs = 5_000 }: { issuer?: OidcIssuer; timeoutMs?: number } = {},
+): Promise<World> {
+  const issuer = given ?? (await startOidcIssuer(t))
+  const told: string[] = []
+  let passed = 0
+  const keys = createKeySource({
+    issuer: issuer.url,
+    readDocument: createReadDocument({ timeoutMs }),
+    graceMs,
+    onAway: (problem) => told.push(problem ?? 'back'),
+    monotonic: () => passed,
+    // Its own timer looks every ten seconds of the real clock: no test lasts that long.
+  })
+  t.teardown(() => keys.close())
+  return {
+    issuer,
+    keys,
+    told,
+    pass(milliseconds) {
+      passed += milliseconds
+    },
+    ask: (kid) =>
+      keys.find({ alg: 'ES256', kid }).then(
+        (found) => (found === undefined ? 'unknown' : 'found'),
+        (error) => error.code,
+      ),
+  }
+}
+
+test('keys are read at the start, and then known', async (t) => {
+  const { issuer, ask } = await createWorld(t)
+  t.equal(await ask('first'), 'found')
+  t.equal(await ask('first'), 'found')
+  t.strictSame(issuer.asked, ['/.well-known/openid-configuration', '/keys'])
+})
+
+test('an unknown key is asked for once in ten seconds', async (t) => {
+  const { issuer, ask, pass } = await createWorld(t)
+  await ask('first')
+  await issuer.addKey('second')
+  t.equal(await ask('second'), 'unknown', 'the set was read a moment ago')
+  pass(10_000)
+  t.strictSame(await Promise.all([ask('second'), ask('second'), ask('x')]), [
+    'found',
+    'found',
+    'unknown',
+  ])
+  t.equal(issuer.asked.length, 4, 'one reading for all that wait')
+  for (let i = 0; i < 1_000; i++) t.equal(await ask(`invented-${i}`), 'unknown')
+  t.equal(issuer.asked.length, 4)
+})
+
+test('without the provider its keys hold for the grace', async (t) => {
+  const { issuer, keys, ask, pass, told } = await createWorld(t)
+  await ask('first')
+  await issuer.stop()
+  pass(10_000)
+  t.equal(await ask('second'), 'identity_unavailable', 'it may be a new one')
+  t.ok(keys.isAway)
+  t.equal(await ask('first'), 'found')
+  pass(graceMs)
+  t.equal(await ask('first'), 'found')
+  pass(1)
+  t.equal(await ask('first'), 'identity_unavailable')
+  await issuer.start()
+  pass(10_000)
+  t.equal(await ask('first'), 'found', 'it heals by itself')
+  t.notOk(keys.isAway)
+  t.match(told, [/ECONNREFUSED/, 'back'], 'a line for each change')
+})
+
+test('a dead provider is tried once in ten seconds', async (t) => {
+  const { issuer, ask, pass } = await createWorld(t)
+  await ask('first')
+  issuer.answer = (_request, response) => response.writeHead(500).end()
+  pass(10_000)
+  for (let i = 0; i < 100; i++) t.equal(await ask(`invented-${i}`), 'identity_unavailable')
+  t.equal(issuer.asked.length, 3)
+})
+
+test('a start without the provider succeeds later', async (t) => {
+  const issuer = await startOidcIssuer(t)
+  await issuer.stop()
+  const { ask, pass } = await createWorld(t, { issuer })
+  t.equal(await ask('first'), 'identity_unavailable')
+  await issuer.start()
+  t.equal(await ask('first'), 'identity_unavailable', 'tried a moment ago')
+  pass(10_000)
+  t.equal(await ask('first'), 'found')
+})
+
+test('keys are read again in the background', async (t) => {
+  const issuer = await startOidcIssuer(t)
+  const options = { issuer: issuer.url, readDocument: createReadDocument(), graceMs, onAway() {} }
+  const keys = createKeySource({ ...options, everyMs: 1, cooldownMs: 20 })
+  t.teardown(() => keys.close())
+  const before = await poll(() => keys.generation, 'the first reading')
+  issuer.published.clear()
+  await issuer.addKey('second')
+  await poll(() => keys.generation > before, 'the second reading')
+  t.equal(await keys.find({ alg: 'ES256', kid: 'first' }), undefined)
+  const { generation } = keys
+  const { length } = issuer.asked
+  await poll(() => issuer.asked.length > length + 2, 'another reading')
+  t.equal(keys.generation, generation, 'the same keys are no change')
+})
+
+test('what is no key set changes nothing', async (t) => {
+  const { issuer, ask, pass, told } = await createWorld(t, { timeoutMs: 300 })
+  await ask('first')
+  const discovery = (document: unknown) => (response: ServerResponse) =>
+    response.end(JSON.stringify(document))
+  const jwks_uri = `${issuer.url}/keys`
+  const cases: readonly (readonly [string, (response: ServerResponse) => unknown, RegExp])[] = [
+    ['HTML', (response) => response.end('<html>'), /is not a JSON object/],
+    ['a list', (response) => response.end('[]'), /is not a JSON object/],
+    ['an error', (response) => response.writeHead(500).end('{}'), /answered 500/],
+    [
+      'a redirect',
+      (response) => response.writeHead(302, { location: jwks_uri }).end(),
+      /answered 302/,
+    ],
+    ['5 MB', (response) => response.end(`{"a":"${'x'.repeat(5_000_000)}"}`), /larger than 1 MiB/],
+    ['silence', () => {}, /abort|timeout/i],
+    ['half an answer', (response) => response.writeHead(200).write('{'), /abort|timeout/i],
+    ['another issuer', discovery({ issuer: `${issuer.url}/`, jwks_uri }), /another issuer/],
+    ['no place', discovery({ issuer: issuer.url }), /no jwks_uri/],
+    ['plain http', discovery({ issuer: issuer.url, jwks_uri: 'http://192.0.2.1/' }), /no jwks_uri/],
+    ['a file', discovery({ issuer: issuer.url, jwks_uri: 'file:///etc/passwd' }), /no jwks_uri/],
+    ['no set', discovery({ issuer: issuer.url, jwks_uri: `${issuer.url}/x` }), /malformed/],
+  ]
+  for (const [title, answer, problem] of cases) {
+    issuer.answer = (_request, response) => void answer(response)
+    pass(10_000)
+    t.equal(await ask('second'), 'identity_unavailable', title)
+    t.match(told.at(-1), problem, title)
+    t.equal(await ask('first'), 'found', title)
+    issuer.answer = undefined
+    pass(10_000)
+    t.equal(await ask('second'), 'unknown', title)
+  }
+})

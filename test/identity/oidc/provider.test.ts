@@ -1,0 +1,207 @@
+import { createHmac, generateKeyPairSync } from 'node:crypto'
+import { base64url, CompactEncrypt, exportJWK, type JWTPayload, SignJWT, UnsecuredJWT } from 'jose'
+import { type Test, test } from 'tap'
+import type { TokenCaller } from '../../../src/core/caller.ts'
+import { ServiceError } from '../../../src/core/errors.ts'
+import { createReadDocument } from '../../../src/identity/oidc/documents.ts'
+import { createKeySource } from '../../../src/identity/oidc/key-source.ts'
+import { createProvider, type Provider } from '../../../src/identity/oidc/provider.ts'
+import { type OidcIssuer, startOidcIssuer } from '../../support/oidc-issuer.ts'
+
+const now = Date.UTC(2026, 2, 1, 12)
+const seconds = now / 1_000
+
+interface World {
+  readonly issuer: OidcIssuer
+  readonly provider: Provider
+  readonly reasons: string[]
+  /** What verifying leads to: the caller, or the message of the refusal. */
+  ask(token: string, at?: number): Promise<TokenCaller | string>
+}
+
+async function createWorld(t: Test, algorithms = ['ES256', 'RS256', 'EdDSA']): Promise<World> {
+  const issuer = await startOidcIssuer(t, { clock: () => now })
+  const reasons: string[] = []
+  const provider = createProvider({
+    issuer: issuer.url,
+    audiences: ['tollgate', 'other'],
+    algorithms,
+    claims: { username: undefined, groups: 'groups', usernamePrefix: '', groupsPrefix: '' },
+    ttlMs: 300_000,
+    keys: createKeySource({
+      issuer: issuer.url,
+      readDocument: createReadDocument(),
+      graceMs: 60_000,
+      cooldownMs: 1,
+      onAway() {},
+    }),
+    onRefused: (reason) => reasons.push(reason),
+  })
+  t.teardown(() => provider.close())
+  return {
+    issuer,
+    provider,
+    reasons,
+    async ask(token, at = now) {
+      try {
+        return await provider.verify(token, at)
+      } catch (error) {
+        if (error instanceof ServiceError && error.code === 'credential_invalid')
+          return error.message
+        throw error
+      }
+    },
+  }
+}
+
+test('a token of the issuer names a caller', async (t) => {
+  const { issuer, ask } = await createWorld(t)
+  await issuer.addKey('rsa', { alg: 'RS256' })
+  await issuer.addKey('ed', { alg: 'EdDSA' })
+  const claims = { sub: '1', preferred_username: 'ada', groups: ['team-a', 'a,b'] }
+  const ada = {
+    by: 'token',
+    proof: { by: 'oidc', issuer: issuer.url },
+    user: 'ada',
+    groups: ['team-a', 'a,b'],
+  }
+  for (const header of [
+    {},
+    { kid: 'rsa' },
+    { kid: 'ed' },
+    { typ: 'JWT' },
+    { typ: 'at+jwt' },
+    { typ: 'application/AT+JWT' },
+  ])
+    t.strictSame(await ask(await issuer.sign(claims, header)), ada, JSON.stringify(header))
+  for (const aud of ['other', ['x', 'tollgate']])
+    t.strictSame(await ask(await issuer.sign({ ...claims, aud })), ada, String(aud))
+  for (const [title, times] of [
+    ['59 seconds late', { exp: seconds - 59 }],
+    ['issued by a fast clock', { iat: seconds + 60 }],
+    ['valid by a fast clock', { nbf: seconds + 60 }],
+  ] as const) {
+    t.strictSame(await ask(await issuer.sign({ ...claims, ...times })), ada, title)
+  }
+})
+
+test('a wrong claim is named once the signature stood', async (t) => {
+  const { issuer, ask } = await createWorld(t)
+  for (const [claims, message] of [
+    [{ exp: seconds - 60 }, 'has expired (exp)'],
+    [{ exp: seconds - 61 }, 'has expired (exp)'],
+    [{ exp: null }, 'has no usable exp'],
+    [{ exp: 'never' }, 'has no usable exp'],
+    [{ nbf: seconds + 61 }, 'is not valid yet (nbf)'],
+    [{ iat: seconds + 61 }, 'is from the future (iat)'],
+    [{ iat: 'now' }, 'has no usable iat'],
+    [{ aud: null }, 'is not meant for this service (aud)'],
+    [{ aud: 'Tollgate' }, 'is not meant for this service (aud)'],
+    [{ aud: 'tollgate,other' }, 'is not meant for this service (aud)'],
+    [{ aud: [] }, 'is not meant for this service (aud)'],
+    [{ aud: [['tollgate']] }, 'is not meant for this service (aud)'],
+    [{ aud: { tollgate: 1 } }, 'is not meant for this service (aud)'],
+    [{ iss: `${issuer.url}/` }, 'has no usable iss'],
+    [{ iss: issuer.url.toUpperCase() }, 'has no usable iss'],
+    [{ iss: [issuer.url] }, 'has no usable iss'],
+    [{ sub: null }, 'has no usable name in sub'],
+    [{ sub: 7 }, 'has no usable name in sub'],
+    [{ groups: 'team-a' }, 'has no list of groups in groups'],
+    [{ groups: ['a', ['b']] }, 'has no list of groups in groups'],
+  ] as const) {
+    const token = await issuer.sign({ sub: 'ada', ...claims } as JWTPayload)
+    t.equal(await ask(token), `The identity token ${message}.`, JSON.stringify(claims))
+  }
+})
+
+test('a forged token is not valid, and hears no more', async (t) => {
+  const { issuer, ask, reasons } = await createWorld(t)
+  await issuer.addKey('hidden', { publish: false })
+  const claims = { iss: issuer.url, aud: 'tollgate', sub: 'root', exp: seconds + 300 }
+  const good = await issuer.sign({ sub: 'ada' })
+  const [header = '', payload = '', signature = ''] = good.split('.')
+  const encode = (value: unknown) => base64url.encode(JSON.stringify(value))
+  const published = JSON.stringify(issuer.published.get('first'))
+  const hmac = (secret: string) => {
+    const text = `${encode({ alg: 'HS256', kid: 'first' })}.${encode(claims)}`
+    return `${text}.${createHmac('sha256', secret).update(text).digest('base64url')}`
+  }
+  const own = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  const jwk = await exportJWK(own.publicKey)
+  const signed = (headers: object) =>
+    new SignJWT(claims).setProtectedHeader({ alg: 'ES256', ...headers }).sign(own.privateKey)
+  const encrypted = await new CompactEncrypt(Buffer.from(good))
+    .setProtectedHeader({ alg: 'dir', enc: 'A256GCM', cty: 'JWT' })
+    .encrypt(Buffer.alloc(32))
+  const forged: readonly (readonly [string, string])[] = [
+    ['unsigned', new UnsecuredJWT(claims).encode()],
+    ['none in capitals', `${encode({ alg: 'NONE' })}.${encode(claims)}.`],
+    ['signature dropped', `${header}.${payload}.`],
+    ['payload replaced', `${header}.${encode(claims)}.${signature}`],
+    ['header replaced', `${encode({ alg: 'ES256', kid: 'first', x: 1 })}.${payload}.${signature}`],
+    ['one bit off', `${header}.${payload}.${signature.slice(0, -4)}AAAA`],
+    ['HS256 by the public key', hmac(published)],
+    ['HS256 by the empty key', hmac('')],
+    ['another key under a known kid', await signed({ kid: 'first' })],
+    ['another key without a kid', await signed({})],
+    ['jwk embedded', await signed({ jwk })],
+    ['jwk embedded under a known kid', await signed({ jwk, kid: 'first' })],
+    ['jku', await signed({ jku: 'http://localhost:1/keys', kid: 'mine' })],
+    ['x5u', await signed({ x5u: 'http://localhost:1/keys', kid: 'mine' })],
+    ['kid as a path', await signed({ kid: '../../dev/null' })],
+    ['kid as a query', await signed({ kid: "' or 1=1 --" })],
+    ['kid of a prototype', await signed({ kid: '__proto__' })],
+    ['a key that is not published', await issuer.sign({ sub: 'ada' }, { kid: 'hidden' })],
+    ['an algorithm not allowed', good.replace(header, encode({ alg: 'ES384', kid: 'first' }))],
+    ['crit', await signed({ kid: 'first', crit: ['b64'], b64: true })],
+    ['another type', await issuer.sign({ sub: 'ada' }, { typ: 'logout+jwt' })],
+    ['a type that is no text', await issuer.sign({ sub: 'ada' }, { typ: 7 as unknown as string })],
+    ['nested', await issuer.sign({ sub: 'ada' }, { cty: 'JWT' })],
+    ['encrypted', encrypted],
+    ['no JSON', `${header}.${base64url.encode('x')}.${signature}`],
+    ['nothing', '..'],
+  ]
+  for (const [title, token] of forged) {
+    t.equal(await ask(token), 'The identity token is not valid.', title)
+  }
+  t.equal(reasons.length, forged.length, 'the log is told why')
+  for (const reason of reasons) t.notMatch(reason, /eyJ|root|ada/)
+  t.match(await ask(good), { user: 'ada' }, 'the good one is still good')
+  t.strictSame([...new Set(issuer.asked)], ['/.well-known/openid-configuration', '/keys'])
+})
+
+test('the last of two claims of one name counts, as it does everywhere', async (t) => {
+  const { issuer, ask } = await createWorld(t)
+  const token = await issuer.sign({ sub: 'ada' })
+  const [header, payload = '', signature] = token.split('.')
+  const doubled = Buffer.from(payload, 'base64url').toString().replace('{', '{"sub":"root",')
+  t.equal(
+    await ask(`${header}.${base64url.encode(doubled)}.${signature}`),
+    'The identity token is not valid.',
+    'and nobody but the issuer writes it',
+  )
+})
+
+test('a token that was believed is not read again, until it expires', async (t) => {
+  const { issuer, ask, provider } = await createWorld(t)
+  const token = await issuer.sign({ sub: 'ada', exp: seconds + 100 })
+  const first = await ask(token)
+  t.equal(provider.verify(token, now + 99_000), first, 'at once, without a promise')
+  t.type(provider.verify(token, now - 1), Promise, 'a clock that was set back knows nothing')
+  t.match(await ask(token, now + 100_000), { user: 'ada' }, 'read again: within the tolerance')
+  t.equal(await ask(token, now + 160_000), 'The identity token has expired (exp).')
+  const long = await issuer.sign({ sub: 'ada', exp: seconds + 10_000 })
+  await ask(long)
+  t.equal(provider.verify(long, now + 299_999) instanceof Promise, false)
+  t.equal(provider.verify(long, now + 300_000) instanceof Promise, true, 'no longer than the TTL')
+})
+
+test('a verdict goes with the key that signed', async (t) => {
+  const { issuer, ask } = await createWorld(t)
+  const token = await issuer.sign({ sub: 'ada' })
+  t.match(await ask(token), { user: 'ada' })
+  issuer.published.delete('first')
+  await issuer.addKey('second')
+  t.match(await ask(await issuer.sign({ sub: 'bob' }, { kid: 'second' })), { user: 'bob' })
+  t.equal(await ask(token), 'The identity token is not valid.')
+})
