@@ -129,6 +129,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     clock,
     log,
     authenticate,
+    trustedProxies: config.trustedProxies ?? [],
     isAdmin: createIsAdmin(config.adminGroups),
     keyMarker: config.keyMarker,
     maxExpirationDays: config.maxExpirationDays,

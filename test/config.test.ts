@@ -49,6 +49,7 @@ test('every bad setting is named at once', async (t) => {
     OIDC_CLIENT_ID: 'tollgate',
     OIDC_SIGNING_ALGS: 'RS256,none',
     OIDC_CACHE_TTL: '2h',
+    TRUSTED_PROXIES: '10.0.0.0/33',
   }
   const named = problemsOf(bad).map((problem) => problem.slice(0, problem.indexOf(':')))
   t.strictSame([...new Set(named)].sort(), Object.keys(bad).sort())

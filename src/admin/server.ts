@@ -27,6 +27,8 @@ import { type ValidateApiKeyDeps, validateApiKey } from './validate-api-key.ts'
 interface ListenerDeps {
   readonly log: FastifyBaseLogger
   readonly times?: ListenerTimes
+  /** Addresses and networks whose `x-forwarded-for` says where a request comes from; none unless told. */
+  readonly trustedProxies?: readonly string[]
 }
 
 export interface AdminDeps
@@ -100,11 +102,16 @@ export function buildInternal(deps: InternalDeps): FastifyInstance {
   return app
 }
 
-function createListener({ log, times = contractTimes }: ListenerDeps): FastifyInstance {
+function createListener({
+  log,
+  times = contractTimes,
+  trustedProxies = [],
+}: ListenerDeps): FastifyInstance {
   const app = Fastify({
     loggerInstance: log,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit,
+    trustProxy: [...trustedProxies],
     requestTimeout: times.request,
     connectionTimeout: times.write,
     keepAliveTimeout: times.idle,

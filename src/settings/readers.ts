@@ -1,5 +1,6 @@
 /** Readers of written settings: what each accepts, in words and in code. */
 
+import { isIP } from 'node:net'
 import { resolve } from 'node:path'
 import { parseDuration } from '../core/duration.ts'
 import { isMeterName, type MeterName, meterable } from '../core/operations.ts'
@@ -65,6 +66,15 @@ export const meters: Reader<readonly MeterName[]> = {
   read(written) {
     const found = itemsOf(written)
     return found.every(isMeterName) ? found : invalid
+  },
+}
+
+/** Addresses, networks in CIDR form, and `loopback`. */
+export const networks: Reader<readonly string[]> = {
+  form: 'a list with commas of addresses, networks like `10.0.0.0/8`, and `loopback`',
+  read(written) {
+    const found = itemsOf(written)
+    return found.length > 0 && found.every(isNetwork) ? found : invalid
   },
 }
 
@@ -154,6 +164,14 @@ function itemsOf(written: string): readonly string[] {
     .split(',')
     .map((item) => item.trim())
     .filter((item) => item !== '')
+}
+
+function isNetwork(item: string): boolean {
+  if (item === 'loopback') return true
+  const [address = '', bits, ...others] = item.split('/')
+  const most = isIP(address) === 6 ? 128 : 32
+  const isGood = bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= most)
+  return isIP(address) !== 0 && isGood && others.length === 0
 }
 
 function isMarker(written: string): boolean {

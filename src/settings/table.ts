@@ -120,6 +120,8 @@ export const settings = {
     'how long a provider\'s last keys are believed once it is out of reach'),
   oidcCacheTtlMs: setting('OIDC_CACHE_TTL', '5m', form.duration('30s', '1h'),
     'how long a token that was believed is believed again unread'),
+  trustedProxies: setting('TRUSTED_PROXIES', 'loopback', form.orOff(form.networks),
+    'whose `x-forwarded-for` tells the external API where a caller is'),
   adminGroups: setting('ADMIN_GROUPS', 'tollgate-admins', form.names,
     'groups of administrators'),
   maxExpirationDays: setting('API_KEY_MAX_EXPIRATION_DAYS', '90', form.integer(1, 36_500),

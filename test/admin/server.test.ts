@@ -1,5 +1,8 @@
+import { pino } from 'pino'
 import { test } from 'tap'
-import { createKeyApi } from '../support/key-api.ts'
+import { type AdminDeps, buildAdmin } from '../../src/admin/server.ts'
+import type { Authenticate } from '../../src/identity/authenticate.ts'
+import { createKeyApi, sampleSnapshot } from '../support/key-api.ts'
 import { refused } from '../support/refusals.ts'
 
 const id = '0b5a3f3e-3c1e-4b6e-9d2a-6f3f1b2c4d5e'
@@ -146,4 +149,32 @@ test('a refused credential is told so, a missing one is asked for (RFC 6750)', a
   ]) {
     t.match(await asked(headers as Record<string, string>), /error="invalid_token"/)
   }
+})
+
+test('only a trusted proxy says where a caller is', async (t) => {
+  const seen: (string | undefined)[] = []
+  const deps = { snapshot: () => sampleSnapshot, clock: Date.now, log: pino({ level: 'silent' }) }
+  const ask = async (trustedProxies: readonly string[] | undefined, remoteAddress: string) => {
+    const app = buildAdmin({
+      ...deps,
+      ...(trustedProxies && { trustedProxies }),
+      authenticate: ((_presented, _now, source) => {
+        seen.push(source?.())
+        return null
+      }) as Authenticate,
+    } as unknown as AdminDeps)
+    const headers = { 'x-forwarded-for': '192.0.2.66, 198.51.100.7' }
+    await app.inject({ url: '/v1/models', remoteAddress, headers })
+    await app.close()
+    return seen.pop()
+  }
+  t.equal(
+    await ask(['loopback'], '127.0.0.1'),
+    '198.51.100.7',
+    'what the proxy saw, not what it was told',
+  )
+  t.equal(await ask(['loopback'], '::1'), '198.51.100.7')
+  t.equal(await ask(['loopback'], '203.0.113.9'), '203.0.113.9')
+  t.equal(await ask(['203.0.113.0/24', '198.51.100.7'], '203.0.113.9'), '192.0.2.66')
+  t.equal(await ask(undefined, '127.0.0.1'), '127.0.0.1')
 })
