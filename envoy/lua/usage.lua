@@ -310,10 +310,33 @@ local function meter(handle, anthropic, removes, short)
   end_event(stream)
 end
 
+-- Where the gateway has a credential of its own at the model's server, a refusal of it is no fault of
+-- the caller's, whose client would take it for one. The server's words may hold part of it.
+local REFUSED = '"message":"The model server does not accept the credential of this gateway.","type":'
+
+local function hide_refusal(handle, anthropic)
+  handle:streamInfo():dynamicMetadata():set("tollgate.failure", "reason", "credential_refused")
+  local text = anthropic and '{"type":"error","error":{' .. REFUSED .. '"api_error"}}'
+    or '{"error":{' .. REFUSED .. '"server_error","code":"model_credential_refused"}}'
+  local length = handle:body(true):setBytes(text)
+  local headers = handle:headers()
+  for _, name in ipairs({ "www-authenticate", "proxy-authenticate", "content-encoding", "retry-after", "trailer" }) do
+    headers:remove(name)
+  end
+  headers:replace(":status", "502")
+  headers:replace("content-type", "application/json")
+  headers:replace("content-length", tostring(length))
+  headers:replace("x-should-retry", "false")
+end
+
 function envoy_on_response(handle)
   local metadata = handle:streamInfo():dynamicMetadata()
   local check = metadata:get("envoy.filters.http.ext_authz")
   if not check then return end
+  if check.credential then
+    local refusal = handle:headers():get(":status")
+    if refusal == "401" or refusal == "403" then return hide_refusal(handle, check.dialect == "anthropic") end
+  end
   local body = metadata:get("tollgate.body")
   local removes = body ~= nil and body.usage_added == true
   if not check.metered and not removes then return end

@@ -103,7 +103,7 @@ export function createParts({ env, settings, resourceFolder, envoy, log }: Parts
       mkdirSync(config.envoyConfigDir, { recursive: true })
       const bootstrap = join(config.envoyConfigDir, 'bootstrap.json')
       const template = readFileSync(join(PACKAGE_ROOT, 'envoy', 'bootstrap.yaml'), 'utf8')
-      const authoritiesFile = findAuthorities()
+      const authoritiesFile = config.backendCaFile ?? findAuthorities()
       const journal = config.usageJournal
       // It says who used what.
       if (journal !== undefined) mkdirSync(dirname(journal), { recursive: true, mode: 0o700 })

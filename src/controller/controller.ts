@@ -1,6 +1,7 @@
 /** The loop: gather → compile → publish → report. */
 
 import { setTimeout as delay } from 'node:timers/promises'
+import { joinExternalModels } from '../core/external-models.ts'
 import { showPath } from '../core/fields.ts'
 import { compileInSteps, type Snapshot } from '../core/snapshot.ts'
 import type { FileProblem } from './documents.ts'
@@ -31,6 +32,8 @@ export interface Controller {
 
 interface Loaded {
   readonly snapshot: Snapshot
+  /** What it was compiled from. */
+  readonly resources: Gathered['resources']
   readonly problems: readonly FileProblem[]
 }
 
@@ -42,8 +45,9 @@ export async function loadSnapshot(folder: string): Promise<Loaded> {
 }
 
 async function load(gathered: Gathered, previous?: Snapshot): Promise<Loaded> {
-  const snapshot = await inSlices(compileInSteps(gathered.resources, previous))
-  return { snapshot, problems: await inSlices(problemsOf(gathered, snapshot)) }
+  const resources = joinExternalModels(gathered.resources)
+  const snapshot = await inSlices(compileInSteps(resources, previous))
+  return { snapshot, resources, problems: await inSlices(problemsOf(gathered, snapshot)) }
 }
 
 function* problemsOf(
@@ -67,7 +71,7 @@ export async function startController(deps: ControllerDeps): Promise<Controller>
 
   async function put(gathered: Gathered): Promise<void> {
     const loaded = await load(gathered, previous)
-    await deps.publish(loaded.snapshot, gathered.resources)
+    await deps.publish(loaded.snapshot, loaded.resources)
     previous = loaded.snapshot
     problems = loaded.problems.map(showProblem)
     deps.report(loaded.snapshot, problems)

@@ -5,6 +5,7 @@
 
 import { longestWindowMs, parseWindow } from './duration.ts'
 import { type Field, type FieldProblem, readField } from './fields.ts'
+import { readExternalModel, readModelServer } from './parse-model-server.ts'
 import {
   type AccessPolicy,
   type Attribution,
@@ -42,6 +43,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, Resource['kind']>>
     MaaSModelRef: 'ModelRef',
     MaaSAuthPolicy: 'AccessPolicy',
     MaaSSubscription: 'Subscription',
+    ExternalModel: 'ExternalModel',
     Tenant: 'Tenant',
   },
   v1: { ConfigMap: 'ConfigMap' },
@@ -74,7 +76,6 @@ export function parseResource(document: unknown): ParseResult {
   const kind = Object.hasOwn(kinds, written) ? kinds[written] : undefined
   if (kind === undefined) {
     if (apiVersion === 'v1') return { ignored: `v1 ${written} is not one of our kinds` }
-    if (written === 'ExternalModel') return { ignored: 'ExternalModel is not served yet' }
     root.at('kind').problem(`must be one of ${Object.keys(kinds).join(', ')}`)
     return { problems }
   }
@@ -84,6 +85,7 @@ export function parseResource(document: unknown): ParseResult {
 
 const readers: Record<Resource['kind'], (root: Field, metadata: Metadata) => Resource> = {
   ModelRef: readModelRef,
+  ExternalModel: readExternalModel,
   AccessPolicy: readAccessPolicy,
   Subscription: readSubscription,
   Tenant: readTenant,
@@ -102,11 +104,12 @@ function readMetadata(field: Field, kind: Resource['kind']): Metadata {
   const written = field
     .at('namespace')
     .string({ min: 1, max: 63, pattern: dnsLabel, form: 'a DNS label in lower case' })
-  const namespace = written ?? (kind === 'ModelRef' ? 'default' : subscriptionNamespace)
-  if (kind === 'ModelRef' && routeNames.includes(namespace)) {
+  const isModel = kind === 'ModelRef' || kind === 'ExternalModel'
+  const namespace = written ?? (isModel ? 'default' : subscriptionNamespace)
+  if (isModel && routeNames.includes(namespace)) {
     field.at('namespace').problem(`"${namespace}" would hide a route of the gateway`)
   }
-  if (!['ModelRef', 'ConfigMap'].includes(kind) && namespace !== subscriptionNamespace) {
+  if (!isModel && kind !== 'ConfigMap' && namespace !== subscriptionNamespace) {
     field.at('namespace').problem(`must be ${subscriptionNamespace}; others are not watched`)
   }
   const created = Date.parse(field.at('creationTimestamp').string() ?? '')
@@ -147,6 +150,7 @@ function readModelRef(root: Field, metadata: Metadata): ModelRef {
       .at('modelIds')
       .list()
       .map((id) => id.requiredString({ ...subjectRule, max: 256 })),
+    server: readModelServer(spec),
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * ModelRef, AccessPolicy, Subscription and Tenant (contract, 7.1), and the tiers' ConfigMap, as
- * plain data. parse-resource.ts reads them from documents.
+ * ModelRef, ExternalModel, AccessPolicy, Subscription and Tenant (contract, 7.1), and the tiers'
+ * ConfigMap, as plain data. parse-resource.ts reads them from documents.
  */
 
 /** The one namespace in which AccessPolicies, Subscriptions and the Tenant are honoured. */
@@ -48,6 +48,33 @@ export interface Subjects {
   readonly groups: readonly string[]
 }
 
+/** How the gateway identifies itself to a model's server. */
+export interface Credential {
+  /** In lower case. */
+  readonly header: string
+  /** What stands before the value. */
+  readonly prefix: string
+  /** A file in the folder of the resource's namespace below `SECRETS_DIR`. */
+  readonly file: string
+}
+
+/** How a model's server is spoken to, besides its address (ours). */
+export interface ModelServer {
+  readonly credential: Credential | undefined
+  /** The name by which the server knows the model; undefined: the body's own stays. */
+  readonly upstreamModel: string | undefined
+  /** Of the authorities that vouch for the server, found as the credential's is. */
+  readonly caFile: string | undefined
+  /** How long a connection may take; milliseconds. */
+  readonly connectMs: number
+  /** How long a whole answer may take; undefined: as long as it likes. */
+  readonly answerMs: number | undefined
+  /** How often a request is sent again that found no connection. */
+  readonly retries: number
+  /** Whether all paths of the server are open, and not the known operations alone. */
+  readonly allPaths: boolean
+}
+
 export interface ModelRef {
   readonly kind: 'ModelRef'
   readonly metadata: Metadata
@@ -57,6 +84,15 @@ export interface ModelRef {
   readonly backendUrl: string | undefined
   /** The ids under which the model's server lists it (ours). */
   readonly modelIds: readonly string[]
+  readonly server: ModelServer
+}
+
+/** The original's description of a hosted model. It is the server of the ModelRef that names it. */
+export interface ExternalModel {
+  readonly kind: 'ExternalModel'
+  readonly metadata: Metadata
+  readonly backendUrl: string
+  readonly server: ModelServer
 }
 
 export interface AccessPolicy {
@@ -110,4 +146,4 @@ export interface TierMapping {
   readonly tiers: readonly Tier[]
 }
 
-export type Resource = ModelRef | AccessPolicy | Subscription | Tenant | TierMapping
+export type Resource = ModelRef | ExternalModel | AccessPolicy | Subscription | Tenant | TierMapping

@@ -73,8 +73,9 @@ function allow(grant: Grant, now: number, dialect: Dialect, keyAgeMs: number | u
     subscription: grant.subscription,
     model: grant.model.key,
     metered: grant.metered,
-    // What usage.lua has to read; OpenAI's words are the usual ones.
-    ...(grant.metered && dialect === 'anthropic' && { dialect }),
+    // What usage.lua has to read and to say; OpenAI's words are the usual ones.
+    ...(dialect === 'anthropic' && { dialect }),
+    ...(grant.model.resource.server.credential && { credential: true }),
   })
   return writer.finish()
 }

@@ -10,6 +10,7 @@ import type { ModelRef } from '../core/resources.ts'
 import { clusterName, type Model, type Snapshot } from '../core/snapshot.ts'
 import type { TakenClusters } from './admin-page.ts'
 import { joinClusters, renderCluster, writeClusters } from './clusters.ts'
+import { placeOf, secretsOf } from './secret-place.ts'
 
 /** Milliseconds that a cluster stays after its model left: Checks already answered still need it. */
 const graceMs = 5_000
@@ -77,7 +78,9 @@ export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
       const { cluster, resource } = from.get(key) as Model
       const { backendUrl } = resource
       if (cluster === undefined || backendUrl === undefined) continue
-      const text = texts.get(resource) ?? renderCluster({ cluster, backendUrl })
+      const text =
+        texts.get(resource) ??
+        renderCluster({ cluster, backendUrl, ...readFrom(resource, deps.directory) })
       texts.set(resource, text)
       clusters.set(key, text)
     }
@@ -172,6 +175,19 @@ export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
       closing.abort()
       clearTimeout(cleanup)
     },
+  }
+}
+
+/** What a cluster needs besides the address; secrets are in files below `directory`. */
+function readFrom({ metadata, server }: ModelRef, directory: string) {
+  const [credential, authorities] = secretsOf(metadata.namespace, server).map(
+    (secret) => secret && placeOf(secret, directory),
+  )
+  const header = server.credential?.header
+  return {
+    connectMs: server.connectMs,
+    authorities,
+    ...(credential && header && { credential: { header, secret: credential } }),
   }
 }
 

@@ -7,9 +7,20 @@ import { randomUUID } from 'node:crypto'
 import { mkdir, open, rename, rm } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { join } from 'node:path'
+import type { SecretPlace } from './secret-place.ts'
 
 /** Where a model's requests go: `backendUrl` is `http://` or `https://`, host, port, base path. */
-export type Backend = { readonly cluster: string; readonly backendUrl: string }
+export type Backend = {
+  readonly cluster: string
+  readonly backendUrl: string
+  /** Milliseconds; 5 s unless told. */
+  readonly connectMs?: number
+  /** What Envoy reads from files: the header that identifies it to the server, and whom it trusts. */
+  readonly credential?: { readonly header: string; readonly secret: SecretPlace } | undefined
+  readonly authorities?: SecretPlace | undefined
+}
+
+const usualConnectMs = 5_000
 
 /** The name of the file in the watched directory; envoy/bootstrap.yaml reads this one. */
 export const CLUSTERS_FILE = 'clusters.json'
@@ -67,7 +78,8 @@ export async function writeClusters(directory: string, text: string): Promise<vo
   }
 }
 
-function toCluster({ cluster, backendUrl }: Backend): object {
+function toCluster(backend: Backend): object {
+  const { cluster, backendUrl, connectMs = usualConnectMs, credential, authorities } = backend
   const url = new URL(backendUrl)
   if (url.protocol !== 'http:' && url.protocol !== 'https:') {
     throw new TypeError(`${backendUrl} is neither http nor https`)
@@ -79,7 +91,7 @@ function toCluster({ cluster, backendUrl }: Backend): object {
   return {
     name: cluster,
     ...resolution(host),
-    connect_timeout: '5s',
+    connect_timeout: `${connectMs / 1_000}s`,
     // One long answer is one HTTP/1.1 connection; the defaults of 1024 are for short ones.
     circuit_breakers: {
       thresholds: [{ max_connections: 65_536, max_pending_requests: 65_536, max_requests: 65_536 }],
@@ -91,9 +103,10 @@ function toCluster({ cluster, backendUrl }: Backend): object {
         // Below the five seconds after which Node and uvicorn close an idle connection: one
         // that the server closes just as a request is sent on it is a 503 for the client.
         common_http_protocol_options: { idle_timeout: '4s' },
+        ...(credential && { http_filters: identifying(credential) }),
       },
     },
-    ...(secure ? { transport_socket: tls(host) } : {}),
+    ...(secure ? { transport_socket: tls(host, authorities) } : {}),
     load_assignment: {
       cluster_name: cluster,
       endpoints: [
@@ -119,7 +132,39 @@ function resolution(host: string): object {
   return { type: 'STRICT_DNS', dns_lookup_family: 'V4_PREFERRED' }
 }
 
-function tls(host: string): object {
+/**
+ * Filters between the router and the server: so what they set is not removed with the client's own
+ * headers, and what the client has sent under that name is replaced. Without a value there is no
+ * request.
+ */
+function identifying({ header, secret }: NonNullable<Backend['credential']>): object[] {
+  const filter = (name: string, type: string, config: object): object => ({
+    name,
+    typed_config: { '@type': `${TYPES}.extensions.filters.http.${type}`, ...config },
+  })
+  return [
+    filter('credential', 'credential_injector.v3.CredentialInjector', {
+      overwrite: true,
+      credential: {
+        name: 'envoy.http.injected_credentials.generic',
+        typed_config: {
+          '@type': `${TYPES}.extensions.http.injected_credentials.generic.v3.Generic`,
+          header,
+          credential: fromFile(secret),
+        },
+      },
+    }),
+    filter('envoy.filters.http.upstream_codec', 'upstream_codec.v3.UpstreamCodec', {}),
+  ]
+}
+
+/** Envoy reads it again whenever another file is put in its place. */
+function fromFile({ name, path }: SecretPlace): object {
+  const sds_config = { resource_api_version: 'V3', path_config_source: { path } }
+  return { name, sds_config }
+}
+
+function tls(host: string, authorities: SecretPlace | undefined): object {
   const isName = isIP(host) === 0
   return {
     name: 'envoy.transport_sockets.tls',
@@ -135,8 +180,10 @@ function tls(host: string): object {
               { san_type: isName ? 'DNS' : 'IP_ADDRESS', matcher: { exact: host } },
             ],
           },
-          // The secret of this name in envoy/bootstrap.yaml: one list for all clusters.
-          validation_context_sds_secret_config: { name: 'authorities' },
+          // The secret of this name in envoy/bootstrap.yaml: one list for all others.
+          validation_context_sds_secret_config: authorities
+            ? fromFile(authorities)
+            : { name: 'authorities' },
         },
       },
     },

@@ -98,6 +98,11 @@ export const settings = {
   /** Absolute. */
   resourceFolder: setting('RESOURCES', 'file:examples/resources', form.folderUrl,
     'the folder of resources'),
+  /** Absolute. */
+  secretsDir: optional('SECRETS_DIR', 'none', form.path,
+    'credentials and authorities of model servers, as `<namespace>/<file>`'),
+  backendCaFile: optional('BACKEND_CA_FILE', 'the system\'s', form.path,
+    'PEM file of the authorities that vouch for https model servers (`npm start` only)'),
   tokenAuthFile: optional('TOKEN_AUTH_FILE', 'none (`npm start`: `examples/tokens.csv`)', form.anyText,
     'identity tokens, a line each: `token,user,uid,"group1,group2"`'),
   oidcIssuerUrl: optional('OIDC_ISSUER_URL', 'none', form.issuerUrl,

@@ -13,6 +13,8 @@ export function checkFiles(config: Config): readonly string[] {
   const ownFolder = relative(dataDir, envoyConfigDir).startsWith('..')
   return [
     ...attempt('RESOURCES', resourceFolder, 'read', readdirSync),
+    ...attempt('SECRETS_DIR', config.secretsDir, 'read', readdirSync),
+    ...attempt('BACKEND_CA_FILE', config.backendCaFile, 'read', readFileSync),
     ...attempt('TOKEN_AUTH_FILE', tokenAuthFile, 'read', readFileSync),
     ...attempt('OIDC_CA_FILE', config.oidcCaFile, 'read', readFileSync),
     ...(config.databaseUrl === undefined || !ownFolder ? checkDataDir(config) : []),

@@ -8,6 +8,7 @@ import { compileInSteps, type Snapshot } from '../core/snapshot.ts'
 import { readTaken } from '../gateway/admin-page.ts'
 import { type ClusterFile, createClusterFile } from '../gateway/cluster-file.ts'
 import { holdModels } from '../gateway/held-models.ts'
+import { createSecretFiles, type SecretFiles } from '../gateway/secret-files.ts'
 import type { Context } from './context.ts'
 import { createResourceReport, linesShown } from './resource-report.ts'
 
@@ -33,8 +34,17 @@ export async function openResources(context: Context): Promise<Resources> {
     },
     onFault,
   })
-  const stage = createStage(clusterFile)
-  stops.push(() => clusterFile.close())
+  const secrets = createSecretFiles({
+    directory: config.envoyConfigDir,
+    source: config.secretsDir,
+    onProblem: (problem) => log.warn({ problem }, 'a model cannot be served without its secret'),
+    onFault,
+  })
+  const stage = createStage(clusterFile, secrets)
+  stops.push(() => {
+    clusterFile.close()
+    secrets.close()
+  })
   const controller = await startController({
     source: createFolderSource(config.resourceFolder),
     publish: stage.publish,
@@ -46,7 +56,7 @@ export async function openResources(context: Context): Promise<Resources> {
   stops.push(() => controller.close())
   return {
     snapshot: stage.snapshot,
-    problems: controller.problems,
+    problems: () => [...controller.problems(), ...secrets.problems()],
     modelsWaiting: () => clusterFile.waiting.size,
   }
 }
@@ -55,7 +65,7 @@ export async function openResources(context: Context): Promise<Resources> {
  * What is in force: the snapshot published last, but for models that wait for their cluster, which
  * are as they were. What is taken away never waits.
  */
-function createStage(clusterFile: ClusterFile) {
+function createStage(clusterFile: ClusterFile, secrets: SecretFiles) {
   let latest: { readonly fresh: Snapshot; readonly resources: Gathered['resources'] } | undefined
   let shown: Snapshot | undefined
   let turn: Promise<void> = Promise.resolve()
@@ -80,6 +90,8 @@ function createStage(clusterFile: ClusterFile) {
       latest = { fresh, resources }
       clusterFile.plan(fresh)
       if (shown !== undefined) await show()
+      // Envoy refuses a cluster that names a file which is not there.
+      await secrets.write(fresh)
       await clusterFile.write()
       if (shown !== undefined) return
       await clusterFile.settled()

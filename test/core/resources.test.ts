@@ -1,5 +1,6 @@
 import { test } from 'tap'
 import { showPath } from '../../src/core/fields.ts'
+import { usualServer } from '../../src/core/parse-model-server.ts'
 import { parseResource } from '../../src/core/parse-resource.ts'
 import {
   accessPolicy,
@@ -55,7 +56,7 @@ test('the spellings do not mix', async (t) => {
     'kind must be one of ModelRef, AccessPolicy, Subscription, Tenant',
   ])
   t.strictSame(problemsOf({ ...model, apiVersion: 'maas.opendatahub.io/v1alpha1' }), [
-    'kind must be one of MaaSModelRef, MaaSAuthPolicy, MaaSSubscription, Tenant',
+    'kind must be one of MaaSModelRef, MaaSAuthPolicy, MaaSSubscription, ExternalModel, Tenant',
   ])
   t.strictSame(problemsOf({ ...model, kind: 'constructor' }).length, 1)
 })
@@ -67,7 +68,6 @@ test('what is not ours is left alone', async (t) => {
     ['tollgate.dev/v1', 'ModelRef'],
     ['constructor', 'ModelRef'],
     ['__proto__', 'ModelRef'],
-    ['maas.opendatahub.io/v1alpha1', 'ExternalModel'],
   ]) {
     t.hasProp(parseResource({ apiVersion, kind }), 'ignored', `${apiVersion} ${kind}`)
   }
@@ -104,6 +104,7 @@ test('a model is read whole', async (t) => {
     endpointOverride: 'https://small.example/x',
     backendUrl: 'http://small.example:8000',
     modelIds: ['Small-7B', 'small:latest'],
+    server: usualServer,
   })
 })
 

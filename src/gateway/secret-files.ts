@@ -1,0 +1,163 @@
+/**
+ * Hands secrets to Envoy by its secret discovery: a file for each, which Envoy watches. They are in
+ * no other file, and in neither the clusters nor the log.
+ */
+
+import { randomUUID } from 'node:crypto'
+import { chmod, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Snapshot } from '../core/snapshot.ts'
+import { placeOf, type Secret, type SecretPlace, secretFolder, secretsOf } from './secret-place.ts'
+import { readSecret } from './secret-source.ts'
+
+/** Milliseconds from one look at the files to the next. */
+const restMs = 1_000
+/** A file that nobody needs stays for so long: clusters that name it may be on their way out. */
+const graceMs = 60_000
+
+const DISCOVERY = 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret'
+
+export interface SecretFilesDeps {
+  /** That of Envoy's clusters. */
+  readonly directory: string
+  /** `SECRETS_DIR`. */
+  readonly source: string | undefined
+  /** Told of each complaint about a file once, and again when it comes back. */
+  readonly onProblem: (problem: string) => void
+  readonly onFault: (error: unknown) => void
+}
+
+export interface SecretFiles {
+  /** Puts in place what these models need; only then may a cluster name it. */
+  write(snapshot: Snapshot): Promise<void>
+  /** What is wrong now. Models whose secret is missing are refused by Envoy. */
+  problems(): readonly string[]
+  close(): void
+}
+
+interface Needed {
+  readonly secret: Secret
+  readonly place: SecretPlace
+  /** `<namespace>/<name>` of the first model that needs it. */
+  readonly model: string
+  written: string | undefined
+  problem: string | undefined
+}
+
+export function createSecretFiles(deps: SecretFilesDeps): SecretFiles {
+  const folder = secretFolder(deps.directory)
+  const closing = new AbortController()
+  let needed: ReadonlyMap<string, Needed> = new Map()
+  let models: Snapshot['models'] | undefined
+  let turn: Promise<void> = Promise.resolve()
+  let isFollowing = false
+
+  async function bring(each: Needed): Promise<void> {
+    const { secret, place } = each
+    const reading = await readSecret(deps.source, secret)
+    const problem = 'problem' in reading ? `ModelRef/${each.model}: ${reading.problem}` : undefined
+    const text = render(secret, place, 'text' in reading ? reading.text : undefined)
+    if (problem !== undefined && problem !== each.problem) deps.onProblem(problem)
+    each.problem = problem
+    if (text === each.written) return
+    await replace(folder, place.path, text)
+    each.written = text
+  }
+
+  async function bringAll(): Promise<void> {
+    // A few at a time: each is an open file.
+    const waiting = [...needed.values()].values()
+    const lane = async (): Promise<void> => {
+      for (const each of waiting) await bring(each)
+    }
+    await Promise.all(Array.from({ length: 8 }, lane))
+  }
+
+  function inTurn(step: () => Promise<void>): Promise<void> {
+    const next = turn.then(step)
+    turn = next.catch(() => {})
+    return next
+  }
+
+  async function follow(): Promise<void> {
+    for (;;) {
+      await delay(restMs, undefined, { signal: closing.signal, ref: false })
+      await inTurn(async () => {
+        await bringAll()
+        await removeUnneeded(folder, new Set([...needed.values()].map(({ place }) => place.path)))
+      }).catch(deps.onFault)
+    }
+  }
+
+  return {
+    async write(snapshot) {
+      if (snapshot.models === models) return
+      await inTurn(async () => {
+        const found = new Map<string, Needed>()
+        for (const [model, { resource }] of snapshot.models) {
+          for (const secret of secretsOf(resource.metadata.namespace, resource.server)) {
+            if (secret === undefined) continue
+            const place = placeOf(secret, deps.directory)
+            const before = needed.get(place.name)
+            const fresh = { secret, place, model, written: undefined, problem: undefined }
+            if (!found.has(place.name)) found.set(place.name, before ?? fresh)
+          }
+        }
+        needed = found
+        if (needed.size > 0) {
+          await mkdir(folder, { recursive: true })
+          await chmod(folder, 0o700)
+          await bringAll()
+        }
+        models = snapshot.models
+      })
+      if (needed.size === 0 || isFollowing) return
+      isFollowing = true
+      // It ends with `close`.
+      follow().catch(() => {})
+    },
+    problems: () => [...needed.values()].flatMap(({ problem }) => problem ?? []).sort(),
+    close: () => closing.abort(),
+  }
+}
+
+/** A `DiscoveryResponse` with the secret. Without a text Envoy has none, and sends no request. */
+function render(secret: Secret, { name }: SecretPlace, text: string | undefined): string {
+  const value = { inline_string: text ?? '' }
+  const resource = {
+    '@type': DISCOVERY,
+    name,
+    ...(secret.kind === 'credential'
+      ? { generic_secret: { secret: value } }
+      : { validation_context: { trusted_ca: value } }),
+  }
+  const isEmpty = text === undefined && secret.kind === 'authorities'
+  return `${JSON.stringify({ type_url: DISCOVERY, resources: isEmpty ? [] : [resource] })}\n`
+}
+
+/** By rename, for its owner alone. */
+async function replace(folder: string, path: string, text: string): Promise<void> {
+  const temporary = join(folder, `.${process.pid}.${randomUUID()}`)
+  try {
+    const file = await open(temporary, 'wx', 0o600)
+    try {
+      await file.writeFile(text)
+    } finally {
+      await file.close()
+    }
+    await rename(temporary, path)
+  } catch (error) {
+    await rm(temporary, { force: true })
+    throw error
+  }
+}
+
+async function removeUnneeded(folder: string, needed: ReadonlySet<string>): Promise<void> {
+  for (const name of await readdir(folder)) {
+    const path = join(folder, name)
+    if (needed.has(path)) continue
+    const found = await stat(path).catch(() => undefined)
+    if (found !== undefined && Date.now() - found.mtimeMs > graceMs) await rm(path, { force: true })
+  }
+}

@@ -1,0 +1,49 @@
+/** Which secrets a model needs, and in which files Envoy finds them. */
+
+import { createHash } from 'node:crypto'
+import { join } from 'node:path'
+import type { ModelServer } from '../core/resources.ts'
+
+/** One secret: a value for a header, or the certificates of authorities. */
+export interface Secret {
+  readonly kind: 'credential' | 'authorities'
+  readonly namespace: string
+  /** Its file in the namespace's folder. */
+  readonly file: string
+  /** What stands before the value. */
+  readonly prefix: string
+}
+
+/** Where Envoy finds one: `path` holds the resource `name`. */
+export interface SecretPlace {
+  readonly name: string
+  readonly path: string
+}
+
+/** The credential and the authorities of a model's server, as far as it has its own. */
+export function secretsOf(
+  namespace: string,
+  { credential, caFile }: ModelServer,
+): [credential: Secret | undefined, authorities: Secret | undefined] {
+  return [
+    credential && {
+      kind: 'credential',
+      namespace,
+      file: credential.file,
+      prefix: credential.prefix,
+    },
+    caFile === undefined ? undefined : { kind: 'authorities', namespace, file: caFile, prefix: '' },
+  ]
+}
+
+/** Equal secrets have one place. `directory` is that of Envoy's clusters. */
+export function placeOf(secret: Secret, directory: string): SecretPlace {
+  const { kind, namespace, file, prefix } = secret
+  const id = createHash('sha256').update(JSON.stringify([kind, namespace, file, prefix]))
+  const name = `${kind}-${id.digest('hex').slice(0, 32)}`
+  return { name, path: join(secretFolder(directory), `${name}.json`) }
+}
+
+export function secretFolder(directory: string): string {
+  return join(directory, 'secrets')
+}

@@ -1,0 +1,65 @@
+/** Reads what operators keep in `SECRETS_DIR`: `<namespace>/<file>`, and nothing a link leads to elsewhere. */
+
+import { X509Certificate } from 'node:crypto'
+import { constants } from 'node:fs'
+import { open, realpath } from 'node:fs/promises'
+import { join, sep } from 'node:path'
+import type { Secret } from './secret-place.ts'
+
+/** Its text, or what is wrong with its file; never both, and never the text in the complaint. */
+export type Reading = { readonly text: string } | { readonly problem: string }
+
+const largest = 1_048_576
+const headerValue = /^[!-~](?:[ -~]*[!-~])?$/
+const certificate = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g
+
+/** Reads one. Whoever writes the resources of a namespace reaches that namespace's files alone. */
+export async function readSecret(folder: string | undefined, secret: Secret): Promise<Reading> {
+  const shown = `${secret.namespace}/${secret.file}`
+  if (folder === undefined) return { problem: `${shown} is not there: SECRETS_DIR is not set` }
+  try {
+    const root = join(await realpath(folder), secret.namespace)
+    const path = await realpath(join(root, secret.file))
+    if (!path.startsWith(root + sep)) return { problem: `${shown} leads out of its namespace` }
+    const bytes = await readWhole(path)
+    if (bytes === undefined) return { problem: `${shown} is no file, or larger than 1 MiB` }
+    return secret.kind === 'credential'
+      ? readCredential(shown, bytes, secret.prefix)
+      : readAuthorities(shown, bytes)
+  } catch (error) {
+    return { problem: `${shown} cannot be read (${(error as NodeJS.ErrnoException).code})` }
+  }
+}
+
+/** undefined: no regular file, or too large. */
+async function readWhole(path: string): Promise<string | undefined> {
+  // A pipe would not be opened before somebody writes.
+  const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants
+  const file = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
+  try {
+    const stat = await file.stat()
+    return stat.isFile() && stat.size <= largest ? await file.readFile('utf8') : undefined
+  } finally {
+    await file.close()
+  }
+}
+
+function readCredential(shown: string, written: string, prefix: string): Reading {
+  // Editors and `echo` end a file with a line break.
+  const value = written.trim()
+  if (value === '') return { problem: `${shown} is empty` }
+  if (!headerValue.test(value)) return { problem: `${shown} holds what no header can carry` }
+  return { text: prefix + value }
+}
+
+function readAuthorities(shown: string, text: string): Reading {
+  const found = text.match(certificate) ?? []
+  try {
+    for (const each of found) new X509Certificate(each)
+  } catch {
+    return { problem: `${shown} holds a certificate that cannot be read` }
+  }
+  return found.length > 0
+    ? { text: `${found.join('\n')}\n` }
+    : { problem: `${shown} holds no certificate` }
+}

@@ -1,0 +1,72 @@
+import { test } from 'tap'
+import type { ModelServer } from '../../src/core/resources.ts'
+import { modelRef, resourceOf } from '../support/documents.ts'
+
+function serverOf(spec: object): ModelServer {
+  const resource = resourceOf(modelRef('small', spec))
+  if (resource.kind !== 'ModelRef') throw new Error('this is no ModelRef')
+  return resource.server
+}
+
+test('a ModelRef says nothing of its server unless it wants to', async (t) => {
+  t.strictSame(serverOf({}), {
+    credential: undefined,
+    upstreamModel: undefined,
+    caFile: undefined,
+    connectMs: 5_000,
+    answerMs: undefined,
+    retries: 2,
+    allPaths: false,
+  })
+})
+
+test('all of it is read', async (t) => {
+  const server = serverOf({
+    credential: { header: 'Api-Key', file: 'provider.key' },
+    upstreamModel: 'org/Model-7B:latest',
+    caFile: 'ca.pem',
+    timeouts: { connect: '500ms', answer: '10m' },
+    retries: 0,
+    paths: 'all',
+  })
+  t.strictSame(server, {
+    credential: { header: 'api-key', prefix: '', file: 'provider.key' },
+    upstreamModel: 'org/Model-7B:latest',
+    caFile: 'ca.pem',
+    connectMs: 500,
+    answerMs: 600_000,
+    retries: 0,
+    allPaths: true,
+  })
+})
+
+test('authorization is a bearer unless told', async (t) => {
+  const file = 'key'
+  t.equal(serverOf({ credential: { file } }).credential?.prefix, 'Bearer ')
+  t.equal(serverOf({ credential: { file, prefix: '' } }).credential?.prefix, '')
+  t.equal(serverOf({ credential: { file, prefix: 'Token ' } }).credential?.prefix, 'Token ')
+})
+
+test('what no server can be told is refused', async (t) => {
+  const file = 'key'
+  for (const spec of [
+    { credential: {} },
+    { credential: 'key' },
+    ...['../key', 'a/b', '..', '.', 'a\\b', '', 'a\0b', '/etc/passwd'].map((name) => ({
+      credential: { file: name },
+    })),
+    ...['host', 'Content-Length', 'transfer-encoding', 'x-tollgate-path', ':path', 'a b', ''].map(
+      (header) => ({ credential: { file, header } }),
+    ),
+    { credential: { file, prefix: 'a\nb' } },
+    { caFile: '../ca.pem' },
+    ...['', 'a"b', 'a\\b', 'a b', 'a\nb', 'ä'].map((upstreamModel) => ({ upstreamModel })),
+    ...['0s', '5', 'soon', '2h', 5].map((connect) => ({ timeouts: { connect } })),
+    { timeouts: [] },
+    { retries: -1 },
+    { retries: 6 },
+    { paths: 'some' },
+  ]) {
+    t.throws(() => serverOf(spec), JSON.stringify(spec))
+  }
+})

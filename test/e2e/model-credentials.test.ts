@@ -1,0 +1,152 @@
+import { mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import root from 'tap'
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { gatewayTests } from '../support/gateway.ts'
+import { poll } from '../support/poll.ts'
+import { startScriptedModel } from '../support/scripted-model.ts'
+
+const server = await startScriptedModel()
+const secrets = root.testdir({
+  llm: { plain: 'sk-first-secret\n', azure: 'azure-secret', broken: 'two\nlines' },
+  foreign: { stolen: 'somebody-elses' },
+})
+symlinkSync(join(secrets, 'foreign', 'stolen'), join(secrets, 'llm', 'stolen'))
+mkdirSync(join(secrets, 'llm', '..data'))
+writeFileSync(join(secrets, 'llm', '..data', 'mounted'), 'mounted-secret')
+symlinkSync(join('..data', 'mounted'), join(secrets, 'llm', 'mounted'))
+
+const refs: Record<string, object> = {
+  plain: { credential: { file: 'plain' } },
+  azure: { credential: { header: 'Api-Key', file: 'azure' } },
+  prefixed: { credential: { header: 'x-auth', prefix: 'Token ', file: 'azure' } },
+  mounted: { credential: { file: 'mounted' } },
+  stolen: { credential: { file: 'stolen' } },
+  missing: { credential: { file: 'missing' } },
+  broken: { credential: { file: 'broken' } },
+  open: {},
+}
+const keys = Object.keys(refs).map((name) => `llm/${name}`)
+const test = gatewayTests({
+  env: { SECRETS_DIR: secrets },
+  resources: () => [
+    ...Object.entries(refs).map(([name, spec]) =>
+      modelRef(name, { backendUrl: server.url, ...spec }),
+    ),
+    accessPolicy('open', keys, { groups: ['team'] }),
+    subscription(
+      'plenty',
+      { groups: ['team'] },
+      Object.fromEntries(keys.map((key) => [key, [[1_000_000, '1h']]])),
+    ),
+  ],
+})
+
+const chat = (name: string) => `/llm/${name}/v1/chat/completions`
+const lastHeaders = () => server.received.at(-1)?.headers ?? {}
+
+test('a model server gets the credential of its resource', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const cases: [model: string, header: string, value: string | undefined][] = [
+    ['plain', 'authorization', 'Bearer sk-first-secret'],
+    ['azure', 'api-key', 'azure-secret'],
+    ['prefixed', 'x-auth', 'Token azure-secret'],
+    ['mounted', 'authorization', 'Bearer mounted-secret'],
+    ['open', 'authorization', undefined],
+  ]
+  for (const [model, header, value] of cases) {
+    t.equal((await gateway.chat(key, {}, {}, chat(model))).status, 200, model)
+    t.equal(lastHeaders()[header], value, model)
+    if (header !== 'authorization') t.notOk(lastHeaders().authorization, model)
+  }
+  await gateway.ask('/llm/plain/v1/models', key)
+  t.equal(lastHeaders().authorization, 'Bearer sk-first-secret', 'on paths without a body too')
+})
+
+test("a client's own header of that name does not survive", async (t, gateway) => {
+  const { key } = await gateway.mint()
+  for (const path of ['/v1/chat/completions', '/v1/models', '/v1/files']) {
+    const post = path.endsWith('completions')
+    const { status } = await gateway.ask(`/llm/azure${path}`, key, {
+      method: post ? 'POST' : 'GET',
+      headers: { 'api-key': 'mine', 'content-type': 'application/json' },
+      ...(post && { body: '{"model":"a","messages":[]}' }),
+    })
+    t.equal(status, 200, path)
+    t.equal(lastHeaders()['api-key'], 'azure-secret', path)
+  }
+})
+
+test('a replaced file is in force within seconds', async (_, gateway) => {
+  const { key } = await gateway.mint()
+  writeFileSync(join(secrets, 'fresh'), 'sk-second-secret')
+  renameSync(join(secrets, 'fresh'), join(secrets, 'llm', 'plain'))
+  await poll(async () => {
+    const { status } = await gateway.chat(key, {}, {}, chat('plain'))
+    if (status !== 200) throw new Error(`a call met ${status}`)
+    return lastHeaders().authorization === 'Bearer sk-second-secret'
+  }, 'the new credential is sent')
+})
+
+test('without its credential nothing is sent', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  for (const model of ['stolen', 'missing', 'broken']) {
+    const before = server.received.length
+    const answer = await gateway.chat(key, {}, {}, chat(model))
+    t.equal(answer.status, 502, model)
+    t.equal(JSON.parse(answer.text).error.code, 'model_credential_refused', model)
+    t.equal(server.received.length, before, `${model} was not asked`)
+  }
+  const { host, port } = gateway.addresses.internal
+  const told = (await (await fetch(`http://${host}:${port}/internal/v1/resources`)).json()) as {
+    problems: string[]
+  }
+  for (const model of ['stolen', 'missing', 'broken']) {
+    t.match(told.problems.join('\n'), `ModelRef/llm/${model}: llm/${model} `)
+  }
+})
+
+test('a refused credential is not the fault of the caller', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  t.teardown(() => server.answer({ pieces: ['{}'] }))
+  for (const status of [401, 403]) {
+    server.answer({
+      status,
+      headers: { 'content-type': 'application/json', 'www-authenticate': 'Bearer' },
+      pieces: [
+        '{"error":{"message":"Incorrect API key: sk-sec',
+        'ond-secret","code":"invalid_api_key"}}',
+      ],
+    })
+    for (const path of ['/v1/chat/completions', '/v1/messages', '/v1/models']) {
+      const post = path !== '/v1/models'
+      const { status, headers, text } = await gateway.ask(`/llm/plain${path}`, key, {
+        method: post ? 'POST' : 'GET',
+        headers: { 'content-type': 'application/json' },
+        ...(post && { body: '{"model":"a","messages":[],"stream":true}' }),
+      })
+      t.equal(status, 502, path)
+      t.notMatch(text, 'secret')
+      t.equal(headers.get('x-should-retry'), 'false')
+      t.notOk(headers.get('www-authenticate'))
+      const { type, error } = JSON.parse(text)
+      if (path === '/v1/messages') t.strictSame([type, error.type], ['error', 'api_error'])
+      else t.equal(error.code, 'model_credential_refused', path)
+    }
+    const open = await gateway.chat(key, {}, {}, chat('open'))
+    t.equal(open.status, status, 'without a credential the answer is left alone')
+    t.match(open.text, 'Incorrect API key')
+  }
+})
+
+test('the credential is nowhere but in its file and on its way to the server', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  await gateway.chat(key, {}, {}, chat('azure'))
+  const dump = await (await fetch(`http://${gateway.envoy.admin}/config_dump?include_eds`)).text()
+  t.match(dump, 'redacted')
+  const { host, port } = gateway.addresses.metrics as { host: string; port: number }
+  const metrics = await (await fetch(`http://${host}:${port}/metrics`)).text()
+  for (const text of [dump, metrics, gateway.envoy.log()]) {
+    t.notMatch(text, /azure-secret|(?:first|second|mounted)-secret|somebody-elses/)
+  }
+})
