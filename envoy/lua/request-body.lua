@@ -10,7 +10,8 @@
 --
 -- On routes whose path names the model this runs after Check. On shared routes it runs before, since
 -- Check needs the model's name: what is wrong with the body is then for Check to say, once it knows
--- the caller. On /v1/completions it runs once more, since usage is asked for there only if it counts.
+-- the caller. On /v1/completions it runs once more, since usage is asked for there only if it counts,
+-- and so it does for a model that its server knows by another name.
 
 local ffi = require("ffi")
 local byte, find, match, sub = string.byte, string.find, string.match, string.sub
@@ -432,7 +433,8 @@ local STREAMED, NAMING = { model = true, stream = true, stream_options = true },
 -- What stands for a name that is not a string: nothing is called that.
 local NO_NAME = "\0"
 
--- The model that the body names, nil if it names none, and how the body is to be changed, if at all.
+-- The model that the body names, nil if it names none; how the body is to be changed, if at all; and
+-- where the model's name stands.
 local function examine(text, streams_usage)
   local p = ffi.cast("const uint8_t*", text)
   local found, close = read_object(p, past_space(p, 0), streams_usage and STREAMED or NAMING)
@@ -441,9 +443,23 @@ local function examine(text, streams_usage)
   if model == '""' then model = nil end
   if model then model = byte(model) == QUOTE and unescape(sub(model, 2, -2)) or NO_NAME end
   local stream = text_of(p, found.stream)
-  if stream == "true" then return model, ask_for_usage(p, found.stream_options, close) end
+  if stream == "true" then return model, ask_for_usage(p, found.stream_options, close), found.model end
   if stream and stream ~= "false" and stream ~= "null" then refuse("stream must be true or false") end
-  return model, nil
+  return model, nil, found.model
+end
+
+local function replaced(text, change)
+  return sub(text, 1, change[1]) .. change[3] .. sub(text, change[2] + 2)
+end
+
+-- The body with the name by which the server knows the model (Check sends it).
+local function renamed(text, span, name, change)
+  if not span then refuse("it must name the model") end
+  local naming = { span[1], span[2], '"' .. name .. '"' }
+  if not change then return replaced(text, naming) end
+  -- What stands behind first, so that the places before it stay.
+  if change[1] < naming[1] then naming, change = change, naming end
+  return replaced(replaced(text, change), naming)
 end
 
 -- Charsets other than UTF-8 are refused, however the parameter is spelled.
@@ -508,13 +524,18 @@ local function judge(handle, path, before_check)
   if headers:get("content-encoding") then refuse("a content-encoding is not accepted") end
   check_label(headers:get("content-type") or "")
   local text = body:getBytes(0, length)
-  local model, change = examine(text, streams_usage(handle, path))
+  local model, change, span = examine(text, streams_usage(handle, path))
   local ids = headers:get("x-tollgate-models")
   if ids then check_model(ids, model) end
   headers:replace("content-type", "application/json")
   if before_check and model then headers:replace("x-tollgate-model", as_header(model)) end
+  local name = headers:get("x-tollgate-upstream-model")
+  if name then
+    body:setBytes(renamed(text, span, name, change))
+  elseif change then
+    body:setBytes(replaced(text, change))
+  end
   if not change then return end
-  body:setBytes(sub(text, 1, change[1]) .. change[3] .. sub(text, change[2] + 2))
   handle:streamInfo():dynamicMetadata():set("tollgate.body", "usage_added", true)
 end
 
@@ -542,7 +563,7 @@ function envoy_on_request(handle)
   local stage = context and context:get("stage")
   local before_check = stage == "before"
   local path = match(handle:headers():get(":path"), "^[^?]*")
-  if stage == "after" and path ~= "/v1/completions" then return end
+  if stage == "after" and path ~= "/v1/completions" and not handle:headers():get("x-tollgate-upstream-model") then return end
   if before_check and not has_credential(handle:headers()) then
     return respond(handle, path, "401", NO_CREDENTIAL, "credential_invalid")
   end

@@ -23,5 +23,16 @@ export function adviceOn(snapshot: Snapshot): readonly string[] {
     .map(({ resource, subjects: { users } }) => {
       return `${resourceKey(resource)} names ${users.length} users; a group would do better`
     })
-  return [...long, ...sharedPriorities(snapshot)]
+  const servers = [...snapshot.models.values()].flatMap(({ resource, basePath }) => {
+    const key = resourceKey(resource)
+    return [
+      ...(basePath.endsWith('/v1')
+        ? [`${key} has a backendUrl that ends in /v1; leave that out, as the gateway adds it`]
+        : []),
+      ...(resource.server.allPaths
+        ? [`${key} opens all paths of its server; what is used on unknown ones is not counted`]
+        : []),
+    ]
+  })
+  return [...long, ...servers, ...sharedPriorities(snapshot)]
 }

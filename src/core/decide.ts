@@ -99,7 +99,8 @@ export function authorize(request: AccessRequest, snapshot: Snapshot, rules: Pat
   const model = findModel(request, snapshot, caller)
   if ('allowed' in model) return model
   if (!mayUse(caller, model)) return deny('model_not_allowed')
-  const closed = refuseOperation(operation, method, rules)
+  const { allPaths } = model.resource.server
+  const closed = refuseOperation(operation, method, rules, allPaths)
   if (closed !== undefined) return deny(closed.code, closed.message)
 
   const requested = subscriptionOf(request, caller)

@@ -105,15 +105,19 @@ export function refuseSpelling(
   return undefined
 }
 
-/** The refusal of an operation that is not on the list, or closed; undefined: it is open. */
+/**
+ * The refusal of an operation that is not on the list, or closed; undefined: it is open. `allPaths`:
+ * the list does not matter.
+ */
 export function refuseOperation(
   operation: string,
   method: string,
   rules: PathRules,
+  allPaths = false,
 ): Refusal | undefined {
   const { metered } = rules
   if (metered.has(operation)) return undefined
-  if (!isKnown(operation, method)) {
+  if (!allPaths && !isKnown(operation, method)) {
     return { code: 'not_found', message: 'This operation is not served.' }
   }
   if (rules.unmetered === 'closed' && costsTokens(operation, method)) {

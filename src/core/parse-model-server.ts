@@ -2,7 +2,13 @@
 
 import { parseDuration } from './duration.ts'
 import type { Field } from './fields.ts'
-import type { Credential, ExternalModel, Metadata, ModelServer } from './resources.ts'
+import {
+  type Credential,
+  type ExternalModel,
+  idleSeconds,
+  type Metadata,
+  type ModelServer,
+} from './resources.ts'
 
 /** Of a ModelRef that says nothing of its server but where it is. */
 export const usualServer: ModelServer = {
@@ -10,6 +16,7 @@ export const usualServer: ModelServer = {
   upstreamModel: undefined,
   caFile: undefined,
   connectMs: 5_000,
+  idleMs: undefined,
   answerMs: undefined,
   retries: 2,
   allPaths: false,
@@ -45,8 +52,11 @@ const prefixRule = {
 const ownHeaders =
   /^(?:host|connection|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade|expect|content-.*|accept-encoding|x-request-id|x-(?:tollgate|envoy|forwarded|maas)-.*)$/
 
-/** Reads the fields of `spec` that say how the server is spoken to. */
-export function readModelServer(spec: Field): ModelServer {
+/**
+ * Reads the fields of `spec` that say how the server is spoken to. An address that is no name has no
+ * other beside it to be tried.
+ */
+export function readModelServer(spec: Field, isName: boolean): ModelServer {
   const timeouts = spec.at('timeouts')
   if (timeouts.present) timeouts.object()
   return {
@@ -54,8 +64,9 @@ export function readModelServer(spec: Field): ModelServer {
     upstreamModel: spec.at('upstreamModel').string(upstreamRule),
     caFile: spec.at('caFile').string(fileRule),
     connectMs: readTime(timeouts.at('connect'), 60_000) ?? usualServer.connectMs,
+    idleMs: readIdle(timeouts.at('idle')),
     answerMs: readTime(timeouts.at('answer'), 86_400_000),
-    retries: spec.at('retries').integer({ min: 0, max: 5 }) ?? usualServer.retries,
+    retries: spec.at('retries').integer({ min: 0, max: 5 }) ?? (isName ? usualServer.retries : 0),
     allPaths: spec.at('paths').string({ oneOf: ['known', 'all'] }) === 'all',
   }
 }
@@ -79,6 +90,15 @@ function readTime(field: Field, longestMs: number): number | undefined {
   const milliseconds = Number(/^(\d{1,9})ms$/.exec(written)?.[1] ?? parseDuration(written) ?? 0)
   if (milliseconds >= 1 && milliseconds <= longestMs) return milliseconds
   field.problem(`must be a duration like 500ms, 30s or 10m, at most ${longestMs / 60_000}m`)
+  return undefined
+}
+
+function readIdle(field: Field): number | undefined {
+  const written = field.string()
+  if (written === undefined) return undefined
+  const milliseconds = parseDuration(written)
+  if (idleSeconds.some((seconds) => seconds * 1_000 === milliseconds)) return milliseconds
+  field.problem('must be one of 10s, 30s, 1m, 2m, 5m, 10m, 15m, 30m, 1h')
   return undefined
 }
 

@@ -150,8 +150,14 @@ function readModelRef(root: Field, metadata: Metadata): ModelRef {
       .at('modelIds')
       .list()
       .map((id) => id.requiredString({ ...subjectRule, max: 256 })),
-    server: readModelServer(spec),
+    server: readModelServer(spec, backendUrl === undefined || namesHost(backendUrl)),
   }
+}
+
+/** Whether a URL's host is a name, which may have several addresses. */
+function namesHost(url: string): boolean {
+  const host = URL.parse(url)?.hostname ?? ''
+  return !/^[\d.]+$|^\[/.test(host)
 }
 
 function checkUrl(field: Field, text: string): void {

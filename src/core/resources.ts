@@ -58,6 +58,9 @@ export interface Credential {
   readonly file: string
 }
 
+/** What `idleMs` may be in seconds, since the gateway needs routes for each. */
+export const idleSeconds = [10, 30, 60, 120, 300, 600, 900, 1_800, 3_600] as const
+
 /** How a model's server is spoken to, besides its address (ours). */
 export interface ModelServer {
   readonly credential: Credential | undefined
@@ -67,6 +70,8 @@ export interface ModelServer {
   readonly caFile: string | undefined
   /** How long a connection may take; milliseconds. */
   readonly connectMs: number
+  /** How long request and answer may stand still; undefined: for the gateway's five minutes. */
+  readonly idleMs: number | undefined
   /** How long a whole answer may take; undefined: as long as it likes. */
   readonly answerMs: number | undefined
   /** How often a request is sent again that found no connection. */

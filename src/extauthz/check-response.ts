@@ -4,6 +4,7 @@ import type { Decision, Denial, Grant } from '../core/decide.ts'
 import { type Dialect, toRefusalBody } from '../core/dialect.ts'
 import { describe, type ErrorCode, retryAfterOutage } from '../core/errors.ts'
 import { putLimitHeaders, secondsUntil } from '../core/limit-headers.ts'
+import type { ModelServer } from '../core/resources.ts'
 import { writeStruct } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
 
@@ -17,6 +18,9 @@ const grpcCodes: Partial<Record<number, number>> = {
   503: 14,
 }
 const internalCode = 13
+
+/** As the routes of envoy/bootstrap.yaml have it. */
+const usualRetries = 2
 
 /** What an allow seldom exceeds; small enough for Node's buffer pool. */
 const allowBytes = 1_024
@@ -61,6 +65,7 @@ function allow(grant: Grant, now: number, dialect: Dialect, keyAgeMs: number | u
     writeHeader(writer, 'x-tollgate-cluster', grant.cluster)
     writeHeader(writer, 'x-tollgate-path', grant.upstreamPath)
     if (grant.bodyNames !== undefined) writeHeader(writer, 'x-tollgate-models', grant.bodyNames)
+    writeServer(writer, grant.model.resource.server)
     writer.string(5, 'authorization').string(5, 'x-api-key').string(5, 'proxy-authorization')
     putLimitHeaders(dialect, grant.states, now, (name, value) =>
       writeHeader(writer, name, value, responseHeaders),
@@ -78,6 +83,17 @@ function allow(grant: Grant, now: number, dialect: Dialect, keyAgeMs: number | u
     ...(grant.model.resource.server.credential && { credential: true }),
   })
   return writer.finish()
+}
+
+/** What the gateway's routes and scripts have to know of the model's server, where it is unusual. */
+function writeServer(writer: WireWriter, server: ModelServer): void {
+  const { upstreamModel, idleMs, answerMs, retries } = server
+  if (upstreamModel !== undefined) writeHeader(writer, 'x-tollgate-upstream-model', upstreamModel)
+  if (idleMs !== undefined) writeHeader(writer, 'x-tollgate-idle', `${idleMs / 1_000}s`)
+  if (answerMs !== undefined) {
+    writeHeader(writer, 'x-envoy-upstream-rq-timeout-ms', String(answerMs))
+  }
+  if (retries !== usualRetries) writeHeader(writer, 'x-envoy-max-retries', String(retries))
 }
 
 /** Lets a request pass to where its body is read; what comes of it is for the second Check to say. */

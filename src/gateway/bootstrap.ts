@@ -7,6 +7,7 @@ import { existsSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { dirname } from 'node:path'
 import { parse } from 'yaml'
+import { idleSeconds } from '../core/resources.ts'
 
 /** A TCP address, or the path of a Unix domain socket. */
 export type Address = { readonly host: string; readonly port: number } | { readonly path: string }
@@ -48,7 +49,13 @@ type Cluster = {
   load_assignment: { endpoints: { lb_endpoints: Endpoint[] }[] }
 }
 type AccessLog = { name: string; typed_config: { path?: string } }
+type Route = {
+  name: string
+  match: { headers?: object[] }
+  route?: { cluster_header?: string; idle_timeout?: string }
+}
 type Connections = {
+  route_config: { virtual_hosts: { routes: Route[] }[] }
   access_log: AccessLog[]
   http_filters: { name: string; typed_config: { max_request_bytes?: number } }[]
   request_timeout: string
@@ -91,6 +98,7 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
     for (const { typed_config: connections } of filters) {
       putJournal(connections, settings.journal)
       putBodyLimits(connections, settings)
+      putIdleTimeouts(connections)
     }
   }
   if (settings.heapBytes !== undefined) {
@@ -134,6 +142,29 @@ function putBodyLimits(connections: Connections, settings: BootstrapSettings): v
     named(connections.http_filters, 'body_limit').typed_config.max_request_bytes = bodyLimit
   }
   if (bodyTimeoutMs !== undefined) connections.request_timeout = `${bodyTimeoutMs / 1_000}s`
+}
+
+/** How long Envoy waits in silence is a route's: one more of each that leads to models for each time. */
+function putIdleTimeouts({ route_config }: Connections): void {
+  const name = 'x-tollgate-idle'
+  for (const host of route_config.virtual_hosts) {
+    host.routes = host.routes.flatMap((route) => {
+      const { match, route: action } = route
+      if (action?.cluster_header === undefined) return route
+      const usual = { name, present_match: true, invert_match: true }
+      const others = idleSeconds.map((seconds) => ({
+        ...route,
+        name: `${route.name}-idle-${seconds}`,
+        match: {
+          ...match,
+          headers: [{ name, string_match: { exact: `${seconds}s` } }, ...(match.headers ?? [])],
+        },
+        route: { ...action, idle_timeout: `${seconds}s` },
+      }))
+      const first = { ...route, match: { ...match, headers: [usual, ...(match.headers ?? [])] } }
+      return [first, ...others]
+    })
+  }
 }
 
 function pointAt(cluster: Cluster, addresses: readonly Address[]): void {

@@ -94,7 +94,14 @@ function toCluster(backend: Backend): object {
     connect_timeout: `${connectMs / 1_000}s`,
     // One long answer is one HTTP/1.1 connection; the defaults of 1024 are for short ones.
     circuit_breakers: {
-      thresholds: [{ max_connections: 65_536, max_pending_requests: 65_536, max_requests: 65_536 }],
+      thresholds: [
+        {
+          max_connections: 65_536,
+          max_pending_requests: 65_536,
+          max_requests: 65_536,
+          max_retries: 65_536,
+        },
+      ],
     },
     typed_extension_protocol_options: {
       'envoy.extensions.upstreams.http.v3.HttpProtocolOptions': {
@@ -128,8 +135,24 @@ function toCluster(backend: Backend): object {
 
 function resolution(host: string): object {
   if (isIP(host) !== 0) return { type: 'STATIC' }
-  // A name that has both kinds of address, such as localhost, is most surely served on IPv4.
-  return { type: 'STRICT_DNS', dns_lookup_family: 'V4_PREFERRED' }
+  // One machine, of which every connection tries both addresses (RFC 8305).
+  if (host === 'localhost') return { type: 'LOGICAL_DNS', dns_lookup_family: 'ALL' }
+  return {
+    type: 'STRICT_DNS',
+    dns_lookup_family: 'ALL',
+    // Of several addresses one may be dead: after three vain connections it is left out for a while.
+    // Where all are, all are asked. Answers of a server, whatever they say, do not count.
+    outlier_detection: {
+      split_external_local_origin_errors: true,
+      consecutive_local_origin_failure: 3,
+      enforcing_consecutive_5xx: 0,
+      enforcing_consecutive_gateway_failure: 0,
+      enforcing_success_rate: 0,
+      enforcing_local_origin_success_rate: 0,
+      base_ejection_time: '10s',
+      max_ejection_percent: 60,
+    },
+  }
 }
 
 /**

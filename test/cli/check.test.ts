@@ -74,3 +74,12 @@ test('a folder that is not there is said', async (t) => {
   const nothing = runTollgate(t, ['check'], {})
   t.equal(await nothing.ended, 2)
 })
+
+test('advice is given about servers too', async (t) => {
+  const twice = modelRef('twice', { backendUrl: 'http://127.0.0.1:1/v1/' })
+  const wide = modelRef('wide', { backendUrl: 'http://127.0.0.1:1', paths: 'all' })
+  const { status, output } = await check(t, { 'a.yaml': [...good, twice, wide] })
+  t.equal(status, 0)
+  t.match(output, /^advice: ModelRef\/llm\/twice has a backendUrl that ends in \/v1/m)
+  t.match(output, /^advice: ModelRef\/llm\/wide opens all paths/m)
+})

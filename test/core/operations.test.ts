@@ -278,3 +278,11 @@ test('a hostile path is judged in no time', async (t) => {
     }
   }
 })
+
+test('all paths are open where the list does not matter', async (t) => {
+  const closed = pathRules(['chat'], 'closed')
+  t.equal(refuseOperation('/v1/model/info', 'GET', pathRules(), true), undefined)
+  t.equal(refuseOperation('/v1/anything', 'POST', pathRules(), true), undefined)
+  t.equal(refuseOperation('/v1/anything', 'POST', closed, true)?.code, 'path_closed')
+  t.equal(refuseOperation('/v1/anything', 'POST', pathRules())?.code, 'not_found')
+})

@@ -14,6 +14,7 @@ test('a ModelRef says nothing of its server unless it wants to', async (t) => {
     upstreamModel: undefined,
     caFile: undefined,
     connectMs: 5_000,
+    idleMs: undefined,
     answerMs: undefined,
     retries: 2,
     allPaths: false,
@@ -25,7 +26,7 @@ test('all of it is read', async (t) => {
     credential: { header: 'Api-Key', file: 'provider.key' },
     upstreamModel: 'org/Model-7B:latest',
     caFile: 'ca.pem',
-    timeouts: { connect: '500ms', answer: '10m' },
+    timeouts: { connect: '500ms', idle: '60s', answer: '10m' },
     retries: 0,
     paths: 'all',
   })
@@ -34,10 +35,19 @@ test('all of it is read', async (t) => {
     upstreamModel: 'org/Model-7B:latest',
     caFile: 'ca.pem',
     connectMs: 500,
+    idleMs: 60_000,
     answerMs: 600_000,
     retries: 0,
     allPaths: true,
   })
+})
+
+test('an address has no other to be tried', async (t) => {
+  for (const host of ['127.0.0.1', '[::1]']) {
+    t.equal(serverOf({ backendUrl: `http://${host}:80` }).retries, 0)
+    t.equal(serverOf({ backendUrl: `http://${host}:80`, retries: 1 }).retries, 1)
+  }
+  t.equal(serverOf({ backendUrl: 'http://1.example' }).retries, 2)
 })
 
 test('authorization is a bearer unless told', async (t) => {
@@ -62,6 +72,8 @@ test('what no server can be told is refused', async (t) => {
     { caFile: '../ca.pem' },
     ...['', 'a"b', 'a\\b', 'a b', 'a\nb', 'ä'].map((upstreamModel) => ({ upstreamModel })),
     ...['0s', '5', 'soon', '2h', 5].map((connect) => ({ timeouts: { connect } })),
+    { timeouts: { idle: '7s' } },
+    { timeouts: { idle: 'x' } },
     { timeouts: [] },
     { retries: -1 },
     { retries: 6 },

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { test } from 'tap'
 import { parse } from 'yaml'
+import { idleSeconds } from '../../src/core/resources.ts'
 import { findAuthorities, renderBootstrap } from '../../src/gateway/bootstrap.ts'
 import { renderClusters, writeClusters } from '../../src/gateway/clusters.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
@@ -67,6 +68,30 @@ test('the settings replace every address', async (t) => {
   })
 })
 
+interface Route {
+  readonly name: string
+  readonly match: { headers?: object[] }
+  readonly route?: { readonly cluster_header?: string }
+}
+
+function routesOf(bootstrap: ReturnType<typeof parse>): Route[] {
+  const [{ filter_chains }] = bootstrap.static_resources.listeners
+  return filter_chains[0].filters[0].typed_config.route_config.virtual_hosts[0].routes
+}
+
+/** As if nobody could choose how long the gateway waits in silence. */
+function withoutIdleTimeouts(bootstrap: ReturnType<typeof parse>): unknown {
+  const routes = routesOf(bootstrap)
+  const kept = routes.filter(({ name }) => !name.includes('-idle-'))
+  routes.splice(0, routes.length, ...kept)
+  for (const { match, route } of routes) {
+    if (route?.cluster_header === undefined) continue
+    match.headers?.shift()
+    if (match.headers?.length === 0) delete match.headers
+  }
+  return bootstrap
+}
+
 test('the documented defaults render the template itself', async (t) => {
   const rendered = renderBootstrap(template, {
     gateway: { host: '127.0.0.1', port: 8000 },
@@ -76,7 +101,23 @@ test('the documented defaults render the template itself', async (t) => {
     clustersFile: '.data/gateway/clusters.json',
     journal: '.data/journal/usage.jsonl',
   })
-  t.strictSame(JSON.parse(rendered), parse(template))
+  t.strictSame(withoutIdleTimeouts(JSON.parse(rendered)), parse(template))
+})
+
+test('each route to a model is there for each time of silence', async (t) => {
+  const written = routesOf(parse(template)).filter((route) => route.route?.cluster_header)
+  const rendered = routesOf(render())
+  t.ok(written.length > 3)
+  for (const { name, route } of written) {
+    for (const seconds of idleSeconds) {
+      const clone = rendered.find((other) => other.name === `${name}-idle-${seconds}`)
+      t.strictSame(clone?.route, { ...route, idle_timeout: `${seconds}s` })
+      t.strictSame(clone?.match.headers?.[0], {
+        name: 'x-tollgate-idle',
+        string_match: { exact: `${seconds}s` },
+      })
+    }
+  }
 })
 
 test('a cluster with a host name uses DNS', async (t) => {

@@ -58,6 +58,35 @@ test('https is verified for the host', async (t) => {
   t.match(JSON.stringify(byAddress), '{"san_type":"IP_ADDRESS","matcher":{"exact":"::1"}}')
 })
 
+test('a name is asked for all of its addresses', async (t) => {
+  t.match(cluster('http://model.example'), {
+    dns_lookup_family: 'ALL',
+    outlier_detection: { consecutive_local_origin_failure: 3, enforcing_consecutive_5xx: 0 },
+  })
+  t.notMatch(cluster('http://127.0.0.1:1'), { outlier_detection: {} })
+})
+
+test('secrets are named, and read from their files', async (t) => {
+  const place = (name: string) => ({ name, path: `/secrets/${name}.json` })
+  const text = renderClusters(
+    [
+      {
+        cluster: 'm',
+        backendUrl: 'https://model.example',
+        connectMs: 500,
+        credential: { header: 'api-key', secret: place('one') },
+        authorities: place('two'),
+      },
+    ],
+    '1',
+  )
+  t.match(text, '"connect_timeout":"0.5s"')
+  t.match(text, '"header":"api-key","credential":{"name":"one"')
+  t.match(text, '"path":"/secrets/one.json"')
+  t.match(text, '"validation_context_sds_secret_config":{"name":"two"')
+  t.match(text, '"path":"/secrets/two.json"')
+})
+
 test('a neighbour does not change a cluster', async (t) => {
   const one = { cluster: 'one', backendUrl: 'http://127.0.0.1:1' }
   const two = { cluster: 'two', backendUrl: 'http://127.0.0.1:2' }

@@ -1,0 +1,171 @@
+import { once } from 'node:events'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import http, { type RequestListener } from 'node:http'
+import https from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import root from 'tap'
+import { noOpenssl, selfSigned } from '../support/certificates.ts'
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { gatewayTests } from '../support/gateway.ts'
+import { startScriptedModel } from '../support/scripted-model.ts'
+
+const scripted = await startScriptedModel()
+const secrets = root.testdir({ llm: {} })
+const certificate = noOpenssl ? undefined : selfSigned(root.testdir(), 'IP:127.0.0.1')
+mkdirSync(join(secrets, 'llm'), { recursive: true })
+writeFileSync(join(secrets, 'llm', 'ca.pem'), `about it\n${certificate?.cert ?? ''}`)
+
+async function listen(server: http.Server | https.Server, host = '127.0.0.1'): Promise<number> {
+  server.listen(0, host)
+  await once(server, 'listening')
+  root.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  return (server.address() as AddressInfo).port
+}
+
+const fine: RequestListener = (_, response) => response.end('{}')
+const secure = await listen(https.createServer({ ...certificate }, fine))
+/** Begins its answer at once and then says nothing more; with `?late` it does not even begin. */
+const silent = await listen(
+  http.createServer((request, response) => {
+    if (request.url?.includes('late')) return
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    response.write('data: 1\n\n')
+  }),
+)
+const overV4 = await listen(http.createServer(fine))
+const overV6 = await listen(http.createServer(fine), '::1').catch(() => undefined)
+
+/** Names below localhost are looked up as any other: two addresses, of which one refuses here. */
+const refs: Record<string, object> = {
+  renamed: { backendUrl: scripted.url, upstreamModel: 'org/Model-7B:latest' },
+  vouched: { backendUrl: `https://127.0.0.1:${secure}`, caFile: 'ca.pem' },
+  unvouched: { backendUrl: `https://127.0.0.1:${secure}` },
+  hurried: { backendUrl: `http://127.0.0.1:${silent}`, timeouts: { answer: '300ms' } },
+  fidgety: { backendUrl: `http://127.0.0.1:${silent}`, timeouts: { idle: '10s' } },
+  four: { backendUrl: `http://four.localhost:${overV4}` },
+  bulk: { backendUrl: `http://bulk.localhost:${overV4}` },
+  upload: { backendUrl: `http://localhost:${overV4}` },
+  six: { backendUrl: `http://six.localhost:${overV6 ?? overV4}` },
+  wide: { backendUrl: scripted.url, paths: 'all' },
+}
+const keys = Object.keys(refs).map((name) => `llm/${name}`)
+const limits = Object.fromEntries(keys.map((key) => [key, [[1_000_000, '1h']] as const]))
+const test = gatewayTests({
+  env: { SECRETS_DIR: secrets, METER_PATHS: 'chat,completions' },
+  resources: () => [
+    ...Object.entries(refs).map(([name, spec]) => modelRef(name, spec)),
+    accessPolicy('open', keys, { groups: ['team'] }),
+    subscription('plenty', { groups: ['team'] }, limits),
+  ],
+  // Ten seconds of silence would be ten seconds of test.
+  adjustEnvoy: (config) => config.replaceAll('"idle_timeout": "10s"', '"idle_timeout": "0.4s"'),
+})
+
+const chat = '/v1/chat/completions'
+const post = (body: string) => ({
+  method: 'POST',
+  headers: { 'content-type': 'application/json' },
+  body,
+})
+
+test('the server reads its own name of the model', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const server = '"org/Model-7B:latest"'
+  const long = 'y'.repeat(100_000)
+  const bodies = (name: string, asked: string): readonly string[] => [
+    `{"model":${name},"messages":[]}`,
+    `{ "a" : 1e2 , "model" : ${name} , "x":"model\\"","seed":9007199254740993 }\n`,
+    `{"x":{"model":"inner"},"m":"\u00e9","model":${name}}`,
+    `{"long":"${long}","model":${name},"tail":[1.10]}`,
+    `{"stream":true,"stream_options":{${asked}},"model":${name},"x":1}`,
+    `{"model":${name},"stream":true,"stream_options":{${asked}},"x":"${long}"}`,
+  ]
+  const usage = '"include_usage":true'
+  for (const path of [
+    `/llm/renamed${chat}`,
+    chat,
+    '/llm/renamed/v1/completions',
+    '/v1/completions',
+  ]) {
+    for (const name of ['"renamed"', '"re\\u006eamed"']) {
+      const sent = bodies(name, '')
+      const expected = bodies(server, usage)
+      for (const [index, body] of sent.entries()) {
+        const { status } = await gateway.ask(path, key, post(body))
+        t.equal(status, 200, `${path} ${index}`)
+        t.equal(scripted.received.at(-1)?.body, expected[index], `${path} ${index}`)
+      }
+    }
+  }
+  t.notMatch(JSON.stringify(scripted.received.at(-1)?.headers), /tollgate|envoy/)
+})
+
+test('a body that names no model is refused where it is to be renamed', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const before = scripted.received.length
+  t.equal((await gateway.ask(`/llm/renamed${chat}`, key, post('{"messages":[]}'))).status, 400)
+  t.equal(scripted.received.length, before)
+})
+
+test("an authority of the resource's own vouches for its server", async (t, gateway) => {
+  if (noOpenssl) {
+    t.skip(noOpenssl, () => {})
+    return
+  }
+  const { key } = await gateway.mint()
+  t.equal((await gateway.ask(`/llm/vouched${chat}`, key, post('{"model":"a"}'))).status, 200)
+  t.equal((await gateway.ask(`/llm/unvouched${chat}`, key, post('{"model":"a"}'))).status, 503)
+})
+
+test('an answer may take so long, and a silence too', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  for (const model of ['hurried', 'fidgety']) {
+    const late = await gateway.ask(`/llm/${model}${chat}?late`, key, post('{"model":"a"}'))
+    t.equal(late.status, 504, model)
+    t.equal(JSON.parse(late.text).error.code, 'timeout', model)
+    for (const path of [`/llm/${model}${chat}`, `/llm/${model}/v1/models`]) {
+      const init = path.endsWith('models') ? {} : post('{"model":"a","stream":true}')
+      await t.rejects(gateway.ask(path, key, init), `${path} breaks off`)
+    }
+  }
+})
+
+test('a name is served on all of its addresses', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  if (overV6 === undefined) t.comment('no IPv6 here')
+  for (const model of overV6 === undefined ? ['four'] : ['four', 'six']) {
+    for (let round = 0; round < 12; round += 1) {
+      const { status } = await gateway.ask(`/llm/${model}${chat}`, key, post('{"model":"a"}'))
+      t.equal(status, 200, `${model} ${round}`)
+    }
+  }
+})
+
+test('a large body finds the other address too', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const body = `{"model":"a","x":"${'y'.repeat(5_000_000)}"}`
+  // An upload is not kept, so only a connection that tries both addresses helps it.
+  for (const path of [`/llm/bulk${chat}`, '/llm/upload/v1/files']) {
+    for (let round = 0; round < 8; round += 1) {
+      const { status } = await gateway.ask(path, key, post(body))
+      t.equal(status, 200, `${path} ${round}`)
+    }
+  }
+})
+
+test('all paths are open where the resource says so', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  for (const [path, method] of [
+    ['/v1/model/info', 'GET'],
+    ['/v1/anything', 'POST'],
+  ] as const) {
+    t.equal((await gateway.ask(`/llm/wide${path}`, key, { method })).status, 200, path)
+    t.equal((await gateway.ask(`/llm/renamed${path}`, key, { method })).status, 404, path)
+  }
+  const disguised = await gateway.ask('/llm/wide/v1/Chat/Completions', key, post('{}'))
+  t.equal(disguised.status, 404, 'what some server takes for a counted path stays closed')
+})
