@@ -130,11 +130,15 @@ export async function runLoss(t: Test, valkey: RunningValkey, seed: number): Pro
   /** Until Redis has all that it is to have, and every replica knows it. */
   async function settle(): Promise<number[]> {
     await Promise.all(replicas.map((replica) => replica.counters.kept()))
-    await poll(async () => {
-      const sums = (await stored()).join()
-      const believed = await Promise.all(replicas.map((replica) => replica.used(...counters)))
-      return believed.every((each) => each.map((sum) => sum ?? 0).join() === sums)
-    }, `${title}: all agree`)
+    await poll(
+      async () => {
+        const sums = (await stored()).join()
+        const believed = await Promise.all(replicas.map((replica) => replica.used(...counters)))
+        return believed.every((each) => each.map((sum) => sum ?? 0).join() === sums)
+      },
+      `${title}: all agree`,
+      60_000,
+    )
     await look()
     return stored()
   }
