@@ -22,6 +22,7 @@ import { openCounters } from './wiring/counters.ts'
 import { openDatabase } from './wiring/database.ts'
 import { openKeys } from './wiring/keys.ts'
 import { listenGrpc, listenHttp, listenMetrics } from './wiring/listen.ts'
+import { createModelHealth } from './wiring/model-health.ts'
 import { openResources } from './wiring/resources.ts'
 import { type Stop, stopInOrder } from './wiring/shutdown.ts'
 import { openTelemetry } from './wiring/telemetry.ts'
@@ -94,6 +95,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const journal = openJournal(context, counterParts, settle)
   await journal?.start()
 
+  const health = createModelHealth({ snapshot, log, clock, onFailure: telemetry.onModelFailure })
   const grpc = createGrpcServer({
     unary: {
       '/envoy.service.auth.v3.Authorization/Check': telemetry.timed(
@@ -114,7 +116,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     },
     sinks: {
       '/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs': (message) => {
-        for (const usage of readUsages(message, journal !== undefined)) {
+        for (const usage of readUsages(message, journal !== undefined, health.note)) {
           settle(usage)
           journal?.told()
         }
@@ -154,6 +156,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
       ...tokens.degraded(),
       ...(journal?.stats.failing ? ['journal'] : []),
     ],
+    backendOf: health.stateOf,
     resourceProblems: problems,
     noteUse,
   })

@@ -1,11 +1,12 @@
 /** Snapshot → the status of each resource, as `status` in the cluster shows it (contract, 7.2). */
 
 import { showPath } from './fields.ts'
+import type { ModelFailure } from './model-failure.ts'
 import type { CompiledSubscription, Phase, References, resourceKey, Snapshot } from './snapshot.ts'
 
 export interface Condition {
-  readonly type: 'Ready' | 'SpecPriorityDuplicate'
-  readonly status: 'True' | 'False'
+  readonly type: 'Ready' | 'SpecPriorityDuplicate' | 'BackendReachable'
+  readonly status: 'True' | 'False' | 'Unknown'
   readonly reason: string
   readonly message: string
 }
@@ -18,12 +19,28 @@ export interface ResourceStatus {
   readonly conditions: readonly Condition[]
 }
 
-/** The status of every resource of the snapshot, ordered by kind, namespace and name. */
-export function statusOf(snapshot: Snapshot): readonly ResourceStatus[] {
+/** How the last request to a model's server ended; null: with an answer. */
+export interface BackendState {
+  readonly failure: ModelFailure | null
+}
+
+/**
+ * The status of every resource of the snapshot, ordered by kind, namespace and name; with
+ * `backendOf`, models say whether their server is reached.
+ */
+export function statusOf(
+  snapshot: Snapshot,
+  backendOf?: (model: string) => BackendState | undefined,
+): readonly ResourceStatus[] {
   const peers = byPriority(snapshot)
   const statuses = [
     ...[...snapshot.policies.values()].map((policy) => toStatus(policy)),
-    ...[...snapshot.models.values()].map((model) => toStatus({ ...model, problems: [] })),
+    ...[...snapshot.models.values()].map((model) =>
+      toStatus(
+        { ...model, problems: [] },
+        backendOf && model.cluster !== undefined ? [reachableCondition(backendOf(model.key))] : [],
+      ),
+    ),
     ...[...snapshot.subscriptions.values()].map((subscription) =>
       toStatus(subscription, [priorityCondition(subscription, peers)]),
     ),
@@ -66,6 +83,16 @@ function readyCondition({ phase, problems }: Compiled): Condition {
     reason: readyReasons[phase],
     message: sentences.join('; '),
   }
+}
+
+/** Reasons are in the case that Kubernetes wants them. */
+function reachableCondition(state: BackendState | undefined): Condition {
+  const type = 'BackendReachable'
+  if (state === undefined) return { type, status: 'Unknown', reason: 'NotAsked', message: '' }
+  if (state.failure === null) return { type, status: 'True', reason: 'Answered', message: '' }
+  const { reason, detail } = state.failure
+  const words = reason.split('_').map((word) => word[0]?.toUpperCase() + word.slice(1))
+  return { type, status: 'False', reason: words.join(''), message: detail }
 }
 
 function priorityCondition(subscription: CompiledSubscription, peers: Peers): Condition {

@@ -7,6 +7,7 @@ import { PrometheusExporter, PrometheusSerializer } from '@opentelemetry/exporte
 import { MeterProvider, type MetricData } from '@opentelemetry/sdk-metrics'
 import type { Decision } from '../core/decide.ts'
 import type { ErrorCode } from '../core/errors.ts'
+import type { FailureReason } from '../core/model-failure.ts'
 import type { Usage } from '../core/usage.ts'
 import { createCallSeries } from './call-series.ts'
 import { createDurations } from './durations.ts'
@@ -32,6 +33,8 @@ export interface Telemetry {
   onDecided(decision: Decision): void
   /** Told of each usage and what was counted for it. */
   onSettled(usage: Usage, settled: { tokens: number | undefined; unusable: boolean }): void
+  /** Told of each request that failed at a model's server. */
+  onModelFailure(model: string, reason: FailureReason): void
   /** The same function, with its durations observed as those of Check. */
   timed(answer: Answering): Answering
   /** All metrics in Prometheus' text format 0.0.4. Rejects when one can not be read. */
@@ -65,6 +68,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   const unusable = createModelFigure()
   const estimated = createModelFigure()
   const uncounted = createModelFigure()
+  const failures = new Map<FailureReason, ModelFigure>()
   const series = createCallSeries(mostSeries)
   const durations = createDurations()
   const watched = watchProcess(version)
@@ -122,6 +126,16 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
         'Requests allowed on paths whose tokens are not counted.',
         uncounted.points(),
       ),
+      counterData(
+        'tollgate_model_failures',
+        "Requests that failed at a model's server, by reason.",
+        [...failures].flatMap(([reason, figure]) =>
+          figure.points().map(({ attributes, value }) => ({
+            attributes: { ...attributes, reason },
+            value,
+          })),
+        ),
+      ),
       secondsData(
         'tollgate_check_duration_seconds',
         'How long Check took, from bytes to bytes.',
@@ -144,6 +158,11 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       if (tokens === 0) return
       if (isUnusable) estimated.add(model, tokens)
       series.find(user, subscription, model).tokens += tokens
+    },
+    onModelFailure(model, reason) {
+      const figure = failures.get(reason) ?? createModelFigure()
+      failures.set(reason, figure)
+      figure.add(model, 1)
     },
     timed: (answer) => (bytes) => {
       const begin = monotonic()

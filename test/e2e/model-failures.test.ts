@@ -1,0 +1,144 @@
+import { once } from 'node:events'
+import http from 'node:http'
+import https from 'node:https'
+import type { AddressInfo } from 'node:net'
+import root from 'tap'
+import { noOpenssl, selfSigned } from '../support/certificates.ts'
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { freePorts } from '../support/free-ports.ts'
+import { gatewayTests } from '../support/gateway.ts'
+import { poll } from '../support/poll.ts'
+
+async function listen(server: http.Server | https.Server): Promise<string> {
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  root.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  return `127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+const [closed] = await freePorts(1)
+const certificate = noOpenssl ? undefined : selfSigned(root.testdir(), 'IP:127.0.0.1')
+const secure = await listen(https.createServer({ ...certificate }))
+const server = await listen(
+  http.createServer((request, response) => {
+    const { url = '' } = request
+    request.resume()
+    if (url.includes('never')) return
+    if (url.includes('reset')) return void request.socket.destroy()
+    if (url.includes('break')) {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.write('data: 1\n\n', () => request.socket.destroy())
+      return
+    }
+    response.writeHead(url.includes('error') ? 500 : 200).end('{}')
+  }),
+)
+
+const refs: Record<string, object> = {
+  unknown: { backendUrl: 'http://nowhere.invalid:80' },
+  closed: { backendUrl: `http://127.0.0.1:${closed}` },
+  ...(certificate && { unvouched: { backendUrl: `https://${secure}` } }),
+  plain: { backendUrl: `https://${server}` },
+  slow: { backendUrl: `http://${server}`, timeouts: { answer: '200ms' } },
+  resetting: { backendUrl: `http://${server}` },
+  breaking: { backendUrl: `http://${server}` },
+  keyless: { backendUrl: `http://${server}`, credential: { file: 'missing' } },
+  fine: { backendUrl: `http://${server}` },
+  mended: { backendUrl: `http://${server}` },
+  unasked: { backendUrl: `http://${server}` },
+}
+const keys = Object.keys(refs).map((name) => `llm/${name}`)
+const limits = Object.fromEntries(keys.map((key) => [key, [[1_000_000, '1h']] as const]))
+const test = gatewayTests({
+  resources: () => [
+    ...Object.entries(refs).map(([name, spec]) => modelRef(name, spec)),
+    accessPolicy('open', keys, { groups: ['team'] }),
+    subscription('plenty', { groups: ['team'] }, limits),
+  ],
+})
+
+interface Condition {
+  readonly type: string
+  readonly status: string
+  readonly reason: string
+  readonly message: string
+}
+
+test('a failing model server is seen', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const ask = async (name: string, query: string) => {
+    const answer = gateway.chat(key, {}, {}, `/llm/${name}/v1/chat/completions?${query}`)
+    // What breaks off in the middle is no answer to the client either.
+    return (await answer.catch(() => undefined))?.status
+  }
+  const cases: [name: string, query: string, status: number | undefined, reason: string][] = [
+    ['unknown', '', 503, 'dns'],
+    ['closed', '', 503, 'refused'],
+    ...(certificate ? [['unvouched', '', 503, 'tls'] as [string, string, number, string]] : []),
+    ['plain', '', 503, 'tls'],
+    ['slow', 'never', 504, 'timeout'],
+    ['resetting', 'reset', 503, 'reset'],
+    ['breaking', 'break', undefined, 'reset'],
+    ['keyless', '', 502, 'credential_refused'],
+  ]
+  for (const [name, query, status] of cases) t.equal(await ask(name, query), status, name)
+  const unread = { method: 'POST', body: '{' }
+  const refused = await gateway.ask('/llm/unasked/v1/chat/completions', key, unread)
+  t.equal(refused.status, 400, 'what the gateway refuses is no fault of the server')
+  t.equal(await ask('fine', 'error'), 500)
+  t.equal(await ask('mended', 'reset'), 503)
+  t.equal(await ask('mended', ''), 200)
+
+  const read = async (address: { host: string; port: number } | undefined, path: string) =>
+    (await fetch(`http://${address?.host}:${address?.port}${path}`)).text()
+  const metrics = () => read(gateway.addresses.metrics, '/metrics')
+  await poll(
+    async () => (await metrics()).includes('model="llm/mended",reason="reset"'),
+    'the last failure is counted',
+  )
+  const text = await metrics()
+  for (const [name, , , reason] of cases) {
+    t.match(text, `tollgate_model_failures_total{model="llm/${name}",reason="${reason}"} 1\n`)
+  }
+  t.notMatch(text, /model_failures_total\{model="llm\/(fine|unasked)"/)
+
+  const conditionsOf = async (): Promise<Map<string, Condition>> => {
+    const { data } = JSON.parse(
+      await read(gateway.addresses.internal, '/internal/v1/resources'),
+    ) as { data: { name: string; kind: string; conditions: Condition[] }[] }
+    const models = data.filter(({ kind }) => kind === 'ModelRef')
+    return new Map(
+      models.map(({ name, conditions }) => [
+        name,
+        conditions.find(({ type }) => type === 'BackendReachable') as Condition,
+      ]),
+    )
+  }
+  await poll(
+    async () => (await conditionsOf()).get('mended')?.status === 'True',
+    'the server is seen to answer again',
+  )
+  const conditions = await conditionsOf()
+  for (const [name, , , reason] of cases) {
+    const condition = conditions.get(name)
+    t.equal(condition?.status, 'False', name)
+    t.equal(condition?.reason.toLowerCase(), reason.replace('_', ''), name)
+    t.not(condition?.message, '', name)
+  }
+  t.equal(conditions.get('fine')?.status, 'True', 'an error of the server is an answer')
+  t.equal(conditions.get('unasked')?.status, 'Unknown')
+  t.match(
+    conditions.get('unvouched')?.message,
+    certificate ? 'CERTIFICATE_VERIFY_FAILED' : undefined,
+  )
+})
+
+test("the caller's answer carries the request's id and no more", async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const { headers, text } = await gateway.chat(key, {}, {}, '/llm/closed/v1/chat/completions')
+  t.match(headers.get('x-request-id'), /^[0-9a-f-]{36}$/)
+  t.notMatch(text, /refused|127\.0\.0\.1/)
+})

@@ -1,0 +1,71 @@
+import { test } from 'tap'
+import type { Outcome } from '../../src/core/model-failure.ts'
+import { createModelHealth } from '../../src/wiring/model-health.ts'
+import { modelRef, snapshotOf } from '../support/documents.ts'
+
+const snapshot = snapshotOf(
+  modelRef('small'),
+  modelRef('vouched', { backendUrl: 'https://a.example', caFile: 'ca.pem' }),
+)
+
+function watched() {
+  const lines: Record<string, unknown>[] = []
+  const counted: string[] = []
+  let now = 1_000_000
+  const health = createModelHealth({
+    snapshot: () => snapshot,
+    log: { warn: (line: unknown) => void lines.push(line as Record<string, unknown>) },
+    clock: () => now,
+    onFailure: (model, reason) => void counted.push(`${model} ${reason}`),
+  })
+  const pass = (ms: number) => {
+    now += ms
+  }
+  return { health, lines, counted, pass }
+}
+
+const refused: Outcome = {
+  model: 'llm/small',
+  requestId: 'id-1',
+  failure: { reason: 'refused', detail: 'Connection_refused' },
+  answered: false,
+}
+
+test('a failure is a line with model, request and reason', async (t) => {
+  const { health, lines } = watched()
+  health.note(refused)
+  t.strictSame(lines, [
+    { model: 'llm/small', requestId: 'id-1', reason: 'refused', detail: 'Connection_refused' },
+  ])
+  health.note({ ...refused, model: 'llm/vouched', failure: { reason: 'tls', detail: 'x' } })
+  t.equal(lines[1]?.authorities, 'ca.pem')
+})
+
+test('many of a kind are few lines, and all are counted', async (t) => {
+  const { health, lines, counted, pass } = watched()
+  for (let i = 0; i < 100; i += 1) health.note(refused)
+  t.equal(lines.length, 1)
+  health.note({ ...refused, failure: { reason: 'timeout', detail: '' } })
+  t.equal(lines.length, 2, 'another reason is another line')
+  pass(30_000)
+  health.note(refused)
+  t.equal(lines[2]?.more, 99)
+  pass(30_000)
+  health.note(refused)
+  t.notOk(lines[3] && 'more' in lines[3])
+  t.equal(counted.length, 103)
+})
+
+test('the state is that of the last request that says something', async (t) => {
+  const { health } = watched()
+  const stateOf = () => health.stateOf('llm/small')
+  t.equal(stateOf(), undefined)
+  health.note({ ...refused, failure: undefined })
+  t.equal(stateOf(), undefined, 'neither answered nor failed')
+  health.note(refused)
+  t.match(stateOf(), { failure: { reason: 'refused' } })
+  health.note({ ...refused, failure: undefined })
+  t.match(stateOf(), { failure: { reason: 'refused' } })
+  health.note({ ...refused, failure: undefined, answered: true })
+  t.strictSame(stateOf(), { failure: null })
+})
