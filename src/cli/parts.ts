@@ -115,6 +115,7 @@ export function createParts({ env, settings, resourceFolder, envoy, log }: Parts
         clustersFile: join(config.envoyConfigDir, CLUSTERS_FILE),
         journal,
         bodyLimit: config.bodyLimit,
+        allowedOrigins: config.allowedOrigins,
         bodyTimeoutMs: config.bodyTimeoutMs,
         heapBytes: config.envoyHeapBytes,
         ...(authoritiesFile !== undefined && { authoritiesFile }),

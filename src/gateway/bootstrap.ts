@@ -27,6 +27,8 @@ export type BootstrapSettings = {
   /** The largest request body that is held (bytes), and the time a request may take to arrive. */
   readonly bodyLimit?: number | undefined
   readonly bodyTimeoutMs?: number | undefined
+  /** Origins whose pages may call the gateway, `*` for all; none unless told. */
+  readonly allowedOrigins?: readonly string[] | undefined
   /** What Envoy may hold for all connections together (bytes). */
   readonly heapBytes?: number | undefined
 }
@@ -54,8 +56,9 @@ type Route = {
   match: { headers?: object[] }
   route?: { cluster_header?: string; idle_timeout?: string }
 }
+type VirtualHost = { routes: Route[]; typed_per_filter_config?: Record<string, object> }
 type Connections = {
-  route_config: { virtual_hosts: { routes: Route[] }[] }
+  route_config: { virtual_hosts: VirtualHost[] }
   access_log: AccessLog[]
   http_filters: { name: string; typed_config: { max_request_bytes?: number } }[]
   request_timeout: string
@@ -99,6 +102,7 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
       putJournal(connections, settings.journal)
       putBodyLimits(connections, settings)
       putIdleTimeouts(connections)
+      putOrigins(connections, settings.allowedOrigins)
     }
   }
   if (settings.heapBytes !== undefined) {
@@ -142,6 +146,42 @@ function putBodyLimits(connections: Connections, settings: BootstrapSettings): v
     named(connections.http_filters, 'body_limit').typed_config.max_request_bytes = bodyLimit
   }
   if (bodyTimeoutMs !== undefined) connections.request_timeout = `${bodyTimeoutMs / 1_000}s`
+}
+
+/** What an answer tells a page besides its body. */
+const exposedHeaders = [
+  'x-request-id',
+  'retry-after',
+  'x-should-retry',
+  'ratelimit',
+  'ratelimit-policy',
+  'x-ratelimit-limit-tokens',
+  'x-ratelimit-remaining-tokens',
+  'x-ratelimit-reset-tokens',
+  'anthropic-ratelimit-tokens-limit',
+  'anthropic-ratelimit-tokens-remaining',
+  'anthropic-ratelimit-tokens-reset',
+]
+
+/**
+ * Preflights are answered before any credential is asked for. Credentials of the browser (cookies) are
+ * never allowed: keys come in a header that the page sets itself.
+ */
+function putOrigins(connections: Connections, origins: readonly string[] | undefined): void {
+  if (origins === undefined || origins.length === 0) return
+  const policy = {
+    '@type': 'type.googleapis.com/envoy.extensions.filters.http.cors.v3.CorsPolicy',
+    allow_origin_string_match: origins.map((origin) =>
+      origin === '*' ? { safe_regex: { regex: '.*' } } : { exact: origin },
+    ),
+    allow_methods: 'GET, HEAD, POST, DELETE, OPTIONS',
+    allow_headers: '*, authorization',
+    expose_headers: exposedHeaders.join(', '),
+    max_age: '600',
+  }
+  for (const host of connections.route_config.virtual_hosts) {
+    host.typed_per_filter_config = { ...host.typed_per_filter_config, cors: policy }
+  }
 }
 
 /** How long Envoy waits in silence is a route's: one more of each that leads to models for each time. */

@@ -83,6 +83,15 @@ export const names: Reader<ReadonlySet<string>> = {
   read: (written) => new Set(itemsOf(written)),
 }
 
+/** Origins as browsers write them. */
+export const origins: Reader<readonly string[]> = {
+  form: '`*`, or origins like `https://app.example` with commas',
+  read(written) {
+    const found = itemsOf(written)
+    return found.every((item) => item === '*' || URL.parse(item)?.origin === item) ? found : invalid
+  },
+}
+
 export const redisUrl: Reader<string> = {
   form:
     '`redis://[user:password@]host:port[/db]`, `redis+sentinel://host:port,host:port/name` or ' +

@@ -76,6 +76,8 @@ export const settings = {
   /** What an answer without usable usage counts: nothing, or a figure made from its length. */
   unusableUsage: setting('UNUSABLE_USAGE', 'allow', form.oneOf('allow', 'estimate'),
     'an answer that reports no usable usage counts nothing, or a token for every four bytes of it'),
+  allowedOrigins: optional('CORS_ALLOWED_ORIGINS', 'none', form.origins,
+    'origins whose pages may call the gateway, or `*` (`npm start` only)'),
   bodyLimit: setting('BODY_LIMIT', '33554432', form.integer(65_536, 2 ** 30),
     'the largest body of a model request that Envoy reads, in bytes (`npm start` only)'),
   bodyTimeoutMs: setting('BODY_TIMEOUT', '60s', form.duration('1s', '1h'),

@@ -52,3 +52,20 @@ test('what may hold a password is never shown', async (t) => {
   t.ok(form.redisUrl.secret)
   t.ok(form.url('postgres:').secret)
 })
+
+test('origins are as browsers write them', async (t) => {
+  t.strictSame(form.origins.read('https://a.example, http://localhost:3000'), [
+    'https://a.example',
+    'http://localhost:3000',
+  ])
+  t.strictSame(form.origins.read('*'), ['*'])
+  for (const written of [
+    'a.example',
+    'https://a.example/',
+    'https://A.example',
+    'null',
+    'file:///',
+  ]) {
+    t.equal(form.origins.read(written), form.invalid, written)
+  }
+})

@@ -26,7 +26,14 @@ export interface RunningEnvoy {
 export interface EnvoySettings
   extends Pick<
     BootstrapSettings,
-    'api' | 'grpc' | 'clustersFile' | 'journal' | 'bodyLimit' | 'bodyTimeoutMs' | 'heapBytes'
+    | 'api'
+    | 'grpc'
+    | 'clustersFile'
+    | 'journal'
+    | 'bodyLimit'
+    | 'bodyTimeoutMs'
+    | 'heapBytes'
+    | 'allowedOrigins'
   > {
   /** An empty folder for its own files. */
   readonly folder: string

@@ -24,7 +24,10 @@ export interface GatewaySettings {
   /** Threads of Envoy, 1 unless told. */
   readonly concurrency?: number
   /** Envoy's limits; the template's unless told. */
-  readonly limits?: Pick<EnvoySettings, 'bodyLimit' | 'bodyTimeoutMs' | 'heapBytes'>
+  readonly limits?: Pick<
+    EnvoySettings,
+    'bodyLimit' | 'bodyTimeoutMs' | 'heapBytes' | 'allowedOrigins'
+  >
   /** Changes Envoy's configuration, which is the repository's as JSON. */
   readonly adjustEnvoy?: (bootstrap: string) => string
 }

@@ -1,0 +1,52 @@
+import { gatewayTests } from '../support/gateway.ts'
+
+const origin = 'https://app.example'
+const test = gatewayTests({ limits: { allowedOrigins: [origin] } })
+const paths = ['/v1/chat/completions', '/llm/sim/v1/chat/completions', '/v1/api-keys', '/v1/models']
+
+test('a preflight is answered before any credential is asked for', async (t, gateway) => {
+  for (const path of paths) {
+    const { status, headers } = await gateway.ask(path, undefined, {
+      method: 'OPTIONS',
+      headers: {
+        origin,
+        'access-control-request-method': 'POST',
+        'access-control-request-headers': 'authorization,content-type',
+      },
+    })
+    t.equal(status, 200, path)
+    t.equal(headers.get('access-control-allow-origin'), origin, path)
+    t.match(headers.get('access-control-allow-headers'), 'authorization')
+    t.match(headers.get('access-control-allow-methods'), 'POST')
+    t.equal(headers.get('access-control-allow-credentials'), null)
+  }
+})
+
+test('pages of the origin read answers and refusals', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  for (const credential of [key, undefined, 'sk-tg-wrong']) {
+    for (const path of paths.slice(0, 2)) {
+      const { status, headers } = await gateway.ask(path, credential, {
+        method: 'POST',
+        headers: { origin, 'content-type': 'application/json' },
+        body: '{"model":"sim","messages":[]}',
+      })
+      t.equal(status, credential === key ? 200 : 401)
+      t.equal(headers.get('access-control-allow-origin'), origin)
+      t.match(headers.get('access-control-expose-headers'), 'x-ratelimit-remaining-tokens')
+    }
+  }
+})
+
+test('other origins are told nothing', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  for (const other of ['https://evil.example', 'https://app.example.evil.example', 'null']) {
+    for (const method of ['OPTIONS', 'GET']) {
+      const { headers } = await gateway.ask('/v1/models', key, {
+        method,
+        headers: { origin: other, 'access-control-request-method': 'POST' },
+      })
+      t.equal(headers.get('access-control-allow-origin'), null, `${method} ${other}`)
+    }
+  }
+})
