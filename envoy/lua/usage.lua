@@ -40,19 +40,19 @@ local LONGEST_EVENT = 16777216
 local LONGEST_HELD = 65536
 local LONGEST_NAME = 32
 
--- Follows the structure of JSON texts that arrive in pieces. Calls visit(name, value, prefix) for each
--- member in `wanted` at the top, and of members in `parents`; `value` is its text.
-local function new_reader(wanted, parents, visit)
+-- Follows the structure of JSON texts that arrive in pieces. Calls visit(stream, name, value, prefix) for
+-- each member in `wanted` at the top, and of members in `parents`; `value` is its text.
+local function new_reader(stream, wanted, parents, visit)
   return {
+    stream = stream,
     wanted = wanted,
     parents = parents,
     visit = visit,
     level = 0,
     in_string = false,
     escaped = false,
-    -- The string that was read last, as far as it may be a name.
-    name = ffi.new("uint8_t[?]", LONGEST_NAME),
-    length = 0,
+    -- What earlier pieces had of the string that is being read, as far as it may be a name.
+    begun = "",
     -- The prefix of the parent that is being read.
     prefix = nil,
     -- The member whose value is being read, and the pieces of that.
@@ -69,6 +69,24 @@ local function keep(reader, text, first, last)
   if reader.size <= LONGEST_VALUE then reader.pieces[#reader.pieces + 1] = sub(text, first, last) end
 end
 
+-- Notes the name before a colon; whether its value is to be kept.
+local function begin_member(reader, name, level)
+  if reader.wanted[name] then
+    reader.member, reader.member_level, reader.pieces, reader.size = name, level, {}, 0
+    return true
+  end
+  if level == 1 and reader.parents then reader.prefix = reader.parents[name] end
+  return false
+end
+
+-- Tells the value of the member that ends.
+local function end_member(reader, level)
+  local name = reader.member
+  reader.member = nil
+  if reader.size > LONGEST_VALUE then return end
+  reader.visit(reader.stream, name, table.concat(reader.pieces), level == 2 and reader.prefix or "")
+end
+
 local STRUCTURE = ffi.new("bool[256]")
 for _, code in ipairs({ QUOTE, COMMA, COLON, OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET }) do
   STRUCTURE[code] = true
@@ -83,10 +101,10 @@ end
 
 local function read(reader, text)
   local p, n = ffi.cast("const uint8_t*", text), #text
-  local level, in_string, escaped = reader.level, reader.in_string, reader.escaped
-  local name, length = reader.name, reader.length
-  -- Where the value that is kept begins in this piece, from 0.
-  local from = 0
+  local level, in_string, escaped, begun = reader.level, reader.in_string, reader.escaped, reader.begun
+  -- Where the string that was read last begins and ends in this piece, from 0, and where the value does
+  -- that is kept.
+  local first, last, from = 0, 0, 0
   local at = 0
   while at < n do
     local code = p[at]
@@ -94,55 +112,47 @@ local function read(reader, text)
       -- Up to the next quote at once: most of an answer is text.
       local quote = find(text, '"', at + 1, true)
       local stop = quote and quote - 1 or n
-      if length < LONGEST_NAME then
-        for i = at, math.min(stop, at + LONGEST_NAME - length) - 1 do name[length + i - at] = p[i] end
+      if stop > at and p[stop - 1] == BACKSLASH or escaped then
+        local before = backslashes(p, at, stop)
+        -- One that ended the piece before escapes the first byte of this one.
+        if before == stop - at and escaped then before = before + 1 end
+        escaped = before % 2 == 1
       end
-      length = length + stop - at
-      local before = backslashes(p, at, stop)
-      -- One that ended the piece before escapes the first byte of this one.
-      if before == stop - at and escaped then before = before + 1 end
-      local odd = before % 2 == 1
-      if not quote then
-        escaped = odd
-      else
-        escaped, in_string = false, odd
-        if odd and length < LONGEST_NAME then name[length] = QUOTE end
-        if odd then length = length + 1 end
+      if quote then
+        if not escaped then in_string, last = false, stop end
+        escaped = false
       end
       at = stop
     elseif STRUCTURE[code] then
       if code == QUOTE then
-        in_string, length = true, 0
+        in_string, first, begun = true, at + 1, ""
+      elseif code == COLON then
+        if level == 1 or level == 2 and reader.prefix then
+          if not reader.member and last - first + #begun <= LONGEST_NAME then
+            if begin_member(reader, begun .. sub(text, first + 1, last), level) then from = at + 1 end
+          end
+        end
       elseif code == OPEN_BRACE or code == OPEN_BRACKET then
         level = level + 1
-      elseif code == COLON then
-        if (level == 1 or level == 2 and reader.prefix) and not reader.member and length <= LONGEST_NAME then
-          local found = ffi.string(name, length)
-          if reader.wanted[found] then
-            reader.member, reader.member_level, reader.pieces, reader.size = found, level, {}, 0
-            from = at + 1
-          elseif level == 1 and reader.parents then
-            reader.prefix = reader.parents[found]
-          end
-        end
       else
         -- A comma or an end: of the member that is read, if it stands at its level.
-        local closes = code ~= COMMA
-        if reader.member and reader.member_level == level then
-          keep(reader, text, from + 1, at)
-          if reader.size <= LONGEST_VALUE then
-            reader.visit(reader.member, table.concat(reader.pieces), level == 2 and reader.prefix or "")
+        if level <= 2 then
+          if reader.member and reader.member_level == level then
+            keep(reader, text, from + 1, at)
+            end_member(reader, level)
           end
-          reader.member, reader.pieces = nil, nil
+          if level <= 1 then reader.prefix = nil end
         end
-        if closes then level = level > 0 and level - 1 or 0 end
-        if level <= 1 and (not closes or level == 0) then reader.prefix = nil end
+        if code ~= COMMA and level > 0 then level = level - 1 end
       end
     end
     at = at + 1
   end
   if reader.member then keep(reader, text, from + 1, n) end
-  reader.level, reader.in_string, reader.escaped, reader.length = level, in_string, escaped, length
+  -- What of a string is in this piece, ended or not: its colon may be in the next.
+  if in_string then last = n end
+  begun = #begun <= LONGEST_NAME and begun .. sub(text, first + 1, math.min(last, first + LONGEST_NAME + 1)) or begun
+  reader.level, reader.in_string, reader.escaped, reader.begun = level, in_string, escaped, begun
 end
 
 -- The figure that a value is, as a number; a string stays one, for the service to ignore. nil for all
@@ -154,28 +164,38 @@ local function to_figure(value)
   return match(value, '^%s*"([%w.+-]*)"%s*$')
 end
 
+local function tell_figure(stream, name, value)
+  local figure = to_figure(value)
+  if not figure then return end
+  -- The metadata each time anew: an object of the handle's does not outlive a wait for the next chunk.
+  stream.handle:streamInfo():dynamicMetadata():set("tollgate.usage", stream.usage_prefix .. name, figure)
+end
+
 -- Tells the figures of a value of `usage`; whether it has any.
 local function tell(stream, usage, prefix)
   if not find(usage, "^%s*{") then return false end
-  read(new_reader(stream.fields, nil, function(name, value)
-    local figure = to_figure(value)
-    -- Each time anew: an object of the handle's does not outlive a wait for the next chunk.
-    if figure then stream.handle:streamInfo():dynamicMetadata():set("tollgate.usage", prefix .. name, figure) end
-  end), usage)
+  stream.usage_prefix = prefix
+  read(new_reader(stream, stream.fields, nil, tell_figure), usage)
   return true
+end
+
+local function visit_event(stream, name, value, prefix)
+  if name == "usage" then
+    stream.has_usage = tell(stream, value, prefix) or stream.has_usage
+  else
+    stream.is_empty = find(value, "^%s*%[%s*%]%s*$") ~= nil
+  end
+end
+
+local function visit_answer(stream, _, value)
+  tell(stream, value, "")
 end
 
 -- Reads the data of one event; answers whether it has nothing but usage.
 local function read_event(stream, data)
-  local has_usage, is_empty = false, false
-  read(new_reader(IN_EVENT, stream.parents, function(name, value, prefix)
-    if name == "usage" then
-      has_usage = tell(stream, value, prefix) or has_usage
-    else
-      is_empty = find(value, "^%s*%[%s*%]%s*$") ~= nil
-    end
-  end), data)
-  return has_usage and is_empty
+  stream.has_usage, stream.is_empty = false, false
+  read(new_reader(stream, IN_EVENT, stream.parents, visit_event), data)
+  return stream.has_usage and stream.is_empty
 end
 
 -- The data lines of an event, joined. A byte-order mark may stand before the first line of a stream.
@@ -212,7 +232,8 @@ end
 -- Reads a piece of a stream of events; answers what is to be sent of it.
 local function read_events(stream, text)
   local whole = stream.size == 0 and stream.at_start and (sub(text, -2) == "\n\n" or sub(text, -4) == "\r\n\r\n")
-  if whole and not find(text, '"usage"', 1, true) then return text end
+  -- Many servers put a null into every event once they are asked for usage.
+  if whole and not find(text, '"usage"%s*:%s*[^n%s]') then return text end
   local p, out, from = ffi.cast("const uint8_t*", text), {}, 0
   for at = 0, #text - 1 do
     local code = p[at]
@@ -261,7 +282,7 @@ local function read_piece(stream, text)
     local first = first_byte(text)
     if first then stream.is_json = first == OPEN_BRACE or first == OPEN_BRACKET end
     if stream.is_json then
-      stream.document = new_reader(IN_ANSWER, nil, function(_, value) tell(stream, value, "") end)
+      stream.document = new_reader(stream, IN_ANSWER, nil, visit_answer)
     end
   end
   if not stream.document then return read_events(stream, text) end

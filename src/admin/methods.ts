@@ -12,6 +12,8 @@ export type MethodsOf = (path: string) => readonly string[]
 export function followMethods(app: FastifyInstance): MethodsOf {
   const routes = new Map<string, { readonly pattern: RegExp; readonly methods: Set<string> }>()
   app.addHook('onRoute', ({ url, method }) => {
+    // A path with anything behind it is known to those who get it, and to nobody else.
+    if (url.endsWith('/*')) return
     const route = routes.get(url) ?? { pattern: toPattern(url), methods: new Set(['OPTIONS']) }
     for (const one of [method].flat()) route.methods.add(one)
     routes.set(url, route)

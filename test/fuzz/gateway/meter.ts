@@ -22,7 +22,8 @@ export function createMeter(url: string): Meter {
 }
 
 async function read(url: string): Promise<ReadonlyMap<string, number>> {
-  const text = await (await fetch(url)).text()
+  // A connection of its own: the server may close an idle one just as it is used again.
+  const text = await (await fetch(url, { headers: { connection: 'close' } })).text()
   const tokens = new Map<string, number>()
   for (const [, labels = '', value] of text.matchAll(/^tollgate_tokens_total\{(.*)\} (\S+)$/gm)) {
     const model = /(?:^|,)model="([^"]*)"/.exec(labels)?.[1] ?? ''
