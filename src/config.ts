@@ -10,7 +10,7 @@ import { join } from 'node:path'
 import { type PathRules, pathRules } from './core/operations.ts'
 import { type Address, type SocketAddress, showAddress } from './settings/address.ts'
 import { invalid } from './settings/readers.ts'
-import { type Setting, type Settings, settings, unsupported } from './settings/table.ts'
+import { type Setting, type Settings, settings } from './settings/table.ts'
 
 export { type Address, type SocketAddress, showAddress }
 
@@ -26,6 +26,8 @@ export interface Config extends Omit<Read, keyof Derived | Consumed>, Derived {}
 type Consumed = 'gatewayName' | 'meterPaths' | 'meterMessages' | 'unmeteredPaths'
 
 interface Derived {
+  /** Administrators by group. */
+  readonly adminGroups: ReadonlySet<string>
   /** Which operations are counted, and whether the others are open. */
   readonly paths: PathRules
   /** Public base URL, without a trailing slash. */
@@ -66,9 +68,6 @@ export function loadConfig(
     key,
     readSetting(env, setting as Setting<unknown>, problems),
   ])
-  for (const name of unsupported) {
-    if (env[name]) problems.push(`${name}: is not supported yet; unset it`)
-  }
   const config = derive(Object.fromEntries(entries))
   problems.push(...checkTogether(config))
   const named = new Set(problems.map(settingOf))
@@ -113,6 +112,8 @@ function derive(all: Read): Config {
       [...meterPaths, ...(meterMessages ? ['messages' as const] : [])],
       unmeteredPaths,
     ),
+    // Beside the cluster's roles a default would make an administrator of whoever a provider puts there.
+    adminGroups: read.adminGroups ?? new Set(read.kubernetesTokenReview ? [] : ['tollgate-admins']),
     gatewayUrl: gatewayUrl.replace(/\/+$/, ''),
     envoyConfigDir: read.envoyConfigDir ?? join(read.dataDir, 'envoy'),
     instanceName: read.instanceName ?? gatewayName ?? 'maas-default-gateway',
@@ -122,7 +123,17 @@ function derive(all: Read): Config {
 }
 
 /** What is bad only beside another setting. */
-function checkTogether({ oidcIssuerUrl, oidcClientIds }: Config): readonly string[] {
+function checkTogether(config: Config): readonly string[] {
+  return [...checkOidc(config), ...checkCluster(config)]
+}
+
+function checkCluster(config: Config): readonly string[] {
+  const { kubernetesTokenReview, kubeconfig, kubernetesHost } = config
+  if (!kubernetesTokenReview || kubeconfig !== undefined || kubernetesHost !== undefined) return []
+  return ['KUBERNETES_TOKEN_REVIEW: needs KUBECONFIG outside of a cluster']
+}
+
+function checkOidc({ oidcIssuerUrl, oidcClientIds }: Config): readonly string[] {
   if ((oidcIssuerUrl === undefined) === (oidcClientIds === undefined)) return []
   return oidcIssuerUrl === undefined
     ? ['OIDC_CLIENT_ID: is of no use without OIDC_ISSUER_URL']

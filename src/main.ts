@@ -132,7 +132,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     log,
     authenticate,
     trustedProxies: config.trustedProxies ?? [],
-    isAdmin: createIsAdmin(config.adminGroups),
+    isAdmin: createIsAdmin(config.adminGroups, tokens.mayAdminister),
     keyMarker: config.keyMarker,
     maxExpirationDays: config.maxExpirationDays,
     // So that look-ups and revocations never wait for searches to end.

@@ -50,6 +50,8 @@ test('every bad setting is named at once', async (t) => {
     OIDC_SIGNING_ALGS: 'RS256,none',
     OIDC_CACHE_TTL: '2h',
     TRUSTED_PROXIES: '10.0.0.0/33',
+    KUBERNETES_TOKEN_REVIEW: 'on',
+    ADMIN_ACCESS_REVIEW: 'accesspolicies',
   }
   const named = problemsOf(bad).map((problem) => problem.slice(0, problem.indexOf(':')))
   t.strictSame([...new Set(named)].sort(), Object.keys(bad).sort())
@@ -135,4 +137,40 @@ test('some keys are remembered from the start', async (t) => {
   t.equal(loadConfig({}).keyCacheWarm, 10_000)
   t.equal(loadConfig({ KEY_CACHE_WARM: '0' }).keyCacheWarm, 0)
   t.throws(() => loadConfig({ KEY_CACHE_WARM: '100001' }), { message: /KEY_CACHE_WARM/ })
+})
+
+test('settings that need one another are named', async (t) => {
+  t.match(problemsOf({ OIDC_ISSUER_URL: 'https://issuer' }), [/^OIDC_CLIENT_ID: has to be set/])
+  t.match(problemsOf({ OIDC_CLIENT_ID: 'tollgate' }), [/^OIDC_CLIENT_ID: .* OIDC_ISSUER_URL/])
+  const reviews = { KUBERNETES_TOKEN_REVIEW: 'true' }
+  t.match(problemsOf(reviews), [/^KUBERNETES_TOKEN_REVIEW: needs KUBECONFIG/])
+  t.strictSame(problemsOf({ ...reviews, KUBERNETES_SERVICE_HOST: '10.0.0.1' }), [])
+})
+
+test('beside the roles of a cluster groups administer only where they are set', async (t) => {
+  const groupsOf = (env: Record<string, string>) => [...loadConfig(env).adminGroups]
+  const reviews = { KUBERNETES_TOKEN_REVIEW: 'true', KUBECONFIG: '/config' }
+  t.strictSame(groupsOf({}), ['tollgate-admins'])
+  t.strictSame(groupsOf(reviews), [])
+  t.strictSame(groupsOf({ ...reviews, ADMIN_GROUPS: 'ops' }), ['ops'])
+})
+
+test('an issuer is https, or on this machine', async (t) => {
+  const read = (url: string) => problemsOf({ OIDC_ISSUER_URL: url, OIDC_CLIENT_ID: 'tollgate' })
+  for (const url of [
+    'https://a/realms/b',
+    'http://localhost:1',
+    'http://127.0.0.1',
+    'http://[::1]:1/a',
+  ])
+    t.strictSame(read(url), [], url)
+  for (const url of [
+    'http://a',
+    'http://127.0.0.1.example',
+    'https://a?b',
+    'https://a#b',
+    'a',
+    'file:///a',
+  ])
+    t.match(read(url), [/^OIDC_ISSUER_URL: must be/], url)
 })

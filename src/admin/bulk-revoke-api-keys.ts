@@ -53,7 +53,9 @@ export function bulkRevokeApiKeys(app: FastifyInstance, deps: RevokeDeps): void 
       const username = request.body?.username ?? undefined
       requirePlainText('username', username)
       const owner = username?.trim() ? username : caller.user
-      if (owner !== caller.user && !isAdmin(caller)) throw new ServiceError('admin_required')
+      if (owner !== caller.user && !(await isAdmin(caller))) {
+        throw new ServiceError('admin_required')
+      }
       const revoked = await orUnsure(keys.revokeAll(owner, clock()))
       const revokedCount = revoked.length
       const what = revokedCount === 1 ? '1 API key' : `${revokedCount} API keys`

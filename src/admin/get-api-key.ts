@@ -34,7 +34,7 @@ export function getApiKey(app: FastifyInstance, { keys, isAdmin, clock }: GetApi
   app.get<{ Params: { id: string } }>('/v1/api-keys/:id', { schema }, async (request) => {
     const caller = callerOf(request)
     const record = isKeyId(request.params.id) ? await keys.findById(request.params.id) : undefined
-    if (record === undefined || (record.user !== caller.user && !isAdmin(caller))) {
+    if (record === undefined || (record.user !== caller.user && !(await isAdmin(caller)))) {
       throw new ServiceError('not_found', { message: keyNotFound })
     }
     return showRecord(record, clock())

@@ -40,10 +40,13 @@ export function revokeApiKey(app: FastifyInstance, deps: RevokeDeps): void {
     ignoreBodies(scope)
     scope.delete<{ Params: { id: string } }>('/v1/api-keys/:id', { schema }, async (request) => {
       const caller = callerOf(request)
-      const owner = isAdmin(caller) ? undefined : caller.user
       const now = clock()
       const { id } = request.params
-      const revoked = isKeyId(id) ? await orUnsure(keys.revoke(id, owner, now), unsure) : undefined
+      const revoke = (owner: string | undefined) => orUnsure(keys.revoke(id, owner, now), unsure)
+      let revoked = isKeyId(id) ? await revoke(caller.user) : undefined
+      if (revoked === undefined && isKeyId(id) && (await isAdmin(caller))) {
+        revoked = await revoke(undefined)
+      }
       if (revoked === undefined) throw new ServiceError('not_found', { message: keyNotFound })
       return { ...showRecord(revoked, now), propagation: await propagation([revoked]) }
     })

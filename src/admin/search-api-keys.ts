@@ -142,10 +142,11 @@ export function searchApiKeys(app: FastifyInstance, deps: SearchApiKeysDeps): vo
       const caller = callerOf(request)
       const { username, ...form } = readForm(request.body ?? {})
       requirePlainText('filters.username', username)
-      if (username !== undefined && username !== caller.user && !isAdmin(caller)) {
+      const seesAll = username !== caller.user && (await isAdmin(caller))
+      if (username !== undefined && username !== caller.user && !seesAll) {
         throw new ServiceError('admin_required')
       }
-      const owner = username ?? (isAdmin(caller) ? undefined : caller.user)
+      const owner = username ?? (seesAll ? undefined : caller.user)
       const now = clock()
       const search = { ...form, limit: form.limit + 1, owner, now }
       const records = await turns.take(caller.user, () => keys.search(search)).catch(toTimeout)

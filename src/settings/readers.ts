@@ -69,6 +69,15 @@ export const meters: Reader<readonly MeterName[]> = {
   },
 }
 
+/** A resource of the cluster, with its group. */
+export const resourceName: Reader<{ readonly resource: string; readonly group: string }> = {
+  form: 'a resource like `accesspolicies.tollgate.dev`',
+  read(written) {
+    const [, resource = '', group = ''] = /^([a-z][a-z0-9-]*)\.([a-z0-9.-]+)$/.exec(written) ?? []
+    return group === '' ? invalid : { resource, group }
+  },
+}
+
 /** Addresses, networks in CIDR form, and `loopback`. */
 export const networks: Reader<readonly string[]> = {
   form: 'a list with commas of addresses, networks like `10.0.0.0/8`, and `loopback`',

@@ -127,9 +127,24 @@ export const settings = {
     'how long a provider\'s last keys are believed once it is out of reach'),
   oidcCacheTtlMs: setting('OIDC_CACHE_TTL', '5m', form.duration('30s', '1h'),
     'how long a token that was believed is believed again unread'),
+  /** Whether the cluster says who is asking, and who administers. */
+  kubernetesTokenReview: setting('KUBERNETES_TOKEN_REVIEW', 'false', form.flag,
+    'whether the cluster\'s identity tokens are believed, and its roles make administrators'),
+  kubeconfig: optional('KUBECONFIG', 'the pod\'s service account', form.path,
+    'how the cluster\'s API server is reached'),
+  kubernetesHost: optional('KUBERNETES_SERVICE_HOST', 'none', form.anyText,
+    'the API server\'s address, which the cluster sets in each pod'),
+  kubernetesPort: setting('KUBERNETES_SERVICE_PORT', '443', form.integer(1, 65_535),
+    'its port'),
+  tokenReviewAudiences: setting('TOKEN_REVIEW_AUDIENCES', 'https://kubernetes.default.svc,maas-default-gateway-sa', form.names,
+    'the audiences of which a cluster token has to name one; those of our own service account\'s token are added'),
+  tokenReviewGraceMs: setting('TOKEN_REVIEW_OUTAGE_GRACE', '5m', form.duration('0', '24h'),
+    'how long remembered cluster tokens work without the API server'),
+  adminAccessReview: setting('ADMIN_ACCESS_REVIEW', 'accesspolicies.tollgate.dev', form.resourceName,
+    'administrators are who may `create` this in `models-as-a-service`, where the cluster says so'),
   trustedProxies: setting('TRUSTED_PROXIES', 'loopback', form.orOff(form.networks),
     'whose `x-forwarded-for` tells the external API where a caller is'),
-  adminGroups: setting('ADMIN_GROUPS', 'tollgate-admins', form.names,
+  adminGroups: optional('ADMIN_GROUPS', '`tollgate-admins`; none with `KUBERNETES_TOKEN_REVIEW`', form.names,
     'groups of administrators'),
   maxExpirationDays: setting('API_KEY_MAX_EXPIRATION_DAYS', '90', form.integer(1, 36_500),
     'longest life of a key; the Tenant resource wins'),
@@ -162,6 +177,3 @@ export const settings = {
 } as const
 
 export type Settings = typeof settings
-
-/** Better no start than a promise that is not kept: this would be ignored in silence. */
-export const unsupported = ['KUBERNETES_TOKEN_REVIEW'] as const

@@ -2,22 +2,35 @@
 
 import type { Verify, VerifyNow } from '../identity/authenticate.ts'
 import { createVerifyToken } from '../identity/identity-token.ts'
+import type { AccessReview } from '../identity/kubernetes/access-review.ts'
 import { noTokens, openTokenFile } from '../identity/token-file.ts'
+import { openCluster } from './cluster.ts'
 import type { Context } from './context.ts'
 import { openOidc } from './oidc.ts'
 import type { Resources } from './resources.ts'
 
 export interface Tokens {
   readonly verify: Verify
+  /** Who administers by the cluster's roles; undefined: the cluster is not asked. */
+  readonly mayAdminister: AccessReview | undefined
   /** Which of what proves tokens is out of reach, as `/readyz` calls it. */
   readonly degraded: () => readonly string[]
 }
 
 export function openTokens(context: Context, { snapshot }: Pick<Resources, 'snapshot'>): Tokens {
+  const cluster = openCluster(context)
   const oidc = openOidc(context, () => snapshot().tenant?.externalOidc)
   return {
-    verify: createVerifyToken({ file: openFile(context), oidc: oidc.find, cluster: undefined }),
-    degraded: () => (oidc.isAway() ? ['oidc'] : []),
+    verify: createVerifyToken({
+      file: openFile(context),
+      oidc: oidc.find,
+      cluster: cluster?.tokens.verify,
+    }),
+    mayAdminister: cluster?.mayAdminister,
+    degraded: () => [
+      ...(oidc.isAway() ? ['oidc'] : []),
+      ...(cluster?.tokens.isAway ? ['kubernetes'] : []),
+    ],
   }
 }
 

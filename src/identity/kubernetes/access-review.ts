@@ -1,0 +1,86 @@
+/**
+ * What a person may do in the cluster: its API server is asked (authorization.k8s.io/v1
+ * SubjectAccessReview).
+ */
+
+import { hash } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
+import type { Person } from '../../core/caller.ts'
+import type { JsonObject, Review } from './api.ts'
+
+/** Whether a person may. Any failure is a no. */
+export type AccessReview = (person: Person) => boolean | Promise<boolean>
+
+export interface AccessReviewOptions {
+  readonly review: Review
+  /** What has to be allowed: to `create` this, in the namespace of subscriptions. */
+  readonly resource: {
+    readonly group: string
+    readonly resource: string
+    readonly namespace: string
+  }
+  /** Told of each failure, in words for the log. */
+  readonly onFailure: (problem: string) => void
+  /** Milliseconds that never go back. */
+  readonly monotonic?: () => number
+}
+
+/** Yes and no alike; whoever loses a role has lost it after so long. */
+const keptMs = 30_000
+const entries = 10_000
+/** An API server that fails is not asked for so long. */
+const pauseMs = 1_000
+
+export function createAccessReview(options: AccessReviewOptions): AccessReview {
+  const { review, resource, onFailure, monotonic = () => performance.now() } = options
+  const verdicts = new LRUCache<string, { readonly allowed: boolean; readonly at: number }>({
+    max: entries,
+  })
+  const asked = new Map<string, Promise<boolean>>()
+  let failedAt = Number.NEGATIVE_INFINITY
+
+  async function ask(person: Person, key: string): Promise<boolean> {
+    const at = monotonic()
+    try {
+      const status = await review(path, toReview(person, resource))
+      // A denial outweighs what another authorizer allows.
+      const allowed = status.allowed === true && status.denied !== true
+      verdicts.set(key, { allowed, at })
+      return allowed
+    } catch (error) {
+      failedAt = monotonic()
+      onFailure(error instanceof Error ? error.message : String(error))
+      return false
+    } finally {
+      asked.delete(key)
+    }
+  }
+
+  return function mayAdminister(person) {
+    const key = keyOf(person)
+    const known = verdicts.get(key)
+    if (known !== undefined && monotonic() - known.at < keptMs) return known.allowed
+    if (monotonic() - failedAt < pauseMs) return false
+    let answer = asked.get(key)
+    if (answer === undefined) {
+      answer = ask(person, key)
+      asked.set(key, answer)
+    }
+    return answer
+  }
+}
+
+const path = '/apis/authorization.k8s.io/v1/subjectaccessreviews'
+
+/** As JSON, since the groups `["a,b"]` are not `["a","b"]`; their order says nothing. */
+function keyOf({ user, groups }: Person): string {
+  return hash('sha256', JSON.stringify([user, [...new Set(groups)].sort()]), 'base64')
+}
+
+function toReview({ user, groups }: Person, resource: AccessReviewOptions['resource']): JsonObject {
+  return {
+    apiVersion: 'authorization.k8s.io/v1',
+    kind: 'SubjectAccessReview',
+    spec: { user, groups, resourceAttributes: { ...resource, verb: 'create' } },
+  }
+}

@@ -1,0 +1,71 @@
+/** How the cluster's API server is reached: as a pod's service account, or by a KUBECONFIG. */
+
+import { readFileSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
+import { parse } from 'yaml'
+import { isTrustworthy } from '../oidc/documents.ts'
+import { type ClusterAccess, isObject, type JsonObject } from './api.ts'
+
+const accountFolder = '/var/run/secrets/kubernetes.io/serviceaccount'
+
+/** What a pod is given (Kubernetes, "Accessing the API from a Pod"). */
+export function fromServiceAccount(
+  host: string,
+  port: number,
+  folder: string = accountFolder,
+): ClusterAccess {
+  return {
+    server: `https://${host.includes(':') ? `[${host}]` : host}:${port}`,
+    tokenFile: join(folder, 'token'),
+    caFile: join(folder, 'ca.crt'),
+  }
+}
+
+/** The current context of a file. Throws with what is missing or not supported in it. */
+export function fromKubeconfig(path: string): ClusterAccess {
+  const file: unknown = parse(readFileSync(path, 'utf8'))
+  if (!isObject(file)) throw new Error('is not a KUBECONFIG')
+  const context = named(file.contexts, file['current-context'], 'context')
+  const cluster = named(file.clusters, context.cluster, 'cluster')
+  const user = named(file.users, context.user, 'user')
+  for (const field of ['insecure-skip-tls-verify', 'tls-server-name', 'proxy-url']) {
+    if (cluster[field]) throw new Error(`has ${field}, which is not supported`)
+  }
+  for (const field of ['exec', 'auth-provider', 'username', 'as']) {
+    if (user[field]) throw new Error(`has ${field}, which is not supported`)
+  }
+  const server = textOf(cluster.server) ?? ''
+  if (!isTrustworthy(server)) throw new Error('has a server that is neither https nor local')
+  const at = (value: unknown): string | undefined => {
+    const written = textOf(value)
+    return written === undefined ? undefined : resolve(dirname(path), written)
+  }
+  /** Either the text itself, in base64, or in a file. */
+  const pem = (of: JsonObject, field: string): string | undefined => {
+    const data = textOf(of[`${field}-data`])
+    if (data !== undefined) return Buffer.from(data, 'base64').toString()
+    const place = at(of[field])
+    return place === undefined ? undefined : readFileSync(place, 'utf8')
+  }
+  return {
+    server,
+    token: textOf(user.token),
+    tokenFile: at(user.tokenFile),
+    ca: pem(cluster, 'certificate-authority'),
+    cert: pem(user, 'client-certificate'),
+    key: pem(user, 'client-key'),
+  }
+}
+
+/** The entry of a list of KUBECONFIG: `{ name, cluster: {…} }` and so on. */
+function named(list: unknown, name: unknown, kind: string): JsonObject {
+  const entries: readonly unknown[] = Array.isArray(list) ? list : []
+  const entry = entries.find((each) => isObject(each) && each.name === name)
+  const found = isObject(entry) ? entry[kind] : undefined
+  if (!isObject(found)) throw new Error(`has no ${kind} ${JSON.stringify(name) ?? ''}`.trimEnd())
+  return found
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== '' ? value : undefined
+}

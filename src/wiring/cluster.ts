@@ -1,0 +1,64 @@
+/** The cluster's word on identity tokens and administrators, where KUBERNETES_TOKEN_REVIEW is on. */
+
+import { readFileSync } from 'node:fs'
+import { decodeJwt } from 'jose'
+import { subscriptionNamespace } from '../core/resources.ts'
+import { fromKubeconfig, fromServiceAccount } from '../identity/kubernetes/access.ts'
+import { type AccessReview, createAccessReview } from '../identity/kubernetes/access-review.ts'
+import { type ClusterAccess, createReview } from '../identity/kubernetes/api.ts'
+import { createTokenReview, type TokenReview } from '../identity/kubernetes/token-review.ts'
+import type { Context } from './context.ts'
+
+export interface Cluster {
+  readonly tokens: TokenReview
+  readonly mayAdminister: AccessReview
+}
+
+/** undefined: the cluster is not asked. Throws with the setting to look at. */
+export function openCluster({ config, log }: Context): Cluster | undefined {
+  if (!config.kubernetesTokenReview) return undefined
+  const access = accessOf(config)
+  const review = createReview(access)
+  return {
+    tokens: createTokenReview({
+      review,
+      audiences: [...new Set([...config.tokenReviewAudiences, ...ownAudiences(access)])],
+      graceMs: config.tokenReviewGraceMs,
+      onAway: (problem) =>
+        problem === undefined
+          ? log.info("the cluster's API server answers token reviews again")
+          : log.error({ problem }, "the cluster's API server does not answer token reviews"),
+    }),
+    mayAdminister: createAccessReview({
+      review,
+      resource: { ...config.adminAccessReview, namespace: subscriptionNamespace },
+      onFailure: (problem) => log.error({ problem }, 'nobody is an administrator by access review'),
+    }),
+  }
+}
+
+function accessOf({
+  kubeconfig,
+  kubernetesHost,
+  kubernetesPort,
+}: Context['config']): ClusterAccess {
+  if (kubeconfig === undefined) return fromServiceAccount(kubernetesHost ?? '', kubernetesPort)
+  try {
+    return fromKubeconfig(kubeconfig)
+  } catch (error) {
+    const problem = error instanceof Error ? error.message : String(error)
+    throw new Error(`KUBECONFIG: ${kubeconfig} ${problem}`, { cause: error })
+  }
+}
+
+/** What the cluster calls itself, where that is not its usual name. */
+function ownAudiences({ token, tokenFile }: ClusterAccess): readonly string[] {
+  try {
+    const own = token ?? (tokenFile && readFileSync(tokenFile, 'utf8').trim())
+    const { aud } = own ? decodeJwt(own) : {}
+    return typeof aud === 'string' ? [aud] : (aud ?? [])
+  } catch {
+    // A token that is no JWT names none; one that cannot be read shows at the first review.
+    return []
+  }
+}

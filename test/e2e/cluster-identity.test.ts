@@ -1,0 +1,74 @@
+import root from 'tap'
+import { showAddress } from '../../src/config.ts'
+import { type Gateway, gatewayTests } from '../support/gateway.ts'
+import { startReviewServer } from '../support/review-server.ts'
+
+const cluster = await startReviewServer(root)
+const test = gatewayTests({
+  env: {
+    KUBERNETES_TOKEN_REVIEW: 'true',
+    KUBECONFIG: cluster.kubeconfig,
+    TOKEN_REVIEW_OUTAGE_GRACE: '0',
+  },
+})
+const ada = 'system:serviceaccount:team:ada'
+cluster.tokens.set('ada', { username: ada, groups: ['team'] })
+cluster.tokens.set('ops', { username: 'ops', groups: ['team'] })
+cluster.tokens.set('late', { username: 'late', groups: ['team', 'tollgate-admins'] })
+cluster.tokens.set('vault', { username: 'eve', groups: ['team'], audiences: ['vault'] })
+cluster.admins.add('ops')
+
+async function create(gateway: Gateway, token: string) {
+  const body = JSON.stringify({ name: 'mine', subscription: 'plenty' })
+  const answer = await gateway.ask('/v1/api-keys', token, { method: 'POST', body })
+  return { status: answer.status, ...JSON.parse(answer.text) }
+}
+
+test('a token of the cluster mints a key that works', async (t, gateway) => {
+  const { status, key, id } = await create(gateway, 'ada')
+  t.equal(status, 201)
+  t.equal((await gateway.chat(key)).status, 200)
+  const read = await gateway.ask(`/v1/api-keys/${id}`, 'ada')
+  t.match(JSON.parse(read.text), { username: ada })
+  t.equal((await gateway.chat('ada')).status, 401, 'and opens no inference')
+  for (const token of ['invented', 'vault', 'a.b.c']) {
+    t.equal((await create(gateway, token)).status, 401, token)
+  }
+})
+
+test("an administrator by the cluster's roles sees the keys of others", async (t, gateway) => {
+  const { id } = await create(gateway, 'ada')
+  t.equal((await gateway.ask(`/v1/api-keys/${id}`, 'ops')).status, 200)
+  const late = await gateway.ask(`/v1/api-keys/${id}`, 'late')
+  t.equal(late.status, 404, 'a group that nobody set makes no administrator')
+  const search = (token: string) =>
+    gateway.ask('/v1/api-keys/search', token, {
+      method: 'POST',
+      body: JSON.stringify({ filters: { username: ada } }),
+    })
+  t.equal((await search('ops')).status, 200)
+  t.equal((await search('late')).status, 403)
+  const reviews = cluster.asked.length
+  t.equal((await gateway.ask(`/v1/api-keys/${id}`, 'ada')).status, 200)
+  t.equal((await gateway.ask(`/v1/api-keys/${id}`, 'ada', { method: 'DELETE' })).status, 200)
+  t.equal(cluster.asked.length, reviews, 'for a key of their own nobody is asked about')
+})
+
+test('with the API server away its tokens are 503, and all else works', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const { id } = await create(gateway, 'ada')
+  cluster.answer = (_request, response) => response.writeHead(500).end()
+  cluster.tokens.set('fresh', { username: 'fresh', groups: ['team'] })
+  t.equal((await create(gateway, 'fresh')).status, 503)
+  t.equal((await gateway.ask(`/v1/api-keys/${id}`, 'ada')).status, 200, 'still remembered')
+  t.equal(
+    (await gateway.ask(`/v1/api-keys/${id}`, `token-${gateway.newUser()}`)).status,
+    404,
+    'nobody is an admin',
+  )
+  t.equal((await gateway.chat(key)).status, 200)
+  const ready = await fetch(`http://${showAddress(gateway.addresses.internal)}/readyz`)
+  t.equal(ready.status, 200)
+  t.match(await ready.json(), { degraded: ['kubernetes'] })
+  cluster.answer = undefined
+})

@@ -1,0 +1,106 @@
+import { type Test, test } from 'tap'
+import { createAccessReview } from '../../../src/identity/kubernetes/access-review.ts'
+import { createReview } from '../../../src/identity/kubernetes/api.ts'
+import { startReviewServer } from '../../support/review-server.ts'
+
+const resource = {
+  group: 'tollgate.dev',
+  resource: 'accesspolicies',
+  namespace: 'models-as-a-service',
+}
+
+async function createWorld(t: Test) {
+  const server = await startReviewServer(t)
+  const failures: string[] = []
+  let passed = 0
+  const mayAdminister = createAccessReview({
+    review: createReview({ server: server.url, tokenFile: server.tokenFile }, { timeoutMs: 200 }),
+    resource,
+    onFailure: (problem) => failures.push(problem),
+    monotonic: () => passed,
+  })
+  return {
+    server,
+    failures,
+    ask: async (user: string, ...groups: readonly string[]) =>
+      await mayAdminister({ user, groups }),
+    pass(milliseconds: number) {
+      passed += milliseconds
+    },
+  }
+}
+
+test('who may create access policies administers', async (t) => {
+  const { server, ask } = await createWorld(t)
+  server.admins.add('ada').add('ops')
+  t.equal(await ask('ada'), true)
+  t.equal(await ask('bob', 'x', 'ops'), true)
+  t.equal(await ask('bob', 'x'), false)
+  t.strictSame(server.asked[1], {
+    user: 'bob',
+    groups: ['x', 'ops'],
+    resourceAttributes: { ...resource, verb: 'create' },
+  })
+})
+
+test('groups are told apart, in either order of asking', async (t) => {
+  for (const first of [true, false]) {
+    const { server, ask } = await createWorld(t)
+    server.admins.add('b')
+    const asks: [boolean, () => Promise<boolean>][] = [
+      [false, () => ask('eve', 'a,b')],
+      [true, () => ask('eve', 'a', 'b')],
+      [false, () => ask('eve', '["a","b"]')],
+      [false, () => ask('eve","a', '')],
+    ]
+    for (const [expected, asking] of first ? asks : asks.reverse())
+      t.equal(await asking(), expected)
+    t.equal(server.asked.length, 4)
+    t.equal(await ask('eve', 'b', 'a', 'a'), true)
+    t.equal(server.asked.length, 4, 'order and repetition say nothing')
+  }
+})
+
+test('a role that is taken away is gone within 30 seconds', async (t) => {
+  const { server, ask, pass } = await createWorld(t)
+  server.admins.add('ada')
+  t.equal(await ask('ada'), true)
+  server.admins.delete('ada')
+  pass(29_999)
+  t.equal(await ask('ada'), true)
+  pass(1)
+  t.equal(await ask('ada'), false)
+  server.admins.add('ada')
+  t.equal(await ask('ada'), false, 'a no is remembered as well')
+  server.answer = (_request, response) => response.writeHead(500).end()
+  pass(30_000)
+  t.equal(await ask('ada'), false)
+})
+
+test('any failure is a no, and told', async (t) => {
+  const { server, failures, ask, pass } = await createWorld(t)
+  server.admins.add('ada')
+  t.equal(await ask('ada'), true)
+  const answers: (typeof server.answer)[] = [
+    (_request, response) => response.writeHead(403).end('{}'),
+    (_request, response) => response.writeHead(201).end('{}'),
+    (_request, response) => response.writeHead(201).end('x'),
+    () => {},
+  ]
+  for (const [index, answer] of answers.entries()) {
+    server.answer = answer
+    pass(30_000)
+    t.equal(await ask('ada'), false, 'not even who was one a moment ago')
+    t.equal(failures.length, index + 1)
+    t.equal(await ask('ada'), false)
+    t.equal(failures.length, index + 1, 'asked once in a second')
+  }
+  t.match(failures[0], /our role may not create subjectaccessreviews/)
+  server.answer = (_request, response) =>
+    response.writeHead(201).end(JSON.stringify({ status: { allowed: true, denied: true } }))
+  pass(1_000)
+  t.equal(await ask('ada'), false, 'denied outweighs allowed')
+  server.answer = (_request, response) =>
+    response.writeHead(201).end(JSON.stringify({ status: { allowed: 'true' } }))
+  t.equal(await ask('bob'), false)
+})

@@ -1,0 +1,178 @@
+import { type Test, test } from 'tap'
+import { createReview, type ReviewOptions } from '../../../src/identity/kubernetes/api.ts'
+import { createTokenReview } from '../../../src/identity/kubernetes/token-review.ts'
+import { poll } from '../../support/poll.ts'
+import { startReviewServer } from '../../support/review-server.ts'
+
+const audiences = ['https://kubernetes.default.svc', 'maas-default-gateway-sa']
+
+async function createWorld(t: Test, options: ReviewOptions = {}) {
+  const server = await startReviewServer(t)
+  const told: string[] = []
+  let passed = 0
+  const tokens = createTokenReview({
+    review: createReview({ server: server.url, tokenFile: server.tokenFile }, options),
+    audiences,
+    graceMs: 300_000,
+    onAway: (problem) => told.push(problem ?? 'back'),
+    monotonic: () => passed,
+  })
+  server.tokens.set('ada', { username: 'ada', groups: ['team-a', 'a,b'] })
+  return {
+    server,
+    tokens,
+    told,
+    pass(milliseconds: number) {
+      passed += milliseconds
+    },
+    /** The user, null for nobody, or the code of the failure. */
+    async ask(token: string, network = '192.0.2.1'): Promise<string | null> {
+      try {
+        return (await tokens.verify(token, 0, () => network))?.user ?? null
+      } catch (error) {
+        return (error as { code: string }).code
+      }
+    },
+  }
+}
+
+test('a token of the cluster names a caller', async (t) => {
+  const { server, tokens, ask } = await createWorld(t)
+  t.strictSame(await tokens.verify('ada', 0), {
+    by: 'token',
+    proof: { by: 'cluster' },
+    user: 'ada',
+    groups: ['team-a', 'a,b'],
+  })
+  t.strictSame(server.asked, [{ token: 'ada', audiences }])
+  server.tokens.set('sa', {
+    username: 'system:serviceaccount:a:b',
+    audiences: ['maas-default-gateway-sa', 'x'],
+  })
+  t.equal(await ask('sa'), 'system:serviceaccount:a:b')
+  server.tokens.set('else', { username: 'eve', audiences: ['vault'] })
+  t.equal(await ask('else'), null, 'made for somebody else')
+  t.equal(await ask('invented'), null)
+})
+
+test('only a whole yes is one', async (t) => {
+  const { server, ask } = await createWorld(t)
+  const user = { username: 'ada', groups: ['a'] }
+  const good = { authenticated: true, user, audiences: [audiences[0]] }
+  let count = 0
+  for (const [title, status, expected] of [
+    ['whole', good, 'ada'],
+    ['without groups', { ...good, user: { username: 'ada' } }, 'ada'],
+    ['not authenticated', { ...good, authenticated: false }, null],
+    ['authenticated by a text', { ...good, authenticated: 'true' }, null],
+    ['audiences not known to the server', { authenticated: true, user }, null],
+    ['no audience', { ...good, audiences: [] }, null],
+    ['another audience', { ...good, audiences: ['x'] }, null],
+    ['a text of audiences', { ...good, audiences: audiences[0] }, null],
+    ['no user', { authenticated: true, audiences }, null],
+    ['no name', { ...good, user: { username: '' } }, null],
+    ['groups in a text', { ...good, user: { ...user, groups: 'a' } }, null],
+    ['a group that is a list', { ...good, user: { ...user, groups: [['a']] } }, null],
+    ['an error', { error: 'x' }, null],
+  ] as const) {
+    server.answer = (_request, response) => response.writeHead(201).end(JSON.stringify({ status }))
+    count += 1
+    t.equal(await ask(`token-${count}`), expected, title)
+  }
+})
+
+test('verdicts are remembered, yes for a minute and no for ten seconds', async (t) => {
+  const { server, tokens, ask, pass } = await createWorld(t)
+  t.equal(await ask('ada'), 'ada')
+  pass(59_999)
+  t.match(tokens.verify('ada', 0), { user: 'ada' }, 'at once')
+  server.tokens.delete('ada')
+  t.equal(await ask('ada'), 'ada')
+  pass(1)
+  t.equal(await ask('ada'), null, 'a minute is over')
+  server.tokens.set('ada', { username: 'ada' })
+  pass(9_999)
+  t.equal(tokens.verify('ada', 0), null)
+  pass(1)
+  t.equal(await ask('ada'), 'ada')
+  t.equal(server.asked.length, 3)
+})
+
+test('askers of one token share a call, and no two tokens do', async (t) => {
+  const { server, ask } = await createWorld(t)
+  server.tokens.set('bob', { username: 'bob' })
+  const names = ['ada', 'bob', 'ada', 'eve', 'bob', 'ada']
+  t.strictSame(await Promise.all(names.map((name) => ask(name))), [
+    'ada',
+    'bob',
+    'ada',
+    null,
+    'bob',
+    'ada',
+  ])
+  t.equal(server.asked.length, 3)
+})
+
+test('without the API server nobody new is believed', async (t) => {
+  const { server, tokens, ask, pass, told } = await createWorld(t, { timeoutMs: 200 })
+  const failures: readonly (readonly [string, typeof server.answer, RegExp])[] = [
+    [
+      'forbidden',
+      (_request, response) => response.writeHead(403).end('{}'),
+      /our role may not create tokenreviews/,
+    ],
+    [
+      'unauthorized',
+      (_request, response) => response.writeHead(401).end('{}'),
+      /does not believe our own token/,
+    ],
+    ['too many', (_request, response) => response.writeHead(429).end('{}'), /429/],
+    ['an error', (_request, response) => response.writeHead(500).end('{}'), /500/],
+    ['HTML', (_request, response) => response.writeHead(200).end('<html>'), /no review/],
+    ['no status', (_request, response) => response.writeHead(201).end('{}'), /no review/],
+    ['a redirect', (_request, response) => response.writeHead(302, { location: '/' }).end(), /302/],
+    ['silence', () => {}, /abort|timeout/i],
+    ['hanging up', (request) => request.destroy(), /hang up|ECONNRESET/],
+  ]
+  for (const [title, answer, problem] of failures) {
+    server.answer = undefined
+    pass(60_000)
+    t.equal(await ask('ada'), 'ada', title)
+    t.notOk(tokens.isAway)
+    server.answer = answer
+    pass(60_000)
+    t.equal(await ask('ada'), 'ada', `${title}: what is remembered goes on`)
+    t.match(told.at(-1), problem, title)
+    t.ok(tokens.isAway, title)
+    t.equal(await ask('bob'), 'identity_unavailable', title)
+    pass(300_000)
+    t.equal(await ask('ada'), 'identity_unavailable', `${title}: but not for ever`)
+  }
+})
+
+test('a flood of invented tokens leaves room for others', async (t) => {
+  const { server, ask } = await createWorld(t)
+  let [open, most] = [0, 0]
+  const waiting: (() => void)[] = []
+  server.answer = (_request, response) => {
+    open += 1
+    most = Math.max(most, open)
+    waiting.push(() => {
+      open -= 1
+      response.writeHead(201).end(JSON.stringify({ status: { authenticated: false } }))
+    })
+  }
+  const flood = Array.from({ length: 10_000 }, (_, i) => ask(`invented-${i}`, '203.0.113.9'))
+  await poll(() => open === 16, 'as many calls as there may be')
+  const honest = ask('ada')
+  server.answer = undefined
+  for (const goOn of waiting.splice(0)) goOn()
+  t.equal(await honest, 'ada')
+  const place = server.asked.findIndex(({ token }) => token === 'ada')
+  t.ok(place >= 0 && place < 32, `asked as number ${place}, not behind the flood`)
+  const answers = await Promise.all(flood)
+  t.equal(most, 16)
+  const refused = answers.filter((answer) => answer === 'identity_unavailable').length
+  t.ok(server.asked.length <= 1_016, `${server.asked.length} calls, ${refused} not asked about`)
+  t.comment(`10,000 invented tokens: ${server.asked.length} calls`)
+})
