@@ -58,7 +58,7 @@ export function describeApi(app: FastifyInstance): void {
             type: 'http',
             scheme: 'bearer',
             bearerFormat: 'sk-…',
-            description: 'An API key; opens everything but making keys.',
+            description: 'An API key; opens everything but making keys. Also taken in x-api-key.',
           },
         },
       },
