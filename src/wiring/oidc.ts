@@ -100,17 +100,17 @@ const oneLineMs = 10_000
 
 /** A line for each reason that tokens of an issuer are refused; it holds nothing of any token. */
 function createRefusalLog({ log, clock }: Context) {
-  const lines = new Map<string, { at: number; since: number }>()
+  const lines = new Map<string, { at: number; unlogged: number }>()
   return {
     note(issuer: string, reason: string): void {
       const key = `${issuer} ${reason}`
       const line = lines.get(key)
       if (line !== undefined && Math.abs(clock() - line.at) < oneLineMs) {
-        line.since += 1
+        line.unlogged += 1
         return
       }
-      lines.set(key, { at: clock(), since: 0 })
-      log.info({ issuer, reason, before: line?.since ?? 0 }, 'an identity token was refused')
+      lines.set(key, { at: clock(), unlogged: 0 })
+      log.info({ issuer, reason, unlogged: line?.unlogged ?? 0 }, 'an identity token was refused')
     },
   }
 }
