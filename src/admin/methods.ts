@@ -12,8 +12,6 @@ export type MethodsOf = (path: string) => readonly string[]
 export function followMethods(app: FastifyInstance): MethodsOf {
   const routes = new Map<string, { readonly pattern: RegExp; readonly methods: Set<string> }>()
   app.addHook('onRoute', ({ url, method }) => {
-    // A path with anything behind it is known to those who get it, and to nobody else.
-    if (url.endsWith('/*')) return
     const route = routes.get(url) ?? { pattern: toPattern(url), methods: new Set(['OPTIONS']) }
     for (const one of [method].flat()) route.methods.add(one)
     routes.set(url, route)
@@ -28,10 +26,13 @@ export function followMethods(app: FastifyInstance): MethodsOf {
   }
 }
 
-/** `/v1/api-keys/:id` → one segment for each parameter; `*` at the end stands for any number. */
+/**
+ * `/v1/api-keys/:id` → one segment for each parameter; `*` at the end stands for any number, spelled
+ * plainly: what is escaped there is nobody's path.
+ */
 function toPattern(url: string): RegExp {
   const segments = url.split('/').map((segment) => {
-    if (segment === '*') return '.+'
+    if (segment === '*') return '[\\w.:@~/-]+'
     return segment.startsWith(':') ? '[^/]+' : segment.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
   })
   return new RegExp(`^${segments.join('/')}$`)
