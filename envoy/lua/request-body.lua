@@ -31,7 +31,7 @@ local function not_json()
 end
 
 -- RFC 8259 and UTF-8 as one automaton: NEXT[state + byte] is the next state. States are multiples of
--- 256. Those from NAME_ENDS on need more than the next state: which name it is, and how deep we are.
+-- 256. Those from BEGINS_STRING on need more than the next state: which name it is, and how deep we are.
 local states = 0
 
 local function state()
@@ -72,8 +72,8 @@ end
 local STRING, in_string = state(), string_states()
 local NAME, ESCAPED_NAME, in_name = state(), state(), string_states()
 -- From here on with more to do.
-local NAME_ENDS, ESCAPED_NAME_ENDS, OPENS_OBJECT, OPENS_ARRAY, CLOSES_OBJECT, CLOSES_ARRAY, SEPARATES, HAS_EXPONENT, BROKEN =
-  state(), state(), state(), state(), state(), state(), state(), state(), state()
+local BEGINS_STRING, NAME_ENDS, ESCAPED_NAME_ENDS, OPENS_OBJECT, OPENS_ARRAY, CLOSES_OBJECT, CLOSES_ARRAY, SEPARATES, HAS_EXPONENT, BROKEN =
+  state(), state(), state(), state(), state(), state(), state(), state(), state(), state()
 
 local NEXT = ffi.new("uint16_t[?]", states * 256)
 for i = 0, states * 256 - 1 do NEXT[i] = BROKEN end
@@ -86,7 +86,7 @@ local SPACES, DIGITS, HEX = bytes("[ \t\r\n]"), bytes("%d"), bytes("%x")
 
 local function begin_value(from)
   go(from, SPACES, from)
-  go(from, { QUOTE }, STRING)
+  go(from, { QUOTE }, BEGINS_STRING)
   go(from, { OPEN_BRACE }, OPENS_OBJECT)
   go(from, bytes("%["), OPENS_ARRAY)
   go(from, bytes("%-"), MINUS)
@@ -102,8 +102,9 @@ local function end_value(from)
   go(from, bytes("%]"), CLOSES_ARRAY)
 end
 
--- A string whose plain characters are `home`, and `escaped` from its first escape on.
-local function string_of(home, escaped, part, ends)
+-- A string whose plain characters are `home`, then `wide` behind one of several bytes and `escaped`
+-- behind an escape.
+local function string_of(home, wide, escaped, part, ends)
   go(home, bytes(0x20, 0x7f), home)
   go(home, { QUOTE }, ends)
   go(home, bytes("\\"), part.escape)
@@ -119,7 +120,7 @@ local function string_of(home, escaped, part, ends)
   go(part.after_f4, bytes(0x80, 0x8f), part.more2)
   go(part.more3, bytes(0x80, 0xbf), part.more2)
   go(part.more2, bytes(0x80, 0xbf), part.more1)
-  go(part.more1, bytes(0x80, 0xbf), escaped)
+  go(part.more1, bytes(0x80, 0xbf), wide)
   go(part.escape, bytes('["\\/bfnrt]'), escaped)
   go(part.escape, bytes("u"), part.unit1)
   go(part.unit1, HEX, part.unit2)
@@ -162,10 +163,14 @@ for _, from in ipairs({ ZERO, INTEGER, FRACTION }) do go(from, bytes("[eE]"), HA
 go(EXPONENT, bytes("[+-]"), EXPONENT_SIGN)
 for _, from in ipairs({ EXPONENT, EXPONENT_SIGN, EXPONENT_DIGITS }) do go(from, DIGITS, EXPONENT_DIGITS) end
 for _, from in ipairs({ ZERO, INTEGER, FRACTION, EXPONENT_DIGITS }) do end_value(from) end
-string_of(STRING, STRING, in_string, AFTER_VALUE)
+string_of(STRING, STRING, BEGINS_STRING, in_string, AFTER_VALUE)
 -- Names keep to one form: one that is not plain ASCII throughout is looked at when it ends.
-string_of(NAME, ESCAPED_NAME, in_name, NAME_ENDS)
-string_of(ESCAPED_NAME, ESCAPED_NAME, in_name, ESCAPED_NAME_ENDS)
+string_of(NAME, ESCAPED_NAME, ESCAPED_NAME, in_name, NAME_ENDS)
+string_of(ESCAPED_NAME, ESCAPED_NAME, ESCAPED_NAME, in_name, ESCAPED_NAME_ENDS)
+
+-- The bytes of a string that mean nothing but themselves: printable ASCII without " and \\.
+local PLAIN = ffi.new("bool[256]")
+for code = 0x20, 0x7f do PLAIN[code] = code ~= QUOTE and code ~= 0x5c end
 
 local NAMED = { b = "\b", f = "\f", n = "\n", r = "\r", t = "\t" }
 
@@ -346,8 +351,12 @@ local function read_object(p, at, names)
     at = at + 1
     local code = p[at]
     current = NEXT[current + code]
-    if current >= NAME_ENDS then
-      if current == SEPARATES or current == CLOSES_ARRAY or current == CLOSES_OBJECT then
+    if current >= BEGINS_STRING then
+      if current == BEGINS_STRING then
+        current = STRING
+        -- Most of a body is text, whose plain bytes need no automaton.
+        while PLAIN[p[at + 1]] do at = at + 1 end
+      elseif current == SEPARATES or current == CLOSES_ARRAY or current == CLOSES_OBJECT then
         if at - mark > LONG_NUMBER and is_number_part(p[at - 1]) then check_number(p, at - 1) end
         if level == 1 and field then
           found[field] = { past_space(p, past_space(p, field_at + 1) + 1), before_space(p, at - 1) }
@@ -461,6 +470,10 @@ local function renamed(text, span, name, change)
   if change[1] < naming[1] then naming, change = change, naming end
   return replaced(replaced(text, change), naming)
 end
+
+-- The compiler shapes its code after what it sees first, and keeps it: a chat, not whatever comes.
+local CHAT = '{"model":"m","messages":[' .. ('{"role":"user","content":"Hello, how are you?"},'):rep(200) .. '{}],"stream":true}'
+for _ = 1, 20 do examine(CHAT, true) end
 
 -- Charsets other than UTF-8 are refused, however the parameter is spelled.
 local function check_label(label)
