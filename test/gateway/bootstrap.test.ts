@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { test } from 'tap'
 import { parse } from 'yaml'
+import { isNamedByBody, isNamedByPath } from '../../src/core/operations.ts'
 import { idleSeconds } from '../../src/core/resources.ts'
 import { findAuthorities, renderBootstrap } from '../../src/gateway/bootstrap.ts'
 import { renderClusters, writeClusters } from '../../src/gateway/clusters.ts'
@@ -199,3 +200,32 @@ test('Envoy accepts the template itself', { skip: needsEnvoy }, async (t) => {
 function validate(file: string, cwd: string): Promise<unknown> {
   return promisify(execFile)(envoy ?? 'envoy', ['--mode', 'validate', '-c', file], { cwd })
 }
+
+test('routes and Check agree on which bodies are read', async (t) => {
+  /** The expression of a route; Envoy holds it to the whole path. */
+  const expression = (name: string) => {
+    const [, found = ''] =
+      new RegExp(`- name: ${name}\\n.*?regex: '([^']+)'`, 's').exec(template) ?? []
+    return new RegExp(`^(?:${found})$`)
+  }
+  const [byPath, byBody, uploads] = ['path-read', 'body-large', 'body-none'].map(expression)
+  for (const operation of [
+    ...['chat/completions', 'completions', 'embeddings', 'responses', 'messages', 'rerank'],
+    ...['messages/count_tokens', 'score', 'moderations', 'images/generations', 'audio/speech'],
+    ...['audio/transcriptions', 'audio/translations', 'images/edits', 'images/variations', 'files'],
+    ...[
+      'files/file-1',
+      'files/file-1/content',
+      'batches',
+      'batches/b/cancel',
+      'models',
+      'tokenize',
+    ],
+    ...['responses/resp_1', 'chat', 'messages/batches'],
+  ]) {
+    const path = `/v1/${operation}`
+    t.equal(byPath?.test(`/llm/sim${path}`), isNamedByBody(path), `by path: ${operation}`)
+    t.equal(byBody?.test(path), isNamedByBody(path), `by body: ${operation}`)
+    t.equal(uploads?.test(path), isNamedByPath(path), `uploads: ${operation}`)
+  }
+})
