@@ -60,6 +60,7 @@ export async function startJournaled(
     envoyAdminPort: adminPort,
     ...(!streamed && { adjustEnvoy: withoutStream }),
   })
+  let markerTokens = 1
   const keys = new Map<string, string>()
   for (const [i, user] of all.entries()) keys.set(user, await mint(replicas.url, `token-${i}`))
 
@@ -102,9 +103,12 @@ export async function startJournaled(
         'Envoy has written its lines',
         30_000,
       )
-      const before = await used(marker)
-      appendFileSync(path, `${lineOf({ user: marker })}\n`)
-      await poll(async () => (await used(marker)) > before, 'the journal is read', 30_000)
+      // More than all lines of the marker before it: a process that still learns of those is not done.
+      markerTokens *= 2
+      const awaited = (await used(marker)) + markerTokens
+      const line = lineOf({ user: marker, reported: { total_tokens: markerTokens } })
+      appendFileSync(path, `${line}\n`)
+      await poll(async () => (await used(marker)) >= awaited, 'the journal is read', 30_000)
     },
     files,
     lines,
