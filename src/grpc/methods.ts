@@ -6,8 +6,11 @@ import { answerWith, begin, endWith, frame, receive } from './call.ts'
 import type { MessageForm } from './message-reader.ts'
 import { CallError, code, toCallError } from './status.ts'
 
-/** Answers one message with one message, at once or later. */
-export type Unary = (request: Buffer) => Buffer | Promise<Buffer>
+/**
+ * Answers one message with one message, at once or later. `traceparent` is the call's own header
+ * (W3C Trace Context), as it came; one that does not sample may be left out.
+ */
+export type Unary = (request: Buffer, traceparent?: string) => Buffer | Promise<Buffer>
 
 /** Takes a client's stream of messages, one by one; the stream's own answer is empty. */
 export type Sink = (message: Buffer) => void
@@ -22,7 +25,7 @@ export interface Subscriber {
 
 type OnFault = (error: unknown) => void
 /** Takes a stream that is a gRPC call of its method. */
-export type Serve = (stream: ServerHttp2Stream, form: MessageForm) => void
+export type Serve = (stream: ServerHttp2Stream, form: MessageForm, traceparent?: string) => void
 
 /** A client's stream is over for us once nothing has come for so long after the drain began. */
 const quietMs = 100
@@ -33,10 +36,10 @@ const nothing = Buffer.alloc(0)
 
 /** Serves a method that answers one message with one. */
 export function serveUnary(answer: Unary, onFault: OnFault): Serve {
-  return (stream, form) => {
+  return (stream, form, traceparent) => {
     const fail = (error: unknown): void => endWith(stream, toCallError(error, onFault))
     onlyMessage(stream, form, fail, (request) => {
-      const response = answer(request)
+      const response = answer(request, traceparent)
       if (response instanceof Promise) {
         response.then((late) => answerWith(stream, late)).catch(fail)
       } else {

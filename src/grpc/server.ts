@@ -104,7 +104,10 @@ export function createGrpcServer(methods: GrpcMethods): GrpcServer {
     if (headers[':method'] !== 'POST') refuse(stream, 405)
     else if (!isGrpc(headers['content-type'])) refuse(stream, 415)
     else if (serve === undefined) endWith(stream, unknownMethod)
-    else serve(stream, { maxBytes: maxMessageBytes, encoding: encodingOf(headers), allowance })
+    else {
+      const form = { maxBytes: maxMessageBytes, encoding: encodingOf(headers), allowance }
+      serve(stream, form, headers.traceparent as string | undefined)
+    }
   }
 
   async function listenAt(place: ListenOptions): Promise<number> {

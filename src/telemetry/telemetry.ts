@@ -25,8 +25,8 @@ export interface TelemetryOptions {
   readonly monotonic?: () => number
 }
 
-/** A function from bytes to bytes, as the gateway's edges are. */
-export type Answering = (bytes: Buffer) => Buffer | Promise<Buffer>
+/** A function from bytes to bytes, as the gateway's edges are; it may use the call's `traceparent`. */
+export type Answering = (bytes: Buffer, traceparent?: string) => Buffer | Promise<Buffer>
 
 export interface Telemetry {
   /** Told of each decision of Check. */
@@ -164,9 +164,9 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       failures.set(reason, figure)
       figure.add(model, 1)
     },
-    timed: (answer) => (bytes) => {
+    timed: (answer) => (bytes, traceparent) => {
       const begin = monotonic()
-      const answered = answer(bytes)
+      const answered = answer(bytes, traceparent)
       if (answered instanceof Promise) {
         return answered.finally(() => durations.observe(monotonic() - begin))
       }

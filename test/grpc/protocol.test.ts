@@ -169,6 +169,24 @@ test('each form of a call is answered', async (t) => {
   t.match(faults, [{ message: 'secret' }])
 })
 
+test('a method learns the trace its call is part of', async (t) => {
+  const learnt: (string | undefined)[] = []
+  const { port } = await startGrpc(t, {
+    unary: {
+      '/test/traced': (message, traceparent) => {
+        learnt.push(traceparent)
+        return message
+      },
+    },
+  })
+  const session = connectWire(t, port)
+  const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+  const call = { path: '/test/traced', frames: [hello] }
+  await callWire(session, { ...call, headers: { traceparent } })
+  await callWire(session, call)
+  t.strictSame(learnt, [traceparent, undefined])
+})
+
 test('a refused compression names what is known', async (t) => {
   const { port } = await startGrpc(t, methods)
   const { headers } = await callWire(connectWire(t, port), {
