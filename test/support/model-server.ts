@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Test } from 'tap'
-import { createModelServer } from '../../examples/model-server/server.ts'
+import { createModelServer } from './model-server/server.ts'
 
 /** The sample model server, in this process. */
 export interface ModelServer {

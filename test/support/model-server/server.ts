@@ -1,4 +1,4 @@
-/** The sample model server: takes a request, finds its endpoint, sends the answer asked for. */
+/** The tests' model server: takes a request, finds its endpoint, sends the answer asked for. */
 
 import http, { type IncomingMessage, type ServerResponse } from 'node:http'
 import { setTimeout as wait } from 'node:timers/promises'
