@@ -3,8 +3,8 @@
 import type { FastifyError, FastifyInstance } from 'fastify'
 import { displayOf } from '../core/display.ts'
 import { describe, ServiceError } from '../core/errors.ts'
+import { type SelectionRefusal, select } from '../core/selection.ts'
 import type { CompiledSubscription, Snapshot } from '../core/snapshot.ts'
-import { chooseSubscription } from '../core/subscription-choice.ts'
 import { labelsSchema, modelRefsSchema, showModelRefs } from './subscription-record.ts'
 
 export interface SelectSubscriptionDeps {
@@ -97,16 +97,47 @@ export function selectSubscription(
     },
     async (request) => {
       const { username, groups, requestedSubscription, requestedModel } = request.body
-      const choice = chooseSubscription(snapshot(), {
+      const person = {
         user: username,
         groups: (groups ?? []).map((group) => group.trim()).filter((group) => group !== ''),
-        subscription: requestedSubscription?.trim() || undefined,
-        model: requestedModel?.trim() || undefined,
-      })
-      if ('subscription' in choice) return showSelected(choice.subscription)
-      return refuse(choice.error, choice.message, choice.phase)
+      }
+      const name = requestedSubscription?.trim() || undefined
+      const model = requestedModel?.trim() || undefined
+      const selected = select(snapshot(), person, name, model)
+      if (!('error' in selected)) return showSelected(selected)
+      const message = describeRefusal(selected, { user: username, name, model })
+      return refuse(selected.error, message, selected.found?.phase)
     },
   )
+}
+
+/** Operators read it, so it names what was asked for. */
+function describeRefusal(
+  { error, found }: SelectionRefusal,
+  asked: {
+    readonly user: string
+    readonly name?: string | undefined
+    readonly model?: string | undefined
+  },
+): string {
+  const { user, name, model } = asked
+  switch (error) {
+    case 'not_found': {
+      if (name !== undefined) return `There is no subscription ${name}.`
+      const what = model === undefined ? '' : ` that includes the model ${model}`
+      return `${user} has no access to a subscription${what}.`
+    }
+    case 'access_denied':
+      return `${user} has no access to the subscription ${name}.`
+    case 'model_not_in_subscription':
+      return `The subscription ${name} does not include the model ${model}.`
+    case 'multiple_subscriptions':
+      return 'Several subscriptions fit; name one of them in X-MaaS-Subscription.'
+    case 'model_unhealthy': {
+      const state = found?.resource.metadata.deleting ? 'being deleted' : found?.phase
+      return `The subscription ${found?.name} is ${state} and cannot serve this.`
+    }
+  }
 }
 
 function isOfTheRequest(error: FastifyError): boolean {

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { showAddress } from '../config.ts'
-import { describePaths } from '../core/operations.ts'
+import { describePaths } from '../settings/describe-paths.ts'
 import { localUrl, type UpSettings } from './up-settings.ts'
 
 /** What there is to show once everything runs. */

@@ -16,16 +16,16 @@ import {
   spentUntil,
 } from './counter.ts'
 import type { ErrorCode } from './errors.ts'
-import { bindingOf, toResetDuration } from './limit-headers.ts'
 import {
   isListing,
   isNamedByPath,
   isUncounted,
+  type Refusal as OperationRefusal,
   type PathRules,
   refuseOperation,
   refuseSpelling,
 } from './operations.ts'
-import { type SelectionError, select } from './selection.ts'
+import { isHealthy, type Selection, type SelectionError, select } from './selection.ts'
 import type { Model, Snapshot } from './snapshot.ts'
 import type { Target } from './target.ts'
 
@@ -64,10 +64,23 @@ export interface Grant {
   readonly upstreamPath: string
 }
 
+/** What a refusal is about, where its code alone does not tell. */
+export type DenialDetail =
+  | OperationRefusal['detail']
+  /** An identity token stands where an API key belongs. */
+  | { readonly about: 'identity_token' }
+  /** This operation's model can only be named by the path. */
+  | { readonly about: 'path_needed'; readonly operation: string }
+  /** What is wrong with the body; undefined: it names no model. */
+  | { readonly about: 'body'; readonly problem: string | undefined }
+  /** The paths of all models that are meant. */
+  | { readonly about: 'ambiguous'; readonly paths: readonly string[] }
+
 export interface Denial {
   readonly allowed: false
   readonly code: ErrorCode
-  readonly message?: string
+  /** What there is to say beyond the code. */
+  readonly detail?: DenialDetail
   /** The selection's own word, where it was the selection that refused. */
   readonly selection?: SelectionError
   /** Milliseconds since the epoch; with `token_limit_exceeded`. */
@@ -82,7 +95,7 @@ export type Decision = Grant | Denial
 export function requireKey(caller: Caller | null): Denial | undefined {
   if (caller === null) return deny('credential_invalid')
   if (caller.by === 'key') return undefined
-  return deny('credential_invalid', 'Inference needs an API key; an identity token is not one.')
+  return deny('credential_invalid', { about: 'identity_token' })
 }
 
 /** Everything but the counters. */
@@ -94,18 +107,17 @@ export function authorize(request: AccessRequest, snapshot: Snapshot, rules: Pat
   const keyless = listing ? undefined : requireKey(caller)
   if (keyless !== undefined) return keyless
   const misspelled = refuseSpelling(operation, query, rules)
-  if (misspelled !== undefined) return deny(misspelled.code, misspelled.message)
+  if (misspelled !== undefined) return { allowed: false, ...misspelled }
 
   const model = findModel(request, snapshot, caller)
   if ('allowed' in model) return model
   if (!mayUse(caller, model)) return deny('model_not_allowed')
   const { allPaths } = model.resource.server
   const closed = refuseOperation(operation, method, rules, allPaths)
-  if (closed !== undefined) return deny(closed.code, closed.message)
+  if (closed !== undefined) return { allowed: false, ...closed }
 
-  const requested = subscriptionOf(request, caller)
-  const subscription = select(snapshot, caller, requested, model.key)
-  if (typeof subscription === 'string') return denySubscription(subscription, requested, caller)
+  const subscription = selectPaying(snapshot, request, caller, model)
+  if ('error' in subscription) return denySubscription(subscription.error, request, caller)
   if (model.cluster === undefined) return deny('model_unavailable')
   return {
     allowed: true,
@@ -134,22 +146,11 @@ export function enforceLimits(
   const states = limitStates(grant.limits, counters, now)
   const retryAt = spentUntil(states)
   if (retryAt === undefined) return { ...grant, states }
-  const message = describeSpent(states, retryAt - now)
-  return { allowed: false, code: 'token_limit_exceeded', message, retryAt, states }
+  return { allowed: false, code: 'token_limit_exceeded', retryAt, states }
 }
 
-/** The figures are the caller's own: counters are kept for each user. */
-function describeSpent(states: readonly LimitState[], waitMs: number): string {
-  const { limit, used } = bindingOf(states) as LimitState
-  return (
-    'The token limit of your subscription for this model is used up: ' +
-    `${used} of ${limit.limit} tokens in ${limit.window}. ` +
-    `Please try again in ${toResetDuration(waitMs)}.`
-  )
-}
-
-function deny(code: ErrorCode, message?: string): Denial {
-  return message === undefined ? { allowed: false, code } : { allowed: false, code, message }
+function deny(code: ErrorCode, detail?: DenialDetail): Denial {
+  return detail === undefined ? { allowed: false, code } : { allowed: false, code, detail }
 }
 
 /** A key pays with its own subscription, whatever a header asks for. */
@@ -157,13 +158,22 @@ function subscriptionOf(request: AccessRequest, caller: Caller): string | undefi
   return caller.by === 'key' ? caller.subscription : request.requestedSubscription
 }
 
-/** A header must not serve to find out names: foreign and unknown are one answer to a token. */
-function denySubscription(
-  error: SelectionError,
-  requested: string | undefined,
+/** The subscription that pays for a request: one that is being deleted does not (contract, 8.1). */
+function selectPaying(
+  snapshot: Snapshot,
+  request: AccessRequest,
   caller: Caller,
-): Denial {
-  const hidden = error === 'not_found' && requested !== undefined && caller.by === 'token'
+  model: Model,
+): Selection {
+  const selected = select(snapshot, caller, subscriptionOf(request, caller), model.key)
+  if ('error' in selected || isHealthy(selected)) return selected
+  return { error: 'model_unhealthy', found: selected }
+}
+
+/** A header must not serve to find out names: foreign and unknown are one answer to a token. */
+function denySubscription(error: SelectionError, request: AccessRequest, caller: Caller): Denial {
+  const named = subscriptionOf(request, caller) !== undefined
+  const hidden = error === 'not_found' && named && caller.by === 'token'
   const selection = hidden ? 'access_denied' : error
   return { allowed: false, code: 'subscription_not_allowed', selection }
 }
@@ -174,17 +184,12 @@ function findModel(request: AccessRequest, snapshot: Snapshot, caller: Caller): 
   if (target.modelKey !== undefined) {
     return snapshot.models.get(target.modelKey) ?? deny('model_not_allowed')
   }
-  if (isNamedByPath(target.operation)) {
-    return deny(
-      'model_path_needed',
-      `Name the model in the path: /<namespace>/<model>${target.operation}.`,
-    )
+  const { operation } = target
+  if (isNamedByPath(operation)) {
+    return deny('model_path_needed', { about: 'path_needed', operation })
   }
-  if (bodyProblem !== undefined) {
-    return deny('invalid_body', `The request body is refused: ${bodyProblem}.`)
-  }
-  if (bodyModel === undefined) {
-    return deny('invalid_body', 'The body must be a JSON object whose "model" names a model.')
+  if (bodyProblem !== undefined || bodyModel === undefined) {
+    return deny('invalid_body', { about: 'body', problem: bodyProblem })
   }
   const usable = (snapshot.modelsByName.get(bodyModel) ?? []).filter((model) =>
     mayUse(caller, model),
@@ -202,11 +207,10 @@ function pickCovered(
   snapshot: Snapshot,
   caller: Caller,
 ): Model | Denial {
-  const requested = subscriptionOf(request, caller)
   const covered = models.filter(
-    ({ key }) => typeof select(snapshot, caller, requested, key) !== 'string',
+    (model) => !('error' in selectPaying(snapshot, request, caller, model)),
   )
   if (covered.length === 1) return covered[0] as Model
   const paths = models.map(({ key }) => `/${key}${request.target.operation}`).sort()
-  return deny('model_ambiguous', `Several models have this name; use ${paths.join(' or ')}.`)
+  return deny('model_ambiguous', { about: 'ambiguous', paths })
 }

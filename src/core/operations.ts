@@ -5,8 +5,6 @@
  * Envoy does, or fold its case: whatever is not spelled exactly as listed does not reach it.
  */
 
-import type { ErrorCode } from './errors.ts'
-
 /** What `METER_PATHS` calls the operations that can be counted. */
 export const meterable = {
   chat: '/v1/chat/completions',
@@ -75,10 +73,23 @@ export function isListing(operation: string, method: string): boolean {
 }
 
 /** Why an operation is refused. */
-export interface Refusal {
-  readonly code: ErrorCode
-  readonly message: string
-}
+export type Refusal =
+  | { readonly code: 'not_found'; readonly detail: { readonly about: 'query' | 'unserved' } }
+  | { readonly code: 'invalid_request'; readonly detail: { readonly about: 'path' } }
+  /** `path`: as it has to be written. */
+  | {
+      readonly code: 'not_found'
+      readonly detail: { readonly about: 'spelling'; readonly path: string }
+    }
+  /** `open`: the operations that are counted. */
+  | {
+      readonly code: 'path_closed'
+      readonly detail: {
+        readonly about: 'uncounted'
+        readonly operation: string
+        readonly open: readonly string[]
+      }
+    }
 
 /**
  * The refusal of what some server may take for a metered operation although it is not spelled so;
@@ -90,16 +101,14 @@ export function refuseSpelling(
   { metered }: PathRules,
 ): Refusal | undefined {
   if (mayHoldPath.test(query) && holdsMetered(query, metered)) {
-    return { code: 'not_found', message: 'The query must not hold the path of another operation.' }
+    return { code: 'not_found', detail: { about: 'query' } }
   }
   if (namedByBody.has(operation) || operation === modelsPath) return undefined
-  if (malformed.test(operation)) {
-    return { code: 'invalid_request', message: 'The path is malformed.' }
-  }
+  if (malformed.test(operation)) return { code: 'invalid_request', detail: { about: 'path' } }
   const path = loosely(operation)
   for (const meant of metered) {
     if (path.endsWith(meant.slice('/v1'.length))) {
-      return { code: 'not_found', message: `Write the path as ${meant}.` }
+      return { code: 'not_found', detail: { about: 'spelling', path: meant } }
     }
   }
   return undefined
@@ -118,25 +127,12 @@ export function refuseOperation(
   const { metered } = rules
   if (metered.has(operation)) return undefined
   if (!allPaths && !isKnown(operation, method)) {
-    return { code: 'not_found', message: 'This operation is not served.' }
+    return { code: 'not_found', detail: { about: 'unserved' } }
   }
   if (rules.unmetered === 'closed' && costsTokens(operation, method)) {
-    const paths = [...metered].join(' or ')
-    return {
-      code: 'path_closed',
-      message: `Tokens of ${operation} are not counted, so it is closed here; use ${paths}.`,
-    }
+    return { code: 'path_closed', detail: { about: 'uncounted', operation, open: [...metered] } }
   }
   return undefined
-}
-
-/** Which operations are counted and what becomes of the others, in words for who runs the gateway. */
-export function describePaths({ metered, unmetered }: PathRules): string {
-  const others = Object.values(meterable).filter((each) => !metered.has(each))
-  const counted = `counted: ${[...metered].join(', ')}`
-  if (others.length === 0 && unmetered === 'open') return counted
-  const state = unmetered === 'open' ? 'open and not counted' : 'closed, since not counted'
-  return `${counted}; ${state}: ${[...others, 'the rest'].join(', ')}`
 }
 
 /** Whether an operation costs tokens that nobody counts. */

@@ -17,35 +17,61 @@ export type SelectionError =
   | 'model_not_in_subscription'
   | 'model_unhealthy'
 
-export type Selection = CompiledSubscription | SelectionError
+/** Why none serves, and where one was found that is not healthy, which. */
+export interface SelectionRefusal {
+  readonly error: SelectionError
+  readonly found?: CompiledSubscription
+}
+
+export type Selection = CompiledSubscription | SelectionRefusal
 
 /**
- * The subscription that pays for a model. Named: it has to exist, be the caller's, cover the
- * model and be healthy, asked in this order. Not named: exactly one has to fit; priority never
- * decides here, only when a key is made.
+ * The subscription that serves. Named: it has to exist, be the person's, name the model and be
+ * healthy, asked in this order. Not named: exactly one of theirs has to fit; priority never decides
+ * here, only when a key is made. `model` is a `<namespace>/<name>`, or whatever was written;
+ * undefined asks about no model, and any phase but Failed then is healthy.
+ *
+ * One that is being deleted is still answered when it is named. Whether it still pays for a request
+ * is `isHealthy`'s to say.
  */
 export function select(
   snapshot: Snapshot,
   person: Person,
   requested: string | undefined,
-  modelKey: string,
+  model: string | undefined,
 ): Selection {
-  if (requested === undefined) return selectOnly(snapshot, person, modelKey)
-  const subscription = findSubscription(snapshot, requested)
-  if (subscription === undefined) return 'not_found'
-  if (!mayUse(person, subscription)) return 'access_denied'
-  if (!subscription.limits.has(modelKey)) return 'model_not_in_subscription'
-  return isHealthy(subscription) ? subscription : 'model_unhealthy'
+  if (requested === undefined) return selectOnly(snapshot, person, model)
+  const found = findSubscription(snapshot, requested)
+  if (found === undefined) return { error: 'not_found' }
+  if (!mayUse(person, found)) return { error: 'access_denied' }
+  if (!names(found, model)) return { error: 'model_not_in_subscription' }
+  return serves(found, model) ? found : { error: 'model_unhealthy', found }
 }
 
-function selectOnly(snapshot: Snapshot, person: Person, modelKey: string): Selection {
-  const fitting: CompiledSubscription[] = []
+function selectOnly(snapshot: Snapshot, person: Person, model: string | undefined): Selection {
+  let only: CompiledSubscription | undefined
+  let found: CompiledSubscription | undefined
   for (const subscription of snapshot.subscriptions.values()) {
-    if (!isHealthy(subscription) || !subscription.limits.has(modelKey)) continue
-    if (mayUse(person, subscription)) fitting.push(subscription)
+    if (!mayUse(person, subscription) || !names(subscription, model)) continue
+    if (!isHealthy(subscription) || !serves(subscription, model)) {
+      found ??= subscription
+      continue
+    }
+    if (only !== undefined) return { error: 'multiple_subscriptions' }
+    only = subscription
   }
-  if (fitting.length > 1) return 'multiple_subscriptions'
-  return fitting[0] ?? 'not_found'
+  if (only !== undefined) return only
+  return found === undefined ? { error: 'not_found' } : { error: 'model_unhealthy', found }
+}
+
+/** Whether the subscription names the model, be it there or not. */
+function names({ limits, missing }: CompiledSubscription, model: string | undefined): boolean {
+  return model === undefined || limits.has(model) || missing.has(model)
+}
+
+function serves({ phase, limits }: CompiledSubscription, model: string | undefined): boolean {
+  if (model === undefined) return phase !== 'Failed'
+  return (phase === 'Active' || phase === 'Degraded') && limits.has(model)
 }
 
 /**

@@ -7,6 +7,7 @@ import { putLimitHeaders, secondsUntil } from '../core/limit-headers.ts'
 import type { ModelServer } from '../core/resources.ts'
 import { writeStruct } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
+import { messageOf } from './refusal-message.ts'
 
 /** google.rpc.Code of a denial. Never 0: Envoy takes a missing or zero code for an allow. */
 const grpcCodes: Partial<Record<number, number>> = {
@@ -115,7 +116,7 @@ function deny(denial: Denial, now: number, dialect: Dialect, keyAgeMs: number | 
       writeHeader(writer, name, value),
     )
     if (keyAgeMs !== undefined) writeKeyAge(writer, keyAgeMs)
-    writer.string(3, JSON.stringify(toRefusalBody(dialect, denial.code, denial.message)))
+    writer.string(3, JSON.stringify(toRefusalBody(dialect, denial.code, messageOf(denial, now))))
   })
   return writer.finish()
 }

@@ -1,6 +1,5 @@
 import { test } from 'tap'
 import {
-  describePaths,
   isListing,
   isUncounted,
   meterable,
@@ -90,8 +89,8 @@ const misspelled = [
 test('lenient spellings of a metered path name it', async (t) => {
   for (const operation of misspelled) {
     for (const rules of [chat, withMessages]) {
-      const message = 'Write the path as /v1/chat/completions.'
-      t.strictSame(refused(operation, { rules }), { code: 'not_found', message }, operation)
+      const detail = { about: 'spelling', path: '/v1/chat/completions' }
+      t.strictSame(refused(operation, { rules }), { code: 'not_found', detail }, operation)
     }
   }
 })
@@ -235,10 +234,9 @@ test('listing is GET and HEAD of one path', async (t) => {
 
 test('closed paths name those that are counted', async (t) => {
   const rules = pathRules(['chat', 'messages'], 'closed')
-  const message =
-    'Tokens of /v1/responses are not counted, so it is closed here; ' +
-    'use /v1/chat/completions or /v1/messages.'
-  t.strictSame(refused('/v1/responses', { rules }), { code: 'path_closed', message })
+  const open = ['/v1/chat/completions', '/v1/messages']
+  const detail = { about: 'uncounted', operation: '/v1/responses', open }
+  t.strictSame(refused('/v1/responses', { rules }), { code: 'path_closed', detail })
   for (const operation of ['/v1/embeddings', '/v1/files', '/v1/rerank', '/v1/audio/speech']) {
     t.equal(refused(operation, { rules })?.code, 'path_closed', operation)
     t.ok(isUncounted(operation, 'POST', rules))
@@ -254,15 +252,6 @@ test('closed paths name those that are counted', async (t) => {
     t.equal(refused(operation, { rules, method }), undefined, operation)
     t.notOk(isUncounted(operation, method, rules))
   }
-})
-
-test('what is counted is told', async (t) => {
-  t.equal(
-    describePaths(pathRules()),
-    'counted: /v1/chat/completions; open and not counted: /v1/messages, /v1/responses, ' +
-      '/v1/completions, /v1/embeddings, the rest',
-  )
-  t.match(describePaths(pathRules(['messages'], 'closed')), /^counted: \/v1\/messages; closed, /)
 })
 
 test('a hostile path is judged in no time', async (t) => {

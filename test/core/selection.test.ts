@@ -14,7 +14,7 @@ function world(...subscriptions: readonly WrittenDocument[]): Snapshot {
 }
 
 function named(selection: Selection): string {
-  return typeof selection === 'string' ? selection : `=${selection.name}`
+  return 'error' in selection ? selection.error : `=${selection.name}`
 }
 
 const several = world(
@@ -44,10 +44,12 @@ test('a named subscription is asked in order', async (t) => {
     ['foreign', 'llm/none', 'access_denied'],
     ['nobody', 'llm/small', 'access_denied'],
     ['mine', 'llm/large', 'model_not_in_subscription'],
-    ['mine', 'llm/gone', 'model_not_in_subscription'],
+    ['mine', 'llm/gone', 'model_unhealthy'],
     ['mine', 'small', 'model_not_in_subscription'],
-    ['failed', 'llm/gone', 'model_not_in_subscription'],
-    ['leaving', 'llm/small', 'model_unhealthy'],
+    ['failed', 'llm/gone', 'model_unhealthy'],
+    ['leaving', 'llm/small', '=leaving'],
+    ['leaving', undefined, '=leaving'],
+    ['failed', undefined, 'model_unhealthy'],
   ] as const) {
     t.equal(named(select(several, ada, requested, model)), expected, `${requested} ${model}`)
   }
@@ -57,10 +59,11 @@ test('without a name exactly one has to fit', async (t) => {
   for (const [model, expected] of [
     ['llm/small', '=mine'],
     ['llm/large', 'multiple_subscriptions'],
-    ['llm/gone', 'not_found'],
+    ['llm/gone', 'model_unhealthy'],
     ['llm/none', 'not_found'],
+    [undefined, 'multiple_subscriptions'],
   ] as const) {
-    t.equal(named(select(several, ada, undefined, model)), expected, model)
+    t.equal(named(select(several, ada, undefined, model)), expected, String(model))
   }
   t.equal(named(select(several, { user: 'eve', groups: [] }, undefined, 'llm/small')), 'not_found')
 })

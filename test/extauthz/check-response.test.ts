@@ -194,8 +194,9 @@ test('Anthropic’s clients read their own words', async (t) => {
     ['token_limit_exceeded', 429, 'rate_limit_error'],
     ['store_unavailable', 503, 'overloaded_error'],
   ] as const) {
-    const denial = deny(code, { message: 'So it is.' }, 'anthropic')
-    t.match(denial, { http, body: { type: 'error', error: { type, message: 'So it is.' } } })
+    const denial = deny(code, { detail: { about: 'path' } }, 'anthropic')
+    const message = 'The path is malformed.'
+    t.match(denial, { http, body: { type: 'error', error: { type, message } } })
   }
 })
 
@@ -225,7 +226,8 @@ test('retry-after is whole seconds, at least one', async (t) => {
   t.equal(deny('token_limit_exceeded').headers['retry-after'], '1')
 })
 
-test('a message goes into the body as it is', async (t) => {
-  const message = 'Several "models" \n <b>ü😀</b>'
-  t.equal(deny('model_ambiguous', { message }).body.error.message, message)
+test('a name goes into the body as it is', async (t) => {
+  const problem = 'Several "models" \n <b>ü😀</b>'
+  const { message } = deny('invalid_body', { detail: { about: 'body', problem } }).body.error
+  t.equal(message, `The request body is refused: ${problem}.`)
 })

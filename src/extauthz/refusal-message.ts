@@ -1,0 +1,49 @@
+/** What a refusal at the gateway says to the caller, in a sentence. */
+
+import type { LimitState } from '../core/counter.ts'
+import type { Denial, DenialDetail } from '../core/decide.ts'
+import { bindingOf, toResetDuration } from '../core/limit-headers.ts'
+
+/** The sentence for a denial; undefined where the one of its code says it all. `now` in milliseconds since the epoch. */
+export function messageOf(denial: Denial, now: number): string | undefined {
+  const { detail, states, retryAt } = denial
+  if (detail !== undefined) return describeDetail(detail)
+  if (states === undefined || retryAt === undefined) return undefined
+  return describeSpent(states, retryAt - now)
+}
+
+function describeDetail(detail: DenialDetail): string {
+  switch (detail.about) {
+    case 'identity_token':
+      return 'Inference needs an API key; an identity token is not one.'
+    case 'query':
+      return 'The query must not hold the path of another operation.'
+    case 'path':
+      return 'The path is malformed.'
+    case 'spelling':
+      return `Write the path as ${detail.path}.`
+    case 'unserved':
+      return 'This operation is not served.'
+    case 'uncounted': {
+      const { operation, open } = detail
+      return `Tokens of ${operation} are not counted, so it is closed here; use ${open.join(' or ')}.`
+    }
+    case 'path_needed':
+      return `Name the model in the path: /<namespace>/<model>${detail.operation}.`
+    case 'body':
+      if (detail.problem !== undefined) return `The request body is refused: ${detail.problem}.`
+      return 'The body must be a JSON object whose "model" names a model.'
+    case 'ambiguous':
+      return `Several models have this name; use ${detail.paths.join(' or ')}.`
+  }
+}
+
+/** The figures are the caller's own: counters are kept for each user. */
+function describeSpent(states: readonly LimitState[], waitMs: number): string {
+  const { limit, used } = bindingOf(states) as LimitState
+  return (
+    'The token limit of your subscription for this model is used up: ' +
+    `${used} of ${limit.limit} tokens in ${limit.window}. ` +
+    `Please try again in ${toResetDuration(waitMs)}.`
+  )
+}

@@ -1,0 +1,10 @@
+import { meterable, type PathRules } from '../core/operations.ts'
+
+/** Which operations are counted and what becomes of the others, in words for who runs the gateway. */
+export function describePaths({ metered, unmetered }: PathRules): string {
+  const others = Object.values(meterable).filter((each) => !metered.has(each))
+  const counted = `counted: ${[...metered].join(', ')}`
+  if (others.length === 0 && unmetered === 'open') return counted
+  const state = unmetered === 'open' ? 'open and not counted' : 'closed, since not counted'
+  return `${counted}; ${state}: ${[...others, 'the rest'].join(', ')}`
+}

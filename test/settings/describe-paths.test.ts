@@ -1,0 +1,12 @@
+import { test } from 'tap'
+import { pathRules } from '../../src/core/operations.ts'
+import { describePaths } from '../../src/settings/describe-paths.ts'
+
+test('what is counted is told', async (t) => {
+  t.equal(
+    describePaths(pathRules()),
+    'counted: /v1/chat/completions; open and not counted: /v1/messages, /v1/responses, ' +
+      '/v1/completions, /v1/embeddings, the rest',
+  )
+  t.match(describePaths(pathRules(['messages'], 'closed')), /^counted: \/v1\/messages; closed, /)
+})
