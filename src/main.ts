@@ -132,6 +132,8 @@ async function start(context: Context): Promise<ServiceAddresses> {
     log,
     authenticate,
     trustedProxies: config.trustedProxies ?? [],
+    rate: config.apiRateLimit,
+    addressRate: config.apiAddressRateLimit,
     isAdmin: createIsAdmin(config.adminGroups, tokens.mayAdminister),
     keyMarker: config.keyMarker,
     maxExpirationDays: config.maxExpirationDays,

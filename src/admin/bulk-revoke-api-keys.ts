@@ -38,7 +38,7 @@ const schema = {
         propagation: propagationSchema,
       },
     },
-    ...refusals(400, 401, 403, 413, 500, 503),
+    ...refusals(400, 401, 403, 413, 429, 500, 503),
   },
 } as const
 

@@ -92,7 +92,7 @@ const schema = {
         ephemeral: { type: 'boolean' },
       },
     },
-    ...refusals(400, 401, 403, 413, 500, 503),
+    ...refusals(400, 401, 403, 413, 429, 500, 503),
   },
 } as const
 

@@ -22,7 +22,7 @@ const schema = {
   params: keyIdParams,
   response: {
     200: { description: "The key's record.", ...apiKeyRecord },
-    ...refusals(401, 404, 500, 503),
+    ...refusals(401, 404, 429, 500, 503),
   },
 } as const
 

@@ -111,7 +111,7 @@ with your credential; one that refuses you, or does not answer in time, is not l
         data: { type: 'array', items: model },
       },
     },
-    ...refusals(401, 403, 500, 503),
+    ...refusals(401, 403, 429, 500, 503),
   },
 } as const
 
@@ -130,7 +130,7 @@ const oneSchema = {
   },
   response: {
     200: { description: 'The model.', ...model },
-    ...refusals(401, 403, 404, 500, 503),
+    ...refusals(401, 403, 404, 429, 500, 503),
   },
 } as const
 

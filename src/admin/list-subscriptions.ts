@@ -22,7 +22,7 @@ const schema = {
   summary: 'List the subscriptions of the caller',
   description: 'Those that can be used now: Active or Degraded.',
   tags: ['Subscriptions'],
-  response: { 200: listed, ...refusals(401, 500, 503) },
+  response: { 200: listed, ...refusals(401, 429, 500, 503) },
 } as const
 
 const modelSchema = {
@@ -41,7 +41,7 @@ const modelSchema = {
       },
     },
   },
-  response: { 200: listed, ...refusals(401, 404, 500, 503) },
+  response: { 200: listed, ...refusals(401, 404, 429, 500, 503) },
 } as const
 
 /** Adds both routes. The answers are bare arrays. */

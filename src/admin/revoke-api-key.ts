@@ -23,7 +23,7 @@ const schema = {
       required: [...apiKeyRecord.required, 'propagation'],
       properties: { ...apiKeyRecord.properties, propagation: propagationSchema },
     },
-    ...refusals(401, 404, 500, 503),
+    ...refusals(401, 404, 429, 500, 503),
   },
 } as const
 

@@ -23,7 +23,7 @@ const meanings = {
   403: 'The caller may not do this.',
   404: 'There is no such thing, or none that the caller may see.',
   413: 'The body is larger than 1 MiB.',
-  429: 'A limit is reached; retry-after says when to come back.',
+  429: 'Too many requests; retry-after says when to come back.',
   500: 'A fault of ours.',
   503: 'The key store is out of reach; retry-after says when to come back.',
 } as const

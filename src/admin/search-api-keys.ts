@@ -120,7 +120,7 @@ an older form, which counts only where filters, sort and pagination are all abse
         has_more: { type: 'boolean', description: 'Whether a further page has records.' },
       },
     },
-    ...refusals(400, 401, 403, 413, 500, 503),
+    ...refusals(400, 401, 403, 413, 429, 500, 503),
   },
 } as const
 

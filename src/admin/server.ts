@@ -2,8 +2,7 @@
 
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
 import { toEnvelope } from '../core/errors.ts'
-import type { Authenticate } from '../identity/authenticate.ts'
-import { requireCaller } from './authenticate.ts'
+import { type CallerDeps, requireCaller } from './authenticate.ts'
 import { bodyLimit, readBodies } from './body.ts'
 import { bulkRevokeApiKeys } from './bulk-revoke-api-keys.ts'
 import { type CleanupApiKeysDeps, cleanupApiKeys } from './cleanup-api-keys.ts'
@@ -22,6 +21,7 @@ import type { RevokeDeps } from './propagation.ts'
 import { revokeApiKey } from './revoke-api-key.ts'
 import { type SearchApiKeysDeps, searchApiKeys } from './search-api-keys.ts'
 import { type SelectSubscriptionDeps, selectSubscription } from './select-subscription.ts'
+import { trustPeers } from './trusted-proxies.ts'
 import { type ValidateApiKeyDeps, validateApiKey } from './validate-api-key.ts'
 
 interface ListenerDeps {
@@ -38,9 +38,8 @@ export interface AdminDeps
     SearchApiKeysDeps,
     ListModelsDeps,
     ListSubscriptionsDeps,
-    LookupTierDeps {
-  readonly authenticate: Authenticate
-}
+    LookupTierDeps,
+    CallerDeps {}
 
 export interface InternalDeps
   extends ListenerDeps,
@@ -78,7 +77,7 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
   describeApi(app)
   app.register(async (scope) => health(scope))
   app.register(async (scope) => {
-    requireCaller(scope, deps.authenticate, deps.clock)
+    requireCaller(scope, deps)
     createApiKey(scope, deps)
     getApiKey(scope, deps)
     revokeApiKey(scope, deps)
@@ -111,7 +110,7 @@ function createListener({
     loggerInstance: log,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit,
-    trustProxy: [...trustedProxies],
+    trustProxy: trustPeers(trustedProxies),
     requestTimeout: times.request,
     connectionTimeout: times.write,
     keepAliveTimeout: times.idle,

@@ -61,6 +61,8 @@ const catalogue = {
     'tokens',
     'The token limit of your subscription for this model is used up.',
   ],
+  /** Of the management API; inference has its limits in tokens. */
+  too_many_requests: [429, 'rate_limit_error', 'Too many requests; wait as retry-after says.'],
   model_unavailable: [503, 'server_error', 'The model has no backend to serve it right now.'],
   internal: [500, 'server_error', 'Something went wrong on our side.'],
   /** The tier lookup's own word (contract, 3.9). */

@@ -135,6 +135,16 @@ export function duration(shortest: string, longest: string): Reader<number> {
   }
 }
 
+/** So many within a time, in milliseconds. */
+export const rate: Reader<{ readonly limit: number; readonly windowMs: number }> = {
+  form: 'a number and a duration like `600/1m`, of at most 1h',
+  read(written) {
+    const [, count, span = ''] = /^([1-9]\d{0,8})\/(.+)$/.exec(written) ?? []
+    const windowMs = count === undefined ? invalid : duration('1s', '1h').read(span)
+    return windowMs === invalid ? invalid : { limit: Number(count), windowMs }
+  },
+}
+
 /** A URL of one of these schemes. */
 export function url(...schemes: readonly string[]): Reader<string> {
   return {

@@ -143,7 +143,12 @@ export const settings = {
   adminAccessReview: setting('ADMIN_ACCESS_REVIEW', 'accesspolicies.tollgate.dev', form.resourceName,
     'administrators are who may `create` this in `models-as-a-service`, where the cluster says so'),
   trustedProxies: setting('TRUSTED_PROXIES', 'loopback', form.orOff(form.networks),
-    'whose `x-forwarded-for` tells the external API where a caller is'),
+    'whose `x-forwarded-for` tells the external API where a caller is; `loopback` holds for Unix sockets too'),
+  /** undefined: no limit. */
+  apiRateLimit: setting('API_RATE_LIMIT', '600/1m', form.orOff(form.rate),
+    'requests of one caller to the external API; each process counts for itself'),
+  apiAddressRateLimit: setting('API_RATE_LIMIT_ADDRESS', '1200/1m', form.orOff(form.rate),
+    'refused credentials that one address, or IPv6 /64, may show the external API'),
   adminGroups: optional('ADMIN_GROUPS', '`tollgate-admins`; none with `KUBERNETES_TOKEN_REVIEW`', form.names,
     'groups of administrators'),
   maxExpirationDays: setting('API_KEY_MAX_EXPIRATION_DAYS', '90', form.integer(1, 36_500),

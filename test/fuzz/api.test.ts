@@ -1,6 +1,7 @@
 import { test } from 'tap'
 import { serve } from '../../src/main.ts'
 import { createDatabase } from '../support/database.ts'
+import { noRateLimits } from '../support/no-rate-limits.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { fuzz, installSchemathesis } from './fuzz.ts'
 
@@ -20,6 +21,7 @@ test('a fuzzer can not break the API', async (t) => {
     INTERNAL_ADDRESS: '127.0.0.1:0',
     GRPC_ADDRESS: '127.0.0.1:0',
     METRICS_ADDRESS: 'off',
+    ...noRateLimits,
     ACCESS_CHECK_TIMEOUT_SECONDS: '1',
   })
   t.teardown(() => service.stop())

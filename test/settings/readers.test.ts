@@ -27,6 +27,16 @@ test('durations are milliseconds in their range', async (t) => {
   t.strictSame(reads(form.duration('0', '1m'), ['0', '0ms']), [0, 0])
 })
 
+test('a rate is a number in a time', async (t) => {
+  const texts = ['600/1m', '1/1s', '5/1h', '0/1m', '5', '5/', '5/2h', '5/1ms', '1.5/1m', '-1/1m']
+  t.strictSame(reads(form.rate, texts), [
+    { limit: 600, windowMs: 60_000 },
+    { limit: 1, windowMs: 1_000 },
+    { limit: 5, windowMs: 3_600_000 },
+    ...Array.from({ length: 7 }, () => 'refused'),
+  ])
+})
+
 test('a switch may be off', async (t) => {
   const address = { host: '127.0.0.1', port: 1 }
   t.strictSame(reads(form.orOff(form.socketAddress), ['off', '127.0.0.1:1', 'none']), [

@@ -10,6 +10,7 @@ import { type EnvoySettings, type RunningEnvoy, startEnvoy } from './envoy.ts'
 import { envoyPath } from './envoy-binary.ts'
 import { freePorts } from './free-ports.ts'
 import { type ModelServer, startModelServer } from './model-server.ts'
+import { noRateLimits } from './no-rate-limits.ts'
 import { poll } from './poll.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
@@ -165,6 +166,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     ENVOY_CONFIG_DIR: clustersFolder,
     ENVOY_ADMIN_ADDRESS: `127.0.0.1:${adminPort}`,
     LOG_LEVEL: 'silent',
+    ...noRateLimits,
     ...settings.env,
   }
   let service = await serve({ ...environment, ...anyPorts })

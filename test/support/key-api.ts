@@ -3,6 +3,7 @@ import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fas
 import { pino } from 'pino'
 import type { Test } from 'tap'
 import { createIsAdmin } from '../../src/admin/administrators.ts'
+import type { Rate } from '../../src/admin/request-limit.ts'
 import { buildAdmin, buildInternal, type ListenerTimes } from '../../src/admin/server.ts'
 import type { Snapshot } from '../../src/core/snapshot.ts'
 import { createVerifyKey } from '../../src/identity/api-key.ts'
@@ -23,6 +24,10 @@ export interface KeyApiOptions {
   /** Put before the store, to fail or to wait in its place. */
   readonly around?: (store: ApiKeyTable) => ApiKeyTable
   readonly times?: ListenerTimes
+  /** None unless told. */
+  readonly rate?: Rate
+  readonly addressRate?: Rate
+  readonly trustedProxies?: readonly string[]
 }
 
 /** What a test says of a request; `body` goes out as JSON, `payload` as it is. */
@@ -107,6 +112,9 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
   const propagation = createPropagationWatch({ pool: sql, id: randomUUID(), others: () => [] })
   const external = buildAdmin({
     ...deps,
+    rate: options.rate,
+    addressRate: options.addressRate,
+    trustedProxies: options.trustedProxies ?? [],
     propagation: propagation.wait,
     authenticate: createAuthenticate({
       key: createVerifyKey(keys, markers, noteUse),

@@ -10,6 +10,7 @@ const types: Readonly<Record<number, string>> = {
   404: 'not_found_error',
   405: 'invalid_request_error',
   413: 'invalid_request_error',
+  429: 'rate_limit_error',
   500: 'server_error',
   503: 'server_error',
 }
@@ -38,7 +39,7 @@ export function refused(
   const challenge = answer.headers['www-authenticate']
   if (status !== 401) t.equal(challenge, undefined)
   else t.match(challenge, /^Bearer( error="invalid_token", error_description="[^"\\]+")?$/)
-  if (status === 503) t.match(answer.headers['retry-after'], /^\d+$/)
+  if (status === 503 || status === 429) t.match(answer.headers['retry-after'], /^\d+$/)
 }
 
 /** The store with these methods failing: by a fault of ours, or because it is out of reach. */

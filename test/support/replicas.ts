@@ -9,6 +9,7 @@ import type { WrittenDocument } from './documents.ts'
 import { type RunningEnvoy, startEnvoy } from './envoy.ts'
 import { freePorts } from './free-ports.ts'
 import { type ModelServer, startModelServer } from './model-server.ts'
+import { noRateLimits } from './no-rate-limits.ts'
 import { poll } from './poll.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
@@ -80,6 +81,7 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
       RESOURCES: `file:${join(folder, 'resources')}`,
       ENVOY_CONFIG_DIR: join(folder, i === 0 ? 'clusters' : `clusters-${i + 1}`),
       DATA_DIR: join(folder, `data-${i + 1}`),
+      ...noRateLimits,
       ...settings.env,
     })
     await replica.start()
