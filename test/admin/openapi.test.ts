@@ -44,7 +44,7 @@ test('every operation says what it can answer', async (t) => {
   }
 })
 
-test('the README lists every operation', async (t) => {
-  const readme = read('README.md')
-  for (const { row } of await operations()) t.ok(readme.includes(row), row)
+test('the guide lists every operation', async (t) => {
+  const guide = read('docs/use.md')
+  for (const { row } of await operations()) t.ok(guide.includes(row), row)
 })

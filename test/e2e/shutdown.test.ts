@@ -8,7 +8,7 @@ import { startTcpProxy } from '../support/tcp-proxy.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
 
 const skip = skipValkey || (envoyPath() === undefined && 'no Envoy')
-/** After which a supervisor may kill: README, Settings. */
+/** After which a supervisor may kill: docs/revocation.md, Rolling restarts. */
 const endsWithinMs = 15_000
 
 t.test('a process ends in time though all it needs hangs', { skip }, async (t) => {

@@ -1,0 +1,65 @@
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { test } from 'tap'
+import { settings } from '../src/settings/table.ts'
+
+const root = fileURLToPath(new URL('../', import.meta.url))
+const folders = ['.', 'docs', 'docs/decisions', 'envoy', 'bench', 'monitoring', 'k8s']
+const documents = folders
+  .filter((folder) => existsSync(join(root, folder)))
+  .flatMap((folder) => readdirSync(join(root, folder)).map((name) => join(folder, name)))
+  .filter((path) => path.endsWith('.md'))
+const textOf = (path: string): string => readFileSync(join(root, path), 'utf8')
+
+/** Of the client, of npm scripts and of other programs; and codes that look like settings. */
+const others = [
+  ...['TOLLGATE_TOKEN', 'TOLLGATE_TOKEN_FILE', 'TOLLGATE_URL', 'NODE_EXTRA_CA_CERTS'],
+  ...['FUZZ_EXAMPLES', 'FUZZ_SECONDS', 'FUZZ_SEED', 'FUZZ_SERVERS', 'FUZZ_KEEP'],
+  ...['NOT_SERVING', 'INVALID_ARGUMENT', 'ERR_UNKNOWN_FILE_EXTENSION'],
+]
+
+/** As GitHub makes them of headings. */
+function anchorsOf(text: string): Set<string> {
+  const headings = [...text.matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) => heading)
+  return new Set(
+    headings.map((heading) =>
+      heading
+        .toLowerCase()
+        .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+        .replaceAll(' ', '-'),
+    ),
+  )
+}
+
+test('links of documents lead to files and headings that there are', async (t) => {
+  let count = 0
+  for (const path of documents) {
+    for (const [, target = ''] of textOf(path).matchAll(/\]\(([^)\s]+)\)/g)) {
+      if (/^[a-z]+:/.test(target)) continue
+      count += 1
+      const [file = '', anchor] = target.split('#')
+      const there = file === '' ? path : join(dirname(path), file)
+      t.ok(existsSync(join(root, there)), `${path}: ${target}`)
+      if (anchor === undefined || !statSync(join(root, there)).isFile()) continue
+      t.ok(anchorsOf(textOf(there)).has(anchor), `${path}: ${target}`)
+    }
+  }
+  t.ok(count > 50)
+})
+
+test('settings of documents are settings', async (t) => {
+  const names = Object.values(settings).map(({ name }) => name)
+  const known = new Set([...names, ...names.map((name) => `${name}_FILE`), ...others])
+  let count = 0
+  for (const path of documents) {
+    if (path === 'CHANGELOG.md') continue
+    for (const [, name = ''] of textOf(path).matchAll(
+      /`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?:=[^`]*)?`/g,
+    )) {
+      count += 1
+      t.ok(known.has(name), `${path}: ${name}`)
+    }
+  }
+  t.ok(count > 30)
+})
