@@ -4,16 +4,12 @@
  */
 
 import { hash } from 'node:crypto'
-import { type BigIntStats, readFileSync, statSync } from 'node:fs'
-import { stat } from 'node:fs/promises'
 import type { TokenCaller } from '../core/caller.ts'
 import type { VerifyNow } from './authenticate.ts'
+import { followFile } from './followed-file.ts'
 
 /** What a header can carry as one bearer credential. */
 const sendable = /^[!-+\--~]+$/
-
-/** How often the file is looked at, in milliseconds; survives rename-saves and symlink swaps. */
-const lookEveryMs = 500
 
 export interface TokenFile {
   readonly verify: VerifyNow
@@ -29,43 +25,17 @@ export interface TokenTable {
 
 /** Reads the file and follows its changes. Throws when it can't be read at the start. */
 export function openTokenFile(path: string, onProblem: (message: string) => void): TokenFile {
-  function load(): ReadonlyMap<string, TokenCaller> {
-    const { callers, problems } = parseTokens(readFileSync(path, 'utf8'))
-    for (const problem of problems) onProblem(`${path}, ${problem}`)
-    return callers
-  }
-
-  // Looked at before it is read: what is saved meanwhile differs from what was seen.
-  let seen = signatureOf(statSync(path, { bigint: true }))
-  let callers = load()
-  let looking = false
-
-  async function look(): Promise<void> {
-    const signature = await stat(path, { bigint: true }).then(signatureOf, () => 'gone')
-    if (signature === seen) return
-    seen = signature
-    try {
-      callers = load()
-    } catch {
-      onProblem(`${path} can not be read; the tokens read before stay in force`)
-    }
-  }
-
-  const timer = setInterval(() => {
-    if (looking) return
-    looking = true
-    void look().finally(() => {
-      looking = false
-    })
-  }, lookEveryMs).unref()
-  return {
-    verify: (token) => callers.get(digest(token)) ?? null,
-    close: () => clearInterval(timer),
-  }
-}
-
-function signatureOf({ mtimeNs, size, ino }: BigIntStats): string {
-  return `${mtimeNs} ${size} ${ino}`
+  let callers: TokenTable['callers'] = new Map()
+  const file = followFile(
+    path,
+    (text) => {
+      const read = parseTokens(text)
+      callers = read.callers
+      for (const problem of read.problems) onProblem(`${path}, ${problem}`)
+    },
+    () => onProblem(`${path} cannot be read; the tokens read before stay in force`),
+  )
+  return { verify: (token) => callers.get(digest(token)) ?? null, close: file.close }
 }
 
 /** No token file: no identity token is believed. */

@@ -111,6 +111,9 @@ export const settings = {
     'the OIDC provider whose identity tokens are believed'),
   oidcClientIds: optional('OIDC_CLIENT_ID', 'none', form.names,
     'the audiences (`aud`) of which a token of it has to name one'),
+  /** Absolute. */
+  oidcProvidersFile: optional('OIDC_PROVIDERS_FILE', 'none', form.path,
+    'OIDC providers in kube-apiserver\'s form (`AuthenticationConfiguration`); reloaded on change'),
   oidcUsernameClaim: optional('OIDC_USERNAME_CLAIM', '`preferred_username`, else `sub`', form.anyText,
     'the claim that holds the user, by its name or a path with dots'),
   oidcGroupsClaim: setting('OIDC_GROUPS_CLAIM', 'groups', form.anyText,

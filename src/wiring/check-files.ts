@@ -6,6 +6,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import type { Config } from '../config.ts'
+import { parseAuthenticationConfiguration } from '../identity/oidc/authentication-configuration.ts'
 
 /** `NAME: what is wrong` for each setting of a service whose file or folder cannot be used. */
 export function checkFiles(config: Config): readonly string[] {
@@ -16,11 +17,23 @@ export function checkFiles(config: Config): readonly string[] {
     ...attempt('SECRETS_DIR', config.secretsDir, 'read', readdirSync),
     ...attempt('BACKEND_CA_FILE', config.backendCaFile, 'read', readFileSync),
     ...attempt('TOKEN_AUTH_FILE', tokenAuthFile, 'read', readFileSync),
+    ...checkProviders(config),
     ...attempt('OIDC_CA_FILE', config.oidcCaFile, 'read', readFileSync),
     ...(config.databaseUrl === undefined || !ownFolder ? checkDataDir(config) : []),
     ...(ownFolder ? attempt('ENVOY_CONFIG_DIR', envoyConfigDir, 'written to', tryFolder) : []),
     ...attempt('USAGE_JOURNAL', usageJournal, 'written', tryJournal),
   ]
+}
+
+/** A file of providers that is broken from the start; one that breaks later stays as it was. */
+function checkProviders({ oidcProvidersFile: path, oidcIssuerUrl }: Config): readonly string[] {
+  const setting = 'OIDC_PROVIDERS_FILE'
+  let broken: readonly string[] = []
+  const unread = attempt(setting, path, 'read', (path) => {
+    const issuers = oidcIssuerUrl === undefined ? [] : [oidcIssuerUrl]
+    broken = parseAuthenticationConfiguration(readFileSync(path, 'utf8'), issuers).broken
+  })
+  return [...unread, ...broken.map((problem) => `${setting}: ${path}, ${problem}`)]
 }
 
 /** The same of DATA_DIR alone, for commands that need no more. */

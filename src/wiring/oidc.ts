@@ -1,11 +1,18 @@
-/** OIDC providers: the settings' own, and the Tenant's as long as the resource names one. */
+/** OIDC providers: of the settings, of a file, and the Tenant's as long as the resource names one. */
 
 import type { ExternalOidc } from '../core/resources.ts'
 import type { Verify } from '../identity/authenticate.ts'
+import { followFile } from '../identity/followed-file.ts'
+import {
+  parseAuthenticationConfiguration,
+  type WrittenProvider,
+} from '../identity/oidc/authentication-configuration.ts'
 import { createReadDocument } from '../identity/oidc/documents.ts'
 import { createKeySource } from '../identity/oidc/key-source.ts'
 import { createProvider, type Provider } from '../identity/oidc/provider.ts'
+import { createProviders } from '../identity/oidc/providers.ts'
 import type { Context } from './context.ts'
+import type { RefusalLog } from './refusal-log.ts'
 
 export interface Oidc {
   /** What verifies the tokens of this issuer; undefined: it is none of ours. */
@@ -14,103 +21,120 @@ export interface Oidc {
   isAway(): boolean
 }
 
-interface Wanted {
-  readonly issuer: string
-  readonly audiences: readonly string[]
+interface Wanted extends WrittenProvider {
   readonly ttlMs: number
 }
 
 /** `tenant` tells what the Tenant says now. */
-export function openOidc(context: Context, tenant: () => ExternalOidc | undefined): Oidc {
-  const { config, log, stops } = context
-  const readDocument = createReadDocument({ caFile: config.oidcCaFile })
-  const refusals = createRefusalLog(context)
+export function openOidc(
+  context: Context,
+  tenant: () => ExternalOidc | undefined,
+  refusals: RefusalLog,
+): Oidc {
+  const { log, stops } = context
+  const providers = createProviders((wanted: Wanted) => openProvider(wanted, context, refusals))
+  const own = ownProvider(context)
+  let written: readonly Wanted[] = []
+  let followed: ExternalOidc | undefined
 
-  function open({ issuer, audiences, ttlMs }: Wanted): Provider {
-    const keys = createKeySource({
-      issuer,
-      readDocument,
-      graceMs: config.oidcOutageGraceMs,
-      onAway: (problem) =>
-        problem === undefined
-          ? log.info({ issuer }, 'the OIDC provider is back')
-          : log.error({ issuer, problem }, 'the OIDC provider is out of reach'),
-    })
-    return createProvider({
-      issuer,
-      audiences,
-      ttlMs,
-      keys,
-      algorithms: config.oidcAlgorithms,
-      claims: {
-        username: config.oidcUsernameClaim,
-        groups: config.oidcGroupsClaim,
-        usernamePrefix: config.oidcUsernamePrefix ?? '',
-        groupsPrefix: config.oidcGroupsPrefix ?? '',
-      },
-      onRefused: (reason) => refusals.note(issuer, reason),
-    })
+  function update(): void {
+    const theirs = followed && tenantProvider(followed, context)
+    const others = [...own, ...written]
+    if (theirs !== undefined && others.some(({ issuer }) => issuer === theirs.issuer)) {
+      const { issuer } = theirs
+      log.error({ issuer }, 'the Tenant names an issuer of the settings, which hold')
+    }
+    providers.put([...others, ...(theirs ? [theirs] : [])])
   }
 
-  const own =
-    config.oidcIssuerUrl === undefined
-      ? undefined
-      : open({
-          issuer: config.oidcIssuerUrl,
-          audiences: [...(config.oidcClientIds ?? [])],
-          ttlMs: config.oidcCacheTtlMs,
-        })
-  let followed: { readonly written: string; readonly provider: Provider | undefined } | undefined
-
-  /** The Tenant's provider as the resource has it now; its verdicts go with its settings. */
-  function ofTenant(): Provider | undefined {
+  /** The resource may have changed since anybody asked. */
+  function current(): typeof providers {
     const wanted = tenant()
-    const written = JSON.stringify(wanted ?? null)
-    if (followed?.written === written) return followed.provider
-    followed?.provider?.close()
-    const isDouble = wanted !== undefined && wanted.issuerUrl === own?.issuer
-    if (isDouble) log.error('the Tenant names the issuer of OIDC_ISSUER_URL, whose settings hold')
-    const provider =
-      wanted === undefined || isDouble
-        ? undefined
-        : open({
-            issuer: wanted.issuerUrl,
-            audiences: [wanted.clientId],
-            ttlMs: wanted.ttlSeconds * 1_000,
-          })
-    followed = { written, provider }
-    return provider
+    if (wanted !== followed) {
+      followed = wanted
+      update()
+    }
+    return providers
   }
 
+  update()
+  const file = followProviders(context, (found) => {
+    written = found
+    update()
+  })
   stops.push(() => {
-    own?.close()
-    followed?.provider?.close()
+    file?.close()
+    providers.close()
   })
   return {
-    find(issuer) {
-      const provider = own?.issuer === issuer ? own : ofTenant()
-      return provider?.issuer === issuer ? provider.verify : undefined
-    },
-    isAway: () => own?.isAway === true || ofTenant()?.isAway === true,
+    find: (issuer) => current().find(issuer)?.verify,
+    isAway: () => current().isAway,
   }
 }
 
-/** Milliseconds in which one reason is one line, however many tokens are refused for it. */
-const oneLineMs = 10_000
+function openProvider(wanted: Wanted, { config, log }: Context, refusals: RefusalLog): Provider {
+  const { issuer, discoveryUrl, ca, audiences, claims, ttlMs } = wanted
+  const { oidcCaFile: caFile, oidcOutageGraceMs: graceMs, oidcAlgorithms: algorithms } = config
+  const keys = createKeySource({
+    issuer,
+    discoveryUrl,
+    readDocument: createReadDocument({ ca, caFile }),
+    graceMs,
+    onAway: (problem) =>
+      problem === undefined
+        ? log.info({ issuer }, 'the OIDC provider is back')
+        : log.error({ issuer, problem }, 'the OIDC provider is out of reach'),
+  })
+  const onRefused = (reason: string): void => refusals.note({ proof: 'oidc', issuer }, reason)
+  return createProvider({ issuer, audiences, ttlMs, keys, algorithms, claims, onRefused })
+}
 
-/** A line for each reason that tokens of an issuer are refused; it holds nothing of any token. */
-function createRefusalLog({ log, clock }: Context) {
-  const lines = new Map<string, { at: number; unlogged: number }>()
+/** Calls `take` with the providers of the file, now and after each change that is a good one. */
+function followProviders(
+  { config, log }: Context,
+  take: (found: readonly Wanted[]) => void,
+): { close(): void } | undefined {
+  const { oidcProvidersFile: path, oidcIssuerUrl, oidcCacheTtlMs: ttlMs } = config
+  if (path === undefined) return undefined
+  const issuers = oidcIssuerUrl === undefined ? [] : [oidcIssuerUrl]
+  return followFile(
+    path,
+    (text) => {
+      const { providers, broken, leftOut } = parseAuthenticationConfiguration(text, issuers)
+      for (const problem of leftOut) log.warn({ path, problem }, 'an OIDC provider is not in force')
+      if (broken.length === 0) return take(providers.map((provider) => ({ ...provider, ttlMs })))
+      log.error({ path, problems: broken }, 'the OIDC providers read before stay in force')
+    },
+    () => log.error({ path }, 'cannot be read; the OIDC providers read before stay in force'),
+  )
+}
+
+/** The one that the settings name; none where they do not. */
+function ownProvider({ config }: Context): readonly Wanted[] {
+  const { oidcIssuerUrl: issuer, oidcClientIds = [], oidcCacheTtlMs: ttlMs } = config
+  if (issuer === undefined) return []
+  return [{ ...usual(config), issuer, audiences: [...oidcClientIds], ttlMs }]
+}
+
+function tenantProvider(
+  { issuerUrl, clientId, ttlSeconds }: ExternalOidc,
+  { config }: Context,
+): Wanted {
+  const ttlMs = ttlSeconds * 1_000
+  return { ...usual(config), issuer: issuerUrl, audiences: [clientId], ttlMs }
+}
+
+/** What providers outside of a file have in common. */
+function usual(config: Context['config']) {
   return {
-    note(issuer: string, reason: string): void {
-      const key = `${issuer} ${reason}`
-      const line = lines.get(key)
-      if (line !== undefined && Math.abs(clock() - line.at) < oneLineMs) {
-        line.unlogged += 1
-        return
-      }
-      lines.set(key, { at: clock(), unlogged: 0 })
-      log.info({ issuer, reason, unlogged: line?.unlogged ?? 0 }, 'an identity token was refused')
+    discoveryUrl: undefined,
+    ca: undefined,
+    claims: {
+      username: config.oidcUsernameClaim,
+      groups: config.oidcGroupsClaim,
+      usernamePrefix: config.oidcUsernamePrefix ?? '',
+      groupsPrefix: config.oidcGroupsPrefix ?? '',
+      required: [],
     },
   }
 }

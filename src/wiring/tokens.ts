@@ -7,6 +7,7 @@ import { noTokens, openTokenFile } from '../identity/token-file.ts'
 import { openCluster } from './cluster.ts'
 import type { Context } from './context.ts'
 import { openOidc } from './oidc.ts'
+import { createRefusalLog } from './refusal-log.ts'
 import type { Resources } from './resources.ts'
 
 export interface Tokens {
@@ -19,7 +20,8 @@ export interface Tokens {
 
 export function openTokens(context: Context, { snapshot }: Pick<Resources, 'snapshot'>): Tokens {
   const cluster = openCluster(context)
-  const oidc = openOidc(context, () => snapshot().tenant?.externalOidc)
+  const refusals = createRefusalLog(context)
+  const oidc = openOidc(context, () => snapshot().tenant?.externalOidc, refusals)
   return {
     verify: createVerifyToken({
       file: openFile(context),

@@ -150,7 +150,7 @@ test('a file that vanishes leaves its tokens in force', async (t) => {
   const { file, problems } = open(t, path)
   rmSync(path)
   await poll(() => problems.length > 0, 'the loss is told')
-  t.match(problems, [/can not be read; the tokens read before stay in force/])
+  t.match(problems, [/cannot be read; the tokens read before stay in force/])
   t.match(file.verify('a', 0), { user: 'ada' })
   writeFileSync(path, 'b,bob,2\n')
   await poll(() => file.verify('b', 0) !== null, 'its return is seen')

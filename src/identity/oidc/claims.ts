@@ -6,10 +6,13 @@ import type { JsonObject } from './documents.ts'
 export interface ClaimRules {
   /** undefined: `preferred_username`, and `sub` where that is absent. */
   readonly username: string | undefined
-  readonly groups: string
+  /** undefined: nobody has any. */
+  readonly groups: string | undefined
   /** Put before each name. */
   readonly usernamePrefix: string
   readonly groupsPrefix: string
+  /** Claims that have to be there as these very texts. */
+  readonly required: readonly { readonly claim: string; readonly value: string }[]
 }
 
 /** Names the cluster gives; nobody else may. */
@@ -18,6 +21,9 @@ const longestName = 1_024
 
 /** The person, or in a sentence's end why there is none. */
 export function readClaims(claims: JsonObject, rules: ClaimRules): Person | string {
+  for (const { claim, value } of rules.required) {
+    if (findClaim(claims, claim) !== value) return `has another ${claim} than is required`
+  }
   const claim = rules.username ?? ('preferred_username' in claims ? 'preferred_username' : 'sub')
   const name = findClaim(claims, claim)
   if (!isName(name)) return `has no usable name in ${claim}`
@@ -28,7 +34,7 @@ export function readClaims(claims: JsonObject, rules: ClaimRules): Person | stri
   const user = rules.usernamePrefix + name
   if (reserved.test(user)) return 'has a name that begins with system:'
 
-  const groups = findClaim(claims, rules.groups)
+  const groups = rules.groups === undefined ? undefined : findClaim(claims, rules.groups)
   if (groups !== undefined && !(Array.isArray(groups) && groups.every(isName))) {
     return `has no list of groups in ${rules.groups}`
   }

@@ -10,7 +10,9 @@ export type ReadDocument = (url: string, signal: AbortSignal) => Promise<JsonObj
 export type JsonObject = Readonly<Record<string, unknown>>
 
 export interface DocumentOptions {
-  /** Certificates (PEM) of the authorities to trust instead of the usual ones; read each time. */
+  /** Certificates (PEM) of the authorities to trust instead of the usual ones. */
+  readonly ca?: string | undefined
+  /** The same in a file, which is read each time. */
   readonly caFile?: string | undefined
   /** For a whole document. */
   readonly timeoutMs?: number
@@ -25,7 +27,7 @@ export function createReadDocument(options: DocumentOptions = {}): ReadDocument 
   return async function readDocument(url, signal) {
     if (!isTrustworthy(url)) throw new Error(`${url} is neither https nor on this machine`)
     const deadline = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)])
-    const ca = caFile === undefined ? undefined : await readFile(caFile)
+    const ca = options.ca ?? (caFile === undefined ? undefined : await readFile(caFile))
     const answer = await new Promise<IncomingMessage>((resolve, reject) => {
       const request = { signal: deadline, agent: false, headers: { accept: 'application/json' } }
       const get = url.startsWith('https:')

@@ -6,7 +6,7 @@
 
 import { type CryptoKey, createLocalJWKSet, errors, type JWSHeaderParameters } from 'jose'
 import { ServiceError } from '../../core/errors.ts'
-import { isTrustworthy, type ReadDocument } from './documents.ts'
+import { isTrustworthy, type JsonObject, type ReadDocument } from './documents.ts'
 
 /** A key, and how many changes the set had seen when the key was in it. */
 export interface FoundKey {
@@ -17,6 +17,8 @@ export interface FoundKey {
 export interface KeySource {
   /** Whether the provider failed to answer when it was last asked. */
   readonly isAway: boolean
+  /** Whether it has been away for so long that its last keys are believed no more. */
+  readonly isLost: boolean
   /** Counts the changes of the set of keys. */
   readonly generation: number
   /**
@@ -29,6 +31,8 @@ export interface KeySource {
 
 export interface KeySourceOptions {
   readonly issuer: string
+  /** Where its discovery document is, if not below the issuer. */
+  readonly discoveryUrl?: string | undefined
   readonly readDocument: ReadDocument
   /** How long the last keys are believed once the provider is out of reach, in milliseconds. */
   readonly graceMs: number
@@ -44,26 +48,26 @@ export interface KeySourceOptions {
 /** Begins to read at once. */
 export function createKeySource(options: KeySourceOptions): KeySource {
   const { issuer, readDocument, graceMs, onAway } = options
+  const { discoveryUrl = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration` } = options
   const { everyMs = 600_000, cooldownMs = 10_000, monotonic = () => performance.now() } = options
   const end = new AbortController()
   let keys: ReturnType<typeof createLocalJWKSet> | undefined
   let written = ''
   let generation = 0
-  let readAt = Number.NEGATIVE_INFINITY
   let triedAt = Number.NEGATIVE_INFINITY
   let awaySince: number | undefined
   let reading: Promise<void> | undefined
+  let timer: NodeJS.Timeout | undefined
 
   async function read(): Promise<void> {
     try {
-      const found = await readKeys(issuer, readDocument, end.signal)
+      const found = await readKeys(issuer, (url) => readDocument(url, end.signal), discoveryUrl)
       const text = JSON.stringify(found)
       if (text !== written) {
         keys = createLocalJWKSet(found as unknown as Parameters<typeof createLocalJWKSet>[0])
         written = text
         generation += 1
       }
-      readAt = monotonic()
       if (awaySince !== undefined) onAway(undefined)
       awaySince = undefined
     } catch (error) {
@@ -73,23 +77,32 @@ export function createKeySource(options: KeySourceOptions): KeySource {
     }
   }
 
+  /** One reading for all who want one meanwhile. From its end the time to the next is counted. */
+  function attempt(): Promise<void> {
+    triedAt = monotonic()
+    reading ??= read().finally(() => {
+      reading = undefined
+      clearTimeout(timer)
+      if (end.signal.aborted) return
+      timer = setTimeout(attempt, awaySince === undefined ? everyMs : cooldownMs).unref()
+    })
+    return reading
+  }
+
   /** Reads unless that was tried a moment ago. */
   async function refresh(): Promise<void> {
-    if (reading === undefined) {
-      if (monotonic() - triedAt < cooldownMs || end.signal.aborted) return
-      triedAt = monotonic()
-      reading = read().finally(() => {
-        reading = undefined
-      })
-    }
-    await reading
+    if (reading === undefined && monotonic() - triedAt < cooldownMs) return
+    if (!end.signal.aborted) await (reading ?? attempt())
+  }
+
+  function isLost(): boolean {
+    return awaySince !== undefined && monotonic() - awaySince > graceMs
   }
 
   /** In the set as it is known and believed now. */
   async function look(header: JWSHeaderParameters): Promise<FoundKey | undefined> {
     const of = generation
-    const isLost = awaySince !== undefined && monotonic() - awaySince > graceMs
-    const key = isLost ? undefined : await keys?.(header).catch(ignoreUnknown)
+    const key = isLost() ? undefined : await keys?.(header).catch(ignoreUnknown)
     return key && { key, generation: of }
   }
 
@@ -105,29 +118,32 @@ export function createKeySource(options: KeySourceOptions): KeySource {
     return found
   }
 
-  const timer = setInterval(() => {
-    if (awaySince !== undefined || monotonic() - readAt >= everyMs) void refresh()
-  }, cooldownMs).unref()
-  void refresh()
+  void attempt()
   return {
     get isAway() {
       return awaySince !== undefined
+    },
+    get isLost() {
+      return isLost()
     },
     get generation() {
       return generation
     },
     find,
     close() {
-      clearInterval(timer)
+      clearTimeout(timer)
       end.abort()
     },
   }
 }
 
 /** Discovery first: the place of the keys may change. */
-async function readKeys(issuer: string, readDocument: ReadDocument, signal: AbortSignal) {
-  const about = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
-  const discovered = await readDocument(about, signal)
+async function readKeys(
+  issuer: string,
+  readDocument: (url: string) => Promise<JsonObject>,
+  about: string,
+): Promise<JsonObject> {
+  const discovered = await readDocument(about)
   // OpenID Connect Discovery 4.3: else anybody who can write below the issuer's host could be it.
   if (discovered.issuer !== issuer) throw new Error(`${about} speaks for another issuer`)
   const place = discovered.jwks_uri
@@ -137,7 +153,7 @@ async function readKeys(issuer: string, readDocument: ReadDocument, signal: Abor
   if (issuer.startsWith('https:') && !place.startsWith('https:')) {
     throw new Error(`${about} has a jwks_uri that is not https`)
   }
-  return await readDocument(place, signal)
+  return await readDocument(place)
 }
 
 function ignoreUnknown(error: unknown): undefined {

@@ -76,7 +76,7 @@ export function createProvider(options: ProviderOptions): Provider {
     verify(token, now) {
       const known = verdicts.find(token, now)
       // The key may have left the set since, even while its signature was looked at.
-      if (known?.provedBy === keys.generation) return known.caller
+      if (known?.provedBy === keys.generation && !keys.isLost) return known.caller
       return verifyAfresh(token, now).catch((error: unknown) => {
         if (error instanceof ServiceError) throw error
         const { reason, isTold } = toRefusal(error)

@@ -6,6 +6,7 @@ const usual: ClaimRules = {
   groups: 'groups',
   usernamePrefix: '',
   groupsPrefix: '',
+  required: [],
 }
 
 function userOf(claims: object, rules: Partial<ClaimRules> = {}): string | undefined {
@@ -95,4 +96,20 @@ test("the cluster's own names are its to give", async (t) => {
   t.equal(userOf({ sub: 'system:admin' }, { usernamePrefix: 'oidc:' }), 'oidc:system:admin')
   t.strictSame(groupsOf(['system:masters', 'a']), ['a'])
   t.strictSame(groupsOf(['masters'], { groupsPrefix: 'system:' }), [])
+})
+
+test('a claim that is required is there as it is written', async (t) => {
+  const required = [{ claim: 'hd', value: 'example.com' }]
+  t.equal(userOf({ sub: 'ada', hd: 'example.com' }, { required }), 'ada')
+  for (const hd of [undefined, null, '', 'Example.com', ['example.com'], 7, true]) {
+    t.equal(userOf({ sub: 'ada', hd }, { required }), undefined, String(hd))
+  }
+  const both = [...required, { claim: 'org.unit', value: '' }]
+  t.equal(userOf({ sub: 'ada', hd: 'example.com' }, { required: both }), undefined)
+  t.equal(userOf({ sub: 'ada', hd: 'example.com', org: { unit: '' } }, { required: both }), 'ada')
+})
+
+test('without a claim for groups nobody has any', async (t) => {
+  t.strictSame(groupsOf(['team-a'], { groups: undefined }), [])
+  t.strictSame(groupsOf('team-a', { groups: undefined }), [])
 })

@@ -1,4 +1,5 @@
 import { createHmac, generateKeyPairSync } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { base64url, CompactEncrypt, exportJWK, type JWTPayload, SignJWT, UnsecuredJWT } from 'jose'
 import { type Test, test } from 'tap'
 import type { TokenCaller } from '../../../src/core/caller.ts'
@@ -19,19 +20,29 @@ interface World {
   ask(token: string, at?: number): Promise<TokenCaller | string>
 }
 
-async function createWorld(t: Test, algorithms = ['ES256', 'RS256', 'EdDSA']): Promise<World> {
+async function createWorld(
+  t: Test,
+  { graceMs = 60_000, monotonic = () => performance.now() } = {},
+): Promise<World> {
   const issuer = await startOidcIssuer(t, { clock: () => now })
   const reasons: string[] = []
   const provider = createProvider({
     issuer: issuer.url,
     audiences: ['tollgate', 'other'],
-    algorithms,
-    claims: { username: undefined, groups: 'groups', usernamePrefix: '', groupsPrefix: '' },
+    algorithms: ['ES256', 'RS256', 'EdDSA'],
+    claims: {
+      username: undefined,
+      groups: 'groups',
+      usernamePrefix: '',
+      groupsPrefix: '',
+      required: [],
+    },
     ttlMs: 300_000,
     keys: createKeySource({
       issuer: issuer.url,
       readDocument: createReadDocument(),
-      graceMs: 60_000,
+      graceMs,
+      monotonic,
       cooldownMs: 1,
       onAway() {},
     }),
@@ -203,6 +214,47 @@ test('a verdict goes with the key that signed', async (t) => {
   issuer.published.delete('first')
   await issuer.addKey('second')
   t.match(await ask(await issuer.sign({ sub: 'bob' }, { kid: 'second' })), { user: 'bob' })
+  t.equal(await ask(token), 'The identity token is not valid.')
+})
+
+test('no verdict outlives the grace of an outage', async (t) => {
+  let passed = 0
+  const { issuer, ask, provider } = await createWorld(t, {
+    graceMs: 1_000,
+    monotonic: () => passed,
+  })
+  const token = await issuer.sign({ sub: 'ada' })
+  await ask(token)
+  await issuer.stop()
+  passed += 1
+  await issuer.addKey('second')
+  const fresh = await issuer.sign({ sub: 'ada' }, { kid: 'second' })
+  await t.rejects(ask(fresh), { code: 'identity_unavailable' })
+  t.ok(provider.isAway)
+  passed += 1_000
+  t.match(await ask(token), { user: 'ada' })
+  passed += 1
+  await t.rejects(ask(token), { code: 'identity_unavailable' }, 'remembered or not')
+  await issuer.start()
+  passed += 1
+  t.match(await ask(token), { user: 'ada' }, 'and it heals')
+})
+
+test('keys that are rotated twice in a moment are followed', async (t) => {
+  const { issuer, ask } = await createWorld(t)
+  const token = await issuer.sign({ sub: 'ada' })
+  t.match(await ask(token), { user: 'ada' })
+  for (const [kid, gone] of [
+    ['second', 'first'],
+    ['third', 'second'],
+  ] as const) {
+    await issuer.addKey(kid)
+    issuer.published.delete(gone)
+    await sleep(2)
+    t.match(await ask(await issuer.sign({ sub: 'ada' }, { kid })), { user: 'ada' }, kid)
+    const old = await issuer.sign({ sub: 'ada' }, { kid: gone })
+    t.equal(await ask(old), 'The identity token is not valid.', gone)
+  }
   t.equal(await ask(token), 'The identity token is not valid.')
 })
 

@@ -1,0 +1,221 @@
+/**
+ * Several OIDC providers in kube-apiserver's own form (`--authentication-config`): an
+ * AuthenticationConfiguration of `apiserver.config.k8s.io`. One file may serve both.
+ */
+
+import { X509Certificate } from 'node:crypto'
+import { isMap, isNode, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml'
+import {
+  type Field,
+  type FieldPath,
+  type FieldProblem,
+  isObject,
+  readField,
+  showPath,
+} from '../../core/fields.ts'
+import type { ClaimRules } from './claims.ts'
+import { isTrustworthy } from './documents.ts'
+
+/** One provider as the file has it. */
+export interface WrittenProvider {
+  readonly issuer: string
+  /** Where its discovery document is, if not below the issuer. */
+  readonly discoveryUrl: string | undefined
+  /** The authorities to trust for it (PEM), if not those of all providers. */
+  readonly ca: string | undefined
+  readonly audiences: readonly string[]
+  readonly claims: ClaimRules
+}
+
+export interface AuthenticationConfiguration {
+  readonly providers: readonly WrittenProvider[]
+  /** `line 7: …`: what kube-apiserver would refuse as well. The file is of no use as it is. */
+  readonly broken: readonly string[]
+  /** `line 7: …`: what kube-apiserver takes and we do not. Such a provider is not in `providers`. */
+  readonly leftOut: readonly string[]
+}
+
+/** The fields that are taken. A list has the fields of its items. */
+interface Fields {
+  readonly [name: string]: Fields | null
+}
+
+const head: Fields = { apiVersion: null, kind: null, jwt: null }
+const taken: Fields = {
+  issuer: {
+    url: null,
+    discoveryURL: null,
+    certificateAuthority: null,
+    audiences: null,
+    audienceMatchPolicy: null,
+  },
+  claimValidationRules: { claim: null, requiredValue: null },
+  claimMappings: { username: { claim: null, prefix: null }, groups: { claim: null, prefix: null } },
+}
+
+/** Reads the file's text. `issuers` are those that others have already. Never throws. */
+export function parseAuthenticationConfiguration(
+  text: string,
+  issuers: readonly string[] = [],
+): AuthenticationConfiguration {
+  const lines = new LineCounter()
+  const document = parseDocument(text, { lineCounter: lines, logLevel: 'error' })
+  const written = toPlain(document)
+  if (typeof written === 'string') return { providers: [], broken: [written], leftOut: [] }
+  const [problems, strange]: [FieldProblem[], FieldProblem[]] = [[], []]
+  const place = ({ path, message }: FieldProblem): string =>
+    `line ${lineOf(document.contents, path, lines)}: ${showPath(path)} ${message}`.replace(
+      '  ',
+      ' ',
+    )
+
+  const root = readField(written.value, problems)
+  readKind(root)
+  for (const path of strangers(written.value, head, [])) {
+    strange.push({ path, message: 'is not taken' })
+  }
+
+  const seen = new Set(issuers)
+  const providers = root
+    .at('jwt')
+    .list()
+    .flatMap((jwt, index) => {
+      const issuer = readIssuer(jwt.at('issuer').at('url'))
+      if (issuer !== undefined && seen.has(issuer)) {
+        jwt.at('issuer').at('url').problem('names an issuer that another provider has')
+      }
+      if (issuer !== undefined) seen.add(issuer)
+      const value = (written.value as { jwt: readonly unknown[] }).jwt[index]
+      const foreign = strangers(value, taken, ['jwt', index])
+      for (const path of foreign) {
+        strange.push({ path, message: 'is not taken, so this provider is left out' })
+      }
+      return foreign.length > 0 ? [] : [readProvider(jwt, issuer ?? '')]
+    })
+  return { providers, broken: problems.map(place), leftOut: strange.map(place) }
+}
+
+/** The document as plain values, or why it is none. */
+function toPlain(document: ReturnType<typeof parseDocument>): { readonly value: unknown } | string {
+  const [error] = document.errors
+  if (error !== undefined) {
+    const { linePos, message } = error
+    return `line ${linePos?.[0].line ?? 1}: ${message.split('\n', 1)[0]?.replace(/ at line .*/, '')}`
+  }
+  try {
+    return { value: document.toJS({ maxAliasCount: 100 }) }
+  } catch (thrown) {
+    return `line 1: ${thrown instanceof Error ? thrown.message : thrown}`
+  }
+}
+
+function readKind(root: Field): void {
+  if (!root.object()) return
+  const version = { oneOf: ['v1', 'v1beta1'].map((each) => `apiserver.config.k8s.io/${each}`) }
+  root.at('apiVersion').requiredString(version)
+  root.at('kind').requiredString({ oneOf: ['AuthenticationConfiguration'] })
+}
+
+/** Fields beside those that are taken; what is empty says nothing. */
+function strangers(value: unknown, known: Fields, path: FieldPath): readonly FieldPath[] {
+  if (!isObject(value)) return []
+  return Object.entries(value).flatMap(([name, inner]): readonly FieldPath[] => {
+    if (isEmpty(inner)) return []
+    const at = [...path, name]
+    const fields = Object.hasOwn(known, name) ? known[name] : undefined
+    if (fields === undefined) return [at]
+    if (fields === null) return []
+    if (!Array.isArray(inner)) return strangers(inner, fields, at)
+    return inner.flatMap((item, index) => strangers(item, fields, [...at, index]))
+  })
+}
+
+function isEmpty(value: unknown): boolean {
+  return value === null || value === '' || (Array.isArray(value) && value.length === 0)
+}
+
+function readIssuer(url: Field): string | undefined {
+  const written = url.requiredString()
+  if (written === '') return undefined
+  if (isTrustworthy(written) && !/[?#]/.test(written)) return written
+  url.problem('must be an https URL without query and fragment')
+  return undefined
+}
+
+function readProvider(jwt: Field, issuer: string): WrittenProvider {
+  const about = jwt.at('issuer')
+  const discoveryUrl = about.at('discoveryURL').string({ min: 1 })
+  const isSafe = discoveryUrl?.startsWith('https:') || issuer.startsWith('http:')
+  if (discoveryUrl !== undefined && !(isSafe && isTrustworthy(discoveryUrl))) {
+    about.at('discoveryURL').problem('must be an https URL')
+  }
+  const audiences = about.at('audiences').list({ min: 1, what: 'audience' })
+  about.at('audienceMatchPolicy').string({ oneOf: ['', 'MatchAny'] })
+  const mappings = jwt.at('claimMappings')
+  const username = readMapping(mappings.at('username'))
+  const groups = mappings.at('groups').present ? readMapping(mappings.at('groups')) : undefined
+  return {
+    issuer,
+    discoveryUrl,
+    ca: readAuthority(about.at('certificateAuthority')),
+    audiences: audiences.map((each) => each.requiredString({ min: 1 })),
+    claims: {
+      username: username.claim,
+      groups: groups?.claim,
+      usernamePrefix: username.prefix,
+      groupsPrefix: groups?.prefix ?? '',
+      required: jwt
+        .at('claimValidationRules')
+        .list()
+        .map((rule) => ({
+          claim: rule.at('claim').requiredString({ min: 1 }),
+          value: rule.at('requiredValue').string() ?? '',
+        })),
+    },
+  }
+}
+
+/** The prefix has to be written, be it empty, so that nobody does without one unawares. */
+function readMapping(mapping: Field): { readonly claim: string; readonly prefix: string } {
+  return {
+    claim: mapping.at('claim').requiredString({ min: 1 }),
+    prefix: mapping.at('prefix').requiredString(),
+  }
+}
+
+function readAuthority(authority: Field): string | undefined {
+  const pem = authority.string()
+  if (!pem) return undefined
+  try {
+    new X509Certificate(pem)
+    return pem
+  } catch {
+    authority.problem('must be a certificate in PEM')
+    return undefined
+  }
+}
+
+/** The line of a field, or of the nearest that is there above it. */
+function lineOf(contents: unknown, path: FieldPath, lines: LineCounter): number {
+  let node: unknown = contents
+  let line = startOf(node, lines) ?? 1
+  for (const step of path) {
+    if (isMap(node)) {
+      const pair = node.items.find(({ key }) => isScalar(key) && key.value === step)
+      if (pair === undefined) return line
+      line = startOf(pair.key, lines) ?? line
+      node = pair.value
+    } else if (isSeq(node) && typeof step === 'number') {
+      node = node.items[step]
+      line = startOf(node, lines) ?? line
+    } else {
+      return line
+    }
+  }
+  return line
+}
+
+function startOf(node: unknown, lines: LineCounter): number | undefined {
+  const range = isNode(node) ? (node as Node).range : undefined
+  return range ? lines.linePos(range[0]).line : undefined
+}
