@@ -63,3 +63,20 @@ test('settings of documents are settings', async (t) => {
   }
   t.ok(count > 30)
 })
+
+test('comments cite sections of the contract that there are', async (t) => {
+  const contract = textOf('docs/contract.md')
+  const sections = new Set([...contract.matchAll(/^#+ ([\d.]+?)\.? /gm)].map(([, name]) => name))
+  const sources = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' })
+  let count = 0
+  for (const path of sources.filter((name) => name.endsWith('.ts'))) {
+    const text = textOf(join('src', path)).replace(/\n\s*(?:\*|\/\/)?\s*/g, ' ')
+    for (const [, cited = ''] of text.matchAll(/\(contract, ([\d., and]+)\)/g)) {
+      for (const section of cited.split(/, | and /)) {
+        count += 1
+        t.ok(sections.has(section), `${path}: contract, ${section}`)
+      }
+    }
+  }
+  t.ok(count > 40)
+})

@@ -1,4 +1,4 @@
-/** `/livez` and `/readyz` of the internal listener (operations, "Listeners"). */
+/** `/livez` and `/readyz` of the internal listener (docs/settings.md). */
 
 import type { FastifyInstance } from 'fastify'
 

@@ -1,5 +1,5 @@
 /**
- * The API key: its string form and hash (operations, "Keys"; contract, 3.3), the record that is
+ * The API key: its string form and hash (contract, 3.3), the record that is
  * kept of it, and what that record says at an instant.
  *
  * `sk-<marker>-<id>_<secret>`, id and secret base62 of 12 and 32 random bytes. A key with our own

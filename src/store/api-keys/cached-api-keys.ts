@@ -52,7 +52,7 @@ export interface KeyCacheStats {
   readonly refused: number
 }
 
-/** What a memory may be too old for in any case (contract, 5.2). */
+/** What a memory may be too old for in any case (contract, 6). */
 const leastGraceMs = 60_000
 const usualGraceMs = 900_000
 /** A key that another process makes is found so late at most, if it was asked for before. */

@@ -1,5 +1,5 @@
 /**
- * Taking over the `api_keys` table of the original service, v3.4 or later (contract, 4 and 12):
+ * Taking over the `api_keys` table of the original service, v3.4 or later (contract, 4):
  * copied from another database, or used where it is. Keys are kept there as we keep them, so they
  * go on working; what later versions added is not read.
  */
