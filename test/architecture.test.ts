@@ -40,3 +40,16 @@ test('folders import only what they may', async (t) => {
     }
   }
 })
+
+/** They see what a store promises, and wiring picks the backend. */
+const edges = ['admin', 'controller', 'extauthz', 'identity', 'ratelimit', 'telemetry']
+
+test('edges see interfaces of stores, not backends', async (t) => {
+  for (const file of files.filter((name) => edges.includes(name.split(sep)[0] as string))) {
+    const text = readFileSync(join(root, file), 'utf8').replace(/^import type .*$/gm, '')
+    for (const [, name = ''] of text.matchAll(specifier)) {
+      const imported = normalize(join(dirname(file), name)).split(sep)
+      t.notOk(imported[0] === 'store' && imported.length > 2, `${file} imports ${name}`)
+    }
+  }
+})

@@ -3,8 +3,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Caller } from '../core/caller.ts'
 import { ServiceError } from '../core/errors.ts'
+import { networkOf } from '../core/network.ts'
 import type { Authenticate } from '../identity/authenticate.ts'
-import { networkOf } from '../store/api-keys/network.ts'
 import { createRequestLimit, type Rate } from './request-limit.ts'
 import { addressOf } from './trusted-proxies.ts'
 

@@ -1,6 +1,10 @@
 /** API keys: the table, what is remembered of it, and who is told of revocations. */
 
-import { type CachedApiKeys, createCachedApiKeys } from '../store/api-keys/cached-api-keys.ts'
+import {
+  type CachedApiKeys,
+  createCachedApiKeys,
+  leastGraceMs,
+} from '../store/api-keys/cached-api-keys.ts'
 import { startCleanupSchedule } from '../store/api-keys/cleanup-schedule.ts'
 import { type LastUsed, startLastUsed } from '../store/api-keys/last-used.ts'
 import { createPostgresApiKeys } from '../store/api-keys/postgres-api-keys.ts'
@@ -21,15 +25,13 @@ export interface Keys {
   readonly noteUse: LastUsed['note']
 }
 
-/** For how long keys are believed after the last word of the database, whatever is set. */
-const leastOutageGraceMs = 60_000
 /** The log is asked this often, whatever is set: what is remembered is believed for a second. */
 const mostRevalidateMs = 250
 
 /** Starts to follow revocations before anything is remembered. */
 export async function openKeys(context: Context, { pool, url }: Database): Promise<Keys> {
   const { config, log, clock, onFault, stops } = context
-  const outageGraceMs = Math.max(leastOutageGraceMs, config.keyCacheOutageGraceMs)
+  const outageGraceMs = Math.max(leastGraceMs, config.keyCacheOutageGraceMs)
   // A connection of its own: nothing that somebody asks for may keep a process from following.
   const own = openPool({ url, connections: 1, applicationName: 'tollgate revocations' })
   const follower = createRevocationFollower({

@@ -3,9 +3,9 @@
 import { LRUCache } from 'lru-cache'
 import type { TokenCaller } from '../../core/caller.ts'
 import { ServiceError } from '../../core/errors.ts'
-import { createFairQueue } from '../../store/api-keys/fair-queue.ts'
-import { networkOf } from '../../store/api-keys/network.ts'
+import { networkOf } from '../../core/network.ts'
 import type { Source } from '../../store/api-keys.ts'
+import { createFairQueue } from '../../store/fair-queue.ts'
 import { hashOfToken } from '../verdicts.ts'
 import type { JsonObject, Review } from './api.ts'
 

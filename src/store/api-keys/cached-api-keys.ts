@@ -52,8 +52,8 @@ export interface KeyCacheStats {
   readonly refused: number
 }
 
-/** What a memory may be too old for in any case (contract, 6). */
-const leastGraceMs = 60_000
+/** For how long keys are believed after the last word of the database, whatever is set (ms; contract, 6). */
+export const leastGraceMs = 60_000
 const usualGraceMs = 900_000
 /** A key that another process makes is found so late at most, if it was asked for before. */
 const unknown = { entries: 50_000, keptMs: 5_000 }

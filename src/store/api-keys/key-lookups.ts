@@ -4,9 +4,9 @@
  */
 
 import { ServiceError } from '../../core/errors.ts'
+import { networkOf } from '../../core/network.ts'
 import type { FoundKey, KnownKey, Source } from '../api-keys.ts'
-import { createFairQueue } from './fair-queue.ts'
-import { networkOf } from './network.ts'
+import { createFairQueue } from '../fair-queue.ts'
 
 export interface KeyLookups {
   /**

@@ -1,6 +1,6 @@
 import { test } from 'tap'
-import { createFairQueue, type FairQueue } from '../../../src/store/api-keys/fair-queue.ts'
-import { createRandom } from '../../support/random.ts'
+import { createFairQueue, type FairQueue } from '../../src/store/fair-queue.ts'
+import { createRandom } from '../support/random.ts'
 
 function takeAll(queue: FairQueue<string>): string[] {
   const taken: string[] = []

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { networkOf } from '../../../src/store/api-keys/network.ts'
+import { networkOf } from '../../src/core/network.ts'
 
 test('an address stands for its network', async (t) => {
   for (const [address, network] of [
