@@ -104,6 +104,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
           snapshot,
           counters,
           paths: config.paths,
+          tokensOpen: config.tokensOpenInference,
           clock,
           onDecided: telemetry.onDecided,
           onFault,

@@ -2,6 +2,7 @@
 
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { FastifySchemaValidationError } from 'fastify/types/schema.js'
+import { challengeOf } from '../core/challenge.ts'
 import {
   describe,
   type ErrorCode,
@@ -46,16 +47,10 @@ export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
 export function sendError(reply: FastifyReply, code: ErrorCode, message?: string): FastifyReply {
   const { status } = describe(code)
   if (status === 401 && !reply.hasHeader('www-authenticate')) {
-    reply.header('www-authenticate', challenge(message ?? describe(code).message))
+    reply.header('www-authenticate', challengeOf(message ?? describe(code).message))
   }
   if (status === 503) reply.header('retry-after', retryAfterOutage)
   return reply.code(status).send(toEnvelope(code, message))
-}
-
-/** Why a credential is refused (RFC 6750, 3). What stands in quotes is plain ASCII there. */
-function challenge(reason: string): string {
-  const description = reason.replace(/[^\x20\x21\x23-\x5b\x5d-\x7e]/g, '?')
-  return `Bearer error="invalid_token", error_description="${description}"`
 }
 
 function toRefusal(error: FastifyError | ServiceError): ServiceError {

@@ -42,6 +42,8 @@ export interface AccessRequest {
   readonly bodyProblem?: string | undefined
   /** The client's `x-maas-subscription`; only looked at for identity tokens. */
   readonly requestedSubscription: string | undefined
+  /** Whether identity tokens open inference too. */
+  readonly tokensOpen?: boolean | undefined
 }
 
 export interface Grant {
@@ -67,8 +69,12 @@ export interface Grant {
 /** What a refusal is about, where its code alone does not tell. */
 export type DenialDetail =
   | OperationRefusal['detail']
+  /** A credential was shown and is not believed; the reason where it may be told. */
+  | { readonly about: 'credential'; readonly reason: string | undefined }
   /** An identity token stands where an API key belongs. */
   | { readonly about: 'identity_token' }
+  /** More than one subscription of the caller's fits, and none was named. */
+  | { readonly about: 'several' }
   /** This operation's model can only be named by the path. */
   | { readonly about: 'path_needed'; readonly operation: string }
   /** What is wrong with the body; undefined: it names no model. */
@@ -91,10 +97,10 @@ export interface Denial {
 
 export type Decision = Grant | Denial
 
-/** The refusal of whoever has no API key; undefined for one who has. */
-export function requireKey(caller: Caller | null): Denial | undefined {
+/** The refusal of whoever shows nothing that opens inference; undefined for all others. */
+export function refuseCaller(caller: Caller | null, tokensOpen = false): Denial | undefined {
   if (caller === null) return deny('credential_invalid')
-  if (caller.by === 'key') return undefined
+  if (caller.by === 'key' || tokensOpen) return undefined
   return deny('credential_invalid', { about: 'identity_token' })
 }
 
@@ -104,7 +110,7 @@ export function authorize(request: AccessRequest, snapshot: Snapshot, rules: Pat
   const { operation, query } = target
   const listing = isListing(operation, method)
   if (caller === null) return deny('credential_invalid')
-  const keyless = listing ? undefined : requireKey(caller)
+  const keyless = refuseCaller(caller, listing || request.tokensOpen)
   if (keyless !== undefined) return keyless
   const misspelled = refuseSpelling(operation, query, rules)
   if (misspelled !== undefined) return { allowed: false, ...misspelled }
@@ -175,7 +181,8 @@ function denySubscription(error: SelectionError, request: AccessRequest, caller:
   const named = subscriptionOf(request, caller) !== undefined
   const hidden = error === 'not_found' && named && caller.by === 'token'
   const selection = hidden ? 'access_denied' : error
-  return { allowed: false, code: 'subscription_not_allowed', selection }
+  const several = error === 'multiple_subscriptions' && { detail: { about: 'several' } as const }
+  return { allowed: false, code: 'subscription_not_allowed', selection, ...several }
 }
 
 /** The model meant, by path or by body. Unknown and not allowed are one answer. */

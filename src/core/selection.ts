@@ -6,6 +6,7 @@
 import { mayUse } from './access.ts'
 import type { Person } from './caller.ts'
 import { ServiceError } from './errors.ts'
+import { ownedBy } from './owners.ts'
 import { subscriptionNamespace } from './resources.ts'
 import type { CompiledSubscription, Snapshot } from './snapshot.ts'
 
@@ -51,8 +52,8 @@ export function select(
 function selectOnly(snapshot: Snapshot, person: Person, model: string | undefined): Selection {
   let only: CompiledSubscription | undefined
   let found: CompiledSubscription | undefined
-  for (const subscription of snapshot.subscriptions.values()) {
-    if (!mayUse(person, subscription) || !names(subscription, model)) continue
+  for (const subscription of ownedBy(snapshot.owners, person)) {
+    if (!names(subscription, model)) continue
     if (!isHealthy(subscription) || !serves(subscription, model)) {
       found ??= subscription
       continue
@@ -85,9 +86,7 @@ export function selectForKey(
   requested: string | undefined,
 ): CompiledSubscription {
   if (requested === undefined) {
-    const best = [...snapshot.subscriptions.values()]
-      .filter((subscription) => isHealthy(subscription) && mayUse(person, subscription))
-      .sort(byPreference)[0]
+    const [best] = [...ownedBy(snapshot.owners, person)].filter(isHealthy).sort(byPreference)
     if (best === undefined) throw new ServiceError('invalid_subscription')
     return best
   }
@@ -122,8 +121,8 @@ export function accessibleSubscriptions(
   snapshot: Snapshot,
   person: Person,
 ): readonly CompiledSubscription[] {
-  return [...snapshot.subscriptions.values()]
-    .filter((subscription) => isHealthy(subscription) && mayUse(person, subscription))
+  return [...ownedBy(snapshot.owners, person)]
+    .filter(isHealthy)
     .sort((a, b) => (a.name < b.name ? -1 : 1))
 }
 

@@ -6,6 +6,7 @@
 
 import { type CountedLimit, toCountedLimits } from './counter.ts'
 import type { FieldPath } from './fields.ts'
+import { indexOwners, noOwners, type Owners } from './owners.ts'
 import type {
   AccessPolicy,
   ModelRef,
@@ -76,6 +77,8 @@ export interface Snapshot {
   readonly modelsByName: ReadonlyMap<string, readonly Model[]>
   /** By bare name; all live in one namespace. */
   readonly subscriptions: ReadonlyMap<string, CompiledSubscription>
+  /** The same by who owns them. */
+  readonly owners: Owners
   /** By bare name, likewise. */
   readonly policies: ReadonlyMap<string, CompiledPolicy>
   readonly tenant: Tenant | undefined
@@ -139,6 +142,8 @@ export function* compileInSteps(
     moved,
     (resource) => compileSubscription(resource, referring(resource, modelRefs)),
   )
+  const isSame = subscriptions === previous.subscriptions
+  const owners = isSame ? previous.owners : yield* indexOwners(subscriptions.values())
   const problems: ResourceProblem[] = []
   for (const { problems: found } of subscriptions.values()) problems.push(...found)
   for (const { problems: found } of policies.values()) problems.push(...found)
@@ -151,6 +156,7 @@ export function* compileInSteps(
     models,
     modelsByName: models === previous.models ? previous.modelsByName : indexByName(models.values()),
     subscriptions,
+    owners,
     policies,
     tenant,
     tiers: mappings[0]?.tiers,
@@ -162,6 +168,7 @@ const nothing: Snapshot = {
   models: new Map(),
   modelsByName: new Map(),
   subscriptions: new Map(),
+  owners: noOwners,
   policies: new Map(),
   tenant: undefined,
   tiers: undefined,

@@ -1,5 +1,6 @@
 /** Decision → `envoy.service.auth.v3.CheckResponse`, as bytes. */
 
+import { challengeOf } from '../core/challenge.ts'
 import type { Decision, Denial, Grant } from '../core/decide.ts'
 import { type Dialect, toRefusalBody } from '../core/dialect.ts'
 import { describe, type ErrorCode, retryAfterOutage } from '../core/errors.ts'
@@ -124,13 +125,17 @@ function deny(denial: Denial, now: number, dialect: Dialect, keyAgeMs: number | 
 /** What a refusal says beside its body and the caller's limits (contract, 1.2 and 8.1). */
 function headersOf(denial: Denial, now: number): readonly (readonly [string, string])[] {
   const byStatus: Partial<Record<ErrorCode, readonly [string, string]>> = {
-    credential_invalid: ['www-authenticate', 'Bearer'],
     store_unavailable: ['retry-after', retryAfterOutage],
     store_slow: ['retry-after', retryAfterOutage],
     store_locked: ['retry-after', retryAfterOutage],
     identity_unavailable: ['retry-after', retryAfterOutage],
     counters_unavailable: ['retry-after', retryAfterOutage],
     model_unavailable: ['retry-after', retryAfterOutage],
+  }
+  if (denial.code === 'credential_invalid') {
+    // RFC 6750, 3.1: where there is no credential, nothing is said about one.
+    const reason = denial.detail && messageOf(denial, now)
+    return [['www-authenticate', reason === undefined ? 'Bearer' : challengeOf(reason)]]
   }
   const header = byStatus[denial.code]
   if (header !== undefined) return [header]

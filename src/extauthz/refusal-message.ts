@@ -2,6 +2,7 @@
 
 import type { LimitState } from '../core/counter.ts'
 import type { Denial, DenialDetail } from '../core/decide.ts'
+import { describe } from '../core/errors.ts'
 import { bindingOf, toResetDuration } from '../core/limit-headers.ts'
 
 /** The sentence for a denial; undefined where the one of its code says it all. `now` in milliseconds since the epoch. */
@@ -14,8 +15,12 @@ export function messageOf(denial: Denial, now: number): string | undefined {
 
 function describeDetail(detail: DenialDetail): string {
   switch (detail.about) {
+    case 'credential':
+      return detail.reason ?? describe('credential_invalid').message
     case 'identity_token':
       return 'Inference needs an API key; an identity token is not one.'
+    case 'several':
+      return 'Several of your subscriptions include this model; name one in x-maas-subscription.'
     case 'query':
       return 'The query must not hold the path of another operation.'
     case 'path':

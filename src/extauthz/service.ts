@@ -2,7 +2,13 @@
 
 import type { Caller } from '../core/caller.ts'
 import { counterOf } from '../core/counter.ts'
-import { authorize, type Decision, type Denial, enforceLimits, requireKey } from '../core/decide.ts'
+import {
+  authorize,
+  type Decision,
+  type Denial,
+  enforceLimits,
+  refuseCaller,
+} from '../core/decide.ts'
 import { dialectOf } from '../core/dialect.ts'
 import { ServiceError } from '../core/errors.ts'
 import type { PathRules } from '../core/operations.ts'
@@ -18,6 +24,8 @@ export interface CheckDeps {
   readonly snapshot: () => Snapshot
   readonly counters: CounterStore
   readonly paths: PathRules
+  /** Whether identity tokens open inference; they do not unless told. */
+  readonly tokensOpen?: boolean
   /** Milliseconds since the epoch. */
   readonly clock: () => number
   /** Told of each decision, once. */
@@ -34,13 +42,15 @@ export type Check = (bytes: Buffer) => Buffer | Promise<Buffer>
  * awaited. It throws only for bytes that are not a CheckRequest; every other failure is a denial.
  */
 export function createCheck(deps: CheckDeps): Check {
-  const { authenticate, snapshot, counters, paths, clock, onDecided = () => {} } = deps
+  const { authenticate, snapshot, counters, paths, tokensOpen, clock } = deps
+  const { onDecided = () => {} } = deps
 
   return function check(bytes) {
     const request = readCheckRequest(bytes)
     const target = readTarget(request.path)
     const now = clock()
-    const answer = (decision: Decision, caller: Caller | null): Buffer => {
+    const answer = (decided: Decision, caller: Caller | null): Buffer => {
+      const decision = decided.allowed ? decided : explain(decided, request)
       onDecided(decision)
       const keyAgeMs = caller?.by === 'key' ? caller.keyAgeMs : undefined
       return toCheckResponse(decision, now, dialectOf(target?.operation), keyAgeMs)
@@ -49,7 +59,7 @@ export function createCheck(deps: CheckDeps): Check {
       () =>
         chain(authenticate(request, now, request.source), (caller) =>
           request.authenticateOnly
-            ? admit(requireKey(caller), (refusal) => answer(refusal, caller))
+            ? admit(refuseCaller(caller, tokensOpen), (refusal) => answer(refusal, caller))
             : chain(decide(request, target, caller, now), (decision) => answer(decision, caller)),
         ),
       (error) => answer(toRefusal(error), null),
@@ -71,6 +81,7 @@ export function createCheck(deps: CheckDeps): Check {
       bodyModel: model,
       bodyProblem,
       requestedSubscription: lastValue(subscription),
+      tokensOpen,
     }
     const decision = authorize(asked, snapshot(), paths)
     if (!decision.allowed || decision.limits.length === 0) return decision
@@ -82,8 +93,18 @@ export function createCheck(deps: CheckDeps): Check {
   function toRefusal(error: unknown): Decision {
     const known = error instanceof ServiceError
     if (!known || error.cause !== undefined) deps.onFault(error)
-    return { allowed: false, code: known ? error.code : 'internal' }
+    if (!known) return { allowed: false, code: 'internal' }
+    const { code, message: reason } = error
+    if (code !== 'credential_invalid') return { allowed: false, code }
+    return { allowed: false, code, detail: { about: 'credential', reason } }
   }
+}
+
+/** Whoever shows a credential hears that it is refused; else only that one is needed. */
+function explain(denial: Denial, { authorization, apiKey }: CheckRequest): Denial {
+  const isBare = authorization === undefined && apiKey === undefined
+  if (denial.code !== 'credential_invalid' || denial.detail !== undefined || isBare) return denial
+  return { ...denial, detail: { about: 'credential', reason: undefined } }
 }
 
 /** Lets the gateway read the body, unless there is a reason not to. */

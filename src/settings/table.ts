@@ -130,6 +130,8 @@ export const settings = {
     'how long a provider\'s last keys are believed once it is out of reach'),
   oidcCacheTtlMs: setting('OIDC_CACHE_TTL', '5m', form.duration('30s', '1h'),
     'how long a token that was believed is believed again unread'),
+  tokensOpenInference: setting('INFERENCE_WITH_IDENTITY_TOKENS', 'false', form.flag,
+    'whether identity tokens open inference; a key is needed unless they do'),
   /** Whether the cluster says who is asking, and who administers. */
   kubernetesTokenReview: setting('KUBERNETES_TOKEN_REVIEW', 'false', form.flag,
     'whether the cluster\'s identity tokens are believed, and its roles make administrators'),

@@ -7,7 +7,7 @@ import {
   type Decision,
   enforceLimits,
   type Grant,
-  requireKey,
+  refuseCaller,
 } from '../../src/core/decide.ts'
 import { pathRules } from '../../src/core/operations.ts'
 import { readTarget } from '../../src/core/target.ts'
@@ -271,9 +271,28 @@ test('uploads name their model in the path', async (t) => {
 })
 
 test('only an API key opens inference', async (t) => {
-  t.equal(requireKey(key), undefined)
-  t.match(requireKey(token), { allowed: false, code: 'credential_invalid' })
-  t.match(requireKey(null), { allowed: false, code: 'credential_invalid' })
+  t.equal(refuseCaller(key), undefined)
+  t.match(refuseCaller(token), { allowed: false, code: 'credential_invalid' })
+  t.match(refuseCaller(null), { allowed: false, code: 'credential_invalid' })
+})
+
+test('identity tokens open inference where that is set', async (t) => {
+  const open = { tokensOpen: true }
+  const path = '/llm/small/v1/chat/completions'
+  t.equal(refuseCaller(token, true), undefined)
+  t.match(refuseCaller(null, true), { code: 'credential_invalid' })
+  const named = ask(path, token, { ...open, requestedSubscription: 'basic' })
+  const byKey = ask(path, { ...key, ...token, by: 'key', subscription: 'basic' })
+  t.strictSame({ ...named, caller: null }, { ...byKey, caller: null }, 'as a key of that user')
+  t.match(ask(path, token, open), {
+    code: 'subscription_not_allowed',
+    selection: 'multiple_subscriptions',
+    detail: { about: 'several' },
+  })
+  for (const requestedSubscription of ['foreign', 'none']) {
+    t.match(ask(path, token, { ...open, requestedSubscription }), { selection: 'access_denied' })
+  }
+  t.equal(told(ask('/east/lone/v1/chat/completions', token, open)), 'east/lone by basic')
 })
 
 test('messages are metered where that is asked for', async (t) => {

@@ -115,6 +115,13 @@ test('refusals carry their headers and no others', async (t) => {
   const json = { 'content-type': 'application/json' }
   for (const [code, more, headers] of [
     ['credential_invalid', {}, { 'www-authenticate': 'Bearer' }],
+    [
+      'credential_invalid',
+      { detail: { about: 'credential', reason: 'It has "expired" é.' } },
+      {
+        'www-authenticate': 'Bearer error="invalid_token", error_description="It has ?expired? ?."',
+      },
+    ],
     ['store_unavailable', {}, { 'retry-after': '2' }],
     ['counters_unavailable', {}, { 'retry-after': '2' }],
     ['model_unavailable', {}, { 'retry-after': '2' }],

@@ -1,0 +1,52 @@
+/** Whose a subscription is: found by the person, not by walking all of them. */
+
+import type { Person } from './caller.ts'
+import type { CompiledSubscription } from './snapshot.ts'
+
+type ByName = ReadonlyMap<string, readonly CompiledSubscription[]>
+
+/** Subscriptions by the users and by the groups that own them. */
+export interface Owners {
+  readonly users: ByName
+  readonly groups: ByName
+}
+
+export const noOwners: Owners = { users: new Map(), groups: new Map() }
+
+/** The index of these, a subscription a step. */
+export function* indexOwners(
+  subscriptions: Iterable<CompiledSubscription>,
+): Generator<void, Owners> {
+  const users = new Map<string, CompiledSubscription[]>()
+  const groups = new Map<string, CompiledSubscription[]>()
+  for (const subscription of subscriptions) {
+    for (const user of subscription.users) add(users, user, subscription)
+    for (const group of subscription.groups) add(groups, group, subscription)
+    yield
+  }
+  return { users, groups }
+}
+
+/** Every subscription of a person's, each once. */
+export function* ownedBy(
+  { users, groups }: Owners,
+  person: Person,
+): Generator<CompiledSubscription, void> {
+  const seen = new Set<CompiledSubscription>()
+  for (const list of [users.get(person.user), ...person.groups.map((each) => groups.get(each))]) {
+    for (const subscription of list ?? []) {
+      if (!seen.has(subscription)) yield subscription
+      seen.add(subscription)
+    }
+  }
+}
+
+function add(
+  index: Map<string, CompiledSubscription[]>,
+  owner: string,
+  subscription: CompiledSubscription,
+): void {
+  const others = index.get(owner)
+  if (others === undefined) index.set(owner, [subscription])
+  else others.push(subscription)
+}
