@@ -124,13 +124,19 @@ function derive(all: Read): Config {
 
 /** What is bad only beside another setting. */
 function checkTogether(config: Config): readonly string[] {
-  return [...checkOidc(config), ...checkCluster(config)]
+  return [...checkOidc(config), ...checkCluster(config), ...checkAudit(config)]
 }
 
 function checkCluster(config: Config): readonly string[] {
   const { kubernetesTokenReview, kubeconfig, kubernetesHost } = config
   if (!kubernetesTokenReview || kubeconfig !== undefined || kubernetesHost !== undefined) return []
   return ['KUBERNETES_TOKEN_REVIEW: needs KUBECONFIG outside of a cluster']
+}
+
+function checkAudit({ auditLog, auditRequired }: Config): readonly string[] {
+  return auditRequired && auditLog === undefined
+    ? ['AUDIT_REQUIRED: needs a trail; AUDIT_LOG is off']
+    : []
 }
 
 function checkOidc({ oidcIssuerUrl, oidcClientIds }: Config): readonly string[] {

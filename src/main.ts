@@ -16,6 +16,7 @@ import { createShouldRateLimit } from './ratelimit/rate-limit.ts'
 import { describePaths } from './settings/describe-paths.ts'
 import { ping } from './store/postgres/postgres.ts'
 import { createMetricsServer } from './telemetry/metrics-server.ts'
+import { noteService, openAudit } from './wiring/audit.ts'
 import { checkFiles } from './wiring/check-files.ts'
 import type { Context } from './wiring/context.ts'
 import { openCounters } from './wiring/counters.ts'
@@ -62,7 +63,11 @@ export async function serve(env: NodeJS.ProcessEnv): Promise<Service> {
   }
   const onFault = (error: unknown): void => log.error({ err: error }, 'fault')
   try {
-    return { addresses: await start({ config, log, clock: Date.now, onFault, stops }), stop }
+    const parts = { config, log, clock: Date.now, onFault, stops }
+    const context = { ...parts, audit: openAudit(parts) }
+    const addresses = await start(context)
+    await noteService(context)
+    return { addresses, stop }
   } catch (error) {
     await stop()
     throw error
@@ -71,7 +76,7 @@ export async function serve(env: NodeJS.ProcessEnv): Promise<Service> {
 
 /** Builds and starts the parts, the ones that others ask first. */
 async function start(context: Context): Promise<ServiceAddresses> {
-  const { config, log, clock, onFault, stops } = context
+  const { config, log, audit, clock, onFault, stops } = context
   const database = await openDatabase(context)
   const keyParts = await openKeys(context, database)
   const { keys, propagation, noteUse } = keyParts
@@ -131,6 +136,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     snapshot,
     clock,
     log,
+    audit,
     authenticate,
     trustedProxies: config.trustedProxies ?? [],
     rate: config.apiRateLimit,
@@ -151,6 +157,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     markers,
     clock,
     log,
+    audit,
     snapshot,
     ready: () => ready,
     degraded: async () => [

@@ -2,6 +2,7 @@
 
 import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '../core/errors.ts'
+import { addToOutcome, intend } from './audit.ts'
 import { callerOf } from './authenticate.ts'
 import { requirePlainText } from './body.ts'
 import { orUnsure, type RevokeDeps } from './propagation.ts'
@@ -47,17 +48,20 @@ export function bulkRevokeApiKeys(app: FastifyInstance, deps: RevokeDeps): void 
   const { keys, isAdmin, clock, propagation } = deps
   app.post<{ Body: Body | null | undefined }>(
     '/v1/api-keys/bulk-revoke',
-    { schema },
+    { schema, config: { audit: 'key.bulk_revoke' } },
     async (request) => {
       const caller = callerOf(request)
       const username = request.body?.username ?? undefined
       requirePlainText('username', username)
       const owner = username?.trim() ? username : caller.user
+      addToOutcome(request, { user: owner })
       if (owner !== caller.user && !(await isAdmin(caller))) {
         throw new ServiceError('admin_required')
       }
+      await intend(request, { user: owner })
       const revoked = await orUnsure(keys.revokeAll(owner, clock()))
       const revokedCount = revoked.length
+      addToOutcome(request, {}, revokedCount)
       const what = revokedCount === 1 ? '1 API key' : `${revokedCount} API keys`
       // Also where there was nothing left to revoke: the call before may not have been answered.
       const message = `Revoked ${what} of user ${owner}.`

@@ -2,6 +2,7 @@
 
 import type { FastifyInstance } from 'fastify'
 import type { ApiKeyStore } from '../store/api-keys.ts'
+import { addToOutcome, intend } from './audit.ts'
 import { ignoreBodies } from './body.ts'
 import { refusals } from './schemas.ts'
 
@@ -32,8 +33,11 @@ const schema = {
 export function cleanupApiKeys(app: FastifyInstance, { keys, clock }: CleanupApiKeysDeps): void {
   app.register(async (scope) => {
     ignoreBodies(scope)
-    scope.post('/internal/v1/api-keys/cleanup', { schema }, async () => {
+    const config = { audit: 'key.cleanup' } as const
+    scope.post('/internal/v1/api-keys/cleanup', { schema, config }, async (request) => {
+      await intend(request)
       const deletedCount = await keys.deleteExpiredEphemeral(clock())
+      addToOutcome(request, {}, deletedCount)
       const what = deletedCount === 1 ? '1 ephemeral key' : `${deletedCount} ephemeral keys`
       return { deletedCount, message: `Deleted ${what}.` }
     })

@@ -9,6 +9,7 @@ import { selectForKey } from '../core/selection.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 import type { ApiKeyStore } from '../store/api-keys.ts'
 import { toTimestamp } from './api-key-record.ts'
+import { intend } from './audit.ts'
 import { callerOf } from './authenticate.ts'
 import { requirePlainText } from './body.ts'
 import { refusals, timestamp } from './schemas.ts'
@@ -99,7 +100,8 @@ const schema = {
 /** Adds the route. The answer is the only place where the plaintext is ever shown. */
 export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void {
   const { keys, snapshot, clock } = deps
-  app.post<{ Body: Body }>('/v1/api-keys', { schema }, async (request, reply) => {
+  const config = { audit: 'key.create' } as const
+  app.post<{ Body: Body }>('/v1/api-keys', { schema, config }, async (request, reply) => {
     const caller = callerOf(request)
     if (caller.by !== 'token') throw new ServiceError('identity_token_required')
     const current = snapshot()
@@ -132,6 +134,7 @@ export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void
       expiresAt,
       lastUsedAt: null,
     }
+    await intend(request, { keyId: record.id, user: record.user, subscription })
     await keys.insert(record)
     return reply
       .code(201)

@@ -12,8 +12,16 @@ import {
 } from '../core/errors.ts'
 import type { MethodsOf } from './methods.ts'
 
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The code of the refusal that it was answered with; null while there is none. */
+    refusedWith: ErrorCode | null
+  }
+}
+
 /** Makes every refusal of this listener the one envelope. */
 export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
+  app.decorateRequest('refusedWith', null)
   app.setErrorHandler<FastifyError>((error, request, reply) => {
     const refusal = toRefusal(error)
     const { status } = describe(refusal.code)
@@ -46,6 +54,7 @@ export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
 /** Answers with the envelope of a code. */
 export function sendError(reply: FastifyReply, code: ErrorCode, message?: string): FastifyReply {
   const { status } = describe(code)
+  reply.request.refusedWith = code
   if (status === 401 && !reply.hasHeader('www-authenticate')) {
     reply.header('www-authenticate', challengeOf(message ?? describe(code).message))
   }

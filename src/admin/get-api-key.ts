@@ -5,6 +5,7 @@ import { ServiceError } from '../core/errors.ts'
 import type { ApiKeyStore } from '../store/api-keys.ts'
 import type { IsAdmin } from './administrators.ts'
 import { showRecord } from './api-key-record.ts'
+import { lookAtOthers, showOthers } from './audit.ts'
 import { callerOf } from './authenticate.ts'
 import { apiKeyRecord, keyIdParams, refusals } from './schemas.ts'
 
@@ -31,12 +32,18 @@ export const keyNotFound = 'There is no such API key.'
 
 /** Adds the route. Somebody else's key and an unknown id are one answer. */
 export function getApiKey(app: FastifyInstance, { keys, isAdmin, clock }: GetApiKeyDeps): void {
-  app.get<{ Params: { id: string } }>('/v1/api-keys/:id', { schema }, async (request) => {
+  const config = { audit: 'key.read' } as const
+  app.get<{ Params: { id: string } }>('/v1/api-keys/:id', { schema, config }, async (request) => {
     const caller = callerOf(request)
     const record = isKeyId(request.params.id) ? await keys.findById(request.params.id) : undefined
+    if (record !== undefined && record.user !== caller.user) {
+      const { id: keyId, user, subscription } = record
+      lookAtOthers(request, { keyId, user, subscription })
+    }
     if (record === undefined || (record.user !== caller.user && !(await isAdmin(caller)))) {
       throw new ServiceError('not_found', { message: keyNotFound })
     }
+    await showOthers(request)
     return showRecord(record, clock())
   })
 }

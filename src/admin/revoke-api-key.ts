@@ -3,6 +3,7 @@
 import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '../core/errors.ts'
 import { showRecord } from './api-key-record.ts'
+import { addToOutcome, intend } from './audit.ts'
 import { callerOf } from './authenticate.ts'
 import { ignoreBodies } from './body.ts'
 import { isKeyId, keyNotFound } from './get-api-key.ts'
@@ -38,17 +39,24 @@ export function revokeApiKey(app: FastifyInstance, deps: RevokeDeps): void {
   const { keys, isAdmin, clock, propagation } = deps
   app.register(async (scope) => {
     ignoreBodies(scope)
-    scope.delete<{ Params: { id: string } }>('/v1/api-keys/:id', { schema }, async (request) => {
-      const caller = callerOf(request)
-      const now = clock()
-      const { id } = request.params
-      const revoke = (owner: string | undefined) => orUnsure(keys.revoke(id, owner, now), unsure)
-      let revoked = isKeyId(id) ? await revoke(caller.user) : undefined
-      if (revoked === undefined && isKeyId(id) && (await isAdmin(caller))) {
-        revoked = await revoke(undefined)
-      }
-      if (revoked === undefined) throw new ServiceError('not_found', { message: keyNotFound })
-      return { ...showRecord(revoked, now), propagation: await propagation([revoked]) }
-    })
+    const config = { audit: 'key.revoke' } as const
+    scope.delete<{ Params: { id: string } }>(
+      '/v1/api-keys/:id',
+      { schema, config },
+      async (request) => {
+        const caller = callerOf(request)
+        const now = clock()
+        const { id } = request.params
+        const revoke = (owner: string | undefined) => orUnsure(keys.revoke(id, owner, now), unsure)
+        if (isKeyId(id)) await intend(request, { keyId: id })
+        let revoked = isKeyId(id) ? await revoke(caller.user) : undefined
+        if (revoked === undefined && isKeyId(id) && (await isAdmin(caller))) {
+          revoked = await revoke(undefined)
+        }
+        if (revoked === undefined) throw new ServiceError('not_found', { message: keyNotFound })
+        addToOutcome(request, { user: revoked.user, subscription: revoked.subscription })
+        return { ...showRecord(revoked, now), propagation: await propagation([revoked]) }
+      },
+    )
   })
 }

@@ -5,6 +5,7 @@ import type { ApiKeyStatus } from '../core/api-key.ts'
 import { ServiceError } from '../core/errors.ts'
 import type { ApiKeySearch, ApiKeySort } from '../store/api-keys.ts'
 import { showRecord } from './api-key-record.ts'
+import { lookAtOthers, showOthers } from './audit.ts'
 import { callerOf } from './authenticate.ts'
 import { requirePlainText } from './body.ts'
 import type { GetApiKeyDeps } from './get-api-key.ts'
@@ -137,19 +138,24 @@ export function searchApiKeys(app: FastifyInstance, deps: SearchApiKeysDeps): vo
   })
   app.post<{ Body: Body | null | undefined }>(
     '/v1/api-keys/search',
-    { schema },
+    { schema, config: { audit: 'key.search' } },
     async (request) => {
       const caller = callerOf(request)
       const { username, ...form } = readForm(request.body ?? {})
       requirePlainText('filters.username', username)
+      if (username !== undefined && username !== caller.user) {
+        lookAtOthers(request, { user: username })
+      }
       const seesAll = username !== caller.user && (await isAdmin(caller))
       if (username !== undefined && username !== caller.user && !seesAll) {
         throw new ServiceError('admin_required')
       }
       const owner = username ?? (seesAll ? undefined : caller.user)
+      if (owner === undefined) lookAtOthers(request, {})
       const now = clock()
       const search = { ...form, limit: form.limit + 1, owner, now }
       const records = await turns.take(caller.user, () => keys.search(search)).catch(toTimeout)
+      await showOthers(request, Math.min(records.length, form.limit))
       return {
         object: 'list',
         data: records.slice(0, form.limit).map((record) => showRecord(record, now)),

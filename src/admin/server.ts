@@ -1,7 +1,11 @@
 /** The two HTTP listeners, built but not yet listening: the external API and the internal one. */
 
+import { randomUUID } from 'node:crypto'
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
+import type { AuditTrail } from '../audit/trail.ts'
 import { toEnvelope } from '../core/errors.ts'
+import { redact } from '../core/redact.ts'
+import { auditRoutes } from './audit.ts'
 import { type CallerDeps, requireCaller } from './authenticate.ts'
 import { bodyLimit, readBodies } from './body.ts'
 import { bulkRevokeApiKeys } from './bulk-revoke-api-keys.ts'
@@ -26,6 +30,8 @@ import { type ValidateApiKeyDeps, validateApiKey } from './validate-api-key.ts'
 
 interface ListenerDeps {
   readonly log: FastifyBaseLogger
+  /** Has what is done to keys; nothing is kept of it where there is none. */
+  readonly audit?: AuditTrail
   readonly times?: ListenerTimes
   /** Addresses and networks whose `x-forwarded-for` says where a request comes from; none unless told. */
   readonly trustedProxies?: readonly string[]
@@ -103,12 +109,18 @@ export function buildInternal(deps: InternalDeps): FastifyInstance {
 
 function createListener({
   log,
+  audit,
   times = contractTimes,
   trustedProxies = [],
 }: ListenerDeps): FastifyInstance {
   const app = Fastify({
     loggerInstance: log,
-    logController: new LogController({ disableRequestLogging: true }),
+    // So that client, gateway, service and model server speak of a request by one name.
+    genReqId: ({ headers }) => requestIdOf(headers['x-request-id']),
+    logController: new LogController({
+      disableRequestLogging: true,
+      requestIdLogLabel: 'request_id',
+    }),
     bodyLimit,
     trustProxy: trustPeers(trustedProxies),
     requestTimeout: times.request,
@@ -139,9 +151,16 @@ function createListener({
       if (socket.writable) socket.end(rawRefusal(clientErrorStatus(error.code)))
     },
   })
+  auditRoutes(app, audit)
   readBodies(app)
   answerErrors(app, followMethods(app))
   return app
+}
+
+/** The request's own id where it has a usable one, else a new one. */
+function requestIdOf(written: string | readonly string[] | undefined): string {
+  const isUsable = typeof written === 'string' && /^[0-9A-Za-z._:-]{1,128}$/.test(written)
+  return isUsable ? redact(written) : randomUUID()
 }
 
 /** Errors before there is a request: Node's parser names them by code. */

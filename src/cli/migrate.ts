@@ -1,11 +1,18 @@
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { type Config, loadConfig } from '../config.ts'
-import { adoptTable, copyKeys, inspectTable, type KeyTable } from '../store/api-keys/take-over.ts'
+import {
+  adoptTable,
+  type CopyCounts,
+  copyKeys,
+  inspectTable,
+  type KeyTable,
+} from '../store/api-keys/take-over.ts'
 import { startEmbeddedPostgres } from '../store/postgres/embedded-postgres.ts'
 import { migrate as applyMigrations } from '../store/postgres/migrate.ts'
 import { openPool, type Pool } from '../store/postgres/postgres.ts'
-import { checkDataDir } from '../wiring/check-files.ts'
+import { checkAuditLog, checkDataDir } from '../wiring/check-files.ts'
+import { auditTakeOver } from './audit-take-over.ts'
 import { asksForHelp } from './usage.ts'
 
 const USAGE = `Usage: tollgate migrate [--from <url>] [--tenant <name>] [--in-place] [--dry-run]
@@ -35,18 +42,19 @@ export async function migrate(args: readonly string[], env: NodeJS.ProcessEnv): 
     return 2
   }
   const { from, tenant, inPlace, dryRun } = options
-  const config = loadConfig(env, (config) =>
-    config.databaseUrl === undefined && !inPlace ? checkDataDir(config) : [],
-  )
+  const config = loadConfig(env, (config) => [
+    ...(config.databaseUrl === undefined && !inPlace ? checkDataDir(config) : []),
+    ...(dryRun ? [] : checkAuditLog(config)),
+  ])
   if (inPlace) {
     const url = from ?? config.databaseUrl
     if (url === undefined) throw new Error('Name the database by --from or DATABASE_URL.')
-    return await withPool(url, (sql) => takeInPlace(sql, dryRun))
+    return await withPool(url, (sql) => takeInPlace(sql, config, dryRun))
   }
   return await withTarget(config, async (target) => {
     await bringToSchema(target, dryRun)
     if (from === undefined) return 0
-    return await withPool(from, (source) => copy({ source, target, tenant, dryRun }), true)
+    return await withPool(from, (source) => copy({ source, target, tenant, dryRun, config }), true)
   })
 }
 
@@ -88,8 +96,9 @@ async function copy(job: {
   readonly target: Pool
   readonly tenant: string | undefined
   readonly dryRun: boolean
+  readonly config: Config
 }): Promise<number> {
-  const { source, target, dryRun } = job
+  const { source, target, dryRun, config } = job
   const table = await inspectTable(source)
   console.log(`The source has ${describeTable(table)}.`)
   const tenant = chooseTenant(table, job.tenant)
@@ -103,7 +112,9 @@ async function copy(job: {
     told = read
     console.log(`${read} keys read`)
   }
-  const counts = await copyKeys({ source, target, tenant, dryRun, onProgress })
+  const take = () => copyKeys({ source, target, tenant, dryRun, onProgress })
+  const taken = ({ copied, updated }: CopyCounts) => copied + updated
+  const counts = dryRun ? await take() : await auditTakeOver(config, take, taken)
   const { read, copied, updated, present, conflicting } = counts
   console.log(
     `${dryRun ? 'Nothing was written. Of' : 'Of'} ${read} keys: ${copied} ${dryRun ? 'would be copied' : 'copied'}, ${updated} revoked or expired since, ${present} here already, ${conflicting} in conflict.`,
@@ -128,7 +139,7 @@ function chooseTenant({ tenantColumn, tenants }: KeyTable, name: string | undefi
   return undefined
 }
 
-async function takeInPlace(sql: Pool, dryRun: boolean): Promise<number> {
+async function takeInPlace(sql: Pool, config: Config, dryRun: boolean): Promise<number> {
   const table = await inspectTable(sql)
   console.log(`The table has ${describeTable(table)}.`)
   if (table.tenants.length > 1) {
@@ -139,8 +150,12 @@ async function takeInPlace(sql: Pool, dryRun: boolean): Promise<number> {
     console.log('Nothing was written.')
     return 0
   }
-  await adoptTable(sql, table)
-  await bringToSchema(sql, false)
+  const taken = Object.values(table.statuses).reduce((sum, keys) => sum + keys, 0)
+  const adopt = async () => {
+    await adoptTable(sql, table)
+    await bringToSchema(sql, false)
+  }
+  await auditTakeOver(config, adopt, () => taken)
   return 0
 }
 

@@ -82,6 +82,7 @@ export function createParts({ env, settings, resourceFolder, envoy, log }: Parts
           RESOURCES: `file:${resourceFolder}`,
           TOKEN_AUTH_FILE: config.tokenAuthFile,
           USAGE_JOURNAL: config.usageJournal ?? 'off',
+          AUDIT_LOG: config.auditLog ?? 'off',
           ...(embedded && { DATABASE_URL: embedded.url }),
         },
         output: serviceLog.write,

@@ -29,11 +29,13 @@ export function readUpSettings(env: NodeJS.ProcessEnv): UpSettings {
   const sampleResources = !env.RESOURCES
   const sampleTokens = !env.TOKEN_AUTH_FILE
   const journal = join(env.DATA_DIR || '.data', 'journal', 'usage.jsonl')
+  const audit = join(env.DATA_DIR || '.data', 'audit', 'audit.jsonl')
   const withDefaults = {
     ...env,
     RESOURCES: env.RESOURCES || `file:${SAMPLE_RESOURCES}`,
     TOKEN_AUTH_FILE: env.TOKEN_AUTH_FILE || SAMPLE_TOKENS,
     USAGE_JOURNAL: env.USAGE_JOURNAL || journal,
+    AUDIT_LOG: env.AUDIT_LOG || audit,
   }
   const config = loadConfig(withDefaults, (config) => [
     ...new Set([...checkDataDir(config), ...checkFiles(config)]),

@@ -87,6 +87,11 @@ const catalogue = {
     'server_error',
     'A transaction that has not ended holds a lock in the key store; try again in a few seconds.',
   ],
+  audit_unavailable: [
+    503,
+    'server_error',
+    'The audit trail cannot be written, so nothing was done; try again in a few seconds.',
+  ],
   identity_unavailable: [
     503,
     'server_error',

@@ -29,6 +29,12 @@ export const flag: Reader<boolean> = {
 /** A path; what it answers is absolute. */
 export const path: Reader<string> = { form: 'a path', read: (written) => resolve(written) }
 
+/** Where the audit trail goes: `stdout`, or a path; what it answers is absolute. */
+export const auditPlace: Reader<string> = {
+  form: 'a path, or `stdout`',
+  read: (written) => (written === 'stdout' ? written : resolve(written)),
+}
+
 /** The folder of `file:<folder>`, absolute. */
 export const folderUrl: Reader<string> = {
   form: '`file:<folder>`',

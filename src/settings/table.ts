@@ -182,6 +182,11 @@ export const settings = {
   /** What this process is called where a revocation waits for it. */
   replicaName: optional('REPLICA_NAME', 'host and `GRPC_ADDRESS`', form.anyText,
     'this process\'s name in `waitingFor`'),
+  /** `stdout`, or absolute. undefined: no trail is kept. */
+  auditLog: setting('AUDIT_LOG', 'stdout', form.orOff(form.auditPlace),
+    'where the audit trail goes: a JSON line each, told from the log by `"kind":"audit"` (`npm start`: `DATA_DIR`/audit/audit.jsonl)'),
+  auditRequired: setting('AUDIT_REQUIRED', 'false', form.flag,
+    'whether what is done to keys is refused with 503 while its line cannot be written'),
   logLevel: setting('LOG_LEVEL', 'info', form.oneOf('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'),
     'the least level that is logged'),
 } as const

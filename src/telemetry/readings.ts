@@ -18,6 +18,8 @@ export interface Sources {
     readonly losses: () => number
   }
   readonly keys: () => KeyFigures
+  /** Lines of the audit trail that could not be written. */
+  readonly auditLost?: () => number
   /** Where revocations are followed. */
   readonly revocations?: () => RevocationFigures
   /** Where a usage journal is read. */
@@ -114,6 +116,11 @@ export function readingsOf(sources: Sources): readonly Reading[] {
       'tollgate_key_store_refused',
       'Keys not looked up because too many were waiting.',
       () => keys().refused,
+    ),
+    counter(
+      'tollgate_audit_lost',
+      'Lines of the audit trail that could not be written.',
+      sources.auditLost ?? (() => 0),
     ),
     ...followed,
     ...journaled,

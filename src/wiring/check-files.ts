@@ -3,7 +3,16 @@
  * other bad settings, and not by the part that meets it.
  */
 
-import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  closeSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import type { Config } from '../config.ts'
 import { parseAuthenticationConfiguration } from '../identity/oidc/authentication-configuration.ts'
@@ -22,6 +31,7 @@ export function checkFiles(config: Config): readonly string[] {
     ...(config.databaseUrl === undefined || !ownFolder ? checkDataDir(config) : []),
     ...(ownFolder ? attempt('ENVOY_CONFIG_DIR', envoyConfigDir, 'written to', tryFolder) : []),
     ...attempt('USAGE_JOURNAL', usageJournal, 'written', tryJournal),
+    ...checkAuditLog(config),
   ]
 }
 
@@ -39,6 +49,11 @@ function checkProviders({ oidcProvidersFile: path, oidcIssuerUrl }: Config): rea
 /** The same of DATA_DIR alone, for commands that need no more. */
 export function checkDataDir({ dataDir }: Config): readonly string[] {
   return attempt('DATA_DIR', dataDir, 'written to', tryFolder)
+}
+
+/** The same of AUDIT_LOG alone. */
+export function checkAuditLog({ auditLog }: Config): readonly string[] {
+  return attempt('AUDIT_LOG', auditLog === 'stdout' ? undefined : auditLog, 'written', tryAudit)
 }
 
 function attempt(
@@ -67,6 +82,12 @@ function tryFolder(folder: string, mode = 0o777): void {
 function tryJournal(path: string): void {
   tryFolder(dirname(path), 0o700)
   if (isFolder(path)) throw refusal('EISDIR')
+}
+
+/** It says who did what, so its folder is for us alone where we make it. */
+function tryAudit(path: string): void {
+  makeFolder(dirname(path), 0o700)
+  closeSync(openSync(path, 'a', 0o600))
 }
 
 /** Node's own `recursive` never returns where a folder cannot be made in one that is there: /proc. */

@@ -15,6 +15,7 @@ import {
   type RevocationFollower,
 } from '../store/revocations/revocation-follower.ts'
 import { purgeRevocations } from '../store/revocations/revocation-log.ts'
+import { auditCleanup } from './audit.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 
@@ -30,7 +31,7 @@ const mostRevalidateMs = 250
 
 /** Starts to follow revocations before anything is remembered. */
 export async function openKeys(context: Context, { pool, url }: Database): Promise<Keys> {
-  const { config, log, clock, onFault, stops } = context
+  const { config, log, audit, clock, onFault, stops } = context
   const outageGraceMs = Math.max(leastGraceMs, config.keyCacheOutageGraceMs)
   // A connection of its own: nothing that somebody asks for may keep a process from following.
   const own = openPool({ url, connections: 1, applicationName: 'tollgate revocations' })
@@ -83,7 +84,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
   })
   const cleanup = startCleanupSchedule({
     async run() {
-      const deleted = await keys.deleteExpiredEphemeral(clock())
+      const deleted = await auditCleanup(audit, () => keys.deleteExpiredEphemeral(clock()))
       await purgeRevocations(pool)
       return deleted
     },

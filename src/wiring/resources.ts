@@ -9,6 +9,7 @@ import { readTaken } from '../gateway/admin-page.ts'
 import { type ClusterFile, createClusterFile } from '../gateway/cluster-file.ts'
 import { holdModels } from '../gateway/held-models.ts'
 import { createSecretFiles, type SecretFiles } from '../gateway/secret-files.ts'
+import { createResourceAudit } from './audit.ts'
 import type { Context } from './context.ts'
 import { createResourceReport, linesShown } from './resource-report.ts'
 
@@ -41,13 +42,17 @@ export async function openResources(context: Context): Promise<Resources> {
     onFault,
   })
   const stage = createStage(clusterFile, secrets)
+  const noteChanges = createResourceAudit(context.audit)
   stops.push(() => {
     clusterFile.close()
     secrets.close()
   })
   const controller = await startController({
     source: createFolderSource(config.resourceFolder),
-    publish: stage.publish,
+    async publish(fresh, resources) {
+      await stage.publish(fresh, resources)
+      await noteChanges(resources)
+    },
     report: createResourceReport(log),
     onFailure: (error) => log.error({ err: error }, 'resources could not be put in force'),
   }).catch((error: unknown) => {

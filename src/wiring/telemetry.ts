@@ -15,7 +15,7 @@ export interface Measured extends Keys, Counters, Resources {
   readonly journal: () => Journal
 }
 
-export function openTelemetry({ config, stops }: Context, measured: Measured): Telemetry {
+export function openTelemetry({ config, audit, stops }: Context, measured: Measured): Telemetry {
   const {
     keys,
     follower,
@@ -43,6 +43,7 @@ export function openTelemetry({ config, stops }: Context, measured: Measured): T
         },
       }),
       keys: keys.stats,
+      auditLost: () => audit.lost,
       revocations() {
         const { ageMs, others } = follower.stats()
         return {

@@ -1,3 +1,5 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { migrate } from '../../src/cli/migrate.ts'
 import { hashOfKey } from '../../src/core/api-key.ts'
@@ -5,6 +7,7 @@ import type { Pool } from '../../src/store/postgres/postgres.ts'
 import { createDatabase } from '../support/database.ts'
 import { createKeyApi } from '../support/key-api.ts'
 import { createPool } from '../support/key-store.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const markers = { own: 'tg', accepted: new Set(['oai']) }
 const total = 2_500
@@ -57,7 +60,7 @@ async function run(t: Test, args: readonly string[], env: NodeJS.ProcessEnv) {
   const logged = t.capture(console, 'log')
   const failed = t.capture(console, 'error')
   try {
-    const status = await migrate(args, env)
+    const status = await migrate(args, { AUDIT_LOG: 'off', ...env })
     const text = [...logged.args(), ...failed.args()].flat().join('\n')
     return { status, text }
   } finally {
@@ -236,4 +239,32 @@ test('a source is never written to', async (t) => {
   await t.rejects(run(t, ['--from', original.url], target), { message: /read-only transaction/ })
   const [row] = await original.sql`select is_called from touched`
   t.equal(row?.is_called, false)
+})
+
+test('a take-over is in the audit trail, unless it is only tried', async (t) => {
+  const original = await createOriginal(t)
+  const target = await createDatabase(t)
+  const path = join(temporaryFolder(t), 'audit.jsonl')
+  const env = { DATABASE_URL: target, AUDIT_LOG: path }
+  await run(t, ['--from', original.url, '--dry-run'], env)
+  t.equal(existsSync(path), false)
+  await run(t, ['--from', original.url], env)
+  const lines = readFileSync(path, 'utf8').trimEnd().split('\n')
+  const event = { kind: 'audit', action: 'key.take_over', actor: { source: 'cli' } }
+  t.match(
+    lines.map((line) => JSON.parse(line)),
+    [
+      { ...event, outcome: 'intent' },
+      { ...event, outcome: 'success', count: total },
+    ],
+  )
+})
+
+test('without its line a take-over does not happen where one is required', async (t) => {
+  const original = await createOriginal(t)
+  const target = await createDatabase(t)
+  const env = { DATABASE_URL: target, AUDIT_LOG: '/dev/full', AUDIT_REQUIRED: 'true' }
+  await t.rejects(run(t, ['--from', original.url], env), { code: 'audit_unavailable' })
+  const sql = await createPool(t, target)
+  t.match(await sql`select count(*)::int as keys from api_keys`, [{ keys: 0 }])
 })

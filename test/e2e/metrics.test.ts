@@ -122,6 +122,7 @@ root.test('a taken METRICS_ADDRESS is named', async (t) => {
     INTERNAL_ADDRESS: '127.0.0.1:0',
     GRPC_ADDRESS: '127.0.0.1:0',
     LOG_LEVEL: 'silent',
+    AUDIT_LOG: 'off',
   }
   await t.rejects(serve({ ...settings, METRICS_ADDRESS: `127.0.0.1:${port}` }), {
     message: `METRICS_ADDRESS: 127.0.0.1:${port} is already taken`,

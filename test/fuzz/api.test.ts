@@ -14,6 +14,7 @@ test('a fuzzer can not break the API', async (t) => {
   const service = await serve({
     ...process.env,
     LOG_LEVEL: 'silent',
+    AUDIT_LOG: 'off',
     DATABASE_URL: await createDatabase(t),
     DATA_DIR: temporaryFolder(t),
     TOKEN_AUTH_FILE: 'examples/tokens.csv',

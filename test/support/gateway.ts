@@ -167,6 +167,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     ENVOY_ADMIN_ADDRESS: `127.0.0.1:${adminPort}`,
     LOG_LEVEL: 'silent',
     ...noRateLimits,
+    AUDIT_LOG: 'off',
     ...settings.env,
   }
   let service = await serve({ ...environment, ...anyPorts })

@@ -5,6 +5,7 @@ import type { Test } from 'tap'
 import { createIsAdmin } from '../../src/admin/administrators.ts'
 import type { Rate } from '../../src/admin/request-limit.ts'
 import { buildAdmin, buildInternal, type ListenerTimes } from '../../src/admin/server.ts'
+import { createAuditTrail } from '../../src/audit/trail.ts'
 import type { Snapshot } from '../../src/core/snapshot.ts'
 import { createVerifyKey } from '../../src/identity/api-key.ts'
 import { createAuthenticate, type Verify } from '../../src/identity/authenticate.ts'
@@ -28,6 +29,8 @@ export interface KeyApiOptions {
   readonly rate?: Rate
   readonly addressRate?: Rate
   readonly trustedProxies?: readonly string[]
+  /** Whether nothing is done without a line of the audit trail. */
+  readonly auditRequired?: boolean
 }
 
 /** What a test says of a request; `body` goes out as JSON, `payload` as it is. */
@@ -49,6 +52,10 @@ export interface KeyApi {
   now: number
   /** The ids of the keys whose use was noted, in order. */
   readonly uses: string[]
+  /** The lines of the audit trail, in order. */
+  readonly audited: Record<string, unknown>[]
+  /** Whether these can be written. */
+  auditWorks: boolean
   /** All that was logged. */
   readonly logged: () => string
   /** `ask('POST /v1/api-keys', …)`; paths under /internal go to the internal listener. */
@@ -101,11 +108,24 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
   const uses: string[] = []
   const noteUse = (id: string): void => void uses.push(id)
   const log = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) })
+  const audit = createAuditTrail({
+    sink: {
+      async write(line) {
+        if (api.auditWorks) api.audited.push(JSON.parse(line))
+        return api.auditWorks
+      },
+      async close() {},
+    },
+    required: options.auditRequired ?? false,
+    replica: 'one',
+    clock: () => api.now,
+  })
   const deps = {
     keys,
     snapshot: () => options.snapshot ?? sampleSnapshot,
     clock: () => api.now,
     log,
+    audit,
     markers,
     ...(options.times !== undefined && { times: options.times }),
   }
@@ -143,6 +163,8 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     keys,
     now: Date.UTC(2026, 2, 1, 12),
     uses,
+    audited: [],
+    auditWorks: true,
     logged: () => lines.join(''),
     ask(route, { as, body, payload, headers } = {}) {
       const [method, path] = route.split(' ') as [InjectOptions['method'], string]

@@ -2,6 +2,7 @@ import { renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import root, { type Test } from 'tap'
+import { noTrail } from '../../src/audit/trail.ts'
 import { type ConfigError, loadConfig } from '../../src/config.ts'
 import type { ExternalOidc } from '../../src/core/resources.ts'
 import { checkFiles } from '../../src/wiring/check-files.ts'
@@ -44,6 +45,7 @@ function openWorld(t: Test, jwt: readonly Entry[], settings: Record<string, stri
     config: loadConfig({ ...env, ...settings }, checkFiles),
     log: pino({}, { write: (line: string) => lines.push(line) }),
     clock: Date.now,
+    audit: noTrail,
     onFault: (error: unknown) => t.fail(String(error)),
     stops,
   }

@@ -21,6 +21,7 @@ const chat = '/llm/sim-small/v1/chat/completions'
 async function startService(t: Test, env: Record<string, string>) {
   const service = await serve({
     LOG_LEVEL: 'silent',
+    AUDIT_LOG: 'off',
     DATA_DIR: temporaryFolder(t),
     TOKEN_AUTH_FILE: 'examples/tokens.csv',
     API_ADDRESS: '127.0.0.1:0',

@@ -1,0 +1,125 @@
+/**
+ * What the listeners tell the audit trail. A route that changes keys names its action; its refusals
+ * and outcomes are written before the answer leaves, whatever came of it. Unauthenticated attempts
+ * are counted among the requests and have no line.
+ */
+
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import {
+  type AuditAction,
+  type AuditActor,
+  type AuditEvent,
+  type AuditOutcome,
+  type AuditTarget,
+  actorOf,
+} from '../audit/event.ts'
+import { type AuditTrail, noTrail } from '../audit/trail.ts'
+import type { ErrorCode } from '../core/errors.ts'
+import { traceIdOf } from '../core/trace-context.ts'
+import { addressOf } from './trusted-proxies.ts'
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** What the trail calls a request to this route. */
+    readonly audit?: AuditAction
+  }
+  interface FastifyRequest {
+    audited: Audited
+  }
+}
+
+/** What the trail is to have of a request, beside what the request itself says. */
+interface Audited {
+  target: AuditTarget
+  count?: number
+  /** Whether it is somebody else's keys that are looked at; changes are always told of. */
+  concernsOthers: boolean
+  intended: boolean
+  /** Its outcome has a line already. */
+  told: boolean
+  trail: AuditTrail
+}
+
+const looks: readonly AuditAction[] = ['key.read', 'key.search']
+
+/** Codes of answers after which nobody knows what the database did. */
+const unsure: ReadonlySet<ErrorCode> = new Set(['store_unavailable', 'store_slow', 'internal'])
+
+/** Writes the outcomes of this listener's routes. */
+export function auditRoutes(app: FastifyInstance, trail: AuditTrail = noTrail): void {
+  app.decorateRequest('audited')
+  app.addHook('onRequest', async (request) => {
+    request.audited = {
+      target: {},
+      concernsOthers: false,
+      intended: false,
+      told: false,
+      trail,
+    }
+  })
+  app.addHook('onSend', async (request, reply) => {
+    const { audited, routeOptions } = request
+    const { audit } = routeOptions.config
+    if (audit === undefined || audited.told || request.caller === null) return
+    if (looks.includes(audit) && !audited.concernsOthers) return
+    audited.told = true
+    await trail.note(eventOf(request, outcomeOf(request, reply), reply.statusCode))
+  })
+}
+
+/** To be called right before the statement: nothing is done without this line where it is required. */
+export async function intend(request: FastifyRequest, target: AuditTarget = {}): Promise<void> {
+  const { audited } = request
+  audited.target = target
+  await audited.trail.require(eventOf(request, 'intent'))
+  audited.intended = true
+}
+
+/** Adds to what the outcome's line will say. */
+export function addToOutcome(request: FastifyRequest, target: AuditTarget, count?: number): void {
+  request.audited.target = { ...request.audited.target, ...target }
+  if (count !== undefined) request.audited.count = count
+}
+
+/** Says that this looks at somebody else's keys, whatever comes of it. */
+export function lookAtOthers(request: FastifyRequest, target: AuditTarget): void {
+  request.audited.concernsOthers = true
+  addToOutcome(request, target)
+}
+
+/** To be called before such a look is answered: nothing is shown without this line where it is required. */
+export async function showOthers(request: FastifyRequest, count?: number): Promise<void> {
+  if (!request.audited.concernsOthers) return
+  addToOutcome(request, {}, count)
+  await request.audited.trail.require(eventOf(request, 'success', 200))
+  request.audited.told = true
+}
+
+function eventOf(request: FastifyRequest, outcome: AuditOutcome, status?: number): AuditEvent {
+  const { audited, routeOptions } = request
+  return {
+    action: routeOptions.config.audit as AuditAction,
+    outcome,
+    status,
+    actor: whoAsks(request),
+    target: audited.target,
+    count: audited.count,
+    requestId: request.id,
+    traceId: traceIdOf(request.headers.traceparent),
+    address: addressOf(request),
+  }
+}
+
+/** Behind the internal listener there are no callers. */
+function whoAsks({ caller }: FastifyRequest): AuditActor {
+  return caller ? actorOf(caller) : { user: '', source: 'internal' }
+}
+
+function outcomeOf(request: FastifyRequest, { statusCode }: FastifyReply): AuditOutcome {
+  if (statusCode < 400) return 'success'
+  if (statusCode < 500) return 'refused'
+  const { refusedWith } = request
+  return request.audited.intended && (refusedWith === null || unsure.has(refusedWith))
+    ? 'unknown'
+    : 'failed'
+}

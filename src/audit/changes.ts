@@ -1,0 +1,47 @@
+/** What a fresh set of resources changes, for the trail. */
+
+import { isDeepStrictEqual } from 'node:util'
+import type { Resource } from '../core/resources.ts'
+import { resourceKey } from '../core/snapshot.ts'
+import type { ResourceChange } from './event.ts'
+
+export type Known = ReadonlyMap<string, Resource>
+
+/** By kind and name, as `<kind>/<namespace>/<name>`. */
+export function knownOf(resources: readonly Resource[]): Known {
+  return new Map(resources.map((resource) => [resourceKey(resource), resource]))
+}
+
+/** What is different; what did not change is usually the same object. */
+export function changesOf(before: Known, after: Known): readonly ResourceChange[] {
+  const changes: ResourceChange[] = []
+  for (const [resource, now] of after) {
+    const was = before.get(resource)
+    if (was === now) continue
+    if (was === undefined) changes.push({ change: 'added', resource })
+    else if (!isDeepStrictEqual(was, now)) changes.push({ change: 'changed', resource })
+  }
+  for (const resource of before.keys()) {
+    if (!after.has(resource)) changes.push({ change: 'removed', resource })
+  }
+  return changes
+}
+
+/** In parts of so many characters at most, so that each makes a line that is written whole. */
+export function inParts(
+  changes: readonly ResourceChange[],
+  most = 3_000,
+): readonly (readonly ResourceChange[])[] {
+  const parts: ResourceChange[][] = []
+  let size = Number.POSITIVE_INFINITY
+  for (const each of changes) {
+    const length = each.resource.length + 40
+    if (size + length > most) {
+      parts.push([])
+      size = 0
+    }
+    parts.at(-1)?.push(each)
+    size += length
+  }
+  return parts
+}

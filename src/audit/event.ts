@@ -1,0 +1,91 @@
+/** What the audit trail has of an action: who did what to which key or resource, and how it ended. */
+
+import type { Caller } from '../core/caller.ts'
+import { redact } from '../core/redact.ts'
+
+export type AuditAction =
+  | 'key.create'
+  | 'key.read'
+  | 'key.search'
+  | 'key.revoke'
+  | 'key.bulk_revoke'
+  | 'key.take_over'
+  | 'key.cleanup'
+  | 'resources.apply'
+  | 'service.start'
+  | 'service.stop'
+
+/**
+ * `intent`: about to be done. `refused`: not done, and the caller is told why. `failed`: not done,
+ * by a fault. `unknown`: the database may or may not have done it.
+ */
+export type AuditOutcome = 'intent' | 'success' | 'refused' | 'failed' | 'unknown'
+
+export interface AuditActor {
+  readonly user: string
+  /** What vouches for the user; `internal`: whoever reaches the internal listener. */
+  readonly source: 'file' | 'oidc' | 'cluster' | 'key' | 'internal' | 'service' | 'cli'
+  readonly issuer?: string
+  readonly keyId?: string
+}
+
+export interface AuditTarget {
+  readonly keyId?: string
+  readonly user?: string
+  readonly subscription?: string
+  readonly resource?: string
+}
+
+/** A resource by kind and name, and what became of it. */
+export interface ResourceChange {
+  readonly change: 'added' | 'changed' | 'removed'
+  readonly resource: string
+}
+
+export interface AuditEvent {
+  readonly action: AuditAction
+  readonly outcome: AuditOutcome
+  /** Of the HTTP answer; where there is none yet, or none at all, it is null in the line. */
+  readonly status?: number | undefined
+  readonly actor: AuditActor
+  readonly target?: AuditTarget | undefined
+  readonly count?: number | undefined
+  readonly changes?: readonly ResourceChange[]
+  /** Ties an intent to its outcome, and both to the log. */
+  readonly requestId: string
+  readonly traceId?: string | undefined
+  /** Where the request came from; null in the line where it did not come over the network. */
+  readonly address?: string | undefined
+}
+
+/** What the service does by itself. */
+export const serviceActor: AuditActor = { user: 'tollgate', source: 'service' }
+
+/** A caller as the trail names one. */
+export function actorOf(caller: Caller): AuditActor {
+  const { user } = caller
+  if (caller.by === 'key') return { user, source: 'key', keyId: caller.keyId }
+  const { proof } = caller
+  return { user, source: proof.by, ...(proof.by === 'oidc' && { issuer: proof.issuer }) }
+}
+
+/** The event's line, without secrets and with a line break at its end. `time` in milliseconds since the epoch. */
+export function toLine(event: AuditEvent, replica: string, time: number): string {
+  const { action, outcome, actor, count, changes, traceId } = event
+  const line = JSON.stringify({
+    kind: 'audit',
+    time: new Date(time).toISOString(),
+    action,
+    outcome,
+    status: event.status ?? null,
+    actor,
+    target: event.target ?? {},
+    ...(count !== undefined && { count }),
+    ...(changes !== undefined && { changes }),
+    request_id: event.requestId,
+    ...(traceId !== undefined && { trace_id: traceId }),
+    address: event.address ?? null,
+    replica,
+  })
+  return `${redact(line)}\n`
+}

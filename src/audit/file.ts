@@ -1,0 +1,138 @@
+/** Where lines of the audit trail go: a file that others may rename, or standard output. */
+
+import { writeSync } from 'node:fs'
+import { type FileHandle, open, stat } from 'node:fs/promises'
+
+export interface AuditSink {
+  /** Whether the line has been handed to the system, within two seconds. Never rejects. */
+  write(line: string): Promise<boolean>
+  /** Settles when what is waiting has been written, or after this time. */
+  close(graceMs: number): Promise<void>
+}
+
+/** How long an answer may wait for its line. */
+const patienceMs = 2_000
+/** Lines that wait for a disk that hangs; those beyond them are lost. */
+const mostWaiting = 10_000
+/** How often a file that was renamed is looked for. */
+const lookMs = 500
+
+interface Waiting {
+  readonly line: string
+  readonly settle: (written: boolean) => void
+}
+
+/**
+ * Appends to a file. Lines that come together are written together, in their order. When the path
+ * leads to another file, or to none, it is opened anew: at the next line and within half a second.
+ */
+export function openAuditFile(path: string): AuditSink {
+  const waiting = new Set<Waiting>()
+  let file: FileHandle | undefined
+  let isTorn = false
+  let work: Promise<void> = Promise.resolve()
+
+  /** What is done with the file is done one after another. */
+  function inTurn(act: () => Promise<void>): Promise<void> {
+    work = work.then(act)
+    return work
+  }
+
+  async function reopen(): Promise<void> {
+    if (file !== undefined && (await isSame(file, path))) return
+    const fresh = await open(path, 'a', 0o600)
+    await file?.close().catch(() => {})
+    file = fresh
+    isTorn = false
+  }
+
+  async function flush(): Promise<void> {
+    if (waiting.size === 0) return
+    const lines = [...waiting]
+    waiting.clear()
+    let written = false
+    try {
+      await reopen()
+      written = await append(lines.map(({ line }) => line).join(''))
+    } catch {
+      // What is not written is lost; whoever waits is told so.
+    }
+    for (const { settle } of lines) settle(written)
+  }
+
+  /** A disk that fills up may take a part of a line: the next one then begins on a line of its own. */
+  async function append(text: string): Promise<boolean> {
+    const bytes = Buffer.from(isTorn ? `\n${text}` : text)
+    for (let at = 0; at < bytes.length; ) {
+      const { bytesWritten } = (await file?.write(bytes, at)) ?? { bytesWritten: 0 }
+      at += bytesWritten
+      isTorn = bytesWritten > 0 && at < bytes.length
+      if (bytesWritten === 0) return false
+    }
+    return true
+  }
+
+  const look = setInterval(() => void inTurn(() => reopen().catch(() => {})), lookMs)
+  look.unref()
+  void inTurn(() => reopen().catch(() => {}))
+
+  return {
+    write(line) {
+      if (waiting.size >= mostWaiting) return Promise.resolve(false)
+      return new Promise((resolve) => {
+        const late = setTimeout(() => {
+          waiting.delete(one)
+          resolve(false)
+        }, patienceMs)
+        const one = {
+          line,
+          settle(written: boolean): void {
+            clearTimeout(late)
+            resolve(written)
+          },
+        }
+        waiting.add(one)
+        void inTurn(flush)
+      })
+    },
+    async close(graceMs) {
+      clearInterval(look)
+      const ended = inTurn(async () => {
+        await file?.close().catch(() => {})
+        file = undefined
+      })
+      let timer: NodeJS.Timeout | undefined
+      const late = new Promise<void>((resolve) => {
+        timer = setTimeout(resolve, graceMs)
+      })
+      await Promise.race([ended, late])
+      clearTimeout(timer)
+    },
+  }
+}
+
+/** Writes at once, as the log does, so that the lines of the two do not mix. */
+export function openAuditStream(fd: number): AuditSink {
+  return {
+    async write(line) {
+      const giveUpAt = performance.now() + patienceMs
+      const bytes = Buffer.from(line)
+      for (let at = 0; at < bytes.length; ) {
+        try {
+          at += writeSync(fd, bytes, at)
+        } catch (error) {
+          const isFull = (error as NodeJS.ErrnoException).code === 'EAGAIN'
+          if (!isFull || performance.now() > giveUpAt) return false
+          await new Promise((resolve) => setTimeout(resolve, 5))
+        }
+      }
+      return true
+    },
+    async close() {},
+  }
+}
+
+async function isSame(file: FileHandle, path: string): Promise<boolean> {
+  const [own, there] = await Promise.all([file.stat(), stat(path).catch(() => undefined)])
+  return own.ino === there?.ino && own.dev === there.dev
+}

@@ -1,0 +1,40 @@
+/** What the audit trail has of keys that a command takes over. */
+
+import { randomUUID } from 'node:crypto'
+import { userInfo } from 'node:os'
+import type { AuditEvent } from '../audit/event.ts'
+import { createAuditTrail } from '../audit/trail.ts'
+import type { Config } from '../config.ts'
+import { openAuditSink } from '../wiring/audit.ts'
+
+/**
+ * Runs a take-over with a line before and one after it, of the person at the terminal. `countOf`
+ * says how many keys it took. With AUDIT_REQUIRED it is not run unless the first line can be written.
+ */
+export async function auditTakeOver<Result>(
+  config: Config,
+  act: () => Promise<Result>,
+  countOf: (result: Result) => number,
+): Promise<Result> {
+  const sink = openAuditSink(config)
+  if (sink === undefined) return await act()
+  const { auditRequired: required, replicaName: replica } = config
+  const trail = createAuditTrail({ sink, required, replica, clock: Date.now })
+  const event: Omit<AuditEvent, 'outcome'> = {
+    action: 'key.take_over',
+    actor: { user: userInfo().username, source: 'cli' },
+    requestId: randomUUID(),
+  }
+  try {
+    await trail.require({ ...event, outcome: 'intent' })
+    const result = await act().catch(async (error: unknown) => {
+      await trail.note({ ...event, outcome: 'unknown' })
+      throw error
+    })
+    await trail.note({ ...event, outcome: 'success', count: countOf(result) })
+    return result
+  } finally {
+    if (trail.lost > 0) console.error('AUDIT_LOG: the audit trail could not be written.')
+    await sink.close(1_000)
+  }
+}

@@ -1,0 +1,89 @@
+/** The audit trail of a process: where it goes, and what the process itself does. */
+
+import { randomUUID } from 'node:crypto'
+import { changesOf, inParts, type Known, knownOf } from '../audit/changes.ts'
+import { type AuditAction, type ResourceChange, serviceActor } from '../audit/event.ts'
+import { type AuditSink, openAuditFile, openAuditStream } from '../audit/file.ts'
+import { type AuditTrail, createAuditTrail, noTrail } from '../audit/trail.ts'
+import type { Config } from '../config.ts'
+import type { Resource } from '../core/resources.ts'
+import type { Context } from './context.ts'
+
+const stdout = 1
+
+/** What the settings say; to be opened before the parts that use it, as it is closed after them. */
+export function openAudit({ config, log, clock, stops }: Omit<Context, 'audit'>): AuditTrail {
+  const sink = openAuditSink(config)
+  if (sink === undefined) return noTrail
+  stops.push({
+    name: 'the audit trail',
+    shareMs: 200,
+    mostMs: 2_000,
+    lost: 'its last lines',
+    stop: (graceMs) => sink.close(graceMs),
+  })
+  return createAuditTrail({
+    sink,
+    required: config.auditRequired,
+    replica: config.replicaName,
+    clock,
+    onChange(isWritten) {
+      if (isWritten) log.info('the audit trail is written again')
+      else log.error({ auditLog: config.auditLog }, 'a line of the audit trail is lost')
+    },
+  })
+}
+
+/** undefined: no trail is kept. */
+export function openAuditSink({ auditLog }: Config): AuditSink | undefined {
+  if (auditLog === undefined) return undefined
+  return auditLog === 'stdout' ? openAuditStream(stdout) : openAuditFile(auditLog)
+}
+
+/** Notes the beginning of this process's service, and its end when it is stopped. */
+export async function noteService({ audit, stops }: Context): Promise<void> {
+  const note = (action: AuditAction) =>
+    audit.note({ action, outcome: 'success', actor: serviceActor, requestId: randomUUID() })
+  stops.push(() => note('service.stop'))
+  await note('service.start')
+}
+
+/** Deletes keys that are due, with a line before and one after it. */
+export async function auditCleanup(
+  audit: AuditTrail,
+  clean: () => Promise<number>,
+): Promise<number> {
+  const event = { action: 'key.cleanup', actor: serviceActor, requestId: randomUUID() } as const
+  await audit.require({ ...event, outcome: 'intent' })
+  try {
+    const count = await clean()
+    await audit.note({ ...event, outcome: 'success', count })
+    return count
+  } catch (error) {
+    await audit.note({ ...event, outcome: 'unknown' })
+    throw error
+  }
+}
+
+/** Told of each set of resources that was put in force, notes what that changed. */
+export function createResourceAudit(
+  audit: AuditTrail,
+): (fresh: readonly Resource[]) => Promise<void> {
+  let known: Known = new Map()
+  return async (fresh) => {
+    const now = knownOf(fresh)
+    const changes = changesOf(known, now)
+    known = now
+    const requestId = randomUUID()
+    const note = (part: readonly ResourceChange[]) =>
+      audit.note({
+        action: 'resources.apply',
+        outcome: 'success',
+        actor: serviceActor,
+        count: changes.length,
+        changes: part,
+        requestId,
+      })
+    await Promise.all(inParts(changes).map(note))
+  }
+}

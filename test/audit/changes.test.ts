@@ -1,0 +1,60 @@
+import { test } from 'tap'
+import { changesOf, inParts, knownOf } from '../../src/audit/changes.ts'
+import { toLine } from '../../src/audit/event.ts'
+import { parseResource } from '../../src/core/parse-resource.ts'
+import type { Resource } from '../../src/core/resources.ts'
+import { modelRef } from '../support/documents.ts'
+
+function model(name: string, backendUrl: string): Resource {
+  const parsed = parseResource(modelRef(name, { backendUrl }))
+  if (!('resource' in parsed)) throw new Error('no resource')
+  return parsed.resource
+}
+
+test('what was added, changed and removed is told by kind and name', (t) => {
+  const kept = model('kept', 'http://127.0.0.1:1')
+  const before = knownOf([
+    kept,
+    model('same', 'http://a'),
+    model('other', 'http://a'),
+    model('gone', 'http://a'),
+  ])
+  const after = knownOf([
+    kept,
+    model('same', 'http://a'),
+    model('other', 'http://b'),
+    model('new', 'http://a'),
+  ])
+  t.strictSame(changesOf(before, after), [
+    { change: 'changed', resource: 'ModelRef/llm/other' },
+    { change: 'added', resource: 'ModelRef/llm/new' },
+    { change: 'removed', resource: 'ModelRef/llm/gone' },
+  ])
+  t.strictSame(changesOf(after, after), [])
+  t.end()
+})
+
+test('many changes are lines that a pipe takes whole, and none is left out', (t) => {
+  const changes = Array.from({ length: 10_000 }, (_, i) => ({
+    change: 'added' as const,
+    resource: `ModelRef/llm/model-${i}`,
+  }))
+  const parts = inParts(changes)
+  t.strictSame(parts.flat(), changes)
+  for (const part of parts) {
+    const line = toLine(
+      {
+        action: 'resources.apply',
+        outcome: 'success',
+        actor: { user: 'tollgate', source: 'service' },
+        changes: part,
+        count: changes.length,
+        requestId: 'x'.repeat(36),
+      },
+      'replica'.repeat(10),
+      0,
+    )
+    if (line.length > 4_096) t.fail(`a line of ${line.length} characters`)
+  }
+  t.end()
+})
