@@ -94,6 +94,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     ...keyParts,
     ...counterParts,
     ...resources,
+    identity: tokens.figures,
     journal: () => journal as Journal,
   })
   const settle = openSettle(context, counterParts, resources, telemetry)

@@ -4,6 +4,8 @@
  */
 
 import { decodeJwt } from 'jose'
+import type { Caller, Proof } from '../core/caller.ts'
+import { ServiceError } from '../core/errors.ts'
 import type { Verify, VerifyNow } from './authenticate.ts'
 
 export interface Proofs {
@@ -13,17 +15,49 @@ export interface Proofs {
   readonly oidc: (issuer: string) => Verify | undefined
   /** Everything else; undefined: nothing else is believed. */
   readonly cluster: Verify | undefined
+  /** Told what became of each token. */
+  readonly onProved?: (by: ProofSource, result: ProofResult) => void
 }
 
+/** What had to prove a token; `none`: there is nothing that could. */
+export type ProofSource = Proof['by'] | 'none'
+/** `failed`: a fault of ours. */
+export type ProofResult = 'ok' | 'refused' | 'unavailable' | 'failed'
+
 /** File, OIDC, cluster. */
-export function createVerifyToken({ file, oidc, cluster }: Proofs): Verify {
+export function createVerifyToken(proofs: Proofs): Verify {
+  const { file, oidc, cluster, onProved = () => {} } = proofs
+
+  function observed(by: ProofSource, verdict: Caller | null): Caller | null {
+    onProved(by, verdict === null ? 'refused' : 'ok')
+    return verdict
+  }
+
+  async function observedLater(by: ProofSource, verdict: Promise<Caller | null>) {
+    try {
+      return observed(by, await verdict)
+    } catch (error) {
+      onProved(by, resultOf(error))
+      throw error
+    }
+  }
+
   return function verifyToken(token, now, source) {
     const listed = file(token, now)
-    if (listed !== null) return listed
+    if (listed !== null) return observed('file', listed)
     const issuer = issuerOf(token)
-    const verify = (issuer === undefined ? undefined : oidc(issuer)) ?? cluster
-    return verify === undefined ? null : verify(token, now, source)
+    const ofIssuer = issuer === undefined ? undefined : oidc(issuer)
+    const verify = ofIssuer ?? cluster
+    if (verify === undefined) return observed('none', null)
+    const by = ofIssuer === undefined ? 'cluster' : 'oidc'
+    const verdict = verify(token, now, source)
+    return verdict instanceof Promise ? observedLater(by, verdict) : observed(by, verdict)
   }
+}
+
+function resultOf(error: unknown): ProofResult {
+  if (!(error instanceof ServiceError)) return 'failed'
+  return error.code === 'credential_invalid' ? 'refused' : 'unavailable'
 }
 
 /** Who a JWT says has issued it; nothing of that is proved. */

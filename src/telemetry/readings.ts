@@ -1,5 +1,7 @@
 /** What is read from the parts of the service whenever somebody asks: name, meaning, source. */
 
+import type { IdentityFigures } from './identity-counts.ts'
+
 /** The parts, as far as they are there; all figures are of the moment of the call. */
 export interface Sources {
   readonly models: () => number
@@ -20,6 +22,8 @@ export interface Sources {
   readonly keys: () => KeyFigures
   /** Lines of the audit trail that could not be written. */
   readonly auditLost?: () => number
+  /** Where somebody proves identity tokens. */
+  readonly identity?: IdentityFigures
   /** Where revocations are followed. */
   readonly revocations?: () => RevocationFigures
   /** Where a usage journal is read. */
@@ -122,9 +126,15 @@ export function readingsOf(sources: Sources): readonly Reading[] {
       'Lines of the audit trail that could not be written.',
       sources.auditLost ?? (() => 0),
     ),
+    ...(sources.identity ? [accessReviews(sources.identity)] : []),
     ...followed,
     ...journaled,
   ]
+}
+
+function accessReviews({ accessReviews }: IdentityFigures): Reading {
+  const help = 'Answers of the cluster on who administers: allowed, denied, failed.'
+  return { ...counter('tollgate_access_reviews', help, () => accessReviews), label: 'result' }
 }
 
 function redisReadings(redis: NonNullable<Sources['redis']>): readonly Reading[] {

@@ -136,6 +136,11 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
           })),
         ),
       ),
+      counterData(
+        'tollgate_identity',
+        'Identity tokens shown, by what had to prove them and what became of them.',
+        sources.identity?.proofs() ?? [],
+      ),
       secondsData(
         'tollgate_check_duration_seconds',
         'How long Check took, from bytes to bytes.',

@@ -4,10 +4,15 @@ import { readFileSync } from 'node:fs'
 import { decodeJwt } from 'jose'
 import { subscriptionNamespace } from '../core/resources.ts'
 import { fromKubeconfig, fromServiceAccount } from '../identity/kubernetes/access.ts'
-import { type AccessReview, createAccessReview } from '../identity/kubernetes/access-review.ts'
+import {
+  type AccessResult,
+  type AccessReview,
+  createAccessReview,
+} from '../identity/kubernetes/access-review.ts'
 import { type ClusterAccess, createReview } from '../identity/kubernetes/api.ts'
 import { createTokenReview, type TokenReview } from '../identity/kubernetes/token-review.ts'
 import type { Context } from './context.ts'
+import type { RefusalLog } from './refusal-log.ts'
 
 export interface Cluster {
   readonly tokens: TokenReview
@@ -15,7 +20,11 @@ export interface Cluster {
 }
 
 /** undefined: the cluster is not asked. Throws with the setting to look at. */
-export function openCluster({ config, log }: Context): Cluster | undefined {
+export function openCluster(
+  { config, log }: Context,
+  refusals: RefusalLog,
+  onAccessReviewed: (result: AccessResult) => void,
+): Cluster | undefined {
   if (!config.kubernetesTokenReview) return undefined
   const access = accessOf(config)
   const review = createReview(access)
@@ -28,11 +37,16 @@ export function openCluster({ config, log }: Context): Cluster | undefined {
         problem === undefined
           ? log.info("the cluster's API server answers token reviews again")
           : log.error({ problem }, "the cluster's API server does not answer token reviews"),
+      onRefused: (reason) => refusals.note({ proof: 'cluster' }, reason),
     }),
     mayAdminister: createAccessReview({
       review,
       resource: { ...config.adminAccessReview, namespace: subscriptionNamespace },
-      onFailure: (problem) => log.error({ problem }, 'nobody is an administrator by access review'),
+      onAnswered(result, problem) {
+        onAccessReviewed(result)
+        if (result !== 'failed') return
+        log.error({ problem }, 'nobody is an administrator by access review')
+      },
     }),
   }
 }

@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { PACKAGE_ROOT } from '../package-root.ts'
 import type { Journal } from '../ratelimit/journal/journal.ts'
+import type { IdentityFigures } from '../telemetry/identity-counts.ts'
 import { createTelemetry, type Telemetry } from '../telemetry/telemetry.ts'
 import type { Context } from './context.ts'
 import type { Counters } from './counters.ts'
@@ -11,6 +12,7 @@ import type { Keys } from './keys.ts'
 import type { Resources } from './resources.ts'
 
 export interface Measured extends Keys, Counters, Resources {
+  readonly identity: IdentityFigures
   /** Asked only once everything has been built. */
   readonly journal: () => Journal
 }
@@ -26,6 +28,7 @@ export function openTelemetry({ config, audit, stops }: Context, measured: Measu
     problems,
     modelsWaiting,
     journal,
+    identity,
   } = measured
   const telemetry = createTelemetry({
     version: JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')).version,
@@ -44,6 +47,7 @@ export function openTelemetry({ config, audit, stops }: Context, measured: Measu
       }),
       keys: keys.stats,
       auditLost: () => audit.lost,
+      identity,
       revocations() {
         const { ageMs, others } = follower.stats()
         return {

@@ -4,6 +4,7 @@ import type { Verify, VerifyNow } from '../identity/authenticate.ts'
 import { createVerifyToken } from '../identity/identity-token.ts'
 import type { AccessReview } from '../identity/kubernetes/access-review.ts'
 import { noTokens, openTokenFile } from '../identity/token-file.ts'
+import { createIdentityCounts, type IdentityFigures } from '../telemetry/identity-counts.ts'
 import { openCluster } from './cluster.ts'
 import type { Context } from './context.ts'
 import { openOidc } from './oidc.ts'
@@ -16,19 +17,26 @@ export interface Tokens {
   readonly mayAdminister: AccessReview | undefined
   /** Which of what proves tokens is out of reach, as `/readyz` calls it. */
   readonly degraded: () => readonly string[]
+  readonly figures: IdentityFigures
 }
 
 export function openTokens(context: Context, { snapshot }: Pick<Resources, 'snapshot'>): Tokens {
-  const cluster = openCluster(context)
   const refusals = createRefusalLog(context)
+  const counts = createIdentityCounts()
+  const cluster = openCluster(context, refusals, counts.onAccessReviewed)
   const oidc = openOidc(context, () => snapshot().tenant?.externalOidc, refusals)
   return {
     verify: createVerifyToken({
       file: openFile(context),
       oidc: oidc.find,
       cluster: cluster?.tokens.verify,
+      onProved(by, result) {
+        counts.onProved(by, result)
+        if (by === 'none') refusals.note({ proof: by }, 'nothing here proves it')
+      },
     }),
     mayAdminister: cluster?.mayAdminister,
+    figures: counts.figures,
     degraded: () => [
       ...(oidc.isAway() ? ['oidc'] : []),
       ...(cluster?.tokens.isAway ? ['kubernetes'] : []),

@@ -65,6 +65,33 @@ test('without a proof that applies nobody is believed', async (t) => {
   for (const token of ['opaque', jwt({ iss: 'https://theirs' })]) t.equal(verify(token, 0), null)
 })
 
+test('what became of a token is told', async (t) => {
+  const told: string[] = []
+  const onProved = (by: string, result: string) => void told.push(`${by} ${result}`)
+  const failing = async (token: string) => {
+    if (token.endsWith('away')) throw new ServiceError('identity_unavailable')
+    if (token.endsWith('broken')) throw new Error('a fault')
+    return token.endsWith('known') ? caller('cluster') : null
+  }
+  const verify = createVerifyToken({ file, oidc, cluster: failing, onProved })
+  const issued = { iss: 'https://ours' }
+  for (const token of ['listed', jwt(issued), 'known', 'unknown-one']) await verify(token, 0)
+  for (const token of [jwt(issued, {}, 'refused'), 'away', 'broken']) {
+    await t.rejects(async () => await verify(token, 0))
+  }
+  createVerifyToken({ file, oidc, cluster: undefined, onProved })('opaque', 0)
+  t.strictSame(told, [
+    'file ok',
+    'oidc ok',
+    'cluster ok',
+    'cluster refused',
+    'oidc refused',
+    'cluster unavailable',
+    'cluster failed',
+    'none refused',
+  ])
+})
+
 test('a huge payload is looked at in no time', async (t) => {
   const verify = createVerifyToken({ file, oidc, cluster: undefined })
   const startedAt = process.cpuUsage()

@@ -11,6 +11,9 @@ import type { JsonObject, Review } from './api.ts'
 /** Whether a person may. Any failure is a no. */
 export type AccessReview = (person: Person) => boolean | Promise<boolean>
 
+/** What the API server answered to a review. */
+export type AccessResult = 'allowed' | 'denied' | 'failed'
+
 export interface AccessReviewOptions {
   readonly review: Review
   /** What has to be allowed: to `create` this, in the namespace of subscriptions. */
@@ -19,8 +22,8 @@ export interface AccessReviewOptions {
     readonly resource: string
     readonly namespace: string
   }
-  /** Told of each failure, in words for the log. */
-  readonly onFailure: (problem: string) => void
+  /** Told of each answer; of a failure in words for the log, too. */
+  readonly onAnswered: (result: AccessResult, problem?: string) => void
   /** Milliseconds that never go back. */
   readonly monotonic?: () => number
 }
@@ -32,7 +35,7 @@ const entries = 10_000
 const pauseMs = 1_000
 
 export function createAccessReview(options: AccessReviewOptions): AccessReview {
-  const { review, resource, onFailure, monotonic = () => performance.now() } = options
+  const { review, resource, onAnswered, monotonic = () => performance.now() } = options
   const verdicts = new LRUCache<string, { readonly allowed: boolean; readonly at: number }>({
     max: entries,
   })
@@ -46,10 +49,11 @@ export function createAccessReview(options: AccessReviewOptions): AccessReview {
       // A denial outweighs what another authorizer allows.
       const allowed = status.allowed === true && status.denied !== true
       verdicts.set(key, { allowed, at })
+      onAnswered(allowed ? 'allowed' : 'denied')
       return allowed
     } catch (error) {
       failedAt = monotonic()
-      onFailure(error instanceof Error ? error.message : String(error))
+      onAnswered('failed', error instanceof Error ? error.message : String(error))
       return false
     } finally {
       asked.delete(key)

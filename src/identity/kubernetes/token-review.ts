@@ -28,6 +28,8 @@ export interface TokenReviewOptions {
   readonly graceMs: number
   /** Told once when the API server fails, with the reason, and once when it is back. */
   readonly onAway: (problem: string | undefined) => void
+  /** Told why a token is refused, in words that hold nothing of it. */
+  readonly onRefused?: (reason: string) => void
   /** Milliseconds that never go back. */
   readonly monotonic?: () => number
 }
@@ -55,7 +57,8 @@ const room = { room: 4_000, roomForOne: 1_000 }
 const pauseMs = 1_000
 
 export function createTokenReview(options: TokenReviewOptions): TokenReview {
-  const { review, audiences, graceMs, onAway, monotonic = () => performance.now() } = options
+  const { review, audiences, graceMs, onAway, onRefused = () => {} } = options
+  const { monotonic = () => performance.now() } = options
   const believed = new LRUCache<string, Verdict>({ max: entries })
   const refused = new LRUCache<string, Verdict>({ max: entries })
   const asked = new Map<string, Promise<TokenCaller | null>>()
@@ -76,12 +79,14 @@ export function createTokenReview(options: TokenReviewOptions): TokenReview {
     const begunAt = monotonic()
     if (failedAt !== undefined && begunAt - failedAt < pauseMs) return doWithout(hash)
     try {
-      const caller = readStatus(await review(path, toReview(token, audiences)), audiences)
+      const verdict = readStatus(await review(path, toReview(token, audiences)), audiences)
       if (failedAt !== undefined) onAway(undefined)
       failedAt = undefined
       believed.delete(hash)
       refused.delete(hash)
       // From when it was asked: what the cluster takes back meanwhile lives no longer for that.
+      const caller = typeof verdict === 'string' ? null : verdict
+      if (typeof verdict === 'string') onRefused(verdict)
       const memory = caller === null ? refused : believed
       memory.set(hash, { caller, at: begunAt })
       return caller
@@ -149,15 +154,17 @@ function toReview(token: string, audiences: readonly string[]): JsonObject {
 }
 
 /**
- * Believed only if the answer says for whom the token is: an API server that does not know audiences
+ * The caller, or why there is none. Believed only if the answer says for whom the token is: an API server that does not know audiences
  * answers none, and would let a token pass that was made for somebody else.
  */
-function readStatus(status: JsonObject, audiences: readonly string[]): TokenCaller | null {
-  if (status.authenticated !== true) return null
+function readStatus(status: JsonObject, audiences: readonly string[]): TokenCaller | string {
+  if (status.authenticated !== true) return 'is not known to the cluster'
   const meantFor = Array.isArray(status.audiences) ? status.audiences : []
-  if (!meantFor.some((each) => audiences.includes(each))) return null
+  if (!meantFor.some((each) => audiences.includes(each))) return 'is not meant for this service'
   const { username, groups = [] } = (status.user ?? {}) as JsonObject
-  if (typeof username !== 'string' || username === '') return null
-  if (!Array.isArray(groups) || !groups.every((group) => typeof group === 'string')) return null
+  if (typeof username !== 'string' || username === '') return 'names nobody'
+  if (!Array.isArray(groups) || !groups.every((group) => typeof group === 'string')) {
+    return 'has no list of groups'
+  }
   return { by: 'token', proof: { by: 'cluster' }, user: username, groups }
 }

@@ -12,16 +12,21 @@ const resource = {
 async function createWorld(t: Test) {
   const server = await startReviewServer(t)
   const failures: string[] = []
+  const answers: string[] = []
   let passed = 0
   const mayAdminister = createAccessReview({
     review: createReview({ server: server.url, tokenFile: server.tokenFile }, { timeoutMs: 200 }),
     resource,
-    onFailure: (problem) => failures.push(problem),
+    onAnswered(result, problem) {
+      answers.push(result)
+      if (problem !== undefined) failures.push(problem)
+    },
     monotonic: () => passed,
   })
   return {
     server,
     failures,
+    answers,
     ask: async (user: string, ...groups: readonly string[]) =>
       await mayAdminister({ user, groups }),
     pass(milliseconds: number) {
@@ -78,7 +83,7 @@ test('a role that is taken away is gone within 30 seconds', async (t) => {
 })
 
 test('any failure is a no, and told', async (t) => {
-  const { server, failures, ask, pass } = await createWorld(t)
+  const { server, failures, answers: answered, ask, pass } = await createWorld(t)
   server.admins.add('ada')
   t.equal(await ask('ada'), true)
   const answers: (typeof server.answer)[] = [
@@ -95,6 +100,7 @@ test('any failure is a no, and told', async (t) => {
     t.equal(await ask('ada'), false)
     t.equal(failures.length, index + 1, 'asked once in a second')
   }
+  t.strictSame(answered, ['allowed', 'failed', 'failed', 'failed', 'failed'])
   t.match(failures[0], /our role may not create subjectaccessreviews/)
   server.answer = (_request, response) =>
     response.writeHead(201).end(JSON.stringify({ status: { allowed: true, denied: true } }))

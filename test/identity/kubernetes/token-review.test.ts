@@ -9,12 +9,14 @@ const audiences = ['https://kubernetes.default.svc', 'maas-default-gateway-sa']
 async function createWorld(t: Test, options: ReviewOptions = {}) {
   const server = await startReviewServer(t)
   const told: string[] = []
+  const refusals: string[] = []
   let passed = 0
   const tokens = createTokenReview({
     review: createReview({ server: server.url, tokenFile: server.tokenFile }, options),
     audiences,
     graceMs: 300_000,
     onAway: (problem) => told.push(problem ?? 'back'),
+    onRefused: (reason) => refusals.push(reason),
     monotonic: () => passed,
   })
   server.tokens.set('ada', { username: 'ada', groups: ['team-a', 'a,b'] })
@@ -22,6 +24,7 @@ async function createWorld(t: Test, options: ReviewOptions = {}) {
     server,
     tokens,
     told,
+    refusals,
     pass(milliseconds: number) {
       passed += milliseconds
     },
@@ -37,7 +40,7 @@ async function createWorld(t: Test, options: ReviewOptions = {}) {
 }
 
 test('a token of the cluster names a caller', async (t) => {
-  const { server, tokens, ask } = await createWorld(t)
+  const { server, tokens, ask, refusals } = await createWorld(t)
   t.strictSame(await tokens.verify('ada', 0), {
     by: 'token',
     proof: { by: 'cluster' },
@@ -53,6 +56,7 @@ test('a token of the cluster names a caller', async (t) => {
   server.tokens.set('else', { username: 'eve', audiences: ['vault'] })
   t.equal(await ask('else'), null, 'made for somebody else')
   t.equal(await ask('invented'), null)
+  t.strictSame(refusals, ['is not known to the cluster', 'is not known to the cluster'])
 })
 
 test('only a whole yes is one', async (t) => {
