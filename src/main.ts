@@ -25,6 +25,7 @@ import { openKeys } from './wiring/keys.ts'
 import { listenGrpc, listenHttp, listenMetrics } from './wiring/listen.ts'
 import { createModelHealth } from './wiring/model-health.ts'
 import { openResources } from './wiring/resources.ts'
+import { openServedNames } from './wiring/served-names.ts'
 import { type Stop, stopInOrder } from './wiring/shutdown.ts'
 import { openTelemetry } from './wiring/telemetry.ts'
 import { openTokens } from './wiring/tokens.ts'
@@ -81,7 +82,9 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const keyParts = await openKeys(context, database)
   const { keys, propagation, noteUse } = keyParts
   const resources = await openResources(context)
-  const { snapshot, problems } = resources
+  const { problems } = resources
+  const learner = openServedNames(context, database, resources.snapshot)
+  const { snapshot } = learner
   const markers = { own: config.keyMarker, accepted: config.acceptedMarkers }
   const tokens = openTokens(context, resources)
   const authenticate = createAuthenticate({
@@ -148,6 +151,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     // So that look-ups and revocations never wait for searches to end.
     searchesAtOnce: Math.max(1, Math.floor(config.databaseConnections / 5)),
     probeModel: createProbeModel(),
+    onServed: learner.note,
     gatewayUrl: config.gatewayUrl,
     accessCheckTimeoutMs: config.accessCheckTimeoutSeconds * 1_000,
     instanceName: config.instanceName,

@@ -4,7 +4,13 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { mayUse } from '../core/access.ts'
 import type { Caller } from '../core/caller.ts'
 import { ServiceError } from '../core/errors.ts'
-import { endpointOf, type FoundModel, type ListedModel, mergeModels } from '../core/model-list.ts'
+import {
+  endpointOf,
+  type FoundModel,
+  type ListedModel,
+  mergeModels,
+  type ServedModel,
+} from '../core/model-list.ts'
 import { accessibleSubscriptions, findSubscription, isHealthy } from '../core/selection.ts'
 import type { CompiledSubscription, Model, Snapshot } from '../core/snapshot.ts'
 import { toTimestamp } from './api-key-record.ts'
@@ -19,13 +25,21 @@ export interface ListModelsDeps {
   readonly probeModel: ProbeModel
   /** Public base URL of the gateway, without a trailing slash. */
   readonly gatewayUrl: string
+  /** Told what a model's server lists, where it was asked through the gateway. */
+  readonly onServed?: (model: Model, served: readonly ServedModel[]) => void
   /** What the whole answer may take; models that have not answered by then are left out. */
   readonly accessCheckTimeoutMs: number
 }
 
 /** Models asked side by side, and how long one may hold up those behind it. */
 const lanes = 100
-const patienceMs = 500
+const longestPatienceMs = 500
+/** All have been asked after so long, even if none answers. */
+const allAskedMs = 1_000
+/** From then on nobody is waited for once so many looks in a row have seen no answer come in. */
+const usualMs = 2_000
+const lookEveryMs = 50
+const quietLooks = 5
 
 const model = {
   type: 'object',
@@ -218,26 +232,44 @@ async function findModels(deps: ListModelsDeps, search: Search): Promise<readonl
   }
 
   const deadline = new AbortController()
-  const timer = setTimeout(() => deadline.abort(), deps.accessCheckTimeoutMs)
   const { signal } = deadline
+  const begun = performance.now()
+  let looks = 0
+  const timer = setInterval(() => {
+    looks += 1
+    const tookMs = performance.now() - begun
+    const isQuiet = tookMs >= usualMs && looks >= quietLooks
+    if (isQuiet || tookMs >= deps.accessCheckTimeoutMs) deadline.abort()
+  }, lookEveryMs)
   const items = [...asked]
+  const patienceMs = Math.min(longestPatienceMs, (allAskedMs * lanes) / items.length)
   await inLanes(
     items,
     { lanes, patienceMs, signal },
     async ([model, { endpoint, subscriptions }]) => {
       const subscription = subscriptions[0]?.name ?? ''
       const request = { endpoint, authorization, caller, subscription, snapshot }
+      looks = 0
       const outcome = await deps.probeModel(request)
       if (outcome === 'closed') return
+      looks = 0
       // A server without a list is known by what the ModelRef says of it.
-      if (outcome === 'missing' && model.resource.modelIds.length === 0) return
+      const { modelIds, server } = model.resource
+      const isNamed = modelIds.length > 0 || server.upstreamModel !== undefined
+      if (outcome === 'missing' && !isNamed) return
       const served = typeof outcome === 'string' ? undefined : outcome
+      // Listed is callable, by the next request already.
+      if (served !== undefined && isAtGateway(model)) deps.onServed?.(model, served)
       for (const subscription of subscriptions)
         found.push({ model, subscription, endpoint, served })
     },
   )
-  clearTimeout(timer)
+  clearInterval(timer)
   return [...found]
+}
+
+function isAtGateway({ resource }: Model): boolean {
+  return resource.endpointOverride === undefined
 }
 
 function showModel(listed: ListedModel): Record<string, unknown> {

@@ -198,9 +198,9 @@ function findModel(request: AccessRequest, snapshot: Snapshot, caller: Caller): 
   if (bodyProblem !== undefined || bodyModel === undefined) {
     return deny('invalid_body', { about: 'body', problem: bodyProblem })
   }
-  const usable = (snapshot.modelsByName.get(bodyModel) ?? []).filter((model) =>
-    mayUse(caller, model),
-  )
+  const usableOf = (models: readonly Model[] = []) => models.filter((each) => mayUse(caller, each))
+  let usable = usableOf(snapshot.modelsByName.get(bodyModel))
+  if (usable.length === 0) usable = usableOf(snapshot.modelsByServedName.get(bodyModel))
   const [first] = usable
   if (first === undefined) return deny('model_not_allowed')
   if (usable.length === 1) return first

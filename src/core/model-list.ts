@@ -5,6 +5,7 @@
 
 import { displayOf, type ModelDisplay, modelDisplayOf } from './display.ts'
 import { isObject } from './fields.ts'
+import { takenOf } from './served-names.ts'
 import type { CompiledSubscription, Model } from './snapshot.ts'
 
 /** One entry of a server's own list. */
@@ -81,7 +82,8 @@ export function readServedModels(list: unknown): readonly ServedModel[] {
 
 /**
  * One entry for each id, url and owner, ordered by the three. Where `spec.modelIds` says which of
- * its server's ids are this model, others are left out: several ModelRefs may share one server.
+ * its server's ids are this model, others are left out: several ModelRefs may share one server. One
+ * that its server knows by `spec.upstreamModel` has its own names, whatever that server lists.
  */
 export function mergeModels(found: readonly FoundModel[]): readonly ListedModel[] {
   const entries = new Map<string, ListedModel & { readonly subscriptions: ListedSubscription[] }>()
@@ -116,12 +118,15 @@ function servedAs(
   { resource }: Model,
   served: readonly ServedModel[] | undefined,
 ): readonly ServedModel[] {
-  const { metadata, modelIds } = resource
-  if (served === undefined) {
+  const { metadata, modelIds, server } = resource
+  const { upstreamModel } = server
+  if (served === undefined || upstreamModel !== undefined) {
     const ids = modelIds.length === 0 ? [metadata.name] : modelIds
-    return ids.map((id) => ({ id, created: undefined }))
+    const created = served?.find(({ id }) => id === upstreamModel)?.created
+    return ids.map((id) => ({ id, created }))
   }
-  return modelIds.length === 0 ? served : served.filter(({ id }) => modelIds.includes(id))
+  if (modelIds.length > 0) return served.filter(({ id }) => modelIds.includes(id))
+  return takenOf(served)
 }
 
 function isUsableId(id: unknown): id is string {

@@ -75,6 +75,8 @@ export interface Snapshot {
   readonly models: ReadonlyMap<string, Model>
   /** By the names a body may use: the ModelRef's own and its `modelIds`. */
   readonly modelsByName: ReadonlyMap<string, readonly Model[]>
+  /** By the names that servers list (served-names.ts); looked at where no resource gives a name. */
+  readonly modelsByServedName: Pick<ReadonlyMap<string, readonly Model[]>, 'get'>
   /** By bare name; all live in one namespace. */
   readonly subscriptions: ReadonlyMap<string, CompiledSubscription>
   /** The same by who owns them. */
@@ -155,6 +157,7 @@ export function* compileInSteps(
   return {
     models,
     modelsByName: models === previous.models ? previous.modelsByName : indexByName(models.values()),
+    modelsByServedName: noNames,
     subscriptions,
     owners,
     policies,
@@ -164,9 +167,12 @@ export function* compileInSteps(
   }
 }
 
+const noNames: Snapshot['modelsByServedName'] = new Map()
+
 const nothing: Snapshot = {
   models: new Map(),
   modelsByName: new Map(),
+  modelsByServedName: noNames,
   subscriptions: new Map(),
   owners: noOwners,
   policies: new Map(),

@@ -39,8 +39,9 @@ export interface EnvoySettings
   readonly folder: string
   /** Threads; with one, what a client saw end first is also told of first. */
   readonly concurrency?: number
-  /** Of its admin page; any free one unless told. */
+  /** Of its admin page, and for clients; any free one unless told. */
   readonly adminPort?: number | undefined
+  readonly port?: number | undefined
   /** Changes its configuration, which is the repository's as JSON. */
   readonly adjust?: ((bootstrap: string) => string) | undefined
 }
@@ -50,12 +51,19 @@ const anyPort = { host: '127.0.0.1', port: 0 }
 
 /** Starts it on free ports and waits until it serves; it is killed when `t` ends. */
 export async function startEnvoy(t: Test, settings: EnvoySettings): Promise<RunningEnvoy> {
-  const { folder, concurrency = 1, adjust = (same) => same, adminPort = 0, ...places } = settings
+  const {
+    folder,
+    concurrency = 1,
+    adjust = (same) => same,
+    adminPort = 0,
+    port = 0,
+    ...places
+  } = settings
   const bootstrap = join(folder, 'bootstrap.json')
   const adminFile = join(folder, 'admin-address')
   const authoritiesFile = findAuthorities()
   const admin = { ...anyPort, port: adminPort }
-  const addresses = { gateway: anyPort, admin, ...places, authoritiesFile }
+  const addresses = { gateway: { ...anyPort, port }, admin, ...places, authoritiesFile }
   writeFileSync(bootstrap, adjust(renderBootstrap(template, addresses)))
   const child = spawn(
     envoyPath() ?? 'envoy',

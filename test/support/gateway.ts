@@ -22,6 +22,8 @@ export interface GatewaySettings {
   readonly env?: Record<string, string>
   /** Of Envoy's admin page; any free one unless told. */
   readonly envoyAdminPort?: number
+  /** Whether the service knows the gateway's address, which its list of models needs. */
+  readonly lists?: boolean
   /** Threads of Envoy, 1 unless told. */
   readonly concurrency?: number
   /** Envoy's limits; the template's unless told. */
@@ -159,7 +161,9 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
 
   const clustersFolder = join(envoyFolder, 'clusters')
   const { envoyAdminPort: adminPort = (await freePorts(1))[0] } = settings
+  const [port] = settings.lists ? await freePorts(1) : []
   const environment = {
+    ...(port !== undefined && { GATEWAY_URL: `http://127.0.0.1:${port}` }),
     DATABASE_URL: database,
     TOKEN_AUTH_FILE: join(folder, 'tokens.csv'),
     RESOURCES: `file:${resourceFolder}`,
@@ -181,6 +185,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     concurrency,
     journal: settings.env?.USAGE_JOURNAL,
     adminPort,
+    port,
     ...settings.limits,
     adjust: settings.adjustEnvoy,
   })

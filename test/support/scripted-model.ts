@@ -20,6 +20,7 @@ export interface Script {
 /** A model server that answers every path and method by the script that was set last. */
 export interface ScriptedModel {
   readonly url: string
+  /** What clients sent; the service's own look at its list is left out. */
   readonly received: Received[]
   answer(script: Script): void
 }
@@ -31,7 +32,8 @@ export async function startScriptedModel(): Promise<ScriptedModel> {
   const server = http.createServer(async (request, response) => {
     const chunks: Buffer[] = await request.toArray()
     const { method = '', url: path = '', headers } = request
-    received.push({ method, path, headers, body: Buffer.concat(chunks).toString() })
+    const body = Buffer.concat(chunks).toString()
+    if (headers['user-agent'] !== 'tollgate') received.push({ method, path, headers, body })
     const { status = 200, pieces } = script
     response.sendDate = false
     response.writeHead(status, script.headers)

@@ -13,6 +13,7 @@ const all = [
   '0002-search.sql',
   '0003-revocations.sql',
   '0004-revocation-snapshots.sql',
+  '0005-served-names.sql',
 ]
 
 test('each migration is applied once', async (t) => {

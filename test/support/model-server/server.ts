@@ -58,7 +58,9 @@ async function serve(
     response.setHeader('content-type', 'application/json').end(JSON.stringify(tally.read()))
     return
   }
-  const close = tally.open(path.toLowerCase())
+  // The gateway's own look at the list of models is nobody's request.
+  const isOwn = request.headers['user-agent'] === 'tollgate'
+  const close = isOwn ? () => {} : tally.open(path.toLowerCase())
   const client = new AbortController()
   let isCut = false
   // A write that races with the client's leaving fails; the close below is where that is dealt with.

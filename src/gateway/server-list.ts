@@ -1,0 +1,88 @@
+/** Asks a model's server itself for its list, as Envoy would: with its credential and its authorities. */
+
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import http, { type IncomingMessage } from 'node:http'
+import https from 'node:https'
+import type { ModelRef } from '../core/resources.ts'
+import { findAuthorities } from './bootstrap.ts'
+import { type Secret, secretsOf } from './secret-place.ts'
+import { readSecret } from './secret-source.ts'
+
+export interface ServerListOptions {
+  /** `SECRETS_DIR`. */
+  readonly secretsDir: string | undefined
+  /** `BACKEND_CA_FILE`. */
+  readonly caFile: string | undefined
+  /** Ends the question. */
+  readonly signal: AbortSignal
+}
+
+const largestAnswer = 4 * 1_048_576
+
+/** What identifies a server and whom it takes us for. ModelRefs with the same one get the same list. */
+export function serverOf({ backendUrl, metadata, server }: ModelRef): string {
+  const { credential, caFile } = server
+  const isOwn = credential !== undefined || caFile !== undefined
+  const all = [backendUrl, credential, caFile, isOwn && metadata.namespace]
+  return createHash('sha256').update(JSON.stringify(all)).digest('base64url')
+}
+
+/** The answer's JSON. Rejects for any status but 2xx, and for what is late, too large or no JSON. */
+export async function askServer(ref: ModelRef, options: ServerListOptions): Promise<unknown> {
+  const { backendUrl = '', metadata, server } = ref
+  const url = new URL(`${backendUrl.replace(/\/+$/, '')}/v1/models`)
+  const [credential, authorities] = secretsOf(metadata.namespace, server)
+  const value = await read(credential, options)
+  const headers = {
+    accept: 'application/json',
+    'user-agent': 'tollgate',
+    ...(server.credential && value !== undefined && { [server.credential.header]: value }),
+  }
+  // A connection of its own, so that nothing stays behind at servers that are asked twice a minute.
+  const asked = { headers, agent: false, signal: options.signal } as const
+  const request =
+    url.protocol === 'http:'
+      ? http.get(url, asked)
+      : https.get(url, { ...asked, ca: await authoritiesOf(authorities, options) })
+  const [response] = (await once(request, 'response')) as [IncomingMessage]
+  try {
+    return await readJson(response)
+  } finally {
+    response.destroy()
+  }
+}
+
+async function readJson(response: IncomingMessage): Promise<unknown> {
+  const { statusCode = 0 } = response
+  if (statusCode < 200 || statusCode > 299) throw new Error(`it answered ${statusCode}`)
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > largestAnswer) throw new Error('its list is larger than 4 MiB')
+    chunks.push(chunk)
+  }
+  return JSON.parse(Buffer.concat(chunks).toString())
+}
+
+/** Its own, else those of all servers, else Node's (undefined). */
+async function authoritiesOf(
+  own: Secret | undefined,
+  options: ServerListOptions,
+): Promise<string | undefined> {
+  if (own !== undefined) return await read(own, options)
+  const common = options.caFile ?? findAuthorities()
+  return common === undefined ? undefined : await readFile(common, 'utf8')
+}
+
+async function read(
+  secret: Secret | undefined,
+  { secretsDir }: ServerListOptions,
+): Promise<string | undefined> {
+  if (secret === undefined) return undefined
+  const reading = await readSecret(secretsDir, secret)
+  if ('problem' in reading) throw new Error(reading.problem)
+  return reading.text
+}

@@ -1,0 +1,190 @@
+/**
+ * Learns what model servers list: by asking them, from what callers are shown, and from the other
+ * processes by way of the database. What is known stays known while a server does not answer.
+ */
+
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Logger } from 'pino'
+import { inLanes } from '../admin/lanes.ts'
+import { readServedModels, type ServedModel } from '../core/model-list.ts'
+import type { ModelRef } from '../core/resources.ts'
+import { createServedNames, takenOf, takesServedNames } from '../core/served-names.ts'
+import type { Model, Snapshot } from '../core/snapshot.ts'
+import { askServer, serverOf } from '../gateway/server-list.ts'
+import { createServedNamesStore, type ServedNamesStore } from '../store/served-names.ts'
+import type { Context } from './context.ts'
+import type { Database } from './database.ts'
+
+export interface Learner {
+  /** What is in force, with the names that servers list. */
+  readonly snapshot: () => Snapshot
+  /** Takes note of what a model's server lists. */
+  note(model: Model, served: readonly ServedModel[]): void
+  close(): void
+}
+
+export interface LearnerDeps {
+  readonly snapshot: () => Snapshot
+  readonly store: ServedNamesStore
+  /** The server's list as it came; rejects where there is none. */
+  readonly ask: (ref: ModelRef, signal: AbortSignal) => Promise<unknown>
+  readonly log: Pick<Logger, 'debug'>
+  readonly onFault: (error: unknown) => void
+  /** Milliseconds between two looks at what the others know, and at which servers are to be asked. */
+  readonly restMs?: number
+  /** Milliseconds until a server that has answered is asked again. */
+  readonly freshMs?: number
+}
+
+/** Milliseconds until a server that has not answered is asked again, from one time to the next. */
+const retryMs = [1_000, 2_000, 5_000, 15_000, 30_000] as const
+const askMs = 2_000
+/** Servers asked side by side, and how long one may hold up those behind it. */
+const lanes = 50
+const patienceMs = 500
+/** Each process says this often that a server still lists what it did. */
+const confirmMs = 86_400_000
+
+/** When a server is asked again and was last told of, by `performance.now()`. */
+interface Turn {
+  dueAt: number
+  failures: number
+  toldAt: number
+}
+
+/** Asks the servers of models that say no ids themselves. */
+export function openServedNames(
+  { config, log, onFault, stops }: Context,
+  { pool }: Database,
+  snapshot: () => Snapshot,
+): Learner {
+  const { secretsDir, backendCaFile: caFile } = config
+  const learner = createLearner({
+    snapshot,
+    store: createServedNamesStore(pool),
+    ask: (ref, signal) =>
+      askServer(ref, {
+        secretsDir,
+        caFile,
+        signal: AbortSignal.any([signal, AbortSignal.timeout(askMs)]),
+      }),
+    log,
+    onFault,
+  })
+  stops.push(() => learner.close())
+  return learner
+}
+
+export function createLearner(deps: LearnerDeps): Learner {
+  const { store, log, onFault, restMs = 1_000, freshMs = 30_000 } = deps
+  const names = createServedNames()
+  const turns = new Map<string, Turn>()
+  const closing = new AbortController()
+  const { signal } = closing
+  const identities = new WeakMap<ModelRef, string>()
+  let shown: { readonly from: Snapshot; readonly snapshot: Snapshot } | undefined
+  let needed: ReadonlyMap<string, Model> = new Map()
+  let neededFor: Snapshot['models'] | undefined
+
+  function idOf({ resource }: Model): string {
+    const id = identities.get(resource) ?? serverOf(resource)
+    identities.set(resource, id)
+    return id
+  }
+
+  function turnOf(id: string): Turn {
+    const turn = turns.get(id) ?? { dueAt: -Infinity, failures: 0, toldAt: -Infinity }
+    turns.set(id, turn)
+    return turn
+  }
+
+  /** The servers that there are now, each with one of its models. The others are forgotten. */
+  function servers(): ReadonlyMap<string, Model> {
+    const { models } = deps.snapshot()
+    if (models === neededFor) return needed
+    const found = [...models.values()].filter(takesServedNames)
+    const before = needed
+    needed = new Map(found.map((model) => [idOf(model), model]))
+    neededFor = models
+    for (const id of before.keys()) {
+      if (needed.has(id)) continue
+      names.set(id, [])
+      turns.delete(id)
+    }
+    return needed
+  }
+
+  /** Tells the others what is new, and once in a while what is not. */
+  async function learn(model: Model, served: readonly ServedModel[]): Promise<void> {
+    const id = idOf(model)
+    if (!servers().has(id)) return
+    const turn = turnOf(id)
+    const isNew = names.set(
+      id,
+      takenOf(served).map((each) => each.id),
+    )
+    if (isNew) log.debug({ model: model.key }, 'a model server lists other names')
+    if (!isNew && performance.now() - turn.toldAt < confirmMs) return
+    turn.toldAt = performance.now()
+    await store.write(id, names.of(id)).catch((error: unknown) => {
+      // So that its next answer tells it again.
+      turn.toldAt = -Infinity
+      log.debug({ cause: String(error) }, 'the names of a model server could not be kept')
+    })
+  }
+
+  async function ask(model: Model, turn: Turn): Promise<void> {
+    try {
+      const list = await deps.ask(model.resource, signal)
+      await learn(model, readServedModels(list))
+      turn.failures = 0
+      turn.dueAt = performance.now() + freshMs
+    } catch (error) {
+      turn.dueAt = performance.now() + (retryMs[turn.failures] ?? freshMs)
+      turn.failures += 1
+      log.debug({ model: model.key, cause: String(error) }, 'a model server shows no list')
+    }
+  }
+
+  /** Those that have failed least come first. */
+  async function askAll(): Promise<void> {
+    const due = new Map<Turn, Model>()
+    for (const [id, model] of servers()) {
+      const turn = turnOf(id)
+      if (turn.dueAt <= performance.now()) due.set(turn, model)
+    }
+    const inOrder = [...due].sort(([a], [b]) => a.failures - b.failures)
+    const options = { lanes, patienceMs, signal: AbortSignal.any([signal]) }
+    await inLanes(inOrder, options, ([turn, model]) => ask(model, turn))
+  }
+
+  async function readOthers(): Promise<void> {
+    try {
+      for (const [id, listed] of await store.readChanges(servers())) {
+        if (servers().has(id)) names.set(id, listed)
+      }
+    } catch (error) {
+      log.debug({ cause: String(error) }, 'what other processes know of model servers is not known')
+    }
+  }
+
+  async function keepOn(step: () => Promise<void>): Promise<void> {
+    for (;;) {
+      await step().catch(onFault)
+      await delay(restMs, undefined, { signal, ref: false })
+    }
+  }
+  for (const step of [readOthers, askAll]) keepOn(step).catch(() => {})
+
+  return {
+    snapshot() {
+      const from = deps.snapshot()
+      if (shown?.from !== from) shown = { from, snapshot: names.onto(from, idOf) }
+      return shown.snapshot
+    },
+    note(model, served) {
+      if (takesServedNames(model)) void learn(model, served)
+    },
+    close: () => closing.abort(),
+  }
+}

@@ -1,0 +1,57 @@
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { gatewayTests } from '../support/gateway.ts'
+import { startModelServer } from '../support/model-server.ts'
+import { poll } from '../support/poll.ts'
+
+const team = { groups: ['team'] }
+const hour = [[1_000_000, '1h']] as const
+const shared = '/v1/chat/completions'
+const models = ['llm/one', 'llm/two', 'llm/named', 'llm/renamed']
+const test = gatewayTests({
+  lists: true,
+  resources: (backendUrl) => [
+    modelRef('one', { backendUrl }),
+    modelRef('named', { backendUrl, modelIds: ['sim-large'] }),
+    modelRef('renamed', { backendUrl, upstreamModel: 'sim-large' }),
+    accessPolicy('open', models, team),
+    subscription('plenty', team, Object.fromEntries(models.map((key) => [key, hour]))),
+  ],
+})
+
+test('what a server lists is callable, listed or not, and what is listed is callable', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const statusOf = async (model: string) => (await gateway.chat(key, {}, { model }, shared)).status
+  await poll(async () => (await statusOf('sim-small')) === 200, 'nobody has listed it yet')
+  t.equal(await statusOf('sim-huge'), 403)
+  const list = await gateway.ask('/v1/models', key)
+  const listed: { id: string; owned_by: string }[] = JSON.parse(list.text).data
+  t.strictSame(
+    listed.map(({ id, owned_by }) => `${id} of ${owned_by}`),
+    [
+      'renamed of llm/renamed',
+      'sim-large of llm/named',
+      'sim-large of llm/one',
+      'sim-small of llm/one',
+    ],
+  )
+  for (const { id } of listed) t.equal(await statusOf(id), 200, id)
+  const { text } = await gateway.chat(key, { echo: true }, { model: 'sim-large' }, shared)
+  t.equal(JSON.parse(JSON.parse(text).sim_echo.body).model, 'sim-large')
+})
+
+test('a name of two servers stays ambiguous, and known while they are away', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const ask = (model: string) => gateway.chat(key, {}, { model }, shared)
+  const other = await startModelServer(t)
+  gateway.put('two.yaml', [modelRef('two', { backendUrl: other.url })])
+  await poll(async () => (await ask('sim-small')).status === 400, 'the second one is known')
+  t.match((await ask('sim-small')).text, '/llm/one/v1/chat/completions or /llm/two/v1')
+  t.equal((await ask('sim-large')).status, 200, 'a configured name wins')
+  other.server.close()
+  other.server.closeAllConnections()
+  await poll(async () => {
+    const { status } = await gateway.chat(key, {}, { model: 'two' }, shared)
+    return status === 503
+  }, 'its server is away')
+  t.equal((await ask('sim-small')).status, 400)
+})

@@ -1,0 +1,77 @@
+import { once } from 'node:events'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import https from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { test } from 'tap'
+import type { ModelRef } from '../../src/core/resources.ts'
+import { askServer, serverOf } from '../../src/gateway/server-list.ts'
+import { noOpenssl, selfSigned } from '../support/certificates.ts'
+import { modelRef, resourceOf } from '../support/documents.ts'
+import { listOf, startAnswering, startScripted } from '../support/list-api.ts'
+
+const refOf = (spec: object, namespace?: string) =>
+  resourceOf(modelRef('m', spec, namespace)) as ModelRef
+const options = (limitMs = 20_000) => ({
+  secretsDir: undefined as string | undefined,
+  caFile: undefined,
+  signal: AbortSignal.timeout(limitMs),
+})
+
+test('a server is asked as Envoy would ask it', async (t) => {
+  const secretsDir = t.testdir({ llm: { key: 'sk-of-the-server\n' } })
+  const server = await startAnswering(t, 200, listOf('a'))
+  const spec = { backendUrl: `${server.url}/base/`, credential: { header: 'x-auth', file: 'key' } }
+  t.match(await askServer(refOf(spec), { ...options(), secretsDir }), { data: [{ id: 'a' }] })
+  const headers = { 'x-auth': 'sk-of-the-server', 'user-agent': 'tollgate' }
+  t.match(server.asked, [{ path: '/base/v1/models', headers }])
+  await t.rejects(askServer(refOf(spec), options()), { message: /SECRETS_DIR/ })
+  t.equal(server.asked.length, 1, 'without its credential it is not asked')
+})
+
+test('what is no list is an error', async (t) => {
+  for (const status of [301, 401, 404, 500]) {
+    const { url } = await startAnswering(t, status, listOf('a'))
+    await t.rejects(askServer(refOf({ backendUrl: url }), options()), { message: `${status}` })
+  }
+  for (const body of ['<html>', '', `"${'x'.repeat(5_000_000)}"`]) {
+    const { url } = await startAnswering(t, 200, body)
+    await t.rejects(askServer(refOf({ backendUrl: url }), options()), body.slice(0, 9))
+  }
+  const silent = await startScripted(t, () => {})
+  const trickling = await startScripted(t, (_, response) => void response.write('{'))
+  for (const { url } of [silent, trickling]) {
+    await t.rejects(askServer(refOf({ backendUrl: url }), options(200)))
+  }
+  await t.rejects(askServer(refOf({ backendUrl: 'http://127.0.0.1:9' }), options()))
+})
+
+test('its certificate is looked at', { skip: noOpenssl }, async (t) => {
+  const secretsDir = t.testdir({ llm: {}, made: {} })
+  for (const folder of ['llm', 'made']) mkdirSync(join(secretsDir, folder), { recursive: true })
+  const certificate = selfSigned(join(secretsDir, 'made'), 'IP:127.0.0.1')
+  writeFileSync(join(secretsDir, 'llm', 'ca.pem'), certificate.cert)
+  const server = https.createServer(certificate, (_, response) => response.end('{"data":[]}'))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const backendUrl = `https://127.0.0.1:${(server.address() as AddressInfo).port}`
+  await t.rejects(askServer(refOf({ backendUrl }), { ...options(), secretsDir }))
+  const vouched = refOf({ backendUrl, caFile: 'ca.pem' })
+  t.same(await askServer(vouched, { ...options(), secretsDir }), { data: [] })
+  const caFile = join(secretsDir, 'llm', 'ca.pem')
+  t.same(await askServer(refOf({ backendUrl }), { ...options(), caFile }), { data: [] })
+})
+
+test('one server is one, whoever has it and as whom', async (t) => {
+  const [a, b] = ['http://a:80', 'http://b:80'].map((backendUrl) => ({ backendUrl }))
+  const credential = { credential: { file: 'k' } }
+  t.equal(serverOf(refOf(a!)), serverOf(refOf(a!, 'other')))
+  t.not(serverOf(refOf(a!)), serverOf(refOf(b!)))
+  t.not(serverOf(refOf(a!)), serverOf(refOf({ ...a, ...credential })))
+  t.not(
+    serverOf(refOf({ ...a, ...credential })),
+    serverOf(refOf({ ...a, ...credential }, 'other')),
+    'a file of the same name is another one',
+  )
+})

@@ -1,0 +1,131 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { pino } from 'pino'
+import { type Test, test } from 'tap'
+import type { ModelRef } from '../../src/core/resources.ts'
+import type { Snapshot } from '../../src/core/snapshot.ts'
+import type { Pool } from '../../src/store/postgres/postgres.ts'
+import { createServedNamesStore } from '../../src/store/served-names.ts'
+import { createLearner, type Learner } from '../../src/wiring/served-names.ts'
+import { modelRef, snapshotOf } from '../support/documents.ts'
+import { createMigrated } from '../support/key-store.ts'
+import { listOf } from '../support/list-api.ts'
+import { poll } from '../support/poll.ts'
+
+const snapshot = snapshotOf(modelRef('one'), modelRef('two'))
+const away = async (): Promise<unknown> => {
+  throw new Error('it is away')
+}
+const one = ({ metadata }: ModelRef) => metadata.name === 'one'
+
+interface Settings {
+  readonly ask?: (ref: ModelRef, signal: AbortSignal) => Promise<unknown>
+  readonly shown?: () => Snapshot
+  readonly freshMs?: number
+}
+
+/** A process of its own, as far as this is concerned. */
+function start(t: Test, sql: Pool, { ask = away, shown, freshMs }: Settings = {}): Learner {
+  const learner = createLearner({
+    snapshot: shown ?? (() => snapshot),
+    store: createServedNamesStore(sql),
+    ask,
+    log: pino({ level: 'silent' }),
+    onFault: (error) => t.fail(String(error)),
+    restMs: 20,
+    ...(freshMs !== undefined && { freshMs }),
+  })
+  t.teardown(learner.close)
+  return learner
+}
+
+const modelsOf = (learner: Learner, name: string) =>
+  (learner.snapshot().modelsByServedName.get(name) ?? []).map(({ key }) => key).join()
+
+test('what one process sees all know, and those that start later', async (t) => {
+  const sql = await createMigrated(t)
+  let list = listOf('b', 'a')
+  const seeing = start(t, sql, {
+    ask: async (ref) => (one(ref) ? list : await away()),
+    freshMs: 40,
+  })
+  const blind = start(t, sql)
+  for (const learner of [seeing, blind]) {
+    await poll(() => modelsOf(learner, 'a') === 'llm/one', 'the name is known')
+    t.equal(modelsOf(learner, 'two'), '', 'a name of the resource is none of these')
+  }
+  list = listOf('c')
+  await poll(() => modelsOf(blind, 'c') === 'llm/one', 'a change is known')
+  t.equal(modelsOf(blind, 'a'), '')
+  seeing.close()
+  // While the server is away.
+  const late = start(t, sql)
+  await poll(() => modelsOf(late, 'c') === 'llm/one', 'it is known from the store')
+  const [row] = await sql`select names from tollgate_served_names`
+  t.strictSame(row?.names, ['c'])
+})
+
+test('what a caller was shown is known at once', async (t) => {
+  const sql = await createMigrated(t)
+  const [showing, other] = [start(t, sql), start(t, sql)]
+  const model = snapshot.models.get('llm/two')!
+  showing.note(model, [{ id: 'shown', created: undefined }])
+  t.equal(modelsOf(showing, 'shown'), 'llm/two')
+  await poll(() => modelsOf(other, 'shown') === 'llm/two', 'by the others too')
+  t.equal(modelsOf(showing, 'shown'), 'llm/two', 'it stays')
+  const named = snapshotOf(modelRef('two', { modelIds: ['x'] })).models.get('llm/two')!
+  showing.note(named, [{ id: 'not taken', created: undefined }])
+  t.equal(modelsOf(showing, 'not taken'), '')
+})
+
+test('a list survives the server, the database and a restart of neither', async (t) => {
+  const sql = await createMigrated(t)
+  let answers = true
+  let asked = 0
+  const learner = start(t, sql, {
+    freshMs: 20,
+    async ask() {
+      asked += 1
+      return answers ? listOf('kept') : await away()
+    },
+  })
+  await poll(() => modelsOf(learner, 'kept') === 'llm/one,llm/two', 'both servers are known')
+  answers = false
+  await sql`drop table tollgate_served_names`
+  const before = asked
+  await poll(() => asked > before + 2, 'it is asked again')
+  t.equal(modelsOf(learner, 'kept'), 'llm/one,llm/two')
+})
+
+test('models come and go', async (t) => {
+  const sql = await createMigrated(t)
+  const both = snapshot
+  const single = snapshotOf(modelRef('two'))
+  let current = both
+  let answers = true
+  const learner = start(t, sql, {
+    shown: () => current,
+    ask: async (ref) => (answers ? listOf(`of ${ref.metadata.name}`) : await away()),
+  })
+  await poll(() => modelsOf(learner, 'of one') && modelsOf(learner, 'of two'), 'both are known')
+  current = single
+  t.equal(modelsOf(learner, 'of one'), '')
+  t.equal(modelsOf(learner, 'of two'), 'llm/two')
+  await delay(60)
+  answers = false
+  current = both
+  await poll(() => modelsOf(learner, 'of one') === 'llm/one', 'it is known from the store')
+})
+
+test('servers that hang hold up nobody else', async (t) => {
+  const sql = await createMigrated(t)
+  const many = Array.from({ length: 200 }, (_, i) => modelRef(`m-${i}`))
+  const everything = snapshotOf(...many)
+  const learner = start(t, sql, {
+    shown: () => everything,
+    async ask({ metadata }, signal) {
+      if (metadata.name === 'm-199') return listOf('last')
+      return await delay(60_000, undefined, { signal })
+    },
+  })
+  await poll(() => modelsOf(learner, 'last'), 'the last is known')
+})
