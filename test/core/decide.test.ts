@@ -200,6 +200,7 @@ test('an identity token only lists', async (t) => {
     )
   }
   const requestedSubscription = 'basic'
+  t.match(ask('/llm/small/v1/models', null), { code: 'credential_invalid' })
   const listing = ask('/llm/small/v1/models', token, { requestedSubscription })
   t.equal(told(listing), 'llm/small by basic')
   t.match(ask('/llm/small/v1/models?x=y', token, { requestedSubscription }), {

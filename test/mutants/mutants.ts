@@ -1,0 +1,215 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: the sources hold templates
+/**
+ * Small faults, each of which some test has to notice: a line of the source, what stands in its
+ * place, and the tests to ask. A mutant that survives shows a promise that nobody holds.
+ */
+
+export interface Mutant {
+  /** Below src. */
+  readonly file: string
+  /** Text that stands in the file exactly once. */
+  readonly find: string
+  readonly replace: string
+  /** Below test. */
+  readonly tests: readonly string[]
+}
+
+function mutants(
+  file: string,
+  tests: readonly string[],
+  changes: readonly (readonly [find: string, replace: string])[],
+): readonly Mutant[] {
+  return changes.map(([find, replace]) => ({ file, tests, find, replace }))
+}
+
+export const allMutants: readonly Mutant[] = [
+  ...mutants(
+    'core/access.ts',
+    ['core/access.test.ts'],
+    [
+      ['if (model.users.has(caller.user)) return true', ''],
+      ['if (model.groups.has(group)) return true', 'return true'],
+    ],
+  ),
+  ...mutants(
+    'core/decide.ts',
+    ['core/decide.test.ts'],
+    [
+      ["if (caller === null) return deny('credential_invalid')\n  const keyless", 'const keyless'],
+      ["if (!mayUse(caller, model)) return deny('model_not_allowed')", ''],
+      ["if (model.cluster === undefined) return deny('model_unavailable')", ''],
+      ["if ('error' in selected || isHealthy(selected)) return selected", 'return selected'],
+      ['if (retryAt === undefined) return', 'if (retryAt !== undefined) return'],
+      [
+        "const hidden = error === 'not_found' && named",
+        "const hidden = error === 'not_found' && !named",
+      ],
+      ['if (usable.length === 1) return first', 'return first'],
+      ['if (covered.length === 1)', 'if (covered.length >= 1)'],
+    ],
+  ),
+  ...mutants(
+    'core/selection.ts',
+    ['core/selection.test.ts'],
+    [
+      ["if (!mayUse(person, found)) return { error: 'access_denied' }", ''],
+      ["if (!names(found, model)) return { error: 'model_not_in_subscription' }", ''],
+      ["if (only !== undefined) return { error: 'multiple_subscriptions' }", ''],
+      ['if (requested.slice(0, slash) !== subscriptionNamespace) return undefined', ''],
+      ['b.priority - a.priority', 'a.priority - b.priority'],
+      ['b.largestLimit - a.largestLimit', 'a.largestLimit - b.largestLimit'],
+      [
+        "(phase === 'Active' || phase === 'Degraded') && !resource",
+        "phase === 'Active' && !resource",
+      ],
+    ],
+  ),
+  ...mutants(
+    'core/counter.ts',
+    ['core/counter.test.ts', 'core/decide.test.ts'],
+    [
+      ['limit.limit < earlier.limit', 'limit.limit > earlier.limit'],
+      ['now >= state.resetsAt) return undefined', 'now > state.resetsAt) return undefined'],
+      ['state.resetsAt <= now + windowMs ? state', 'state.resetsAt <= now + 2 * windowMs ? state'],
+      ['used: open.used + tokens', 'used: open.used'],
+      ['if (overAt <= now) return state', ''],
+      ['if (overAt <= state.resetsAt - windowMs) return state', ''],
+      ['remaining === 0 &&', 'remaining <= 1 &&'],
+      ['resetsAt > until)', 'resetsAt < until)'],
+      ['${subscription}\\n${model}', '${model}'],
+    ],
+  ),
+  ...mutants(
+    'core/usage.ts',
+    ['core/usage.test.ts'],
+    [
+      ['status >= 200 && status <= 299', 'status >= 200 && status <= 399'],
+      ['(value as number) >= 0', '(value as number) > 0'],
+      ['one + (other ?? 0)', 'one'],
+      ['Math.max(one, other)', 'Math.min(one, other)'],
+    ],
+  ),
+  ...mutants(
+    'core/limit-headers.ts',
+    ['core/limit-headers.test.ts'],
+    [
+      ['Math.max(1, Math.ceil((instant - now) / 1_000))', 'Math.floor((instant - now) / 1_000)'],
+      ['share < 0 ||', 'share > 0 ||'],
+      ['a.resetsAt > b.resetsAt', 'a.resetsAt < b.resetsAt'],
+    ],
+  ),
+  ...mutants(
+    'core/lifetime.ts',
+    ['core/lifetime.test.ts'],
+    [
+      ['lifetimeMs > maximumMs', 'lifetimeMs >= maximumMs'],
+      ['if (!(lifetimeMs > 0))', 'if (lifetimeMs < 0)'],
+      ['ephemeral ? ephemeralMaximumMs :', '!ephemeral ? ephemeralMaximumMs :'],
+    ],
+  ),
+  ...mutants(
+    'core/duration.ts',
+    ['core/duration.test.ts'],
+    [
+      ['windowMs <= longestWindowMs', 'windowMs <= 2 * longestWindowMs'],
+      ['h: 3_600_000', 'h: 360_000'],
+    ],
+  ),
+  ...mutants(
+    'core/api-key.ts',
+    ['core/api-key.test.ts'],
+    [
+      ['key.length > longestKey ||', ''],
+      ['if (!base62.test(id) || !base62.test(secret)) return undefined', ''],
+      ['!== key.slice(-checksumLength)) return undefined', "=== '') return undefined"],
+      ['} else if (!markers.accepted.has(marker)) {', '} else if (marker === "") {'],
+      ['`${id}\\0${secret}`', '`${id}${secret}`'],
+      ['now >= record.expiresAt', 'now > record.expiresAt'],
+    ],
+  ),
+  ...mutants(
+    'core/tiers.ts',
+    ['core/tiers.test.ts'],
+    [['tier.level <= best.level', 'tier.level < best.level']],
+  ),
+  ...mutants(
+    'extauthz/service.ts',
+    ['extauthz/service.test.ts'],
+    [
+      ['enforceLimits(decision, states, now))', 'decision)'],
+      ['if (!known || error.cause !== undefined) deps.onFault(error)', ''],
+      ['return mend(error)', 'throw error'],
+    ],
+  ),
+  ...mutants(
+    'extauthz/check-response.ts',
+    ['extauthz/check-response.test.ts', 'extauthz/service.test.ts'],
+    [
+      ["writer.string(5, 'authorization').string(5, 'x-api-key')", "writer.string(5, 'x-api-key')"],
+      ['waitS > longestRetryAfterS', 'waitS >= longestRetryAfterS'],
+      ["denial.selection ?? 'unauthorized'", "'unauthorized'"],
+      ['429: 8,', ''],
+    ],
+  ),
+  ...mutants(
+    'identity/authenticate.ts',
+    ['identity/authenticate.test.ts'],
+    [
+      [
+        'authorization === undefined || borne === apiKey',
+        'authorization === undefined || borne !== apiKey',
+      ],
+      ['|| !looksLikeKey(apiKey)) return undefined', ') return undefined'],
+      [
+        'looksLikeKey(credential) ? deps.key : deps.token',
+        'looksLikeKey(credential) ? deps.token : deps.key',
+      ],
+    ],
+  ),
+  ...mutants(
+    'identity/api-key.ts',
+    ['identity/api-key.test.ts'],
+    [["|| statusAt(found, now) !== 'active') return null", ') return null']],
+  ),
+  ...mutants(
+    'store/counters/memory.ts',
+    ['store/counters/memory.test.ts'],
+    [
+      ['if (!seen.isNew(report, now)) return', ''],
+      ['now - report.endedAt >= streamedWithinMs', 'now - report.endedAt >= 2 * streamedWithinMs'],
+      ['if (now >= resetsAt) windows.delete(key)', ''],
+    ],
+  ),
+  ...mutants(
+    'store/counters/redis/view.ts',
+    ['store/counters/redis/view.test.ts'],
+    [
+      ['view.sending - answer.acknowledged', 'view.sending'],
+      ['view.sending + view.pending + view.reported', 'view.sending + view.pending'],
+      ['if (unansweredIn(view) === 0) view.endsAt = 0', 'view.endsAt = 0'],
+    ],
+  ),
+  ...mutants(
+    'store/api-keys/cached-api-keys.ts',
+    ['store/api-keys/cached-api-keys.test.ts'],
+    [
+      [
+        "if (state === 'away') return findWhileAway(key)\n    if (key === undefined && unknown",
+        'if (key === undefined && unknown',
+      ],
+      ['ageMs < graceMs', 'ageMs < 2 * graceMs'],
+      ['if (revoked !== undefined) evict([revoked.hash])', ''],
+      ['now >= dueAt + reviewMs', 'now >= dueAt + 9 * reviewMs'],
+    ],
+  ),
+  ...mutants(
+    'store/revocations/lease.ts',
+    ['store/revocations/lease.test.ts'],
+    [
+      ['instant - renewedAt < leaseMs', 'instant - renewedAt < 2 * leaseMs'],
+      ['wallMs > monotonicMs + suspendedMs ? wallMs : monotonicMs', 'monotonicMs'],
+      ['if (now() - sentAt < leaseMs) failedAt', 'failedAt'],
+      ['renewedAt = Math.max(renewedAt, sentAt)', 'renewedAt = now()'],
+    ],
+  ),
+]

@@ -1,0 +1,59 @@
+/**
+ * `npm run mutants`: puts each fault of mutants.ts into a copy of the sources, and runs the tests
+ * that have to notice. Ends with status 1 when one survives, or does not fit the sources any more.
+ */
+
+import { spawnSync } from 'node:child_process'
+import { cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { makeTemporaryFolder } from '../support/temporary-folder.ts'
+import { allMutants, type Mutant } from './mutants.ts'
+
+const longestTestMs = 120_000
+const left = new Set(['.git', '.data', '.tools', '.tap', 'node_modules'])
+
+const folder = makeTemporaryFolder()
+try {
+  for (const name of readdirSync(PACKAGE_ROOT)) {
+    if (!left.has(name))
+      cpSync(join(PACKAGE_ROOT, name), join(folder.path, name), { recursive: true })
+  }
+  symlinkSync(join(PACKAGE_ROOT, 'node_modules'), join(folder.path, 'node_modules'))
+  const survivors = allMutants.filter((mutant, i) => {
+    const fate = fateOf(mutant)
+    console.log(
+      `${i + 1}/${allMutants.length} ${fate}: ${mutant.file}: ${mutant.find.split('\n')[0]}`,
+    )
+    return fate !== 'killed'
+  })
+  console.log(`${allMutants.length - survivors.length} killed, ${survivors.length} survived`)
+  process.exitCode = survivors.length === 0 ? 0 : 1
+} finally {
+  folder.remove()
+}
+
+function fateOf({ file, find, replace, tests }: Mutant): 'killed' | 'survived' | 'does not fit' {
+  const path = join(folder.path, 'src', file)
+  const source = readFileSync(path, 'utf8')
+  if (source.split(find).length !== 2) return 'does not fit'
+  // A function, since a text may hold `$`.
+  writeFileSync(
+    path,
+    source.replace(find, () => replace),
+  )
+  try {
+    return tests.some(fails) ? 'killed' : 'survived'
+  } finally {
+    writeFileSync(path, source)
+  }
+}
+
+function fails(test: string): boolean {
+  const { status } = spawnSync(process.execPath, [join('test', test)], {
+    cwd: folder.path,
+    stdio: 'ignore',
+    timeout: longestTestMs,
+  })
+  return status !== 0
+}
