@@ -79,7 +79,7 @@ function major(version) {
 function runAsChild(node, args) {
   // Over the IPC channel the child notices when this process is killed without a chance to say so.
   const child = spawn(node, args, { stdio: ['inherit', 'inherit', 'inherit', 'ipc'] })
-  for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP'])) {
+  for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR2'])) {
     process.on(signal, () => child.kill(signal))
   }
   // npm does not tell its scripts when it is killed; they have to see for themselves.

@@ -1,6 +1,6 @@
 /** The composition root: builds every part, hands it its dependencies, stops them in order. */
 
-import { pino } from 'pino'
+import { type Logger, pino } from 'pino'
 import { createIsAdmin } from './admin/administrators.ts'
 import { drain } from './admin/drain.ts'
 import { createProbeModel } from './admin/model-probe.ts'
@@ -21,6 +21,7 @@ import { checkFiles } from './wiring/check-files.ts'
 import type { Context } from './wiring/context.ts'
 import { openCounters } from './wiring/counters.ts'
 import { openDatabase } from './wiring/database.ts'
+import { createDenialLog } from './wiring/denial-log.ts'
 import { openKeys } from './wiring/keys.ts'
 import { listenGrpc, listenHttp, listenMetrics } from './wiring/listen.ts'
 import { createModelHealth } from './wiring/model-health.ts'
@@ -39,6 +40,8 @@ export interface Service {
    * was lost with one that did not is logged. Safe to call twice.
    */
   stop(): Promise<boolean>
+  /** Logs at `debug`, and when called again as it did before; answers the level. */
+  toggleDebug(): string
 }
 
 export interface ServiceAddresses {
@@ -68,11 +71,23 @@ export async function serve(env: NodeJS.ProcessEnv): Promise<Service> {
     const context = { ...parts, audit: openAudit(parts) }
     const addresses = await start(context)
     await noteService(context)
-    return { addresses, stop }
+    return { addresses, stop, toggleDebug: () => toggleDebug(log) }
   } catch (error) {
     await stop()
     throw error
   }
+}
+
+/** The level to go back to from `debug`. */
+const usualLevels = new WeakMap<Logger, string>()
+
+function toggleDebug(log: Logger): string {
+  const usual = usualLevels.get(log)
+  if (usual === undefined) usualLevels.set(log, log.level)
+  else usualLevels.delete(log)
+  log.level = usual ?? 'debug'
+  log.info({ level: log.level }, 'the level of the log has changed')
+  return log.level
 }
 
 /** Builds and starts the parts, the ones that others ask first. */
@@ -104,6 +119,8 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const journal = openJournal(context, counterParts, settle)
   await journal?.start()
 
+  const refusals = createDenialLog({ log, perSecond: config.refusalLinesPerSecond })
+  stops.push(refusals.flush)
   const health = createModelHealth({ snapshot, log, clock, onFailure: telemetry.onModelFailure })
   const grpc = createGrpcServer({
     unary: {
@@ -116,6 +133,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
           tokensOpen: config.tokensOpenInference,
           clock,
           onDecided: telemetry.onDecided,
+          onRefused: refusals.check,
           onFault,
         }),
       ),
@@ -141,6 +159,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     clock,
     log,
     audit,
+    onRefused: refusals.request,
     authenticate,
     trustedProxies: config.trustedProxies ?? [],
     rate: config.apiRateLimit,
@@ -163,6 +182,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     clock,
     log,
     audit,
+    onRefused: refusals.request,
     snapshot,
     ready: () => ready,
     degraded: async () => [

@@ -17,11 +17,13 @@ import { health } from './health.ts'
 import { type ListModelsDeps, listModels } from './list-models.ts'
 import { type ListResourcesDeps, listResources } from './list-resources.ts'
 import { type ListSubscriptionsDeps, listSubscriptions } from './list-subscriptions.ts'
+import { logLevel } from './log-level.ts'
 import { type LookupTierDeps, lookUpTier } from './lookup-tier.ts'
 import { followMethods } from './methods.ts'
 import { describeApi } from './openapi.ts'
 import { type ProbeDeps, probes } from './probes.ts'
 import type { RevokeDeps } from './propagation.ts'
+import { type RefusedRequest, tellRefusals } from './refusals.ts'
 import { revokeApiKey } from './revoke-api-key.ts'
 import { type SearchApiKeysDeps, searchApiKeys } from './search-api-keys.ts'
 import { type SelectSubscriptionDeps, selectSubscription } from './select-subscription.ts'
@@ -32,6 +34,8 @@ interface ListenerDeps {
   readonly log: FastifyBaseLogger
   /** Has what is done to keys; nothing is kept of it where there is none. */
   readonly audit?: AuditTrail
+  /** Told of each refusal that is no fault of ours. */
+  readonly onRefused?: (refused: RefusedRequest) => void
   readonly times?: ListenerTimes
   /** Addresses and networks whose `x-forwarded-for` says where a request comes from; none unless told. */
   readonly trustedProxies?: readonly string[]
@@ -104,12 +108,14 @@ export function buildInternal(deps: InternalDeps): FastifyInstance {
   selectSubscription(app, deps)
   validateApiKey(app, deps)
   cleanupApiKeys(app, deps)
+  logLevel(app, deps)
   return app
 }
 
 function createListener({
   log,
   audit,
+  onRefused,
   times = contractTimes,
   trustedProxies = [],
 }: ListenerDeps): FastifyInstance {
@@ -152,6 +158,7 @@ function createListener({
     },
   })
   auditRoutes(app, audit)
+  tellRefusals(app, onRefused)
   readBodies(app)
   answerErrors(app, followMethods(app))
   return app

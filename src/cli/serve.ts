@@ -1,4 +1,4 @@
-import { serve } from '../main.ts'
+import { type Service, serve } from '../main.ts'
 import { settingsList } from '../settings/show.ts'
 import { onStop } from './stop-signals.ts'
 import { refuseArguments } from './usage.ts'
@@ -6,7 +6,8 @@ import { refuseArguments } from './usage.ts'
 const USAGE = `Usage: tollgate serve
 
 The service alone: Check, the access log, the REST API. It runs until SIGTERM, SIGINT or SIGHUP, and
-then ends within 15 seconds. Settings come from the environment (default; meaning: value):
+then ends within 15 seconds. SIGUSR2 makes it log at debug, and once more as before.
+Settings come from the environment (default; meaning: value):
 
 ${settingsList()}`
 
@@ -27,7 +28,10 @@ export async function serveCommand(
   const asked = onStop(() => {})
   // A start that hangs has nothing yet that could be lost.
   void asked.then(() => setTimeout(() => process.exit(1), endWithinMs).unref())
-  const service = await serve(env)
+  let service: Service | undefined
+  // Before there is anything to change it must not end the process, which is what it does by itself.
+  process.on('SIGUSR2', () => service?.toggleDebug())
+  service = await serve(env)
   await asked
   process.exit((await service.stop()) ? 0 : 1)
 }

@@ -25,13 +25,13 @@ export type Supervisor = ReturnType<typeof createSupervisor>
  * up to ten while it keeps dying. `log` gets a sentence for each such event.
  */
 export function createSupervisor(log: (line: string) => void) {
-  const running: { part: Part; child: Child }[] = []
+  const running: { part: Part; child: Child; isReady: boolean }[] = []
   const watches: Promise<void>[] = []
   const ending = new AbortController()
 
   /** Starts a part for the first time. Rejects with a StartError when it dies before it is ready. */
   async function start(part: Part): Promise<void> {
-    const entry = { part, child: await part.spawn() }
+    const entry = { part, child: await part.spawn(), isReady: false }
     if (ending.signal.aborted) {
       // Asked to stop meanwhile, when this one could not be stopped yet.
       await entry.child.stop()
@@ -39,14 +39,16 @@ export function createSupervisor(log: (line: string) => void) {
     }
     running.push(entry)
     await untilReady(part, entry.child)
+    entry.isReady = true
     watches.push(watch(entry))
   }
 
-  async function watch(entry: { part: Part; child: Child }): Promise<void> {
+  async function watch(entry: (typeof running)[number]): Promise<void> {
     let backoffMs = 1_000
     for (;;) {
       const since = Date.now()
       const how = await entry.child.exited
+      entry.isReady = false
       if (ending.signal.aborted) return
       if (Date.now() - since > STEADY_MS) backoffMs = 1_000
       log(`${capital(entry.part.name)} ended (${how}); starting it again in ${backoffMs / 1000} s`)
@@ -57,6 +59,7 @@ export function createSupervisor(log: (line: string) => void) {
         entry.child = await entry.part.spawn()
         if (ending.signal.aborted) return await entry.child.stop()
         await untilReady(entry.part, entry.child)
+        entry.isReady = true
         log(`${capital(entry.part.name)} is back`)
       } catch (error) {
         if (!ending.signal.aborted) log(error instanceof Error ? error.message : String(error))
@@ -90,6 +93,12 @@ export function createSupervisor(log: (line: string) => void) {
       ending.abort()
       for (const entry of running.toReversed()) await entry.child.stop()
       await Promise.all(watches)
+    },
+    /** Passes a signal on to a part of this name; one that is not ready would not know it yet. */
+    signal(name: string, signal: NodeJS.Signals): void {
+      for (const { part, child, isReady } of running) {
+        if (part.name === name && isReady) process.kill(child.pid, signal)
+      }
     },
     /** Ends every part at once, without a chance to finish. */
     kill(): void {

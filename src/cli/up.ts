@@ -41,6 +41,7 @@ export async function up(args: readonly string[], env: NodeJS.ProcessEnv): Promi
       process.exit(1)
     })
   }
+  process.on('SIGUSR2', () => supervisor.signal('the service', 'SIGUSR2'))
   const stopped = onStop(supervisor.kill).then((reason) => {
     log(`Stopping (${reason})`)
     return supervisor.stop()

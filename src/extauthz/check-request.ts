@@ -21,6 +21,8 @@ export interface CheckRequest {
   readonly authenticateOnly: boolean
   /** Reads the client's address, as Envoy knows it, at each call. */
   readonly source: () => string | undefined
+  /** Reads `x-request-id`, which the gateway gives each request, at each call. */
+  readonly requestId: () => string | undefined
 }
 
 interface Draft {
@@ -33,6 +35,7 @@ interface Draft {
   bodyProblem: string | undefined
   authenticateOnly: boolean
   readonly source: () => string | undefined
+  readonly requestId: () => string | undefined
 }
 
 /** Reads the message; throws a WireError when the bytes are none. */
@@ -47,6 +50,7 @@ export function readCheckRequest(bytes: Buffer): CheckRequest {
     bodyProblem: undefined,
     authenticateOnly: false,
     source: () => readSource(bytes),
+    requestId: () => readLateHeader(bytes, 'x-request-id'),
   }
   const request = new WireReader(bytes)
   while (request.next()) {
@@ -120,6 +124,46 @@ function readSource(bytes: Buffer): string | undefined {
     }
   } catch (error) {
     if (!(error instanceof WireError)) throw error
+  }
+  return undefined
+}
+
+/** A header that few requests are asked for, out of a message that has been read before. */
+function readLateHeader(bytes: Buffer, name: string): string | undefined {
+  try {
+    return seekHeader(bytes, name)
+  } catch (error) {
+    if (!(error instanceof WireError)) throw error
+    return undefined
+  }
+}
+
+function seekHeader(bytes: Buffer, name: string): string | undefined {
+  const request = new WireReader(bytes)
+  while (request.next()) {
+    if (request.field !== 1) continue
+    const attributes = request.message()
+    while (attributes.next()) {
+      if (attributes.field !== 4) continue
+      const fields = attributes.message()
+      while (fields.next()) {
+        const found = fields.field === 2 ? findHeader(fields.message(), name) : undefined
+        if (found !== undefined) return found
+      }
+    }
+  }
+  return undefined
+}
+
+function findHeader(http: WireReader, name: string): string | undefined {
+  while (http.next()) {
+    if (http.field !== 3) continue
+    const entry = http.message()
+    let key = ''
+    while (entry.next()) {
+      if (entry.field === 1) key = entry.string()
+      else if (entry.field === 2 && key === name) return entry.string()
+    }
   }
   return undefined
 }

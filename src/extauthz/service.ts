@@ -10,7 +10,7 @@ import {
   refuseCaller,
 } from '../core/decide.ts'
 import { dialectOf } from '../core/dialect.ts'
-import { ServiceError } from '../core/errors.ts'
+import { type ErrorCode, ServiceError } from '../core/errors.ts'
 import type { PathRules } from '../core/operations.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 import { readTarget, type Target } from '../core/target.ts'
@@ -30,12 +30,24 @@ export interface CheckDeps {
   readonly clock: () => number
   /** Told of each decision, once. */
   readonly onDecided?: (decision: Decision) => void
+  /** Told of each refusal, once. */
+  readonly onRefused?: (refused: RefusedCheck) => void
   /** Told of faults that are ours; the caller is told nothing of them. */
   readonly onFault: (error: unknown) => void
 }
 
+/** A refusal, and what was asked. */
+export interface RefusedCheck extends Pick<CheckRequest, 'subscription' | 'source' | 'requestId'> {
+  readonly code: ErrorCode
+  /** null: nobody is believed, or who asks could not be found out. */
+  readonly caller: Caller | null
+  /** As it was asked for: by the path or the body, known or not. */
+  readonly model: string | undefined
+  readonly traceparent: string | undefined
+}
+
 /** Answers one CheckRequest; at once, without a promise, when nothing has to be fetched. */
-export type Check = (bytes: Buffer) => Buffer | Promise<Buffer>
+export type Check = (bytes: Buffer, traceparent?: string) => Buffer | Promise<Buffer>
 
 /**
  * Check as a function from bytes to bytes. With the key and its counters known nothing is
@@ -43,15 +55,21 @@ export type Check = (bytes: Buffer) => Buffer | Promise<Buffer>
  */
 export function createCheck(deps: CheckDeps): Check {
   const { authenticate, snapshot, counters, paths, tokensOpen, clock } = deps
-  const { onDecided = () => {} } = deps
+  const { onDecided = () => {}, onRefused = () => {} } = deps
 
-  return function check(bytes) {
+  return function check(bytes, traceparent) {
     const request = readCheckRequest(bytes)
     const target = readTarget(request.path)
     const now = clock()
     const answer = (decided: Decision, caller: Caller | null): Buffer => {
       const decision = decided.allowed ? decided : explain(decided, request)
       onDecided(decision)
+      if (!decision.allowed) {
+        const { subscription, source, requestId } = request
+        const model = target?.modelKey ?? request.model
+        const { code } = decision
+        onRefused({ code, caller, model, subscription, source, requestId, traceparent })
+      }
       const keyAgeMs = caller?.by === 'key' ? caller.keyAgeMs : undefined
       return toCheckResponse(decision, now, dialectOf(target?.operation), keyAgeMs)
     }

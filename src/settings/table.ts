@@ -182,6 +182,8 @@ export const settings = {
   /** What this process is called where a revocation waits for it. */
   replicaName: optional('REPLICA_NAME', 'host and `GRPC_ADDRESS`', form.anyText,
     'this process\'s name in `waitingFor`'),
+  refusalLinesPerSecond: setting('LOG_REFUSALS_PER_SECOND', '20', form.integer(0, 100_000),
+    'refused requests logged in a second at most, of each code; then a line says how many were left out'),
   /** `stdout`, or absolute. undefined: no trail is kept. */
   auditLog: setting('AUDIT_LOG', 'stdout', form.orOff(form.auditPlace),
     'where the audit trail goes: a JSON line each, told from the log by `"kind":"audit"` (`npm start`: `DATA_DIR`/audit/audit.jsonl)'),

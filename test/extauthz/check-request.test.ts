@@ -14,12 +14,13 @@ const nothing = {
   bodyProblem: undefined,
   authenticateOnly: false,
   source: undefined,
+  requestId: undefined,
 }
 
-/** The request with its source read. */
+/** The request with its source and id read. */
 function read(bytes: Buffer) {
   const request = readCheckRequest(bytes)
-  return { ...request, source: request.source() }
+  return { ...request, source: request.source(), requestId: request.requestId() }
 }
 
 /** A request as rich as Envoy may make it. */
@@ -43,6 +44,7 @@ const whole = checkRequest.encode({
           'content-type': 'application/json',
           'x-api-key': 'sk-tg-c_d',
           'x-maas-subscription': 'basic',
+          'x-request-id': 'request-1',
           'x-tollgate-model': 'ünï/Small',
           'x-tollgate-refusal': 'it is broken',
         },
@@ -77,6 +79,7 @@ test('a request of Envoy is read', async (t) => {
     bodyProblem: 'it is broken',
     authenticateOnly: false,
     source: '192.0.2.1',
+    requestId: 'request-1',
   })
   t.strictSame(read(checkOf('/v1/models')), { ...nothing, path: '/v1/models', method: 'GET' })
 })

@@ -481,3 +481,29 @@ test('a thousand requests take no promise', async (t) => {
     if (!Buffer.isBuffer(ask(chat, key))) t.fail('a promise')
   }
 })
+
+test('a refusal is told with all that is known of it', async (t) => {
+  const told: object[] = []
+  const { keys, check } = createWorld({
+    onRefused: ({ source, requestId, ...refused }) =>
+      told.push({ ...refused, address: source(), requestId: requestId() }),
+  })
+  const key = keys.mint()
+  const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00'
+  const headers = { authorization: `Bearer ${key}`, 'x-request-id': 'request-1' }
+  check(checkOf(chat, headers), traceparent)
+  t.strictSame(told, [], 'an allow is none')
+  check(checkOf('/llm/no-policy/v1/chat/completions', headers), traceparent)
+  check(checkOf(chat, { authorization: 'Bearer sk-tg-none' }))
+  t.match(told, [
+    {
+      code: 'model_not_allowed',
+      caller: { by: 'key', user: String, keyId: String, subscription: 'basic' },
+      model: 'llm/no-policy',
+      requestId: 'request-1',
+      traceparent,
+    },
+    { code: 'credential_invalid', caller: null, model: 'llm/small', requestId: undefined },
+  ])
+  t.equal(told.length, 2)
+})

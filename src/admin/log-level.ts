@@ -1,0 +1,35 @@
+/** `GET` and `PUT /internal/v1/log-level`: what a running process logs. */
+
+import type { FastifyInstance } from 'fastify'
+import { refusals } from './schemas.ts'
+
+export const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
+
+/** The log of this process. */
+export interface LogLevelDeps {
+  readonly log: { level: string }
+}
+
+const body = {
+  type: 'object',
+  required: ['level'],
+  properties: { level: { type: 'string', enum: logLevels } },
+} as const
+
+const schema = {
+  operationId: 'setLogLevel',
+  summary: 'Change the level of the log until the process ends',
+  tags: ['Internal'],
+  body,
+  response: { 200: { description: 'The level in force.', ...body }, ...refusals(400, 413, 500) },
+} as const
+
+export function logLevel(app: FastifyInstance, { log }: LogLevelDeps): void {
+  app.get('/internal/v1/log-level', () => ({ level: log.level }))
+  app.put<{ Body: { level: string } }>('/internal/v1/log-level', { schema }, async (request) => {
+    const { level } = request.body
+    request.log.info({ level }, 'the level of the log changes')
+    log.level = level
+    return { level }
+  })
+}

@@ -1,0 +1,39 @@
+/** What is told of each refusal of the listeners. */
+
+import type { FastifyInstance } from 'fastify'
+import type { Caller } from '../core/caller.ts'
+import { describe, type ErrorCode } from '../core/errors.ts'
+import { addressOf } from './trusted-proxies.ts'
+
+export interface RefusedRequest {
+  readonly code: ErrorCode
+  /** null: nobody is believed. */
+  readonly caller: Caller | null
+  readonly method: string
+  /** As it was registered; undefined for a path that is none of ours. */
+  readonly route: string | undefined
+  readonly address: string
+  readonly requestId: string
+  readonly traceparent: string | undefined
+}
+
+/** Calls back for every refusal that is the request's own fault; faults of ours are logged as such. */
+export function tellRefusals(
+  app: FastifyInstance,
+  onRefused: ((refused: RefusedRequest) => void) | undefined,
+): void {
+  if (onRefused === undefined) return
+  app.addHook('onResponse', async (request) => {
+    const { refusedWith: code, caller, method, routeOptions, headers } = request
+    if (!code || describe(code).status >= 500) return
+    onRefused({
+      code,
+      caller: caller ?? null,
+      method,
+      route: routeOptions.url,
+      address: addressOf(request),
+      requestId: request.id,
+      traceparent: headers.traceparent?.toString(),
+    })
+  })
+}

@@ -1,0 +1,69 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'tap'
+import { envoyPath } from '../support/envoy-binary.ts'
+import { poll } from '../support/poll.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { ownSettings, runTollgate } from '../support/tollgate.ts'
+
+const skip = envoyPath() === undefined && 'no Envoy'
+
+test('refusals are found by the id that the client was told', { skip }, async (t) => {
+  const dataDir = temporaryFolder(t)
+  const settings = await ownSettings(dataDir)
+  const up = runTollgate(t, ['up'], { ...settings, LOG_REFUSALS_PER_SECOND: '3' })
+  await up.until('curl')
+  const gateway = `http://${settings.GATEWAY_ADDRESS}`
+  const lines = (): Record<string, unknown>[] =>
+    readFileSync(join(dataDir, 'log', 'service.log'), 'utf8')
+      .split('\n')
+      .flatMap((line) => (line.startsWith('{') ? JSON.parse(line) : []))
+  const lineOf = (answer: Response) =>
+    poll(() => {
+      const id = answer.headers.get('x-request-id')
+      return lines().find((line) => line.request_id === id)
+    }, 'the refusal has a line')
+  const path = '/llm/sim-small/v1/chat/completions'
+  const headers = { authorization: 'Bearer sk-tg-nobody' }
+  const refused = await fetch(gateway + path, { method: 'POST', headers, body: '{}' })
+  const local = { network: String, time: Number, msg: 'request refused' }
+  t.match(await lineOf(refused), {
+    ...local,
+    code: 'credential_invalid',
+    status: 401,
+    model: 'llm/sim-small',
+  })
+  const bob = { authorization: 'Bearer bob-token' }
+  const search = '/v1/api-keys/search'
+  const body = JSON.stringify({ filters: { username: 'alice' } })
+  const forbidden = await fetch(gateway + search, { method: 'POST', headers: bob, body })
+  t.match(await lineOf(forbidden), {
+    ...local,
+    code: 'admin_required',
+    user: 'bob',
+    method: 'POST',
+    route: search,
+  })
+
+  const begun = lines().length
+  const flood = Array.from({ length: 60 }, () => fetch(gateway + path, { method: 'POST', headers }))
+  await Promise.all(flood)
+  const summed = () => {
+    const fresh = lines().slice(begun)
+    const omitted = fresh.reduce((sum, line) => sum + Number(line.omitted ?? 0), 0)
+    const written = fresh.filter(({ msg }) => msg === 'request refused').length
+    return omitted > 0 && omitted + written === 60
+  }
+  await poll(summed, 'lines and omissions are all refusals')
+
+  const level = `http://${settings.INTERNAL_ADDRESS}/internal/v1/log-level`
+  const read = async () => ((await (await fetch(level)).json()) as { level: string }).level
+  up.signal('SIGUSR2')
+  await poll(async () => (await read()) === 'debug', 'the signal has reached the service')
+  up.signal('SIGUSR2')
+  await poll(async () => (await read()) === 'info', 'and once more')
+  await fetch(level, { method: 'PUT', body: JSON.stringify({ level: 'error' }) })
+  t.equal(await read(), 'error')
+  up.signal('SIGTERM')
+  t.equal(await up.ended, 0)
+})
