@@ -34,6 +34,8 @@ interface Derived {
   readonly gatewayUrl: string
   /** Folder of Envoy's files; absolute. */
   readonly envoyConfigDir: string
+  /** Folder of the files of revocations; absolute. */
+  readonly revocationLogDir: string
   /** Name of this installation; part of the names of service-account groups (contract, 3.9). */
   readonly instanceName: string
   /** What this process is called where a revocation waits for it. */
@@ -116,6 +118,7 @@ function derive(all: Read): Config {
     adminGroups: read.adminGroups ?? new Set(read.kubernetesTokenReview ? [] : ['tollgate-admins']),
     gatewayUrl: gatewayUrl.replace(/\/+$/, ''),
     envoyConfigDir: read.envoyConfigDir ?? join(read.dataDir, 'envoy'),
+    revocationLogDir: read.revocationLogDir ?? read.dataDir,
     instanceName: read.instanceName ?? gatewayName ?? 'maas-default-gateway',
     replicaName: read.replicaName ?? ownName,
     replicaPlace: `${bootId()}/${ownName}`,

@@ -10,6 +10,7 @@ const USAGE = `Usage: tollgate <command>
   check <folder>   validate a folder of resources; exit 1 with every problem named
   migrate          bring the database to our schema; take over the original service's keys
   replicas         the processes that a revocation waits for; forget <name>: one that is gone for good
+  revocations      replay <file>...: revoke again what a restored database has forgotten
   key <command>    make, list and revoke API keys: new, list, revoke
   help <command>   what it takes; the same as <command> --help
   --version        the version
@@ -41,6 +42,8 @@ async function run(): Promise<number> {
       return (await import('./migrate.ts')).migrate(args, process.env)
     case 'replicas':
       return (await import('./replicas.ts')).replicas(args)
+    case 'revocations':
+      return (await import('./revocations.ts')).revocations(args)
     case 'key':
       return (await import('./key.ts')).key(args)
     case 'help':

@@ -93,6 +93,9 @@ export const settings = {
   dataDir: setting('DATA_DIR', '.data', form.path,
     'where embedded Postgres, journal and logs live'),
   /** Absolute. */
+  revocationLogDir: optional('REVOCATION_LOG_DIR', '`DATA_DIR`', form.path,
+    'where each process keeps a file of what was revoked, for the day that a backup is restored'),
+  /** Absolute. */
   envoyConfigDir: optional('ENVOY_CONFIG_DIR', '`DATA_DIR`/envoy', form.path,
     'where Envoy\'s clusters file is written'),
   envoyPath: optional('ENVOY_PATH', '`envoy` on PATH, else a pinned wheel', form.anyText,

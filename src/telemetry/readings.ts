@@ -53,6 +53,10 @@ export interface RevocationFigures {
   readonly pending: number
   /** How long the last confirmation took. */
   readonly lastMs: number | undefined
+  /** Keys that a restored database had as active again, revoked again by this process. */
+  readonly replayed: number
+  /** Whether REVOCATION_LOG_DIR cannot be written. */
+  readonly failing: boolean
 }
 
 /** Of the usage journal, as far as this process reads it. */
@@ -184,6 +188,16 @@ function revocationReadings(figures: () => RevocationFigures): readonly Reading[
       'tollgate_revocation_propagation_seconds',
       'How long the last confirmed revocation took to be known everywhere.',
       () => figures().lastMs,
+    ),
+    counter(
+      'tollgate_revocations_replayed',
+      'Revoked keys that the database had as active again, as after a restore, and was told of.',
+      () => figures().replayed,
+    ),
+    gauge(
+      'tollgate_revocation_log_failing',
+      '1 while the revocation log outside of the database cannot be written.',
+      () => Number(figures().failing),
     ),
   ]
 }

@@ -20,7 +20,10 @@ import { parseAuthenticationConfiguration } from '../identity/oidc/authenticatio
 /** `NAME: what is wrong` for each setting of a service whose file or folder cannot be used. */
 export function checkFiles(config: Config): readonly string[] {
   const { resourceFolder, tokenAuthFile, usageJournal, dataDir, envoyConfigDir } = config
+  const { revocationLogDir } = config
   const ownFolder = relative(dataDir, envoyConfigDir).startsWith('..')
+  const ownLog = revocationLogDir !== dataDir
+  const needsDataDir = config.databaseUrl === undefined || !ownFolder || !ownLog
   return [
     ...attempt('RESOURCES', resourceFolder, 'read', readdirSync),
     ...attempt('SECRETS_DIR', config.secretsDir, 'read', readdirSync),
@@ -28,8 +31,9 @@ export function checkFiles(config: Config): readonly string[] {
     ...attempt('TOKEN_AUTH_FILE', tokenAuthFile, 'read', readFileSync),
     ...checkProviders(config),
     ...attempt('OIDC_CA_FILE', config.oidcCaFile, 'read', readFileSync),
-    ...(config.databaseUrl === undefined || !ownFolder ? checkDataDir(config) : []),
+    ...(needsDataDir ? checkDataDir(config) : []),
     ...(ownFolder ? attempt('ENVOY_CONFIG_DIR', envoyConfigDir, 'written to', tryFolder) : []),
+    ...(ownLog ? attempt('REVOCATION_LOG_DIR', revocationLogDir, 'written to', tryFolder) : []),
     ...attempt('USAGE_JOURNAL', usageJournal, 'written', tryJournal),
     ...checkAuditLog(config),
   ]

@@ -9,11 +9,16 @@ import { startCleanupSchedule } from '../store/api-keys/cleanup-schedule.ts'
 import { type LastUsed, startLastUsed } from '../store/api-keys/last-used.ts'
 import { createPostgresApiKeys } from '../store/api-keys/postgres-api-keys.ts'
 import { openPool } from '../store/postgres/postgres.ts'
+import type { Sql } from '../store/postgres/sql.ts'
 import { createPropagationWatch, type PropagationWatch } from '../store/revocations/propagation.ts'
 import {
   createRevocationFollower,
   type RevocationFollower,
 } from '../store/revocations/revocation-follower.ts'
+import {
+  createRevocationKeeper,
+  type RevocationKeeper,
+} from '../store/revocations/revocation-keeper.ts'
 import { purgeRevocations } from '../store/revocations/revocation-log.ts'
 import { auditCleanup } from './audit.ts'
 import type { Context } from './context.ts'
@@ -23,9 +28,12 @@ export interface Keys {
   readonly keys: CachedApiKeys
   readonly follower: RevocationFollower
   readonly propagation: PropagationWatch
+  readonly keeper: RevocationKeeper
   readonly noteUse: LastUsed['note']
 }
 
+/** Ids that one log line names. */
+const idsShown = 20
 /** The log is asked this often, whatever is set: what is remembered is believed for a second. */
 const mostRevalidateMs = 250
 
@@ -42,15 +50,32 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     place: config.replicaPlace,
     everyMs: Math.min(mostRevalidateMs, config.keyCacheRevalidateMs),
     servesMs: outageGraceMs,
-    evict: (hashes) => keys.evict(hashes),
-    forgetAll: () => keys.forgetAll(),
+    evict(hashes) {
+      keys.evict(hashes)
+      if (hashes.length > 0) keeper.readOn()
+    },
+    // Something may be lost of what the database knew.
+    forgetAll() {
+      keys.forgetAll()
+      keeper.replay()
+    },
     onFault,
   })
+  const keeper = createKeeper(context, pool, (hashes) => keys.evict(hashes))
   const table = createPostgresApiKeys(pool)
   const keys = createCachedApiKeys(table, {
     entries: config.keyCacheEntries,
     outageGraceMs,
     freshness: follower,
+    isEnded: keeper.has,
+    onRevived: keeper.replay,
+  })
+  await keeper.start()
+  stops.push({
+    name: 'the revocation log',
+    shareMs: 100,
+    lost: 'nothing: its next start reads them from the database',
+    stop: () => keeper.stop(),
   })
   stops.push({
     name: 'the follower of revocations',
@@ -66,6 +91,8 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     pool,
     id: follower.id,
     others: () => follower.stats().others,
+    keep: (revoked) => keeper.keep(revoked.map((key) => ({ ...key, at: clock() }))),
+    keptAs: `the revocation log of ${config.replicaName}`,
     onUnlogged: (keys) =>
       log.error({ keys }, 'revoked keys were not in the log of revocations: are its triggers off?'),
   })
@@ -86,6 +113,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     async run() {
       const deleted = await auditCleanup(audit, () => keys.deleteExpiredEphemeral(clock()))
       await purgeRevocations(pool)
+      await keeper.clean()
       return deleted
     },
     onDeleted: (deleted) => log.info({ deleted }, 'expired ephemeral keys deleted'),
@@ -97,5 +125,35 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     lost: 'nothing: another run will do it',
     stop: () => cleanup.stop(),
   })
-  return { keys, follower, propagation, noteUse: lastUsed.note }
+  return { keys, follower, propagation, keeper, noteUse: lastUsed.note }
+}
+
+/** What was revoked, kept outside of the database. */
+function createKeeper(
+  { config, log, clock, onFault }: Context,
+  pool: Sql,
+  evict: (hashes: readonly string[]) => void,
+): RevocationKeeper {
+  return createRevocationKeeper({
+    pool,
+    folder: config.revocationLogDir,
+    name: config.replicaName,
+    clock,
+    evict,
+    onReplayed: (ids) =>
+      log.warn(
+        { keys: ids.length, first: ids.slice(0, idsShown) },
+        'the database is older than its revocations, as after a restore: keys that it had as active again are revoked again; keys made after its backup stay refused',
+      ),
+    onBroken: (file, lines) =>
+      log.warn({ file, lines }, 'lines of a revocation log cannot be read'),
+    onWriting: (error) =>
+      error === undefined
+        ? log.info('the revocation log is written again')
+        : log.error(
+            { cause: String(error) },
+            'REVOCATION_LOG_DIR cannot be written: revocations hold, and are pending',
+          ),
+    onFault,
+  })
 }

@@ -22,6 +22,7 @@ export function openTelemetry({ config, audit, stops }: Context, measured: Measu
     keys,
     follower,
     propagation,
+    keeper,
     counters,
     redis,
     snapshot,
@@ -55,6 +56,7 @@ export function openTelemetry({ config, audit, stops }: Context, measured: Measu
           ageMs,
           replicas: others.length + 1,
           ...propagation.stats(),
+          ...keeper.stats(),
         }
       },
       ...(config.usageJournal && { journal: () => journal().stats }),

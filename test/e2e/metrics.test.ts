@@ -118,6 +118,7 @@ root.test('a taken METRICS_ADDRESS is named', async (t) => {
   const settings = {
     DATABASE_URL: await createDatabase(t),
     ENVOY_CONFIG_DIR: temporaryFolder(t),
+    REVOCATION_LOG_DIR: temporaryFolder(t),
     API_ADDRESS: '127.0.0.1:0',
     INTERNAL_ADDRESS: '127.0.0.1:0',
     GRPC_ADDRESS: '127.0.0.1:0',

@@ -168,6 +168,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     TOKEN_AUTH_FILE: join(folder, 'tokens.csv'),
     RESOURCES: `file:${resourceFolder}`,
     ENVOY_CONFIG_DIR: clustersFolder,
+    REVOCATION_LOG_DIR: folder,
     ENVOY_ADMIN_ADDRESS: `127.0.0.1:${adminPort}`,
     LOG_LEVEL: 'silent',
     ...noRateLimits,

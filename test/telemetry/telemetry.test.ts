@@ -215,6 +215,8 @@ const revocations = {
   confirmed: 5,
   pending: 1,
   lastMs: 12,
+  replayed: 2,
+  failing: true,
 }
 
 test('outages and revocations are told', async (t) => {
@@ -235,6 +237,8 @@ test('outages and revocations are told', async (t) => {
     ['tollgate_key_age_seconds', 1.5],
     ['tollgate_replicas', 3],
     ['tollgate_revocation_propagation_seconds', 0.012],
+    ['tollgate_revocations_replayed_total', 2],
+    ['tollgate_revocation_log_failing', 1],
     ['tollgate_journal_lines_total', 70],
     ['tollgate_journal_skipped_total', 2],
     ['tollgate_journal_unread_bytes', 300],

@@ -76,6 +76,13 @@ test('a folder below /proc is refused at once', { skip: skipProc }, async (t) =>
 
 test('a data folder that nothing needs is not asked for', async (t) => {
   const { folder, ...env } = goodSettings(t)
-  const elsewhere = { ENVOY_CONFIG_DIR: join(folder, 'envoy'), DATABASE_URL: 'postgres://host/db' }
+  const elsewhere = {
+    ENVOY_CONFIG_DIR: join(folder, 'envoy'),
+    REVOCATION_LOG_DIR: join(folder, 'log'),
+    DATABASE_URL: 'postgres://host/db',
+  }
   t.strictSame(problemsOf({ ...env, ...elsewhere, DATA_DIR: '/dev/null/data' }), [])
+  t.match(problemsOf({ ...env, ...elsewhere, REVOCATION_LOG_DIR: '/dev/null/log' }), [
+    /^REVOCATION_LOG_DIR: .* \(ENOTDIR\)/,
+  ])
 })

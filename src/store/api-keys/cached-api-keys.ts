@@ -5,7 +5,14 @@
  */
 
 import { ServiceError } from '../../core/errors.ts'
-import type { ApiKeyStore, ApiKeyTable, KeyAnswer, KnownKey, Source } from '../api-keys.ts'
+import type {
+  ApiKeyStore,
+  ApiKeyTable,
+  FoundKey,
+  KeyAnswer,
+  KnownKey,
+  Source,
+} from '../api-keys.ts'
 import type { Freshness } from '../freshness.ts'
 import { createKeyLookups } from './key-lookups.ts'
 import { createKnownKeys, type RememberedKey } from './known-keys.ts'
@@ -21,6 +28,10 @@ export interface KeyCacheOptions {
    * the memory was last confirmed). Never less than a minute; 15 minutes when absent.
    */
   readonly outageGraceMs?: number
+  /** Whether the key with this hash was revoked, though the table may not know it; never, when absent. */
+  readonly isEnded?: (hash: string) => boolean
+  /** The table has an ended key as active: it is older than that. */
+  readonly onRevived?: () => void
   /** Milliseconds that never go back; `performance.now` when absent. */
   readonly monotonic?: () => number
 }
@@ -84,7 +95,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
   const lookups = createKeyLookups({
     read: (hashes) => table.findByHashes(hashes),
     take(hash, found) {
-      if (found !== undefined) return known.set(hash, found, nextReview())
+      if (found !== undefined) return known.set(hash, judge(found), nextReview())
       known.delete(hash)
       unknownHashes.add(hash)
       return undefined
@@ -112,6 +123,13 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
       return undefined
     }
     return find(hash, source)
+  }
+
+  /** The key as the table has it, unless that is older than the key's end. */
+  function judge(found: FoundKey): FoundKey {
+    if (found.status !== 'active' || !options.isEnded?.(found.hash)) return found
+    options.onRevived?.()
+    return { ...found, status: 'revoked' }
   }
 
   /** At random, so that what was read together is not read together again. */
@@ -227,7 +245,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
         // The one used last is set last, and so the last to make room.
         for (const key of found.toReversed()) {
           if (load.evicted.has(key.hash) || known.get(key.hash) !== undefined) continue
-          known.set(key.hash, key, nextReview())
+          known.set(key.hash, judge(key), nextReview())
           warmed += 1
         }
         return warmed

@@ -101,7 +101,7 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
         for (;;) {
           // Locked in one order, so that two of these side by side wait and do not deadlock: in that
           // of the index on the owner, or the table would be read from its beginning.
-          const query = sql<RevokedKey[]>`
+          const query = sql<RevokedRow[]>`
             update api_keys set status = 'revoked'
             where status = 'active' and id = any(array(
               select id from api_keys
@@ -111,9 +111,11 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
               limit ${batchRows}
               for update ${isLast ? sql`` : sql`skip locked`}
             ))
-            returning key_hash as hash, pg_current_xact_id()::text as transaction`
+            returning id, key_hash as hash, expires_at, pg_current_xact_id()::text as transaction`
           const revoked = await within(query, statementDeadlineMs)
-          for (const key of revoked) all.push(key)
+          for (const { expires_at, ...key } of revoked) {
+            all.push({ ...key, expiresAt: expires_at?.getTime() ?? null })
+          }
           if (revoked.length < batchRows) break
         }
       }
@@ -138,6 +140,8 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
     },
   }
 }
+
+type RevokedRow = Omit<RevokedKey, 'expiresAt'> & Pick<Row, 'expires_at'>
 
 /** What a look-up of the request path reads. */
 type FoundRow = Pick<

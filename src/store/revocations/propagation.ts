@@ -47,6 +47,12 @@ export interface PropagationWatchOptions {
   readonly others: () => readonly string[]
   /** Told how many revocations were missing in the log, which means that its triggers were off. */
   readonly onUnlogged?: (keys: number) => void
+  /**
+   * Keeps revoked keys outside of the database; false: it could not, in time. What stands then for
+   * that in `waitingFor` is `keptAs`.
+   */
+  readonly keep?: (revoked: readonly RevokedKey[]) => Promise<boolean>
+  readonly keptAs?: string
   /** Milliseconds that a revocation is held back at most; 1 second when absent. */
   readonly deadlineMs?: number
 }
@@ -120,12 +126,7 @@ export function createPropagationWatch(options: PropagationWatchOptions): Propag
 
   function finish(waiter: Waiter): void {
     waiting.delete(waiter)
-    const propagation = waiter.last ?? unknown()
-    counted[propagation.state] += 1
-    if (propagation.state === 'confirmed') {
-      lastMs = performance.now() - (waiter.giveUpAt - deadlineMs)
-    }
-    waiter.answer(propagation)
+    waiter.answer(waiter.last ?? unknown())
   }
 
   /** Nobody could be asked: those known of have not said anything. */
@@ -149,21 +150,31 @@ export function createPropagationWatch(options: PropagationWatchOptions): Propag
     return { transactions: [...new Set(transactions)], isLogged: unlogged.length === 0 }
   }
 
+  async function waitForOthers(revoked: readonly RevokedKey[]): Promise<Propagation> {
+    const giveUpAt = performance.now() + deadlineMs
+    const found = await find(revoked, giveUpAt).catch(() => undefined)
+    if (found === undefined) return unknown()
+    return await new Promise((answer) => {
+      waiting.add({ ...found, answer, giveUpAt, last: undefined })
+      wake.abort()
+      if (isLooping) return
+      isLooping = true
+      void loop()
+    })
+  }
+
   return {
     async wait(revoked = []) {
-      const giveUpAt = performance.now() + deadlineMs
-      const found = await find(revoked, giveUpAt).catch(() => undefined)
-      if (found === undefined) {
-        counted.pending += 1
-        return unknown()
-      }
-      return await new Promise((answer) => {
-        waiting.add({ ...found, answer, giveUpAt, last: undefined })
-        wake.abort()
-        if (isLooping) return
-        isLooping = true
-        void loop()
-      })
+      const since = performance.now()
+      const [known, isKept] = await Promise.all([
+        waitForOthers(revoked),
+        options.keep?.(revoked) ?? true,
+      ])
+      const waitingFor = [...(known.waitingFor ?? []), options.keptAs ?? 'the revocation log']
+      const propagation: Propagation = isKept ? known : { ...known, state: 'pending', waitingFor }
+      counted[propagation.state] += 1
+      if (propagation.state === 'confirmed') lastMs = performance.now() - since
+      return propagation
     },
     stats: () => ({ ...counted, lastMs }),
   }

@@ -64,7 +64,10 @@ export interface Acknowledgement {
 
 /** A key that was revoked, and the transaction of Postgres that did it. */
 export interface RevokedKey {
+  readonly id: string
   readonly hash: string
+  /** Milliseconds since the epoch; null: never. */
+  readonly expiresAt: number | null
   readonly transaction: string
 }
 
@@ -110,6 +113,7 @@ export function followLog(
     log as (
       select key_hash from tollgate_revocations
       where transaction >= pg_snapshot_xmin(${snapshot}::pg_snapshot)
+        and transaction < pg_snapshot_xmax(pg_current_snapshot())
         and not pg_visible_in_snapshot(transaction, ${snapshot}::pg_snapshot)
       limit ${logRows + 1}
     )

@@ -408,3 +408,26 @@ test('the start brings nothing back that was evicted', async (t) => {
     t.match(await keys.findByHash(other.hash), { status: 'active' })
   }
 })
+
+test('an ended key is revoked whatever the table says', async (t) => {
+  const { table, add } = createFakeTable()
+  const ended = new Set<string>()
+  let revived = 0
+  const keys = createCachedApiKeys(table, {
+    entries: 10,
+    isEnded: (hash) => ended.has(hash),
+    onRevived() {
+      revived += 1
+    },
+  })
+  const { hash } = add()
+  const other = add()
+  ended.add(hash)
+  t.match(await keys.findByHash(hash), { status: 'revoked' })
+  t.match(keys.findByHash(hash), { status: 'revoked' }, 'from memory too')
+  t.match(await keys.findByHash(other.hash), { status: 'active' })
+  t.equal(revived, 1)
+  const cold = createCachedApiKeys(table, { entries: 10, isEnded: (each) => each === hash })
+  await cold.warm(10, now)
+  t.match(cold.findByHash(hash), { status: 'revoked' })
+})

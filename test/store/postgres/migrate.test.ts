@@ -14,6 +14,7 @@ const all = [
   '0003-revocations.sql',
   '0004-revocation-snapshots.sql',
   '0005-served-names.sql',
+  '0006-revocations-kept.sql',
 ]
 
 test('each migration is applied once', async (t) => {

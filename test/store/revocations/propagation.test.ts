@@ -148,3 +148,30 @@ test('what is not in the log is pending, told and logged', async (t) => {
   t.match(await watch.wait(), { state: 'confirmed', replicas: 3 }, 'it has been logged since')
   for (const { evicted } of others) t.ok(evicted.has('alice-1') && evicted.has('alice-2'))
 })
+
+test('what is not kept outside of the database is pending', async (t) => {
+  const { sql } = await createKeyDatabase(t)
+  const id = await addReplica(sql, 'own')
+  await fillKeys(sql, 1)
+  const options = { pool: sql, id, others: () => [], keptAs: 'the disk', ...patient }
+  const kept: (readonly RevokedKey[])[] = []
+  const watch = (isKept: boolean) =>
+    createPropagationWatch({
+      ...options,
+      async keep(revoked) {
+        kept.push(revoked)
+        return isKept
+      },
+    })
+  const revoked = await createPostgresApiKeys(sql).revokeAll('alice', now)
+  const failing = watch(false)
+  t.strictSame(await failing.wait(revoked), {
+    state: 'pending',
+    replicas: 1,
+    acknowledged: 1,
+    waitingFor: ['the disk'],
+  })
+  t.match(failing.stats(), { confirmed: 0, pending: 1, lastMs: undefined })
+  t.match(await watch(true).wait(revoked), { state: 'confirmed' })
+  t.match(kept, [[{ hash: 'alice-1', id: String, expiresAt: null }], [{ hash: 'alice-1' }]])
+})

@@ -261,3 +261,11 @@ test('of the old log the newest row stays', async (t) => {
   const [first] = await sql`select min(sequence)::int as min from tollgate_revocations`
   t.equal(first?.min, 45_001)
 })
+
+test('rows of a server that had higher numbers of transactions are no news for ever', async (t) => {
+  const { sql } = await createKeyDatabase(t)
+  const replica = { id: randomUUID(), name: 'one', place: 'one', servesMs: 60_000, unseenMs: 5_000 }
+  const { position } = await followLog(sql, replica, undefined)
+  await sql`insert into tollgate_revocations (key_hash, transaction) values ('x', '9000000000'::xid8)`
+  t.strictSame((await followLog(sql, replica, position)).hashes, [])
+})

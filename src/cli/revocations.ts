@@ -1,0 +1,81 @@
+/** `tollgate revocations replay`: tells a database what the files of REVOCATION_LOG_DIR know. */
+
+import { parseArgs } from 'node:util'
+import { loadConfig } from '../config.ts'
+import { openPool, type Pool } from '../store/postgres/postgres.ts'
+import { endAgain } from '../store/revocations/ended-keys.ts'
+import { readFile } from '../store/revocations/revocation-file.ts'
+import { asksForHelp } from './usage.ts'
+
+const USAGE = `Usage: tollgate revocations replay <file>...
+
+Revokes in the database of DATABASE_URL every key that one of these files has as revoked and the
+database has as active: it was restored from a backup that is older. The files are those that each
+process keeps in REVOCATION_LOG_DIR (revocations-<process>.jsonl); a process does the same with all
+that are in its folder, at its start and whenever it finds the database older than it knows. May be
+repeated.`
+
+/** Where the command takes its settings from and prints to, a line at a time. */
+export interface RevocationsIo {
+  readonly env: NodeJS.ProcessEnv
+  readonly out: (line: string) => void
+  readonly err: (line: string) => void
+}
+
+const terminal: RevocationsIo = { env: process.env, out: console.log, err: console.error }
+
+/**
+ * Runs the command; answers the exit status: 1 when a line could not be read, or a key not be
+ * revoked; 2 for a wrong call.
+ */
+export async function revocations(args: readonly string[], io = terminal): Promise<number> {
+  if (asksForHelp(args)) {
+    io.out(USAGE)
+    return 0
+  }
+  const files = filesOf(args)
+  if (files === undefined) {
+    io.err(USAGE)
+    return 2
+  }
+  const { databaseUrl: url } = loadConfig(io.env)
+  if (url === undefined) throw new Error('Name the database by DATABASE_URL.')
+  const sql = openPool({ url, connections: 1, applicationName: 'tollgate revocations' })
+  try {
+    let status = 0
+    for (const file of files) status = Math.max(status, await replay(sql, file, io))
+    return status
+  } finally {
+    await sql.end()
+  }
+}
+
+function filesOf(args: readonly string[]): readonly string[] | undefined {
+  try {
+    const { positionals } = parseArgs({ args: [...args], allowPositionals: true })
+    const [command, ...files] = positionals
+    return command === 'replay' && files.length > 0 ? files : undefined
+  } catch {
+    return undefined
+  }
+}
+
+async function replay(sql: Pool, file: string, { out, err }: RevocationsIo): Promise<number> {
+  const counts = { keys: 0, again: 0, left: 0 }
+  const { broken } = await readFile(file, async (keys) => {
+    const { ids, left } = await endAgain(
+      sql,
+      keys.map(({ hash }) => hash),
+    )
+    counts.keys += keys.length
+    counts.again += ids.length
+    counts.left += left
+  }).catch((error: NodeJS.ErrnoException) => {
+    throw error.code === undefined ? error : new Error(`${file} cannot be read (${error.code}).`)
+  })
+  out(`${file}: ${counts.keys} revocations, ${counts.again} of keys that were active again.`)
+  if (broken > 0) err(`${file}: ${broken} lines cannot be read.`)
+  if (counts.left > 0)
+    err(`${file}: ${counts.left} keys are locked by somebody; repeat the command.`)
+  return broken + counts.left > 0 ? 1 : 0
+}

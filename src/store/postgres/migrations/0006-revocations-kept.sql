@@ -1,0 +1,24 @@
+-- What a process needs to note of a revocation outside of the database: the log says of each row
+-- whether the key was ended by it (revoked or deleted), its id, and when it would have expired.
+-- Rows from before, and those that a service of before writes itself, say nothing of that.
+alter table tollgate_revocations add column key_id text;
+alter table tollgate_revocations add column ended boolean;
+alter table tollgate_revocations add column expires_at timestamptz;
+
+create or replace function tollgate_log_revocation() returns trigger
+language plpgsql security definer set search_path from current as $$
+begin
+  if tg_op = 'TRUNCATE' then
+    insert into tollgate_revocations (key_hash) values ('*');
+  elsif tg_op = 'DELETE' then
+    insert into tollgate_revocations (key_hash, key_id, ended, expires_at)
+      values (old.key_hash, old.id, true, old.expires_at);
+  else
+    insert into tollgate_revocations (key_hash, key_id, ended, expires_at)
+      values (old.key_hash, old.id,
+        new.status <> 'active' or new.key_hash <> old.key_hash, old.expires_at);
+  end if;
+  perform pg_notify('tollgate_revocations', '');
+  return null;
+end
+$$;

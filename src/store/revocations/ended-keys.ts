@@ -1,0 +1,130 @@
+/**
+ * Keys that were ended for good, as the database tells of them and is told of them: one statement a
+ * function. What it tells of is kept outside of it (see revocation-file.ts), since a backup that is
+ * restored does not know of what was revoked after it.
+ */
+
+import { statementDeadlineMs, within } from '../postgres/postgres.ts'
+import type { Sql } from '../postgres/sql.ts'
+
+/** A key that was revoked or deleted; instants are milliseconds since the epoch. */
+export interface EndedKey {
+  readonly id: string
+  readonly hash: string
+  /** When it was ended; where only the table says that it was: when that was read. */
+  readonly at: number
+  /** null: never. Once it has expired nobody has to know that it was revoked. */
+  readonly expiresAt: number | null
+}
+
+/** Rows of one statement at most. */
+export const pageRows = 2_000
+
+interface EndedRow {
+  readonly id: string | null
+  readonly hash: string
+  readonly at: Date
+  readonly expiresAt: Date | null
+}
+
+/** A part of what the log has. */
+export interface LogPage {
+  readonly ended: readonly EndedKey[]
+  /** Of the last row read; undefined: there are no more. */
+  readonly last: string | undefined
+  /** What was committed when the page was read. */
+  readonly snapshot: string
+}
+
+/**
+ * What the log has that `snapshot` does not show (undefined: all of it), a page after row `after`.
+ * Deleted keys that had expired are left out.
+ */
+export async function readEnded(
+  sql: Sql,
+  snapshot: string | undefined,
+  after: string,
+): Promise<LogPage> {
+  const since = snapshot ?? null
+  const query = sql<(EndedRow & { sequence: string; snapshot: string })[]>`
+    select found.*, pg_current_snapshot()::text as snapshot
+    from (select) one left join lateral (
+      select sequence::text as sequence, key_id as id, key_hash as hash, at, expires_at as "expiresAt"
+      from tollgate_revocations
+      where sequence > ${after}::bigint and ended and (expires_at is null or expires_at > now())
+        and (${since}::pg_snapshot is null
+          or transaction >= pg_snapshot_xmin(${since}::pg_snapshot)
+            and not pg_visible_in_snapshot(transaction, ${since}::pg_snapshot))
+      order by tollgate_revocations.sequence
+      limit ${pageRows}
+    ) found on true`
+  const rows = await within(query, statementDeadlineMs)
+  const found = rows.filter(({ sequence }) => sequence !== null)
+  return {
+    ended: found.map(toEnded),
+    last: found.length < pageRows ? undefined : found.at(-1)?.sequence,
+    snapshot: rows[0]?.snapshot ?? '',
+  }
+}
+
+/** Keys of the table that are revoked and have not expired, a page after the id `after`. */
+export async function readRevoked(sql: Sql, after: string): Promise<readonly EndedKey[]> {
+  const query = sql<EndedRow[]>`
+    select id, key_hash as hash, now() as at, expires_at as "expiresAt" from api_keys
+    where id > ${after} and status = 'revoked' and (expires_at is null or expires_at > now())
+    order by id
+    limit ${pageRows}`
+  return (await within(query, statementDeadlineMs)).map(toEnded)
+}
+
+/** What came of telling the database again. */
+export interface EndedAgain {
+  /** Ids of the keys that were active. */
+  readonly ids: readonly string[]
+  /** How many still are, since somebody's transaction has them locked. */
+  readonly left: number
+}
+
+/**
+ * Revokes those of these keys that the table has as active: it is older than their revocation. Of
+ * processes that do it side by side one counts each key.
+ */
+export async function endAgain(sql: Sql, hashes: readonly string[]): Promise<EndedAgain> {
+  const query = sql<EndedAgain[]>`
+    with active as (
+      select id from api_keys where key_hash = any(${hashes}::text[]) and status = 'active'
+    ),
+    free as (
+      select id from api_keys where id = any(array(select id from active)) for update skip locked
+    ),
+    ended as (
+      update api_keys set status = 'revoked'
+      where status = 'active' and id = any(array(select id from free))
+      returning id
+    )
+    select coalesce((select json_agg(id) from ended), '[]') as ids,
+      ((select count(*) from active) - (select count(*) from ended))::int as left`
+  const [row] = await within(query, statementDeadlineMs)
+  return row ?? { ids: [], left: 0 }
+}
+
+/**
+ * A database that was restored on another server holds numbers of transactions from there, which
+ * may be higher than its own will be for long: forgets these. Who seemed to know of them is asked.
+ */
+export async function forgetForeignTransactions(sql: Sql): Promise<void> {
+  await within(
+    sql`update tollgate_revocations set transaction = null
+      where transaction >= pg_snapshot_xmax(pg_current_snapshot())`,
+    statementDeadlineMs,
+  )
+  await within(
+    sql`update tollgate_replicas set snapshot = null
+      where pg_snapshot_xmax(snapshot) > pg_snapshot_xmax(pg_current_snapshot())`,
+    statementDeadlineMs,
+  )
+}
+
+function toEnded({ id, hash, at, expiresAt }: EndedRow): EndedKey {
+  return { id: id ?? '', hash, at: at.getTime(), expiresAt: expiresAt?.getTime() ?? null }
+}

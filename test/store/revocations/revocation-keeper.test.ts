@@ -1,0 +1,243 @@
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { type Test, test } from 'tap'
+import type { EndedKey } from '../../../src/store/revocations/ended-keys.ts'
+import { fileOf } from '../../../src/store/revocations/revocation-file.ts'
+import {
+  createRevocationKeeper,
+  type RevocationKeeperOptions,
+} from '../../../src/store/revocations/revocation-keeper.ts'
+import { createKeyDatabase, fillKeys } from '../../support/followers.ts'
+import { now } from '../../support/key-store.ts'
+import { poll } from '../../support/poll.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+const day = 86_400_000
+
+/** Keepers of one database and one folder; `clock` may be moved. */
+async function start(t: Test) {
+  const { sql } = await createKeyDatabase(t)
+  const folder = temporaryFolder(t)
+  const time = { now: Date.now() }
+  const open = async (name: string, options: Partial<RevocationKeeperOptions> = {}) => {
+    const replayed: string[] = []
+    const writing: unknown[] = []
+    const broken: [string, number][] = []
+    const faults: unknown[] = []
+    const keeper = createRevocationKeeper({
+      pool: sql,
+      folder,
+      name,
+      clock: () => time.now,
+      evict() {},
+      onReplayed: (ids) => void replayed.push(...ids),
+      onBroken: (...told) => void broken.push(told),
+      onWriting: (error) => void writing.push(error),
+      onFault: (error) => void faults.push(error),
+      ...options,
+    })
+    t.teardown(() => keeper.stop())
+    await keeper.start()
+    return Object.assign(keeper, { replayed, writing, broken, faults, file: fileOf(folder, name) })
+  }
+  return { sql, folder, time, open }
+}
+
+function ended(hash: string, expiresAt: number | null = null): EndedKey {
+  return { id: `id of ${hash}`, hash, at: now, expiresAt }
+}
+
+function textOf(file: string): string {
+  return existsSync(file) ? readFileSync(file, 'utf8') : ''
+}
+
+function hashesIn(file: string): readonly string[] {
+  const lines = textOf(file).split('\n')
+  return lines.flatMap((line) => {
+    try {
+      return JSON.parse(line).hash ?? []
+    } catch {
+      return []
+    }
+  })
+}
+
+test('what is kept is on the disk, and refused whatever the database says', async (t) => {
+  const { sql, open } = await start(t)
+  await fillKeys(sql, 3)
+  const keeper = await open('one')
+  t.equal(await keeper.keep([ended('alice-1')]), true)
+  t.ok(hashesIn(keeper.file).includes('alice-1'))
+  t.equal(statSync(keeper.file).mode & 0o777, 0o600)
+  t.ok(keeper.has('alice-1'))
+  t.notOk(keeper.has('alice-2'))
+})
+
+test('what others revoke is kept as well, by whichever way', async (t) => {
+  const { sql, open } = await start(t)
+  await fillKeys(sql, 12_000)
+  const keeper = await open('one')
+  await sql`update api_keys set status = 'revoked' where key_hash = 'alice-1'`
+  await sql`delete from api_keys where key_hash = 'alice-2'`
+  await sql`update api_keys set user_groups = array['b'] where key_hash = 'alice-3'`
+  keeper.readOn()
+  await poll(() => keeper.has('alice-1') && keeper.has('alice-2'), 'both are known')
+  t.notOk(keeper.has('alice-3'), 'a change is no end')
+  await sql`update api_keys set status = 'revoked'`
+  keeper.readOn()
+  await poll(() => hashesIn(keeper.file).length >= 12_000, 'more than one page')
+  t.equal(new Set(hashesIn(keeper.file)).size, 12_000)
+})
+
+test('the first file begins with all that is revoked', async (t) => {
+  const { sql, open } = await start(t)
+  await fillKeys(sql, 5_000)
+  await sql`update api_keys set status = 'revoked'`
+  await sql`delete from tollgate_revocations`
+  const keeper = await open('one')
+  await poll(() => textOf(keeper.file).includes('"complete"'), 'it is complete')
+  t.equal(new Set(hashesIn(keeper.file)).size, 5_000)
+})
+
+test('a restored table is told again, once', async (t) => {
+  const { sql, open } = await start(t)
+  await fillKeys(sql, 10)
+  const [one, two] = [await open('one'), await open('two')]
+  await one.keep([ended('alice-1'), ended('alice-2'), ended('made later')])
+  // What nobody has logged is what a restore looks like.
+  one.replay()
+  two.replay()
+  const revoked = () => sql`select id from api_keys where status = 'revoked'`
+  await poll(async () => (await revoked()).count === 2, 'both are revoked')
+  await poll(() => one.replayed.length + two.replayed.length === 2, 'each is counted once')
+  t.ok(two.has('alice-1'), "another process's file is read")
+  t.ok(two.has('made later'), 'also when its row comes back later')
+  const three = await open('three')
+  t.strictSame(three.replayed, [])
+  t.ok(three.has('alice-1'))
+})
+
+test('a locked row does not keep the others from it', async (t) => {
+  const { sql, open } = await start(t)
+  await fillKeys(sql, 3)
+  const keeper = await open('one')
+  await keeper.keep([ended('alice-1'), ended('alice-2'), ended('alice-3')])
+  await sql.begin(async (transaction) => {
+    await transaction`update api_keys set name = 'held' where key_hash = 'alice-2'`
+    keeper.replay()
+    await poll(() => keeper.replayed.length === 2, 'the others are revoked')
+  })
+  await poll(() => keeper.replayed.length === 3, 'it follows')
+  t.match(keeper.faults, [{ message: /locked/ }])
+})
+
+test('numbers of transactions of another server do no harm', async (t) => {
+  const { sql, open } = await start(t)
+  await sql`insert into tollgate_revocations (key_hash, transaction) values ('x', '9000000000'::xid8)`
+  await sql`
+    insert into tollgate_replicas (id, name, place, seen_at, serves_until, acknowledged, snapshot)
+    values (gen_random_uuid(), 'r', 'r', now(), now() + interval '1 hour', 0, '9:9000000000:')`
+  await open('one')
+  const [log] =
+    await sql`select count(*)::int as n from tollgate_revocations where transaction > '1000000000'::xid8`
+  const [replica] = await sql`select snapshot from tollgate_replicas`
+  t.match([log, replica], [{ n: 0 }, { snapshot: null }])
+})
+
+test('a torn line costs nothing but itself', async (t) => {
+  const { folder, open } = await start(t)
+  const file = fileOf(folder, 'one')
+  const whole = JSON.stringify({ id: 'a', at: '2026-01-01T00:00:00Z', hash: 'h1', expires: null })
+  writeFileSync(file, `${whole}\nnull\n{"id":"b","at":"2026-01-01T00:0`)
+  const keeper = await open('one')
+  t.strictSame(keeper.broken, [[file, 2]])
+  t.ok(keeper.has('h1'))
+  t.ok(await keeper.keep([ended('h2')]))
+  t.ok(hashesIn(file).includes('h2'), 'on a line of its own')
+})
+
+test('a file that cannot be written keeps nothing from being revoked', async (t) => {
+  const { open } = await start(t)
+  const keeper = await open('one')
+  await poll(() => textOf(keeper.file).includes('"complete"'), 'it is complete')
+  rmSync(keeper.file)
+  mkdirSync(keeper.file)
+  t.equal(await keeper.keep([ended('h1')]), false)
+  t.equal(await keeper.keep([]), false, 'nor is a repetition confirmed')
+  t.ok(keeper.has('h1'))
+  t.match(keeper.stats(), { failing: true })
+  rmSync(keeper.file, { recursive: true })
+  await poll(() => !keeper.stats().failing, 'it is written again')
+  await poll(() => hashesIn(keeper.file).includes('h1'), 'what was waiting is in it')
+  t.match(keeper.writing, [{ code: 'EISDIR' }, undefined])
+})
+
+test('a full disk tears a line and no more', async (t) => {
+  const { open } = await start(t)
+  const keeper = await open('one')
+  await keeper.keep([ended('h1')])
+  appendFileSync(keeper.file, '{"id":"h2')
+  t.equal(await keeper.keep([ended('h3')]), true)
+  t.ok(hashesIn(keeper.file).includes('h3'))
+})
+
+test('a disk that hangs is not waited for', async (t) => {
+  const { open } = await start(t)
+  const keeper = await open('one', { deadlineMs: 0 })
+  const many = Array.from({ length: 20_000 }, (_, i) => ended(`h-${i}`))
+  t.equal(await keeper.keep(many), false)
+  await poll(() => new Set(hashesIn(keeper.file)).size === 20_000, 'they are written all the same')
+})
+
+test('a removed file is made anew from the table', async (t) => {
+  const { sql, folder, open } = await start(t)
+  await fillKeys(sql, 50)
+  const keeper = await open('one')
+  await sql`update api_keys set status = 'revoked'`
+  keeper.readOn()
+  await poll(() => hashesIn(keeper.file).length === 50, 'they are in it')
+  renameSync(keeper.file, join(folder, 'elsewhere'))
+  t.ok(await keeper.keep([ended('h1')]))
+  await poll(() => new Set(hashesIn(keeper.file)).size === 51, 'all are in it again')
+})
+
+test('what has expired is dropped, in every file', async (t) => {
+  const { folder, time, open } = await start(t)
+  const gone = fileOf(folder, 'gone')
+  const keeper = await open('one')
+  const many = Array.from({ length: 1_500 }, (_, i) => ended(`h-${i}`, time.now + day))
+  await keeper.keep([...many, ended('for good')])
+  renameSync(keeper.file, gone)
+  await keeper.keep([ended('h-new', time.now + 9 * day)])
+  const again = await open('one')
+  t.equal(again.stats().entries, 1_502)
+  await again.keep(many.map((key, i) => ({ ...key, hash: `g-${i}` })))
+  time.now += 3 * day
+  await again.clean()
+  t.strictSame(again.stats().entries, 2)
+  t.strictSame(hashesIn(again.file), ['h-new'])
+  t.ok(again.has('for good'), "of the other's file")
+  await delay(0)
+  t.ok(await again.keep([ended('h-later')]))
+  t.strictSame(hashesIn(again.file), ['h-new', 'h-later'])
+})
+
+test('twenty at a time share a write', async (t) => {
+  const { open } = await start(t)
+  const keeper = await open('one', { deadlineMs: 20_000 })
+  const kept = await Promise.all(
+    Array.from({ length: 20 }, (_, i) => keeper.keep([ended(`h-${i}`)])),
+  )
+  t.ok(kept.every(Boolean))
+  t.equal(new Set(hashesIn(keeper.file)).size, 20)
+})
