@@ -1,7 +1,10 @@
 /**
- * Reads the fields of a document that a person wrote: every reader answers a value of the right
- * type or undefined, and notes what was wrong and where. One pass finds all the problems.
+ * Reads the fields of a document that a person wrote, by its schema: every reader answers a value
+ * of the right type or undefined, and notes what was wrong and where. One pass finds all the
+ * problems.
  */
+
+import type { Schema } from './schema.ts'
 
 /** Where in a document: field names and list positions from the root. */
 export type FieldPath = readonly (string | number)[]
@@ -22,34 +25,21 @@ export function showPath(path: FieldPath): string {
   return shown
 }
 
-export interface StringRule {
-  readonly min?: number
-  readonly max?: number
-  readonly pattern?: RegExp
-  /** What the pattern asks for, as the end of "must be …". */
-  readonly form?: string
-  readonly oneOf?: readonly string[]
-}
-
-export interface NumberRule {
-  readonly min: number
-  readonly max: number
-}
-
 /** A cursor on one value of the document; children share its list of problems. */
 export interface Field {
   readonly path: FieldPath
   /** Whether the value is there at all (null counts as left out, as in Kubernetes). */
   readonly present: boolean
+  /** A field of an object. Throws for one that the schema does not have: nobody could set it. */
   at(name: string): Field
   /** An object, else a problem; says whether it is one. */
   object(): boolean
-  /** The cursors of a list's items; empty when left out. A list shorter than `min` is a problem. */
-  list(rule?: { min?: number; what?: string }): readonly Field[]
-  string(rule?: StringRule): string | undefined
-  requiredString(rule?: StringRule): string
-  integer(rule: NumberRule): number | undefined
-  requiredInteger(rule: NumberRule): number
+  /** The cursors of a list's items; empty when left out. */
+  list(): readonly Field[]
+  string(): string | undefined
+  requiredString(): string
+  integer(): number | undefined
+  requiredInteger(): number
   boolean(): boolean | undefined
   /** A map of strings to strings; empty when left out. */
   strings(): Readonly<Record<string, string>>
@@ -60,59 +50,68 @@ export interface Field {
 export function readField(
   value: unknown,
   problems: FieldProblem[],
-  path: FieldPath = ['$'],
+  schema: Schema,
+  path: FieldPath = [],
 ): Field {
-  const shownPath = path[0] === '$' ? path.slice(1) : path
   const present = value !== undefined && value !== null
-  const problem = (message: string): void => void problems.push({ path: shownPath, message })
+  const problem = (message: string): void => void problems.push({ path, message })
 
   const field: Field = {
-    path: shownPath,
+    path,
     present,
     problem,
-    at: (name) => readField(isObject(value) ? value[name] : undefined, problems, [...path, name]),
+    at(name) {
+      const inside = schema.properties?.[name] ?? schema.additionalProperties
+      if (inside === undefined) throw new Error(`no schema has ${showPath([...path, name])}`)
+      return readField(isObject(value) ? value[name] : undefined, problems, inside, [...path, name])
+    },
     object() {
       if (isObject(value)) return true
       problem(present ? 'must be an object' : 'is required')
       return false
     },
-    list({ min = 0, what = 'item' } = {}) {
+    list() {
       if (present && !Array.isArray(value)) {
         problem('must be a list')
         return []
       }
       const items: readonly unknown[] = Array.isArray(value) ? value : []
-      if (items.length < min) problem(`needs at least ${min} ${what}`)
-      return items.map((item, index) => readField(item, problems, [...path, index]))
+      const { item = 'item', minItems = 0, maxItems = Number.POSITIVE_INFINITY } = schema
+      const inside = schema.items
+      if (inside === undefined) throw new Error(`no schema has the items of ${showPath(path)}`)
+      if (items.length < minItems) problem(`needs at least ${minItems} ${item}`)
+      if (items.length > maxItems) {
+        problem(`must have at most ${maxItems} ${item}s`)
+        return []
+      }
+      return items.map((each, index) => readField(each, problems, inside, [...path, index]))
     },
-    string(rule = {}) {
+    string() {
       if (!present) return undefined
-      if (typeof value !== 'string') {
-        problem(`must be a string, is ${typeName(value)}`)
-        return undefined
-      }
-      const wrong = breaks(value, rule)
-      if (wrong !== undefined) {
-        problem(wrong)
-        return undefined
-      }
-      return value
-    },
-    requiredString(rule = {}) {
-      if (!present) problem('is required')
-      return field.string(rule) ?? ''
-    },
-    integer({ min, max }) {
-      if (!present) return undefined
-      if (typeof value === 'number' && Number.isInteger(value) && value >= min && value <= max) {
-        return value
-      }
-      problem(`must be a whole number from ${min} to ${max}`)
+      const wrong =
+        typeof value === 'string'
+          ? breaks(value, schema)
+          : `must be a string, is ${typeName(value)}`
+      if (wrong === undefined) return value as string
+      problem(wrong)
       return undefined
     },
-    requiredInteger(rule) {
+    requiredString() {
       if (!present) problem('is required')
-      return field.integer(rule) ?? rule.min
+      return field.string() ?? ''
+    },
+    integer() {
+      if (!present) return undefined
+      const { minimum = Number.NaN, maximum = Number.NaN } = schema
+      if (Number.isInteger(value) && Number(value) >= minimum && Number(value) <= maximum) {
+        return value as number
+      }
+      problem(`must be a whole number from ${minimum} to ${maximum}`)
+      return undefined
+    },
+    requiredInteger() {
+      if (!present) problem('is required')
+      return field.integer() ?? schema.minimum ?? 0
     },
     boolean() {
       if (!present) return undefined
@@ -132,15 +131,31 @@ export function readField(
   return field
 }
 
-function breaks(
-  text: string,
-  { min = 0, max, pattern, form, oneOf }: StringRule,
-): string | undefined {
-  if (text.length < min) return text === '' ? 'must not be empty' : `needs ${min} characters`
-  if (max !== undefined && text.length > max) return `must have at most ${max} characters`
-  if (oneOf !== undefined && !oneOf.includes(text)) return `must be one of ${oneOf.join(', ')}`
-  if (pattern !== undefined && !pattern.test(text)) return `must be ${form}`
-  return undefined
+/** What a text breaks of its schema; its length is looked at before its form, which takes longer. */
+function breaks(text: string, schema: Schema): string | undefined {
+  const { minLength = 0, maxLength = Number.POSITIVE_INFINITY, pattern, refuses = [] } = schema
+  const length = lengthOf(text)
+  if (length < minLength) return text === '' ? 'must not be empty' : `needs ${minLength} characters`
+  if (length > maxLength) return `must have at most ${maxLength} characters`
+  if (schema.enum?.includes(text) === false) return `must be one of ${schema.enum.join(', ')}`
+  if (pattern !== undefined && !compiled(pattern).test(text)) return `must be ${schema.form}`
+  return refuses.find(({ pattern, ignoreCase }) => compiled(pattern, ignoreCase).test(text))
+    ?.message
+}
+
+/** In code points, as JSON Schema counts. */
+function lengthOf(text: string): number {
+  const pairs = text.match(/[\ud800-\udbff][\udc00-\udfff]/g)
+  return text.length - (pairs?.length ?? 0)
+}
+
+const expressions = new Map<string, RegExp>()
+
+function compiled(pattern: string, ignoreCase = false): RegExp {
+  const key = `${ignoreCase}${pattern}`
+  const known = expressions.get(key) ?? new RegExp(pattern, ignoreCase ? 'i' : '')
+  expressions.set(key, known)
+  return known
 }
 
 /** An object with fields: no list, not null. */

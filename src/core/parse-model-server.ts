@@ -2,6 +2,7 @@
 
 import { parseDuration } from './duration.ts'
 import type { Field } from './fields.ts'
+import { credentialRule } from './model-server-schema.ts'
 import {
   type Credential,
   type ExternalModel,
@@ -22,36 +23,6 @@ export const usualServer: ModelServer = {
   allPaths: false,
 }
 
-/** A name in a folder, and not the way to another one. */
-const fileRule = {
-  min: 1,
-  max: 253,
-  pattern: /^(?!\.{1,2}$)[\w.-]+$/,
-  form: 'a file name of letters, digits, ".", "-" and "_"',
-}
-const headerRule = {
-  min: 1,
-  max: 128,
-  pattern: /^[A-Za-z0-9-]+$/,
-  form: 'the name of a header: letters, digits and "-"',
-}
-/** It stands in a header on its way, and between quotes in a body. */
-const upstreamRule = {
-  min: 1,
-  max: 256,
-  pattern: /^[!#-[\]-~]+$/,
-  form: 'of visible ASCII without ", \\ and blanks',
-}
-const prefixRule = {
-  max: 64,
-  pattern: /^(?:[!-~][ -~]*)?$/,
-  form: 'of visible ASCII',
-}
-
-/** Headers that are not the resource's to set: of the connection, the body, and our own. */
-const ownHeaders =
-  /^(?:host|connection|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade|expect|content-.*|accept-encoding|x-request-id|x-(?:tollgate|envoy|forwarded|maas)-.*)$/
-
 /**
  * Reads the fields of `spec` that say how the server is spoken to. An address that is no name has no
  * other beside it to be tried.
@@ -61,35 +32,42 @@ export function readModelServer(spec: Field, isName: boolean): ModelServer {
   if (timeouts.present) timeouts.object()
   return {
     credential: readCredential(spec.at('credential')),
-    upstreamModel: spec.at('upstreamModel').string(upstreamRule),
-    caFile: spec.at('caFile').string(fileRule),
-    connectMs: readTime(timeouts.at('connect'), 60_000) ?? usualServer.connectMs,
+    upstreamModel: spec.at('upstreamModel').string(),
+    caFile: spec.at('caFile').string(),
+    connectMs: readTime(timeouts.at('connect'), 60_000, '1m') ?? usualServer.connectMs,
     idleMs: readIdle(timeouts.at('idle')),
-    answerMs: readTime(timeouts.at('answer'), 86_400_000),
-    retries: spec.at('retries').integer({ min: 0, max: 5 }) ?? (isName ? usualServer.retries : 0),
-    allPaths: spec.at('paths').string({ oneOf: ['known', 'all'] }) === 'all',
+    answerMs: readTime(timeouts.at('answer'), 86_400_000, '24h'),
+    retries: spec.at('retries').integer() ?? (isName ? usualServer.retries : 0),
+    allPaths: spec.at('paths').string() === 'all',
   }
 }
 
 function readCredential(field: Field): Credential | undefined {
   if (!field.present || !field.object()) return undefined
-  const written = field.at('header').string(headerRule) ?? 'authorization'
-  const header = written.toLowerCase()
-  if (ownHeaders.test(header)) field.at('header').problem('is not free to be set')
+  const header = (field.at('header').string() ?? 'authorization').toLowerCase()
+  const reference = field.at('secretRef')
+  const file = field.at('file').string()
+  if (field.at('file').present === reference.present) field.problem(credentialRule.message)
   return {
     header,
-    prefix: field.at('prefix').string(prefixRule) ?? (header === 'authorization' ? 'Bearer ' : ''),
-    file: field.at('file').requiredString(fileRule),
+    prefix: field.at('prefix').string() ?? (header === 'authorization' ? 'Bearer ' : ''),
+    file,
+    secretRef: readSecretRef(reference),
   }
 }
 
-/** Milliseconds of a duration from a millisecond to `longestMs`. */
-function readTime(field: Field, longestMs: number): number | undefined {
+function readSecretRef(field: Field): Credential['secretRef'] {
+  if (!field.present || !field.object()) return undefined
+  return { name: field.at('name').requiredString(), key: field.at('key').requiredString() }
+}
+
+/** Milliseconds of a duration from a millisecond to `longest`. */
+function readTime(field: Field, longestMs: number, longest: string): number | undefined {
   const written = field.string()
   if (written === undefined) return undefined
   const milliseconds = Number(/^(\d{1,9})ms$/.exec(written)?.[1] ?? parseDuration(written) ?? 0)
   if (milliseconds >= 1 && milliseconds <= longestMs) return milliseconds
-  field.problem(`must be a duration like 500ms, 30s or 10m, at most ${longestMs / 60_000}m`)
+  field.problem(`must be a duration like 500ms, 30s or 10m, at most ${longest}`)
   return undefined
 }
 
@@ -109,38 +87,31 @@ const keyHeaders: Readonly<Record<string, string>> = {
   'azure-openai': 'api-key',
 }
 
-const host = /^(?:[a-z0-9](?:[-a-z0-9]*[a-z0-9])?\.)+[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?::\d{1,5})?$/
-
 /** The original's ExternalModel: a provider's address, its name of the model, and our key there. */
 export function readExternalModel(root: Field, metadata: Metadata): ExternalModel {
   const spec = root.at('spec')
   spec.object()
-  const provider = spec.at('provider').requiredString({ min: 1, max: 63 })
-  const endpoint = spec.at('endpoint').requiredString({
-    min: 1,
-    max: 253,
-    pattern: host,
-    form: 'the domain name of a host, like api.example.com',
-  })
+  const provider = spec.at('provider').requiredString()
+  const endpoint = spec.at('endpoint').requiredString()
   const reference = spec.at('credentialRef')
   const header = Object.hasOwn(keyHeaders, provider) ? keyHeaders[provider] : undefined
   if (endpoint !== '' && !URL.canParse(`https://${endpoint}`)) {
     spec.at('endpoint').problem('has a port that is none')
   }
+  const name = reference.object() ? reference.at('name').requiredString() : ''
   return {
     kind: 'ExternalModel',
     metadata,
     backendUrl: `https://${endpoint}`,
     server: {
       ...usualServer,
-      upstreamModel: spec.at('targetModel').string(upstreamRule),
-      credential: reference.object()
-        ? {
-            header: header ?? 'authorization',
-            prefix: header === undefined ? 'Bearer ' : '',
-            file: reference.at('name').requiredString(fileRule),
-          }
-        : undefined,
+      upstreamModel: spec.at('targetModel').string(),
+      credential: {
+        header: header ?? 'authorization',
+        prefix: header === undefined ? 'Bearer ' : '',
+        file: name,
+        secretRef: { name, key: 'api-key' },
+      },
     },
   }
 }

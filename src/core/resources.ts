@@ -55,7 +55,9 @@ export interface Credential {
   /** What stands before the value. */
   readonly prefix: string
   /** A file in the folder of the resource's namespace below `SECRETS_DIR`. */
-  readonly file: string
+  readonly file: string | undefined
+  /** An entry of a Secret in the resource's namespace; in a cluster it counts before the file. */
+  readonly secretRef: { readonly name: string; readonly key: string } | undefined
 }
 
 /** What `idleMs` may be in seconds, since the gateway needs routes for each. */

@@ -22,20 +22,20 @@ export function readTiers(field: Field): readonly Tier[] {
   const seen = new Set<string>()
   return field.list().map((item) => {
     item.object()
-    const name = item.at('name').requiredString({ min: 1 })
+    const name = item.at('name').requiredString()
     if (seen.has(name) && name !== '') item.at('name').problem(`"${name}" is there twice`)
     seen.add(name)
-    const shown = item.at('displayName').string({ pattern: /\S/, form: 'more than blanks' })
+    const shown = item.at('displayName').string()
     return {
       name,
       displayName: shown ?? name,
       description: item.at('description').string() ?? '',
-      level: item.at('level').integer({ min: -2_147_483_648, max: 2_147_483_647 }) ?? 0,
+      level: item.at('level').integer() ?? 0,
       groups: new Set(
         item
           .at('groups')
           .list()
-          .map((group) => group.requiredString({ min: 1 })),
+          .map((group) => group.requiredString()),
       ),
     }
   })

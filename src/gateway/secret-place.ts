@@ -2,14 +2,16 @@
 
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
-import type { ModelServer } from '../core/resources.ts'
+import type { Credential, ModelServer } from '../core/resources.ts'
 
 /** One secret: a value for a header, or the certificates of authorities. */
 export interface Secret {
   readonly kind: 'credential' | 'authorities'
   readonly namespace: string
   /** Its file in the namespace's folder. */
-  readonly file: string
+  readonly file: string | undefined
+  /** Its entry in a Secret of the namespace; counts before the file where there is a cluster. */
+  readonly secretRef: Credential['secretRef']
   /** What stands before the value. */
   readonly prefix: string
 }
@@ -30,16 +32,19 @@ export function secretsOf(
       kind: 'credential',
       namespace,
       file: credential.file,
+      secretRef: credential.secretRef,
       prefix: credential.prefix,
     },
-    caFile === undefined ? undefined : { kind: 'authorities', namespace, file: caFile, prefix: '' },
+    caFile === undefined
+      ? undefined
+      : { kind: 'authorities', namespace, file: caFile, secretRef: undefined, prefix: '' },
   ]
 }
 
 /** Equal secrets have one place. `directory` is that of Envoy's clusters. */
 export function placeOf(secret: Secret, directory: string): SecretPlace {
-  const { kind, namespace, file, prefix } = secret
-  const id = createHash('sha256').update(JSON.stringify([kind, namespace, file, prefix]))
+  const { kind, namespace, file, secretRef, prefix } = secret
+  const id = createHash('sha256').update(JSON.stringify([kind, namespace, file, prefix, secretRef]))
   const name = `${kind}-${id.digest('hex').slice(0, 32)}`
   return { name, path: join(secretFolder(directory), `${name}.json`) }
 }

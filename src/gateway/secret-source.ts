@@ -15,11 +15,15 @@ const certificate = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE----
 
 /** Reads one. Whoever writes the resources of a namespace reaches that namespace's files alone. */
 export async function readSecret(folder: string | undefined, secret: Secret): Promise<Reading> {
-  const shown = `${secret.namespace}/${secret.file}`
+  const { namespace, file, secretRef } = secret
+  if (file === undefined) {
+    return { problem: `the Secret ${namespace}/${secretRef?.name} can be read in a cluster alone` }
+  }
+  const shown = `${namespace}/${file}`
   if (folder === undefined) return { problem: `${shown} is not there: SECRETS_DIR is not set` }
   try {
-    const root = join(await realpath(folder), secret.namespace)
-    const path = await realpath(join(root, secret.file))
+    const root = join(await realpath(folder), namespace)
+    const path = await realpath(join(root, file))
     if (!path.startsWith(root + sep)) return { problem: `${shown} leads out of its namespace` }
     const bytes = await readWhole(path)
     if (bytes === undefined) return { problem: `${shown} is no file, or larger than 1 MiB` }

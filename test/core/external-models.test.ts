@@ -38,6 +38,7 @@ test('an ExternalModel is the server of the ModelRefs that name it', async (t) =
       header: 'authorization',
       prefix: 'Bearer ',
       file: 'provider-key',
+      secretRef: { name: 'provider-key', key: 'api-key' },
     })
   }
 })

@@ -1,10 +1,15 @@
 import { test } from 'tap'
 import { type Field, type FieldProblem, readField, showPath } from '../../src/core/fields.ts'
+import { integer, labels, list, object, type Schema, text } from '../../src/core/schema.ts'
 
 /** What a reader answers and what it noted, as `path message`. */
-function read<T>(value: unknown, reader: (field: Field) => T): [T, string[]] {
+function read<T>(
+  value: unknown,
+  reader: (field: Field) => T,
+  schema: Schema = text(),
+): [T, string[]] {
   const problems: FieldProblem[] = []
-  const result = reader(readField({ it: value }, problems).at('it'))
+  const result = reader(readField({ it: value }, problems, object({ it: schema })).at('it'))
   return [result, problems.map(({ path, message }) => `${showPath(path)} ${message}`)]
 }
 
@@ -20,7 +25,7 @@ test('paths are shown as kubectl does', async (t) => {
 })
 
 test('strings keep their rules', async (t) => {
-  const rule = { min: 2, max: 3, pattern: /^[a-z]+$/, form: 'lower case' }
+  const rule = text({ minLength: 2, maxLength: 3, pattern: '^[a-z]+$', form: 'lower case' })
   for (const [value, result, problem] of [
     ['ab', 'ab', undefined],
     [undefined, undefined, undefined],
@@ -35,24 +40,24 @@ test('strings keep their rules', async (t) => {
     [{}, undefined, 'must be a string, is a object'],
   ] as const) {
     t.strictSame(
-      read(value, (field) => field.string(rule)),
+      read(value, (field) => field.string(), rule),
       [result, problem === undefined ? [] : [`it ${problem}`]],
       JSON.stringify(value),
     )
   }
   t.strictSame(
-    read('c', (field) => field.string({ oneOf: ['a', 'b'] })),
+    read('c', (field) => field.string(), text({ enum: ['a', 'b'] })),
     [undefined, ['it must be one of a, b']],
   )
 })
 
 test('what is required is asked for once', async (t) => {
   t.strictSame(
-    read(undefined, (field) => field.requiredString({ min: 1 })),
+    read(undefined, (field) => field.requiredString(), text({ minLength: 1 })),
     ['', ['it is required']],
   )
   t.strictSame(
-    read(null, (field) => field.requiredInteger({ min: 1, max: 9 })),
+    read(null, (field) => field.requiredInteger(), integer(1, 9)),
     [1, ['it is required']],
   )
   t.strictSame(
@@ -64,12 +69,12 @@ test('what is required is asked for once', async (t) => {
 test('integers are whole and in range', async (t) => {
   for (const value of [1, 5, 9, 5.0])
     t.strictSame(
-      read(value, (field) => field.integer({ min: 1, max: 9 })),
+      read(value, (field) => field.integer(), integer(1, 9)),
       [value, []],
     )
   for (const value of [0, 10, 1.5, -1, '5', Number.NaN, Number.POSITIVE_INFINITY, true, [], {}]) {
     t.strictSame(
-      read(value, (field) => field.integer({ min: 1, max: 9 })),
+      read(value, (field) => field.integer(), integer(1, 9)),
       [undefined, ['it must be a whole number from 1 to 9']],
       String(value),
     )
@@ -77,21 +82,26 @@ test('integers are whole and in range', async (t) => {
 })
 
 test('lists hand out their items with places', async (t) => {
-  const names = (field: Field) => field.list({ min: 1, what: 'model' }).map((item) => item.string())
-  t.strictSame(read(['a', 'b'], names), [['a', 'b'], []])
-  t.strictSame(read([], names), [[], ['it needs at least 1 model']])
-  t.strictSame(read(undefined, names), [[], ['it needs at least 1 model']])
-  t.strictSame(read({ a: 1 }, names), [[], ['it must be a list']])
-  t.strictSame(read(['a', 5], names), [['a', undefined], ['it[1] must be a string, is a number']])
+  const models = list(text(), { minItems: 1, maxItems: 2, item: 'model' })
+  const names = (field: Field) => field.list().map((item) => item.string())
+  t.strictSame(read(['a', 'b'], names, models), [['a', 'b'], []])
+  t.strictSame(read([], names, models), [[], ['it needs at least 1 model']])
+  t.strictSame(read(undefined, names, models), [[], ['it needs at least 1 model']])
+  t.strictSame(read(['a', 'b', 'c'], names, models), [[], ['it must have at most 2 models']])
+  t.strictSame(read({ a: 1 }, names, models), [[], ['it must be a list']])
+  t.strictSame(read(['a', 5], names, models), [
+    ['a', undefined],
+    ['it[1] must be a string, is a number'],
+  ])
 })
 
 test('maps hold strings and nothing else', async (t) => {
   const strings = (field: Field) => field.strings()
-  t.strictSame(read({ a: 'b' }, strings), [{ a: 'b' }, []])
-  t.strictSame(read(undefined, strings), [{}, []])
-  t.strictSame(read({ a: 'b', c: 5 }, strings), [{ a: 'b' }, ['it.c must be a string']])
-  t.strictSame(read(['a'], strings), [{}, ['it must be an object']])
-  const [map] = read(JSON.parse('{"__proto__":"x"}'), strings)
+  t.strictSame(read({ a: 'b' }, strings, labels()), [{ a: 'b' }, []])
+  t.strictSame(read(undefined, strings, labels()), [{}, []])
+  t.strictSame(read({ a: 'b', c: 5 }, strings, labels()), [{ a: 'b' }, ['it.c must be a string']])
+  t.strictSame(read(['a'], strings, labels()), [{}, ['it must be an object']])
+  const [map] = read(JSON.parse('{"__proto__":"x"}'), strings, labels())
   t.equal(Object.getPrototypeOf(map), Object.prototype, 'no prototype from a document')
 })
 
@@ -112,7 +122,36 @@ test('booleans are true or false', async (t) => {
 })
 
 test('children of nothing are not there', async (t) => {
+  const nested = object({ a: object({ b: text() }) })
   for (const value of [undefined, null, 'text', 5, [], {}]) {
-    t.equal(read(value, (field) => field.at('a').at('b').present)[0], false)
+    t.equal(read(value, (field) => field.at('a').at('b').present, nested)[0], false)
   }
+})
+
+test('lengths are counted in code points', async (t) => {
+  const two = text({ minLength: 2, maxLength: 2 })
+  t.strictSame(
+    read('\u{1f600}\u{1f600}', (field) => field.string(), two),
+    ['\u{1f600}\u{1f600}', []],
+  )
+  t.strictSame(read('\u{1f600}', (field) => field.string(), two)[1], ['it needs 2 characters'])
+})
+
+test('what has the form may be refused', async (t) => {
+  const header = text({ refuses: [{ pattern: '^host$', ignoreCase: true, message: 'is taken' }] })
+  t.strictSame(
+    read('hosts', (field) => field.string(), header),
+    ['hosts', []],
+  )
+  t.strictSame(
+    read('Host', (field) => field.string(), header),
+    [undefined, ['it is taken']],
+  )
+})
+
+test('a field that the schema does not have cannot be read', async (t) => {
+  t.throws(
+    () => read({ a: 1 }, (field) => field.at('a'), object({ b: text() })),
+    /no schema has it.a/,
+  )
 })

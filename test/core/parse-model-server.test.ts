@@ -31,7 +31,7 @@ test('all of it is read', async (t) => {
     paths: 'all',
   })
   t.strictSame(server, {
-    credential: { header: 'api-key', prefix: '', file: 'provider.key' },
+    credential: { header: 'api-key', prefix: '', file: 'provider.key', secretRef: undefined },
     upstreamModel: 'org/Model-7B:latest',
     caFile: 'ca.pem',
     connectMs: 500,
@@ -57,10 +57,20 @@ test('authorization is a bearer unless told', async (t) => {
   t.equal(serverOf({ credential: { file, prefix: 'Token ' } }).credential?.prefix, 'Token ')
 })
 
+test('a credential may be in a Secret', async (t) => {
+  const secretRef = { name: 'provider', key: 'token' }
+  t.match(serverOf({ credential: { secretRef } }).credential, { file: undefined, secretRef })
+})
+
 test('what no server can be told is refused', async (t) => {
   const file = 'key'
   for (const spec of [
     { credential: {} },
+    { credential: { file, secretRef: { name: 'provider', key: 'token' } } },
+    { credential: { secretRef: {} } },
+    { credential: { secretRef: { name: 'a/b', key: 'token' } } },
+    { credential: { secretRef: { name: 'provider', key: '../token' } } },
+    { credential: { secretRef: 'provider' } },
     { credential: 'key' },
     ...['../key', 'a/b', '..', '.', 'a\\b', '', 'a\0b', '/etc/passwd'].map((name) => ({
       credential: { file: name },

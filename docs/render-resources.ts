@@ -1,0 +1,60 @@
+/** docs/resources.md: the fields of our kinds, from their schemas. `npm run crds` writes it. */
+
+import { specs } from '../src/core/resource-schemas.ts'
+import type { Schema } from '../src/core/schema.ts'
+
+const head = `# Resources
+
+Tollgate reads four kinds of the group \`tollgate.dev/v1alpha1\`, from a folder of YAML files
+(\`RESOURCES=file:<folder>\`) or from a cluster. AccessPolicies, Subscriptions and the Tenant live in
+the namespace \`models-as-a-service\`; a ModelRef lives in any namespace that hides no route of the
+gateway (\`v1\`, \`internal\`, \`maas-api\`, \`health\`, \`docs\`). The original's kinds of
+\`maas.opendatahub.io/v1alpha1\` (\`MaaSModelRef\`, \`MaaSAuthPolicy\`, \`MaaSSubscription\`, \`Tenant\`,
+\`ExternalModel\`) are read with the same fields.
+
+The definitions for a cluster are in [k8s/crds](../k8s/crds). This page and the definitions are
+written from one schema by \`npm run crds\`, and files are read by the same schema. "Required" is meant
+where the object above it is there.
+`
+
+/** The page as it is kept in the repository. */
+export function renderResources(): string {
+  const parts = Object.entries(specs).map(([kind, { description, spec }]) => {
+    const rows = [...rowsOf(spec, 'spec')].join('\n')
+    return `\n## ${kind}\n\n${description}\n\n| field | is | left out | says |\n|---|---|---|---|\n${rows}\n`
+  })
+  return `${head}${parts.join('')}`
+}
+
+/** A row for each field below this one, in the order of the schema. */
+function* rowsOf(schema: Schema, path: string): Generator<string> {
+  const { properties = {}, required = [] } = schema
+  for (const [name, inside] of Object.entries(properties)) {
+    const isRequired = required.includes(name)
+    const at = `${path}.${name}${inside.type === 'array' ? '[]' : ''}`
+    const left = isRequired ? '**required**' : (inside.otherwise ?? '')
+    yield `| \`${at}\` | ${formOf(inside)} | ${left} | ${inCell(inside.description ?? '')} |`
+    const below = inside.items ?? inside
+    yield* rowsOf(below, at)
+  }
+}
+
+/** What a field accepts, in a few words. */
+function formOf(schema: Schema): string {
+  const { type, minimum, maximum, maxLength, minItems = 0, maxItems, form } = schema
+  if (schema.enum !== undefined) return schema.enum.map((each) => `\`${each}\``).join(' or ')
+  if (type === 'integer') return `${minimum} to ${maximum}`
+  if (schema.additionalProperties !== undefined) return 'map of texts'
+  if (type === 'array') {
+    const many = maxItems === undefined ? `${minItems} or more` : `${minItems} to ${maxItems}`
+    return minItems === 0 && maxItems === undefined ? 'list' : `list of ${many}`
+  }
+  if (type === 'object') return 'object'
+  const length =
+    maxLength === undefined || maxLength < 40 ? '' : `, at most ${maxLength} characters`
+  return `${inCell(form ?? 'text')}${length}`
+}
+
+function inCell(text: string): string {
+  return text.replaceAll('|', '\\|')
+}

@@ -1,0 +1,180 @@
+/**
+ * `npm run crds`: writes k8s/crds, a CustomResourceDefinition for each of our kinds, and
+ * docs/resources.md, from the schemas in src/core; a test checks that they are so.
+ */
+
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { stringify } from 'yaml'
+import { renderResources } from '../docs/render-resources.ts'
+import { generated, generatedStatus, statuses } from '../src/core/generated-schemas.ts'
+import { specs } from '../src/core/resource-schemas.ts'
+import { object, type Rule, type Schema } from '../src/core/schema.ts'
+
+interface Column {
+  readonly name: string
+  readonly type: 'string' | 'integer' | 'date'
+  readonly jsonPath: string
+}
+
+interface Kind {
+  readonly kind: string
+  readonly plural: string
+  readonly shortName: string
+  readonly columns: readonly Column[]
+  readonly description: string
+  readonly spec: Schema
+  readonly isSpecRequired: boolean
+  readonly rules: readonly Rule[]
+  readonly status: Schema
+}
+
+const phase: Column = { name: 'Phase', type: 'string', jsonPath: '.status.phase' }
+const models: Column = { name: 'Models', type: 'integer', jsonPath: '.status.models' }
+const age: Column = { name: 'Age', type: 'date', jsonPath: '.metadata.creationTimestamp' }
+const ofModel: Column = { name: 'Model', type: 'string', jsonPath: '.spec.modelRef.name' }
+const condition = (type: string): Column => ({
+  name: type,
+  type: 'string',
+  jsonPath: `.status.conditions[?(@.type=="${type}")].status`,
+})
+
+/** None of the short names is one of OpenShift's or Kuadrant's kinds. */
+export const kinds: readonly Kind[] = [
+  own('ModelRef', 'modelrefs', 'mref', [
+    phase,
+    { name: 'Endpoint', type: 'string', jsonPath: '.status.endpoint' },
+    age,
+  ]),
+  own('AccessPolicy', 'accesspolicies', 'apol', [phase, models, age]),
+  own('Subscription', 'subscriptions', 'tgsub', [
+    phase,
+    { name: 'Priority', type: 'integer', jsonPath: '.spec.priority' },
+    models,
+    age,
+  ]),
+  own('Tenant', 'tenants', 'tgt', [phase, age]),
+  written('ModelAuthPolicy', 'modelauthpolicies', 'tgauth', {
+    name: 'Policies',
+    type: 'integer',
+    jsonPath: '.spec.accessPolicyCount',
+  }),
+  written('TokenRateLimitPolicy', 'tokenratelimitpolicies', 'tgtrlp', {
+    name: 'Subscriptions',
+    type: 'integer',
+    jsonPath: '.spec.subscriptionCount',
+  }),
+]
+
+function own(
+  kind: keyof typeof specs,
+  plural: string,
+  shortName: string,
+  columns: readonly Column[],
+): Kind {
+  return { kind, plural, shortName, columns, ...specs[kind], status: statuses[kind] }
+}
+
+function written(
+  kind: keyof typeof generated,
+  plural: string,
+  shortName: string,
+  column: Column,
+): Kind {
+  const columns = [ofModel, column, condition('Accepted'), condition('Enforced'), age]
+  const status = generatedStatus
+  return {
+    kind,
+    plural,
+    shortName,
+    columns,
+    ...generated[kind],
+    isSpecRequired: true,
+    rules: [],
+    status,
+  }
+}
+
+/** The definition of one kind, as the API server takes it. */
+export function toCrd(kind: Kind): object {
+  const { description, spec, status, isSpecRequired, rules, plural, shortName } = kind
+  const root = object({ spec, status }, isSpecRequired ? ['spec'] : [], { description, rules })
+  const { properties, ...rest } = toOpenApi(root) as { properties: object }
+  const envelope = {
+    apiVersion: { type: 'string' },
+    kind: { type: 'string' },
+    metadata: { type: 'object' },
+  }
+  return {
+    apiVersion: 'apiextensions.k8s.io/v1',
+    kind: 'CustomResourceDefinition',
+    metadata: { name: `${plural}.tollgate.dev` },
+    spec: {
+      group: 'tollgate.dev',
+      names: {
+        kind: kind.kind,
+        listKind: `${kind.kind}List`,
+        plural,
+        singular: kind.kind.toLowerCase(),
+        shortNames: [shortName],
+        categories: ['tollgate'],
+      },
+      scope: 'Namespaced',
+      versions: [
+        {
+          name: 'v1alpha1',
+          served: true,
+          storage: true,
+          subresources: { status: {} },
+          additionalPrinterColumns: kind.columns,
+          schema: { openAPIV3Schema: { ...rest, properties: { ...envelope, ...properties } } },
+        },
+      ],
+    },
+  }
+}
+
+/** A schema in what the API server knows: our own words become CEL rules or are left out. */
+function toOpenApi(schema: Schema): object {
+  const { form, item, otherwise, refuses = [], rules = [], ...plain } = schema
+  const { properties, additionalProperties, items } = schema
+  const validations = [
+    ...rules.map(({ cel, message }) => ({ rule: cel, message })),
+    ...refuses.map(({ pattern, ignoreCase, message }) => ({
+      rule: `!self${ignoreCase ? '.lowerAscii()' : ''}.matches(${celText(pattern)})`,
+      message,
+    })),
+  ]
+  return {
+    ...plain,
+    ...(properties && {
+      properties: Object.fromEntries(
+        Object.entries(properties).map(([name, inside]) => [name, toOpenApi(inside)]),
+      ),
+    }),
+    ...(additionalProperties && { additionalProperties: toOpenApi(additionalProperties) }),
+    ...(items && { items: toOpenApi(items) }),
+    ...(validations.length > 0 && { 'x-kubernetes-validations': validations }),
+  }
+}
+
+function celText(text: string): string {
+  return `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`
+}
+
+/** The files of k8s/crds by name. */
+export function renderCrds(): ReadonlyMap<string, string> {
+  const note = '# Written by `npm run crds` from src/core/resource-schemas.ts.\n'
+  return new Map(
+    kinds.map((kind) => [
+      `${kind.plural}.yaml`,
+      note + stringify(toCrd(kind), { lineWidth: 0, aliasDuplicateObjects: false }),
+    ]),
+  )
+}
+
+if (import.meta.main) {
+  const folder = new URL('./crds/', import.meta.url)
+  mkdirSync(folder, { recursive: true })
+  for (const [name, text] of renderCrds()) writeFileSync(new URL(name, folder), text)
+  writeFileSync(new URL('../docs/resources.md', import.meta.url), renderResources())
+}

@@ -1,0 +1,150 @@
+/** The fields of a ModelRef that say how its server is spoken to. */
+
+import { integer, object, type Schema, text } from './schema.ts'
+
+/** A name in a folder, and not the way to another one. */
+const file: Partial<Schema> = {
+  minLength: 1,
+  maxLength: 253,
+  pattern: '^[A-Za-z0-9_.-]+$',
+  form: 'a file name of letters, digits, ".", "-" and "_"',
+  refuses: [
+    {
+      pattern: '^\\.{1,2}$',
+      message: 'must be a file name of letters, digits, ".", "-" and "_"',
+    },
+  ],
+}
+
+/** Headers that are not the resource's to set: of the connection, the body, and our own. */
+const ownHeaders =
+  '^(host|connection|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade|expect|content-.*|accept-encoding|x-request-id|x-(tollgate|envoy|forwarded|maas)-.*)$'
+
+const secretName = text({
+  description: 'the name of the Secret',
+  minLength: 1,
+  maxLength: 253,
+  pattern: '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$',
+  form: 'a DNS name in lower case',
+})
+
+/** Exactly one of the two. */
+export const credentialRule = {
+  cel: 'has(self.file) != has(self.secretRef)',
+  message: 'needs either file or secretRef',
+}
+
+/** How the gateway identifies itself to the server. */
+export const credential = object(
+  {
+    file: text({
+      ...file,
+      description: 'the file `SECRETS_DIR`/namespace/file, whose content is the credential',
+    }),
+    secretRef: object(
+      {
+        name: secretName,
+        key: text({
+          description: 'the entry of its `data` that is the credential',
+          minLength: 1,
+          maxLength: 253,
+          pattern: '^[-._a-zA-Z0-9]+$',
+          form: 'a key of letters, digits, ".", "-" and "_"',
+        }),
+      },
+      ['name', 'key'],
+      { description: 'a Secret in the namespace of the ModelRef (`RESOURCES=kubernetes` only)' },
+    ),
+    header: text({
+      description: 'the header that carries it',
+      otherwise: '`authorization`',
+      minLength: 1,
+      maxLength: 128,
+      pattern: '^[A-Za-z0-9-]+$',
+      form: 'the name of a header: letters, digits and "-"',
+      refuses: [{ pattern: ownHeaders, ignoreCase: true, message: 'is not free to be set' }],
+    }),
+    prefix: text({
+      description: 'what stands before it in the header',
+      otherwise: '`Bearer ` in `authorization`, else empty',
+      maxLength: 64,
+      pattern: '^([!-~][ -~]*)?$',
+      form: 'of visible ASCII',
+    }),
+  },
+  [],
+  { description: 'how the gateway identifies itself to the server', rules: [credentialRule] },
+)
+
+/** A duration of Go's without signs, small units and the point alone, which CEL reads as we do. */
+function duration(description: string, longest: string, otherwise: string): Schema {
+  const message = `must be a duration like 500ms, 30s or 10m, at most ${longest}`
+  return text({
+    description,
+    otherwise,
+    maxLength: 32,
+    pattern: durationPattern,
+    form: message.replace('must be ', ''),
+    rules: [
+      {
+        cel: `duration(self) >= duration('1ms') && duration(self) <= duration('${longest}')`,
+        message,
+      },
+    ],
+  })
+}
+
+const number = '[0-9]{1,9}(\\.[0-9]{1,6})?'
+const durationPattern = `^([0-9]{1,9}ms|(${number}h)?(${number}m)?(${number}s)?)$`
+
+/** What the gateway has routes for. */
+const idles = ['10s', '30s', '1m', '2m', '5m', '10m', '15m', '30m', '1h']
+
+export const server = {
+  upstreamModel: text({
+    description: 'the name by which the server knows the model',
+    otherwise: 'the one in the body stays',
+    minLength: 1,
+    maxLength: 256,
+    pattern: '^[!#-[\\]-~]+$',
+    form: 'of visible ASCII without ", \\ and blanks',
+  }),
+  caFile: text({
+    ...file,
+    description: 'a PEM file of the authorities that vouch for the server, beside the credential',
+    otherwise: "`BACKEND_CA_FILE`, else the system's",
+  }),
+  timeouts: object(
+    {
+      connect: duration('how long a connection may take', '1m', '`5s`'),
+      idle: text({
+        description: 'how long request and answer may stand still',
+        otherwise: '`5m`',
+        maxLength: 32,
+        pattern: durationPattern,
+        form: `one of ${idles.join(', ')}`,
+        rules: [
+          {
+            cel: `duration(self) in [${idles.map((idle) => `duration('${idle}')`).join(', ')}]`,
+            message: `must be one of ${idles.join(', ')}`,
+          },
+        ],
+      }),
+      answer: duration('how long an answer may take, to its end', '24h', 'none'),
+    },
+    [],
+    { description: 'how long the server may take' },
+  ),
+  retries: integer(0, 5, {
+    description: 'how often a request is sent again that found no connection',
+    otherwise: '2; 0 where `backendUrl` names an address',
+  }),
+  paths: text({
+    description: '`all` opens all paths of the server, and not the known operations alone',
+    otherwise: '`known`',
+    enum: ['known', 'all'],
+  }),
+} as const
+
+/** The original's: its Secret holds `api-key`. */
+export const credentialReference = object({ name: text(file) }, ['name'])

@@ -1,0 +1,346 @@
+/**
+ * The schema of each kind: the one place of its fields, bounds and patterns. `npm run crds` writes
+ * k8s/crds and docs/resources.md from it.
+ */
+
+import { credential, credentialReference, server } from './model-server-schema.ts'
+import { integer, labels, list, object, type Schema, text } from './schema.ts'
+
+const dnsLabel = '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'
+const dnsName = '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'
+const inLowerCase = 'a DNS name in lower case'
+
+/** Of every kind: what the API server holds objects to, and we files. */
+const metadata = object(
+  {
+    name: text({ minLength: 1, maxLength: 253, pattern: dnsName, form: inLowerCase }),
+    namespace: text({
+      minLength: 1,
+      maxLength: 63,
+      pattern: dnsLabel,
+      form: 'a DNS label in lower case',
+    }),
+    annotations: labels(),
+    creationTimestamp: text(),
+    deletionTimestamp: text(),
+  },
+  ['name'],
+)
+
+const reference = {
+  namespace: text({
+    description: 'the namespace of the ModelRef',
+    minLength: 1,
+    maxLength: 63,
+    pattern: dnsName,
+    form: inLowerCase,
+  }),
+  name: text({
+    description: 'its name',
+    minLength: 1,
+    maxLength: 63,
+    pattern: dnsName,
+    form: inLowerCase,
+  }),
+}
+
+/** Quotes and backslashes are refused as in the original; control characters never mean well. */
+const plainName: Partial<Schema> = {
+  minLength: 1,
+  maxLength: 1_024,
+  pattern: '^[^"\\\\\\x00-\\x1f\\x7f]+$',
+  form: 'free of ", \\ and controls',
+}
+
+function subjects(more: Partial<Schema>): Schema {
+  return object(
+    {
+      users: list(text(plainName), { description: 'names of users' }),
+      groups: list(object({ name: text({ ...plainName, description: 'its name' }) }, ['name']), {
+        description: 'groups, whose members are meant',
+      }),
+    },
+    [],
+    more,
+  )
+}
+
+function attribution(description: string): Schema {
+  return object(
+    {
+      organizationId: text({ description: 'who answers for it' }),
+      costCenter: text({ description: 'where it is booked' }),
+      labels: labels({ description: 'more of the kind' }),
+    },
+    [],
+    { description },
+  )
+}
+
+/** The greatest number of models that one resource names; more does not fit into etcd anyway. */
+const mostModels = 5_000
+
+const windowForm = '1 to 9999 and s, m or h, like 1m, and at most 8784h'
+
+/** Also of a window that has the form and is too long. */
+export const windowMessage = `must be ${windowForm}`
+
+const window = text({
+  description: 'the length of the window, which opens with the first answer that is counted',
+  maxLength: 16,
+  pattern: '^[1-9][0-9]{0,3}[smh]$',
+  form: windowForm,
+  rules: [{ cel: "duration(self) <= duration('8784h')", message: windowMessage }],
+})
+
+const limit = object(
+  {
+    limit: integer(1, 1_000_000_000, {
+      description: 'tokens that each user has in a window, of this model by this Subscription',
+    }),
+    window,
+  },
+  ['limit', 'window'],
+)
+
+const url: Partial<Schema> = {
+  minLength: 1,
+  maxLength: 2_048,
+  pattern: urlPattern(),
+  form: 'a URL like http://host:port/path',
+  refuses: [
+    {
+      pattern: '^https?://[^/?#]*@|[?#]',
+      message: 'must have no user, password, query or fragment',
+    },
+  ],
+}
+
+function urlPattern(): string {
+  const label = '[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?'
+  // A last label of digits alone would be read as a part of an IPv4 address.
+  const last = '([A-Za-z_]|[0-9]+[-A-Za-z_])([-A-Za-z0-9_]*[A-Za-z0-9_])?'
+  const octet = '(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])'
+  const host = `((${label}\\.)*${last}\\.?|${octet}(\\.${octet}){3}|\\[[0-9A-Fa-f:.]+\\])`
+  const port = '[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]'
+  return `^https?://([!-"$-.0->A-~]*@)?${host}(:(${port})?)?([/?#][!-~]*)?$`
+}
+
+const modelRefSpec = object(
+  {
+    modelRef: object(
+      {
+        kind: text({
+          description: 'what serves the model',
+          enum: ['LLMInferenceService', 'ExternalModel'],
+        }),
+        name: text({ description: 'its name in this namespace', minLength: 1, maxLength: 253 }),
+      },
+      ['kind', 'name'],
+      { description: 'what the model is behind its name' },
+    ),
+    backendUrl: text({
+      ...url,
+      description: 'where the gateway sends the requests of the model',
+      otherwise: 'nothing serves the model',
+    }),
+    endpointOverride: text({
+      ...url,
+      description: 'the address that clients are told',
+      otherwise: '`GATEWAY_URL`/namespace/name',
+    }),
+    modelIds: list(text({ ...plainName, maxLength: 256 }), {
+      description: 'other names under which the model may be asked for',
+    }),
+    credential,
+    ...server,
+  },
+  ['modelRef'],
+)
+
+const accessPolicySpec = object(
+  {
+    modelRefs: list(object(reference, ['namespace', 'name']), {
+      description: 'the models that are opened',
+      item: 'model',
+      minItems: 1,
+      maxItems: mostModels,
+    }),
+    subjects: subjects({
+      description: 'who may use them: any user or group of these',
+      rules: [
+        {
+          cel: '(has(self.users) && size(self.users) > 0) || (has(self.groups) && size(self.groups) > 0)',
+          message: 'needs at least one group or user',
+        },
+      ],
+    }),
+    meteringMetadata: attribution('whom use is attributed to'),
+  },
+  ['modelRefs', 'subjects'],
+)
+
+const subscriptionSpec = object(
+  {
+    owner: subjects({
+      description: 'whose Subscription it is: any user or group of these',
+      otherwise: 'nobody',
+    }),
+    modelRefs: list(
+      object(
+        {
+          ...reference,
+          tokenRateLimits: list(limit, {
+            description: 'all of these have to hold',
+            item: 'limit',
+            minItems: 1,
+            maxItems: 20,
+          }),
+          billingRate: object(
+            { perToken: text({ description: 'shown in lists, never used' }) },
+            [],
+            {
+              description: 'what a token costs',
+            },
+          ),
+        },
+        ['namespace', 'name', 'tokenRateLimits'],
+      ),
+      {
+        description:
+          'the models that it pays for; of one that is named twice the first entry counts',
+        item: 'model',
+        minItems: 1,
+        maxItems: mostModels,
+      },
+    ),
+    tokenMetadata: attribution('whom use is attributed to'),
+    priority: integer(-2_147_483_648, 2_147_483_647, {
+      description: 'where an owner has several, a new key is bound to the highest',
+      otherwise: '0',
+    }),
+  },
+  ['modelRefs'],
+)
+
+const tenantSpec = object({
+  apiKeys: object(
+    {
+      maxExpirationDays: integer(1, 36_500, {
+        description: 'the longest life of a key',
+        otherwise: '`API_KEY_MAX_EXPIRATION_DAYS`',
+      }),
+    },
+    [],
+    { description: 'rules for keys' },
+  ),
+  externalOIDC: object(
+    {
+      issuerUrl: text({
+        description: 'the provider, as its tokens name it',
+        pattern: '^https://[!-"$->@-~]+$',
+        form: 'an https URL',
+      }),
+      clientId: text({ description: 'the audience its tokens have to name', minLength: 1 }),
+      ttl: integer(30, 2_147_483_647, {
+        description: 'seconds for which a token that was believed is believed again unread',
+        otherwise: '300',
+      }),
+    },
+    ['issuerUrl', 'clientId'],
+    { description: 'one more OIDC provider whose identity tokens are believed' },
+  ),
+})
+
+const externalModelSpec = object(
+  {
+    provider: text({ description: 'whose model it is', minLength: 1, maxLength: 63 }),
+    endpoint: text({
+      description: 'the host of its API',
+      minLength: 1,
+      maxLength: 253,
+      pattern: '^([a-z0-9]([-a-z0-9]*[a-z0-9])?\\.)+[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[0-9]{1,5})?$',
+      form: 'the domain name of a host, like api.example.com',
+    }),
+    targetModel: server.upstreamModel,
+    credentialRef: credentialReference,
+  },
+  ['provider', 'endpoint', 'credentialRef'],
+)
+
+/** What each of our kinds is, one after the other as the docs show them. */
+export const specs = {
+  ModelRef: {
+    description: 'A model: how clients name it and where its requests go.',
+    spec: modelRefSpec,
+    isSpecRequired: true,
+    rules: [
+      {
+        cel: 'size(self.metadata.name) <= 63',
+        message: 'metadata.name must have at most 63 characters to be referred to',
+      },
+    ],
+  },
+  AccessPolicy: {
+    description: 'Opens models to users and groups. A model that no AccessPolicy names is closed.',
+    spec: accessPolicySpec,
+    isSpecRequired: true,
+    rules: [],
+  },
+  Subscription: {
+    description: 'Pays for models: what each user of its owners may use of them in tokens.',
+    spec: subscriptionSpec,
+    isSpecRequired: true,
+    rules: [],
+  },
+  Tenant: {
+    description: 'What holds for the whole installation. There is one, `default-tenant`.',
+    spec: tenantSpec,
+    isSpecRequired: false,
+    rules: [
+      {
+        cel: "self.metadata.name == 'default-tenant'",
+        message: 'metadata.name must be default-tenant; there is one Tenant',
+      },
+    ],
+  },
+} as const satisfies Readonly<Record<string, KindSchema>>
+
+interface KindSchema {
+  readonly description: string
+  readonly spec: Schema
+  readonly isSpecRequired: boolean
+  /** About the whole object. */
+  readonly rules: Schema['rules']
+}
+
+/** The legacy tiers, `data.tiers` of their ConfigMap once that is parsed. */
+const tiers = list(
+  object(
+    {
+      name: text({ minLength: 1 }),
+      displayName: text({ pattern: '[^ \\t\\r\\n\\f\\v]', form: 'more than blanks' }),
+      description: text(),
+      level: integer(-2_147_483_648, 2_147_483_647),
+      groups: list(text({ minLength: 1 })),
+    },
+    ['name'],
+  ),
+)
+
+function document(spec: Readonly<Record<string, Schema>>, required: readonly string[]): Schema {
+  return object({ ...envelope.properties, metadata, ...spec }, ['metadata', ...required])
+}
+
+/** What tells a document's kind. */
+export const envelope = object({ apiVersion: text(), kind: text() }, ['apiVersion', 'kind'])
+
+/** Whole documents, by the kind they are read as. */
+export const documents = {
+  ModelRef: document({ spec: modelRefSpec }, ['spec']),
+  ExternalModel: document({ spec: externalModelSpec }, ['spec']),
+  AccessPolicy: document({ spec: accessPolicySpec }, ['spec']),
+  Subscription: document({ spec: subscriptionSpec }, ['spec']),
+  Tenant: document({ spec: tenantSpec }, []),
+  ConfigMap: document({ data: object({ tiers }, ['tiers']) }, []),
+} as const
