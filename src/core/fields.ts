@@ -121,7 +121,8 @@ export function readField(
     },
     strings() {
       if (!present || !field.object()) return {}
-      const entries = Object.entries(value as object)
+      // One that is null counts as left out, here too.
+      const entries = Object.entries(value as object).filter(([, text]) => text !== null)
       for (const [name, text] of entries) {
         if (typeof text !== 'string') field.at(name).problem('must be a string')
       }

@@ -65,16 +65,21 @@ function readSecretRef(field: Field): Credential['secretRef'] {
 function readTime(field: Field, longestMs: number, longest: string): number | undefined {
   const written = field.string()
   if (written === undefined) return undefined
-  const milliseconds = Number(/^(\d{1,9})ms$/.exec(written)?.[1] ?? parseDuration(written) ?? 0)
+  const milliseconds = millisecondsOf(written)
   if (milliseconds >= 1 && milliseconds <= longestMs) return milliseconds
   field.problem(`must be a duration like 500ms, 30s or 10m, at most ${longest}`)
   return undefined
 }
 
+/** 0 for what is no duration. */
+function millisecondsOf(written: string): number {
+  return Number(/^(\d{1,9})ms$/.exec(written)?.[1] ?? parseDuration(written) ?? 0)
+}
+
 function readIdle(field: Field): number | undefined {
   const written = field.string()
   if (written === undefined) return undefined
-  const milliseconds = parseDuration(written)
+  const milliseconds = millisecondsOf(written)
   if (idleSeconds.some((seconds) => seconds * 1_000 === milliseconds)) return milliseconds
   field.problem('must be one of 10s, 30s, 1m, 2m, 5m, 10m, 15m, 30m, 1h')
   return undefined

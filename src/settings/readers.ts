@@ -4,7 +4,7 @@ import { isIP } from 'node:net'
 import { resolve } from 'node:path'
 import { parseDuration } from '../core/duration.ts'
 import { isMeterName, type MeterName, meterable } from '../core/operations.ts'
-import { isTrustworthy } from '../identity/oidc/documents.ts'
+import { isTrustworthy } from '../core/trustworthy.ts'
 import { parseRedisUrl } from '../store/counters/redis/url.ts'
 import { type Address, parseAddress, parseSocketAddress, type SocketAddress } from './address.ts'
 

@@ -3,14 +3,15 @@
 import { readFileSync } from 'node:fs'
 import { decodeJwt } from 'jose'
 import { subscriptionNamespace } from '../core/resources.ts'
-import { fromKubeconfig, fromServiceAccount } from '../identity/kubernetes/access.ts'
 import {
   type AccessResult,
   type AccessReview,
   createAccessReview,
 } from '../identity/kubernetes/access-review.ts'
-import { type ClusterAccess, createReview } from '../identity/kubernetes/api.ts'
+import { createReview } from '../identity/kubernetes/review.ts'
 import { createTokenReview, type TokenReview } from '../identity/kubernetes/token-review.ts'
+import { fromKubeconfig, fromServiceAccount } from '../kubernetes/access.ts'
+import type { ClusterAccess } from '../kubernetes/client.ts'
 import type { Context } from './context.ts'
 import type { RefusalLog } from './refusal-log.ts'
 

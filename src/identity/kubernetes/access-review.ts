@@ -6,7 +6,8 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Person } from '../../core/caller.ts'
-import type { JsonObject, Review } from './api.ts'
+import type { JsonObject } from '../../kubernetes/client.ts'
+import type { Review } from './review.ts'
 
 /** Whether a person may. Any failure is a no. */
 export type AccessReview = (person: Person) => boolean | Promise<boolean>

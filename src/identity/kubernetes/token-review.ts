@@ -4,10 +4,11 @@ import { LRUCache } from 'lru-cache'
 import type { TokenCaller } from '../../core/caller.ts'
 import { ServiceError } from '../../core/errors.ts'
 import { networkOf } from '../../core/network.ts'
+import type { JsonObject } from '../../kubernetes/client.ts'
 import type { Source } from '../../store/api-keys.ts'
 import { createFairQueue } from '../../store/fair-queue.ts'
 import { hashOfToken } from '../verdicts.ts'
-import type { JsonObject, Review } from './api.ts'
+import type { Review } from './review.ts'
 
 export interface TokenReview {
   /** Whether the API server failed to answer when it was last asked. */

@@ -3,6 +3,7 @@
 import { readFile } from 'node:fs/promises'
 import { get as getHttp, type IncomingMessage } from 'node:http'
 import { get as getHttps } from 'node:https'
+import { isTrustworthy } from '../../core/trustworthy.ts'
 
 /** An object of JSON. Rejects with what went wrong, in words for the log. */
 export type ReadDocument = (url: string, signal: AbortSignal) => Promise<JsonObject>
@@ -42,13 +43,6 @@ export function createReadDocument(options: DocumentOptions = {}): ReadDocument 
       answer.destroy()
     }
   }
-}
-
-/** Whether what a URL leads to can be believed: by its certificate, or because it is this machine. */
-export function isTrustworthy(url: string): boolean {
-  const { protocol, hostname } = URL.parse(url) ?? {}
-  if (protocol === 'https:') return true
-  return protocol === 'http:' && /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname ?? '')
 }
 
 async function readText(url: string, answer: IncomingMessage): Promise<string> {

@@ -6,7 +6,8 @@
 
 import { type CryptoKey, createLocalJWKSet, errors, type JWSHeaderParameters } from 'jose'
 import { ServiceError } from '../../core/errors.ts'
-import { isTrustworthy, type JsonObject, type ReadDocument } from './documents.ts'
+import { isTrustworthy } from '../../core/trustworthy.ts'
+import type { JsonObject, ReadDocument } from './documents.ts'
 
 /** A key, and how many changes the set had seen when the key was in it. */
 export interface FoundKey {

@@ -1,6 +1,6 @@
 import { type Test, test } from 'tap'
 import { createAccessReview } from '../../../src/identity/kubernetes/access-review.ts'
-import { createReview } from '../../../src/identity/kubernetes/api.ts'
+import { createReview } from '../../../src/identity/kubernetes/review.ts'
 import { startReviewServer } from '../../support/review-server.ts'
 
 const resource = {

@@ -1,12 +1,13 @@
 import { type Test, test } from 'tap'
-import { createReview, type ReviewOptions } from '../../../src/identity/kubernetes/api.ts'
+import { createReview } from '../../../src/identity/kubernetes/review.ts'
 import { createTokenReview } from '../../../src/identity/kubernetes/token-review.ts'
+import type { ClientOptions } from '../../../src/kubernetes/client.ts'
 import { poll } from '../../support/poll.ts'
 import { startReviewServer } from '../../support/review-server.ts'
 
 const audiences = ['https://kubernetes.default.svc', 'maas-default-gateway-sa']
 
-async function createWorld(t: Test, options: ReviewOptions = {}) {
+async function createWorld(t: Test, options: ClientOptions = {}) {
   const server = await startReviewServer(t)
   const told: string[] = []
   const refusals: string[] = []
@@ -132,7 +133,7 @@ test('without the API server nobody new is believed', async (t) => {
     ],
     ['too many', (_request, response) => response.writeHead(429).end('{}'), /429/],
     ['an error', (_request, response) => response.writeHead(500).end('{}'), /500/],
-    ['HTML', (_request, response) => response.writeHead(200).end('<html>'), /no review/],
+    ['HTML', (_request, response) => response.writeHead(200).end('<html>'), /no object/],
     ['no status', (_request, response) => response.writeHead(201).end('{}'), /no review/],
     ['a redirect', (_request, response) => response.writeHead(302, { location: '/' }).end(), /302/],
     ['silence', () => {}, /abort|timeout/i],

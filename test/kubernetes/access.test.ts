@@ -1,11 +1,11 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import root, { test } from 'tap'
-import { fromKubeconfig, fromServiceAccount } from '../../../src/identity/kubernetes/access.ts'
-import { createReview } from '../../../src/identity/kubernetes/api.ts'
-import { makeCertificate, noOpenssl } from '../../support/certificate.ts'
-import { ownToken, startReviewServer } from '../../support/review-server.ts'
-import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { createReview } from '../../src/identity/kubernetes/review.ts'
+import { fromKubeconfig, fromServiceAccount } from '../../src/kubernetes/access.ts'
+import { makeCertificate, noOpenssl } from '../support/certificate.ts'
+import { ownToken, startReviewServer } from '../support/review-server.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const path = '/apis/authentication.k8s.io/v1/tokenreviews'
 const body = {

@@ -3,8 +3,8 @@
 import { readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { parse } from 'yaml'
-import { isTrustworthy } from '../oidc/documents.ts'
-import { type ClusterAccess, isObject, type JsonObject } from './api.ts'
+import { isTrustworthy } from '../core/trustworthy.ts'
+import { type ClusterAccess, isObject, type JsonObject } from './client.ts'
 
 const accountFolder = '/var/run/secrets/kubernetes.io/serviceaccount'
 

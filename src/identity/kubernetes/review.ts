@@ -1,0 +1,33 @@
+/** The two questions that we ask a cluster's API server about people. */
+
+import {
+  type ClientOptions,
+  type ClusterAccess,
+  createClient,
+  isObject,
+  type JsonObject,
+  KubeError,
+} from '../../kubernetes/client.ts'
+
+/** Creates a review and answers it with its status. Rejects when there is no usable answer. */
+export type Review = (path: string, body: JsonObject) => Promise<JsonObject>
+
+const mostBytes = 1_048_576
+
+export function createReview(access: ClusterAccess, options: ClientOptions = {}): Review {
+  const client = createClient(access, { mostBytes, ...options })
+  return async function review(path, body) {
+    const answer = await client.send({ method: 'POST', path, body }).catch((error: unknown) => {
+      throw error instanceof KubeError ? new Error(toProblem(error.status, path)) : error
+    })
+    if (!isObject(answer.status)) throw new Error('the API server answered no review')
+    return answer.status
+  }
+}
+
+function toProblem(status: number, path: string): string {
+  const kind = path.slice(path.lastIndexOf('/') + 1)
+  if (status === 403) return `our role may not create ${kind} (403)`
+  if (status === 401) return 'the API server does not believe our own token (401)'
+  return `the API server answered ${status}`
+}

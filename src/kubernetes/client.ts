@@ -1,0 +1,210 @@
+/**
+ * The requests that we make to a cluster's API server: JSON both ways, and watches. Few enough that
+ * this is no general client: `@kubernetes/client-node` would cost 88 MB and more than half a second
+ * at each start, and leave watching, retrying and leases to be written here all the same.
+ */
+
+import { readFile } from 'node:fs/promises'
+import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http'
+import { Agent, request as requestHttps } from 'node:https'
+
+export type JsonObject = Readonly<Record<string, unknown>>
+
+/** Where the API server is, and what we show it. Files are in PEM, and read again each minute. */
+export interface ClusterAccess {
+  readonly server: string
+  readonly tokenFile?: string | undefined
+  readonly token?: string | undefined
+  readonly ca?: string | undefined
+  readonly caFile?: string | undefined
+  readonly cert?: string | undefined
+  readonly key?: string | undefined
+}
+
+export interface ClientOptions {
+  /** For a whole answer; for the beginning of a watch. */
+  readonly timeoutMs?: number
+  /** The longest answer, but for watches. */
+  readonly mostBytes?: number
+  readonly monotonic?: () => number
+}
+
+export interface KubeRequest {
+  readonly method?: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+  readonly path: string
+  readonly body?: JsonObject
+  /** Of the body. */
+  readonly contentType?: string
+  readonly signal?: AbortSignal
+}
+
+export interface KubeClient {
+  /** The answer's object. Rejects with a KubeError, or when there is no usable answer. */
+  send(request: KubeRequest): Promise<JsonObject>
+  /** An answer whose lines are read as they come; one that is silent for `idleMs` is cut. */
+  open(request: KubeRequest & { readonly idleMs: number }): Promise<AsyncIterable<Buffer>>
+}
+
+/** The API server refused. */
+export class KubeError extends Error {
+  readonly status: number
+  /** Seconds for which it wants to be left alone; 0: it did not say. */
+  readonly retryAfterSeconds: number
+
+  constructor(status: number, message: string, retryAfterSeconds = 0) {
+    super(message)
+    this.name = 'KubeError'
+    this.status = status
+    this.retryAfterSeconds = retryAfterSeconds
+  }
+}
+
+interface Shown {
+  readonly token: string | undefined
+  readonly agent: Agent
+  readonly readAt: number
+  readonly written: string
+}
+
+const rereadMs = 60_000
+
+export function createClient(access: ClusterAccess, options: ClientOptions = {}): KubeClient {
+  const { timeoutMs = 5_000, mostBytes = 64 * 1_048_576 } = options
+  const { monotonic = () => performance.now() } = options
+  const isPlain = access.server.startsWith('http:')
+  const base = access.server.replace(/\/+$/, '')
+  let shown: Promise<Shown> | undefined
+  let last: Shown | undefined
+
+  async function readAccess(): Promise<Shown> {
+    const [token, ca] = await Promise.all([
+      access.token ?? readText(access.tokenFile),
+      access.ca ?? readText(access.caFile),
+    ])
+    const { cert, key } = access
+    const written = JSON.stringify([ca, cert, key])
+    // The same certificates go on with the same connections.
+    const agent =
+      last?.written === written
+        ? last.agent
+        : new Agent({ keepAlive: true, timeout: 30_000, ...compact({ ca, cert, key }) })
+    last = { token: token?.trim(), agent, readAt: monotonic(), written }
+    return last
+  }
+
+  /** One reading for all who ask meanwhile; one that failed is not kept. */
+  async function current(): Promise<Shown> {
+    if (last !== undefined && monotonic() - last.readAt < rereadMs) return last
+    shown ??= readAccess().finally(() => {
+      shown = undefined
+    })
+    return await shown
+  }
+
+  /** Sends a request; answers once the head of the answer is there. */
+  async function begin(
+    { method = 'GET', path, body, contentType = 'application/json' }: KubeRequest,
+    signal: AbortSignal,
+  ): Promise<readonly [IncomingMessage, ClientRequest]> {
+    const { token, agent } = await current()
+    const text = body === undefined ? undefined : JSON.stringify(body)
+    return await new Promise((resolve, reject) => {
+      const sent = (isPlain ? requestHttp : requestHttps)(`${base}${path}`, {
+        method,
+        signal,
+        ...(!isPlain && { agent }),
+        headers: {
+          accept: 'application/json',
+          ...(text !== undefined && {
+            'content-type': contentType,
+            'content-length': Buffer.byteLength(text),
+          }),
+          ...(token && { authorization: `Bearer ${token}` }),
+        },
+      })
+      sent.on('response', (answer) => resolve([answer, sent]))
+      sent.on('error', reject)
+      sent.end(text)
+    })
+  }
+
+  async function readWhole(answer: IncomingMessage): Promise<string> {
+    const chunks: Buffer[] = []
+    let size = 0
+    for await (const chunk of answer) {
+      size += chunk.length
+      if (size > mostBytes) {
+        throw new Error(`the API server answers more than ${mostBytes / 1_048_576} MiB`)
+      }
+      chunks.push(chunk)
+    }
+    return Buffer.concat(chunks).toString()
+  }
+
+  return {
+    async send(request) {
+      const deadline = AbortSignal.timeout(timeoutMs)
+      const signal = request.signal ? AbortSignal.any([request.signal, deadline]) : deadline
+      const [answer] = await begin(request, signal)
+      const text = await readWhole(answer)
+      if (!isGood(answer)) throw toError(answer, text)
+      return toObject(text)
+    },
+    async open({ idleMs, ...request }) {
+      const opening = new AbortController()
+      const giveUp = setTimeout(() => opening.abort(new Error('no answer in time')), timeoutMs)
+      const signal = request.signal
+        ? AbortSignal.any([request.signal, opening.signal])
+        : opening.signal
+      try {
+        const [answer, sent] = await begin(request, signal)
+        if (!isGood(answer)) throw toError(answer, await readWhole(answer))
+        sent.setTimeout(idleMs, () => sent.destroy(new Error('the watch has fallen silent')))
+        return answer
+      } finally {
+        clearTimeout(giveUp)
+      }
+    },
+  }
+}
+
+function isGood({ statusCode = 0 }: IncomingMessage): boolean {
+  return statusCode >= 200 && statusCode < 300
+}
+
+/** The server's own sentence where it is a Status. */
+function toError({ statusCode = 0, headers }: IncomingMessage, text: string): KubeError {
+  let message = `the API server answered ${statusCode}`
+  try {
+    const { kind, message: said } = JSON.parse(text) as Record<string, unknown>
+    if (kind === 'Status' && typeof said === 'string' && said !== '') message += `: ${said}`
+  } catch {
+    // Whoever answered was no API server.
+  }
+  const seconds = Number(headers['retry-after'])
+  return new KubeError(statusCode, message, Number.isFinite(seconds) ? seconds : 0)
+}
+
+function toObject(text: string): JsonObject {
+  try {
+    const parsed: unknown = JSON.parse(text)
+    if (isObject(parsed)) return parsed
+  } catch {
+    // Told below: the parser's own words quote the answer.
+  }
+  throw new Error('the API server answered no object')
+}
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+async function readText(path: string | undefined): Promise<string | undefined> {
+  return path === undefined ? undefined : await readFile(path, 'utf8')
+}
+
+/** Without what is undefined. */
+function compact(fields: Readonly<Record<string, string | undefined>>): Record<string, string> {
+  const found = Object.entries(fields).filter(([, value]) => value !== undefined)
+  return Object.fromEntries(found) as Record<string, string>
+}

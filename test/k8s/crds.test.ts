@@ -1,0 +1,186 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { Ajv } from 'ajv'
+import root, { type Test, test } from 'tap'
+import { renderResources } from '../../docs/render-resources.ts'
+import { kinds, renderCrds, toCrd } from '../../k8s/write-crds.ts'
+import { parseDuration, parseWindow } from '../../src/core/duration.ts'
+import { parseResource } from '../../src/core/parse-resource.ts'
+import { createClient, KubeError } from '../../src/kubernetes/client.ts'
+import { accessPolicy, modelRef, subscription, type WrittenDocument } from '../support/documents.ts'
+import { installCrds, noCrdServer, startCrdServer } from '../support/kubernetes/crd-server.ts'
+import { generateDocument } from '../support/kubernetes/generated-documents.ts'
+import { createRandom } from '../support/random.ts'
+
+const documents = 2_000
+
+/** Documents on which reader and API server disagree, by name, and why. */
+const exceptions: Readonly<
+  Record<string, { readonly of: (document: WrittenDocument) => boolean; readonly why: string }>
+> = {
+  namespace: {
+    of: ({ kind, metadata: { namespace } }) =>
+      kind === 'ModelRef' ? namespace === 'v1' : namespace !== 'models-as-a-service',
+    why: 'CEL of a definition cannot see metadata.namespace; others are not watched anyway',
+  },
+  URL: {
+    of: ({ spec }) => /"https?:\/\/[^"]*(\[|xn--|\.0x)/.test(JSON.stringify(spec)),
+    why: 'whether an IPv6 address or a name in Punycode is one is more than a pattern says',
+  },
+}
+
+function isAccepted(document: unknown): boolean {
+  return 'resource' in parseResource(document)
+}
+
+test('the kept definitions and the page are what the schemas amount to', async (t) => {
+  const folder = new URL('../../k8s/crds/', import.meta.url)
+  const rendered = renderCrds()
+  t.strictSame(readdirSync(folder).sort(), [...rendered.keys()].sort(), 'else: npm run crds')
+  for (const [name, text] of rendered) {
+    t.equal(readFileSync(new URL(name, folder), 'utf8'), text, `${name}, else: npm run crds`)
+  }
+  const page = readFileSync(new URL('../../docs/resources.md', import.meta.url), 'utf8')
+  t.equal(renderResources(), page, 'else: npm run crds')
+})
+
+/** What each CEL rule says, since there is no CEL here; the custom-resource server has it. */
+const ruleInCode: readonly (readonly [RegExp, (self: never, cel: string) => boolean])[] = [
+  [/^duration\(self\) <= duration\('8784h'\)$/, (self: string) => parseWindow(self) !== undefined],
+  [
+    /^duration\(self\) >= duration\('1ms'\)/,
+    (self: string, cel) => {
+      const longest = parseDuration(/<= duration\('(\w+)'\)/.exec(cel)?.[1] ?? '') ?? 0
+      const ms = millisecondsOf(self)
+      return ms >= 1 && ms <= longest
+    },
+  ],
+  [
+    /^duration\(self\) in \[/,
+    (self: string, cel) =>
+      [...cel.matchAll(/duration\('(\w+)'\)/g)].some(
+        ([, each = '']) => parseDuration(each) === millisecondsOf(self),
+      ),
+  ],
+  [
+    /^\(has\(self\.users\)/,
+    ({ users = [], groups = [] }: { users?: []; groups?: [] }) => users.length + groups.length > 0,
+  ],
+  [
+    /^has\(self\.file\) != has\(self\.secretRef\)$/,
+    (self: object) => 'file' in self !== 'secretRef' in self,
+  ],
+  [
+    /^size\(self\.metadata\.name\) <= 63$/,
+    (self: WrittenDocument) => String(self.metadata.name).length <= 63,
+  ],
+  [
+    /^self\.metadata\.name == 'default-tenant'$/,
+    (self: WrittenDocument) => self.metadata.name === 'default-tenant',
+  ],
+  [
+    /^!self(\.lowerAscii\(\))?\.matches\('/,
+    (self: string, cel) => {
+      const text = /matches\('(.*)'\)$/.exec(cel)?.[1]?.replaceAll('\\\\', '\\') ?? ''
+      return !new RegExp(text).test(cel.includes('lowerAscii') ? self.toLowerCase() : self)
+    },
+  ],
+]
+
+function millisecondsOf(text: string): number {
+  return Number(/^(\d+)ms$/.exec(text)?.[1] ?? parseDuration(text) ?? 0)
+}
+
+/** A validator of the definition of each kind. */
+function createValidators(): ReadonlyMap<string, (document: unknown) => boolean> {
+  const ajv = new Ajv({ strict: false, validateFormats: false })
+  ajv.addKeyword({
+    keyword: 'x-kubernetes-validations',
+    validate: (rules: readonly { rule: string }[], self: unknown) =>
+      rules.every(({ rule }) => {
+        const [, holds] = ruleInCode.find(([cel]) => cel.test(rule)) ?? []
+        if (holds === undefined) throw new Error(`no code for the rule ${rule}`)
+        try {
+          return holds(self as never, rule)
+        } catch {
+          // Of another type than the rule is for.
+          return false
+        }
+      }),
+  })
+  return new Map(
+    kinds.map((kind) => {
+      const crd = toCrd(kind) as { spec: { versions: { schema: { openAPIV3Schema: object } }[] } }
+      const [version] = crd.spec.versions
+      return [kind.kind, ajv.compile(version?.schema.openAPIV3Schema ?? {})]
+    }),
+  )
+}
+
+/** As the API server takes a document: a field that is null is none. */
+function withoutNulls(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value
+  if (Array.isArray(value)) return value.map(withoutNulls)
+  const fields = Object.entries(value).filter(([, inside]) => inside !== null)
+  return Object.fromEntries(fields.map(([name, inside]) => [name, withoutNulls(inside)]))
+}
+
+/** Compares the reader's word on generated documents with another's. */
+async function compare(
+  t: Test,
+  accepts: (document: WrittenDocument) => boolean | Promise<boolean>,
+): Promise<void> {
+  const random = createRandom(Number(process.env.SEED ?? 15))
+  t.comment(`SEED=${random.seed}`)
+  let accepted = 0
+  let excepted = 0
+  for (let i = 0; i < documents; i += 1) {
+    const document = generateDocument(random)
+    const ours = isAccepted(document)
+    if (ours) accepted += 1
+    if (ours === (await accepts(document))) continue
+    if (Object.values(exceptions).some(({ of }) => of(document))) excepted += 1
+    else t.fail(`${ours ? 'the reader alone' : 'the definition alone'} accepts`, { document })
+  }
+  t.comment(`${accepted} of ${documents} accepted, ${excepted} exceptions`)
+  t.ok(accepted > documents / 5 && accepted < (documents * 4) / 5, 'some are, and some are not')
+  t.ok(excepted < documents / 50, 'exceptions are few')
+}
+
+test('what the reader accepts the schema accepts, and nothing else', async (t) => {
+  const validators = createValidators()
+  await compare(t, (document) => validators.get(document.kind)?.(withoutNulls(document)) ?? false)
+})
+
+root.test('what the reader accepts the API server accepts', { skip: noCrdServer }, async (t) => {
+  const access = await startCrdServer(t)
+  const client = createClient(access, { timeoutMs: 30_000 })
+  await installCrds(access, kinds.map(toCrd))
+  const plurals = new Map(kinds.map(({ kind, plural }) => [kind, plural]))
+  const isStored = async (document: WrittenDocument, strict = false): Promise<boolean> => {
+    const { namespace } = document.metadata
+    const at = `/apis/tollgate.dev/v1alpha1/namespaces/${namespace}/${plurals.get(document.kind)}`
+    const path = `${at}?dryRun=All&fieldValidation=${strict ? 'Strict' : 'Ignore'}`
+    try {
+      await client.send({ method: 'POST', path, body: { ...document } })
+      return true
+    } catch (error) {
+      if (error instanceof KubeError && [400, 422].includes(error.status)) return false
+      throw error
+    }
+  }
+  await t.test('of generated documents', (t) => compare(t, isStored))
+  await t.test('of the exceptions, which are still some', async (t) => {
+    const open = accessPolicy('open', ['llm/small'], { groups: ['a'] })
+    const inDefault = { ...open.metadata, namespace: 'default' }
+    const elsewhere = { ...open, metadata: inDefault }
+    t.strictSame([isAccepted(elsewhere), await isStored(elsewhere)], [false, true], 'namespace')
+    const noAddress = modelRef('small', { backendUrl: 'http://[:::1]' })
+    t.strictSame([isAccepted(noAddress), await isStored(noAddress)], [false, true], 'URL')
+  })
+  await t.test('with no unknown field in what we write ourselves', async (t) => {
+    const paid = subscription('a', { groups: ['a'] }, { 'llm/small': [[100, '1m']] })
+    const placed = { ...paid, metadata: { ...paid.metadata, namespace: 'models-as-a-service' } }
+    t.ok(await isStored(placed, true))
+    t.notOk(await isStored({ ...placed, spec: { ...placed.spec, more: 1 } }, true))
+  })
+})

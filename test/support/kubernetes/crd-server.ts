@@ -1,0 +1,125 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import type { Test } from 'tap'
+import { type ClusterAccess, createClient } from '../../../src/kubernetes/client.ts'
+import { noOpenssl } from '../certificates.ts'
+import { freePorts } from '../free-ports.ts'
+import { poll } from '../poll.ts'
+import { temporaryFolder } from '../temporary-folder.ts'
+
+const etcd = find('etcd', [])
+const server = find('apiextensions-apiserver', [join(homedir(), 'go', 'bin')])
+
+/** Why Kubernetes' own custom-resource server cannot run here, for tests to skip; false: it can. */
+export const noCrdServer =
+  noOpenssl ||
+  (etcd === undefined && 'no etcd (Debian: etcd-server)') ||
+  (server === undefined &&
+    'no apiextensions-apiserver (go install k8s.io/apiextensions-apiserver@v0.36.3)')
+
+function find(name: string, more: readonly string[]): string | undefined {
+  const folders = [...(process.env.PATH ?? '').split(delimiter), ...more]
+  return folders.map((folder) => join(folder, name)).find(existsSync)
+}
+
+/** Starts it on an etcd of its own; both end with `t`. Answers how an administrator reaches it. */
+export async function startCrdServer(t: Test): Promise<ClusterAccess> {
+  const folder = temporaryFolder(t)
+  const at = (name: string): string => join(folder, name)
+  makeCertificates(folder)
+  writeFileSync(at('nowhere'), nowhere)
+  const [api, client, peer] = (await freePorts(3)) as [number, number, number]
+  run(t, etcd as string, [
+    ...['--data-dir', at('etcd'), '--initial-advertise-peer-urls', url(peer)],
+    ...['--listen-client-urls', url(client), '--advertise-client-urls', url(client)],
+    ...['--listen-peer-urls', url(peer), '--initial-cluster', `default=${url(peer)}`],
+    '--unsafe-no-fsync',
+  ])
+  run(t, server as string, [
+    ...['--etcd-servers', url(client), '--bind-address', '127.0.0.1', '--secure-port', `${api}`],
+    ...['--tls-cert-file', at('serving.crt'), '--tls-private-key-file', at('serving.key')],
+    ...['--client-ca-file', at('ca.crt'), '--authentication-skip-lookup'],
+    // It wants to know where the main API server is, and gets on without.
+    ...['kubeconfig', 'authentication-kubeconfig', 'authorization-kubeconfig'].flatMap((flag) => [
+      `--${flag}`,
+      at('nowhere'),
+    ]),
+    '--disable-admission-plugins',
+    'NamespaceLifecycle,MutatingAdmissionWebhook,ValidatingAdmissionWebhook,ValidatingAdmissionPolicy,MutatingAdmissionPolicy',
+  ])
+  const read = (name: string): string => readFileSync(at(name), 'utf8')
+  const access = {
+    server: `https://127.0.0.1:${api}`,
+    ca: read('ca.crt'),
+    cert: read('admin.crt'),
+    key: read('admin.key'),
+  }
+  const kube = createClient(access)
+  const isUp = () => kube.send({ path: '/apis/apiextensions.k8s.io/v1/customresourcedefinitions' })
+  await poll(() => isUp().catch(() => undefined), 'the custom-resource server answers', 60_000)
+  return access
+}
+
+function url(port: number): string {
+  return `http://127.0.0.1:${port}`
+}
+
+function run(t: Test, command: string, args: readonly string[]): void {
+  const child = spawn(command, args, { stdio: 'ignore' })
+  t.teardown(async () => {
+    if (child.exitCode !== null || child.signalCode !== null) return
+    const ended = new Promise((settle) => child.once('exit', settle))
+    child.kill('SIGKILL')
+    await ended
+  })
+}
+
+/** An authority, its server's certificate and that of an administrator. */
+function makeCertificates(folder: string): void {
+  const openssl = (...args: readonly string[]): void => {
+    execFileSync('openssl', args, { cwd: folder, stdio: 'ignore' })
+  }
+  const curve = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes']
+  openssl(
+    ...['req', '-x509', ...curve, '-days', '1', '-subj', '/CN=test-ca'],
+    ...['-keyout', 'ca.key', '-out', 'ca.crt'],
+  )
+  for (const [name, subject, extension] of [
+    ['admin', '/O=system:masters/CN=admin', 'extendedKeyUsage=clientAuth'],
+    ['serving', '/CN=127.0.0.1', 'subjectAltName=IP:127.0.0.1'],
+  ] as const) {
+    writeFileSync(join(folder, 'extension'), extension)
+    openssl(...['req', ...curve, '-subj', subject, '-keyout', `${name}.key`, '-out', `${name}.csr`])
+    openssl(
+      ...['x509', '-req', '-in', `${name}.csr`, '-CA', 'ca.crt', '-CAkey', 'ca.key'],
+      ...['-CAcreateserial', '-days', '1', '-extfile', 'extension', '-out', `${name}.crt`],
+    )
+  }
+}
+
+const nowhere = JSON.stringify({
+  apiVersion: 'v1',
+  kind: 'Config',
+  clusters: [{ name: 'none', cluster: { server: 'http://127.0.0.1:9' } }],
+  contexts: [{ name: 'none', context: { cluster: 'none', user: 'none' } }],
+  'current-context': 'none',
+  users: [{ name: 'none', user: {} }],
+})
+
+/** Creates definitions and waits until the server serves them. */
+export async function installCrds(access: ClusterAccess, crds: readonly object[]): Promise<void> {
+  const kube = createClient(access)
+  const path = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
+  for (const crd of crds) await kube.send({ method: 'POST', path, body: { ...crd } })
+  for (const crd of crds) {
+    const { metadata, spec } = crd as {
+      metadata: { name: string }
+      spec: { group: string; names: { plural: string }; versions: { name: string }[] }
+    }
+    const served = `/apis/${spec.group}/${spec.versions[0]?.name}/${spec.names.plural}`
+    const isServed = () => kube.send({ path: served }).catch(() => undefined)
+    await poll(isServed, `${metadata.name} is served`, 30_000)
+  }
+}
