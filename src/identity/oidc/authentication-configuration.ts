@@ -13,8 +13,9 @@ import {
   readField,
   showPath,
 } from '../../core/fields.ts'
+import { list, object, type Schema, text } from '../../core/schema.ts'
+import { isTrustworthy } from '../../core/trustworthy.ts'
 import type { ClaimRules } from './claims.ts'
-import { isTrustworthy } from './documents.ts'
 
 /** One provider as the file has it. */
 export interface WrittenProvider {
@@ -35,23 +36,28 @@ export interface AuthenticationConfiguration {
   readonly leftOut: readonly string[]
 }
 
-/** The fields that are taken. A list has the fields of its items. */
-interface Fields {
-  readonly [name: string]: Fields | null
-}
-
-const head: Fields = { apiVersion: null, kind: null, jwt: null }
-const taken: Fields = {
-  issuer: {
-    url: null,
-    discoveryURL: null,
-    certificateAuthority: null,
-    audiences: null,
-    audienceMatchPolicy: null,
-  },
-  claimValidationRules: { claim: null, requiredValue: null },
-  claimMappings: { username: { claim: null, prefix: null }, groups: { claim: null, prefix: null } },
-}
+const filled = text({ minLength: 1 })
+const mapping = object({ claim: filled, prefix: text() })
+const provider = object({
+  issuer: object({
+    url: text(),
+    discoveryURL: filled,
+    certificateAuthority: text(),
+    audiences: list(filled, { minItems: 1, item: 'audience' }),
+    audienceMatchPolicy: text({ enum: ['', 'MatchAny'] }),
+  }),
+  claimValidationRules: list(object({ claim: filled, requiredValue: text() })),
+  claimMappings: object({ username: mapping, groups: mapping }),
+})
+const versions = ['v1', 'v1beta1'].map((each) => `apiserver.config.k8s.io/${each}`)
+/** The fields that are taken. */
+const configuration = object({
+  apiVersion: text({ enum: versions }),
+  kind: text({ enum: ['AuthenticationConfiguration'] }),
+  jwt: list(provider),
+})
+/** The same without what providers say. */
+const head = object({ ...configuration.properties, jwt: { type: 'array' } })
 
 /** Reads the file's text. `issuers` are those that others have already. Never throws. */
 export function parseAuthenticationConfiguration(
@@ -69,7 +75,7 @@ export function parseAuthenticationConfiguration(
       ' ',
     )
 
-  const root = readField(written.value, problems)
+  const root = readField(written.value, problems, configuration)
   readKind(root)
   for (const path of strangers(written.value, head, [])) {
     strange.push({ path, message: 'is not taken' })
@@ -86,7 +92,7 @@ export function parseAuthenticationConfiguration(
       }
       if (issuer !== undefined) seen.add(issuer)
       const value = (written.value as { jwt: readonly unknown[] }).jwt[index]
-      const foreign = strangers(value, taken, ['jwt', index])
+      const foreign = strangers(value, provider, ['jwt', index])
       for (const path of foreign) {
         strange.push({ path, message: 'is not taken, so this provider is left out' })
       }
@@ -111,22 +117,22 @@ function toPlain(document: ReturnType<typeof parseDocument>): { readonly value: 
 
 function readKind(root: Field): void {
   if (!root.object()) return
-  const version = { oneOf: ['v1', 'v1beta1'].map((each) => `apiserver.config.k8s.io/${each}`) }
-  root.at('apiVersion').requiredString(version)
-  root.at('kind').requiredString({ oneOf: ['AuthenticationConfiguration'] })
+  root.at('apiVersion').requiredString()
+  root.at('kind').requiredString()
 }
 
 /** Fields beside those that are taken; what is empty says nothing. */
-function strangers(value: unknown, known: Fields, path: FieldPath): readonly FieldPath[] {
-  if (!isObject(value)) return []
+function strangers(value: unknown, known: Schema, path: FieldPath): readonly FieldPath[] {
+  const { properties } = known
+  if (!isObject(value) || properties === undefined) return []
   return Object.entries(value).flatMap(([name, inner]): readonly FieldPath[] => {
     if (isEmpty(inner)) return []
     const at = [...path, name]
-    const fields = Object.hasOwn(known, name) ? known[name] : undefined
-    if (fields === undefined) return [at]
-    if (fields === null) return []
-    if (!Array.isArray(inner)) return strangers(inner, fields, at)
-    return inner.flatMap((item, index) => strangers(item, fields, [...at, index]))
+    const inside = Object.hasOwn(properties, name) ? properties[name] : undefined
+    if (inside === undefined) return [at]
+    const { items } = inside
+    if (items === undefined || !Array.isArray(inner)) return strangers(inner, inside, at)
+    return inner.flatMap((item, index) => strangers(item, items, [...at, index]))
   })
 }
 
@@ -144,13 +150,13 @@ function readIssuer(url: Field): string | undefined {
 
 function readProvider(jwt: Field, issuer: string): WrittenProvider {
   const about = jwt.at('issuer')
-  const discoveryUrl = about.at('discoveryURL').string({ min: 1 })
+  const discoveryUrl = about.at('discoveryURL').string()
   const isSafe = discoveryUrl?.startsWith('https:') || issuer.startsWith('http:')
   if (discoveryUrl !== undefined && !(isSafe && isTrustworthy(discoveryUrl))) {
     about.at('discoveryURL').problem('must be an https URL')
   }
-  const audiences = about.at('audiences').list({ min: 1, what: 'audience' })
-  about.at('audienceMatchPolicy').string({ oneOf: ['', 'MatchAny'] })
+  const audiences = about.at('audiences').list()
+  about.at('audienceMatchPolicy').string()
   const mappings = jwt.at('claimMappings')
   const username = readMapping(mappings.at('username'))
   const groups = mappings.at('groups').present ? readMapping(mappings.at('groups')) : undefined
@@ -158,7 +164,7 @@ function readProvider(jwt: Field, issuer: string): WrittenProvider {
     issuer,
     discoveryUrl,
     ca: readAuthority(about.at('certificateAuthority')),
-    audiences: audiences.map((each) => each.requiredString({ min: 1 })),
+    audiences: audiences.map((each) => each.requiredString()),
     claims: {
       username: username.claim,
       groups: groups?.claim,
@@ -168,7 +174,7 @@ function readProvider(jwt: Field, issuer: string): WrittenProvider {
         .at('claimValidationRules')
         .list()
         .map((rule) => ({
-          claim: rule.at('claim').requiredString({ min: 1 }),
+          claim: rule.at('claim').requiredString(),
           value: rule.at('requiredValue').string() ?? '',
         })),
     },
@@ -178,7 +184,7 @@ function readProvider(jwt: Field, issuer: string): WrittenProvider {
 /** The prefix has to be written, be it empty, so that nobody does without one unawares. */
 function readMapping(mapping: Field): { readonly claim: string; readonly prefix: string } {
   return {
-    claim: mapping.at('claim').requiredString({ min: 1 }),
+    claim: mapping.at('claim').requiredString(),
     prefix: mapping.at('prefix').requiredString(),
   }
 }
