@@ -30,6 +30,9 @@ interface Derived {
   readonly adminGroups: ReadonlySet<string>
   /** Which operations are counted, and whether the others are open. */
   readonly paths: PathRules
+  /** Where Envoy finds each process of the service. */
+  readonly gatewayGrpcEndpoints: readonly Address[]
+  readonly gatewayApiEndpoints: readonly Address[]
   /** Public base URL, without a trailing slash. */
   readonly gatewayUrl: string
   /** Folder of Envoy's files; absolute. */
@@ -106,7 +109,8 @@ function textOf(env: Environment, name: string, problems: string[]): string | un
 
 function derive(all: Read): Config {
   const { gatewayName, meterPaths, meterMessages, unmeteredPaths, ...read } = all
-  const { gatewayUrl = `http://${showAddress(read.gatewayAddress)}` } = read
+  const scheme = read.gatewayTlsCertFile === undefined ? 'http' : 'https'
+  const { gatewayUrl = `${scheme}://${showAddress(read.gatewayAddress)}` } = read
   const ownName = nameReplica(read.grpcAddresses)
   return {
     ...read,
@@ -116,6 +120,8 @@ function derive(all: Read): Config {
     ),
     // Beside the cluster's roles a default would make an administrator of whoever a provider puts there.
     adminGroups: read.adminGroups ?? new Set(read.kubernetesTokenReview ? [] : ['tollgate-admins']),
+    gatewayGrpcEndpoints: read.gatewayGrpcEndpoints ?? read.grpcAddresses,
+    gatewayApiEndpoints: read.gatewayApiEndpoints ?? [read.apiAddress],
     gatewayUrl: gatewayUrl.replace(/\/+$/, ''),
     envoyConfigDir: read.envoyConfigDir ?? join(read.dataDir, 'envoy'),
     revocationLogDir: read.revocationLogDir ?? read.dataDir,
@@ -127,7 +133,20 @@ function derive(all: Read): Config {
 
 /** What is bad only beside another setting. */
 function checkTogether(config: Config): readonly string[] {
-  return [...checkOidc(config), ...checkCluster(config), ...checkAudit(config)]
+  return [
+    ...checkOidc(config),
+    ...checkCluster(config),
+    ...checkAudit(config),
+    ...checkCertificate(config),
+  ]
+}
+
+function checkCertificate(config: Config): readonly string[] {
+  const { gatewayTlsCertFile: cert, gatewayTlsKeyFile: key } = config
+  if ((cert === undefined) === (key === undefined)) return []
+  return cert === undefined
+    ? ['GATEWAY_TLS_CERT_FILE: has to be set beside GATEWAY_TLS_KEY_FILE']
+    : ['GATEWAY_TLS_KEY_FILE: has to be set beside GATEWAY_TLS_CERT_FILE']
 }
 
 function checkCluster(config: Config): readonly string[] {

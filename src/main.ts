@@ -188,6 +188,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     degraded: async () => [
       ...((await ping(database.pool)) ? [] : ['database']),
       ...(redis?.away ? ['redis'] : []),
+      ...(keyParts.follower.stats().silent.length > 0 ? ['replicas'] : []),
       ...(keyParts.keeper.stats().failing ? ['revocation-log'] : []),
       ...tokens.degraded(),
       ...(journal?.stats.failing ? ['journal'] : []),

@@ -9,6 +9,7 @@ const USAGE = `Usage: tollgate <command>
   serve            the service only
   check <folder>   validate a folder of resources; exit 1 with every problem named
   migrate          bring the database to our schema; take over the original service's keys
+  envoy-config     print, write or validate the configuration of an Envoy of your own
   replicas         the processes that a revocation waits for; forget <name>: one that is gone for good
   revocations      replay <file>...: revoke again what a restored database has forgotten
   key <command>    make, list and revoke API keys: new, list, revoke
@@ -40,6 +41,8 @@ async function run(): Promise<number> {
       return (await import('./check.ts')).check(args)
     case 'migrate':
       return (await import('./migrate.ts')).migrate(args, process.env)
+    case 'envoy-config':
+      return (await import('./envoy-config.ts')).envoyConfig(args, process.env)
     case 'replicas':
       return (await import('./replicas.ts')).replicas(args)
     case 'revocations':

@@ -1,11 +1,10 @@
 /** The processes of `tollgate up`, in the order in which they start. */
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
-import { dirname, join } from 'node:path'
-import { findAuthorities, renderBootstrap } from '../gateway/bootstrap.ts'
-import { CLUSTERS_FILE } from '../gateway/clusters.ts'
+import { join } from 'node:path'
 import { PACKAGE_ROOT } from '../package-root.ts'
 import { startEmbeddedPostgres } from '../store/postgres/embedded-postgres.ts'
+import { writeEnvoyFiles } from '../wiring/envoy-files.ts'
 import { startChild } from './child.ts'
 import { createServiceLog } from './service-log.ts'
 import type { Part } from './supervisor.ts'
@@ -101,27 +100,7 @@ export function createParts({ env, settings, resourceFolder, envoy, log }: Parts
   const gateway: Part = {
     name: 'Envoy',
     async spawn() {
-      mkdirSync(config.envoyConfigDir, { recursive: true })
-      const bootstrap = join(config.envoyConfigDir, 'bootstrap.json')
-      const template = readFileSync(join(PACKAGE_ROOT, 'envoy', 'bootstrap.yaml'), 'utf8')
-      const authoritiesFile = config.backendCaFile ?? findAuthorities()
-      const journal = config.usageJournal
-      // It says who used what.
-      if (journal !== undefined) mkdirSync(dirname(journal), { recursive: true, mode: 0o700 })
-      const rendered = renderBootstrap(template, {
-        gateway: config.gatewayAddress,
-        admin: config.envoyAdminAddress,
-        grpc: config.grpcAddresses,
-        api: [config.apiAddress],
-        clustersFile: join(config.envoyConfigDir, CLUSTERS_FILE),
-        journal,
-        bodyLimit: config.bodyLimit,
-        allowedOrigins: config.allowedOrigins,
-        bodyTimeoutMs: config.bodyTimeoutMs,
-        heapBytes: config.envoyHeapBytes,
-        ...(authoritiesFile !== undefined && { authoritiesFile }),
-      })
-      writeFileSync(bootstrap, rendered)
+      const bootstrap = await writeEnvoyFiles(config)
       const threads = Math.min(availableParallelism(), MOST_ENVOY_THREADS)
       return startChild({
         name: 'envoy',

@@ -7,7 +7,7 @@ import { checkDataDir, checkFiles } from '../wiring/check-files.ts'
 
 /** What `up` starts from. */
 export interface UpSettings {
-  readonly config: Config
+  readonly config: Config & { readonly envoyAdminAddress: SocketAddress }
   /** Whether the resources are the sample's, and whether the identities are. */
   readonly sampleResources: boolean
   readonly sampleTokens: boolean
@@ -39,12 +39,28 @@ export function readUpSettings(env: NodeJS.ProcessEnv): UpSettings {
   }
   const config = loadConfig(withDefaults, (config) => [
     ...new Set([...checkDataDir(config), ...checkFiles(config)]),
-    ...checkAddresses(config, sampleTokens),
+    ...checkOwnEnvoy(config),
+    ...(isSocketAddress(config) ? checkAddresses(config, sampleTokens) : []),
   ])
+  if (!isSocketAddress(config)) throw new Error('ENVOY_ADMIN_ADDRESS: must be host:port here')
   return { config, sampleResources, sampleTokens }
 }
 
-function checkAddresses(config: Config, sampleTokens: boolean): readonly string[] {
+function isSocketAddress(config: Config): config is UpSettings['config'] {
+  return 'port' in config.envoyAdminAddress
+}
+
+/** What is for an Envoy that somebody else starts: this one is asked by plain HTTP. */
+function checkOwnEnvoy(config: Config): readonly string[] {
+  return [
+    ...(isSocketAddress(config) ? [] : ['ENVOY_ADMIN_ADDRESS: must be host:port here']),
+    ...(config.gatewayTlsCertFile === undefined
+      ? []
+      : ['GATEWAY_TLS_CERT_FILE: is for an Envoy of your own: tollgate envoy-config']),
+  ]
+}
+
+function checkAddresses(config: UpSettings['config'], sampleTokens: boolean): readonly string[] {
   const problems: string[] = []
   for (const [setting, { host, port }] of Object.entries({
     GATEWAY_ADDRESS: config.gatewayAddress,

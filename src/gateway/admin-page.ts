@@ -1,25 +1,27 @@
 /** Envoy's admin page: asked what clusters Envoy has taken, and to open its log files anew. */
 
+import { once } from 'node:events'
+import { type IncomingMessage, request } from 'node:http'
 import type { Address } from './bootstrap.ts'
 
 const answerWithinMs = 2_000
 
-export type AdminAddress = Exclude<Address, { path: string }>
-
 /** The text of one answer; rejects when the page does not answer within 2 s, or not with 200. */
 export async function askAdmin(
-  { host, port }: AdminAddress,
+  admin: Address,
   path: string,
   method: 'GET' | 'POST' = 'GET',
 ): Promise<string> {
-  const name = host.includes(':') ? `[${host}]` : host
-  const answer = await fetch(`http://${name}:${port}${path}`, {
-    method,
-    signal: AbortSignal.timeout(answerWithinMs),
-  })
-  const text = await answer.text()
-  if (!answer.ok) throw new Error(`Envoy's admin page answered ${answer.status}`)
-  return text
+  const place = 'path' in admin ? { socketPath: admin.path } : admin
+  const asked = request({ ...place, path, method, signal: AbortSignal.timeout(answerWithinMs) })
+  asked.end()
+  const [answer] = (await once(asked, 'response')) as [IncomingMessage]
+  const parts: Buffer[] = []
+  for await (const part of answer) parts.push(part)
+  if (answer.statusCode !== 200) {
+    throw new Error(`Envoy's admin page answered ${answer.statusCode}`)
+  }
+  return Buffer.concat(parts).toString()
 }
 
 /** What Envoy has of its dynamic clusters. */
@@ -35,7 +37,7 @@ export interface TakenClusters {
  * the statistics are looked through, of which there are few. Envoy answers on the thread that
  * takes the clusters, so an answer comes after a change that is under way.
  */
-export async function readTaken(admin: AdminAddress): Promise<TakenClusters> {
+export async function readTaken(admin: Address): Promise<TakenClusters> {
   const texts = await askAdmin(admin, '/stats?type=TextReadouts')
   const [, version] = /^cluster_manager\.cds\.version_text: "(.+)"$/m.exec(texts) ?? []
   const dump = await askAdmin(

@@ -31,6 +31,10 @@ export type BootstrapSettings = {
   readonly allowedOrigins?: readonly string[] | undefined
   /** What Envoy may hold for all connections together (bytes). */
   readonly heapBytes?: number | undefined
+  /** Proxies in front of Envoy whose `x-forwarded-for` is believed; none unless told. */
+  readonly trustedHops?: number | undefined
+  /** A file of `renderCertificate`; unset: the listener speaks plain HTTP. */
+  readonly certificateFile?: string | undefined
 }
 
 // Debian and Alpine, Fedora and RHEL, SUSE, macOS and the BSDs.
@@ -62,11 +66,12 @@ type Connections = {
   access_log: AccessLog[]
   http_filters: { name: string; typed_config: { max_request_bytes?: number } }[]
   request_timeout: string
+  xff_num_trusted_hops?: number
 }
 type Listener = {
   name: string
   address: unknown
-  filter_chains: { filters: { typed_config: Connections }[] }[]
+  filter_chains: { filters: { typed_config: Connections }[]; transport_socket?: object }[]
 }
 type Bootstrap = {
   admin: { address: unknown }
@@ -97,8 +102,12 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
 
   const gateway = named(listeners, 'gateway')
   gateway.address = toAddress(settings.gateway)
-  for (const { filters } of gateway.filter_chains) {
-    for (const { typed_config: connections } of filters) {
+  for (const chain of gateway.filter_chains) {
+    if (settings.certificateFile !== undefined) {
+      chain.transport_socket = showing(settings.certificateFile)
+    }
+    for (const { typed_config: connections } of chain.filters) {
+      if (settings.trustedHops) connections.xff_num_trusted_hops = settings.trustedHops
       putJournal(connections, settings.journal)
       putBodyLimits(connections, settings)
       putIdleTimeouts(connections)
@@ -119,6 +128,46 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
   }
 
   return `${JSON.stringify(bootstrap, null, 2)}\n`
+}
+
+const TLS = 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3'
+const CERTIFICATE = 'gateway'
+
+/**
+ * The text of the file that names the listener's certificate (with its chain) and key, both in PEM.
+ * Envoy reads them again when a file is renamed into the certificate's folder.
+ */
+export function renderCertificate(certFile: string, keyFile: string): string {
+  const resource = {
+    '@type': `${TLS}.Secret`,
+    name: CERTIFICATE,
+    tls_certificate: {
+      certificate_chain: { filename: certFile },
+      private_key: { filename: keyFile },
+      watched_directory: { path: dirname(certFile) },
+    },
+  }
+  return `${JSON.stringify({ resources: [resource] })}\n`
+}
+
+/** Only a certificate that Envoy is handed by discovery is watched. */
+function showing(certificateFile: string): object {
+  const source = { path: certificateFile, watched_directory: { path: dirname(certificateFile) } }
+  return {
+    name: 'envoy.transport_sockets.tls',
+    typed_config: {
+      '@type': `${TLS}.DownstreamTlsContext`,
+      common_tls_context: {
+        alpn_protocols: ['h2', 'http/1.1'],
+        tls_certificate_sds_secret_configs: [
+          {
+            name: CERTIFICATE,
+            sds_config: { resource_api_version: 'V3', path_config_source: source },
+          },
+        ],
+      },
+    },
+  }
 }
 
 /** The system's own list of certificate authorities, where distributions keep it. */

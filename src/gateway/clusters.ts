@@ -3,10 +3,10 @@
  * backend, in the file that Envoy's filesystem CDS watches.
  */
 
-import { randomUUID } from 'node:crypto'
-import { mkdir, open, rename, rm } from 'node:fs/promises'
+import { mkdir } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { join } from 'node:path'
+import { replaceFile } from './replace-file.ts'
 import type { SecretPlace } from './secret-place.ts'
 
 /** Where a model's requests go: `backendUrl` is `http://` or `https://`, host, port, base path. */
@@ -61,21 +61,7 @@ export function renderCluster(backend: Backend): string {
  */
 export async function writeClusters(directory: string, text: string): Promise<void> {
   await mkdir(directory, { recursive: true })
-  const temporary = join(directory, `.${CLUSTERS_FILE}.${process.pid}.${randomUUID()}`)
-  try {
-    const file = await open(temporary, 'wx', 0o644)
-    try {
-      await file.writeFile(text)
-      // Without it a crash of the machine can leave an empty file under the final name.
-      await file.sync()
-    } finally {
-      await file.close()
-    }
-    await rename(temporary, join(directory, CLUSTERS_FILE))
-  } catch (error) {
-    await rm(temporary, { force: true })
-    throw error
-  }
+  await replaceFile(join(directory, CLUSTERS_FILE), text)
 }
 
 function toCluster(backend: Backend): object {

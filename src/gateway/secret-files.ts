@@ -3,11 +3,11 @@
  * no other file, and in neither the clusters nor the log.
  */
 
-import { randomUUID } from 'node:crypto'
-import { chmod, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { chmod, mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Snapshot } from '../core/snapshot.ts'
+import { replaceFile } from './replace-file.ts'
 import { placeOf, type Secret, type SecretPlace, secretFolder, secretsOf } from './secret-place.ts'
 import { readSecret } from './secret-source.ts'
 
@@ -61,7 +61,7 @@ export function createSecretFiles(deps: SecretFilesDeps): SecretFiles {
     if (problem !== undefined && problem !== each.problem) deps.onProblem(problem)
     each.problem = problem
     if (text === each.written) return
-    await replace(folder, place.path, text)
+    await replaceFile(place.path, text, 0o600)
     each.written = text
   }
 
@@ -134,23 +134,6 @@ function render(secret: Secret, { name }: SecretPlace, text: string | undefined)
   }
   const isEmpty = text === undefined && secret.kind === 'authorities'
   return `${JSON.stringify({ type_url: DISCOVERY, resources: isEmpty ? [] : [resource] })}\n`
-}
-
-/** By rename, for its owner alone. */
-async function replace(folder: string, path: string, text: string): Promise<void> {
-  const temporary = join(folder, `.${process.pid}.${randomUUID()}`)
-  try {
-    const file = await open(temporary, 'wx', 0o600)
-    try {
-      await file.writeFile(text)
-    } finally {
-      await file.close()
-    }
-    await rename(temporary, path)
-  } catch (error) {
-    await rm(temporary, { force: true })
-    throw error
-  }
 }
 
 async function removeUnneeded(folder: string, needed: ReadonlySet<string>): Promise<void> {

@@ -46,6 +46,11 @@ export const socketAddress: Reader<SocketAddress> = {
   read: (written) => parseSocketAddress(written) ?? invalid,
 }
 
+export const address: Reader<Address> = {
+  form: '`host:port` or `unix:/path`',
+  read: (written) => parseAddress(written) ?? invalid,
+}
+
 /** One or more, separated by commas. */
 export const addresses: Reader<readonly Address[]> = {
   form: '`host:port` or `unix:/path`, or a list of these with commas',

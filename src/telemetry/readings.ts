@@ -48,6 +48,8 @@ export interface RevocationFigures {
   readonly ageMs: number
   /** Processes that may be serving, this one included. */
   readonly replicas: number
+  /** Of them, those that have not been heard of for five seconds. */
+  readonly silent: number
   /** Revocations made here, by what their answers said. */
   readonly confirmed: number
   readonly pending: number
@@ -173,6 +175,11 @@ function revocationReadings(figures: () => RevocationFigures): readonly Reading[
       'tollgate_replicas',
       'Processes that may be serving, this one included.',
       () => figures().replicas,
+    ),
+    gauge(
+      'tollgate_replicas_silent',
+      'Other processes that may be serving and have not been heard of for 5 seconds.',
+      () => figures().silent,
     ),
     {
       ...counter('tollgate_revocations', 'Revocations answered, by what the answer said.', () => {

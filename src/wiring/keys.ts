@@ -59,6 +59,13 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
       keys.forgetAll()
       keeper.replay()
     },
+    onSilent: (names) =>
+      names.length === 0
+        ? log.info('every process that may be serving is heard of again')
+        : log.warn(
+            { silent: names },
+            'processes have not been heard of for 5 s: they hang, are cut off from the database, or were killed; revocations wait for them',
+          ),
     onFault,
   })
   const keeper = createKeeper(context, pool, (hashes) => keys.evict(hashes))

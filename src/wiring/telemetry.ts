@@ -50,11 +50,12 @@ export function openTelemetry({ config, audit, stops }: Context, measured: Measu
       auditLost: () => audit.lost,
       identity,
       revocations() {
-        const { ageMs, others } = follower.stats()
+        const { ageMs, others, silent } = follower.stats()
         return {
           databaseAway: follower.state() === 'away',
           ageMs,
           replicas: others.length + 1,
+          silent: silent.length,
           ...propagation.stats(),
           ...keeper.stats(),
         }

@@ -99,7 +99,7 @@ test('the documented defaults render the template itself', async (t) => {
     admin: { host: '127.0.0.1', port: 9901 },
     grpc: [{ host: '127.0.0.1', port: 8082 }],
     api: [{ host: '127.0.0.1', port: 8080 }],
-    clustersFile: '.data/gateway/clusters.json',
+    clustersFile: '.data/envoy/clusters.json',
     journal: '.data/journal/usage.jsonl',
   })
   t.strictSame(withoutIdleTimeouts(JSON.parse(rendered)), parse(template))
@@ -167,6 +167,13 @@ test('the first known list of authorities is found', async (t) => {
   )
 })
 
+test('proxies in front are believed only when told', async (t) => {
+  const hops = (changes = {}) =>
+    render(changes).static_resources.listeners[0]?.filter_chains[0]?.filters[0]?.typed_config
+  t.match(hops({ trustedHops: 2 }), { xff_num_trusted_hops: 2 })
+  t.notOk(Object.hasOwn(hops({ trustedHops: 0 }) ?? {}, 'xff_num_trusted_hops'))
+})
+
 test('what cannot be replaced is refused', async (t) => {
   t.throws(() => render({ grpc: [] }), { message: 'cluster tollgate needs an address' })
   t.throws(() => renderBootstrap(template.replace('- name: gateway', '- name: other'), settings), {
@@ -193,7 +200,7 @@ test('Envoy accepts the template itself', { skip: needsEnvoy }, async (t) => {
   const directory = t.testdir({ 'bootstrap.yaml': template })
   // Relative paths in it are those of the folder that Envoy is started in.
   await mkdir(join(directory, '.data/journal'), { recursive: true })
-  await writeClusters(join(directory, '.data/gateway'), renderClusters([], '0'))
+  await writeClusters(join(directory, '.data/envoy'), renderClusters([], '0'))
   await t.resolves(validate(join(directory, 'bootstrap.yaml'), directory))
 })
 

@@ -215,6 +215,7 @@ const revocations = {
   confirmed: 5,
   pending: 1,
   lastMs: 12,
+  silent: 1,
   replayed: 2,
   failing: true,
 }
@@ -236,6 +237,7 @@ test('outages and revocations are told', async (t) => {
     ['tollgate_database_away', 1],
     ['tollgate_key_age_seconds', 1.5],
     ['tollgate_replicas', 3],
+    ['tollgate_replicas_silent', 1],
     ['tollgate_revocation_propagation_seconds', 0.012],
     ['tollgate_revocations_replayed_total', 2],
     ['tollgate_revocation_log_failing', 1],

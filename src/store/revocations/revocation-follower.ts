@@ -37,6 +37,8 @@ export interface RevocationFollowerOptions {
   readonly evict: (hashes: readonly string[]) => void
   /** Forgets every key, at once: what was revoked is not known any more. */
   readonly forgetAll: () => void
+  /** Other processes have not been heard of for five seconds, or no longer: all of those now. */
+  readonly onSilent?: (names: readonly string[]) => void
   /** A failure that is no outage; the next question comes as planned. */
   readonly onFault: (error: unknown) => void
 }
@@ -58,6 +60,8 @@ export interface FollowerStats {
   readonly ageMs: number
   /** Names of the other processes that may be serving, as far as is known. */
   readonly others: readonly string[]
+  /** Of them, those that have not been heard of for five seconds. */
+  readonly silent: readonly string[]
 }
 
 /** What one question may take: the next one then fails within the lease, so that nobody waits. */
@@ -80,6 +84,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
   const { state, ageMs } = lease
   let position: LogPosition | undefined
   let others: readonly string[] = []
+  let silent: readonly string[] = []
   let listener: Listener | undefined
   let running: Promise<void> | undefined
   let following: Promise<void> | undefined
@@ -113,6 +118,8 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
     source = answer.source
     server = answer.server
     others = answer.others
+    if (answer.silent.join() !== silent.join()) options.onSilent?.(answer.silent)
+    silent = answer.silent
     if (source === null) {
       if (before.source !== null) tell('the triggers that log revocations are off')
       options.evict(hashes)
@@ -179,7 +186,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
       listener = startListener({ url, channel: revocationChannel, onHeard: () => void catchUp() })
       void tick()
     },
-    stats: () => ({ ageMs: ageMs(), others }),
+    stats: () => ({ ageMs: ageMs(), others, silent }),
     async stop() {
       isStopped = true
       clearTimeout(timer)

@@ -46,6 +46,8 @@ export interface LogAnswer {
   readonly position: LogPosition
   /** Names of the other processes that may be serving. */
   readonly others: readonly string[]
+  /** Of them, those that have not asked for `unseenMs`: they hang, are cut off, or were killed. */
+  readonly silent: readonly string[]
   /** Which server answers, since when: one that took over may have lost what another one had. */
   readonly server: string
   /**
@@ -107,7 +109,8 @@ export function followLog(
       returning id
     ),
     others as (
-      select name from tollgate_replicas
+      select name, seen_at < now() - ${unseenMs}::float8 * interval '1 millisecond' as silent
+      from tollgate_replicas
       where id <> ${id} and serves_until > now() and id not in (select id from gone)
     ),
     log as (
@@ -128,6 +131,7 @@ export function followLog(
         'mark', coalesce((select mark from newest), 0),
         'snapshot', pg_current_snapshot()::text) as position,
       (select coalesce(json_agg(name order by name), '[]') from others) as others,
+      (select coalesce(json_agg(name order by name), '[]') from others where silent) as silent,
       pg_postmaster_start_time()::text as server,
       ${sourceOf(sql)} as source`
   return only(query, deadlineMs)

@@ -1,0 +1,109 @@
+/** `tollgate envoy-config`: Envoy's bootstrap for these settings, printed, written or validated. */
+
+import { execFile } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createSecureContext } from 'node:tls'
+import { parseArgs, promisify } from 'node:util'
+import { type Config, loadConfig } from '../config.ts'
+import { renderEnvoyFiles, writeEnvoyFiles } from '../wiring/envoy-files.ts'
+import { findEnvoy } from './envoy-binary.ts'
+import { StartError } from './start-error.ts'
+import { asksForHelp } from './usage.ts'
+
+const USAGE = `Usage: tollgate envoy-config [--write | --validate]
+
+  (nothing)    prints the whole configuration for an Envoy of your own, as JSON
+  --write      writes it to ENVOY_CONFIG_DIR (DATA_DIR/envoy), where the service keeps the clusters:
+               bootstrap.json, certificate.json with GATEWAY_TLS_CERT_FILE, clusters.json if there is
+               none, and makes the folder of USAGE_JOURNAL; prints the path of bootstrap.json
+  --validate   has Envoy look at it (ENVOY_PATH, else envoy on PATH), in a folder that is removed
+               afterwards: nothing that Envoy would make is left behind
+
+Settings: GATEWAY_ADDRESS, GATEWAY_TLS_CERT_FILE, GATEWAY_TLS_KEY_FILE, GATEWAY_TRUSTED_HOPS,
+GATEWAY_GRPC_ENDPOINTS and GATEWAY_API_ENDPOINTS (one for each process of the service),
+ENVOY_ADMIN_ADDRESS, USAGE_JOURNAL, BACKEND_CA_FILE, CORS_ALLOWED_ORIGINS, BODY_LIMIT, BODY_TIMEOUT,
+ENVOY_HEAP_BYTES, ENVOY_CONFIG_DIR. Start Envoy with: envoy -c <path> --file-flush-interval-msec 1000`
+
+/** Runs the command; answers the exit status, 2 for a wrong call. Rejects with what is wrong. */
+export async function envoyConfig(
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+  out: (text: string) => void = console.log,
+  err: (text: string) => void = console.error,
+): Promise<number> {
+  if (asksForHelp(args)) {
+    out(USAGE)
+    return 0
+  }
+  const call = readArguments(args)
+  if (call === undefined) {
+    err(USAGE)
+    return 2
+  }
+  const config = loadConfig(env, checkListener)
+  if (call.validate) out(await validate(config, env))
+  else if (call.write) out(await writeEnvoyFiles(config))
+  else out(renderEnvoyFiles(config).bootstrap.trimEnd())
+  return 0
+}
+
+function readArguments(args: readonly string[]) {
+  try {
+    const { values } = parseArgs({
+      args: [...args],
+      options: {
+        write: { type: 'boolean', default: false },
+        validate: { type: 'boolean', default: false },
+      },
+    })
+    return values.write && values.validate ? undefined : values
+  } catch {
+    return undefined
+  }
+}
+
+/** What would keep Envoy from listening, or make it ask nobody. */
+function checkListener(config: Config): readonly string[] {
+  const problems = [...config.gatewayGrpcEndpoints, ...config.gatewayApiEndpoints].flatMap(
+    (endpoint) =>
+      'port' in endpoint && endpoint.port === 0
+        ? [
+            'GATEWAY_GRPC_ENDPOINTS: name the ports of the processes, here and in GATEWAY_API_ENDPOINTS',
+          ]
+        : [],
+  )
+  const { gatewayTlsCertFile: cert, gatewayTlsKeyFile: key } = config
+  if (cert === undefined || key === undefined) return problems.slice(0, 1)
+  try {
+    createSecureContext({ cert: readFileSync(cert), key: readFileSync(key) })
+  } catch (error) {
+    problems.push(
+      `GATEWAY_TLS_CERT_FILE: cannot be used with the key (${(error as Error).message})`,
+    )
+  }
+  return problems.slice(0, 1)
+}
+
+/** Envoy's own verdict. It opens the files that it would write: those of a temporary folder. */
+async function validate(config: Config, env: NodeJS.ProcessEnv): Promise<string> {
+  const log = (line: string) => console.error(line)
+  const envoy = await findEnvoy({ path: config.envoyPath, env, log })
+  const folder = mkdtempSync(join(tmpdir(), 'tollgate-envoy-'))
+  try {
+    const path = await writeEnvoyFiles({
+      ...config,
+      envoyConfigDir: folder,
+      ...(config.usageJournal !== undefined && { usageJournal: join(folder, 'usage.jsonl') }),
+    })
+    await promisify(execFile)(envoy, ['--mode', 'validate', '--log-level', 'error', '-c', path])
+    return `${envoy} accepts it.`
+  } catch (error) {
+    throw new StartError(
+      `Envoy refuses it: ${(error as { stderr?: string }).stderr ?? error}`.trim(),
+    )
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}

@@ -1,0 +1,66 @@
+/**
+ * Envoy's files besides the clusters, as the settings describe them: what `tollgate envoy-config`
+ * prints and what `tollgate up` starts Envoy with.
+ */
+
+import { existsSync, mkdirSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import type { Config } from '../config.ts'
+import { findAuthorities, renderBootstrap, renderCertificate } from '../gateway/bootstrap.ts'
+import { CLUSTERS_FILE, renderClusters, writeClusters } from '../gateway/clusters.ts'
+import { replaceFile } from '../gateway/replace-file.ts'
+import { PACKAGE_ROOT } from '../package-root.ts'
+
+export interface EnvoyFiles {
+  /** The text of `bootstrap.json`. */
+  readonly bootstrap: string
+  /** Of `certificate.json`, which names the listener's certificate; undefined: it speaks plain HTTP. */
+  readonly certificate: string | undefined
+}
+
+/** The texts, for files in ENVOY_CONFIG_DIR. */
+export function renderEnvoyFiles(config: Config): EnvoyFiles {
+  const { gatewayTlsCertFile: cert, gatewayTlsKeyFile: key, envoyConfigDir } = config
+  const template = readFileSync(join(PACKAGE_ROOT, 'envoy', 'bootstrap.yaml'), 'utf8')
+  const certificate =
+    cert === undefined || key === undefined ? undefined : renderCertificate(cert, key)
+  const bootstrap = renderBootstrap(template, {
+    gateway: config.gatewayAddress,
+    admin: config.envoyAdminAddress,
+    grpc: config.gatewayGrpcEndpoints,
+    api: config.gatewayApiEndpoints,
+    clustersFile: join(envoyConfigDir, CLUSTERS_FILE),
+    journal: config.usageJournal,
+    authoritiesFile: config.backendCaFile ?? findAuthorities(),
+    bodyLimit: config.bodyLimit,
+    bodyTimeoutMs: config.bodyTimeoutMs,
+    allowedOrigins: config.allowedOrigins,
+    heapBytes: config.envoyHeapBytes,
+    trustedHops: config.gatewayTrustedHops,
+    certificateFile: certificate && certificatePath(config),
+  })
+  return { bootstrap, certificate }
+}
+
+/**
+ * Writes them, and what Envoy does not start without: an empty list of clusters where the service
+ * has not written one, and the folder of the journal. Answers the path of `bootstrap.json`.
+ */
+export async function writeEnvoyFiles(config: Config): Promise<string> {
+  const { envoyConfigDir, usageJournal } = config
+  const { bootstrap, certificate } = renderEnvoyFiles(config)
+  mkdirSync(envoyConfigDir, { recursive: true })
+  // It says who used what.
+  if (usageJournal !== undefined) mkdirSync(dirname(usageJournal), { recursive: true, mode: 0o700 })
+  if (certificate !== undefined) await replaceFile(certificatePath(config), certificate)
+  if (!existsSync(join(envoyConfigDir, CLUSTERS_FILE))) {
+    await writeClusters(envoyConfigDir, renderClusters([], '0'))
+  }
+  const path = join(envoyConfigDir, 'bootstrap.json')
+  await replaceFile(path, bootstrap)
+  return path
+}
+
+function certificatePath({ envoyConfigDir }: Config): string {
+  return join(envoyConfigDir, 'certificate.json')
+}

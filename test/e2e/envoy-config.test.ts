@@ -1,0 +1,238 @@
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { cpSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { type RequestOptions, request } from 'node:https'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { envoyConfig } from '../../src/cli/envoy-config.ts'
+import { askAdmin } from '../../src/gateway/admin-page.ts'
+import { noOpenssl, selfSigned } from '../support/certificates.ts'
+import { envoyPath } from '../support/envoy-binary.ts'
+import { freePorts } from '../support/free-ports.ts'
+import { chatPath, models, subscriptions } from '../support/gateway.ts'
+import { poll } from '../support/poll.ts'
+import { startReplicas } from '../support/replicas.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const skip = envoyPath() === undefined ? 'no Envoy' : noOpenssl
+
+/** What the command prints for these settings. */
+async function print(env: Record<string, string>, ...args: string[]): Promise<string> {
+  const printed: string[] = []
+  const status = await envoyConfig(args, { ENVOY_PATH: envoyPath(), ...env }, (text) =>
+    printed.push(text),
+  )
+  if (status !== 0) throw new Error(`status ${status}`)
+  return printed.join('\n')
+}
+
+/** Everything that can be set, for processes that need not be there. */
+function fullSettings(folder: string): Record<string, string> {
+  mkdirSync(join(folder, 'tls'))
+  selfSigned(join(folder, 'tls'), 'DNS:localhost,IP:127.0.0.1')
+  return {
+    GATEWAY_ADDRESS: '0.0.0.0:8443',
+    GATEWAY_TLS_CERT_FILE: join(folder, 'tls', 'cert.pem'),
+    GATEWAY_TLS_KEY_FILE: join(folder, 'tls', 'key.pem'),
+    GATEWAY_TRUSTED_HOPS: '1',
+    GATEWAY_GRPC_ENDPOINTS: '127.0.0.1:8082,127.0.0.1:8182,unix:/run/tollgate/grpc.sock',
+    GATEWAY_API_ENDPOINTS: '127.0.0.1:8080,127.0.0.1:8180',
+    ENVOY_ADMIN_ADDRESS: `unix:${join(folder, 'admin.sock')}`,
+    USAGE_JOURNAL: join(folder, 'journal', 'usage.jsonl'),
+    DATA_DIR: join(folder, 'data'),
+  }
+}
+
+t.test('it says what is wrong', async (t) => {
+  const folder = temporaryFolder(t)
+  const cases: [Record<string, string>, RegExp][] = [
+    [{ GATEWAY_TLS_CERT_FILE: '/none' }, /GATEWAY_TLS_KEY_FILE: has to be set/],
+    [{ GATEWAY_TLS_KEY_FILE: '/none' }, /GATEWAY_TLS_CERT_FILE: has to be set/],
+    [{ GATEWAY_TLS_CERT_FILE: '/none', GATEWAY_TLS_KEY_FILE: '/none' }, /ENOENT/],
+    [{ GATEWAY_GRPC_ENDPOINTS: 'x' }, /GATEWAY_GRPC_ENDPOINTS: must be/],
+    [{ GRPC_ADDRESS: '127.0.0.1:0' }, /name the ports/],
+    [{ GATEWAY_TRUSTED_HOPS: '-1' }, /GATEWAY_TRUSTED_HOPS: must be/],
+  ]
+  for (const [env, message] of cases) {
+    await t.rejects(print({ DATA_DIR: folder, ...env }), { message })
+  }
+  t.equal(
+    await envoyConfig(
+      ['--write', '--validate'],
+      {},
+      () => {},
+      () => {},
+    ),
+    2,
+  )
+})
+
+t.test('Envoy accepts what it prints, and nothing is left behind', { skip }, async (t) => {
+  const folder = temporaryFolder(t)
+  const env = fullSettings(folder)
+  t.match(await print(env, '--validate'), /accepts it/)
+  t.notOk(existsSync(join(folder, 'journal')), 'no file of a user who only looked')
+  t.notOk(existsSync(join(folder, 'data')))
+  const bootstrap = JSON.parse(await print(env))
+  const { path } = bootstrap.dynamic_resources.cds_config.path_config_source
+  t.equal(path, join(folder, 'data', 'envoy', 'clusters.json'), 'where the service writes it')
+  writeFileSync(join(folder, 'tls', 'key.pem'), 'no key')
+  await t.rejects(print(env, '--validate'), { message: /GATEWAY_TLS_CERT_FILE/ })
+})
+
+interface Answer {
+  readonly status: number
+  readonly fingerprint: string
+  readonly json: Record<string, unknown>
+}
+
+function ask(port: number, path: string, options: RequestOptions, body = ''): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const asked = request(
+      { host: '127.0.0.1', port, path, rejectUnauthorized: false, agent: false, ...options },
+      async (response) => {
+        const { fingerprint256 } = (
+          response.socket as unknown as { getPeerCertificate(): { fingerprint256: string } }
+        ).getPeerCertificate()
+        let text = ''
+        for await (const part of response) text += part
+        resolve({
+          status: response.statusCode ?? 0,
+          fingerprint: fingerprint256,
+          json: text === '' ? {} : JSON.parse(text),
+        })
+      },
+    )
+    asked.on('error', reject).end(body)
+  })
+}
+
+function startEnvoy(t: Test, config: string): ChildProcess {
+  const child = spawn(
+    envoyPath() ?? '',
+    ['-c', config, '--disable-hot-restart', '--log-level', 'error', '--concurrency', '1'],
+    { stdio: ['ignore', 'ignore', 'inherit'] },
+  )
+  const ended = once(child, 'exit')
+  t.teardown(async () => {
+    child.kill('SIGKILL')
+    await ended
+  })
+  return child
+}
+
+t.test('two processes behind an Envoy of one’s own', { skip }, async (t) => {
+  const folder = temporaryFolder(t)
+  const [port = 0] = await freePorts(1)
+  const admin = { path: join(folder, 'admin.sock') }
+  const { all, folder: ours } = await startReplicas(t, {
+    count: 2,
+    resources: (backendUrl) => [...models(backendUrl), ...subscriptions({ plenty: 1e9 })],
+    tokens: ['token-ann,ann,1,team'],
+    env: { ENVOY_ADMIN_ADDRESS: `unix:${admin.path}` },
+  })
+  const env = {
+    ...fullSettings(folder),
+    GATEWAY_ADDRESS: `127.0.0.1:${port}`,
+    GATEWAY_GRPC_ENDPOINTS: all.map(({ grpc }) => grpc).join(),
+    GATEWAY_API_ENDPOINTS: all.map(({ api }) => api).join(),
+    ENVOY_CONFIG_DIR: join(ours, 'clusters'),
+  }
+  const path = await print(env, '--write')
+  t.equal(path, join(ours, 'clusters', 'bootstrap.json'))
+  // As a front proxy's administrator would see it: who was asking.
+  const log = join(folder, 'clients')
+  const bootstrap = JSON.parse(readFileSync(path, 'utf8'))
+  bootstrap.static_resources.listeners[0].filter_chains[0].filters[0].typed_config.access_log.push({
+    name: 'clients',
+    typed_config: {
+      '@type': 'type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog',
+      path: log,
+      log_format: {
+        text_format_source: { inline_string: '%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%\n' },
+      },
+    },
+  })
+  writeFileSync(path, JSON.stringify(bootstrap))
+  startEnvoy(t, path)
+  await poll(
+    () =>
+      askAdmin(admin, '/ready').then(
+        () => true,
+        () => false,
+      ),
+    'Envoy serves',
+    30_000,
+  )
+
+  const authorization = 'Bearer token-ann'
+  const headers = { authorization, 'content-type': 'application/json' }
+  const made = await ask(
+    port,
+    '/v1/api-keys',
+    { method: 'POST', headers },
+    '{"name":"k","subscription":"plenty"}',
+  )
+  t.equal(made.status, 201)
+  const chat = (client = '192.0.2.7') =>
+    ask(
+      port,
+      chatPath,
+      {
+        method: 'POST',
+        headers: {
+          ...headers,
+          authorization: `Bearer ${made.json.key}`,
+          'x-forwarded-for': `203.0.113.9, ${client}`,
+        },
+      },
+      '{"model":"sim","messages":[]}',
+    )
+  t.equal((await chat()).status, 200)
+  await askAdmin(admin, '/reopen_logs', 'POST')
+  await poll(() => readFileSync(log, 'utf8').includes('192.0.2.7\n'), 'the client is told apart')
+  t.notMatch(readFileSync(log, 'utf8'), /203\.0\.113\.9/, 'and cannot say who it is')
+
+  t.test('a certificate is taken as soon as it is replaced', async (t) => {
+    const { fingerprint } = await chat()
+    const fresh = join(folder, 'fresh')
+    mkdirSync(fresh)
+    selfSigned(fresh, 'DNS:localhost,IP:127.0.0.1')
+    for (const name of ['key.pem', 'cert.pem']) {
+      cpSync(join(fresh, name), join(folder, 'tls', `.${name}`))
+      renameSync(join(folder, 'tls', `.${name}`), join(folder, 'tls', name))
+    }
+    await poll(async () => (await chat()).fingerprint !== fingerprint, 'the new one is shown')
+    t.equal((await chat()).status, 200)
+  })
+
+  t.test('one that hangs is told of by the other', async (t) => {
+    const [first, second] = all
+    second?.signal('SIGSTOP')
+    for (let i = 0; i < 20; i += 1) t.equal((await chat()).status, 200)
+    await poll(
+      async () => {
+        const ready = await fetch(`http://${first?.internal}/readyz`)
+        const { degraded = [] } = (await ready.json()) as { degraded?: readonly string[] }
+        return ready.status === 200 && degraded.includes('replicas')
+      },
+      '/readyz has it',
+      20_000,
+    )
+    t.match(first?.log(), /not been heard of for 5 s/)
+    t.match(first?.log(), /replica-2/)
+    second?.signal('SIGCONT')
+    await poll(() => first?.log().includes('heard of again'), 'it is back')
+  })
+})
+
+t.test('the built-in command prints it', { skip }, async (t) => {
+  const folder = temporaryFolder(t)
+  const printed = execFileSync(
+    process.execPath,
+    [new URL('../../src/cli/main.ts', import.meta.url).pathname, 'envoy-config'],
+    { env: { PATH: process.env.PATH, DATA_DIR: folder }, cwd: folder },
+  )
+  t.equal(JSON.parse(printed.toString()).node.id, 'tollgate-gateway')
+  t.notOk(existsSync(join(folder, 'envoy')), 'and writes nothing')
+})
