@@ -19,7 +19,7 @@ const PARENT_POLL_MS = 500
 /**
  * Installs what is missing and runs `entry` (a path from the package's root) with `args` on Node 24
  * or newer: in this process if it is one, else in a child that is as good as this process, sharing
- * its terminal, signals and exit status. Ends the process with one sentence when it can't.
+ * its terminal, signals and exit status. Ends the process with one sentence when it cannot.
  *
  * Node refuses to strip types under node_modules, so this serves clones; a packed Tollgate has to
  * bring its sources already stripped.

@@ -43,7 +43,7 @@ function parseBody(bytes: Buffer): { readonly value: unknown } | undefined {
   }
 }
 
-/** Refuses text that Postgres can not keep or that has no UTF-8: NUL and lone surrogates. */
+/** Refuses text that Postgres cannot keep or that has no UTF-8: NUL and lone surrogates. */
 export function requirePlainText(field: string, text: string | undefined): void {
   if (text === undefined || (text.isWellFormed() && !text.includes('\0'))) return
   throw new ServiceError('invalid_request', {

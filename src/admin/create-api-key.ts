@@ -39,7 +39,7 @@ const schema = {
   operationId: 'createApiKey',
   summary: 'Create an API key',
   description:
-    'Needs an identity token; an API key can not create API keys. The plaintext is in this answer and nowhere else.',
+    'Needs an identity token; an API key cannot create API keys. The plaintext is in this answer and nowhere else.',
   tags: ['API keys'],
   security: [{ identityToken: [] }],
   body: {

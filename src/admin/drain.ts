@@ -10,7 +10,7 @@ const tellingMs = 500
  * Closes a listener. New connections are refused at once, which a proxy takes for a sign to go
  * elsewhere; on kept ones the next answer says `connection: close`, and to Envoy that this process is
  * about to end: it closes its idle connections and asks another one. Only after half a second are
- * idle ones closed: what we close might meet a request on its way, of which a proxy can't know
+ * idle ones closed: what we close might meet a request on its way, of which a proxy cannot know
  * whether it was done. What still runs after `graceMs` is cut off.
  */
 export async function drain(app: FastifyInstance, graceMs: number): Promise<void> {

@@ -181,7 +181,7 @@ export function listModels(app: FastifyInstance, deps: ListModelsDeps): void {
   )
 }
 
-/** The subscriptions to look into. Throws 403 for one that can not be looked into. */
+/** The subscriptions to look into. Throws 403 for one that cannot be looked into. */
 function subscriptionsOf(
   snapshot: Snapshot,
   caller: Caller,

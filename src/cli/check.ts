@@ -28,7 +28,7 @@ export async function check(args: readonly string[]): Promise<number> {
   }
   const loaded = await loadSnapshot(folder).catch(() => undefined)
   if (loaded === undefined) {
-    console.error(`${folder} can not be read; name a folder of YAML files`)
+    console.error(`${folder} cannot be read; name a folder of YAML files`)
     return 1
   }
   const { snapshot, problems } = loaded

@@ -39,7 +39,7 @@ const KILLED_STOPPING = ['SIGTERM', '0', 'SIGKILL'] as const
 
 /**
  * Starts a process in a group of its own, out of reach of a Ctrl-C at the terminal, which is for us
- * to pass on in the right order. A program that can't be run shows as one that has `exited`.
+ * to pass on in the right order. A program that cannot be run shows as one that has `exited`.
  */
 export function startChild({
   name,

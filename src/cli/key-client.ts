@@ -64,7 +64,7 @@ export function createKeyClient({ url, token }: KeyServer): KeyClient {
       redirect: 'manual',
       signal: AbortSignal.timeout(TIMEOUT_MS),
     }).catch((error: unknown) => {
-      throw new Error(`${url} can not be reached (${reasonOf(error)}).`)
+      throw new Error(`${url} cannot be reached (${reasonOf(error)}).`)
     })
     const answer: unknown = await response.json().catch(() => undefined)
     if (response.ok && typeof answer === 'object' && answer !== null) return answer

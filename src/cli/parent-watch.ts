@@ -2,7 +2,7 @@ const POLL_MS = 500
 
 /**
  * Calls back once when the process that started us is gone without having told us: npm passes no
- * signal on when it is killed, and our own launcher can't. Watches only where somebody waits for
+ * signal on when it is killed, and our own launcher cannot. Watches only where somebody waits for
  * us in that way (a script of npm, an IPC channel); a service that was put in the background keeps
  * running.
  */

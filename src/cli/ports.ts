@@ -9,7 +9,7 @@ export interface Listen {
   readonly port: number
 }
 
-/** Throws a StartError that names every address that can't be listened on, with its setting. */
+/** Throws a StartError that names every address that cannot be listened on, with its setting. */
 export async function checkPorts(addresses: readonly Listen[]): Promise<void> {
   const problems: string[] = []
   const seen = new Map<string, string>()
@@ -42,6 +42,6 @@ async function whyNot(host: string, port: number): Promise<string | undefined> {
     if (code === 'EADDRINUSE') return 'is already in use'
     if (code === 'EACCES') return 'needs more rights than this user has'
     if (code === 'EADDRNOTAVAIL') return 'is no address of this machine'
-    return `can't be listened on (${message})`
+    return `cannot be listened on (${message})`
   }
 }

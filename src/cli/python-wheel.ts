@@ -15,7 +15,7 @@ import { PACKAGE_ROOT } from '../package-root.ts'
 import { identify } from '../store/postgres/process-identity.ts'
 import { StartError } from './start-error.ts'
 
-/** What is fetched, and what to tell somebody who can't have it so. */
+/** What is fetched, and what to tell somebody who cannot have it so. */
 export interface Wheel {
   readonly name: string
   /** Name of its folder in `.tools`, with its version; wheels of another version go elsewhere. */

@@ -15,7 +15,7 @@ const POLL_MS = 50
  * Mints three ephemeral keys for the sample identities and returns three `curl` lines that use
  * them. The first is answered 200, which also proves the whole way to a model; the second 403; the
  * third 429, because its key's one token of the day is spent here. Rejects with a StartError when
- * that can't be had.
+ * that cannot be had.
  */
 export async function makeTryLines({ gateway, signal }: TryLinesOptions): Promise<string[]> {
   const mint = async (identity: string, subscription: string) => {

@@ -26,7 +26,7 @@ this. Settings come from the environment; docs/settings.md lists them. Ctrl-C st
 
 /**
  * Starts everything, shows how to try it, and ends the process with status 0 once everything has
- * been stopped again because that was asked for. Rejects when it can't start; nothing is left
+ * been stopped again because that was asked for. Rejects when it cannot start; nothing is left
  * running then.
  */
 export async function up(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
@@ -121,7 +121,7 @@ function chooseResources({ config, sampleResources }: UpSettings): string {
  */
 async function checkResources(folder: string): Promise<void> {
   const { problems } = await loadSnapshot(folder).catch((cause) => {
-    throw new StartError(`RESOURCES: ${folder} can't be read.`, { cause })
+    throw new StartError(`RESOURCES: ${folder} cannot be read.`, { cause })
   })
   const shown = { error: [] as string[], warning: [] as string[] }
   for (const { file, line, severity, message } of problems) {

@@ -191,7 +191,7 @@ function readDocument(document: Document): Reading {
 
 /**
  * The text cut before each `---` that begins a line: that is a document's beginning wherever it
- * stands (YAML 1.2.2, 9.1.2), and cut there, an unclosed quote can't swallow what follows.
+ * stands (YAML 1.2.2, 9.1.2), and cut there, an unclosed quote cannot swallow what follows.
  * Directives stay with the document that they are for.
  */
 function* splitDocuments(text: string): Generator<{ text: string; linesBefore: number }> {

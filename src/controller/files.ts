@@ -20,7 +20,7 @@ export interface Folder {
    * Looks at the folder at `now` (milliseconds, from any beginning) and reads what has changed.
    * Answers undefined when nothing became different. But for the first look, a change counts when
    * two looks saw the same; of a file that seems half written, what it said before may still count
-   * (last-good.ts). Throws when the folder can't be read; all stays as it was then. One call at a
+   * (last-good.ts). Throws when the folder cannot be read; all stays as it was then. One call at a
    * time.
    */
   look(now: number): Promise<Gathered | undefined>

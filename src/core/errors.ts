@@ -29,7 +29,7 @@ const catalogue = {
   identity_token_required: [
     403,
     'permission_error',
-    'An API key can not create API keys; use an identity token.',
+    'An API key cannot create API keys; use an identity token.',
   ],
   invalid_subscription: [
     403,

@@ -78,7 +78,7 @@ function serves({ phase, limits }: CompiledSubscription, model: string | undefin
 /**
  * The subscription a new key is bound to. A name may be bare or `namespace/name`. Whether it
  * does not exist, is someone else's, or none is open at all: one identical refusal, so that
- * names can not be found out by trying.
+ * names cannot be found out by trying.
  */
 export function selectForKey(
   snapshot: Snapshot,

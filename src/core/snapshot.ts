@@ -62,7 +62,7 @@ export interface CompiledPolicy extends References {
   readonly resource: AccessPolicy
 }
 
-/** Something a resource says that can not be put in force, or that deserves a look. */
+/** Something a resource says that cannot be put in force, or that deserves a look. */
 export interface ResourceProblem {
   /** `<kind>/<namespace>/<name>`. */
   readonly resource: string

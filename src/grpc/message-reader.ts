@@ -115,7 +115,7 @@ export class MessageReader {
       const tooLong = error instanceof RangeError
       throw tooLong
         ? new CallError(code.resourceExhausted, `message is longer than ${maxBytes} bytes`)
-        : new CallError(code.internal, 'message can not be decompressed')
+        : new CallError(code.internal, 'message cannot be decompressed')
     }
   }
 }

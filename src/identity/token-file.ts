@@ -23,7 +23,7 @@ export interface TokenTable {
   readonly problems: readonly string[]
 }
 
-/** Reads the file and follows its changes. Throws when it can't be read at the start. */
+/** Reads the file and follows its changes. Throws when it cannot be read at the start. */
 export function openTokenFile(path: string, onProblem: (message: string) => void): TokenFile {
   let callers: TokenTable['callers'] = new Map()
   const file = followFile(

@@ -37,7 +37,7 @@ export interface Telemetry {
   onModelFailure(model: string, reason: FailureReason): void
   /** The same function, with its durations observed as those of Check. */
   timed(answer: Answering): Answering
-  /** All metrics in Prometheus' text format 0.0.4. Rejects when one can not be read. */
+  /** All metrics in Prometheus' text format 0.0.4. Rejects when one cannot be read. */
   scrape(): Promise<string>
   stop(): Promise<void>
 }
@@ -180,7 +180,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     },
     async scrape() {
       const { resourceMetrics, errors } = await reader.collect()
-      if (errors.length > 0) throw new AggregateError(errors, 'some metrics can not be read')
+      if (errors.length > 0) throw new AggregateError(errors, 'some metrics cannot be read')
       const own = { scope: { name: 'tollgate' }, metrics: collectOwn() }
       const scopeMetrics = [...resourceMetrics.scopeMetrics, own]
       return `${serializer.serialize({ ...resourceMetrics, scopeMetrics })}`

@@ -54,6 +54,6 @@ function readName(path: string): string {
   try {
     return nameJournal(path)
   } catch (cause) {
-    throw new Error(`USAGE_JOURNAL: can not write beside ${path}`, { cause })
+    throw new Error(`USAGE_JOURNAL: cannot write beside ${path}`, { cause })
   }
 }

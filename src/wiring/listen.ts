@@ -40,7 +40,7 @@ async function named<Result>(
     return await listen()
   } catch (error) {
     const taken = /EADDRINUSE/.test(String(error))
-    const why = taken ? 'is already taken' : 'can not be listened on'
+    const why = taken ? 'is already taken' : 'cannot be listened on'
     throw new Error(`${setting}: ${showAddress(at)} ${why}`, { cause: error })
   }
 }

@@ -56,7 +56,7 @@ export async function openResources(context: Context): Promise<Resources> {
     report: createResourceReport(log),
     onFailure: (error) => log.error({ err: error }, 'resources could not be put in force'),
   }).catch((error: unknown) => {
-    throw new Error(`RESOURCES: ${config.resourceFolder} can not be read`, { cause: error })
+    throw new Error(`RESOURCES: ${config.resourceFolder} cannot be read`, { cause: error })
   })
   stops.push(() => controller.close())
   return {

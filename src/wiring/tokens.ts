@@ -51,6 +51,6 @@ function openFile({ config, log, stops }: Context): VerifyNow {
     stops.push(() => file.close())
     return file.verify
   } catch (error) {
-    throw new Error(`TOKEN_AUTH_FILE: can not read ${config.tokenAuthFile}`, { cause: error })
+    throw new Error(`TOKEN_AUTH_FILE: cannot read ${config.tokenAuthFile}`, { cause: error })
   }
 }

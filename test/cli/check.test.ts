@@ -70,7 +70,7 @@ test('advice alone is no problem', async (t) => {
 test('a folder that is not there is said', async (t) => {
   const tollgate = runTollgate(t, ['check', '/nowhere'], {})
   t.equal(await tollgate.ended, 1)
-  t.match(tollgate.output(), '/nowhere can not be read')
+  t.match(tollgate.output(), '/nowhere cannot be read')
   const nothing = runTollgate(t, ['check'], {})
   t.equal(await nothing.ended, 2)
 })

@@ -144,7 +144,7 @@ test('a server that is no Tollgate is survived', async (t) => {
   })
   t.match(await run(env(moved.url), 'list'), { status: 1, err: /answered 307/ })
   t.equal(target.asked.length, 0)
-  t.match(await run(env('http://127.0.0.1:1'), 'list'), { status: 1, err: /can not be reached/ })
+  t.match(await run(env('http://127.0.0.1:1'), 'list'), { status: 1, err: /cannot be reached/ })
 })
 
 test('a wrong call shows the usage', async (t) => {
@@ -182,7 +182,7 @@ test('a token does not travel in the clear', async (t) => {
     t.match(await run(env, 'list', '--url', url), { status: 1, err: /in the clear/ })
   }
   const allowed = await run(env, 'list', '--url', 'http://0.0.0.0:1', '--insecure-http')
-  t.match(allowed, { status: 1, err: /can not be reached/ })
+  t.match(allowed, { status: 1, err: /cannot be reached/ })
   for (const url of ['gateway', 'ftp://x', 'http://a:b@localhost', 'http://localhost?x']) {
     t.match(await run(env, 'list', '--url', url), { status: 1, err: /address/ })
   }

@@ -86,7 +86,7 @@ test('a start publishes the folder once', async (t) => {
   t.equal(models(), 'llm/small')
 })
 
-test('a folder that can not be read stops the start', async (t) => {
+test('a folder that cannot be read stops the start', async (t) => {
   await t.rejects(start(t, join(temporaryFolder(t), 'none')), { code: 'ENOENT' })
 })
 

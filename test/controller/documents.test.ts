@@ -149,7 +149,7 @@ test('blank lines are as cheap as any', async (t) => {
   })
 })
 
-test('a prototype can not be written', async (t) => {
+test('a prototype cannot be written', async (t) => {
   const text = `${model}  modelIds: []\n__proto__:\n  polluted: true\n`
   t.strictSame(read(text).names, ['small'])
   t.notOk('polluted' in {})

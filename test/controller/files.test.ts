@@ -83,7 +83,7 @@ test('of two with one name the first counts', async (t) => {
   ])
 })
 
-test('what can not be read is named, the rest stands', async (t) => {
+test('what cannot be read is named, the rest stands', async (t) => {
   const folder = folderOf(t, {
     'good.yaml': modelRef('good'),
     'large.yaml': `# ${'x'.repeat(4 * 1_048_576)}\n${JSON.stringify(modelRef('large'))}`,

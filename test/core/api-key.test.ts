@@ -127,7 +127,7 @@ test('a checksum alone is no secret', async (t) => {
   t.equal(hashOfKey(unsigned + checksum(unsigned), markers), undefined)
 })
 
-test('id and secret can not change places', async (t) => {
+test('id and secret cannot change places', async (t) => {
   t.not(hashOfKey('sk-oai-ab_c', markers), hashOfKey('sk-oai-a_bc', markers))
 })
 

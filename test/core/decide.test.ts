@@ -226,7 +226,7 @@ test('a token’s subscription is chosen by header', async (t) => {
   t.strictSame(
     ask('/llm/small/v1/models', token, { requestedSubscription: 'foreign' }),
     ask('/llm/small/v1/models', token, { requestedSubscription: 'none' }),
-    'names can not be found out',
+    'names cannot be found out',
   )
   t.equal(
     told(ask('/east/lone/v1/models', token)),

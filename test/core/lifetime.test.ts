@@ -63,7 +63,7 @@ test('nothing and less is not positive', async (t) => {
   }
 })
 
-test('what can not be read says how to write', async (t) => {
+test('what cannot be read says how to write', async (t) => {
   for (const expiresIn of [
     '3600',
     '1h 30m',

@@ -9,7 +9,7 @@ import { fuzz, installSchemathesis } from './fuzz.ts'
 const examples = Number(process.env.FUZZ_EXAMPLES ?? 12)
 const seed = Number(process.env.FUZZ_SEED ?? 20_260_301)
 
-test('a fuzzer can not break the API', async (t) => {
+test('a fuzzer cannot break the API', async (t) => {
   await installSchemathesis()
   const service = await serve({
     ...process.env,

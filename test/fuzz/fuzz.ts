@@ -33,7 +33,7 @@ export interface FuzzResult {
   readonly report: string
 }
 
-/** Gets schemathesis by pip, once; throws when that can't be done. */
+/** Gets schemathesis by pip, once; throws when that cannot be done. */
 export async function installSchemathesis(): Promise<void> {
   if (!existsSync(join(library, wheel.proof))) await fetchWheel(wheel, { env: process.env })
 }

@@ -108,7 +108,7 @@ const rows: readonly Row[] = [
   [
     'gzip that is none',
     { headers: { 'grpc-encoding': 'gzip' }, frames: [prefixed('hello', 1)] },
-    failed('13', 'message can not be decompressed'),
+    failed('13', 'message cannot be decompressed'),
   ],
   [
     'gzip of too much',

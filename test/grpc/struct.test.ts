@@ -54,7 +54,7 @@ test('nested values and null are read as nothing', async (t) => {
   })
 })
 
-test('numbers that JSON can not hold are read', async (t) => {
+test('numbers that JSON cannot hold are read', async (t) => {
   const read = readBack(structOf({ inf: Number.POSITIVE_INFINITY, nan: Number.NaN, big: 1e300 }))
   t.strictSame(read, { inf: Number.POSITIVE_INFINITY, nan: Number.NaN, big: 1e300 })
 })

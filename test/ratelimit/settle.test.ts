@@ -86,7 +86,7 @@ test('no tokens open no window', async (t) => {
   t.strictSame(settled, [0], 'though it was usable')
 })
 
-test('what can not be counted is told', async (t) => {
+test('what cannot be counted is told', async (t) => {
   const { settle, store, settled } = createWorld()
   for (const more of [
     { status: 500 },

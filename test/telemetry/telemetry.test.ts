@@ -297,7 +297,7 @@ test('no label of ours but those promised', async (t) => {
   t.strictSame([...names].sort(), ['decision', 'le', 'model', 'subscription', 'user', 'version'])
 })
 
-test('a part that can not be read fails the scrape', async (t) => {
+test('a part that cannot be read fails the scrape', async (t) => {
   const { scrape } = start(t, {
     sources: {
       ...sources,
@@ -306,7 +306,7 @@ test('a part that can not be read fails the scrape', async (t) => {
       },
     },
   })
-  await t.rejects(scrape(), /can not be read/)
+  await t.rejects(scrape(), /cannot be read/)
 })
 
 test('a block of the event loop shows until it has been read', async (t) => {

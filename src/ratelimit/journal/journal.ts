@@ -167,7 +167,7 @@ export function createJournal(options: JournalOptions): Journal {
       log.info({ journal: path, ...reader.stats }, 'reading the usage journal')
     }, progressEveryMs)
     try {
-      await attempt('the usage journal can not be read', read)
+      await attempt('the usage journal cannot be read', read)
     } finally {
       clearInterval(progress)
     }
@@ -184,10 +184,10 @@ export function createJournal(options: JournalOptions): Journal {
     async start() {
       if (!lasting) await replay()
       over = Promise.all([
-        lasting && repeat(renewEveryMs, 'the usage journal can not be claimed', claim),
-        repeat(readEveryMs, 'the usage journal can not be read', read),
-        repeat(lookEveryMs, 'the usage journal can not be looked at', watch.look),
-        repeat(tidyEveryMs, 'the usage journal can not be rotated', tidy),
+        lasting && repeat(renewEveryMs, 'the usage journal cannot be claimed', claim),
+        repeat(readEveryMs, 'the usage journal cannot be read', read),
+        repeat(lookEveryMs, 'the usage journal cannot be looked at', watch.look),
+        repeat(tidyEveryMs, 'the usage journal cannot be rotated', tidy),
       ])
     },
     async stop() {

@@ -9,7 +9,7 @@ const form = /^[0-9a-f]{16}$/
 /**
  * The name of the journal at this path: the same for every process that sees the file, another one
  * for the journal of another gateway, whose path on its own machine may be the same. Made by the
- * first who asks, with the folder where that is missing. Throws when it can't be written.
+ * first who asks, with the folder where that is missing. Throws when it cannot be written.
  */
 export function nameJournal(path: string): string {
   const file = `${path}.name`

@@ -21,7 +21,7 @@ export interface LastUsedOptions {
   readonly everyMs?: number
   /** Keys in one write; 2,000 when absent. */
   readonly batchSize?: number
-  /** Keys noted at most, while the table is away or can not keep up; 100,000 when absent. */
+  /** Keys noted at most, while the table is away or cannot keep up; 100,000 when absent. */
   readonly most?: number
 }
 
@@ -69,7 +69,7 @@ export function startLastUsed(options: LastUsedOptions): LastUsed {
         for (const [id, instant] of batch) if (!noted.has(id)) noted.set(id, instant)
         return false
       }
-      // What can not be written must not keep the rest from it.
+      // What cannot be written must not keep the rest from it.
       onFault(error)
       return true
     }

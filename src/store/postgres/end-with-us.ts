@@ -13,7 +13,7 @@ for signal; do
 done`
 
 /**
- * Sees to it that a program that can't watch its parent does not outlive this process, even where
+ * Sees to it that a program that cannot watch its parent does not outlive this process, even where
  * this process is killed: `pid` gets the signals then, a second apart, as long as it runs. Call the
  * result once it has ended by itself. Where there is no `sh` it is left for the next start to stop.
  */

@@ -86,7 +86,7 @@ function runProgram(place: PostgresPlace, name: string, args: string[]) {
     encoding: 'utf8',
   })
   if (error !== undefined)
-    throw new Error(`${name} of the embedded Postgres can't be run: ${error.message}`)
+    throw new Error(`${name} of the embedded Postgres cannot be run: ${error.message}`)
   return { status, stdout, output: `${stdout}${stderr}` }
 }
 

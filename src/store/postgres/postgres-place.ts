@@ -21,7 +21,7 @@ import { basename, dirname, join } from 'node:path'
 export interface PostgresPlace {
   /** The folder of its programs. */
   readonly bin: string
-  /** Holds data, password and log; ours, so that Postgres can't swap a file under us. */
+  /** Holds data, password and log; ours, so that Postgres cannot swap a file under us. */
   readonly home: string
   /** The user it runs as, unless that is ourselves. */
   readonly user: { readonly uid: number; readonly gid: number } | undefined
@@ -33,7 +33,7 @@ const OUTSIDE = '/var/lib/tollgate'
 
 /**
  * Chooses the place for the database that belongs to `directory`: there, with the programs from the
- * npm package. Postgres refuses to run as root, so root runs it as `nobody`; what `nobody` can't
+ * npm package. Postgres refuses to run as root, so root runs it as `nobody`; what `nobody` cannot
  * reach (a clone or home of mode 0700) is then kept under /var/lib/tollgate instead. Throws an
  * Error fit for a person where there are no programs for this platform.
  */
@@ -91,7 +91,7 @@ function reachablePrograms(native: string, log: (line: string) => void): string 
   const { version } = JSON.parse(readFileSync(join(native, '..', 'package.json'), 'utf8'))
   const copy = join(outside(), `postgres-${version}-${process.arch}`)
   if (existsSync(copy)) return copy
-  log(`Copying Postgres to ${copy}: as root it runs as nobody, who can't enter ${native}`)
+  log(`Copying Postgres to ${copy}: as root it runs as nobody, who cannot enter ${native}`)
   const unfinished = `${copy}.${process.pid}`
   cpSync(native, join(unfinished, 'native'), { recursive: true, verbatimSymlinks: true })
   restoreSymlinks(join(unfinished, 'native'))
@@ -130,7 +130,7 @@ function reachableHome(directory: string, log: (line: string) => void): string {
   }
   mkdirSync(home, { recursive: true })
   chmodSync(home, 0o755)
-  log(`The database is kept in ${home}: as root it runs as nobody, who can't enter ${real}`)
+  log(`The database is kept in ${home}: as root it runs as nobody, who cannot enter ${real}`)
   return home
 }
 

@@ -133,7 +133,7 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
 }
 
 /**
- * The query's rows, or `store_unavailable` when the database can't be reached, is starting or
+ * The query's rows, or `store_unavailable` when the database cannot be reached, is starting or
  * stopping, `store_slow` when it does not answer in time, `store_locked` when what it needs is locked
  * by a transaction that does not end. The statement is ended then. Other errors are faults of ours
  * and pass through.

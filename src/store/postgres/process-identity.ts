@@ -19,7 +19,7 @@ export function isRunning(identity: ProcessIdentity): boolean {
   return identify(identity.pid)?.started === identity.started
 }
 
-/** The command line of `pid`, words joined by spaces, or an empty text when it can't be read. */
+/** The command line of `pid`, words joined by spaces, or an empty text when it cannot be read. */
 export function commandLine(pid: number): string {
   if (process.platform === 'linux') {
     return (readIfThere(`/proc/${pid}/cmdline`) ?? '').replaceAll('\0', ' ').trim()

@@ -43,7 +43,7 @@ export interface PropagationWatchOptions {
   readonly pool: Sql
   /** This process's own; it is not waited for. */
   readonly id: string
-  /** Names of the others as last known, for when the database can't say. */
+  /** Names of the others as last known, for when the database cannot say. */
   readonly others: () => readonly string[]
   /** Told how many revocations were missing in the log, which means that its triggers were off. */
   readonly onUnlogged?: (keys: number) => void

@@ -17,7 +17,7 @@ export interface Variant {
 }
 
 interface Kind {
-  /** Gets what is needed; throws, with the reason, where that can't be had. */
+  /** Gets what is needed; throws, with the reason, where that cannot be had. */
   prepare(): Promise<Command>
   readonly read: ReadServed
 }
@@ -83,7 +83,7 @@ const kinds: Readonly<Record<string, Kind>> = {
 /** All there are. */
 export const serverNames: readonly string[] = Object.keys(kinds)
 
-/** Starts one; rejects with the reason where it can't be had. It ends with `t`. */
+/** Starts one; rejects with the reason where it cannot be had. It ends with `t`. */
 export async function startServer(t: Test, name: string): Promise<readonly Variant[]> {
   const kind = kinds[name]
   if (kind === undefined) throw new Error(`no server is called ${name}`)

@@ -141,7 +141,7 @@ test('a fault that lasts is told once', async (t) => {
     path: join(t.testdir({ file: '' }), 'file', 'usage.jsonl'),
   })
   await journal.start()
-  t.match(logged, ['the usage journal can not be read'])
+  t.match(logged, ['the usage journal cannot be read'])
   t.strictSame(settled, [])
   t.throws(() => write('1'), { code: 'ENOTDIR' }, path)
   await journal.stop()

@@ -83,7 +83,7 @@ test('an outage loses no use, and fills no memory', async (t) => {
   t.strictSame(faults, [], 'an outage is told elsewhere')
 })
 
-test('what can not be written is told and given up', async (t) => {
+test('what cannot be written is told and given up', async (t) => {
   const world = createWorld(t, { everyMs: 5, batchSize: 1 })
   const { lastUsed, writes, faults } = world
   world.failure = new TypeError('odd')

@@ -28,7 +28,7 @@ export interface Answer {
 const DEFAULT_WORDS = 16
 const vocabulary = 'a small river carries quiet words past the old stone mill at dawn'.split(' ')
 
-/** Answers a request body. Throws Refusal 400 for a body the dialect can't take. */
+/** Answers a request body. Throws Refusal 400 for a body the dialect cannot take. */
 export function createAnswer(dialect: Dialect, body: Json, ask: Ask, ids: readonly string[]) {
   const { requiredFields, promptFields, limitFields } = dialect
   if (!requiredFields.some((name) => body[name] !== undefined && body[name] !== null)) {

@@ -1,6 +1,6 @@
 /**
  * Reads JSON as forgivingly as model servers do. Everything here is on purpose: a gateway that
- * reads more strictly must refuse what it can't read, since this server would answer it.
+ * reads more strictly must refuse what it cannot read, since this server would answer it.
  */
 
 /**

@@ -3,7 +3,7 @@
 /**
  * The path a request is served by: the query is dropped, percent-escapes are decoded once,
  * `;params` are dropped, repeated slashes are one, dot segments are resolved and a trailing
- * slash is ignored. A path that can't be decoded stays as it was written. Letter case is kept
+ * slash is ignored. A path that cannot be decoded stays as it was written. Letter case is kept
  * here (model ids have it); routing ignores it.
  */
 export function readPath(target: string): string {

@@ -89,7 +89,7 @@ function toFrame(event: string | undefined, data: string, eol: string): string {
   return `${event === undefined ? '' : `event: ${event}${eol}`}data: ${data}${eol}${eol}`
 }
 
-/** Raw usage is text, perhaps no JSON at all; what can't be read reports nothing. */
+/** Raw usage is text, perhaps no JSON at all; what cannot be read reports nothing. */
 function reported(payload: Json, ask: Ask): unknown {
   const usage = usageIn(payload)
   if (usage === undefined || ask.usageRaw === undefined) return usage

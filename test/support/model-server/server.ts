@@ -175,7 +175,7 @@ async function refuse(error: unknown, outlet: Outlet): Promise<void> {
   if (response.headersSent) return outlet.cut()
   const { status, code, message } =
     error instanceof Refusal ? error : new Refusal(500, 'internal_error', String(error))
-  // What is left of a body above the limit is not read, so its connection can't be used again.
+  // What is left of a body above the limit is not read, so its connection cannot be used again.
   if (status === 413) response.setHeader('connection', 'close')
   await sendWhole({ ...outlet, ask: {} }, status, toErrorBody(status, code, message)).catch(() => {
     response.destroy()
