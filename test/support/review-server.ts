@@ -26,6 +26,8 @@ export interface ReviewServer {
   readonly admins: Set<string>
   /** Stands in for the reviews; undefined: they are answered. */
   answer: RequestListener | undefined
+  /** Goes on with another certificate; connections that were open are cut. */
+  setCertificate(tls: Certificate): void
 }
 
 export interface ClusterToken {
@@ -126,6 +128,10 @@ export async function startReviewServer(t: Test, tls?: Certificate): Promise<Rev
     tokens: new Map(),
     admins: new Set(),
     answer: undefined,
+    setCertificate(tls) {
+      if (server instanceof https.Server) server.setSecureContext(tls)
+      server.closeAllConnections()
+    },
   }
   return world
 }
