@@ -34,6 +34,8 @@ export interface ApiKeyRecord {
   readonly createdAt: number
   /** null: never (keys taken over from elsewhere). */
   readonly expiresAt: number | null
+  /** When it was revoked, where that is known. */
+  readonly revokedAt?: number
   readonly lastUsedAt: number | null
 }
 

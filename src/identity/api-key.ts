@@ -2,20 +2,26 @@
 
 import { hashOfKey, type KeyMarkers, statusAt } from '../core/api-key.ts'
 import type { Caller } from '../core/caller.ts'
+import { ServiceError } from '../core/errors.ts'
 import type { KeyAnswer, KeyLookup } from '../store/api-keys.ts'
 import type { Verify } from './authenticate.ts'
 
 /** Takes note of a use of a key, by its id, at an instant (milliseconds since the epoch). */
 export type NoteUse = (id: string, now: number) => void
 
-/** Believes keys that are in the store and active at the very instant, and has that noted. */
+/**
+ * Believes keys that are in the store and active at the very instant, and has that noted. Whoever
+ * shows one that no longer is, secret and all, is told so: `credential_invalid` with why and since when.
+ */
 export function createVerifyKey(
   keys: KeyLookup,
   markers: KeyMarkers,
   noteUse: NoteUse = () => {},
 ): Verify {
   function toCaller(found: KeyAnswer | undefined, now: number): Caller | null {
-    if (found === undefined || statusAt(found, now) !== 'active') return null
+    if (found === undefined) return null
+    const ended = describeEnd(found, now)
+    if (ended !== undefined) throw new ServiceError('credential_invalid', { message: ended })
     const { user, groups, id, subscription, ageMs } = found
     noteUse(id, now)
     const caller = { by: 'key', user, groups, keyId: id, subscription } as const
@@ -29,4 +35,21 @@ export function createVerifyKey(
     if (found instanceof Promise) return found.then((late) => toCaller(late, now))
     return toCaller(found, now)
   }
+}
+
+/** undefined: it has not ended. */
+function describeEnd(key: KeyAnswer, now: number): string | undefined {
+  const status = statusAt(key, now)
+  if (status === 'active') return undefined
+  const { expiresAt, revokedAt } = key
+  if (status === 'revoked') {
+    return `The API key was revoked${revokedAt === undefined ? '' : ` at ${show(revokedAt)}`}.`
+  }
+  // One that was stored as expired may have been meant to end later.
+  if (expiresAt === null || expiresAt > now) return 'The API key has expired.'
+  return `The API key expired at ${show(expiresAt)}.`
+}
+
+function show(instant: number): string {
+  return `${new Date(instant).toISOString().slice(0, 19)}Z`
 }

@@ -6,7 +6,7 @@ import type { RevokedKey } from './revocations/revocation-log.ts'
 /** What the request path needs to know of a key. */
 export type KnownKey = Pick<
   ApiKeyRecord,
-  'id' | 'user' | 'groups' | 'subscription' | 'status' | 'expiresAt'
+  'id' | 'user' | 'groups' | 'subscription' | 'status' | 'expiresAt' | 'revokedAt'
 >
 
 /** A key as a look-up answers it. */

@@ -82,7 +82,7 @@ test('alone it brings the schema', async (t) => {
   const env = { DATABASE_URL: url }
   t.strictSame(await run(t, [], env), {
     status: 0,
-    text: 'Applied 0001-api-keys.sql, 0002-search.sql, 0003-revocations.sql, 0004-revocation-snapshots.sql, 0005-served-names.sql.',
+    text: 'Applied 0001-api-keys.sql, 0002-search.sql, 0003-revocations.sql, 0004-revocation-snapshots.sql, 0005-served-names.sql, 0006-revocations-kept.sql, 0007-revoked-at.sql.',
   })
   t.strictSame(await run(t, [], env), { status: 0, text: 'The schema is up to date.' })
   t.notMatch(await run(t, ['--dry-run'], env), { text: /Applied/ })

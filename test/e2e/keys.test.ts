@@ -14,6 +14,19 @@ test('a revoked key is refused at once', async (t, gateway) => {
     t.equal((await gateway.chat(key, {}, {}, path)).status, 401, path)
   }
   t.equal((await gateway.ask(`/v1/api-keys/${id}`, key)).status, 401)
+  // Its holder is told why; who only knows its id is not.
+  for (const path of [chatPath, `/v1/api-keys/${id}`]) {
+    const { text, headers } = await gateway.ask(path, key)
+    const { error } = JSON.parse(text)
+    t.match(error, {
+      code: 'credential_invalid',
+      message: /^The API key was revoked at \d{4}-\d\d-\d\dT[\d:]{8}Z\.$/,
+    })
+    t.equal(headers.get('www-authenticate')?.includes(error.message), true)
+    const guessed = await gateway.ask(path, `${key.slice(0, key.indexOf('_'))}_${'x'.repeat(43)}`)
+    t.equal(guessed.status, 401)
+    t.notMatch(guessed.text, 'revoked')
+  }
 })
 
 test('an expired key is refused at its second', async (t, gateway) => {
@@ -34,7 +47,9 @@ test('an expired key is refused at its second', async (t, gateway) => {
       return sentAt < end + 1_000
     }),
   )
-  t.equal((await gateway.chat(key)).status, 401)
+  const { status, text } = await gateway.chat(key)
+  t.equal(status, 401)
+  t.equal(JSON.parse(text).error.message, `The API key expired at ${expiresAt}.`)
 })
 
 test('an identity token only lists models', async (t, gateway) => {

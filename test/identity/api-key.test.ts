@@ -20,16 +20,30 @@ test('an active key is its owner of then', async (t) => {
 test('other keys are nobody', async (t) => {
   const keys = createMemoryApiKeys()
   const verify = createVerifyKey(keys, markers)
-  for (const [title, key] of [
-    ['revoked', keys.mint({ status: 'revoked' })],
-    ['stored as expired', keys.mint({ status: 'expired', expiresAt: now + 1 })],
-    ['at its very second', keys.mint({ expiresAt: now })],
-    ['past', keys.mint({ expiresAt: now - 1 })],
-    ['unknown', 'sk-oai-a_b'],
-  ] as const) {
-    t.equal(verify(key, now), null, title)
-  }
+  t.equal(verify('sk-oai-a_b', now), null, 'unknown')
   t.match(verify(keys.mint({ expiresAt: now + 1 }), now), { by: 'key' })
+})
+
+test('the holder of a key that has ended is told why and since when', async (t) => {
+  const keys = createMemoryApiKeys()
+  const verify = createVerifyKey(keys, markers)
+  const late = createVerifyKey({ findByHash: async (hash) => keys.findByHash(hash) }, markers)
+  for (const [record, message] of [
+    [{ status: 'revoked' }, 'The API key was revoked.'],
+    [{ status: 'revoked', revokedAt: 5_999 }, 'The API key was revoked at 1970-01-01T00:00:05Z.'],
+    [{ status: 'expired', expiresAt: now + 1 }, 'The API key has expired.'],
+    [{ status: 'expired' }, 'The API key has expired.'],
+    [{ expiresAt: now }, 'The API key expired at 1970-01-01T00:16:40Z.'],
+    [{ expiresAt: now - 1 }, 'The API key expired at 1970-01-01T00:16:39Z.'],
+  ] as const) {
+    const key = keys.mint(record)
+    const refusal = { code: 'credential_invalid', message }
+    t.throws(() => verify(key, now), refusal)
+    await t.rejects(async () => late(key, now), refusal)
+    // Its id without its secret says nothing.
+    t.equal(verify(`${key.slice(0, -1)}${key.endsWith('0') ? '1' : '0'}`, now), null)
+    t.equal(verify(`${key.split('_')[0]}_${keys.mint().split('_')[1]}`, now), null)
+  }
 })
 
 test('the store is asked only for well-formed keys', async (t) => {
@@ -76,7 +90,11 @@ test('a use is noted when the key is believed', async (t) => {
     keys.mint({ expiresAt: now }),
     'sk-oai-a_b',
   ]) {
-    verify(key, now)
+    try {
+      verify(key, now)
+    } catch {
+      // It has ended.
+    }
   }
   t.strictSame(uses, [
     ['good', now],

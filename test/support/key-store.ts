@@ -60,6 +60,7 @@ export function createSearch(fields: Partial<ApiKeySearch> = {}): ApiKeySearch {
 
 /** What the request path is told of a record. */
 export function knownOf(record: ApiKeyRecord | FoundKey): KnownKey {
-  const { id, user, groups, subscription, status, expiresAt } = record
-  return { id, user, groups, subscription, status, expiresAt }
+  const { id, user, groups, subscription, status, expiresAt, revokedAt } = record
+  const known = { id, user, groups, subscription, status, expiresAt }
+  return revokedAt === undefined ? known : { ...known, revokedAt }
 }

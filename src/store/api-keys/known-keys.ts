@@ -62,7 +62,7 @@ export function createKnownKeys(entries: number): KnownKeys {
     has: (hash) => kept.has(hash),
     set(
       hash,
-      { id, user, groups, subscription, status, expiresAt },
+      { id, user, groups, subscription, status, expiresAt, revokedAt },
       dueAt = Number.POSITIVE_INFINITY,
     ) {
       const entry: Entry = {
@@ -72,6 +72,7 @@ export function createKnownKeys(entries: number): KnownKeys {
         subscription: texts(subscription),
         status: statuses[status],
         expiresAt,
+        ...(revokedAt !== undefined && { revokedAt }),
         // A whole number is kept in the entry itself.
         dueAt: Math.trunc(dueAt),
         round,

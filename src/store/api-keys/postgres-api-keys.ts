@@ -29,6 +29,7 @@ interface Row {
   readonly ephemeral: boolean
   readonly created_at: Date
   readonly expires_at: Date | null
+  readonly revoked_at: Date | null
   readonly last_used_at: Date | null
 }
 
@@ -146,11 +147,18 @@ type RevokedRow = Omit<RevokedKey, 'expiresAt'> & Pick<Row, 'expires_at'>
 /** What a look-up of the request path reads. */
 type FoundRow = Pick<
   Row,
-  'id' | 'username' | 'key_hash' | 'status' | 'user_groups' | 'subscription' | 'expires_at'
+  | 'id'
+  | 'username'
+  | 'key_hash'
+  | 'status'
+  | 'user_groups'
+  | 'subscription'
+  | 'expires_at'
+  | 'revoked_at'
 >
 
 function foundColumns(sql: Sql): Fragment {
-  return sql`id, username, key_hash, status, user_groups, subscription, expires_at`
+  return sql`id, username, key_hash, status, user_groups, subscription, expires_at, revoked_at`
 }
 
 function toFound(row: FoundRow): FoundKey {
@@ -162,6 +170,7 @@ function toFound(row: FoundRow): FoundKey {
     subscription: row.subscription,
     status: row.status,
     expiresAt: row.expires_at?.getTime() ?? null,
+    ...(row.revoked_at && { revokedAt: row.revoked_at.getTime() }),
   }
 }
 

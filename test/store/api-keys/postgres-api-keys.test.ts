@@ -74,7 +74,27 @@ test('of parallel revokes one gets the record', async (t) => {
     Array.from({ length: 30 }, (_, i) => keys.revoke(record.id, i % 2 ? 'alice' : undefined, now)),
   )
   const revoked = results.filter((result) => result !== undefined)
-  t.strictSame(revoked, [{ ...record, status: 'revoked', transaction: revoked[0]?.transaction }])
+  const { transaction, revokedAt } = revoked[0] ?? {}
+  t.strictSame(revoked, [{ ...record, status: 'revoked', transaction, revokedAt }])
+})
+
+test('a revocation leaves its instant, whoever it is by', async (t) => {
+  const sql = await createMigrated(t)
+  const keys = createPostgresApiKeys(sql)
+  const [single, bulk, byHand, kept] = [{}, { user: 'bob' }, {}, {}].map(createRecord)
+  for (const record of [single, bulk, byHand, kept]) await keys.insert(record!)
+  const [{ before } = {}] = await sql<{ before: Date }[]>`select now() as before`
+  await keys.revoke(single!.id, undefined, now)
+  await keys.revokeAll('bob', now)
+  await sql`update api_keys set status = 'revoked' where id = ${byHand!.id}`
+  await sql`update api_keys set name = 'other', last_used_at = now()`
+  const found = await keys.findByHashes([single, bulk, byHand, kept].map((each) => each!.hash))
+  for (const { id, revokedAt } of found) {
+    if (id === kept!.id) t.equal(revokedAt, undefined)
+    else t.ok(revokedAt! >= before!.getTime() && revokedAt! <= before!.getTime() + 60_000)
+  }
+  await sql`update api_keys set status = 'active'`
+  t.equal((await keys.findById(single!.id))?.revokedAt, undefined)
 })
 
 test('what has expired is not revoked', async (t) => {

@@ -15,6 +15,7 @@ const all = [
   '0004-revocation-snapshots.sql',
   '0005-served-names.sql',
   '0006-revocations-kept.sql',
+  '0007-revoked-at.sql',
 ]
 
 test('each migration is applied once', async (t) => {

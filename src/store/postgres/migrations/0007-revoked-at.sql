@@ -1,0 +1,16 @@
+-- When a key was revoked, for its holder to read. Set here, so that it is also there when the original
+-- service or a person at a prompt revokes it; what was revoked before has none.
+alter table api_keys add column if not exists revoked_at timestamptz;
+
+create function tollgate_note_revocation() returns trigger
+language plpgsql set search_path from current as $$
+begin
+  new.revoked_at := case new.status when 'revoked' then now() end;
+  return new;
+end
+$$;
+
+create trigger tollgate_key_revoked
+  before update of status on api_keys
+  for each row when (old.status is distinct from new.status)
+  execute function tollgate_note_revocation();
