@@ -138,6 +138,7 @@ function checkTogether(config: Config): readonly string[] {
     ...checkCluster(config),
     ...checkAudit(config),
     ...checkCertificate(config),
+    ...checkMetrics(config),
   ]
 }
 
@@ -147,6 +148,11 @@ function checkCertificate(config: Config): readonly string[] {
   return cert === undefined
     ? ['GATEWAY_TLS_CERT_FILE: has to be set beside GATEWAY_TLS_KEY_FILE']
     : ['GATEWAY_TLS_KEY_FILE: has to be set beside GATEWAY_TLS_CERT_FILE']
+}
+
+function checkMetrics({ metricsUser, metricsUserKey }: Config): readonly string[] {
+  if (metricsUser !== 'hash' || metricsUserKey !== undefined) return []
+  return ['METRICS_USER_KEY: has to be set beside METRICS_USER=hash']
 }
 
 function checkCluster(config: Config): readonly string[] {

@@ -6,6 +6,7 @@ import { drain } from './admin/drain.ts'
 import { createProbeModel } from './admin/model-probe.ts'
 import { buildAdmin, buildInternal } from './admin/server.ts'
 import { type Address, loadConfig, type SocketAddress, showAddress } from './config.ts'
+import type { Outcome } from './core/model-failure.ts'
 import { createCheck } from './extauthz/service.ts'
 import { createGrpcServer } from './grpc/server.ts'
 import { createVerifyKey } from './identity/api-key.ts'
@@ -121,7 +122,11 @@ async function start(context: Context): Promise<ServiceAddresses> {
 
   const refusals = createDenialLog({ log, perSecond: config.refusalLinesPerSecond })
   stops.push(refusals.flush)
-  const health = createModelHealth({ snapshot, log, clock, onFailure: telemetry.onModelFailure })
+  const health = createModelHealth({ snapshot, log, clock })
+  const onOutcome = (outcome: Outcome): void => {
+    health.note(outcome)
+    telemetry.onEnded(outcome)
+  }
   const grpc = createGrpcServer({
     unary: {
       '/envoy.service.auth.v3.Authorization/Check': telemetry.timed(
@@ -144,7 +149,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     },
     sinks: {
       '/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs': (message) => {
-        for (const usage of readUsages(message, journal !== undefined, health.note)) {
+        for (const usage of readUsages(message, journal !== undefined, onOutcome)) {
           settle(usage)
           journal?.told()
         }

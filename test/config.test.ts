@@ -142,6 +142,9 @@ test('some keys are remembered from the start', async (t) => {
 test('settings that need one another are named', async (t) => {
   t.match(problemsOf({ OIDC_ISSUER_URL: 'https://issuer' }), [/^OIDC_CLIENT_ID: has to be set/])
   t.match(problemsOf({ OIDC_CLIENT_ID: 'tollgate' }), [/^OIDC_CLIENT_ID: .* OIDC_ISSUER_URL/])
+  t.match(problemsOf({ METRICS_USER: 'hash' }), [/^METRICS_USER_KEY: has to be set/])
+  t.match(problemsOf({ METRICS_USER: 'yes' }), [/^METRICS_USER: must be/])
+  t.match(loadConfig({ METRICS_USER: 'hash', METRICS_USER_KEY: 'k' }), { metricsUserKey: 'k' })
   const reviews = { KUBERNETES_TOKEN_REVIEW: 'true' }
   t.match(problemsOf(reviews), [/^KUBERNETES_TOKEN_REVIEW: needs KUBECONFIG/])
   t.strictSame(problemsOf({ ...reviews, KUBERNETES_SERVICE_HOST: '10.0.0.1' }), [])

@@ -28,6 +28,7 @@ import {
 import { isHealthy, type Selection, type SelectionError, select } from './selection.ts'
 import type { Model, Snapshot } from './snapshot.ts'
 import type { Target } from './target.ts'
+import { owningGroup } from './usage-labels.ts'
 
 /** One request at the gateway, as far as deciding needs it. */
 export interface AccessRequest {
@@ -60,6 +61,10 @@ export interface Grant {
   readonly metered: boolean
   /** Whether it costs tokens that nobody counts. */
   readonly uncounted: boolean
+  /** Whether it only lists models, which is no call that anybody limits. */
+  readonly listing: boolean
+  /** The caller's group that owns the subscription, empty for none; undefined: nobody asks. */
+  readonly owningGroup: string | undefined
   /** Where the path named the model: what the body may call it, tabs between, if that is known. */
   readonly bodyNames: string | undefined
   /** Path and query for the model's server. */
@@ -93,6 +98,8 @@ export interface Denial {
   readonly retryAt?: number
   /** With `token_limit_exceeded`: how what had to hold stands. */
   readonly states?: readonly LimitState[]
+  /** With `token_limit_exceeded`: what would have been granted. */
+  readonly grant?: Grant
 }
 
 export type Decision = Grant | Denial
@@ -135,6 +142,10 @@ export function authorize(request: AccessRequest, snapshot: Snapshot, rules: Pat
     states: [],
     metered: rules.metered.has(operation),
     uncounted: isUncounted(operation, method, rules),
+    listing,
+    owningGroup: snapshot.tenant?.telemetry?.captureGroup
+      ? owningGroup(subscription.resource, caller.groups)
+      : undefined,
     bodyNames: target.modelKey === undefined ? undefined : model.bodyNames,
     upstreamPath: model.basePath + operation + query,
   }
@@ -152,11 +163,22 @@ export function enforceLimits(
   const states = limitStates(grant.limits, counters, now)
   const retryAt = spentUntil(states)
   if (retryAt === undefined) return { ...grant, states }
-  return { allowed: false, code: 'token_limit_exceeded', retryAt, states }
+  return { allowed: false, code: 'token_limit_exceeded', retryAt, states, grant }
 }
 
 function deny(code: ErrorCode, detail?: DenialDetail): Denial {
   return detail === undefined ? { allowed: false, code } : { allowed: false, code, detail }
+}
+
+/** The key of the model that a request names, whether it is open to the caller or not, if there is one. */
+export function namedModel(
+  { target, bodyModel }: Pick<AccessRequest, 'target' | 'bodyModel'>,
+  { models, modelsByName }: Snapshot,
+): string | undefined {
+  const { modelKey } = target
+  if (modelKey !== undefined) return models.has(modelKey) ? modelKey : undefined
+  const named = bodyModel === undefined ? undefined : modelsByName.get(bodyModel)
+  return named?.length === 1 ? named[0]?.key : undefined
 }
 
 /** A key pays with its own subscription, whatever a header asks for. */

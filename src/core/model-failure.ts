@@ -23,7 +23,14 @@ export interface ModelFailure {
 export interface Outcome {
   /** `<namespace>/<name>`. */
   readonly model: string
+  readonly subscription: string
   readonly requestId: string
+  /** HTTP status of the answer; 0 when there was none. */
+  readonly status: number
+  /** From the first byte of the request to the last of the answer. */
+  readonly durationMs: number
+  /** From the same to the first byte of the server's answer; undefined: there was none. */
+  readonly firstByteMs: number | undefined
   /** undefined: the server answered, or was not to blame. */
   readonly failure: ModelFailure | undefined
   /** Whether the server was heard at all. */

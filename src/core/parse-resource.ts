@@ -21,6 +21,7 @@ import {
   type Subscription,
   subscriptionNamespace,
   type Tenant,
+  type WrittenTelemetry,
 } from './resources.ts'
 import { isTierMapping, readTiers } from './tiers.ts'
 
@@ -196,6 +197,20 @@ function readTenant(root: Field, metadata: Metadata): Tenant {
     metadata,
     maxExpirationDays: keys.at('maxExpirationDays').integer(),
     externalOidc: readExternalOidc(spec.at('externalOIDC')),
+    telemetry: readTelemetry(spec.at('telemetry')),
+  }
+}
+
+function readTelemetry(telemetry: Field): WrittenTelemetry | undefined {
+  if (!telemetry.present || !telemetry.object()) return undefined
+  const metrics = telemetry.at('metrics')
+  if (metrics.present) metrics.object()
+  return {
+    enabled: telemetry.at('enabled').boolean(),
+    captureOrganization: metrics.at('captureOrganization').boolean(),
+    captureUser: metrics.at('captureUser').boolean(),
+    captureGroup: metrics.at('captureGroup').boolean(),
+    captureModelUsage: metrics.at('captureModelUsage').boolean(),
   }
 }
 

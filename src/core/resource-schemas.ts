@@ -4,7 +4,7 @@
  */
 
 import { credential, credentialReference, server } from './model-server-schema.ts'
-import { integer, labels, list, object, type Schema, text } from './schema.ts'
+import { boolean, integer, labels, list, object, type Schema, text } from './schema.ts'
 
 const dnsLabel = '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'
 const dnsName = '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'
@@ -249,6 +249,38 @@ const tenantSpec = object({
     },
     ['issuerUrl', 'clientId'],
     { description: 'one more OIDC provider whose identity tokens are believed' },
+  ),
+  telemetry: object(
+    {
+      enabled: boolean({
+        description: 'whether metrics tell who used what',
+        otherwise: '`true`',
+      }),
+      metrics: object(
+        {
+          captureOrganization: boolean({
+            description: 'adds the labels `organization_id` and `cost_center`',
+            otherwise: '`false`',
+          }),
+          captureUser: boolean({
+            description: 'whether there is a label `user`',
+            otherwise: 'as `METRICS_USER` has it',
+          }),
+          captureGroup: boolean({
+            description: "adds the label `group`, the caller's that owns the subscription",
+            otherwise: '`false`',
+          }),
+          captureModelUsage: boolean({
+            description: 'whether tokens have a label `model`',
+            otherwise: '`true`',
+          }),
+        },
+        [],
+        { description: 'the labels of these metrics' },
+      ),
+    },
+    [],
+    { description: 'the metrics of who used what' },
   ),
 })
 

@@ -125,6 +125,17 @@ export interface Tenant {
   /** `spec.apiKeys.maxExpirationDays`; wins over the setting. */
   readonly maxExpirationDays: number | undefined
   readonly externalOidc: ExternalOidc | undefined
+  /** Undefined where none is written. */
+  readonly telemetry: WrittenTelemetry | undefined
+}
+
+/** `spec.telemetry`, as far as it is written: which labels metrics have. */
+export interface WrittenTelemetry {
+  readonly enabled: boolean | undefined
+  readonly captureOrganization: boolean | undefined
+  readonly captureUser: boolean | undefined
+  readonly captureGroup: boolean | undefined
+  readonly captureModelUsage: boolean | undefined
 }
 
 /** `spec.externalOIDC`: one more provider of identity tokens. */

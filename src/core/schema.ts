@@ -69,6 +69,10 @@ export function integer(minimum: number, maximum: number, more: Partial<Schema> 
   return { type: 'integer', format, minimum, maximum, ...more }
 }
 
+export function boolean(more: Partial<Schema> = {}): Schema {
+  return { type: 'boolean', ...more }
+}
+
 /** A map of strings to strings. */
 export function labels(more: Partial<Schema> = {}): Schema {
   return { type: 'object', additionalProperties: { type: 'string' }, ...more }

@@ -13,6 +13,8 @@ export interface Usage {
   /** HTTP status of the answer; 0 when there was none. */
   readonly status: number
   readonly reported: Reported
+  /** The group that pays, where Check was to say. */
+  readonly group?: string
   /** Length of the answer's body. */
   readonly bytes: number
   /** Which response it was, where the gateway tells of it twice. */

@@ -83,6 +83,7 @@ function allow(grant: Grant, now: number, dialect: Dialect, keyAgeMs: number | u
     // What usage.lua has to read and to say; OpenAI's words are the usual ones.
     ...(dialect === 'anthropic' && { dialect }),
     ...(grant.model.resource.server.credential && { credential: true }),
+    ...(grant.owningGroup !== undefined && { group: grant.owningGroup }),
   })
   return writer.finish()
 }

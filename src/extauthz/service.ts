@@ -7,6 +7,7 @@ import {
   type Decision,
   type Denial,
   enforceLimits,
+  namedModel,
   refuseCaller,
 } from '../core/decide.ts'
 import { dialectOf } from '../core/dialect.ts'
@@ -28,8 +29,8 @@ export interface CheckDeps {
   readonly tokensOpen?: boolean
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** Told of each decision, once. */
-  readonly onDecided?: (decision: Decision) => void
+  /** Told of each decision, once; and of the model that the request names, where there is one. */
+  readonly onDecided?: (decision: Decision, model: string | undefined) => void
   /** Told of each refusal, once. */
   readonly onRefused?: (refused: RefusedCheck) => void
   /** Told of faults that are ours; the caller is told nothing of them. */
@@ -63,7 +64,7 @@ export function createCheck(deps: CheckDeps): Check {
     const now = clock()
     const answer = (decided: Decision, caller: Caller | null): Buffer => {
       const decision = decided.allowed ? decided : explain(decided, request)
-      onDecided(decision)
+      onDecided(decision, modelOf(decision, request, target))
       if (!decision.allowed) {
         const { subscription, source, requestId } = request
         const model = target?.modelKey ?? request.model
@@ -106,6 +107,17 @@ export function createCheck(deps: CheckDeps): Check {
     const { user } = decision.caller
     const counted = decision.limits.map((limit) => counterOf(limit, user))
     return chain(counters.read(counted, now), (states) => enforceLimits(decision, states, now))
+  }
+
+  function modelOf(
+    decision: Decision,
+    { model }: CheckRequest,
+    target: Target | undefined,
+  ): string | undefined {
+    if (decision.allowed) return decision.model.key
+    // A fault of ours may be that there is no snapshot.
+    if (decision.code === 'internal') return undefined
+    return target && namedModel({ target, bodyModel: model }, snapshot())
   }
 
   function toRefusal(error: unknown): Decision {

@@ -59,8 +59,16 @@ function readEntry(
   const { check, used, endedAt } = common ?? {}
   if (common !== undefined && check?.has('model')) {
     const ended = { ...common, details: answer.details }
-    const model = String(check.get('model'))
-    onOutcome?.({ model, requestId: id, failure: failureOf(ended), answered: isAnswered(ended) })
+    onOutcome?.({
+      model: String(check.get('model')),
+      subscription: String(check.get('subscription')),
+      requestId: id,
+      status: answer.status,
+      durationMs: common.durationMs,
+      firstByteMs: common.firstByteMs,
+      failure: failureOf(ended),
+      answered: isAnswered(ended),
+    })
   }
   if (check?.get('metered') !== true) return undefined
   const response: EndedResponse | undefined =
@@ -72,6 +80,7 @@ function readEntry(
     status: answer.status,
     bytes: answer.bytes,
     reported: used ?? nothingReported,
+    ...(check.has('group') && { group: String(check.get('group')) }),
     ...(response && { response }),
   }
 }
@@ -80,6 +89,8 @@ interface Common extends Omit<Mutable<EndedStream>, 'details'> {
   check: ReadonlyMap<string, FlatValue> | undefined
   used: ReadonlyMap<string, FlatValue> | undefined
   endedAt: number | undefined
+  durationMs: number
+  firstByteMs: number | undefined
 }
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
@@ -87,8 +98,8 @@ type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
 const noFlags: ReadonlySet<number> = new Set()
 
 /**
- * AccessLogCommon: start_time = 5, response_flags = 16, metadata = 17,
- * upstream_transport_failure_reason = 18, duration = 23; Metadata: filter_metadata = 1, a
+ * AccessLogCommon: start_time = 5, time_to_first_upstream_rx_byte = 9, response_flags = 16,
+ * metadata = 17, upstream_transport_failure_reason = 18, duration = 23; Metadata: filter_metadata = 1, a
  * map of Structs. The duration ends where that of the journal does (`%DURATION%`).
  */
 function readCommon(common: WireReader, journaled: boolean): Common {
@@ -96,20 +107,22 @@ function readCommon(common: WireReader, journaled: boolean): Common {
     check: undefined,
     used: undefined,
     endedAt: undefined,
+    durationMs: 0,
+    firstByteMs: undefined,
     flags: noFlags,
     transport: '',
     told: undefined,
   }
   let startedAt: number | undefined
-  let durationMs = 0
   while (common.next()) {
     if (common.field === 17) readMetadata(common.message(), found)
     else if (common.field === 16) found.flags = readFlags(common.message())
     else if (common.field === 18) found.transport = common.string()
     else if (common.field === 5 && journaled) startedAt = readMilliseconds(common.message())
-    else if (common.field === 23 && journaled) durationMs = readMilliseconds(common.message())
+    else if (common.field === 9) found.firstByteMs = readMilliseconds(common.message())
+    else if (common.field === 23) found.durationMs = readMilliseconds(common.message())
   }
-  if (startedAt !== undefined) found.endedAt = startedAt + durationMs
+  if (startedAt !== undefined) found.endedAt = startedAt + found.durationMs
   return found
 }
 

@@ -26,6 +26,8 @@ export const flag: Reader<boolean> = {
   read: (written) => (/^(true|false)$/.test(written) ? written === 'true' : invalid),
 }
 
+export const secretText: Reader<string> = { ...anyText, secret: true }
+
 /** A path; what it answers is absolute. */
 export const path: Reader<string> = { form: 'a path', read: (written) => resolve(written) }
 

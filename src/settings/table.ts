@@ -48,6 +48,11 @@ export const settings = {
   /** undefined: no metrics are shown. */
   metricsAddress: setting('METRICS_ADDRESS', '127.0.0.1:9464', form.orOff(form.socketAddress),
     'Prometheus, `GET /metrics`'),
+  /** How users are named in labels: as they are, by a hash, or not at all. */
+  metricsUser: setting('METRICS_USER', 'on', form.oneOf('on', 'hash', 'off'),
+    'whether metrics tell users apart, by their names or by a hash; `spec.telemetry` of the Tenant wins'),
+  metricsUserKey: optional('METRICS_USER_KEY', 'none', form.secretText,
+    'the key of that hash (HMAC-SHA-256), the same for all replicas; needed with `METRICS_USER=hash`'),
   envoyAdminAddress: setting('ENVOY_ADMIN_ADDRESS', '127.0.0.1:9901', form.address,
     'Envoy\'s admin page, on loopback or a socket: it can stop Envoy. It is asked to reopen the journal and which models it can serve'),
   modelServerAddress: setting('MODEL_SERVER_ADDRESS', '127.0.0.1:8090', form.socketAddress,

@@ -13,6 +13,12 @@ export interface Report {
   readonly endedAt: number
   /** What comes late by the stream is left to the journal; the journal is always taken. */
   readonly by: 'stream' | 'journal'
+  /**
+   * Called when the response is counted by this report: once for all reports of it, in whichever
+   * process; at once, or when the store that several share has answered. A report that the store
+   * loses with its data, before it could answer, is called for by nobody.
+   */
+  readonly onCounted?: () => void
 }
 
 /** How long a response is remembered; one that ended longer ago is counted no more. */

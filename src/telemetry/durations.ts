@@ -1,13 +1,30 @@
-/** A histogram of durations in fixed buckets, cheap enough for every request. */
+/** A histogram in fixed buckets, cheap enough for every request. */
 
 import type { Histogram } from '@opentelemetry/sdk-metrics'
 
 /** Upper bounds in seconds, from what memory answers to what waits for a database. */
-const boundsS = [
+export const shortBounds: readonly number[] = [
   0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
   0.25, 0.5, 1, 2.5,
 ]
-const boundsMs = boundsS.map((bound) => bound * 1_000)
+
+/** The same for what goes over a network and back. */
+export const callBounds: readonly number[] = [
+  0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
+]
+
+/** The same for answers of models. */
+export const answerBounds: readonly number[] = [
+  0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600,
+]
+
+/** Upper bounds of how many there are of something. */
+export const sizeBounds: readonly number[] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000]
+
+export interface Distribution {
+  observe(value: number): void
+  read(): Histogram
+}
 
 export interface Durations {
   observe(milliseconds: number): void
@@ -15,23 +32,31 @@ export interface Durations {
   read(): Histogram
 }
 
-/** Counts nothing yet. */
-export function createDurations(): Durations {
-  const counts = new Array<number>(boundsMs.length + 1).fill(0)
+/** Counts nothing yet. `bounds` in the unit of what is observed, rising. */
+export function createDistribution(bounds: readonly number[]): Distribution {
+  const counts = new Array<number>(bounds.length + 1).fill(0)
   let count = 0
-  let sumMs = 0
+  let sum = 0
   return {
-    observe(milliseconds) {
+    observe(value) {
       let bucket = 0
-      while (bucket < boundsMs.length && milliseconds > (boundsMs[bucket] as number)) bucket += 1
+      while (bucket < bounds.length && value > (bounds[bucket] as number)) bucket += 1
       counts[bucket] = (counts[bucket] as number) + 1
       count += 1
-      sumMs += milliseconds
+      sum += value
     },
-    read: () => ({
-      buckets: { boundaries: boundsS, counts: [...counts] },
-      sum: sumMs / 1_000,
-      count,
-    }),
+    read: () => ({ buckets: { boundaries: [...bounds], counts: [...counts] }, sum, count }),
+  }
+}
+
+/** The same of durations, with bounds in seconds. */
+export function createDurations(bounds = shortBounds): Durations {
+  const inMs = createDistribution(bounds.map((bound) => bound * 1_000))
+  return {
+    observe: inMs.observe,
+    read() {
+      const { buckets, sum = 0, count } = inMs.read()
+      return { buckets: { ...buckets, boundaries: [...bounds] }, sum: sum / 1_000, count }
+    },
   }
 }

@@ -11,9 +11,9 @@ import {
 } from '@opentelemetry/sdk-metrics'
 
 /** A value and its labels. */
-export interface Point {
+export interface Point<Value = number> {
   readonly attributes: Attributes
-  readonly value: number
+  readonly value: Value
 }
 
 /** A counter; `_total` is added to its name when it is shown. */
@@ -27,13 +27,18 @@ export function counterData(name: string, help: string, points: readonly Point[]
   }
 }
 
-/** A histogram of seconds. */
-export function secondsData(name: string, help: string, value: Histogram): HistogramMetricData {
+/** Histograms, of seconds unless told. */
+export function histogramData(
+  name: string,
+  help: string,
+  points: readonly Point<Histogram>[],
+  unit = 'seconds',
+): HistogramMetricData {
   return {
-    descriptor: describe(name, help, 'seconds', ValueType.DOUBLE),
+    descriptor: describe(name, help, unit, ValueType.DOUBLE),
     aggregationTemporality: AggregationTemporality.CUMULATIVE,
     dataPointType: DataPointType.HISTOGRAM,
-    dataPoints: [{ attributes: {}, value, startTime: noTime, endTime: noTime }],
+    dataPoints: points.map((point) => ({ ...point, startTime: noTime, endTime: noTime })),
   }
 }
 

@@ -7,11 +7,12 @@ import { PrometheusExporter, PrometheusSerializer } from '@opentelemetry/exporte
 import { MeterProvider, type MetricData } from '@opentelemetry/sdk-metrics'
 import type { Decision } from '../core/decide.ts'
 import type { ErrorCode } from '../core/errors.ts'
-import type { FailureReason } from '../core/model-failure.ts'
+import type { Outcome } from '../core/model-failure.ts'
 import type { Usage } from '../core/usage.ts'
-import { createCallSeries } from './call-series.ts'
+import { type AuthorizedOptions, createAuthorized } from './authorized.ts'
 import { createDurations } from './durations.ts'
-import { counterData, type Point, secondsData } from './metric-data.ts'
+import { counterData, histogramData } from './metric-data.ts'
+import { createModelMetrics } from './models.ts'
 import { watchProcess } from './process.ts'
 import { type Reading, readingsOf, type Sources } from './readings.ts'
 
@@ -19,8 +20,8 @@ export interface TelemetryOptions {
   readonly sources: Sources
   /** The program's own. */
   readonly version: string
-  /** Combinations of user, subscription and model that are told apart; 10,000 unless told. */
-  readonly mostSeries?: number
+  /** Whose use is told apart, and by which labels; users by their names unless told. */
+  readonly usage?: Partial<AuthorizedOptions>
   /** Milliseconds that never go back; `performance.now` unless told. */
   readonly monotonic?: () => number
 }
@@ -29,12 +30,14 @@ export interface TelemetryOptions {
 export type Answering = (bytes: Buffer, traceparent?: string) => Buffer | Promise<Buffer>
 
 export interface Telemetry {
-  /** Told of each decision of Check. */
-  onDecided(decision: Decision): void
-  /** Told of each usage and what was counted for it. */
-  onSettled(usage: Usage, settled: { tokens: number | undefined; unusable: boolean }): void
-  /** Told of each request that failed at a model's server. */
-  onModelFailure(model: string, reason: FailureReason): void
+  /** Told of each decision of Check, and of the model that was asked for where there is one. */
+  onDecided(decision: Decision, model?: string): void
+  /** Told of the tokens of each answer, once. */
+  onCounted(usage: Usage, counted: { tokens: number; estimated: boolean }): void
+  /** Told of each success whose model reported nothing usable. */
+  onUnusable(model: string): void
+  /** Told how each allowed request ended. */
+  onEnded(outcome: Outcome): void
   /** The same function, with its durations observed as those of Check. */
   timed(answer: Answering): Answering
   /** All metrics in Prometheus' text format 0.0.4. Rejects when one cannot be read. */
@@ -45,7 +48,6 @@ export interface Telemetry {
 type DecisionLabel = 'allowed' | ErrorCode
 
 const usualMostSeries = 10_000
-const mostModels = 1_000
 /** What was quiet for one to two of these may make room for another. */
 const generationMs = 3_600_000
 /** There from the start, so that the first of them is seen as a change. */
@@ -62,14 +64,17 @@ const usualDecisions: readonly DecisionLabel[] = [
 
 /** Instruments that read these parts, until they are stopped. */
 export function createTelemetry(options: TelemetryOptions): Telemetry {
-  const { sources, version, mostSeries = usualMostSeries } = options
+  const { sources, version } = options
   const monotonic = options.monotonic ?? (() => performance.now())
   const decisions = new Map<string, number>(usualDecisions.map((each) => [each, 0]))
-  const unusable = createModelFigure()
-  const estimated = createModelFigure()
-  const uncounted = createModelFigure()
-  const failures = new Map<FailureReason, ModelFigure>()
-  const series = createCallSeries(mostSeries)
+  const authorized = createAuthorized({
+    mostSeries: usualMostSeries,
+    users: { naming: 'on', key: '' },
+    written: () => undefined,
+    attributionOf: () => undefined,
+    ...options.usage,
+  })
+  const models = createModelMetrics()
   const durations = createDurations()
   const watched = watchProcess(version)
   let agedAt = monotonic()
@@ -101,73 +106,44 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   function collectOwn(): MetricData[] {
     if (monotonic() - agedAt >= generationMs) {
       agedAt = monotonic()
-      series.age()
+      authorized.age()
     }
-    const all = [...series.all]
-    const pointsOf = (figure: 'calls' | 'tokens'): readonly Point[] => [
-      ...all.map(({ labels, [figure]: value }) => ({ attributes: labels, value })),
-      ...overflowPoint(series.overflow[figure]),
-    ]
     const data = [
-      counterData('tollgate_calls', 'Requests that Check allowed.', pointsOf('calls')),
-      counterData('tollgate_tokens', 'Tokens counted, as models report them.', pointsOf('tokens')),
-      counterData(
-        'tollgate_usage_unusable',
-        'Answers that reported no usable usage.',
-        unusable.points(),
-      ),
-      counterData(
-        'tollgate_tokens_estimated',
-        'Tokens counted for answers that reported none, by their length.',
-        estimated.points(),
-      ),
-      counterData(
-        'tollgate_uncounted_calls',
-        'Requests allowed on paths whose tokens are not counted.',
-        uncounted.points(),
-      ),
-      counterData(
-        'tollgate_model_failures',
-        "Requests that failed at a model's server, by reason.",
-        [...failures].flatMap(([reason, figure]) =>
-          figure.points().map(({ attributes, value }) => ({
-            attributes: { ...attributes, reason },
-            value,
-          })),
-        ),
-      ),
+      ...authorized.data(),
+      ...models.data(),
       counterData(
         'tollgate_identity',
         'Identity tokens shown, by what had to prove them and what became of them.',
         sources.identity?.proofs() ?? [],
       ),
-      secondsData(
+      histogramData(
         'tollgate_check_duration_seconds',
         'How long Check took, from bytes to bytes.',
-        durations.read(),
+        [{ attributes: {}, value: durations.read() }],
       ),
     ]
     return data.filter(({ dataPoints }) => dataPoints.length > 0)
   }
 
   return {
-    onDecided(decision) {
+    onDecided(decision, model = '') {
       const label: DecisionLabel = decision.allowed ? 'allowed' : decision.code
       decisions.set(label, (decisions.get(label) ?? 0) + 1)
-      if (!decision.allowed) return
-      series.find(decision.caller.user, decision.subscription, decision.model.key).calls += 1
-      if (decision.uncounted) uncounted.add(decision.model.key, 1)
+      models.countCheck(model, label)
+      const grant = decision.allowed ? decision : decision.grant
+      if (grant === undefined || grant.listing) return
+      const what = decision.allowed ? 'calls' : 'limited'
+      authorized.count(what, grant.caller.user, grant.subscription, grant.owningGroup)
+      if (decision.allowed && decision.uncounted) models.countUncounted(decision.model.key)
     },
-    onSettled({ user, subscription, model }, { tokens = 0, unusable: isUnusable }) {
-      if (isUnusable) unusable.add(model, 1)
-      if (tokens === 0) return
-      if (isUnusable) estimated.add(model, tokens)
-      series.find(user, subscription, model).tokens += tokens
+    onCounted({ user, subscription, model, group }, { tokens, estimated }) {
+      authorized.countTokens(tokens, user, subscription, model, group)
+      if (estimated) models.countEstimated(model, tokens)
     },
-    onModelFailure(model, reason) {
-      const figure = failures.get(reason) ?? createModelFigure()
-      failures.set(reason, figure)
-      figure.add(model, 1)
+    onUnusable: models.countUnusable,
+    onEnded(outcome) {
+      models.countEnded(outcome)
+      authorized.observe(outcome.subscription, outcome.durationMs)
     },
     timed: (answer) => (bytes, traceparent) => {
       const begin = monotonic()
@@ -190,31 +166,4 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       await provider.shutdown()
     },
   }
-}
-
-interface ModelFigure {
-  add(model: string, value: number): void
-  points(): readonly Point[]
-}
-
-/** One figure for each of the first models; those that come later share one. */
-function createModelFigure(): ModelFigure {
-  const byModel = new Map<string, number>()
-  let elsewhere = 0
-  return {
-    add(model, value) {
-      const before = byModel.get(model)
-      if (before === undefined && byModel.size >= mostModels) elsewhere += value
-      else byModel.set(model, (before ?? 0) + value)
-    },
-    points: () => [
-      ...[...byModel].map(([model, value]) => ({ attributes: { model }, value })),
-      ...overflowPoint(elsewhere),
-    ],
-  }
-}
-
-/** What found no room of its own, told apart from every series by its one label. */
-function overflowPoint(value: number): readonly Point[] {
-  return value === 0 ? [] : [{ attributes: { overflow: 'true' }, value }]
 }

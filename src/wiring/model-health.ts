@@ -2,7 +2,7 @@
 
 import type { Logger } from 'pino'
 import type { BackendState } from '../core/conditions.ts'
-import type { FailureReason, Outcome } from '../core/model-failure.ts'
+import type { Outcome } from '../core/model-failure.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 
 /** Milliseconds between two lines about one model and one reason. */
@@ -15,7 +15,6 @@ export interface ModelHealthDeps {
   readonly log: Pick<Logger, 'warn'>
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  readonly onFailure: (model: string, reason: FailureReason) => void
 }
 
 export interface ModelHealth {
@@ -29,12 +28,7 @@ interface Lines {
   more: number
 }
 
-export function createModelHealth({
-  snapshot,
-  log,
-  clock,
-  onFailure,
-}: ModelHealthDeps): ModelHealth {
+export function createModelHealth({ snapshot, log, clock }: ModelHealthDeps): ModelHealth {
   const states = new Map<string, BackendState>()
   const lines = new Map<string, Lines>()
 
@@ -52,7 +46,6 @@ export function createModelHealth({
         return
       }
       const { reason } = failure
-      onFailure(model, reason)
       remember(states, model, { failure })
       const key = `${model} ${reason}`
       const said = lines.get(key)

@@ -33,6 +33,11 @@ export function openTelemetry({ config, audit, stops }: Context, measured: Measu
   } = measured
   const telemetry = createTelemetry({
     version: JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')).version,
+    usage: {
+      users: { naming: config.metricsUser, key: config.metricsUserKey ?? '' },
+      written: () => snapshot().tenant?.telemetry,
+      attributionOf: (name) => snapshot().subscriptions.get(name)?.resource.attribution,
+    },
     sources: {
       models: () => snapshot().models.size,
       modelsWaiting,

@@ -11,10 +11,11 @@ import type { Resources } from './resources.ts'
 /** What charges, told to the metrics too. */
 export function openSettle(
   { config, log, clock }: Context,
-  { counters }: Counters,
+  { counters, redis }: Counters,
   { snapshot }: Resources,
   telemetry: Telemetry,
 ): Settle {
+  const startedAt = clock()
   return createSettle({
     snapshot,
     counters,
@@ -23,13 +24,19 @@ export function openSettle(
     onSettled(usage, settled, by) {
       // It repeats what the stream has told, but for what the stream could not tell.
       if (by === 'journal') return
-      telemetry.onSettled(usage, settled)
       if (settled.unusable) {
+        telemetry.onUnusable(usage.model)
         log.warn(
           { model: usage.model, estimated: settled.tokens },
           'an answer reported no usable usage',
         )
       }
+    },
+    onCounted(usage, counted, by) {
+      // Counters of this process alone are rebuilt at its start of what the one before has counted.
+      const isRebuilt = redis === undefined && by === 'journal'
+      if (isRebuilt && (usage.response?.endedAt ?? 0) < startedAt) return
+      telemetry.onCounted(usage, counted)
     },
   })
 }

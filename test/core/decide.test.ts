@@ -395,6 +395,7 @@ test('spending looks at every limit', async (t) => {
       code: 'token_limit_exceeded',
       retryAt: soon,
       states: limitStates(grant.limits, counters, now),
+      grant,
     })
     t.match(enforceLimits(grant, counters, soon), { allowed: true })
   }

@@ -2,6 +2,7 @@ import { test } from 'tap'
 import { showPath } from '../../src/core/fields.ts'
 import { usualServer } from '../../src/core/parse-model-server.ts'
 import { parseResource } from '../../src/core/parse-resource.ts'
+import type { Tenant } from '../../src/core/resources.ts'
 import {
   accessPolicy,
   modelRef,
@@ -140,7 +141,19 @@ test('what may be left out is left out', async (t) => {
   t.match(resourceOf(change(paid, ['spec', 'owner'], undefined)), {
     owner: { users: [], groups: [] },
   })
-  t.match(resourceOf(tenant), { maxExpirationDays: undefined })
+  t.match(resourceOf(tenant), { maxExpirationDays: undefined, telemetry: undefined })
+  const metrics = { captureUser: false, captureGroup: true }
+  t.strictSame(
+    (resourceOf(change(tenant, ['spec', 'telemetry'], { enabled: true, metrics })) as Tenant)
+      .telemetry,
+    {
+      enabled: true,
+      captureOrganization: undefined,
+      captureUser: false,
+      captureGroup: true,
+      captureModelUsage: undefined,
+    },
+  )
   t.match(resourceOf(change(tenant, ['spec'], undefined)), { maxExpirationDays: undefined })
 })
 
@@ -402,6 +415,12 @@ const validations = [
     'spec.apiKeys.maxExpirationDays must be a whole number from 1 to 36500',
   ],
   [tenant, ['spec', 'externalOIDC'], {}, /^spec\.externalOIDC\.issuerUrl is required/],
+  [
+    tenant,
+    ['spec', 'telemetry', 'metrics', 'captureUser'],
+    'no',
+    /^spec\.telemetry\.metrics\.captureUser must be/,
+  ],
   [
     tenant,
     ['spec', 'externalOIDC'],

@@ -34,19 +34,28 @@ test('known requests are known figures', async (t, gateway) => {
   await gateway.chat(key, { usage: 'none' })
   await gateway.chat('sk-tg-nobody', {})
   await gateway.ask('/nobody/knows/v1/chat/completions', key)
-  const labels = { user, subscription: 'plenty', model: 'llm/sim' }
+  await gateway.ask('/llm/sim/v1/models', key)
+  const labels = { user, subscription: 'plenty' }
   await poll(
-    async () => readScrape(await scrape(gateway)).value('tollgate_tokens_total', labels) === 67,
+    async () =>
+      readScrape(await scrape(gateway)).value('authorized_hits_total', {
+        ...labels,
+        model: 'llm/sim',
+      }) === 67,
     'all answers are counted',
   )
   await gateway.settled()
   const after = readScrape(await scrape(gateway))
-  t.equal(after.value('tollgate_calls_total', labels), 5)
+  t.equal(after.value('authorized_calls_total', labels), 5, 'listing is none')
   const grew = (name: string, labels: Record<string, string>) =>
     (after.value(name, labels) ?? 0) - (before.value(name, labels) ?? 0)
   t.equal(grew('tollgate_usage_unusable_total', { model: 'llm/sim' }), 1)
   t.equal(grew('tollgate_checks_total', { decision: 'credential_invalid' }), 1)
   t.equal(grew('tollgate_checks_total', { decision: 'model_not_allowed' }), 1)
+  t.equal(grew('tollgate_model_checks_total', { model: '', decision: 'model_not_allowed' }), 1)
+  t.ok(grew('tollgate_model_responses_total', { model: 'llm/sim', code: '200' }) >= 6)
+  t.ok(grew('tollgate_model_first_byte_seconds_count', { model: 'llm/sim' }) >= 6)
+  t.ok(grew('authorized_request_duration_seconds_count', { subscription: 'plenty' }) >= 6)
   t.equal(after.value('tollgate_models'), 2)
   t.equal(after.value('tollgate_subscriptions'), 3)
   t.equal(after.value('tollgate_resource_problems'), 0)
@@ -55,18 +64,61 @@ test('known requests are known figures', async (t, gateway) => {
   t.ok((after.value('tollgate_key_cache_entries') ?? 0) >= 1)
 })
 
-test('a spent limit is a decision', async (t, gateway) => {
+test('40 and 70 tokens and one refusal are the three counters', async (t, gateway) => {
   const user = gateway.newUser()
   const { key } = await gateway.mint({ user, subscription: 'small' })
-  await gateway.chat(key, { totalTokens: 10 })
-  await poll(() => gateway.isSpent(key), 'the limit is reached')
-  const refusals = async () =>
-    readScrape(await scrape(gateway)).value('tollgate_checks_total', {
-      decision: 'token_limit_exceeded',
-    }) ?? 0
-  const before = await refusals()
-  await gateway.chat(key)
-  t.equal(await refusals(), before + 1)
+  await gateway.chat(key, { totalTokens: 40 })
+  const other = await gateway.mint({ user })
+  await gateway.chat(other.key, { totalTokens: 70 })
+  const ownSamples = async () => {
+    const shown = readScrape(await scrape(gateway))
+    return ['authorized_hits_total', 'authorized_calls_total', 'limited_calls_total'].map((name) =>
+      shown
+        .samples(name)
+        .filter(({ labels }) => labels.user === user)
+        .sort(
+          (a, b) =>
+            Number(a.labels.subscription === 'plenty') - Number(b.labels.subscription === 'plenty'),
+        ),
+    )
+  }
+  const [small, plenty] = ['small', 'plenty'].map((subscription) => ({ user, subscription }))
+  const model = 'llm/sim'
+  await poll(
+    async () => (await ownSamples())[0]?.length === 2,
+    'both are among the tokens within a second',
+    1_000,
+  )
+  t.equal((await gateway.chat(key)).status, 429)
+  t.strictSame(await ownSamples(), [
+    [
+      { labels: { ...small, model }, value: 40 },
+      { labels: { ...plenty, model }, value: 70 },
+    ],
+    [
+      { labels: small, value: 1 },
+      { labels: plenty, value: 1 },
+    ],
+    [{ labels: small, value: 1 }],
+  ])
+})
+
+test('a stream is in the bucket for its length, metered or not', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'plenty' })
+  const name = 'authorized_request_duration_seconds'
+  const figures = async () => {
+    const shown = readScrape(await scrape(gateway))
+    const of = { subscription: 'plenty' }
+    const upTo = (le: string) => shown.value(`${name}_bucket`, { ...of, le }) ?? 0
+    return { all: shown.value(`${name}_count`, of) ?? 0, long: upTo('600') - upTo('1') }
+  }
+  await gateway.settled()
+  const before = await figures()
+  await gateway.chat(key, { words: 12, chunkDelayMs: 100 }, { stream: true })
+  await gateway.ask('/llm/sim/v1/models', key)
+  await gateway.chat(key, {}, { input: 'x' }, '/llm/sim/v1/embeddings')
+  await poll(async () => (await figures()).all === before.all + 3, 'all three have ended')
+  t.ok((await figures()).long >= before.long + 1)
 })
 
 test('every metric is documented, and no other', async (t, gateway) => {

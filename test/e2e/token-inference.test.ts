@@ -59,13 +59,13 @@ test('a token spends what a key of that user would', async (t, gateway) => {
   t.equal((await chat(gateway, gateway.newUser(), 'hundred')).status, 200, 'another user passes')
 
   const { metrics } = gateway.addresses
-  const labels = { user, subscription: 'hundred', model: 'llm/sim' }
+  const labels = { user, subscription: 'hundred' }
   await poll(async () => {
     const answer = await fetch(`http://${metrics?.host}:${metrics?.port}/metrics`)
     const scrape = readScrape(await answer.text())
     return (
-      scrape.value('tollgate_calls_total', labels) === 2 &&
-      scrape.value('tollgate_tokens_total', labels) === 120
+      scrape.value('authorized_calls_total', labels) === 2 &&
+      scrape.value('authorized_hits_total', { ...labels, model: 'llm/sim' }) === 120
     )
   }, 'both are calls of the user')
   const lines = () => readFileSync(journal, 'utf8').split('\n')

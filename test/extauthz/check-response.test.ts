@@ -20,6 +20,8 @@ const grant: Grant = {
   states: [],
   metered: true,
   uncounted: false,
+  listing: false,
+  owningGroup: undefined,
   bodyNames: undefined,
   upstreamPath: '/v1/chat/completions?a=b',
 }

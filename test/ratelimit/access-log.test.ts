@@ -1,4 +1,5 @@
 import { test } from 'tap'
+import type { Outcome } from '../../src/core/model-failure.ts'
 import { WireError, WireWriter } from '../../src/grpc/wire.ts'
 import { readUsages } from '../../src/ratelimit/access-log.ts'
 import { accessLogMessage, structOf } from '../support/envoy-messages.ts'
@@ -85,6 +86,38 @@ test('beside a journal it says which response', async (t) => {
   t.strictSame(readUsages(message({ ...rest, request, common_properties: timeless }), true), [
     usage,
   ])
+})
+
+test('every allowed request is told of as it ended', async (t) => {
+  const outcomes: Outcome[] = []
+  const { common_properties, ...rest } = entry({ check: { ...check, metered: false } }) as Record<
+    string,
+    object
+  >
+  const times = { time_to_first_upstream_rx_byte: { seconds: 1, nanos: 250_000_000 } }
+  const used = message({ ...rest, common_properties: { ...common_properties, ...times } })
+  t.strictSame(
+    readUsages(used, false, (outcome) => outcomes.push(outcome)),
+    [],
+  )
+  t.strictSame(outcomes, [
+    {
+      model: 'llm/small',
+      subscription: 'basic',
+      requestId: '274679e7-7e02-4a9e-b3f9-d869ae3099da',
+      status: 200,
+      durationMs: 23_000,
+      firstByteMs: 1_250,
+      failure: undefined,
+      answered: false,
+    },
+  ])
+})
+
+test('the group that pays is told where Check has said it', async (t) => {
+  for (const group of ['red', '']) {
+    t.strictSame(readUsages(message(entry({ check: { ...check, group } }))), [{ ...usage, group }])
+  }
 })
 
 test('the filter’s name may carry a suffix', async (t) => {

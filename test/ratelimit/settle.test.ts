@@ -28,6 +28,7 @@ function createWorld(
 ) {
   const store = createMemoryCounters()
   const settled: unknown[] = []
+  const counted: unknown[] = []
   const clock = { now: start }
   let snapshot = snapshotOf(modelRef('small'), subscription('basic', {}, { 'llm/small': rates }))
   const settle = createSettle({
@@ -36,11 +37,13 @@ function createWorld(
     clock: () => clock.now,
     unusableUsage,
     onSettled: (_, { tokens }) => settled.push(tokens),
+    onCounted: ({ user }, { tokens, estimated }, by) => counted.push([user, tokens, estimated, by]),
   })
   return {
     settle,
     store,
     settled,
+    counted,
     clock,
     replace(fresh: typeof snapshot) {
       snapshot = fresh
@@ -148,4 +151,32 @@ test('usage of limits that are gone counts nowhere', async (t) => {
   settle({ ...usage, user: 'undefined', subscription: 'undefined', model: 'undefined' })
   t.equal(store.size, 0)
   t.strictSame(settled, [40, 40])
+})
+
+test('tokens are told once, by what counted first', async (t) => {
+  const { settle, counted } = createWorld([[900, '1h']], 'estimate')
+  const response = { id: 'one', endedAt: start }
+  settle({ ...usage, response }, 'journal')
+  settle({ ...usage, response })
+  settle({ ...usage, response: { ...response, id: 'two' } })
+  settle({ ...usage, response: { ...response, id: 'two' } }, 'journal')
+  settle(usage)
+  settle({ ...usage, reported: nothingReported })
+  settle({ ...usage, reported: total(0) })
+  settle({ ...usage, status: 500 })
+  t.strictSame(counted, [
+    ['ada', 40, false, 'journal'],
+    ['ada', 40, false, 'stream'],
+    ['ada', 40, false, 'stream'],
+    ['ada', 251, true, 'stream'],
+  ])
+})
+
+test('tokens that no limit holds are told too', async (t) => {
+  const { settle, counted, replace } = createWorld()
+  replace(snapshotOf())
+  const response = { id: 'one', endedAt: start }
+  settle({ ...usage, response })
+  settle({ ...usage, response }, 'journal')
+  t.equal(counted.length, 1)
 })

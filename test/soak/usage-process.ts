@@ -20,6 +20,7 @@ const settle = createSettle({
   clock: Date.now,
   unusableUsage: 'allow',
   onSettled() {},
+  onCounted() {},
 })
 const server = createGrpcServer({
   unary: {},

@@ -1,7 +1,10 @@
+import { createHmac } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
 import type { Caller } from '../../src/core/caller.ts'
 import type { Decision, Grant } from '../../src/core/decide.ts'
+import type { Outcome } from '../../src/core/model-failure.ts'
+import type { WrittenTelemetry } from '../../src/core/resources.ts'
 import type { Usage } from '../../src/core/usage.ts'
 import type { Sources } from '../../src/telemetry/readings.ts'
 import { createTelemetry, type TelemetryOptions } from '../../src/telemetry/telemetry.ts'
@@ -39,6 +42,25 @@ function allowed(user: string, subscription = 'basic', model = 'llm/small'): Dec
   return { allowed: true, caller, subscription, model: { key: model } } as unknown as Grant
 }
 
+function limited(user: string): Decision {
+  const grant = allowed(user) as Grant
+  return { allowed: false, code: 'token_limit_exceeded', grant }
+}
+
+function ended(more: Partial<Outcome> = {}): Outcome {
+  return {
+    model: 'llm/small',
+    subscription: 'basic',
+    requestId: '',
+    status: 200,
+    durationMs: 40,
+    firstByteMs: undefined,
+    failure: undefined,
+    answered: true,
+    ...more,
+  }
+}
+
 function used(user: string, more: Partial<Usage> = {}): Usage {
   return {
     user,
@@ -51,9 +73,7 @@ function used(user: string, more: Partial<Usage> = {}): Usage {
   }
 }
 
-const counted = (tokens: number) => ({ tokens, unusable: false })
-const unusable = { tokens: undefined, unusable: true }
-const failed = { tokens: undefined, unusable: false }
+const counted = (tokens: number) => ({ tokens, estimated: false })
 
 test('decisions are counted by their outcome', async (t) => {
   const { onDecided, read } = start(t)
@@ -74,57 +94,192 @@ test('decisions are counted by their outcome', async (t) => {
   t.equal(after.families.get('tollgate_checks_total')?.type, 'counter')
 })
 
-test('calls and tokens are told of by caller', async (t) => {
-  const { onDecided, onSettled, read } = start(t)
-  const ada = { user: 'ada', subscription: 'basic', model: 'llm/small' }
+test('the three counters tell of who used what', async (t) => {
+  const { onDecided, onCounted, read } = start(t)
   onDecided(allowed('ada'))
   onDecided(allowed('ada'))
   onDecided(allowed('bob', 'more', 'llm/large'))
-  onSettled(used('ada'), counted(40))
-  onSettled(used('ada'), counted(2))
-  onSettled(used('ada'), counted(0))
+  onDecided({ ...allowed('ada'), listing: true } as Grant)
+  onDecided(limited('ada'))
+  onCounted(used('ada'), counted(40))
+  onCounted(used('ada'), counted(70))
   const scrape = await read()
-  t.equal(scrape.value('tollgate_calls_total', ada), 2)
-  t.equal(scrape.value('tollgate_tokens_total', ada), 42)
-  const bob = { user: 'bob', subscription: 'more', model: 'llm/large' }
-  t.equal(scrape.value('tollgate_calls_total', bob), 1)
-  t.equal(scrape.value('tollgate_tokens_total', bob), 0)
+  const ada = { user: 'ada', subscription: 'basic' }
+  t.strictSame(scrape.samples('authorized_hits_total'), [
+    { labels: { ...ada, model: 'llm/small' }, value: 110 },
+  ])
+  t.strictSame(scrape.samples('authorized_calls_total'), [
+    { labels: ada, value: 2 },
+    { labels: { user: 'bob', subscription: 'more' }, value: 1 },
+  ])
+  t.strictSame(scrape.samples('limited_calls_total'), [{ labels: ada, value: 1 }])
+  t.equal(scrape.value('tollgate_checks_total', { decision: 'allowed' }), 4, 'listing is a check')
 })
 
-test('unusable usage is counted, failures are not', async (t) => {
-  const { onSettled, read } = start(t)
-  for (const status of [200, 201, 299]) onSettled(used('ada', { status }), unusable)
-  for (const status of [0, 199, 300, 404, 500]) onSettled(used('ada', { status }), failed)
-  onSettled(used('ada'), counted(0))
+test('what never counted is not shown', async (t) => {
+  const { onDecided, onEnded, read } = start(t)
+  t.notOk([...(await read()).families.keys()].some((name) => /^(authorized|limited)_/.test(name)))
+  onDecided(limited('ada'))
   const scrape = await read()
-  t.equal(scrape.value('tollgate_usage_unusable_total', { model: 'llm/small' }), 3)
-  t.strictSame(scrape.samples('tollgate_tokens_total'), [])
+  t.strictSame(scrape.samples('authorized_calls_total'), [])
+  t.strictSame(scrape.samples('authorized_hits_total'), [])
+  onEnded(ended())
+  t.equal((await read()).samples('authorized_request_duration_seconds_count').length, 1)
 })
 
-test('estimates and uncounted calls are told by model', async (t) => {
-  const { onDecided, onSettled, read } = start(t)
-  onSettled(used('ada'), { tokens: 7, unusable: true })
-  onSettled(used('ada'), counted(40))
-  onDecided({ ...allowed('ada'), uncounted: true } as Grant)
-  onDecided(allowed('ada'))
+test('a long stream is in the bucket for its length', async (t) => {
+  const { onEnded, read } = start(t)
+  onEnded(ended({ durationMs: 30_040 }))
+  onEnded(ended({ durationMs: 601_000, subscription: 'more' }))
+  onEnded(ended({ durationMs: 99 }))
   const scrape = await read()
-  t.equal(scrape.value('tollgate_tokens_estimated_total', { model: 'llm/small' }), 7)
-  t.equal(scrape.value('tollgate_uncounted_calls_total', { model: 'llm/small' }), 1)
-  const ada = { user: 'ada', subscription: 'basic', model: 'llm/small' }
-  t.equal(scrape.value('tollgate_tokens_total', ada), 47)
+  const name = 'authorized_request_duration_seconds'
+  const upTo = (le: string, subscription = 'basic') =>
+    scrape.value(`${name}_bucket`, { subscription, le })
+  t.strictSame(
+    [upTo('0.1'), upTo('30'), upTo('60'), upTo('600'), upTo('600', 'more'), upTo('+Inf', 'more')],
+    [1, 1, 2, 2, 0, 1],
+  )
+  t.equal(scrape.value(`${name}_sum`, { subscription: 'basic' }), 30.139)
+})
+
+test('five hundred subscriptions have durations of their own', async (t) => {
+  const { onEnded, read } = start(t)
+  for (let i = 0; i < 510; i += 1) onEnded(ended({ subscription: `s${i}` }))
+  const counts = (await read()).samples('authorized_request_duration_seconds_count')
+  t.equal(counts.length, 501)
+  t.strictSame(counts.at(-1), { labels: { overflow: 'true' }, value: 10 })
+})
+
+test('models are told of by what they were asked and answered', async (t) => {
+  const { onDecided, onEnded, onUnusable, onCounted, read } = start(t)
+  onDecided(allowed('ada'), 'llm/small')
+  onDecided(limited('ada'), 'llm/small')
+  onDecided({ allowed: false, code: 'model_not_allowed' })
+  onDecided({ ...allowed('ada'), uncounted: true } as Grant, 'llm/small')
+  const failure = { reason: 'timeout', detail: '' } as const
+  onEnded(ended({ firstByteMs: 120, durationMs: 400 }))
+  onEnded(ended({ status: 0, failure }))
+  onUnusable('llm/small')
+  onCounted(used('ada'), { tokens: 7, estimated: true })
+  const scrape = await read()
+  const model = 'llm/small'
+  for (const [name, labels, value] of [
+    ['tollgate_model_checks_total', { model, decision: 'allowed' }, 2],
+    ['tollgate_model_checks_total', { model, decision: 'token_limit_exceeded' }, 1],
+    ['tollgate_model_checks_total', { model: '', decision: 'model_not_allowed' }, 1],
+    ['tollgate_model_responses_total', { model, code: '200' }, 1],
+    ['tollgate_model_responses_total', { model, code: '0' }, 1],
+    ['tollgate_model_failures_total', { model, reason: 'timeout' }, 1],
+    ['tollgate_usage_unusable_total', { model }, 1],
+    ['tollgate_tokens_estimated_total', { model }, 7],
+    ['tollgate_uncounted_calls_total', { model }, 1],
+    ['tollgate_model_first_byte_seconds_count', { model }, 1],
+    ['tollgate_model_duration_seconds_count', { model }, 2],
+  ] as const) {
+    t.equal(scrape.value(name, labels), value, `${name} ${JSON.stringify(labels)}`)
+  }
+})
+
+test('a model cannot make series without end', async (t) => {
+  const { onEnded, read } = start(t)
+  for (let status = 200; status < 900; status += 1) onEnded(ended({ status }))
+  const responses = (await read()).samples('tollgate_model_responses_total')
+  t.equal(responses.length, 31)
+  t.strictSame(responses.at(-1), { labels: { model: 'llm/small', code: 'other' }, value: 670 })
+})
+
+test('users may be hashed, or left out', async (t) => {
+  const key = 'the key of all replicas'
+  for (const [naming, shown] of [
+    ['hash', [{ user: '86d27fb3a3ee' }, { user: 'x' }]],
+    ['off', [{}]],
+  ] as const) {
+    const { onDecided, onCounted, read } = start(t, { usage: { users: { naming, key } } })
+    for (const user of ['ada', 'bob']) {
+      onDecided(allowed(user))
+      onDecided(limited(user))
+      onCounted(used(user), counted(5))
+    }
+    const scrape = await read()
+    for (const name of ['authorized_hits_total', 'authorized_calls_total', 'limited_calls_total']) {
+      const found = scrape.samples(name)
+      t.equal(found.length, shown.length, name)
+      for (const { labels } of found) {
+        if (naming === 'off') t.notOk('user' in labels)
+        else t.match(labels.user, /^[0-9a-f]{12}$/)
+      }
+    }
+    if (naming === 'hash') {
+      const expected = createHmac('sha256', key).update('ada').digest('hex').slice(0, 12)
+      t.equal(scrape.samples('authorized_calls_total')[0]?.labels.user, expected)
+    }
+  }
+})
+
+const unwritten = {
+  enabled: undefined,
+  captureOrganization: undefined,
+  captureUser: undefined,
+  captureGroup: undefined,
+  captureModelUsage: undefined,
+}
+
+test('the Tenant chooses the labels, and wins', async (t) => {
+  let written: WrittenTelemetry | undefined
+  const { onDecided, onCounted, onEnded, read } = start(t, {
+    usage: {
+      users: { naming: 'off', key: '' },
+      written: () => written,
+      attributionOf: (subscription) =>
+        subscription === 'basic'
+          ? { organizationId: 'acme', costCenter: 'cc "1"', labels: {} }
+          : undefined,
+    },
+  })
+  const use = (subscription = 'basic') => {
+    onDecided({ ...allowed('ada', subscription), owningGroup: 'red' } as Grant)
+    onCounted(used('ada', { subscription, group: 'red' }), counted(5))
+    onEnded(ended({ subscription }))
+  }
+  const labelsOf = async (name: string) => (await read()).samples(name).map(({ labels }) => labels)
+  use()
+  t.strictSame(await labelsOf('authorized_calls_total'), [{ subscription: 'basic' }])
+  written = { ...unwritten, captureUser: true, captureModelUsage: false }
+  t.strictSame(await labelsOf('authorized_calls_total'), [], 'begun anew')
+  use()
+  t.strictSame(await labelsOf('authorized_hits_total'), [{ user: 'ada', subscription: 'basic' }])
+  written = { ...unwritten, captureOrganization: true, captureGroup: true, captureUser: false }
+  use()
+  use('other')
+  const added = { organization_id: '', cost_center: '', group: 'red' }
+  t.strictSame(await labelsOf('authorized_calls_total'), [
+    { subscription: 'basic', ...added, organization_id: 'acme', cost_center: 'cc "1"' },
+    { subscription: 'other', ...added },
+  ])
+  written = { ...written }
+  t.equal((await labelsOf('authorized_calls_total')).length, 2, 'the same words change nothing')
+  t.strictSame((await labelsOf('authorized_request_duration_seconds_count'))[0], {
+    subscription: 'basic',
+  })
+  written = { ...unwritten, enabled: false }
+  use()
+  t.strictSame(await labelsOf('authorized_hits_total'), [])
 })
 
 test('the number of series is bounded', async (t) => {
-  const { onDecided, onSettled, read } = start(t, { mostSeries: 100 })
+  const { onDecided, onCounted, onUnusable, read } = start(t, { usage: { mostSeries: 100 } })
   for (let i = 0; i < 5_000; i += 1) {
     onDecided(allowed(`user-${i}`))
-    onSettled(used(`user-${i}`), counted(10))
-    onSettled(used('ada', { model: `llm/m${i}` }), unusable)
+    onDecided(limited(`user-${i}`))
+    onCounted(used(`user-${i}`), counted(10))
+    onUnusable(`llm/m${i}`)
   }
   const scrape = await read()
   for (const [name, each] of [
-    ['tollgate_calls_total', 1],
-    ['tollgate_tokens_total', 10],
+    ['authorized_calls_total', 1],
+    ['limited_calls_total', 1],
+    ['authorized_hits_total', 10],
   ] as const) {
     t.equal(scrape.samples(name).length, 101)
     t.equal(scrape.value(name, { overflow: 'true' }), 4_900 * each)
@@ -137,14 +292,14 @@ test('the number of series is bounded', async (t) => {
 test('ten thousand are told apart unless told', async (t) => {
   const { onDecided, read } = start(t)
   for (let i = 0; i < 10_010; i += 1) onDecided(allowed(`user-${i}`))
-  t.equal((await read()).value('tollgate_calls_total', { overflow: 'true' }), 10)
+  t.equal((await read()).value('authorized_calls_total', { overflow: 'true' }), 10)
 })
 
 test('quiet series make room after an hour', async (t) => {
   let now = 0
-  const { onDecided, read } = start(t, { mostSeries: 1, monotonic: () => now })
+  const { onDecided, read } = start(t, { usage: { mostSeries: 1 }, monotonic: () => now })
   const callers = async () =>
-    (await read()).samples('tollgate_calls_total').map(({ labels }) => labels.user)
+    (await read()).samples('authorized_calls_total').map(({ labels }) => labels.user)
   onDecided(allowed('ada'))
   for (let hour = 0; hour < 2; hour += 1) {
     now += 3_600_000
@@ -274,27 +429,48 @@ test('the process tells of itself', async (t) => {
 
 test('labels of every kind are read back', async (t) => {
   const { onDecided, scrape } = start(t)
-  const users = ['a"b', 'a\\b', 'a\nb', 'a\\nb', 'ä 日本', 'a,b="c"}', '', ' ', '#', '{']
+  const users = [
+    ...[
+      'a"b',
+      'a\\b',
+      'a\nb',
+      'a\\nb',
+      'ä 日本',
+      'a,b="c"}',
+      '',
+      ' ',
+      '#',
+      '{',
+      'a\r\n',
+      'a\u2028b',
+    ],
+    ...['\u202eadmin', '\u200fא', 'x'.repeat(1_024), '__proto__'],
+  ]
   for (const user of users) onDecided(allowed(user))
   const text = await scrape()
   const shown = readScrape(text)
-    .samples('tollgate_calls_total')
+    .samples('authorized_calls_total')
     .map(({ labels }) => labels.user)
   t.strictSame(shown, users)
   passesPromtool(t, text)
 })
 
 test('no label of ours but those promised', async (t) => {
-  const { onDecided, onSettled, read } = start(t)
-  onDecided(allowed('ada'))
-  onSettled(used('ada'), unusable)
+  const { onDecided, onEnded, onUnusable, onCounted, read } = start(t)
+  onDecided(allowed('ada'), 'llm/small')
+  onDecided(limited('ada'))
+  onUnusable('llm/small')
+  onCounted(used('ada'), counted(3))
+  onEnded(ended({ failure: { reason: 'dns', detail: '' } }))
   const names = new Set<string>()
   for (const { samples } of (await read()).families.values()) {
     for (const each of samples.values()) {
       for (const { labels } of each) for (const name of Object.keys(labels)) names.add(name)
     }
   }
-  t.strictSame([...names].sort(), ['decision', 'le', 'model', 'subscription', 'user', 'version'])
+  t.strictSame([...names].sort(), [
+    ...['code', 'decision', 'le', 'model', 'reason', 'subscription', 'user', 'version'],
+  ])
 })
 
 test('a part that cannot be read fails the scrape', async (t) => {

@@ -35,7 +35,7 @@ function parse(text: string): Fields | undefined {
 }
 
 function toUsage(fields: Fields): JournaledUsage | undefined {
-  const { id, user, subscription, model, status, start, ms, reported, bytes } = fields
+  const { id, user, subscription, model, status, start, ms, reported, bytes, group } = fields
   if (typeof id !== 'string' || id === '') return undefined
   if (typeof user !== 'string' || typeof subscription !== 'string') return undefined
   if (typeof model !== 'string' || typeof status !== 'number') return undefined
@@ -51,6 +51,7 @@ function toUsage(fields: Fields): JournaledUsage | undefined {
     status,
     bytes: typeof bytes === 'number' ? bytes : 0,
     reported: new Map(isObject(reported) ? Object.entries(reported) : []),
+    ...(typeof group === 'string' && { group }),
     response: { id, endedAt: Number(start) + (ms ?? 0) },
   }
 }

@@ -39,6 +39,7 @@ export function createMemoryCounters(): MemoryCounters {
     const byStream = report.by === 'stream'
     if (byStream && now - report.endedAt >= streamedWithinMs) return
     if (!seen.isNew(report, now)) return
+    report.onCounted?.()
     for (const { key, windowMs } of counters) {
       // A journal's `now` may be in the past: it says nothing of a clock that stepped back.
       const state = byStream ? openAt(windows.get(key), windowMs, now) : windows.get(key)

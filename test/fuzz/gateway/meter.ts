@@ -25,7 +25,7 @@ async function read(url: string): Promise<ReadonlyMap<string, number>> {
   // A connection of its own: the server may close an idle one just as it is used again.
   const text = await (await fetch(url, { headers: { connection: 'close' } })).text()
   const tokens = new Map<string, number>()
-  for (const [, labels = '', value] of text.matchAll(/^tollgate_tokens_total\{(.*)\} (\S+)$/gm)) {
+  for (const [, labels = '', value] of text.matchAll(/^authorized_hits_total\{(.*)\} (\S+)$/gm)) {
     const model = /(?:^|,)model="([^"]*)"/.exec(labels)?.[1] ?? ''
     tokens.set(model, (tokens.get(model) ?? 0) + Number(value))
   }

@@ -40,6 +40,11 @@ test('what was reported comes as it is', async (t) => {
   t.strictSame(parseLine(lineWith({ reported: null })), { ...usage, reported: new Map() })
 })
 
+test('a group is read where there is one', async (t) => {
+  t.strictSame(parseLine(lineWith({ group: 'red' })), { ...usage, group: 'red' })
+  t.strictSame(parseLine(lineWith({ group: null })), usage)
+})
+
 test('any user is read', async (t) => {
   for (const user of [
     '',

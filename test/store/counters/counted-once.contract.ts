@@ -78,6 +78,31 @@ export function testCountedOnce(name: string, createWorld: () => Promise<Counter
     },
   )
 
+  claim('one report of a response is told that it counts', async (t, world) => {
+    const { counters, other, read, report, now } = world
+    await read(a)
+    const counted: string[] = []
+    const tell = (told: Report, to = counters, hit: readonly Counter[] = [a]) =>
+      to.add(hit, 7, now(), { ...told, onCounted: () => counted.push(`${told.by} ${told.id}`) })
+    for (const [id, first, second] of [
+      ['x', 'stream', 'journal'],
+      ['y', 'journal', 'stream'],
+    ] as const) {
+      tell(report(10, first, id))
+      await counters.kept()
+      tell(report(10, second, id), other)
+      await other.kept()
+    }
+    tell(report(30 * 60 * second, 'journal', 'window over'))
+    tell(report(10, 'stream', 'no limit'), counters, [])
+    await counters.kept()
+    tell(report(10, 'journal', 'no limit'), other, [])
+    tell(report(30 * second, 'stream', 'late'))
+    await Promise.all([counters.kept(), other.kept()])
+    const expected = ['journal window over', 'journal y', 'stream no limit', 'stream x']
+    t.strictSame(counted.sort(), expected)
+  })
+
   claim('the sources may differ by a moment', async (t, { counters, other, read, report, now }) => {
     const edge = Math.floor(now() / minute) * minute
     let count = 0

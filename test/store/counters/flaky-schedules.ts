@@ -68,12 +68,18 @@ export async function runSchedule(
   const deathIn = 1 + random.below(10)
   let round = 0
 
+  /** How often each response was said to be counted. */
+  const counted = new Map<string, number>()
+
   function tellOfResponse(): void {
     const which = counters.map((_, i) => i).filter(() => random.below(2) === 0)
     const tokens = 1 + random.below(1_000)
-    const id = random.below(4) === 0 ? `response ${seed} ${random.below(2 ** 31)}` : randomUUID()
+    const named = `response ${seed} ${windowMs} ${random.below(2 ** 31)}`
+    const id = random.below(4) === 0 ? named : randomUUID()
     const endedAt = Date.now() - random.below(windowMs >= long ? 5_000 : 50)
     for (const i of which) added[i] = (added[i] as number) + tokens
+    counted.set(id, 0)
+    const onCounted = () => counted.set(id, (counted.get(id) as number) + 1)
     const tell = (by: Report['by'], replica: (typeof replicas)[number], laterBy: number): void => {
       const at = round + laterBy
       const due = tellings.get(at) ?? []
@@ -84,7 +90,7 @@ export async function runSchedule(
         }
         const hit = which.map((i) => counters[i] as Counter)
         const off = (random.below(3) - 1) / 2
-        replica.counters.add(hit, tokens, Date.now(), { id, endedAt: endedAt + off, by })
+        replica.counters.add(hit, tokens, Date.now(), { id, endedAt: endedAt + off, by, onCounted })
       })
     }
     const any = () => replicas[random.below(replicas.length)] as (typeof replicas)[number]
@@ -170,6 +176,11 @@ export async function runSchedule(
       mishaps[name] = (mishaps[name] ?? 0) + count
     }
   }
+  const told = [...counted.values()]
+  const lost = hasDeath ? [] : told.filter((times) => times === 0)
+  if (lost.length > 0) breaches.push(`${lost.length} responses counted for nobody`)
+  const doubled = told.filter((times) => times > 1)
+  if (doubled.length > 0) breaches.push(`${doubled.length} responses counted for more than one`)
   return { seed, added, stored, believed, breaches, mishaps }
 }
 

@@ -51,7 +51,8 @@ export function toAdditions(batch: Batch, attempt: Attempt): Additions | undefin
   const { number, acknowledged, markMs, sentAt, epoch, journal, now } = attempt
   const reports = batch.reports.filter(({ sendBy }) => sendBy > now)
   const hasTokens = parts.some(({ tokens, endsAt }) => tokens > 0 && now < endsAt)
-  if (reports.length === 0 && !hasTokens) return undefined
+  // One that was sent before is repeated though its reports are too old: its answer says which counted.
+  if (batch.reports.length === 0 && !hasTokens) return undefined
   const keys = parts.map(({ counter }) => counter.keyPrefix + counter.key)
   const head = [number, acknowledged, markMs, sentAt, epoch, journal, parts.length]
   const args: (string | number)[] = head
@@ -59,14 +60,17 @@ export function toAdditions(batch: Batch, attempt: Attempt): Additions | undefin
     const leftMs = Math.max(0, Math.ceil(endsAt - now))
     args.push(leftMs > 0 ? tokens : 0, leftMs)
   }
-  if (reports.length > 0) {
-    const until = Math.max(...reports.map(({ gatewayEndedAt }) => gatewayEndedAt))
-    args.push(seenMs, until + sourcesDifferMs, toReportList({ ...batch, reports }, keys, now))
+  if (batch.reports.length > 0) {
+    const ends = reports.map(({ gatewayEndedAt }) => gatewayEndedAt + sourcesDifferMs)
+    args.push(seenMs, Math.max(...ends, -1), toReportList(batch, keys, now))
   }
   return { keys, args }
 }
 
-/** The script's list of reports, in one argument; pushes the sets that it names to `keys`. */
+/**
+ * The script's list of those reports that are not too old, in one argument; pushes the sets that it
+ * names to `keys`.
+ */
 function toReportList({ reports, places }: Batch, keys: string[], now: number): string {
   const counterCount = keys.length
   const numberOf = (key: string): number => {
@@ -74,13 +78,14 @@ function toReportList({ reports, places }: Batch, keys: string[], now: number): 
     return (index < 0 ? keys.push(key) - 1 : index) - counterCount + 1
   }
   const list: (string | number)[] = []
-  for (const report of reports) {
+  for (const [place, report] of reports.entries()) {
+    if (report.sendBy <= now) continue
     const { counters, tokens, member, seenKey, neighbourKey, endedAt, gatewayEndedAt } = report
     const neighbour = neighbourKey === undefined ? 0 : numberOf(neighbourKey)
-    list.push(member, numberOf(seenKey), neighbour, tokens, gatewayEndedAt, counters.length)
+    list.push(place, member, numberOf(seenKey), neighbour, tokens, gatewayEndedAt, counters.length)
     for (const counter of counters) {
-      const place = places.get(counter) as number
-      list.push(place + 1, Math.max(0, Math.ceil(endedAt + counter.windowMs - now)))
+      const part = places.get(counter) as number
+      list.push(part + 1, Math.max(0, Math.ceil(endedAt + counter.windowMs - now)))
     }
   }
   return JSON.stringify(list)

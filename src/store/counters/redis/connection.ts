@@ -3,6 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
 import {
+  type AddAnswer,
   addScript,
   type CounterAnswer,
   type CounterCommands,
@@ -70,9 +71,12 @@ export function connectRedis(
   client.defineCommand('tollgateRestore', { lua: restoreScript })
   client.defineCommand('tollgateClaim', { lua: claimScript, numberOfKeys: 1 })
   const scripts = client as unknown as Record<
-    'tollgateAdd' | 'tollgateRead' | 'tollgateRestore',
+    'tollgateRead' | 'tollgateRestore',
     (count: number, ...args: (string | number)[]) => Promise<CounterAnswer>
-  > & { tollgateClaim(key: string, owner: string, ms: number): Promise<number> }
+  > & {
+    tollgateAdd(count: number, ...args: (string | number)[]): Promise<AddAnswer>
+    tollgateClaim(key: string, owner: string, ms: number): Promise<number>
+  }
 
   function counted<Answer>(answer: Promise<Answer>): Promise<Answer> {
     sent += 1

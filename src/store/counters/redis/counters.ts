@@ -94,6 +94,10 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
   const heartbeat = setInterval(beat, heartbeatMs)
   heartbeat.unref()
 
+  function senderFor(tag: string): Sender {
+    return senders.get(cluster ? tag : 'all') as Sender
+  }
+
   function sharedOf({ key, windowMs }: Counter, now: number): SharedCounter {
     const existing = counters.get(key)
     if (existing !== undefined) return existing
@@ -104,7 +108,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
       ...createView(windowMs),
       key,
       keyPrefix: keyPrefixOf(tag),
-      sender: senders.get(cluster ? tag : 'all') as Sender,
+      sender: senderFor(tag),
       toldIn: '',
       wantedAt: now,
     }
@@ -127,7 +131,9 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
       if (byStream) addReported(counter, tokens, instant, endedAt)
     }
     const sendBy = byStream ? endedAt + streamedWithinMs : Number.POSITIVE_INFINITY
-    tellReport(report, { counters: open, tokens, endedAt, sendBy })
+    // By what stream and journal have in common.
+    const usual = senderFor(tagOf(hit[0]?.key ?? report.id))
+    tellReport(report, { counters: open, tokens, endedAt, sendBy }, usual)
   }
 
   function senderOf(tag: string): Sender {

@@ -10,9 +10,12 @@
  */
 export type CounterAnswer = readonly [time: number, store: readonly string[], ...sums: number[]]
 
+/** The same, and for a batch with reports the places of those that were counted, with commas. */
+export type AddAnswer = CounterAnswer | readonly [...CounterAnswer, counted: string]
+
 /** The scripts as commands: keys, then arguments. */
 export interface CounterCommands {
-  add(keys: readonly string[], args: readonly (string | number)[]): Promise<CounterAnswer>
+  add(keys: readonly string[], args: readonly (string | number)[]): Promise<AddAnswer>
   read(keys: readonly string[], args: readonly (string | number)[]): Promise<CounterAnswer>
   restore(keys: readonly string[], args: readonly (string | number)[]): Promise<CounterAnswer>
   /** 1 when the key is the owner's for the next `ms`, 0 when it is another's. */
@@ -37,7 +40,8 @@ local function whole(value) return type(value) ~= 'table' and tonumber(value or 
  * sender knows, and has a lower mark than it had at least. KEYS[1] the store hash, KEYS[2] the mark of the sender.
  */
 const identity = (epoch: string, least: string): string => `
-local mark = tonumber(redis.call('GET', KEYS[2]) or '0')
+local mark, told = string.match(redis.call('GET', KEYS[2]) or '0', '^(%d+) ?(.*)$')
+mark = tonumber(mark)
 local same = redis.call('HGET', KEYS[1], 'epoch') == ${epoch}
 if same and mark < tonumber(${least}) then
   redis.call('HSET', KEYS[1], 'epoch', string.format('%d', time[1] * 1000000 + time[2]))
@@ -51,12 +55,13 @@ end`
  * ARGV[5] the epoch that the batch is for, ARGV[6] the journal's name, ARGV[7] how many counters;
  * then for each counter: the tokens to add; how long a window that these tokens open had left then
  * (ms). With reports three more: how long a set is kept (ms); until when responses have ended, by the gateway's clock
- * (ms); a JSON array of reports, each: its member; the number of its set, and of another to
+ * (ms); a JSON array of reports, each: its place in the batch, from 0; its member; the number of its set, and of another to
  * look into (0: none); tokens; when it ended; how many counters; for each the number of the counter and
  * how long a window that the response opens had left (ms). Numbers count from 1.
  *
  * A sender has one batch under way, numbered upwards. A batch at or below the mark has been added
- * before: its answer was lost, or the network delivered it twice. It then only reads. The mark is
+ * before: its answer was lost, or the network delivered it twice. It then only reads, and answers
+ * once more which reports were counted, which stands behind the mark's number. The mark is
  * written first: a Redis that is out of memory or a replica refuses that, and nothing has happened.
  */
 export const addScript = `
@@ -67,7 +72,7 @@ local fresh = tonumber(ARGV[1]) > mark
 if fresh then redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[3]) end
 local counters = tonumber(ARGV[7])
 local last = 7 + 2 * counters
-local reported, opened = {}, {}
+local reported, opened, counted = {}, {}, {}
 if fresh and ARGV[last + 3] then
   local reports, at = cjson.decode(ARGV[last + 3]), 1
   local cut = tonumber(redis.call('HGET', KEYS[1], 'cut:' .. ARGV[6]) or '-1')
@@ -77,19 +82,16 @@ if fresh and ARGV[last + 3] then
   end
   local size = #reports
   while at < size do
-    local member, own, other, tokens, ended = unpack(reports, at, at + 4)
-    local first = at + 6
-    at = first + 2 * reports[at + 5]
-    local seen = true
-    for i = first, at - 1, 2 do
-      if reports[i + 1] > late then seen = false end
-    end
+    local place, member, own, other, tokens, ended = unpack(reports, at, at + 5)
+    local first = at + 7
+    at = first + 2 * reports[at + 6]
     -- The sums that a lost store had may hold what ended by the cut.
-    if ended <= cut then seen = true end
+    local seen = ended <= cut
     if not seen and other > 0 then
       seen = redis.pcall('SISMEMBER', KEYS[2 + counters + other], member) == 1
     end
     if not seen and redis.pcall('SADD', KEYS[2 + counters + own], member) ~= 0 then
+      counted[#counted + 1] = place
       for i = first, at - 1, 2 do
         local counter, opens = reports[i], reports[i + 1] - late
         if opens > 0 then
@@ -102,6 +104,8 @@ if fresh and ARGV[last + 3] then
   for i = counters + 3, #KEYS do
     if redis.call('PTTL', KEYS[i]) == -1 then redis.call('PEXPIRE', KEYS[i], ARGV[last + 1]) end
   end
+  told = table.concat(counted, ',')
+  redis.call('SET', KEYS[2], ARGV[1] .. ' ' .. told, 'PX', ARGV[3])
 end
 local answer = { now, redis.call('HGETALL', KEYS[1]) }
 for i = 1, counters do
@@ -129,6 +133,7 @@ for i = 1, counters do
   answer[2 * i + 1] = whole(used)
   answer[2 * i + 2] = left
 end
+if ARGV[last + 3] then answer[2 * counters + 3] = told end
 return answer
 `
 
@@ -167,7 +172,7 @@ if not epoch then
 elseif ARGV[4] ~= '' and ARGV[4] ~= epoch then
   return { now, redis.call('HGETALL', KEYS[1]) }
 end
-local fresh = tonumber(ARGV[1]) > tonumber(redis.call('GET', KEYS[2]) or '0')
+local fresh = tonumber(ARGV[1]) > tonumber(string.match(redis.call('GET', KEYS[2]) or '0', '^%d+'))
 if fresh then redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) end
 local young = now - epoch / 1000 < tonumber(ARGV[5])
 local believed = true

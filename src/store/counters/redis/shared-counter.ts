@@ -29,26 +29,35 @@ export interface SharedReport {
   readonly gatewayEndedAt: number
   /** What has not been sent by then is left to the journal; Infinity for the journal's own. */
   readonly sendBy: number
+  readonly onCounted?: (() => void) | undefined
 }
 
-/** Has a response counted by the sender of each of the counters. */
+/**
+ * Has a response counted by the sender of each of the counters; by `usual` where no counter is open
+ * any more, since there is still to be known whether it has been counted.
+ */
 export function tellReport(
-  { id, endedAt }: Report,
+  { id, endedAt, onCounted }: Report,
   told: Pick<SharedReport, 'counters' | 'tokens' | 'endedAt' | 'sendBy'>,
+  usual: Sender,
 ): void {
   const [first] = told.counters
-  if (first === undefined) return
   const member = memberOf(id)
-  const tell = (sender: Sender, counters: readonly SharedCounter[]): void => {
+  const tell = (sender: Sender, counters: readonly SharedCounter[], isFirst = true): void => {
     const neighbour = neighbourOf(endedAt)
     sender.tell({
       ...told,
       counters,
       member,
+      onCounted: isFirst ? onCounted : undefined,
       gatewayEndedAt: Math.floor(endedAt),
       seenKey: sender.seenPrefix + minuteOf(endedAt),
       neighbourKey: neighbour === undefined ? undefined : sender.seenPrefix + neighbour,
     })
+  }
+  if (first === undefined) {
+    tell(usual, [])
+    return
   }
   // One sender but for counters of different users or subscriptions in a Cluster.
   if (told.counters.every(({ sender }) => sender === first.sender)) {
@@ -56,5 +65,5 @@ export function tellReport(
     return
   }
   const groups = Map.groupBy(told.counters, ({ sender }) => sender)
-  for (const [sender, counters] of groups) tell(sender, counters)
+  for (const [sender, counters] of groups) tell(sender, counters, sender === first.sender)
 }

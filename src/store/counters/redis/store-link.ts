@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto'
 import { type Batch, toAdditions } from './batch.ts'
 import { keyPrefixOf, storeKeyOf } from './keys.ts'
 import { type Offer, offerOf, readState, toOffers } from './restore.ts'
-import type { CounterAnswer, CounterCommands } from './scripts.ts'
+import type { AddAnswer, CounterAnswer, CounterCommands } from './scripts.ts'
 import type { SharedCounter } from './shared-counter.ts'
 import { takeAnswer } from './view.ts'
 
@@ -172,11 +172,13 @@ export function createStoreLink(options: StoreLinkOptions): StoreLink {
       const attempt = { number: own, acknowledged: leastMark(), markMs, sentAt: redisTime() }
       const additions = toAdditions(batch, { ...attempt, epoch, journal, now: monotonic() })
       const counters = batch.parts.map(({ counter }) => counter)
-      const answer = await (additions === undefined
+      const answered = await (additions === undefined
         ? read(counters)
         : commands.add([storeKey, mark, ...additions.keys], additions.args))
+      const { answer, counted } = splitAnswer(answered)
       if (hear(answer) !== madeFor) return epoch
       takeAnswers(counters, answer)
+      for (const place of counted) batch.reports[place]?.onCounted?.()
       if (additions !== undefined) acknowledged = { number: own, at: monotonic() }
       return epoch
     },
@@ -196,6 +198,14 @@ export function createStoreLink(options: StoreLinkOptions): StoreLink {
 
 function keyOf({ keyPrefix, key }: SharedCounter): string {
   return keyPrefix + key
+}
+
+/** The sums, and the places of the reports that were counted. */
+function splitAnswer(answer: AddAnswer): { answer: CounterAnswer; counted: readonly number[] } {
+  const last = answer.at(-1)
+  if (typeof last !== 'string') return { answer: answer as CounterAnswer, counted: [] }
+  const counted = last === '' ? [] : last.split(',').map(Number)
+  return { answer: answer.slice(0, -1) as unknown as CounterAnswer, counted }
 }
 
 function checkForm(counters: readonly unknown[], answer: CounterAnswer): void {

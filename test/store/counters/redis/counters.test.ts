@@ -210,9 +210,9 @@ async function testWith(valkey: RunningValkey): Promise<void> {
       commands.add(keys, [number, least, 10_000, 0, epoch, '', 1, 5, 10_000])
     for (const number of [1, 1, 2, 1, 2, 2, 7, 3]) await send(number)
     t.equal(await sumIn(valkey, counter), 15, '1, 2 and 7')
-    const [, , used, leftMs = 0] = await send(4)
+    const [, , used, leftMs] = await send(4)
     t.equal(used, 15, 'it still reads')
-    t.ok(leftMs > 0)
+    t.ok(Number(leftMs) > 0)
   })
 
   root.test('a batch held back opens no late window', async (t) => {

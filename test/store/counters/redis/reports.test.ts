@@ -134,7 +134,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     const keys = [store, ...marks, `seen ${named}`, `other ${named}`]
     const send = (number: number, ...ids: string[]) => {
       const ended = ids.includes('early') ? 99 : 100
-      const reports = ids.flatMap((id) => [id, 1, 2, 10, ended, 2, 1, hour, 2, minute])
+      const reports = ids.flatMap((id, i) => [i, id, 1, 2, 10, ended, 2, 1, hour, 2, minute])
       return commands.add(keys, [
         ...[number, 0, 10_000, 0, '1', 'j', 2],
         ...[1, hour],
@@ -142,9 +142,9 @@ async function testWith(valkey: RunningValkey): Promise<void> {
         ...[hour, ended, JSON.stringify(reports)],
       ])
     }
-    await send(1, 'a', 'b')
-    await send(1, 'a', 'b')
-    await send(3, 'b', 'c', 'c')
+    t.equal((await send(1, 'a', 'b')).at(-1), '0,1')
+    t.equal((await send(1, 'a', 'b')).at(-1), '0,1', 'told again, and not counted')
+    t.equal((await send(3, 'b', 'c', 'c')).at(-1), '1')
     await send(2, 'd')
     t.equal(await sumIn(valkey, one), 32, 'two batches and three responses')
     await valkey.client.sadd(`other ${named}`, 'e')

@@ -1,11 +1,20 @@
 import { test } from 'tap'
-import { type CallSeriesSet, createCallSeries } from '../../src/telemetry/call-series.ts'
+import { createSeries, type SeriesSet } from '../../src/telemetry/series.ts'
 
-function shown({ all }: CallSeriesSet): Record<string, number> {
+interface Figures {
+  calls: number
+  tokens: number
+}
+
+function createCallSeries(most: number): SeriesSet<Figures> {
+  return createSeries(most, () => ({ calls: 0, tokens: 0 }))
+}
+
+function shown({ all }: SeriesSet<Figures>): Record<string, number> {
   return Object.fromEntries(
-    [...all].map(({ labels: { user, subscription, model }, calls }) => [
+    [...all].map(({ user, subscription, model, figures }) => [
       `${user} ${subscription} ${model}`,
-      calls,
+      figures.calls,
     ]),
   )
 }
@@ -37,7 +46,7 @@ test('names of every kind are names', async (t) => {
   }
   t.equal(series.size, 5)
   t.strictSame(
-    [...series.all].map(({ calls }) => calls),
+    [...series.all].map(({ figures }) => figures.calls),
     [1, 1, 1, 1, 1],
   )
 })
@@ -95,4 +104,19 @@ test('what comes back begins at 0', async (t) => {
   series.find('ada', 'basic', 'llm/a').calls += 1
   t.strictSame(shown(series), { 'ada basic llm/a': 1 })
   t.equal(series.size, 1)
+})
+
+test('groups are told apart where they are given', async (t) => {
+  const series = createCallSeries(10)
+  series.find('ada', 'basic', '', 'red').calls += 1
+  series.find('ada', 'basic', '', '').calls += 2
+  series.find('red\nada', 'basic', '', '').calls += 4
+  t.strictSame(
+    [...series.all].map(({ user, group, figures }) => [user, group, figures.calls]),
+    [
+      ['ada', 'red', 1],
+      ['ada', '', 2],
+      ['red\nada', '', 4],
+    ],
+  )
 })

@@ -1,0 +1,156 @@
+/**
+ * The specification's metrics: tokens, calls and refusals by limit of each user and subscription,
+ * and how long allowed requests took. Their labels are the Tenant's and the settings' to choose.
+ */
+
+import type { Attributes } from '@opentelemetry/api'
+import type { MetricData } from '@opentelemetry/sdk-metrics'
+import type { Attribution, WrittenTelemetry } from '../core/resources.ts'
+import { toUsageLabels, type UsageLabels, type UserNaming } from '../core/usage-labels.ts'
+import { answerBounds } from './durations.ts'
+import { counterData, histogramData, type Point } from './metric-data.ts'
+import { createLabelledDurations } from './model-figures.ts'
+import { overflowPoint } from './overflow.ts'
+import { createSeries, type Series } from './series.ts'
+import { createUserNames } from './user-names.ts'
+
+export interface AuthorizedOptions {
+  /** Combinations of labels that are told apart. */
+  readonly mostSeries: number
+  readonly users: { readonly naming: UserNaming; readonly key: string }
+  /** What the Tenant writes now; the same object as long as nothing has changed. */
+  readonly written: () => WrittenTelemetry | undefined
+  /** Whom a subscription's use is attributed to now. */
+  readonly attributionOf: (subscription: string) => Attribution | undefined
+}
+
+export interface Authorized {
+  /** Check allowed a request, or refused it because a limit is used up. */
+  count(what: 'calls' | 'limited', user: string, subscription: string, group?: string): void
+  countTokens(
+    tokens: number,
+    user: string,
+    subscription: string,
+    model: string,
+    group?: string,
+  ): void
+  /** An allowed request has ended, so many milliseconds after its first byte. */
+  observe(subscription: string, durationMs: number): void
+  data(): readonly MetricData[]
+  /** Ends a generation of series. */
+  age(): void
+}
+
+const mostSubscriptions = 500
+
+/** Counts nothing yet. When the choice of labels changes, everything begins at 0, as after a restart. */
+export function createAuthorized(options: AuthorizedOptions): Authorized {
+  const { mostSeries, users, attributionOf } = options
+  const nameOf = createUserNames(users.key)
+  let written: WrittenTelemetry | undefined
+  let labels = toUsageLabels(undefined, users.naming)
+  let figures = begin()
+
+  function begin() {
+    return {
+      calls: createSeries(mostSeries, () => ({ calls: 0, limited: 0 })),
+      hits: createSeries(mostSeries, () => ({ tokens: 0 })),
+      durations: createLabelledDurations('subscription', answerBounds, mostSubscriptions),
+    }
+  }
+
+  /** Labels that were captured must not outlive the Tenant's word. */
+  function follow(): boolean {
+    const now = options.written()
+    if (now !== written) {
+      written = now
+      const fresh = toUsageLabels(now, users.naming)
+      const isSame = Object.entries(fresh).every(
+        ([name, value]) => labels[name as keyof UsageLabels] === value,
+      )
+      if (!isSame) {
+        labels = fresh
+        figures = begin()
+      }
+    }
+    return labels.enabled
+  }
+
+  function groupOf(group = ''): string | undefined {
+    return labels.group ? group : undefined
+  }
+
+  function toAttributes(series: Series<unknown>, hasModel: boolean): Attributes {
+    const { user, subscription, model, group } = series
+    const attribution = labels.organization ? attributionOf(subscription) : undefined
+    return {
+      ...(labels.user !== 'off' && { user }),
+      subscription,
+      ...(hasModel && labels.model && { model }),
+      ...(labels.organization && {
+        organization_id: attribution?.organizationId ?? '',
+        cost_center: attribution?.costCenter ?? '',
+      }),
+      ...(labels.group && { group: group ?? '' }),
+    }
+  }
+
+  function callPoints(what: 'calls' | 'limited'): readonly Point[] {
+    const points: Point[] = []
+    for (const series of figures.calls.all) {
+      const value = series.figures[what]
+      if (value > 0) points.push({ attributes: toAttributes(series, false), value })
+    }
+    return [...points, ...overflowPoint(figures.calls.overflow[what])]
+  }
+
+  function hitPoints(): readonly Point[] {
+    const points: Point[] = []
+    for (const series of figures.hits.all) {
+      points.push({ attributes: toAttributes(series, true), value: series.figures.tokens })
+    }
+    return [...points, ...overflowPoint(figures.hits.overflow.tokens)]
+  }
+
+  return {
+    count(what, user, subscription, group) {
+      if (!follow()) return
+      const name = nameOf(user, labels.user)
+      figures.calls.find(name, subscription, '', groupOf(group))[what] += 1
+    },
+    countTokens(tokens, user, subscription, model, group) {
+      if (!follow()) return
+      const name = nameOf(user, labels.user)
+      const modelLabel = labels.model ? model : ''
+      figures.hits.find(name, subscription, modelLabel, groupOf(group)).tokens += tokens
+    },
+    observe(subscription, durationMs) {
+      if (follow()) figures.durations.observe(subscription, durationMs)
+    },
+    data() {
+      if (!follow()) return []
+      return [
+        counterData('authorized_hits', 'Tokens counted, as models report them.', hitPoints()),
+        counterData(
+          'authorized_calls',
+          'Requests that Check allowed, listing left out.',
+          callPoints('calls'),
+        ),
+        counterData(
+          'limited_calls',
+          'Requests refused because a limit is used up.',
+          callPoints('limited'),
+        ),
+        histogramData(
+          'authorized_request_duration_seconds',
+          'Allowed requests, from their first byte to the last of the answer.',
+          figures.durations.points(),
+        ),
+      ]
+    },
+    age() {
+      figures.calls.age()
+      figures.hits.age()
+    },
+  }
+}

@@ -1,0 +1,99 @@
+/** Figures of each model, within bounds. */
+
+import type { Attributes } from '@opentelemetry/api'
+import type { Histogram } from '@opentelemetry/sdk-metrics'
+import { createDurations, type Durations } from './durations.ts'
+import type { Point } from './metric-data.ts'
+import { overflowLabels } from './overflow.ts'
+
+export interface ModelCounter {
+  add(model: string, value: number, second?: string): void
+  points(): readonly Point[]
+}
+
+interface Sum {
+  value: number
+}
+
+/** Models that are told apart; those that come later share what is labelled `overflow`. */
+const mostModels = 1_000
+/** Values of the second label that one model has; the rest are `other`. */
+const mostValues = 30
+
+/** A sum for each model; for each of its values of `label`, where there is one. */
+export function createModelCounter(label?: string): ModelCounter {
+  const byModel = new Map<string, Map<string, Sum>>()
+  const overflow = new Map<string, Sum>()
+
+  function begin(model: string): Map<string, Sum> {
+    if (byModel.size >= mostModels) return overflow
+    const sums = new Map<string, Sum>()
+    byModel.set(model, sums)
+    return sums
+  }
+
+  function beginValue(sums: Map<string, Sum>, value: string): Sum {
+    const name = sums.size < mostValues ? value : 'other'
+    const sum = sums.get(name) ?? { value: 0 }
+    sums.set(name, sum)
+    return sum
+  }
+
+  function toPoints(sums: ReadonlyMap<string, Sum>, attributes: Attributes): readonly Point[] {
+    return [...sums].map(([second, { value }]) => ({
+      attributes: label === undefined ? attributes : { ...attributes, [label]: second },
+      value,
+    }))
+  }
+
+  return {
+    add(model, value, second = '') {
+      const sums = byModel.get(model) ?? begin(model)
+      const sum = sums.get(second) ?? beginValue(sums, second)
+      sum.value += value
+    },
+    points: () => [
+      ...[...byModel].flatMap(([model, sums]) => toPoints(sums, { model })),
+      ...toPoints(overflow, overflowLabels),
+    ],
+  }
+}
+
+export interface LabelledDurations {
+  observe(label: string, milliseconds: number): void
+  points(): readonly Point<Histogram>[]
+}
+
+/** A histogram for each of the first so many values of a label; the others share one. */
+export function createLabelledDurations(
+  label: string,
+  bounds: readonly number[],
+  most: number,
+): LabelledDurations {
+  const known = new Map<string, Durations>()
+  const others = createDurations(bounds)
+
+  function begin(value: string): Durations {
+    if (known.size >= most) return others
+    const fresh = createDurations(bounds)
+    known.set(value, fresh)
+    return fresh
+  }
+
+  return {
+    observe(value, milliseconds) {
+      const durations = known.get(value) ?? begin(value)
+      durations.observe(milliseconds)
+    },
+    points() {
+      const rest = others.read()
+      return [
+        ...[...known].map(([value, each]) => ({
+          attributes: { [label]: value },
+          value: each.read(),
+        })),
+        ...(rest.count > 0 ? [{ attributes: overflowLabels, value: rest }] : []),
+      ]
+    },
+  }
+}

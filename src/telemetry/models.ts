@@ -1,0 +1,89 @@
+/** What each model was asked and how it answered. */
+
+import type { MetricData } from '@opentelemetry/sdk-metrics'
+import type { Outcome } from '../core/model-failure.ts'
+import { answerBounds } from './durations.ts'
+import { counterData, histogramData } from './metric-data.ts'
+import { createLabelledDurations, createModelCounter } from './model-figures.ts'
+
+export interface ModelMetrics {
+  /** Check was asked for this model, empty for none that there is, and has said so. */
+  countCheck(model: string, decision: string): void
+  /** A request was allowed whose tokens nobody counts. */
+  countUncounted(model: string): void
+  /** An answer reported no usable usage. */
+  countUnusable(model: string): void
+  countEstimated(model: string, tokens: number): void
+  /** An allowed request has ended. */
+  countEnded(outcome: Outcome): void
+  data(): readonly MetricData[]
+}
+
+/** Models that have histograms of their own. */
+const mostMeasured = 200
+
+/** Counts nothing yet. */
+export function createModelMetrics(): ModelMetrics {
+  const checks = createModelCounter('decision')
+  const responses = createModelCounter('code')
+  const failures = createModelCounter('reason')
+  const unusable = createModelCounter()
+  const estimated = createModelCounter()
+  const uncounted = createModelCounter()
+  const firstBytes = createLabelledDurations('model', answerBounds, mostMeasured)
+  const durations = createLabelledDurations('model', answerBounds, mostMeasured)
+  return {
+    countCheck: (model, decision) => checks.add(model, 1, decision),
+    countUncounted: (model) => uncounted.add(model, 1),
+    countUnusable: (model) => unusable.add(model, 1),
+    countEstimated: (model, tokens) => estimated.add(model, tokens),
+    countEnded({ model, status, durationMs, firstByteMs, failure }) {
+      responses.add(model, 1, String(status))
+      durations.observe(model, durationMs)
+      if (firstByteMs !== undefined) firstBytes.observe(model, firstByteMs)
+      if (failure !== undefined) failures.add(model, 1, failure.reason)
+    },
+    data: () => [
+      counterData(
+        'tollgate_model_checks',
+        'Answers of Check by model, empty where the request names none that there is.',
+        checks.points(),
+      ),
+      counterData(
+        'tollgate_model_responses',
+        'Allowed requests that have ended, by the status of the answer; 0 where there was none.',
+        responses.points(),
+      ),
+      counterData(
+        'tollgate_model_failures',
+        "Requests that failed at a model's server, by reason.",
+        failures.points(),
+      ),
+      counterData(
+        'tollgate_usage_unusable',
+        'Answers that reported no usable usage.',
+        unusable.points(),
+      ),
+      counterData(
+        'tollgate_tokens_estimated',
+        'Tokens counted for answers that reported none, by their length.',
+        estimated.points(),
+      ),
+      counterData(
+        'tollgate_uncounted_calls',
+        'Requests allowed on paths whose tokens are not counted.',
+        uncounted.points(),
+      ),
+      histogramData(
+        'tollgate_model_first_byte_seconds',
+        "Allowed requests, from their first byte to the first of the server's answer.",
+        firstBytes.points(),
+      ),
+      histogramData(
+        'tollgate_model_duration_seconds',
+        'Allowed requests, from their first byte to the last of the answer.',
+        durations.points(),
+      ),
+    ],
+  }
+}

@@ -1,0 +1,27 @@
+/** How users are called in labels. */
+
+import { createHmac } from 'node:crypto'
+import type { UserNaming } from '../core/usage-labels.ts'
+
+/** Hashes that are remembered; a label is made for each request. */
+const mostHashes = 50_000
+const hashLength = 12
+
+/**
+ * The label of a user: the name, the first 12 hexadecimal characters of its HMAC-SHA-256 with
+ * `key` (the same in every process with this key), or an empty one for all.
+ */
+export function createUserNames(key: string): (user: string, naming: UserNaming) => string {
+  const hashes = new Map<string, string>()
+  return function nameOf(user, naming) {
+    if (naming === 'on') return user
+    if (naming === 'off') return ''
+    let hash = hashes.get(user)
+    if (hash === undefined) {
+      if (hashes.size >= mostHashes) hashes.clear()
+      hash = createHmac('sha256', key).update(user).digest('hex').slice(0, hashLength)
+      hashes.set(user, hash)
+    }
+    return hash
+  }
+}

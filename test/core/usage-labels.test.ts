@@ -1,0 +1,49 @@
+import { test } from 'tap'
+import type { Subscription, WrittenTelemetry } from '../../src/core/resources.ts'
+import { owningGroup, toUsageLabels } from '../../src/core/usage-labels.ts'
+
+const nothing: WrittenTelemetry = {
+  enabled: undefined,
+  captureOrganization: undefined,
+  captureUser: undefined,
+  captureGroup: undefined,
+  captureModelUsage: undefined,
+}
+
+test('without a word of the Tenant the setting says it', async (t) => {
+  for (const naming of ['on', 'hash', 'off'] as const) {
+    for (const written of [undefined, nothing]) {
+      t.strictSame(toUsageLabels(written, naming), {
+        enabled: true,
+        user: naming,
+        model: true,
+        organization: false,
+        group: false,
+      })
+    }
+  }
+})
+
+test('what the Tenant writes wins', async (t) => {
+  for (const [captureUser, naming, user] of [
+    [true, 'off', 'on'],
+    [true, 'hash', 'hash'],
+    [true, 'on', 'on'],
+    [false, 'on', 'off'],
+    [false, 'hash', 'off'],
+  ] as const) {
+    t.equal(toUsageLabels({ ...nothing, captureUser }, naming).user, user)
+  }
+  t.match(toUsageLabels({ ...nothing, captureModelUsage: false, captureGroup: true }, 'on'), {
+    model: false,
+    group: true,
+  })
+  t.equal(toUsageLabels({ ...nothing, enabled: false }, 'on').enabled, false)
+})
+
+test('the owning group is the first that both have', async (t) => {
+  const owned = { owner: { users: ['ada'], groups: ['red', 'blue'] } } as unknown as Subscription
+  t.equal(owningGroup(owned, ['blue', 'red']), 'red')
+  t.equal(owningGroup(owned, ['blue', 'x']), 'blue')
+  t.equal(owningGroup(owned, []), '', 'by name')
+})
