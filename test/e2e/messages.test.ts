@@ -11,6 +11,8 @@ import { poll } from '../support/poll.ts'
 
 /** A model that streams the usage it is told to, and reports some wherever it is not asked to stream. */
 const reporter = createServer(async (request, response) => {
+  // The service asks which models it has.
+  if (request.method === 'GET') return void response.writeHead(404).end()
   const { stream, report } = (await json(request)) as { stream?: boolean; report: Report }
   const usage = { input_tokens: 25, output_tokens: 12 }
   if (!stream) {
