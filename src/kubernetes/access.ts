@@ -40,20 +40,21 @@ export function fromKubeconfig(path: string): ClusterAccess {
     const written = textOf(value)
     return written === undefined ? undefined : resolve(dirname(path), written)
   }
-  /** Either the text itself, in base64, or in a file. */
-  const pem = (of: JsonObject, field: string): string | undefined => {
+  /** Either the text itself, in base64, or the file that holds it and may change. */
+  const pem = (of: JsonObject, field: string, name: 'ca' | 'cert' | 'key') => {
     const data = textOf(of[`${field}-data`])
-    if (data !== undefined) return Buffer.from(data, 'base64').toString()
+    if (data !== undefined) return { [name]: Buffer.from(data, 'base64').toString() }
     const place = at(of[field])
-    return place === undefined ? undefined : readFileSync(place, 'utf8')
+    if (place !== undefined) readFileSync(place)
+    return { [`${name}File`]: place }
   }
   return {
     server,
     token: textOf(user.token),
     tokenFile: at(user.tokenFile),
-    ca: pem(cluster, 'certificate-authority'),
-    cert: pem(user, 'client-certificate'),
-    key: pem(user, 'client-key'),
+    ...pem(cluster, 'certificate-authority', 'ca'),
+    ...pem(user, 'client-certificate', 'cert'),
+    ...pem(user, 'client-key', 'key'),
   }
 }
 

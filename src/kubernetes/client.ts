@@ -18,7 +18,9 @@ export interface ClusterAccess {
   readonly ca?: string | undefined
   readonly caFile?: string | undefined
   readonly cert?: string | undefined
+  readonly certFile?: string | undefined
   readonly key?: string | undefined
+  readonly keyFile?: string | undefined
 }
 
 export interface ClientOptions {
@@ -77,11 +79,12 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
   let last: Shown | undefined
 
   async function readAccess(): Promise<Shown> {
-    const [token, ca] = await Promise.all([
+    const [token, ca, cert, key] = await Promise.all([
       access.token ?? readText(access.tokenFile),
       access.ca ?? readText(access.caFile),
+      access.cert ?? readText(access.certFile),
+      access.key ?? readText(access.keyFile),
     ])
-    const { cert, key } = access
     const written = JSON.stringify([ca, cert, key])
     // The same certificates go on with the same connections.
     const agent =

@@ -30,7 +30,24 @@ root.test('the API server is believed by its certificate', { skip: noOpenssl }, 
   const access = fromKubeconfig(server.kubeconfig)
   t.match(await createReview(access)(path, body), { user: { username: 'ada' } })
   await t.rejects(createReview({ ...access, ca: other.cert })(path, body), /certificate/)
-  await t.rejects(createReview({ ...access, ca: undefined })(path, body), /certificate/)
+  await t.rejects(createReview({ ...access, caFile: undefined })(path, body), /certificate/)
+})
+
+root.test('a certificate that changes is followed', { skip: noOpenssl }, async (t) => {
+  const [first, second] = [makeCertificate(t), makeCertificate(t)]
+  const server = await startReviewServer(t, first)
+  server.tokens.set('ada', { username: 'ada' })
+  let passed = 0
+  const access = fromKubeconfig(server.kubeconfig)
+  const review = createReview(access, { monotonic: () => passed })
+  t.match(await review(path, body), { authenticated: true })
+  server.setCertificate(second)
+  // The first may meet the connection that was cut.
+  await t.rejects(review(path, body))
+  await t.rejects(review(path, body), /certificate/, 'it is not believed yet')
+  writeFileSync(first.path, second.cert)
+  passed += 60_000
+  t.match(await review(path, body), { authenticated: true }, 'its authority is read again')
 })
 
 test('our own token is read again each minute', async (t) => {

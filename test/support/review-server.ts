@@ -26,6 +26,10 @@ export interface ReviewServer {
   readonly admins: Set<string>
   /** Stands in for the reviews; undefined: they are answered. */
   answer: RequestListener | undefined
+  /** Waited for before each review is answered. */
+  delay: (() => Promise<void>) | undefined
+  /** Goes on with another certificate; connections that were open are cut. */
+  setCertificate(tls: Certificate): void
 }
 
 export interface ClusterToken {
@@ -65,6 +69,7 @@ export async function startReviewServer(t: Test, tls?: Certificate): Promise<Rev
     const strange = Object.keys(body.spec).filter((field) => !kind.fields.includes(field))
     if (strange.length > 0) return failure(400, `unknown field "spec.${strange[0]}"`)
     world.asked.push(body.spec)
+    await world.delay?.()
     const status = kind.kind === 'TokenReview' ? toTokenStatus(body.spec) : toAccess(body.spec)
     return [201, { ...body, metadata: { creationTimestamp: null }, status }]
   }
@@ -126,6 +131,11 @@ export async function startReviewServer(t: Test, tls?: Certificate): Promise<Rev
     tokens: new Map(),
     admins: new Set(),
     answer: undefined,
+    delay: undefined,
+    setCertificate(tls) {
+      if (server instanceof https.Server) server.setSecureContext(tls)
+      server.closeAllConnections()
+    },
   }
   return world
 }
