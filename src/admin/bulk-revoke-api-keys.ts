@@ -19,6 +19,7 @@ const schema = {
     'All your active keys, ephemeral ones too; an administrator may name another user. Keys that are revoked or expired already are left as they are. Answered when every replica knows of it, or after a second: `propagation` says which.',
   tags: ['API keys'],
   body: {
+    title: 'BulkRevocation',
     type: ['object', 'null'],
     properties: {
       username: {
@@ -30,6 +31,7 @@ const schema = {
   },
   response: {
     200: {
+      title: 'BulkRevoked',
       description: 'Done, even if there was nothing to revoke.',
       type: 'object',
       required: ['revokedCount', 'message', 'propagation'],

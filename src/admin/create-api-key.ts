@@ -12,6 +12,7 @@ import { toTimestamp } from './api-key-record.ts'
 import { intend } from './audit.ts'
 import { callerOf } from './authenticate.ts'
 import { requirePlainText } from './body.ts'
+import { typeInDocument } from './named-schemas.ts'
 import { refusals, timestamp } from './schemas.ts'
 
 export interface CreateApiKeyDeps {
@@ -43,6 +44,7 @@ const schema = {
   tags: ['API keys'],
   security: [{ identityToken: [] }],
   body: {
+    title: 'NewApiKey',
     type: 'object',
     properties: {
       name: {
@@ -58,6 +60,7 @@ const schema = {
           'Bare name or namespace/name. Left out: the one with the highest priority of yours.',
       },
       expiresIn: {
+        [typeInDocument]: ['string', 'number', 'null'],
         description:
           'Seconds as a number, or "30d", "12h", "2h30m", "90m", "3600s". Left out: the maximum; an hour for an ephemeral key.',
         examples: ['30d', 3600],
@@ -70,6 +73,7 @@ const schema = {
   },
   response: {
     201: {
+      title: 'CreatedApiKey',
       description: 'The key was made.',
       type: 'object',
       required: [

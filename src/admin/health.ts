@@ -9,10 +9,11 @@ const schema = {
   security: [],
   response: {
     200: {
+      title: 'Health',
       description: 'It does.',
       type: 'object',
       required: ['status'],
-      properties: { status: { type: 'string', enum: ['healthy'] } },
+      properties: { status: { type: 'string', const: 'healthy' } },
     },
   },
 } as const

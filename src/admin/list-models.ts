@@ -42,6 +42,7 @@ const lookEveryMs = 50
 const quietLooks = 5
 
 const model = {
+  title: 'Model',
   type: 'object',
   required: ['id', 'object', 'created', 'owned_by', 'kind', 'ready', 'subscriptions'],
   properties: {
@@ -50,7 +51,7 @@ const model = {
       description: "As the model's server calls it.",
       examples: ['sim-small'],
     },
-    object: { type: 'string', enum: ['model'] },
+    object: { type: 'string', const: 'model' },
     created: { type: 'integer', description: 'Unix seconds.', examples: [1_704_067_200] },
     owned_by: {
       type: 'string',
@@ -65,6 +66,7 @@ const model = {
     },
     ready: { type: 'boolean', description: 'Whether it is in the phase Ready.' },
     modelDetails: {
+      title: 'ModelDetails',
       type: 'object',
       description: 'For people; what is empty is left out.',
       properties: {
@@ -78,6 +80,7 @@ const model = {
       type: 'array',
       description: 'Those of yours that open it.',
       items: {
+        title: 'ModelSubscription',
         type: 'object',
         required: ['name'],
         properties: {
@@ -109,6 +112,7 @@ with your credential; one that refuses you, or does not answer in time, is not l
   },
   response: {
     200: {
+      title: 'ModelList',
       description: 'Ordered by id, url and owner.',
       headers: {
         'cache-control': { type: 'string', enum: ['no-store'] },
@@ -121,7 +125,7 @@ with your credential; one that refuses you, or does not answer in time, is not l
       type: 'object',
       required: ['object', 'data'],
       properties: {
-        object: { type: 'string', enum: ['list'] },
+        object: { type: 'string', const: 'list' },
         data: { type: 'array', items: model },
       },
     },

@@ -19,6 +19,7 @@ const schema = {
   description: 'Legacy. The highest tier that holds any of the groups; limits do not depend on it.',
   tags: ['Subscriptions'],
   body: {
+    title: 'TierLookup',
     type: 'object',
     required: ['groups'],
     properties: {
@@ -33,6 +34,7 @@ const schema = {
   },
   response: {
     200: {
+      title: 'Tier',
       description: 'The tier.',
       type: 'object',
       required: ['tier', 'displayName'],

@@ -3,6 +3,7 @@
 import swagger from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
 import type { FastifyInstance } from 'fastify'
+import { nameSchemas } from './named-schemas.ts'
 
 const description = `Make API keys, list models and see your subscriptions. Inference itself is at
 the same address: any OpenAI client works with an API key and this base URL.
@@ -68,6 +69,7 @@ export function describeApi(app: FastifyInstance): void {
       if (!('openapiObject' in documents)) throw new Error('the document is OpenAPI 3')
       const { openapiObject } = documents
       markOptionalBodies(openapiObject.paths as Record<string, Record<string, Operation>>)
+      nameSchemas(openapiObject)
       return openapiObject
     },
   })

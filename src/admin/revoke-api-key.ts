@@ -21,6 +21,7 @@ const schema = {
     200: {
       description: 'The record, now revoked.',
       ...apiKeyRecord,
+      title: 'RevokedApiKey',
       required: [...apiKeyRecord.required, 'propagation'],
       properties: { ...apiKeyRecord.properties, propagation: propagationSchema },
     },

@@ -2,10 +2,12 @@
 
 /** The envelope of every refusal (contract, 1.3). */
 const errorEnvelope = {
+  title: 'Refusal',
   type: 'object',
   required: ['error'],
   properties: {
     error: {
+      title: 'RefusalReason',
       type: 'object',
       required: ['message', 'type'],
       properties: {
@@ -50,6 +52,7 @@ const nullableTimestamp = { ...timestamp, type: ['string', 'null'] } as const
 
 /** A key's record (contract, 3.4); dates stand in both spellings. */
 export const apiKeyRecord = {
+  title: 'ApiKey',
   type: 'object',
   required: [
     'id',
@@ -74,6 +77,7 @@ export const apiKeyRecord = {
     expirationDate: nullableTimestamp,
     expiresAt: nullableTimestamp,
     status: {
+      title: 'ApiKeyStatus',
       type: 'string',
       enum: ['active', 'revoked', 'expired'],
       description: 'The effective status: an active key past its expiry is expired.',
@@ -85,6 +89,7 @@ export const apiKeyRecord = {
 
 /** Whether every replica knows of a revocation; an addition of ours to the contract. */
 export const propagation = {
+  title: 'Propagation',
   type: 'object',
   required: ['state', 'replicas', 'acknowledged'],
   description: 'Who knows of it, after at most a second of waiting for all.',

@@ -59,9 +59,11 @@ out, the body too. The flat fields (status, limit, offset, includeEphemeral besi
 an older form, which counts only where filters, sort and pagination are all absent.`,
   tags: ['API keys'],
   body: {
+    title: 'ApiKeySearch',
     type: ['object', 'null'],
     properties: {
       filters: {
+        title: 'ApiKeyFilters',
         type: ['object', 'null'],
         properties: {
           username: {
@@ -77,10 +79,12 @@ an older form, which counts only where filters, sort and pagination are all abse
         },
       },
       sort: {
+        title: 'ApiKeySort',
         type: ['object', 'null'],
         description: 'Keys without the date come last both ways; equals are ordered by id.',
         properties: {
           by: {
+            title: 'ApiKeySortField',
             type: ['string', 'null'],
             enum: ['created_at', 'expires_at', 'last_used_at', 'name', null],
             default: 'created_at',
@@ -94,6 +98,7 @@ an older form, which counts only where filters, sort and pagination are all abse
         },
       },
       pagination: {
+        title: 'Pagination',
         type: ['object', 'null'],
         properties: { limit: { ...limit, default: defaultLimit }, offset },
       },
@@ -112,11 +117,12 @@ an older form, which counts only where filters, sort and pagination are all abse
   },
   response: {
     200: {
+      title: 'ApiKeyPage',
       description: 'A page of records.',
       type: 'object',
       required: ['object', 'data', 'has_more'],
       properties: {
-        object: { type: 'string', enum: ['list'] },
+        object: { type: 'string', const: 'list' },
         data: { type: 'array', items: apiKeyRecord },
         has_more: { type: 'boolean', description: 'Whether a further page has records.' },
       },

@@ -20,6 +20,7 @@ import { type ListSubscriptionsDeps, listSubscriptions } from './list-subscripti
 import { logLevel } from './log-level.ts'
 import { type LookupTierDeps, lookUpTier } from './lookup-tier.ts'
 import { followMethods } from './methods.ts'
+import { typeInDocument } from './named-schemas.ts'
 import { describeApi } from './openapi.ts'
 import { type ProbeDeps, probes } from './probes.ts'
 import type { RevokeDeps } from './propagation.ts'
@@ -148,6 +149,7 @@ function createListener({
         removeAdditional: false,
         useDefaults: false,
         allowUnionTypes: true,
+        keywords: [typeInDocument],
         // With the schema in hand a refusal can say what would have been right.
         verbose: true,
       },

@@ -8,6 +8,7 @@ import type { CompiledSubscription } from '../core/snapshot.ts'
 export const modelRefsSchema = {
   type: 'array',
   items: {
+    title: 'SubscriptionModel',
     type: 'object',
     required: ['name'],
     properties: {
@@ -17,6 +18,7 @@ export const modelRefsSchema = {
         type: 'array',
         description: 'All of them hold, for each user alone.',
         items: {
+          title: 'TokenRateLimit',
           type: 'object',
           required: ['limit', 'window'],
           properties: {
@@ -26,6 +28,7 @@ export const modelRefsSchema = {
         },
       },
       billing_rate: {
+        title: 'BillingRate',
         type: 'object',
         required: ['per_token'],
         properties: { per_token: { type: 'string', examples: ['0.00002'] } },
@@ -35,12 +38,14 @@ export const modelRefsSchema = {
 } as const
 
 export const labelsSchema = {
+  title: 'Labels',
   type: 'object',
   additionalProperties: { type: 'string' },
   description: 'Left out when empty.',
 } as const
 
 export const subscriptionRecord = {
+  title: 'Subscription',
   type: 'object',
   required: ['subscription_id_header', 'subscription_description', 'priority', 'model_refs'],
   properties: {

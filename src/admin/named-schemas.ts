@@ -1,0 +1,63 @@
+/**
+ * Names for the schemas of the OpenAPI document. A schema with a `title` stands once, under that
+ * name, so that a generated client has one type for it wherever it is used.
+ */
+
+type Json = Record<string, unknown>
+
+/** What a schema says to the document alone, where a refusal of ours says more than a schema's. */
+export const typeInDocument = 'x-type'
+
+/**
+ * Moves titled schemas to `components.schemas`. One of them that may be null is there without null.
+ * Throws when two of one title differ in more than their description.
+ */
+export function nameSchemas(document: { components?: object; paths?: unknown }): void {
+  const named = new Map<string, Json>()
+
+  function refer(schema: Json, title: string): Json {
+    const { title: _, description, ...rest } = schema
+    const before = named.get(title)
+    if (before === undefined) named.set(title, { title, ...rest })
+    else if (!isSame(before, { title, ...rest })) throw new Error(`two schemas are ${title}`)
+    return { $ref: `#/components/schemas/${title}` }
+  }
+
+  /** `isRoot`: nothing stands around it that could say that it may be null or left out. */
+  function walk(value: unknown, isRoot = false): unknown {
+    if (Array.isArray(value)) return value.map((each) => walk(each))
+    if (!isObject(value)) return value
+    const entries = Object.entries(value).map(([key, each]) => [key, walk(each, key === 'schema')])
+    const { [typeInDocument]: type, ...schema } = ofOneValue(Object.fromEntries(entries))
+    if (type !== undefined) return { ...schema, type }
+    const { title } = schema
+    if (typeof title !== 'string' || schema.type === undefined) return schema
+    if (!Array.isArray(schema.type)) return refer(schema, title)
+    const ofValue = schema.type.find((each) => each !== 'null')
+    const reference = refer({ ...withoutNull(schema), type: ofValue }, title)
+    return isRoot ? reference : { anyOf: [reference, { type: 'null' }] }
+  }
+
+  document.paths = walk(document.paths)
+  const schemas = Object.fromEntries([...named].sort(([a], [b]) => (a < b ? -1 : 1)))
+  document.components = { ...document.components, schemas }
+}
+
+/** Generators make a type of every list of values, be it of one. */
+function ofOneValue({ enum: values, ...schema }: Json): Json {
+  if (Array.isArray(values) && values.length === 1) return { ...schema, const: values[0] }
+  return values === undefined ? schema : { ...schema, enum: values }
+}
+
+function withoutNull(schema: Json): Json {
+  const { enum: values } = schema
+  return Array.isArray(values) ? { ...schema, enum: values.filter((v) => v !== null) } : schema
+}
+
+function isObject(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null
+}
+
+function isSame(a: unknown, b: unknown): boolean {
+  return JSON.stringify(a) === JSON.stringify(b)
+}
