@@ -26,6 +26,8 @@ export interface Config extends Omit<Read, keyof Derived | Consumed>, Derived {}
 type Consumed = 'gatewayName' | 'meterPaths' | 'meterMessages' | 'unmeteredPaths'
 
 interface Derived {
+  /** What is exported, and how; undefined: nothing. */
+  readonly otel: Otel | undefined
   /** Administrators by group. */
   readonly adminGroups: ReadonlySet<string>
   /** Which operations are counted, and whether the others are open. */
@@ -45,6 +47,17 @@ interface Derived {
   readonly replicaName: string
   /** Where it runs: this machine since it was started, and the address only one process can have. */
   readonly replicaPlace: string
+}
+
+/** What the SDK of OpenTelemetry is started with. */
+export interface Otel {
+  /** How they are sent; undefined: they are not. */
+  readonly traces: 'http/protobuf' | 'http/json' | 'grpc' | undefined
+  readonly metrics: 'http/protobuf' | 'http/json' | 'grpc' | undefined
+  /** Whether the gateway traces. */
+  readonly gateway: boolean
+  /** The variables that the SDK reads by itself. */
+  readonly env: Readonly<Record<string, string>>
 }
 
 /** Thrown with one line for each bad variable. */
@@ -73,7 +86,7 @@ export function loadConfig(
     key,
     readSetting(env, setting as Setting<unknown>, problems),
   ])
-  const config = derive(Object.fromEntries(entries))
+  const config = derive(Object.fromEntries(entries), env)
   problems.push(...checkTogether(config))
   const named = new Set(problems.map(settingOf))
   problems.push(...check(config).filter((problem) => !named.has(settingOf(problem))))
@@ -107,7 +120,7 @@ function textOf(env: Environment, name: string, problems: string[]): string | un
   }
 }
 
-function derive(all: Read): Config {
+function derive(all: Read, env: Environment): Config {
   const { gatewayName, meterPaths, meterMessages, unmeteredPaths, ...read } = all
   const scheme = read.gatewayTlsCertFile === undefined ? 'http' : 'https'
   const { gatewayUrl = `${scheme}://${showAddress(read.gatewayAddress)}` } = read
@@ -128,6 +141,30 @@ function derive(all: Read): Config {
     instanceName: read.instanceName ?? gatewayName ?? 'maas-default-gateway',
     replicaName: read.replicaName ?? ownName,
     replicaPlace: `${bootId()}/${ownName}`,
+    otel: deriveOtel(read, env),
+  }
+}
+
+/** An endpoint that is set, or an exporter that is named: else nothing is exported. */
+function deriveOtel(read: Omit<Read, Consumed>, env: Environment): Otel | undefined {
+  const { otelEndpoint: both, otelTracesExporter, otelMetricsExporter, otelProtocol } = read
+  const exportsTo = (exporter: string | undefined, endpoint: string | undefined): boolean =>
+    exporter === undefined ? (endpoint ?? both) !== undefined : exporter === 'otlp'
+  const traces = exportsTo(otelTracesExporter, read.otelTracesEndpoint)
+  const metrics = exportsTo(otelMetricsExporter, read.otelMetricsEndpoint)
+  if (read.otelDisabled || (!traces && !metrics)) return undefined
+  const named = Object.entries(env).filter(([name]) => /^OTEL_/.test(name) && !/_FILE$/.test(name))
+  const secrets = {
+    OTEL_EXPORTER_OTLP_HEADERS: read.otelHeaders,
+    OTEL_EXPORTER_OTLP_TRACES_HEADERS: read.otelTracesHeaders,
+    OTEL_EXPORTER_OTLP_METRICS_HEADERS: read.otelMetricsHeaders,
+  }
+  const all = [...named, ...Object.entries(secrets)]
+  return {
+    traces: traces ? (read.otelTracesProtocol ?? otelProtocol) : undefined,
+    metrics: metrics ? (read.otelMetricsProtocol ?? otelProtocol) : undefined,
+    gateway: otelTracesExporter === 'otlp',
+    env: Object.fromEntries(all.flatMap(([name, value]) => (value ? [[name, value]] : []))),
   }
 }
 

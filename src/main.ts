@@ -31,6 +31,15 @@ import { openServedNames } from './wiring/served-names.ts'
 import { type Stop, stopInOrder } from './wiring/shutdown.ts'
 import { openTelemetry } from './wiring/telemetry.ts'
 import { openTokens } from './wiring/tokens.ts'
+import {
+  openTracing,
+  startExport,
+  traceCheck,
+  traceCounters,
+  traceDecisions,
+  traceKey,
+  traceKeys,
+} from './wiring/tracing.ts'
 import { openJournal, openSettle } from './wiring/usage.ts'
 
 export interface Service {
@@ -94,6 +103,7 @@ function toggleDebug(log: Logger): string {
 /** Builds and starts the parts, the ones that others ask first. */
 async function start(context: Context): Promise<ServiceAddresses> {
   const { config, log, audit, clock, onFault, stops } = context
+  const tracing = openTracing(config)
   const database = await openDatabase(context)
   const keyParts = await openKeys(context, database)
   const { keys, propagation, noteUse } = keyParts
@@ -102,9 +112,9 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const learner = openServedNames(context, database, resources.snapshot)
   const { snapshot } = learner
   const markers = { own: config.keyMarker, accepted: config.acceptedMarkers }
-  const tokens = openTokens(context, resources)
+  const tokens = openTokens(context, resources, tracing)
   const authenticate = createAuthenticate({
-    key: createVerifyKey(keys, markers, noteUse),
+    key: traceKey(tracing, createVerifyKey(keys, markers, noteUse)),
     token: tokens.verify,
   })
   const counterParts = await openCounters(context)
@@ -116,6 +126,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     identity: tokens.figures,
     journal: () => journal as Journal,
   })
+  await startExport(context, telemetry)
   const settle = openSettle(context, counterParts, resources, telemetry)
   const journal = openJournal(context, counterParts, settle)
   await journal?.start()
@@ -127,21 +138,21 @@ async function start(context: Context): Promise<ServiceAddresses> {
     health.note(outcome)
     telemetry.onEnded(outcome)
   }
+  const check = telemetry.timed(
+    createCheck({
+      authenticate,
+      snapshot,
+      counters: traceCounters(tracing, counters),
+      paths: config.paths,
+      tokensOpen: config.tokensOpenInference,
+      clock,
+      ...traceDecisions(tracing, { onDecided: telemetry.onDecided, onRefused: refusals.check }),
+      onFault,
+    }),
+  )
   const grpc = createGrpcServer({
     unary: {
-      '/envoy.service.auth.v3.Authorization/Check': telemetry.timed(
-        createCheck({
-          authenticate,
-          snapshot,
-          counters,
-          paths: config.paths,
-          tokensOpen: config.tokensOpenInference,
-          clock,
-          onDecided: telemetry.onDecided,
-          onRefused: refusals.check,
-          onFault,
-        }),
-      ),
+      '/envoy.service.auth.v3.Authorization/Check': traceCheck(tracing, check),
       '/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit': createShouldRateLimit({
         settle,
         onIgnored: (reason) => log.warn({ reason }, 'reported usage is not counted'),
@@ -158,7 +169,8 @@ async function start(context: Context): Promise<ServiceAddresses> {
     onFault,
   })
   const external = buildAdmin({
-    keys,
+    keys: traceKeys(tracing, keys),
+    openSpan: tracing.open,
     propagation: propagation.wait,
     snapshot,
     clock,

@@ -28,6 +28,7 @@ import { type RefusedRequest, tellRefusals } from './refusals.ts'
 import { revokeApiKey } from './revoke-api-key.ts'
 import { type SearchApiKeysDeps, searchApiKeys } from './search-api-keys.ts'
 import { type SelectSubscriptionDeps, selectSubscription } from './select-subscription.ts'
+import { type OpenRequestSpan, traceRequests } from './trace-requests.ts'
 import { trustPeers } from './trusted-proxies.ts'
 import { type ValidateApiKeyDeps, validateApiKey } from './validate-api-key.ts'
 
@@ -35,6 +36,8 @@ interface ListenerDeps {
   readonly log: FastifyBaseLogger
   /** Has what is done to keys; nothing is kept of it where there is none. */
   readonly audit?: AuditTrail
+  /** Opens spans; there are none unless told. */
+  readonly openSpan?: OpenRequestSpan
   /** Told of each refusal that is no fault of ours. */
   readonly onRefused?: (refused: RefusedRequest) => void
   readonly times?: ListenerTimes
@@ -117,6 +120,7 @@ function createListener({
   log,
   audit,
   onRefused,
+  openSpan,
   times = contractTimes,
   trustedProxies = [],
 }: ListenerDeps): FastifyInstance {
@@ -159,6 +163,7 @@ function createListener({
       if (socket.writable) socket.end(rawRefusal(clientErrorStatus(error.code)))
     },
   })
+  traceRequests(app, openSpan)
   auditRoutes(app, audit)
   tellRefusals(app, onRefused)
   readBodies(app)

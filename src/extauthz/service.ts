@@ -15,10 +15,12 @@ import { type ErrorCode, ServiceError } from '../core/errors.ts'
 import type { PathRules } from '../core/operations.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 import { readTarget, type Target } from '../core/target.ts'
+import { isSampled } from '../core/trace-context.ts'
 import type { Authenticate } from '../identity/authenticate.ts'
 import type { CounterStore } from '../store/counters.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
 import { authenticated, toCheckResponse } from './check-response.ts'
+import { tagSpan } from './span-tags.ts'
 
 export interface CheckDeps {
   readonly authenticate: Authenticate
@@ -72,7 +74,11 @@ export function createCheck(deps: CheckDeps): Check {
         onRefused({ code, caller, model, subscription, source, requestId, traceparent })
       }
       const keyAgeMs = caller?.by === 'key' ? caller.keyAgeMs : undefined
-      return toCheckResponse(decision, now, dialectOf(target?.operation), keyAgeMs)
+      const response = toCheckResponse(decision, now, dialectOf(target?.operation), keyAgeMs)
+      if (!isSampled(traceparent)) return response
+      const { subscription } = request
+      const model = target?.modelKey ?? request.model
+      return tagSpan(response, decision, { caller, model, subscription })
     }
     return rescue(
       () =>

@@ -8,6 +8,7 @@ import { isIP } from 'node:net'
 import { dirname } from 'node:path'
 import { parse } from 'yaml'
 import { idleSeconds } from '../core/resources.ts'
+import { putTracing, type TracingSettings } from './tracing.ts'
 
 /** A TCP address, or the path of a Unix domain socket. */
 export type Address = { readonly host: string; readonly port: number } | { readonly path: string }
@@ -29,6 +30,10 @@ export type BootstrapSettings = {
   readonly bodyTimeoutMs?: number | undefined
   /** Origins whose pages may call the gateway, `*` for all; none unless told. */
   readonly allowedOrigins?: readonly string[] | undefined
+  /** Where the gateway's spans go; unset: it traces nothing. */
+  readonly tracing?: TracingSettings | undefined
+  /** Whether a client's trace headers are believed; they are removed unless told. */
+  readonly trustsTraces?: boolean | undefined
   /** What Envoy may hold for all connections together (bytes). */
   readonly heapBytes?: number | undefined
   /** Proxies in front of Envoy whose `x-forwarded-for` is believed; none unless told. */
@@ -112,6 +117,7 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
       putBodyLimits(connections, settings)
       putIdleTimeouts(connections)
       putOrigins(connections, settings.allowedOrigins)
+      putTracing(connections, clusters, settings)
     }
   }
   if (settings.heapBytes !== undefined) {

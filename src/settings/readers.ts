@@ -114,6 +114,23 @@ export const origins: Reader<readonly string[]> = {
   },
 }
 
+/** Names with values; what they are is not looked at. It may hold a collector's credential. */
+export const pairs: Reader<string> = {
+  form: 'a list with commas of `name=value`',
+  secret: true,
+  read: (written) =>
+    itemsOf(written).every((item) => /^[^\s=,]+\s*=[^\r\n]*$/.test(item)) ? written : invalid,
+}
+
+/** A part of all. */
+export const share: Reader<number> = {
+  form: 'a number from 0 to 1',
+  read(written) {
+    const value = Number(written)
+    return /^[0-9]*\.?[0-9]+$/.test(written) && value <= 1 ? value : invalid
+  },
+}
+
 export const redisUrl: Reader<string> = {
   form:
     '`redis://[user:password@]host:port[/db]`, `redis+sentinel://host:port,host:port/name` or ' +

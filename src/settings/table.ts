@@ -4,36 +4,11 @@
  * is a field of the Config at once.
  */
 
+import { otelSettings } from './otel.ts'
 import * as form from './readers.ts'
+import { optional, type Setting, setting } from './setting.ts'
 
-export interface Setting<T> {
-  readonly name: string
-  /** As it would be written. undefined: `otherwise` says in words what holds then. */
-  readonly fallback: string | undefined
-  readonly otherwise: string
-  readonly reader: form.Reader<T>
-  /** A line of Markdown. */
-  readonly meaning: string
-}
-
-function setting<T>(
-  name: string,
-  fallback: string,
-  reader: form.Reader<T>,
-  meaning: string,
-): Setting<T> {
-  return { name, fallback, otherwise: '', reader, meaning }
-}
-
-/** One that is undefined unless it is set. */
-function optional<T>(
-  name: string,
-  otherwise: string,
-  reader: form.Reader<T>,
-  meaning: string,
-): Setting<T | undefined> {
-  return { name, fallback: undefined, otherwise, reader, meaning }
-}
+export type { Setting }
 
 // biome-ignore format: a row a setting
 export const settings = {
@@ -210,6 +185,7 @@ export const settings = {
     'whether what is done to keys is refused with 503 while its line cannot be written'),
   logLevel: setting('LOG_LEVEL', 'info', form.oneOf('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'),
     'the least level that is logged'),
+  ...otelSettings,
 } as const
 
 export type Settings = typeof settings

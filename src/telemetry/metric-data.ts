@@ -6,6 +6,7 @@ import {
   DataPointType,
   type Histogram,
   type HistogramMetricData,
+  type MetricData,
   type MetricDescriptor,
   type SumMetricData,
 } from '@opentelemetry/sdk-metrics'
@@ -42,7 +43,14 @@ export function histogramData(
   }
 }
 
-/** Prometheus' text has no times: whoever scrapes knows when. */
+/** Sets the times of fresh data, from when the figures began to when they were read. */
+export function stamp(data: readonly MetricData[], startTime: HrTime, endTime: HrTime): void {
+  for (const { dataPoints } of data) {
+    for (const point of dataPoints) Object.assign(point, { startTime, endTime })
+  }
+}
+
+/** Until they are stamped. Prometheus' text has no times: whoever scrapes knows when. */
 const noTime: HrTime = [0, 0]
 
 function describe(

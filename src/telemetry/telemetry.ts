@@ -3,15 +3,17 @@
  * become OpenTelemetry's data, and Prometheus' text, only when somebody asks.
  */
 
+import { millisToHrTime } from '@opentelemetry/core'
 import { PrometheusExporter, PrometheusSerializer } from '@opentelemetry/exporter-prometheus'
-import { MeterProvider, type MetricData } from '@opentelemetry/sdk-metrics'
+import { emptyResource } from '@opentelemetry/resources'
+import { MeterProvider, type MetricData, type MetricProducer } from '@opentelemetry/sdk-metrics'
 import type { Decision } from '../core/decide.ts'
 import type { ErrorCode } from '../core/errors.ts'
 import type { Outcome } from '../core/model-failure.ts'
 import type { Usage } from '../core/usage.ts'
 import { type AuthorizedOptions, createAuthorized } from './authorized.ts'
 import { createDurations } from './durations.ts'
-import { counterData, histogramData } from './metric-data.ts'
+import { counterData, histogramData, stamp } from './metric-data.ts'
 import { createModelMetrics } from './models.ts'
 import { watchProcess } from './process.ts'
 import { type Reading, readingsOf, type Sources } from './readings.ts'
@@ -42,6 +44,8 @@ export interface Telemetry {
   timed(answer: Answering): Answering
   /** All metrics in Prometheus' text format 0.0.4. Rejects when one cannot be read. */
   scrape(): Promise<string>
+  /** The same metrics for whoever exports them otherwise. */
+  readonly producer: MetricProducer
   stop(): Promise<void>
 }
 
@@ -79,7 +83,18 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   const watched = watchProcess(version)
   let agedAt = monotonic()
 
-  const reader = new PrometheusExporter({ preventServerStart: true })
+  // By a clock that never steps, so that no figure ends before it has begun.
+  const startedAt = Date.now() - monotonic()
+  const startTime = millisToHrTime(startedAt + monotonic())
+  const own: MetricProducer = {
+    async collect() {
+      const data = collectOwn()
+      stamp(data, startTime, millisToHrTime(startedAt + monotonic()))
+      const scopeMetrics = [{ scope: { name: 'tollgate' }, metrics: data }]
+      return { resourceMetrics: { resource: emptyResource(), scopeMetrics }, errors: [] }
+    },
+  }
+  const reader = new PrometheusExporter({ preventServerStart: true, metricProducers: [own] })
   const provider = new MeterProvider({ readers: [reader] })
   // Without timestamps, target_info and the labels of OpenTelemetry's scopes.
   const serializer = new PrometheusSerializer('', false, undefined, true, true)
@@ -157,10 +172,9 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     async scrape() {
       const { resourceMetrics, errors } = await reader.collect()
       if (errors.length > 0) throw new AggregateError(errors, 'some metrics cannot be read')
-      const own = { scope: { name: 'tollgate' }, metrics: collectOwn() }
-      const scopeMetrics = [...resourceMetrics.scopeMetrics, own]
-      return `${serializer.serialize({ ...resourceMetrics, scopeMetrics })}`
+      return `${serializer.serialize(resourceMetrics)}`
     },
+    producer: { collect: () => reader.collect() },
     async stop() {
       watched.stop()
       await provider.shutdown()

@@ -10,6 +10,7 @@ import { findAuthorities, renderBootstrap, renderCertificate } from '../gateway/
 import { CLUSTERS_FILE, renderClusters, writeClusters } from '../gateway/clusters.ts'
 import { replaceFile } from '../gateway/replace-file.ts'
 import { PACKAGE_ROOT } from '../package-root.ts'
+import { tracingOf } from './gateway-tracing.ts'
 
 export interface EnvoyFiles {
   /** The text of `bootstrap.json`. */
@@ -36,6 +37,8 @@ export function renderEnvoyFiles(config: Config): EnvoyFiles {
     bodyTimeoutMs: config.bodyTimeoutMs,
     allowedOrigins: config.allowedOrigins,
     heapBytes: config.envoyHeapBytes,
+    tracing: tracingOf(config),
+    trustsTraces: config.traceTrustClients,
     trustedHops: config.gatewayTrustedHops,
     certificateFile: certificate && certificatePath(config),
   })

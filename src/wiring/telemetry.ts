@@ -17,6 +17,11 @@ export interface Measured extends Keys, Counters, Resources {
   readonly journal: () => Journal
 }
 
+/** The program's own. */
+export function readVersion(): string {
+  return JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')).version
+}
+
 export function openTelemetry({ config, audit, stops }: Context, measured: Measured): Telemetry {
   const {
     keys,
@@ -32,7 +37,7 @@ export function openTelemetry({ config, audit, stops }: Context, measured: Measu
     identity,
   } = measured
   const telemetry = createTelemetry({
-    version: JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')).version,
+    version: readVersion(),
     usage: {
       users: { naming: config.metricsUser, key: config.metricsUserKey ?? '' },
       written: () => snapshot().tenant?.telemetry,

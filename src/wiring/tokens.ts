@@ -5,6 +5,7 @@ import { createVerifyToken } from '../identity/identity-token.ts'
 import type { AccessReview } from '../identity/kubernetes/access-review.ts'
 import { noTokens, openTokenFile } from '../identity/token-file.ts'
 import { createIdentityCounts, type IdentityFigures } from '../telemetry/identity-counts.ts'
+import { noTracing } from '../telemetry/tracing.ts'
 import { openCluster } from './cluster.ts'
 import type { Context } from './context.ts'
 import { openOidc } from './oidc.ts'
@@ -20,7 +21,11 @@ export interface Tokens {
   readonly figures: IdentityFigures
 }
 
-export function openTokens(context: Context, { snapshot }: Pick<Resources, 'snapshot'>): Tokens {
+export function openTokens(
+  context: Context,
+  { snapshot }: Pick<Resources, 'snapshot'>,
+  tracing = noTracing,
+): Tokens {
   const refusals = createRefusalLog(context)
   const counts = createIdentityCounts()
   const cluster = openCluster(context, refusals, counts.onAccessReviewed)
@@ -28,14 +33,17 @@ export function openTokens(context: Context, { snapshot }: Pick<Resources, 'snap
   return {
     verify: createVerifyToken({
       file: openFile(context),
-      oidc: oidc.find,
-      cluster: cluster?.tokens.verify,
+      oidc(issuer) {
+        const verify = oidc.find(issuer)
+        return verify && tracing.waiting('identity provider', verify)
+      },
+      cluster: cluster && tracing.waiting('API server', cluster.tokens.verify),
       onProved(by, result) {
         counts.onProved(by, result)
         if (by === 'none') refusals.note({ proof: by }, 'nothing here proves it')
       },
     }),
-    mayAdminister: cluster?.mayAdminister,
+    mayAdminister: cluster && tracing.waiting('API server', cluster.mayAdminister),
     figures: counts.figures,
     degraded: () => [
       ...(oidc.isAway() ? ['oidc'] : []),

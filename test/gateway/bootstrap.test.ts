@@ -181,6 +181,15 @@ test('what cannot be replaced is refused', async (t) => {
   })
 })
 
+const tracing = {
+  endpoint: 'https://collector.example/otlp/v1/traces',
+  protocol: 'http/protobuf',
+  headers: 'Authorization=Basic%20abc, x-team = a',
+  timeoutMs: 10_000,
+  share: 0.25,
+  serviceName: 'tollgate-gateway',
+} as const
+
 test('Envoy accepts what is rendered', { skip: needsEnvoy }, async (t) => {
   const directory = t.testdir()
   await writeClusters(directory, renderClusters([], '0'))
@@ -188,6 +197,10 @@ test('Envoy accepts what is rendered', { skip: needsEnvoy }, async (t) => {
     tcp: { admin: { host: '127.0.0.1', port: 0 }, grpc: [{ host: 'localhost', port: 1 }] },
     unix: {},
     journal: { journal: join(directory, 'usage.jsonl') },
+    tracing: { tracing },
+    grpc: {
+      tracing: { ...tracing, protocol: 'grpc' as const, endpoint: 'http://127.0.0.1:4317' },
+    },
   })) {
     const file = join(directory, `${name}.json`)
     const clustersFile = join(directory, 'clusters.json')
@@ -235,4 +248,40 @@ test('routes and Check agree on which bodies are read', async (t) => {
     t.equal(byBody?.test(path), isNamedByBody(path), `by body: ${operation}`)
     t.equal(uploads?.test(path), isNamedByPath(path), `uploads: ${operation}`)
   }
+})
+
+test('a gateway traces where there is a collector, and only then', async (t) => {
+  const text = renderBootstrap(template, settings)
+  t.notMatch(text, '"tracing"')
+  t.notMatch(text, '"otel"')
+  const traced = renderBootstrap(template, { ...settings, tracing })
+  t.match(traced, '"random_sampling"')
+  const { clusters, listeners } = JSON.parse(traced).static_resources
+  const connections = listeners[0].filter_chains[0].filters[0].typed_config
+  t.match(connections.tracing, {
+    client_sampling: { value: 0 },
+    random_sampling: { value: 25 },
+    provider: {
+      typed_config: {
+        service_name: 'tollgate-gateway',
+        http_service: {
+          http_uri: { uri: tracing.endpoint },
+          request_headers_to_add: [
+            { header: { key: 'authorization', value: 'Basic abc' } },
+            { header: { key: 'x-team', value: 'a' } },
+          ],
+        },
+      },
+    },
+  })
+  t.match(clusters.at(-1), { name: 'otel', type: 'STRICT_DNS', transport_socket: Object })
+})
+
+test('trace headers of clients are removed unless they are trusted', async (t) => {
+  const removals = (trustsTraces: boolean) =>
+    ['traceparent', 'tracestate', 'x-client-trace-id'].filter((name) =>
+      renderBootstrap(template, { ...settings, trustsTraces }).includes(`"remove": "${name}"`),
+    )
+  t.equal(removals(false).length, 3)
+  t.equal(removals(true).length, 0)
 })

@@ -34,6 +34,8 @@ export interface EnvoySettings
     | 'bodyTimeoutMs'
     | 'heapBytes'
     | 'allowedOrigins'
+    | 'tracing'
+    | 'trustsTraces'
   > {
   /** An empty folder for its own files. */
   readonly folder: string

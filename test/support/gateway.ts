@@ -2,8 +2,9 @@ import { randomUUID } from 'node:crypto'
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import root, { type Test } from 'tap'
-import { showAddress } from '../../src/config.ts'
+import { loadConfig, showAddress } from '../../src/config.ts'
 import { type ServiceAddresses, serve } from '../../src/main.ts'
+import { tracingOf } from '../../src/wiring/gateway-tracing.ts'
 import { createDatabase } from './database.ts'
 import { accessPolicy, modelRef, subscription, type WrittenDocument } from './documents.ts'
 import { type EnvoySettings, type RunningEnvoy, startEnvoy } from './envoy.ts'
@@ -178,6 +179,8 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
   let service = await serve({ ...environment, ...anyPorts })
   t.teardown(() => service.stop())
   const { addresses } = service
+  const config = loadConfig(environment)
+  const tracing = { tracing: tracingOf(config), trustsTraces: config.traceTrustClients }
   const envoy = await startEnvoy(t, {
     grpc: addresses.grpc,
     api: [addresses.api],
@@ -187,6 +190,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     journal: settings.env?.USAGE_JOURNAL,
     adminPort,
     port,
+    ...tracing,
     ...settings.limits,
     adjust: settings.adjustEnvoy,
   })

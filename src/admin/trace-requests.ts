@@ -1,0 +1,52 @@
+/** A span for each request whose sender asks for one. */
+
+import type { FastifyInstance } from 'fastify'
+
+/** A span that is open, as the listeners see it. */
+export interface RequestSpan {
+  run<Result>(act: () => Result): Result
+  end(attributes: Record<string, string | number>, failed: boolean): void
+}
+
+/** undefined: nobody wants a span for it. */
+export type OpenRequestSpan = (
+  name: string,
+  traceparent: string | undefined,
+) => RequestSpan | undefined
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    span: RequestSpan | undefined
+  }
+}
+
+export function traceRequests(app: FastifyInstance, open: OpenRequestSpan | undefined): void {
+  if (open === undefined) return
+  app.decorateRequest('span', undefined)
+  app.addHook('onRequest', (request, _reply, done) => {
+    const { method, routeOptions, headers } = request
+    request.span = open(
+      `${method} ${routeOptions.url ?? ''}`.trim(),
+      headers.traceparent?.toString(),
+    )
+    if (request.span === undefined) done()
+    else request.span.run(done)
+  })
+  // Reading the body has left the span.
+  app.addHook('preValidation', (request, _reply, done) => {
+    if (request.span === undefined) done()
+    else request.span.run(done)
+  })
+  app.addHook('onResponse', async (request, { statusCode }) => {
+    const { span, method, routeOptions, refusedWith } = request
+    span?.end(
+      {
+        'http.request.method': method,
+        'http.response.status_code': statusCode,
+        ...(routeOptions.url !== undefined && { 'http.route': routeOptions.url }),
+        ...(refusedWith !== null && { 'error.type': refusedWith }),
+      },
+      statusCode >= 500,
+    )
+  })
+}

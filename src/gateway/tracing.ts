@@ -1,0 +1,175 @@
+/** Envoy's tracer: a span for each request that is sampled, sent to an OpenTelemetry collector. */
+
+import { isIP } from 'node:net'
+
+export interface TracingSettings {
+  /** Where spans go: for gRPC host and port, for HTTP the path too. */
+  readonly endpoint: string
+  readonly protocol: 'grpc' | 'http/protobuf' | 'http/json'
+  /** Sent along, as `name=value` with commas; values may be percent-encoded. */
+  readonly headers?: string | undefined
+  readonly timeoutMs: number
+  /** The part of the requests that is traced, from 0 to 1. */
+  readonly share: number
+  readonly serviceName: string
+}
+
+interface Traced {
+  early_header_mutation_extensions?: {
+    typed_config: { mutations: { remove?: string }[] }
+  }[]
+  tracing?: object
+}
+
+const cluster = 'otel'
+const clientHeaders: readonly (string | undefined)[] = [
+  'traceparent',
+  'tracestate',
+  'x-client-trace-id',
+]
+
+/** What Check and the readers of answers have found out → the tags of the request's span. */
+const tags = [
+  ['tollgate.decision', 'envoy.filters.http.ext_authz', 'decision'],
+  ['tollgate.model', 'envoy.filters.http.ext_authz', 'model'],
+  ['tollgate.subscription', 'envoy.filters.http.ext_authz', 'subscription'],
+  ['gen_ai.request.model', 'envoy.filters.http.ext_authz', 'model'],
+] as const
+
+/** Tags by OpenTelemetry's names for generative AI, which are still "development". */
+const usageTags = [
+  ['gen_ai.usage.total_tokens', 'tollgate.usage', 'total_tokens'],
+  ['gen_ai.usage.input_tokens', 'tollgate.usage', 'input_tokens'],
+  ['gen_ai.usage.output_tokens', 'tollgate.usage', 'output_tokens'],
+] as const
+
+/** Adds the tracer where there is a collector, and leaves clients' headers where these are trusted. */
+export function putTracing(
+  connections: object,
+  clusters: object[],
+  settings: {
+    readonly tracing?: TracingSettings | undefined
+    readonly trustsTraces?: boolean | undefined
+  },
+): void {
+  const traced = connections as Traced
+  if (settings.trustsTraces) {
+    for (const { typed_config } of traced.early_header_mutation_extensions ?? []) {
+      typed_config.mutations = typed_config.mutations.filter(
+        ({ remove }) => !clientHeaders.includes(remove),
+      )
+    }
+  }
+  const { tracing } = settings
+  if (tracing === undefined) return
+  traced.tracing = {
+    client_sampling: { value: settings.trustsTraces ? 100 : 0 },
+    random_sampling: { value: tracing.share * 100 },
+    overall_sampling: { value: 100 },
+    custom_tags: [...tags, ...usageTags].map(([tag, namespace, key]) => ({
+      tag,
+      metadata: {
+        kind: { request: {} },
+        metadata_key: { key: namespace, path: [{ key }] },
+      },
+    })),
+    provider: {
+      name: 'envoy.tracers.opentelemetry',
+      typed_config: {
+        '@type': 'type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig',
+        service_name: tracing.serviceName,
+        ...toService(tracing),
+      },
+    },
+  }
+  clusters.push(toCluster(tracing))
+}
+
+function toService({ endpoint, protocol, headers, timeoutMs }: TracingSettings): object {
+  const timeout = `${timeoutMs / 1_000}s`
+  const sent = toHeaders(headers)
+  if (protocol === 'grpc') {
+    const initial_metadata = sent.map(([key, value]) => ({ key, value }))
+    return {
+      grpc_service: { envoy_grpc: { cluster_name: cluster }, timeout, initial_metadata },
+    }
+  }
+  return {
+    http_service: {
+      http_uri: { uri: endpoint, cluster, timeout },
+      request_headers_to_add: sent.map(([key, value]) => ({ header: { key, value } })),
+    },
+  }
+}
+
+function toCluster({ endpoint, protocol }: TracingSettings): object {
+  const { protocol: scheme, hostname, port } = new URL(endpoint)
+  const host = hostname.replace(/^\[(.*)\]$/, '$1')
+  const portValue = Number(port) || (scheme === 'https:' ? 443 : protocol === 'grpc' ? 4317 : 80)
+  return {
+    name: cluster,
+    type: isIP(host) === 0 ? 'STRICT_DNS' : 'STATIC',
+    dns_lookup_family: 'V4_PREFERRED',
+    connect_timeout: '1s',
+    ...(protocol === 'grpc' && {
+      typed_extension_protocol_options: {
+        'envoy.extensions.upstreams.http.v3.HttpProtocolOptions': {
+          '@type': 'type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions',
+          explicit_http_config: { http2_protocol_options: {} },
+        },
+      },
+    }),
+    ...(scheme === 'https:' && { transport_socket: toTls(host) }),
+    load_assignment: {
+      cluster_name: cluster,
+      endpoints: [
+        {
+          lb_endpoints: [
+            {
+              endpoint: {
+                address: { socket_address: { address: host, port_value: portValue } },
+              },
+            },
+          ],
+        },
+      ],
+    },
+  }
+}
+
+function toTls(host: string): object {
+  return {
+    name: 'envoy.transport_sockets.tls',
+    typed_config: {
+      '@type': 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext',
+      ...(isIP(host) === 0 && { sni: host }),
+      common_tls_context: {
+        combined_validation_context: {
+          default_validation_context: {
+            match_typed_subject_alt_names: [
+              { san_type: isIP(host) === 0 ? 'DNS' : 'IP_ADDRESS', matcher: { exact: host } },
+            ],
+          },
+          validation_context_sds_secret_config: { name: 'authorities' },
+        },
+      },
+    },
+  }
+}
+
+function toHeaders(written = ''): readonly (readonly [string, string])[] {
+  return written.split(',').flatMap((pair) => {
+    const [name = '', ...value] = pair.split('=')
+    return name.trim() === ''
+      ? []
+      : [[name.trim().toLowerCase(), decode(value.join('=').trim())] as const]
+  })
+}
+
+function decode(value: string): string {
+  try {
+    return decodeURIComponent(value)
+  } catch {
+    return value
+  }
+}

@@ -1,0 +1,139 @@
+/**
+ * Spans and metrics to a collector, by OpenTelemetry's SDK. Loaded only where something is exported:
+ * the import alone takes a third of a second of CPU and tens of megabytes.
+ */
+
+import { metrics, type Tracer, trace } from '@opentelemetry/api'
+import { envDetector, hostDetector, resourceFromAttributes } from '@opentelemetry/resources'
+import {
+  type MetricProducer,
+  PeriodicExportingMetricReader,
+  type PushMetricExporter,
+} from '@opentelemetry/sdk-metrics'
+import { NodeSDK, type NodeSDKConfiguration } from '@opentelemetry/sdk-node'
+
+export type Protocol = 'http/protobuf' | 'http/json' | 'grpc'
+export type Signal = 'traces' | 'metrics'
+
+export interface OtlpOptions {
+  /** How they are sent; undefined: they are not. */
+  readonly traces: Protocol | undefined
+  readonly metrics: Protocol | undefined
+  readonly producer: MetricProducer
+  readonly metricIntervalMs: number
+  readonly metricTimeoutMs: number
+  /** The SDK's own variables; what they do not say of the resource is as in `resource`. */
+  readonly env: Readonly<Record<string, string>>
+  readonly resource: Readonly<Record<string, string>>
+  /** Told when what is sent is refused or lost for the first time, and when it is taken again. */
+  readonly onChange: (signal: Signal, problem: string | undefined) => void
+}
+
+export interface Otlp {
+  /** Makes spans that are exported; undefined: spans are not. */
+  readonly tracer: Tracer | undefined
+  /** Sends what is waiting, as far as the collector takes it. */
+  stop(): Promise<void>
+}
+
+type TraceExporter = NonNullable<NodeSDKConfiguration['traceExporter']>
+
+/** Whoever asks for a span has decided that there is to be one. */
+const always: NonNullable<NodeSDKConfiguration['sampler']> = {
+  shouldSample: () => ({ decision: 2 }),
+  toString: () => 'always',
+}
+
+export async function startOtlp(options: OtlpOptions): Promise<Otlp> {
+  const { producer, onChange } = options
+  const [spans, sums] = await Promise.all([
+    options.traces && loadTraceExporter(options.traces),
+    options.metrics && loadMetricExporter(options.metrics),
+  ])
+  const sdk = withVariables(options.env, () => {
+    const reader =
+      sums &&
+      new PeriodicExportingMetricReader({
+        exporter: watch(new sums(), 'metrics', onChange),
+        exportIntervalMillis: options.metricIntervalMs,
+        exportTimeoutMillis: Math.min(options.metricTimeoutMs, options.metricIntervalMs),
+        metricProducers: [producer],
+      })
+    const sdk = new NodeSDK({
+      resource: resourceFromAttributes(options.resource),
+      resourceDetectors: [hostDetector, envDetector],
+      sampler: always,
+      textMapPropagator: null,
+      logRecordProcessors: [],
+      metricReaders: reader ? [reader] : [],
+      ...(spans
+        ? { traceExporter: watch(new spans(), 'traces', onChange) }
+        : { spanProcessors: [] }),
+    })
+    sdk.start()
+    return sdk
+  })
+  return {
+    tracer: spans && trace.getTracer('tollgate'),
+    async stop() {
+      await sdk.shutdown().catch(() => {})
+      trace.disable()
+      metrics.disable()
+    },
+  }
+}
+
+async function loadTraceExporter(protocol: Protocol): Promise<new () => TraceExporter> {
+  if (protocol === 'grpc') {
+    return (await import('@opentelemetry/exporter-trace-otlp-grpc')).OTLPTraceExporter
+  }
+  return protocol === 'http/json'
+    ? (await import('@opentelemetry/exporter-trace-otlp-http')).OTLPTraceExporter
+    : (await import('@opentelemetry/exporter-trace-otlp-proto')).OTLPTraceExporter
+}
+
+async function loadMetricExporter(protocol: Protocol): Promise<new () => PushMetricExporter> {
+  if (protocol === 'grpc') {
+    return (await import('@opentelemetry/exporter-metrics-otlp-grpc')).OTLPMetricExporter
+  }
+  return protocol === 'http/json'
+    ? (await import('@opentelemetry/exporter-metrics-otlp-http')).OTLPMetricExporter
+    : (await import('@opentelemetry/exporter-metrics-otlp-proto')).OTLPMetricExporter
+}
+
+interface Result {
+  readonly code: number
+  readonly error?: Error
+}
+
+/** The same exporter, which tells when it begins to fail and when that is over. */
+function watch<Items, Exporter extends { export(items: Items, done: (r: Result) => void): void }>(
+  exporter: Exporter,
+  signal: Signal,
+  onChange: OtlpOptions['onChange'],
+): Exporter {
+  const send = exporter.export.bind(exporter)
+  let isAway = false
+  exporter.export = (items, done) =>
+    send(items, (result) => {
+      const fails = result.code !== 0
+      if (fails !== isAway) onChange(signal, fails ? (result.error?.message ?? 'fails') : undefined)
+      isAway = fails
+      done(result)
+    })
+  return exporter
+}
+
+/** The SDK reads its settings from the environment, when its parts are made. */
+function withVariables<T>(variables: Readonly<Record<string, string>>, act: () => T): T {
+  const before = { ...process.env }
+  Object.assign(process.env, variables)
+  try {
+    return act()
+  } finally {
+    for (const name of Object.keys(variables)) {
+      if (before[name] === undefined) delete process.env[name]
+      else process.env[name] = before[name]
+    }
+  }
+}

@@ -1,0 +1,125 @@
+/**
+ * Spans of what is sampled, by the sender's own decision; of all else nothing is made. A span is
+ * found again by what runs on its behalf, at once or later.
+ */
+
+import { AsyncLocalStorage } from 'node:async_hooks'
+import {
+  type Attributes,
+  ROOT_CONTEXT,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  type Tracer,
+  trace,
+} from '@opentelemetry/api'
+import { isSampled, parseTraceParent } from '../core/trace-context.ts'
+
+export interface Tracing {
+  /**
+   * Calls `act` within a span that is a child of `traceparent`, where that is sampled. What it
+   * answers, or what it promises, ends the span.
+   */
+  server<Result>(name: string, traceparent: string | undefined, act: () => Result): Result
+  /** Opens such a span for who ends it by hand; undefined where none is wanted. */
+  open(name: string, traceparent: string | undefined): OpenSpan | undefined
+  /** The same function; where it makes a sampled call wait, the wait is a child span of this name. */
+  waiting<Args extends readonly unknown[], Result>(
+    name: string,
+    act: (...args: Args) => Result,
+  ): (...args: Args) => Result
+  /** Whether this runs within a span. */
+  isActive(): boolean
+  /** Adds to the span that this runs within, if there is one. */
+  annotate(attributes: Attributes): void
+}
+
+export interface OpenSpan {
+  /** Runs within the span; so does what it begins. */
+  run<Result>(act: () => Result): Result
+  end(attributes: Attributes, failed: boolean): void
+}
+
+export function createTracing(tracer: Tracer): Tracing {
+  const within = new AsyncLocalStorage<Span>()
+
+  function begin(name: string, traceparent: string | undefined): Span | undefined {
+    if (!isSampled(traceparent)) return undefined
+    const parent = parseTraceParent(traceparent)
+    if (parent === undefined) return undefined
+    const { traceId, parentId: spanId } = parent
+    const context = trace.setSpanContext(ROOT_CONTEXT, {
+      traceId,
+      spanId,
+      traceFlags: 1,
+      isRemote: true,
+    })
+    return tracer.startSpan(name, { kind: SpanKind.SERVER }, context)
+  }
+
+  return {
+    server(name, traceparent, act) {
+      const span = begin(name, traceparent)
+      return span === undefined ? act() : within.run(span, () => ending(span, act))
+    },
+    open(name, traceparent) {
+      const span = begin(name, traceparent)
+      if (span === undefined) return undefined
+      return {
+        run: (act) => within.run(span, act),
+        end(attributes, failed) {
+          span.setAttributes(attributes)
+          if (failed) span.setStatus({ code: SpanStatusCode.ERROR })
+          span.end()
+        },
+      }
+    },
+    waiting(name, act) {
+      return (...args) => {
+        const result = act(...args)
+        if (!(result instanceof Promise)) return result
+        const parent = within.getStore()
+        if (parent === undefined) return result
+        const context = trace.setSpan(ROOT_CONTEXT, parent)
+        const span = tracer.startSpan(name, { kind: SpanKind.CLIENT }, context)
+        return ending(span, () => result)
+      }
+    },
+    isActive: () => within.getStore() !== undefined,
+    annotate(attributes) {
+      within.getStore()?.setAttributes(attributes)
+    },
+  }
+}
+
+/** No tracing at all: every function is as it was. */
+export const noTracing: Tracing = {
+  server: (_name, _traceparent, act) => act(),
+  open: () => undefined,
+  waiting: (_name, act) => act,
+  isActive: () => false,
+  annotate() {},
+}
+
+/** Ends the span with what is thrown, answered or promised. Messages stay out of it: they may quote. */
+function ending<Result>(span: Span, act: () => Result): Result {
+  const end = (failed: boolean): void => {
+    if (failed) span.setStatus({ code: SpanStatusCode.ERROR })
+    span.end()
+  }
+  try {
+    const result = act()
+    if (result instanceof Promise) {
+      result.then(
+        () => end(false),
+        () => end(true),
+      )
+    } else {
+      end(false)
+    }
+    return result
+  } catch (error) {
+    end(true)
+    throw error
+  }
+}

@@ -1,0 +1,141 @@
+/** Spans of what the service is asked, and of what that waits for, where they are exported. */
+
+import { trace } from '@opentelemetry/api'
+import type { Config } from '../config.ts'
+import type { Decision } from '../core/decide.ts'
+import { redact } from '../core/redact.ts'
+import { isSampled } from '../core/trace-context.ts'
+import type { Check, RefusedCheck } from '../extauthz/service.ts'
+import type { Verify } from '../identity/authenticate.ts'
+import type { ApiKeyStore } from '../store/api-keys.ts'
+import type { CounterStore } from '../store/counters.ts'
+import type { Otlp } from '../telemetry/otlp.ts'
+import type { Telemetry } from '../telemetry/telemetry.ts'
+import { createTracing, noTracing, type Tracing } from '../telemetry/tracing.ts'
+import type { Context } from './context.ts'
+import { readVersion } from './telemetry.ts'
+
+const longestText = 256
+
+/** What makes spans; they go nowhere before `startExport`. */
+export function openTracing({ otel }: Config): Tracing {
+  return otel?.traces === undefined ? noTracing : createTracing(trace.getTracer('tollgate'))
+}
+
+/** Begins to send spans and metrics to a collector, where the settings name one. */
+export async function startExport(context: Context, { producer }: Telemetry): Promise<void> {
+  const { config, log, stops } = context
+  const { otel } = config
+  if (otel === undefined) return
+  const { startOtlp } = await import('../telemetry/otlp.ts')
+  const otlp: Otlp = await startOtlp({
+    ...otel,
+    producer,
+    metricIntervalMs: config.otelMetricIntervalMs,
+    metricTimeoutMs: config.otelMetricTimeoutMs,
+    resource: {
+      'service.name': 'tollgate',
+      'service.version': readVersion(),
+      'service.instance.id': config.replicaName,
+    },
+    onChange(signal, problem) {
+      if (problem === undefined) log.info({ signal }, 'the collector takes what is exported again')
+      else {
+        const shown = redact(problem).slice(0, longestText)
+        log.warn({ signal, problem: shown }, 'the collector does not take what is exported')
+      }
+    },
+  })
+  stops.push({
+    name: 'the export to the collector',
+    shareMs: 300,
+    mostMs: 1_000,
+    lost: 'spans and metrics of the last seconds',
+    stop: () => otlp.stop(),
+  })
+}
+
+/** The same Check, within a span where its call is sampled. */
+export function traceCheck(tracing: Tracing, check: Check): Check {
+  if (tracing === noTracing) return check
+  return (bytes, traceparent) =>
+    isSampled(traceparent)
+      ? tracing.server('Check', traceparent, () => check(bytes, traceparent))
+      : check(bytes, traceparent)
+}
+
+/** Says on the span of a Check where the key was known from. */
+export function traceKey(tracing: Tracing, verify: Verify): Verify {
+  if (tracing === noTracing) return verify
+  const waiting = tracing.waiting('database', verify)
+  return (credential, now, source) => {
+    const found = waiting(credential, now, source)
+    if (tracing.isActive()) {
+      tracing.annotate({ 'tollgate.key.from': found instanceof Promise ? 'store' : 'memory' })
+    }
+    return found
+  }
+}
+
+/** The same store with its waits as spans of what they are for. */
+export function traceKeys<Store extends ApiKeyStore>(tracing: Tracing, keys: Store): Store {
+  if (tracing === noTracing) return keys
+  const waiting = <Args extends readonly unknown[], Result>(act: (...args: Args) => Result) =>
+    tracing.waiting('database', act)
+  return {
+    ...keys,
+    findByHash: waiting(keys.findByHash),
+    insert: waiting(keys.insert),
+    findById: waiting(keys.findById),
+    revoke: waiting(keys.revoke),
+    search: waiting(keys.search),
+    revokeAll: waiting(keys.revokeAll),
+    deleteExpiredEphemeral: waiting(keys.deleteExpiredEphemeral),
+  }
+}
+
+/** The same counters; only shared ones ever make anybody wait. */
+export function traceCounters(tracing: Tracing, counters: CounterStore): CounterStore {
+  if (tracing === noTracing) return counters
+  const read = tracing.waiting('redis', counters.read.bind(counters))
+  return { add: counters.add.bind(counters), read }
+}
+
+interface CheckListeners<More extends readonly unknown[]> {
+  readonly onDecided: (decision: Decision, ...more: More) => void
+  readonly onRefused: (refused: RefusedCheck) => void
+}
+
+/** The same listeners, and what became of a Check is said on its span. */
+export function traceDecisions<More extends readonly unknown[]>(
+  tracing: Tracing,
+  { onDecided, onRefused }: CheckListeners<More>,
+): CheckListeners<More> {
+  if (tracing === noTracing) return { onDecided, onRefused }
+  return {
+    onDecided(decision, ...more) {
+      onDecided(decision, ...more)
+      if (!decision.allowed || !tracing.isActive()) return
+      tracing.annotate({
+        'tollgate.decision': 'allowed',
+        'tollgate.subscription': decision.subscription,
+        'tollgate.model': decision.model.key,
+      })
+    },
+    onRefused(refused) {
+      onRefused(refused)
+      if (!tracing.isActive()) return
+      const { code, caller, model, subscription } = refused
+      const paying = caller?.by === 'key' ? caller.subscription : subscription
+      tracing.annotate({
+        'tollgate.decision': code,
+        ...(paying !== undefined && { 'tollgate.subscription': clean(paying) }),
+        ...(model !== undefined && { 'tollgate.model': clean(model) }),
+      })
+    },
+  }
+}
+
+function clean(text: string): string {
+  return redact(text).slice(0, longestText)
+}
