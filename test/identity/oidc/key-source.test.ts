@@ -1,4 +1,6 @@
 import type { ServerResponse } from 'node:http'
+import { mock } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import { type Test, test } from 'tap'
 import { createReadDocument } from '../../../src/identity/oidc/documents.ts'
 import { createKeySource, type KeySource } from '../../../src/identity/oidc/key-source.ts'
@@ -125,6 +127,50 @@ test('keys are read again in the background', async (t) => {
   const { length } = issuer.asked
   await poll(() => issuer.asked.length > length + 2, 'another reading')
   t.equal(keys.generation, generation, 'the same keys are no change')
+})
+
+test('keys are ten minutes old at most, and a provider that fails is tried sooner', async (t) => {
+  mock.timers.enable({ apis: ['setTimeout'] })
+  t.teardown(() => mock.timers.reset())
+  let passed = 0
+  let fails = false
+  const readAt: number[] = []
+  const issuer = 'https://issuer'
+  const keys = createKeySource({
+    issuer,
+    graceMs,
+    onAway() {},
+    monotonic: () => passed,
+    async readDocument(url) {
+      if (url !== `${issuer}/keys`) return { issuer, jwks_uri: `${issuer}/keys` }
+      readAt.push(passed)
+      if (fails) throw new Error('away')
+      return { keys: [] }
+    },
+  })
+  t.teardown(() => keys.close())
+  const pass = async (milliseconds: number): Promise<void> => {
+    await setImmediate()
+    passed += milliseconds
+    mock.timers.tick(milliseconds)
+    await setImmediate()
+  }
+  await pass(599_999)
+  t.strictSame(readAt, [0])
+  await pass(1)
+  t.strictSame(readAt, [0, 600_000])
+  fails = true
+  await pass(600_000)
+  for (const _ of [1, 2, 3]) await pass(10_000)
+  t.strictSame(readAt.slice(2), [1_200_000, 1_210_000, 1_220_000, 1_230_000])
+  t.ok(keys.isAway)
+  fails = false
+  await pass(10_000)
+  t.notOk(keys.isAway)
+  await pass(599_999)
+  t.equal(readAt.at(-1), 1_240_000)
+  await pass(1)
+  t.equal(readAt.at(-1), 1_840_000)
 })
 
 test('what is no key set changes nothing', async (t) => {
