@@ -95,6 +95,7 @@ function firstPage(search: Pick<ApiKeySearch, 'owner' | 'sortBy' | 'descending'>
     ...search,
     statuses: status,
     includeEphemeral: false,
+    prefix: undefined,
     limit: 51,
     offset: 0,
     now: Date.now(),

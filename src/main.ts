@@ -183,6 +183,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     addressRate: config.apiAddressRateLimit,
     isAdmin: createIsAdmin(config.adminGroups, tokens.mayAdminister),
     keyMarker: config.keyMarker,
+    markers,
     maxExpirationDays: config.maxExpirationDays,
     // So that look-ups and revocations never wait for searches to end.
     searchesAtOnce: Math.max(1, Math.floor(config.databaseConnections / 5)),

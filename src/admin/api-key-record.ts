@@ -13,6 +13,7 @@ export function showRecord(record: ApiKeyRecord, now: number): Record<string, un
   const expiresAt = record.expiresAt === null ? null : toTimestamp(record.expiresAt)
   return {
     id: record.id,
+    ...(record.prefix !== null && { keyPrefix: record.prefix }),
     name: record.name,
     ...(record.description !== '' && { description: record.description }),
     username: record.user,

@@ -2,7 +2,13 @@
 
 import { randomBytes, randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
-import { type ApiKeyRecord, keyIdBytes, keySecretBytes, mintKey } from '../core/api-key.ts'
+import {
+  type ApiKeyRecord,
+  keyIdBytes,
+  keySecretBytes,
+  mintKey,
+  prefixOf,
+} from '../core/api-key.ts'
 import { ServiceError } from '../core/errors.ts'
 import { expiryOf } from '../core/lifetime.ts'
 import { selectForKey } from '../core/selection.ts'
@@ -88,7 +94,11 @@ const schema = {
       ],
       properties: {
         key: { type: 'string', description: 'The plaintext, only here.' },
-        keyPrefix: { type: 'string', description: 'To recognise the key by.' },
+        keyPrefix: {
+          type: 'string',
+          description:
+            'To recognise the key by; its record has the first six characters after the marker.',
+        },
         id: { type: 'string', format: 'uuid' },
         name: { type: 'string' },
         subscription: { type: 'string', description: 'Bare name.' },
@@ -127,6 +137,7 @@ export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void
     const record: ApiKeyRecord = {
       id: randomUUID(),
       hash: minted.hash,
+      prefix: prefixOf(minted.key) ?? null,
       user: caller.user,
       groups: caller.groups,
       name,

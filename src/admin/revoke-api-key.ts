@@ -10,6 +10,14 @@ import { isKeyId, keyNotFound } from './get-api-key.ts'
 import { orUnsure, type RevokeDeps } from './propagation.ts'
 import { apiKeyRecord, keyIdParams, propagation as propagationSchema, refusals } from './schemas.ts'
 
+export const revokedRecord = {
+  description: 'The record, now revoked.',
+  ...apiKeyRecord,
+  title: 'RevokedApiKey',
+  required: [...apiKeyRecord.required, 'propagation'],
+  properties: { ...apiKeyRecord.properties, propagation: propagationSchema },
+} as const
+
 const schema = {
   operationId: 'revokeApiKey',
   summary: 'Revoke an API key',
@@ -18,13 +26,7 @@ const schema = {
   tags: ['API keys'],
   params: keyIdParams,
   response: {
-    200: {
-      description: 'The record, now revoked.',
-      ...apiKeyRecord,
-      title: 'RevokedApiKey',
-      required: [...apiKeyRecord.required, 'propagation'],
-      properties: { ...apiKeyRecord.properties, propagation: propagationSchema },
-    },
+    200: revokedRecord,
     ...refusals(401, 404, 429, 500, 503),
   },
 } as const

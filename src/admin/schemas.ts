@@ -68,6 +68,12 @@ export const apiKeyRecord = {
   ],
   properties: {
     id: { type: 'string', format: 'uuid' },
+    keyPrefix: {
+      type: 'string',
+      description:
+        'The beginning of the key, fit for logs and to find it again. Left out where it is not known, as of keys taken over.',
+      examples: ['sk-tg-4fTr0b'],
+    },
     name: { type: 'string' },
     description: { type: 'string', description: 'Left out when empty.' },
     username: { type: 'string', description: 'The owner.' },
@@ -98,7 +104,7 @@ export const propagation = {
       type: 'string',
       enum: ['confirmed', 'pending'],
       description:
-        'confirmed: no replica lets such a key pass any more. pending: those that wait are told or stop by themselves.',
+        'confirmed: no replica lets such a key pass any more, not even after a restored backup. pending: those that wait are told or stop by themselves.',
     },
     replicas: {
       type: 'integer',
@@ -110,7 +116,8 @@ export const propagation = {
     waitingFor: {
       type: 'array',
       items: { type: 'string' },
-      description: 'Names of the replicas that have not said that they know; only when pending.',
+      description:
+        'Names of the replicas that have not said that they know, and of a revocation log that cannot be written; only when pending.',
     },
   },
 } as const

@@ -1,7 +1,7 @@
 /** `POST /v1/api-keys/search` (contract, 3.5). */
 
 import type { FastifyInstance } from 'fastify'
-import type { ApiKeyStatus } from '../core/api-key.ts'
+import { type ApiKeyStatus, prefixOf } from '../core/api-key.ts'
 import { ServiceError } from '../core/errors.ts'
 import type { ApiKeySearch, ApiKeySort } from '../store/api-keys.ts'
 import { showRecord } from './api-key-record.ts'
@@ -21,7 +21,12 @@ type Optional<T> = { readonly [Name in keyof T]?: T[Name] | null }
 
 /** Both forms side by side; `readForm` tells which one is meant. */
 type Body = Optional<{
-  filters: Optional<{ username: string; status: readonly string[]; includeEphemeral: boolean }>
+  filters: Optional<{
+    username: string
+    status: readonly string[]
+    includeEphemeral: boolean
+    keyPrefix: string
+  }>
   sort: Optional<{ by: ApiKeySort; order: string }>
   pagination: Optional<{ limit: number; offset: number }>
   status: string
@@ -76,6 +81,12 @@ an older form, which counts only where filters, sort and pagination are all abse
             description: 'Any of these; all when empty or left out.',
           },
           includeEphemeral,
+          keyPrefix: {
+            type: ['string', 'null'],
+            description:
+              'The beginning of a key, as its record and the answer to its creation have it: `sk-tg-` and six characters; what follows them is not looked at.',
+            examples: ['sk-tg-4fTr0b'],
+          },
         },
       },
       sort: {
@@ -187,6 +198,7 @@ function readForm(body: Body): Form {
       username: filters?.username?.trim() ? filters.username : undefined,
       statuses: readStatuses(filters?.status ?? []),
       includeEphemeral: filters?.includeEphemeral ?? false,
+      prefix: readPrefix(filters?.keyPrefix),
       sortBy: sort?.by ?? 'created_at',
       descending: (sort?.order ?? 'desc').toLowerCase() === 'desc',
       ...readPage(pagination?.limit ?? defaultLimit, pagination?.offset),
@@ -199,6 +211,7 @@ function readForm(body: Body): Form {
     username: undefined,
     statuses: readStatuses(body.status ? [body.status] : []),
     includeEphemeral: body.includeEphemeral ?? false,
+    prefix: undefined,
     sortBy: 'created_at',
     descending: true,
     ...readPage(body.limit ?? (isFlat ? defaultFlatLimit : defaultLimit), body.offset),
@@ -208,6 +221,14 @@ function readForm(body: Body): Form {
 /** The schema has let only the three words pass. */
 function readStatuses(words: readonly string[]): ReadonlySet<ApiKeyStatus> {
   return new Set(words.map((word) => word.trim() as ApiKeyStatus))
+}
+
+function readPrefix(written: string | null | undefined): string | undefined {
+  if (!written?.trim()) return undefined
+  const prefix = prefixOf(written.trim())
+  if (prefix !== undefined) return prefix
+  const message = 'filters.keyPrefix must be the beginning of a key, like sk-tg-4fTr0b.'
+  throw new ServiceError('invalid_request', { message })
 }
 
 /** Past 2^53 an offset is beyond every table, and no number that Postgres would take. */

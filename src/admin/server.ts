@@ -23,9 +23,9 @@ import { followMethods } from './methods.ts'
 import { typeInDocument } from './named-schemas.ts'
 import { describeApi } from './openapi.ts'
 import { type ProbeDeps, probes } from './probes.ts'
-import type { RevokeDeps } from './propagation.ts'
 import { type RefusedRequest, tellRefusals } from './refusals.ts'
 import { revokeApiKey } from './revoke-api-key.ts'
+import { type RevokeGivenKeyDeps, revokeGivenKey } from './revoke-given-key.ts'
 import { type SearchApiKeysDeps, searchApiKeys } from './search-api-keys.ts'
 import { type SelectSubscriptionDeps, selectSubscription } from './select-subscription.ts'
 import { type OpenRequestSpan, traceRequests } from './trace-requests.ts'
@@ -48,7 +48,7 @@ interface ListenerDeps {
 export interface AdminDeps
   extends ListenerDeps,
     CreateApiKeyDeps,
-    RevokeDeps,
+    RevokeGivenKeyDeps,
     SearchApiKeysDeps,
     ListModelsDeps,
     ListSubscriptionsDeps,
@@ -95,6 +95,7 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
     createApiKey(scope, deps)
     getApiKey(scope, deps)
     revokeApiKey(scope, deps)
+    revokeGivenKey(scope, deps)
     searchApiKeys(scope, deps)
     listModels(scope, deps)
     listSubscriptions(scope, deps)

@@ -5,6 +5,8 @@ import { printable } from './table.ts'
 /** The fields of a record that the commands show; the rest is passed through as it came. */
 export interface KeyRecord {
   readonly id: string
+  /** Left out by servers that do not know it. */
+  readonly keyPrefix?: string
   readonly name: string
   readonly username: string
   readonly subscription: string
@@ -34,6 +36,8 @@ export interface KeySearch {
   readonly statuses: readonly string[]
   readonly includeEphemeral: boolean
   readonly user: string | undefined
+  /** The beginning of a key. */
+  readonly prefix?: string | undefined
   readonly sort: { readonly by: string; readonly order: string }
   /** Records at most. */
   readonly limit: number
@@ -44,6 +48,8 @@ export interface KeyClient {
   /** Reads page after page. */
   search(search: KeySearch): Promise<readonly KeyRecord[]>
   revoke(id: string): Promise<KeyRecord & Revoked>
+  /** By the key's plaintext. */
+  revokeGiven(key: string): Promise<KeyRecord & Revoked>
   /** undefined: the caller's own. */
   revokeAll(
     user: string | undefined,
@@ -77,7 +83,7 @@ export function createKeyClient({ url, token }: KeyServer): KeyClient {
       if (typeof created.key === 'string') return created
       throw new Error(`${url} answered without a key; it is not a Tollgate.`)
     },
-    async search({ statuses, includeEphemeral, user, sort, limit }) {
+    async search({ statuses, includeEphemeral, user, prefix, sort, limit }) {
       const found = new Map<string, KeyRecord>()
       for (let offset = 0; found.size < limit; ) {
         const page = (await call('POST', '/v1/api-keys/search', {
@@ -85,6 +91,7 @@ export function createKeyClient({ url, token }: KeyServer): KeyClient {
             status: statuses,
             includeEphemeral,
             ...(user !== undefined && { username: user }),
+            ...(prefix !== undefined && { keyPrefix: prefix }),
           },
           sort,
           pagination: { limit: Math.min(PAGE, limit - found.size), offset },
@@ -98,6 +105,9 @@ export function createKeyClient({ url, token }: KeyServer): KeyClient {
     },
     async revoke(id) {
       return (await call('DELETE', `/v1/api-keys/${encodeURIComponent(id)}`)) as KeyRecord & Revoked
+    },
+    async revokeGiven(key) {
+      return (await call('POST', '/v1/api-keys/revoke', { key })) as KeyRecord & Revoked
     },
     async revokeAll(user) {
       const body = user === undefined ? {} : { username: user }

@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util'
 import { createKeyClient, type KeyClient, type KeyRecord, type Revoked } from './key-client.ts'
 import { findKeyServer } from './key-server.ts'
 import { printable, renderTable } from './table.ts'
+import { ask, readHidden } from './terminal.ts'
 import { asksForHelp } from './usage.ts'
 
 /** Where the command takes its settings from and prints to, a line at a time. */
@@ -10,15 +11,21 @@ export interface KeyIo {
   readonly env: NodeJS.ProcessEnv
   readonly out: (line: string) => void
   readonly err: (line: string) => void
+  /** The answer to a question; undefined where there is nobody to ask. */
+  readonly ask: (question: string) => Promise<string | undefined>
+  /** All of standard input; what is typed there is not shown. */
+  readonly read: () => Promise<string>
 }
 
 const USAGE = `Usage: tollgate key new <name> [--subscription <name>] [--expires 30d] [--ephemeral] [--description <text>]
        tollgate key list [--status active,revoked,expired] [--all] [--sort name:asc] [--limit <n>] [--user <name>]
-       tollgate key revoke <id>... | --all [--user <name>]
+       tollgate key revoke <id>... | - | --all [--user <name>] | --user <name> [--yes]
 
   new      make a key; its plaintext alone goes to stdout: KEY=$(tollgate key new laptop)
   list     your active keys; --all: revoked, expired and ephemeral ones too
-  revoke   at once and for good
+           --prefix sk-tg-4fTr0b: those that begin so
+  revoke   at once and for good; -: the key itself on standard input, whoever owns it; --all: your
+           own, or a user's; --user: a user's, after it has said how many and asked
 
 Each takes --json. Where to, and as whom: TOLLGATE_URL (default http://127.0.0.1:8000), and TOLLGATE_TOKEN
 or the file that TOLLGATE_TOKEN_FILE names.
@@ -44,8 +51,14 @@ const forList = {
   sort: { type: 'string' },
   limit: { type: 'string' },
   user: { type: 'string' },
+  prefix: { type: 'string' },
 } as const
-const forRevoke = { ...everywhere, all: { type: 'boolean' }, user: { type: 'string' } } as const
+const forRevoke = {
+  ...everywhere,
+  all: { type: 'boolean' },
+  user: { type: 'string' },
+  yes: { type: 'boolean' },
+} as const
 
 /** A call that makes no sense: its message is followed by the usage, and the exit status is 2. */
 class WrongCall extends Error {}
@@ -102,6 +115,7 @@ async function listKeys(args: string[], io: KeyIo): Promise<number> {
     statuses: statuses.length > 0 ? statuses : values.all ? [] : ['active'],
     includeEphemeral: values.all ?? false,
     user: values.user,
+    prefix: values.prefix,
     sort: readSort(values.sort),
     limit: readLimit(values.limit),
   })
@@ -124,8 +138,15 @@ async function revokeKeys(args: string[], io: KeyIo): Promise<number> {
     warnOfPending(result, io)
     return 0
   }
-  if (values.user !== undefined) throw new WrongCall('--user goes with --all; an id is enough.')
-  if (ids.length === 0) throw new WrongCall('Name the ids of the keys, or --all.')
+  if (values.user !== undefined) {
+    if (ids.length > 0) throw new WrongCall('Either --user or ids, not both.')
+    return await revokeOfUser(values.user, values, io)
+  }
+  if (ids.length === 0) throw new WrongCall('Name the ids of the keys, -, --user or --all.')
+  if (ids.includes('-')) {
+    if (ids.length > 1) throw new WrongCall('Either - or ids, not both.')
+    return await revokeGiven(values, io)
+  }
   const client = clientOf(values, io)
   const revoked: KeyRecord[] = []
   for (const id of ids) {
@@ -142,6 +163,52 @@ async function revokeKeys(args: string[], io: KeyIo): Promise<number> {
   return revoked.length === ids.length ? 0 : 1
 }
 
+/** The key comes by standard input alone: arguments are seen by everybody on the machine. */
+async function revokeGiven(values: ServerFlags, io: KeyIo): Promise<number> {
+  const client = clientOf(values, io)
+  const key = (await io.read()).trim()
+  if (!key.startsWith('sk-') || /\s/.test(key)) {
+    throw new Error('Give one whole key, sk-…, on standard input.')
+  }
+  const record = await client.revokeGiven(key)
+  const { id, name, username } = record
+  const said = `Revoked ${id} (${printable(name)}) of ${printable(username)}.`
+  io.out(values.json ? toJson(record) : said)
+  warnOfPending(record, io)
+  return 0
+}
+
+async function revokeOfUser(
+  user: string,
+  values: ServerFlags & { readonly yes?: boolean | undefined },
+  io: KeyIo,
+): Promise<number> {
+  const client = clientOf(values, io)
+  const name = printable(user)
+  if (!values.yes) {
+    const { length } = await client.search({
+      statuses: ['active'],
+      includeEphemeral: true,
+      user,
+      sort: readSort(undefined),
+      limit: Number.POSITIVE_INFINITY,
+    })
+    if (length === 0) {
+      io.err(`${name} has no active key.`)
+      return 0
+    }
+    const answer = await io.ask(
+      `Revoke ${length === 1 ? 'the 1 active key' : `all ${length} active keys`} of ${name}? [y/N] `,
+    )
+    if (answer === undefined) io.err('There is nobody to ask; repeat it with --yes.')
+    if (!/^y(es)?$/i.test(answer?.trim() ?? '')) return 1
+  }
+  const result = await client.revokeAll(user)
+  io.out(values.json ? toJson(result) : printable(result.message))
+  warnOfPending(result, io)
+  return 0
+}
+
 /** A revocation holds, but somebody who may be serving has not said that they know of it. */
 function warnOfPending({ propagation }: Revoked, io: KeyIo): void {
   if (propagation?.state !== 'pending') return
@@ -150,6 +217,7 @@ function warnOfPending({ propagation }: Revoked, io: KeyIo): void {
 }
 
 interface ServerFlags {
+  readonly json?: boolean | undefined
   readonly url?: string | undefined
   readonly 'insecure-http'?: boolean | undefined
 }
@@ -177,11 +245,12 @@ function readLimit(written: string | undefined): number {
 /** Whose they are is shown only where they are not all one person's. */
 function showRecords(records: readonly KeyRecord[]): string {
   const several = new Set(records.map(({ username }) => username)).size > 1
-  const header = ['ID', 'NAME', 'SUBSCRIPTION', 'STATUS', 'CREATED', 'EXPIRES', 'LAST USED']
+  const header = ['ID', 'KEY', 'NAME', 'SUBSCRIPTION', 'STATUS', 'CREATED', 'EXPIRES', 'LAST USED']
   return renderTable(
     several ? [...header, 'USER'] : header,
     records.map((record) => [
       record.id,
+      record.keyPrefix ?? '-',
       record.name,
       record.subscription,
       record.ephemeral ? `${record.status} (ephemeral)` : record.status,
@@ -212,5 +281,5 @@ function sentenceOf(error: unknown): string {
 }
 
 function terminal(): KeyIo {
-  return { env: process.env, out: console.log, err: console.error }
+  return { env: process.env, out: console.log, err: console.error, ask, read: readHidden }
 }

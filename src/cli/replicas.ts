@@ -1,11 +1,11 @@
 /** `tollgate replicas`: the processes that a revocation waits for, and one that is gone for good. */
 
-import { createInterface } from 'node:readline/promises'
 import { parseArgs } from 'node:util'
 import { loadConfig } from '../config.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import { forgetReplicas, listReplicas, type Replica } from '../store/revocations/replicas.ts'
 import { printable, renderTable } from './table.ts'
+import { ask } from './terminal.ts'
 import { asksForHelp } from './usage.ts'
 
 const USAGE = `Usage: tollgate replicas [--json]
@@ -131,14 +131,6 @@ function terminal(): ReplicasIo {
     env: process.env,
     out: console.log,
     err: console.error,
-    async ask(question) {
-      if (!process.stdin.isTTY) return undefined
-      const lines = createInterface({ input: process.stdin, output: process.stderr })
-      try {
-        return await lines.question(question)
-      } finally {
-        lines.close()
-      }
-    },
+    ask,
   }
 }

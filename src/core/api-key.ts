@@ -22,6 +22,8 @@ const base62 = /^[0-9A-Za-z]+$/
 export interface ApiKeyRecord {
   readonly id: string
   readonly hash: string
+  /** Its printable beginning (`prefixOf`); null: not known, as of keys taken over. */
+  readonly prefix: string | null
   readonly user: string
   /** The owner's groups when the key was made; the key speaks with these for all its life. */
   readonly groups: readonly string[]
@@ -61,6 +63,17 @@ export function mintKey(marker: string, idBytes: Uint8Array, secretBytes: Uint8A
   const key = unsigned + toChecksum(crc32(unsigned))
   const secret = key.slice(key.indexOf('_') + 1)
   return { key, hash: hashOf(id, secret), prefix: `sk-${marker}-${id.slice(0, 12)}...` }
+}
+
+/** Characters of a key's id in what is kept to find it by: of 16 or 17, and of none of the secret. */
+const prefixIdLength = 6
+
+/**
+ * `sk-tg-` and the first six characters of the id, of a key or of any longer beginning of one. Fit
+ * for logs. undefined: it is neither.
+ */
+export function prefixOf(key: string): string | undefined {
+  return new RegExp(`^sk-[a-z0-9]{1,16}-[0-9A-Za-z]{${prefixIdLength}}`).exec(key)?.[0]
 }
 
 /** Whether a bearer value is meant as an API key rather than an identity token. */

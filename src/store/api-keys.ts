@@ -44,6 +44,8 @@ export interface ApiKeySearch {
   /** Effective statuses at `now`; empty means all. */
   readonly statuses: ReadonlySet<ApiKeyStatus>
   readonly includeEphemeral: boolean
+  /** As `prefixOf` makes it; undefined: any. */
+  readonly prefix: string | undefined
   readonly sortBy: ApiKeySort
   readonly descending: boolean
   readonly limit: number

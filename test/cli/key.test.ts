@@ -11,11 +11,29 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 
 /** Runs the command; what it printed and its exit status. */
 async function run(env: NodeJS.ProcessEnv, ...args: string[]) {
-  const out: string[] = []
-  const err: string[] = []
-  const io: KeyIo = { env, out: (line) => void out.push(line), err: (line) => void err.push(line) }
+  const { status, out, err } = await runAt({}, env, ...args)
+  return { status, out, err }
+}
+
+/** The same with somebody at the terminal. */
+async function runAt(
+  { answer, input = '' }: { readonly answer?: string; readonly input?: string },
+  env: NodeJS.ProcessEnv,
+  ...args: string[]
+) {
+  const [out, err, asked]: [string[], string[], string[]] = [[], [], []]
+  const io: KeyIo = {
+    env,
+    out: (line) => void out.push(line),
+    err: (line) => void err.push(line),
+    async ask(question) {
+      asked.push(question)
+      return answer
+    },
+    read: async () => input,
+  }
   const status = await key(args, io)
-  return { status, out: out.join('\n'), err: err.join('\n') }
+  return { status, out: out.join('\n'), err: err.join('\n'), asked }
 }
 
 /** A real API on a free port, and the environment that leads there as alice. */
@@ -49,10 +67,21 @@ test('keys are listed in a table', async (t) => {
   const listed = await run(env, 'list', '--sort', 'name:desc')
   const lines = listed.out.split('\n')
   t.equal(listed.status, 0)
-  t.match(lines[0], /^ID {36}NAME {38}SUBSCRIPTION {2}STATUS {2}CREATED {12}EXPIRES {12}LAST USED$/)
+  t.match(
+    lines[0],
+    /^ID {36}KEY {11}NAME {38}SUBSCRIPTION {2}STATUS {2}CREATED {12}EXPIRES {12}LAST USED$/,
+  )
   t.equal(lines.length, 3)
-  t.match(lines[2], new RegExp(`^${evil.id}  \ufffd\\[31m\ufffdx{33}…  premium`))
-  t.match(lines[1], new RegExp(`^${first.id}  first +premium +active +\\S+ \\S+Z +\\S+ \\S+Z +-$`))
+  t.match(
+    lines[2],
+    new RegExp(`^${evil.id}  ${evil.key.slice(0, 12)}  \ufffd\\[31m\ufffdx{33}…  premium`),
+  )
+  t.match(
+    lines[1],
+    new RegExp(
+      `^${first.id}  ${first.key.slice(0, 12)}  first +premium +active +\\S+ \\S+Z +\\S+ \\S+Z +-$`,
+    ),
+  )
 
   const all = await run(env, 'list', '--all', '--json')
   t.equal(JSON.parse(all.out).data.length, 4)
@@ -110,6 +139,50 @@ test('who has not confirmed is named', async (t) => {
   }
 })
 
+test('a key is revoked by itself, and never shown', async (t) => {
+  const { api, env } = await start(t)
+  const bobs = { ...env, TOLLGATE_TOKEN: 'bob-token' }
+  const { key: leaked, id } = await api.createKey('alice')
+  for (const input of ['', 'no key', `${leaked} ${leaked}`]) {
+    t.match(await runAt({ input }, bobs, 'revoke', '-'), { status: 1, err: /one whole key/ })
+  }
+  const done = await runAt({ input: `${leaked}\n` }, bobs, 'revoke', '-')
+  t.match(done, { status: 0, out: `Revoked ${id}` })
+  t.notOk(`${done.out}${done.err}${api.logged()}`.includes(leaked.slice(14)))
+  const again = await runAt({ input: leaked }, bobs, 'revoke', '-')
+  t.match(again, { status: 1, err: 'There is no such API key.' })
+  t.notOk(again.err.includes(leaked.slice(14)))
+})
+
+test("a user's keys are counted before they are revoked", async (t) => {
+  const { api, env } = await start(t)
+  await api.createKey('bob')
+  await api.createKey('bob', { ephemeral: true })
+  const admin = { ...env, TOLLGATE_TOKEN: 'admin-token' }
+  const revoke = (answer?: string, ...more: string[]) =>
+    runAt(answer === undefined ? {} : { answer }, admin, 'revoke', '--user', 'bob', ...more)
+  t.match(await revoke(), { status: 1, err: /--yes/, asked: [/all 2 active keys of bob/] })
+  t.match(await revoke('n'), { status: 1, out: '' })
+  t.match(await revoke('y'), { status: 0, out: /Revoked 2 API keys of user bob/ })
+  t.match(await revoke('y'), { status: 0, err: /no active key/, asked: [] })
+  await api.createKey('bob')
+  t.match(await revoke(undefined, '--yes'), { status: 0, out: /Revoked 1 API key/, asked: [] })
+  t.match(await run(env, 'revoke', '--user', 'bob'), { status: 1, err: /administrator/ })
+})
+
+test('a key is found by its beginning', async (t) => {
+  const { api, env } = await start(t)
+  const { key, id } = await api.createKey('alice')
+  await api.createKey('alice')
+  for (const prefix of [key.slice(0, 12), key]) {
+    const found = await run(env, 'list', '--prefix', prefix, '--json')
+    t.match(JSON.parse(found.out).data, [{ id, keyPrefix: key.slice(0, 12) }])
+    t.equal(JSON.parse(found.out).data.length, 1)
+  }
+  t.match(await run(env, 'list', '--prefix', 'sk-tg'), { status: 1, err: /like sk-tg-/ })
+  t.notOk(api.logged().includes(key.slice(14)))
+})
+
 test('all keys are revoked at once', async (t) => {
   const { api, env } = await start(t)
   await api.createKey('alice')
@@ -161,7 +234,8 @@ test('a wrong call shows the usage', async (t) => {
     [['list', '--limit', '0'], /^--limit is/],
     [['revoke'], /^Name the ids/],
     [['revoke', '--all', 'x'], /^Either --all/],
-    [['revoke', 'x', '--user', 'bob'], /^--user goes with/],
+    [['revoke', 'x', '--user', 'bob'], /^Either --user/],
+    [['revoke', '-', 'x'], /^Either - or/],
   ] as const) {
     const { status, out, err } = await run(env, ...args)
     t.equal(status, 2, args.join(' '))

@@ -9,6 +9,7 @@ import {
   keySecretBytes,
   looksLikeKey,
   mintKey,
+  prefixOf,
   statusAt,
 } from '../../src/core/api-key.ts'
 
@@ -138,10 +139,26 @@ test('keys are told from tokens by their beginning', async (t) => {
     t.equal(looksLikeKey(token), false)
 })
 
+test('the prefix is fit to find a key by', async (t) => {
+  t.equal(prefixOf('sk-tg-0123456789_abc'), 'sk-tg-012345')
+  t.equal(prefixOf('sk-tg-012345'), 'sk-tg-012345')
+  for (const other of [
+    '',
+    'sk-tg-',
+    'sk-tg-01234',
+    'sk-TG-012345',
+    'sk-tg-01234_',
+    'alice-token',
+  ]) {
+    t.equal(prefixOf(other), undefined, other)
+  }
+})
+
 test('the status is the one at the instant', async (t) => {
   const record: ApiKeyRecord = {
     id: 'id',
     hash: 'h',
+    prefix: null,
     user: 'ada',
     groups: [],
     name: 'n',

@@ -29,6 +29,7 @@ export function createRecord(fields: Partial<ApiKeyRecord> = {}): ApiKeyRecord {
   return {
     id,
     hash: `hash of ${id}`,
+    prefix: null,
     user: 'alice',
     groups: ['team-a'],
     name: 'a key',
@@ -49,6 +50,7 @@ export function createSearch(fields: Partial<ApiKeySearch> = {}): ApiKeySearch {
     owner: 'alice',
     statuses: new Set(),
     includeEphemeral: false,
+    prefix: undefined,
     sortBy: 'created_at',
     descending: true,
     limit: 51,

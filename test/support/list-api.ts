@@ -59,6 +59,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
   const keys = {} as ApiKeyStore
   const markers = { own: 'tg', accepted: new Set<string>() }
   const external = buildAdmin({
+    markers: { own: 'tg', accepted: new Set(['tg']) },
     log,
     snapshot,
     clock,

@@ -35,6 +35,7 @@ export function recordOf(hash: string): ApiKeyRecord {
   return {
     id: randomUUID(),
     hash,
+    prefix: null,
     user: 'ada',
     groups: ['team-a'],
     name: 'test',

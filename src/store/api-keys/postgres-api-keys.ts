@@ -31,6 +31,7 @@ interface Row {
   readonly expires_at: Date | null
   readonly revoked_at: Date | null
   readonly last_used_at: Date | null
+  readonly key_prefix: string | null
 }
 
 /** The table of keys over a pool, or a transaction, whose database has been migrated. */
@@ -39,11 +40,11 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
     async insert(record) {
       await within(sql`
         insert into api_keys (id, username, name, description, key_hash, status, user_groups,
-          subscription, ephemeral, created_at, expires_at)
+          subscription, ephemeral, created_at, expires_at, key_prefix)
         values (${record.id}, ${record.user}, ${record.name}, ${record.description || null},
           ${record.hash}, ${record.status}, ${record.groups},
           ${record.subscription}, ${record.ephemeral}, ${new Date(record.createdAt)},
-          ${record.expiresAt === null ? null : new Date(record.expiresAt)})`)
+          ${record.expiresAt === null ? null : new Date(record.expiresAt)}, ${record.prefix})`)
     },
     async findByHashes(hashes) {
       const rows = await within(sql<FoundRow[]>`
@@ -190,12 +191,13 @@ function isDue(sql: Sql, row: Fragment, use: Fragment): Fragment {
 
 /** One query whatever is asked for; every status condition is on the effective status. */
 export function searchQuery(sql: Sql, search: ApiKeySearch): Query<Row[]> {
-  const { owner, includeEphemeral, limit, offset } = search
+  const { owner, includeEphemeral, prefix, limit, offset } = search
   return sql<Row[]>`
     select * from api_keys
     where true
       ${owner === undefined ? sql`` : sql`and username = ${owner}`}
       ${includeEphemeral ? sql`` : sql`and not ephemeral`}
+      ${prefix === undefined ? sql`` : sql`and key_prefix = ${prefix}`}
       ${statusCondition(sql, search)}
     order by ${orderOf(sql, search)}
     limit ${limit} offset ${offset}`
@@ -238,6 +240,7 @@ function first([row]: readonly Row[]): ApiKeyRecord | undefined {
 function toRecord(row: Row): ApiKeyRecord {
   return {
     ...toFound(row),
+    prefix: row.key_prefix,
     name: row.name,
     description: row.description ?? '',
     ephemeral: row.ephemeral,

@@ -16,6 +16,7 @@ const all = [
   '0005-served-names.sql',
   '0006-revocations-kept.sql',
   '0007-revoked-at.sql',
+  '0008-key-prefixes.sql',
 ]
 
 test('each migration is applied once', async (t) => {
@@ -30,6 +31,7 @@ test('each migration is applied once', async (t) => {
       'api_keys_created_at_id',
       'api_keys_ephemeral_expires_at',
       'api_keys_key_hash',
+      'api_keys_key_prefix',
       'api_keys_pkey',
       'api_keys_username_created_at',
     ],

@@ -1,0 +1,51 @@
+/** `POST /v1/api-keys/revoke`: for a key that has leaked, by whoever has found it. */
+
+import type { FastifyInstance } from 'fastify'
+import { hashOfKey, type KeyMarkers } from '../core/api-key.ts'
+import { ServiceError } from '../core/errors.ts'
+import { showRecord } from './api-key-record.ts'
+import { addToOutcome, intend } from './audit.ts'
+import { keyNotFound } from './get-api-key.ts'
+import { orUnsure, type RevokeDeps } from './propagation.ts'
+import { revokedRecord } from './revoke-api-key.ts'
+import { refusals } from './schemas.ts'
+
+export interface RevokeGivenKeyDeps extends RevokeDeps {
+  readonly markers: KeyMarkers
+}
+
+const schema = {
+  operationId: 'revokeGivenApiKey',
+  summary: 'Revoke an API key by itself',
+  description:
+    'Any caller may: whoever holds a key in full can use it, so they may end it. At once and for good; a key that is unknown, expired or revoked already is 404. The key is neither logged nor kept.',
+  tags: ['API keys'],
+  body: {
+    title: 'RevokeApiKeyRequest',
+    type: 'object',
+    required: ['key'],
+    properties: { key: { type: 'string', minLength: 1, description: 'The plaintext.' } },
+  },
+  response: { 200: revokedRecord, ...refusals(400, 401, 404, 413, 429, 500, 503) },
+} as const
+
+/** Adds the route. What is no key of ours is not looked up, and answered as one that is unknown. */
+export function revokeGivenKey(app: FastifyInstance, deps: RevokeGivenKeyDeps): void {
+  const { keys, clock, propagation, markers } = deps
+  const config = { audit: 'key.revoke' } as const
+  app.post<{ Body: { key: string } }>(
+    '/v1/api-keys/revoke',
+    { schema, config },
+    async (request) => {
+      const now = clock()
+      const hash = hashOfKey(request.body.key.trim(), markers)
+      const found = hash === undefined ? undefined : await keys.findByHash(hash, () => request.ip)
+      if (found === undefined) throw new ServiceError('not_found', { message: keyNotFound })
+      await intend(request, { keyId: found.id })
+      const revoked = await orUnsure(keys.revoke(found.id, undefined, now))
+      if (revoked === undefined) throw new ServiceError('not_found', { message: keyNotFound })
+      addToOutcome(request, { user: revoked.user, subscription: revoked.subscription })
+      return { ...showRecord(revoked, now), propagation: await propagation([revoked]) }
+    },
+  )
+}
