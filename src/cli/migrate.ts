@@ -9,20 +9,22 @@ import {
   type KeyTable,
 } from '../store/api-keys/take-over.ts'
 import { startEmbeddedPostgres } from '../store/postgres/embedded-postgres.ts'
-import { migrate as applyMigrations } from '../store/postgres/migrate.ts'
+import { migrate as applyMigrations, planMigrations } from '../store/postgres/migrate.ts'
 import { openPool, type Pool } from '../store/postgres/postgres.ts'
 import { checkAuditLog, checkDataDir } from '../wiring/check-files.ts'
 import { auditTakeOver } from './audit-take-over.ts'
 import { asksForHelp } from './usage.ts'
 
 const USAGE = `Usage: tollgate migrate [--from <url>] [--tenant <name>] [--in-place] [--dry-run]
+       tollgate migrate --plan
 
   (nothing)      brings the database of DATABASE_URL to our schema; the service does so at its start
   --from <url>   copies the keys of the original service (v3.4 or later) from its database, without
                  writing to it; may be run again, and then goes on
   --in-place     uses the original's table where it is: at --from, else at DATABASE_URL
   --tenant       whose keys to copy, where the original has several tenants
-  --dry-run      only says what would be done`
+  --dry-run      only says what would be done
+  --plan         says what would be done to the schema, and which processes go on working on it`
 
 /** Progress is told every so many keys. */
 const tellEvery = 50_000
@@ -52,6 +54,7 @@ export async function migrate(args: readonly string[], env: NodeJS.ProcessEnv): 
     return await withPool(url, (sql) => takeInPlace(sql, config, dryRun))
   }
   return await withTarget(config, async (target) => {
+    if (options.plan) return await showPlan(target)
     await bringToSchema(target, dryRun)
     if (from === undefined) return 0
     return await withPool(from, (source) => copy({ source, target, tenant, dryRun, config }), true)
@@ -63,6 +66,7 @@ interface Arguments {
   readonly tenant: string | undefined
   readonly inPlace: boolean
   readonly dryRun: boolean
+  readonly plan: boolean
 }
 
 function readArguments(args: readonly string[]): Arguments | undefined {
@@ -74,15 +78,37 @@ function readArguments(args: readonly string[]): Arguments | undefined {
         tenant: { type: 'string' },
         'in-place': { type: 'boolean', default: false },
         'dry-run': { type: 'boolean', default: false },
+        plan: { type: 'boolean', default: false },
       },
     })
-    const { from, tenant } = values
+    const { from, tenant, plan } = values
+    if (plan && (args.length > 1 || tenant !== undefined)) return undefined
     if (tenant !== undefined && (from === undefined || values['in-place'])) return undefined
     if (from !== undefined && !/^postgres(ql)?:\/\//.test(from)) return undefined
-    return { from, tenant, inPlace: values['in-place'], dryRun: values['dry-run'] }
+    return { from, tenant, plan, inPlace: values['in-place'], dryRun: values['dry-run'] }
   } catch {
     return undefined
   }
+}
+
+async function showPlan(sql: Pool): Promise<number> {
+  const { applied, pending, newer } = await planMigrations(sql)
+  console.log(applied.length === 0 ? 'The database is empty.' : `Applied: ${applied.join(', ')}.`)
+  if (newer.length > 0) {
+    console.log(`Of a newer version, on whose schema this one works: ${newer.join(', ')}.`)
+  }
+  if (pending.length === 0) console.log('The schema is up to date.')
+  for (const { name, worksWith } of pending) {
+    const others =
+      applied.length === 0
+        ? ''
+        : name.startsWith(worksWith)
+          ? '; stop all older processes first'
+          : `; processes of versions that know ${worksWith} go on working`
+    console.log(`To be applied: ${name}${others}.`)
+  }
+  console.log('Nothing was written.')
+  return 0
 }
 
 async function bringToSchema(sql: Pool, dryRun: boolean): Promise<void> {

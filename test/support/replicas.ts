@@ -26,8 +26,8 @@ export interface Replica {
   signal(name: NodeJS.Signals): void
   /** Ends it by this signal; settles with its exit code, or the signal's name. */
   end(name: NodeJS.Signals): Promise<number | string>
-  /** Starts it again on the addresses that it had, and waits until it is ready. */
-  start(): Promise<void>
+  /** Starts it again on the addresses that it had, from another clone if one is named. */
+  start(root?: string): Promise<void>
 }
 
 /** Several processes of the service on one database behind one Envoy. */
@@ -49,6 +49,8 @@ export interface ReplicasSettings {
   /** The database's URL as a replica is to see it, a proxy's perhaps; the same unless told. */
   readonly databaseFor?: (url: string, index: number) => string | Promise<string>
   readonly database?: string
+  /** The clone that they are started from first; this one unless told. */
+  readonly root?: string | undefined
   readonly env?: Record<string, string>
   /** Of Envoy's admin page; any free one unless told. */
   readonly envoyAdminPort?: number
@@ -84,7 +86,7 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
       ...noRateLimits,
       ...settings.env,
     })
-    await replica.start()
+    await replica.start(settings.root)
     all.push(replica)
   }
   const envoy = await startEnvoy(t, {
@@ -124,16 +126,12 @@ function createReplica(t: Test, env: Record<string, string>): Replica {
       child?.kill(name)
       return ended
     },
-    async start() {
-      const running = spawn(
-        process.execPath,
-        [join(PACKAGE_ROOT, 'src', 'cli', 'main.ts'), 'serve'],
-        {
-          cwd: PACKAGE_ROOT,
-          env: { PATH: process.env.PATH, HOME: process.env.HOME, LOG_LEVEL: 'info', ...env },
-          stdio: ['ignore', 'pipe', 'pipe'],
-        },
-      )
+    async start(root = PACKAGE_ROOT) {
+      const running = spawn(process.execPath, [join(root, 'src', 'cli', 'main.ts'), 'serve'], {
+        cwd: root,
+        env: { PATH: process.env.PATH, HOME: process.env.HOME, LOG_LEVEL: 'info', ...env },
+        stdio: ['ignore', 'pipe', 'pipe'],
+      })
       child = running
       for (const stream of [running.stdout, running.stderr]) {
         stream.setEncoding('utf8').on('data', (text: string) => {

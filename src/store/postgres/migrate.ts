@@ -3,20 +3,47 @@
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import type { Pool } from './postgres.ts'
+import type { Sql } from './sql.ts'
 
 const defaultFolder = new URL('./migrations/', import.meta.url)
 
 /** Any number, as long as every replica uses the same. */
 const lockNumber = 7_005_101_901
 
+/** A migration of this version. */
+interface Migration {
+  readonly name: string
+  readonly text: string
+  readonly checksum: string
+  /**
+   * The migration that a process has to know at least to go on working after this one, `0004`: what
+   * the line `-- works-with: 0004` says, else its own number.
+   */
+  readonly worksWith: string
+}
+
+interface Applied {
+  readonly name: string
+  readonly checksum: string | null
+  readonly worksWith: string | null
+}
+
+/** What a migration would do. */
+export interface MigrationPlan {
+  readonly applied: readonly string[]
+  readonly pending: readonly Pick<Migration, 'name' | 'worksWith'>[]
+  /** Of a newer version, on whose schema this one works. */
+  readonly newer: readonly string[]
+}
+
 /**
  * Applies what has not been applied yet, in one transaction under an advisory lock: of processes
  * that start together one migrates and the others find it done. Answers the names applied. Rejects
- * with an Error fit for a person when one that was applied is not what it was then: the schema is
- * not what this version takes it for.
+ * with an Error fit for a person when the schema is not what this version takes it for: one that was
+ * applied is not what it was then, or a newer version has left nothing that this one could work on.
  */
 export async function migrate(sql: Pool, folder = defaultFolder): Promise<readonly string[]> {
-  const names = (await readdir(folder)).filter((name) => name.endsWith('.sql')).sort()
+  const migrations = await readMigrations(folder)
   return await sql.begin(async (transaction) => {
     await transaction`set local statement_timeout = 0`
     await transaction`select pg_advisory_xact_lock(${lockNumber})`
@@ -26,31 +53,85 @@ export async function migrate(sql: Pool, folder = defaultFolder): Promise<readon
       applied_at timestamptz not null default now()
     )`
     await transaction`alter table tollgate_migrations add column if not exists checksum text`
-    const rows = await transaction<{ name: string; checksum: string | null }[]>`
-      select name, checksum from tollgate_migrations`
-    const applied = new Map(rows.map(({ name, checksum }) => [name, checksum]))
-    const fresh: string[] = []
-    for (const name of names) {
-      const text = await readFile(new URL(name, folder), 'utf8')
-      const checksum = checksumOf(text)
-      const before = applied.get(name)
-      if (before === undefined) {
-        await transaction.unsafe(text)
-        fresh.push(name)
-      } else if (before !== null && before !== checksum) {
-        throw new Error(
-          `The database was brought to its schema by another form of ${name} than this version has. ` +
-            'Restore a backup from before, or use the version that it was migrated with.',
-        )
-      }
-      // One from before there were checksums is taken to be what it is now.
+    await transaction`alter table tollgate_migrations add column if not exists works_with text`
+    const before = await transaction<Applied[]>`
+      select name, checksum, works_with as "worksWith" from tollgate_migrations order by name`
+    const { pending } = compare(migrations, before)
+    for (const { text } of pending) await transaction.unsafe(text)
+    // One from before there were checksums is taken to be what it is now.
+    for (const { name, checksum, worksWith } of migrations) {
       await transaction`
-        insert into tollgate_migrations (name, checksum) values (${name}, ${checksum})
-        on conflict (name) do update set checksum = excluded.checksum
-          where tollgate_migrations.checksum is null`
+        insert into tollgate_migrations (name, checksum, works_with)
+        values (${name}, ${checksum}, ${worksWith})
+        on conflict (name) do update set
+          checksum = coalesce(tollgate_migrations.checksum, excluded.checksum),
+          works_with = excluded.works_with
+        where tollgate_migrations.checksum is null
+          or tollgate_migrations.works_with is distinct from excluded.works_with`
     }
-    return fresh
+    return pending.map(({ name }) => name)
   })
+}
+
+/** What `migrate` would do, without doing any of it; rejects as that would. */
+export async function planMigrations(sql: Sql, folder = defaultFolder): Promise<MigrationPlan> {
+  const [table] = await sql<{ columns: number }[]>`
+    select count(*)::int as columns from information_schema.columns
+    where table_name = 'tollgate_migrations' and table_schema = any(current_schemas(false))
+      and column_name in ('name', 'checksum', 'works_with')`
+  const columns = table?.columns ?? 0
+  const before =
+    columns === 0
+      ? []
+      : await sql<Applied[]>`
+          select name, to_jsonb(m) ->> 'checksum' as checksum, to_jsonb(m) ->> 'works_with' as "worksWith"
+          from tollgate_migrations m order by name`
+  const { pending, newer } = compare(await readMigrations(folder), before)
+  return { applied: before.map(({ name }) => name), pending, newer }
+}
+
+async function readMigrations(folder: URL): Promise<readonly Migration[]> {
+  const names = (await readdir(folder)).filter((name) => name.endsWith('.sql')).sort()
+  return await Promise.all(
+    names.map(async (name) => {
+      const text = await readFile(new URL(name, folder), 'utf8')
+      const [, worksWith = numberOf(name)] = /^-- works-with: (\d{4})$/m.exec(text) ?? []
+      return { name, text, checksum: checksumOf(text), worksWith }
+    }),
+  )
+}
+
+/** What is to be applied, and what a newer version has applied; throws when this one cannot go on. */
+function compare(migrations: readonly Migration[], before: readonly Applied[]) {
+  const applied = new Map(before.map((each) => [each.name, each]))
+  for (const { name, checksum } of migrations) {
+    const known = applied.get(name)?.checksum ?? checksum
+    if (known !== checksum) {
+      throw new Error(
+        `The database was brought to its schema by another form of ${name} than this version has. ` +
+          'Restore a backup from before, or use the version that it was migrated with.',
+      )
+    }
+  }
+  const own = new Set(migrations.map(({ name }) => name))
+  const level = numberOf(migrations.at(-1)?.name ?? '')
+  const newer = before.filter(({ name }) => !own.has(name))
+  const barring = newer.find(({ worksWith }) => worksWith === null || worksWith > level)
+  if (barring !== undefined) {
+    throw new Error(
+      `The database has the schema of a newer version (${barring.name}), on which this one cannot work. ` +
+        'Start the newer version, or restore a backup from before it (docs/upgrade.md).',
+    )
+  }
+  return {
+    pending: migrations.filter(({ name }) => !applied.has(name)),
+    newer: newer.map(({ name }) => name),
+  }
+}
+
+/** `0004` of `0004-revocation-snapshots.sql`. */
+function numberOf(name: string): string {
+  return /^\d+/.exec(name)?.[0] ?? name
 }
 
 /** Of the statements: comments and indentation may change. */

@@ -2,8 +2,8 @@ import { execFile } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
-import { test } from 'tap'
-import { migrate } from '../../../src/store/postgres/migrate.ts'
+import { type Test, test } from 'tap'
+import { migrate, planMigrations } from '../../../src/store/postgres/migrate.ts'
 import { createDatabase } from '../../support/database.ts'
 import { createPool } from '../../support/key-store.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -86,4 +86,47 @@ test('an applied migration must not change', async (t) => {
   t.strictSame(await migrate(sql, folder), [])
   write('create table one (a int);\n')
   await t.rejects(migrate(sql, folder), { message: /another form/ })
+})
+
+/** A folder of migrations: `{ '0001-a': 'create table a ()' }`. */
+function folderOf(t: Test, files: Record<string, string>): URL {
+  const folder = pathToFileURL(`${temporaryFolder(t)}/`)
+  for (const [name, text] of Object.entries(files))
+    writeFileSync(new URL(`${name}.sql`, folder), text)
+  return folder
+}
+
+test('a schema of a newer version is refused, unless it says that it works', async (t) => {
+  const sql = await createPool(t)
+  const old = { '0001-a': 'create table a ()', '0002-b': 'create table b ()' }
+  const older = folderOf(t, old)
+  await migrate(sql, folderOf(t, { ...old, '0003-c': '-- works-with: 0002\ncreate table c ()' }))
+  t.strictSame(await migrate(sql, older), [], 'the way back')
+  t.match(await planMigrations(sql, older), { newer: ['0003-c.sql'], pending: [] })
+  await t.rejects(migrate(sql, folderOf(t, { '0001-a': old['0001-a'] })), {
+    message: /newer version \(0002-b\.sql\)/,
+  })
+  await sql`insert into tollgate_migrations (name) values ('0009-x.sql')`
+  const message = /newer version \(0009-x\.sql\), on which this one cannot/
+  await t.rejects(migrate(sql, older), { message })
+  await t.rejects(planMigrations(sql, older), { message })
+})
+
+test('a plan writes nothing', async (t) => {
+  const sql = await createPool(t)
+  const folder = folderOf(t, {
+    '0001-a': 'create table a ()',
+    '0002-b': '-- works-with: 0001\nselect 1',
+  })
+  const pending = [
+    { name: '0001-a.sql', worksWith: '0001' },
+    { name: '0002-b.sql', worksWith: '0001' },
+  ]
+  t.match(await planMigrations(sql, folder), { applied: [], pending, newer: [] })
+  const tables = await sql`select from pg_tables where schemaname = 'public'`
+  t.equal(tables.length, 0)
+  // As versions before checksums have left it.
+  await sql`create table tollgate_migrations (name text primary key, applied_at timestamptz)`
+  await sql`insert into tollgate_migrations (name) values ('0001-a.sql')`
+  t.match(await planMigrations(sql, folder), { applied: ['0001-a.sql'], pending: [pending[1]] })
 })

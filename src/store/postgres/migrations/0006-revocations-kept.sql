@@ -1,3 +1,4 @@
+-- works-with: 0004
 -- What a process needs to note of a revocation outside of the database: the log says of each row
 -- whether the key was ended by it (revoked or deleted), its id, and when it would have expired.
 -- Rows from before, and those that a service of before writes itself, say nothing of that.

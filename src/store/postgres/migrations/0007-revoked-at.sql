@@ -1,3 +1,4 @@
+-- works-with: 0004
 -- When a key was revoked, for its holder to read. Set here, so that it is also there when the original
 -- service or a person at a prompt revokes it; what was revoked before has none.
 alter table api_keys add column if not exists revoked_at timestamptz;

@@ -1,0 +1,54 @@
+import { execFileSync, spawnSync } from 'node:child_process'
+import { symlinkSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { envoyPath } from '../support/envoy-binary.ts'
+import { startRevoking } from '../support/revoking.ts'
+import { startLoad, tally } from '../support/steady-load.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+/** What is upgraded from while there is no tag: the last commit with the schema of migration 0004. */
+const firstCommit = 'b8016c8ba862d45977f72a185c4fe88d26c81749'
+
+function git(...args: string[]): string | undefined {
+  const { status, stdout } = spawnSync('git', ['-C', PACKAGE_ROOT, ...args], { encoding: 'utf8' })
+  return status === 0 ? stdout.trim() : undefined
+}
+
+/** The last release, else that commit; undefined where the clone does not reach so far. */
+const before =
+  git('describe', '--tags', '--abbrev=0', 'HEAD^') ??
+  git('rev-parse', '--verify', '--quiet', `${firstCommit}^{commit}`)
+const skip =
+  (envoyPath() === undefined && 'no Envoy') || (before === undefined && 'no older commit here')
+
+t.test('the version before runs beside this one, there and back', { skip }, async (t) => {
+  const old = temporaryFolder(t)
+  const archive = execFileSync('git', ['-C', PACKAGE_ROOT, 'archive', before ?? ''], {
+    maxBuffer: 2 ** 28,
+  })
+  execFileSync('tar', ['-x', '-C', old], { input: archive })
+  symlinkSync(join(PACKAGE_ROOT, 'node_modules'), join(old, 'node_modules'))
+
+  const pair = await startRevoking(t, { count: 2, root: old })
+  const { key } = await pair.mint()
+  const load = startLoad(50, () => pair.chat(key))
+  const replace = async (root?: string) => {
+    for (const [replica, running] of pair.all.entries()) {
+      await running.end('SIGTERM')
+      await running.start(root)
+      // One of each is running after the first: what one does the other has to know.
+      const made = await pair.mint()
+      t.strictSame(await pair.statuses(made.key), [200, 200], 'a key of one is known to both')
+      await pair.revoke(made.id, replica)
+      t.strictSame(await pair.statuses(made.key), [401, 401], 'and so is its end')
+    }
+  }
+  await t.test('there', () => replace())
+  await t.test('and back', () => replace(old))
+  const counts = tally(await load.stop())
+  const { 200: served = 0, 503: late = 0, ...others } = counts
+  t.strictSame(others, {}, 'nothing is answered otherwise')
+  t.ok(served > 100 && late <= served / 20, JSON.stringify(counts))
+})
