@@ -46,6 +46,8 @@ export interface RevocationFigures {
   readonly databaseAway: boolean
   /** Milliseconds since the database last confirmed what is remembered; Infinity before it did. */
   readonly ageMs: number
+  /** From which age on what is remembered is believed no more. */
+  readonly graceMs: number
   /** Processes that may be serving, this one included. */
   readonly replicas: number
   /** Of them, those that have not been heard of for five seconds. */
@@ -170,6 +172,11 @@ function revocationReadings(figures: () => RevocationFigures): readonly Reading[
       'tollgate_key_age_seconds',
       'Time since the database last confirmed which keys are revoked.',
       () => figures().ageMs,
+    ),
+    seconds(
+      'tollgate_key_grace_seconds',
+      'From which of these ages on remembered keys are refused.',
+      () => figures().graceMs,
     ),
     gauge(
       'tollgate_replicas',

@@ -1,5 +1,6 @@
 /** API keys: the table, what is remembered of it, and who is told of revocations. */
 
+import type { Config } from '../config.ts'
 import {
   type CachedApiKeys,
   createCachedApiKeys,
@@ -37,10 +38,15 @@ const idsShown = 20
 /** The log is asked this often, whatever is set: what is remembered is believed for a second. */
 const mostRevalidateMs = 250
 
+/** How long keys are believed that the database does not confirm. */
+export function outageGraceMs({ keyCacheOutageGraceMs }: Config): number {
+  return Math.max(leastGraceMs, keyCacheOutageGraceMs)
+}
+
 /** Starts to follow revocations before anything is remembered. */
 export async function openKeys(context: Context, { pool, url }: Database): Promise<Keys> {
   const { config, log, audit, clock, onFault, stops } = context
-  const outageGraceMs = Math.max(leastGraceMs, config.keyCacheOutageGraceMs)
+  const graceMs = outageGraceMs(config)
   // A connection of its own: nothing that somebody asks for may keep a process from following.
   const own = openPool({ url, connections: 1, applicationName: 'tollgate revocations' })
   const follower = createRevocationFollower({
@@ -49,7 +55,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     name: config.replicaName,
     place: config.replicaPlace,
     everyMs: Math.min(mostRevalidateMs, config.keyCacheRevalidateMs),
-    servesMs: outageGraceMs,
+    servesMs: graceMs,
     evict(hashes) {
       keys.evict(hashes)
       if (hashes.length > 0) keeper.readOn()
@@ -72,7 +78,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
   const table = createPostgresApiKeys(pool)
   const keys = createCachedApiKeys(table, {
     entries: config.keyCacheEntries,
-    outageGraceMs,
+    outageGraceMs: graceMs,
     freshness: follower,
     isEnded: keeper.has,
     onRevived: keeper.replay,

@@ -8,7 +8,7 @@ import type { IdentityFigures } from '../telemetry/identity-counts.ts'
 import { createTelemetry, type Telemetry } from '../telemetry/telemetry.ts'
 import type { Context } from './context.ts'
 import type { Counters } from './counters.ts'
-import type { Keys } from './keys.ts'
+import { type Keys, outageGraceMs } from './keys.ts'
 import type { Resources } from './resources.ts'
 
 export interface Measured extends Keys, Counters, Resources {
@@ -64,6 +64,7 @@ export function openTelemetry({ config, audit, stops }: Context, measured: Measu
         return {
           databaseAway: follower.state() === 'away',
           ageMs,
+          graceMs: outageGraceMs(config),
           replicas: others.length + 1,
           silent: silent.length,
           ...propagation.stats(),

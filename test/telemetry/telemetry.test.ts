@@ -366,6 +366,7 @@ test('the parts are read when asked', async (t) => {
 const revocations = {
   databaseAway: true,
   ageMs: 1_500,
+  graceMs: 900_000,
   replicas: 3,
   confirmed: 5,
   pending: 1,
