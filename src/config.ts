@@ -176,6 +176,7 @@ function checkTogether(config: Config): readonly string[] {
     ...checkAudit(config),
     ...checkCertificate(config),
     ...checkMetrics(config),
+    ...checkTls(config),
   ]
 }
 
@@ -190,6 +191,17 @@ function checkCertificate(config: Config): readonly string[] {
 function checkMetrics({ metricsUser, metricsUserKey }: Config): readonly string[] {
   if (metricsUser !== 'hash' || metricsUserKey !== undefined) return []
   return ['METRICS_USER_KEY: has to be set beside METRICS_USER=hash']
+}
+
+function checkTls({ tlsCertFile, tlsKeyFile, tlsClientCaFile }: Config): readonly string[] {
+  if (tlsCertFile !== undefined && tlsKeyFile !== undefined) return []
+  if (tlsCertFile !== undefined) return ['TLS_KEY_FILE: has to be set beside TLS_CERT_FILE']
+  return [
+    ...(tlsKeyFile === undefined ? [] : ['TLS_KEY_FILE: is of no use without TLS_CERT_FILE']),
+    ...(tlsClientCaFile === undefined
+      ? []
+      : ['TLS_CLIENT_CA_FILE: is of no use without TLS_CERT_FILE']),
+  ]
 }
 
 function checkCluster(config: Config): readonly string[] {

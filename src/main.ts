@@ -25,6 +25,7 @@ import { openDatabase } from './wiring/database.ts'
 import { createDenialLog } from './wiring/denial-log.ts'
 import { openKeys } from './wiring/keys.ts'
 import { listenGrpc, listenHttp, listenMetrics } from './wiring/listen.ts'
+import { openTls } from './wiring/listener-tls.ts'
 import { createModelHealth } from './wiring/model-health.ts'
 import { openResources } from './wiring/resources.ts'
 import { openServedNames } from './wiring/served-names.ts'
@@ -55,7 +56,7 @@ export interface Service {
 }
 
 export interface ServiceAddresses {
-  readonly api: SocketAddress
+  readonly api: Address
   readonly internal: SocketAddress
   readonly grpc: readonly Address[]
   /** undefined: metrics are off. */
@@ -104,6 +105,7 @@ function toggleDebug(log: Logger): string {
 async function start(context: Context): Promise<ServiceAddresses> {
   const { config, log, audit, clock, onFault, stops } = context
   const tracing = openTracing(config)
+  const tls = openTls(context)
   const database = await openDatabase(context)
   const keyParts = await openKeys(context, database)
   const { keys, propagation, noteUse } = keyParts
@@ -167,6 +169,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
       },
     },
     onFault,
+    tls: tls?.demanding,
   })
   const external = buildAdmin({
     keys: traceKeys(tracing, keys),
@@ -181,6 +184,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     trustedProxies: config.trustedProxies ?? [],
     rate: config.apiRateLimit,
     addressRate: config.apiAddressRateLimit,
+    tls: tls?.plain,
     isAdmin: createIsAdmin(config.adminGroups, tokens.mayAdminister),
     keyMarker: config.keyMarker,
     markers,
@@ -211,12 +215,14 @@ async function start(context: Context): Promise<ServiceAddresses> {
       ...tokens.degraded(),
       ...(journal?.stats.failing ? ['journal'] : []),
     ],
+    tls: tls?.asking,
+    asksCallers: tls?.asksCallers ?? false,
     backendOf: health.stateOf,
     resourceProblems: problems,
     noteUse,
   })
 
-  const metrics = createMetricsServer(telemetry, onFault)
+  const metrics = createMetricsServer(telemetry, onFault, tls?.plain)
   stops.push(() => {
     metrics.close()
     metrics.closeAllConnections()
@@ -238,10 +244,12 @@ async function start(context: Context): Promise<ServiceAddresses> {
     config.metricsAddress && (await listenMetrics(metrics, config.metricsAddress))
   const internalAddress = await listenHttp('INTERNAL_ADDRESS', internal, config.internalAddress)
   const grpcAddresses: Address[] = []
-  for (const address of config.grpcAddresses) grpcAddresses.push(await listenGrpc(grpc, address))
+  for (const address of config.grpcAddresses) {
+    grpcAddresses.push(await listenGrpc(grpc, address, config.socketMode))
+  }
   const addresses = {
     grpc: grpcAddresses,
-    api: await listenHttp('API_ADDRESS', external, config.apiAddress),
+    api: await listenHttp('API_ADDRESS', external, config.apiAddress, config.socketMode),
     internal: internalAddress,
     metrics: metricsAddress,
   }

@@ -1,15 +1,18 @@
 /** The two HTTP listeners, built but not yet listening: the external API and the internal one. */
 
 import { randomUUID } from 'node:crypto'
+import type { Server as TlsServer } from 'node:tls'
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
 import type { AuditTrail } from '../audit/trail.ts'
 import { toEnvelope } from '../core/errors.ts'
 import { redact } from '../core/redact.ts'
+import type { ServerTls } from '../tls/listener-tls.ts'
 import { auditRoutes } from './audit.ts'
 import { type CallerDeps, requireCaller } from './authenticate.ts'
 import { bodyLimit, readBodies } from './body.ts'
 import { bulkRevokeApiKeys } from './bulk-revoke-api-keys.ts'
 import { type CleanupApiKeysDeps, cleanupApiKeys } from './cleanup-api-keys.ts'
+import { endHandshakes, requireCertificate } from './client-certificate.ts'
 import { type CreateApiKeyDeps, createApiKey } from './create-api-key.ts'
 import { answerErrors, sendError } from './errors.ts'
 import { getApiKey } from './get-api-key.ts'
@@ -43,6 +46,8 @@ interface ListenerDeps {
   readonly times?: ListenerTimes
   /** Addresses and networks whose `x-forwarded-for` says where a request comes from; none unless told. */
   readonly trustedProxies?: readonly string[]
+  /** undefined: in the clear. */
+  readonly tls?: ServerTls | undefined
 }
 
 export interface AdminDeps
@@ -61,7 +66,10 @@ export interface InternalDeps
     ListResourcesDeps,
     ValidateApiKeyDeps,
     CleanupApiKeysDeps,
-    SelectSubscriptionDeps {}
+    SelectSubscriptionDeps {
+  /** Whether callers have to show a certificate; probes need none. */
+  readonly asksCallers?: boolean
+}
 
 /** How long a client may take over each part of a request, in milliseconds. */
 export interface ListenerTimes {
@@ -109,11 +117,14 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
 export function buildInternal(deps: InternalDeps): FastifyInstance {
   const app = createListener(deps)
   probes(app, deps)
-  listResources(app, deps)
-  selectSubscription(app, deps)
-  validateApiKey(app, deps)
-  cleanupApiKeys(app, deps)
-  logLevel(app, deps)
+  app.register(async (scope) => {
+    if (deps.asksCallers) requireCertificate(scope)
+    listResources(scope, deps)
+    selectSubscription(scope, deps)
+    validateApiKey(scope, deps)
+    cleanupApiKeys(scope, deps)
+    logLevel(scope, deps)
+  })
   return app
 }
 
@@ -124,7 +135,13 @@ function createListener({
   openSpan,
   times = contractTimes,
   trustedProxies = [],
+  tls,
 }: ListenerDeps): FastifyInstance {
+  const http = {
+    headersTimeout: times.header,
+    connectionsCheckingInterval: times.look,
+    maxHeaderSize: 1_048_576,
+  }
   const app = Fastify({
     loggerInstance: log,
     // So that client, gateway, service and model server speak of a request by one name.
@@ -142,11 +159,8 @@ function createListener({
     // Who has a connection while we drain is answered on it, and told to make no more use of it.
     return503OnClosing: false,
     routerOptions: { maxParamLength: 512 },
-    http: {
-      headersTimeout: times.header,
-      connectionsCheckingInterval: times.look,
-      maxHeaderSize: 1_048_576,
-    },
+    // Node's own types know that a server with TLS is one without in all that is used here.
+    ...((tls ? { https: { ...http, ...tls.options } } : { http }) as { http: typeof http }),
     // Exact types: "5" is no number, and nothing is dropped or filled in on the way.
     ajv: {
       customOptions: {
@@ -162,11 +176,16 @@ function createListener({
     frameworkErrors: (_error, _request, reply) => void sendError(reply, 'not_found'),
     clientErrorHandler: (error, socket) => {
       if (socket.writable) socket.end(rawRefusal(clientErrorStatus(error.code)))
+      else socket.destroy()
     },
   })
   traceRequests(app, openSpan)
   auditRoutes(app, audit)
   tellRefusals(app, onRefused)
+  if (tls) {
+    tls.follow(app.server as unknown as TlsServer)
+    endHandshakes(app.server)
+  }
   readBodies(app)
   answerErrors(app, followMethods(app))
   return app

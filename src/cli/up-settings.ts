@@ -62,9 +62,14 @@ function checkOwnEnvoy(config: Config): readonly string[] {
 
 function checkAddresses(config: UpSettings['config'], sampleTokens: boolean): readonly string[] {
   const problems: string[] = []
+  if (config.tlsCertFile !== undefined) {
+    problems.push(
+      'TLS_CERT_FILE: is for tollgate serve; this Envoy asks the service on this machine, in the clear',
+    )
+  }
   for (const [setting, { host, port }] of Object.entries({
     GATEWAY_ADDRESS: config.gatewayAddress,
-    API_ADDRESS: config.apiAddress,
+    ...('host' in config.apiAddress && { API_ADDRESS: config.apiAddress }),
     INTERNAL_ADDRESS: config.internalAddress,
     ...(config.metricsAddress && { METRICS_ADDRESS: config.metricsAddress }),
     ENVOY_ADMIN_ADDRESS: config.envoyAdminAddress,

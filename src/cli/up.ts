@@ -72,7 +72,7 @@ async function start(
   await reap(join(config.dataDir, 'run'), log)
   await checkPorts([
     { setting: 'GATEWAY_ADDRESS', ...config.gatewayAddress },
-    { setting: 'API_ADDRESS', ...config.apiAddress },
+    ...('host' in config.apiAddress ? [{ setting: 'API_ADDRESS', ...config.apiAddress }] : []),
     { setting: 'INTERNAL_ADDRESS', ...config.internalAddress },
     ...config.grpcAddresses.flatMap((address) =>
       'path' in address ? [] : [{ setting: 'GRPC_ADDRESS', ...address }],

@@ -19,7 +19,10 @@ export function welcome({ settings, resourceFolder, lines }: WelcomeOptions): st
       'Gateway',
       `${localUrl(config.gatewayAddress)}/v1  (an OpenAI client's base URL; and the API)`,
     ],
-    ['API itself', localUrl(config.apiAddress)],
+    [
+      'API itself',
+      'path' in config.apiAddress ? showAddress(config.apiAddress) : localUrl(config.apiAddress),
+    ],
     ['Internal API', localUrl(config.internalAddress)],
     ['gRPC for Envoy', config.grpcAddresses.map(showAddress).join(', ')],
     ...(config.metricsAddress

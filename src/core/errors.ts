@@ -52,6 +52,12 @@ const catalogue = {
     'permission_error',
     "Only an administrator may ask for another user's API keys.",
   ],
+  /** Of the internal listener. */
+  client_certificate_required: [
+    403,
+    'permission_error',
+    'Show a certificate of the authorities in TLS_CLIENT_CA_FILE.',
+  ],
   path_closed: [403, 'permission_error', 'This path is closed; use one that is counted.'],
   not_found: [404, 'not_found_error', 'Not found.'],
   method_not_allowed: [405, 'invalid_request_error', 'This path does not know that method.'],

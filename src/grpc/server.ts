@@ -2,6 +2,7 @@
 
 import { once } from 'node:events'
 import http2, {
+  type Http2SecureServer,
   type Http2Server,
   type Http2Session,
   type IncomingHttpHeaders,
@@ -9,6 +10,7 @@ import http2, {
   type ServerHttp2Stream,
 } from 'node:http2'
 import type { AddressInfo, ListenOptions, ServerOpts, Socket } from 'node:net'
+import type { ServerTls } from '../tls/listener-tls.ts'
 import { endWith, refuse } from './call.ts'
 import { createHealth } from './health.ts'
 import type { Allowance } from './message-reader.ts'
@@ -29,6 +31,8 @@ export interface GrpcMethods {
   readonly sinks: Readonly<Record<string, Sink>>
   /** Told of what was thrown that was not a bad message. */
   readonly onFault: (error: unknown) => void
+  /** Of TCP addresses; what may use a Unix socket is said by its mode. undefined: in the clear. */
+  readonly tls?: ServerTls | undefined
 }
 
 export interface GrpcServer {
@@ -71,7 +75,7 @@ const options: http2.ServerOptions & ServerOpts = {
 
 /** A server of these methods and of grpc.health.v1. */
 export function createGrpcServer(methods: GrpcMethods): GrpcServer {
-  const { onFault } = methods
+  const { onFault, tls } = methods
   const health = createHealth()
   const sinks = createSinks()
   const serves = new Map<string | undefined, Serve>()
@@ -85,7 +89,7 @@ export function createGrpcServer(methods: GrpcMethods): GrpcServer {
     serves.set(path, serveSource(source, onFault))
   }
 
-  const servers = new Set<Http2Server>()
+  const servers = new Set<Http2Server | Http2SecureServer>()
   const sockets = new Set<Socket>()
   const sessions = new Map<Http2Session, Allowance>()
 
@@ -111,7 +115,7 @@ export function createGrpcServer(methods: GrpcMethods): GrpcServer {
   }
 
   async function listenAt(place: ListenOptions): Promise<number> {
-    const server = http2.createServer(options)
+    const server = place.path === undefined && tls ? secured(tls) : http2.createServer(options)
     server.on('session', onSession)
     server.on('stream', onStream)
     server.on('connection', (socket: Socket) => {
@@ -157,6 +161,12 @@ export function createGrpcServer(methods: GrpcMethods): GrpcServer {
       clearTimeout(force)
     },
   }
+}
+
+function secured(tls: ServerTls): Http2SecureServer {
+  const server = http2.createSecureServer({ ...options, ...tls.options })
+  tls.follow(server)
+  return server
 }
 
 /** Of a name's addresses, one that this machine does not have: `localhost` without IPv6. */

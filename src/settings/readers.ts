@@ -165,6 +165,12 @@ export function duration(shortest: string, longest: string): Reader<number> {
   }
 }
 
+/** Rights of a file, as chmod takes them. */
+export const fileMode: Reader<number> = {
+  form: 'three octal digits',
+  read: (written) => (/^[0-7]{3}$/.test(written) ? Number.parseInt(written, 8) : invalid),
+}
+
 /** So many within a time, in milliseconds. */
 export const rate: Reader<{ readonly limit: number; readonly windowMs: number }> = {
   form: 'a number and a duration like `600/1m`, of at most 1h',

@@ -1,17 +1,22 @@
 /** `GET /metrics` for Prometheus, and nothing else. */
 
-import { createServer, type Server } from 'node:http'
+import { createServer, type RequestListener, type Server } from 'node:http'
+import { createServer as createSecureServer, type Server as SecureServer } from 'node:https'
+import type { ServerTls } from '../tls/listener-tls.ts'
 import type { Telemetry } from './telemetry.ts'
 
 /** Prometheus' own name for its text format; since version 3 it scrapes nothing without one. */
 const contentType = 'text/plain; version=0.0.4; charset=utf-8'
 
+const limits = { requestTimeout: 10_000 }
+
 /** A server that does not listen yet. `onFault` is told why a scrape failed; its answer is 500. */
 export function createMetricsServer(
   { scrape }: Pick<Telemetry, 'scrape'>,
   onFault: (error: unknown) => void,
+  tls?: ServerTls,
 ): Server {
-  const server = createServer({ requestTimeout: 10_000 }, async (request, response) => {
+  const answer: RequestListener = async (request, response) => {
     const path = request.url?.replace(/\?.*$/s, '')
     if (path !== '/metrics') {
       response.writeHead(404).end()
@@ -26,7 +31,11 @@ export function createMetricsServer(
         response.writeHead(500).end()
       }
     }
-  })
+  }
+  const server = tls
+    ? createSecureServer({ ...tls.options, ...limits }, answer)
+    : createServer(limits, answer)
+  if (tls) tls.follow(server as SecureServer)
   server.maxConnections = 32
   return server
 }

@@ -16,6 +16,8 @@ import {
 import { dirname, join, relative } from 'node:path'
 import type { Config } from '../config.ts'
 import { parseAuthenticationConfiguration } from '../identity/oidc/authentication-configuration.ts'
+import { checkTls } from '../tls/listener-tls.ts'
+import { tlsSettings } from './listener-tls.ts'
 
 /** `NAME: what is wrong` for each setting of a service whose file or folder cannot be used. */
 export function checkFiles(config: Config): readonly string[] {
@@ -31,6 +33,7 @@ export function checkFiles(config: Config): readonly string[] {
     ...attempt('TOKEN_AUTH_FILE', tokenAuthFile, 'read', readFileSync),
     ...checkProviders(config),
     ...attempt('OIDC_CA_FILE', config.oidcCaFile, 'read', readFileSync),
+    ...checkTlsFiles(config),
     ...(needsDataDir ? checkDataDir(config) : []),
     ...(ownFolder ? attempt('ENVOY_CONFIG_DIR', envoyConfigDir, 'written to', tryFolder) : []),
     ...(ownLog ? attempt('REVOCATION_LOG_DIR', revocationLogDir, 'written to', tryFolder) : []),
@@ -48,6 +51,11 @@ function checkProviders({ oidcProvidersFile: path, oidcIssuerUrl }: Config): rea
     broken = parseAuthenticationConfiguration(readFileSync(path, 'utf8'), issuers).broken
   })
   return [...unread, ...broken.map((problem) => `${setting}: ${path}, ${problem}`)]
+}
+
+function checkTlsFiles(config: Config): readonly string[] {
+  const settings = tlsSettings(config)
+  return settings === undefined ? [] : checkTls(settings)
 }
 
 /** The same of DATA_DIR alone, for commands that need no more. */

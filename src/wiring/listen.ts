@@ -6,38 +6,48 @@ import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { type Address, type SocketAddress, showAddress } from '../config.ts'
 import type { GrpcServer } from '../grpc/server.ts'
+import { openSocket, removeStaleSocket } from './unix-socket.ts'
 
 /** Answers the address with the port that was found where it says 0; so do the others. */
-export async function listenHttp(
+export async function listenHttp<At extends Address>(
   setting: string,
   app: FastifyInstance,
-  at: SocketAddress,
-): Promise<SocketAddress> {
+  at: At,
+  socketMode = 0o600,
+): Promise<At> {
   await app.ready()
-  await named(setting, at, () => app.listen({ ...at }))
-  return { ...at, port: (app.server.address() as AddressInfo).port }
+  await named(setting, at, socketMode, () => app.listen({ ...at }))
+  return 'path' in at ? at : { ...at, port: (app.server.address() as AddressInfo).port }
 }
 
 export async function listenMetrics(server: Server, at: SocketAddress): Promise<SocketAddress> {
-  await named('METRICS_ADDRESS', at, async () => {
+  await named('METRICS_ADDRESS', at, 0, async () => {
     server.listen({ ...at })
     await once(server, 'listening')
   })
   return { ...at, port: (server.address() as AddressInfo).port }
 }
 
-export async function listenGrpc(server: GrpcServer, at: Address): Promise<Address> {
-  const port = await named('GRPC_ADDRESS', at, () => server.listen(showAddress(at)))
+export async function listenGrpc(
+  server: GrpcServer,
+  at: Address,
+  socketMode: number,
+): Promise<Address> {
+  const port = await named('GRPC_ADDRESS', at, socketMode, () => server.listen(showAddress(at)))
   return 'path' in at ? at : { ...at, port }
 }
 
 async function named<Result>(
   setting: string,
   at: Address,
+  socketMode: number,
   listen: () => Promise<Result>,
 ): Promise<Result> {
   try {
-    return await listen()
+    if ('path' in at) await removeStaleSocket(at.path)
+    const result = await listen()
+    if ('path' in at) openSocket(at.path, socketMode)
+    return result
   } catch (error) {
     const taken = /EADDRINUSE/.test(String(error))
     const why = taken ? 'is already taken' : 'cannot be listened on'

@@ -1,6 +1,5 @@
-import { once } from 'node:events'
-import { Agent, type IncomingMessage, request } from 'node:http'
-import { type Gateway, gatewayTests } from '../support/gateway.ts'
+import { clientAt } from '../support/client-at.ts'
+import { gatewayTests } from '../support/gateway.ts'
 
 // The defaults; the harness puts both off for tests that poll.
 const test = gatewayTests({
@@ -11,28 +10,6 @@ const test = gatewayTests({
     TRUSTED_PROXIES: '127.0.0.1',
   },
 })
-
-interface Asked {
-  readonly token?: string
-  readonly path?: string
-  readonly forwardedFor?: string
-}
-
-/** Asks through Envoy from an address of this machine, over a few connections. */
-function clientAt(localAddress: string, { port }: Gateway) {
-  const agent = new Agent({ keepAlive: true, maxSockets: 8 })
-  const ask = async ({ token, path = '/v1/subscriptions', forwardedFor }: Asked) => {
-    const headers = {
-      ...(token !== undefined && { authorization: `Bearer ${token}` }),
-      ...(forwardedFor !== undefined && { 'x-forwarded-for': forwardedFor }),
-    }
-    const asked = request({ host: '127.0.0.1', port, path, localAddress, agent, headers }).end()
-    const [answer] = (await once(asked, 'response')) as [IncomingMessage]
-    const text = (await answer.setEncoding('utf8').toArray()).join('')
-    return { status: answer.statusCode, headers: answer.headers, text }
-  }
-  return { ask, close: () => agent.destroy() }
-}
 
 test('2,000 wrong credentials from one address earn 429', async (t, gateway) => {
   const guesser = clientAt('127.0.0.2', gateway)

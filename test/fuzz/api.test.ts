@@ -1,4 +1,5 @@
 import { test } from 'tap'
+import { showAddress } from '../../src/config.ts'
 import { serve } from '../../src/main.ts'
 import { createDatabase } from '../support/database.ts'
 import { noRateLimits } from '../support/no-rate-limits.ts'
@@ -26,7 +27,7 @@ test('a fuzzer cannot break the API', async (t) => {
     ACCESS_CHECK_TIMEOUT_SECONDS: '1',
   })
   t.teardown(() => service.stop())
-  const url = `http://127.0.0.1:${service.addresses.api.port}`
+  const url = `http://${showAddress(service.addresses.api)}`
   for (const [who, credential] of [
     ['a user', 'alice-token'],
     ['an administrator', 'admin-token'],

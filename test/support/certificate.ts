@@ -10,6 +10,8 @@ export interface Certificate {
   readonly cert: string
   /** The file that holds `cert`. */
   readonly path: string
+  /** The file that holds `key`. */
+  readonly keyPath: string
 }
 
 /** A title's `skip`: certificates are made by openssl. */
@@ -25,5 +27,5 @@ export function makeCertificate(t: Test): Certificate {
     ...['-addext', 'subjectAltName=DNS:localhost,IP:127.0.0.1'],
   ])
   if (made.status !== 0) throw new Error(String(made.stderr))
-  return { key: readFileSync(key, 'utf8'), cert: readFileSync(path, 'utf8'), path }
+  return { key: readFileSync(key, 'utf8'), cert: readFileSync(path, 'utf8'), path, keyPath: key }
 }

@@ -176,7 +176,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     AUDIT_LOG: 'off',
     ...settings.env,
   }
-  let service = await serve({ ...environment, ...anyPorts })
+  let service = await serve({ ...anyPorts, ...environment })
   t.teardown(() => service.stop())
   const { addresses } = service
   const config = loadConfig(environment)

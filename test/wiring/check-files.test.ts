@@ -51,7 +51,7 @@ test('everything that cannot be used is named beside bad settings', async (t) =>
     ENVOY_CONFIG_DIR: file,
   }
   t.strictSame(problemsOf(env), [
-    'API_ADDRESS: must be host:port, is "nowhere"',
+    'API_ADDRESS: must be host:port or unix:/path, is "nowhere"',
     `RESOURCES: ${folder}/missing cannot be read (ENOENT)`,
     `TOKEN_AUTH_FILE: ${folder}/missing.csv cannot be read (ENOENT)`,
     `DATA_DIR: ${file}/data cannot be written to (ENOTDIR)`,

@@ -1,5 +1,5 @@
 import root, { type Test } from 'tap'
-import { ConfigError, loadConfig } from '../../../../src/config.ts'
+import { ConfigError, loadConfig, showAddress } from '../../../../src/config.ts'
 import { type Service, serve } from '../../../../src/main.ts'
 import { createDatabase } from '../../../support/database.ts'
 import {
@@ -53,7 +53,7 @@ root.test('services on one Redis share their counters', { skip: skipValkey }, as
   const valkey = await startValkey(t)
   const env = { DATABASE_URL: await createDatabase(t), REDIS_URL: valkey.url }
   const [one, two] = [await startService(t, env), await startService(t, env)]
-  const response = await fetch(`http://127.0.0.1:${one.service.addresses.api.port}/v1/api-keys`, {
+  const response = await fetch(`http://${showAddress(one.service.addresses.api)}/v1/api-keys`, {
     method: 'POST',
     headers: { authorization: 'Bearer alice-token' },
     body: JSON.stringify({ name: 'shared', subscription: 'team-a-tiny' }),

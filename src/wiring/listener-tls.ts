@@ -1,0 +1,29 @@
+/** TLS of the listeners, as the settings say. */
+
+import type { Config } from '../config.ts'
+import { type ListenerTls, openListenerTls, type TlsSettings } from '../tls/listener-tls.ts'
+import type { Context } from './context.ts'
+
+/** undefined: the listeners speak in the clear. */
+export function openTls({ config, log, stops }: Context): ListenerTls | undefined {
+  const settings = tlsSettings(config)
+  if (settings === undefined) return undefined
+  const tls = openListenerTls(settings, {
+    onRead: (validTo) => log.info({ file: settings.certFile, validTo }, 'certificate read'),
+    onProblem: (problem) => log.error({ problem }, 'the certificate read before stays in force'),
+  })
+  stops.push(() => tls.close())
+  return tls
+}
+
+/** undefined: there is no TLS. */
+export function tlsSettings(config: Config): TlsSettings | undefined {
+  const { tlsCertFile, tlsKeyFile, tlsClientCaFile, tlsMinVersion } = config
+  if (tlsCertFile === undefined || tlsKeyFile === undefined) return undefined
+  return {
+    certFile: tlsCertFile,
+    keyFile: tlsKeyFile,
+    clientCaFile: tlsClientCaFile,
+    minVersion: tlsMinVersion,
+  }
+}

@@ -1,0 +1,46 @@
+import { statSync } from 'node:fs'
+import { join } from 'node:path'
+import root from 'tap'
+import { clientAt } from '../support/client-at.ts'
+import { gatewayTests } from '../support/gateway.ts'
+import { makeTemporaryFolder } from '../support/temporary-folder.ts'
+
+const folder = makeTemporaryFolder()
+root.teardown(() => folder.remove())
+const [api, grpc] = [join(folder.path, 'api.sock'), join(folder.path, 'grpc.sock')]
+
+const test = gatewayTests({
+  env: {
+    API_ADDRESS: `unix:${api}`,
+    GRPC_ADDRESS: `unix:${grpc}`,
+    API_RATE_LIMIT_ADDRESS: '3/1h',
+  },
+})
+
+test('Envoy reaches Check and the API over Unix sockets', async (t, gateway) => {
+  for (const path of [api, grpc]) t.equal(statSync(path).mode & 0o777, 0o660)
+  const { key } = await gateway.mint()
+  t.equal((await gateway.chat(key)).status, 200)
+  t.equal((await gateway.ask('/v1/subscriptions', key)).status, 200)
+  await gateway.settled()
+})
+
+test('what Envoy says of the client is believed there', async (t, gateway) => {
+  const ask = async (address: string) => {
+    const client = clientAt(address, gateway)
+    const { status } = await client.ask({ token: 'wrong' })
+    client.close()
+    return status
+  }
+  const statuses = []
+  for (let i = 0; i < 4; i += 1) statuses.push(await ask('127.0.0.2'))
+  t.strictSame(statuses, [401, 401, 401, 429])
+  t.equal(await ask('127.0.0.3'), 401)
+})
+
+test('a restart takes the same sockets', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  await gateway.stopService()
+  await gateway.startService()
+  t.equal((await gateway.chat(key)).status, 200)
+})
