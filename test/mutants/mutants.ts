@@ -172,6 +172,96 @@ export const allMutants: readonly Mutant[] = [
     [["|| statusAt(found, now) !== 'active') return null", ') return null']],
   ),
   ...mutants(
+    'identity/identity-token.ts',
+    ['identity/identity-token.test.ts'],
+    [
+      ['const verify = ofIssuer ?? cluster', 'const verify = cluster ?? ofIssuer'],
+      ["verdict === null ? 'refused' : 'ok'", "'ok'"],
+    ],
+  ),
+  ...mutants(
+    'identity/oidc/provider.ts',
+    ['identity/oidc/provider.test.ts'],
+    [
+      [' && !keys.isLost', ''],
+      ['known?.provedBy === keys.generation && ', 'known !== undefined && '],
+      ["requiredClaims: ['exp'],", ''],
+      ['algorithms: [...algorithms],', ''],
+      ['if (cty !== undefined || crit !== undefined)', 'if (crit !== undefined)'],
+      ['(payload.exp as number) * 1_000', 'Number.POSITIVE_INFINITY'],
+      ["if (type !== 'jwt' && type !== 'at+jwt')", 'if (false)'],
+    ],
+  ),
+  ...mutants(
+    'identity/oidc/key-source.ts',
+    ['identity/oidc/key-source.test.ts'],
+    [
+      ['if (reading === undefined && monotonic() - triedAt < cooldownMs) return', ''],
+      ['if (discovered.issuer !== issuer)', 'if (false)'],
+      ['awaySince === undefined ? everyMs : cooldownMs', 'everyMs'],
+      ['(awaySince !== undefined || keys === undefined)', 'keys === undefined'],
+    ],
+  ),
+  ...mutants(
+    'identity/oidc/claims.ts',
+    ['identity/oidc/claims.test.ts'],
+    [
+      ['if (findClaim(claims, claim) !== value)', 'if (false)'],
+      ['(claims.email_verified ?? true) !== true', '!claims.email_verified'],
+      ['.filter((group) => !reserved.test(group))', ''],
+      ['if (Object.hasOwn(claims, name)) return claims[name]', ''],
+    ],
+  ),
+  ...mutants(
+    'identity/oidc/authentication-configuration.ts',
+    ['identity/oidc/authentication-configuration.test.ts'],
+    [
+      ['if (issuer !== undefined && seen.has(issuer))', 'if (false)'],
+      ['return foreign.length > 0 ? [] : [readProvider', 'return [readProvider'],
+      ['if (isTrustworthy(written) && !/[?#]/.test(written))', 'if (isTrustworthy(written))'],
+      [
+        "prefix: mapping.at('prefix').requiredString(),",
+        "prefix: mapping.at('prefix').string() ?? '',",
+      ],
+    ],
+  ),
+  ...mutants(
+    'identity/oidc/providers.ts',
+    ['wiring/oidc.test.ts'],
+    [
+      ['before?.written === written', 'before !== undefined'],
+      ['if (next.has(one.issuer)) continue', ''],
+    ],
+  ),
+  ...mutants(
+    'identity/kubernetes/token-review.ts',
+    ['identity/kubernetes/token-review.test.ts'],
+    [
+      ['status.authenticated !== true', 'false'],
+      ['(late ? graceMs : 0)', 'graceMs'],
+      ['believed.delete(hash)', ''],
+    ],
+  ),
+  ...mutants(
+    'identity/kubernetes/access-review.ts',
+    ['identity/kubernetes/access-review.test.ts'],
+    [
+      [' && status.denied !== true', ''],
+      [
+        'JSON.stringify([user, [...new Set(groups)].sort()])',
+        'JSON.stringify([user, groups.join()])',
+      ],
+    ],
+  ),
+  ...mutants(
+    'core/owners.ts',
+    ['core/owners.test.ts'],
+    [
+      ['if (!seen.has(subscription)) yield subscription', 'yield subscription'],
+      ['users.get(person.user), ', ''],
+    ],
+  ),
+  ...mutants(
     'store/counters/memory.ts',
     ['store/counters/memory.test.ts'],
     [

@@ -155,6 +155,17 @@ test('without the API server nobody new is believed', async (t) => {
   }
 })
 
+test('what the cluster took back does not return in an outage', async (t) => {
+  const { server, ask, pass } = await createWorld(t)
+  t.equal(await ask('ada'), 'ada')
+  server.tokens.delete('ada')
+  pass(60_000)
+  t.equal(await ask('ada'), null)
+  server.answer = (request) => request.destroy()
+  pass(10_000)
+  t.equal(await ask('ada'), 'identity_unavailable')
+})
+
 test('a flood of invented tokens leaves room for others', async (t) => {
   const { server, ask } = await createWorld(t)
   let [open, most] = [0, 0]

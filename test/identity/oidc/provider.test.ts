@@ -181,6 +181,17 @@ test('a forged token is not valid, and hears no more', async (t) => {
   t.strictSame([...new Set(issuer.asked)], ['/.well-known/openid-configuration', '/keys'])
 })
 
+test('only signatures that are allowed are believed', async (t) => {
+  const { issuer, ask, reasons } = await createWorld(t)
+  await issuer.addKey('rs384', { alg: 'RS384' })
+  await issuer.addKey('ps256', { alg: 'PS256' })
+  for (const kid of ['rs384', 'ps256']) {
+    const token = await issuer.sign({ sub: 'ada' }, { kid })
+    t.equal(await ask(token), 'The identity token is not valid.', kid)
+    t.match(reasons.at(-1), /not allowed \(alg\)/)
+  }
+})
+
 test('the last of two claims of one name counts, as it does everywhere', async (t) => {
   const { issuer, ask } = await createWorld(t)
   const token = await issuer.sign({ sub: 'ada' })
