@@ -64,6 +64,17 @@ test('settings of documents are settings', async (t) => {
   t.ok(count > 30)
 })
 
+test('each alert has its section in the runbook', async (t) => {
+  const alerts = [...textOf('monitoring/rules.yaml').matchAll(/- alert: (\w+)/g)]
+  const sections = [...textOf('docs/runbook.md').matchAll(/^### (\w+)$/gm)]
+  t.strictSame(sections.map(([, name]) => name).sort(), alerts.map(([, name]) => name).sort())
+  const links = [...textOf('monitoring/rules.yaml').matchAll(/runbook_url: (\S+)#(\S+)/g)]
+  t.strictSame(
+    links.map(([, , anchor]) => anchor),
+    alerts.map(([, name = '']) => name.toLowerCase()),
+  )
+})
+
 test('comments cite sections of the contract that there are', async (t) => {
   const contract = textOf('docs/contract.md')
   const sections = new Set([...contract.matchAll(/^#+ ([\d.]+?)\.? /gm)].map(([, name]) => name))
