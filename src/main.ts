@@ -30,7 +30,7 @@ import { createModelHealth } from './wiring/model-health.ts'
 import { openResources } from './wiring/resources.ts'
 import { openServedNames } from './wiring/served-names.ts'
 import { type Stop, stopInOrder } from './wiring/shutdown.ts'
-import { openTelemetry } from './wiring/telemetry.ts'
+import { openTelemetry, readVersion } from './wiring/telemetry.ts'
 import { openTokens } from './wiring/tokens.ts'
 import {
   openTracing,
@@ -73,9 +73,15 @@ export async function serve(env: NodeJS.ProcessEnv): Promise<Service> {
   const stops: Stop[] = []
   let stopping: Promise<boolean> | undefined
   const stop = (): Promise<boolean> => {
-    stopping ??= stopInOrder(stops.reverse(), { log })
+    stopping ??= (async () => {
+      log.info('draining')
+      const complete = await stopInOrder(stops.reverse(), { log })
+      log.info({ complete }, 'stopped')
+      return complete
+    })()
     return stopping
   }
+  log.info({ version: readVersion(), replica: config.replicaName }, 'starting')
   const onFault = (error: unknown): void => log.error({ err: error }, 'fault')
   try {
     const parts = { config, log, clock: Date.now, onFault, stops }

@@ -9,6 +9,7 @@ import {
   mintKey,
   prefixOf,
 } from '../core/api-key.ts'
+import type { Caller } from '../core/caller.ts'
 import { ServiceError } from '../core/errors.ts'
 import { expiryOf } from '../core/lifetime.ts'
 import { selectForKey } from '../core/selection.ts'
@@ -111,6 +112,9 @@ const schema = {
   },
 } as const
 
+const noSubscription =
+  'No subscription is open to you: ask an administrator to add you or one of your groups to one.'
+
 /** Adds the route. The answer is the only place where the plaintext is ever shown. */
 export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void {
   const { keys, snapshot, clock } = deps
@@ -131,7 +135,7 @@ export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void
       now,
     })
     const requested = request.body.subscription?.trim() || undefined
-    const subscription = selectForKey(current, caller, requested).name
+    const subscription = chooseSubscription(current, caller, requested)
 
     const minted = mintKey(deps.keyMarker, randomBytes(keyIdBytes), randomBytes(keySecretBytes))
     const record: ApiKeyRecord = {
@@ -179,3 +183,18 @@ function nameOf({ name }: Body, ephemeral: boolean): string {
 
 /** What turns the steady clock into Unix nanoseconds, so that two names made at once differ. */
 const epochOffsetNs = BigInt(Date.now()) * 1_000_000n - process.hrtime.bigint()
+
+/** Its name. Who left it out and has none is told that, and not to leave it out. */
+function chooseSubscription(
+  current: Snapshot,
+  caller: Caller,
+  requested: string | undefined,
+): string {
+  try {
+    return selectForKey(current, caller, requested).name
+  } catch (error) {
+    const isNone = error instanceof ServiceError && error.code === 'invalid_subscription'
+    if (!isNone || requested !== undefined) throw error
+    throw new ServiceError('invalid_subscription', { message: noSubscription })
+  }
+}

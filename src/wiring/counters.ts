@@ -30,7 +30,10 @@ export async function openCounters({ config, log, stops }: Context): Promise<Cou
     onAway(away, cause) {
       // The message alone: what the error holds besides may be a password.
       if (away)
-        log.error({ cause: String(cause) }, 'Redis is away: counters go on from what is known')
+        log.error(
+          { cause: String(cause) },
+          'Redis is out of reach: counters go on from what is known',
+        )
       else log.info('Redis is back')
     },
     onOther: () => log.error('Redis has lost its counters: it is told the highest that are known'),
@@ -42,7 +45,8 @@ export async function openCounters({ config, log, stops }: Context): Promise<Cou
     lost: 'what was counted last',
     async stop(graceMs) {
       const lost = await counters.stop(graceMs)
-      if (lost > 0) log.error({ counters: lost }, 'Redis is away: what they counted last is lost')
+      if (lost > 0)
+        log.error({ counters: lost }, 'Redis is out of reach: what they counted last is lost')
       connection.close()
     },
   })

@@ -65,6 +65,13 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
       keys.forgetAll()
       keeper.replay()
     },
+    onAway: (cause) =>
+      cause === undefined
+        ? log.info('Postgres is back')
+        : log.error(
+            { cause: String(cause) },
+            'Postgres is out of reach: keys that are known go on',
+          ),
     onSilent: (names) =>
       names.length === 0
         ? log.info('every process that may be serving is heard of again')

@@ -173,12 +173,15 @@ test('foreign, unknown and missing subscriptions are one answer (403)', async (t
     await api.ask(route, { as: 'alice', body: { name: 'k', subscription: 'nowhere' } }),
     await api.ask(route, { as: 'alice', body: { name: 'k', subscription: 'other/premium' } }),
     await api.ask(route, { as: 'alice', body: { name: 'k', subscription: 'pre\0mium\ud800' } }),
-    await api.ask(route, { as: 'stranger', body: { name: 'k' } }),
+    await api.ask(route, { as: 'stranger', body: { name: 'k', subscription: 'premium' } }),
   ]
   for (const answer of answers) {
     refused(t, answer, 403, 'invalid_subscription')
     t.equal(answer.body, answers[0]?.body)
   }
+  const none = await api.ask(route, { as: 'stranger', body: { name: 'k' } })
+  refused(t, none, 403, 'invalid_subscription')
+  t.match(none.json().error.message, /^No subscription is open to you: ask an administrator/)
 })
 
 test('a failed subscription is not ready (403)', async (t) => {

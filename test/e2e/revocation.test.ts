@@ -81,6 +81,8 @@ t.test('two replicas know of a revocation', { skip }, async (t) => {
     proxy.swallow(false)
     proxy.cut()
     await poll(async () => (await pair.status(1, key)) === 401, 'it has caught up')
+    await poll(() => second?.log().includes('Postgres is back'), 'it says so')
+    t.match(second?.log(), /"cause":".+","msg":"Postgres is out of reach/)
     t.equal(await pair.status(1, kept), 200)
   })
 
@@ -105,6 +107,7 @@ t.test('two replicas know of a revocation', { skip }, async (t) => {
   t.test('a replica that has stopped is not waited for', async (t) => {
     const { key, id } = await pair.mint()
     await second?.end('SIGTERM')
+    t.match(second?.log(), /"starting".*"ready".*"draining".*"complete":true,"msg":"stopped"/s)
     t.strictSame(await pair.revoke(id), { state: 'confirmed', replicas: 1, acknowledged: 1 })
     await second?.start()
     t.strictSame(await pair.statuses(key), [401, 401])

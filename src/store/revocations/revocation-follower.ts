@@ -39,6 +39,8 @@ export interface RevocationFollowerOptions {
   readonly forgetAll: () => void
   /** Other processes have not been heard of for five seconds, or no longer: all of those now. */
   readonly onSilent?: (names: readonly string[]) => void
+  /** The database does not answer, and why; undefined: it does again. */
+  readonly onAway?: (cause: unknown) => void
   /** A failure that is no outage; the next question comes as planned. */
   readonly onFault: (error: unknown) => void
 }
@@ -85,6 +87,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
   let position: LogPosition | undefined
   let others: readonly string[] = []
   let silent: readonly string[] = []
+  let isAway = false
   let listener: Listener | undefined
   let running: Promise<void> | undefined
   let following: Promise<void> | undefined
@@ -103,8 +106,14 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
       } catch (error) {
         lease.fail(sentAt)
         if (!(error instanceof ServiceError)) options.onFault(error)
+        else if (!isAway && state() === 'away') {
+          isAway = true
+          options.onAway?.(error.cause ?? error)
+        }
         return
       }
+      if (isAway) options.onAway?.(undefined)
+      isAway = false
       if (source === null) return lease.fail(sentAt)
       // What was found is acknowledged by the next question.
       lease.renew(sentAt)
