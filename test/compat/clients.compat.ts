@@ -1,0 +1,69 @@
+import { join } from 'node:path'
+import { type Gateway, gatewayTests, meter, models, subscriptions } from '../support/gateway.ts'
+import { poll } from '../support/poll.ts'
+import { here, installPackages, type PythonSet, pythonWith, runForJson } from './libraries.ts'
+
+const limit = 1_000_000
+const test = gatewayTests({
+  lists: true,
+  env: { METER_PATHS: 'chat,messages,responses,completions,embeddings' },
+  resources: (backendUrl) => [
+    ...models(backendUrl),
+    ...subscriptions({ plenty: limit, one: 1 }),
+    meter,
+  ],
+})
+
+/** Tokens that this key's user has used, as the gateway tells it; asking costs none. */
+async function usedBy(gateway: Gateway, key: string): Promise<number> {
+  const { headers } = await gateway.chat(key, { totalTokens: 0 })
+  return limit - Number(headers.get('x-ratelimit-remaining-tokens'))
+}
+
+/** Runs a program that goes through a library's calls; each has to work, and all to be counted. */
+function tries(
+  library: string,
+  prepare: () => Promise<readonly [NodeJS.ProcessEnv, string, ...string[]]>,
+  /** How many requests have to reach the model's server by one path, its retries among them. */
+  requests: Readonly<Record<string, number>> = {},
+): void {
+  test(`${library} works, and all of it is counted`, async (t, gateway) => {
+    const [env, ...line] = await prepare()
+    const [good, spent] = [await gateway.mint(), await gateway.mint({ subscription: 'one' })]
+    await gateway.chat(spent.key, { totalTokens: 1 })
+    await poll(() => gateway.isSpent(spent.key), 'one token is spent')
+    const before = await gateway.model.tally()
+    const found = await runForJson(line, {
+      ...env,
+      BASE_URL: gateway.url,
+      KEY: good.key,
+      SPENT_KEY: spent.key,
+      WRONG_KEY: `${good.key.slice(0, -1)}${good.key.endsWith('0') ? '1' : '0'}`,
+    })
+    for (const [name, result] of Object.entries(found)) t.equal(result, 'ok', name)
+    const after = await gateway.model.tally()
+    const said = after.totalTokens - before.totalTokens
+    t.ok(said > 0)
+    await poll(async () => (await usedBy(gateway, good.key)) === said, `${said} tokens are counted`)
+    for (const [path, expected] of Object.entries(requests)) {
+      t.equal((after.requests[path] ?? 0) - (before.requests[path] ?? 0), expected, path)
+    }
+  })
+}
+
+function python(library: string, set: PythonSet, requests?: Record<string, number>): void {
+  const program = join(here, 'clients.py')
+  tries(library, async () => [await pythonWith(set), 'python3', program, library], requests)
+}
+
+python('openai', 'clients', { '/v1/chat/completions': 7 })
+python('anthropic', 'clients', { '/v1/messages': 6 })
+python('langchain', 'clients')
+python('pydantic-ai', 'clients')
+python('openai-agents', 'clients')
+python('llama-index', 'llama-index')
+python('litellm', 'litellm')
+tries("Vercel's ai", async () => {
+  installPackages()
+  return [process.env, process.execPath, join(here, 'vercel.js')]
+})

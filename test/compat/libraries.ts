@@ -1,0 +1,68 @@
+/** Client libraries that are not the repository's own: fetched once, into `.tools` and test/compat. */
+
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { delimiter, join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { fetchWheel, type Wheel, wheelFolder } from '../../src/cli/python-wheel.ts'
+
+export const here = import.meta.dirname
+
+/** Sets of Python libraries that can be installed side by side, each with one that proves it whole. */
+const proofs = {
+  clients: join('agents', '__init__.py'),
+  'llama-index': join('llama_index', 'llms', 'openai_like', '__init__.py'),
+  litellm: join('litellm', '__init__.py'),
+  openapi: join('openapi_python_client', '__init__.py'),
+} as const
+
+export type PythonSet = keyof typeof proofs
+
+/** The environment in which Python finds a set, which is fetched if it is not there. */
+export async function pythonWith(set: PythonSet): Promise<NodeJS.ProcessEnv> {
+  const wheel: Wheel = {
+    name: `the Python libraries of ${set}`,
+    folder: `compat-${set}-2026-11`,
+    requirements: join(here, 'requirements', `${set}.txt`),
+    howElse: 'leave npm run compat out',
+    proof: proofs[set],
+  }
+  const folder = wheelFolder(wheel)
+  if (!existsSync(join(folder, wheel.proof))) await fetchWheel(wheel, { env: process.env })
+  return {
+    ...process.env,
+    PYTHONPATH: [folder, process.env.PYTHONPATH].filter(Boolean).join(delimiter),
+    PYTHONDONTWRITEBYTECODE: '1',
+    // Nothing is to be fetched from elsewhere, nor told there.
+    LITELLM_LOCAL_MODEL_COST_MAP: 'True',
+    OPENAI_AGENTS_DISABLE_TRACING: '1',
+    LANGSMITH_TRACING: 'false',
+  }
+}
+
+/** Installs the npm libraries of this folder, as its lockfile has them. */
+export function installPackages(): void {
+  if (existsSync(join(here, 'node_modules', 'ai', 'package.json'))) return
+  const { status, stderr } = spawnSync('npm', ['ci', '--no-audit', '--no-fund'], {
+    cwd: here,
+    encoding: 'utf8',
+  })
+  if (status !== 0) throw new Error(`npm ci in ${here}: ${stderr}`)
+}
+
+/** Runs a program to its end and answers the JSON of its last line. */
+export async function runForJson(
+  line: readonly [string, ...string[]],
+  env: NodeJS.ProcessEnv,
+): Promise<Record<string, string>> {
+  const [program, ...args] = line
+  const child = spawn(program, args, { env, cwd: here, stdio: ['ignore', 'pipe', 'pipe'] })
+  const [output, complaint, [status]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'close'),
+  ])
+  if (status !== 0) throw new Error(`${line.join(' ')} ended with ${status}: ${complaint}`)
+  return JSON.parse(output.trim().split('\n').at(-1) ?? '')
+}
