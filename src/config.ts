@@ -205,9 +205,12 @@ function checkTls({ tlsCertFile, tlsKeyFile, tlsClientCaFile }: Config): readonl
 }
 
 function checkCluster(config: Config): readonly string[] {
-  const { kubernetesTokenReview, kubeconfig, kubernetesHost } = config
-  if (!kubernetesTokenReview || kubeconfig !== undefined || kubernetesHost !== undefined) return []
-  return ['KUBERNETES_TOKEN_REVIEW: needs KUBECONFIG outside of a cluster']
+  const { kubernetesTokenReview, resourceFolder, kubeconfig, kubernetesHost } = config
+  if (kubeconfig !== undefined || kubernetesHost !== undefined) return []
+  return [
+    ...(kubernetesTokenReview ? ['KUBERNETES_TOKEN_REVIEW'] : []),
+    ...(resourceFolder === undefined ? ['RESOURCES'] : []),
+  ].map((setting) => `${setting}: needs KUBECONFIG outside of a cluster`)
 }
 
 function checkAudit({ auditLog, auditRequired }: Config): readonly string[] {

@@ -218,7 +218,8 @@ async function start(context: Context): Promise<ServiceAddresses> {
       ...(redis?.away ? ['redis'] : []),
       ...(keyParts.follower.stats().silent.length > 0 ? ['replicas'] : []),
       ...(keyParts.keeper.stats().failing ? ['revocation-log'] : []),
-      ...tokens.degraded(),
+      // Both may name the cluster.
+      ...new Set([...tokens.degraded(), ...resources.degraded()]),
       ...(journal?.stats.failing ? ['journal'] : []),
     ],
     tls: tls?.asking,

@@ -15,7 +15,8 @@ import { waitForHttp } from './wait-for-http.ts'
 export interface PartsOptions {
   readonly env: NodeJS.ProcessEnv
   readonly settings: UpSettings
-  readonly resourceFolder: string
+  /** undefined: the cluster's. */
+  readonly resourceFolder: string | undefined
   /** Path of the Envoy program. */
   readonly envoy: string
   readonly log: (line: string) => void
@@ -78,7 +79,7 @@ export function createParts({ env, settings, resourceFolder, envoy, log }: Parts
           ...env,
           DATA_DIR: config.dataDir,
           ENVOY_CONFIG_DIR: config.envoyConfigDir,
-          RESOURCES: `file:${resourceFolder}`,
+          RESOURCES: resourceFolder === undefined ? 'kubernetes' : `file:${resourceFolder}`,
           TOKEN_AUTH_FILE: config.tokenAuthFile,
           USAGE_JOURNAL: config.usageJournal ?? 'off',
           AUDIT_LOG: config.auditLog ?? 'off',

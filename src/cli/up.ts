@@ -68,7 +68,7 @@ async function start(
   const signal = supervisor.ending
   claimDataDir(config.dataDir)
   const resourceFolder = chooseResources(settings)
-  await checkResources(resourceFolder)
+  if (resourceFolder !== undefined) await checkResources(resourceFolder)
   await reap(join(config.dataDir, 'run'), log)
   await checkPorts([
     { setting: 'GATEWAY_ADDRESS', ...config.gatewayAddress },
@@ -106,8 +106,11 @@ function claimDataDir(dataDir: string): void {
   process.on('exit', claimed.release)
 }
 
-/** The folder of resources: somebody's own, the sample's, or the sample's with another address. */
-function chooseResources({ config, sampleResources }: UpSettings): string {
+/**
+ * The folder of resources: somebody's own, the sample's, or the sample's with another address.
+ * undefined: they are the cluster's.
+ */
+function chooseResources({ config, sampleResources }: UpSettings): string | undefined {
   const url = localUrl(config.modelServerAddress)
   if (!sampleResources || url === `http://${SAMPLE_MODEL_SERVER}`) return config.resourceFolder
   const folder = join(config.dataDir, 'sample-resources')

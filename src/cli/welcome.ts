@@ -6,7 +6,8 @@ import { localUrl, type UpSettings } from './up-settings.ts'
 /** What there is to show once everything runs. */
 export interface WelcomeOptions {
   readonly settings: UpSettings
-  readonly resourceFolder: string
+  /** undefined: the cluster's. */
+  readonly resourceFolder: string | undefined
   /** The `curl` lines, or none when the resources or identities are not the sample's. */
   readonly lines: readonly string[]
 }
@@ -31,7 +32,12 @@ export function welcome({ settings, resourceFolder, lines }: WelcomeOptions): st
     ['Envoy admin', localUrl(config.envoyAdminAddress)],
     ['Sample model', localUrl(config.modelServerAddress)],
     ['Operations', describePaths(config.paths)],
-    ['Resources', `${resourceFolder}  (reloaded when a file changes)`],
+    [
+      'Resources',
+      resourceFolder === undefined
+        ? "the cluster's"
+        : `${resourceFolder}  (reloaded when a file changes)`,
+    ],
     ['Data', config.dataDir],
     ['Logs', join(config.dataDir, 'log')],
   ]

@@ -92,7 +92,12 @@ export async function startController(deps: ControllerDeps): Promise<Controller>
     }
   }
 
-  await put(await deps.source.next(signal))
+  try {
+    await put(await deps.source.next(signal))
+  } catch (error) {
+    closing.abort()
+    throw error
+  }
   void follow()
   return { problems: () => problems, close: () => closing.abort() }
 }

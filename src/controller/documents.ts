@@ -19,7 +19,7 @@ import { isTierMapping } from '../core/tiers.ts'
 /** Something wrong in a file. `severity` error: the document is not in force. */
 export interface FileProblem {
   readonly file: string
-  /** From 1. */
+  /** From 1; 0 where there are no lines, as in a cluster. */
   readonly line: number
   readonly severity: 'error' | 'warning'
   readonly message: string
@@ -154,22 +154,29 @@ export function readPart(text: string): readonly DocumentContent[] {
   })
 }
 
-interface DocumentProblem extends Pick<FileProblem, 'severity' | 'message'> {
+export interface DocumentProblem extends Pick<FileProblem, 'severity' | 'message'> {
   readonly path: FieldPath
 }
 
-interface Reading {
+/** What became of a document: nothing, where it is none of ours. */
+export interface Reading {
   readonly resource?: Resource
   readonly problems: readonly DocumentProblem[]
 }
 
 function readDocument(document: Document): Reading {
-  const error = (path: FieldPath, message: string): Reading => ({
-    problems: [{ path, severity: 'error', message }],
-  })
   const value = toValue(document)
   if (value instanceof Error) return error([], `not valid YAML: ${value.message}`)
   if (value === null || value === undefined) return { problems: [] }
+  return readObject(value)
+}
+
+function error(path: FieldPath, message: string): Reading {
+  return { problems: [{ path, severity: 'error', message }] }
+}
+
+/** Reads a document once it is plain values. */
+export function readObject(value: unknown): Reading {
   const opened = isTierMapping(value) ? openTiers(value as object) : value
   if (opened instanceof Error) {
     return error(['data', 'tiers'], `${named(value)}data.tiers ${opened.message}`)

@@ -199,7 +199,7 @@ function repeated(fresh: WrittenResource, earlier: WrittenResource): FileProblem
 
 /** `file:line: error: message`, as compilers print it. */
 export function showProblem({ file, line, severity, message }: FileProblem): string {
-  return `${file}:${line}: ${severity}: ${message}`
+  return `${line === 0 ? file : `${file}:${line}`}: ${severity}: ${message}`
 }
 
 /** undefined where it cannot be read, and where it has been. */

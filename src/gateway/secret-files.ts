@@ -9,7 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Snapshot } from '../core/snapshot.ts'
 import { replaceFile } from './replace-file.ts'
 import { placeOf, type Secret, type SecretPlace, secretFolder, secretsOf } from './secret-place.ts'
-import { readSecret } from './secret-source.ts'
+import type { Reading } from './secret-source.ts'
 
 /** Milliseconds from one look at the files to the next. */
 const restMs = 1_000
@@ -21,8 +21,7 @@ const DISCOVERY = 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3
 export interface SecretFilesDeps {
   /** That of Envoy's clusters. */
   readonly directory: string
-  /** `SECRETS_DIR`. */
-  readonly source: string | undefined
+  readonly read: (secret: Secret) => Promise<Reading>
   /** Told of each complaint about a file once, and again when it comes back. */
   readonly onProblem: (problem: string) => void
   readonly onFault: (error: unknown) => void
@@ -55,7 +54,7 @@ export function createSecretFiles(deps: SecretFilesDeps): SecretFiles {
 
   async function bring(each: Needed): Promise<void> {
     const { secret, place } = each
-    const reading = await readSecret(deps.source, secret)
+    const reading = await deps.read(secret)
     const problem = 'problem' in reading ? `ModelRef/${each.model}: ${reading.problem}` : undefined
     const text = render(secret, place, 'text' in reading ? reading.text : undefined)
     if (problem !== undefined && problem !== each.problem) deps.onProblem(problem)

@@ -17,7 +17,7 @@ const certificate = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE----
 export async function readSecret(folder: string | undefined, secret: Secret): Promise<Reading> {
   const { namespace, file, secretRef } = secret
   if (file === undefined) {
-    return { problem: `the Secret ${namespace}/${secretRef?.name} can be read in a cluster alone` }
+    return { problem: `the Secret ${namespace}/${secretRef?.name} needs RESOURCES=kubernetes` }
   }
   const shown = `${namespace}/${file}`
   if (folder === undefined) return { problem: `${shown} is not there: SECRETS_DIR is not set` }
@@ -28,7 +28,7 @@ export async function readSecret(folder: string | undefined, secret: Secret): Pr
     const bytes = await readWhole(path)
     if (bytes === undefined) return { problem: `${shown} is no file, or larger than 1 MiB` }
     return secret.kind === 'credential'
-      ? readCredential(shown, bytes, secret.prefix)
+      ? toCredential(shown, bytes, secret.prefix)
       : readAuthorities(shown, bytes)
   } catch (error) {
     return { problem: `${shown} cannot be read (${(error as NodeJS.ErrnoException).code})` }
@@ -48,7 +48,8 @@ async function readWhole(path: string): Promise<string | undefined> {
   }
 }
 
-function readCredential(shown: string, written: string, prefix: string): Reading {
+/** The value of a header from what was written in a file or a Secret. */
+export function toCredential(shown: string, written: string, prefix: string): Reading {
   // Editors and `echo` end a file with a line break.
   const value = written.trim()
   if (value === '') return { problem: `${shown} is empty` }

@@ -37,10 +37,24 @@ export const auditPlace: Reader<string> = {
   read: (written) => (written === 'stdout' ? written : resolve(written)),
 }
 
-/** The folder of `file:<folder>`, absolute. */
-export const folderUrl: Reader<string> = {
-  form: '`file:<folder>`',
-  read: (written) => (/^file:./.test(written) ? resolve(written.slice('file:'.length)) : invalid),
+/** The folder of `file:<folder>`, absolute; undefined: the cluster. */
+export const resources: Reader<string | undefined> = {
+  form: '`file:<folder>` or `kubernetes`',
+  read(written) {
+    if (written === 'kubernetes') return undefined
+    return /^file:./.test(written) ? resolve(written.slice('file:'.length)) : invalid
+  },
+}
+
+const groups = ['tollgate.dev', 'maas.opendatahub.io'] as const
+
+/** Of these one or both. */
+export const watchGroups: Reader<readonly (typeof groups)[number][]> = {
+  form: `a list with commas of ${groups.map((group) => `\`${group}\``).join(' and ')}`,
+  read(written) {
+    const found = groups.filter((group) => itemsOf(written).includes(group))
+    return found.length > 0 && itemsOf(written).length === found.length ? found : invalid
+  },
 }
 
 export const socketAddress: Reader<SocketAddress> = {

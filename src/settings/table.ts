@@ -102,9 +102,11 @@ export const settings = {
     'where Envoy\'s clusters file is written'),
   envoyPath: optional('ENVOY_PATH', '`envoy` on PATH, else a pinned wheel', form.anyText,
     'the Envoy to run (`npm start` only)'),
-  /** Absolute. */
-  resourceFolder: setting('RESOURCES', 'file:examples/resources', form.folderUrl,
-    'the folder of resources'),
+  /** Absolute; undefined: the cluster's. */
+  resourceFolder: setting('RESOURCES', 'file:examples/resources', form.resources,
+    'where resources are: a folder, or the cluster'),
+  watchGroups: setting('WATCH_GROUPS', 'tollgate.dev,maas.opendatahub.io', form.watchGroups,
+    'the groups whose kinds are read (`RESOURCES=kubernetes` only)'),
   /** Absolute. */
   secretsDir: optional('SECRETS_DIR', 'none', form.path,
     'credentials and authorities of model servers, as `<namespace>/<file>`'),

@@ -52,7 +52,8 @@ export function openCluster(
   }
 }
 
-function accessOf({
+/** How the API server is reached. Throws with the setting to look at. */
+export function accessOf({
   kubeconfig,
   kubernetesHost,
   kubernetesPort,

@@ -1,7 +1,6 @@
-/** Resources from a folder: read, compiled, told to Envoy and put in force. */
+/** Resources from a folder or a cluster: read, compiled, told to Envoy and put in force. */
 
 import { startController } from '../controller/controller.ts'
-import { createFolderSource } from '../controller/folder-source.ts'
 import { inSlices } from '../controller/slices.ts'
 import type { Gathered } from '../controller/source.ts'
 import { compileInSteps, type Snapshot } from '../core/snapshot.ts'
@@ -11,6 +10,7 @@ import { holdModels } from '../gateway/held-models.ts'
 import { createSecretFiles, type SecretFiles } from '../gateway/secret-files.ts'
 import { createResourceAudit } from './audit.ts'
 import type { Context } from './context.ts'
+import { openOrigin } from './origin.ts'
 import { createResourceReport, linesShown } from './resource-report.ts'
 
 export interface Resources {
@@ -19,6 +19,8 @@ export interface Resources {
   readonly problems: () => readonly string[]
   /** Models that are not in force, or not as written, because Envoy does not have their cluster yet. */
   readonly modelsWaiting: () => number
+  /** Where resources come from, when changes cannot be seen there now, as `/readyz` calls it. */
+  readonly degraded: () => readonly string[]
 }
 
 /** Settles when the first snapshot is in force. */
@@ -35,9 +37,10 @@ export async function openResources(context: Context): Promise<Resources> {
     },
     onFault,
   })
+  const origin = openOrigin(context)
   const secrets = createSecretFiles({
     directory: config.envoyConfigDir,
-    source: config.secretsDir,
+    read: origin.readSecret,
     onProblem: (problem) => log.warn({ problem }, 'a model cannot be served without its secret'),
     onFault,
   })
@@ -48,7 +51,7 @@ export async function openResources(context: Context): Promise<Resources> {
     secrets.close()
   })
   const controller = await startController({
-    source: createFolderSource(config.resourceFolder),
+    source: origin.source,
     async publish(fresh, resources) {
       await stage.publish(fresh, resources)
       await noteChanges(resources)
@@ -56,13 +59,14 @@ export async function openResources(context: Context): Promise<Resources> {
     report: createResourceReport(log),
     onFailure: (error) => log.error({ err: error }, 'resources could not be put in force'),
   }).catch((error: unknown) => {
-    throw new Error(`RESOURCES: ${config.resourceFolder} cannot be read`, { cause: error })
+    throw new Error(`RESOURCES: ${origin.shown} cannot be read`, { cause: error })
   })
   stops.push(() => controller.close())
   return {
     snapshot: stage.snapshot,
     problems: () => [...controller.problems(), ...secrets.problems()],
     modelsWaiting: () => clusterFile.waiting.size,
+    degraded: origin.degraded,
   }
 }
 

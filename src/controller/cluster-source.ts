@@ -1,0 +1,219 @@
+/** Resources from a cluster: our kinds and the original's, listed and watched. */
+
+import { hash } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Resource } from '../core/resources.ts'
+import { subscriptionNamespace } from '../core/resources.ts'
+import { resourceKey } from '../core/snapshot.ts'
+import type { KubeClient } from '../kubernetes/client.ts'
+import { type KubeObject, type Reflector, startReflector } from '../kubernetes/reflector.ts'
+import { type DocumentProblem, type FileProblem, readObject } from './documents.ts'
+import { inSlices } from './slices.ts'
+import type { Gathered, ResourceSource } from './source.ts'
+
+export interface ClusterSourceOptions {
+  readonly client: KubeClient
+  /** The groups whose kinds are watched. */
+  readonly groups: readonly Group[]
+  /** Told when a collection cannot be read, with the reason, and once when it can be again. */
+  readonly onProblem: (collection: string, problem: string | undefined) => void
+  /** For tests: see reflector.ts. */
+  readonly absentMs?: number
+}
+
+export interface ClusterSource extends ResourceSource {
+  /** Whether some of it cannot be read now; what was read last stays. */
+  readonly isAway: boolean
+}
+
+export type Group = keyof typeof collections
+
+/** What is honoured in one namespace alone is not read in the others. */
+interface Collection {
+  readonly kind: string
+  readonly plural: string
+  readonly isOneNamespace: boolean
+}
+
+const all = (kind: string, plural: string): Collection => ({ kind, plural, isOneNamespace: false })
+const one = (kind: string, plural: string): Collection => ({ kind, plural, isOneNamespace: true })
+
+/** What is watched of each group, in the order of which counts when both have one of a name. */
+export const collections = {
+  'tollgate.dev': [
+    all('ModelRef', 'modelrefs'),
+    one('AccessPolicy', 'accesspolicies'),
+    one('Subscription', 'subscriptions'),
+    one('Tenant', 'tenants'),
+  ],
+  'maas.opendatahub.io': [
+    all('MaaSModelRef', 'maasmodelrefs'),
+    one('MaaSAuthPolicy', 'maasauthpolicies'),
+    one('MaaSSubscription', 'maassubscriptions'),
+    one('Tenant', 'tenants'),
+    all('ExternalModel', 'externalmodels'),
+  ],
+} as const satisfies Readonly<Record<string, readonly Collection[]>>
+
+const tierMapping = 'tier-to-group-mapping'
+
+/** Changes that come together are taken together; milliseconds. */
+const settleMs = 25
+
+/** One collection as it is followed. */
+interface Watched {
+  readonly apiVersion: string
+  readonly kind: string
+  /** `subscriptions.tollgate.dev` */
+  readonly shown: string
+  readonly path: string
+  readonly fieldSelector?: string
+  reflector?: Reflector
+  problem?: string | undefined
+  readonly read: WeakMap<KubeObject, ReadObject>
+  /** What each key was read as last, since most changes of an object are of its status. */
+  readonly last: Map<string, ReadObject>
+}
+
+interface ReadObject {
+  readonly signature: string
+  readonly key: string | undefined
+  readonly resource: Resource | undefined
+  readonly problems: readonly DocumentProblem[]
+}
+
+/** Starts with the first `next`, and ends with its signal. */
+export function createClusterSource(options: ClusterSourceOptions): ClusterSource {
+  const watched = watchedOf(options.groups)
+  let changed = false
+  let wake = (): void => {}
+
+  function start(signal: AbortSignal): void {
+    signal.addEventListener('abort', () => wake(), { once: true })
+    for (const each of watched) {
+      each.reflector = startReflector({
+        client: options.client,
+        path: each.path,
+        signal,
+        ...(each.fieldSelector && { fieldSelector: each.fieldSelector }),
+        ...(options.absentMs && { absentMs: options.absentMs }),
+        onChange() {
+          changed = true
+          wake()
+        },
+        onProblem(problem) {
+          each.problem = problem
+          options.onProblem(each.shown, problem)
+        },
+      })
+    }
+  }
+
+  const isReady = (): boolean => changed && watched.every(({ reflector }) => reflector?.isSynced)
+
+  return {
+    get isAway() {
+      return watched.some(({ problem }) => problem !== undefined)
+    },
+    async next(signal) {
+      if (watched[0]?.reflector === undefined) start(signal)
+      while (!isReady()) {
+        signal.throwIfAborted()
+        await new Promise<void>((settle) => {
+          wake = settle
+        })
+      }
+      await delay(settleMs, undefined, { signal, ref: false })
+      changed = false
+      return inSlices(gather(watched))
+    },
+  }
+}
+
+function watchedOf(groups: readonly Group[]): readonly Watched[] {
+  const found: Watched[] = []
+  // Ours count before the original's, in whatever order they were written.
+  for (const group of Object.keys(collections) as Group[]) {
+    if (!groups.includes(group)) continue
+    const apiVersion = `${group}/v1alpha1`
+    for (const { kind, plural, isOneNamespace } of collections[group]) {
+      const inside = isOneNamespace ? `namespaces/${subscriptionNamespace}/` : ''
+      const path = `/apis/${apiVersion}/${inside}${plural}`
+      const memory = { read: new WeakMap(), last: new Map() }
+      found.push({ apiVersion, kind, shown: `${plural}.${group}`, path, ...memory })
+    }
+  }
+  found.push({
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    shown: 'configmaps',
+    path: '/api/v1/configmaps',
+    fieldSelector: `metadata.name=${tierMapping}`,
+    read: new WeakMap(),
+    last: new Map(),
+  })
+  return found
+}
+
+/** Reads what has become different. Of two resources with one key the first counts. */
+function* gather(watched: readonly Watched[]): Generator<void, Gathered> {
+  const found = new Map<string, { readonly place: string; readonly resource: Resource }>()
+  const problems: FileProblem[] = []
+  for (const each of watched) {
+    const objects = each.reflector?.objects ?? new Map<string, KubeObject>()
+    for (const key of each.last.keys()) if (!objects.has(key)) each.last.delete(key)
+    for (const [name, object] of objects) {
+      const { key, resource, problems: own } = readOne(each, name, object)
+      const place = `${each.shown} ${name}`
+      for (const { severity, message } of own)
+        problems.push({ file: place, line: 0, severity, message })
+      if (key !== undefined && resource !== undefined) {
+        const earlier = found.get(key)
+        if (earlier === undefined) found.set(key, { place, resource })
+        else problems.push(shadowed(place, key, earlier.place))
+      }
+      yield
+    }
+  }
+  const resources: Resource[] = []
+  for (const { resource } of found.values()) resources.push(resource)
+  return {
+    resources,
+    problems,
+    locate: (key, _, message) => ({
+      file: found.get(key)?.place ?? '',
+      line: 0,
+      severity: 'warning',
+      message: `${key}: ${message}`,
+    }),
+  }
+}
+
+function shadowed(place: string, key: string, earlier: string): FileProblem {
+  const message = `${key} is there as ${earlier} too, and that one counts`
+  return { file: place, line: 0, severity: 'error', message }
+}
+
+/** What an object is read as; the same as before when nothing of it but its status is new. */
+function readOne(watched: Watched, name: string, object: KubeObject): ReadObject {
+  const known = watched.read.get(object)
+  if (known !== undefined) return known
+  const signature = signatureOf(object)
+  const last = watched.last.get(name)
+  let read = last
+  if (read?.signature !== signature) {
+    const { apiVersion, kind } = watched
+    const { resource, problems } = readObject({ ...object, apiVersion, kind })
+    read = { signature, key: resource && resourceKey(resource), resource, problems }
+  }
+  watched.last.set(name, read)
+  watched.read.set(object, read)
+  return read
+}
+
+/** All that is read of an object. */
+function signatureOf({ metadata, spec, data }: KubeObject): string {
+  const { uid, annotations, deletionTimestamp } = metadata as Readonly<Record<string, unknown>>
+  const text = JSON.stringify([uid, annotations, deletionTimestamp, spec, data])
+  return hash('sha256', text, 'base64')
+}

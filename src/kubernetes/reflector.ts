@@ -1,0 +1,223 @@
+/**
+ * Holds the objects of one collection as the API server has them: a list, then a watch from where
+ * the list ended, for as long as the cluster lasts.
+ */
+
+import { setTimeout as delay } from 'node:timers/promises'
+import { isObject, type KubeClient, KubeError } from './client.ts'
+
+/** An object of the cluster, of which nothing but its name is certain. */
+export interface KubeObject {
+  readonly metadata: {
+    readonly name: string
+    readonly namespace?: string
+    readonly uid?: string
+    readonly resourceVersion?: string
+    readonly generation?: number
+  }
+  readonly [field: string]: unknown
+}
+
+export interface ReflectorOptions {
+  readonly client: KubeClient
+  /** `/apis/<group>/<version>/…/<plural>`, without a query. */
+  readonly path: string
+  readonly fieldSelector?: string
+  /** Objects have come, gone or changed; also after the first list. */
+  readonly onChange: () => void
+  /** Told when the API server fails, with the reason, and once when it is back. */
+  readonly onProblem: (problem: string | undefined) => void
+  readonly signal: AbortSignal
+  /** Between two attempts, doubled from one to the next. */
+  readonly shortestRestMs?: number
+  /** Until a collection that is not there is looked for again. */
+  readonly absentMs?: number
+}
+
+export interface Reflector {
+  /** By `<namespace>/<name>`. */
+  readonly objects: ReadonlyMap<string, KubeObject>
+  /** Whether there has been a whole list, or the word that there is no such collection. */
+  readonly isSynced: boolean
+}
+
+/** Objects of one page of a list. */
+const pageSize = 500
+/** A watch ends after so many seconds and is renewed; API servers do the same of their own accord. */
+const watchSeconds = 290
+/** A watch that says nothing, not even a bookmark, may hang on a connection that is gone. */
+const silenceMs = 90_000
+const longestRestMs = 10_000
+const longestLine = 8 * 1_048_576
+
+/** Starts at once; never gives up before `signal`. */
+export function startReflector(options: ReflectorOptions): Reflector {
+  const { client, path, signal, onChange, onProblem } = options
+  const { shortestRestMs = 200, absentMs = 10_000 } = options
+  const selector = options.fieldSelector ? `&fieldSelector=${options.fieldSelector}` : ''
+  const objects = new Map<string, KubeObject>()
+  let isSynced = false
+  let failures = 0
+  /** How often in a row the collection was not there. */
+  let missed = 0
+  let problem: string | undefined
+
+  function note(fresh: string | undefined): void {
+    if ((fresh === undefined) !== (problem === undefined)) onProblem(fresh)
+    problem = fresh
+  }
+
+  function worked(): void {
+    failures = 0
+    missed = 0
+    note(undefined)
+  }
+
+  /** Reads all of it; answers the version from which to watch. */
+  async function list(): Promise<string> {
+    const found = new Map<string, KubeObject>()
+    let from = ''
+    for (;;) {
+      const page = await client.send({
+        path: `${path}?limit=${pageSize}${selector}${from}`,
+        signal,
+      })
+      const { items, metadata } = page
+      if (!Array.isArray(items) || !isObject(metadata)) throw new Error('this is no list')
+      for (const item of items) if (isKubeObject(item)) found.set(keyOf(item), item)
+      if (typeof metadata.continue === 'string' && metadata.continue !== '') {
+        from = `&continue=${encodeURIComponent(metadata.continue)}`
+        continue
+      }
+      replaceAll(found)
+      worked()
+      return String(metadata.resourceVersion ?? '')
+    }
+  }
+
+  function replaceAll(found: ReadonlyMap<string, KubeObject>): void {
+    let changed = !isSynced
+    for (const key of [...objects.keys()]) if (!found.has(key)) changed = objects.delete(key)
+    for (const [key, object] of found) {
+      const before = objects.get(key)
+      if (before !== undefined && versionOf(before) === versionOf(object)) continue
+      objects.set(key, object)
+      changed = true
+    }
+    isSynced = true
+    if (changed) onChange()
+  }
+
+  /** Follows until the watch ends; `reached` keeps the version that was reached. */
+  async function follow(reached: { version: string }): Promise<void> {
+    const query = `watch=1&allowWatchBookmarks=true&timeoutSeconds=${watchSeconds}`
+    const version = `resourceVersion=${encodeURIComponent(reached.version)}`
+    const request = { path: `${path}?${query}&${version}${selector}`, signal, idleMs: silenceMs }
+    const lines = linesOf(await client.open(request))
+    worked()
+    for await (const line of lines) {
+      const event: unknown = JSON.parse(line)
+      if (!isObject(event) || !isObject(event.object)) throw new Error('a watch that says nothing')
+      const { type, object } = event
+      if (type === 'ERROR') {
+        throw new KubeError(
+          Number(object.code ?? 500),
+          String(object.message ?? 'the watch failed'),
+        )
+      }
+      if (isObject(object.metadata) && typeof object.metadata.resourceVersion === 'string') {
+        reached.version = object.metadata.resourceVersion
+      }
+      if (type === 'BOOKMARK' || !isKubeObject(object)) continue
+      if (type === 'DELETED') objects.delete(keyOf(object))
+      else objects.set(keyOf(object), object)
+      onChange()
+    }
+  }
+
+  /** What to do after a failure: rest this many milliseconds, and list anew or not. */
+  function judge(error: unknown): { readonly restMs: number; readonly isLost: boolean } {
+    const status = error instanceof KubeError ? error.status : 0
+    // The version is too old: what has happened since is not to be had, but all there is now is.
+    if (status === 410) return { restMs: failures++ === 0 ? 0 : shortestRestMs, isLost: true }
+    if (status === 404) {
+      missed += 1
+      // An API server that is just starting may not know of it yet.
+      if (objects.size > 0 && missed < 3) return { restMs: 1_000, isLost: true }
+      note(undefined)
+      replaceAll(new Map())
+      return { restMs: absentMs, isLost: true }
+    }
+    const restMs = Math.min(shortestRestMs * 2 ** failures, longestRestMs)
+    failures += 1
+    // A watch that breaks off and goes on at once has missed nothing.
+    if (failures > 1) note(error instanceof Error ? error.message : String(error))
+    const asked = error instanceof KubeError ? 1_000 * Math.min(error.retryAfterSeconds, 60) : 0
+    // A few watches that break off may have met an object that they cannot get past.
+    const isLost = error instanceof SyntaxError || failures % 5 === 0
+    return { restMs: Math.max(asked, restMs * (0.75 + Math.random() / 2)), isLost }
+  }
+
+  async function run(): Promise<void> {
+    const reached = { version: '' }
+    let listed = false
+    while (!signal.aborted) {
+      try {
+        if (!listed) {
+          reached.version = await list()
+          listed = true
+        }
+        const begunAt = performance.now()
+        await follow(reached)
+        // A watch that ends as soon as it has begun is not asked for in a loop.
+        if (performance.now() - begunAt < shortestRestMs)
+          await delay(shortestRestMs, null, { signal })
+      } catch (error) {
+        if (signal.aborted) return
+        const { restMs, isLost } = judge(error)
+        if (isLost) listed = false
+        await delay(restMs, undefined, { signal }).catch(() => {})
+      }
+    }
+  }
+
+  void run()
+  return {
+    objects,
+    get isSynced() {
+      return isSynced
+    },
+  }
+}
+
+/** The whole lines of an answer. What follows the last line break is half of one. */
+async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
+  let rest: Buffer[] = []
+  let size = 0
+  for await (const chunk of chunks) {
+    let start = 0
+    for (let end = chunk.indexOf(10); end >= 0; end = chunk.indexOf(10, start)) {
+      const line = Buffer.concat([...rest, chunk.subarray(start, end)]).toString()
+      rest = []
+      size = 0
+      start = end + 1
+      if (line !== '') yield line
+    }
+    rest.push(chunk.subarray(start))
+    size += chunk.length - start
+    if (size > longestLine) throw new Error('a watch says more than 8 MiB in a line')
+  }
+}
+
+function isKubeObject(value: unknown): value is KubeObject {
+  return isObject(value) && isObject(value.metadata) && typeof value.metadata.name === 'string'
+}
+
+function keyOf({ metadata: { namespace = '', name } }: KubeObject): string {
+  return `${namespace}/${name}`
+}
+
+/** Another one whenever the object is: made again under its name it has another uid. */
+function versionOf({ metadata: { uid, resourceVersion } }: KubeObject): string {
+  return `${uid}/${resourceVersion}`
+}

@@ -1,0 +1,63 @@
+/** Entries of the cluster's Secrets, asked for one by one: our role may `get` named ones alone. */
+
+import { isObject, type KubeClient, KubeError } from './client.ts'
+
+/** Its text, or why it cannot be had; never the text in the complaint. */
+export type SecretEntry = { readonly text: string } | { readonly problem: string }
+
+export type ReadSecretEntry = (namespace: string, name: string, key: string) => Promise<SecretEntry>
+
+export interface SecretsOptions {
+  /** For so long an answer is not asked for again, in milliseconds. */
+  readonly keptMs?: number
+  /** Milliseconds that never go back. */
+  readonly monotonic?: () => number
+}
+
+interface Known {
+  readonly askedAt: number
+  readonly data: Readonly<Record<string, unknown>> | string
+}
+
+/**
+ * While the API server fails, what a Secret held last stays. One that is gone, or that our role may
+ * no longer see, does not.
+ */
+export function createReadSecretEntry(
+  client: KubeClient,
+  { keptMs = 10_000, monotonic = () => performance.now() }: SecretsOptions = {},
+): ReadSecretEntry {
+  const known = new Map<string, Known>()
+  const asked = new Map<string, Promise<Known>>()
+
+  async function ask(path: string): Promise<Known> {
+    const askedAt = monotonic()
+    const before = known.get(path)
+    const data = await client
+      .send({ path })
+      .then((secret) => (isObject(secret.data) ? secret.data : {}))
+      .catch((error: unknown) => {
+        const isRefused = error instanceof KubeError && [401, 403, 404].includes(error.status)
+        if (!isRefused && typeof before?.data === 'object') return before.data
+        return error instanceof Error ? error.message : String(error)
+      })
+    const fresh = { askedAt, data }
+    known.set(path, fresh)
+    return fresh
+  }
+
+  return async function readSecretEntry(namespace, name, key) {
+    const path = `/api/v1/namespaces/${namespace}/secrets/${name}`
+    let found = known.get(path)
+    if (found === undefined || monotonic() - found.askedAt >= keptMs) {
+      const asking = asked.get(path) ?? ask(path).finally(() => asked.delete(path))
+      asked.set(path, asking)
+      found = await asking
+    }
+    const shown = `the Secret ${namespace}/${name}`
+    if (typeof found.data === 'string') return { problem: `${shown} cannot be read: ${found.data}` }
+    const entry = Object.hasOwn(found.data, key) ? found.data[key] : undefined
+    if (typeof entry !== 'string') return { problem: `${shown} has no entry ${key}` }
+    return { text: Buffer.from(entry, 'base64').toString() }
+  }
+}

@@ -1,0 +1,53 @@
+/** Where resources and secrets come from: a folder, or a cluster. */
+
+import { createClusterSource } from '../controller/cluster-source.ts'
+import { createFolderSource } from '../controller/folder-source.ts'
+import type { ResourceSource } from '../controller/source.ts'
+import type { Secret } from '../gateway/secret-place.ts'
+import { type Reading, readSecret, toCredential } from '../gateway/secret-source.ts'
+import { createClient } from '../kubernetes/client.ts'
+import { createReadSecretEntry } from '../kubernetes/secrets.ts'
+import { accessOf } from './cluster.ts'
+import type { Context } from './context.ts'
+
+export interface Origin {
+  readonly source: ResourceSource
+  readonly readSecret: (secret: Secret) => Promise<Reading>
+  /** `kubernetes` while the cluster cannot be read. */
+  readonly degraded: () => readonly string[]
+  /** What it is, for the log. */
+  readonly shown: string
+}
+
+/** Throws with the setting to look at. */
+export function openOrigin({ config, log }: Context): Origin {
+  const { resourceFolder, secretsDir, watchGroups } = config
+  const fromFolder = (secret: Secret): Promise<Reading> => readSecret(secretsDir, secret)
+  if (resourceFolder !== undefined) {
+    const source = createFolderSource(resourceFolder)
+    return { source, readSecret: fromFolder, degraded: () => [], shown: resourceFolder }
+  }
+  const client = createClient(accessOf(config), { timeoutMs: 30_000 })
+  const readEntry = createReadSecretEntry(client)
+  const source = createClusterSource({
+    client,
+    groups: watchGroups,
+    onProblem(collection, problem) {
+      if (problem === undefined) log.info({ collection }, 'the cluster can be read again')
+      else log.warn({ collection, problem }, 'the cluster cannot be read; what was read last stays')
+    },
+  })
+  return {
+    source,
+    async readSecret(secret) {
+      const { namespace, secretRef, prefix } = secret
+      if (secretRef === undefined) return fromFolder(secret)
+      const { name, key } = secretRef
+      const entry = await readEntry(namespace, name, key)
+      if ('problem' in entry) return entry
+      return toCredential(`the Secret ${namespace}/${name}`, entry.text, prefix)
+    },
+    degraded: () => (source.isAway ? ['kubernetes'] : []),
+    shown: 'the cluster',
+  }
+}

@@ -1,0 +1,326 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type Test, test } from 'tap'
+import { stringify } from 'yaml'
+import { type ClusterSource, createClusterSource } from '../../src/controller/cluster-source.ts'
+import { type Controller, loadSnapshot, startController } from '../../src/controller/controller.ts'
+import type { Snapshot } from '../../src/core/snapshot.ts'
+import { createClient } from '../../src/kubernetes/client.ts'
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { inWorlds, startDouble, type World } from '../support/kubernetes/world.ts'
+import { poll } from '../support/poll.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const model = modelRef('small')
+const policy = accessPolicy('open', ['llm/small'], { groups: ['team-a'] })
+const paid = subscription('team-a', { groups: ['team-a'] }, { 'llm/small': [[100, '1m']] })
+const original = { apiVersion: 'maas.opendatahub.io/v1alpha1' }
+
+interface Followed {
+  readonly source: ClusterSource
+  readonly controller: Controller
+  readonly snapshot: () => Snapshot
+  readonly told: string[]
+  readonly published: () => number
+}
+
+/** A controller on what a cluster has. */
+async function follow(t: Test, world: World): Promise<Followed> {
+  const told: string[] = []
+  const source = createClusterSource({
+    client: createClient(world.access),
+    groups: ['maas.opendatahub.io', 'tollgate.dev'],
+    onProblem: (collection, problem) => told.push(`${collection}: ${problem ?? 'back'}`),
+    absentMs: 200,
+  })
+  let latest: Snapshot | undefined
+  let published = 0
+  const controller = await startController({
+    source,
+    async publish(fresh) {
+      latest = fresh
+      await new Promise(setImmediate)
+      published += 1
+    },
+    report() {},
+    onFailure: (error) => t.fail('a change is put in force', { error }),
+  })
+  t.teardown(() => controller.close())
+  return {
+    source,
+    controller,
+    told,
+    snapshot: () => latest as Snapshot,
+    published: () => published,
+  }
+}
+
+inWorlds('a cluster gives the same snapshot as a folder', async (t, world) => {
+  const documents = [
+    model,
+    modelRef('large', { modelIds: ['big'], timeouts: { connect: '1s' }, retries: 0 }),
+    policy,
+    paid,
+    subscription('broken', { users: ['ada'] }, { 'llm/absent': [[5, '1h']] }, { priority: 7 }),
+    {
+      ...original,
+      kind: 'MaaSModelRef',
+      metadata: { name: 'old', namespace: 'llm' },
+      spec: model.spec,
+    },
+    {
+      ...{ ...original, kind: 'ExternalModel' },
+      metadata: { name: 'gpt', namespace: 'llm' },
+      spec: { provider: 'openai', endpoint: 'api.example.com', credentialRef: { name: 'key' } },
+    },
+    {
+      apiVersion: 'tollgate.dev/v1alpha1',
+      kind: 'Tenant',
+      metadata: { name: 'default-tenant' },
+      spec: { apiKeys: { maxExpirationDays: 7 } },
+    },
+  ]
+  for (const document of documents) await world.apply(document)
+  const { snapshot, controller } = await follow(t, world)
+
+  const folder = temporaryFolder(t)
+  for (const [index, document] of documents.entries()) {
+    writeFileSync(join(folder, `${index}.yaml`), stringify(document))
+  }
+  const { snapshot: fromFolder } = await loadSnapshot(folder)
+  t.strictSame(comparable(snapshot()), comparable(fromFolder))
+  t.match(controller.problems(), [
+    /^subscriptions\.tollgate\.dev models-as-a-service\/broken: warning: .* names the model llm\/absent/,
+  ])
+})
+
+/** Without what a cluster alone knows: when an object was made. */
+function comparable(snapshot: Snapshot): unknown {
+  const plain = (value: unknown): unknown => {
+    if (value instanceof Map) return Object.fromEntries([...value].map(([k, v]) => [k, plain(v)]))
+    if (value instanceof Set) return [...value].sort()
+    if (Array.isArray(value)) return value.map(plain)
+    if (typeof value !== 'object' || value === null) return value
+    const fields = Object.entries(value).filter(([name]) => name !== 'createdAt')
+    return Object.fromEntries(fields.map(([name, inside]) => [name, plain(inside)]))
+  }
+  return plain(snapshot)
+}
+
+inWorlds('changes are in force as they come', async (t, world) => {
+  const { snapshot } = await follow(t, world)
+  t.equal(snapshot().models.size, 0, 'an empty cluster is a cluster')
+  await world.apply(model)
+  await world.apply(policy)
+  await poll(() => snapshot().models.get('llm/small')?.groups.has('team-a'), 'created')
+  const before = snapshot()
+  await world.apply(accessPolicy('open', ['llm/small'], { groups: ['team-b'] }))
+  await poll(() => snapshot().models.get('llm/small')?.groups.has('team-b'), 'changed')
+  t.ok(before.models.get('llm/small')?.groups.has('team-a'), 'a snapshot stays as it was')
+  await world.remove(policy)
+  await poll(() => snapshot().models.get('llm/small')?.groups.size === 0, 'deleted')
+})
+
+inWorlds('of one name in both groups ours counts', async (t, world) => {
+  const theirs = modelRef('small', { backendUrl: 'http://theirs.example' })
+  await world.apply({ ...theirs, ...original, kind: 'MaaSModelRef' })
+  const { snapshot, controller } = await follow(t, world)
+  const url = () => snapshot().models.get('llm/small')?.resource.backendUrl
+  t.equal(url(), 'http://theirs.example')
+  await world.apply(model)
+  await poll(() => url() === 'http://small.example:8000', 'ours')
+  await poll(() => controller.problems().length > 0, 'it is noted')
+  t.match(controller.problems(), [
+    /^maasmodelrefs\.maas\.opendatahub\.io llm\/small: error: .*modelrefs\.tollgate\.dev llm\/small too/,
+  ])
+  await world.remove(model)
+  await poll(() => url() === 'http://theirs.example', 'theirs again')
+})
+
+inWorlds('a hundred edits of one object converge', async (t, world) => {
+  await world.apply(model)
+  const followed = await follow(t, world)
+  for (let i = 0; i < 100; i += 1) await world.apply(modelRef('small', { modelIds: [`id-${i}`] }))
+  const ids = () => followed.snapshot().models.get('llm/small')?.resource.modelIds
+  await poll(() => ids()?.[0] === 'id-99', 'the last one is in force')
+  await world.apply(modelRef('small', { modelIds: ['end'] }))
+  await poll(() => ids()?.[0] === 'end', 'and one after it')
+  t.ok(followed.published() <= 102, `${followed.published()} published`)
+})
+
+inWorlds('what is written to a status changes nothing', async (t, world) => {
+  const made = await world.apply(model)
+  const { snapshot } = await follow(t, world)
+  const before = snapshot().models.get('llm/small')?.resource
+  const path = '/apis/tollgate.dev/v1alpha1/namespaces/llm/modelrefs/small/status'
+  await world.client.send({ method: 'PUT', path, body: { ...made, status: { phase: 'Ready' } } })
+  await world.apply(modelRef('other'))
+  await poll(() => snapshot().models.has('llm/other'), 'a later change')
+  t.equal(snapshot().models.get('llm/small')?.resource, before, 'the same object')
+})
+
+test('a broken watch loses nothing', async (t) => {
+  const world = await startDouble(t)
+  await world.apply(model)
+  const { snapshot, source, told } = await follow(t, world)
+  let count = 0
+  const change = async (what: string): Promise<void> => {
+    count += 1
+    const id = `id-${count}`
+    await world.apply(modelRef('small', { modelIds: [id] }))
+    await poll(() => snapshot().models.get('llm/small')?.resource.modelIds[0] === id, what)
+  }
+  const { faults } = world
+  await change('no fault')
+  for (const [what, act] of Object.entries({
+    cut: () => faults.cut(),
+    'half a line': () => faults.cut('{"type":"ADDED","object":{"metada'),
+    'a line that is no JSON': () => faults.cut('{"type":\n'),
+    'a line that says nothing': () => faults.cut('{"type":"MODIFIED"}\n'),
+    'an end': () => faults.endWatches(),
+    bookmarks: () => faults.bookmark(),
+    '410': () => {
+      faults.compact()
+      faults.cut()
+    },
+    '410 after a bookmark': () => {
+      faults.compact()
+      faults.bookmark()
+      faults.cut()
+    },
+  })) {
+    act()
+    await change(what)
+  }
+  t.notOk(source.isAway)
+  t.strictSame(told, [], 'nobody is told of what is mended at once')
+})
+
+test('what happens in a gap is seen after it', async (t) => {
+  const world = await startDouble(t)
+  await world.apply(model)
+  await world.apply(modelRef('gone'))
+  const { snapshot } = await follow(t, world)
+  const { faults } = world
+  const first = snapshot().models.get('llm/small')?.resource
+  faults.status = 503
+  faults.cut()
+  await world.remove(modelRef('gone'))
+  await world.remove(model)
+  await world.apply(model)
+  await world.apply(modelRef('fresh'))
+  faults.compact()
+  faults.status = 0
+  await poll(() => snapshot().models.has('llm/fresh'), 'what came')
+  t.notOk(snapshot().models.has('llm/gone'), 'what went')
+  t.not(snapshot().models.get('llm/small')?.resource, first, 'deleted and made again: another one')
+})
+
+test('without its API server the last snapshot stays', async (t) => {
+  const world = await startDouble(t)
+  await world.apply(model)
+  const followed = await follow(t, world)
+  const { faults } = world
+  for (const status of [500, 429, 401]) {
+    faults.status = status
+    faults.cut()
+    await poll(() => followed.source.isAway, `away: ${status}`)
+    t.ok(followed.snapshot().models.has('llm/small'))
+    t.match(followed.told.join('\n'), `${status}`)
+    faults.status = 0
+    await poll(() => !followed.source.isAway, `back from ${status}`, 30_000)
+    t.ok(followed.snapshot().models.has('llm/small'))
+  }
+  faults.retryAfterSeconds = 1
+  faults.status = 429
+  faults.cut()
+  await poll(() => followed.source.isAway, 'told to come later')
+  const asked = faults.requests.length
+  await new Promise((settle) => setTimeout(settle, 500))
+  t.ok(faults.requests.length - asked <= 10, 'it is left alone for the second it asks for')
+})
+
+test('the first snapshot waits for all of the cluster', async (t) => {
+  const world = await startDouble(t)
+  await world.apply(model)
+  world.faults.status = 503
+  const following = follow(t, world)
+  let isThere = false
+  void following.then(() => {
+    isThere = true
+  })
+  await poll(() => world.faults.requests.length > 20, 'it asks again')
+  t.notOk(isThere)
+  world.faults.status = 0
+  t.ok((await following).snapshot().models.has('llm/small'))
+})
+
+test('a kind that is not there is looked for again', async (t) => {
+  const world = await startDouble(t)
+  for (const plural of ['modelrefs', 'maasmodelrefs', 'tenants']) world.faults.forget(plural)
+  const { snapshot, source, told } = await follow(t, world)
+  t.notOk(source.isAway)
+  world.faults.restore('modelrefs')
+  await world.apply(model)
+  await poll(() => snapshot().models.has('llm/small'), 'its definition came')
+  world.faults.forget('modelrefs')
+  await poll(() => !snapshot().models.has('llm/small'), 'its definition went, and all of it')
+  world.faults.restore('modelrefs')
+  await world.apply(model)
+  await poll(() => snapshot().models.has('llm/small'), 'and was made again')
+  t.strictSame(told, [])
+})
+
+test('an API server that is just starting takes nothing away', async (t) => {
+  const world = await startDouble(t)
+  await world.apply(model)
+  const { snapshot } = await follow(t, world)
+  const asked = world.faults.requests.length
+  world.faults.status = 404
+  world.faults.cut()
+  await poll(
+    () => world.faults.requests.length > asked + 5,
+    'it asks and is told that nothing is there',
+  )
+  world.faults.status = 0
+  await world.apply(modelRef('other'))
+  await poll(() => snapshot().models.has('llm/other'), 'all is well')
+  t.ok(snapshot().models.has('llm/small'))
+})
+
+test('a large cluster comes in pages', async (t) => {
+  const world = await startDouble(t)
+  for (let i = 0; i < 1_200; i += 1) await world.apply(modelRef(`m${i}`))
+  const { snapshot } = await follow(t, world)
+  t.equal(snapshot().models.size, 1_200)
+  t.equal(world.faults.requests.filter((each) => each.includes('/modelrefs?limit')).length, 3)
+})
+
+test('tiers are in their ConfigMap', async (t) => {
+  const world = await startDouble(t)
+  const tiers = (name: string) => ({
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata: { name, namespace: 'opendatahub' },
+    data: { tiers: '- name: free\n  groups: [team-a]\n' },
+  })
+  await world.apply(tiers('another'))
+  const { snapshot, controller } = await follow(t, world)
+  t.equal(snapshot().tiers, undefined)
+  await world.apply(tiers('tier-to-group-mapping'))
+  await poll(() => snapshot().tiers?.[0]?.name === 'free', 'tiers')
+  await world.apply({ ...tiers('tier-to-group-mapping'), data: { tiers: '- [' } })
+  await poll(() => controller.problems().length > 0, 'tiers that are no YAML')
+  t.match(controller.problems()[0], /^configmaps opendatahub\/tier-to-group-mapping: error/)
+})
+
+test('what was stored before there were rules is left out, and said', async (t) => {
+  const world = await startDouble(t)
+  await world.apply(modelRef('small', { backendUrl: 'nowhere' }))
+  await world.apply(modelRef('large'))
+  const { snapshot, controller } = await follow(t, world)
+  t.strictSame([...snapshot().models.keys()], ['llm/large'])
+  t.match(controller.problems(), [
+    'modelrefs.tollgate.dev llm/small: error: ModelRef small: spec.backendUrl must be a URL like http://host:port/path',
+  ])
+})

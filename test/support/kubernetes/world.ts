@@ -1,0 +1,156 @@
+import root, { type Test } from 'tap'
+import { kinds, toCrd } from '../../../k8s/write-crds.ts'
+import { collections } from '../../../src/controller/cluster-source.ts'
+import {
+  type ClusterAccess,
+  createClient,
+  type JsonObject,
+  type KubeClient,
+} from '../../../src/kubernetes/client.ts'
+import { type ApiKind, type ApiServer, adminToken, startApiServer } from './api-server.ts'
+import { installCrds, noCrdServer, startCrdServer } from './crd-server.ts'
+
+/** A cluster in a test, and an administrator in it. */
+export interface World {
+  /** Of what is tested. */
+  readonly access: ClusterAccess
+  /** The administrator's, for whom no faults are. */
+  readonly client: KubeClient
+  /** Creates or replaces an object, as `kubectl apply` would. */
+  apply(document: object): Promise<JsonObject>
+  remove(document: object): Promise<void>
+  /** The switches of the one in this process; undefined for real ones. */
+  readonly faults: ApiServer | undefined
+}
+
+const groups = Object.entries(collections)
+
+const apiKinds: readonly ApiKind[] = [
+  ...groups.flatMap(([group, found]) =>
+    found.map(({ kind, plural }) => ({ group, version: 'v1alpha1', plural, kind })),
+  ),
+  ...kinds.slice(4).map(({ kind, plural }) => ({
+    ...{ group: 'tollgate.dev', version: 'v1alpha1' },
+    plural,
+    kind,
+  })),
+  { group: '', version: 'v1', plural: 'configmaps', kind: 'ConfigMap' },
+  { group: '', version: 'v1', plural: 'secrets', kind: 'Secret' },
+]
+
+/** Runs a test in the double, and in Kubernetes' own custom-resource server where that can run. */
+export function inWorlds(title: string, body: (t: Test, world: World) => Promise<void>): void {
+  root.test(`${title}, in a double`, async (t) => body(t, await startDouble(t)))
+  root.test(`${title}, in the custom-resource server`, { skip: noCrdServer }, async (t) => {
+    shared ??= startReal()
+    const world = toWorld(await shared, undefined)
+    t.teardown(() => empty(world))
+    await body(t, world)
+  })
+}
+
+/** One for the tests of a file, each of which leaves it empty. */
+let shared: Promise<ClusterAccess> | undefined
+
+async function startReal(): Promise<ClusterAccess> {
+  const access = await startCrdServer(root)
+  await installCrds(access, [...kinds.map(toCrd), ...originals()])
+  return access
+}
+
+async function empty({ client }: World): Promise<void> {
+  for (const { group, version, plural } of apiKinds) {
+    if (group === '') continue
+    const { items } = await client.send({ path: `/apis/${group}/${version}/${plural}` })
+    for (const { metadata } of items as { metadata: { name: string; namespace: string } }[]) {
+      const path = `/apis/${group}/${version}/namespaces/${metadata.namespace}/${plural}`
+      await client.send({ method: 'DELETE', path: `${path}/${metadata.name}` })
+    }
+  }
+}
+
+/** The double alone. */
+export async function startDouble(t: Test): Promise<World & { readonly faults: ApiServer }> {
+  const faults = await startApiServer(t, apiKinds)
+  return { ...toWorld(faults.access, faults), faults }
+}
+
+function toWorld(access: ClusterAccess, faults: ApiServer | undefined): World {
+  const isDouble = faults !== undefined
+  const admin = isDouble ? { ...access, token: adminToken } : access
+  const client = createClient(admin, { timeoutMs: 20_000 })
+  return {
+    access,
+    client,
+    faults,
+    async apply(document) {
+      const body = placed(document)
+      const path = pathOf(body)
+      try {
+        const { metadata } = await client.send({ path: `${path}/${body.metadata.name}` })
+        const { resourceVersion } = metadata as { resourceVersion: string }
+        const fresh = { ...body, metadata: { ...body.metadata, resourceVersion } }
+        return await client.send({
+          method: 'PUT',
+          path: `${path}/${body.metadata.name}`,
+          body: fresh,
+        })
+      } catch (error) {
+        if ((error as { status?: number }).status !== 404) throw error
+        return await client.send({ method: 'POST', path, body })
+      }
+    },
+    async remove(document) {
+      const body = placed(document)
+      await client.send({ method: 'DELETE', path: `${pathOf(body)}/${body.metadata.name}` })
+    },
+  }
+}
+
+interface Placed {
+  readonly apiVersion: string
+  readonly kind: string
+  readonly metadata: { readonly name: string; readonly namespace: string }
+  readonly [field: string]: unknown
+}
+
+/** In the namespace where a file without one would be read. */
+function placed(document: object): Placed {
+  const { metadata, ...rest } = document as Placed
+  return {
+    ...rest,
+    metadata: { ...metadata, namespace: metadata.namespace ?? 'models-as-a-service' },
+  }
+}
+
+function pathOf({ apiVersion, kind, metadata: { namespace } }: Placed): string {
+  const found = apiKinds.find((each) => each.kind === kind && apiVersion.startsWith(each.group))
+  if (found === undefined) throw new Error(`no such kind: ${apiVersion} ${kind}`)
+  const start = found.group === '' ? '/api' : '/apis'
+  return `${start}/${apiVersion}/namespaces/${namespace}/${found.plural}`
+}
+
+/** The original's definitions, as loose as they can be. */
+function originals(): readonly object[] {
+  const group = 'maas.opendatahub.io'
+  return collections[group].map(({ kind, plural }) => ({
+    apiVersion: 'apiextensions.k8s.io/v1',
+    kind: 'CustomResourceDefinition',
+    metadata: { name: `${plural}.${group}` },
+    spec: {
+      group,
+      names: { kind, plural, listKind: `${kind}List`, singular: kind.toLowerCase() },
+      scope: 'Namespaced',
+      versions: [
+        {
+          name: 'v1alpha1',
+          served: true,
+          storage: true,
+          schema: {
+            openAPIV3Schema: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true },
+          },
+        },
+      ],
+    },
+  }))
+}
