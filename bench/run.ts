@@ -2,6 +2,7 @@
 
 import { cpus } from 'node:os'
 import { benchCheck } from './check.bench.ts'
+import { benchCluster } from './cluster.bench.ts'
 import { benchCounters } from './counters.bench.ts'
 import { benchDecide } from './decide.bench.ts'
 import type { Figure } from './measure.ts'
@@ -12,6 +13,7 @@ const figures: Figure[] = [
   ...(await benchCheck()),
   ...(await benchCounters()),
   ...(await benchResources()),
+  ...(await benchCluster()),
 ]
 const width = Math.max(...figures.map(({ name }) => name.length))
 console.log(`Node ${process.version}, ${cpus()[0]?.model.trim()}, ${cpus().length} cores\n`)

@@ -7,6 +7,7 @@ const USAGE = `Usage: tollgate <command>
 
   up               the whole gateway on this machine: Envoy, the service, a sample model server
   serve            the service only
+  controller       writes the statuses of the resources in a cluster
   check <folder>   validate a folder of resources; exit 1 with every problem named
   migrate          bring the database to our schema; take over the original service's keys
   envoy-config     print, write or validate the configuration of an Envoy of your own
@@ -37,6 +38,8 @@ async function run(): Promise<number> {
     case 'serve':
       await import('./heap.ts').then(({ boundHeap }) => boundHeap())
       return (await import('./serve.ts')).serveCommand(args, process.env)
+    case 'controller':
+      return (await import('./controller.ts')).controllerCommand(args, process.env)
     case 'check':
       return (await import('./check.ts')).check(args)
     case 'migrate':

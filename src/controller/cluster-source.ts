@@ -17,13 +17,29 @@ export interface ClusterSourceOptions {
   readonly groups: readonly Group[]
   /** Told when a collection cannot be read, with the reason, and once when it can be again. */
   readonly onProblem: (collection: string, problem: string | undefined) => void
+  /** Whether `objects` is kept. */
+  readonly keepsObjects?: boolean
   /** For tests: see reflector.ts. */
   readonly absentMs?: number
+}
+
+/** An object of our own group, as it was read. */
+export interface ClusterObject {
+  readonly path: string
+  readonly apiVersion: string
+  readonly kind: string
+  readonly generation: number
+  /** Why it is not in force; undefined: it is. */
+  readonly problem: string | undefined
+  /** As it is now; undefined: it is gone. */
+  readonly current: () => KubeObject | undefined
 }
 
 export interface ClusterSource extends ResourceSource {
   /** Whether some of it cannot be read now; what was read last stays. */
   readonly isAway: boolean
+  /** What the last answer was read from, by `<kind>/<namespace>/<name>`. */
+  readonly objects: ReadonlyMap<string, ClusterObject>
 }
 
 export type Group = keyof typeof collections
@@ -64,6 +80,7 @@ const settleMs = 25
 interface Watched {
   readonly apiVersion: string
   readonly kind: string
+  readonly isOurs: boolean
   /** `subscriptions.tollgate.dev` */
   readonly shown: string
   readonly path: string
@@ -85,6 +102,7 @@ interface ReadObject {
 /** Starts with the first `next`, and ends with its signal. */
 export function createClusterSource(options: ClusterSourceOptions): ClusterSource {
   const watched = watchedOf(options.groups)
+  let objects: ReadonlyMap<string, ClusterObject> = new Map()
   let changed = false
   let wake = (): void => {}
 
@@ -97,7 +115,8 @@ export function createClusterSource(options: ClusterSourceOptions): ClusterSourc
         signal,
         ...(each.fieldSelector && { fieldSelector: each.fieldSelector }),
         ...(options.absentMs && { absentMs: options.absentMs }),
-        onChange() {
+        onChange(name) {
+          if (name !== undefined && isUnchanged(each, name)) return
           changed = true
           wake()
         },
@@ -125,7 +144,13 @@ export function createClusterSource(options: ClusterSourceOptions): ClusterSourc
       }
       await delay(settleMs, undefined, { signal, ref: false })
       changed = false
-      return inSlices(gather(watched))
+      const kept = options.keepsObjects ? new Map<string, ClusterObject>() : undefined
+      const gathered = await inSlices(gather(watched, kept))
+      objects = kept ?? objects
+      return gathered
+    },
+    get objects() {
+      return objects
     },
   }
 }
@@ -140,12 +165,14 @@ function watchedOf(groups: readonly Group[]): readonly Watched[] {
       const inside = isOneNamespace ? `namespaces/${subscriptionNamespace}/` : ''
       const path = `/apis/${apiVersion}/${inside}${plural}`
       const memory = { read: new WeakMap(), last: new Map() }
-      found.push({ apiVersion, kind, shown: `${plural}.${group}`, path, ...memory })
+      const isOurs = group === 'tollgate.dev'
+      found.push({ apiVersion, kind, isOurs, shown: `${plural}.${group}`, path, ...memory })
     }
   }
   found.push({
     apiVersion: 'v1',
     kind: 'ConfigMap',
+    isOurs: false,
     shown: 'configmaps',
     path: '/api/v1/configmaps',
     fieldSelector: `metadata.name=${tierMapping}`,
@@ -156,7 +183,10 @@ function watchedOf(groups: readonly Group[]): readonly Watched[] {
 }
 
 /** Reads what has become different. Of two resources with one key the first counts. */
-function* gather(watched: readonly Watched[]): Generator<void, Gathered> {
+function* gather(
+  watched: readonly Watched[],
+  kept: Map<string, ClusterObject> | undefined,
+): Generator<void, Gathered> {
   const found = new Map<string, { readonly place: string; readonly resource: Resource }>()
   const problems: FileProblem[] = []
   for (const each of watched) {
@@ -165,6 +195,7 @@ function* gather(watched: readonly Watched[]): Generator<void, Gathered> {
     for (const [name, object] of objects) {
       const { key, resource, problems: own } = readOne(each, name, object)
       const place = `${each.shown} ${name}`
+      if (each.isOurs) kept?.set(`${each.kind}/${name}`, keep(each, name, object, own))
       for (const { severity, message } of own)
         problems.push({ file: place, line: 0, severity, message })
       if (key !== undefined && resource !== undefined) {
@@ -187,6 +218,31 @@ function* gather(watched: readonly Watched[]): Generator<void, Gathered> {
       message: `${key}: ${message}`,
     }),
   }
+}
+
+function keep(
+  watched: Watched,
+  name: string,
+  { metadata }: KubeObject,
+  problems: readonly DocumentProblem[],
+): ClusterObject {
+  const { apiVersion, kind, shown, reflector } = watched
+  const plural = shown.slice(0, shown.indexOf('.'))
+  return {
+    apiVersion,
+    kind,
+    path: `/apis/${apiVersion}/namespaces/${metadata.namespace}/${plural}/${metadata.name}`,
+    generation: metadata.generation ?? 0,
+    problem: problems.length === 0 ? undefined : problems.map(({ message }) => message).join('; '),
+    current: () => reflector?.objects.get(name),
+  }
+}
+
+/** Whether an object is read as it was: most changes are of a status, which concerns nobody here. */
+function isUnchanged(watched: Watched, name: string): boolean {
+  const before = watched.last.get(name)
+  const object = watched.reflector?.objects.get(name)
+  return before !== undefined && object !== undefined && signatureOf(object) === before.signature
 }
 
 function shadowed(place: string, key: string, earlier: string): FileProblem {

@@ -23,8 +23,8 @@ export interface ReflectorOptions {
   /** `/apis/<group>/<version>/…/<plural>`, without a query. */
   readonly path: string
   readonly fieldSelector?: string
-  /** Objects have come, gone or changed; also after the first list. */
-  readonly onChange: () => void
+  /** An object has come, gone or changed, by its key; undefined: many, or the first list. */
+  readonly onChange: (key: string | undefined) => void
   /** Told when the API server fails, with the reason, and once when it is back. */
   readonly onProblem: (problem: string | undefined) => void
   readonly signal: AbortSignal
@@ -105,7 +105,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
       changed = true
     }
     isSynced = true
-    if (changed) onChange()
+    if (changed) onChange(undefined)
   }
 
   /** Follows until the watch ends; `reached` keeps the version that was reached. */
@@ -129,9 +129,10 @@ export function startReflector(options: ReflectorOptions): Reflector {
         reached.version = object.metadata.resourceVersion
       }
       if (type === 'BOOKMARK' || !isKubeObject(object)) continue
-      if (type === 'DELETED') objects.delete(keyOf(object))
-      else objects.set(keyOf(object), object)
-      onChange()
+      const key = keyOf(object)
+      if (type === 'DELETED') objects.delete(key)
+      else objects.set(key, object)
+      onChange(key)
     }
   }
 

@@ -144,6 +144,8 @@ export const settings = {
     'whether the cluster\'s identity tokens are believed, and its roles make administrators'),
   kubeconfig: optional('KUBECONFIG', 'the pod\'s service account', form.path,
     'how the cluster\'s API server is reached'),
+  leaseNamespace: optional('LEASE_NAMESPACE', 'the pod\'s, else `models-as-a-service`', form.anyText,
+    'where `tollgate controller` has its Lease'),
   kubernetesHost: optional('KUBERNETES_SERVICE_HOST', 'none', form.anyText,
     'the API server\'s address, which the cluster sets in each pod'),
   kubernetesPort: setting('KUBERNETES_SERVICE_PORT', '443', form.integer(1, 65_535),

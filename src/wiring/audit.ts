@@ -1,7 +1,7 @@
 /** The audit trail of a process: where it goes, and what the process itself does. */
 
 import { randomUUID } from 'node:crypto'
-import { changesOf, inParts, type Known, knownOf } from '../audit/changes.ts'
+import { changesOf, inParts, knownOf } from '../audit/changes.ts'
 import { type AuditAction, type ResourceChange, serviceActor } from '../audit/event.ts'
 import { type AuditSink, openAuditFile, openAuditStream } from '../audit/file.ts'
 import { type AuditTrail, createAuditTrail, noTrail } from '../audit/trail.ts'
@@ -69,11 +69,15 @@ export async function auditCleanup(
 export function createResourceAudit(
   audit: AuditTrail,
 ): (fresh: readonly Resource[]) => Promise<void> {
-  let known: Known = new Map()
+  let last: readonly Resource[] = []
   return async (fresh) => {
-    const now = knownOf(fresh)
-    const changes = changesOf(known, now)
-    known = now
+    // Nearly all are the same objects; the few others are compared by name.
+    const [before, now] = [new Set(last), new Set(fresh)]
+    const changes = changesOf(
+      knownOf(last.filter((each) => !now.has(each))),
+      knownOf(fresh.filter((each) => !before.has(each))),
+    )
+    last = fresh
     const requestId = randomUUID()
     const note = (part: readonly ResourceChange[]) =>
       audit.note({

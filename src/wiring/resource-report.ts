@@ -16,6 +16,7 @@ export function createResourceReport(
 ): (fresh: Snapshot, problems: readonly string[]) => void {
   let known: ReadonlySet<string> = new Set()
   let shared: ReadonlySet<string> = new Set()
+  let subscriptions: Snapshot['subscriptions'] | undefined
   return (fresh, problems) => {
     const added = problems.filter((problem) => !known.has(problem))
     for (const problem of added.slice(0, linesShown)) log.warn({ problem }, 'resource problem')
@@ -23,12 +24,15 @@ export function createResourceReport(
       log.warn({ problems: added.length - linesShown }, 'and more resource problems')
     }
     known = new Set(problems)
-    const sentences = sharedPriorities(fresh)
-    for (const sentence of sentences.slice(0, linesShown)) {
-      if (!shared.has(sentence)) log.warn(sentence)
+    if (fresh.subscriptions !== subscriptions) {
+      const sentences = sharedPriorities(fresh)
+      for (const sentence of sentences.slice(0, linesShown)) {
+        if (!shared.has(sentence)) log.warn(sentence)
+      }
+      shared = new Set(sentences)
     }
-    shared = new Set(sentences)
-    const { models, policies, subscriptions } = fresh
+    const { models, policies } = fresh
+    subscriptions = fresh.subscriptions
     log.info(
       {
         models: models.size,

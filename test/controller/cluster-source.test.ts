@@ -150,13 +150,16 @@ inWorlds('a hundred edits of one object converge', async (t, world) => {
 
 inWorlds('what is written to a status changes nothing', async (t, world) => {
   const made = await world.apply(model)
-  const { snapshot } = await follow(t, world)
+  const { snapshot, published } = await follow(t, world)
   const before = snapshot().models.get('llm/small')?.resource
+  const count = published()
   const path = '/apis/tollgate.dev/v1alpha1/namespaces/llm/modelrefs/small/status'
   await world.client.send({ method: 'PUT', path, body: { ...made, status: { phase: 'Ready' } } })
   await world.apply(modelRef('other'))
   await poll(() => snapshot().models.has('llm/other'), 'a later change')
   t.equal(snapshot().models.get('llm/small')?.resource, before, 'the same object')
+  await poll(() => published() > count, 'it is published')
+  t.equal(published(), count + 1, 'for one change')
 })
 
 test('a broken watch loses nothing', async (t) => {

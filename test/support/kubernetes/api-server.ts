@@ -24,6 +24,8 @@ export interface ApiServer {
   readonly requests: string[]
   /** Answers each request with this status before anything else; 0: as it should. */
   status: number
+  /** The same for requests of some methods alone; undefined: for none. */
+  refuses: ((method: string) => number) | undefined
   /** Says so in `retry-after`. */
   retryAfterSeconds: number
   /** Accepts connections and never answers. */
@@ -106,9 +108,10 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
     const isAdmin = request.headers.authorization === `Bearer ${adminToken}`
     if (!isAdmin) world.requests.push(`${request.method} ${request.url}`)
     if (world.silent && !isAdmin) return
-    if (world.status !== 0 && !isAdmin) {
+    const status = world.refuses?.(request.method ?? '') || world.status
+    if (status !== 0 && !isAdmin) {
       if (world.retryAfterSeconds > 0) response.setHeader('retry-after', world.retryAfterSeconds)
-      return refuse(response, world.status, 'as it was told to')
+      return refuse(response, status, 'as it was told to')
     }
     const asked = parse(request.url ?? '', kinds)
     if (asked === undefined || absent.has(asked.kind.plural)) {
@@ -255,6 +258,7 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
     access: { server: `http://127.0.0.1:${port}` },
     requests: [],
     status: 0,
+    refuses: undefined,
     retryAfterSeconds: 0,
     silent: false,
     cut(last) {

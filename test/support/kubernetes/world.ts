@@ -34,6 +34,7 @@ const apiKinds: readonly ApiKind[] = [
     plural,
     kind,
   })),
+  { group: 'coordination.k8s.io', version: 'v1', plural: 'leases', kind: 'Lease' },
   { group: '', version: 'v1', plural: 'configmaps', kind: 'ConfigMap' },
   { group: '', version: 'v1', plural: 'secrets', kind: 'Secret' },
 ]
@@ -54,7 +55,7 @@ let shared: Promise<ClusterAccess> | undefined
 
 async function startReal(): Promise<ClusterAccess> {
   const access = await startCrdServer(root)
-  await installCrds(access, [...kinds.map(toCrd), ...originals()])
+  await installCrds(access, [...kinds.map(toCrd), ...originals(), leases])
   return access
 }
 
@@ -79,7 +80,7 @@ function toWorld(access: ClusterAccess, faults: ApiServer | undefined): World {
   const isDouble = faults !== undefined
   const admin = isDouble ? { ...access, token: adminToken } : access
   const client = createClient(admin, { timeoutMs: 20_000 })
-  return {
+  const world: World = {
     access,
     client,
     faults,
@@ -96,7 +97,10 @@ function toWorld(access: ClusterAccess, faults: ApiServer | undefined): World {
           body: fresh,
         })
       } catch (error) {
-        if ((error as { status?: number }).status !== 404) throw error
+        const { status } = error as { status?: number }
+        // Somebody else wrote in between, a status perhaps.
+        if (status === 409) return await world.apply(document)
+        if (status !== 404) throw error
         return await client.send({ method: 'POST', path, body })
       }
     },
@@ -105,6 +109,7 @@ function toWorld(access: ClusterAccess, faults: ApiServer | undefined): World {
       await client.send({ method: 'DELETE', path: `${pathOf(body)}/${body.metadata.name}` })
     },
   }
+  return world
 }
 
 interface Placed {
@@ -130,20 +135,35 @@ function pathOf({ apiVersion, kind, metadata: { namespace } }: Placed): string {
   return `${start}/${apiVersion}/namespaces/${namespace}/${found.plural}`
 }
 
+/** Built into a whole cluster; here one more definition. */
+const leases = looseCrd('coordination.k8s.io', 'v1', 'Lease', 'leases', {
+  'api-approved.kubernetes.io': 'unapproved, for a test',
+})
+
 /** The original's definitions, as loose as they can be. */
 function originals(): readonly object[] {
   const group = 'maas.opendatahub.io'
-  return collections[group].map(({ kind, plural }) => ({
+  return collections[group].map(({ kind, plural }) => looseCrd(group, 'v1alpha1', kind, plural))
+}
+
+function looseCrd(
+  group: string,
+  version: string,
+  kind: string,
+  plural: string,
+  annotations: object = {},
+): object {
+  return {
     apiVersion: 'apiextensions.k8s.io/v1',
     kind: 'CustomResourceDefinition',
-    metadata: { name: `${plural}.${group}` },
+    metadata: { name: `${plural}.${group}`, annotations },
     spec: {
       group,
       names: { kind, plural, listKind: `${kind}List`, singular: kind.toLowerCase() },
       scope: 'Namespaced',
       versions: [
         {
-          name: 'v1alpha1',
+          name: version,
           served: true,
           storage: true,
           schema: {
@@ -152,5 +172,5 @@ function originals(): readonly object[] {
         },
       ],
     },
-  }))
+  }
 }

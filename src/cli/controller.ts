@@ -1,0 +1,33 @@
+import { pino } from 'pino'
+import { loadConfig } from '../config.ts'
+import { startClusterController } from '../wiring/cluster-controller.ts'
+import { onStop } from './stop-signals.ts'
+import { refuseArguments } from './usage.ts'
+
+const USAGE = `Usage: tollgate controller
+
+Writes the statuses of the resources in the cluster (RESOURCES=kubernetes). Of several one writes, by
+the Lease tollgate-controller; the others wait for it to end. The service needs none of them. It runs
+until SIGTERM, SIGINT or SIGHUP. docs/kubernetes.md says more.`
+
+/** `tollgate controller`: until it is asked to stop. Rejects with what keeps it from starting. */
+export async function controllerCommand(
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+): Promise<number> {
+  const status = refuseArguments(args, USAGE)
+  if (status !== undefined) return status
+  const config = loadConfig({ ...env, RESOURCES: env.RESOURCES || 'kubernetes' })
+  if (config.resourceFolder !== undefined) {
+    throw new Error('RESOURCES: must be kubernetes; a folder has no statuses')
+  }
+  const log = pino({ level: config.logLevel })
+  const asked = onStop(() => {})
+  // Before the cluster was read there is nothing to give back.
+  const started = startClusterController({ config, log, clock: Date.now })
+  await Promise.race([started, asked])
+  await asked
+  setTimeout(() => process.exit(1), 5_000).unref()
+  await (await started).stop()
+  process.exit(0)
+}

@@ -1,0 +1,159 @@
+/**
+ * One of several processes at a time, by a Lease of coordination.k8s.io/v1: whoever holds it renews
+ * it, and whoever sees it unrenewed for its whole duration takes it. Clocks of other machines are
+ * not believed: a Lease counts from when we saw it change.
+ */
+
+import { setTimeout as delay } from 'node:timers/promises'
+import { isObject, type JsonObject, type KubeClient, KubeError } from './client.ts'
+
+export interface LeaseOptions {
+  readonly client: KubeClient
+  readonly namespace: string
+  readonly name: string
+  /** Of this process alone. */
+  readonly identity: string
+  /** Told of each change: whether we hold it now. */
+  readonly onChange: (isHeld: boolean) => void
+  readonly onProblem: (problem: string) => void
+  readonly signal: AbortSignal
+  readonly durationMs?: number
+  readonly renewMs?: number
+  /** Milliseconds since the epoch, for people to read. */
+  readonly clock?: () => number
+  /** Milliseconds that never go back. */
+  readonly monotonic?: () => number
+}
+
+export interface Lease {
+  /** False as soon as another may have taken it, be this process paused as long as it may. */
+  readonly isHeld: boolean
+  /** Gives it up, so that the next need not wait. Settles when that is tried. */
+  release(): Promise<void>
+}
+
+/** What we saw last, and since when it is so. */
+interface Seen {
+  readonly version: string
+  readonly holder: string
+  readonly durationMs: number
+  readonly since: number
+}
+
+/** Follows the Lease until `signal`. */
+export function followLease(options: LeaseOptions): Lease {
+  const { client, namespace, name, identity, signal, onChange, onProblem } = options
+  const { durationMs = 15_000, renewMs = 5_000 } = options
+  const { clock = Date.now, monotonic = () => performance.now() } = options
+  const collection = `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases`
+  const path = `${collection}/${name}`
+  let seen: Seen | undefined
+  let heldUntil = Number.NEGATIVE_INFINITY
+  let told = false
+
+  const isHeld = (): boolean => monotonic() < heldUntil
+
+  function tell(): void {
+    if (isHeld() === told) return
+    told = isHeld()
+    onChange(told)
+  }
+
+  function bodyOf(lease: JsonObject | undefined, holder: string): JsonObject {
+    const now = new Date(clock()).toISOString().replace('Z', '000Z')
+    const before = lease && isObject(lease.spec) ? lease.spec : {}
+    const isNew = before.holderIdentity !== holder
+    const transitions = Number(before.leaseTransitions ?? 0)
+    return {
+      apiVersion: 'coordination.k8s.io/v1',
+      kind: 'Lease',
+      metadata: lease?.metadata ?? { name, namespace },
+      spec: {
+        holderIdentity: holder,
+        leaseDurationSeconds: Math.ceil(durationMs / 1_000),
+        acquireTime: isNew ? now : before.acquireTime,
+        renewTime: now,
+        leaseTransitions: transitions + (isNew && lease !== undefined ? 1 : 0),
+      },
+    }
+  }
+
+  /** Looks at the Lease, and takes or renews it where that is ours to do. */
+  async function step(): Promise<void> {
+    const lease = await client.send({ path, signal }).catch((error: unknown) => {
+      if (error instanceof KubeError && error.status === 404) return undefined
+      throw error
+    })
+    note(lease)
+    const isFree =
+      seen === undefined ||
+      seen.holder === '' ||
+      seen.holder === identity ||
+      monotonic() - seen.since >= seen.durationMs
+    if (!isFree) {
+      heldUntil = Number.NEGATIVE_INFINITY
+      return
+    }
+    // From before it is written: it is ours for no longer than others think.
+    const from = monotonic()
+    const body = bodyOf(lease, identity)
+    const written =
+      lease === undefined
+        ? await client.send({ method: 'POST', path: collection, body, signal })
+        : await client.send({ method: 'PUT', path, body, signal })
+    note(written)
+    heldUntil = from + durationMs - renewMs
+  }
+
+  function note(lease: JsonObject | undefined): void {
+    if (lease === undefined) {
+      seen = undefined
+      return
+    }
+    const metadata = isObject(lease.metadata) ? lease.metadata : {}
+    const spec = isObject(lease.spec) ? lease.spec : {}
+    const version = String(metadata.resourceVersion)
+    if (seen?.version === version) return
+    seen = {
+      version,
+      holder: String(spec.holderIdentity ?? ''),
+      durationMs: 1_000 * Number(spec.leaseDurationSeconds ?? 15),
+      since: monotonic(),
+    }
+  }
+
+  async function run(): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        await step()
+      } catch (error) {
+        if (signal.aborted) return
+        const isRace = error instanceof KubeError && error.status === 409
+        if (!isRace) onProblem(error instanceof Error ? error.message : String(error))
+      }
+      tell()
+      await delay(isHeld() ? renewMs : renewMs / 2, undefined, { signal }).catch(() => {})
+      tell()
+    }
+  }
+
+  void run()
+  return {
+    get isHeld() {
+      return isHeld()
+    },
+    async release() {
+      if (!isHeld()) return
+      heldUntil = Number.NEGATIVE_INFINITY
+      try {
+        const lease = await client.send({ path })
+        const spec = isObject(lease.spec) ? lease.spec : {}
+        if (spec.holderIdentity !== identity) return
+        const body = { ...lease, spec: { ...spec, holderIdentity: '', leaseDurationSeconds: 1 } }
+        await client.send({ method: 'PUT', path, body })
+      } catch {
+        // The next one waits for its duration.
+      }
+    },
+  }
+}

@@ -1,0 +1,208 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import { type Test, test } from 'tap'
+import { loadConfig } from '../../src/config.ts'
+import {
+  type ClusterController,
+  startClusterController,
+} from '../../src/wiring/cluster-controller.ts'
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { inWorlds, startDouble, type World } from '../support/kubernetes/world.ts'
+import { poll } from '../support/poll.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const paid = (name: string, priority: number, model = 'llm/small') =>
+  subscription(name, { groups: ['team-a'] }, { [model]: [[100, '1m']] }, { priority })
+
+interface Started extends ClusterController {
+  readonly lines: string[]
+}
+
+/** A controller on a cluster, as the command starts one. */
+async function start(t: Test, world: World, now = Date.now): Promise<Started> {
+  const { server, ca, cert, key } = world.access
+  const base64 = (text: string | undefined) => text && Buffer.from(text).toString('base64')
+  const kubeconfig = join(temporaryFolder(t), 'config')
+  writeFileSync(
+    kubeconfig,
+    JSON.stringify({
+      'current-context': 'c',
+      contexts: [{ name: 'c', context: { cluster: 'c', user: 'u' } }],
+      clusters: [{ name: 'c', cluster: { server, 'certificate-authority-data': base64(ca) } }],
+      users: [
+        {
+          name: 'u',
+          user: { 'client-certificate-data': base64(cert), 'client-key-data': base64(key) },
+        },
+      ],
+    }),
+  )
+  const lines: string[] = []
+  const controller = await startClusterController({
+    config: loadConfig({
+      RESOURCES: 'kubernetes',
+      KUBECONFIG: kubeconfig,
+      GATEWAY_URL: 'https://models.example',
+    }),
+    log: pino({ level: 'info' }, { write: (line: string) => void lines.push(line) }),
+    clock: now,
+    leaseMs: [1_500, 500],
+  })
+  t.teardown(() => controller.stop())
+  return Object.defineProperties(controller, { lines: { value: lines } }) as Started
+}
+
+interface Read {
+  readonly metadata: { readonly generation: number }
+  readonly status?: {
+    readonly phase: string
+    readonly endpoint?: string
+    readonly models?: number
+    readonly observedGeneration: number
+    readonly modelRefStatuses?: readonly { ready: boolean; reason: string }[]
+    readonly conditions: readonly {
+      type: string
+      status: string
+      reason: string
+      message: string
+      lastTransitionTime: string
+    }[]
+  }
+}
+
+async function read(world: World, plural: string, name: string): Promise<Read> {
+  const namespace = plural === 'modelrefs' ? 'llm' : 'models-as-a-service'
+  const path = `/apis/tollgate.dev/v1alpha1/namespaces/${namespace}/${plural}/${name}`
+  return (await world.client.send({ path })) as unknown as Read
+}
+
+inWorlds('statuses tell what became of resources', async (t, world) => {
+  await world.apply(modelRef('small'))
+  await world.apply(modelRef('bare', { backendUrl: undefined }))
+  await world.apply(accessPolicy('open', ['llm/small', 'llm/absent'], { groups: ['team-a'] }))
+  await world.apply(paid('one', 5))
+  await world.apply(paid('two', 5))
+  const controller = await start(t, world)
+  const is = (plural: string, name: string, phase: string) =>
+    poll(async () => (await read(world, plural, name)).status?.phase === phase, `${name} ${phase}`)
+  await is('modelrefs', 'small', 'Ready')
+  await is('modelrefs', 'bare', 'Pending')
+  await is('accesspolicies', 'open', 'Degraded')
+  await is('subscriptions', 'two', 'Active')
+  t.match((await read(world, 'modelrefs', 'small')).status, {
+    endpoint: 'https://models.example/llm/small',
+    observedGeneration: 1,
+    conditions: [{ type: 'Ready', status: 'True', reason: 'Reconciled' }],
+  })
+  t.match((await read(world, 'subscriptions', 'one')).status, {
+    models: 1,
+    modelRefStatuses: [{ name: 'small', namespace: 'llm', ready: true, reason: 'Valid' }],
+    conditions: [
+      { type: 'Ready', status: 'True' },
+      { type: 'SpecPriorityDuplicate', status: 'True', reason: 'SharedPriority', message: /two/ },
+    ],
+  })
+  const duplicates = () => controller.lines.filter((line) => line.includes('priority 5 is shared'))
+  t.equal(duplicates().length, 1, 'one log line, once')
+
+  await poll(async () => {
+    const before = controller.written
+    await new Promise((settle) => setTimeout(settle, 300))
+    return controller.written === before
+  }, 'nothing is left to write')
+  const { written } = controller
+  const then = (await read(world, 'modelrefs', 'small')).status?.conditions[0]?.lastTransitionTime
+  await world.apply(modelRef('small', { modelIds: ['other'] }))
+  await poll(
+    async () => (await read(world, 'modelrefs', 'small')).status?.observedGeneration === 2,
+    'the new generation is observed',
+  )
+  const [ready] = (await read(world, 'modelrefs', 'small')).status?.conditions ?? []
+  t.equal(ready?.lastTransitionTime, then, 'a time moves with its status alone')
+  t.equal(controller.written, written + 1, 'and nothing else is written')
+  t.equal(duplicates().length, 1)
+})
+
+test('a status that was not right is put right', async (t) => {
+  const world = await startDouble(t)
+  const made = await world.apply(modelRef('small'))
+  const path = '/apis/tollgate.dev/v1alpha1/namespaces/llm/modelrefs/small/status'
+  const status = { phase: 'Failed', conditions: [], note: 'mine' }
+  await world.client.send({ method: 'PUT', path, body: { ...made, status } })
+  await start(t, world)
+  await poll(
+    async () => (await read(world, 'modelrefs', 'small')).status?.phase === 'Ready',
+    'Ready',
+  )
+})
+
+test('what cannot be read as what it is has Failed', async (t) => {
+  const world = await startDouble(t)
+  await world.apply(modelRef('small', { backendUrl: 'nowhere' }))
+  await start(t, world)
+  await poll(
+    async () => (await read(world, 'modelrefs', 'small')).status?.phase === 'Failed',
+    'Failed',
+  )
+  t.match((await read(world, 'modelrefs', 'small')).status?.conditions, [
+    { type: 'Ready', status: 'False', reason: 'ReconcileFailed', message: /backendUrl must be/ },
+  ])
+})
+
+test('of two one writes, and the other when that one is gone', async (t) => {
+  const world = await startDouble(t)
+  const first = await start(t, world)
+  await poll(() => first.isLeader, 'the first leads')
+  const second = await start(t, world)
+  await world.apply(modelRef('small'))
+  await poll(
+    async () => (await read(world, 'modelrefs', 'small')).status?.phase === 'Ready',
+    'Ready',
+  )
+  t.notOk(second.isLeader)
+  t.strictSame([first.written, second.written], [1, 0])
+  await first.stop()
+  await poll(() => second.isLeader, 'the second leads')
+  await world.apply(modelRef('large'))
+  await poll(
+    async () => (await read(world, 'modelrefs', 'large')).status?.phase === 'Ready',
+    'Ready',
+  )
+  t.strictSame([first.written, second.written], [1, 1])
+})
+
+test('a leader that cannot renew its Lease stops writing', async (t) => {
+  const world = await startDouble(t)
+  const controller = await start(t, world)
+  await poll(() => controller.isLeader, 'it leads')
+  world.faults.status = 500
+  await poll(() => !controller.isLeader, 'it leads no longer')
+  world.faults.status = 0
+  await poll(() => controller.isLeader, 'and does again')
+})
+
+test('an API server that refuses is asked again, and not in a loop', async (t) => {
+  const world = await startDouble(t)
+  const controller = await start(t, world)
+  await poll(() => controller.isLeader, 'it leads')
+  world.faults.refuses = (method) => (method === 'PATCH' ? 409 : 0)
+  for (let i = 0; i < 5; i += 1) await world.apply(modelRef(`m${i}`))
+  const tries = () => world.faults.requests.filter((each) => each.startsWith('PATCH')).length
+  await poll(() => tries() >= 10, 'each is tried twice')
+  world.faults.refuses = undefined
+  await poll(() => controller.written === 5, 'all are written', 30_000)
+  t.ok(tries() < 40, `${tries()} tries`)
+})
+
+test('a hundred edits are few writes', async (t) => {
+  const world = await startDouble(t)
+  const controller = await start(t, world)
+  await poll(() => controller.isLeader, 'it leads')
+  for (let i = 0; i < 100; i += 1) await world.apply(modelRef('small', { modelIds: [`id-${i}`] }))
+  await poll(async () => {
+    const { metadata, status } = await read(world, 'modelrefs', 'small')
+    return status?.observedGeneration === metadata.generation
+  }, 'the last edit is observed')
+  t.ok(controller.written <= 50, `${controller.written} writes`)
+})
