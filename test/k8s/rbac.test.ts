@@ -1,0 +1,175 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import { test } from 'tap'
+import { parseAllDocuments } from 'yaml'
+import { loadConfig } from '../../src/config.ts'
+import { createClusterSource } from '../../src/controller/cluster-source.ts'
+import { createClient } from '../../src/kubernetes/client.ts'
+import { startClusterController } from '../../src/wiring/cluster-controller.ts'
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { startDouble, type World } from '../support/kubernetes/world.ts'
+import { poll } from '../support/poll.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+interface Rule {
+  readonly apiGroups: readonly string[]
+  readonly resources: readonly string[]
+  readonly resourceNames?: readonly string[]
+  readonly verbs: readonly string[]
+}
+
+interface Manifest {
+  readonly kind: string
+  readonly metadata: { readonly name: string; readonly namespace?: string }
+  readonly rules?: readonly Rule[]
+  readonly roleRef?: { readonly kind: string; readonly name: string }
+  readonly subjects?: readonly { readonly name: string }[]
+}
+
+const text = readFileSync(new URL('../../k8s/rbac.yaml', import.meta.url), 'utf8')
+const manifests = parseAllDocuments(text).map((document) => document.toJS() as Manifest)
+
+/** One thing that an account may do: `verb group/resource name in namespace`, `*` for any. */
+interface Grant {
+  readonly verb: string
+  readonly group: string
+  readonly resource: string
+  readonly name: string
+  readonly namespace: string
+}
+
+function grantsOf(account: string): readonly Grant[] {
+  const bindings = manifests.filter(({ subjects }) =>
+    subjects?.some(({ name }) => name === account),
+  )
+  return bindings.flatMap(({ roleRef, metadata: { namespace = '*' } }) =>
+    (
+      manifests.find((each) => each.kind === roleRef?.kind && each.metadata.name === roleRef.name)
+        ?.rules ?? []
+    ).flatMap(({ apiGroups, resources, verbs, resourceNames = ['*'] }) =>
+      apiGroups.flatMap((group) =>
+        resources.flatMap((resource) =>
+          verbs.flatMap((verb) =>
+            resourceNames.map((name) => ({ verb, group, resource, name, namespace })),
+          ),
+        ),
+      ),
+    ),
+  )
+}
+
+const verbs: Readonly<Record<string, string>> = { POST: 'create', PUT: 'update', PATCH: 'patch' }
+
+/** What a request needs, as an API server reads it. */
+function neededBy(request: string): Grant {
+  const [method = '', target = ''] = request.split(' ')
+  const url = new URL(target, 'http://localhost')
+  const [, group = '', namespace = '*', resource = '', name, status = ''] =
+    /^\/(?:apis\/([^/]+)|api)\/[^/]+(?:\/namespaces\/([^/]+))?\/([^/]+)(?:\/([^/]+))?(\/status)?$/.exec(
+      url.pathname,
+    ) ?? []
+  const selected = url.searchParams.get('fieldSelector')?.replace('metadata.name=', '')
+  const read = url.searchParams.has('watch') ? 'watch' : name === undefined ? 'list' : 'get'
+  const verb = verbs[method] ?? read
+  return { verb, group, namespace, resource: resource + status, name: name ?? selected ?? '*' }
+}
+
+function covers(grant: Grant, needed: Grant): boolean {
+  const fits = (given: string, asked: string) => given === '*' || given === asked
+  return (
+    grant.verb === needed.verb &&
+    grant.group === needed.group &&
+    grant.resource === needed.resource &&
+    fits(grant.name, needed.name) &&
+    fits(grant.namespace, needed.namespace)
+  )
+}
+
+const show = ({ verb, group, resource, name, namespace }: Grant): string =>
+  `${verb} ${resource}.${group} ${name} in ${namespace}`
+
+async function fill(world: World): Promise<void> {
+  await world.apply(modelRef('small'))
+  await world.apply(accessPolicy('open', ['llm/small'], { groups: ['team-a'] }))
+  await world.apply(subscription('a', { groups: ['team-a'] }, { 'llm/small': [[1, '1m']] }))
+  const apiVersion = 'tollgate.dev/v1alpha1'
+  await world.apply({ apiVersion, kind: 'Tenant', metadata: { name: 'default-tenant' }, spec: {} })
+}
+
+test('the service may do what it does, and nothing else', async (t) => {
+  const world = await startDouble(t)
+  await fill(world)
+  const closing = new AbortController()
+  t.teardown(() => closing.abort())
+  const source = createClusterSource({
+    client: createClient(world.access),
+    groups: ['tollgate.dev', 'maas.opendatahub.io'],
+    onProblem: (collection, problem) => t.fail(`${collection}: ${problem}`),
+  })
+  await source.next(closing.signal)
+  await poll(() => world.faults.watches === 10, 'all is watched')
+  const needed = world.faults.requests.map(neededBy)
+  const grants = grantsOf('tollgate-gateway')
+  for (const each of needed)
+    t.ok(
+      grants.some((grant) => covers(grant, each)),
+      show(each),
+    )
+  for (const grant of grants) {
+    const isReview = grant.resource.endsWith('reviews')
+    t.ok(isReview || needed.some((each) => covers(grant, each)), `${show(grant)} is used`)
+  }
+})
+
+test('the controller may do what it does, and nothing else', async (t) => {
+  const world = await startDouble(t)
+  await fill(world)
+  const kubeconfig = join(temporaryFolder(t), 'config')
+  writeFileSync(
+    kubeconfig,
+    JSON.stringify({
+      'current-context': 'c',
+      contexts: [{ name: 'c', context: { cluster: 'c', user: 'u' } }],
+      clusters: [{ name: 'c', cluster: { server: world.access.server } }],
+      users: [{ name: 'u', user: {} }],
+    }),
+  )
+  const controller = await startClusterController({
+    config: loadConfig({
+      RESOURCES: 'kubernetes',
+      KUBECONFIG: kubeconfig,
+      LEASE_NAMESPACE: 'tollgate',
+    }),
+    log: pino({ level: 'silent' }),
+    clock: Date.now,
+    leaseMs: [1_500, 500],
+  })
+  await poll(() => controller.written === 4, 'each kind has its status')
+  await poll(
+    () => world.faults.requests.some((each) => each.startsWith('PUT')),
+    'the Lease is renewed',
+  )
+  await poll(() => world.faults.watches === 10, 'all is watched')
+  await controller.stop()
+  const needed = world.faults.requests.map(neededBy)
+  const grants = grantsOf('tollgate-controller')
+  for (const each of needed)
+    t.ok(
+      grants.some((grant) => covers(grant, each)),
+      show(each),
+    )
+  for (const grant of grants) {
+    t.ok(
+      needed.some((each) => covers(grant, each)),
+      `${show(grant)} is used`,
+    )
+  }
+})
+
+test('nothing is granted by a wildcard, and no Secret of the whole cluster', async (t) => {
+  for (const { rules = [] } of manifests) {
+    t.notMatch(JSON.stringify(rules), '*')
+    t.notMatch(JSON.stringify(rules), 'secrets')
+  }
+})
