@@ -5,6 +5,8 @@
 
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
+import { setImmediate } from 'node:timers/promises'
+import { trace } from '@opentelemetry/api'
 import { pathRules } from '../src/core/operations.ts'
 import { type Check, type CheckDeps, createCheck } from '../src/extauthz/service.ts'
 import { createGrpcServer } from '../src/grpc/server.ts'
@@ -15,6 +17,8 @@ import { createCachedApiKeys } from '../src/store/api-keys/cached-api-keys.ts'
 import { createMemoryCounters } from '../src/store/counters/memory.ts'
 import type { CounterStore } from '../src/store/counters.ts'
 import { createTelemetry } from '../src/telemetry/telemetry.ts'
+import { createTracing, noTracing, type Tracing } from '../src/telemetry/tracing.ts'
+import { traceCheck, traceCounters, traceDecisions, traceKey } from '../src/wiring/tracing.ts'
 import { createKeys, createSnapshot } from './fixture.ts'
 import { cpuMicros, type Figure, microsPerCall } from './measure.ts'
 
@@ -44,31 +48,39 @@ export interface LoadResult {
 export async function createWarmCheck(
   counters: CounterStore,
   deps: Partial<CheckDeps> = {},
+  tracing: Tracing = noTracing,
 ): Promise<{ readonly check: Check; readonly messages: readonly Buffer[] }> {
   const { keys, table } = createKeys(keyCount, teams)
   const snapshot = createSnapshot(models, teams)
   const check = createCheck({
     authenticate: createAuthenticate({
-      key: createVerifyKey(createCachedApiKeys(table, { entries: 10_000 }), {
-        own: 'tg',
-        accepted: new Set(),
-      }),
+      key: traceKey(
+        tracing,
+        createVerifyKey(createCachedApiKeys(table, { entries: 10_000 }), {
+          own: 'tg',
+          accepted: new Set(),
+        }),
+      ),
       token: () => null,
     }),
     snapshot: () => snapshot,
-    counters,
+    counters: traceCounters(tracing, counters),
     paths: pathRules(),
     clock: Date.now,
     onFault: (error) => {
       throw error
     },
     ...deps,
+    ...traceDecisions(tracing, {
+      onDecided: deps.onDecided ?? (() => {}),
+      onRefused: deps.onRefused ?? (() => {}),
+    }),
   })
   const messages = keys.map((key, i) =>
     toCheckRequest(`/llm/m${i % models}/v1/chat/completions`, key),
   )
   for (const message of messages) await check(message)
-  return { check, messages }
+  return { check: traceCheck(tracing, check), messages }
 }
 
 export async function benchCheck(calls = 100_000): Promise<readonly Figure[]> {
@@ -82,6 +94,7 @@ export async function benchCheck(calls = 100_000): Promise<readonly Figure[]> {
   return [
     { name: 'Check, bytes to bytes', value: `${inProcess.toFixed(2)} µs CPU` },
     { name: '  with its metrics counted', value: `${withMetrics.toFixed(2)} µs CPU` },
+    ...(await benchTracing()),
     { name: 'Check over gRPC, 64 at once', value: `${busy.microsPerCall.toFixed(1)} µs CPU` },
     {
       name: '  its latency p50 / p99, same machine',
@@ -120,6 +133,42 @@ async function benchWithMetrics(): Promise<number> {
   const micros = microsPerCall((i) => timed(messages[i % keyCount] as Buffer), 100_000)
   await telemetry.stop()
   return micros
+}
+
+/**
+ * What it costs to be ready to trace: the same Check with and without, in turn, so that what else the
+ * machine does meets both.
+ */
+export async function benchTracing(): Promise<readonly Figure[]> {
+  const ids = '0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331'
+  const plain = await createWarmCheck(createMemoryCounters())
+  const traced = await createWarmCheck(
+    createMemoryCounters(),
+    {},
+    createTracing(trace.getTracer('bench')),
+  )
+  const cost = async ({ check, messages }: typeof plain, traceparent?: string): Promise<number> => {
+    // Keys are read again every half a minute, which takes a turn of the event loop.
+    await setImmediate()
+    return microsPerCall((i) => check(messages[i % keyCount] as Buffer, traceparent), 20_000, 3)
+  }
+  const pairs = async (traceparent: string, count: number): Promise<string> => {
+    const differences: number[] = []
+    for (let i = 0; i < count; i += 1) {
+      const first = i % 2 === 0 ? await cost(plain) : await cost(traced, traceparent)
+      const second = i % 2 === 0 ? await cost(traced, traceparent) : await cost(plain)
+      differences.push(i % 2 === 0 ? second - first : first - second)
+    }
+    differences.sort((a, b) => a - b)
+    const [least, median, most] = [0, (count - 1) / 2, count - 1].map((at) =>
+      (differences[at] as number).toFixed(2),
+    )
+    return `${median} µs CPU more (${least} to ${most}, ${count} pairs)`
+  }
+  return [
+    { name: '  with traces on, not sampled', value: await pairs(`00-${ids}-00`, 9) },
+    { name: '  sampled, its spans sent nowhere', value: await pairs(`00-${ids}-01`, 3) },
+  ]
 }
 
 /** What one load came to; `microsPerCall` is the CPU time of the serving process. */

@@ -66,6 +66,8 @@ export function putTracing(
     client_sampling: { value: settings.trustsTraces ? 100 : 0 },
     random_sampling: { value: tracing.share * 100 },
     overall_sampling: { value: 100 },
+    // Paths are the clients' own text, and one may hold a key.
+    max_path_tag_length: 0,
     custom_tags: [...tags, ...usageTags].map(([tag, namespace, key]) => ({
       tag,
       metadata: {

@@ -1,0 +1,128 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'tap'
+import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { createDatabase } from '../support/database.ts'
+import { freePorts } from '../support/free-ports.ts'
+import { noRateLimits } from '../support/no-rate-limits.ts'
+import { startOtlpReceiver } from '../support/otlp-receiver.ts'
+import { poll } from '../support/poll.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { runTollgate } from '../support/tollgate.ts'
+
+const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+
+test('a collector that is away is told of once, and once that it is back', async (t) => {
+  const receiver = await startOtlpReceiver(t)
+  const folder = temporaryFolder(t)
+  const [api, internal, grpc, metrics] = await freePorts(4)
+  writeFileSync(join(folder, 'tokens.csv'), 'a-token,alice,1,team-a')
+  const service = runTollgate(t, ['serve'], {
+    DATABASE_URL: await createDatabase(t),
+    DATA_DIR: folder,
+    RESOURCES: `file:${join(PACKAGE_ROOT, 'examples', 'resources')}`,
+    TOKEN_AUTH_FILE: join(folder, 'tokens.csv'),
+    API_ADDRESS: `127.0.0.1:${api}`,
+    INTERNAL_ADDRESS: `127.0.0.1:${internal}`,
+    GRPC_ADDRESS: `127.0.0.1:${grpc}`,
+    METRICS_ADDRESS: `127.0.0.1:${metrics}`,
+    ...noRateLimits,
+    OTEL_EXPORTER_OTLP_ENDPOINT: receiver.httpUrl,
+    OTEL_EXPORTER_OTLP_TIMEOUT: '300',
+    OTEL_BSP_SCHEDULE_DELAY: '50',
+    OTEL_BSP_EXPORT_TIMEOUT: '500',
+    OTEL_BSP_MAX_QUEUE_SIZE: '100',
+    OTEL_BSP_MAX_EXPORT_BATCH_SIZE: '50',
+    OTEL_METRIC_EXPORT_INTERVAL: '100',
+  })
+  await service.until('"ready"')
+  const ask = async (): Promise<void> => {
+    const answer = await fetch(`http://127.0.0.1:${api}/v1/subscriptions`, {
+      headers: { authorization: 'Bearer a-token', traceparent },
+    })
+    t.equal(answer.status, 200)
+    await answer.text()
+  }
+  const lines = (signal: string, text: string): number =>
+    service
+      .output()
+      .split('\n')
+      .filter((line) => line.includes(`"signal":"${signal}"`) && line.includes(text)).length
+  const isTaken = (signal: string, times: number) => lines(signal, 'again') === times
+  const isAway = (signal: string, times: number) => lines(signal, 'does not take') === times
+
+  await ask()
+  await poll(() => receiver.spans.some(({ name }) => name.startsWith('GET ')), 'spans are sent')
+  await poll(() => receiver.points.has('tollgate_checks'), 'metrics are sent')
+  let times = 0
+  for (const mode of [400, 429, 'hang'] as const) {
+    times += 1
+    receiver.mode = mode
+    await poll(
+      async () => {
+        await ask()
+        return isAway('traces', times) && isAway('metrics', times)
+      },
+      `${mode} is told`,
+      60_000,
+    )
+    // Far more than the queue holds.
+    for (let i = 0; i < 300; i += 1) await ask()
+    t.ok(isAway('traces', times) && isAway('metrics', times), `${mode}: one line each`)
+    receiver.mode = 'take'
+    receiver.spans.length = 0
+    await poll(
+      async () => {
+        await ask()
+        return isTaken('traces', times) && isTaken('metrics', times)
+      },
+      `after ${mode} it is told that it is over`,
+      60_000,
+    )
+    t.ok(receiver.spans.length > 0)
+  }
+  service.signal('SIGTERM')
+  t.equal(await service.ended, 0)
+})
+
+test('the SDK is not loaded unless something is exported', async (t) => {
+  const program = `
+    const { registerHooks } = await import('node:module')
+    const seen = []
+    registerHooks({ load: (url, context, next) => (seen.push(url), next(url, context)) })
+    const { serve } = await import(${JSON.stringify(join(PACKAGE_ROOT, 'src', 'main.ts'))})
+    const service = await serve(process.env)
+    await service.stop()
+    console.log(seen.some((url) => url.includes('sdk-node')) ? 'loaded' : 'not loaded')
+    process.exit(0)`
+  const run = async (env: Record<string, string>): Promise<string> => {
+    const folder = temporaryFolder(t)
+    const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+      cwd: PACKAGE_ROOT,
+      env: {
+        PATH: process.env.PATH,
+        DATABASE_URL: await createDatabase(t),
+        DATA_DIR: folder,
+        API_ADDRESS: '127.0.0.1:0',
+        INTERNAL_ADDRESS: '127.0.0.1:0',
+        GRPC_ADDRESS: '127.0.0.1:0',
+        METRICS_ADDRESS: '127.0.0.1:0',
+        LOG_LEVEL: 'silent',
+        AUDIT_LOG: 'off',
+        ...env,
+      },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    let output = ''
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      output += text
+    })
+    await once(child, 'close')
+    return output.trim()
+  }
+  t.equal(await run({ OTEL_SERVICE_NAME: 'a' }), 'not loaded')
+  t.equal(await run({ OTEL_TRACES_EXPORTER: 'none' }), 'not loaded')
+  t.equal(await run({ OTEL_TRACES_EXPORTER: 'otlp' }), 'loaded')
+})
