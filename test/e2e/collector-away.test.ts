@@ -30,9 +30,9 @@ test('a collector that is away is told of once, and once that it is back', async
     METRICS_ADDRESS: `127.0.0.1:${metrics}`,
     ...noRateLimits,
     OTEL_EXPORTER_OTLP_ENDPOINT: receiver.httpUrl,
-    OTEL_EXPORTER_OTLP_TIMEOUT: '300',
+    OTEL_EXPORTER_OTLP_TIMEOUT: '1000',
     OTEL_BSP_SCHEDULE_DELAY: '50',
-    OTEL_BSP_EXPORT_TIMEOUT: '500',
+    OTEL_BSP_EXPORT_TIMEOUT: '2000',
     OTEL_BSP_MAX_QUEUE_SIZE: '100',
     OTEL_BSP_MAX_EXPORT_BATCH_SIZE: '50',
     OTEL_METRIC_EXPORT_INTERVAL: '100',
@@ -45,43 +45,49 @@ test('a collector that is away is told of once, and once that it is back', async
     t.equal(answer.status, 200)
     await answer.text()
   }
-  const lines = (signal: string, text: string): number =>
+  const told = (signal: string): readonly string[] =>
     service
       .output()
       .split('\n')
-      .filter((line) => line.includes(`"signal":"${signal}"`) && line.includes(text)).length
-  const isTaken = (signal: string, times: number) => lines(signal, 'again') === times
-  const isAway = (signal: string, times: number) => lines(signal, 'does not take') === times
+      .filter((line) => line.includes(`"signal":"${signal}"`))
+      .map((line) => (line.includes('again') ? 'back' : 'away'))
+  const signals = ['traces', 'metrics']
+  const until = (state: string, what: string) =>
+    poll(
+      async () => {
+        await ask()
+        return signals.every((signal) => told(signal).at(-1) === state)
+      },
+      what,
+      60_000,
+    )
 
   await ask()
   await poll(() => receiver.spans.some(({ name }) => name.startsWith('GET ')), 'spans are sent')
   await poll(() => receiver.points.has('tollgate_checks'), 'metrics are sent')
-  let times = 0
   for (const mode of [400, 429, 'hang'] as const) {
-    times += 1
     receiver.mode = mode
-    await poll(
-      async () => {
-        await ask()
-        return isAway('traces', times) && isAway('metrics', times)
-      },
-      `${mode} is told`,
-      60_000,
-    )
+    await until('away', `${mode} is told`)
+    const lines = signals.map((signal) => told(signal).length)
     // Far more than the queue holds.
     for (let i = 0; i < 300; i += 1) await ask()
-    t.ok(isAway('traces', times) && isAway('metrics', times), `${mode}: one line each`)
+    t.strictSame(
+      signals.map((signal) => told(signal).length),
+      lines,
+      `${mode} is told once`,
+    )
     receiver.mode = 'take'
     receiver.spans.length = 0
-    await poll(
-      async () => {
-        await ask()
-        return isTaken('traces', times) && isTaken('metrics', times)
-      },
-      `after ${mode} it is told that it is over`,
-      60_000,
-    )
+    await until('back', `after ${mode} it is told that it is over`)
     t.ok(receiver.spans.length > 0)
+  }
+  for (const signal of signals) {
+    const states = told(signal)
+    t.strictSame(
+      states,
+      states.map((_, i) => (i % 2 === 0 ? 'away' : 'back')),
+      'one line a change',
+    )
   }
   service.signal('SIGTERM')
   t.equal(await service.ended, 0)
