@@ -27,7 +27,7 @@ export interface LearnerDeps {
   readonly snapshot: () => Snapshot
   readonly store: ServedNamesStore
   /** The server's list as it came; rejects where there is none. */
-  readonly ask: (ref: ModelRef, signal: AbortSignal) => Promise<unknown>
+  readonly ask: (ref: ModelRef) => Promise<unknown>
   readonly log: Pick<Logger, 'debug'>
   readonly onFault: (error: unknown) => void
   /** Milliseconds between two looks at what the others know, and at which servers are to be asked. */
@@ -62,12 +62,7 @@ export function openServedNames(
   const learner = createLearner({
     snapshot,
     store: createServedNamesStore(pool),
-    ask: (ref, signal) =>
-      askServer(ref, {
-        secretsDir,
-        caFile,
-        signal: AbortSignal.any([signal, AbortSignal.timeout(askMs)]),
-      }),
+    ask: (ref) => askServer(ref, { secretsDir, caFile, signal: AbortSignal.timeout(askMs) }),
     log,
     onFault,
   })
@@ -135,7 +130,7 @@ export function createLearner(deps: LearnerDeps): Learner {
 
   async function ask(model: Model, turn: Turn): Promise<void> {
     try {
-      const list = await deps.ask(model.resource, signal)
+      const list = await deps.ask(model.resource)
       await learn(model, readServedModels(list))
       turn.failures = 0
       turn.dueAt = performance.now() + freshMs
@@ -154,11 +149,13 @@ export function createLearner(deps: LearnerDeps): Learner {
       if (turn.dueAt <= performance.now()) due.set(turn, model)
     }
     const inOrder = [...due].sort(([a], [b]) => a.failures - b.failures)
-    const options = { lanes, patienceMs, signal: AbortSignal.any([signal]) }
+    // A signal for each round: who listens to one that lives as long as the process is never let go.
+    const options = { lanes, patienceMs, signal: new AbortController().signal }
     await inLanes(inOrder, options, ([turn, model]) => ask(model, turn))
   }
 
   async function readOthers(): Promise<void> {
+    if (servers().size === 0) return
     try {
       for (const [id, listed] of await store.readChanges(servers())) {
         if (servers().has(id)) names.set(id, listed)

@@ -132,6 +132,11 @@ test('encodings of the body are refused', async (t, gateway) => {
       const headers = [`content-type: application/json; charset=${charset}`]
       await neverFree(t, gateway, 400, { path, headers, body: whole }, `${charset} at ${path}`)
     }
+    const { key } = await gateway.mint({ subscription: 'one' })
+    const headers = { 'content-encoding': 'gzip' }
+    const asked = { method: 'POST', headers, body: new Uint8Array(gzipSync(whole)) }
+    const { text } = await gateway.ask(path, key, asked)
+    t.match(JSON.parse(text).error.message, /a content-encoding is not accepted/)
   }
 })
 
