@@ -61,6 +61,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
   /** How often in a row the collection was not there. */
   let missed = 0
   let problem: string | undefined
+  let listedAt = Number.NEGATIVE_INFINITY
 
   function note(fresh: string | undefined): void {
     if ((fresh === undefined) !== (problem === undefined)) onProblem(fresh)
@@ -91,6 +92,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
       }
       replaceAll(found)
       worked()
+      listedAt = performance.now()
       return String(metadata.resourceVersion ?? '')
     }
   }
@@ -140,7 +142,9 @@ export function startReflector(options: ReflectorOptions): Reflector {
   function judge(error: unknown): { readonly restMs: number; readonly isLost: boolean } {
     const status = error instanceof KubeError ? error.status : 0
     // The version is too old: what has happened since is not to be had, but all there is now is.
-    if (status === 410) return { restMs: failures++ === 0 ? 0 : shortestRestMs, isLost: true }
+    // A list that is too old as soon as it is there is not asked for in a loop.
+    if (status === 410)
+      return { restMs: performance.now() - listedAt < 1_000 ? 1_000 : 0, isLost: true }
     if (status === 404) {
       missed += 1
       // An API server that is just starting may not know of it yet.

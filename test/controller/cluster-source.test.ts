@@ -199,6 +199,21 @@ test('a broken watch loses nothing', async (t) => {
   t.strictSame(told, [], 'nobody is told of what is mended at once')
 })
 
+test('an API server that knows no version is not asked in a loop', async (t) => {
+  const world = await startDouble(t)
+  await world.apply(model)
+  const { snapshot } = await follow(t, world)
+  const { faults } = world
+  faults.refuses = (_, url) => (url.includes('watch=1') ? 410 : 0)
+  faults.cut()
+  const times = () => faults.refusedAt.get('/apis/tollgate.dev/v1alpha1/modelrefs') ?? []
+  await poll(() => times().length > 3, 'it asks again')
+  const [, second = 0, third = 0] = times()
+  t.ok(third - second > 900, 'once a second')
+  await world.apply(modelRef('fresh'))
+  await poll(() => snapshot().models.has('llm/fresh'), 'lists alone tell of changes')
+})
+
 test('what happens in a gap is seen after it', async (t) => {
   const world = await startDouble(t)
   await world.apply(model)
@@ -235,12 +250,15 @@ test('without its API server the last snapshot stays', async (t) => {
     t.ok(followed.snapshot().models.has('llm/small'))
   }
   faults.retryAfterSeconds = 1
+  faults.refusedAt.clear()
   faults.status = 429
   faults.cut()
-  await poll(() => followed.source.isAway, 'told to come later')
-  const asked = faults.requests.length
-  await new Promise((settle) => setTimeout(settle, 500))
-  t.ok(faults.requests.length - asked <= 10, 'it is left alone for the second it asks for')
+  const path = '/apis/tollgate.dev/v1alpha1/modelrefs'
+  const times = () => faults.refusedAt.get(path) ?? []
+  await poll(() => times().length > 2, 'it asks again')
+  for (const [index, time] of times().slice(1).entries()) {
+    t.ok(time - (times()[index] as number) > 900, 'it is left alone for the second it asks for')
+  }
 })
 
 test('the first snapshot waits for all of the cluster', async (t) => {

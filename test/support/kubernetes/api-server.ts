@@ -20,12 +20,14 @@ export interface ApiKind {
  */
 export interface ApiServer {
   readonly access: ClusterAccess
+  /** When each path was refused by the switches, in milliseconds. */
+  readonly refusedAt: Map<string, number[]>
   /** Method and path of each request, in order; without an administrator's, which never fail. */
   readonly requests: string[]
   /** Answers each request with this status before anything else; 0: as it should. */
   status: number
-  /** The same for requests of some methods alone; undefined: for none. */
-  refuses: ((method: string) => number) | undefined
+  /** The same for some requests alone; undefined: for none. */
+  refuses: ((method: string, url: string) => number) | undefined
   /** Says so in `retry-after`. */
   retryAfterSeconds: number
   /** Accepts connections and never answers. */
@@ -108,8 +110,10 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
     const isAdmin = request.headers.authorization === `Bearer ${adminToken}`
     if (!isAdmin) world.requests.push(`${request.method} ${request.url}`)
     if (world.silent && !isAdmin) return
-    const status = world.refuses?.(request.method ?? '') || world.status
+    const status = world.refuses?.(request.method ?? '', request.url ?? '') || world.status
     if (status !== 0 && !isAdmin) {
+      const [path = ''] = (request.url ?? '').split('?')
+      world.refusedAt.set(path, [...(world.refusedAt.get(path) ?? []), performance.now()])
       if (world.retryAfterSeconds > 0) response.setHeader('retry-after', world.retryAfterSeconds)
       return refuse(response, status, 'as it was told to')
     }
@@ -257,6 +261,7 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
   const world: ApiServer = {
     access: { server: `http://127.0.0.1:${port}` },
     requests: [],
+    refusedAt: new Map(),
     status: 0,
     refuses: undefined,
     retryAfterSeconds: 0,
