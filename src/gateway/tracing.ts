@@ -36,9 +36,14 @@ const tags = [
   ['gen_ai.request.model', 'envoy.filters.http.ext_authz', 'model'],
 ] as const
 
-/** Tags by OpenTelemetry's names for generative AI, which are still "development". */
+/**
+ * Tags by OpenTelemetry's names for generative AI, which are still "development". A tag has one source:
+ * what OpenAI's dialect calls prompt and completion keeps the older names.
+ */
 const usageTags = [
   ['gen_ai.usage.total_tokens', 'tollgate.usage', 'total_tokens'],
+  ['gen_ai.usage.prompt_tokens', 'tollgate.usage', 'prompt_tokens'],
+  ['gen_ai.usage.completion_tokens', 'tollgate.usage', 'completion_tokens'],
   ['gen_ai.usage.input_tokens', 'tollgate.usage', 'input_tokens'],
   ['gen_ai.usage.output_tokens', 'tollgate.usage', 'output_tokens'],
 ] as const
