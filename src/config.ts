@@ -35,6 +35,9 @@ interface Derived {
   /** Where Envoy finds each process of the service. */
   readonly gatewayGrpcEndpoints: readonly Address[]
   readonly gatewayApiEndpoints: readonly Address[]
+  /** DATABASE_URL and REDIS_URL as they are now, where a file holds them; the last good ones. */
+  readonly databaseUrlNow: () => string
+  readonly redisUrlNow: () => string
   /** Public base URL, without a trailing slash. */
   readonly gatewayUrl: string
   /** Folder of Envoy's files; absolute. */
@@ -120,6 +123,26 @@ function textOf(env: Environment, name: string, problems: string[]): string | un
   }
 }
 
+/** Reads a secret again where a file holds it, so that it can be changed without a restart. */
+function rereader(
+  env: Environment,
+  { name, reader }: Setting<string | undefined>,
+  first: string | undefined,
+): () => string {
+  const file = env[`${name}_FILE`]
+  let last = first ?? ''
+  return () => {
+    if (!file) return last
+    try {
+      const value = reader.read(readFileSync(file, 'utf8').trim())
+      if (value !== invalid && value !== undefined) last = value
+    } catch {
+      // Being replaced, or gone: what was read before may be right still.
+    }
+    return last
+  }
+}
+
 function derive(all: Read, env: Environment): Config {
   const { gatewayName, meterPaths, meterMessages, unmeteredPaths, ...read } = all
   const scheme = read.gatewayTlsCertFile === undefined ? 'http' : 'https'
@@ -140,6 +163,8 @@ function derive(all: Read, env: Environment): Config {
     revocationLogDir: read.revocationLogDir ?? read.dataDir,
     instanceName: read.instanceName ?? gatewayName ?? 'maas-default-gateway',
     replicaName: read.replicaName ?? ownName,
+    databaseUrlNow: rereader(env, settings.databaseUrl, read.databaseUrl),
+    redisUrlNow: rereader(env, settings.redisUrl, read.redisUrl),
     replicaPlace: `${bootId()}/${ownName}`,
     otel: deriveOtel(read, env),
   }

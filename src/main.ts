@@ -23,8 +23,9 @@ import type { Context } from './wiring/context.ts'
 import { openCounters } from './wiring/counters.ts'
 import { openDatabase } from './wiring/database.ts'
 import { createDenialLog } from './wiring/denial-log.ts'
+import { openEarlyProbes } from './wiring/early-probes.ts'
 import { openKeys } from './wiring/keys.ts'
-import { listenGrpc, listenHttp, listenMetrics } from './wiring/listen.ts'
+import { listenGrpc, listenHttp, listenServer } from './wiring/listen.ts'
 import { openTls } from './wiring/listener-tls.ts'
 import { createModelHealth } from './wiring/model-health.ts'
 import { openResources } from './wiring/resources.ts'
@@ -65,9 +66,13 @@ export interface ServiceAddresses {
 
 /**
  * Starts the service with these settings. When any part fails to start, those before it are
- * stopped again and the error says which setting to look at.
+ * stopped again and the error says which setting to look at; the same happens when `signal` aborts
+ * while it waits for something.
  */
-export async function serve(env: NodeJS.ProcessEnv): Promise<Service> {
+export async function serve(
+  env: NodeJS.ProcessEnv,
+  signal: AbortSignal = new AbortController().signal,
+): Promise<Service> {
   const config = loadConfig(env, checkFiles)
   const log = pino({ level: config.logLevel })
   const stops: Stop[] = []
@@ -84,7 +89,7 @@ export async function serve(env: NodeJS.ProcessEnv): Promise<Service> {
   log.info({ version: readVersion(), replica: config.replicaName }, 'starting')
   const onFault = (error: unknown): void => log.error({ err: error }, 'fault')
   try {
-    const parts = { config, log, clock: Date.now, onFault, stops }
+    const parts = { config, log, clock: Date.now, onFault, stops, signal }
     const context = { ...parts, audit: openAudit(parts) }
     const addresses = await start(context)
     await noteService(context)
@@ -112,6 +117,8 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const { config, log, audit, clock, onFault, stops } = context
   const tracing = openTracing(config)
   const tls = openTls(context)
+  const probes = await openEarlyProbes(config.internalAddress, tls?.asking)
+  stops.push(probes.close)
   const database = await openDatabase(context)
   const keyParts = await openKeys(context, database)
   const { keys, propagation, noteUse } = keyParts
@@ -248,8 +255,9 @@ async function start(context: Context): Promise<ServiceAddresses> {
     stop: (graceMs) => Promise.all([grpc.stop(graceMs), drain(external, graceMs)]),
   })
   const metricsAddress =
-    config.metricsAddress && (await listenMetrics(metrics, config.metricsAddress))
-  const internalAddress = await listenHttp('INTERNAL_ADDRESS', internal, config.internalAddress)
+    config.metricsAddress && (await listenServer('METRICS_ADDRESS', metrics, config.metricsAddress))
+  await internal.ready()
+  await probes.handOver(internal.server)
   const grpcAddresses: Address[] = []
   for (const address of config.grpcAddresses) {
     grpcAddresses.push(await listenGrpc(grpc, address, config.socketMode))
@@ -257,7 +265,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const addresses = {
     grpc: grpcAddresses,
     api: await listenHttp('API_ADDRESS', external, config.apiAddress, config.socketMode),
-    internal: internalAddress,
+    internal: probes.address,
     metrics: metricsAddress,
   }
   stops.push(() => {

@@ -26,12 +26,21 @@ export async function serveCommand(
   const status = refuseArguments(args, USAGE)
   if (status !== undefined) return status
   const asked = onStop(() => {})
-  // A start that hangs has nothing yet that could be lost.
-  void asked.then(() => setTimeout(() => process.exit(1), endWithinMs).unref())
+  const starting = new AbortController()
+  void asked.then(() => {
+    starting.abort()
+    // A start that hangs has nothing yet that could be lost.
+    setTimeout(() => process.exit(1), endWithinMs).unref()
+  })
   let service: Service | undefined
   // Before there is anything to change it must not end the process, which is what it does by itself.
   process.on('SIGUSR2', () => service?.toggleDebug())
-  service = await serve(env)
+  try {
+    service = await serve(env, starting.signal)
+  } catch (error) {
+    if (starting.signal.aborted) process.exit(0)
+    throw error
+  }
   await asked
   process.exit((await service.stop()) ? 0 : 1)
 }

@@ -14,4 +14,19 @@ export interface Context {
   readonly onFault: (error: unknown) => void
   /** Where each part that was started leaves its own end; run last to first. */
   readonly stops: Stop[]
+  /** Aborted when the start is to end before it is done. */
+  readonly signal: AbortSignal
+}
+
+/** What `work` comes to; rejects at once when the signal aborts. */
+export async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted()
+  const { promise, reject } = Promise.withResolvers<never>()
+  const abort = (): void => reject(signal.reason)
+  signal.addEventListener('abort', abort, { once: true })
+  try {
+    return await Promise.race([work, promise])
+  } finally {
+    signal.removeEventListener('abort', abort)
+  }
 }

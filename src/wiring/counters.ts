@@ -4,7 +4,7 @@ import { nameJournal } from '../ratelimit/journal/name.ts'
 import { createMemoryCounters } from '../store/counters/memory.ts'
 import { connectRedis } from '../store/counters/redis/connection.ts'
 import { createRedisCounters, type RedisCounters } from '../store/counters/redis/counters.ts'
-import type { Context } from './context.ts'
+import { type Context, orAborted } from './context.ts'
 
 export interface Counters {
   readonly counters: RedisCounters | ReturnType<typeof createMemoryCounters>
@@ -13,12 +13,15 @@ export interface Counters {
 }
 
 /** How long a start waits for Redis. */
-const connectWaitMs = 2_000
+const connectWaitMs = 1_800
 
-/** A Redis that does not answer delays the start a little, and no more. */
-export async function openCounters({ config, log, stops }: Context): Promise<Counters> {
+/**
+ * A Redis that does not answer delays the start a little, and no more; one that refuses us, or whose
+ * certificate is not to be believed, ends it.
+ */
+export async function openCounters({ config, log, stops, signal }: Context): Promise<Counters> {
   if (config.redisUrl === undefined) return { counters: createMemoryCounters(), redis: undefined }
-  const connection = connectRedis(config.redisUrl, (error) =>
+  const connection = connectRedis(config.redisUrlNow, (error) =>
     log.debug({ cause: String(error) }, 'Redis connection'),
   )
   const counters = createRedisCounters({
@@ -31,7 +34,7 @@ export async function openCounters({ config, log, stops }: Context): Promise<Cou
       // The message alone: what the error holds besides may be a password.
       if (away)
         log.error(
-          { cause: String(cause) },
+          { cause: connection.problem?.message ?? String(cause) },
           'Redis is out of reach: counters go on from what is known',
         )
       else log.info('Redis is back')
@@ -50,7 +53,13 @@ export async function openCounters({ config, log, stops }: Context): Promise<Cou
       connection.close()
     },
   })
-  await connection.connected(connectWaitMs)
+  const isUp = await orAborted(connection.connected(connectWaitMs), signal)
+  const { problem } = connection
+  if (problem?.isFinal) throw new Error(`REDIS_URL: ${problem.message}`)
+  if (!isUp) {
+    const cause = problem?.message ?? `no answer within ${connectWaitMs / 1_000} s`
+    log.warn({ setting: 'REDIS_URL', cause }, 'started without Redis')
+  }
   return { counters, redis: counters }
 }
 

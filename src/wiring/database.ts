@@ -2,24 +2,28 @@
 
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Logger } from 'pino'
 import { startEmbeddedPostgres } from '../store/postgres/embedded-postgres.ts'
 import { migrate } from '../store/postgres/migrate.ts'
-import { openPool, type Pool, ping } from '../store/postgres/postgres.ts'
-import type { Context } from './context.ts'
+import { openPool, type Pool, tryConnect } from '../store/postgres/postgres.ts'
+import { type Context, orAborted } from './context.ts'
 
 export interface Database {
   readonly pool: Pool
-  readonly url: string
+  /** As it is now: a file that holds it may have changed. */
+  readonly url: () => string
 }
 
 /** How long a start waits for it, in milliseconds. */
 const waitMs = 30_000
+/** Between two attempts, and between two lines about them. */
+const retryMs = 500
+const tellEveryMs = 5_000
 
 /** A database that answers and has been migrated. */
-export async function openDatabase({ config, log, stops }: Context): Promise<Database> {
-  let url = config.databaseUrl
-  if (url === undefined) {
+export async function openDatabase(context: Context): Promise<Database> {
+  const { config, log, stops } = context
+  let url = config.databaseUrlNow
+  if (config.databaseUrl === undefined) {
     const embedded = await startEmbeddedPostgres({
       directory: join(config.dataDir, 'postgres'),
       log: (line) => log.info(line),
@@ -31,7 +35,7 @@ export async function openDatabase({ config, log, stops }: Context): Promise<Dat
       lost: 'nothing that was committed; its next start recovers',
       stop: embedded.stop,
     })
-    url = embedded.url
+    url = () => embedded.url
   }
   const pool = openPool({ url, connections: config.databaseConnections })
   stops.push({
@@ -40,17 +44,30 @@ export async function openDatabase({ config, log, stops }: Context): Promise<Dat
     lost: 'statements under way',
     stop: (graceMs) => pool.end(graceMs),
   })
-  await waitForDatabase(pool, log)
+  await waitForDatabase(pool, context)
   return { pool, url }
 }
 
-/** Migrates as soon as the database answers: services and their database often start together. */
-async function waitForDatabase(pool: Pool, log: Logger): Promise<void> {
-  const giveUpAt = Date.now() + waitMs
-  while (!(await ping(pool))) {
-    if (Date.now() > giveUpAt) throw new Error(`DATABASE_URL: no answer within ${waitMs / 1_000} s`)
-    log.warn('waiting for the database')
-    await delay(1_000)
+/**
+ * Migrates as soon as the database answers: services and their database often start together. What the
+ * server has refused, or its certificate, ends the start at once: waiting would change nothing.
+ */
+async function waitForDatabase(pool: Pool, { log, signal }: Context): Promise<void> {
+  const startedAt = performance.now()
+  let toldAt = Number.NEGATIVE_INFINITY
+  for (;;) {
+    const problem = await orAborted(tryConnect(pool), signal)
+    if (problem === undefined) break
+    const now = performance.now()
+    if (problem.isFinal) throw new Error(`DATABASE_URL: ${problem.message}`)
+    if (now - startedAt > waitMs) {
+      throw new Error(`DATABASE_URL: no answer within ${waitMs / 1_000} s: ${problem.message}`)
+    }
+    if (now - toldAt >= tellEveryMs) {
+      toldAt = now
+      log.warn({ setting: 'DATABASE_URL', cause: problem.message }, 'waiting for the database')
+    }
+    await delay(retryMs, undefined, { signal })
   }
   const applied = await migrate(pool)
   if (applied.length > 0) log.info({ migrations: applied }, 'database migrated')

@@ -20,8 +20,12 @@ export async function listenHttp<At extends Address>(
   return 'path' in at ? at : { ...at, port: (app.server.address() as AddressInfo).port }
 }
 
-export async function listenMetrics(server: Server, at: SocketAddress): Promise<SocketAddress> {
-  await named('METRICS_ADDRESS', at, 0, async () => {
+export async function listenServer(
+  setting: string,
+  server: Server,
+  at: SocketAddress,
+): Promise<SocketAddress> {
+  await named(setting, at, 0, async () => {
     server.listen({ ...at })
     await once(server, 'listening')
   })

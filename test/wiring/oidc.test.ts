@@ -46,6 +46,7 @@ function openWorld(t: Test, jwt: readonly Entry[], settings: Record<string, stri
     log: pino({}, { write: (line: string) => lines.push(line) }),
     clock: Date.now,
     audit: noTrail,
+    signal: new AbortController().signal,
     onFault: (error: unknown) => t.fail(String(error)),
     stops,
   }

@@ -5,7 +5,8 @@ import pg from 'pg'
 import { createSql, type Rows, type Sql, type Statement } from './sql.ts'
 
 export interface ConnectionOptions {
-  readonly url: string
+  /** A function is asked for each connection: its password may be another one by then. */
+  readonly url: string | (() => string)
   /** What the database calls this connection. */
   readonly applicationName: string
   /** After which the server ends a statement, in milliseconds; never, when absent. */
@@ -39,11 +40,7 @@ const types: pg.CustomTypesConfig = {
 /** Makes connections that are not connected yet, as the driver's pool wants them. */
 export function connectionClass(options: ConnectionOptions): new () => Connection {
   const { statementTimeoutMs, readOnly = false } = options
-  const url = new URL(options.url)
-  // What `sslmode` means is then what it means to every other client of Postgres.
-  if (url.searchParams.has('sslmode')) url.searchParams.set('uselibpqcompat', 'true')
   const settings: pg.ClientConfig = {
-    connectionString: url.href,
     application_name: options.applicationName,
     ...(statementTimeoutMs !== undefined && { statement_timeout: statementTimeoutMs }),
     ...(readOnly && { options: '-c default_transaction_read_only=on' }),
@@ -54,9 +51,11 @@ export function connectionClass(options: ConnectionOptions): new () => Connectio
   }
   return class extends pg.Client implements Connection {
     constructor() {
-      super(settings)
+      super({ ...settings, connectionString: connectionString(options.url) })
       // Who waits for an answer is told by it; a connection that nobody uses is made anew.
       this.on('error', () => {})
+      // One that could not be made may be left open by the driver, for the server to wait for us.
+      this.connection.on('error', () => this.connection.stream.destroy())
     }
 
     abandon(): void {
@@ -73,6 +72,13 @@ export function connectionClass(options: ConnectionOptions): new () => Connectio
       this.connection.stream.destroy()
     }
   }
+}
+
+function connectionString(written: ConnectionOptions['url']): string {
+  const url = new URL(typeof written === 'string' ? written : written())
+  // What `sslmode` means is then what it means to every other client of Postgres.
+  if (url.searchParams.has('sslmode')) url.searchParams.set('uselibpqcompat', 'true')
+  return url.href
 }
 
 /** Queries over this one connection. */

@@ -14,7 +14,7 @@ import {
 import { createSql, type Query, type Rows, type Sql } from './sql.ts'
 
 export interface PoolOptions extends Partial<Omit<ConnectionOptions, 'url'>> {
-  readonly url: string
+  readonly url: ConnectionOptions['url']
   /** Connections at most. */
   readonly connections: number
 }
@@ -164,13 +164,14 @@ function isSlow(error: unknown): boolean {
 
 /**
  * PostgreSQL error classes (appendix A of its manual): 08 connection, 25006 read-only after a
- * failover, 3D000 and 42P01 database or table gone (being restored), 40 rolled back (a deadlock with
- * somebody's transaction), 53 resources, 57 operator intervention, 58 system error. What the server
- * has not said is about the way there.
+ * failover, 28 not let in, 3D000, 3F000 and 42P01 database, schema or table gone (being restored),
+ * 40 rolled back (a deadlock with somebody's transaction), 42501 rights taken away, 53 resources,
+ * 54 limits, 57 operator intervention, 58 and XX errors of the server's own, F0 of its configuration.
+ * What the server has not said is about the way there.
  */
 function isOutage(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) {
-    return /^(08|25006|3D000|40|42P01|53|57|58)/.test(error.code ?? '')
+    return /^(08|25006|28|3D000|3F000|40|42501|42P01|53|54|57|58|F0|XX)/.test(error.code ?? '')
   }
   return error instanceof Error && !(error instanceof TypeError)
 }
@@ -183,4 +184,44 @@ export async function ping(sql: Sql): Promise<boolean> {
   } catch {
     return false
   }
+}
+
+/** Why a database does not answer. */
+export interface ConnectProblem {
+  /** In the words of driver and server. */
+  readonly message: string
+  /** It will not go away by waiting: the server, or its certificate, is not what the URL says. */
+  readonly isFinal: boolean
+}
+
+/** Long enough for a server that is slow, and short enough to say within two seconds that none is there. */
+const attemptDeadlineMs = 1_500
+
+/** undefined: the database answers. */
+export async function tryConnect(sql: Sql): Promise<ConnectProblem | undefined> {
+  try {
+    await sql`select 1`.run(attemptDeadlineMs)
+    return undefined
+  } catch (error) {
+    return { message: describeProblem(error), isFinal: !isWorthWaiting(error) }
+  }
+}
+
+/** Nobody there yet, or a server that starts, ends or is full. */
+function isWorthWaiting(error: unknown): boolean {
+  if (error instanceof GivenUp) return true
+  if (error instanceof pg.DatabaseError) return /^(08|53|57|58)/.test(error.code ?? '')
+  const { code, syscall, message } = error as NodeJS.ErrnoException
+  if (error instanceof AggregateError) return error.errors.every(isWorthWaiting)
+  // A certificate's file that is not there has this code too.
+  if (code === 'ENOENT') return syscall === 'connect'
+  return code === undefined
+    ? /timeout|terminated/i.test(message)
+    : /^(ECONN|EHOST|ENET|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_)/.test(code)
+}
+
+/** A name with several addresses fails at each of them, and says nothing itself. */
+function describeProblem(error: unknown): string {
+  if (error instanceof AggregateError) return error.errors.map(describeProblem).join(', ')
+  return error instanceof Error ? error.message : String(error)
 }

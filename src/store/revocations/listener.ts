@@ -3,7 +3,7 @@
 import { type Connection, connectionClass, sqlOver } from '../postgres/connection.ts'
 
 export interface ListenerOptions {
-  readonly url: string
+  readonly url: string | (() => string)
   readonly channel: string
   /** Something was notified, or may have been while nobody listened. */
   readonly onHeard: () => void

@@ -24,7 +24,7 @@ import {
 export interface RevocationFollowerOptions {
   readonly pool: Sql
   /** Where the connection that listens goes: the pool's own database. */
-  readonly url: string
+  readonly url: string | (() => string)
   /** What this process is called where it is waited for; no two that live at a time share it. */
   readonly name: string
   /** Where it runs: what was in the same place before has ended. */

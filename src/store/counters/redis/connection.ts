@@ -18,9 +18,17 @@ export interface RedisConnection {
   readonly cluster: boolean
   /** Commands sent so far. */
   readonly sent: number
-  /** Whether the connection is up, waiting for it for at most so long. */
+  /** Why there is no connection, or none of use, in the words of client and server. */
+  readonly problem: ConnectionProblem | undefined
+  /** Whether the connection is up, waiting for it for at most so long, or until it is refused. */
   connected(waitMs: number): Promise<boolean>
   close(): void
+}
+
+export interface ConnectionProblem {
+  readonly message: string
+  /** It will not go away by waiting: the server, or its certificate, is not what the URL says. */
+  readonly isFinal: boolean
 }
 
 /** After so long without an answer a command counts as lost, and its batch is sent again. */
@@ -36,31 +44,49 @@ const defaults = {
   commandTimeout: answerTimeoutMs,
   // A connection that does not answer is given up, or what is sent on it would pile up.
   socketTimeout: answerTimeoutMs,
-  connectTimeout: 2_000,
+  connectTimeout: 1_500,
   retryStrategy: (attempt: number) => Math.min(longestReconnectMs, 25 * attempt),
   // After a failover the old primary is a read-only replica: look for the new one. Redis 6 wraps
   // what happens inside a script in an error of another name.
   reconnectOnError: (error: Error) => /READONLY|MASTERDOWN/.test(error.message),
 }
 
-/** Connects, now and whenever the connection is lost. Throws for a URL of no known form. */
+/**
+ * Connects, now and whenever the connection is lost; where `url` is a function, with the user and
+ * password that it has then. Throws for a URL of no known form.
+ */
 export function connectRedis(
-  url: string,
+  url: string | (() => string),
   onError: (error: unknown) => void,
   timeoutMs = answerTimeoutMs,
 ): RedisConnection {
-  const target = parseRedisUrl(url)
+  const urlNow = typeof url === 'string' ? () => url : url
+  const target = parseRedisUrl(urlNow())
   if (target === undefined) throw new Error('REDIS_URL has no known form')
-  const client = createClient(target, {
+  let problem: ConnectionProblem | undefined
+  const client: Redis | Cluster = createClient(target, {
     ...defaults,
+    retryStrategy(attempt) {
+      renewCredentials(client, urlNow())
+      return defaults.retryStrategy(attempt)
+    },
     commandTimeout: timeoutMs,
     socketTimeout: timeoutMs,
   })
   let sent = 0
   let session = 0
-  client.on('error', onError)
+  client.on('error', (error: unknown) => {
+    problem = problemOf(error)
+    onError(error)
+  })
+  client.on('connect', () => {
+    problem = undefined
+  })
   client.on('ready', () => {
     session += 1
+  })
+  client.on('close', () => {
+    if (client instanceof Cluster) renewCredentials(client, urlNow())
   })
   // A Cluster stays ready while its nodes come and go.
   client.on('+node', () => {
@@ -98,13 +124,34 @@ export function connectRedis(
         return session
       },
     },
+    get problem() {
+      return problem
+    },
     async connected(waitMs) {
       const giveUpAt = performance.now() + waitMs
-      while (client.status !== 'ready' && performance.now() < giveUpAt) await delay(10)
+      const isOver = () => client.status === 'ready' || problem?.isFinal
+      while (!isOver() && performance.now() < giveUpAt) await delay(10)
       return client.status === 'ready'
     },
     close: () => client.disconnect(),
   }
+}
+
+/** What the next connection says who it is by. */
+function renewCredentials(client: Redis | Cluster, url: string): void {
+  const { username, password } = parseRedisUrl(url)?.options ?? {}
+  const options = client instanceof Cluster ? client.options.redisOptions : client.options
+  if (options !== undefined) Object.assign(options, { username, password })
+}
+
+/** Not let in, no such database, or a certificate that nobody vouches for. */
+function problemOf(error: unknown): ConnectionProblem {
+  const { message, code } = error as NodeJS.ErrnoException
+  const { lastNodeError } = error as { lastNodeError?: Error }
+  const text = [message, lastNodeError?.message].filter(Boolean).join(' ')
+  const isRefused = /\b(WRONGPASS|NOAUTH|NOPERM|invalid password|DB index)\b/.test(text)
+  const isDistrusted = /CERT|ERR_TLS|ERR_SSL|UNABLE_TO|SELF_SIGNED/.test(code ?? '')
+  return { message: text, isFinal: isRefused || isDistrusted }
 }
 
 function createClient(

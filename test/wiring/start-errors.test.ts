@@ -1,0 +1,179 @@
+import { once } from 'node:events'
+import { connect, createServer } from 'node:net'
+import tls from 'node:tls'
+import root, { type Test } from 'tap'
+import { serve } from '../../src/main.ts'
+import { type Certificate, makeCertificate, noOpenssl } from '../support/certificate.ts'
+import { createDatabase } from '../support/database.ts'
+import { freePorts } from '../support/free-ports.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { startTlsPostgres } from '../support/tls-postgres.ts'
+import { runTollgate } from '../support/tollgate.ts'
+import { skipValkey, startValkey } from '../support/valkey.ts'
+
+async function settings(t: Test) {
+  const [api, internal, grpc] = (await freePorts(3)).map((port) => `127.0.0.1:${port}`)
+  return {
+    API_ADDRESS: api ?? '',
+    INTERNAL_ADDRESS: internal ?? '',
+    GRPC_ADDRESS: grpc ?? '',
+    METRICS_ADDRESS: 'off',
+    DATA_DIR: temporaryFolder(t),
+    LOG_LEVEL: 'silent',
+    AUDIT_LOG: 'off',
+  }
+}
+
+/** The start fails with this; how long that took is printed. */
+async function fails(t: Test, env: Record<string, string>, message: RegExp): Promise<void> {
+  const since = performance.now()
+  await t.rejects(serve({ ...(await settings(t)), ...env }), { message }, String(message))
+  t.comment(`${Math.round(performance.now() - since)} ms: ${message}`)
+}
+
+/** Waits, and says for what; is alive and not ready meanwhile; ends at once when it is asked to. */
+async function waits(t: Test, env: Record<string, string>, cause: string): Promise<void> {
+  const own = { ...(await settings(t)), LOG_LEVEL: 'info', ...env }
+  const service = runTollgate(t, ['serve'], own)
+  await service.until(cause)
+  const internal = `http://${own.INTERNAL_ADDRESS}`
+  t.equal((await fetch(`${internal}/livez`)).status, 200)
+  t.equal((await fetch(`${internal}/readyz`)).status, 503)
+  t.match(service.output(), /"setting":"DATABASE_URL"/)
+  t.equal(service.output().split(cause).length, 2, 'said once so far')
+  const since = performance.now()
+  service.signal('SIGTERM')
+  t.equal(await service.ended, 0)
+  t.comment(`${Math.round(performance.now() - since)} ms from SIGTERM to the end`)
+}
+
+function changed(url: string, change: (url: URL) => void): string {
+  const other = new URL(url)
+  change(other)
+  return other.href
+}
+
+root.test('what Postgres refuses ends the start, in its words', async (t) => {
+  const url = await createDatabase(t)
+  const refused = (change: (url: URL) => void, message: RegExp) =>
+    fails(t, { DATABASE_URL: changed(url, change) }, message)
+  await refused((url) => {
+    url.password = 'wrong'
+  }, /^DATABASE_URL: password authentication failed for user "tollgate"$/)
+  await refused((url) => {
+    url.username = 'nobody'
+  }, /^DATABASE_URL: password authentication failed for user "nobody"$/)
+  await refused((url) => {
+    url.pathname = '/nowhere'
+  }, /^DATABASE_URL: database "nowhere" does not exist$/)
+  await refused((url) => {
+    url.password = ''
+  }, /^DATABASE_URL: .*password must be a/)
+  await refused(
+    (url) => url.searchParams.set('sslmode', 'require'),
+    /^DATABASE_URL: .*not support SSL/,
+  )
+  await refused((url) => {
+    url.searchParams.set('sslmode', 'verify-full')
+    url.searchParams.set('sslrootcert', '/nowhere')
+  }, /^DATABASE_URL: ENOENT: .*\/nowhere/)
+})
+
+root.test(
+  'a certificate of Postgres that nobody vouches for does too',
+  { skip: noOpenssl },
+  async (t) => {
+    const { url } = await startTlsPostgres(t, makeCertificate(t))
+    const full = changed(url, ({ searchParams }) => searchParams.set('sslmode', 'verify-full'))
+    await fails(t, { DATABASE_URL: full }, /^DATABASE_URL: self-signed certificate/)
+  },
+)
+
+root.test('a Postgres that is not there yet is waited for, by name', async (t) => {
+  const [port] = await freePorts(1)
+  const there = `postgres://tollgate:secret@127.0.0.1:${port}/tollgate`
+  await waits(t, { DATABASE_URL: there }, `connect ECONNREFUSED 127.0.0.1:${port}`)
+  const nowhere = 'postgres://tollgate:secret@nowhere.invalid/tollgate'
+  await waits(t, { DATABASE_URL: nowhere }, 'nowhere.invalid')
+})
+
+root.test('a Postgres that comes later is used', async (t) => {
+  const url = await createDatabase(t)
+  const [port = 0] = await freePorts(1)
+  const own = { ...(await settings(t)), LOG_LEVEL: 'info' }
+  const late = changed(url, (url) => {
+    url.host = `127.0.0.1:${port}`
+  })
+  const service = runTollgate(t, ['serve'], { ...own, DATABASE_URL: late })
+  await service.until('ECONNREFUSED')
+  const forward = createServer((client) => {
+    client.on('error', () => {})
+    client.pipe(connect(Number(new URL(url).port), '127.0.0.1')).pipe(client)
+  })
+  forward.listen(port, '127.0.0.1')
+  t.teardown(() => forward.close())
+  await service.until('"msg":"ready"')
+  const ready = await fetch(`http://${own.INTERNAL_ADDRESS}/readyz`)
+  t.strictSame(await ready.json(), { status: 'ready' })
+  service.signal('SIGTERM')
+  t.equal(await service.ended, 0)
+})
+
+root.test('what Redis refuses ends the start, in its words', { skip: skipValkey }, async (t) => {
+  const valkey = await startValkey(t)
+  await valkey.client.config('SET', 'requirepass', 'right')
+  const DATABASE_URL = await createDatabase(t)
+  const refused = (url: string, message: RegExp) =>
+    fails(t, { DATABASE_URL, REDIS_URL: url }, message)
+  await refused(`redis://:wrong@127.0.0.1:${valkey.port}`, /^REDIS_URL: WRONGPASS /)
+  await refused(`redis://127.0.0.1:${valkey.port}`, /^REDIS_URL: NOAUTH /)
+  await refused(
+    `redis://:right@127.0.0.1:${valkey.port}/99`,
+    /^REDIS_URL: ERR DB index is out of range/,
+  )
+  await refused(`redis+cluster://:wrong@127.0.0.1:${valkey.port}`, /^REDIS_URL: .*WRONGPASS /)
+})
+
+root.test(
+  'a certificate of Redis that nobody vouches for does too',
+  { skip: skipValkey || noOpenssl },
+  async (t) => {
+    const valkey = await startValkey(t)
+    const port = await startTls(t, valkey.port, makeCertificate(t))
+    const DATABASE_URL = await createDatabase(t)
+    const env = { DATABASE_URL, REDIS_URL: `rediss://127.0.0.1:${port}` }
+    await fails(t, env, /^REDIS_URL: self-signed certificate/)
+  },
+)
+
+root.test('a Redis that is not there is named, and the start goes on', async (t) => {
+  const [port] = await freePorts(1)
+  const DATABASE_URL = await createDatabase(t)
+  for (const [url, cause] of [
+    [`redis://127.0.0.1:${port}`, `connect ECONNREFUSED 127.0.0.1:${port}`],
+    ['redis://nowhere.invalid', 'nowhere.invalid'],
+  ] as const) {
+    const own = { ...(await settings(t)), LOG_LEVEL: 'info', DATABASE_URL, REDIS_URL: url }
+    const service = runTollgate(t, ['serve'], own)
+    await service.until('"msg":"ready"')
+    t.match(service.output(), /"setting":"REDIS_URL"/)
+    t.match(service.output(), cause)
+    const ready = await fetch(`http://${own.INTERNAL_ADDRESS}/readyz`)
+    t.strictSame(await ready.json(), { status: 'ready', degraded: ['redis'] })
+    service.signal('SIGTERM')
+    await service.ended
+  }
+})
+
+/** Speaks TLS before a server that does not. */
+async function startTls(t: Test, port: number, { key, cert }: Certificate): Promise<number> {
+  const server = tls.createServer({ key, cert }, (client) => {
+    client.on('error', () => {})
+    client.pipe(connect(port, '127.0.0.1')).pipe(client)
+  })
+  server.on('tlsClientError', () => {})
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  return (server.address() as { port: number }).port
+}
