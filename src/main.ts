@@ -197,7 +197,8 @@ async function start(context: Context): Promise<ServiceAddresses> {
     trustedProxies: config.trustedProxies ?? [],
     rate: config.apiRateLimit,
     addressRate: config.apiAddressRateLimit,
-    tls: tls?.plain,
+    // Who may use a Unix socket is said by its mode.
+    tls: 'path' in config.apiAddress ? undefined : tls?.plain,
     isAdmin: createIsAdmin(config.adminGroups, tokens.mayAdminister),
     keyMarker: config.keyMarker,
     markers,

@@ -43,6 +43,9 @@ export async function envoyConfig(
     return 2
   }
   const config = loadConfig(env, checkListener)
+  if (config.tlsCertFile !== undefined) {
+    err('TLS_CERT_FILE: add to the clusters what envoy/README.md says under "TLS to the service".')
+  }
   if (call.validate) out(await validate(config, env))
   else if (call.write) out(await writeEnvoyFiles(config))
   else out(renderEnvoyFiles(config).bootstrap.trimEnd())

@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
-import root from 'tap'
+import root, { type Test } from 'tap'
+import { makeCertificate, noOpenssl } from '../support/certificate.ts'
 import { clientAt } from '../support/client-at.ts'
 import { gatewayTests } from '../support/gateway.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
@@ -9,11 +10,15 @@ const folder = makeTemporaryFolder()
 root.teardown(() => folder.remove())
 const [api, grpc] = [join(folder.path, 'api.sock'), join(folder.path, 'grpc.sock')]
 
+const certificate = noOpenssl ? undefined : makeCertificate(root as Test)
+
 const test = gatewayTests({
   env: {
     API_ADDRESS: `unix:${api}`,
     GRPC_ADDRESS: `unix:${grpc}`,
     API_RATE_LIMIT_ADDRESS: '3/1h',
+    // TLS is for TCP: on the sockets Envoy goes on in the clear.
+    ...(certificate && { TLS_CERT_FILE: certificate.path, TLS_KEY_FILE: certificate.keyPath }),
   },
 })
 
