@@ -6,6 +6,7 @@
 
 import { existsSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
+import { ServiceError } from '../../core/errors.ts'
 import type { Sql } from '../postgres/sql.ts'
 import {
   type EndedKey,
@@ -102,6 +103,11 @@ export function createRevocationKeeper(options: RevocationKeeperOptions): Revoca
     return fresh
   }
 
+  /** Not by `push`: a bulk revocation has more keys than a function may have arguments. */
+  function queue(keys: readonly EndedKey[]): void {
+    unwritten = unwritten.concat(keys)
+  }
+
   async function readFolder(): Promise<void> {
     for (const path of await listFiles(folder)) {
       const content = await readFile(path, (keys) =>
@@ -149,9 +155,13 @@ export function createRevocationKeeper(options: RevocationKeeperOptions): Revoca
     for (let after = ''; !signal.aborted; ) {
       const keys = await readRevoked(pool, after)
       add(keys)
-      unwritten.push(...keys)
+      queue(keys)
       after = keys.at(-1)?.id ?? ''
-      if (!(await write())) throw new Error('the revocation log cannot be written')
+      if (!(await write())) {
+        // Told already.
+        await delay(retryMs, undefined, { signal, ref: false }).catch(() => {})
+        return finishFile()
+      }
       if (keys.length < pageRows) break
     }
     const ended = turn.then(() => append(file, [], true))
@@ -166,7 +176,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions): Revoca
     for (let after: string | undefined = '0'; after !== undefined && !signal.aborted; ) {
       const page = await readEnded(pool, snapshot, after)
       next ??= page.snapshot
-      unwritten.push(...add(page.ended))
+      queue(add(page.ended))
       after = page.last
     }
     snapshot = next
@@ -205,7 +215,8 @@ export function createRevocationKeeper(options: RevocationKeeperOptions): Revoca
           try {
             await job()
           } catch (error) {
-            options.onFault(error)
+            // An outage is told of by who follows the log.
+            if (!(error instanceof ServiceError)) options.onFault(error)
             isWanted = true
             await delay(retryMs, undefined, { signal, ref: false }).catch(() => {})
           }
@@ -217,7 +228,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions): Revoca
 
   const readOn = repeatedly(takeLog)
   const rewrite = repeatedly(async () => {
-    if (!(await write())) await delay(retryMs, undefined, { signal, ref: false })
+    if (!(await write())) await delay(retryMs, undefined, { signal, ref: false }).catch(() => {})
     if (unwritten.length > 0) rewrite()
   })
   const finishFile = repeatedly(complete)
@@ -231,14 +242,14 @@ export function createRevocationKeeper(options: RevocationKeeperOptions): Revoca
     async start() {
       await readFolder()
       await tellDatabase().catch((error: unknown) => {
-        options.onFault(error)
+        if (!(error instanceof ServiceError)) options.onFault(error)
         replay()
       })
       readOn()
       finishFile()
     },
     async keep(keys) {
-      unwritten.push(...add(keys))
+      queue(add(keys))
       const late = new AbortController()
       const written = write().then((done) => {
         if (!done) rewrite()
