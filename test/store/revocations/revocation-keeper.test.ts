@@ -95,8 +95,7 @@ test('what others revoke is kept as well, by whichever way', async (t) => {
   t.notOk(keeper.has('alice-3'), 'a change is no end')
   await sql`update api_keys set status = 'revoked'`
   keeper.readOn()
-  await poll(() => hashesIn(keeper.file).length >= 12_000, 'more than one page')
-  t.equal(new Set(hashesIn(keeper.file)).size, 12_000)
+  await poll(() => new Set(hashesIn(keeper.file)).size === 12_000, 'more than one page')
 })
 
 test('the first file begins with all that is revoked', async (t) => {
@@ -206,7 +205,7 @@ test('a removed file is made anew from the table', async (t) => {
   const keeper = await open('one')
   await sql`update api_keys set status = 'revoked'`
   keeper.readOn()
-  await poll(() => hashesIn(keeper.file).length === 50, 'they are in it')
+  await poll(() => new Set(hashesIn(keeper.file)).size === 50, 'they are in it')
   renameSync(keeper.file, join(folder, 'elsewhere'))
   t.ok(await keeper.keep([ended('h1')]))
   await poll(() => new Set(hashesIn(keeper.file)).size === 51, 'all are in it again')
