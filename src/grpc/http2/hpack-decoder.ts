@@ -1,0 +1,159 @@
+/** Reads header blocks (HPACK, RFC 7541); one decoder for all that come on a connection. */
+
+import { ConnectionError, errorCode } from './frames.ts'
+import { decodeHuffman, mostExpansion } from './huffman.ts'
+import { type Field, fieldOverhead, toField } from './request-head.ts'
+import { staticFields } from './static-table.ts'
+
+/** Of our SETTINGS_HEADER_TABLE_SIZE, which we leave as it is. */
+const tableBytes = 4_096
+
+/** At index 0 stands what no block may name. */
+const table: readonly (Field | undefined)[] = [
+  undefined,
+  ...staticFields.map(([name, value]) => toField(name, value)),
+]
+
+/** Text out of Huffman's code; shared, since nothing of it outlives a field. */
+let text = Buffer.allocUnsafeSlow(1_024)
+
+/** Told of each field of a block, in order. */
+export interface FieldSink {
+  add(field: Field): void
+}
+
+/**
+ * The decoder of a connection. A block that can not be decoded ends the connection, since the
+ * tables of both sides differ from then on.
+ */
+export class HpackDecoder {
+  readonly #dynamic = new DynamicTable()
+  #block: Buffer = Buffer.alloc(0)
+  #at = 0
+  #end = 0
+
+  /** Decodes the block from `start` to `end`. Throws a ConnectionError for a bad one. */
+  decode(block: Buffer, start: number, end: number, sink: FieldSink): void {
+    this.#block = block
+    this.#at = start
+    this.#end = end
+    let begun = false
+    while (this.#at < end) {
+      const byte = block[this.#at] as number
+      if (byte >= 0x80) {
+        // Indexed (6.1).
+        sink.add(this.#fieldAt(this.#integer(7)))
+      } else if (byte >= 0x40) {
+        // Literal, kept from now on (6.2.1).
+        const field = this.#literal(6)
+        this.#dynamic.add(field)
+        sink.add(field)
+      } else if (byte < 0x20) {
+        // Literal, not kept or never to be kept (6.2.2, 6.2.3).
+        sink.add(this.#literal(4))
+      } else {
+        // A new size of the table (6.3), which only a block's beginning may say (4.2).
+        const size = this.#integer(5)
+        if (begun) throw fail('table size within a block')
+        if (size > tableBytes) throw fail(`table size ${size}`)
+        this.#dynamic.resize(size)
+        continue
+      }
+      begun = true
+    }
+  }
+
+  #fieldAt(index: number): Field {
+    const field = index < table.length ? table[index] : this.#dynamic.at(index - table.length)
+    if (field === undefined) throw fail(`index ${index}`)
+    return field
+  }
+
+  #literal(bits: number): Field {
+    const index = this.#integer(bits)
+    const name = index === 0 ? this.#string() : this.#fieldAt(index).name
+    return toField(name, this.#string())
+  }
+
+  /** An integer whose first byte has so many bits of it (5.1). */
+  #integer(bits: number): number {
+    const block = this.#block
+    const most = (1 << bits) - 1
+    let value = this.#byte() & most
+    if (value < most) return value
+    for (let shift = 0; shift <= 21; shift += 7) {
+      if (this.#at >= this.#end) throw fail('cut short')
+      const byte = block[this.#at++] as number
+      value += (byte & 0x7f) << shift
+      if (byte < 0x80) return value
+    }
+    throw fail('integer is too long')
+  }
+
+  /** A string (5.2); bytes are characters, as HTTP has them. */
+  #string(): string {
+    if (this.#at >= this.#end) throw fail('cut short')
+    const coded = (this.#block[this.#at] as number) >= 0x80
+    const length = this.#integer(7)
+    if (length > this.#end - this.#at) throw fail('cut short')
+    const start = this.#at
+    this.#at += length
+    if (!coded) return this.#block.toString('latin1', start, this.#at)
+    const most = Math.ceil(length * mostExpansion)
+    if (text.length < most) text = Buffer.allocUnsafeSlow(most)
+    const decoded = decodeHuffman(this.#block, start, this.#at, text)
+    if (decoded < 0) throw fail('no such code')
+    return text.toString('latin1', 0, decoded)
+  }
+
+  #byte(): number {
+    if (this.#at >= this.#end) throw fail('cut short')
+    return this.#block[this.#at++] as number
+  }
+}
+
+/** The fields that the peer told us to keep (2.3.2): the newest first, the oldest make room (4). */
+class DynamicTable {
+  /** The newest last; those before `#oldest` are gone. */
+  #fields: Field[] = []
+  #oldest = 0
+  #bytes = 0
+  #most = tableBytes
+
+  at(index: number): Field | undefined {
+    const place = this.#fields.length - 1 - index
+    return place >= this.#oldest ? this.#fields[place] : undefined
+  }
+
+  /** One larger than the table empties it and is not kept (4.4). */
+  add(field: Field): void {
+    const bytes = sizeOf(field)
+    this.#shrink(this.#most - bytes)
+    if (bytes > this.#most) return
+    this.#fields.push(field)
+    this.#bytes += bytes
+  }
+
+  resize(bytes: number): void {
+    this.#most = bytes
+    this.#shrink(bytes)
+  }
+
+  #shrink(bytes: number): void {
+    while (this.#bytes > bytes && this.#oldest < this.#fields.length) {
+      this.#bytes -= sizeOf(this.#fields[this.#oldest] as Field)
+      this.#oldest += 1
+    }
+    if (this.#oldest < this.#fields.length && this.#oldest < 128) return
+    this.#fields.splice(0, this.#oldest)
+    this.#oldest = 0
+  }
+}
+
+function sizeOf({ name, value }: Field): number {
+  return name.length + value.length + fieldOverhead
+}
+
+function fail(problem: string): ConnectionError {
+  return new ConnectionError(errorCode.compressionError, `header block: ${problem}`)
+}

@@ -1,0 +1,105 @@
+/**
+ * Writes header blocks (HPACK, RFC 7541). What is said again and again is put into the peer's table
+ * once; blocks of it are then two or three bytes, which are kept as they are.
+ */
+
+import { staticFields } from './static-table.ts'
+
+/** A header list. One of nothing but agreed fields has to be the same object every time. */
+export type FieldList = readonly FieldToSend[]
+
+export interface FieldToSend {
+  readonly name: string
+  readonly value: string
+  /** It is the same in most answers and worth a place in the peer's table. */
+  readonly agreed?: boolean
+}
+
+/** What a peer's table holds unless it says otherwise (RFC 9113, 6.5.2). */
+const usualTableBytes = 4_096
+/** Far fewer than fill the smallest table that is used, so that none of them is ever evicted. */
+const mostAgreed = 8
+
+/** Values by name, as far as the static table has them; -1 for the name alone. */
+const staticIndex = new Map<string, number>()
+for (const [place, [name, value]] of staticFields.entries()) {
+  const key = `${name}\0`
+  if (!staticIndex.has(key)) staticIndex.set(key, place + 1)
+  if (value !== '') staticIndex.set(`${name}\0${value}`, place + 1)
+}
+
+/** The encoder of a connection. */
+export class HpackEncoder {
+  readonly #blocks = new Map<FieldList, Buffer>()
+  readonly #agreed: FieldToSend[] = []
+  #usesTable = true
+  #toEmpty = false
+
+  /** The peer's SETTINGS_HEADER_TABLE_SIZE. Once it was less than usual its table is left alone. */
+  limitTable(bytes: number): void {
+    if (bytes >= usualTableBytes || !this.#usesTable) return
+    this.#usesTable = false
+    this.#toEmpty = true
+    this.#agreed.length = 0
+    this.#blocks.clear()
+  }
+
+  /** The block of this list. Every block that is asked for has to be sent, in this order. */
+  encode(fields: FieldList): Buffer {
+    const known = this.#blocks.get(fields)
+    if (known !== undefined) return known
+    const bytes: number[] = []
+    // The next block after a smaller limit begins with the new size (RFC 7541, 4.2).
+    if (this.#toEmpty) bytes.push(0x20)
+    let repeats = !this.#toEmpty
+    this.#toEmpty = false
+    let lasts = true
+    for (const field of fields) {
+      const place = this.#agreed.indexOf(field)
+      const fixed = staticIndex.get(`${field.name}\0${field.value}`)
+      if (fixed !== undefined && field.value !== '') {
+        putInteger(bytes, 0x80, 7, fixed)
+      } else if (place >= 0) {
+        putInteger(bytes, 0x80, 7, staticFields.length + this.#agreed.length - place)
+      } else if (field.agreed && this.#usesTable && this.#agreed.length < mostAgreed) {
+        putLiteral(bytes, 0x40, 6, field)
+        this.#agreed.push(field)
+        // The places of those before have moved.
+        this.#blocks.clear()
+        repeats = false
+      } else {
+        putLiteral(bytes, 0, 4, field)
+        if (!field.agreed) lasts = false
+      }
+    }
+    const block = Buffer.from(bytes)
+    if (repeats && lasts) this.#blocks.set(fields, block)
+    return block
+  }
+}
+
+/** RFC 7541, 5.1. */
+function putInteger(bytes: number[], pattern: number, bits: number, value: number): void {
+  const most = (1 << bits) - 1
+  if (value < most) {
+    bytes.push(pattern | value)
+    return
+  }
+  bytes.push(pattern | most)
+  let rest = value - most
+  for (; rest > 0x7f; rest >>>= 7) bytes.push((rest & 0x7f) | 0x80)
+  bytes.push(rest)
+}
+
+/** RFC 7541, 6.2: by its name's place in the static table where it has one. */
+function putLiteral(bytes: number[], pattern: number, bits: number, field: FieldToSend): void {
+  const name = staticIndex.get(`${field.name}\0`)
+  putInteger(bytes, pattern, bits, name ?? 0)
+  if (name === undefined) putString(bytes, field.name)
+  putString(bytes, field.value)
+}
+
+function putString(bytes: number[], text: string): void {
+  putInteger(bytes, 0, 7, text.length)
+  for (let i = 0; i < text.length; i += 1) bytes.push(text.charCodeAt(i) & 0xff)
+}

@@ -1,0 +1,191 @@
+/**
+ * The header fields of a request: those that calls need are kept, all are held to the rules
+ * (RFC 9113, 8.2 and 8.3). One object takes every request of a connection, in turn.
+ */
+
+/** What a field means here, found once for each that stands in a table. */
+export const fieldKind = {
+  /** Nobody asks for it. */
+  other: 0,
+  /** May not be sent at all (8.2.1, 8.2.2, 8.3). */
+  malformed: 1,
+  method: 2,
+  scheme: 3,
+  authority: 4,
+  path: 5,
+  contentLength: 6,
+  contentType: 7,
+  encoding: 8,
+  timeout: 9,
+  traceparent: 10,
+} as const
+
+/** A header field. */
+export interface Field {
+  readonly name: string
+  readonly value: string
+  /** One of `fieldKind`. */
+  readonly kind: number
+}
+
+/** What a field counts for beside its name and value (RFC 7541, 4.1; RFC 9113, 6.5.2). */
+export const fieldOverhead = 32
+
+const kinds: ReadonlyMap<string, number> = new Map([
+  [':method', fieldKind.method],
+  [':scheme', fieldKind.scheme],
+  [':authority', fieldKind.authority],
+  [':path', fieldKind.path],
+  ['content-length', fieldKind.contentLength],
+  ['content-type', fieldKind.contentType],
+  ['grpc-encoding', fieldKind.encoding],
+  ['grpc-timeout', fieldKind.timeout],
+  ['traceparent', fieldKind.traceparent],
+  ['connection', fieldKind.malformed],
+  ['keep-alive', fieldKind.malformed],
+  ['proxy-connection', fieldKind.malformed],
+  ['transfer-encoding', fieldKind.malformed],
+  ['upgrade', fieldKind.malformed],
+])
+
+/** Visible ASCII without capitals and the colon. */
+const nameForm = /^[!-9;-@[-~]+$/
+/** No NUL or line end, and no white space around. */
+const valueForm = /^(?![ \t])[^\0\r\n]*(?<![ \t])$/
+const lengthForm = /^[0-9]{1,15}$/
+
+export function toField(name: string, value: string): Field {
+  return { name, value, kind: kindOf(name, value) }
+}
+
+function kindOf(name: string, value: string): number {
+  if (!valueForm.test(value)) return fieldKind.malformed
+  const kind = kinds.get(name)
+  if (kind !== undefined) return kind
+  if (name === 'te' && value !== 'trailers') return fieldKind.malformed
+  return nameForm.test(name) ? fieldKind.other : fieldKind.malformed
+}
+
+/** What one header list may come to. */
+export interface HeadLimits {
+  readonly fields: number
+  /** As SETTINGS_MAX_HEADER_LIST_SIZE counts. */
+  readonly bytes: number
+}
+
+/** Collects one header list at a time: `clear`, then `add` for each field, then the questions. */
+export class RequestHead {
+  readonly #limits: HeadLimits
+  #fields = 0
+  #bytes = 0
+  #malformed = false
+  /** A regular field has come: no pseudo-header field may follow (8.3). */
+  #regular = false
+  #pseudo = 0
+  #scheme = ''
+  #authority = ''
+
+  method = ''
+  path = ''
+  /** -1: not said. */
+  contentLength = -1
+  contentType: string | undefined
+  /** `grpc-encoding` */
+  encoding: string | undefined
+  /** `grpc-timeout` */
+  timeout: string | undefined
+  traceparent: string | undefined
+
+  constructor(limits: HeadLimits) {
+    this.#limits = limits
+  }
+
+  clear(): void {
+    this.#fields = 0
+    this.#bytes = 0
+    this.#malformed = false
+    this.#regular = false
+    this.#pseudo = 0
+    this.#scheme = ''
+    this.#authority = ''
+    this.method = ''
+    this.path = ''
+    this.contentLength = -1
+    this.contentType = undefined
+    this.encoding = undefined
+    this.timeout = undefined
+    this.traceparent = undefined
+  }
+
+  add({ name, value, kind }: Field): void {
+    this.#fields += 1
+    this.#bytes += name.length + value.length + fieldOverhead
+    if (kind >= fieldKind.method && kind <= fieldKind.path) {
+      const bit = 1 << kind
+      if (this.#regular || (this.#pseudo & bit) !== 0) this.#malformed = true
+      this.#pseudo |= bit
+    } else {
+      this.#regular = true
+    }
+    switch (kind) {
+      case fieldKind.other:
+        break
+      case fieldKind.malformed:
+        this.#malformed = true
+        break
+      case fieldKind.method:
+        this.method = value
+        break
+      case fieldKind.scheme:
+        this.#scheme = value
+        break
+      case fieldKind.authority:
+        this.#authority = value
+        break
+      case fieldKind.path:
+        this.path = value
+        break
+      case fieldKind.contentLength:
+        this.#addLength(value)
+        break
+      case fieldKind.contentType:
+        this.contentType = value
+        break
+      case fieldKind.encoding:
+        this.encoding = value
+        break
+      case fieldKind.timeout:
+        this.timeout = value
+        break
+      case fieldKind.traceparent:
+        this.traceparent = value
+        break
+    }
+  }
+
+  /** The list is longer than we said that we take. */
+  get tooLong(): boolean {
+    return this.#bytes > this.#limits.bytes || this.#fields > this.#limits.fields
+  }
+
+  /** A list that may begin a request (8.3.1). */
+  get isRequest(): boolean {
+    if (this.#malformed || this.method === '') return false
+    if (this.method === 'CONNECT') {
+      return this.#authority !== '' && this.#scheme === '' && this.path === ''
+    }
+    return this.#scheme !== '' && this.path !== ''
+  }
+
+  /** A list that may end one (8.1). */
+  get isTrailers(): boolean {
+    return !this.#malformed && this.#pseudo === 0
+  }
+
+  #addLength(value: string): void {
+    const length = lengthForm.test(value) ? Number(value) : -1
+    const said = this.contentLength
+    if (length < 0 || (said >= 0 && said !== length)) this.#malformed = true
+    this.contentLength = length
+  }
+}

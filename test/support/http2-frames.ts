@@ -1,0 +1,137 @@
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import type { Test } from 'tap'
+import { frameType, headBytes, preface, putHead } from '../../src/grpc/http2/frames.ts'
+import { poll } from './poll.ts'
+
+/** A frame by its kind's name, as a test writes it by hand. */
+export function frame(
+  type: keyof typeof frameType | number,
+  stream: number,
+  flags = 0,
+  payload: Buffer | string = '',
+): Buffer {
+  const bytes = Buffer.from(payload)
+  const head = Buffer.alloc(headBytes)
+  const kind = typeof type === 'number' ? type : frameType[type]
+  putHead(head, 0, bytes.length, kind, flags, stream)
+  return Buffer.concat([head, bytes])
+}
+
+export function uint32(value: number): Buffer {
+  const bytes = Buffer.alloc(4)
+  bytes.writeUInt32BE(value)
+  return bytes
+}
+
+/** A SETTINGS payload. */
+export function settings(values: Readonly<Record<number, number>>): Buffer {
+  return Buffer.concat(
+    Object.entries(values).map(([name, value]) =>
+      Buffer.concat([Buffer.of(0, Number(name)), uint32(value)]),
+    ),
+  )
+}
+
+/** A literal that is not indexed; each character is a byte. */
+export function literal(name: string, value: string): Buffer {
+  const text = (characters: string): Buffer => {
+    const bytes = Buffer.from(characters, 'latin1')
+    const rest = bytes.length - 127
+    const length = [127, (rest & 127) | 128, ((rest >> 7) & 127) | 128, rest >> 14]
+    return Buffer.concat([Buffer.from(rest < 0 ? [bytes.length] : length), bytes])
+  }
+  return Buffer.concat([Buffer.of(0), text(name), text(value)])
+}
+
+/** `:method: POST`, `:scheme: http`, `:path: /`, and more. */
+export const post = (...more: readonly Buffer[]): Buffer =>
+  Buffer.concat([Buffer.of(0x83, 0x86, 0x84), ...more])
+
+/** What a client says first. */
+export const hello = Buffer.concat([preface, frame('settings', 0)])
+
+/** A frame as it came. */
+export interface Heard {
+  readonly type: number
+  readonly flags: number
+  readonly stream: number
+  readonly payload: Buffer
+}
+
+/** A connection that is spoken byte by byte; gone when `t` ends. */
+export interface RawConnection {
+  readonly socket: Socket
+  /** The socket is closed, for whatever reason. */
+  readonly closed: boolean
+  send(...bytes: readonly Buffer[]): Promise<void>
+  heard(): readonly Heard[]
+  /** The first frame of this kind that holds, once it comes. */
+  hear(type: keyof typeof frameType, holds?: (frame: Heard) => boolean): Promise<Heard>
+  /** Waits for an answer to a PING: all that was said before is done. Or for the end. */
+  settle(): Promise<void>
+}
+
+export async function connectRaw(t: Test, port: number): Promise<RawConnection> {
+  const socket = connect({ port, host: '127.0.0.1', noDelay: true })
+  let received = Buffer.alloc(0)
+  let closed = false
+  let pings = 0
+  socket.on('error', () => {})
+  socket.on('data', (data) => {
+    received = Buffer.concat([received, data])
+  })
+  const gone = new Promise<void>((resolve) => {
+    socket.on('close', () => {
+      closed = true
+      resolve()
+    })
+  })
+  t.teardown(() => socket.destroy())
+  await once(socket, 'connect')
+  const heard = (): readonly Heard[] => framesOf(received)
+  const connection: RawConnection = {
+    socket,
+    get closed() {
+      return closed
+    },
+    async send(...bytes) {
+      if (closed) return
+      await Promise.race([new Promise((sent) => socket.write(Buffer.concat(bytes), sent)), gone])
+    },
+    heard,
+    hear: (type, holds = () => true) =>
+      poll(
+        () => heard().find((one) => one.type === frameType[type] && holds(one)),
+        `${type} comes`,
+      ) as Promise<Heard>,
+    async settle() {
+      pings += 1
+      const mark = Buffer.alloc(8, pings)
+      await connection.send(frame('ping', 0, 0, mark))
+      await poll(
+        () =>
+          closed ||
+          heard().some(({ type, payload }) => type === frameType.ping && payload.equals(mark)),
+        'the PING is answered',
+      )
+    },
+  }
+  return connection
+}
+
+export function framesOf(bytes: Buffer): Heard[] {
+  const frames: Heard[] = []
+  for (let at = 0; at + headBytes <= bytes.length; ) {
+    const end = at + headBytes + bytes.readUIntBE(at, 3)
+    if (end > bytes.length) break
+    frames.push({
+      type: bytes[at + 3] as number,
+      flags: bytes[at + 4] as number,
+      stream: bytes.readUInt32BE(at + 5),
+      payload: bytes.subarray(at + headBytes, end),
+    })
+    at = end
+  }
+  return frames
+}
