@@ -1,123 +1,131 @@
 /**
  * A call is an HTTP/2 stream (gRPC over HTTP/2): what comes in on it, and the ways to answer. Each
- * Check passes here, so listeners, headers and options are shared where they can be.
+ * Check passes here, so header lists are the same objects every time.
  */
 
-import type { ServerHttp2Stream } from 'node:http2'
-import { type MessageForm, MessageReader, prefixBytes } from './message-reader.ts'
+import type { FieldList } from './http2/hpack-encoder.ts'
+import type { Stream, StreamHandler } from './http2/stream.ts'
+import {
+  charge,
+  isMessage,
+  type MessageForm,
+  MessageReader,
+  prefixBytes,
+} from './message-reader.ts'
 import { CallError, code, encodeMessage } from './status.ts'
 
-const contentType = 'application/grpc+proto'
-const okHeaders = { ':status': 200, 'content-type': contentType }
-const okOptions = { waitForTrailers: true, sendDate: false }
-const okTrailers = { 'grpc-status': String(code.ok) }
-const lastHeaders = { endStream: true, sendDate: false }
+const status200 = { name: ':status', value: '200' }
+const contentType = { name: 'content-type', value: 'application/grpc+proto', agreed: true }
+const okHeaders: FieldList = [status200, contentType]
+const okTrailers: FieldList = [{ name: 'grpc-status', value: String(code.ok), agreed: true }]
+const acceptedEncodings = { name: 'grpc-accept-encoding', value: 'identity,gzip' }
+const prefix = Buffer.alloc(prefixBytes)
 
-/** What a call does with what the client sends. */
-export interface Receiver {
-  /** A message is whole. What it throws ends the call. */
-  take(message: Buffer): void
-  /** The client has said all, and all of it was whole. What it throws ends the call. */
-  end(): void
-  /** The call ends with this error. */
-  fail(error: unknown): void
-}
+/** A call that is being taken: hands over a client's messages until it ends, fails or goes away. */
+export abstract class Call implements StreamHandler {
+  protected readonly stream: Stream
+  readonly #form: MessageForm
+  #reader: MessageReader | undefined
+  #kept = 0
+  #over = false
 
-/** Hands a client's messages over until it ends, fails or goes away. */
-export function receive(stream: ServerHttp2Stream, form: MessageForm, receiver: Receiver): void {
-  const reader = new MessageReader(form)
-  const take = (message: Buffer): void => receiver.take(message)
-  let over = false
-  let dropsOnClose = false
-  const fail = (error: unknown): void => {
-    over = true
-    reader.drop()
-    receiver.fail(error)
+  constructor(stream: Stream, form: MessageForm) {
+    this.stream = stream
+    this.#form = form
   }
-  stream.on('data', (data: Buffer) => {
-    // After a reset there may still be data in the queue: nobody waits for that answer.
-    if (over || stream.destroyed) return
+
+  /**
+   * A message is whole; `last`: nothing comes after what was read with it. What is thrown ends the
+   * call.
+   */
+  protected abstract take(message: Buffer, last: boolean): void
+  /** The client has said all, and all of it was whole. What is thrown ends the call. */
+  protected abstract end(): void
+  /** The call ends with this error. */
+  protected abstract fail(error: unknown): void
+  /** The call is over, answered or not. */
+  protected abstract leave(): void
+
+  data(payload: Buffer, last: boolean): void {
+    if (this.#over) return
     try {
-      reader.push(data, take)
+      this.#read(payload, last)
+      if (!last) return
+      this.#over = true
+      if (this.#reader?.midway) throw new CallError(code.internal, 'message is cut short')
+      this.end()
     } catch (error) {
-      fail(error)
+      this.#over = true
+      this.#reader?.drop()
+      this.fail(error)
     }
-    if (!reader.midway || dropsOnClose) return
-    dropsOnClose = true
-    stream.on('close', () => reader.drop())
-  })
-  stream.on('end', () => {
-    // A stream that was reset ends as well, as if the client had said all.
-    if (over || stream.closed) return
-    over = true
-    try {
-      if (reader.midway) throw new CallError(code.internal, 'message is cut short')
-      receiver.end()
-    } catch (error) {
-      fail(error)
+  }
+
+  closed(): void {
+    this.#over = true
+    this.#reader?.drop()
+    this.#form.allowance.left += this.#kept
+    this.leave()
+  }
+
+  /** A copy to wait with for more: the message itself would keep all that was read at once. */
+  protected keep(message: Buffer): Buffer {
+    this.#kept += charge(this.#form, message.length)
+    return Buffer.from(message)
+  }
+
+  /** What is the whole of a frame, as most messages are, needs no reader. */
+  #read(payload: Buffer, last: boolean): void {
+    if (payload.length === 0) return
+    if (this.#reader === undefined && isMessage(payload, this.#form)) {
+      this.take(payload.subarray(prefixBytes), last)
+      return
     }
-  })
+    this.#reader ??= new MessageReader(this.#form)
+    this.#reader.push(payload, (message) => this.take(message, last))
+  }
 }
 
-/**
- * Begins an answer that will end well: the stream's `write` and `end` then take framed messages.
- * False when the client is gone.
- */
-export function begin(stream: ServerHttp2Stream): boolean {
-  if (isGone(stream)) return false
-  stream.on('wantTrailers', sendOkTrailers)
-  stream.respond(okHeaders, okOptions)
-  return true
+/** Begins an answer that will end well: `sendMessage` and `endWell` follow. */
+export function begin(stream: Stream): void {
+  stream.respond(okHeaders)
+}
+
+/** Sends a message as it goes on the wire: not compressed, its length, itself. */
+export function sendMessage(stream: Stream, message: Buffer): void {
+  prefix.writeUInt32BE(message.length, 1)
+  stream.write(prefix, message)
+}
+
+/** Ends an answer with OK. */
+export function endWell(stream: Stream): void {
+  stream.finish(okTrailers)
 }
 
 /** Answers with one message and OK; nothing happens when the client is gone. */
-export function answerWith(stream: ServerHttp2Stream, message: Buffer): void {
-  if (begin(stream)) stream.end(frame(message))
+export function answerWith(stream: Stream, message: Buffer): void {
+  if (stream.responded) return
+  begin(stream)
+  sendMessage(stream, message)
+  endWell(stream)
 }
 
-/** Ends a call that has not been answered with an error alone ("Trailers-Only"). */
-export function endWith(stream: ServerHttp2Stream, error: CallError): void {
-  if (isGone(stream) || stream.headersSent) return
-  stream.respond(
-    {
-      ':status': 200,
-      'content-type': contentType,
-      'grpc-status': String(error.code),
-      'grpc-message': encodeMessage(error.message),
-      ...(error.code === code.unimplemented && { 'grpc-accept-encoding': 'identity,gzip' }),
-    },
-    lastHeaders,
-  )
-  hangUp(stream)
+/** Ends a call with an error: alone ("Trailers-Only"), or after what it was answered already. */
+export function endWith(stream: Stream, error: CallError): void {
+  const status = [
+    { name: 'grpc-status', value: String(error.code) },
+    { name: 'grpc-message', value: encodeMessage(error.message) },
+  ]
+  if (error.code === code.unimplemented) status.push(acceptedEncodings)
+  if (stream.responded) stream.finish(status)
+  else stream.respond([status200, contentType, ...status], true)
 }
 
 /** Refuses what is no gRPC call, with this status of HTTP. */
-export function refuse(stream: ServerHttp2Stream, status: number): void {
-  if (isGone(stream)) return
-  stream.respond({ ':status': status }, lastHeaders)
-  hangUp(stream)
+export function refuse(stream: Stream, status: number): StreamHandler {
+  stream.respond([{ name: ':status', value: String(status) }], true)
+  return deaf
 }
 
-/** As it goes on the wire: not compressed, its length, itself. */
-export function frame(message: Buffer): Buffer {
-  const framed = Buffer.allocUnsafe(prefixBytes + message.length)
-  framed[0] = 0
-  framed.writeUInt32BE(message.length, 1)
-  message.copy(framed, prefixBytes)
-  return framed
-}
-
-/** All is said; tells a client that is still sending that nobody listens (RFC 9113, 8.1). */
-function hangUp(stream: ServerHttp2Stream): void {
-  if (!stream.readableEnded) stream.close()
-}
-
-function isGone(stream: ServerHttp2Stream): boolean {
-  return stream.destroyed || stream.closed
-}
-
-function sendOkTrailers(this: ServerHttp2Stream): void {
-  this.sendTrailers(okTrailers)
-  // Trailers leave in the next round of immediates; a reset must not overtake them.
-  if (!this.readableEnded) setImmediate(hangUp, this)
-}
+/** Takes nothing of a call that is answered. */
+export const deaf: StreamHandler = { data() {}, closed() {} }

@@ -23,6 +23,22 @@ export interface MessageForm {
   readonly allowance: Allowance
 }
 
+/** Whether these bytes are one message that is not compressed, and no more than that. */
+export function isMessage(bytes: Buffer, { maxBytes }: MessageForm): boolean {
+  if (bytes.length < prefixBytes || bytes[0] !== 0) return false
+  const length = bytes.length - prefixBytes
+  return length <= maxBytes && bytes.readUInt32BE(1) === length
+}
+
+/** Takes so much of what a connection may have us keep, and answers how much it was. */
+export function charge({ allowance }: MessageForm, bytes: number): number {
+  const charged = bytes + partBytes
+  allowance.left -= charged
+  if (allowance.left >= 0) return charged
+  allowance.left += charged
+  throw new CallError(code.resourceExhausted, 'too many unfinished messages on this connection')
+}
+
 /** Puts messages together again, however they were cut into frames. */
 export class MessageReader {
   readonly #form: MessageForm
@@ -71,13 +87,8 @@ export class MessageReader {
 
   /** Whether there is now enough for the prefix or the message that is waited for. */
   #keep(part: Buffer): boolean {
-    const charge = part.length + partBytes
-    this.#form.allowance.left -= charge
-    this.#charged += charge
+    this.#charged += charge(this.#form, part.length)
     this.#held += part.length
-    if (this.#form.allowance.left < 0) {
-      throw new CallError(code.resourceExhausted, 'too many unfinished messages on this connection')
-    }
     // A part is a piece of what was read at once; kept as it is, a byte would keep all of that.
     this.#parts.push(part.length * 2 < part.buffer.byteLength ? Buffer.from(part) : part)
     return this.#held >= this.#wanted

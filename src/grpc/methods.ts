@@ -1,10 +1,12 @@
 /** The three kinds of call that the server knows, each on its stream. */
 
-import type { ServerHttp2Stream } from 'node:http2'
 import { setTimeout as delay } from 'node:timers/promises'
-import { answerWith, begin, endWith, frame, receive } from './call.ts'
+import { answerWith, begin, Call, endWell, endWith, sendMessage } from './call.ts'
+import type { RequestHead } from './http2/request-head.ts'
+import type { Stream, StreamHandler } from './http2/stream.ts'
 import type { MessageForm } from './message-reader.ts'
 import { CallError, code, toCallError } from './status.ts'
+import { readTimeout } from './timeout.ts'
 
 /**
  * Answers one message with one message, at once or later. `traceparent` is the call's own header
@@ -24,8 +26,8 @@ export interface Subscriber {
 }
 
 type OnFault = (error: unknown) => void
-/** Takes a stream that is a gRPC call of its method. */
-export type Serve = (stream: ServerHttp2Stream, form: MessageForm, traceparent?: string) => void
+/** Takes a stream that is a gRPC call of its method; `head` holds its header fields only meanwhile. */
+export type Serve = (stream: Stream, head: RequestHead, form: MessageForm) => StreamHandler
 
 /** A client's stream is over for us once nothing has come for so long after the drain began. */
 const quietMs = 100
@@ -36,31 +38,121 @@ const nothing = Buffer.alloc(0)
 
 /** Serves a method that answers one message with one. */
 export function serveUnary(answer: Unary, onFault: OnFault): Serve {
-  return (stream, form, traceparent) => {
-    const fail = (error: unknown): void => endWith(stream, toCallError(error, onFault))
-    onlyMessage(stream, form, fail, (request) => {
-      const response = answer(request, traceparent)
-      if (response instanceof Promise) {
-        response.then((late) => answerWith(stream, late)).catch(fail)
-      } else {
-        answerWith(stream, response)
-      }
-    })
-  }
+  return (stream, head, form) =>
+    new UnaryCall(stream, form, answer, onFault, head.traceparent, head.timeout)
 }
 
 /** Serves a method that answers one message with any number of them. */
 export function serveSource(source: Source, onFault: OnFault): Serve {
-  return (stream, form) => {
-    const fail = (error: unknown): void => endWith(stream, toCallError(error, onFault))
-    onlyMessage(stream, form, fail, () => {
-      if (!begin(stream)) return
-      const leave = source({
-        send: (message) => stream.write(frame(message)),
-        end: () => stream.end(),
-      })
-      stream.on('close', leave)
+  return (stream, head, form) => new SourceCall(stream, form, source, onFault, head.timeout)
+}
+
+/** What fails as its method says, and in time. */
+abstract class TimedCall extends Call {
+  readonly #onFault: OnFault
+  readonly #timeout: string | undefined
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(stream: Stream, form: MessageForm, onFault: OnFault, timeout: string | undefined) {
+    super(stream, form)
+    this.#onFault = onFault
+    this.#timeout = timeout
+  }
+
+  /** Ends the call with DEADLINE_EXCEEDED after its `grpc-timeout`, counted from now. */
+  protected hurry(): void {
+    const ms = readTimeout(this.#timeout)
+    if (ms !== undefined) this.#timer = setTimeout(() => endWith(this.stream, tooLate), ms)
+  }
+
+  protected fail(error: unknown): void {
+    endWith(this.stream, toCallError(error, this.#onFault))
+  }
+
+  protected leave(): void {
+    clearTimeout(this.#timer)
+  }
+}
+
+const tooLate = new CallError(code.deadlineExceeded, 'deadline exceeded')
+
+/** A call that has one message. */
+abstract class OnlyMessageCall extends TimedCall {
+  #only: Buffer | undefined
+
+  protected abstract act(message: Buffer): void
+
+  protected take(message: Buffer, last: boolean): void {
+    if (this.#only !== undefined) throw new CallError(code.unimplemented, 'more than one message')
+    this.#only = last ? message : this.keep(message)
+  }
+
+  protected end(): void {
+    if (this.#only === undefined) throw new CallError(code.unimplemented, 'no message')
+    this.act(this.#only)
+  }
+}
+
+class UnaryCall extends OnlyMessageCall {
+  readonly #answer: Unary
+  readonly #traceparent: string | undefined
+
+  constructor(
+    stream: Stream,
+    form: MessageForm,
+    answer: Unary,
+    onFault: OnFault,
+    traceparent: string | undefined,
+    timeout: string | undefined,
+  ) {
+    super(stream, form, onFault, timeout)
+    this.#answer = answer
+    this.#traceparent = traceparent
+  }
+
+  protected act(message: Buffer): void {
+    const answer = this.#answer
+    const response = answer(message, this.#traceparent)
+    if (response instanceof Promise) {
+      // Only an answer that is not there at once can be late.
+      this.hurry()
+      response.then((late) => answerWith(this.stream, late)).catch((error) => this.fail(error))
+    } else {
+      answerWith(this.stream, response)
+    }
+  }
+}
+
+class SourceCall extends OnlyMessageCall {
+  readonly #source: Source
+  #unsubscribe: (() => void) | undefined
+
+  constructor(
+    stream: Stream,
+    form: MessageForm,
+    source: Source,
+    onFault: OnFault,
+    timeout: string | undefined,
+  ) {
+    super(stream, form, onFault, timeout)
+    this.#source = source
+  }
+
+  protected act(): void {
+    const { stream } = this
+    begin(stream)
+    this.hurry()
+    const source = this.#source
+    this.#unsubscribe = source({
+      send: (message) => sendMessage(stream, message),
+      end: () => endWell(stream),
     })
+    if (stream.closed) this.#unsubscribe()
+  }
+
+  protected override leave(): void {
+    super.leave()
+    this.#unsubscribe?.()
   }
 }
 
@@ -72,58 +164,59 @@ export interface Sinks {
 }
 
 export function createSinks(): Sinks {
-  const open = new Set<() => void>()
+  const open = new Set<Stream>()
   let lastMessageAt = 0
-  return {
-    serve: (take, onFault) => (stream, form) => {
-      const end = (): void => {
-        if (open.delete(end)) answerWith(stream, nothing)
+  let ended = false
+
+  class SinkCall extends TimedCall {
+    readonly #take: Sink
+    readonly #tell: OnFault
+
+    constructor(
+      stream: Stream,
+      form: MessageForm,
+      take: Sink,
+      onFault: OnFault,
+      timeout: string | undefined,
+    ) {
+      super(stream, form, onFault, timeout)
+      this.#take = take
+      this.#tell = onFault
+      open.add(stream)
+      this.hurry()
+      if (ended) setTimeout(answerWith, quietMs, stream, nothing)
+    }
+
+    protected take(message: Buffer): void {
+      lastMessageAt = performance.now()
+      try {
+        const take = this.#take
+        take(message)
+      } catch (error) {
+        // One bad message must not end the stream that carries everybody's usage.
+        this.#tell(error)
       }
-      open.add(end)
-      stream.on('close', () => open.delete(end))
-      receive(stream, form, {
-        take(message) {
-          lastMessageAt = performance.now()
-          try {
-            take(message)
-          } catch (error) {
-            // One bad message must not end the stream that carries everybody's usage.
-            onFault(error)
-          }
-        },
-        end,
-        fail(error) {
-          open.delete(end)
-          endWith(stream, toCallError(error, onFault))
-        },
-      })
-    },
+    }
+
+    protected end(): void {
+      answerWith(this.stream, nothing)
+    }
+
+    protected override leave(): void {
+      super.leave()
+      open.delete(this.stream)
+    }
+  }
+
+  return {
+    serve: (take, onFault) => (stream, head, form) =>
+      new SinkCall(stream, form, take, onFault, head.timeout),
     async end() {
       const giveUpAt = performance.now() + patienceMs
       do await delay(quietMs)
       while (performance.now() - lastMessageAt < quietMs && performance.now() < giveUpAt)
-      for (const end of [...open]) end()
+      ended = true
+      for (const stream of [...open]) answerWith(stream, nothing)
     },
   }
-}
-
-/** Calls `act` with the one message of a stream that has one. */
-function onlyMessage(
-  stream: ServerHttp2Stream,
-  form: MessageForm,
-  fail: (error: unknown) => void,
-  act: (message: Buffer) => void,
-): void {
-  let only: Buffer | undefined
-  receive(stream, form, {
-    take(message) {
-      if (only !== undefined) throw new CallError(code.unimplemented, 'more than one message')
-      only = message
-    },
-    end() {
-      if (only === undefined) throw new CallError(code.unimplemented, 'no message')
-      act(only)
-    },
-    fail,
-  })
 }

@@ -1,19 +1,22 @@
 /** The gRPC port: starts, answers bytes with bytes, drains. */
 
 import { once } from 'node:events'
-import http2, {
-  type Http2SecureServer,
-  type Http2Server,
-  type Http2Session,
-  type IncomingHttpHeaders,
-  type ServerHttp2Session,
-  type ServerHttp2Stream,
-} from 'node:http2'
-import type { AddressInfo, ListenOptions, ServerOpts, Socket } from 'node:net'
+import {
+  type AddressInfo,
+  createServer,
+  type ListenOptions,
+  type Server,
+  type Socket,
+} from 'node:net'
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:tls'
 import type { ServerTls } from '../tls/listener-tls.ts'
-import { endWith, refuse } from './call.ts'
+import { deaf, endWith, refuse } from './call.ts'
 import { createHealth } from './health.ts'
-import type { Allowance } from './message-reader.ts'
+import { Connection } from './http2/connection.ts'
+import { usualLimits } from './http2/limits.ts'
+import type { RequestHead } from './http2/request-head.ts'
+import type { Stream, StreamHandler } from './http2/stream.ts'
+import type { MessageForm } from './message-reader.ts'
 import {
   createSinks,
   type Serve,
@@ -47,27 +50,10 @@ const mebibyte = 2 ** 20
 const maxMessageBytes = 4 * mebibyte
 /** What all the unfinished messages of one connection may hold. */
 const maxUnfinishedBytes = 64 * mebibyte
-/** What a connection may send before it hears from us; HTTP/2's own 64 KiB is little for so many. */
-const connectionWindowBytes = 8 * mebibyte
 const unknownMethod = new CallError(code.unimplemented, 'unknown method')
 
-const options: http2.ServerOptions & ServerOpts = {
-  settings: {
-    // Envoy multiplexes all of a worker's requests on one connection, up to its circuit breaker.
-    maxConcurrentStreams: 65_536,
-    // The log stream's messages are far longer than HTTP/2's own 64 KiB of window would like.
-    initialWindowSize: mebibyte,
-    maxHeaderListSize: 32_768,
-    enablePush: false,
-  },
-  maxHeaderListPairs: 128,
-  // In MB, of one connection. Beyond it streams are refused.
-  maxSessionMemory: 512,
-  // Envoy resets a Check when its client hangs up, which the client decides, and all that wait
-  // after 2 s. Node's own limit, 1,000 and 33 a second, would have hung-up clients end the
-  // connection that carries everybody's Checks. These allow what one process could answer.
-  streamResetBurst: 50_000,
-  streamResetRate: 10_000,
+const socketOptions = {
+  noDelay: true,
   // So that a peer whose machine is gone is found out.
   keepAlive: true,
   keepAliveInitialDelay: 60_000,
@@ -78,7 +64,7 @@ export function createGrpcServer(methods: GrpcMethods): GrpcServer {
   const { onFault, tls } = methods
   const health = createHealth()
   const sinks = createSinks()
-  const serves = new Map<string | undefined, Serve>()
+  const serves = new Map<string, Serve>()
   for (const [path, answer] of Object.entries({ ...methods.unary, ...health.unary })) {
     serves.set(path, serveUnary(answer, onFault))
   }
@@ -89,35 +75,39 @@ export function createGrpcServer(methods: GrpcMethods): GrpcServer {
     serves.set(path, serveSource(source, onFault))
   }
 
-  const servers = new Set<Http2Server | Http2SecureServer>()
+  const servers = new Set<Server>()
+  /** All that are open, those that have not shaken hands yet included. */
   const sockets = new Set<Socket>()
-  const sessions = new Map<Http2Session, Allowance>()
+  const connections = new Set<Connection>()
+  let draining = false
 
-  function onSession(session: ServerHttp2Session): void {
-    sessions.set(session, { left: maxUnfinishedBytes })
-    session.once('close', () => sessions.delete(session))
-    if (!session.destroyed) session.setLocalWindowSize(connectionWindowBytes)
+  function open(stream: Stream, head: RequestHead, plain: MessageForm): StreamHandler {
+    if (head.method !== 'POST') return refuse(stream, 405)
+    if (!isGrpc(head.contentType)) return refuse(stream, 415)
+    const serve = serves.get(head.path)
+    if (serve === undefined) {
+      endWith(stream, unknownMethod)
+      return deaf
+    }
+    const { encoding } = head
+    return serve(stream, head, encoding === undefined ? plain : { ...plain, encoding })
   }
 
-  function onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
-    // What ends a stream is known by its 'close'; an error that nobody hears would end the process.
-    stream.on('error', ignore)
-    const allowance = stream.session && sessions.get(stream.session)
-    if (stream.destroyed || allowance === undefined) return
-    const serve = serves.get(headers[':path'])
-    if (headers[':method'] !== 'POST') refuse(stream, 405)
-    else if (!isGrpc(headers['content-type'])) refuse(stream, 415)
-    else if (serve === undefined) endWith(stream, unknownMethod)
-    else {
-      const form = { maxBytes: maxMessageBytes, encoding: encodingOf(headers), allowance }
-      serve(stream, form, headers.traceparent as string | undefined)
-    }
+  function accept(socket: Socket): void {
+    const allowance = { left: maxUnfinishedBytes }
+    const plain: MessageForm = { maxBytes: maxMessageBytes, encoding: undefined, allowance }
+    const connection = new Connection(socket, {
+      limits: usualLimits,
+      open: (stream, head) => open(stream, head, plain),
+      onFault,
+    })
+    connections.add(connection)
+    socket.once('close', () => connections.delete(connection))
+    if (draining) connection.drain()
   }
 
   async function listenAt(place: ListenOptions): Promise<number> {
-    const server = place.path === undefined && tls ? secured(tls) : http2.createServer(options)
-    server.on('session', onSession)
-    server.on('stream', onStream)
+    const server = place.path === undefined && tls ? serveTls(tls, accept) : servePlain(accept)
     server.on('connection', (socket: Socket) => {
       sockets.add(socket)
       socket.once('close', () => sockets.delete(socket))
@@ -149,12 +139,11 @@ export function createGrpcServer(methods: GrpcMethods): GrpcServer {
     async stop(graceMs) {
       health.drain()
       void sinks.end()
+      draining = true
       const closed = [...servers].map((server) => once(server, 'close'))
-      // Node sends GOAWAY on every connection: what has begun goes on, and what a client begins
-      // meanwhile it knows to be refused.
       for (const server of servers) server.close()
+      for (const connection of connections) connection.drain()
       const force = setTimeout(() => {
-        for (const session of sessions.keys()) session.destroy()
         for (const socket of sockets) socket.destroy()
       }, graceMs)
       await Promise.all(closed)
@@ -163,8 +152,19 @@ export function createGrpcServer(methods: GrpcMethods): GrpcServer {
   }
 }
 
-function secured(tls: ServerTls): Http2SecureServer {
-  const server = http2.createSecureServer({ ...options, ...tls.options })
+type Accept = (socket: Socket) => void
+
+function servePlain(accept: Accept): Server {
+  return createServer(socketOptions, accept)
+}
+
+/** Whoever does not ask for HTTP/2 by ALPN is hung up on (RFC 9113, 3.2). */
+function serveTls(tls: ServerTls, accept: Accept): TlsServer {
+  const options = { ...socketOptions, ...tls.options, ALPNProtocols: ['h2'] }
+  const server = createTlsServer(options, (socket) => {
+    if (socket.alpnProtocol === 'h2') accept(socket)
+    else socket.destroy()
+  })
   tls.follow(server)
   return server
 }
@@ -178,9 +178,3 @@ function isNotHere(error: unknown): boolean {
 function isGrpc(contentType: string | undefined): boolean {
   return contentType !== undefined && /^application\/grpc(\+proto)?\s*(;|$)/.test(contentType)
 }
-
-function encodingOf(headers: IncomingHttpHeaders): string | undefined {
-  return headers['grpc-encoding'] as string | undefined
-}
-
-function ignore(): void {}

@@ -6,6 +6,7 @@ import { WireError } from './wire.ts'
 export const code = {
   ok: 0,
   invalidArgument: 3,
+  deadlineExceeded: 4,
   resourceExhausted: 8,
   unimplemented: 12,
   internal: 13,

@@ -1,0 +1,174 @@
+/**
+ * A client's connection: its socket, when it is written and read, and how it ends. All that one read
+ * brings is answered in one write, and so are the answers of one tick that come later.
+ */
+
+import type { Socket } from 'node:net'
+import { FrameReader } from './frame-reader.ts'
+import { ConnectionError, errorCode, largestStreamId, usualFrameSize } from './frames.ts'
+import type { ConnectionLimits } from './limits.ts'
+import { Output } from './output.ts'
+import { putGoaway, putPing } from './put-frames.ts'
+import { Session, type SessionLink, type SessionOptions } from './session.ts'
+
+/** The payload of the PING whose answer says that the client has read our GOAWAY. */
+const partingPing = Buffer.from('tollgate')
+
+export class Connection implements SessionLink {
+  readonly #socket: Socket
+  readonly #limits: ConnectionLimits
+  readonly #reader: FrameReader
+  readonly #session: Session
+  readonly #onFault: (error: unknown) => void
+  readonly output: Output
+  #reading = false
+  #flushes = false
+  #stalled = false
+  #drains = false
+  #goneAway = false
+  #over = false
+  /** Ends a client that says or takes nothing. */
+  #stall: NodeJS.Timeout | undefined
+  /** Ends the wait for what a client still has to say when it is to go. */
+  #parting: NodeJS.Timeout | undefined
+
+  constructor(socket: Socket, options: SessionOptions) {
+    this.#socket = socket
+    this.#limits = options.limits
+    this.#onFault = options.onFault
+    this.output = new Output(socket)
+    const session = new Session(this, options)
+    this.#session = session
+    this.#reader = new FrameReader(usualFrameSize, (type, flags, stream, buffer, start, end) =>
+      session.take(type, flags, stream, buffer, start, end),
+    )
+    socket.on('data', (data: Buffer) => this.#read(data))
+    socket.on('drain', () => this.#goOn())
+    // What ends a socket is known by its 'close'; an error that nobody hears would end the process.
+    socket.on('error', () => {})
+    socket.on('close', () => this.#close())
+    session.greet()
+    this.#flush()
+    this.#watchStall()
+  }
+
+  /** The last GOAWAY is sent: what the client begins now is refused. */
+  get refuses(): boolean {
+    return this.#goneAway
+  }
+
+  /** Lets the streams end that have begun, and then the connection (6.8). Safe to call twice. */
+  drain(): void {
+    if (this.#drains || this.#over) return
+    this.#drains = true
+    // What is under way to us still counts as begun, until the client has answered this PING.
+    putGoaway(this.output, largestStreamId, errorCode.noError)
+    putPing(this.output, 0, partingPing, 0)
+    this.wrote()
+    this.#parting = setTimeout(() => this.#goAway(), this.#limits.partingMs)
+  }
+
+  /** Ends it at once. */
+  destroy(): void {
+    this.#socket.destroy()
+  }
+
+  wrote(): void {
+    if (this.#reading || this.#flushes) return
+    this.#flushes = true
+    process.nextTick(() => {
+      this.#flushes = false
+      this.#flush()
+    })
+  }
+
+  fail(error: ConnectionError): void {
+    if (this.#over) return
+    putGoaway(this.output, this.#session.streams.last, error.code, error.message)
+    this.#end()
+  }
+
+  greeted(): void {
+    if (!this.#stalled) clearTimeout(this.#stall)
+  }
+
+  pinged(payload: Buffer): void {
+    if (this.#drains && payload.equals(partingPing)) this.#goAway()
+  }
+
+  streamClosed(): void {
+    if (this.#goneAway && this.#session.streams.size === 0) this.#end()
+  }
+
+  #read(data: Buffer): void {
+    if (this.#over) return
+    this.#reading = true
+    try {
+      this.#reader.push(data)
+    } catch (error) {
+      this.fail(error instanceof ConnectionError ? error : this.#toInternal(error))
+    }
+    this.#reading = false
+    this.#flush()
+  }
+
+  /** A fault of ours ends one connection, and nothing else. */
+  #toInternal(error: unknown): ConnectionError {
+    this.#onFault(error)
+    return new ConnectionError(errorCode.internalError, '')
+  }
+
+  /** Says which streams are the last, and ends once they have. */
+  #goAway(): void {
+    if (this.#goneAway || this.#over) return
+    clearTimeout(this.#parting)
+    this.#goneAway = true
+    putGoaway(this.output, this.#session.streams.last, errorCode.noError)
+    this.wrote()
+    this.streamClosed()
+  }
+
+  /** Writes all that was put. A client that does not read is not read any more either. */
+  #flush(): void {
+    this.output.flush()
+    if (this.#stalled || this.#over || this.output.waiting <= this.#limits.unwrittenBytes) return
+    // Only then will the socket say that it goes on.
+    if (!this.#socket.writableNeedDrain) return
+    this.#stalled = true
+    this.#socket.pause()
+    this.#watchStall()
+  }
+
+  #goOn(): void {
+    if (!this.#stalled || this.#over) return
+    this.#stalled = false
+    clearTimeout(this.#stall)
+    this.#socket.resume()
+  }
+
+  #watchStall(): void {
+    clearTimeout(this.#stall)
+    this.#stall = setTimeout(() => this.destroy(), this.#limits.stallMs)
+  }
+
+  /** Writes what is left and hangs up; what the client says until it does so too is not read. */
+  #end(): void {
+    if (this.#over) return
+    this.#over = true
+    this.#reader.stop()
+    this.output.flush()
+    this.#socket.end()
+    this.#socket.resume()
+    clearTimeout(this.#parting)
+    this.#parting = setTimeout(() => this.destroy(), this.#limits.partingMs)
+    this.#session.streams.close()
+  }
+
+  #close(): void {
+    this.#over = true
+    this.#reader.stop()
+    clearTimeout(this.#stall)
+    clearTimeout(this.#parting)
+    this.#session.streams.close()
+  }
+}

@@ -1,0 +1,49 @@
+/** What the peer takes, as its SETTINGS say (RFC 9113, 6.5.2). */
+
+import {
+  ConnectionError,
+  errorCode,
+  largestFrameSize,
+  largestWindow,
+  setting,
+  usualFrameSize,
+  usualWindow,
+} from './frames.ts'
+
+const settingBytes = 6
+
+export class PeerSettings {
+  /** The smallest SETTINGS_HEADER_TABLE_SIZE that was ever said, or what goes without saying. */
+  smallestTable = 4_096
+  initialWindow = usualWindow
+  maxFrame = usualFrameSize
+
+  /** Reads a payload. Throws a ConnectionError for a bad one. */
+  read(buffer: Buffer, start: number, end: number): void {
+    if ((end - start) % settingBytes !== 0) {
+      throw new ConnectionError(errorCode.frameSizeError, 'SETTINGS')
+    }
+    for (let at = start; at < end; at += settingBytes) {
+      this.#set(buffer.readUInt16BE(at), buffer.readUInt32BE(at + 2))
+    }
+  }
+
+  /** One that is unknown, or limits what this server never does, is ignored. */
+  #set(name: number, value: number): void {
+    if (name === setting.headerTableSize) {
+      this.smallestTable = Math.min(this.smallestTable, value)
+    } else if (name === setting.enablePush) {
+      if (value > 1) throw new ConnectionError(errorCode.protocolError, 'ENABLE_PUSH')
+    } else if (name === setting.initialWindowSize) {
+      if (value > largestWindow) {
+        throw new ConnectionError(errorCode.flowControlError, 'INITIAL_WINDOW_SIZE')
+      }
+      this.initialWindow = value
+    } else if (name === setting.maxFrameSize) {
+      if (value < usualFrameSize || value > largestFrameSize) {
+        throw new ConnectionError(errorCode.protocolError, 'MAX_FRAME_SIZE')
+      }
+      this.maxFrame = value
+    }
+  }
+}

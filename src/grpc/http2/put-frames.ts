@@ -1,0 +1,59 @@
+/** Writes the frames that concern a connection, and RST_STREAM (RFC 9113, section 6). */
+
+import { flag, frameType, headBytes, putHead, putUint32 } from './frames.ts'
+import type { Output } from './output.ts'
+
+export const pingBytes = 8
+const settingBytes = 6
+
+export type SettingsToSay = readonly (readonly [name: number, value: number])[]
+
+export function putSettings(output: Output, settings: SettingsToSay): void {
+  const bytes = settings.length * settingBytes
+  const begin = output.reserve(headBytes + bytes)
+  const { buffer } = output
+  let at = putHead(buffer, begin, bytes, frameType.settings, 0, 0)
+  for (const [name, value] of settings) {
+    at = putUint32(buffer, buffer.writeUInt16BE(name, at), value)
+  }
+}
+
+export function putSettingsAck(output: Output): void {
+  const at = output.reserve(headBytes)
+  putHead(output.buffer, at, 0, frameType.settings, flag.ack, 0)
+}
+
+/** The payload stands in `payload` from `start` on. */
+export function putPing(output: Output, flags: number, payload: Buffer, start: number): void {
+  const at = output.reserve(headBytes + pingBytes)
+  const { buffer } = output
+  payload.copy(
+    buffer,
+    putHead(buffer, at, pingBytes, frameType.ping, flags, 0),
+    start,
+    start + pingBytes,
+  )
+}
+
+/** `message` is ASCII, for whoever looks for what went wrong. */
+export function putGoaway(output: Output, last: number, code: number, message = ''): void {
+  const bytes = 8 + message.length
+  const at = output.reserve(headBytes + bytes)
+  const { buffer } = output
+  const to = putUint32(buffer, putHead(buffer, at, bytes, frameType.goaway, 0, 0), last)
+  buffer.write(message, putUint32(buffer, to, code), 'latin1')
+}
+
+export function putWindowUpdate(output: Output, stream: number, increment: number): void {
+  put32(output, frameType.windowUpdate, stream, increment)
+}
+
+export function putReset(output: Output, stream: number, code: number): void {
+  put32(output, frameType.rstStream, stream, code)
+}
+
+function put32(output: Output, type: number, stream: number, value: number): void {
+  const at = output.reserve(headBytes + 4)
+  const { buffer } = output
+  putUint32(buffer, putHead(buffer, at, 4, type, 0, stream), value)
+}

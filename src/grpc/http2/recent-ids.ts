@@ -1,0 +1,25 @@
+/** The last few thousand of a connection's streams of some kind; older ones are forgotten. */
+
+const atMost = 4_096
+
+export class RecentIds {
+  #ids = new Set<number>()
+  #older = new Set<number>()
+
+  has(id: number): boolean {
+    return this.#ids.has(id) || this.#older.has(id)
+  }
+
+  add(id: number): void {
+    if (this.#ids.size >= atMost) {
+      this.#older = this.#ids
+      this.#ids = new Set()
+    }
+    this.#ids.add(id)
+  }
+
+  delete(id: number): void {
+    this.#ids.delete(id)
+    this.#older.delete(id)
+  }
+}

@@ -1,0 +1,253 @@
+/**
+ * What is said on a connection, frame by frame (RFC 9113, section 6): what concerns all of it is
+ * answered here, what concerns a stream goes to the streams.
+ */
+
+import { Budget } from './budget.ts'
+import {
+  ConnectionError,
+  errorCode,
+  flag,
+  frameType,
+  readUint31,
+  setting,
+  usualWindow,
+} from './frames.ts'
+import { HpackEncoder } from './hpack-encoder.ts'
+import type { ConnectionLimits } from './limits.ts'
+import type { Output } from './output.ts'
+import { PeerSettings } from './peer-settings.ts'
+import { pingBytes, putPing, putSettings, putSettingsAck, putWindowUpdate } from './put-frames.ts'
+import { SendWindow } from './send-window.ts'
+import type { Stream } from './stream.ts'
+import { type Open, Streams, type StreamsLink } from './streams.ts'
+
+export interface SessionOptions {
+  readonly limits: ConnectionLimits
+  /** Told of each request; answers who takes it. */
+  readonly open: Open
+  /** Told of what our own side threw. */
+  readonly onFault: (error: unknown) => void
+}
+
+/** What a session needs of its connection. */
+export interface SessionLink {
+  readonly output: Output
+  /** The last GOAWAY is sent. */
+  readonly refuses: boolean
+  /** Something was put that has to be written soon. */
+  wrote(): void
+  /** The connection ends with this error. */
+  fail(error: ConnectionError): void
+  /** The client's SETTINGS have come, the first frame of all. */
+  greeted(): void
+  /** A PING of ours is answered. */
+  pinged(payload: Buffer): void
+  /** A stream is over. */
+  streamClosed(): void
+}
+
+export class Session implements StreamsLink {
+  readonly #link: SessionLink
+  readonly #limits: ConnectionLimits
+  readonly #idleFrames: Budget
+  readonly #peer = new PeerSettings()
+  readonly streams: Streams
+  readonly output: Output
+  readonly encoder = new HpackEncoder()
+  readonly window: SendWindow
+  #greeted = false
+  /** What the client may still send; what it sent since it was last told that it may. */
+  #receiveWindow: number
+  #received = 0
+
+  constructor(link: SessionLink, { limits, open, onFault }: SessionOptions) {
+    this.#link = link
+    this.#limits = limits
+    this.#receiveWindow = limits.connectionWindow
+    this.#idleFrames = new Budget(limits.idleFrames, performance.now())
+    this.output = link.output
+    this.window = new SendWindow(limits.heldBytes)
+    this.streams = new Streams({
+      link: this,
+      limits,
+      open: (stream, head) => {
+        this.#idleFrames.give(limits.idleFramesPerRequest)
+        return open(stream, head)
+      },
+      onFault,
+    })
+  }
+
+  get maxFrame(): number {
+    return this.#peer.maxFrame
+  }
+
+  get initialWindow(): number {
+    return this.#peer.initialWindow
+  }
+
+  get refuses(): boolean {
+    return this.#link.refuses
+  }
+
+  wrote(): void {
+    this.#link.wrote()
+  }
+
+  fail(error: ConnectionError): void {
+    this.#link.fail(error)
+  }
+
+  streamClosed(stream: Stream, resetByUs: boolean): void {
+    this.streams.forget(stream, resetByUs)
+    this.#link.streamClosed()
+  }
+
+  /** Says our SETTINGS, and as much of a window as they cannot say (6.9.2). */
+  greet(): void {
+    const { streams, streamWindow, head, connectionWindow } = this.#limits
+    putSettings(this.output, [
+      [setting.maxConcurrentStreams, streams],
+      [setting.initialWindowSize, streamWindow],
+      [setting.maxHeaderListSize, head.bytes],
+    ])
+    if (connectionWindow > usualWindow) {
+      putWindowUpdate(this.output, 0, connectionWindow - usualWindow)
+    }
+  }
+
+  /** Takes a frame, whose payload is `buffer` from `start` to `end`. Throws a ConnectionError. */
+  take(
+    type: number,
+    flags: number,
+    stream: number,
+    buffer: Buffer,
+    start: number,
+    end: number,
+  ): void {
+    const { streams } = this
+    const { openBlock } = streams
+    if (openBlock !== 0) {
+      expect(type === frameType.continuation && stream === openBlock, 'header block')
+    } else if (!this.#greeted) {
+      expect(type === frameType.settings && (flags & flag.ack) === 0, 'SETTINGS come first')
+    }
+    switch (type) {
+      case frameType.data:
+        this.#onData(flags, stream, buffer, start, end)
+        break
+      case frameType.headers:
+        streams.onHeaders(flags, stream, buffer, start, end)
+        break
+      case frameType.continuation:
+        streams.onContinuation(flags, buffer, start, end)
+        break
+      case frameType.rstStream:
+        streams.onReset(stream, end - start)
+        break
+      case frameType.priority:
+        this.#charge(1)
+        streams.onPriority(stream, buffer, start, end)
+        break
+      case frameType.settings:
+        this.#onSettings(flags, stream, buffer, start, end)
+        break
+      case frameType.ping:
+        this.#onPing(flags, stream, buffer, start, end)
+        break
+      case frameType.windowUpdate:
+        this.#onWindowUpdate(stream, buffer, start, end)
+        break
+      case frameType.goaway:
+        // The client begins nothing more; what it has begun is answered (6.8).
+        this.#charge(1)
+        expect(stream === 0, 'GOAWAY')
+        expectSize(end - start >= 8, 'GOAWAY')
+        break
+      case frameType.pushPromise:
+        throw new ConnectionError(errorCode.protocolError, 'PUSH_PROMISE')
+      default:
+        // Extensions that are not known are ignored (5.5).
+        this.#charge(1)
+    }
+  }
+
+  #onData(flags: number, stream: number, buffer: Buffer, start: number, end: number): void {
+    const size = end - start
+    this.#receiveWindow -= size
+    if (this.#receiveWindow < 0) {
+      throw new ConnectionError(errorCode.flowControlError, 'window of the connection')
+    }
+    this.#received += size
+    if (this.#received * 2 >= this.#limits.connectionWindow) {
+      this.#receiveWindow += this.#received
+      putWindowUpdate(this.output, 0, this.#received)
+      this.#received = 0
+    }
+    let from = start
+    let to = end
+    if ((flags & flag.padded) !== 0) {
+      to -= from < to ? (buffer[from] as number) : 0
+      from += 1
+      expect(from <= to, 'padding of DATA')
+    }
+    const last = (flags & flag.endStream) !== 0
+    if (from === to && !last) this.#charge(1)
+    this.streams.onData(stream, last, size, buffer, from, to)
+  }
+
+  #onSettings(flags: number, stream: number, buffer: Buffer, start: number, end: number): void {
+    expect(stream === 0, 'SETTINGS')
+    if ((flags & flag.ack) !== 0) {
+      expectSize(start === end, 'SETTINGS')
+      this.#charge(1)
+      return
+    }
+    // A change of the windows concerns every stream.
+    if (this.#greeted) this.#charge(10 + (this.streams.size >> 4))
+    else this.#link.greeted()
+    this.#greeted = true
+    const before = this.#peer.initialWindow
+    this.#peer.read(buffer, start, end)
+    this.encoder.limitTable(this.#peer.smallestTable)
+    putSettingsAck(this.output)
+    if (this.#peer.initialWindow === before) return
+    this.streams.addWindows(this.#peer.initialWindow - before)
+    this.window.pump()
+  }
+
+  #onPing(flags: number, stream: number, buffer: Buffer, start: number, end: number): void {
+    expect(stream === 0, 'PING')
+    expectSize(end - start === pingBytes, 'PING')
+    this.#charge(1)
+    if ((flags & flag.ack) === 0) putPing(this.output, flag.ack, buffer, start)
+    else this.#link.pinged(buffer.subarray(start, end))
+  }
+
+  #onWindowUpdate(stream: number, buffer: Buffer, start: number, end: number): void {
+    expectSize(end - start === 4, 'WINDOW_UPDATE')
+    this.#charge(1)
+    const increment = readUint31(buffer, start)
+    if (stream === 0) {
+      expect(increment > 0, 'WINDOW_UPDATE')
+      this.window.add(increment)
+    } else {
+      this.streams.onWindowUpdate(stream, increment)
+      this.window.pump()
+    }
+  }
+
+  #charge(count: number): void {
+    if (this.#idleFrames.take(count, performance.now())) return
+    throw new ConnectionError(errorCode.enhanceYourCalm, 'too many frames that bring nothing')
+  }
+}
+
+function expect(holds: boolean, what: string): void {
+  if (!holds) throw new ConnectionError(errorCode.protocolError, what)
+}
+
+function expectSize(holds: boolean, frame: string): void {
+  if (!holds) throw new ConnectionError(errorCode.frameSizeError, `length of ${frame}`)
+}

@@ -1,0 +1,245 @@
+/** The streams of a connection: which are open, which may be, and what comes for one that is not. */
+
+import { Budget } from './budget.ts'
+import { ConnectionError, errorCode, readUint31 } from './frames.ts'
+import { HeaderBlocks } from './header-blocks.ts'
+import { HpackDecoder } from './hpack-decoder.ts'
+import type { ConnectionLimits } from './limits.ts'
+import { putReset, putWindowUpdate } from './put-frames.ts'
+import { RecentIds } from './recent-ids.ts'
+import { RequestHead } from './request-head.ts'
+import { Stream, type StreamHandler, type StreamLink } from './stream.ts'
+
+/** Takes a request: `head` holds it during the call. */
+export type Open = (stream: Stream, head: RequestHead) => StreamHandler
+
+/** What the streams need of their connection. */
+export interface StreamsLink extends StreamLink {
+  readonly initialWindow: number
+  /** The last GOAWAY is sent. */
+  readonly refuses: boolean
+}
+
+export interface StreamsOptions {
+  readonly link: StreamsLink
+  readonly limits: ConnectionLimits
+  readonly open: Open
+  readonly onFault: (error: unknown) => void
+}
+
+const nothing = Buffer.alloc(0)
+
+export class Streams {
+  readonly #link: StreamsLink
+  readonly #limits: ConnectionLimits
+  readonly #open: Open
+  readonly #onFault: (error: unknown) => void
+  readonly #streams = new Map<number, Stream>()
+  readonly #decoder = new HpackDecoder()
+  readonly #head: RequestHead
+  readonly #blocks: HeaderBlocks
+  readonly #resets: Budget
+  /** Reset by us; what the client sent before it heard of that is no error of its (5.1). */
+  readonly #reset = new RecentIds()
+  /** The highest that the client has begun. */
+  #last = 0
+
+  constructor({ link, limits, open, onFault }: StreamsOptions) {
+    this.#link = link
+    this.#limits = limits
+    this.#open = open
+    this.#onFault = onFault
+    this.#head = new RequestHead(limits.head)
+    this.#blocks = new HeaderBlocks(limits, (stream, last, circular, buffer, start, end) =>
+      this.#onBlock(stream, last, circular, buffer, start, end),
+    )
+    this.#resets = new Budget(limits.resets, performance.now())
+  }
+
+  get size(): number {
+    return this.#streams.size
+  }
+
+  get last(): number {
+    return this.#last
+  }
+
+  /** The stream whose header block goes on in the very next frame; 0: none. */
+  get openBlock(): number {
+    return this.#blocks.open
+  }
+
+  onHeaders(flags: number, id: number, buffer: Buffer, start: number, end: number): void {
+    // Clients begin those of odd numbers (5.1.1).
+    if (id % 2 === 0) throw new ConnectionError(errorCode.protocolError, `HEADERS on stream ${id}`)
+    this.#blocks.begin(id, flags, buffer, start, end)
+  }
+
+  onContinuation(flags: number, buffer: Buffer, start: number, end: number): void {
+    this.#blocks.goOn(flags, buffer, start, end)
+  }
+
+  /** `size` is that of the frame, its padding included; the data is `buffer` from `start` to `end`. */
+  onData(
+    id: number,
+    last: boolean,
+    size: number,
+    buffer: Buffer,
+    start: number,
+    end: number,
+  ): void {
+    const stream = this.#find(id)
+    if (stream === undefined) {
+      if (!this.#reset.has(id)) this.#refuse(id, errorCode.streamClosed, last)
+      else if (last) this.#reset.delete(id)
+      return
+    }
+    const error = stream.receive(size, end - start, last)
+    if (error !== errorCode.noError) {
+      this.#fail(stream, error)
+      return
+    }
+    this.#tell(stream, buffer.subarray(start, end), last)
+    const { streamWindow } = this.#limits
+    if (last || stream.closed || stream.receiveWindow * 2 > streamWindow) return
+    putWindowUpdate(this.#link.output, id, streamWindow - stream.receiveWindow)
+    stream.receiveWindow = streamWindow
+  }
+
+  onReset(id: number, size: number): void {
+    if (size !== 4) throw new ConnectionError(errorCode.frameSizeError, 'length of RST_STREAM')
+    const stream = this.#find(id)
+    this.#chargeReset()
+    this.#reset.delete(id)
+    stream?.close(false)
+  }
+
+  /** Priorities are not used (RFC 9113, 5.3.2); what has their form is let pass. */
+  onPriority(id: number, buffer: Buffer, start: number, end: number): void {
+    if (id === 0) throw new ConnectionError(errorCode.protocolError, 'PRIORITY on stream 0')
+    if (end - start !== 5) this.#failAny(id, errorCode.frameSizeError)
+    else if (readUint31(buffer, start) === id) this.#failAny(id, errorCode.protocolError)
+  }
+
+  onWindowUpdate(id: number, increment: number): void {
+    const stream = this.#find(id)
+    if (stream === undefined) return
+    if (increment === 0) this.#fail(stream, errorCode.protocolError)
+    else if (!stream.addWindow(increment)) this.#fail(stream, errorCode.flowControlError)
+  }
+
+  /** The window of every stream changes (6.9.2). */
+  addWindows(bytes: number): void {
+    for (const stream of this.#streams.values()) {
+      if (stream.addWindow(bytes)) continue
+      throw new ConnectionError(errorCode.flowControlError, `window of stream ${stream.id}`)
+    }
+  }
+
+  /** One is over; `resetByUs` while the client was still sending. */
+  forget(stream: Stream, resetByUs: boolean): void {
+    this.#streams.delete(stream.id)
+    if (resetByUs) this.#reset.add(stream.id)
+  }
+
+  /** Ends all of them: the connection is gone. */
+  close(): void {
+    for (const stream of this.#streams.values()) stream.close(false)
+  }
+
+  #onBlock(
+    id: number,
+    last: boolean,
+    circular: boolean,
+    buffer: Buffer,
+    start: number,
+    end: number,
+  ): void {
+    const head = this.#head
+    head.clear()
+    // Whatever becomes of it: the next block is decoded by what this one leaves in the table.
+    this.#decoder.decode(buffer, start, end, head)
+    const stream = this.#streams.get(id)
+    if (stream !== undefined) this.#onTrailers(stream, last)
+    else if (id > this.#last) this.#begin(id, last, circular)
+    else if (!this.#reset.has(id)) {
+      throw new ConnectionError(errorCode.streamClosed, `HEADERS on stream ${id}, which is closed`)
+    }
+  }
+
+  #begin(id: number, last: boolean, circular: boolean): void {
+    const head = this.#head
+    this.#last = id
+    const { refuses } = this.#link
+    if (refuses || this.#streams.size >= this.#limits.streams) {
+      this.#refuse(id, errorCode.refusedStream, last)
+    } else if (head.tooLong) {
+      this.#refuse(id, errorCode.enhanceYourCalm, last)
+    } else if (circular || !head.isRequest || (last && head.contentLength > 0)) {
+      this.#refuse(id, errorCode.protocolError, last)
+    } else {
+      const { initialWindow } = this.#link
+      const stream = new Stream(this.#link, id, this.#limits.streamWindow, initialWindow)
+      stream.remoteEnded = last
+      stream.bodyLeft = head.contentLength
+      this.#streams.set(id, stream)
+      stream.handler = this.#open(stream, head)
+      if (last) this.#tell(stream, nothing, true)
+    }
+  }
+
+  /** A second header list ends the request (8.1). */
+  #onTrailers(stream: Stream, last: boolean): void {
+    const head = this.#head
+    if (stream.remoteEnded) this.#fail(stream, errorCode.streamClosed)
+    else if (head.tooLong) this.#fail(stream, errorCode.enhanceYourCalm)
+    else if (!last || !head.isTrailers || stream.bodyLeft > 0) {
+      this.#fail(stream, errorCode.protocolError)
+    } else {
+      stream.remoteEnded = true
+      this.#tell(stream, nothing, true)
+    }
+  }
+
+  #tell(stream: Stream, data: Buffer, last: boolean): void {
+    if (stream.closed) return
+    try {
+      stream.handler.data(data, last)
+    } catch (error) {
+      this.#onFault(error)
+      stream.reset(errorCode.internalError)
+    }
+  }
+
+  /** The stream of this number, if it is open. One that nobody has begun can hear nothing (5.1). */
+  #find(id: number): Stream | undefined {
+    if (id === 0 || id % 2 === 0 || id > this.#last) {
+      throw new ConnectionError(errorCode.protocolError, `frame on stream ${id}, which is idle`)
+    }
+    return this.#streams.get(id)
+  }
+
+  /** An error of the client's on a stream (5.4.2). */
+  #fail(stream: Stream, code: number): void {
+    this.#chargeReset()
+    stream.reset(code)
+  }
+
+  #failAny(id: number, code: number): void {
+    const stream = this.#streams.get(id)
+    if (stream === undefined) this.#refuse(id, code, true)
+    else this.#fail(stream, code)
+  }
+
+  /** Resets a stream that is not open. */
+  #refuse(id: number, code: number, last: boolean): void {
+    this.#chargeReset()
+    if (!last) this.#reset.add(id)
+    putReset(this.#link.output, id, code)
+  }
+
+  #chargeReset(): void {
+    if (this.#resets.take(1, performance.now())) return
+    throw new ConnectionError(errorCode.enhanceYourCalm, 'too many streams are reset')
+  }
+}

@@ -1,0 +1,545 @@
+import { test } from 'tap'
+import { errorCode, flag, frameType, setting } from '../../../src/grpc/http2/frames.ts'
+import {
+  connectRaw,
+  frame,
+  hello,
+  literal,
+  post,
+  type RawConnection,
+  settings,
+  uint32,
+} from '../../support/http2-frames.ts'
+import { startHttp2 } from '../../support/http2-server.ts'
+import { poll } from '../../support/poll.ts'
+
+const { endStream, endHeaders, padded, priority, ack } = flag
+const whole = endStream | endHeaders
+const call = (stream: number): Buffer => frame('headers', stream, whole, post())
+const begin = (stream: number, ...more: Buffer[]): Buffer =>
+  frame('headers', stream, endHeaders, post(...more))
+const update = (stream: number, bytes: number): Buffer =>
+  frame('windowUpdate', stream, 0, uint32(bytes))
+
+/** What a client says after its preface and SETTINGS, and what comes of it. */
+type Row = readonly [name: string, frames: readonly Buffer[], comes: Comes]
+type Comes =
+  | { readonly goaway: number }
+  | { readonly reset: number; readonly stream?: number }
+  | { readonly answered: readonly number[] }
+
+const { protocolError, frameSizeError, streamClosed, flowControlError, compressionError } =
+  errorCode
+const { enhanceYourCalm } = errorCode
+
+const rows: readonly Row[] = [
+  ['a request', [call(1)], { answered: [1] }],
+  ['two in one read', [call(1), call(3)], { answered: [1, 3] }],
+  ['one whose number leaps', [call(5), call(9)], { answered: [5, 9] }],
+  ['one of a lower number', [call(5), call(3)], { goaway: streamClosed }],
+  ['one of an even number', [call(2)], { goaway: protocolError }],
+  ['a request on stream 0', [call(0)], { goaway: protocolError }],
+  ['a second request on a stream', [call(1), call(1)], { goaway: streamClosed }],
+  ['a body', [begin(1), frame('data', 1, endStream, 'x')], { answered: [1] }],
+  ['an empty end', [begin(1), frame('data', 1), frame('data', 1, endStream)], { answered: [1] }],
+  [
+    'padded frames',
+    [
+      frame(
+        'headers',
+        1,
+        endHeaders | padded,
+        Buffer.concat([Buffer.of(2), post(), Buffer.alloc(2)]),
+      ),
+      frame('data', 1, endStream | padded, Buffer.from([3, 0x61, 0, 0, 0])),
+    ],
+    { answered: [1] },
+  ],
+  [
+    'padding longer than HEADERS',
+    [frame('headers', 1, whole | padded, Buffer.concat([Buffer.of(9), post()]))],
+    { goaway: protocolError },
+  ],
+  [
+    'padding longer than DATA',
+    [begin(1), frame('data', 1, padded, 'aa')],
+    { goaway: protocolError },
+  ],
+  [
+    'padded DATA without its length',
+    [begin(1), frame('data', 1, padded)],
+    { goaway: protocolError },
+  ],
+  [
+    'a priority',
+    [frame('headers', 1, whole | priority, Buffer.concat([uint32(0), Buffer.of(9), post()]))],
+    { answered: [1] },
+  ],
+  [
+    'HEADERS shorter than its priority',
+    [frame('headers', 1, whole | priority, 'abc')],
+    { goaway: protocolError },
+  ],
+  [
+    'a request that depends on itself',
+    [frame('headers', 1, whole | priority, Buffer.concat([uint32(1), Buffer.of(9), post()]))],
+    { reset: protocolError },
+  ],
+  ['PRIORITY of nobody', [frame('priority', 7, 0, Buffer.alloc(5)), call(9)], { answered: [9] }],
+  ['PRIORITY of the wrong length', [frame('priority', 1, 0, 'abc')], { reset: frameSizeError }],
+  ['PRIORITY on stream 0', [frame('priority', 0, 0, Buffer.alloc(5))], { goaway: protocolError }],
+  [
+    'a block in three frames',
+    [
+      frame('headers', 1, endStream, post().subarray(0, 1)),
+      frame('continuation', 1, 0, post().subarray(1, 2)),
+      frame('continuation', 1, endHeaders, post().subarray(2)),
+    ],
+    { answered: [1] },
+  ],
+  [
+    'another frame within a block',
+    [frame('headers', 1, endStream, post()), frame('ping', 0, 0, Buffer.alloc(8))],
+    { goaway: protocolError },
+  ],
+  [
+    'a block that another stream goes on with',
+    [frame('headers', 1, endStream, post()), frame('continuation', 3, endHeaders)],
+    { goaway: protocolError },
+  ],
+  ['CONTINUATION of nothing', [frame('continuation', 1, endHeaders)], { goaway: protocolError }],
+  ['DATA on stream 0', [frame('data', 0, 0, 'x')], { goaway: protocolError }],
+  ['DATA before a request', [frame('data', 1, 0, 'x')], { goaway: protocolError }],
+  [
+    'DATA after the end',
+    [begin(1), call(3), frame('data', 3, 0, 'x')],
+    { reset: streamClosed, stream: 3 },
+  ],
+  ['RST_STREAM before a request', [frame('rstStream', 1, 0, uint32(8))], { goaway: protocolError }],
+  [
+    'RST_STREAM of the wrong length',
+    [begin(1), frame('rstStream', 1, 0, 'abc')],
+    { goaway: frameSizeError },
+  ],
+  ['WINDOW_UPDATE before a request', [update(1, 1)], { goaway: protocolError }],
+  ['WINDOW_UPDATE after the end', [call(1), update(1, 1), call(3)], { answered: [1, 3] }],
+  ['a window of nothing more', [update(0, 0)], { goaway: protocolError }],
+  ['the same of a stream', [begin(1), update(1, 0)], { reset: protocolError }],
+  ['a window without measure', [update(0, 2 ** 31 - 1)], { goaway: flowControlError }],
+  ['the same of a stream, too', [begin(1), update(1, 2 ** 31 - 1)], { reset: flowControlError }],
+  [
+    'a window without measure, by SETTINGS',
+    [
+      begin(1),
+      update(1, 2 ** 30),
+      frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 2 ** 31 - 1 })),
+    ],
+    { goaway: flowControlError },
+  ],
+  ['SETTINGS of a stream', [frame('settings', 1)], { goaway: protocolError }],
+  ['SETTINGS of a wrong length', [frame('settings', 0, 0, 'abc')], { goaway: frameSizeError }],
+  [
+    'an acknowledgement that says more',
+    [frame('settings', 0, ack, 'abcdef')],
+    { goaway: frameSizeError },
+  ],
+  [
+    'a setting that is unknown',
+    [frame('settings', 0, 0, settings({ 99: 1 })), call(1)],
+    { answered: [1] },
+  ],
+  [
+    'a window beyond the largest',
+    [frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 2 ** 31 }))],
+    { goaway: flowControlError },
+  ],
+  [
+    'frames smaller than the smallest',
+    [frame('settings', 0, 0, settings({ [setting.maxFrameSize]: 16_383 }))],
+    { goaway: protocolError },
+  ],
+  [
+    'push, or not, or what',
+    [frame('settings', 0, 0, settings({ [setting.enablePush]: 2 }))],
+    { goaway: protocolError },
+  ],
+  ['PUSH_PROMISE', [frame('pushPromise', 1, endHeaders, uint32(2))], { goaway: protocolError }],
+  ['PING of a stream', [frame('ping', 1, 0, Buffer.alloc(8))], { goaway: protocolError }],
+  ['PING of the wrong length', [frame('ping', 0, 0, 'abc')], { goaway: frameSizeError }],
+  ['GOAWAY, and a request', [frame('goaway', 0, 0, Buffer.alloc(8)), call(1)], { answered: [1] }],
+  ['GOAWAY of the wrong length', [frame('goaway', 0, 0, 'abc')], { goaway: frameSizeError }],
+  ['a frame of the future', [frame(0x42, 7, 0xff, 'what'), call(1)], { answered: [1] }],
+  [
+    'a frame that is too long',
+    [begin(1), frame('data', 1, 0, Buffer.alloc(16_385))],
+    { goaway: frameSizeError },
+  ],
+  [
+    'one as long as may be',
+    [begin(1), frame('data', 1, endStream, Buffer.alloc(16_384))],
+    { answered: [1] },
+  ],
+  [
+    'an index of nothing',
+    [frame('headers', 1, whole, Buffer.of(0x80))],
+    { goaway: compressionError },
+  ],
+  ['trailers', [begin(1), frame('headers', 1, whole, literal('x-end', 'yes'))], { answered: [1] }],
+  [
+    'trailers that do not end',
+    [begin(1), frame('headers', 1, endHeaders, literal('x', 'y'))],
+    { reset: protocolError },
+  ],
+  [
+    'trailers with a path',
+    [begin(1), frame('headers', 1, whole, Buffer.of(0x84))],
+    { reset: protocolError },
+  ],
+  ['no method', [frame('headers', 1, whole, Buffer.of(0x86, 0x84))], { reset: protocolError }],
+  ['no scheme', [frame('headers', 1, whole, Buffer.of(0x83, 0x84))], { reset: protocolError }],
+  ['no path', [frame('headers', 1, whole, Buffer.of(0x83, 0x86))], { reset: protocolError }],
+  ['two paths', [frame('headers', 1, whole, post(Buffer.of(0x84)))], { reset: protocolError }],
+  [
+    'an empty path',
+    [frame('headers', 1, whole, Buffer.concat([Buffer.of(0x83, 0x86), literal(':path', '')]))],
+    { reset: protocolError },
+  ],
+  ['a status', [frame('headers', 1, whole, post(Buffer.of(0x88)))], { reset: protocolError }],
+  [
+    'a path after other fields',
+    [
+      frame(
+        'headers',
+        1,
+        whole,
+        Buffer.concat([Buffer.of(0x83, 0x86), literal('a', 'b'), Buffer.of(0x84)]),
+      ),
+    ],
+    { reset: protocolError },
+  ],
+  ...['Content-Type', 'con tent', 'a\0', 'a\r\nb', ':new', '', 'é'].map(
+    (name): Row => [
+      `a field called ${JSON.stringify(name)}`,
+      [frame('headers', 1, whole, post(literal(name, 'x')))],
+      { reset: protocolError },
+    ],
+  ),
+  ...['a\0b', 'a\nb', 'a\rb', ' a', 'a\t'].map(
+    (value): Row => [
+      `a value of ${JSON.stringify(value)}`,
+      [frame('headers', 1, whole, post(literal('a', value)))],
+      { reset: protocolError },
+    ],
+  ),
+  ...['connection', 'keep-alive', 'proxy-connection', 'transfer-encoding', 'upgrade', 'te'].map(
+    (name): Row => [
+      name,
+      [frame('headers', 1, whole, post(literal(name, 'x')))],
+      { reset: protocolError },
+    ],
+  ),
+  [
+    'te: trailers',
+    [frame('headers', 1, whole, post(literal('te', 'trailers')))],
+    { answered: [1] },
+  ],
+  [
+    'CONNECT with a path',
+    [
+      frame(
+        'headers',
+        1,
+        whole,
+        Buffer.concat([literal(':method', 'CONNECT'), Buffer.of(0x84), literal(':authority', 'a')]),
+      ),
+    ],
+    { reset: protocolError },
+  ],
+  [
+    'a length that is kept to',
+    [
+      begin(1, literal('content-length', '2')),
+      frame('data', 1, 0, 'a'),
+      frame('data', 1, endStream, 'b'),
+    ],
+    { answered: [1] },
+  ],
+  [
+    'more than was said',
+    [begin(1, literal('content-length', '1')), frame('data', 1, 0, 'ab')],
+    { reset: protocolError },
+  ],
+  [
+    'less than was said',
+    [begin(1, literal('content-length', '3')), frame('data', 1, endStream, 'ab')],
+    { reset: protocolError },
+  ],
+  [
+    'less, and trailers',
+    [begin(1, literal('content-length', '3')), frame('headers', 1, whole, literal('a', 'b'))],
+    { reset: protocolError },
+  ],
+  [
+    'a length and no body',
+    [frame('headers', 1, whole, post(literal('content-length', '3')))],
+    { reset: protocolError },
+  ],
+  [
+    'two lengths',
+    [begin(1, literal('content-length', '3'), literal('content-length', '4'))],
+    { reset: protocolError },
+  ],
+  ['a length that is none', [begin(1, literal('content-length', '-1'))], { reset: protocolError }],
+  [
+    'a list that is too long',
+    [frame('headers', 1, whole, post(...Array.from({ length: 126 }, () => literal('a', 'b'))))],
+    { reset: enhanceYourCalm },
+  ],
+  [
+    'one as long as may be, in fields',
+    [frame('headers', 1, whole, post(...Array.from({ length: 125 }, () => literal('a', 'b'))))],
+    { answered: [1] },
+  ],
+]
+
+async function said(connection: RawConnection, comes: Comes): Promise<Comes> {
+  await connection.settle()
+  const heard = connection.heard()
+  const goaway = heard.find(({ type }) => type === frameType.goaway)
+  if (goaway !== undefined) return { goaway: goaway.payload.readUInt32BE(4) }
+  const reset = heard.find(({ type }) => type === frameType.rstStream)
+  if (reset !== undefined) {
+    const { stream } = reset
+    return { reset: reset.payload.readUInt32BE(0), ...('stream' in comes && { stream }) }
+  }
+  const ends = heard.filter(({ type, flags }) => type === frameType.headers && flags & endStream)
+  return { answered: ends.map(({ stream }) => stream) }
+}
+
+test('each frame has its answer', async (t) => {
+  const { port, faults } = await startHttp2(t)
+  for (const [name, frames, comes] of rows) {
+    const connection = await connectRaw(t, port)
+    await connection.send(hello, ...frames)
+    t.strictSame(await said(connection, comes), comes, name)
+    if ('goaway' in comes) await poll(() => connection.closed, `${name}: the connection ends`)
+    else {
+      await connection.send(call(1_001))
+      await connection.hear('headers', ({ stream }) => stream === 1_001)
+    }
+    connection.socket.destroy()
+  }
+  t.strictSame(faults, [])
+})
+
+test('what is torn is put together again', async (t) => {
+  const { port } = await startHttp2(t)
+  const frames = [
+    ...[begin(1), frame('data', 1, endStream, 'hello'), frame('ping', 0, 0, Buffer.alloc(8, 1))],
+    ...[call(3), frame('headers', 5, endStream, post().subarray(0, 1))],
+    ...[
+      frame('continuation', 5, endHeaders, post().subarray(1)),
+      begin(7),
+      frame('data', 7, endStream),
+    ],
+  ]
+  const all = Buffer.concat([hello, ...frames])
+  let expected: Buffer | undefined
+  const tearings: (readonly number[])[] = [[...all.keys()].slice(1)]
+  for (let at = 1; at < all.length; at += 1) tearings.push([at])
+  for (const tears of tearings) {
+    const connection = await connectRaw(t, port)
+    let from = 0
+    for (const at of [...tears, all.length]) {
+      await connection.send(all.subarray(from, at))
+      // So that the pieces are read apart.
+      await new Promise(setImmediate)
+      from = at
+    }
+    await connection.hear('headers', ({ stream, flags }) => stream === 7 && (flags & endStream) > 0)
+    const heard = JSON.stringify(connection.heard())
+    expected ??= Buffer.from(heard)
+    if (heard !== String(expected)) t.equal(heard, String(expected), `torn at ${tears}`)
+    connection.socket.destroy()
+  }
+  t.pass(`${tearings.length} ways`)
+})
+
+test('what is not HTTP/2 is hung up on', async (t) => {
+  const { port } = await startHttp2(t)
+  const openings = [
+    Buffer.from('GET / HTTP/1.1\r\nhost: a\r\n\r\n'),
+    Buffer.concat([hello.subarray(0, 24), call(1)]),
+    Buffer.concat([hello.subarray(0, 24), frame('settings', 0, ack)]),
+    Buffer.concat([hello.subarray(0, 23), Buffer.of(0)]),
+  ]
+  for (const opening of openings) {
+    const connection = await connectRaw(t, port)
+    await connection.send(opening)
+    const goaway = await connection.hear('goaway')
+    t.equal(goaway.payload.readUInt32BE(4), protocolError)
+    await poll(() => connection.closed, 'the connection ends')
+  }
+})
+
+test('who says nothing at all is hung up on', async (t) => {
+  const { port } = await startHttp2(t, { stallMs: 200 })
+  const greet = async (): Promise<RawConnection> => {
+    const connection = await connectRaw(t, port)
+    await connection.send(hello)
+    await connection.settle()
+    // On a busy machine the greeting itself may have come too late.
+    return connection.closed ? greet() : connection
+  }
+  const greeted = await greet()
+  const silent = await connectRaw(t, port)
+  await poll(() => silent.closed, 'the connection ends')
+  await greeted.settle()
+  t.equal(greeted.closed, false, 'but not who has begun')
+})
+
+test('an answer waits for the windows of both', async (t) => {
+  const { port } = await startHttp2(t)
+  const connection = await connectRaw(t, port)
+  const small = frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 3 }))
+  await connection.send(hello, small, call(1))
+  const data = (stream: number): string =>
+    connection
+      .heard()
+      .filter((one) => one.type === frameType.data && one.stream === stream)
+      .map(({ payload }) => payload.toString())
+      .join('|')
+  const ended = (stream: number): boolean =>
+    connection
+      .heard()
+      .some(
+        (one) => one.type === frameType.headers && one.stream === stream && one.flags & endStream,
+      )
+  await connection.settle()
+  t.strictSame([data(1), ended(1)], ['hel', false])
+  await connection.send(update(1, 1))
+  await connection.settle()
+  t.equal(data(1), 'hel|l')
+  await connection.send(frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 100 })))
+  await connection.settle()
+  t.strictSame([data(1), ended(1)], ['hel|l|o', true])
+  // 65,530 bytes are left of the connection's window.
+  const long = Buffer.alloc(65_529, 'a')
+  const body = [0, 16_384, 32_768, 49_152].map((at) => long.subarray(at, at + 16_384))
+  const wide = frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 1_000_000 }))
+  await connection.send(
+    wide,
+    begin(3),
+    ...body.slice(0, 3).map((part) => frame('data', 3, 0, part)),
+  )
+  await connection.send(frame('data', 3, endStream, body[3] as Buffer), call(5), call(7))
+  await connection.settle()
+  t.strictSame([ended(3), ended(5), data(5), data(7)], [true, false, 'h', ''])
+  await connection.send(update(0, 2))
+  await connection.settle()
+  t.strictSame([data(5), data(7)], ['h|el', ''])
+  await connection.send(update(0, 3))
+  await connection.settle()
+  t.strictSame([data(5), data(7)], ['h|el', 'hel'], 'whoever has waited is next')
+  await connection.send(update(0, 100))
+  await connection.settle()
+  t.strictSame([ended(5), ended(7)], [true, true])
+})
+
+test('a smaller window than what is sent takes nothing more', async (t) => {
+  const { port } = await startHttp2(t)
+  const connection = await connectRaw(t, port)
+  await connection.send(hello, begin(1))
+  await connection.send(frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 0 })))
+  await connection.send(frame('data', 1, endStream, 'body'))
+  await connection.settle()
+  const isData = ({ type }: { type: number }): boolean => type === frameType.data
+  t.equal(connection.heard().some(isData), false)
+  await connection.send(update(1, 4))
+  t.equal(String((await connection.hear('data')).payload), 'body')
+})
+
+test('a client keeps to the windows that it is given', async (t) => {
+  const { port } = await startHttp2(t, { streamWindow: 100, connectionWindow: 65_535 })
+  const connection = await connectRaw(t, port)
+  await connection.send(hello, begin(1), frame('data', 1, 0, Buffer.alloc(60)))
+  await connection.hear('windowUpdate', ({ stream }) => stream === 1)
+  await connection.send(frame('data', 1, 0, Buffer.alloc(101)))
+  const reset = await connection.hear('rstStream')
+  t.equal(reset.payload.readUInt32BE(0), flowControlError)
+  const greedy = await connectRaw(t, port)
+  const frames = Array.from({ length: 700 }, (_, i) => [
+    begin(2 * i + 1),
+    frame('data', 2 * i + 1, 0, Buffer.alloc(99)),
+  ])
+  await greedy.send(hello, ...frames.flat())
+  await greedy.settle()
+  t.equal(greedy.closed, false, 'what is taken is given back')
+})
+
+test('streams beyond the most are refused', async (t) => {
+  const { port, seen } = await startHttp2(t, { streams: 2 })
+  const connection = await connectRaw(t, port)
+  await connection.send(hello, begin(1), begin(3), begin(5), frame('data', 5, endStream, 'x'))
+  const reset = await connection.hear('rstStream')
+  t.strictSame([reset.stream, reset.payload.readUInt32BE(0)], [5, errorCode.refusedStream])
+  await connection.send(frame('data', 1, endStream, 'x'), call(7))
+  await connection.hear('headers', ({ stream }) => stream === 7)
+  t.equal(seen.paths.length, 3)
+})
+
+test('an answer that repeats itself is short', async (t) => {
+  const { port } = await startHttp2(t)
+  const connection = await connectRaw(t, port)
+  await connection.send(hello, call(1), call(3))
+  const blocks = (stream: number): string[] =>
+    connection
+      .heard()
+      .filter((one) => one.type === frameType.headers && one.stream === stream)
+      .map(({ payload }) => payload.toString('hex'))
+  await poll(() => blocks(3).length === 2, 'both are answered')
+  t.strictSame(blocks(3), ['88bf', 'be'])
+  const none = await connectRaw(t, port)
+  const table = frame('settings', 0, 0, settings({ [setting.headerTableSize]: 0 }))
+  await none.send(hello, table, call(1), call(3))
+  await none.hear('headers', ({ stream, flags }) => stream === 3 && (flags & endStream) > 0)
+  const first = none.heard().find(({ type }) => type === frameType.headers)
+  t.equal(first?.payload[0], 0x20, 'who keeps no table is told that nothing is in it')
+  t.notOk(
+    none.heard().some(({ type, payload }) => type === frameType.headers && payload[0] === 0xbe),
+  )
+})
+
+test('a drain takes what is on its way, and then ends', async (t) => {
+  const { port, connections, seen } = await startHttp2(t, { partingMs: 20_000 })
+  const connection = await connectRaw(t, port)
+  await connection.send(hello, begin(1))
+  await connection.settle()
+  for (const one of connections) one.drain()
+  const last = ({ payload }: { payload: Buffer }): number => payload.readUInt32BE(0)
+  t.equal(last(await connection.hear('goaway')), 2 ** 31 - 1)
+  // The client has not heard of it yet.
+  await connection.send(call(3))
+  await connection.hear('headers', ({ stream }) => stream === 3)
+  const ping = await connection.hear('ping', ({ flags }) => (flags & ack) === 0)
+  await connection.send(frame('ping', 0, ack, ping.payload), call(5))
+  t.equal(last(await connection.hear('goaway', (one) => last(one) < 2 ** 31 - 1)), 3)
+  const refused = await connection.hear('rstStream')
+  t.strictSame([refused.stream, refused.payload.readUInt32BE(0)], [5, errorCode.refusedStream])
+  t.equal(connection.closed, false, 'a call has not ended')
+  await connection.send(frame('data', 1, endStream, 'x'))
+  await connection.hear('headers', ({ stream, flags }) => stream === 1 && (flags & endStream) > 0)
+  await poll(() => connection.closed, 'the connection ends')
+  t.strictSame(seen.bodies, ['', 'x'])
+})
+
+test('a drain does not wait for a client that says nothing', async (t) => {
+  const { port, connections } = await startHttp2(t, { partingMs: 30 })
+  const silent = await connectRaw(t, port)
+  const deaf = await connectRaw(t, port)
+  await deaf.send(hello)
+  await deaf.settle()
+  for (const one of connections) one.drain()
+  await poll(() => silent.closed && deaf.closed, 'both connections end')
+  t.equal(connections.size, 0)
+})

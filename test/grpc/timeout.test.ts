@@ -1,0 +1,35 @@
+import { test } from 'tap'
+import { readTimeout } from '../../src/grpc/timeout.ts'
+import { startGrpc } from '../support/grpc-client.ts'
+import { callWire, connectWire, prefixed } from '../support/grpc-wire.ts'
+
+test('a timeout is read in its unit', async (t) => {
+  const read = ['1H', '2M', '3S', '4m', '5u', '6n', '0n', '99999999H'].map(readTimeout)
+  t.strictSame(read, [3_600_000, 120_000, 3_000, 4, 1, 1, 0, 2 ** 31 - 1])
+  for (const none of [undefined, '', '1', 'm', '-1m', '1.5S', '123456789m', '1s', ' 1m']) {
+    t.equal(readTimeout(none), undefined, String(none))
+  }
+})
+
+test('a call that is late ends with DEADLINE_EXCEEDED', async (t) => {
+  const answers: ((answer: Buffer) => void)[] = []
+  const { port, faults } = await startGrpc(t, {
+    unary: {
+      '/test/never': () => new Promise<Buffer>((resolve) => answers.push(resolve)),
+      '/test/echo': (message) => message,
+    },
+    sinks: { '/test/sink': () => {} },
+  })
+  const session = connectWire(t, port)
+  const headers = { 'grpc-timeout': '30m' }
+  const late = await callWire(session, { path: '/test/never', headers, frames: [prefixed('a')] })
+  t.match(late, { status: '4', message: 'deadline exceeded', alone: true })
+  const sink = { path: '/test/sink', headers, frames: [prefixed('a')], open: true }
+  t.match(await callWire(session, sink), { status: '4' })
+  const watch = { path: '/grpc.health.v1.Health/Watch', headers, frames: [prefixed('')] }
+  t.match(await callWire(session, watch), { status: '4', alone: false })
+  // An answer that comes after all goes nowhere.
+  for (const answer of answers) answer(Buffer.from('too late'))
+  t.match(await callWire(session, { headers, frames: [prefixed('a')] }), { status: '0' })
+  t.strictSame(faults, [])
+})
