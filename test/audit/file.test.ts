@@ -28,13 +28,13 @@ test('lines are appended in order, for nobody else to read', async (t) => {
   await file.close(1_000)
 })
 
-test('a renamed file is opened anew within a second', async (t) => {
+test('a renamed file is opened anew, without a line to write', async (t) => {
   const path = join(temporaryFolder(t), 'audit.jsonl')
   const file = openAuditFile(path)
   t.teardown(() => file.close(1_000))
   await file.write('before\n')
   renameSync(path, `${path}.1`)
-  await poll(() => existsSync(path), 'it is there again', 1_000)
+  await poll(() => existsSync(path), 'it is there again')
   t.equal(statSync(path).mode & 0o777, 0o600)
   await file.write('after\n')
   t.equal(readFileSync(path, 'utf8'), 'after\n')

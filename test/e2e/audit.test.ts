@@ -83,7 +83,7 @@ test('one request has one id at the client and in the trail', async (t, gateway)
 test('a renamed file is left to whoever renamed it', async (t, gateway) => {
   const before = read().length
   renameSync(path, `${path}.1`)
-  await poll(() => existsSync(path), 'there is a new one', 1_000)
+  await poll(() => existsSync(path), 'there is a new one')
   await gateway.mint()
   t.equal(read(`${path}.1`).length, before)
   t.match(read(), [{ outcome: 'intent' }, { outcome: 'success' }])

@@ -42,11 +42,15 @@ async function findTrace(
   fits: (attributes: ReceivedSpan['attributes']) => boolean,
   enough: (trace: readonly ReceivedSpan[]) => boolean,
 ): Promise<{ first: ReceivedSpan; trace: readonly ReceivedSpan[] }> {
-  const found = await poll(() => {
-    const first = spans.find((span) => span.parentId === '' && fits(span.attributes))
-    const trace = spans.filter(({ traceId }) => traceId === first?.traceId)
-    return first && enough(trace) ? { first, trace } : undefined
-  }, 'the trace is there')
+  const found = await poll(
+    () => {
+      const first = spans.find((span) => span.parentId === '' && fits(span.attributes))
+      const trace = spans.filter(({ traceId }) => traceId === first?.traceId)
+      return first && enough(trace) ? { first, trace } : undefined
+    },
+    'the trace is there',
+    30_000,
+  )
   if (found === undefined) throw new Error('poll answers what is there')
   return found
 }
@@ -112,7 +116,7 @@ for (const protocol of ['http/protobuf', 'grpc']) {
       receiver.points
         .get('tollgate_checks')
         ?.find(({ attributes }) => attributes.decision === 'allowed')
-    await poll(() => (allowed()?.value ?? 0) >= 2, 'decisions are sent')
+    await poll(() => (allowed()?.value ?? 0) >= 2, 'decisions are sent', 30_000)
     const durations = await poll(
       () => receiver.points.get('tollgate_check_duration_seconds')?.[0],
       'so are our own sums',
@@ -145,7 +149,7 @@ root.test('a client cannot force a trace', { skip }, async (t) => {
   }
   await gateway.settled()
   const before = receiver.raw.length
-  await poll(() => receiver.raw.length > before + 1, 'what there is has been sent')
+  await poll(() => receiver.raw.length > before + 1, 'what there is has been sent', 30_000)
   t.strictSame(receiver.spans, [])
 })
 
@@ -161,7 +165,7 @@ root.test('the trace of a client that is trusted is joined', { skip }, async (t)
   await ask(`00-${wanted}-b7ad6b7169203331-01`)
   const services = () =>
     receiver.spans.flatMap(({ traceId, service }) => (traceId === wanted ? service : []))
-  await poll(() => new Set(services()).size === 2, 'gateway and service are part of it')
+  await poll(() => new Set(services()).size === 2, 'gateway and service are part of it', 30_000)
   t.notOk(receiver.spans.some(({ traceId }) => traceId === unwanted))
 })
 
