@@ -185,6 +185,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     tls: tls?.demanding,
   })
   const external = buildAdmin({
+    onAnswered: telemetry.onApiAnswered,
     keys: traceKeys(tracing, keys),
     openSpan: tracing.open,
     propagation: propagation.wait,
@@ -213,6 +214,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
   })
   let ready = false
   const internal = buildInternal({
+    onAnswered: telemetry.onApiAnswered,
     keys,
     markers,
     clock,

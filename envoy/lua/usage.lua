@@ -3,7 +3,7 @@
 -- not half an answer.
 --
 -- The figures go into the metadata `tollgate.usage`, from where the access logs tell them to the
--- service. Which ones is said by Check: `total_tokens` of `usage`, or with the dialect "anthropic"
+-- service. Which ones is said by Check: `total_tokens` of `usage` and its parts by type, or with the dialect "anthropic"
 -- the four of a message, those of a stream's start with `start_` before their name.
 --
 -- What an answer is shows in its first byte, whatever its label says: one that begins with a brace or
@@ -21,12 +21,29 @@ local QUOTE, BACKSLASH, COMMA, COLON = 34, 92, 44, 58
 local OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET = 123, 125, 91, 93
 local LF, CR = 10, 13
 
-local TOTAL = { total_tokens = true }
+-- The members of a usage that are told, by what they are told as.
+local TOTAL = {
+  total_tokens = "total_tokens",
+  prompt_tokens = "prompt_tokens",
+  completion_tokens = "completion_tokens",
+  -- Of the Responses API.
+  input_tokens = "prompt_tokens",
+  output_tokens = "completion_tokens",
+  cached_tokens = "cached_tokens",
+  reasoning_tokens = "reasoning_tokens",
+}
 local MESSAGE = {
-  input_tokens = true,
-  cache_creation_input_tokens = true,
-  cache_read_input_tokens = true,
-  output_tokens = true,
+  input_tokens = "input_tokens",
+  cache_creation_input_tokens = "cache_creation_input_tokens",
+  cache_read_input_tokens = "cache_read_input_tokens",
+  output_tokens = "output_tokens",
+}
+-- Members that hold more of these, told with `details_` before their name: a total among them is none.
+local DETAILS = {
+  prompt_tokens_details = "details_",
+  completion_tokens_details = "details_",
+  input_tokens_details = "details_",
+  output_tokens_details = "details_",
 }
 
 -- Where usage may stand in an event besides its top, and what goes before the names of that.
@@ -164,18 +181,21 @@ local function to_figure(value)
   return match(value, '^%s*"([%w.+-]*)"%s*$')
 end
 
-local function tell_figure(stream, name, value)
+local function tell_figure(stream, name, value, prefix)
   local figure = to_figure(value)
   if not figure then return end
+  name = stream.usage_prefix .. prefix .. stream.fields[name]
+  if stream.told[name] == figure then return end
+  stream.told[name] = figure
   -- The metadata each time anew: an object of the handle's does not outlive a wait for the next chunk.
-  stream.handle:streamInfo():dynamicMetadata():set("tollgate.usage", stream.usage_prefix .. name, figure)
+  stream.handle:streamInfo():dynamicMetadata():set("tollgate.usage", name, figure)
 end
 
 -- Tells the figures of a value of `usage`; whether it has any.
 local function tell(stream, usage, prefix)
   if not find(usage, "^%s*{") then return false end
   stream.usage_prefix = prefix
-  read(new_reader(stream, stream.fields, nil, tell_figure), usage)
+  read(new_reader(stream, stream.fields, stream.details, tell_figure), usage)
   return true
 end
 
@@ -298,6 +318,9 @@ local function meter(handle, anthropic, removes, short)
   local stream = {
     handle = handle,
     fields = anthropic and MESSAGE or TOTAL,
+    details = not anthropic and DETAILS or nil,
+    -- What has been told, so that it is told again only when it changes.
+    told = {},
     parents = anthropic and IN_MESSAGE or IN_RESPONSE,
     removes = removes,
     -- Of an answer in JSON, once that is known.

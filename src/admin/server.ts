@@ -36,6 +36,8 @@ import { trustPeers } from './trusted-proxies.ts'
 import { type ValidateApiKeyDeps, validateApiKey } from './validate-api-key.ts'
 
 interface ListenerDeps {
+  /** Told of each answer; the route as it is written in the program, empty where there is none. */
+  readonly onAnswered?: (route: string, method: string, status: number, durationMs: number) => void
   readonly log: FastifyBaseLogger
   /** Has what is done to keys; nothing is kept of it where there is none. */
   readonly audit?: AuditTrail
@@ -131,6 +133,7 @@ export function buildInternal(deps: InternalDeps): FastifyInstance {
 function createListener({
   log,
   audit,
+  onAnswered,
   onRefused,
   openSpan,
   times = contractTimes,
@@ -186,6 +189,11 @@ function createListener({
     tls.follow(app.server as unknown as TlsServer)
     endHandshakes(app.server)
   }
+  app.addHook('onResponse', (request, reply, done) => {
+    const route = request.is404 ? '' : (request.routeOptions.url ?? '')
+    onAnswered?.(route, request.method, reply.statusCode, reply.elapsedTime)
+    done()
+  })
   readBodies(app)
   answerErrors(app, followMethods(app))
   return app

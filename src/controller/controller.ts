@@ -16,6 +16,8 @@ export interface ControllerDeps {
    * until it has settled.
    */
   readonly publish: (snapshot: Snapshot, resources: Gathered['resources']) => Promise<void>
+  /** Told how long a snapshot took to compile, once it is in force; milliseconds. */
+  readonly onPublished?: (compileMs: number) => void
   readonly report: (snapshot: Snapshot, problems: readonly string[]) => void
   /** A change could not be read or published; what was published last stays in force. */
   readonly onFailure: (error: unknown) => void
@@ -70,8 +72,11 @@ export async function startController(deps: ControllerDeps): Promise<Controller>
   let previous: Snapshot | undefined
 
   async function put(gathered: Gathered): Promise<void> {
+    const begin = performance.now()
     const loaded = await load(gathered, previous)
+    const compileMs = performance.now() - begin
     await deps.publish(loaded.snapshot, loaded.resources)
+    deps.onPublished?.(compileMs)
     previous = loaded.snapshot
     problems = loaded.problems.map(showProblem)
     deps.report(loaded.snapshot, problems)

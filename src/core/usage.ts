@@ -29,7 +29,8 @@ export interface EndedResponse {
 
 /**
  * What an answer says of its tokens: the fields of Envoy's metadata `tollgate.usage`, each as it
- * came, of whatever type. OpenAI's answers have `total_tokens`. Anthropic's have `input_tokens`,
+ * came, of whatever type. OpenAI's answers have `total_tokens`, and by type `prompt_tokens`,
+ * `completion_tokens` (however they call them), `details_cached_tokens`, `details_reasoning_tokens`. Anthropic's have `input_tokens`,
  * `cache_creation_input_tokens`, `cache_read_input_tokens` and `output_tokens`; a stream has them
  * at its start too, where they are called `start_input_tokens` and so on.
  */
@@ -77,6 +78,31 @@ function messageTokens(reported: Reported): number | undefined {
     whole(reported.get('start_output_tokens')),
   )
   return whole(sum(input, output))
+}
+
+/** Tokens of an answer by type, 0 where it does not say. */
+export interface TokensByType {
+  readonly input: number
+  /** Of the input, what came from a cache. */
+  readonly cached: number
+  readonly output: number
+  /** Of the output, what the model told itself. */
+  readonly reasoning: number
+}
+
+/** What an answer reports beside its total, in whichever dialect. */
+export function tokensByType(reported: Reported): TokensByType {
+  const figure = (name: string): number | undefined => whole(reported.get(name))
+  const input = greater(inputTokens(reported, ''), inputTokens(reported, 'start_'))
+  const output = greater(figure('output_tokens'), figure('start_output_tokens'))
+  const read = 'cache_read_input_tokens'
+  const cached = greater(figure(read), figure(`start_${read}`))
+  return {
+    input: figure('prompt_tokens') ?? input ?? 0,
+    cached: figure('details_cached_tokens') ?? cached ?? 0,
+    output: figure('completion_tokens') ?? output ?? 0,
+    reasoning: figure('details_reasoning_tokens') ?? 0,
+  }
 }
 
 function inputTokens(reported: Reported, place: '' | 'start_'): number | undefined {

@@ -2,6 +2,7 @@
 
 import type { MetricData } from '@opentelemetry/sdk-metrics'
 import type { Outcome } from '../core/model-failure.ts'
+import { type Reported, tokensByType } from '../core/usage.ts'
 import { answerBounds } from './durations.ts'
 import { counterData, histogramData } from './metric-data.ts'
 import { createLabelledDurations, createModelCounter } from './model-figures.ts'
@@ -14,6 +15,8 @@ export interface ModelMetrics {
   /** An answer reported no usable usage. */
   countUnusable(model: string): void
   countEstimated(model: string, tokens: number): void
+  /** An answer was counted that reported this. */
+  countTokens(model: string, reported: Reported): void
   /** An allowed request has ended. */
   countEnded(outcome: Outcome): void
   data(): readonly MetricData[]
@@ -27,6 +30,7 @@ export function createModelMetrics(): ModelMetrics {
   const checks = createModelCounter('decision')
   const responses = createModelCounter('code')
   const failures = createModelCounter('reason')
+  const tokens = createModelCounter('type')
   const unusable = createModelCounter()
   const estimated = createModelCounter()
   const uncounted = createModelCounter()
@@ -37,6 +41,11 @@ export function createModelMetrics(): ModelMetrics {
     countUncounted: (model) => uncounted.add(model, 1),
     countUnusable: (model) => unusable.add(model, 1),
     countEstimated: (model, tokens) => estimated.add(model, tokens),
+    countTokens(model, reported) {
+      for (const [type, sum] of Object.entries(tokensByType(reported))) {
+        if (sum > 0) tokens.add(model, sum, type)
+      }
+    },
     countEnded({ model, status, durationMs, firstByteMs, failure }) {
       responses.add(model, 1, String(status))
       durations.observe(model, durationMs)
@@ -58,6 +67,11 @@ export function createModelMetrics(): ModelMetrics {
         'tollgate_model_failures',
         "Requests that failed at a model's server, by reason.",
         failures.points(),
+      ),
+      counterData(
+        'tollgate_model_tokens',
+        'Tokens of counted answers by type; cached ones are input, those of reasoning are output.',
+        tokens.points(),
       ),
       counterData(
         'tollgate_usage_unusable',

@@ -1,5 +1,6 @@
 /** What is read from the parts of the service whenever somebody asks: name, meaning, source. */
 
+import type { MetricData } from '@opentelemetry/sdk-metrics'
 import type { IdentityFigures } from './identity-counts.ts'
 
 /** The parts, as far as they are there; all figures are of the moment of the call. */
@@ -22,6 +23,10 @@ export interface Sources {
   readonly keys: () => KeyFigures
   /** Lines of the audit trail that could not be written. */
   readonly auditLost?: () => number
+  /** Histograms that parts keep themselves. */
+  readonly histograms?: () => readonly MetricData[]
+  /** The resources in force: how long they took to compile, and for how long they are; seconds. */
+  readonly snapshot?: () => { readonly compileS: number; readonly ageS: number }
   /** Where somebody proves identity tokens. */
   readonly identity?: IdentityFigures
   /** Where revocations are followed. */
@@ -104,6 +109,7 @@ export function readingsOf(sources: Sources): readonly Reading[] {
       'What is wrong in the resource documents.',
       sources.resourceProblems,
     ),
+    ...(sources.snapshot === undefined ? [] : snapshotReadings(sources.snapshot)),
     gauge('tollgate_counters', 'Token counters held by this process.', sources.counters),
     ...ofRedis,
     gauge('tollgate_key_cache_entries', 'API keys remembered.', () => keys().entries),
@@ -143,6 +149,21 @@ export function readingsOf(sources: Sources): readonly Reading[] {
 function accessReviews({ accessReviews }: IdentityFigures): Reading {
   const help = 'Answers of the cluster on who administers: allowed, denied, failed.'
   return { ...counter('tollgate_access_reviews', help, () => accessReviews), label: 'result' }
+}
+
+function snapshotReadings(read: NonNullable<Sources['snapshot']>): readonly Reading[] {
+  return [
+    seconds(
+      'tollgate_snapshot_compile_seconds',
+      'How long the resources in force took to compile.',
+      () => read().compileS * 1_000,
+    ),
+    seconds(
+      'tollgate_snapshot_age_seconds',
+      'For how long these resources have been in force.',
+      () => read().ageS * 1_000,
+    ),
+  ]
 }
 
 function redisReadings(redis: NonNullable<Sources['redis']>): readonly Reading[] {

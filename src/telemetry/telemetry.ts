@@ -11,6 +11,7 @@ import type { Decision } from '../core/decide.ts'
 import type { ErrorCode } from '../core/errors.ts'
 import type { Outcome } from '../core/model-failure.ts'
 import type { Usage } from '../core/usage.ts'
+import { type ApiMetrics, createApiMetrics } from './api.ts'
 import { type AuthorizedOptions, createAuthorized } from './authorized.ts'
 import { createDurations } from './durations.ts'
 import { counterData, histogramData, stamp } from './metric-data.ts'
@@ -40,6 +41,8 @@ export interface Telemetry {
   onUnusable(model: string): void
   /** Told how each allowed request ended. */
   onEnded(outcome: Outcome): void
+  /** Told of each answer of the REST API. */
+  onApiAnswered: ApiMetrics['count']
   /** The same function, with its durations observed as those of Check. */
   timed(answer: Answering): Answering
   /** All metrics in Prometheus' text format 0.0.4. Rejects when one cannot be read. */
@@ -79,6 +82,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     ...options.usage,
   })
   const models = createModelMetrics()
+  const api = createApiMetrics()
   const durations = createDurations()
   const watched = watchProcess(version)
   let agedAt = monotonic()
@@ -126,6 +130,8 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     const data = [
       ...authorized.data(),
       ...models.data(),
+      ...api.data(),
+      ...(sources.histograms?.() ?? []),
       counterData(
         'tollgate_identity',
         'Identity tokens shown, by what had to prove them and what became of them.',
@@ -151,11 +157,13 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       authorized.count(what, grant.caller.user, grant.subscription, grant.owningGroup)
       if (decision.allowed && decision.uncounted) models.countUncounted(decision.model.key)
     },
-    onCounted({ user, subscription, model, group }, { tokens, estimated }) {
+    onCounted({ user, subscription, model, group, reported }, { tokens, estimated }) {
       authorized.countTokens(tokens, user, subscription, model, group)
+      models.countTokens(model, reported)
       if (estimated) models.countEstimated(model, tokens)
     },
     onUnusable: models.countUnusable,
+    onApiAnswered: api.count,
     onEnded(outcome) {
       models.countEnded(outcome)
       authorized.observe(outcome.subscription, outcome.durationMs)

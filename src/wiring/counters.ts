@@ -1,12 +1,22 @@
 /** Counters: in this process, or shared through Redis. */
 
+import type { MetricData } from '@opentelemetry/sdk-metrics'
 import { nameJournal } from '../ratelimit/journal/name.ts'
 import { createMemoryCounters } from '../store/counters/memory.ts'
 import { connectRedis } from '../store/counters/redis/connection.ts'
 import { createRedisCounters, type RedisCounters } from '../store/counters/redis/counters.ts'
+import {
+  callBounds,
+  createDistribution,
+  createDurations,
+  sizeBounds,
+} from '../telemetry/durations.ts'
+import { histogramData } from '../telemetry/metric-data.ts'
 import { type Context, orAborted } from './context.ts'
 
 export interface Counters {
+  /** Of the batches sent to Redis, where there is one. */
+  readonly histograms: () => readonly MetricData[]
   readonly counters: RedisCounters | ReturnType<typeof createMemoryCounters>
   /** The same where Redis keeps them. */
   readonly redis: RedisCounters | undefined
@@ -20,7 +30,11 @@ const connectWaitMs = 1_800
  * certificate is not to be believed, ends it.
  */
 export async function openCounters({ config, log, stops, signal }: Context): Promise<Counters> {
-  if (config.redisUrl === undefined) return { counters: createMemoryCounters(), redis: undefined }
+  if (config.redisUrl === undefined) {
+    return { counters: createMemoryCounters(), redis: undefined, histograms: () => [] }
+  }
+  const tookMs = createDurations(callBounds)
+  const sizes = createDistribution(sizeBounds)
   const connection = connectRedis(config.redisUrlNow, (error) =>
     log.debug({ cause: String(error) }, 'Redis connection'),
   )
@@ -30,6 +44,10 @@ export async function openCounters({ config, log, stops, signal }: Context): Pro
     flushMs: config.counterFlushMs,
     ...(config.usageJournal && { journal: readName(config.usageJournal) }),
     onLoss: config.onCounterLoss,
+    onFlushed(size, ms) {
+      tookMs.observe(ms)
+      sizes.observe(size)
+    },
     onAway(away, cause) {
       // The message alone: what the error holds besides may be a password.
       if (away)
@@ -60,7 +78,20 @@ export async function openCounters({ config, log, stops, signal }: Context): Pro
     const cause = problem?.message ?? `no answer within ${connectWaitMs / 1_000} s`
     log.warn({ setting: 'REDIS_URL', cause }, 'started without Redis')
   }
-  return { counters, redis: counters }
+  const histograms = () => [
+    histogramData(
+      'tollgate_redis_flush_seconds',
+      'How long Redis took to answer a batch of counters.',
+      [{ attributes: {}, value: tookMs.read() }],
+    ),
+    histogramData(
+      'tollgate_redis_flush_counters',
+      'Counters in a batch sent to Redis.',
+      [{ attributes: {}, value: sizes.read() }],
+      '',
+    ),
+  ]
+  return { counters, redis: counters, histograms }
 }
 
 function readName(path: string): string {

@@ -9,6 +9,7 @@ import {
 import { startCleanupSchedule } from '../store/api-keys/cleanup-schedule.ts'
 import { type LastUsed, startLastUsed } from '../store/api-keys/last-used.ts'
 import { createPostgresApiKeys } from '../store/api-keys/postgres-api-keys.ts'
+import type { ApiKeyTable } from '../store/api-keys.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import type { Sql } from '../store/postgres/sql.ts'
 import { createPropagationWatch, type PropagationWatch } from '../store/revocations/propagation.ts'
@@ -21,6 +22,7 @@ import {
   type RevocationKeeper,
 } from '../store/revocations/revocation-keeper.ts'
 import { purgeRevocations } from '../store/revocations/revocation-log.ts'
+import { callBounds, createDurations, type Durations } from '../telemetry/durations.ts'
 import { auditCleanup } from './audit.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
@@ -31,6 +33,8 @@ export interface Keys {
   readonly propagation: PropagationWatch
   readonly keeper: RevocationKeeper
   readonly noteUse: LastUsed['note']
+  /** How long look-ups of keys took. */
+  readonly queries: Durations
 }
 
 /** Ids that one log line names. */
@@ -82,7 +86,19 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     onFault,
   })
   const keeper = createKeeper(context, pool, (hashes) => keys.evict(hashes))
-  const table = createPostgresApiKeys(pool)
+  const postgres = createPostgresApiKeys(pool)
+  const queries = createDurations(callBounds)
+  const table: ApiKeyTable = {
+    ...postgres,
+    async findByHashes(hashes) {
+      const begin = performance.now()
+      try {
+        return await postgres.findByHashes(hashes)
+      } finally {
+        queries.observe(performance.now() - begin)
+      }
+    },
+  }
   const keys = createCachedApiKeys(table, {
     entries: config.keyCacheEntries,
     outageGraceMs: graceMs,
@@ -145,7 +161,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     lost: 'nothing: another run will do it',
     stop: () => cleanup.stop(),
   })
-  return { keys, follower, propagation, keeper, noteUse: lastUsed.note }
+  return { keys, follower, propagation, keeper, noteUse: lastUsed.note, queries }
 }
 
 /** What was revoked, kept outside of the database. */

@@ -21,6 +21,8 @@ export interface Resources {
   readonly modelsWaiting: () => number
   /** Where resources come from, when changes cannot be seen there now, as `/readyz` calls it. */
   readonly degraded: () => readonly string[]
+  /** How long the resources in force took to compile, and for how long they are; seconds. */
+  readonly published: () => { readonly compileS: number; readonly ageS: number }
 }
 
 /** Settles when the first snapshot is in force. */
@@ -50,11 +52,15 @@ export async function openResources(context: Context): Promise<Resources> {
     clusterFile.close()
     secrets.close()
   })
+  let published = { compileS: 0, at: performance.now() }
   const controller = await startController({
     source: origin.source,
     async publish(fresh, resources) {
       await stage.publish(fresh, resources)
       await noteChanges(resources)
+    },
+    onPublished(compileMs) {
+      published = { compileS: compileMs / 1_000, at: performance.now() }
     },
     report: createResourceReport(log),
     onFailure: (error) => log.error({ err: error }, 'resources could not be put in force'),
@@ -67,6 +73,10 @@ export async function openResources(context: Context): Promise<Resources> {
     problems: () => [...controller.problems(), ...secrets.problems()],
     modelsWaiting: () => clusterFile.waiting.size,
     degraded: origin.degraded,
+    published: () => ({
+      compileS: published.compileS,
+      ageS: (performance.now() - published.at) / 1_000,
+    }),
   }
 }
 

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { PACKAGE_ROOT } from '../package-root.ts'
 import type { Journal } from '../ratelimit/journal/journal.ts'
 import type { IdentityFigures } from '../telemetry/identity-counts.ts'
+import { histogramData } from '../telemetry/metric-data.ts'
 import { createTelemetry, type Telemetry } from '../telemetry/telemetry.ts'
 import type { Context } from './context.ts'
 import type { Counters } from './counters.ts'
@@ -35,6 +36,9 @@ export function openTelemetry({ config, audit, stops }: Context, measured: Measu
     modelsWaiting,
     journal,
     identity,
+    queries,
+    histograms,
+    published,
   } = measured
   const telemetry = createTelemetry({
     version: readVersion(),
@@ -57,6 +61,15 @@ export function openTelemetry({ config, audit, stops }: Context, measured: Measu
         },
       }),
       keys: keys.stats,
+      snapshot: published,
+      histograms: () => [
+        ...histograms(),
+        histogramData(
+          'tollgate_key_store_query_seconds',
+          'How long the key store took to answer a look-up.',
+          [{ attributes: {}, value: queries.read() }],
+        ),
+      ],
       auditLost: () => audit.lost,
       identity,
       revocations() {

@@ -1,5 +1,11 @@
 import { test } from 'tap'
-import { countedTokens, countersOf, nothingReported, type Usage } from '../../src/core/usage.ts'
+import {
+  countedTokens,
+  countersOf,
+  nothingReported,
+  tokensByType,
+  type Usage,
+} from '../../src/core/usage.ts'
 import { modelRef, snapshotOf, subscription } from '../support/documents.ts'
 
 const usage: Usage = {
@@ -124,4 +130,33 @@ test('usage belongs to every window in force', async (t) => {
   for (const gone of [{ subscription: 'none' }, { model: 'llm/other' }, { model: 'constructor' }]) {
     t.strictSame(countersOf({ ...usage, ...gone }, snapshot), [])
   }
+})
+
+test('tokens by type are read in each dialect', async (t) => {
+  const typed = (fields: Record<string, unknown>) => tokensByType(new Map(Object.entries(fields)))
+  t.strictSame(
+    typed({
+      prompt_tokens: 20,
+      completion_tokens: 10,
+      details_cached_tokens: 8,
+      details_reasoning_tokens: 4,
+    }),
+    { input: 20, cached: 8, output: 10, reasoning: 4 },
+  )
+  t.strictSame(
+    typed({
+      start_input_tokens: 5,
+      start_cache_read_input_tokens: 7,
+      start_cache_creation_input_tokens: 1,
+      start_output_tokens: 1,
+      output_tokens: 9,
+    }),
+    { input: 13, cached: 7, output: 9, reasoning: 0 },
+  )
+  t.strictSame(typed({ prompt_tokens: '20', completion_tokens: -1, details_cached_tokens: 0.5 }), {
+    input: 0,
+    cached: 0,
+    output: 0,
+    reasoning: 0,
+  })
 })

@@ -103,6 +103,33 @@ test('40 and 70 tokens and one refusal are the three counters', async (t, gatewa
   ])
 })
 
+test('tokens are told by type, in each form that answers have', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const usage = {
+    prompt_tokens: 20,
+    completion_tokens: 10,
+    total_tokens: 30,
+    prompt_tokens_details: { cached_tokens: 8, total_tokens: 999 },
+    completion_tokens_details: { reasoning_tokens: 4 },
+  }
+  const types = ['input', 'cached', 'output', 'reasoning']
+  const read = async () => {
+    const shown = readScrape(await scrape(gateway))
+    const of = { model: 'llm/other' }
+    return types.map((type) => shown.value('tollgate_model_tokens_total', { ...of, type }) ?? 0)
+  }
+  const path = '/llm/other/v1/chat/completions'
+  await gateway.chat(key, { usage }, {}, path)
+  await poll(async () => `${await read()}` === '20,8,10,4', 'a whole answer')
+  await gateway.chat(key, { usage }, { stream: true }, path)
+  await poll(async () => `${await read()}` === '40,16,20,8', 'a stream')
+  const shown = readScrape(await scrape(gateway))
+  const hits = shown
+    .samples('authorized_hits_total')
+    .filter(({ labels }) => labels.model === 'llm/other')
+  t.equal(hits.at(-1)?.value, 60, 'a total among the details is none')
+})
+
 test('a stream is in the bucket for its length, metered or not', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'plenty' })
   const name = 'authorized_request_duration_seconds'
@@ -140,6 +167,8 @@ test('every metric is documented, and no other', async (t, gateway) => {
     'tollgate_model_failures_total',
     'tollgate_redis_away',
     'tollgate_counters_unflushed',
+    'tollgate_redis_flush_seconds',
+    'tollgate_redis_flush_counters',
     'tollgate_redis_losses_total',
     'tollgate_revocation_propagation_seconds',
     'tollgate_journal_lines_total',

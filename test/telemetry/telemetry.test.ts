@@ -181,6 +181,39 @@ test('models are told of by what they were asked and answered', async (t) => {
   }
 })
 
+test('tokens are told by type, as far as models say', async (t) => {
+  const { onCounted, read } = start(t)
+  const reported = new Map([
+    ['total_tokens', 30],
+    ['prompt_tokens', 20],
+    ['completion_tokens', 10],
+    ['details_cached_tokens', 8],
+  ])
+  onCounted(used('ada', { reported }), counted(30))
+  onCounted(used('ada'), counted(5))
+  const model = 'llm/small'
+  t.strictSame((await read()).samples('tollgate_model_tokens_total'), [
+    { labels: { model, type: 'input' }, value: 20 },
+    { labels: { model, type: 'cached' }, value: 8 },
+    { labels: { model, type: 'output' }, value: 10 },
+  ])
+})
+
+test('the REST API is told of by route', async (t) => {
+  const { onApiAnswered, read } = start(t)
+  onApiAnswered('/v1/api-keys', 'POST', 201, 12)
+  onApiAnswered('/v1/api-keys', 'POST', 400, 1)
+  onApiAnswered('', 'GET', 404, 1)
+  const scrape = await read()
+  const name = 'tollgate_api_requests_total'
+  const labels = { route: '/v1/api-keys', method: 'POST', code: '201' }
+  t.equal(scrape.value(name, labels), 1)
+  t.equal(scrape.value(name, { route: '', method: 'GET', code: '404' }), 1)
+  t.equal(scrape.value('tollgate_api_keys_created_total'), 1)
+  const { route } = labels
+  t.equal(scrape.value('tollgate_api_request_duration_seconds_count', { route }), 2)
+})
+
 test('a model cannot make series without end', async (t) => {
   const { onEnded, read } = start(t)
   for (let status = 200; status < 900; status += 1) onEnded(ended({ status }))

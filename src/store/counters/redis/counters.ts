@@ -33,6 +33,8 @@ export interface RedisCountersOptions {
   readonly flushMs: number
   /** What to think of a counter never seen while Redis is away. */
   readonly onLoss: 'allow' | 'deny'
+  /** Told of each batch that was answered, how many counters it had and how long it took (ms). */
+  readonly onFlushed?: (counters: number, tookMs: number) => void
   /** Told once for each change. */
   readonly onAway: (away: boolean, cause: unknown) => void
   /** Told when Redis has lost what it held, which it is then told again; once for each hash tag. */
@@ -139,6 +141,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
   function senderOf(tag: string): Sender {
     const sender: Sender = createBatchSender({
       ...{ commands, tag, journal, flushMs, youngMs, monotonic, onOutcome },
+      ...(options.onFlushed && { onFlushed: options.onFlushed }),
       counters: () => [...counters.values()].filter((counter) => counter.sender === sender),
       onOther() {
         losses += 1

@@ -22,6 +22,8 @@ export interface StoreLinkOptions {
   readonly monotonic: () => number
   /** All counters of the sender. */
   readonly counters: () => Iterable<SharedCounter>
+  /** Told of each batch that was answered, how many counters it had and how long it took (ms). */
+  readonly onFlushed?: (counters: number, tookMs: number) => void
   /** Told when the store turns out to be another one than before. */
   readonly onOther: () => void
 }
@@ -172,9 +174,11 @@ export function createStoreLink(options: StoreLinkOptions): StoreLink {
       const attempt = { number: own, acknowledged: leastMark(), markMs, sentAt: redisTime() }
       const additions = toAdditions(batch, { ...attempt, epoch, journal, now: monotonic() })
       const counters = batch.parts.map(({ counter }) => counter)
+      const begin = monotonic()
       const answered = await (additions === undefined
         ? read(counters)
         : commands.add([storeKey, mark, ...additions.keys], additions.args))
+      if (additions !== undefined) options.onFlushed?.(counters.length, monotonic() - begin)
       const { answer, counted } = splitAnswer(answered)
       if (hear(answer) !== madeFor) return epoch
       takeAnswers(counters, answer)

@@ -1,0 +1,53 @@
+/** What the management API was asked, and how it answered. */
+
+import type { Attributes } from '@opentelemetry/api'
+import type { MetricData } from '@opentelemetry/sdk-metrics'
+import { callBounds } from './durations.ts'
+import { counterData, histogramData } from './metric-data.ts'
+import { createLabelledDurations } from './model-figures.ts'
+
+export interface ApiMetrics {
+  /** A request was answered; `route` as it is written in the program, empty where there is none. */
+  count(route: string, method: string, status: number, durationMs: number): void
+  data(): readonly MetricData[]
+}
+
+/** There are so few routes, methods and statuses that this is never reached. */
+const mostSeries = 2_000
+const mostRoutes = 100
+
+/** Counts nothing yet. */
+export function createApiMetrics(): ApiMetrics {
+  const requests = new Map<string, { readonly attributes: Attributes; value: number }>()
+  const durations = createLabelledDurations('route', callBounds, mostRoutes)
+  let keysCreated = 0
+  return {
+    count(route, method, status, durationMs) {
+      durations.observe(route, durationMs)
+      if (route === '/v1/api-keys' && method === 'POST' && status === 201) keysCreated += 1
+      const name = `${route} ${method} ${status}`
+      let request = requests.get(name)
+      if (request === undefined) {
+        if (requests.size >= mostSeries) return
+        request = { attributes: { route, method, code: String(status) }, value: 0 }
+        requests.set(name, request)
+      }
+      request.value += 1
+    },
+    data: () => [
+      counterData(
+        'tollgate_api_requests',
+        'Requests that the REST API has answered; the route is empty where there is none.',
+        [...requests.values()],
+      ),
+      histogramData(
+        'tollgate_api_request_duration_seconds',
+        'How long the REST API took to answer.',
+        durations.points(),
+      ),
+      counterData('tollgate_api_keys_created', 'API keys created.', [
+        { attributes: {}, value: keysCreated },
+      ]),
+    ],
+  }
+}
