@@ -169,7 +169,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'identity/api-key.ts',
     ['identity/api-key.test.ts'],
-    [["|| statusAt(found, now) !== 'active') return null", ') return null']],
+    [["if (status === 'active') return undefined", 'if (status) return undefined']],
   ),
   ...mutants(
     'identity/identity-token.ts',

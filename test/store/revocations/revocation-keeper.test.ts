@@ -203,6 +203,9 @@ test('a removed file is made anew from the table', async (t) => {
   const { sql, folder, open } = await start(t)
   await fillKeys(sql, 50)
   const keeper = await open('one')
+  const isWhole = () =>
+    existsSync(keeper.file) && readFileSync(keeper.file, 'utf8').includes('"complete"')
+  await poll(isWhole, 'it has been begun')
   await sql`update api_keys set status = 'revoked'`
   keeper.readOn()
   await poll(() => new Set(hashesIn(keeper.file)).size === 50, 'they are in it')

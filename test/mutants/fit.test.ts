@@ -1,0 +1,10 @@
+import { readFileSync } from 'node:fs'
+import { test } from 'tap'
+import { allMutants } from './mutants.ts'
+
+test('every mutant fits the sources', async (t) => {
+  for (const { file, find } of allMutants) {
+    const source = readFileSync(new URL(`../../src/${file}`, import.meta.url), 'utf8')
+    t.equal(source.split(find).length, 2, `${file}: ${find.slice(0, 60)}`)
+  }
+})
