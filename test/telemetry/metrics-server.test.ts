@@ -43,3 +43,10 @@ test('a failed scrape is a 500 and told', async (t) => {
   t.equal(await answer.text(), '')
   t.match(faults, [/secret/])
 })
+
+test('thirty-two scrapes at once are all answered', async (t) => {
+  const { ask, faults } = await start(t, async () => 'a 1\n')
+  const answers = await Promise.all(Array.from({ length: 32 }, () => ask('/metrics')))
+  for (const answer of answers) t.equal(await answer.text(), 'a 1\n')
+  t.strictSame(faults, [])
+})

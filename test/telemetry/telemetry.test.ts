@@ -322,6 +322,18 @@ test('the number of series is bounded', async (t) => {
   t.equal(scrape.samples('tollgate_usage_unusable_total').length, 1_001)
 })
 
+test('fifty thousand users leave the scrape whole', async (t) => {
+  const { onDecided, onCounted, scrape } = start(t)
+  for (let i = 0; i < 50_000; i += 1) {
+    onDecided(allowed(`user-${i}`))
+    onCounted(used(`user-${i}`), counted(2))
+  }
+  const shown = readScrape(await scrape())
+  t.equal(shown.samples('authorized_hits_total').length, 10_001)
+  t.equal(shown.value('authorized_hits_total', { overflow: 'true' }), 80_000)
+  t.equal(shown.value('authorized_calls_total', { overflow: 'true' }), 40_000)
+})
+
 test('ten thousand are told apart unless told', async (t) => {
   const { onDecided, read } = start(t)
   for (let i = 0; i < 10_010; i += 1) onDecided(allowed(`user-${i}`))
