@@ -8,7 +8,7 @@
  */
 
 import { hash } from 'node:crypto'
-import { checksumLength, crc32, toBase62, toChecksum } from './base62.ts'
+import { checksumLength, crc32, isBase62, toBase62, toChecksum } from './base62.ts'
 
 /** Sizes of the random parts, in bytes. */
 export const keyIdBytes = 12
@@ -16,7 +16,6 @@ export const keySecretBytes = 32
 
 /** Longer than any key we or the original made; a longer credential is not worth hashing. */
 const longestKey = 256
-const base62 = /^[0-9A-Za-z]+$/
 
 /** What is kept of a key. Instants are milliseconds since the epoch. */
 export interface ApiKeyRecord {
@@ -93,7 +92,7 @@ export function hashOfKey(key: string, markers: KeyMarkers): string | undefined 
   const marker = key.slice(3, markerEnd)
   const id = key.slice(markerEnd + 1, idEnd)
   const secret = key.slice(idEnd + 1)
-  if (!base62.test(id) || !base62.test(secret)) return undefined
+  if (!isBase62(id) || !isBase62(secret)) return undefined
   if (marker === markers.own) {
     const unsigned = key.slice(0, -checksumLength)
     if (secret.length <= checksumLength) return undefined

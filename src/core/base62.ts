@@ -17,6 +17,16 @@ export function toBase62(bytes: Uint8Array): string {
   return digits
 }
 
+const isDigit = Uint8Array.from({ length: 128 }, (_, code) =>
+  alphabet.includes(String.fromCharCode(code)) ? 1 : 0,
+)
+
+/** Whether this is a number in base62. In a loop: every Check asks twice, a RegExp costs more. */
+export function isBase62(text: string): boolean {
+  for (let i = 0; i < text.length; i += 1) if (isDigit[text.charCodeAt(i)] !== 1) return false
+  return text !== ''
+}
+
 /** A CRC-32 as six base62 characters, padded with zeros. */
 export function toChecksum(crc: number): string {
   let digits = ''

@@ -82,10 +82,21 @@ function isAuthenticate(entry: WireReader): boolean {
   return key === 'stage' && value === 'authenticate'
 }
 
+const usualMethods = ['POST', 'GET']
+/** What Envoy sends (`allowed_headers` of envoy/bootstrap.yaml), the usual first. */
+const usualHeaders = [
+  'authorization',
+  'x-request-id',
+  'x-tollgate-model',
+  'x-api-key',
+  'x-maas-subscription',
+  'x-tollgate-refusal',
+]
+
 /** HttpRequest: method = 2, headers = 3 (a map), path = 4. */
 function readHttp(http: WireReader, draft: Draft): void {
   while (http.next()) {
-    if (http.field === 2) draft.method = http.string()
+    if (http.field === 2) draft.method = http.string(usualMethods)
     else if (http.field === 3) readHeader(http.message(), draft)
     else if (http.field === 4) draft.path = http.string()
   }
@@ -95,7 +106,7 @@ function readHeader(entry: WireReader, draft: Draft): void {
   let key = ''
   while (entry.next()) {
     if (entry.field === 1) {
-      key = entry.string()
+      key = entry.string(usualHeaders)
     } else if (entry.field === 2) {
       if (key === 'authorization') draft.authorization = entry.string()
       else if (key === 'x-api-key') draft.apiKey = entry.string()

@@ -7,6 +7,8 @@
 /** Wire types: how the bytes after a tag are laid out. */
 export const wireType = { varint: 0, fixed64: 1, bytes: 2, fixed32: 5 } as const
 
+const none: readonly string[] = []
+
 /** Up to so many characters a string is written by a loop. */
 const longestLoop = 48
 
@@ -50,9 +52,10 @@ export class WireReader {
     return true
   }
 
-  /** The current field as a string. */
-  string(): string {
+  /** The current field as a string; one that is `known`, in ASCII, is not made anew. */
+  string(known: readonly string[] = none): string {
     const start = this.#enter()
+    for (const text of known) if (this.#holds(start, text)) return text
     return this.#buffer.toString('utf8', start, this.#at)
   }
 
@@ -85,6 +88,15 @@ export class WireReader {
     const start = this.#at
     this.#at += length
     return start
+  }
+
+  #holds(start: number, text: string): boolean {
+    const { length } = text
+    if (length !== this.#at - start) return false
+    for (let i = 0; i < length; i += 1) {
+      if (this.#buffer[start + i] !== text.charCodeAt(i)) return false
+    }
+    return true
   }
 
   #expect(type: number): void {

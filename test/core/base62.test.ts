@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { crc32 as zlibCrc32 } from 'node:zlib'
 import { test } from 'tap'
-import { checksumLength, crc32, toBase62, toChecksum } from '../../src/core/base62.ts'
+import { checksumLength, crc32, isBase62, toBase62, toChecksum } from '../../src/core/base62.ts'
 
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 
@@ -55,5 +55,26 @@ test('a checksum has always six characters', async (t) => {
     const text = toChecksum(crc)
     t.equal(text.length, checksumLength)
     t.equal(numberOf(text), BigInt(crc), String(crc))
+  }
+})
+
+test('only digits of base62 make a number', async (t) => {
+  for (const text of ['0', 'Az9', toBase62(Uint8Array.of(1, 2, 3))]) t.ok(isBase62(text), text)
+  for (const text of [
+    '',
+    '-',
+    'a_b',
+    'a b',
+    'é',
+    'a\u0130',
+    '\u{1f600}',
+    '/',
+    ':',
+    '@',
+    '[',
+    '`',
+    '{',
+  ]) {
+    t.notOk(isBase62(text), text)
   }
 })

@@ -248,3 +248,13 @@ test('a large hostile message is read in no time', async (t) => {
   t.equal(skip(Buffer.alloc(2_000_000, hex('0a 00'))), 1_000_000)
   t.ok(process.cpuUsage(startedAt).user < 10_000_000)
 })
+
+test('a string that is known is the same as one that is not', async (t) => {
+  const known = ['authorization', 'x-request-id', '']
+  for (const text of ['authorization', 'authorizatiom', 'x-request-i', 'x-request-id', '', 'é']) {
+    const reader = new WireReader(new WireWriter().string(1, text).finish())
+    t.ok(reader.next())
+    t.equal(reader.string(known), text)
+    t.notOk(reader.next())
+  }
+})
