@@ -16,6 +16,7 @@ test('the owner and an administrator read it (200)', async (t) => {
     t.strictSame(answer.json(), {
       id,
       name: 'laptop',
+      keyPrefix: key.slice(0, 'sk-tg-'.length + 6),
       username: 'alice',
       subscription: 'premium',
       creationDate: '2026-03-01T12:00:00Z',
