@@ -7,7 +7,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 import { fuzz, installSchemathesis } from './fuzz.ts'
 
 /** `npm run fuzz` sets both, for longer runs and other requests. */
-const examples = Number(process.env.FUZZ_EXAMPLES ?? 12)
+const examples = Number(process.env.FUZZ_EXAMPLES ?? 8)
 const seed = Number(process.env.FUZZ_SEED ?? 20_260_301)
 
 test('a fuzzer cannot break the API', async (t) => {

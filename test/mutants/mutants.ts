@@ -120,7 +120,7 @@ export const allMutants: readonly Mutant[] = [
     ['core/api-key.test.ts'],
     [
       ['key.length > longestKey ||', ''],
-      ['if (!base62.test(id) || !base62.test(secret)) return undefined', ''],
+      ['if (!isBase62(id) || !isBase62(secret)) return undefined', ''],
       ['!== key.slice(-checksumLength)) return undefined', "=== '') return undefined"],
       ['} else if (!markers.accepted.has(marker)) {', '} else if (marker === "") {'],
       ['`${id}\\0${secret}`', '`${id}${secret}`'],

@@ -2,7 +2,7 @@
  * Requests of every shape through the whole product, with real model servers behind: whatever text
  * one of them gave has to have been counted, and nobody gets any who may not.
  *
- * Here for half a minute with two servers and always the same requests; `npm run fuzz:gateway` takes all
+ * Here for some seconds with two servers and always the same requests; `npm run fuzz:gateway` takes all
  * servers, another seed and half an hour. Settings: FUZZ_SECONDS, FUZZ_SEED, FUZZ_SERVERS (names, or all),
  * FUZZ_CASE (a find's line: `models-tail + label:7 (good)`) tries that alone, FUZZ_KEEP=1 writes finds into the corpus.
  */
@@ -19,7 +19,7 @@ import { render } from './draft.ts'
 import { serverNames, startServer, type Variant } from './servers.ts'
 import { startWorld } from './world.ts'
 
-const seconds = Number(process.env.FUZZ_SECONDS ?? 24)
+const seconds = Number(process.env.FUZZ_SECONDS ?? 12)
 const seed =
   process.env.FUZZ_SEED === 'random'
     ? randomInt(2 ** 31)
