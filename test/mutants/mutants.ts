@@ -35,7 +35,7 @@ export const allMutants: readonly Mutant[] = [
     'core/decide.ts',
     ['core/decide.test.ts'],
     [
-      ["if (caller === null) return deny('credential_invalid')\n  const keyless", 'const keyless'],
+      ["if (caller.by === 'key' || tokensOpen) return undefined", 'return undefined'],
       ["if (!mayUse(caller, model)) return deny('model_not_allowed')", ''],
       ["if (model.cluster === undefined) return deny('model_unavailable')", ''],
       ["if ('error' in selected || isHealthy(selected)) return selected", 'return selected'],
