@@ -124,7 +124,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const { keys, propagation, noteUse } = keyParts
   const resources = await openResources(context)
   const { problems } = resources
-  const learner = openServedNames(context, database, resources.snapshot)
+  const learner = openServedNames(context, database, resources)
   const { snapshot } = learner
   const markers = { own: config.keyMarker, accepted: config.acceptedMarkers }
   const tokens = openTokens(context, resources, tracing)

@@ -8,11 +8,11 @@ import https from 'node:https'
 import type { ModelRef } from '../core/resources.ts'
 import { findAuthorities } from './bootstrap.ts'
 import { type Secret, secretsOf } from './secret-place.ts'
-import { readSecret } from './secret-source.ts'
+import type { Reading } from './secret-source.ts'
 
 export interface ServerListOptions {
-  /** `SECRETS_DIR`. */
-  readonly secretsDir: string | undefined
+  /** Reads what its resource names, wherever that is kept. */
+  readonly readSecret: (secret: Secret) => Promise<Reading>
   /** `BACKEND_CA_FILE`. */
   readonly caFile: string | undefined
   /** Ends the question. */
@@ -79,10 +79,10 @@ async function authoritiesOf(
 
 async function read(
   secret: Secret | undefined,
-  { secretsDir }: ServerListOptions,
+  { readSecret }: ServerListOptions,
 ): Promise<string | undefined> {
   if (secret === undefined) return undefined
-  const reading = await readSecret(secretsDir, secret)
+  const reading = await readSecret(secret)
   if ('problem' in reading) throw new Error(reading.problem)
   return reading.text
 }

@@ -10,13 +10,15 @@ import { holdModels } from '../gateway/held-models.ts'
 import { createSecretFiles, type SecretFiles } from '../gateway/secret-files.ts'
 import { createResourceAudit } from './audit.ts'
 import type { Context } from './context.ts'
-import { openOrigin } from './origin.ts'
+import { type Origin, openOrigin } from './origin.ts'
 import { createResourceReport, linesShown } from './resource-report.ts'
 
 export interface Resources {
   /** What is in force now. */
   readonly snapshot: () => Snapshot
   readonly problems: () => readonly string[]
+  /** What a resource names as a secret, from the files of SECRETS_DIR or the cluster's Secrets. */
+  readonly readSecret: Origin['readSecret']
   /** Models that are not in force, or not as written, because Envoy does not have their cluster yet. */
   readonly modelsWaiting: () => number
   /** Where resources come from, when changes cannot be seen there now, as `/readyz` calls it. */
@@ -70,6 +72,7 @@ export async function openResources(context: Context): Promise<Resources> {
   stops.push(() => controller.close())
   return {
     snapshot: stage.snapshot,
+    readSecret: origin.readSecret,
     problems: () => [...controller.problems(), ...secrets.problems()],
     modelsWaiting: () => clusterFile.waiting.size,
     degraded: origin.degraded,

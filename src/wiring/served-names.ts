@@ -14,6 +14,7 @@ import { askServer, serverOf } from '../gateway/server-list.ts'
 import { createServedNamesStore, type ServedNamesStore } from '../store/served-names.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
+import type { Resources } from './resources.ts'
 
 export interface Learner {
   /** What is in force, with the names that servers list. */
@@ -56,13 +57,13 @@ interface Turn {
 export function openServedNames(
   { config, log, onFault, stops }: Context,
   { pool }: Database,
-  snapshot: () => Snapshot,
+  { snapshot, readSecret }: Pick<Resources, 'snapshot' | 'readSecret'>,
 ): Learner {
-  const { secretsDir, backendCaFile: caFile } = config
+  const { backendCaFile: caFile } = config
   const learner = createLearner({
     snapshot,
     store: createServedNamesStore(pool),
-    ask: (ref) => askServer(ref, { secretsDir, caFile, signal: AbortSignal.timeout(askMs) }),
+    ask: (ref) => askServer(ref, { readSecret, caFile, signal: AbortSignal.timeout(askMs) }),
     log,
     onFault,
   })

@@ -5,6 +5,8 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { test } from 'tap'
 import type { ModelRef } from '../../src/core/resources.ts'
+import type { Secret } from '../../src/gateway/secret-place.ts'
+import { readSecret } from '../../src/gateway/secret-source.ts'
 import { askServer, serverOf } from '../../src/gateway/server-list.ts'
 import { noOpenssl, selfSigned } from '../support/certificates.ts'
 import { modelRef, resourceOf } from '../support/documents.ts'
@@ -12,8 +14,11 @@ import { listOf, startAnswering, startScripted } from '../support/list-api.ts'
 
 const refOf = (spec: object, namespace?: string) =>
   resourceOf(modelRef('m', spec, namespace)) as ModelRef
+const from = (secretsDir?: string) => ({
+  readSecret: (secret: Secret) => readSecret(secretsDir, secret),
+})
 const options = (limitMs = 20_000) => ({
-  secretsDir: undefined as string | undefined,
+  ...from(),
   caFile: undefined,
   signal: AbortSignal.timeout(limitMs),
 })
@@ -22,11 +27,27 @@ test('a server is asked as Envoy would ask it', async (t) => {
   const secretsDir = t.testdir({ llm: { key: 'sk-of-the-server\n' } })
   const server = await startAnswering(t, 200, listOf('a'))
   const spec = { backendUrl: `${server.url}/base/`, credential: { header: 'x-auth', file: 'key' } }
-  t.match(await askServer(refOf(spec), { ...options(), secretsDir }), { data: [{ id: 'a' }] })
+  t.match(await askServer(refOf(spec), { ...options(), ...from(secretsDir) }), {
+    data: [{ id: 'a' }],
+  })
   const headers = { 'x-auth': 'sk-of-the-server', 'user-agent': 'tollgate' }
   t.match(server.asked, [{ path: '/base/v1/models', headers }])
   await t.rejects(askServer(refOf(spec), options()), { message: /SECRETS_DIR/ })
   t.equal(server.asked.length, 1, 'without its credential it is not asked')
+})
+
+test('its credential may be a Secret of the cluster', async (t) => {
+  const server = await startAnswering(t, 200, listOf('a'))
+  const secretRef = { name: 'provider', key: 'api-key' }
+  const asked: Secret[] = []
+  const readSecret = async (secret: Secret) => {
+    asked.push(secret)
+    return { text: 'Bearer sk-of-the-cluster' }
+  }
+  const ref = refOf({ backendUrl: server.url, credential: { secretRef } })
+  t.match(await askServer(ref, { ...options(), readSecret }), { data: [{ id: 'a' }] })
+  t.match(asked, [{ namespace: 'llm', secretRef }])
+  t.match(server.asked, [{ headers: { authorization: 'Bearer sk-of-the-cluster' } }])
 })
 
 test('what is no list is an error', async (t) => {
@@ -56,9 +77,9 @@ test('its certificate is looked at', { skip: noOpenssl }, async (t) => {
   await once(server, 'listening')
   t.teardown(() => server.close())
   const backendUrl = `https://127.0.0.1:${(server.address() as AddressInfo).port}`
-  await t.rejects(askServer(refOf({ backendUrl }), { ...options(), secretsDir }))
+  await t.rejects(askServer(refOf({ backendUrl }), { ...options(), ...from(secretsDir) }))
   const vouched = refOf({ backendUrl, caFile: 'ca.pem' })
-  t.same(await askServer(vouched, { ...options(), secretsDir }), { data: [] })
+  t.same(await askServer(vouched, { ...options(), ...from(secretsDir) }), { data: [] })
   const caFile = join(secretsDir, 'llm', 'ca.pem')
   t.same(await askServer(refOf({ backendUrl }), { ...options(), caFile }), { data: [] })
 })
