@@ -16,7 +16,7 @@ import { createClusterFile } from '../src/gateway/cluster-file.ts'
 import { type JsonObject, type KubeClient, KubeError } from '../src/kubernetes/client.ts'
 import { createResourceAudit } from '../src/wiring/audit.ts'
 import { createResourceReport } from '../src/wiring/resource-report.ts'
-import { cpuMicros, type Figure } from './measure.ts'
+import { cpuMicros, type Figure, longestTurn, median } from './measure.ts'
 
 const apiVersion = 'tollgate.dev/v1alpha1'
 const models = 2_000
@@ -96,26 +96,6 @@ function createPlayed(stored: Readonly<Record<string, readonly JsonObject[]>>) {
   const push = (plural: string, changed: JsonObject): void =>
     streams.get(plural)?.(Buffer.from(`${JSON.stringify({ type: 'MODIFIED', object: changed })}\n`))
   return { client, push }
-}
-
-function median(values: readonly number[]): number {
-  return [...values].sort((a, b) => a - b)[values.length >> 1] as number
-}
-
-/** Milliseconds of CPU that this thread spent in one turn of its event loop at most. */
-async function longestTurn(act: () => Promise<unknown>): Promise<number> {
-  let longest = 0
-  let isOver = false
-  const turn = (since: number): void => {
-    const { user, system } = process.threadCpuUsage()
-    const now = (user + system) / 1_000
-    longest = Math.max(longest, now - since)
-    if (!isOver) setImmediate(turn, now)
-  }
-  turn(Number.POSITIVE_INFINITY)
-  await act()
-  isOver = true
-  return longest
 }
 
 export async function benchCluster(): Promise<readonly Figure[]> {

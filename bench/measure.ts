@@ -14,7 +14,28 @@ export function microsPerCall(work: (i: number) => unknown, calls = 200_000, rou
     for (let i = 0; i < calls; i += 1) work(i)
     return cpuMicros(begin) / calls
   })
-  return figures.sort((a, b) => a - b)[Math.floor(rounds / 2)] as number
+  return median(figures)
+}
+
+/** Of an even number the upper one of the two. */
+export function median(values: readonly number[]): number {
+  return [...values].sort((a, b) => a - b)[values.length >> 1] as number
+}
+
+/** Milliseconds of CPU that this thread spent in one turn of its event loop at most. */
+export async function longestTurn(act: () => Promise<unknown>): Promise<number> {
+  let longest = 0
+  let isOver = false
+  const turn = (since: number): void => {
+    const { user, system } = process.threadCpuUsage()
+    const now = (user + system) / 1_000
+    longest = Math.max(longest, now - since)
+    if (!isOver) setImmediate(turn, now)
+  }
+  turn(Number.POSITIVE_INFINITY)
+  await act()
+  isOver = true
+  return longest
 }
 
 /** A row of the table that `npm run bench` prints. */

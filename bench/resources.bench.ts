@@ -11,7 +11,7 @@ import { stringify } from 'yaml'
 import { startController } from '../src/controller/controller.ts'
 import { createFolderSource } from '../src/controller/folder-source.ts'
 import { createClusterFile } from '../src/gateway/cluster-file.ts'
-import { cpuMicros, type Figure } from './measure.ts'
+import { cpuMicros, type Figure, longestTurn, median } from './measure.ts'
 
 const apiVersion = 'tollgate.dev/v1alpha1'
 const models = 2_000
@@ -60,26 +60,6 @@ function policyFile(changed?: number): string {
       },
     }),
   ).join('---\n')
-}
-
-function median(values: readonly number[]): number {
-  return [...values].sort((a, b) => a - b)[values.length >> 1] as number
-}
-
-/** Milliseconds of CPU that this thread spent in one turn of its event loop at most. */
-async function longestTurn(act: () => Promise<unknown>): Promise<number> {
-  let longest = 0
-  let isOver = false
-  const turn = (since: number): void => {
-    const { user, system } = process.threadCpuUsage()
-    const now = (user + system) / 1_000
-    longest = Math.max(longest, now - since)
-    if (!isOver) setImmediate(turn, now)
-  }
-  turn(Number.POSITIVE_INFINITY)
-  await act()
-  isOver = true
-  return longest
 }
 
 export async function benchResources(): Promise<readonly Figure[]> {
