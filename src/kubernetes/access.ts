@@ -3,8 +3,9 @@
 import { readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { parse } from 'yaml'
+import { isObject } from '../core/fields.ts'
 import { isTrustworthy } from '../core/trustworthy.ts'
-import { type ClusterAccess, isObject, type JsonObject } from './client.ts'
+import type { ClusterAccess, JsonObject } from './client.ts'
 
 const accountFolder = '/var/run/secrets/kubernetes.io/serviceaccount'
 

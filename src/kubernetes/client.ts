@@ -7,6 +7,7 @@
 import { readFile } from 'node:fs/promises'
 import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http'
 import { Agent, request as requestHttps } from 'node:https'
+import { isObject } from '../core/fields.ts'
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
@@ -196,10 +197,6 @@ function toObject(text: string): JsonObject {
     // Told below: the parser's own words quote the answer.
   }
   throw new Error('the API server answered no object')
-}
-
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 async function readText(path: string | undefined): Promise<string | undefined> {

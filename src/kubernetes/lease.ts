@@ -5,7 +5,8 @@
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { isObject, type JsonObject, type KubeClient, KubeError } from './client.ts'
+import { isObject } from '../core/fields.ts'
+import { type JsonObject, type KubeClient, KubeError } from './client.ts'
 
 export interface LeaseOptions {
   readonly client: KubeClient

@@ -4,7 +4,8 @@
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { isObject, type KubeClient, KubeError } from './client.ts'
+import { isObject } from '../core/fields.ts'
+import { type KubeClient, KubeError } from './client.ts'
 
 /** An object of the cluster, of which nothing but its name is certain. */
 export interface KubeObject {

@@ -1,6 +1,7 @@
 /** Entries of the cluster's Secrets, asked for one by one: our role may `get` named ones alone. */
 
-import { isObject, type KubeClient, KubeError } from './client.ts'
+import { isObject } from '../core/fields.ts'
+import { type KubeClient, KubeError } from './client.ts'
 
 /** Its text, or why it cannot be had; never the text in the complaint. */
 export type SecretEntry = { readonly text: string } | { readonly problem: string }

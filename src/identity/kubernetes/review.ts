@@ -1,10 +1,10 @@
 /** The two questions that we ask a cluster's API server about people. */
 
+import { isObject } from '../../core/fields.ts'
 import {
   type ClientOptions,
   type ClusterAccess,
   createClient,
-  isObject,
   type JsonObject,
   KubeError,
 } from '../../kubernetes/client.ts'

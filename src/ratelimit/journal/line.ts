@@ -3,6 +3,7 @@
  * named `journal` in envoy/bootstrap.yaml.
  */
 
+import { isObject } from '../../core/fields.ts'
 import type { Usage } from '../../core/usage.ts'
 
 /** A Usage that says which response it was. */
@@ -54,8 +55,4 @@ function toUsage(fields: Fields): JournaledUsage | undefined {
     ...(typeof group === 'string' && { group }),
     response: { id, endedAt: Number(start) + (ms ?? 0) },
   }
-}
-
-function isObject(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
