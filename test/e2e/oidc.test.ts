@@ -1,6 +1,6 @@
 import root from 'tap'
 import { showAddress } from '../../src/config.ts'
-import { makeCertificate, noOpenssl } from '../support/certificate.ts'
+import { makeCertificate, noOpenssl } from '../support/certificates.ts'
 import { chatPath, type Gateway, gatewayTests } from '../support/gateway.ts'
 import { startOidcIssuer } from '../support/oidc-issuer.ts'
 import { poll } from '../support/poll.ts'

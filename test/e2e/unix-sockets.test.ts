@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import root, { type Test } from 'tap'
-import { makeCertificate, noOpenssl } from '../support/certificate.ts'
+import { makeCertificate, noOpenssl } from '../support/certificates.ts'
 import { clientAt } from '../support/client-at.ts'
 import { gatewayTests } from '../support/gateway.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import root, { test } from 'tap'
 import { createReview } from '../../src/identity/kubernetes/review.ts'
 import { fromKubeconfig, fromServiceAccount } from '../../src/kubernetes/access.ts'
-import { makeCertificate, noOpenssl } from '../support/certificate.ts'
+import { makeCertificate, noOpenssl } from '../support/certificates.ts'
 import { ownToken, startReviewServer } from '../support/review-server.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 

@@ -1,27 +1,37 @@
 import { execFileSync, spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Test } from 'tap'
+import { temporaryFolder } from './temporary-folder.ts'
 
 /** Why certificates cannot be made here, for tests to skip; false: they can. */
 export const noOpenssl = spawnSync('openssl', ['version']).status !== 0 && 'no openssl'
 
-/** A certificate that vouches for itself, and its key, both in PEM. */
-export interface SelfSigned {
+/** A certificate that vouches for itself, and its key, both in PEM, and the files that hold them. */
+export interface Certificate {
   readonly cert: string
   readonly key: string
+  readonly path: string
+  readonly keyPath: string
+}
+
+/** Makes one for this machine that is gone when `t` ends. */
+export function makeCertificate(t: Test): Certificate {
+  return selfSigned(temporaryFolder(t), 'DNS:localhost,IP:127.0.0.1')
 }
 
 /** Makes one for these subject alternative names (`DNS:a.example,IP:127.0.0.1`), in an empty folder. */
-export function selfSigned(folder: string, names: string): SelfSigned {
-  const [key, cert] = [join(folder, 'key.pem'), join(folder, 'cert.pem')]
+export function selfSigned(folder: string, names: string): Certificate {
+  const [keyPath, path] = [join(folder, 'key.pem'), join(folder, 'cert.pem')]
   execFileSync(
     'openssl',
     [
       ...['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'],
       ...['-days', '1', '-subj', '/CN=test', '-addext', `subjectAltName=${names}`],
-      ...['-keyout', key, '-out', cert],
+      ...['-keyout', keyPath, '-out', path],
     ],
     { stdio: 'ignore' },
   )
-  return { cert: readFileSync(cert, 'utf8'), key: readFileSync(key, 'utf8') }
+  const [cert, key] = [readFileSync(path, 'utf8'), readFileSync(keyPath, 'utf8')]
+  return { cert, key, path, keyPath }
 }

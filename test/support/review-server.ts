@@ -5,7 +5,7 @@ import https from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import type { Certificate } from './certificate.ts'
+import type { Certificate } from './certificates.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
 /**

@@ -11,7 +11,7 @@ import {
   type ServerTls,
   type TlsSettings,
 } from '../../src/tls/listener-tls.ts'
-import { type Certificate, makeCertificate, noOpenssl } from '../support/certificate.ts'
+import { type Certificate, makeCertificate, noOpenssl } from '../support/certificates.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 

@@ -1,6 +1,6 @@
 import root, { test } from 'tap'
 import { parseAuthenticationConfiguration } from '../../../src/identity/oidc/authentication-configuration.ts'
-import { makeCertificate, noOpenssl } from '../../support/certificate.ts'
+import { makeCertificate, noOpenssl } from '../../support/certificates.ts'
 
 /** As kube-apiserver's documentation has it, but for what is not taken. */
 const good = `apiVersion: apiserver.config.k8s.io/v1
