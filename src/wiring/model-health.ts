@@ -4,6 +4,7 @@ import type { Logger } from 'pino'
 import type { BackendState } from '../core/conditions.ts'
 import type { Outcome } from '../core/model-failure.ts'
 import type { Snapshot } from '../core/snapshot.ts'
+import { createLineLimit } from './line-limit.ts'
 
 /** Milliseconds between two lines about one model and one reason. */
 const quietMs = 30_000
@@ -23,38 +24,27 @@ export interface ModelHealth {
   stateOf(model: string): BackendState | undefined
 }
 
-interface Lines {
-  at: number
-  more: number
-}
-
 export function createModelHealth({ snapshot, log, clock }: ModelHealthDeps): ModelHealth {
   const states = new Map<string, BackendState>()
-  const lines = new Map<string, Lines>()
+  const lines = createLineLimit(quietMs)
 
-  function remember<Value>(map: Map<string, Value>, key: string, value: Value): void {
-    map.set(key, value)
-    if (map.size <= mostModels) return
-    const [oldest] = map.keys()
-    if (oldest !== undefined) map.delete(oldest)
+  function remember(model: string, state: BackendState): void {
+    states.set(model, state)
+    if (states.size <= mostModels) return
+    const [oldest] = states.keys()
+    if (oldest !== undefined) states.delete(oldest)
   }
 
   return {
     note({ model, requestId, failure, answered }) {
       if (failure === undefined) {
-        if (answered && states.get(model)?.failure !== null) remember(states, model, reachable)
+        if (answered && states.get(model)?.failure !== null) remember(model, reachable)
         return
       }
       const { reason } = failure
-      remember(states, model, { failure })
-      const key = `${model} ${reason}`
-      const said = lines.get(key)
-      const now = clock()
-      if (said !== undefined && now - said.at < quietMs) {
-        said.more += 1
-        return
-      }
-      remember(lines, key, { at: now, more: 0 })
+      remember(model, { failure })
+      const more = lines.pass(`${model} ${reason}`, clock())
+      if (more === undefined) return
       const { caFile } = snapshot().models.get(model)?.resource.server ?? {}
       log.warn(
         {
@@ -63,7 +53,7 @@ export function createModelHealth({ snapshot, log, clock }: ModelHealthDeps): Mo
           reason,
           detail: failure.detail,
           ...(reason === 'tls' && { authorities: caFile ?? 'the usual ones' }),
-          ...(said !== undefined && said.more > 0 && { more: said.more }),
+          ...(more > 0 && { more }),
         },
         'a model server failed',
       )
