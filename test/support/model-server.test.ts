@@ -1,11 +1,11 @@
-import { once } from 'node:events'
 import http from 'node:http'
-import net, { type AddressInfo } from 'node:net'
+import net from 'node:net'
 import { text as readText } from 'node:stream/consumers'
 import { setTimeout as wait } from 'node:timers/promises'
 import { gunzipSync } from 'node:zlib'
 import OpenAI from 'openai'
 import t, { type Test } from 'tap'
+import { listenLocally } from './listening.ts'
 import { createModelServer } from './model-server/server.ts'
 
 interface Answer {
@@ -30,13 +30,7 @@ const hello = [{ role: 'user' as const, content: 'hello dear model' }]
 
 async function startServer(t: Test, models?: readonly string[]) {
   const server = createModelServer(models === undefined ? {} : { models })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
-  const { port } = server.address() as AddressInfo
+  const port = await listenLocally(t, server)
   const call = (path: string, { body, sim, method, headers }: Call = {}) => {
     const { promise, resolve, reject } = Promise.withResolvers<Answer>()
     const request = http.request({

@@ -1,11 +1,10 @@
-import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import http, { type IncomingMessage, type RequestListener } from 'node:http'
 import https from 'node:https'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import type { Certificate } from './certificates.ts'
+import { listenLocally } from './listening.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
 /**
@@ -100,13 +99,7 @@ export async function startReviewServer(t: Test, tls?: Certificate): Promise<Rev
   }
 
   const server = tls === undefined ? http.createServer(answer) : https.createServer(tls, answer)
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
-  const { port } = server.address() as AddressInfo
+  const port = await listenLocally(t, server)
   const url = `${tls === undefined ? 'http' : 'https'}://127.0.0.1:${port}`
   const folder = temporaryFolder(t)
   const [kubeconfig, tokenFile] = [join(folder, 'config'), join(folder, 'token')]

@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import { once } from 'node:events'
 import http, { type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type { Test } from 'tap'
 import type { ClusterAccess } from '../../../src/kubernetes/client.ts'
+import { listenLocally } from '../listening.ts'
 
 /** One kind of resource that an API server has. */
 export interface ApiKind {
@@ -251,13 +250,7 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
   const server = http.createServer((request, response) => {
     answer(request, response).catch((error: unknown) => refuse(response, 500, String(error)))
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
-  const { port } = server.address() as AddressInfo
+  const port = await listenLocally(t, server)
   const world: ApiServer = {
     access: { server: `http://127.0.0.1:${port}` },
     requests: [],
