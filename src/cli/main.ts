@@ -12,6 +12,7 @@ const USAGE = `Usage: tollgate <command>
   migrate          bring the database to our schema; take over the original service's keys
   envoy-config     print, write or validate the configuration of an Envoy of your own
   replicas         the processes that a revocation waits for; forget <name>: one that is gone for good
+  cleanup [<url>]  have a running service delete expired ephemeral keys, as it does every 15 minutes
   revocations      replay <file>...: revoke again what a restored database has forgotten
   key <command>    make, list and revoke API keys: new, list, revoke
   help <command>   what it takes; the same as <command> --help
@@ -48,6 +49,8 @@ async function run(): Promise<number> {
       return (await import('./envoy-config.ts')).envoyConfig(args, process.env)
     case 'replicas':
       return (await import('./replicas.ts')).replicas(args)
+    case 'cleanup':
+      return (await import('./cleanup.ts')).cleanup(args)
     case 'revocations':
       return (await import('./revocations.ts')).revocations(args)
     case 'key':

@@ -1,0 +1,127 @@
+/** `tollgate cleanup`: has the service delete expired ephemeral keys (contract, 3.13). */
+
+import { readFileSync } from 'node:fs'
+import { type IncomingMessage, request as plainRequest } from 'node:http'
+import { request as tlsRequest } from 'node:https'
+import { text } from 'node:stream/consumers'
+import { parseArgs } from 'node:util'
+import { printable } from './table.ts'
+import { asksForHelp } from './usage.ts'
+
+const USAGE = `Usage: tollgate cleanup [<url>] [--ca <file>] [--cert <file> --key <file>]
+
+Has the service delete the ephemeral keys that expired more than 30 minutes ago. Each process of the
+service does so by itself every 15 minutes; this is for those who want to see it as a job.
+
+  <url>           the internal listener, INTERNAL_ADDRESS of any process (http://127.0.0.1:8081)
+  --ca            the authorities (PEM) that vouch for it, instead of the usual ones
+  --cert, --key   the certificate (PEM) to show where it asks for one (TLS_CLIENT_CA_FILE)
+
+Exit status: 0 done, 1 the service refused or cannot be reached, 2 a wrong call.`
+
+/** Where the command prints to, a line at a time. */
+export interface CleanupIo {
+  readonly out: (line: string) => void
+  readonly err: (line: string) => void
+}
+
+const TIMEOUT_MS = 30_000
+/** More than any answer of ours has. */
+const MOST_BYTES = 65_536
+
+/** Runs the command; answers the exit status. Rejects with a sentence when nothing was deleted. */
+export async function cleanup(
+  args: readonly string[],
+  io: CleanupIo = { out: console.log, err: console.error },
+): Promise<number> {
+  if (asksForHelp(args)) {
+    io.out(USAGE)
+    return 0
+  }
+  const call = readArguments(args)
+  if (call === undefined) {
+    io.err(USAGE)
+    return 2
+  }
+  const { status, body } = await post(call)
+  const answer = parse(body) as { deletedCount?: unknown; error?: { message?: unknown } } | null
+  if (status === 200 && Number.isSafeInteger(answer?.deletedCount)) {
+    io.out(`Deleted ${answer?.deletedCount} expired ephemeral keys.`)
+    return 0
+  }
+  const message = answer?.error?.message
+  const reason = typeof message === 'string' ? `: ${printable(message)}` : ' and no count of keys.'
+  throw new Error(`${call.url.origin} answered ${status}${reason}`)
+}
+
+interface Call {
+  readonly url: URL
+  readonly ca: string | undefined
+  readonly cert: string | undefined
+  readonly key: string | undefined
+}
+
+function readArguments(args: readonly string[]): Call | undefined {
+  try {
+    const { values, positionals } = parseArgs({
+      args: [...args],
+      options: { ca: { type: 'string' }, cert: { type: 'string' }, key: { type: 'string' } },
+      allowPositionals: true,
+    })
+    const [written = 'http://127.0.0.1:8081', ...rest] = positionals
+    const { ca, cert, key } = values
+    const url = URL.parse(written)
+    const fits = url?.protocol === 'https:' || (url?.protocol === 'http:' && !ca && !cert)
+    const isBare = url?.pathname === '/' && !url.search && !url.hash && !url.username
+    if (!fits || !isBare || rest.length > 0 || (cert === undefined) !== (key === undefined)) {
+      return undefined
+    }
+    return { url, ca, cert, key }
+  } catch {
+    return undefined
+  }
+}
+
+async function post(call: Call): Promise<{ readonly status: number; readonly body: string }> {
+  const { ca, cert, key } = call
+  const target = new URL('/internal/v1/api-keys/cleanup', call.url)
+  const signal = AbortSignal.timeout(TIMEOUT_MS)
+  const tls = { ca: read('--ca', ca), cert: read('--cert', cert), key: read('--key', key) }
+  const send = target.protocol === 'https:' ? tlsRequest : plainRequest
+  try {
+    const response = await new Promise<IncomingMessage>((settle, fail) => {
+      const options = { method: 'POST', headers: { accept: 'application/json' }, signal, ...tls }
+      send(target, options, settle).once('error', fail).end()
+    })
+    let bytes = 0
+    response.on('data', (chunk: Buffer) => {
+      bytes += chunk.length
+      if (bytes > MOST_BYTES) response.destroy(new Error('the answer is too long'))
+    })
+    return { status: response.statusCode ?? 0, body: await text(response) }
+  } catch (error) {
+    const reason = signal.aborted ? `no answer within ${TIMEOUT_MS / 1_000} s` : reasonOf(error)
+    throw new Error(`${call.url.origin} cannot be reached (${reason}).`)
+  }
+}
+
+function read(option: string, path: string | undefined): Buffer | undefined {
+  try {
+    return path === undefined ? undefined : readFileSync(path)
+  } catch (error) {
+    throw new Error(`${option}: ${path} cannot be read (${(error as { code?: string }).code}).`)
+  }
+}
+
+function reasonOf(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException
+  return code ?? message
+}
+
+function parse(body: string): unknown {
+  try {
+    return JSON.parse(body)
+  } catch {
+    return null
+  }
+}

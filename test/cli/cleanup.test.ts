@@ -1,0 +1,110 @@
+import { createServer, type RequestListener } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { type Test, test } from 'tap'
+import { cleanup } from '../../src/cli/cleanup.ts'
+import { makeCertificate, noOpenssl } from '../support/certificates.ts'
+import { createKeyApi } from '../support/key-api.ts'
+import { listenLocally } from '../support/listening.ts'
+import { failing } from '../support/refusals.ts'
+import { runTollgate } from '../support/tollgate.ts'
+
+async function run(...args: readonly string[]) {
+  const [out, err]: string[][] = [[], []]
+  const io = {
+    out: (line: string) => void out?.push(line),
+    err: (line: string) => void err?.push(line),
+  }
+  const status = await cleanup(args, io)
+  return { status, out: out?.join('\n'), err: err?.join('\n') }
+}
+
+type Around = NonNullable<Parameters<typeof createKeyApi>[1]>['around']
+
+/** The internal API with one ephemeral key that is due. */
+async function startApi(t: Test, around?: Around) {
+  const api = await createKeyApi(t, { ...(around && { around }) })
+  await api.createKey('alice', { ephemeral: true, expiresIn: '1m' })
+  await api.createKey('alice', { expiresIn: '1m' })
+  api.now += 32 * 60_000
+  await api.internal.listen({ port: 0, host: '127.0.0.1' })
+  const { port } = api.internal.server.address() as AddressInfo
+  return { api, url: `http://127.0.0.1:${port}` }
+}
+
+async function answering(t: Test, listener: RequestListener): Promise<string> {
+  return `http://127.0.0.1:${await listenLocally(t, createServer(listener))}`
+}
+
+test('expired ephemeral keys are deleted, and counted', async (t) => {
+  const { url } = await startApi(t)
+  const first = runTollgate(t, ['cleanup', url], {})
+  t.equal(await first.ended, 0)
+  t.equal(first.output(), 'Deleted 1 expired ephemeral keys.\n')
+  t.match(await run(url), { status: 0, out: 'Deleted 0 expired ephemeral keys.', err: '' })
+})
+
+test('the reason of a refusal is told, and the status is 1', async (t) => {
+  const { url } = await startApi(t, failing('outage', 'deleteExpiredEphemeral'))
+  const command = runTollgate(t, ['cleanup', url], {})
+  t.equal(await command.ended, 1)
+  t.match(command.output(), `${url} answered 503: `)
+})
+
+test('a service that is not there is named', async (t) => {
+  await t.rejects(run('http://127.0.0.1:1'), {
+    message: 'http://127.0.0.1:1 cannot be reached (ECONNREFUSED).',
+  })
+})
+
+test('what is no Tollgate is not taken for one', async (t) => {
+  for (const [body, reason] of [
+    ['', /answered 200 and no count/],
+    ['<html>', /answered 200 and no count/],
+    ['null', /answered 200 and no count/],
+    ['{"deletedCount":"7"}', /answered 200 and no count/],
+    ['x'.repeat(1_000_000), /the answer is too long/],
+  ] as const) {
+    const url = await answering(t, (_request, response) => void response.end(body))
+    await t.rejects(run(url), { message: reason }, body.slice(0, 20))
+  }
+  const elsewhere = await answering(t, (_request, response) =>
+    response.writeHead(307, { location: 'http://127.0.0.1:1/' }).end(),
+  )
+  await t.rejects(run(elsewhere), { message: /answered 307/ })
+})
+
+test('a certificate is shown where one is asked for', { skip: noOpenssl }, async (t) => {
+  const { api } = await startApi(t)
+  const [own, client] = [makeCertificate(t), makeCertificate(t)]
+  const server = createTlsServer(
+    { cert: own.cert, key: own.key, ca: client.cert, requestCert: true },
+    (request, response) => void api.internal.server.emit('request', request, response),
+  )
+  const url = `https://127.0.0.1:${await listenLocally(t, server)}`
+  const known = ['--ca', own.path]
+  await t.rejects(run(url), { message: /cannot be reached \(DEPTH_ZERO_SELF_SIGNED_CERT\)/ })
+  await t.rejects(run(url, ...known), { message: /cannot be reached/ })
+  const mine = ['--cert', client.path, '--key', client.keyPath]
+  t.match(await run(url, ...known, ...mine), { status: 0, out: /Deleted 1 / })
+  await t.rejects(run(url, '--ca', '/nowhere.pem'), {
+    message: '--ca: /nowhere.pem cannot be read (ENOENT).',
+  })
+})
+
+test('wrong calls show the usage', async (t) => {
+  for (const args of [
+    ['here'],
+    ['ftp://127.0.0.1'],
+    ['http://127.0.0.1/internal'],
+    ['http://user@127.0.0.1'],
+    ['http://127.0.0.1', 'http://127.0.0.2'],
+    ['http://127.0.0.1', '--ca', 'x'],
+    ['https://127.0.0.1', '--cert', 'x'],
+    ['--all'],
+  ]) {
+    const { status, err } = await run(...args)
+    t.equal(status, 2, args.join(' '))
+    t.match(err, /^Usage: tollgate cleanup/)
+  }
+})
