@@ -164,12 +164,17 @@ function celText(text: string): string {
 /** The files of k8s/crds by name. */
 export function renderCrds(): ReadonlyMap<string, string> {
   const note = '# Written by `npm run crds` from src/core/resource-schemas.ts.\n'
-  return new Map(
-    kinds.map((kind) => [
-      `${kind.plural}.yaml`,
-      note + stringify(toCrd(kind), { lineWidth: 0, aliasDuplicateObjects: false }),
-    ]),
-  )
+  const kustomization = {
+    apiVersion: 'kustomize.config.k8s.io/v1beta1',
+    kind: 'Kustomization',
+    resources: kinds.map(({ plural }) => `${plural}.yaml`),
+  }
+  const write = (document: object): string =>
+    note + stringify(document, { lineWidth: 0, aliasDuplicateObjects: false })
+  return new Map([
+    ...kinds.map((kind) => [`${kind.plural}.yaml`, write(toCrd(kind))] as const),
+    ['kustomization.yaml', write(kustomization)],
+  ])
 }
 
 if (import.meta.main) {

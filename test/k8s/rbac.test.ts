@@ -27,7 +27,7 @@ interface Manifest {
   readonly subjects?: readonly { readonly name: string }[]
 }
 
-const text = readFileSync(new URL('../../k8s/rbac.yaml', import.meta.url), 'utf8')
+const text = readFileSync(new URL('../../k8s/base/rbac.yaml', import.meta.url), 'utf8')
 const manifests = parseAllDocuments(text).map((document) => document.toJS() as Manifest)
 
 /** One thing that an account may do: `verb group/resource name in namespace`, `*` for any. */
