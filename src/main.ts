@@ -24,6 +24,7 @@ import { openCounters } from './wiring/counters.ts'
 import { openDatabase } from './wiring/database.ts'
 import { createDenialLog } from './wiring/denial-log.ts'
 import { openEarlyProbes } from './wiring/early-probes.ts'
+import { writeEnvoyFiles } from './wiring/envoy-files.ts'
 import { openKeys } from './wiring/keys.ts'
 import { listenGrpc, listenHttp, listenServer } from './wiring/listen.ts'
 import { openTls } from './wiring/listener-tls.ts'
@@ -119,6 +120,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const tls = openTls(context)
   const probes = await openEarlyProbes(config.internalAddress, tls?.asking)
   stops.push(probes.close)
+  if (config.envoyConfigWrite) await writeEnvoyFiles(config)
   const database = await openDatabase(context)
   const keyParts = await openKeys(context, database)
   const { keys, propagation, noteUse } = keyParts

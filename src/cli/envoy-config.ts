@@ -1,13 +1,12 @@
 /** `tollgate envoy-config`: Envoy's bootstrap for these settings, printed, written or validated. */
 
 import { execFile } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createSecureContext } from 'node:tls'
 import { parseArgs, promisify } from 'node:util'
 import { type Config, loadConfig } from '../config.ts'
-import { renderEnvoyFiles, writeEnvoyFiles } from '../wiring/envoy-files.ts'
+import { checkEnvoyFiles, renderEnvoyFiles, writeEnvoyFiles } from '../wiring/envoy-files.ts'
 import { findEnvoy } from './envoy-binary.ts'
 import { StartError } from './start-error.ts'
 import { asksForHelp } from './usage.ts'
@@ -42,7 +41,7 @@ export async function envoyConfig(
     err(USAGE)
     return 2
   }
-  const config = loadConfig(env, checkListener)
+  const config = loadConfig(env, checkEnvoyFiles)
   if (config.tlsCertFile !== undefined) {
     err('TLS_CERT_FILE: add to the clusters what envoy/README.md says under "TLS to the service".')
   }
@@ -65,28 +64,6 @@ function readArguments(args: readonly string[]) {
   } catch {
     return undefined
   }
-}
-
-/** What would keep Envoy from listening, or make it ask nobody. */
-function checkListener(config: Config): readonly string[] {
-  const problems = [...config.gatewayGrpcEndpoints, ...config.gatewayApiEndpoints].flatMap(
-    (endpoint) =>
-      'port' in endpoint && endpoint.port === 0
-        ? [
-            'GATEWAY_GRPC_ENDPOINTS: name the ports of the processes, here and in GATEWAY_API_ENDPOINTS',
-          ]
-        : [],
-  )
-  const { gatewayTlsCertFile: cert, gatewayTlsKeyFile: key } = config
-  if (cert === undefined || key === undefined) return problems.slice(0, 1)
-  try {
-    createSecureContext({ cert: readFileSync(cert), key: readFileSync(key) })
-  } catch (error) {
-    problems.push(
-      `GATEWAY_TLS_CERT_FILE: cannot be used with the key (${(error as Error).message})`,
-    )
-  }
-  return problems.slice(0, 1)
 }
 
 /** Envoy's own verdict. It opens the files that it would write: those of a temporary folder. */

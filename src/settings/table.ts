@@ -100,6 +100,8 @@ export const settings = {
   /** Absolute. */
   envoyConfigDir: optional('ENVOY_CONFIG_DIR', '`DATA_DIR`/envoy', form.path,
     'where Envoy\'s clusters file is written'),
+  envoyConfigWrite: setting('ENVOY_CONFIG_WRITE', 'false', form.flag,
+    'whether `tollgate serve` also writes the rest of Envoy\'s files there before it is ready, as `tollgate envoy-config --write` does'),
   envoyPath: optional('ENVOY_PATH', '`envoy` on PATH, else a pinned wheel', form.anyText,
     'the Envoy to run (`npm start` only)'),
   /** Absolute; undefined: the cluster's. */

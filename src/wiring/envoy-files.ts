@@ -1,10 +1,11 @@
 /**
  * Envoy's files besides the clusters, as the settings describe them: what `tollgate envoy-config`
- * prints and what `tollgate up` starts Envoy with.
+ * prints, and what `tollgate up` and a pod start Envoy with.
  */
 
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { createSecureContext } from 'node:tls'
 import type { Config } from '../config.ts'
 import { findAuthorities, renderBootstrap, renderCertificate } from '../gateway/bootstrap.ts'
 import { CLUSTERS_FILE, renderClusters, writeClusters } from '../gateway/clusters.ts'
@@ -66,4 +67,22 @@ export async function writeEnvoyFiles(config: Config): Promise<string> {
 
 function certificatePath({ envoyConfigDir }: Config): string {
   return join(envoyConfigDir, 'certificate.json')
+}
+
+/** `NAME: what is wrong` for what would keep Envoy from listening, or make it ask nobody. */
+export function checkEnvoyFiles(config: Config): readonly string[] {
+  const { gatewayTlsCertFile: cert, gatewayTlsKeyFile: key } = config
+  const endpoints = [...config.gatewayGrpcEndpoints, ...config.gatewayApiEndpoints]
+  if (endpoints.some((endpoint) => 'port' in endpoint && endpoint.port === 0)) {
+    return [
+      'GATEWAY_GRPC_ENDPOINTS: name the ports of the processes, here and in GATEWAY_API_ENDPOINTS',
+    ]
+  }
+  if (cert === undefined || key === undefined) return []
+  try {
+    createSecureContext({ cert: readFileSync(cert), key: readFileSync(key) })
+    return []
+  } catch (error) {
+    return [`GATEWAY_TLS_CERT_FILE: cannot be used with the key (${(error as Error).message})`]
+  }
 }

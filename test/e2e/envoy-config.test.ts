@@ -6,7 +6,9 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { envoyConfig } from '../../src/cli/envoy-config.ts'
 import { askAdmin } from '../../src/gateway/admin-page.ts'
+import { serve } from '../../src/main.ts'
 import { noOpenssl, selfSigned } from '../support/certificates.ts'
+import { createDatabase } from '../support/database.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { freePorts } from '../support/free-ports.ts'
 import { chatPath, models, subscriptions } from '../support/gateway.ts'
@@ -235,4 +237,29 @@ t.test('the built-in command prints it', { skip }, async (t) => {
   )
   t.equal(JSON.parse(printed.toString()).node.id, 'tollgate-gateway')
   t.notOk(existsSync(join(folder, 'envoy')), 'and writes nothing')
+})
+
+t.test('the service writes it before it is ready, where it is told to', async (t) => {
+  const folder = temporaryFolder(t)
+  const env = {
+    API_ADDRESS: `unix:${join(folder, 'api.sock')}`,
+    GRPC_ADDRESS: `unix:${join(folder, 'grpc.sock')}`,
+    ENVOY_ADMIN_ADDRESS: `unix:${join(folder, 'admin.sock')}`,
+    ENVOY_CONFIG_DIR: join(folder, 'envoy'),
+    USAGE_JOURNAL: join(folder, 'journal', 'usage.jsonl'),
+    DATA_DIR: join(folder, 'data'),
+  }
+  const service = await serve({
+    ...env,
+    ENVOY_CONFIG_WRITE: 'true',
+    DATABASE_URL: await createDatabase(t),
+    INTERNAL_ADDRESS: '127.0.0.1:0',
+    METRICS_ADDRESS: 'off',
+    LOG_LEVEL: 'silent',
+    AUDIT_LOG: 'off',
+  })
+  t.teardown(() => service.stop())
+  const written = readFileSync(join(folder, 'envoy', 'bootstrap.json'), 'utf8').trimEnd()
+  t.equal(written, await print(env))
+  t.match(readFileSync(join(folder, 'envoy', 'clusters.json'), 'utf8'), /llm\/sim-small/)
 })

@@ -86,3 +86,15 @@ test('a data folder that nothing needs is not asked for', async (t) => {
     /^REVOCATION_LOG_DIR: .* \(ENOTDIR\)/,
   ])
 })
+
+test('Envoy’s files are tried where they are written', async (t) => {
+  const { folder, ...env } = goodSettings(t)
+  const anyPort = { ...env, GRPC_ADDRESS: '127.0.0.1:0' }
+  t.strictSame(problemsOf(anyPort), [])
+  t.match(problemsOf({ ...anyPort, ENVOY_CONFIG_WRITE: 'true' }), [/^GATEWAY_GRPC_ENDPOINTS: /])
+  const tls = {
+    GATEWAY_TLS_CERT_FILE: join(folder, 'no'),
+    GATEWAY_TLS_KEY_FILE: join(folder, 'no'),
+  }
+  t.match(problemsOf({ ...env, ...tls, ENVOY_CONFIG_WRITE: 'true' }), [/^GATEWAY_TLS_CERT_FILE: /])
+})
