@@ -1,7 +1,16 @@
 /** JSON bodies, whatever their Content-Type says (contract, 1). */
 
 import type { FastifyInstance } from 'fastify'
+import type { FromSchema, JSONSchema } from 'json-schema-to-ts'
 import { ServiceError } from '../core/errors.ts'
+
+/** What is left of a body once its schema has let it pass; undefined where it may be left out. */
+export type BodyOf<Schema extends JSONSchema> =
+  FromSchema<Schema, { keepDefaultedPropertiesOptional: true }> extends infer Body
+    ? null extends Body
+      ? Body | undefined
+      : Body
+    : never
 
 /** Bytes of a body at most. */
 export const bodyLimit = 1_048_576

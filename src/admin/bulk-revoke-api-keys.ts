@@ -4,13 +4,9 @@ import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '../core/errors.ts'
 import { addToOutcome, intend } from './audit.ts'
 import { callerOf } from './authenticate.ts'
-import { requirePlainText } from './body.ts'
+import { type BodyOf, requirePlainText } from './body.ts'
 import { orUnsure, type RevokeDeps } from './propagation.ts'
 import { propagation as propagationSchema, refusals } from './schemas.ts'
-
-interface Body {
-  readonly username?: string | null
-}
 
 const schema = {
   operationId: 'bulkRevokeApiKeys',
@@ -48,7 +44,7 @@ const schema = {
 /** Adds the route. Of calls side by side each key is counted by one. */
 export function bulkRevokeApiKeys(app: FastifyInstance, deps: RevokeDeps): void {
   const { keys, isAdmin, clock, propagation } = deps
-  app.post<{ Body: Body | null | undefined }>(
+  app.post<{ Body: BodyOf<typeof schema.body> }>(
     '/v1/api-keys/bulk-revoke',
     { schema, config: { audit: 'key.bulk_revoke' } },
     async (request) => {

@@ -18,7 +18,7 @@ import type { ApiKeyStore } from '../store/api-keys.ts'
 import { toTimestamp } from './api-key-record.ts'
 import { intend } from './audit.ts'
 import { callerOf } from './authenticate.ts'
-import { requirePlainText } from './body.ts'
+import { type BodyOf, requirePlainText } from './body.ts'
 import { typeInDocument } from './named-schemas.ts'
 import { refusals, timestamp } from './schemas.ts'
 
@@ -29,14 +29,6 @@ export interface CreateApiKeyDeps {
   readonly keyMarker: string
   /** The setting; the Tenant's own maximum wins over it. */
   readonly maxExpirationDays: number
-}
-
-interface Body {
-  readonly name?: string | null
-  readonly description?: string | null
-  readonly subscription?: string | null
-  readonly expiresIn?: unknown
-  readonly ephemeral?: boolean | null
 }
 
 /** Of names and descriptions; what was longer before there was a limit is shown as it is. */
@@ -119,60 +111,64 @@ const noSubscription =
 export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void {
   const { keys, snapshot, clock } = deps
   const config = { audit: 'key.create' } as const
-  app.post<{ Body: Body }>('/v1/api-keys', { schema, config }, async (request, reply) => {
-    const caller = callerOf(request)
-    if (caller.by !== 'token') throw new ServiceError('identity_token_required')
-    const current = snapshot()
-    const now = clock()
-    const ephemeral = request.body.ephemeral ?? false
-    const description = request.body.description ?? ''
-    requirePlainText('description', description)
-    const name = nameOf(request.body, ephemeral)
-    const expiresAt = expiryOf({
-      expiresIn: request.body.expiresIn,
-      ephemeral,
-      maximumDays: current.tenant?.maxExpirationDays ?? deps.maxExpirationDays,
-      now,
-    })
-    const requested = request.body.subscription?.trim() || undefined
-    const subscription = chooseSubscription(current, caller, requested)
-
-    const minted = mintKey(deps.keyMarker, randomBytes(keyIdBytes), randomBytes(keySecretBytes))
-    const record: ApiKeyRecord = {
-      id: randomUUID(),
-      hash: minted.hash,
-      prefix: prefixOf(minted.key) ?? null,
-      user: caller.user,
-      groups: caller.groups,
-      name,
-      description,
-      subscription,
-      status: 'active',
-      ephemeral,
-      createdAt: now,
-      expiresAt,
-      lastUsedAt: null,
-    }
-    await intend(request, { keyId: record.id, user: record.user, subscription })
-    await keys.insert(record)
-    return reply
-      .code(201)
-      .header('cache-control', 'no-store')
-      .send({
-        key: minted.key,
-        keyPrefix: minted.prefix,
-        id: record.id,
-        name,
-        subscription,
-        createdAt: toTimestamp(now),
-        expiresAt: toTimestamp(expiresAt),
+  app.post<{ Body: BodyOf<typeof schema.body> }>(
+    '/v1/api-keys',
+    { schema, config },
+    async (request, reply) => {
+      const caller = callerOf(request)
+      if (caller.by !== 'token') throw new ServiceError('identity_token_required')
+      const current = snapshot()
+      const now = clock()
+      const ephemeral = request.body.ephemeral ?? false
+      const description = request.body.description ?? ''
+      requirePlainText('description', description)
+      const name = nameOf(request.body, ephemeral)
+      const expiresAt = expiryOf({
+        expiresIn: request.body.expiresIn,
         ephemeral,
+        maximumDays: current.tenant?.maxExpirationDays ?? deps.maxExpirationDays,
+        now,
       })
-  })
+      const requested = request.body.subscription?.trim() || undefined
+      const subscription = chooseSubscription(current, caller, requested)
+
+      const minted = mintKey(deps.keyMarker, randomBytes(keyIdBytes), randomBytes(keySecretBytes))
+      const record: ApiKeyRecord = {
+        id: randomUUID(),
+        hash: minted.hash,
+        prefix: prefixOf(minted.key) ?? null,
+        user: caller.user,
+        groups: caller.groups,
+        name,
+        description,
+        subscription,
+        status: 'active',
+        ephemeral,
+        createdAt: now,
+        expiresAt,
+        lastUsedAt: null,
+      }
+      await intend(request, { keyId: record.id, user: record.user, subscription })
+      await keys.insert(record)
+      return reply
+        .code(201)
+        .header('cache-control', 'no-store')
+        .send({
+          key: minted.key,
+          keyPrefix: minted.prefix,
+          id: record.id,
+          name,
+          subscription,
+          createdAt: toTimestamp(now),
+          expiresAt: toTimestamp(expiresAt),
+          ephemeral,
+        })
+    },
+  )
 }
 
 /** Required and non-empty, but for ephemeral keys, which get one of their own. */
-function nameOf({ name }: Body, ephemeral: boolean): string {
+function nameOf({ name }: BodyOf<typeof schema.body>, ephemeral: boolean): string {
   if (name) {
     requirePlainText('name', name)
     return name

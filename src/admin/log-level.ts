@@ -1,6 +1,7 @@
 /** `GET` and `PUT /internal/v1/log-level`: what a running process logs. */
 
 import type { FastifyInstance } from 'fastify'
+import type { BodyOf } from './body.ts'
 import { refusals } from './schemas.ts'
 
 export const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
@@ -26,7 +27,7 @@ const schema = {
 
 export function logLevel(app: FastifyInstance, { log }: LogLevelDeps): void {
   app.get('/internal/v1/log-level', () => ({ level: log.level }))
-  app.put<{ Body: { level: string } }>('/internal/v1/log-level', { schema }, async (request) => {
+  app.put<{ Body: BodyOf<typeof body> }>('/internal/v1/log-level', { schema }, async (request) => {
     const { level } = request.body
     request.log.info({ level }, 'the level of the log changes')
     log.level = level

@@ -4,6 +4,7 @@ import type { FastifyError, FastifyInstance } from 'fastify'
 import { ServiceError } from '../core/errors.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 import { lookupTier } from '../core/tiers.ts'
+import type { BodyOf } from './body.ts'
 import { sendError } from './errors.ts'
 import { refusals } from './schemas.ts'
 
@@ -53,7 +54,7 @@ const schema = {
 
 /** Adds the route. Its codes are those of the original, in our envelope. */
 export function lookUpTier(app: FastifyInstance, { snapshot, instanceName }: LookupTierDeps): void {
-  app.post<{ Body: { groups: readonly string[] } }>(
+  app.post<{ Body: BodyOf<typeof schema.body> }>(
     '/v1/tiers/lookup',
     {
       schema,

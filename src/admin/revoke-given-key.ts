@@ -5,6 +5,7 @@ import { hashOfKey, type KeyMarkers } from '../core/api-key.ts'
 import { ServiceError } from '../core/errors.ts'
 import { showRecord } from './api-key-record.ts'
 import { addToOutcome, intend } from './audit.ts'
+import type { BodyOf } from './body.ts'
 import { keyNotFound } from './get-api-key.ts'
 import { orUnsure, type RevokeDeps } from './propagation.ts'
 import { revokedRecord } from './revoke-api-key.ts'
@@ -33,7 +34,7 @@ const schema = {
 export function revokeGivenKey(app: FastifyInstance, deps: RevokeGivenKeyDeps): void {
   const { keys, clock, propagation, markers } = deps
   const config = { audit: 'key.revoke' } as const
-  app.post<{ Body: { key: string } }>(
+  app.post<{ Body: BodyOf<typeof schema.body> }>(
     '/v1/api-keys/revoke',
     { schema, config },
     async (request) => {

@@ -3,11 +3,11 @@
 import type { FastifyInstance } from 'fastify'
 import { type ApiKeyStatus, prefixOf } from '../core/api-key.ts'
 import { ServiceError } from '../core/errors.ts'
-import type { ApiKeySearch, ApiKeySort } from '../store/api-keys.ts'
+import type { ApiKeySearch } from '../store/api-keys.ts'
 import { showRecord } from './api-key-record.ts'
 import { lookAtOthers, showOthers } from './audit.ts'
 import { callerOf } from './authenticate.ts'
-import { requirePlainText } from './body.ts'
+import { type BodyOf, requirePlainText } from './body.ts'
 import type { GetApiKeyDeps } from './get-api-key.ts'
 import { apiKeyRecord, refusals } from './schemas.ts'
 import { createTurns } from './turns.ts'
@@ -16,24 +16,6 @@ export interface SearchApiKeysDeps extends GetApiKeyDeps {
   /** Of all callers together; the store's other connections are for everything else. */
   readonly searchesAtOnce: number
 }
-
-type Optional<T> = { readonly [Name in keyof T]?: T[Name] | null }
-
-/** Both forms side by side; `readForm` tells which one is meant. */
-type Body = Optional<{
-  filters: Optional<{
-    username: string
-    status: readonly string[]
-    includeEphemeral: boolean
-    keyPrefix: string
-  }>
-  sort: Optional<{ by: ApiKeySort; order: string }>
-  pagination: Optional<{ limit: number; offset: number }>
-  status: string
-  limit: number
-  offset: number
-  includeEphemeral: boolean
-}>
 
 const largestPage = 100
 const defaultLimit = 50
@@ -153,7 +135,7 @@ export function searchApiKeys(app: FastifyInstance, deps: SearchApiKeysDeps): vo
     patienceMs,
     onTooLong: () => new ServiceError('search_timeout'),
   })
-  app.post<{ Body: Body | null | undefined }>(
+  app.post<{ Body: BodyOf<typeof schema.body> }>(
     '/v1/api-keys/search',
     { schema, config: { audit: 'key.search' } },
     async (request) => {
@@ -191,7 +173,7 @@ function toTimeout(error: unknown): never {
 type Form = Omit<ApiKeySearch, 'owner' | 'now'> & { readonly username: string | undefined }
 
 /** The form in force, with a default for each field that is absent. */
-function readForm(body: Body): Form {
+function readForm(body: NonNullable<BodyOf<typeof schema.body>>): Form {
   const { filters, sort, pagination } = body
   if (filters || sort || pagination) {
     return {

@@ -5,17 +5,11 @@ import { displayOf } from '../core/display.ts'
 import { describe, ServiceError } from '../core/errors.ts'
 import { type SelectionRefusal, select } from '../core/selection.ts'
 import type { CompiledSubscription, Snapshot } from '../core/snapshot.ts'
+import type { BodyOf } from './body.ts'
 import { labelsSchema, modelRefsSchema, showModelRefs } from './subscription-record.ts'
 
 export interface SelectSubscriptionDeps {
   readonly snapshot: () => Snapshot
-}
-
-interface Body {
-  readonly username: string
-  readonly groups?: readonly string[] | null
-  readonly requestedSubscription?: string | null
-  readonly requestedModel?: string | null
 }
 
 const schema = {
@@ -82,7 +76,7 @@ export function selectSubscription(
   app: FastifyInstance,
   { snapshot }: SelectSubscriptionDeps,
 ): void {
-  app.post<{ Body: Body }>(
+  app.post<{ Body: BodyOf<typeof schema.body> }>(
     '/internal/v1/subscriptions/select',
     {
       schema,

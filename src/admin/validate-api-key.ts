@@ -3,6 +3,7 @@
 import type { FastifyInstance } from 'fastify'
 import { hashOfKey, type KeyMarkers, statusAt } from '../core/api-key.ts'
 import type { ApiKeyStore } from '../store/api-keys.ts'
+import type { BodyOf } from './body.ts'
 import { refusals } from './schemas.ts'
 
 export interface ValidateApiKeyDeps {
@@ -59,7 +60,7 @@ const schema = {
  * already, and a stored word would change no answer.
  */
 export function validateApiKey(app: FastifyInstance, deps: ValidateApiKeyDeps): void {
-  app.post<{ Body: { key: string } }>(
+  app.post<{ Body: BodyOf<typeof schema.body> }>(
     '/internal/v1/api-keys/validate',
     { schema },
     async (request) => {
