@@ -9,6 +9,7 @@ const USAGE = `Usage: tollgate <command>
   serve            the service only
   controller       writes the statuses of the resources in a cluster
   check <folder>   validate a folder of resources; exit 1 with every problem named
+  export [<file>]  print the original's resources as ours, from a cluster or files
   migrate          bring the database to our schema; take over the original service's keys
   envoy-config     print, write or validate the configuration of an Envoy of your own
   replicas         the processes that a revocation waits for; forget <name>: one that is gone for good
@@ -43,6 +44,8 @@ async function run(): Promise<number> {
       return (await import('./controller.ts')).controllerCommand(args, process.env)
     case 'check':
       return (await import('./check.ts')).check(args)
+    case 'export':
+      return (await import('./export.ts')).exportCommand(args)
     case 'migrate':
       return (await import('./migrate.ts')).migrate(args, process.env)
     case 'envoy-config':

@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import type { ObjectStatus } from '../core/object-status.ts'
 import { type KubeClient, KubeError } from '../kubernetes/client.ts'
-import type { KubeObject } from '../kubernetes/reflector.ts'
+import type { KubeObject } from '../kubernetes/list.ts'
 
 /** An object whose status is ours to write. */
 export interface Target {

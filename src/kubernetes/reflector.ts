@@ -6,18 +6,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { isObject } from '../core/fields.ts'
 import { type KubeClient, KubeError } from './client.ts'
-
-/** An object of the cluster, of which nothing but its name is certain. */
-export interface KubeObject {
-  readonly metadata: {
-    readonly name: string
-    readonly namespace?: string
-    readonly uid?: string
-    readonly resourceVersion?: string
-    readonly generation?: number
-  }
-  readonly [field: string]: unknown
-}
+import { isKubeObject, type KubeObject, keyOf, listObjects } from './list.ts'
 
 export interface ReflectorOptions {
   readonly client: KubeClient
@@ -42,8 +31,6 @@ export interface Reflector {
   readonly isSynced: boolean
 }
 
-/** Objects of one page of a list. */
-const pageSize = 500
 /** A watch ends after so many seconds and is renewed; API servers do the same of their own accord. */
 const watchSeconds = 290
 /** A watch that says nothing, not even a bookmark, may hang on a connection that is gone. */
@@ -77,25 +64,11 @@ export function startReflector(options: ReflectorOptions): Reflector {
 
   /** Reads all of it; answers the version from which to watch. */
   async function list(): Promise<string> {
-    const found = new Map<string, KubeObject>()
-    let from = ''
-    for (;;) {
-      const page = await client.send({
-        path: `${path}?limit=${pageSize}${selector}${from}`,
-        signal,
-      })
-      const { items, metadata } = page
-      if (!Array.isArray(items) || !isObject(metadata)) throw new Error('this is no list')
-      for (const item of items) if (isKubeObject(item)) found.set(keyOf(item), item)
-      if (typeof metadata.continue === 'string' && metadata.continue !== '') {
-        from = `&continue=${encodeURIComponent(metadata.continue)}`
-        continue
-      }
-      replaceAll(found)
-      worked()
-      listedAt = performance.now()
-      return String(metadata.resourceVersion ?? '')
-    }
+    const listed = await listObjects(client, path, { selector, signal })
+    replaceAll(listed.objects)
+    worked()
+    listedAt = performance.now()
+    return listed.version
   }
 
   function replaceAll(found: ReadonlyMap<string, KubeObject>): void {
@@ -213,14 +186,6 @@ async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
     size += chunk.length - start
     if (size > longestLine) throw new Error('a watch says more than 8 MiB in a line')
   }
-}
-
-function isKubeObject(value: unknown): value is KubeObject {
-  return isObject(value) && isObject(value.metadata) && typeof value.metadata.name === 'string'
-}
-
-function keyOf({ metadata: { namespace = '', name } }: KubeObject): string {
-  return `${namespace}/${name}`
 }
 
 /** Another one whenever the object is: made again under its name it has another uid. */

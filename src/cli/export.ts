@@ -1,0 +1,103 @@
+/** `tollgate export`: the original's resources as ours, as YAML on standard output. */
+
+import { readFile } from 'node:fs/promises'
+import { text } from 'node:stream/consumers'
+import { parseAllDocuments, stringify } from 'yaml'
+import { loadConfig } from '../config.ts'
+import { collections } from '../controller/cluster-source.ts'
+import { exportResources } from '../core/export-resources.ts'
+import { isObject } from '../core/fields.ts'
+import { createClient, KubeError } from '../kubernetes/client.ts'
+import { listObjects } from '../kubernetes/list.ts'
+import { accessOf } from '../wiring/cluster.ts'
+import { printable } from './table.ts'
+import { asksForHelp } from './usage.ts'
+
+const USAGE = `Usage: tollgate export [<file>... | -]
+
+Prints the resources of maas.opendatahub.io as those of tollgate.dev, in YAML, for kubectl apply or a
+folder. They are read from the cluster of KUBECONFIG, else of the pod, or from files; - is standard
+input. What has no counterpart is named on standard error.
+
+Exit status: 0 everything is printed, 1 a resource is missing, 2 a wrong call.`
+
+/** Where the command takes its settings from, reads, and prints to. */
+export interface ExportIo {
+  readonly env: NodeJS.ProcessEnv
+  readonly input: NodeJS.ReadableStream
+  readonly out: (line: string) => void
+  readonly err: (line: string) => void
+}
+
+/** Runs the command; answers the exit status. Rejects with a sentence when something is unreadable. */
+export async function exportCommand(
+  args: readonly string[],
+  io: ExportIo = {
+    env: process.env,
+    input: process.stdin,
+    out: console.log,
+    err: console.error,
+  },
+): Promise<number> {
+  if (asksForHelp(args)) {
+    io.out(USAGE)
+    return 0
+  }
+  if (args.some((arg) => arg.startsWith('-') && arg !== '-')) {
+    io.err(USAGE)
+    return 2
+  }
+  const objects = args.length === 0 ? await readCluster(io.env) : await readFiles(args, io.input)
+  const { documents, notes } = exportResources(objects)
+  for (const { severity, message } of notes) io.err(`${severity}: ${printable(message)}`)
+  if (documents.length > 0) {
+    io.out(documents.map((document) => stringify(document).trimEnd()).join('\n---\n'))
+  }
+  const missing = notes.filter(({ severity }) => severity === 'error').length
+  io.err(`${documents.length} resources exported, ${missing} problems`)
+  return missing > 0 ? 1 : 0
+}
+
+async function readCluster(env: NodeJS.ProcessEnv): Promise<readonly unknown[]> {
+  const client = createClient(accessOf(loadConfig(env)), { timeoutMs: 30_000 })
+  const group = 'maas.opendatahub.io'
+  const objects: unknown[] = []
+  for (const { kind, plural } of collections[group]) {
+    const apiVersion = `${group}/v1alpha1`
+    const listed = await listObjects(client, `/apis/${apiVersion}/${plural}`).catch(absent)
+    // The items of a list do not say what they are.
+    for (const object of listed?.objects.values() ?? [])
+      objects.push({ ...object, apiVersion, kind })
+  }
+  return objects
+}
+
+/** A kind that is not installed has no objects. */
+function absent(error: unknown): undefined {
+  if (!(error instanceof KubeError) || error.status !== 404) throw error
+}
+
+async function readFiles(
+  paths: readonly string[],
+  input: NodeJS.ReadableStream,
+): Promise<readonly unknown[]> {
+  const objects: unknown[] = []
+  for (const path of paths) {
+    const content = path === '-' ? await text(input) : await readFile(path, 'utf8')
+    for (const document of parseAllDocuments(content)) {
+      const [broken] = document.errors
+      if (broken !== undefined) {
+        throw new Error(`${path}: not valid YAML: ${broken.message.split('\n')[0]}`)
+      }
+      objects.push(...itemsOf(document.toJS({ maxAliasCount: 100 })))
+    }
+  }
+  return objects
+}
+
+/** What `kubectl get -o yaml` prints is one List. */
+function itemsOf(value: unknown): readonly unknown[] {
+  return isObject(value) && value.kind === 'List' && Array.isArray(value.items)
+    ? value.items
+    : [value]
+}

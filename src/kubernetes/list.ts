@@ -1,0 +1,61 @@
+/** A whole collection of the API server, page by page. */
+
+import { isObject } from '../core/fields.ts'
+import type { KubeClient } from './client.ts'
+
+/** An object of the cluster, of which nothing but its name is certain. */
+export interface KubeObject {
+  readonly metadata: {
+    readonly name: string
+    readonly namespace?: string
+    readonly uid?: string
+    readonly resourceVersion?: string
+    readonly generation?: number
+  }
+  readonly [field: string]: unknown
+}
+
+export interface Listed {
+  /** By `<namespace>/<name>`. */
+  readonly objects: ReadonlyMap<string, KubeObject>
+  /** From where a watch goes on. */
+  readonly version: string
+}
+
+/** Objects of one page. */
+const pageSize = 500
+
+/**
+ * Reads the collection at `path`; `selector` begins with `&`. Rejects with a KubeError where the API
+ * server refuses, 404 where it has no such collection.
+ */
+export async function listObjects(
+  client: KubeClient,
+  path: string,
+  { selector = '', signal }: { selector?: string; signal?: AbortSignal } = {},
+): Promise<Listed> {
+  const objects = new Map<string, KubeObject>()
+  let from = ''
+  for (;;) {
+    const page = await client.send({
+      path: `${path}?limit=${pageSize}${selector}${from}`,
+      ...(signal && { signal }),
+    })
+    const { items, metadata } = page
+    if (!Array.isArray(items) || !isObject(metadata)) throw new Error('this is no list')
+    for (const item of items) if (isKubeObject(item)) objects.set(keyOf(item), item)
+    if (typeof metadata.continue !== 'string' || metadata.continue === '') {
+      return { objects, version: String(metadata.resourceVersion ?? '') }
+    }
+    from = `&continue=${encodeURIComponent(metadata.continue)}`
+  }
+}
+
+export function isKubeObject(value: unknown): value is KubeObject {
+  return isObject(value) && isObject(value.metadata) && typeof value.metadata.name === 'string'
+}
+
+/** `<namespace>/<name>` */
+export function keyOf({ metadata: { namespace = '', name } }: KubeObject): string {
+  return `${namespace}/${name}`
+}

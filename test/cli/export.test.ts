@@ -1,0 +1,87 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { test } from 'tap'
+import { parseAllDocuments, stringify } from 'yaml'
+import { exportCommand } from '../../src/cli/export.ts'
+import type { ClusterAccess } from '../../src/kubernetes/client.ts'
+import { startDouble } from '../support/kubernetes/world.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const apiVersion = 'maas.opendatahub.io/v1alpha1'
+const model = (name: string) => ({
+  apiVersion,
+  kind: 'MaaSModelRef',
+  metadata: { name, namespace: 'llm' },
+  spec: { modelRef: { kind: 'LLMInferenceService', name } },
+})
+
+/** What the command prints, and its exit status. */
+async function run(args: readonly string[], env: NodeJS.ProcessEnv = {}, input = '') {
+  const out: string[] = []
+  const err: string[] = []
+  const status = await exportCommand(args, {
+    env,
+    input: Readable.from([input]),
+    out: (line) => out.push(line),
+    err: (line) => err.push(line),
+  })
+  const documents = parseAllDocuments(out.join('\n')).map((document) => document.toJS())
+  return { status, documents, out: out.join('\n'), err: err.join('\n') }
+}
+
+test('the resources of a cluster are printed as ours', async (t) => {
+  const world = await startDouble(t)
+  await world.apply(model('granite'))
+  await world.apply(model('llama'))
+  const folder = temporaryFolder(t)
+  const kubeconfig = join(folder, 'config')
+  writeFileSync(kubeconfig, stringify(kubeconfigOf(world.access)))
+  const { status, documents, err } = await run([], { KUBECONFIG: kubeconfig })
+  t.equal(status, 0)
+  t.strictSame(
+    documents.map(({ apiVersion, kind, metadata }) => [apiVersion, kind, metadata.name]),
+    [
+      ['tollgate.dev/v1alpha1', 'ModelRef', 'granite'],
+      ['tollgate.dev/v1alpha1', 'ModelRef', 'llama'],
+    ],
+  )
+  t.equal(err, '2 resources exported, 0 problems')
+})
+
+test('a List of kubectl is read from standard input', async (t) => {
+  const list = { apiVersion: 'v1', kind: 'List', items: [model('granite'), { kind: 'Pod' }] }
+  const { status, documents } = await run(['-'], {}, stringify(list))
+  t.equal(status, 0)
+  t.equal(documents.length, 1)
+})
+
+test('a resource that is broken is named, and the exit status is 1', async (t) => {
+  const file = join(temporaryFolder(t), 'all.yaml')
+  const broken = { ...model('granite'), spec: {} }
+  writeFileSync(file, [model('llama'), broken].map((each) => stringify(each)).join('---\n'))
+  const { status, documents, err } = await run([file])
+  t.equal(status, 1)
+  t.equal(documents.length, 1)
+  t.match(err, 'error: MaaSModelRef llm/granite: spec.modelRef is required')
+})
+
+test('what cannot be read is an error, and what is no call shows how it is called', async (t) => {
+  await t.rejects(run(['-'], {}, 'a: [b'), /not valid YAML/)
+  await t.rejects(run(['/nowhere/at/all.yaml']), /ENOENT/)
+  t.equal((await run(['--nope'])).status, 2)
+  t.equal((await run(['--help'])).status, 0)
+  t.strictSame((await run(['-'], {}, '')).documents, [])
+})
+
+function kubeconfigOf({ server, token, ca }: ClusterAccess) {
+  const data = ca && Buffer.from(ca).toString('base64')
+  return {
+    'current-context': 'test',
+    contexts: [{ name: 'test', context: { cluster: 'test', user: 'test' } }],
+    clusters: [
+      { name: 'test', cluster: { server, ...(data && { 'certificate-authority-data': data }) } },
+    ],
+    users: [{ name: 'test', user: { token } }],
+  }
+}
