@@ -2,23 +2,30 @@
  * `npm test`: format, lint, types, then every test file with a real Envoy, Postgres and Valkey,
  * which it gets and starts itself. The last line says how many tests passed and failed; whatever else went
  * wrong counts as a failed one. Arguments name test files, to run only those and no checks.
+ * `--timeout=240`: seconds that a file may take; `--jobs=2`: files that run at a time.
  */
 import { spawn } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
+import { parseArgs } from 'node:util'
 import { findEnvoy } from '../src/cli/envoy-binary.ts'
 import { PACKAGE_ROOT } from '../src/package-root.ts'
-import {
-  type EmbeddedPostgres,
-  startEmbeddedPostgres,
-} from '../src/store/postgres/embedded-postgres.ts'
-import { createTapReport, type Score } from './support/tap-report.ts'
+import type { EmbeddedPostgres } from '../src/store/postgres/embedded-postgres.ts'
+import { createTapReport } from './support/tap-report.ts'
 import { makeTemporaryFolder } from './support/temporary-folder.ts'
+import { findTestFiles, runTestFiles } from './support/test-files.ts'
+import { startTestPostgres } from './support/test-postgres.ts'
 import { findValkey } from './support/valkey-binary.ts'
 
-const files = process.argv.slice(2)
+const { values: options, positionals: files } = parseArgs({
+  allowPositionals: true,
+  options: {
+    timeout: { type: 'string', default: '240' },
+    jobs: { type: 'string', default: '2' },
+  },
+})
 const inCi = process.env.CI === 'true'
-const total: Score = { passed: 0, failed: 0, skipped: 0 }
+const report = createTapReport(print)
 const missing: string[] = []
 const startedAt = performance.now()
 process.chdir(PACKAGE_ROOT)
@@ -38,58 +45,38 @@ const folder = makeTemporaryFolder()
 let database: EmbeddedPostgres | undefined
 await obtain('Postgres', async () => {
   if (env.TEST_DATABASE_URL) return
-  database = await startEmbeddedPostgres({
-    directory: join(folder.path, 'postgres'),
-    log: () => {},
-  })
+  database = await startTestPostgres(join(folder.path, 'postgres'))
   env.TEST_DATABASE_URL = database.url
 })
 try {
-  await prepareTap()
   await runTests()
 } finally {
   await database?.stop()
   folder.remove()
 }
-const { passed, failed, skipped } = total
+const { passed, failed, skipped } = report.score
+if (files.length === 0) {
+  print('\nslowest files')
+  for (const line of report.slowest(10)) print(line)
+}
 print(`\nin ${seconds(startedAt)}`)
 print(`${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`)
 process.exitCode = failed === 0 ? 0 : 1
 
-/**
- * tap is a program that its plugins are built into, and comes with a TypeScript loader which the
- * compiler we use breaks. Its first run would rebuild it without (.taprc), but still load that.
- */
-async function prepareTap(): Promise<void> {
-  const built = join('node_modules', '@tapjs', 'test', 'test-built', 'dist', 'esm', 'index.js')
-  if (!readFileSync(built, 'utf8').includes('@tapjs/typescript')) return
-  await step('preparing tap', () => runTool('tap', ['build']))
-}
-
 async function runTests(): Promise<void> {
-  const report = createTapReport(print)
-  const tap = spawn(
-    process.execPath,
-    [join('node_modules', 'tap', 'dist', 'esm', 'run.mjs'), 'run', '--reporter=tap', ...files],
-    { env, stdio: ['ignore', 'pipe', 'inherit'] },
-  )
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-    process.once(signal, () => tap.kill('SIGTERM'))
-  }
-  tap.stdout.pipe(report.parser)
-  const status = await new Promise((settle) => {
-    tap.on('error', (error) => settle(error.message))
-    tap.on('close', (code, signal) => settle(code ?? signal))
+  await runTestFiles(files.length === 0 ? findTestFiles() : files, {
+    env: {
+      ...env,
+      // Some thousand processes load the same modules; each would compile them anew.
+      NODE_COMPILE_CACHE: join(folder.path, 'compiled'),
+    },
+    jobs: Number(options.jobs),
+    limitMs: Number(options.timeout) * 1000,
+    begin: report.begin,
   })
-  total.passed += report.score.passed
-  total.failed += report.score.failed
-  total.skipped += report.score.skipped
-  if (status !== 0 && report.score.failed === 0) {
-    print(`FAIL tap ended with ${status}, though no test failed`)
-    total.failed += 1
-  } else if (report.score.passed === 0 && report.score.failed === 0) {
+  if (report.score.passed === 0 && report.score.failed === 0) {
     print('FAIL no test ran')
-    total.failed += 1
+    report.score.failed += 1
   }
   for (const test of report.skips) print(`SKIPPED ${test}`)
   for (const what of missing) print(`SKIPPED everything that needs ${what}: it could not be had`)
@@ -105,7 +92,7 @@ async function obtain(what: string, action: () => Promise<void>): Promise<void> 
     const reason = error instanceof Error ? error.message : String(error)
     print(`${inCi ? 'FAIL' : 'MISSING'} ${what}: ${reason}`)
     missing.push(what)
-    if (inCi) total.failed += 1
+    if (inCi) report.score.failed += 1
   }
 }
 
@@ -113,7 +100,7 @@ async function step(name: string, action: () => Promise<boolean>): Promise<void>
   const begun = performance.now()
   const ok = await action()
   print(`${ok ? 'ok  ' : 'FAIL'} ${name} (${seconds(begun)})`)
-  if (!ok) total.failed += 1
+  if (!ok) report.score.failed += 1
 }
 
 async function runTool(name: string, args: string[]): Promise<boolean> {

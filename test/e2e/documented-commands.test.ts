@@ -31,8 +31,9 @@ test('commands of the documents print what the documents say', { skip }, async (
   const settings = await ownSettings(temporaryFolder(t))
   const { GATEWAY_ADDRESS = '', INTERNAL_ADDRESS = '' } = settings
   await runTollgate(t, ['up'], settings).until('Ctrl-C stops everything.')
+  const { PATH, HOME, NODE_COMPILE_CACHE } = process.env
   const env: NodeJS.ProcessEnv = {
-    ...{ PATH: process.env.PATH, HOME: process.env.HOME, KEY: '', ID: '' },
+    ...{ PATH, HOME, NODE_COMPILE_CACHE, KEY: '', ID: '' },
     ...{ TOLLGATE_URL: `http://${GATEWAY_ADDRESS}`, TOLLGATE_TOKEN: 'alice-token' },
   }
   let shown = 0

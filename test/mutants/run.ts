@@ -11,7 +11,7 @@ import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 import { allMutants, type Mutant } from './mutants.ts'
 
 const longestTestMs = 120_000
-const left = new Set(['.git', '.data', '.tools', '.tap', 'node_modules'])
+const left = new Set(['.git', '.data', '.tools', 'node_modules'])
 
 const folder = makeTemporaryFolder()
 try {

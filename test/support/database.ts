@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { startEmbeddedPostgres } from '../../src/store/postgres/embedded-postgres.ts'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
 import { temporaryFolder } from './temporary-folder.ts'
+import { startTestPostgres } from './test-postgres.ts'
 import './time-limit.ts'
 
 let ownServer: Promise<string> | undefined
@@ -25,12 +25,20 @@ export async function createDatabase(t: Test): Promise<string> {
   return url.href
 }
 
+/** Runs one statement. A server that is there but slow to let anybody in is asked again. */
 async function execute(url: string, query: (sql: Pool) => PromiseLike<unknown>): Promise<void> {
-  const sql = openPool({ url, connections: 1, statementTimeoutMs: 60_000 })
-  try {
-    await query(sql)
-  } finally {
-    await sql.end()
+  const giveUpAt = performance.now() + 60_000
+  for (;;) {
+    const sql = openPool({ url, connections: 1, statementTimeoutMs: 60_000 })
+    try {
+      await query(sql)
+      return
+    } catch (error) {
+      const isLate = String(error).includes('timeout') && performance.now() < giveUpAt
+      if (!isLate) throw error
+    } finally {
+      await sql.end()
+    }
   }
 }
 
@@ -38,8 +46,7 @@ function startOwnServer(t: Test): Promise<string> {
   ownServer ??= (async () => {
     let file: Test = t
     while (file.parent !== undefined) file = file.parent as Test
-    const directory = join(temporaryFolder(file), 'postgres')
-    const server = await startEmbeddedPostgres({ directory, log() {} })
+    const server = await startTestPostgres(join(temporaryFolder(file), 'postgres'))
     file.teardown(() => server.stop())
     return server.url
   })()

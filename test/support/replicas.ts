@@ -127,9 +127,10 @@ function createReplica(t: Test, env: Record<string, string>): Replica {
       return ended
     },
     async start(root = PACKAGE_ROOT) {
+      const { PATH, HOME, NODE_COMPILE_CACHE } = process.env
       const running = spawn(process.execPath, [join(root, 'src', 'cli', 'main.ts'), 'serve'], {
         cwd: root,
-        env: { PATH: process.env.PATH, HOME: process.env.HOME, LOG_LEVEL: 'info', ...env },
+        env: { PATH, HOME, NODE_COMPILE_CACHE, LOG_LEVEL: 'info', ...env },
         stdio: ['ignore', 'pipe', 'pipe'],
       })
       child = running

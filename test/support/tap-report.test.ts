@@ -1,48 +1,50 @@
 import { test } from 'tap'
 import { createTapReport } from './tap-report.ts'
 
-const RUN = `TAP version 14
-# Subtest: test/good.test.ts
-    ok 1 - one works # time=1ms
-    ok 2 - needs a thing # SKIP no thing
-    1..2
-ok 1 - test/good.test.ts # time=1200ms
-# Subtest: test/bad.test.ts
-    # Subtest: outer claim
-        # Subtest: inner claim
-            # seed 7
-            not ok 1 - two is one
-              ---
-              at:
-                fileName: test/bad.test.ts
-                lineNumber: 7
-              diff: |
-                -1
-                +2
-              ...
-            1..1
-        not ok 1 - inner claim
+const GOOD = `TAP version 14
+ok 1 - one works # time=1ms
+ok 2 - needs a thing # SKIP no thing
+1..2
+`
+const BAD = `TAP version 14
+# Subtest: outer claim
+    # Subtest: inner claim
+        # seed 7
+        not ok 1 - two is one
+          ---
+          at:
+            fileName: test/bad.test.ts
+            lineNumber: 7
+          diff: |
+            -1
+            +2
+          ...
         1..1
-    not ok 1 - outer claim
+    not ok 1 - inner claim
     1..1
-not ok 2 - test/bad.test.ts # time=5ms
-# Subtest: test/broken.test.ts
-    1..0 # no tests found
-not ok 3 - test/broken.test.ts # time=9ms
-  ---
-  exitCode: 1
-  args: [ "a", "b" ]
-  ...
-1..3
+not ok 1 - outer claim
+1..1
 `
 
-test('tests are counted, not assertions', async (t) => {
+function reportOf(files: Record<string, { tap: string; fault?: string | undefined; ms: number }>) {
   const printed: string[] = []
   const report = createTapReport((line) => printed.push(line))
-  report.parser.end(RUN)
-  t.strictSame(report.score, { passed: 1, failed: 2, skipped: 1 })
+  for (const [name, { tap, fault, ms }] of Object.entries(files)) {
+    const file = report.begin(name)
+    file.parser.end(tap)
+    file.end({ fault, ms })
+  }
+  return { ...report, printed }
+}
+
+test('tests are counted, not assertions', async (t) => {
+  const report = reportOf({
+    'test/good.test.ts': { tap: GOOD, ms: 1200 },
+    'test/bad.test.ts': { tap: BAD, fault: 'exit code 1', ms: 5 },
+  })
+  t.strictSame(report.score, { passed: 1, failed: 1, skipped: 1 })
   t.strictSame(report.skips, ['test/good.test.ts > needs a thing (no thing)'])
-  t.strictSame(printed, [
+  t.strictSame(report.printed, [
     'ok   test/good.test.ts (1 passed, 1.2 s)',
     'FAIL test/bad.test.ts (0 passed, 0.0 s)',
     '     # seed 7',
@@ -52,7 +54,29 @@ test('tests are counted, not assertions', async (t) => {
       '       -1',
       '       +2',
     ].join('\n'),
-    'FAIL test/broken.test.ts (0 passed, 0.0 s)',
-    '     * test/broken.test.ts\n       { exitCode: 1 }',
   ])
+})
+
+test('a file that breaks counts as a failed test', async (t) => {
+  const cases: [name: string, tap: string, fault: string | undefined, told: RegExp][] = [
+    ['did not load', '', 'exit code 1', /exit code 1, no tests/],
+    ['ended in the middle', 'TAP version 14\nok 1 - one works\n', undefined, /plan/],
+    ['failed after its tests', GOOD, 'ended by SIGKILL', /ended by SIGKILL/],
+    ['has no tests', 'TAP version 14\n1..0\n', undefined, /no tests/],
+  ]
+  for (const [name, tap, fault, told] of cases) {
+    const { score, printed } = reportOf({ [name]: { tap, fault, ms: 9 } })
+    t.equal(score.failed, 1, name)
+    t.match(printed[0], `FAIL ${name} (`)
+    t.match(printed[1], told)
+  }
+})
+
+test('the slowest files are named', async (t) => {
+  const { slowest } = reportOf({
+    'test/a.test.ts': { tap: GOOD, ms: 900 },
+    'test/b.test.ts': { tap: GOOD, ms: 12_340 },
+    'test/c.test.ts': { tap: GOOD, ms: 1000 },
+  })
+  t.strictSame(slowest(2), ['  12.3 s  test/b.test.ts', '   1.0 s  test/c.test.ts'])
 })

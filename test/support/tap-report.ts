@@ -1,6 +1,6 @@
-/** Reads what `tap run` prints and keeps the score: tests, not assertions. */
+/** Reads what the test files print as TAP, and keeps the score: tests, not assertions. */
 import { inspect } from 'node:util'
-import { Parser, type Result } from 'tap-parser'
+import { Parser, type Result, type TapError } from 'tap-parser'
 
 /** What is known once a run has ended. */
 export interface Score {
@@ -9,58 +9,76 @@ export interface Score {
   skipped: number
 }
 
+/** How the process of a test file ended: what it died of, if it did not exit with 0; how long it took. */
+export interface FileEnd {
+  readonly fault: string | undefined
+  readonly ms: number
+}
+
+/** One file: write what it prints to `parser`, end that, then tell how its process ended. */
+export interface FileReport {
+  readonly parser: Parser
+  end(end: FileEnd): void
+}
+
 /**
- * Follows one TAP stream (write to `parser`). Announces each file by `print` as it ends, with
- * what its tests had to say and failures with their diagnostics. A test is a test() of a file, or an assertion outside of any; a file that
- * fails without a failed test (it did not load, it timed out) counts as one that failed.
+ * Announces each file by `print` as it ends, with what its tests had to say, and failures with their
+ * diagnostics. A test is a test() of a file, or an assertion outside of any; a file that fails
+ * without a failed test (it did not load, it timed out) counts as one that failed.
  */
 export function createTapReport(print: (line: string) => void) {
   const score: Score = { passed: 0, failed: 0, skipped: 0 }
   const skips: string[] = []
-  const parser = new Parser()
+  const times: { readonly name: string; readonly ms: number }[] = []
 
-  parser.on('child', (file: Parser) => {
-    const before = { ...score }
+  const begin = (name: string): FileReport => {
+    const parser = new Parser()
     const failures: string[] = []
     const stray: string[] = []
     const figures: string[] = []
-    file.on('assert', (result: Result) => {
+    let [passed, failed, skipped] = [0, 0, 0]
+    parser.on('assert', (result: Result) => {
       if (result.skip || result.todo) {
-        score.skipped += 1
-        skips.push(`${file.name} > ${result.name} (${reason(result)})`)
-      } else if (result.ok) score.passed += 1
-      else score.failed += 1
+        skipped += 1
+        skips.push(`${name} > ${result.name} (${reason(result)})`)
+      } else if (result.ok) passed += 1
+      else failed += 1
     })
-    collect(file, [], failures, stray)
-    gatherComments(file, figures)
-    closings.set(file.name, (result) => {
-      if (!result.ok && score.failed === before.failed) {
-        score.failed += 1
-        failures.push(describe([], result))
+    collect(parser, [], failures, stray)
+    gatherComments(parser, figures)
+    const end = ({ fault, ms }: FileEnd) => {
+      const isEmpty = passed + failed + skipped === 0
+      const ok = parser.ok && fault === undefined && !isEmpty
+      if (!ok && failed === 0) {
+        failed = 1
+        const problems = [fault, isEmpty && 'no tests', ...parser.failures.map(tapError)]
+        failures.push(`* ${name}\n  ${problems.filter(Boolean).join(', ')}`)
       }
-      const count = score.passed - before.passed
-      const time = `${((result.time ?? 0) / 1000).toFixed(1)} s`
-      print(`${result.ok ? 'ok  ' : 'FAIL'} ${file.name} (${count} passed, ${time})`)
+      score.passed += passed
+      score.failed += failed
+      score.skipped += skipped
+      times.push({ name, ms })
+      print(`${ok ? 'ok  ' : 'FAIL'} ${name} (${passed} passed, ${inSeconds(ms)})`)
       for (const line of figures) print(`     ${line}`)
-      if (result.ok) return
+      if (ok) return
       for (const line of [...failures, ...stray.slice(-50)]) print(line.replace(/^/gm, '     '))
-    })
-  })
-
-  const closings = new Map<string, (result: Result) => void>()
-  parser.on('assert', (result: Result) => {
-    const close = closings.get(result.name)
-    if (close !== undefined) close(result)
-    else if (!result.ok) {
-      score.failed += 1
-      print(describe([], result))
     }
-  })
-  parser.on('bailout', (why: string) => {
-    score.failed += 1
-    print(`FAIL the run was given up: ${why}`)
-  })
-  return { parser, score, skips }
+    return { parser, end }
+  }
+
+  /** The files that took longest, as lines. */
+  const slowest = (count: number): string[] =>
+    times
+      .sort((a, b) => b.ms - a.ms)
+      .slice(0, count)
+      .map(({ name, ms }) => `${inSeconds(ms).padStart(8)}  ${name}`)
+
+  return { begin, score, skips, slowest }
+}
+
+/** What breaks TAP itself, such as a plan that was not kept. */
+function tapError({ tapError }: TapError): string | null {
+  return tapError
 }
 
 /** Gathers the failed assertions at every depth, each with the titles that lead to it. */
@@ -88,12 +106,8 @@ function gatherComments(parser: Parser, comments: string[]): void {
   })
 }
 
-/** What the runner tells of how it ran a file, which is no clue to why the file failed. */
-const NO_CLUE = new Set(['source', 'stdio', 'cwd', 'externalID', 'command', 'args', 'jobId'])
-
 function describe(path: string[], { name, diag }: Result): string {
-  const { at, stack, diff, ...others } = (diag ?? {}) as Record<string, unknown>
-  const rest = Object.fromEntries(Object.entries(others).filter(([key]) => !NO_CLUE.has(key)))
+  const { at, stack, diff, source: _shownByAt, ...rest } = (diag ?? {}) as Record<string, unknown>
   const lines = [`* ${[...path, name].join(' > ')}`]
   if (typeof at === 'object' && at !== null) {
     const { fileName, lineNumber } = at as Record<string, unknown>
@@ -110,4 +124,8 @@ function describe(path: string[], { name, diag }: Result): string {
 function reason({ skip, todo }: Result): string {
   if (typeof skip === 'string') return skip
   return typeof todo === 'string' ? `to do: ${todo}` : 'skipped'
+}
+
+function inSeconds(ms: number): string {
+  return `${(ms / 1000).toFixed(1)} s`
 }

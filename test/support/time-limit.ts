@@ -1,6 +1,6 @@
 import root from 'tap'
 
-/** .taprc's own: what a file may take that is one of many. */
+/** What `npm test` gives a file. */
 const limitMs = 240_000
 
 // Run by Node itself a file would have tap's 30 s, which are few for one that starts a database.

@@ -41,7 +41,8 @@ export function runTollgate(
   root = PACKAGE_ROOT,
 ): RunningTollgate {
   const command = [process.execPath, join(root, 'bin', 'tollgate.js'), ...args]
-  const env = { PATH: process.env.PATH, HOME: process.env.HOME, ...settings }
+  const { PATH, HOME, NODE_COMPILE_CACHE } = process.env
+  const env = { PATH, HOME, NODE_COMPILE_CACHE, ...settings }
   return runCommand(t, command, { env, cwd: PACKAGE_ROOT }, settings.DATA_DIR)
 }
 

@@ -37,6 +37,8 @@ export interface EmbeddedPostgresOptions {
   readonly log: (line: string) => void
   /** The port on 127.0.0.1; any free one when absent. */
   readonly port?: number
+  /** Settings of Postgres beside or instead of ours. */
+  readonly settings?: Readonly<Record<string, string | number>>
 }
 
 const DATABASE = 'tollgate'
@@ -62,7 +64,8 @@ export async function startEmbeddedPostgres(
     const data = join(place.home, 'data')
     await stopOrphan(data, log)
     const password = ensureData(place, data, log)
-    const running = await run(place, data, options.port ?? (await freePort()))
+    const port = options.port ?? (await freePort())
+    const running = await run(place, data, { ...defaultSettings, ...options.settings, port })
     const exited = running.exited.then((how) => {
       claimed.release()
       return how
@@ -82,12 +85,16 @@ export async function startEmbeddedPostgres(
   }
 }
 
-async function run(place: PostgresPlace, data: string, port: number) {
+async function run(
+  place: PostgresPlace,
+  data: string,
+  settings: Readonly<Record<string, string | number>> & { readonly port: number },
+) {
   const logFile = join(place.home, 'postgres.log')
   const output = openSync(logFile, 'w', 0o600)
   const child = spawn(
     join(place.bin, 'postgres'),
-    ['-D', data, ...Object.entries(settings(port)).flatMap(([k, v]) => ['-c', `${k}=${v}`])],
+    ['-D', data, ...Object.entries(settings).flatMap(([k, v]) => ['-c', `${k}=${v}`])],
     // A group of its own: Ctrl-C at the terminal is for whoever decides the order of stopping.
     { ...runAs(place), detached: true, stdio: ['ignore', output, output] },
   )
@@ -111,7 +118,7 @@ async function run(place: PostgresPlace, data: string, port: number) {
       )
     }
   }
-  return { port, pid: child.pid as number, exited, stop }
+  return { port: settings.port, pid: child.pid as number, exited, stop }
 }
 
 const STOP_WITHIN_MS = 25_000
@@ -128,21 +135,18 @@ const STOPPING = [
 /** The same a second apart, where this process is gone without having stopped it. */
 const KILLED_STOPPING = ['SIGINT', '0', '0', 'SIGQUIT', '0', 'SIGKILL'] as const
 
-function settings(port: number): Record<string, string | number> {
-  return {
-    listen_addresses: '127.0.0.1',
-    port,
-    unix_socket_directories: '',
-    max_connections: 100,
-    shared_buffers: '32MB',
-    min_wal_size: '32MB',
-    max_wal_size: '256MB',
-    fsync: 'on',
-    logging_collector: 'off',
-    log_timezone: 'UTC',
-    timezone: 'UTC',
-    jit: 'off',
-  }
+const defaultSettings = {
+  listen_addresses: '127.0.0.1',
+  unix_socket_directories: '',
+  max_connections: 100,
+  shared_buffers: '32MB',
+  min_wal_size: '32MB',
+  max_wal_size: '256MB',
+  fsync: 'on',
+  logging_collector: 'off',
+  log_timezone: 'UTC',
+  timezone: 'UTC',
+  jit: 'off',
 }
 
 /** postmaster.pid: line 1 its process, line 8 its state; the state is padded with spaces. */

@@ -1,0 +1,87 @@
+/** Runs test files, several at a time, each as a process of its own that prints TAP. */
+import { spawn } from 'node:child_process'
+import { globSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { FileEnd, FileReport } from './tap-report.ts'
+
+/** How to run the files. */
+export interface TestRun {
+  readonly env: NodeJS.ProcessEnv
+  /** How many at a time. */
+  readonly jobs: number
+  /** What a file may take before it is ended and counts as failed. */
+  readonly limitMs: number
+  /** Called as a file is begun. */
+  readonly begin: (file: string) => FileReport
+}
+
+/** Files of these folders wait for processes, some for a minute: begun first, none is left over at the end. */
+const SLOW = ['test/e2e/', 'test/cli/', 'test/fuzz/', 'test/store/', 'test/grpc/']
+
+/** Every test file below `test`, in the order to run them in. */
+export function findTestFiles(): string[] {
+  const rank = (file: string) => {
+    const at = SLOW.findIndex((folder) => file.startsWith(folder))
+    return at < 0 ? SLOW.length : at
+  }
+  return globSync('test/**/*.test.ts')
+    .sort()
+    .sort((a, b) => rank(a) - rank(b))
+}
+
+/** Settles when every file has ended. A signal that ends this process ends those that run, and begins no other. */
+export async function runTestFiles(files: readonly string[], run: TestRun): Promise<void> {
+  const waiting = [...files]
+  const stopping = new AbortController()
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+    process.once(signal, () => {
+      waiting.length = 0
+      stopping.abort()
+    })
+  }
+  const lane = async () => {
+    for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
+      await runFile(file, run, stopping.signal)
+    }
+  }
+  await Promise.all(Array.from({ length: run.jobs }, lane))
+}
+
+async function runFile(file: string, run: TestRun, stopping: AbortSignal): Promise<void> {
+  const begun = performance.now()
+  const report = run.begin(file)
+  const child = spawn(process.execPath, [file], {
+    // With an id tap leaves its own totals out.
+    env: { ...run.env, TAP: '1', TAP_CHILD_ID: '1', TAP_TIMEOUT: `${run.limitMs / 1000}` },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const stop = () => void child.kill('SIGTERM')
+  stopping.addEventListener('abort', stop)
+  child.stdout.pipe(report.parser)
+  const hasEnded = new AbortController()
+  const fault = new Promise<FileEnd['fault']>((settle) => {
+    child.on('error', (error) => settle(error.message))
+    child.on('close', (code, signal) => {
+      if (signal !== null) settle(`ended by ${signal}`)
+      else settle(code === 0 ? undefined : `exit code ${code}`)
+    })
+  })
+  endLate(child.kill.bind(child), run.limitMs, hasEnded.signal).catch(() => {})
+  const end = { fault: await fault, ms: performance.now() - begun }
+  hasEnded.abort()
+  stopping.removeEventListener('abort', stop)
+  report.end(end)
+}
+
+/** A file ends itself at its limit (TAP_TIMEOUT), unless it is caught in a loop. */
+async function endLate(
+  kill: (signal: NodeJS.Signals) => void,
+  limitMs: number,
+  signal: AbortSignal,
+): Promise<void> {
+  await sleep(limitMs + 5_000, undefined, { signal })
+  // tap says what is open, and ends.
+  kill('SIGALRM')
+  await sleep(5_000, undefined, { signal })
+  kill('SIGKILL')
+}
