@@ -1,16 +1,16 @@
 import { execFileSync, spawn } from 'node:child_process'
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
-import { homedir } from 'node:os'
-import { delimiter, join } from 'node:path'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import type { Test } from 'tap'
 import { type ClusterAccess, createClient } from '../../../src/kubernetes/client.ts'
 import { noOpenssl } from '../certificates.ts'
 import { freePorts } from '../free-ports.ts'
 import { poll } from '../poll.ts'
 import { temporaryFolder } from '../temporary-folder.ts'
+import { findProgram } from './programs.ts'
 
-const etcd = find('etcd', [])
-const server = find('apiextensions-apiserver', [join(homedir(), 'go', 'bin')])
+const etcd = findProgram('etcd')
+const server = findProgram('apiextensions-apiserver')
 
 /** Why Kubernetes' own custom-resource server cannot run here, for tests to skip; false: it can. */
 export const noCrdServer =
@@ -18,11 +18,6 @@ export const noCrdServer =
   (etcd === undefined && 'no etcd (Debian: etcd-server)') ||
   (server === undefined &&
     'no apiextensions-apiserver (go install k8s.io/apiextensions-apiserver@v0.36.3)')
-
-function find(name: string, more: readonly string[]): string | undefined {
-  const folders = [...(process.env.PATH ?? '').split(delimiter), ...more]
-  return folders.map((folder) => join(folder, name)).find(existsSync)
-}
 
 /** Starts it on an etcd of its own; both end with `t`. Answers how an administrator reaches it. */
 export async function startCrdServer(t: Test): Promise<ClusterAccess> {

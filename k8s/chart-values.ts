@@ -1,0 +1,99 @@
+/** What may differ between installations of the chart. The defaults are what the overlay says. */
+
+/** A place in the manifests: `Kind name`, and the path in it; a list's element goes by number or name. */
+export type Place = readonly [manifest: string, ...path: readonly (string | number)[]]
+
+export interface Value {
+  /** In values.yaml, with dots. */
+  readonly name: string
+  readonly meaning: string
+  /** They hold the same, which is the default. */
+  readonly places: readonly [Place, ...(readonly Place[])]
+}
+
+const pod = ['spec', 'template', 'spec'] as const
+const gateway = ['Deployment tollgate-gateway', ...pod] as const
+const controller = ['Deployment tollgate-controller', ...pod] as const
+const job = ['CronJob maas-api-key-cleanup', 'spec', 'jobTemplate', ...pod] as const
+const scaler = ['HorizontalPodAutoscaler tollgate-gateway', 'spec'] as const
+
+export const values: readonly Value[] = [
+  {
+    name: 'image',
+    meaning: 'built by the Containerfile, with its tag or digest',
+    places: [
+      [...gateway, 'initContainers', 'tollgate', 'image'],
+      [...gateway, 'containers', 'envoy', 'image'],
+      [...controller, 'containers', 'controller', 'image'],
+      [...job, 'containers', 'cleanup', 'image'],
+    ],
+  },
+  {
+    name: 'settings',
+    meaning: 'of the service and the controller: docs/settings.md; GATEWAY_URL is the public one',
+    places: [['ConfigMap tollgate-settings', 'data']],
+  },
+  {
+    name: 'storesSecret',
+    meaning: 'the Secret with the entries database-url and redis-url, which is yours to make',
+    places: [[...gateway, 'volumes', 'stores', 'secret', 'secretName']],
+  },
+  {
+    name: 'podSecurityContext',
+    meaning: 'of every pod; on OpenShift runAsUser, runAsGroup and fsGroup are to be null',
+    places: [
+      [...gateway, 'securityContext'],
+      [...controller, 'securityContext'],
+      [...job, 'securityContext'],
+    ],
+  },
+  {
+    name: 'service.type',
+    meaning: 'ClusterIP behind a gateway of the cluster, else LoadBalancer',
+    places: [['Service tollgate-gateway', 'spec', 'type']],
+  },
+  {
+    name: 'gateway.resources',
+    meaning: 'of the service beside Envoy',
+    places: [[...gateway, 'initContainers', 'tollgate', 'resources']],
+  },
+  {
+    name: 'envoy.resources',
+    meaning: 'of Envoy, which has two threads and sheds load from 1.5 GiB on',
+    places: [[...gateway, 'containers', 'envoy', 'resources']],
+  },
+  {
+    name: 'controller.replicas',
+    meaning: 'one writes, the others wait',
+    places: [['Deployment tollgate-controller', 'spec', 'replicas']],
+  },
+  {
+    name: 'controller.resources',
+    meaning: 'of each',
+    places: [[...controller, 'containers', 'controller', 'resources']],
+  },
+  {
+    name: 'autoscaling.minReplicas',
+    meaning: 'of the gateway',
+    places: [[...scaler, 'minReplicas']],
+  },
+  {
+    name: 'autoscaling.maxReplicas',
+    meaning: 'of the gateway',
+    places: [[...scaler, 'maxReplicas']],
+  },
+]
+
+/** Objects of one kind that an installation may do without. */
+export const optional: Readonly<
+  Record<string, { readonly kind: string; readonly meaning: string }>
+> = {
+  'autoscaling.enabled': {
+    kind: 'HorizontalPodAutoscaler',
+    meaning: 'else the number of replicas is yours: kubectl scale',
+  },
+  'networkPolicies.enabled': {
+    kind: 'NetworkPolicy',
+    meaning: 'who may speak to whom',
+  },
+}

@@ -1,0 +1,99 @@
+/**
+ * The manifests that a folder of k8s/ amounts to, for tests and for the chart, where there is no
+ * kustomize: as much of it as these folders use, and an error for anything else. A test holds it to
+ * kustomize itself where that is there.
+ */
+
+import { readFileSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { parse, parseAllDocuments } from 'yaml'
+import { isObject } from '../src/core/fields.ts'
+
+type JsonObject = Record<string, unknown>
+
+export interface Manifest {
+  readonly apiVersion: string
+  readonly kind: string
+  readonly metadata: { readonly name: string; readonly namespace?: string }
+  readonly [field: string]: unknown
+}
+
+interface Kustomization {
+  readonly resources?: readonly string[]
+  readonly components?: readonly string[]
+  readonly patches?: readonly { readonly path: string }[]
+}
+
+const known = ['apiVersion', 'kind', 'resources', 'components', 'patches']
+
+/** All objects of a kustomization, given the path of its folder. */
+export function render(folder: string): readonly Manifest[] {
+  const kustomization = readKustomization(folder)
+  const { resources = [], components = [], patches = [] } = kustomization
+  let manifests = [...resources, ...components].flatMap((name) => {
+    const path = join(folder, name)
+    return statSync(path).isDirectory() ? render(path) : readManifests(path)
+  })
+  for (const patch of patches.flatMap(({ path }) => readManifests(join(folder, path)))) {
+    const target = manifests.find((each) => nameOf(each) === nameOf(patch))
+    if (target === undefined) throw new Error(`${folder}: nothing to patch: ${nameOf(patch)}`)
+    const patched = merge(target, patch) as Manifest
+    manifests = manifests.map((each) => (each === target ? patched : each))
+  }
+  return manifests
+}
+
+/** What tells an object from all others. */
+export function nameOf({ kind, metadata: { name, namespace = '' } }: Manifest): string {
+  return `${kind} ${namespace}/${name}`
+}
+
+function readKustomization(folder: string): Kustomization {
+  const path = join(folder, 'kustomization.yaml')
+  const kustomization: unknown = parse(readFileSync(path, 'utf8'))
+  if (!isObject(kustomization)) throw new Error(`${path} is no kustomization`)
+  const unknown = Object.keys(kustomization).filter((field) => !known.includes(field))
+  if (unknown.length > 0) throw new Error(`${path} has ${unknown.join()}, which is not read here`)
+  return kustomization
+}
+
+/** The documents of a file. */
+export function readManifests(path: string): readonly Manifest[] {
+  return parseAllDocuments(readFileSync(path, 'utf8')).map((document) => {
+    const manifest: unknown = document.toJS()
+    if (document.errors[0]) throw new Error(`${path}: ${document.errors[0].message}`)
+    if (!isObject(manifest) || !isObject(manifest.metadata)) {
+      throw new Error(`${path}: a document is no manifest (in ${dirname(path)})`)
+    }
+    return manifest as unknown as Manifest
+  })
+}
+
+/**
+ * A strategic merge: objects field by field, null removes, lists of what has a name or a mountPath by
+ * that, with what is new in front, as kustomize does; other lists are replaced.
+ */
+function merge(target: unknown, patch: unknown): unknown {
+  if (Array.isArray(target) && Array.isArray(patch)) return mergeLists(target, patch)
+  if (!isObject(target) || !isObject(patch)) return patch
+  const merged: JsonObject = { ...target }
+  for (const [field, value] of Object.entries(patch)) {
+    if (value === null) delete merged[field]
+    else merged[field] = merge(target[field], value)
+  }
+  return merged
+}
+
+function mergeLists(target: readonly unknown[], patch: readonly unknown[]): readonly unknown[] {
+  const key = ['mountPath', 'name'].find((name) =>
+    [...target, ...patch].every((item) => isObject(item) && typeof item[name] === 'string'),
+  )
+  if (key === undefined) return patch
+  const keyOf = (item: unknown): unknown => (item as JsonObject)[key]
+  const found = (item: unknown, list: readonly unknown[]): unknown =>
+    list.find((each) => keyOf(each) === keyOf(item))
+  return [
+    ...patch.filter((item) => found(item, target) === undefined),
+    ...target.map((item) => merge(item, found(item, patch) ?? item)),
+  ]
+}

@@ -1,0 +1,102 @@
+import { execFileSync, spawnSync } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'tap'
+import { parseAllDocuments } from 'yaml'
+import { type Manifest, nameOf, render } from '../../k8s/render.ts'
+import { renderChart } from '../../k8s/write-chart.ts'
+import { folderOf } from '../support/kubernetes/manifests.ts'
+import { findProgram } from '../support/kubernetes/programs.ts'
+
+const chart = folderOf('chart')
+
+const helm = findProgram('helm')
+const noHelm = helm === undefined && 'no helm (go install helm.sh/helm/v3/cmd/helm@v3.19.0)'
+
+/** The objects of a stream of YAML by their names. */
+function read(text: string): Readonly<Record<string, Manifest>> {
+  const manifests = parseAllDocuments(text).map((document) => document.toJS() as Manifest | null)
+  return byName(manifests.filter((each) => each !== null))
+}
+
+function byName(manifests: readonly Manifest[]): Readonly<Record<string, Manifest>> {
+  const entries = manifests.map((each) => [nameOf(each), each] as const)
+  return Object.fromEntries(entries.sort(([one], [other]) => (one < other ? -1 : 1)))
+}
+
+function template(...args: readonly string[]) {
+  const all = ['template', 'tollgate', chart, '--include-crds', ...args]
+  return spawnSync(helm ?? '', all, { encoding: 'utf8', maxBuffer: 2 ** 24 })
+}
+
+const folders = ['namespaces', 'crds', 'base', 'overlays/production', 'overlays/trial']
+
+test('the kept chart is what the overlay amounts to', async (t) => {
+  const rendered = renderChart()
+  const kept = readdirSync(chart, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map(({ parentPath, name }) => join(parentPath, name).slice(chart.length + 1))
+  t.strictSame(kept.sort(), [...rendered.keys()].sort(), 'else: npm run chart')
+  for (const [name, text] of rendered) {
+    t.equal(readFileSync(join(chart, name), 'utf8'), text, `${name}, else: npm run chart`)
+  }
+})
+
+for (const [name, command, source] of [
+  ['kustomize', 'build', 'go install sigs.k8s.io/kustomize/kustomize/v5@v5.7.1'],
+  ['kubectl', 'kustomize', 'with Kubernetes'],
+] as const) {
+  const tool = findProgram(name) ?? ''
+  const skip = tool === '' && `no ${name} (${source})`
+  test(`our reading of the folders is that of ${name}`, { skip }, async (t) => {
+    for (const folder of folders) {
+      const theirs = read(execFileSync(tool, [command, folderOf(folder)], { encoding: 'utf8' }))
+      t.strictSame(byName(render(folderOf(folder))), theirs, folder)
+    }
+  })
+}
+
+test('the chart is the production overlay, object by object', { skip: noHelm }, async (t) => {
+  const { stdout, stderr } = template('--namespace', 'tollgate')
+  t.equal(stderr, '')
+  t.strictSame(read(stdout), byName(render(folderOf('overlays/production'))))
+})
+
+test('helm finds no fault with the chart', { skip: noHelm }, async (t) => {
+  const { status, stdout } = spawnSync(helm ?? '', ['lint', '--strict', chart], {
+    encoding: 'utf8',
+  })
+  t.equal(status, 0, stdout)
+})
+
+test('values change what they say', { skip: noHelm }, async (t) => {
+  const { stdout, stderr } = template(
+    ...['--namespace', 'gate', '--set', 'image=registry.example/tollgate@sha256:0'],
+    ...['--set', 'settings.GATEWAY_URL=https://models.example', '--set', 'storesSecret=stores'],
+    ...['--set', 'podSecurityContext.runAsUser=null', '--set', 'autoscaling.enabled=false'],
+    ...['--set', 'networkPolicies.enabled=false', '--set', 'controller.replicas=1'],
+  )
+  t.equal(stderr, '')
+  const objects = Object.values(read(stdout))
+  const text = JSON.stringify(objects)
+  t.notMatch(text, /"namespace":"tollgate"|tollgate:0|runAsUser|"tollgate-stores"/)
+  t.match(text, 'registry.example/tollgate@sha256:0')
+  t.match(text, '"GATEWAY_URL":"https://models.example"')
+  t.match(text, '"secretName":"stores"')
+  t.notOk(objects.some(({ kind }) => /Policy$|Autoscaler$/.test(kind) && kind !== 'AccessPolicy'))
+  const controller = objects.find(({ metadata }) => metadata.name === 'tollgate-controller')
+  t.ok(controller)
+})
+
+test('a misspelt value is refused by its name', { skip: noHelm }, async (t) => {
+  for (const [wrong, reason] of [
+    ['contoller.replicas=1', 'contoller'],
+    ['controller.replicas=none', '/controller/replicas'],
+    ['settings.LOG_LEVEL=1', '/settings/LOG_LEVEL'],
+    ['settings.logLevel=info', 'logLevel'],
+  ] as const) {
+    const { status, stderr } = template('--set', wrong)
+    t.not(status, 0, wrong)
+    t.match(stderr, reason, wrong)
+  }
+})
