@@ -1,0 +1,36 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'tap'
+import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { readContainerfile } from '../support/image/containerfile.ts'
+
+const textOf = (path: string): string => readFileSync(join(PACKAGE_ROOT, path), 'utf8').trim()
+const [packages = [], image = []] = readContainerfile()
+const allOf = (stage: typeof image, name: string) =>
+  stage.filter((each) => each.name === name).map(({ text }) => text)
+
+test('the image runs by a user without rights, and says its version', async (t) => {
+  const { version } = JSON.parse(textOf('package.json'))
+  t.strictSame(allOf(image, 'USER'), ['65532:65532'])
+  t.match(allOf(image, 'LABEL').join(), `org.opencontainers.image.version=${version} `)
+  t.match(allOf(image, 'LABEL').join(), 'org.opencontainers.image.licenses=Apache-2.0')
+  t.strictSame(allOf(image, 'ENTRYPOINT'), ['["tollgate"]'])
+})
+
+test('packages are production’s, by a Node like ours', async (t) => {
+  const runs = allOf(packages, 'RUN').join('\n')
+  t.match(runs, 'npm ci --omit=dev')
+  t.match(runs, '--require-hashes')
+  t.match(allOf(packages, 'FROM').join(), `node:${textOf('.node-version').split('.')[0]}-`)
+})
+
+test('what is copied is there, and not ignored', async (t) => {
+  const kept = textOf('.containerignore').split('\n')
+  t.ok(kept.includes('*'), 'all else is')
+  const copied = allOf(packages, 'COPY').flatMap((text) => text.split(' ').slice(0, -1))
+  t.ok(copied.length > 6)
+  for (const path of copied) {
+    t.ok(existsSync(join(PACKAGE_ROOT, path)), path)
+    t.ok(kept.includes(`!${path.split('/')[0]}`), path)
+  }
+})

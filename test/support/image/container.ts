@@ -1,0 +1,156 @@
+/**
+ * A container of our manifests without a container engine: its own root, which is read-only and holds
+ * this machine's /usr and the image's /opt, the volumes of its pod, uid 65532 without capabilities. The
+ * network is this machine's. Needs root.
+ */
+
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { chmodSync, chownSync, existsSync, mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import type { Container, Pod } from '../kubernetes/manifests.ts'
+import { poll } from '../poll.ts'
+import { temporaryFolder } from '../temporary-folder.ts'
+
+const user = 65_532
+
+/** Why no container can be run here, for tests to skip; false: one can. */
+export const noContainers =
+  (process.platform !== 'linux' && 'not on Linux') ||
+  (process.getuid?.() !== 0 && 'needs root') ||
+  (spawnSync('unshare', ['--mount', 'setpriv', '--version']).status !== 0 &&
+    'no unshare and setpriv (util-linux)')
+
+export interface RunningContainer {
+  output(): string
+  /** Settles once this answers true. Rejects with its output when it ends before, or in two minutes. */
+  until(what: string, ask: () => Promise<boolean>): Promise<void>
+  /** The exit status, or the name of the signal that ended it. */
+  readonly ended: Promise<number | string>
+  signal(name: NodeJS.Signals): void
+}
+
+export interface PodHere {
+  /** Runs a container of the pod, with these settings besides; `command` instead of its own. */
+  run(
+    container: string,
+    env?: Readonly<Record<string, string>>,
+    command?: readonly string[],
+  ): RunningContainer
+}
+
+/**
+ * The volumes of a pod. What its emptyDirs are is made; the others are folders that are given by the name
+ * of the volume. `opt` is the image's /opt; `environment` what ConfigMaps and the image say.
+ */
+export function createPod(
+  t: Test,
+  pod: Pod,
+  {
+    opt,
+    folders,
+    environmentOf,
+  }: {
+    readonly opt: string
+    readonly folders: Readonly<Record<string, string>>
+    readonly environmentOf: (container: Container) => Readonly<Record<string, string>>
+  },
+): PodHere {
+  const home = temporaryFolder(t)
+  const volumes = Object.fromEntries(
+    (pod.spec.volumes ?? []).map(({ name, emptyDir }) => {
+      const path = folders[name] ?? join(home, name)
+      if (emptyDir !== undefined) makeEmptyDir(path)
+      if (!existsSync(path)) throw new Error(`no folder for the volume ${name} of ${pod.name}`)
+      return [name, path]
+    }),
+  )
+  return {
+    run(name, env = {}, command) {
+      const container = pod.containers.find((each) => each.name === name)
+      if (container === undefined) throw new Error(`${pod.name} has no container ${name}`)
+      const root = join(home, `root-${name}-${Math.random()}`)
+      mkdirSync(root)
+      const { command: entry = ['tollgate'], args = [] } = container
+      const variables = Object.entries({ ...environmentOf(container), ...env })
+      return start(t, [
+        ...['--mount', '--propagation', 'private', 'sh', '-ec', enter, root, opt, `${user}`],
+        ...(container.volumeMounts ?? []).flatMap(({ name, mountPath, readOnly }) => [
+          volumes[name] ?? '',
+          mountPath,
+          readOnly ? 'ro' : 'rw',
+        ]),
+        ...['--', 'env', '-i', ...variables.map(([variable, value]) => `${variable}=${value}`)],
+        ...(command ?? [...entry, ...args]),
+      ])
+    },
+  }
+}
+
+/** As the kubelet makes them with `fsGroup`. */
+function makeEmptyDir(path: string): void {
+  mkdirSync(path)
+  chownSync(path, 0, user)
+  chmodSync(path, 0o2777)
+}
+
+/** $0 is the root, $1 the image's /opt, $2 the user, then mounts by three up to `--`, then the command. */
+const enter = `
+root=$0 opt=$1 user=$2
+shift 2
+mount -t tmpfs -o mode=755 none "$root"
+cd "$root"
+mkdir usr etc opt dev proc
+for link in bin sbin lib lib64; do [ -L /$link ] && ln -s usr/$link $link; done
+ro() { mount --rbind "$1" "$root$2"; mount -o remount,bind,ro "$root$2"; }
+ro /usr /usr
+ro "$opt" /opt
+mount --rbind /dev dev
+mount --rbind /proc proc
+cp -r /etc/ssl /etc/hosts /etc/ld.so.cache etc/
+echo "tollgate:x:$user:$user::/nonexistent:/usr/sbin/nologin" > etc/passwd
+echo "tollgate:x:$user:" > etc/group
+while [ "$1" != -- ]; do
+  mkdir -p "$root$2"
+  if [ "$3" = ro ]; then ro "$1" "$2"; else mount --bind "$1" "$root$2"; fi
+  shift 3
+done
+shift
+mount -o remount,ro "$root"
+exec chroot "$root" setpriv --reuid "$user" --regid "$user" --clear-groups --no-new-privs \\
+  --inh-caps=-all --bounding-set=-all sh -c 'cd /opt/tollgate && exec "$@"' sh "$@"
+`
+
+function start(t: Test, args: readonly string[]): RunningContainer {
+  const child = spawn('unshare', args, { stdio: ['ignore', 'pipe', 'pipe'] })
+  let output = ''
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', (text: string) => {
+      output += text
+    })
+  }
+  const ended = endOf(child)
+  t.teardown(async () => {
+    child.kill('SIGKILL')
+    await ended
+  })
+  return {
+    output: () => output,
+    async until(what, ask) {
+      const isOver = () => child.exitCode !== null || child.signalCode !== null
+      await poll(async () => isOver() || (await ask()), what, 120_000).catch((error: Error) => {
+        throw new Error(`${error.message}\n${output}`)
+      })
+      if (isOver()) throw new Error(`it ended before: ${what}\n${output}`)
+    },
+    ended,
+    signal: (name) => child.kill(name),
+  }
+}
+
+function endOf(child: ChildProcess): Promise<number | string> {
+  return new Promise((settle) => {
+    child.on('error', (error) => settle(error.message))
+    child.on('close', (code, signal) => settle(code ?? signal ?? ''))
+  })
+}
