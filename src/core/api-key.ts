@@ -8,7 +8,7 @@
  */
 
 import { hash } from 'node:crypto'
-import { checksumLength, crc32, isBase62, toBase62, toChecksum } from './base62.ts'
+import { checksumLength, crc32, endsInChecksum, isBase62, toBase62, toChecksum } from './base62.ts'
 
 /** Sizes of the random parts, in bytes. */
 export const keyIdBytes = 12
@@ -89,18 +89,15 @@ export function hashOfKey(key: string, markers: KeyMarkers): string | undefined 
   const markerEnd = key.indexOf('-', 3)
   const idEnd = key.indexOf('_', markerEnd + 1)
   if (markerEnd < 0 || idEnd < 0) return undefined
+  if (!isBase62(key, markerEnd + 1, idEnd) || !isBase62(key, idEnd + 1)) return undefined
   const marker = key.slice(3, markerEnd)
-  const id = key.slice(markerEnd + 1, idEnd)
-  const secret = key.slice(idEnd + 1)
-  if (!isBase62(id) || !isBase62(secret)) return undefined
   if (marker === markers.own) {
-    const unsigned = key.slice(0, -checksumLength)
-    if (secret.length <= checksumLength) return undefined
-    if (toChecksum(crc32(unsigned)) !== key.slice(-checksumLength)) return undefined
+    if (key.length - idEnd - 1 <= checksumLength) return undefined
+    if (!endsInChecksum(key)) return undefined
   } else if (!markers.accepted.has(marker)) {
     return undefined
   }
-  return hashOf(id, secret)
+  return hashOf(key.slice(markerEnd + 1, idEnd), key.slice(idEnd + 1))
 }
 
 /** Lower-case hex SHA-256 of id, NUL, secret: how the original service keeps its keys too. */

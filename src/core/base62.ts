@@ -21,10 +21,13 @@ const isDigit = Uint8Array.from({ length: 128 }, (_, code) =>
   alphabet.includes(String.fromCharCode(code)) ? 1 : 0,
 )
 
-/** Whether this is a number in base62. In a loop: every Check asks twice, a RegExp costs more. */
-export function isBase62(text: string): boolean {
-  for (let i = 0; i < text.length; i += 1) if (isDigit[text.charCodeAt(i)] !== 1) return false
-  return text !== ''
+/**
+ * Whether the text from `start` to `end` is a number in base62. In a loop: every Check asks twice, a
+ * RegExp costs more.
+ */
+export function isBase62(text: string, start = 0, end = text.length): boolean {
+  for (let i = start; i < end; i += 1) if (isDigit[text.charCodeAt(i)] !== 1) return false
+  return start < end
 }
 
 /** A CRC-32 as six base62 characters, padded with zeros. */
@@ -38,16 +41,27 @@ export function toChecksum(crc: number): string {
   return digits
 }
 
+/** Whether the text ends in the checksum of all before it, digit by digit: it makes no string. */
+export function endsInChecksum(text: string): boolean {
+  const end = text.length - checksumLength
+  let rest = crc32(text, end)
+  for (let i = text.length - 1; i >= end; i -= 1) {
+    if (text.charCodeAt(i) !== alphabet.charCodeAt(rest % 62)) return false
+    rest = Math.floor(rest / 62)
+  }
+  return true
+}
+
 const table = Uint32Array.from({ length: 256 }, (_, byte) => {
   let crc = byte
   for (let bit = 0; bit < 8; bit += 1) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1
   return crc >>> 0
 })
 
-/** CRC-32 (ISO 3309, as in zlib) of a string of Latin-1 characters, without making a buffer of it. */
-export function crc32(text: string): number {
+/** CRC-32 (ISO 3309, as in zlib) of Latin-1 characters up to `end`, without making a buffer of them. */
+export function crc32(text: string, end = text.length): number {
   let crc = 0xffffffff
-  for (let i = 0; i < text.length; i += 1) {
+  for (let i = 0; i < end; i += 1) {
     crc = (crc >>> 8) ^ (table[(crc ^ text.charCodeAt(i)) & 0xff] as number)
   }
   return (crc ^ 0xffffffff) >>> 0

@@ -6,7 +6,7 @@
  * use is not in them yet.
  */
 
-import type { LimitState } from './counter.ts'
+import type { CountedLimit, LimitState } from './counter.ts'
 import type { Dialect } from './dialect.ts'
 
 /** Takes one header; names are lower-case. */
@@ -19,14 +19,20 @@ export function putLimitHeaders(
   now: number,
   put: PutHeader,
 ): void {
+  if (states.length === 0) return
+  putBindingHeaders(dialect, states, now, put)
+  put('ratelimit-policy', toPolicies(states.map(({ limit }) => limit)))
+  put('ratelimit', toItems(states, now))
+}
+
+/** Puts what a dialect's own headers tell of the limit that binds, if there is one. */
+export function putBindingHeaders(
+  dialect: Dialect,
+  states: readonly LimitState[],
+  now: number,
+  put: PutHeader,
+): void {
   const binding = bindingOf(states)
-  let policies = ''
-  let items = ''
-  for (const { limit, remaining, resetsAt } of states) {
-    const comma = policies === '' ? '' : ', '
-    policies += comma + limit.policy
-    items += `${comma}"${limit.window}";r=${remaining};t=${secondsUntil(resetsAt, now)}`
-  }
   if (binding === undefined) return
   if (dialect === 'openai') {
     put('x-ratelimit-limit-tokens', String(binding.limit.limit))
@@ -37,8 +43,21 @@ export function putLimitHeaders(
     put('anthropic-ratelimit-tokens-remaining', String(binding.remaining))
     put('anthropic-ratelimit-tokens-reset', toResetTime(binding.resetsAt))
   }
-  put('ratelimit-policy', policies)
-  put('ratelimit', items)
+}
+
+/** The field `RateLimit-Policy`: what the limits are. */
+export function toPolicies(limits: readonly CountedLimit[]): string {
+  return limits.map(({ policy }) => policy).join(', ')
+}
+
+/** The field `RateLimit`: how they stand. */
+export function toItems(states: readonly LimitState[], now: number): string {
+  let items = ''
+  for (const { limit, remaining, resetsAt } of states) {
+    const comma = items === '' ? '' : ', '
+    items += `${comma}"${limit.window}";r=${remaining};t=${secondsUntil(resetsAt, now)}`
+  }
+  return items
 }
 
 /**

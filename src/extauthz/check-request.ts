@@ -52,9 +52,12 @@ export function readCheckRequest(bytes: Buffer): CheckRequest {
     source: () => readSource(bytes),
     requestId: () => readLateHeader(bytes, 'x-request-id'),
   }
-  const request = new WireReader(bytes)
-  while (request.next()) {
-    if (request.field === 1) readAttributes(request.message(), draft)
+  const reader = new WireReader(bytes)
+  while (reader.next()) {
+    if (reader.field !== 1) continue
+    const end = reader.enter()
+    readAttributes(reader, draft)
+    reader.leave(end)
   }
   return draft
 }
@@ -62,12 +65,21 @@ export function readCheckRequest(bytes: Buffer): CheckRequest {
 /** AttributeContext: request = 4, http = 2; context_extensions = 10, a map. */
 function readAttributes(attributes: WireReader, draft: Draft): void {
   while (attributes.next()) {
-    if (attributes.field === 10) draft.authenticateOnly ||= isAuthenticate(attributes.message())
-    if (attributes.field !== 4) continue
-    const request = attributes.message()
-    while (request.next()) {
-      if (request.field === 2) readHttp(request.message(), draft)
-    }
+    const { field } = attributes
+    if (field !== 4 && field !== 10) continue
+    const end = attributes.enter()
+    if (field === 4) readRequest(attributes, draft)
+    else if (isAuthenticate(attributes)) draft.authenticateOnly = true
+    attributes.leave(end)
+  }
+}
+
+function readRequest(request: WireReader, draft: Draft): void {
+  while (request.next()) {
+    if (request.field !== 2) continue
+    const end = request.enter()
+    readHttp(request, draft)
+    request.leave(end)
   }
 }
 
@@ -97,8 +109,12 @@ const usualHeaders = [
 function readHttp(http: WireReader, draft: Draft): void {
   while (http.next()) {
     if (http.field === 2) draft.method = http.string(usualMethods)
-    else if (http.field === 3) readHeader(http.message(), draft)
     else if (http.field === 4) draft.path = http.string()
+    else if (http.field === 3) {
+      const end = http.enter()
+      readHeader(http, draft)
+      http.leave(end)
+    }
   }
 }
 

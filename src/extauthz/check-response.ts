@@ -4,10 +4,17 @@ import { challengeOf } from '../core/challenge.ts'
 import type { Decision, Denial, Grant } from '../core/decide.ts'
 import { type Dialect, toRefusalBody } from '../core/dialect.ts'
 import { describe, type ErrorCode, retryAfterOutage } from '../core/errors.ts'
-import { putLimitHeaders, secondsUntil } from '../core/limit-headers.ts'
-import type { ModelServer } from '../core/resources.ts'
-import { writeStruct } from '../grpc/struct.ts'
+import {
+  type PutHeader,
+  putBindingHeaders,
+  putLimitHeaders,
+  secondsUntil,
+  toItems,
+} from '../core/limit-headers.ts'
+import { writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
+import { type AllowTemplate, makeTemplate, type TemplateOf } from './allow-template.ts'
+import { responseHeaders, writeHeader } from './header.ts'
 import { messageOf } from './refusal-message.ts'
 
 /** google.rpc.Code of a denial. Never 0: Envoy takes a missing or zero code for an allow. */
@@ -21,19 +28,6 @@ const grpcCodes: Partial<Record<number, number>> = {
 }
 const internalCode = 13
 
-/** As the routes of envoy/bootstrap.yaml have it. */
-const usualRetries = 2
-
-/** What an allow seldom exceeds; small enough for Node's buffer pool. */
-const allowBytes = 1_024
-
-/** Fields of OkHttpResponse; a DeniedHttpResponse has its response headers in the first one. */
-const requestHeaders = 2
-const responseHeaders = 6
-
-/** `HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD`: a client's or a model's own copy never survives. */
-const overwrite = 2
-
 /**
  * The clients of OpenAI and Anthropic try again by themselves, but within a minute whatever
  * `retry-after` says. Where that is in vain they are told so (`x-should-retry`, their own header).
@@ -43,60 +37,57 @@ const longestRetryAfterS = 60
 /**
  * The answer's bytes, in the caller's dialect. `now` in milliseconds since the epoch. `keyAgeMs`
  * is told to the caller: how old what is known of the key may be, where that is worth a word.
+ * `templateOf` may remember what it has made before (`createTemplates`).
  */
 export function toCheckResponse(
   decision: Decision,
   now: number,
   dialect: Dialect,
   keyAgeMs?: number,
+  templateOf: TemplateOf = makeTemplate,
 ): Buffer {
   return decision.allowed
-    ? allow(decision, now, dialect, keyAgeMs)
+    ? allow(decision, templateOf(decision, dialect), now, dialect, keyAgeMs)
     : deny(decision, now, dialect, keyAgeMs)
 }
+
+/** Every allow is written here and copied out. */
+const writer = new WireWriter(2_048)
+const putAllowed: PutHeader = (name, value) => writeHeader(writer, name, value, responseHeaders)
+
+/** An OkHttpResponse, and the metadata of one, are seldom shorter than 128 bytes. */
+const lengthBytes = 2
 
 /**
  * CheckResponse: status = 1, ok_response = 3, dynamic_metadata = 4. OkHttpResponse: headers = 2,
  * headers_to_remove = 5, response_headers_to_add = 6.
  */
-function allow(grant: Grant, now: number, dialect: Dialect, keyAgeMs: number | undefined): Buffer {
-  const writer = new WireWriter(allowBytes)
-  writer.message(1, () => {})
-  writer.message(3, () => {
-    writeHeader(writer, 'x-maas-subscription', grant.subscription)
-    writeHeader(writer, 'x-tollgate-cluster', grant.cluster)
-    writeHeader(writer, 'x-tollgate-path', grant.upstreamPath)
-    if (grant.bodyNames !== undefined) writeHeader(writer, 'x-tollgate-models', grant.bodyNames)
-    writeServer(writer, grant.model.resource.server)
-    writer.string(5, 'authorization').string(5, 'x-api-key').string(5, 'proxy-authorization')
-    putLimitHeaders(dialect, grant.states, now, (name, value) =>
-      writeHeader(writer, name, value, responseHeaders),
-    )
-    if (keyAgeMs !== undefined) writeKeyAge(writer, keyAgeMs, responseHeaders)
-  })
-  writeStruct(writer, 4, {
-    user: grant.caller.user,
-    key: grant.caller.by === 'key' ? grant.caller.keyId : '',
-    subscription: grant.subscription,
-    model: grant.model.key,
-    metered: grant.metered,
-    // What usage.lua has to read and to say; OpenAI's words are the usual ones.
-    ...(dialect === 'anthropic' && { dialect }),
-    ...(grant.model.resource.server.credential && { credential: true }),
-    ...(grant.owningGroup !== undefined && { group: grant.owningGroup }),
-  })
-  return writer.finish()
-}
-
-/** What the gateway's routes and scripts have to know of the model's server, where it is unusual. */
-function writeServer(writer: WireWriter, server: ModelServer): void {
-  const { upstreamModel, idleMs, answerMs, retries } = server
-  if (upstreamModel !== undefined) writeHeader(writer, 'x-tollgate-upstream-model', upstreamModel)
-  if (idleMs !== undefined) writeHeader(writer, 'x-tollgate-idle', `${idleMs / 1_000}s`)
-  if (answerMs !== undefined) {
-    writeHeader(writer, 'x-envoy-upstream-rq-timeout-ms', String(answerMs))
+function allow(
+  grant: Grant,
+  template: AllowTemplate,
+  now: number,
+  dialect: Dialect,
+  keyAgeMs: number | undefined,
+): Buffer {
+  const { caller, states } = grant
+  writer.clear()
+  writer.close(writer.open(1))
+  const ok = writer.open(3, lengthBytes)
+  writer.raw(template.before)
+  writeHeader(writer, 'x-tollgate-path', grant.upstreamPath)
+  writer.raw(template.after)
+  if (states.length > 0) {
+    putBindingHeaders(dialect, states, now, putAllowed)
+    writer.raw(template.policies)
+    putAllowed('ratelimit', toItems(states, now))
   }
-  if (retries !== usualRetries) writeHeader(writer, 'x-envoy-max-retries', String(retries))
+  if (keyAgeMs !== undefined) writeKeyAge(writer, keyAgeMs, responseHeaders)
+  writer.close(ok, lengthBytes)
+  const metadata = writer.open(4, lengthBytes)
+  writeStructField(writer, 'user', caller.user)
+  writeStructField(writer, 'key', caller.by === 'key' ? caller.keyId : '')
+  writer.raw(template.metadata).close(metadata, lengthBytes)
+  return writer.take()
 }
 
 /** Lets a request pass to where its body is read; what comes of it is for the second Check to say. */
@@ -155,17 +146,4 @@ function headersOf(denial: Denial, now: number): readonly (readonly [string, str
 /** Whole seconds. */
 function writeKeyAge(writer: WireWriter, keyAgeMs: number, field?: number): void {
   writeHeader(writer, 'x-tollgate-key-age', String(Math.floor(keyAgeMs / 1_000)), field)
-}
-
-/** HeaderValueOption: header = 1 (key = 1, value = 2), append_action = 3. */
-function writeHeader(
-  writer: WireWriter,
-  name: string,
-  value: string,
-  field: number = requestHeaders,
-): void {
-  writer.message(field, () => {
-    writer.message(1, () => writer.string(1, name).string(2, value))
-    writer.unsigned(3, overwrite)
-  })
 }

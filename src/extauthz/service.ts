@@ -18,6 +18,7 @@ import { readTarget, type Target } from '../core/target.ts'
 import { isSampled } from '../core/trace-context.ts'
 import type { Authenticate } from '../identity/authenticate.ts'
 import type { CounterStore } from '../store/counters.ts'
+import { createTemplates } from './allow-template.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
 import { authenticated, toCheckResponse } from './check-response.ts'
 import { tagSpan } from './span-tags.ts'
@@ -49,6 +50,15 @@ export interface RefusedCheck extends Pick<CheckRequest, 'subscription' | 'sourc
   readonly traceparent: string | undefined
 }
 
+/** A request that is being decided. */
+interface Asked {
+  readonly request: CheckRequest
+  /** undefined: its path leads to no model. */
+  readonly target: Target | undefined
+  readonly now: number
+  readonly traceparent: string | undefined
+}
+
 /** Answers one CheckRequest; at once, without a promise, when nothing has to be fetched. */
 export type Check = (bytes: Buffer, traceparent?: string) => Buffer | Promise<Buffer>
 
@@ -59,47 +69,68 @@ export type Check = (bytes: Buffer, traceparent?: string) => Buffer | Promise<Bu
 export function createCheck(deps: CheckDeps): Check {
   const { authenticate, snapshot, counters, paths, tokensOpen, clock } = deps
   const { onDecided = () => {}, onRefused = () => {} } = deps
+  const templateOf = createTemplates()
 
   return function check(bytes, traceparent) {
     const request = readCheckRequest(bytes)
-    const target = readTarget(request.path)
-    const now = clock()
-    const answer = (decided: Decision, caller: Caller | null): Buffer => {
-      const decision = decided.allowed ? decided : explain(decided, request)
-      onDecided(decision, modelOf(decision, request, target))
-      if (!decision.allowed) {
-        const { subscription, source, requestId } = request
-        const model = target?.modelKey ?? request.model
-        const { code } = decision
-        onRefused({ code, caller, model, subscription, source, requestId, traceparent })
-      }
-      const keyAgeMs = caller?.by === 'key' ? caller.keyAgeMs : undefined
-      const response = toCheckResponse(decision, now, dialectOf(target?.operation), keyAgeMs)
-      if (!isSampled(traceparent)) return response
-      const { subscription } = request
-      const model = target?.modelKey ?? request.model
-      return tagSpan(response, decision, { caller, model, subscription })
+    const asked = { request, target: readTarget(request.path), now: clock(), traceparent }
+    try {
+      const caller = authenticate(request, asked.now, request.source)
+      const answered =
+        caller instanceof Promise
+          ? caller.then((late) => proceed(asked, late))
+          : proceed(asked, caller)
+      return answered instanceof Promise ? answered.catch((error) => fail(asked, error)) : answered
+    } catch (error) {
+      return fail(asked, error)
     }
-    return rescue(
-      () =>
-        chain(authenticate(request, now, request.source), (caller) =>
-          request.authenticateOnly
-            ? admit(refuseCaller(caller, tokensOpen), (refusal) => answer(refusal, caller))
-            : chain(decide(request, target, caller, now), (decision) => answer(decision, caller)),
-        ),
-      (error) => answer(toRefusal(error), null),
-    )
+  }
+
+  function proceed(asked: Asked, caller: Caller | null): Buffer | Promise<Buffer> {
+    if (asked.request.authenticateOnly) {
+      // Lets the gateway read the body, unless there is a reason not to.
+      const refusal = refuseCaller(caller, tokensOpen)
+      return refusal === undefined ? authenticated : answer(asked, caller, refusal)
+    }
+    const decision = decide(asked, caller)
+    return decision instanceof Promise
+      ? decision.then((late) => answer(asked, caller, late))
+      : answer(asked, caller, decision)
+  }
+
+  function answer(
+    { request, target, now, traceparent }: Asked,
+    caller: Caller | null,
+    decided: Decision,
+  ): Buffer {
+    const decision = decided.allowed ? decided : explain(decided, request)
+    onDecided(decision, modelOf(decision, request, target))
+    if (!decision.allowed) {
+      const { subscription, source, requestId } = request
+      const model = target?.modelKey ?? request.model
+      const { code } = decision
+      onRefused({ code, caller, model, subscription, source, requestId, traceparent })
+    }
+    const keyAgeMs = caller?.by === 'key' ? caller.keyAgeMs : undefined
+    const dialect = dialectOf(target?.operation)
+    const response = toCheckResponse(decision, now, dialect, keyAgeMs, templateOf)
+    if (!isSampled(traceparent)) return response
+    const { subscription } = request
+    const model = target?.modelKey ?? request.model
+    return tagSpan(response, decision, { caller, model, subscription })
+  }
+
+  function fail(asked: Asked, error: unknown): Buffer {
+    return answer(asked, null, toRefusal(error))
   }
 
   function decide(
-    request: CheckRequest,
-    target: Target | undefined,
+    { request, target, now }: Asked,
     caller: Caller | null,
-    now: number,
   ): Decision | Promise<Decision> {
     if (target === undefined) return { allowed: false, code: 'not_found' }
     const { method, model, bodyProblem, subscription } = request
-    const asked = {
+    const access = {
       caller,
       target,
       method,
@@ -108,11 +139,14 @@ export function createCheck(deps: CheckDeps): Check {
       requestedSubscription: lastValue(subscription),
       tokensOpen,
     }
-    const decision = authorize(asked, snapshot(), paths)
+    const decision = authorize(access, snapshot(), paths)
     if (!decision.allowed || decision.limits.length === 0) return decision
     const { user } = decision.caller
     const counted = decision.limits.map((limit) => counterOf(limit, user))
-    return chain(counters.read(counted, now), (states) => enforceLimits(decision, states, now))
+    const states = counters.read(counted, now)
+    return states instanceof Promise
+      ? states.then((late) => enforceLimits(decision, late, now))
+      : enforceLimits(decision, states, now)
   }
 
   function modelOf(
@@ -141,32 +175,6 @@ function explain(denial: Denial, { authorization, apiKey }: CheckRequest): Denia
   const isBare = authorization === undefined && apiKey === undefined
   if (denial.code !== 'credential_invalid' || denial.detail !== undefined || isBare) return denial
   return { ...denial, detail: { about: 'credential', reason: undefined } }
-}
-
-/** Lets the gateway read the body, unless there is a reason not to. */
-function admit(refusal: Denial | undefined, refuse: (refusal: Denial) => Buffer): Buffer {
-  return refusal === undefined ? authenticated : refuse(refusal)
-}
-
-/** What follows a value: at once where it is there, later where it is promised. */
-function chain<Value, Result>(
-  value: Value | Promise<Value>,
-  next: (value: Value) => Result | Promise<Result>,
-): Result | Promise<Result> {
-  return value instanceof Promise ? value.then(next) : next(value)
-}
-
-/** The same with what is done about an error, thrown or rejected. */
-function rescue<Result>(
-  attempt: () => Result | Promise<Result>,
-  mend: (error: unknown) => Result,
-): Result | Promise<Result> {
-  try {
-    const result = attempt()
-    return result instanceof Promise ? result.catch(mend) : result
-  } catch (error) {
-    return mend(error)
-  }
 }
 
 /** The last value that is not blank (contract, 1.2); Envoy joins repeated headers with commas. */

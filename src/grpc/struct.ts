@@ -38,16 +38,22 @@ export function writeStruct(
   field: number,
   values: Readonly<Record<string, string | number | boolean>>,
 ): void {
-  writer.message(field, () => {
-    for (const key in values) {
-      const value = values[key] as string | number | boolean
-      writer.message(1, () => {
-        writer.string(1, key).message(2, () => {
-          if (typeof value === 'string') writer.string(3, value)
-          else if (typeof value === 'number') writer.double(2, value)
-          else writer.unsigned(4, value ? 1 : 0)
-        })
-      })
-    }
-  })
+  const struct = writer.open(field)
+  for (const key in values) writeStructField(writer, key, values[key] as string | number | boolean)
+  writer.close(struct)
+}
+
+/** Writes a field of the Struct at hand. */
+export function writeStructField(
+  writer: WireWriter,
+  key: string,
+  value: string | number | boolean,
+): void {
+  const entry = writer.open(1)
+  writer.string(1, key)
+  const wrapped = writer.open(2)
+  if (typeof value === 'string') writer.string(3, value)
+  else if (typeof value === 'number') writer.double(2, value)
+  else writer.unsigned(4, value ? 1 : 0)
+  writer.close(wrapped).close(entry)
 }

@@ -11,6 +11,8 @@ const none: readonly string[] = []
 
 /** Up to so many characters a string is written by a loop. */
 const longestLoop = 48
+/** A writer that goes on to the next message keeps no more bytes than this. */
+const mostKept = 65_536
 
 /** Thrown for bytes that are no protobuf message; the edge answers INVALID_ARGUMENT. */
 export class WireError extends Error {
@@ -54,15 +56,33 @@ export class WireReader {
 
   /** The current field as a string; one that is `known`, in ASCII, is not made anew. */
   string(known: readonly string[] = none): string {
-    const start = this.#enter()
+    const start = this.#step()
     for (const text of known) if (this.#holds(start, text)) return text
     return this.#buffer.toString('utf8', start, this.#at)
   }
 
   /** The current field as a message of its own. */
   message(): WireReader {
-    const start = this.#enter()
+    const start = this.#step()
     return new WireReader(this.#buffer, start, this.#at)
+  }
+
+  /**
+   * Goes on with the fields of the current one, a message: `next()` is false at its end, and `leave`
+   * of what this answers goes on behind it, however much of it was read.
+   */
+  enter(): number {
+    const start = this.#step()
+    const outerEnd = this.#end
+    this.#end = this.#at
+    this.#at = start
+    return outerEnd
+  }
+
+  leave(outerEnd: number): void {
+    this.#at = this.#end
+    this.#end = outerEnd
+    this.#pending = false
   }
 
   /** The current field as an unsigned integer; beyond 2^53 it loses its last digits. */
@@ -81,7 +101,7 @@ export class WireReader {
   }
 
   /** Steps over a length-delimited field and answers where its content starts. */
-  #enter(): number {
+  #step(): number {
     this.#expect(wireType.bytes)
     const length = this.#varint()
     this.#need(length)
@@ -154,19 +174,48 @@ export class WireWriter {
     // UTF-8 needs at most three bytes for each UTF-16 unit.
     this.#reserve(text.length * 3 + 10)
     this.#tag(field, wireType.bytes)
-    const start = this.#open()
+    this.#at += 1
+    const start = this.#at
     if (!this.#ascii(text)) this.#at += this.#buffer.write(text, this.#at, 'utf8')
-    this.#close(start)
-    return this
+    return this.close(start)
   }
 
   /** A nested message, written by `body` into this same writer. */
   message(field: number, body: (writer: this) => void): this {
+    const start = this.open(field)
+    body(this)
+    return this.close(start)
+  }
+
+  /**
+   * Begins a nested message, which `close` of what this answers ends. `lengthBytes`: what its length
+   * is likely to take; a wrong guess costs a move of the message.
+   */
+  open(field: number, lengthBytes = 1): number {
     this.#reserve(16)
     this.#tag(field, wireType.bytes)
-    const start = this.#open()
-    body(this)
-    this.#close(start)
+    this.#at += lengthBytes
+    return this.#at
+  }
+
+  close(start: number, lengthBytes = 1): this {
+    const length = this.#at - start
+    const more = varintSize(length) - lengthBytes
+    if (more !== 0) {
+      this.#reserve(Math.max(0, more))
+      this.#buffer.copyWithin(start + more, start, this.#at)
+    }
+    this.#at = start - lengthBytes
+    this.#varint(length)
+    this.#at += length
+    return this
+  }
+
+  /** Fields that were written before. */
+  raw(fields: Buffer): this {
+    this.#reserve(fields.length)
+    this.#buffer.set(fields, this.#at)
+    this.#at += fields.length
     return this
   }
 
@@ -191,6 +240,20 @@ export class WireWriter {
     return this.#buffer.subarray(0, this.#at)
   }
 
+  /** A copy of the message so far; the writer begins the next one. */
+  take(): Buffer {
+    const message = Buffer.allocUnsafe(this.#at)
+    message.set(this.#buffer.subarray(0, this.#at))
+    this.clear()
+    return message
+  }
+
+  /** Drops what was written, to begin another message. */
+  clear(): void {
+    this.#at = 0
+    if (this.#buffer.length > mostKept) this.#buffer = Buffer.allocUnsafe(mostKept)
+  }
+
   #tag(field: number, type: number): void {
     this.#varint(field * 8 + type)
   }
@@ -208,24 +271,6 @@ export class WireWriter {
     }
     this.#at = at + length
     return true
-  }
-
-  /** Leaves one byte for a length, which is enough for most, and answers where the content starts. */
-  #open(): number {
-    this.#at += 1
-    return this.#at
-  }
-
-  #close(start: number): void {
-    const length = this.#at - start
-    const extra = varintSize(length) - 1
-    if (extra > 0) {
-      this.#reserve(extra)
-      this.#buffer.copyWithin(start + extra, start, this.#at)
-    }
-    this.#at = start - 1
-    this.#varint(length)
-    this.#at += length
   }
 
   #varint(value: number): void {

@@ -120,8 +120,8 @@ export const allMutants: readonly Mutant[] = [
     ['core/api-key.test.ts'],
     [
       ['key.length > longestKey ||', ''],
-      ['if (!isBase62(id) || !isBase62(secret)) return undefined', ''],
-      ['!== key.slice(-checksumLength)) return undefined', "=== '') return undefined"],
+      ['!isBase62(key, markerEnd + 1, idEnd) ||', ''],
+      ['if (!endsInChecksum(key)) return undefined', ''],
       ['} else if (!markers.accepted.has(marker)) {', '} else if (marker === "") {'],
       ['`${id}\\0${secret}`', '`${id}${secret}`'],
       ['now >= record.expiresAt', 'now > record.expiresAt'],
@@ -136,19 +136,33 @@ export const allMutants: readonly Mutant[] = [
     'extauthz/service.ts',
     ['extauthz/service.test.ts'],
     [
-      ['enforceLimits(decision, states, now))', 'decision)'],
+      [': enforceLimits(decision, states, now)', ': decision'],
+      ['enforceLimits(decision, late, now))', 'decision)'],
       ['if (!known || error.cause !== undefined) deps.onFault(error)', ''],
-      ['return mend(error)', 'throw error'],
+      ['return fail(asked, error)', 'throw error'],
     ],
   ),
   ...mutants(
     'extauthz/check-response.ts',
     ['extauthz/check-response.test.ts', 'extauthz/service.test.ts'],
     [
-      ["writer.string(5, 'authorization').string(5, 'x-api-key')", "writer.string(5, 'x-api-key')"],
       ['waitS > longestRetryAfterS', 'waitS >= longestRetryAfterS'],
       ["denial.selection ?? 'unauthorized'", "'unauthorized'"],
       ['429: 8,', ''],
+    ],
+  ),
+  ...mutants(
+    'extauthz/allow-template.ts',
+    ['extauthz/allow-template.test.ts', 'extauthz/check-response.test.ts'],
+    [
+      ["writer.string(5, 'authorization').string(5, 'x-api-key')", "writer.string(5, 'x-api-key')"],
+      ['this.#dialect !== dialect ||', ''],
+      ['mine.bodyNames !== grant.bodyNames ||', ''],
+      ['mine.metered !== grant.metered ||', ''],
+      ['mine.owningGroup !== grant.owningGroup ||', ''],
+      ['if (this.#limits[i] !== states[i]?.limit) return false', ''],
+      ['if (size >= most) {', 'if (size > 2 * most) {'],
+      ['variants.length >= mostVariants', 'false'],
     ],
   ),
   ...mutants(

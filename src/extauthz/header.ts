@@ -1,0 +1,23 @@
+/** Headers in Envoy's answers: `envoy.config.core.v3.HeaderValueOption`. */
+
+import type { WireWriter } from '../grpc/wire.ts'
+
+/** Fields of OkHttpResponse; a DeniedHttpResponse has its response headers in the first one. */
+export const requestHeaders = 2
+export const responseHeaders = 6
+
+/** `HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD`: a client's or a model's own copy never survives. */
+const overwrite = 2
+
+/** HeaderValueOption: header = 1 (key = 1, value = 2), append_action = 3. */
+export function writeHeader(
+  writer: WireWriter,
+  name: string,
+  value: string,
+  field: number = requestHeaders,
+): void {
+  const option = writer.open(field)
+  const header = writer.open(1)
+  writer.string(1, name).string(2, value).close(header)
+  writer.unsigned(3, overwrite).close(option)
+}

@@ -1,0 +1,180 @@
+import { test } from 'tap'
+import { limitStates, toCountedLimits } from '../../src/core/counter.ts'
+import type { Grant } from '../../src/core/decide.ts'
+import type { Dialect } from '../../src/core/dialect.ts'
+import { putLimitHeaders } from '../../src/core/limit-headers.ts'
+import { createTemplates, type TemplateOf } from '../../src/extauthz/allow-template.ts'
+import { toCheckResponse } from '../../src/extauthz/check-response.ts'
+import { modelRef, snapshotOf } from '../support/documents.ts'
+import { checkResponse, structOf } from '../support/envoy-messages.ts'
+import { createRandom, type Random } from '../support/random.ts'
+
+const start = Date.UTC(2026, 0, 1)
+
+/** Specs that change what an answer says of the model's server. */
+const specs: readonly object[] = [
+  {},
+  { upstreamModel: 'acme/big-70b' },
+  { timeouts: { idle: '1m', answer: '20m' } },
+  { retries: 0 },
+  { modelIds: ['a', 'b'], retries: 1 },
+  { credential: { file: 'key' } },
+]
+
+/** One of the models in one of several states, as snapshots of different times hold them. */
+const models = specs.flatMap((spec) =>
+  ['small', 'large'].map((name) => {
+    const model = snapshotOf(modelRef(name, spec)).models.get(`llm/${name}`)
+    if (model === undefined) throw new Error(`no model of ${JSON.stringify(spec)}`)
+    return model
+  }),
+)
+const limitsOf = (rates: readonly (readonly [number, string, number])[]) =>
+  toCountedLimits(
+    'basic',
+    'llm/small',
+    rates.map(([limit, window, windowMs]) => ({ limit, window, windowMs })),
+  )
+const minute = ['1m', 60_000] as const
+/** The second and the third are the same limits, told apart by nothing but which objects they are. */
+const limitLists = [
+  [],
+  limitsOf([[100, ...minute]]),
+  limitsOf([[100, ...minute]]),
+  limitsOf([
+    [100, ...minute],
+    [2 ** 53 - 1, '24h', 86_400_000],
+  ]),
+  limitsOf([[1, ...minute]]),
+]
+
+function pick<Value>(random: Random, values: readonly Value[]): Value {
+  return values[random.below(values.length)] as Value
+}
+
+function randomGrant(random: Random, now: number): Grant {
+  const limits = pick(random, limitLists)
+  const counters = limits.map(() =>
+    random.below(3) === 0
+      ? undefined
+      : { used: random.below(120), resetsAt: now + random.below(86_400_000) - 1_000 },
+  )
+  const user = pick(random, ['ada', 'ädä', 'x'.repeat(300), `user-${random.below(1_000)}`])
+  const subscription = pick(random, ['basic', 'second', 'y'.repeat(63)])
+  const groups = ['team-a']
+  return {
+    allowed: true,
+    caller: pick(random, [
+      { by: 'key', user, groups, keyId: pick(random, ['id-1', 'id-2']), subscription },
+      { by: 'token', user, groups, proof: { by: 'file' } },
+    ] as const),
+    model: pick(random, models),
+    cluster: pick(random, ['model/llm/small', 'model/llm/large']),
+    subscription,
+    limits,
+    states: limitStates(limits, counters, now),
+    metered: random.below(2) === 0,
+    uncounted: false,
+    listing: false,
+    owningGroup: pick(random, [undefined, '', 'team-a']),
+    bodyNames: pick(random, [undefined, 'small', 'small\ta\tb']),
+    upstreamPath: pick(random, ['/v1/chat/completions', '/v1/messages?a=b', `/${'z'.repeat(200)}`]),
+  }
+}
+
+/** The message that the bytes have to be, told without them. */
+function expectedOf(grant: Grant, now: number, dialect: Dialect, keyAgeMs?: number): object {
+  const option = (key: string, value: string) => ({ header: { key, value }, append_action: 2 })
+  const { upstreamModel, idleMs, answerMs, retries, credential } = grant.model.resource.server
+  const answer: object[] = []
+  putLimitHeaders(dialect, grant.states, now, (name, value) => answer.push(option(name, value)))
+  if (keyAgeMs !== undefined) {
+    answer.push(option('x-tollgate-key-age', String(Math.floor(keyAgeMs / 1_000))))
+  }
+  return {
+    status: {},
+    ok_response: {
+      headers: [
+        option('x-maas-subscription', grant.subscription),
+        option('x-tollgate-cluster', grant.cluster),
+        option('x-tollgate-path', grant.upstreamPath),
+        ...(grant.bodyNames === undefined ? [] : [option('x-tollgate-models', grant.bodyNames)]),
+        ...(upstreamModel === undefined
+          ? []
+          : [option('x-tollgate-upstream-model', upstreamModel)]),
+        ...(idleMs === undefined ? [] : [option('x-tollgate-idle', `${idleMs / 1_000}s`)]),
+        ...(answerMs === undefined
+          ? []
+          : [option('x-envoy-upstream-rq-timeout-ms', String(answerMs))]),
+        ...(retries === 2 ? [] : [option('x-envoy-max-retries', String(retries))]),
+      ],
+      headers_to_remove: ['authorization', 'x-api-key', 'proxy-authorization'],
+      ...(answer.length > 0 && { response_headers_to_add: answer }),
+    },
+    dynamic_metadata: structOf({
+      user: grant.caller.user,
+      key: grant.caller.by === 'key' ? grant.caller.keyId : '',
+      subscription: grant.subscription,
+      model: grant.model.key,
+      metered: grant.metered,
+      ...(dialect === 'anthropic' && { dialect }),
+      ...(credential && { credential: true }),
+      ...(grant.owningGroup !== undefined && { group: grant.owningGroup }),
+    }),
+  }
+}
+
+test('a remembered template gives the bytes of a new one', async (t) => {
+  const random = createRandom()
+  t.comment(`SEED=${random.seed}`)
+  const memories: readonly TemplateOf[] = [createTemplates(), createTemplates(5)]
+  for (let round = 0; round < 6_000; round += 1) {
+    const now = start + random.below(86_400_000)
+    const dialect = pick(random, ['openai', 'anthropic'] as const)
+    const keyAgeMs = pick(random, [undefined, undefined, 0, 61_999])
+    const grant = randomGrant(random, now)
+    const plain = toCheckResponse(grant, now, dialect, keyAgeMs)
+    for (const templateOf of memories) {
+      const answer = toCheckResponse(grant, now, dialect, keyAgeMs, templateOf)
+      if (!answer.equals(plain)) t.fail(`round ${round}: ${answer.toString('latin1')}`)
+    }
+    if (round % 20 !== 0) continue
+    const decoded = JSON.parse(JSON.stringify(checkResponse.decode(plain)))
+    t.strictSame(decoded, expectedOf(grant, now, dialect, keyAgeMs))
+  }
+})
+
+test('the same grant gets the same template', async (t) => {
+  const templateOf = createTemplates()
+  const [model] = models
+  const grant = { ...randomGrant(createRandom(1), start), ...(model && { model }) }
+  const first = templateOf(grant, 'openai')
+  t.equal(templateOf({ ...grant, upstreamPath: '/v1/other' }, 'openai'), first)
+  t.not(templateOf(grant, 'anthropic'), first)
+  t.equal(templateOf(grant, 'openai'), first, 'and keeps it beside the others')
+})
+
+test('templates are forgotten when there are too many', async (t) => {
+  const grant = randomGrant(createRandom(2), start)
+  const few = createTemplates(10)
+  const oldest = few(grant, 'openai')
+  for (let i = 0; i < 9; i += 1) few({ ...grant, subscription: `s-${i}` }, 'openai')
+  t.equal(few(grant, 'openai'), oldest)
+  few({ ...grant, subscription: 'one-more' }, 'openai')
+  t.not(few(grant, 'openai'), oldest)
+  const variants = createTemplates()
+  const first = variants({ ...grant, owningGroup: 'g' }, 'openai')
+  for (let i = 0; i < 16; i += 1) variants({ ...grant, owningGroup: `g-${i}` }, 'openai')
+  t.not(variants({ ...grant, owningGroup: 'g' }, 'openai'), first, 'of one model as well')
+})
+
+test('an answer is a Buffer of its own', async (t) => {
+  const random = createRandom(3)
+  const templateOf = createTemplates()
+  const grants = Array.from({ length: 50 }, () => randomGrant(random, start))
+  const told = () => grants.map((grant) => toCheckResponse(grant, start, 'openai', 1, templateOf))
+  const first = told()
+  const copies = first.map((answer) => Buffer.from(answer))
+  told()
+  t.strictSame(first, copies)
+})
