@@ -38,7 +38,7 @@ export async function longestTurn(act: () => Promise<unknown>): Promise<number> 
   return longest
 }
 
-/** A row of the table that `npm run bench` prints. */
+/** A row of the table that `npm run bench:parts` prints. */
 export interface Figure {
   readonly name: string
   readonly value: string

@@ -1,4 +1,4 @@
-/** `npm run bench`: every bench, one table. */
+/** `npm run bench:parts`: the benches of parts, one table. */
 
 import { cpus } from 'node:os'
 import { benchCheck } from './check.bench.ts'

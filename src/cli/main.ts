@@ -15,6 +15,7 @@ const USAGE = `Usage: tollgate <command>
   replicas         the processes that a revocation waits for; forget <name>: one that is gone for good
   cleanup [<url>]  have a running service delete expired ephemeral keys, as it does every 15 minutes
   revocations      replay <file>...: revoke again what a restored database has forgotten
+  bench            what a request costs, beside an Envoy that only passes it on; one table
   key <command>    make, list and revoke API keys: new, list, revoke
   help <command>   what it takes; the same as <command> --help
   --version        the version
@@ -56,6 +57,8 @@ async function run(): Promise<number> {
       return (await import('./cleanup.ts')).cleanup(args)
     case 'revocations':
       return (await import('./revocations.ts')).revocations(args)
+    case 'bench':
+      return (await import('./bench.ts')).bench(args, process.env)
     case 'key':
       return (await import('./key.ts')).key(args)
     case 'help':

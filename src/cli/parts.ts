@@ -20,12 +20,19 @@ export interface PartsOptions {
   /** Path of the Envoy program. */
   readonly envoy: string
   readonly log: (line: string) => void
+  /** Instead of the sample model server: another program of Node that listens on its address. */
+  readonly modelServer?: string
+  /** Flags of Node for the service. */
+  readonly serviceFlags?: readonly string[]
+  /** Threads of Envoy; up to four unless told. */
+  readonly envoyThreads?: number
 }
 
 const MOST_ENVOY_THREADS = 4
 
 /** Postgres (unless DATABASE_URL names one), the sample model server, the service, Envoy. */
-export function createParts({ env, settings, resourceFolder, envoy, log }: PartsOptions): Part[] {
+export function createParts(options: PartsOptions): Part[] {
+  const { env, settings, resourceFolder, envoy, log } = options
   const { config } = settings
   const records = join(config.dataDir, 'run')
   const logs = join(config.dataDir, 'log')
@@ -52,7 +59,7 @@ export function createParts({ env, settings, resourceFolder, envoy, log }: Parts
       startChild({
         name: 'model-server',
         command: process.execPath,
-        args: [join(PACKAGE_ROOT, 'examples', 'model-server.ts')],
+        args: [options.modelServer ?? join(PACKAGE_ROOT, 'examples', 'model-server.ts')],
         env: { ...env, MODEL_SERVER_ADDRESS: new URL(localUrl(config.modelServerAddress)).host },
         output: join(logs, 'model-server.log'),
         records,
@@ -74,7 +81,11 @@ export function createParts({ env, settings, resourceFolder, envoy, log }: Parts
       startChild({
         name: 'service',
         command: process.execPath,
-        args: [join(PACKAGE_ROOT, 'src', 'cli', 'main.ts'), 'serve'],
+        args: [
+          ...(options.serviceFlags ?? []),
+          join(PACKAGE_ROOT, 'src', 'cli', 'main.ts'),
+          'serve',
+        ],
         env: {
           ...env,
           DATA_DIR: config.dataDir,
@@ -102,7 +113,7 @@ export function createParts({ env, settings, resourceFolder, envoy, log }: Parts
     name: 'Envoy',
     async spawn() {
       const bootstrap = await writeEnvoyFiles(config)
-      const threads = Math.min(availableParallelism(), MOST_ENVOY_THREADS)
+      const threads = options.envoyThreads ?? Math.min(availableParallelism(), MOST_ENVOY_THREADS)
       return startChild({
         name: 'envoy',
         command: envoy,

@@ -1,0 +1,109 @@
+/** One connection of a client: a request at a time, its bytes written as they are. */
+
+import { connect as connectTcp, type Socket } from 'node:net'
+import { connect as connectTls } from 'node:tls'
+import { createHttp1Reader } from '../http1-reader.ts'
+
+export interface Connection {
+  /** Sends a request; not before the answer to the last one. `done` gets the status of the answer, or why there is none. */
+  send(request: Buffer, done: (outcome: number | string) => void): void
+  close(): void
+}
+
+const BUFFER = 65_536
+const CONNECT_WITHIN_MS = 5_000
+
+/** Opens a connection to the server of a URL, and another one when it was lost. Rejects when it cannot. */
+export async function openConnection(url: URL): Promise<Connection> {
+  let status = 0
+  let done: ((outcome: number | string) => void) | undefined
+  let isClosed = false
+  let socket = await open()
+
+  function finish(outcome: number | string): void {
+    const tell = done
+    done = undefined
+    tell?.(outcome)
+  }
+
+  function open(): Promise<Socket> {
+    let isLast = false
+    const read = createHttp1Reader({
+      onHead(head) {
+        status = Number(head.slice(9, 12))
+        isLast = /\r\nconnection: *close/i.test(head)
+      },
+      onEnd() {
+        // The server says that it will take no other request here.
+        if (isLast) opened.destroy()
+        finish(status)
+      },
+    })
+    const take = (data: Buffer): void => {
+      try {
+        read(data)
+      } catch (error) {
+        finish((error as Error).message)
+        opened.destroy()
+      }
+    }
+    const host = url.hostname.replace(/^\[|\]$/g, '')
+    const secure = url.protocol === 'https:'
+    const port = Number(url.port) || (secure ? 443 : 80)
+    const opened = secure
+      ? connectTls({ host, port, servername: host, ALPNProtocols: ['http/1.1'] })
+      : connectTcp({
+          host,
+          port,
+          noDelay: true,
+          onread: { buffer: Buffer.alloc(BUFFER), callback },
+        })
+    // One buffer for all that is read, so that the load leaves no garbage.
+    function callback(length: number, buffer: Uint8Array): boolean {
+      take(buffer.subarray(0, length) as Buffer)
+      return true
+    }
+    if (secure) opened.on('data', take)
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(
+        () => opened.destroy(new Error('no answer to the attempt to connect')),
+        CONNECT_WITHIN_MS,
+      )
+      let problem = 'the connection was closed'
+      opened.once(secure ? 'secureConnect' : 'connect', () => {
+        clearTimeout(timer)
+        resolve(opened)
+      })
+      opened.on('error', (error) => {
+        problem = error.message
+      })
+      opened.on('close', () => {
+        clearTimeout(timer)
+        reject(new Error(problem))
+        finish(problem)
+      })
+    })
+  }
+
+  return {
+    send(request, whenDone) {
+      done = whenDone
+      if (socket.writable) {
+        socket.write(request)
+        return
+      }
+      open().then(
+        (reopened) => {
+          socket = reopened
+          if (isClosed) reopened.destroy()
+          else reopened.write(request)
+        },
+        (error: Error) => finish(error.message),
+      )
+    },
+    close() {
+      isClosed = true
+      socket.destroy()
+    },
+  }
+}

@@ -1,0 +1,34 @@
+/** The process that makes the load, as seen from here. */
+
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { StartError } from '../../start-error.ts'
+import type { LoadResult, Plan } from './plan.ts'
+
+export interface Load {
+  /** One run at a time. Rejects with a StartError when the server cannot be reached. */
+  run(plan: Plan): Promise<LoadResult>
+  stop(): Promise<void>
+}
+
+export function startLoad(): Load {
+  const child: ChildProcess = fork(new URL('./process.ts', import.meta.url), { execArgv: [] })
+  const gone = once(child, 'exit')
+  return {
+    async run(plan) {
+      child.send(plan)
+      const ended = gone.then(() => {
+        throw new StartError('The process that makes the load has ended.')
+      })
+      const [message] = (await Promise.race([once(child, 'message'), ended])) as [
+        { readonly result: LoadResult } | { readonly problem: string },
+      ]
+      if ('result' in message) return message.result
+      throw new StartError(`${plan.url} cannot be reached: ${message.problem}.`)
+    },
+    async stop() {
+      child.kill('SIGKILL')
+      await gone
+    },
+  }
+}

@@ -1,0 +1,30 @@
+import { StartError } from '../start-error.ts'
+
+/** Where keys are made, as whom, and how many. */
+export interface MintOptions {
+  readonly gateway: string
+  readonly token: string
+  readonly count: number
+  readonly signal: AbortSignal
+}
+
+/** Ephemeral API keys, made through the gateway. Rejects with a StartError when one is refused. */
+export async function mintKeys(options: MintOptions): Promise<readonly string[]> {
+  const { gateway, token, count, signal } = options
+  const keys: string[] = []
+  while (keys.length < count) {
+    const response = await fetch(`${gateway}/v1/api-keys`, {
+      method: 'POST',
+      signal,
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ name: 'bench', ephemeral: true, subscription: 'bench' }),
+    })
+    const text = await response.text()
+    const key: unknown = response.status === 201 ? JSON.parse(text).key : undefined
+    if (typeof key !== 'string') {
+      throw new StartError(`The gateway made no key (${response.status}): ${text.slice(0, 300)}`)
+    }
+    keys.push(key)
+  }
+  return keys
+}

@@ -1,0 +1,54 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { test } from 'tap'
+import { envoyPath } from '../../support/envoy-binary.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { runTollgate } from '../../support/tollgate.ts'
+
+const skip = envoyPath() === undefined && 'no Envoy'
+
+/** Processes whose command line names this folder. */
+function processesNaming(folder: string): string[] {
+  return readdirSync('/proc').filter((pid) => {
+    const file = `/proc/${pid}/cmdline`
+    return /^\d+$/.test(pid) && existsSync(file) && readQuietly(file).includes(folder)
+  })
+}
+
+function readQuietly(file: string): string {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch {
+    return ''
+  }
+}
+
+test('a short bench prints its table and leaves nothing', { skip }, async (t) => {
+  const folder = temporaryFolder(t)
+  const settings = { ENVOY_PATH: envoyPath() ?? '', TMPDIR: folder }
+  const args = ['--rows', 'path-json-small', '--seconds', '2', '--rate', '50']
+  const bench = runTollgate(t, ['bench', ...args], settings)
+  t.equal(await bench.ended, 0, bench.output())
+  const row = bench.output().match(/^path-json-small +([\d,]+) ±\d+% +([\d,]+) ±\d+%/m)
+  t.ok(row, bench.output())
+  t.ok(Number(row?.[1]?.replace(',', '')) > 1, 'the bare Envoy has answered')
+  t.strictSame(readdirSync(folder), [])
+  t.strictSame(processesNaming(folder), [])
+})
+
+test('Ctrl-C in the middle leaves nothing', { skip }, async (t) => {
+  const folder = temporaryFolder(t)
+  const settings = { ENVOY_PATH: envoyPath() ?? '', TMPDIR: folder }
+  const bench = runTollgate(t, ['bench', '--seconds', '60'], settings)
+  await bench.until('warming up')
+  t.ok(processesNaming(folder).length > 1)
+  bench.signal('SIGINT')
+  t.equal(await bench.ended, 130)
+  t.strictSame(readdirSync(folder), [])
+  t.strictSame(processesNaming(folder), [])
+})
+
+test('a wrong call says what is wrong', async (t) => {
+  const bench = runTollgate(t, ['bench', '--rounds', '1'], {})
+  t.equal(await bench.ended, 2)
+  t.match(bench.output(), '--rounds is a whole number from 3 to 99, not "1".')
+})
