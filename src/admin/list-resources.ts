@@ -15,7 +15,7 @@ export interface ListResourcesDeps {
 export function listResources(app: FastifyInstance, deps: ListResourcesDeps): void {
   app.get('/internal/v1/resources', () => ({
     object: 'list',
-    data: statusOf(deps.snapshot(), deps.backendOf),
+    data: statusOf(deps.snapshot(), { backendOf: deps.backendOf }),
     problems: deps.resourceProblems(),
   }))
 }

@@ -2,6 +2,8 @@
 
 import { hash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
+import type { Owner } from '../core/generated-policies.ts'
+import type { Refused } from '../core/refused.ts'
 import type { Resource } from '../core/resources.ts'
 import { subscriptionNamespace } from '../core/resources.ts'
 import { resourceKey } from '../core/snapshot.ts'
@@ -41,6 +43,8 @@ export interface ClusterSource extends ResourceSource {
   readonly isAway: boolean
   /** What the last answer was read from, by `<kind>/<namespace>/<name>`. */
   readonly objects: ReadonlyMap<string, ClusterObject>
+  /** The object that a model (`<namespace>/<name>`) was read from. */
+  readonly ownerOf: (model: string) => Owner | undefined
 }
 
 export type Group = keyof typeof collections
@@ -93,17 +97,27 @@ interface Watched {
   readonly last: Map<string, ReadObject>
 }
 
+/** What an answer was read from. */
+interface Kept {
+  readonly objects: Map<string, ClusterObject>
+  /** By `<kind>/<namespace>/<name>` of the resource. */
+  readonly models: Map<string, () => Owner | undefined>
+}
+
+const noObjects = (): Kept => ({ objects: new Map(), models: new Map() })
+
 interface ReadObject {
   readonly signature: string
   readonly key: string | undefined
   readonly resource: Resource | undefined
   readonly problems: readonly DocumentProblem[]
+  readonly refused: Refused | undefined
 }
 
 /** Starts with the first `next`, and ends with its signal. */
 export function createClusterSource(options: ClusterSourceOptions): ClusterSource {
   const watched = watchedOf(options.groups)
-  let objects: ReadonlyMap<string, ClusterObject> = new Map()
+  let kept = noObjects()
   let changed = false
   let wake = (): void => {}
 
@@ -145,14 +159,16 @@ export function createClusterSource(options: ClusterSourceOptions): ClusterSourc
       }
       await delay(settleMs, undefined, { signal, ref: false })
       changed = false
-      const kept = options.keepsObjects ? new Map<string, ClusterObject>() : undefined
-      const gathered = await inSlices(gather(watched, kept))
-      objects = kept ?? objects
+      const fresh = options.keepsObjects ? noObjects() : undefined
+      const gathered = await inSlices(gather(watched, fresh))
+      kept = fresh ?? kept
       return gathered
     },
     get objects() {
-      return objects
+      return kept.objects
     },
+    ownerOf: (model) =>
+      (kept.models.get(`ModelRef/${model}`) ?? kept.models.get(`ExternalModel/${model}`))?.(),
   }
 }
 
@@ -184,25 +200,26 @@ function watchedOf(groups: readonly Group[]): readonly Watched[] {
 }
 
 /** Reads what has become different. Of two resources with one key the first counts. */
-function* gather(
-  watched: readonly Watched[],
-  kept: Map<string, ClusterObject> | undefined,
-): Generator<void, Gathered> {
+function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator<void, Gathered> {
   const found = new Map<string, { readonly place: string; readonly resource: Resource }>()
   const problems: FileProblem[] = []
+  const refused: Refused[] = []
   for (const each of watched) {
     const objects = each.reflector?.objects ?? new Map<string, KubeObject>()
     for (const key of each.last.keys()) if (!objects.has(key)) each.last.delete(key)
     for (const [name, object] of objects) {
-      const { key, resource, problems: own } = readOne(each, name, object)
+      const { key, resource, problems: own, refused: not } = readOne(each, name, object)
+      if (not !== undefined) refused.push(not)
       const place = `${each.shown} ${name}`
-      if (each.isOurs) kept?.set(`${each.kind}/${name}`, keep(each, name, object, own))
+      if (each.isOurs) kept?.objects.set(`${each.kind}/${name}`, keep(each, name, object, own))
       for (const { severity, message } of own)
         problems.push({ file: place, line: 0, severity, message })
       if (key !== undefined && resource !== undefined) {
         const earlier = found.get(key)
-        if (earlier === undefined) found.set(key, { place, resource })
-        else problems.push(shadowed(place, key, earlier.place))
+        if (earlier === undefined) {
+          found.set(key, { place, resource })
+          if (isModel(resource)) kept?.models.set(key, () => toOwner(each, name))
+        } else problems.push(shadowed(place, key, earlier.place))
       }
       yield
     }
@@ -212,6 +229,7 @@ function* gather(
   return {
     resources,
     problems,
+    refused,
     locate: (key, _, message) => ({
       file: found.get(key)?.place ?? '',
       line: 0,
@@ -219,6 +237,15 @@ function* gather(
       message: `${key}: ${message}`,
     }),
   }
+}
+
+function isModel({ kind }: Resource): boolean {
+  return kind === 'ModelRef' || kind === 'ExternalModel'
+}
+
+function toOwner({ apiVersion, kind, reflector }: Watched, key: string): Owner | undefined {
+  const { name, uid } = reflector?.objects.get(key)?.metadata ?? {}
+  return name === undefined || uid === undefined ? undefined : { apiVersion, kind, name, uid }
 }
 
 function keep(
@@ -260,8 +287,8 @@ function readOne(watched: Watched, name: string, object: KubeObject): ReadObject
   let read = last
   if (read?.signature !== signature) {
     const { apiVersion, kind } = watched
-    const { resource, problems } = readObject({ ...object, apiVersion, kind })
-    read = { signature, key: resource && resourceKey(resource), resource, problems }
+    const { resource, problems, refused } = readObject({ ...object, apiVersion, kind })
+    read = { signature, key: resource && resourceKey(resource), resource, problems, refused }
   }
   watched.last.set(name, read)
   watched.read.set(object, read)

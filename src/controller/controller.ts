@@ -12,10 +12,14 @@ import type { Gathered, ResourceSource } from './source.ts'
 export interface ControllerDeps {
   readonly source: ResourceSource
   /**
-   * Puts a snapshot in force, with the resources that it was compiled from; the next one waits
-   * until it has settled.
+   * Puts a snapshot in force, with the resources that it was compiled from and what was left out;
+   * the next one waits until it has settled.
    */
-  readonly publish: (snapshot: Snapshot, resources: Gathered['resources']) => Promise<void>
+  readonly publish: (
+    snapshot: Snapshot,
+    resources: Gathered['resources'],
+    refused: Gathered['refused'],
+  ) => Promise<void>
   /** Told how long a snapshot took to compile, once it is in force; milliseconds. */
   readonly onPublished?: (compileMs: number) => void
   readonly report: (snapshot: Snapshot, problems: readonly string[]) => void
@@ -36,6 +40,7 @@ interface Loaded {
   readonly snapshot: Snapshot
   /** What it was compiled from. */
   readonly resources: Gathered['resources']
+  readonly refused: Gathered['refused']
   readonly problems: readonly FileProblem[]
 }
 
@@ -49,7 +54,8 @@ export async function loadSnapshot(folder: string): Promise<Loaded> {
 async function load(gathered: Gathered, previous?: Snapshot): Promise<Loaded> {
   const resources = joinExternalModels(gathered.resources)
   const snapshot = await inSlices(compileInSteps(resources, previous))
-  return { snapshot, resources, problems: await inSlices(problemsOf(gathered, snapshot)) }
+  const problems = await inSlices(problemsOf(gathered, snapshot))
+  return { snapshot, resources, refused: gathered.refused, problems }
 }
 
 function* problemsOf(
@@ -75,7 +81,7 @@ export async function startController(deps: ControllerDeps): Promise<Controller>
     const begin = performance.now()
     const loaded = await load(gathered, previous)
     const compileMs = performance.now() - begin
-    await deps.publish(loaded.snapshot, loaded.resources)
+    await deps.publish(loaded.snapshot, loaded.resources, loaded.refused)
     deps.onPublished?.(compileMs)
     previous = loaded.snapshot
     problems = loaded.problems.map(showProblem)

@@ -12,6 +12,7 @@ import {
 } from 'yaml'
 import { type FieldPath, showPath } from '../core/fields.ts'
 import { parseResource } from '../core/parse-resource.ts'
+import { type Refused, toRefused } from '../core/refused.ts'
 import type { Resource } from '../core/resources.ts'
 import { resourceKey } from '../core/snapshot.ts'
 import { isTierMapping } from '../core/tiers.ts'
@@ -40,6 +41,7 @@ export interface FileContent {
   readonly documents: readonly PlacedDocument[]
   readonly resources: readonly WrittenResource[]
   readonly problems: readonly FileProblem[]
+  readonly refused: readonly Refused[]
   /** What the text between two `---` was read as. */
   readonly parts: ReadonlyMap<string, readonly DocumentContent[]>
 }
@@ -54,6 +56,7 @@ export interface PlacedDocument {
 export interface DocumentContent {
   readonly found: { readonly key: string; readonly resource: Resource } | undefined
   readonly problems: readonly Omit<FileProblem, 'file'>[]
+  readonly refused?: Refused | undefined
   readonly lines: Lines
 }
 
@@ -121,6 +124,7 @@ export function toFileContent(
         ? []
         : { ...found, file, lineOf: (path) => linesBefore + lineAt(lines, path) },
     ),
+    refused: documents.flatMap(({ content }) => content.refused ?? []),
     problems: documents.flatMap(({ content, linesBefore }) =>
       content.problems.map((problem) => ({ ...problem, file, line: linesBefore + problem.line })),
     ),
@@ -141,8 +145,9 @@ export function readPart(text: string): readonly DocumentContent[] {
         lines: { line, inside: undefined },
       }
     }
-    const { resource, problems } = readDocument(document)
+    const { resource, problems, refused } = readDocument(document)
     return {
+      refused,
       found: resource && { key: resourceKey(resource), resource },
       problems: problems.map(({ path, severity, message }) => ({
         line: lineIn(document, path, lines),
@@ -162,6 +167,8 @@ export interface DocumentProblem extends Pick<FileProblem, 'severity' | 'message
 export interface Reading {
   readonly resource?: Resource
   readonly problems: readonly DocumentProblem[]
+  /** What is not in force for its problems, where it is about models. */
+  readonly refused?: Refused | undefined
 }
 
 function readDocument(document: Document): Reading {
@@ -187,11 +194,15 @@ export function readObject(value: unknown): Reading {
     if (result.ignored === undefined) return { problems: [] }
     return { problems: [{ path: [], severity: 'warning', message: result.ignored }] }
   }
+  const sentences = result.problems.map(({ path, message }) =>
+    `${showPath(path)} ${message}`.trim(),
+  )
   return {
-    problems: result.problems.map(({ path, message }) => ({
+    refused: toRefused(value, sentences.join('; ')),
+    problems: result.problems.map(({ path }, index) => ({
       path,
       severity: 'error',
-      message: `${named(value)}${showPath(path)} ${message}`.trim(),
+      message: `${named(value)}${sentences[index]}`,
     })),
   }
 }

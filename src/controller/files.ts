@@ -2,6 +2,7 @@
 
 import { readFile } from 'node:fs/promises'
 import { relative } from 'node:path'
+import type { Refused } from '../core/refused.ts'
 import type { Resource } from '../core/resources.ts'
 import {
   type FileContent,
@@ -90,7 +91,13 @@ export function createFolder(folder: string): Folder {
   }
 }
 
-const nothing: FileContent = { documents: [], resources: [], problems: [], parts: new Map() }
+const nothing: FileContent = {
+  documents: [],
+  resources: [],
+  problems: [],
+  refused: [],
+  parts: new Map(),
+}
 const unknown = {
   read: undefined,
   fresh: nothing,
@@ -160,9 +167,11 @@ function unreadable(file: string): FileContent {
 function* gather(files: ReadonlyMap<string, KnownFile>): Generator<void, Gathered> {
   const written = new Map<string, WrittenResource>()
   const problems: FileProblem[] = []
+  const refused: Refused[] = []
   for (const path of [...files.keys()].sort()) {
     const { inForce } = files.get(path) as KnownFile
     for (const problem of inForce.problems) problems.push(problem)
+    for (const each of inForce.refused) refused.push(each)
     for (const fresh of inForce.resources) {
       const earlier = written.get(fresh.key)
       if (earlier === undefined) written.set(fresh.key, fresh)
@@ -175,6 +184,7 @@ function* gather(files: ReadonlyMap<string, KnownFile>): Generator<void, Gathere
   return {
     resources,
     problems,
+    refused,
     locate(key, path, message) {
       const source = written.get(key)
       return {

@@ -1,6 +1,7 @@
 /** Where resources come from. */
 
 import type { FieldPath } from '../core/fields.ts'
+import type { Refused } from '../core/refused.ts'
 import type { Resource } from '../core/resources.ts'
 import type { FileProblem } from './documents.ts'
 
@@ -9,6 +10,8 @@ export interface Gathered {
   /** No two have the same key. One that did not change is the same object as before. */
   readonly resources: readonly Resource[]
   readonly problems: readonly FileProblem[]
+  /** What is about models and not in force. One that did not change is the same object. */
+  readonly refused: readonly Refused[]
   /** The problem at a field of one of the resources, where it was written. */
   locate(resource: string, path: FieldPath, message: string): FileProblem
 }

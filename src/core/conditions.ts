@@ -1,11 +1,20 @@
 /** Snapshot → the status of each resource, as `status` in the cluster shows it (contract, 7.2). */
 
 import { showPath } from './fields.ts'
+import { type PolicyConditions, type PolicyKind, placeOfPolicy } from './generated-policies.ts'
 import type { ModelFailure } from './model-failure.ts'
-import type { CompiledSubscription, Phase, References, resourceKey, Snapshot } from './snapshot.ts'
+import type {
+  CompiledPolicy,
+  CompiledSubscription,
+  Model,
+  Phase,
+  References,
+  resourceKey,
+  Snapshot,
+} from './snapshot.ts'
 
 export interface Condition {
-  readonly type: 'Ready' | 'SpecPriorityDuplicate' | 'BackendReachable'
+  readonly type: 'Ready' | 'SpecPriorityDuplicate' | 'BackendReachable' | 'Accepted' | 'Enforced'
   readonly status: 'True' | 'False' | 'Unknown'
   readonly reason: string
   readonly message: string
@@ -24,45 +33,128 @@ export interface BackendState {
   readonly failure: ModelFailure | null
 }
 
-/**
- * The status of every resource of the snapshot, ordered by kind, namespace and name; with
- * `backendOf`, models say whether their server is reached.
- */
-export function statusOf(
-  snapshot: Snapshot,
-  backendOf?: (model: string) => BackendState | undefined,
-): readonly ResourceStatus[] {
-  const peers = byPriority(snapshot)
+/** What is known beside the snapshot. */
+export interface StatusView {
+  /** With it, models say whether their server is reached. */
+  readonly backendOf?: ((model: string) => BackendState | undefined) | undefined
+  /** With them, a resource is as good as the policies that it is a part of. */
+  readonly policyConditions?: PolicyConditions | undefined
+}
+
+/** The status of every resource of the snapshot, ordered by kind, namespace and name. */
+export function statusOf(snapshot: Snapshot, view: StatusView = {}): readonly ResourceStatus[] {
+  const { ofModel, ofPolicy, ofSubscription } = createStatusOf(snapshot, view)
   const statuses = [
-    ...[...snapshot.policies.values()].map((policy) => toStatus(policy)),
-    ...[...snapshot.models.values()].map((model) =>
-      toStatus(
-        { ...model, problems: [] },
-        backendOf && model.cluster !== undefined ? [reachableCondition(backendOf(model.key))] : [],
-      ),
-    ),
-    ...[...snapshot.subscriptions.values()].map((subscription) =>
-      toStatus(subscription, [priorityCondition(subscription, peers)]),
-    ),
+    ...[...snapshot.policies.values()].map(ofPolicy),
+    ...[...snapshot.models.values()].map(ofModel),
+    ...[...snapshot.subscriptions.values()].map(ofSubscription),
   ]
-  if (snapshot.tenant !== undefined) {
-    statuses.push(toStatus({ resource: snapshot.tenant, phase: 'Active', problems: [] }))
-  }
+  if (snapshot.tenant !== undefined) statuses.push(tenantStatus(snapshot.tenant))
   return statuses
     .map((status) => ({ status, key: `${status.kind}/${status.namespace}/${status.name}` }))
     .sort((a, b) => (a.key < b.key ? -1 : 1))
     .map(({ status }) => status)
 }
 
+/** The same for one resource, `<kind>/<namespace>/<name>`; undefined: there is none in force. */
+export function createStatusOfKey(
+  snapshot: Snapshot,
+  view: StatusView = {},
+): (key: string) => ResourceStatus | undefined {
+  const { ofModel, ofPolicy, ofSubscription } = createStatusOf(snapshot, view)
+  return (key) => {
+    const [kind, namespace, name = ''] = key.split('/')
+    if (kind === 'ModelRef') return maybe(snapshot.models.get(`${namespace}/${name}`), ofModel)
+    if (kind === 'AccessPolicy') return maybe(snapshot.policies.get(name), ofPolicy)
+    if (kind === 'Subscription') return maybe(snapshot.subscriptions.get(name), ofSubscription)
+    const { tenant } = snapshot
+    return kind === 'Tenant' && tenant?.metadata.name === name ? tenantStatus(tenant) : undefined
+  }
+}
+
+function maybe<Value>(
+  value: Value | undefined,
+  toStatusOf: (value: Value) => ResourceStatus,
+): ResourceStatus | undefined {
+  return value === undefined ? undefined : toStatusOf(value)
+}
+
+function createStatusOf(snapshot: Snapshot, { backendOf, policyConditions }: StatusView) {
+  const peers = byPriority(snapshot)
+  return {
+    ofModel: (model: Model) =>
+      toStatus(
+        { ...model, problems: [] },
+        backendOf && model.cluster !== undefined ? [reachableCondition(backendOf(model.key))] : [],
+      ),
+    ofPolicy: (policy: CompiledPolicy) =>
+      toStatus(policy, [], weaknessOf(policy, 'ModelAuthPolicy', policyConditions)),
+    ofSubscription: (subscription: CompiledSubscription) =>
+      toStatus(
+        subscription,
+        [priorityCondition(subscription, peers)],
+        weaknessOf(subscription, 'TokenRateLimitPolicy', policyConditions),
+      ),
+  }
+}
+
+function tenantStatus(resource: NonNullable<Snapshot['tenant']>): ResourceStatus {
+  return toStatus({ resource, phase: 'Active', problems: [] })
+}
+
 type Compiled = Pick<References, 'phase' | 'problems'> & {
   readonly resource: Parameters<typeof resourceKey>[0]
 }
 
-function toStatus(compiled: Compiled, more: readonly Condition[] = []): ResourceStatus {
+/** What keeps a resource from being Active though all that it names is there. */
+interface Weakness {
+  readonly status: 'False' | 'Unknown'
+  readonly message: string
+}
+
+/** Policies that one message tells of. */
+const policiesTold = 5
+
+/** A Subscription looks at `Accepted` alone, an AccessPolicy at `Enforced` too (contract, 7.2). */
+function weaknessOf(
+  { modelKeys }: References,
+  kind: PolicyKind,
+  conditionsOf: PolicyConditions | undefined,
+): Weakness | undefined {
+  if (conditionsOf === undefined) return undefined
+  const sentences: string[] = []
+  let [weak, isFalse] = [0, false]
+  for (const key of modelKeys) {
+    const found = conditionsOf(key, kind).find(
+      ({ type, status }) =>
+        status !== 'True' && (type === 'Accepted' || kind === 'ModelAuthPolicy'),
+    )
+    if (found === undefined) continue
+    weak += 1
+    isFalse ||= found.status === 'False'
+    const { type, status, message } = found
+    const verb = status === 'Unknown' ? 'is not known to be' : 'is not'
+    if (weak <= policiesTold) {
+      const name = placeOfPolicy(kind, key).join('/')
+      sentences.push(`${name} ${verb} ${type.toLowerCase()}${message && `: ${message}`}`)
+    }
+  }
+  if (weak === 0) return undefined
+  if (weak > policiesTold) sentences.push(`and ${weak - policiesTold} more`)
+  return { status: isFalse ? 'False' : 'Unknown', message: sentences.join('; ') }
+}
+
+function toStatus(
+  compiled: Compiled,
+  more: readonly Condition[] = [],
+  weakness?: Weakness,
+): ResourceStatus {
   const { kind, metadata } = compiled.resource
   const { namespace, name } = metadata
-  const conditions = [readyCondition(compiled), ...more]
-  return { kind, namespace, name, phase: compiled.phase, conditions }
+  const isWeak = weakness !== undefined && compiled.phase === 'Active'
+  const phase = isWeak ? 'Degraded' : compiled.phase
+  const conditions = [readyCondition({ ...compiled, phase }, weakness), ...more]
+  return { kind, namespace, name, phase, conditions }
 }
 
 const readyReasons: Readonly<Record<Phase, string>> = {
@@ -73,16 +165,16 @@ const readyReasons: Readonly<Record<Phase, string>> = {
   Failed: 'ReconcileFailed',
 }
 
-function readyCondition({ phase, problems }: Compiled): Condition {
+function readyCondition({ phase, problems }: Compiled, weakness: Weakness | undefined): Condition {
   const ready = phase === 'Ready' || phase === 'Active'
   const sentences = problems.map(({ path, message }) => `${showPath(path)} ${message}`)
   if (phase === 'Pending') sentences.push('spec.backendUrl is not set, so nothing serves the model')
-  return {
-    type: 'Ready',
-    status: ready ? 'True' : 'False',
-    reason: readyReasons[phase],
-    message: sentences.join('; '),
+  if (weakness !== undefined && phase !== 'Failed') sentences.push(weakness.message)
+  const message = sentences.join('; ')
+  if (problems.length === 0 && weakness?.status === 'Unknown') {
+    return { type: 'Ready', status: 'Unknown', reason: 'Unknown', message }
   }
+  return { type: 'Ready', status: ready ? 'True' : 'False', reason: readyReasons[phase], message }
 }
 
 /** Reasons are in the case that Kubernetes wants them. */

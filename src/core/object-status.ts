@@ -1,6 +1,7 @@
 /** The status of a resource as its object in the cluster carries it. */
 
-import type { ResourceStatus } from './conditions.ts'
+import type { Condition, ResourceStatus } from './conditions.ts'
+import { type PolicyConditions, type PolicyKind, placeOfPolicy } from './generated-policies.ts'
 import type { CompiledPolicy, CompiledSubscription, Model, Snapshot } from './snapshot.ts'
 
 /** A condition as Kubernetes has them (meta/v1 Condition). */
@@ -14,7 +15,7 @@ export interface ObjectCondition {
 }
 
 export interface ObjectStatus {
-  readonly phase: string
+  readonly phase?: string
   readonly observedGeneration: number
   readonly conditions: readonly ObjectCondition[]
   readonly [field: string]: unknown
@@ -22,53 +23,64 @@ export interface ObjectStatus {
 
 /** The longest message of a condition (meta/v1: 32,768 bytes); ours stays far below. */
 const longestMessage = 4_096
+/** The longest of an entry in a list, of which there may be thousands. */
+const longestEntry = 256
 
-export interface StatusInput {
-  readonly status: ResourceStatus
+/** What a status is written over. */
+export interface Before {
   /** What the object carries now. */
   readonly before: unknown
   readonly generation: number
   /** Milliseconds since the epoch. */
   readonly now: number
+}
+
+export interface StatusInput extends Before {
+  readonly status: ResourceStatus
   readonly snapshot: Snapshot
+  readonly policyConditions: PolicyConditions
   /** Public base URL, without a trailing slash. */
   readonly gatewayUrl: string
 }
 
-/** What the object shall carry. A time moves only where its condition's status does. */
+/** What the object shall carry. */
 export function toObjectStatus(input: StatusInput): ObjectStatus {
-  const { status, before, generation, now } = input
+  const { phase, conditions } = input.status
+  const shown = conditions.filter(({ type }) => type !== 'BackendReachable')
+  return { phase, ...detailsOf(input), ...toConditions(shown, input) }
+}
+
+/** The conditions with their times. A time moves only where its condition's status does. */
+export function toConditions(
+  conditions: readonly Pick<Condition, 'status' | 'reason' | 'message' | 'type'>[],
+  { before, generation, now }: Before,
+): Pick<ObjectStatus, 'observedGeneration' | 'conditions'> {
   const known = conditionsOf(before)
   return {
-    phase: status.phase,
-    ...detailsOf(input),
     observedGeneration: generation,
-    conditions: status.conditions
-      .filter(({ type }) => type !== 'BackendReachable')
-      .map(({ type, status, reason, message }) => {
-        const earlier = known.find((each) => each.type === type)
-        const isSame = earlier?.status === status && typeof earlier.lastTransitionTime === 'string'
-        return {
-          type,
-          status,
-          reason,
-          message: shorten(message),
-          observedGeneration: generation,
-          lastTransitionTime: isSame ? earlier.lastTransitionTime : toTime(now),
-        }
-      }),
+    conditions: conditions.map(({ type, status, reason, message }) => {
+      const earlier = known.find((each) => each.type === type)
+      const isSame = earlier?.status === status && typeof earlier.lastTransitionTime === 'string'
+      return {
+        type,
+        status,
+        reason,
+        message: shorten(message),
+        observedGeneration: generation,
+        lastTransitionTime: isSame ? earlier.lastTransitionTime : toTime(now),
+      }
+    }),
   }
 }
 
-function detailsOf({
-  status,
-  snapshot,
-  gatewayUrl,
-}: StatusInput): Readonly<Record<string, unknown>> {
+function detailsOf(input: StatusInput): Readonly<Record<string, unknown>> {
+  const { status, snapshot, gatewayUrl, policyConditions } = input
   const { kind, namespace, name } = status
   if (kind === 'ModelRef') return ofModel(snapshot.models.get(`${namespace}/${name}`), gatewayUrl)
-  if (kind === 'AccessPolicy') return ofPolicy(snapshot.policies.get(name))
-  if (kind === 'Subscription') return ofSubscription(snapshot.subscriptions.get(name))
+  if (kind === 'AccessPolicy') return ofPolicy(snapshot.policies.get(name), policyConditions)
+  if (kind === 'Subscription') {
+    return ofSubscription(snapshot.subscriptions.get(name), policyConditions)
+  }
   return {}
 }
 
@@ -78,52 +90,69 @@ function ofModel(model: Model | undefined, gatewayUrl: string): Readonly<Record<
   return { endpoint: model.resource.endpointOverride ?? `${gatewayUrl}/${model.key}` }
 }
 
-function ofPolicy(policy: CompiledPolicy | undefined): Readonly<Record<string, unknown>> {
-  return policy === undefined ? {} : { models: policy.modelKeys.length }
-}
-
-function ofSubscription(
-  found: CompiledSubscription | undefined,
+function ofPolicy(
+  policy: CompiledPolicy | undefined,
+  conditionsOf: PolicyConditions,
 ): Readonly<Record<string, unknown>> {
-  if (found === undefined) return {}
+  if (policy === undefined) return {}
+  const { modelKeys, missing } = policy
   return {
-    models: found.modelKeys.length,
-    modelRefStatuses: found.modelKeys.map((key) => {
-      const [namespace, name] = key.split('/')
-      return found.missing.has(key)
-        ? {
-            name,
-            namespace,
-            ready: false,
-            reason: 'NotFound',
-            message: 'there is no such ModelRef',
-          }
-        : { name, namespace, ready: true, reason: 'Valid', message: '' }
+    models: modelKeys.length,
+    authPolicies: modelKeys.map((key) => {
+      const [modelNamespace, model] = key.split('/')
+      const place = generatedAt('ModelAuthPolicy', key)
+      if (missing.has(key)) return { ...place, model, modelNamespace, ...noModel }
+      const weak = conditionsOf(key, 'ModelAuthPolicy').find(({ status }) => status !== 'True')
+      return { ...place, model, modelNamespace, ...entryOf(weak, 'AcceptedEnforced') }
     }),
   }
 }
 
-/** Of an object that cannot be read as what it says it is. */
-export function toFailedStatus(
-  message: string,
-  { before, generation, now }: Pick<StatusInput, 'before' | 'generation' | 'now'>,
-): ObjectStatus {
-  const earlier = conditionsOf(before).find(({ type }) => type === 'Ready')
-  const isSame = earlier?.status === 'False' && typeof earlier.lastTransitionTime === 'string'
+function ofSubscription(
+  found: CompiledSubscription | undefined,
+  conditionsOf: PolicyConditions,
+): Readonly<Record<string, unknown>> {
+  if (found === undefined) return {}
+  const { modelKeys, missing } = found
   return {
-    phase: 'Failed',
-    observedGeneration: generation,
-    conditions: [
-      {
-        type: 'Ready',
-        status: 'False',
-        reason: 'ReconcileFailed',
-        message: shorten(message),
-        observedGeneration: generation,
-        lastTransitionTime: isSame ? earlier.lastTransitionTime : toTime(now),
-      },
-    ],
+    models: modelKeys.length,
+    modelRefStatuses: modelKeys.map((key) => {
+      const [namespace, name] = key.split('/')
+      return { name, namespace, ...(missing.has(key) ? noModel : entryOf(undefined, 'Valid')) }
+    }),
+    tokenRateLimitStatuses: modelKeys
+      .filter((key) => !missing.has(key))
+      .map((key) => {
+        const kind = 'TokenRateLimitPolicy'
+        const weak = conditionsOf(key, kind).find(
+          ({ type, status }) => type === 'Accepted' && status !== 'True',
+        )
+        return {
+          ...generatedAt(kind, key),
+          model: key.slice(key.indexOf('/') + 1),
+          ...entryOf(weak, 'Accepted'),
+        }
+      }),
   }
+}
+
+const noModel = { ready: false, reason: 'NotFound', message: 'there is no such ModelRef' }
+
+function generatedAt(kind: PolicyKind, model: string) {
+  const [namespace, name] = placeOfPolicy(kind, model)
+  return { name, namespace }
+}
+
+/** `weak`: the condition that keeps it from being ready. */
+function entryOf(weak: Condition | undefined, readyReason: string) {
+  if (weak === undefined) return { ready: true, reason: readyReason, message: '' }
+  return { ready: false, reason: weak.reason, message: weak.message.slice(0, longestEntry) }
+}
+
+/** Of an object that cannot be read as what it says it is. */
+export function toFailedStatus(message: string, before: Before): ObjectStatus {
+  const failed = { type: 'Ready', status: 'False', reason: 'ReconcileFailed', message } as const
+  return { phase: 'Failed', ...toConditions([failed], before) }
 }
 
 function conditionsOf(status: unknown): readonly ObjectCondition[] {

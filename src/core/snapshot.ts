@@ -257,7 +257,7 @@ function* compileModels(
 }
 
 /** What stands in one of the two alone, or differently in both. */
-function* changed<Value>(
+export function* changed<Value>(
   after: ReadonlyMap<string, Value>,
   before: ReadonlyMap<string, Value>,
 ): Generator<Value> {

@@ -29,6 +29,8 @@ export interface Reflector {
   readonly objects: ReadonlyMap<string, KubeObject>
   /** Whether there has been a whole list, or the word that there is no such collection. */
   readonly isSynced: boolean
+  /** Whether there is no such collection, as far as is known. */
+  readonly isAbsent: boolean
 }
 
 /** A watch ends after so many seconds and is renewed; API servers do the same of their own accord. */
@@ -45,6 +47,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
   const selector = options.fieldSelector ? `&fieldSelector=${options.fieldSelector}` : ''
   const objects = new Map<string, KubeObject>()
   let isSynced = false
+  let isAbsent = false
   let failures = 0
   /** How often in a row the collection was not there. */
   let missed = 0
@@ -71,8 +74,10 @@ export function startReflector(options: ReflectorOptions): Reflector {
     return listed.version
   }
 
-  function replaceAll(found: ReadonlyMap<string, KubeObject>): void {
-    let changed = !isSynced
+  function replaceAll(found: ReadonlyMap<string, KubeObject>, absent = false): void {
+    const wasAbsent = isAbsent && !absent
+    isAbsent = absent
+    let changed = !isSynced || wasAbsent
     for (const key of [...objects.keys()]) if (!found.has(key)) changed = objects.delete(key)
     for (const [key, object] of found) {
       const before = objects.get(key)
@@ -124,7 +129,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
       // An API server that is just starting may not know of it yet.
       if (objects.size > 0 && missed < 3) return { restMs: 1_000, isLost: true }
       note(undefined)
-      replaceAll(new Map())
+      replaceAll(new Map(), true)
       return { restMs: absentMs, isLost: true }
     }
     const restMs = Math.min(shortestRestMs * 2 ** failures, longestRestMs)
@@ -165,6 +170,9 @@ export function startReflector(options: ReflectorOptions): Reflector {
     objects,
     get isSynced() {
       return isSynced
+    },
+    get isAbsent() {
+      return isAbsent
     },
   }
 }

@@ -5,11 +5,15 @@ import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
-import { type ClusterObject, createClusterSource } from '../controller/cluster-source.ts'
+import { createClusterSource } from '../controller/cluster-source.ts'
 import { startController } from '../controller/controller.ts'
-import { startStatusWriter, type Target } from '../controller/status-writer.ts'
-import { type ResourceStatus, statusOf } from '../core/conditions.ts'
-import { toFailedStatus, toObjectStatus } from '../core/object-status.ts'
+import { startObjectWriter, type Target } from '../controller/object-writer.ts'
+import { followPolicyObjects } from '../controller/policy-objects.ts'
+import { inSlices } from '../controller/slices.ts'
+import { changedObjects, createStatusTargets, objectsAbout } from '../controller/status-objects.ts'
+import { createPolicyConditions } from '../core/generated-policies.ts'
+import { noPolicies, type Policies, policiesInSteps } from '../core/policies.ts'
+import type { Refused } from '../core/refused.ts'
 import { subscriptionNamespace } from '../core/resources.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 import { createClient } from '../kubernetes/client.ts'
@@ -20,7 +24,7 @@ import { createResourceReport } from './resource-report.ts'
 export interface ClusterController {
   /** Whether this process is the one that writes. */
   readonly isLeader: boolean
-  /** Statuses written so far. */
+  /** Requests that changed something in the cluster so far. */
   readonly written: number
   /** Gives the Lease up and ends. */
   stop(): Promise<void>
@@ -36,7 +40,7 @@ export interface ClusterControllerOptions {
 }
 
 export const leaseName = 'tollgate-controller'
-/** Between two looks at all statuses. */
+/** Between two looks at all that is written. */
 const resyncMs = 300_000
 
 /** Settles once the cluster has been read. Throws with the setting to look at. */
@@ -53,63 +57,70 @@ export async function startClusterController(
     name: leaseName,
     identity: `${hostname()}_${randomUUID()}`,
     signal,
-    onChange: (isHeld) => log.info(isHeld ? 'this process writes statuses' : 'another one does'),
+    onChange(isHeld) {
+      log.info(isHeld ? 'this process writes statuses' : 'another one does')
+      if (isHeld) lookAtAll()
+    },
     onProblem: (problem) => log.warn({ problem }, 'the Lease can be neither read nor renewed'),
     ...(leaseMs && { durationMs: leaseMs[0], renewMs: leaseMs[1] }),
   })
-  const writer = startStatusWriter({
+  const writer = startObjectWriter({
     client,
     mayWrite: () => lease.isHeld,
-    onProblem: (path, problem) => log.warn({ path, problem }, 'a status cannot be written'),
+    onProblem: (path, problem) => log.warn({ path, problem }, 'an object cannot be written'),
     signal,
   })
-  const source = createClusterSource({
+  const onProblem = (collection: string, problem: string | undefined): void => {
+    if (problem === undefined) log.info({ collection }, 'the cluster can be read again')
+    else log.warn({ collection, problem }, 'the cluster cannot be read')
+  }
+  const groups = config.watchGroups
+  const source = createClusterSource({ client, groups, keepsObjects: true, onProblem })
+  const policyObjects = followPolicyObjects({
     client,
-    groups: config.watchGroups,
-    keepsObjects: true,
-    onProblem(collection, problem) {
-      if (problem === undefined) log.info({ collection }, 'the cluster can be read again')
-      else log.warn({ collection, problem }, 'the cluster cannot be read')
+    signal,
+    clock,
+    ownerOf: source.ownerOf,
+    onChange(targets) {
+      if (targets === undefined) lookAtAll()
+      else writer.look(targets, true)
     },
+    onProblem,
   })
-  let lookAtAll = (): void => {}
+  let policies: Policies = noPolicies
+  let statusTargets: (keys?: Iterable<string>) => Iterable<Target> = () => []
+  const lookAtAll = (): void => {
+    writer.look(statusTargets())
+    writer.look(policyObjects.all())
+  }
   // Whoever else writes to a status is not heard of: that is no change of a resource.
-  const again = setInterval(() => lookAtAll(), resyncMs).unref()
+  const again = setInterval(lookAtAll, resyncMs).unref()
+  let objects: typeof source.objects = new Map()
+
+  async function publish(snapshot: Snapshot, _: unknown, refused: readonly Refused[]) {
+    const before = policies
+    policies = await inSlices(policiesInSteps(snapshot, refused, before))
+    const policyConditions = createPolicyConditions(policies)
+    policyObjects.want(policies, policyConditions)
+    const changed = new Set(changedObjects(objects, source.objects))
+    objects = source.objects
+    statusTargets = createStatusTargets({
+      ...{ snapshot, objects, policyConditions, clock },
+      gatewayUrl: config.gatewayUrl,
+    })
+    const models = changedModels(before, policies)
+    writer.look(statusTargets(changed), true)
+    writer.look(policyObjects.targetsOf(models), true)
+    writer.look(statusTargets(objectsAbout(models, snapshot)), true)
+    lookAtAll()
+  }
+
   const controller = await startController({
     source,
-    publish: async (snapshot) => {
-      const statuses = new Map(statusOf(snapshot).map((status) => [keyOf(status), status]))
-      lookAtAll = () => writer.look(targetsOf(source.objects, (key) => statuses.get(key), snapshot))
-      lookAtAll()
-    },
+    publish,
     report: createResourceReport(log),
     onFailure: (error) => log.error({ err: error }, 'resources could not be read'),
   })
-
-  function* targetsOf(
-    objects: ReadonlyMap<string, ClusterObject>,
-    statusOfKey: (key: string) => ResourceStatus | undefined,
-    snapshot: Snapshot,
-  ): Generator<Target> {
-    for (const [key, object] of objects) {
-      const { path, apiVersion, kind, generation, problem } = object
-      yield {
-        path,
-        apiVersion,
-        kind,
-        current: object.current,
-        wanted({ metadata, status: before }) {
-          // What was changed since is compiled soon, and looked at again then.
-          if ((metadata.generation ?? 0) !== generation) return undefined
-          const about = { before, generation, now: clock() }
-          if (problem !== undefined) return toFailedStatus(problem, about)
-          const status = statusOfKey(key)
-          const { gatewayUrl } = config
-          return status && toObjectStatus({ status, snapshot, gatewayUrl, ...about })
-        },
-      }
-    }
-  }
 
   return {
     get isLeader() {
@@ -128,8 +139,11 @@ export async function startClusterController(
   }
 }
 
-function keyOf({ kind, namespace, name }: ResourceStatus): string {
-  return `${kind}/${namespace}/${name}`
+function changedModels(before: Policies, after: Policies): ReadonlySet<string> {
+  const models = new Set<string>()
+  for (const [key, value] of after.byModel) if (before.byModel.get(key) !== value) models.add(key)
+  for (const key of before.byModel.keys()) if (!after.byModel.has(key)) models.add(key)
+  return models
 }
 
 /** The pod's, where this is one. */

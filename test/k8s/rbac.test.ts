@@ -59,10 +59,12 @@ function grantsOf(account: string): readonly Grant[] {
   )
 }
 
-const verbs: Readonly<Record<string, string>> = { POST: 'create', PUT: 'update', PATCH: 'patch' }
+const verbs: Readonly<Record<string, string>> = {
+  ...{ POST: 'create', PUT: 'update', PATCH: 'patch', DELETE: 'delete' },
+}
 
-/** What a request needs, as an API server reads it. */
-function neededBy(request: string): Grant {
+/** What a request needs, as an API server reads it: to apply what may not be there is to create it. */
+function neededBy(request: string): readonly Grant[] {
   const [method = '', target = ''] = request.split(' ')
   const url = new URL(target, 'http://localhost')
   const [, group = '', namespace = '*', resource = '', name, status = ''] =
@@ -72,7 +74,9 @@ function neededBy(request: string): Grant {
   const selected = url.searchParams.get('fieldSelector')?.replace('metadata.name=', '')
   const read = url.searchParams.has('watch') ? 'watch' : name === undefined ? 'list' : 'get'
   const verb = verbs[method] ?? read
-  return { verb, group, namespace, resource: resource + status, name: name ?? selected ?? '*' }
+  const place = { group, namespace, resource: resource + status, name: name ?? selected ?? '*' }
+  const isApply = verb === 'patch' && status === ''
+  return [{ verb, ...place }, ...(isApply ? [{ verb: 'create', ...place, name: '*' }] : [])]
 }
 
 function covers(grant: Grant, needed: Grant): boolean {
@@ -109,7 +113,7 @@ test('the service may do what it does, and nothing else', async (t) => {
   })
   await source.next(closing.signal)
   await poll(() => world.faults.watches === 10, 'all is watched')
-  const needed = world.faults.requests.map(neededBy)
+  const needed = world.faults.requests.flatMap(neededBy)
   const grants = grantsOf('tollgate-gateway')
   for (const each of needed)
     t.ok(
@@ -145,14 +149,20 @@ test('the controller may do what it does, and nothing else', async (t) => {
     clock: Date.now,
     leaseMs: [1_500, 500],
   })
-  await poll(() => controller.written === 4, 'each kind has its status')
+  await poll(() => controller.written === 8, 'each kind has its status, and each policy')
+  await world.remove(accessPolicy('open', ['llm/small'], { groups: ['team-a'] }))
+  await world.remove(subscription('a', { groups: ['team-a'] }, { 'llm/small': [[1, '1m']] }))
+  await poll(
+    () => world.faults.requests.filter((each) => each.startsWith('DELETE')).length === 2,
+    'the policies are deleted',
+  )
   await poll(
     () => world.faults.requests.some((each) => each.startsWith('PUT')),
     'the Lease is renewed',
   )
-  await poll(() => world.faults.watches === 10, 'all is watched')
+  await poll(() => world.faults.watches === 12, 'all is watched')
   await controller.stop()
-  const needed = world.faults.requests.map(neededBy)
+  const needed = world.faults.requests.flatMap(neededBy)
   const grants = grantsOf('tollgate-controller')
   for (const each of needed)
     t.ok(

@@ -77,6 +77,161 @@ async function read(world: World, plural: string, name: string): Promise<Read> {
   return (await world.client.send({ path })) as unknown as Read
 }
 
+interface Policy {
+  readonly metadata: {
+    readonly uid: string
+    readonly annotations: Readonly<Record<string, string>>
+    readonly ownerReferences: readonly { readonly uid: string; readonly kind: string }[]
+  }
+  readonly spec: {
+    readonly digest: string
+    readonly accessPolicies?: readonly string[]
+    readonly limits?: number
+  }
+  readonly status?: Read['status']
+}
+
+const plurals = { auth: 'modelauthpolicies', trlp: 'tokenratelimitpolicies' }
+
+/** A generated policy in the namespace `llm`; undefined: there is none. */
+async function policy(
+  world: World,
+  kind: keyof typeof plurals,
+  model: string,
+): Promise<Policy | undefined> {
+  const place = `/apis/tollgate.dev/v1alpha1/namespaces/llm/${plurals[kind]}`
+  try {
+    return (await world.client.send({
+      path: `${place}/maas-${kind}-${model}`,
+    })) as unknown as Policy
+  } catch (error) {
+    if ((error as { status?: number }).status === 404) return undefined
+    throw error
+  }
+}
+
+inWorlds('each model that is named has its policies', async (t, world) => {
+  const made = await world.apply(modelRef('small'))
+  await world.apply(modelRef('unnamed'))
+  const open = accessPolicy('open', ['llm/small'], { groups: ['team-a'] })
+  await world.apply(open)
+  await world.apply(paid('one', 5))
+  const controller = await start(t, world)
+  const accepted = (found: Policy | undefined) =>
+    found?.status?.conditions.some(({ type, status }) => type === 'Accepted' && status === 'True')
+  await poll(async () => accepted(await policy(world, 'auth', 'small')), 'the auth policy')
+  await poll(async () => accepted(await policy(world, 'trlp', 'small')), 'the limits')
+  const auth = await policy(world, 'auth', 'small')
+  t.match(auth, {
+    metadata: {
+      annotations: { 'tollgate.dev/auth-policies': 'open' },
+      ownerReferences: [
+        { kind: 'ModelRef', name: 'small', uid: (made.metadata as { uid: string }).uid },
+      ],
+    },
+    spec: { accessPolicies: ['open'], accessPolicyCount: 1, groups: 1, users: 0 },
+  })
+  t.equal(await policy(world, 'auth', 'unnamed'), undefined)
+
+  await world.apply(accessPolicy('more', ['llm/small'], { users: ['ada'] }))
+  const fresh = await poll(async () => {
+    const found = await policy(world, 'auth', 'small')
+    return found?.spec.accessPolicies?.length === 2 ? found : undefined
+  }, 'it follows')
+  t.equal(fresh?.metadata.uid, auth?.metadata.uid, 'replaced in place')
+  t.not(fresh?.spec.digest, auth?.spec.digest)
+  await poll(async () => {
+    const { status } = await read(world, 'accesspolicies', 'more')
+    return (status as { authPolicies?: readonly unknown[] } | undefined)?.authPolicies?.length === 1
+  }, 'the AccessPolicy says so')
+
+  const path = '/apis/tollgate.dev/v1alpha1/namespaces/llm/tokenratelimitpolicies/maas-trlp-small'
+  await world.client.send({ method: 'DELETE', path })
+  await poll(async () => accepted(await policy(world, 'trlp', 'small')), 'it is made again')
+  await world.remove(open)
+  await world.remove(accessPolicy('more', [], {}))
+  await poll(async () => (await policy(world, 'auth', 'small')) === undefined, 'it is gone')
+  t.ok(await policy(world, 'trlp', 'small'))
+  const { written } = controller
+  await new Promise((settle) => setTimeout(settle, 500))
+  t.ok(controller.written <= written + 1, 'and then there is nothing to write')
+})
+
+test('a policy that is not managed is left alone', async (t) => {
+  const world = await startDouble(t)
+  await world.apply(modelRef('small'))
+  await world.apply(paid('one', 5))
+  const mine = {
+    apiVersion: 'tollgate.dev/v1alpha1',
+    kind: 'TokenRateLimitPolicy',
+    metadata: {
+      name: 'maas-trlp-small',
+      namespace: 'llm',
+      labels: { 'app.kubernetes.io/managed-by': 'tollgate-controller' },
+      annotations: { 'tollgate.dev/managed': 'false' },
+    },
+    spec: { modelRef: { name: 'small' }, digest: 'mine' },
+  }
+  await world.apply(mine)
+  const theirs = { ...mine.metadata, name: 'maas-trlp-absent', labels: {}, annotations: {} }
+  await world.apply({ ...mine, metadata: theirs })
+  const controller = await start(t, world)
+  await poll(() => controller.written === 2, 'the statuses are written')
+  await world.remove(paid('one', 5))
+  await world.apply(modelRef('later'))
+  await poll(() => controller.written === 3, 'a later one too')
+  t.equal((await policy(world, 'trlp', 'small'))?.spec.digest, 'mine')
+  t.ok(await policy(world, 'trlp', 'absent'), 'what somebody else has made stays')
+  await world.apply({ ...mine, metadata: { ...mine.metadata, annotations: {} } })
+  await poll(
+    async () => (await policy(world, 'trlp', 'small')) === undefined,
+    'until it is managed',
+  )
+})
+
+test('kinds that are not installed are written once they are', async (t) => {
+  const world = await startDouble(t)
+  world.faults.forget('modelauthpolicies')
+  await world.apply(modelRef('small'))
+  await world.apply(accessPolicy('open', ['llm/small'], { groups: ['team-a'] }))
+  const controller = await start(t, world)
+  await poll(() => controller.written === 2, 'the statuses are written')
+  const tried = world.faults.requests.filter((each) => /^PATCH .*modelauthpolicies/.test(each))
+  t.strictSame(tried, [])
+  world.faults.restore('modelauthpolicies')
+  await poll(async () => await policy(world, 'auth', 'small'), 'the policy is there', 20_000)
+})
+
+test('what could not be put in force is not Accepted', async (t) => {
+  const world = await startDouble(t)
+  await world.apply(modelRef('small'))
+  await world.apply(paid('one', 5))
+  const endless = subscription('endless', {}, { 'llm/small': [[5, '9999h']] })
+  await world.apply(endless)
+  await start(t, world)
+  const trlp = await poll(async () => {
+    const found = await policy(world, 'trlp', 'small')
+    return found?.status?.conditions.length ? found : undefined
+  }, 'it is written')
+  t.match(trlp?.status?.conditions, [
+    {
+      type: 'Accepted',
+      status: 'False',
+      message: /Subscription endless is not in force: .*window/,
+    },
+  ])
+  t.match(trlp?.spec, { limits: 1 })
+  await poll(async () => {
+    const { status } = await read(world, 'subscriptions', 'one')
+    return status?.phase === 'Degraded'
+  }, 'the Subscription beside it says so')
+  await world.remove(endless)
+  await poll(
+    async () => (await read(world, 'subscriptions', 'one')).status?.phase === 'Active',
+    'and is Active without it',
+  )
+})
+
 inWorlds('statuses tell what became of resources', async (t, world) => {
   await world.apply(modelRef('small'))
   await world.apply(modelRef('bare', { backendUrl: undefined }))

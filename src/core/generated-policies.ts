@@ -1,0 +1,187 @@
+/**
+ * The ModelAuthPolicy and the TokenRateLimitPolicy of a model, as objects of the cluster: their
+ * names, labels and annotations (contract, 8.1 and 8.2), what they count, and their conditions.
+ */
+
+import type { Condition } from './conditions.ts'
+import type { ModelPolicies, Policies } from './policies.ts'
+
+export const policyKinds = ['ModelAuthPolicy', 'TokenRateLimitPolicy'] as const
+export type PolicyKind = (typeof policyKinds)[number]
+
+const apiVersion = 'tollgate.dev/v1alpha1'
+/** Who has generated a policy. One without this label is somebody else's, and stays. */
+export const managedBy = { name: 'app.kubernetes.io/managed-by', value: 'tollgate-controller' }
+/** With the value `false` on a policy nothing more is done to it. */
+export const managedAnnotation = 'tollgate.dev/managed'
+
+const about = {
+  ModelAuthPolicy: {
+    prefix: 'maas-auth-',
+    partOf: 'maas-auth-policy',
+    component: 'auth-policy',
+    annotation: 'tollgate.dev/auth-policies',
+  },
+  TokenRateLimitPolicy: {
+    prefix: 'maas-trlp-',
+    partOf: 'maas-subscription',
+    component: 'token-rate-limit-policy',
+    annotation: 'tollgate.dev/subscriptions',
+  },
+} as const satisfies Record<PolicyKind, object>
+
+/** Whoever goes takes the policy along. */
+export interface Owner {
+  readonly apiVersion: string
+  readonly kind: string
+  readonly name: string
+  readonly uid: string
+}
+
+export interface PolicyObject {
+  readonly apiVersion: string
+  readonly kind: PolicyKind
+  readonly metadata: {
+    readonly name: string
+    readonly namespace: string
+    readonly labels: Readonly<Record<string, string>>
+    readonly annotations: Readonly<Record<string, string>>
+    readonly ownerReferences: readonly Owner[]
+  }
+  readonly spec: PolicySpec
+}
+
+export interface PolicySpec {
+  readonly modelRef: { readonly name: string }
+  readonly digest: string
+  readonly [field: string]: unknown
+}
+
+export function contentOf(
+  policies: ModelPolicies | undefined,
+  kind: PolicyKind,
+): ModelPolicies['access'] | ModelPolicies['limits'] {
+  return kind === 'ModelAuthPolicy' ? policies?.access : policies?.limits
+}
+
+/** `<namespace>` and `<name>` of a model's policy. */
+export function placeOfPolicy(kind: PolicyKind, model: string): readonly [string, string] {
+  const [namespace = '', name = ''] = model.split('/')
+  return [namespace, `${about[kind].prefix}${name}`]
+}
+
+/** The model of the policy `<namespace>/<name>`; undefined: none has such a policy. */
+export function modelOfPolicy(kind: PolicyKind, policy: string): string | undefined {
+  const [namespace, name = ''] = policy.split('/')
+  const { prefix } = about[kind]
+  return name.startsWith(prefix) ? `${namespace}/${name.slice(prefix.length)}` : undefined
+}
+
+/** undefined: nothing of the kind names the model. */
+export function specOf(policies: ModelPolicies, kind: PolicyKind): PolicySpec | undefined {
+  const modelRef = { name: policies.model.slice(policies.model.indexOf('/') + 1) }
+  if (kind === 'ModelAuthPolicy') {
+    const { access } = policies
+    if (access === undefined) return undefined
+    const { names, count, users, groups, digest } = access
+    return { modelRef, accessPolicies: names, accessPolicyCount: count, users, groups, digest }
+  }
+  if (policies.limits === undefined) return undefined
+  const { names, count, limits, digest } = policies.limits
+  return { modelRef, subscriptions: names, subscriptionCount: count, limits, digest }
+}
+
+/** The object as it shall be; undefined: it shall not be there. */
+export function toPolicyObject(
+  policies: ModelPolicies,
+  kind: PolicyKind,
+  owner: Owner,
+): PolicyObject | undefined {
+  const spec = specOf(policies, kind)
+  const content = contentOf(policies, kind)
+  if (spec === undefined || content === undefined) return undefined
+  const [namespace, name] = placeOfPolicy(kind, policies.model)
+  const { partOf, component, annotation } = about[kind]
+  const isLimits = kind === 'TokenRateLimitPolicy'
+  return {
+    apiVersion,
+    kind,
+    metadata: {
+      name,
+      namespace,
+      labels: {
+        'tollgate.dev/model': owner.name,
+        ...(isLimits && { 'tollgate.dev/model-namespace': namespace }),
+        [managedBy.name]: managedBy.value,
+        'app.kubernetes.io/part-of': partOf,
+        'app.kubernetes.io/component': component,
+      },
+      annotations: { [annotation]: content.names.join(',') },
+      ownerReferences: [owner],
+    },
+    spec,
+  }
+}
+
+/** The conditions of a model's policy; none: there is no such policy. */
+export type PolicyConditions = (model: string, kind: PolicyKind) => readonly Condition[]
+
+/**
+ * Whether what we have compiled is all that was written for the model, and, where somebody can tell,
+ * whether it is enforced.
+ */
+export function createPolicyConditions(
+  { byModel }: Policies,
+  enforcedOf?: (policies: ModelPolicies, kind: PolicyKind) => Condition,
+): PolicyConditions {
+  const known = { ModelAuthPolicy: new Map(), TokenRateLimitPolicy: new Map() } as const
+  return (model, kind) => {
+    const before: readonly Condition[] | undefined = known[kind].get(model)
+    if (before !== undefined) return before
+    const policies = byModel.get(model)
+    const content = contentOf(policies, kind)
+    const conditions: Condition[] = []
+    if (policies !== undefined && content !== undefined) {
+      conditions.push(acceptedOf(content))
+      if (enforcedOf !== undefined) conditions.push(enforcedOf(policies, kind))
+    }
+    known[kind].set(model, conditions)
+    return conditions
+  }
+}
+
+/** What became of a policy, as it is listed. */
+export interface PolicyStatus {
+  readonly kind: PolicyKind
+  readonly namespace: string
+  readonly name: string
+  readonly spec: PolicySpec
+  readonly conditions: readonly Condition[]
+}
+
+/** Of every policy, ordered by kind, namespace and name. */
+export function policyStatuses(
+  { byModel }: Policies,
+  conditionsOf: PolicyConditions,
+): readonly PolicyStatus[] {
+  const models = [...byModel.keys()].sort()
+  return policyKinds.flatMap((kind) =>
+    models.flatMap((model) => {
+      const spec = specOf(byModel.get(model) as ModelPolicies, kind)
+      if (spec === undefined) return []
+      const [namespace, name] = placeOfPolicy(kind, model)
+      return { kind, namespace, name, spec, conditions: conditionsOf(model, kind) }
+    }),
+  )
+}
+
+const refusalsShown = 10
+
+function acceptedOf({ refusals }: NonNullable<ReturnType<typeof contentOf>>): Condition {
+  const type = 'Accepted'
+  if (refusals.length === 0) return { type, status: 'True', reason: 'Accepted', message: '' }
+  const more = refusals.length - refusalsShown
+  const message =
+    refusals.slice(0, refusalsShown).join('; ') + (more > 0 ? `; and ${more} more` : '')
+  return { type, status: 'False', reason: 'NotAccepted', message }
+}

@@ -1,0 +1,237 @@
+/**
+ * What there is of each model that an AccessPolicy or a Subscription names: who of them contribute,
+ * counted, and a digest by which two processes can tell whether they have the same in force. The
+ * rules themselves stay in the snapshot.
+ */
+
+import { hash } from 'node:crypto'
+import type { Refused } from './refused.ts'
+import type { ModelRef } from './resources.ts'
+import {
+  type CompiledPolicy,
+  type CompiledSubscription,
+  changed,
+  type Snapshot,
+} from './snapshot.ts'
+
+/** Names that a generated policy shows. */
+export const namesShown = 100
+
+/** All AccessPolicies, or all Subscriptions, of one model. */
+export interface Content {
+  /** The first of those that contribute, in order; at most `namesShown`. */
+  readonly names: readonly string[]
+  /** How many contribute. */
+  readonly count: number
+  /** Of all that they contribute, in whatever order they came: 32 hexadecimal digits. */
+  readonly digest: string
+  /** A sentence for each that names the model and is not in force. */
+  readonly refusals: readonly string[]
+}
+
+export interface AccessContent extends Content {
+  readonly users: number
+  readonly groups: number
+}
+
+export interface LimitContent extends Content {
+  readonly limits: number
+}
+
+/** One model's; undefined where nothing of the kind names it. */
+export interface ModelPolicies {
+  /** `<namespace>/<name>`. */
+  readonly model: string
+  readonly access: AccessContent | undefined
+  readonly limits: LimitContent | undefined
+  /** Of how the model is served. */
+  readonly server: string
+}
+
+export interface Policies {
+  /** By model; the same object as before where nothing of it has changed. */
+  readonly byModel: ReadonlyMap<string, ModelPolicies>
+  readonly compared: Compared
+}
+
+/** What it was made of, to be compared with what the next is made of. */
+interface Compared extends Pick<Snapshot, 'models' | 'policies' | 'subscriptions'> {
+  readonly refused: readonly Refused[]
+}
+
+export const noPolicies: Policies = {
+  byModel: new Map(),
+  compared: { models: new Map(), policies: new Map(), subscriptions: new Map(), refused: [] },
+}
+
+/** All of a snapshot at once. */
+export function policiesOf(snapshot: Snapshot, refused: readonly Refused[] = []): Policies {
+  const steps = policiesInSteps(snapshot, refused)
+  for (;;) {
+    const step = steps.next()
+    if (step.done) return step.value
+  }
+}
+
+/** The same in steps of some microseconds each. What nothing has changed for is taken over. */
+export function* policiesInSteps(
+  { models, policies, subscriptions }: Snapshot,
+  refused: readonly Refused[],
+  previous: Policies = noPolicies,
+): Generator<void, Policies> {
+  const compared = { models, policies, subscriptions, refused }
+  const stale = yield* findStale(compared, previous)
+  if (stale.size === 0) return { byModel: previous.byModel, compared }
+
+  const access = new Map<string, Gathering>()
+  const limits = new Map<string, Gathering>()
+  for (const policy of policies.values()) {
+    for (const key of new Set(policy.modelKeys)) {
+      if (stale.has(key)) add(access, key, policy.resource.metadata.name, digestOf(policy))
+    }
+    yield
+  }
+  for (const subscription of subscriptions.values()) {
+    for (const [key, own] of subscription.limits) {
+      if (!stale.has(key)) continue
+      const written = own.map(({ limit, windowMs }) => `${limit}/${windowMs}`).join()
+      const text = `${digestOf(subscription)} ${written}`
+      add(limits, key, subscription.name, hash('sha256', text, 'hex'), own.length)
+    }
+    yield
+  }
+  for (const { kind, name, modelKeys, message } of refused) {
+    const gathered = kind === 'AccessPolicy' ? access : limits
+    for (const key of modelKeys) {
+      if (stale.has(key))
+        of(gathered, key).refusals.push(`${kind} ${name} is not in force: ${message}`)
+    }
+    yield
+  }
+
+  const byModel = new Map<string, ModelPolicies>()
+  for (const [key, model] of models) {
+    const before = stale.has(key) ? undefined : previous.byModel.get(key)
+    if (before !== undefined) byModel.set(key, before)
+    if (!stale.has(key)) continue
+    const [own, paid] = [access.get(key), limits.get(key)]
+    if (own === undefined && paid === undefined) continue
+    const { users, groups } = model
+    byModel.set(key, {
+      model: key,
+      access: own && { ...toContent(own), users: users.size, groups: groups.size },
+      limits: paid && { ...toContent(paid), limits: paid.limits },
+      server: serverDigest(model.resource),
+    })
+    yield
+  }
+  return { byModel, compared }
+}
+
+/** The models of which something has changed. */
+function* findStale(compared: Compared, previous: Policies): Generator<void, ReadonlySet<string>> {
+  const before = previous.compared
+  const stale = new Set<string>()
+  if (compared.models !== before.models) {
+    for (const [key, { resource }] of compared.models) {
+      if (before.models.get(key)?.resource !== resource) stale.add(key)
+      yield
+    }
+    for (const key of before.models.keys()) if (!compared.models.has(key)) stale.add(key)
+  }
+  if (compared.policies !== before.policies) {
+    for (const { modelKeys } of changed(compared.policies, before.policies)) {
+      for (const key of modelKeys) stale.add(key)
+      yield
+    }
+  }
+  if (compared.subscriptions !== before.subscriptions) {
+    for (const { modelKeys } of changed(compared.subscriptions, before.subscriptions)) {
+      for (const key of modelKeys) stale.add(key)
+      yield
+    }
+  }
+  const known = new Set(before.refused)
+  const still = new Set(compared.refused)
+  for (const each of [...compared.refused, ...before.refused]) {
+    if (!known.has(each) || !still.has(each)) for (const key of each.modelKeys) stale.add(key)
+  }
+  return stale
+}
+
+/** What has been found of one model so far. */
+interface Gathering {
+  readonly names: string[]
+  readonly sum: Uint32Array
+  readonly refusals: string[]
+  count: number
+  limits: number
+}
+
+function of(all: Map<string, Gathering>, key: string): Gathering {
+  const known = all.get(key)
+  if (known !== undefined) return known
+  const fresh = { names: [], sum: new Uint32Array(4), refusals: [], count: 0, limits: 0 }
+  all.set(key, fresh)
+  return fresh
+}
+
+function add(
+  all: Map<string, Gathering>,
+  key: string,
+  name: string,
+  digest: string,
+  limits = 0,
+): void {
+  const gathering = of(all, key)
+  gathering.count += 1
+  gathering.limits += limits
+  // A sum is the same in every order, and thousands need not be sorted for it.
+  for (let i = 0; i < 4; i += 1) {
+    const part = Number.parseInt(digest.slice(8 * i, 8 * i + 8), 16)
+    gathering.sum[i] = (gathering.sum[i] as number) + part
+  }
+  insert(gathering.names, name)
+}
+
+/** Keeps the first names in order. */
+function insert(names: string[], name: string): void {
+  if (names.length === namesShown && name > (names.at(-1) as string)) return
+  let [low, high] = [0, names.length]
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if ((names[middle] as string) < name) low = middle + 1
+    else high = middle
+  }
+  names.splice(low, 0, name)
+  if (names.length > namesShown) names.pop()
+}
+
+function toContent({ names, count, sum, refusals }: Gathering): Content {
+  const digest = [...sum].map((part) => part.toString(16).padStart(8, '0')).join('')
+  return { names, count, digest, refusals: refusals.sort() }
+}
+
+const digests = new WeakMap<object, string>()
+
+/** Of what it says to every model that it names. */
+function digestOf({ resource }: CompiledPolicy | CompiledSubscription): string {
+  return remembered(resource, () => {
+    const { name, deleting } = resource.metadata
+    return resource.kind === 'AccessPolicy'
+      ? [name, resource.subjects, resource.metering]
+      : [name, deleting, resource.owner, resource.priority, resource.attribution]
+  })
+}
+
+function serverDigest(ref: ModelRef): string {
+  return remembered(ref, () => [ref.backend, ref.backendUrl, ref.modelIds, ref.server])
+}
+
+function remembered(resource: object, content: () => unknown): string {
+  const known = digests.get(resource)
+  if (known !== undefined) return known
+  const digest = hash('sha256', JSON.stringify(content()), 'hex').slice(0, 32)
+  digests.set(resource, digest)
+  return digest
+}
