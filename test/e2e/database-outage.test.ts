@@ -31,11 +31,12 @@ t.test('a database away leaves known keys at work', { skip }, async (t) => {
       const before = await chat(known.key)
       t.equal(before.status, 200)
       t.notOk(before.headers.has('x-tollgate-key-age'))
-      const load = startLoad(50, () => ({
+      const request = {
         url: gateway.url + chatPath,
         headers: { authorization: `Bearer ${known.key}`, 'content-type': 'application/json' },
         body: '{"model":"sim","messages":[]}',
-      }))
+      }
+      const load = startLoad(50, () => request, 16)
 
       away()
       await poll(

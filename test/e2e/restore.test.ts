@@ -101,7 +101,7 @@ async function drill(
   const made = await pair.mint()
   const alsoMade = await pair.mint()
   for (const { key, id } of [...before, made]) {
-    await poll(async () => (await pair.statuses(key)).join() === '200,200', 'it is in use')
+    await pair.use(key)
     await poll(async () => {
       const propagation = await pair.revoke(id).catch(() => undefined)
       return propagation === undefined || propagation.state === 'confirmed'

@@ -26,7 +26,7 @@ t.test('a rolling restart answers nothing with 5xx', { skip }, async (t) => {
     body: '{"model":"sim","messages":[]}',
   }
   const list: LoadRequest = { url: `${url}/v1/subscriptions`, method: 'GET', headers }
-  const load = startLoad(200, (n) => (n % 10 === 0 ? list : chat))
+  const load = startLoad(200, (n) => (n % 10 === 0 ? list : chat), 16)
   await delay(500)
   for (const replica of all) {
     t.equal(await replica.end('SIGTERM'), 0, `${replica.name} ends in order`)

@@ -2,6 +2,7 @@ import type { Test } from 'tap'
 import { checkOf, checkResponse } from './envoy-messages.ts'
 import { chatPath, models, subscriptions } from './gateway.ts'
 import { connect } from './grpc-client.ts'
+import { poll } from './poll.ts'
 import { type Replicas, type ReplicasSettings, startReplicas } from './replicas.ts'
 import type { LoadRequest } from './steady-load.ts'
 
@@ -18,6 +19,8 @@ export interface RevokingReplicas extends Replicas {
   mint(): Promise<{ readonly key: string; readonly id: string }>
   /** DELETE through the API of one replica, the first unless told. */
   revoke(id: string, replica?: number): Promise<Propagation>
+  /** Waits until every replica has let this key pass: one that is behind on a slow machine says 503. */
+  use(key: string): Promise<void>
   /** The HTTP status of one Check at each replica, in their order: 200 for an allow. */
   statuses(key: string): Promise<readonly number[]>
   /** One Check at one replica. */
@@ -50,8 +53,13 @@ export async function startRevoking(
     return denied_response?.status.code ?? 200
   }
 
+  const statuses = (key: string) => Promise.all(all.map((_, replica) => status(replica, key)))
+
   return {
     ...replicas,
+    async use(key) {
+      await poll(async () => (await statuses(key)).every((one) => one === 200), 'all know the key')
+    },
     async mint() {
       const body = JSON.stringify({ name: 'revoked', subscription: 'plenty' })
       const answer = await fetch(`${first}/v1/api-keys`, { method: 'POST', headers, body })
@@ -68,7 +76,7 @@ export async function startRevoking(
       if (answer.status !== 200) throw new Error(`not revoked: ${answer.status} ${text}`)
       return (JSON.parse(text) as { propagation: Propagation }).propagation
     },
-    statuses: (key) => Promise.all(all.map((_, replica) => status(replica, key))),
+    statuses,
     status,
     chat: (key) => ({
       url: url + chatPath,

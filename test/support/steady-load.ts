@@ -24,21 +24,27 @@ export interface LoadRequest {
 }
 
 /**
- * Sends `perSecond` requests a second whether or not those before are answered, over kept
- * connections; `next` makes each of them.
+ * Sends `perSecond` requests a second over kept connections, whether or not those before are
+ * answered; `next` makes each of them. While `atMost` are open a turn lapses: where no time is
+ * measured, a slow machine is asked for less, and not for more than it can ever answer.
  */
-export function startLoad(perSecond: number, next: (n: number) => LoadRequest): SteadyLoad {
+export function startLoad(
+  perSecond: number,
+  next: (n: number) => LoadRequest,
+  atMost = Number.POSITIVE_INFINITY,
+): SteadyLoad {
   const agent = new Agent({ keepAlive: true, maxSockets: 256 })
   const shots: Shot[] = []
   let running = true
   let open = 0
   const over = (async () => {
     const startedAt = performance.now()
-    for (let sent = 0; running; ) {
+    for (let turn = 0; running; ) {
       const due = ((performance.now() - startedAt) * perSecond) / 1_000
-      for (; sent < due; sent += 1) {
+      for (; turn < due; turn += 1) {
+        if (open >= atMost) continue
         open += 1
-        void send(agent, next(sent)).then((shot) => {
+        void send(agent, next(turn)).then((shot) => {
           shots.push(shot)
           open -= 1
         })
