@@ -5,28 +5,46 @@ import { type IncomingMessage, request } from 'node:http'
 import type { Address } from './bootstrap.ts'
 
 const answerWithinMs = 2_000
+const warmingPath = '/config_dump?resource=dynamic_warming_clusters&mask=cluster.name'
+
+/** Envoy's admin page took the connection and has not answered in time: it is there, and busy. */
+class LateAnswer extends Error {
+  override readonly name = 'LateAnswer'
+}
 
 /** The text of one answer; rejects when the page does not answer within 2 s, or not with 200. */
 export async function askAdmin(
   admin: Address,
   path: string,
   method: 'GET' | 'POST' = 'GET',
+  withinMs = answerWithinMs,
 ): Promise<string> {
   const place = 'path' in admin ? { socketPath: admin.path } : admin
-  const asked = request({ ...place, path, method, signal: AbortSignal.timeout(answerWithinMs) })
+  const signal = AbortSignal.timeout(withinMs)
+  const asked = request({ ...place, path, method, signal })
+  let isThere = false
+  asked.once('socket', (socket) => {
+    if (socket.connecting) socket.once('connect', () => (isThere = true))
+    else isThere = true
+  })
   asked.end()
-  const [answer] = (await once(asked, 'response')) as [IncomingMessage]
-  const parts: Buffer[] = []
-  for await (const part of answer) parts.push(part)
-  if (answer.statusCode !== 200) {
-    throw new Error(`Envoy's admin page answered ${answer.statusCode}`)
+  try {
+    const [answer] = (await once(asked, 'response')) as [IncomingMessage]
+    const parts: Buffer[] = []
+    for await (const part of answer) parts.push(part)
+    if (answer.statusCode !== 200) {
+      throw new Error(`Envoy's admin page answered ${answer.statusCode}`)
+    }
+    return Buffer.concat(parts).toString()
+  } catch (cause) {
+    if (!isThere || !signal.aborted) throw cause
+    throw new LateAnswer(`Envoy's admin page did not answer within ${withinMs} ms`, { cause })
   }
-  return Buffer.concat(parts).toString()
 }
 
 /** What Envoy has of its dynamic clusters. */
 export interface TakenClusters {
-  /** `version_info` of the last file that it took whole; undefined before the first. */
+  /** `version_info` of the last file that it took whole; undefined before the first and while it is busy. */
   readonly version: string | undefined
   /** Names of those that it has taken but cannot use yet, as their address is being looked up. */
   readonly warming: ReadonlySet<string>
@@ -35,15 +53,18 @@ export interface TakenClusters {
 /**
  * Asks which clusters are in use. Cheap with thousands of them (6 ms with 4,000): only texts among
  * the statistics are looked through, of which there are few. Envoy answers on the thread that
- * takes the clusters, so an answer comes after a change that is under way.
+ * takes the clusters, so an answer comes after a change that is under way; one that is late means
+ * that Envoy is not done. Rejects when no Envoy is there.
  */
-export async function readTaken(admin: Address): Promise<TakenClusters> {
-  const texts = await askAdmin(admin, '/stats?type=TextReadouts')
-  const [, version] = /^cluster_manager\.cds\.version_text: "(.+)"$/m.exec(texts) ?? []
-  const dump = await askAdmin(
-    admin,
-    '/config_dump?resource=dynamic_warming_clusters&mask=cluster.name',
-  )
-  const { configs = [] } = JSON.parse(dump) as { configs?: { cluster?: { name?: string } }[] }
-  return { version, warming: new Set(configs.flatMap(({ cluster }) => cluster?.name ?? [])) }
+export async function readTaken(admin: Address, withinMs = answerWithinMs): Promise<TakenClusters> {
+  try {
+    const texts = await askAdmin(admin, '/stats?type=TextReadouts', 'GET', withinMs)
+    const [, version] = /^cluster_manager\.cds\.version_text: "(.+)"$/m.exec(texts) ?? []
+    const dump = await askAdmin(admin, warmingPath, 'GET', withinMs)
+    const { configs = [] } = JSON.parse(dump) as { configs?: { cluster?: { name?: string } }[] }
+    return { version, warming: new Set(configs.flatMap(({ cluster }) => cluster?.name ?? [])) }
+  } catch (error) {
+    if (error instanceof LateAnswer) return { version: undefined, warming: new Set() }
+    throw error
+  }
 }

@@ -20,7 +20,7 @@ const [shortestRestMs, longestRestMs] = [5, 250]
 const patienceMs = 10_000
 /** The same at the start, when readiness waits. */
 const firstPatienceMs = 5_000
-/** The same while the admin page does not answer. At the start nobody waits for that. */
+/** The same while there is no admin page. At the start nobody waits for that. */
 const awayPatienceMs = 2_000
 /** So many of the last files are recognised. */
 const versionsKept = 16
