@@ -2,7 +2,7 @@
  * `npm test`: format, lint, types, then every test file with a real Envoy, Postgres and Valkey,
  * which it gets and starts itself. The last line says how many tests passed and failed; whatever else went
  * wrong counts as a failed one. Arguments name test files, to run only those and no checks.
- * `--timeout=240`: seconds that a file may take; `--jobs=2`: files that run at a time.
+ * `--timeout=600`: seconds that a file may take; `--jobs=2`: files that run at a time.
  */
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -20,7 +20,7 @@ import { findValkey } from './support/valkey-binary.ts'
 const { values: options, positionals: files } = parseArgs({
   allowPositionals: true,
   options: {
-    timeout: { type: 'string', default: '240' },
+    timeout: { type: 'string', default: '600' },
     jobs: { type: 'string', default: '2' },
   },
 })
