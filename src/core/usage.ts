@@ -72,12 +72,28 @@ export function countedTokens(usage: Usage): number | undefined {
  * tokens, some servers with 0 at one of the two: the higher figure of the two is taken.
  */
 function messageTokens(reported: Reported): number | undefined {
-  const input = greater(inputTokens(reported, ''), inputTokens(reported, 'start_'))
-  const output = greater(
-    whole(reported.get('output_tokens')),
-    whole(reported.get('start_output_tokens')),
-  )
-  return whole(sum(input, output))
+  return whole(sum(inputOf(reported), outputOf(reported)))
+}
+
+/** Anthropic's figures at the end of an answer, and at the start of a stream. */
+const atEnd = namesOf('')
+const atStart = namesOf('start_')
+
+function namesOf(place: string) {
+  return {
+    input: `${place}input_tokens`,
+    written: `${place}cache_creation_input_tokens`,
+    read: `${place}cache_read_input_tokens`,
+    output: `${place}output_tokens`,
+  }
+}
+
+function inputOf(reported: Reported): number | undefined {
+  return greater(inputTokens(reported, atEnd), inputTokens(reported, atStart))
+}
+
+function outputOf(reported: Reported): number | undefined {
+  return greater(whole(reported.get(atEnd.output)), whole(reported.get(atStart.output)))
 }
 
 /** Tokens of an answer by type, 0 where it does not say. */
@@ -93,24 +109,18 @@ export interface TokensByType {
 /** What an answer reports beside its total, in whichever dialect. */
 export function tokensByType(reported: Reported): TokensByType {
   const figure = (name: string): number | undefined => whole(reported.get(name))
-  const input = greater(inputTokens(reported, ''), inputTokens(reported, 'start_'))
-  const output = greater(figure('output_tokens'), figure('start_output_tokens'))
-  const read = 'cache_read_input_tokens'
-  const cached = greater(figure(read), figure(`start_${read}`))
   return {
-    input: figure('prompt_tokens') ?? input ?? 0,
-    cached: figure('details_cached_tokens') ?? cached ?? 0,
-    output: figure('completion_tokens') ?? output ?? 0,
+    input: figure('prompt_tokens') ?? inputOf(reported) ?? 0,
+    cached:
+      figure('details_cached_tokens') ?? greater(figure(atEnd.read), figure(atStart.read)) ?? 0,
+    output: figure('completion_tokens') ?? outputOf(reported) ?? 0,
     reasoning: figure('details_reasoning_tokens') ?? 0,
   }
 }
 
-function inputTokens(reported: Reported, place: '' | 'start_'): number | undefined {
-  const cached = sum(
-    whole(reported.get(`${place}cache_creation_input_tokens`)),
-    whole(reported.get(`${place}cache_read_input_tokens`)),
-  )
-  return sum(whole(reported.get(`${place}input_tokens`)), cached)
+function inputTokens(reported: Reported, names: typeof atEnd): number | undefined {
+  const cached = sum(whole(reported.get(names.written)), whole(reported.get(names.read)))
+  return sum(whole(reported.get(names.input)), cached)
 }
 
 function whole(value: unknown): number | undefined {

@@ -42,9 +42,11 @@ export function createModelMetrics(): ModelMetrics {
     countUnusable: (model) => unusable.add(model, 1),
     countEstimated: (model, tokens) => estimated.add(model, tokens),
     countTokens(model, reported) {
-      for (const [type, sum] of Object.entries(tokensByType(reported))) {
-        if (sum > 0) tokens.add(model, sum, type)
-      }
+      const { input, cached, output, reasoning } = tokensByType(reported)
+      if (input > 0) tokens.add(model, input, 'input')
+      if (cached > 0) tokens.add(model, cached, 'cached')
+      if (output > 0) tokens.add(model, output, 'output')
+      if (reasoning > 0) tokens.add(model, reasoning, 'reasoning')
     },
     countEnded({ model, status, durationMs, firstByteMs, failure }) {
       responses.add(model, 1, String(status))

@@ -1,0 +1,171 @@
+/**
+ * The common properties of an access-log entry: when, how it ended, and the metadata that Check and
+ * the gateway's scripts have left of it.
+ */
+
+import type { EndedStream } from '../core/model-failure.ts'
+import { type FlatValue, readStruct, StructReader } from '../grpc/struct.ts'
+import type { WireReader } from '../grpc/wire.ts'
+
+/** Metadata namespace of the tokens that Envoy lifts from an answer. */
+const usageNamespace = 'tollgate.usage'
+/** Metadata namespace of Check's answer; Envoy adds the filter's own suffix to it. */
+const checkNamespace = 'envoy.filters.http.ext_authz'
+/** Metadata namespace of what a script of the gateway found wrong with an answer. */
+const failureNamespace = 'tollgate.failure'
+/** Stands for a name that Check has not said. */
+const missing = String(undefined)
+
+/** What Check has said of a request. */
+export interface Checked {
+  user: string
+  subscription: string
+  /** undefined: it was not allowed. */
+  model: string | undefined
+  metered: boolean
+  group: string | undefined
+}
+
+/** What is common to all protocols of what the log tells. */
+export interface LoggedStream extends Omit<Mutable<EndedStream>, 'details'> {
+  check: Checked | undefined
+  used: ReadonlyMap<string, FlatValue> | undefined
+  endedAt: number | undefined
+  durationMs: number
+  firstByteMs: number | undefined
+}
+
+type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
+
+const noFlags: ReadonlySet<number> = new Set()
+
+/**
+ * AccessLogCommon: start_time = 5, time_to_first_upstream_rx_byte = 9, response_flags = 16,
+ * metadata = 17, upstream_transport_failure_reason = 18, duration = 23; Metadata: filter_metadata = 1, a
+ * map of Structs. The duration ends where that of the journal does (`%DURATION%`).
+ */
+export function readCommon(common: WireReader, journaled: boolean): LoggedStream {
+  const found: LoggedStream = {
+    check: undefined,
+    used: undefined,
+    endedAt: undefined,
+    durationMs: 0,
+    firstByteMs: undefined,
+    flags: noFlags,
+    transport: '',
+    told: undefined,
+  }
+  let startedAt: number | undefined
+  while (common.next()) {
+    if (common.field === 17) readMetadata(common, found)
+    else if (common.field === 16) found.flags = readFlags(common)
+    else if (common.field === 18) found.transport = common.string()
+    else if (common.field === 5 && journaled) startedAt = readMilliseconds(common)
+    else if (common.field === 9) found.firstByteMs = readMilliseconds(common)
+    else if (common.field === 23) found.durationMs = readMilliseconds(common)
+  }
+  if (startedAt !== undefined) found.endedAt = startedAt + found.durationMs
+  return found
+}
+
+const usualNamespaces = [checkNamespace, usageNamespace]
+const checkNames = [
+  'user',
+  'key',
+  'subscription',
+  'model',
+  'metered',
+  'group',
+  'dialect',
+  'credential',
+]
+const usageNames = ['total_tokens', 'prompt_tokens', 'completion_tokens', 'details_cached_tokens']
+
+/** The current field, a Metadata. */
+function readMetadata(reader: WireReader, found: LoggedStream): void {
+  const end = reader.enter()
+  while (reader.next()) {
+    if (reader.field !== 1) continue
+    const entryEnd = reader.enter()
+    let namespace = ''
+    while (reader.next()) {
+      if (reader.field === 1) namespace = reader.string(usualNamespaces)
+      else if (reader.field === 2) readNamespace(reader, namespace, found)
+    }
+    reader.leave(entryEnd)
+  }
+  reader.leave(end)
+}
+
+/** The current field, a Struct of this namespace. */
+function readNamespace(reader: WireReader, namespace: string, found: LoggedStream): void {
+  const isUsage = namespace === usageNamespace
+  const isFailure = namespace === failureNamespace
+  if (!isUsage && !isFailure && !namespace.startsWith(checkNamespace)) return
+  const end = reader.enter()
+  if (isUsage) found.used = readStruct(reader, usageNames)
+  else if (isFailure) found.told = String(readStruct(reader).get('reason'))
+  else found.check = readCheck(reader)
+  reader.leave(end)
+}
+
+function readCheck(reader: WireReader): Checked {
+  const check: Checked = {
+    user: missing,
+    subscription: missing,
+    model: undefined,
+    metered: false,
+    group: undefined,
+  }
+  const fields = new StructReader(reader, checkNames)
+  while (fields.next()) {
+    const { value } = fields
+    switch (fields.key) {
+      case 'user':
+        check.user = String(value)
+        break
+      case 'subscription':
+        check.subscription = String(value)
+        break
+      case 'model':
+        check.model = String(value)
+        break
+      case 'metered':
+        check.metered = value === true
+        break
+      case 'group':
+        check.group = String(value)
+        break
+    }
+  }
+  return check
+}
+
+/** The current field, ResponseFlags: booleans, but for one message (13) about requests that Check refused. */
+function readFlags(reader: WireReader): ReadonlySet<number> {
+  const end = reader.enter()
+  let found: Set<number> | undefined
+  while (reader.next()) {
+    if (reader.field === 13 || reader.unsigned() !== 1) continue
+    found ??= new Set()
+    found.add(reader.field)
+  }
+  reader.leave(end)
+  return found ?? noFlags
+}
+
+/**
+ * The current field, a google.protobuf.Timestamp or Duration, seconds = 1, nanos = 2; the rest of a
+ * millisecond is cut.
+ */
+function readMilliseconds(reader: WireReader): number {
+  const end = reader.enter()
+  let seconds = 0
+  let nanos = 0
+  while (reader.next()) {
+    if (reader.field === 1) seconds = reader.unsigned()
+    else if (reader.field === 2) nanos = reader.unsigned()
+  }
+  reader.leave(end)
+  return seconds * 1_000 + Math.floor(nanos / 1_000_000)
+}
