@@ -12,6 +12,10 @@ function frame(message: Buffer): Buffer {
 
 process.once('message', async (load: Load) => {
   const session = http2.connect(`http://127.0.0.1:${load.port}`)
+  for (let i = 0; i < (load.open ?? 0); i += 1) {
+    const head = { ':method': 'POST', ':path': load.path, 'content-type': 'application/grpc' }
+    session.request(head, { endStream: false }).on('error', () => {})
+  }
   const frames = load.messages.map((message) => frame(Buffer.from(message, 'base64')))
   const tookMs: number[] = []
   let failures = 0
@@ -71,6 +75,7 @@ process.once('message', async (load: Load) => {
   tookMs.sort((a, b) => a - b)
   const at = (share: number): number => tookMs[Math.floor(tookMs.length * share)] as number
   const result: LoadResult = { p50: at(0.5), p99: at(0.99), failures }
-  session.close()
+  if (load.open === undefined) session.close()
+  else session.destroy()
   process.send?.(result, () => process.disconnect())
 })

@@ -5,6 +5,7 @@
 
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
+import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { setImmediate } from 'node:timers/promises'
 import { trace } from '@opentelemetry/api'
 import { pathRules } from '../src/core/operations.ts'
@@ -16,11 +17,10 @@ import { createAuthenticate } from '../src/identity/authenticate.ts'
 import { createCachedApiKeys } from '../src/store/api-keys/cached-api-keys.ts'
 import { createMemoryCounters } from '../src/store/counters/memory.ts'
 import type { CounterStore } from '../src/store/counters.ts'
-import { createTelemetry } from '../src/telemetry/telemetry.ts'
 import { createTracing, noTracing, type Tracing } from '../src/telemetry/tracing.ts'
 import { traceCheck, traceCounters, traceDecisions, traceKey } from '../src/wiring/tracing.ts'
-import { createKeys, createSnapshot } from './fixture.ts'
-import { cpuMicros, type Figure, microsPerCall } from './measure.ts'
+import { createBenchTelemetry, createKeys, createSnapshot } from './fixture.ts'
+import { bytesPerCall, cpuMicros, type Figure, microsPerCall } from './measure.ts'
 
 const checkPath = '/envoy.service.auth.v3.Authorization/Check'
 const keyCount = 1_024
@@ -37,6 +37,8 @@ export interface Load {
   readonly atOnce: number
   /** Instead of `atOnce`: calls begun each second. */
   readonly perSecond?: number
+  /** Calls that are begun before and never end. */
+  readonly open?: number
 }
 export interface LoadResult {
   readonly p50: number
@@ -86,6 +88,7 @@ export async function createWarmCheck(
 export async function benchCheck(calls = 100_000): Promise<readonly Figure[]> {
   const { check, messages } = await createWarmCheck(createMemoryCounters())
   const inProcess = microsPerCall((i) => check(messages[i % keyCount] as Buffer), 100_000)
+  const garbage = bytesPerCall((i) => check(messages[i % keyCount] as Buffer))
   const withMetrics = await benchWithMetrics()
   const server = await serveCheck(check, messages)
   await server.run({ calls: Math.ceil(calls / 4), atOnce: 64 })
@@ -93,6 +96,7 @@ export async function benchCheck(calls = 100_000): Promise<readonly Figure[]> {
   await server.stop()
   return [
     { name: 'Check, bytes to bytes', value: `${inProcess.toFixed(2)} µs CPU` },
+    { name: '  its garbage', value: `${garbage.toFixed(0)} bytes` },
     { name: '  with its metrics counted', value: `${withMetrics.toFixed(2)} µs CPU` },
     ...(await benchTracing()),
     { name: 'Check over gRPC, 64 at once', value: `${busy.microsPerCall.toFixed(1)} µs CPU` },
@@ -100,33 +104,14 @@ export async function benchCheck(calls = 100_000): Promise<readonly Figure[]> {
       name: '  its latency p50 / p99, same machine',
       value: `${busy.p50.toFixed(2)} / ${busy.p99.toFixed(2)} ms`,
     },
+    { name: '  event loop late, p99', value: `${busy.lateMs.toFixed(2)} ms` },
     { name: '  failed', value: `${busy.failures} of ${calls}` },
   ]
 }
 
 /** The same Check with its decisions, calls and durations counted. */
 async function benchWithMetrics(): Promise<number> {
-  const none = () => 0
-  const keys = {
-    entries: 0,
-    hits: 0,
-    misses: 0,
-    unknownHits: 0,
-    queries: 0,
-    waiting: 0,
-    refused: 0,
-  }
-  const telemetry = createTelemetry({
-    version: 'bench',
-    sources: {
-      models: none,
-      modelsWaiting: none,
-      subscriptions: none,
-      resourceProblems: none,
-      counters: none,
-      keys: () => keys,
-    },
-  })
+  const telemetry = createBenchTelemetry()
   const { onDecided } = telemetry
   const { check, messages } = await createWarmCheck(createMemoryCounters(), { onDecided })
   const timed = telemetry.timed(check)
@@ -174,14 +159,18 @@ export async function benchTracing(): Promise<readonly Figure[]> {
 /** What one load came to; `microsPerCall` is the CPU time of the serving process. */
 export interface ServedLoad extends LoadResult {
   readonly microsPerCall: number
+  /** By how much the serving event loop was late, 99th percentile. */
+  readonly lateMs: number
 }
+
+const delayResolutionMs = 1
 
 /** Serves Check on loopback, to be loaded from another process. */
 export async function serveCheck(
   check: Check,
   messages: readonly Buffer[],
 ): Promise<{
-  run(load: Pick<Load, 'calls' | 'atOnce' | 'perSecond'>): Promise<ServedLoad>
+  run(load: Omit<Load, 'port' | 'path' | 'messages'>): Promise<ServedLoad>
   stop(): Promise<void>
 }> {
   const server = createGrpcServer({
@@ -193,9 +182,15 @@ export async function serveCheck(
   const encoded = messages.map((message) => message.toString('base64'))
   return {
     async run(load) {
+      const delay = monitorEventLoopDelay({ resolution: delayResolutionMs })
+      delay.enable()
       const begin = process.cpuUsage()
       const result = await runLoad({ port, path: checkPath, messages: encoded, ...load })
-      return { ...result, microsPerCall: cpuMicros(begin) / load.calls }
+      const micros = cpuMicros(begin) / load.calls
+      delay.disable()
+      // What is measured is the time between two looks.
+      const lateMs = Math.max(0, delay.percentile(99) / 1e6 - delayResolutionMs)
+      return { ...result, microsPerCall: micros, lateMs }
     },
     stop: () => server.stop(1_000),
   }
@@ -209,9 +204,13 @@ async function runLoad(load: Load): Promise<LoadResult> {
   return result
 }
 
-/** A CheckRequest with what Envoy sends of an inference request under `allowed_headers`. */
-function toCheckRequest(path: string, key: string): Buffer {
-  const headers = { ':method': 'POST', ':path': path, authorization: `Bearer ${key}` }
+/** A CheckRequest with what Envoy sends of an inference request under `allowed_headers`, and more. */
+export function toCheckRequest(
+  path: string,
+  key: string,
+  more: Readonly<Record<string, string>> = {},
+): Buffer {
+  const headers = { ':method': 'POST', ':path': path, ...more, authorization: `Bearer ${key}` }
   const writer = new WireWriter()
   return writer
     .message(1, () =>

@@ -6,6 +6,7 @@ import { parseResource } from '../src/core/parse-resource.ts'
 import type { Resource } from '../src/core/resources.ts'
 import { compile, type Snapshot } from '../src/core/snapshot.ts'
 import type { ApiKeyTable, FoundKey } from '../src/store/api-keys.ts'
+import { createTelemetry, type Telemetry } from '../src/telemetry/telemetry.ts'
 
 const apiVersion = 'tollgate.dev/v1alpha1'
 
@@ -88,4 +89,29 @@ export function createKeys(count: number, teams: number): { keys: string[]; tabl
 
 function bytes(length: number, seed: number): Uint8Array {
   return Uint8Array.from({ length }, (_, i) => (seed * 2_654_435_761 + i * 40_503) >>> 13)
+}
+
+/** The service's metrics, with nothing to read but what is counted. */
+export function createBenchTelemetry(): Telemetry {
+  const none = () => 0
+  const keys = {
+    entries: 0,
+    hits: 0,
+    misses: 0,
+    unknownHits: 0,
+    queries: 0,
+    waiting: 0,
+    refused: 0,
+  }
+  return createTelemetry({
+    version: 'bench',
+    sources: {
+      models: none,
+      modelsWaiting: none,
+      subscriptions: none,
+      resourceProblems: none,
+      counters: none,
+      keys: () => keys,
+    },
+  })
 }

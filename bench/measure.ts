@@ -1,5 +1,7 @@
 /** CPU time, the figure that holds on noisy machines: user and system time of this process. */
 
+import { GCProfiler, getHeapStatistics } from 'node:v8'
+
 /** Microseconds of CPU that this process spent since `begin` (0: since it started). */
 export function cpuMicros(begin?: NodeJS.CpuUsage): number {
   const { user, system } = process.cpuUsage(begin)
@@ -15,6 +17,44 @@ export function microsPerCall(work: (i: number) => unknown, calls = 200_000, rou
     return cpuMicros(begin) / calls
   })
   return median(figures)
+}
+
+/**
+ * Microseconds of a call of each of these, in turn, slice by slice: of all slices that the quickest
+ * quarter stays below, since what else the machine does meets most of the others.
+ */
+export function microsInTurn(
+  works: readonly ((i: number) => unknown)[],
+  slices = 2_000,
+  calls = 25,
+): readonly number[] {
+  const figures = works.map((): number[] => [])
+  for (let slice = -slices; slice < slices; slice += 1) {
+    for (const [k, work] of works.entries()) {
+      const first = (slice + slices) * calls
+      const begin = performance.now()
+      for (let i = first; i < first + calls; i += 1) work(i)
+      // The first half is the warm-up.
+      if (slice >= 0) figures[k]?.push(((performance.now() - begin) * 1_000) / calls)
+    }
+  }
+  return figures.map((each) => each.sort((a, b) => a - b)[slices >> 2] as number)
+}
+
+/** Bytes of the heap that a call of `work` takes, be they garbage at once or kept. */
+export function bytesPerCall(work: (i: number) => unknown, calls = 50_000): number {
+  for (let i = 0; i < calls; i += 1) work(i)
+  const profiler = new GCProfiler()
+  let used = getHeapStatistics().used_heap_size
+  profiler.start()
+  for (let i = 0; i < calls; i += 1) work(i)
+  const end = getHeapStatistics().used_heap_size
+  let bytes = 0
+  for (const { beforeGC, afterGC } of profiler.stop()?.statistics ?? []) {
+    bytes += beforeGC.heapStatistics.usedHeapSize - used
+    used = afterGC.heapStatistics.usedHeapSize
+  }
+  return (bytes + end - used) / calls
 }
 
 /** Of an even number the upper one of the two. */

@@ -7,10 +7,12 @@ import { benchCounters } from './counters.bench.ts'
 import { benchDecide } from './decide.bench.ts'
 import type { Figure } from './measure.ts'
 import { benchResources } from './resources.bench.ts'
+import { benchUsage } from './usage.bench.ts'
 
 const figures: Figure[] = [
   ...benchDecide(),
   ...(await benchCheck()),
+  ...(await benchUsage()),
   ...(await benchCounters()),
   ...(await benchResources()),
   ...(await benchCluster()),
