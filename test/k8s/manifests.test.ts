@@ -217,7 +217,8 @@ interface Peer {
 interface PolicySpec {
   readonly podSelector: { readonly matchLabels: Readonly<Record<string, string>> }
   readonly policyTypes: readonly string[]
-  readonly ingress: readonly {
+  /** None: nobody may come. */
+  readonly ingress?: readonly {
     readonly from?: readonly Peer[]
     readonly ports: readonly { readonly port: number }[]
   }[]

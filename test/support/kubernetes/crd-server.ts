@@ -25,15 +25,10 @@ export async function startCrdServer(t: Test): Promise<ClusterAccess> {
   const at = (name: string): string => join(folder, name)
   makeCertificates(folder)
   writeFileSync(at('nowhere'), nowhere)
-  const [api, client, peer] = (await freePorts(3)) as [number, number, number]
-  run(t, etcd as string, [
-    ...['--data-dir', at('etcd'), '--initial-advertise-peer-urls', url(peer)],
-    ...['--listen-client-urls', url(client), '--advertise-client-urls', url(client)],
-    ...['--listen-peer-urls', url(peer), '--initial-cluster', `default=${url(peer)}`],
-    '--unsafe-no-fsync',
-  ])
+  const [api = 0] = await freePorts(1)
+  const stored = await startEtcd(t, etcd as string, at('etcd'))
   run(t, server as string, [
-    ...['--etcd-servers', url(client), '--bind-address', '127.0.0.1', '--secure-port', `${api}`],
+    ...['--etcd-servers', stored, '--bind-address', '127.0.0.1', '--secure-port', `${api}`],
     ...['--tls-cert-file', at('serving.crt'), '--tls-private-key-file', at('serving.key')],
     ...['--client-ca-file', at('ca.crt'), '--authentication-skip-lookup'],
     // It wants to know where the main API server is, and gets on without.
@@ -57,11 +52,23 @@ export async function startCrdServer(t: Test): Promise<ClusterAccess> {
   return access
 }
 
-function url(port: number): string {
-  return `http://127.0.0.1:${port}`
+/** Starts an etcd that keeps its data in a folder; answers its URL. */
+export async function startEtcd(t: Test, command: string, folder: string): Promise<string> {
+  const [client, peer] = (await freePorts(2)).map((port) => `http://127.0.0.1:${port}`) as [
+    string,
+    string,
+  ]
+  run(t, command, [
+    ...['--data-dir', folder, '--initial-advertise-peer-urls', peer],
+    ...['--listen-client-urls', client, '--advertise-client-urls', client],
+    ...['--listen-peer-urls', peer, '--initial-cluster', `default=${peer}`],
+    '--unsafe-no-fsync',
+  ])
+  return client
 }
 
-function run(t: Test, command: string, args: readonly string[]): void {
+/** Runs a server until `t` ends. */
+export function run(t: Test, command: string, args: readonly string[]): void {
   const child = spawn(command, args, { stdio: 'ignore' })
   t.teardown(async () => {
     if (child.exitCode !== null || child.signalCode !== null) return
@@ -72,7 +79,7 @@ function run(t: Test, command: string, args: readonly string[]): void {
 }
 
 /** An authority, its server's certificate and that of an administrator. */
-function makeCertificates(folder: string): void {
+export function makeCertificates(folder: string): void {
   const openssl = (...args: readonly string[]): void => {
     execFileSync('openssl', args, { cwd: folder, stdio: 'ignore' })
   }
