@@ -35,7 +35,7 @@ export async function benchUsage(): Promise<readonly Figure[]> {
     for (const usage of readUsages(entry, false, telemetry.onEnded)) settle(usage)
   }
   const read = (i: number): void => {
-    const usage = parseLine(lines[i % prepared] as string)
+    const [usage] = parseLine(lines[i % prepared] as string)
     if (usage === undefined) throw new Error('no line')
     settle(usage, 'journal')
   }

@@ -9,19 +9,17 @@ import type { Usage } from '../../core/usage.ts'
 /** A Usage that says which response it was. */
 export type JournaledUsage = Usage & { readonly response: NonNullable<Usage['response']> }
 
-/** How each line begins. No string in a line can hold it, where the quotes would be escaped. */
-const beginning = '{"id":'
+/** Before the beginning of a line. No string in one can hold that, where the quotes would be escaped. */
+const beforeLine = /(?=\{"id":)/
 
 /**
- * The response of a line; undefined for one that is not of this form. Where Envoy was killed, or
- * the disk was full, a line was torn and the next follows it without a break: that one is read.
+ * The response of a line; none for one that is not of this form. Where Envoy was killed, or the disk
+ * was full, a line was torn and the next follows it without a break: what is whole of them is read.
  */
-export function parseLine(line: string): JournaledUsage | undefined {
-  const parsed = parse(line)
-  if (parsed !== undefined) return toUsage(parsed)
-  const torn = line.lastIndexOf(beginning)
-  const rest = torn > 0 ? parse(line.slice(torn)) : undefined
-  return rest === undefined ? undefined : toUsage(rest)
+export function parseLine(line: string): readonly JournaledUsage[] {
+  const whole = parse(line)
+  const parsed = whole === undefined ? line.split(beforeLine).map(parse) : [whole]
+  return parsed.flatMap((fields) => (fields && toUsage(fields)) ?? [])
 }
 
 type Fields = Readonly<Record<string, unknown>>

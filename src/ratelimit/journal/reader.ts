@@ -142,11 +142,17 @@ export function createJournalReader(options: JournalReaderOptions): JournalReade
   function take(line: string): void {
     lines += 1
     sinceKept += 1
-    const usage = parseLine(line)
-    const why = usage === undefined ? 'a line is not of the form that Envoy writes' : tooOld(usage)
-    if (usage === undefined || why !== undefined) return void skip(why as string)
-    newestEnd = Math.max(newestEnd, usage.response.endedAt)
-    settle(usage, 'journal')
+    const usages = parseLine(line)
+    if (usages.length === 0) skip('a line is not of the form that Envoy writes')
+    for (const usage of usages) {
+      const why = tooOld(usage)
+      if (why !== undefined) {
+        skip(why)
+        continue
+      }
+      newestEnd = Math.max(newestEnd, usage.response.endedAt)
+      settle(usage, 'journal')
+    }
   }
 
   function tooOld({ response: { endedAt } }: JournaledUsage): string | undefined {

@@ -21,9 +21,9 @@ function lineWith(fields: Record<string, unknown>): string {
 }
 
 test('a line tells of a response', async (t) => {
-  t.strictSame(parseLine(line), usage)
+  t.strictSame(parseLine(line), [usage])
   const older = lineWith({ bytes: undefined })
-  t.strictSame(parseLine(older), { ...usage, bytes: 0 }, 'as it was before it had a length')
+  t.strictSame(parseLine(older), [{ ...usage, bytes: 0 }], 'as it was before it had a length')
 })
 
 test('what was reported comes as it is', async (t) => {
@@ -32,17 +32,16 @@ test('what was reported comes as it is', async (t) => {
     { total_tokens: 1.5 },
     { input_tokens: 1, output_tokens: 2, start_input_tokens: null },
   ]) {
-    t.strictSame(parseLine(lineWith({ reported })), {
-      ...usage,
-      reported: new Map(Object.entries(reported)),
-    })
+    t.strictSame(parseLine(lineWith({ reported })), [
+      { ...usage, reported: new Map(Object.entries(reported)) },
+    ])
   }
-  t.strictSame(parseLine(lineWith({ reported: null })), { ...usage, reported: new Map() })
+  t.strictSame(parseLine(lineWith({ reported: null })), [{ ...usage, reported: new Map() }])
 })
 
 test('a group is read where there is one', async (t) => {
-  t.strictSame(parseLine(lineWith({ group: 'red' })), { ...usage, group: 'red' })
-  t.strictSame(parseLine(lineWith({ group: null })), usage)
+  t.strictSame(parseLine(lineWith({ group: 'red' })), [{ ...usage, group: 'red' }])
+  t.strictSame(parseLine(lineWith({ group: null })), [usage])
 })
 
 test('any user is read', async (t) => {
@@ -58,7 +57,7 @@ test('any user is read', async (t) => {
   ])
     t.strictSame(
       parseLine(lineWith({ user })),
-      { ...usage, user },
+      [{ ...usage, user }],
       JSON.stringify(user).slice(0, 20),
     )
 })
@@ -67,14 +66,15 @@ test('a line behind a torn one is read', async (t) => {
   const user = 'x{"id":y'
   const whole = lineWith({ user })
   for (let length = 1; length < whole.length; length += 1) {
-    t.strictSame(parseLine(whole.slice(0, length) + line), usage, `torn after ${length}`)
-    t.equal(parseLine(whole.slice(0, length)), undefined)
+    t.strictSame(parseLine(whole.slice(0, length) + line), [usage], `torn after ${length}`)
+    t.strictSame(parseLine(whole.slice(0, length)), [])
   }
+  t.strictSame(parseLine(whole + line), [{ ...usage, user }, usage], 'torn before its end')
 })
 
 test('what is of another form is left out', async (t) => {
   for (const text of ['', ' ', 'null', '[]', '17', '{}', '\0\0', 'GET / 200', line.slice(1)])
-    t.equal(parseLine(text), undefined, text)
+    t.strictSame(parseLine(text), [], text)
   for (const fields of [
     { id: '' },
     { id: null },
@@ -93,7 +93,7 @@ test('what is of another form is left out', async (t) => {
     { ms: -1 },
     { ms: undefined },
   ]) {
-    t.equal(parseLine(lineWith(fields)), undefined, JSON.stringify(fields))
+    t.strictSame(parseLine(lineWith(fields)), [], JSON.stringify(fields))
   }
-  t.match(parseLine(lineWith({ ms: null })), { response: { endedAt: 1795264413046 } })
+  t.match(parseLine(lineWith({ ms: null })), [{ response: { endedAt: 1795264413046 } }])
 })
