@@ -1,15 +1,22 @@
-/** Resources from a cluster: our kinds and the original's, listed and watched. */
+/**
+ * Resources from a cluster, listed and watched: our kinds and the original's, and those of others that
+ * tell where models are.
+ */
 
 import { hash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Owner } from '../core/generated-policies.ts'
+import { prune } from '../core/prune.ts'
 import type { Refused } from '../core/refused.ts'
+import { documents } from '../core/resource-schemas.ts'
 import type { Resource } from '../core/resources.ts'
 import { subscriptionNamespace } from '../core/resources.ts'
+import type { Schema } from '../core/schema.ts'
 import { resourceKey } from '../core/snapshot.ts'
 import type { KubeClient } from '../kubernetes/client.ts'
 import type { KubeObject } from '../kubernetes/list.ts'
 import { type Reflector, startReflector } from '../kubernetes/reflector.ts'
+import { collections, type Group, othersCollections, tierMapping } from './collections.ts'
 import { type DocumentProblem, type FileProblem, readObject } from './documents.ts'
 import { inSlices } from './slices.ts'
 import type { Gathered, ResourceSource } from './source.ts'
@@ -47,37 +54,6 @@ export interface ClusterSource extends ResourceSource {
   readonly ownerOf: (model: string) => Owner | undefined
 }
 
-export type Group = keyof typeof collections
-
-/** What is honoured in one namespace alone is not read in the others. */
-interface Collection {
-  readonly kind: string
-  readonly plural: string
-  readonly isOneNamespace: boolean
-}
-
-const all = (kind: string, plural: string): Collection => ({ kind, plural, isOneNamespace: false })
-const one = (kind: string, plural: string): Collection => ({ kind, plural, isOneNamespace: true })
-
-/** What is watched of each group, in the order of which counts when both have one of a name. */
-export const collections = {
-  'tollgate.dev': [
-    all('ModelRef', 'modelrefs'),
-    one('AccessPolicy', 'accesspolicies'),
-    one('Subscription', 'subscriptions'),
-    one('Tenant', 'tenants'),
-  ],
-  'maas.opendatahub.io': [
-    all('MaaSModelRef', 'maasmodelrefs'),
-    one('MaaSAuthPolicy', 'maasauthpolicies'),
-    one('MaaSSubscription', 'maassubscriptions'),
-    one('Tenant', 'tenants'),
-    all('ExternalModel', 'externalmodels'),
-  ],
-} as const satisfies Readonly<Record<string, readonly Collection[]>>
-
-const tierMapping = 'tier-to-group-mapping'
-
 /** Changes that come together are taken together; milliseconds. */
 const settleMs = 25
 
@@ -89,7 +65,11 @@ interface Watched {
   /** `subscriptions.tollgate.dev` */
   readonly shown: string
   readonly path: string
+  readonly olderPath?: string
   readonly fieldSelector?: string
+  readonly labelSelector?: string | undefined
+  /** What is kept of an object; with it, the status is read too. */
+  readonly keep?: (object: KubeObject) => KubeObject
   reflector?: Reflector
   problem?: string | undefined
   readonly read: WeakMap<KubeObject, ReadObject>
@@ -127,8 +107,13 @@ export function createClusterSource(options: ClusterSourceOptions): ClusterSourc
       each.reflector = startReflector({
         client: options.client,
         path: each.path,
+        olderPath: each.olderPath,
         signal,
-        ...(each.fieldSelector && { fieldSelector: each.fieldSelector }),
+        fieldSelector: each.fieldSelector,
+        labelSelector: each.labelSelector,
+        keep: each.keep,
+        // These may be as long as the pods that they describe.
+        ...(each.keep && { pageSize: 100 }),
         ...(options.absentMs && { absentMs: options.absentMs }),
         onChange(name) {
           if (name !== undefined && isUnchanged(each, name)) return
@@ -186,6 +171,22 @@ function watchedOf(groups: readonly Group[]): readonly Watched[] {
       found.push({ apiVersion, kind, isOurs, shown: `${plural}.${group}`, path, ...memory })
     }
   }
+  for (const other of othersCollections) {
+    const { group, versions, kind, plural } = other
+    const [version, older] = versions
+    found.push({
+      apiVersion: `${group}/${version}`,
+      kind,
+      isOurs: false,
+      shown: `${plural}.${group}`,
+      path: `/apis/${group}/${version}/${plural}`,
+      olderPath: `/apis/${group}/${older}/${plural}`,
+      labelSelector: 'labelSelector' in other ? other.labelSelector : undefined,
+      keep: (object) => keepRead(object, documents[kind]),
+      read: new WeakMap(),
+      last: new Map(),
+    })
+  }
   found.push({
     apiVersion: 'v1',
     kind: 'ConfigMap',
@@ -197,6 +198,14 @@ function watchedOf(groups: readonly Group[]): readonly Watched[] {
     last: new Map(),
   })
   return found
+}
+
+/** What is read of it, and what tells it from what it was. */
+function keepRead(object: KubeObject, schema: Schema): KubeObject {
+  const { uid, resourceVersion } = object.metadata
+  const { metadata, ...rest } = prune(object, schema) as KubeObject
+  const versions = { ...(uid && { uid }), ...(resourceVersion && { resourceVersion }) }
+  return { ...rest, metadata: { ...metadata, ...versions } }
 }
 
 /** Reads what has become different. Of two resources with one key the first counts. */
@@ -270,7 +279,11 @@ function keep(
 function isUnchanged(watched: Watched, name: string): boolean {
   const before = watched.last.get(name)
   const object = watched.reflector?.objects.get(name)
-  return before !== undefined && object !== undefined && signatureOf(object) === before.signature
+  return (
+    before !== undefined &&
+    object !== undefined &&
+    signatureOf(watched, object) === before.signature
+  )
 }
 
 function shadowed(place: string, key: string, earlier: string): FileProblem {
@@ -282,7 +295,7 @@ function shadowed(place: string, key: string, earlier: string): FileProblem {
 function readOne(watched: Watched, name: string, object: KubeObject): ReadObject {
   const known = watched.read.get(object)
   if (known !== undefined) return known
-  const signature = signatureOf(object)
+  const signature = signatureOf(watched, object)
   const last = watched.last.get(name)
   let read = last
   if (read?.signature !== signature) {
@@ -296,8 +309,11 @@ function readOne(watched: Watched, name: string, object: KubeObject): ReadObject
 }
 
 /** All that is read of an object. */
-function signatureOf({ metadata, spec, data }: KubeObject): string {
-  const { uid, annotations, deletionTimestamp } = metadata as Readonly<Record<string, unknown>>
-  const text = JSON.stringify([uid, annotations, deletionTimestamp, spec, data])
+function signatureOf({ keep }: Watched, { metadata, spec, data, status }: KubeObject): string {
+  const { uid, annotations, deletionTimestamp, labels } = metadata as Readonly<
+    Record<string, unknown>
+  >
+  const more = keep && [labels, status]
+  const text = JSON.stringify([uid, annotations, deletionTimestamp, spec, data, more])
   return hash('sha256', text, 'base64')
 }

@@ -3,6 +3,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { joinExternalModels } from '../core/external-models.ts'
 import { showPath } from '../core/fields.ts'
+import type { RoutingOptions } from '../core/find-backend.ts'
+import { joinRoutes } from '../core/join-routes.ts'
 import { compileInSteps, type Snapshot } from '../core/snapshot.ts'
 import type { FileProblem } from './documents.ts'
 import { createFolder, showProblem } from './files.ts'
@@ -11,6 +13,8 @@ import type { Gathered, ResourceSource } from './source.ts'
 
 export interface ControllerDeps {
   readonly source: ResourceSource
+  /** How the backends of models are found that say none. */
+  readonly routing?: RoutingOptions
   /**
    * Puts a snapshot in force, with the resources that it was compiled from and what was left out;
    * the next one waits until it has settled.
@@ -51,8 +55,12 @@ export async function loadSnapshot(folder: string): Promise<Loaded> {
   return load(gathered)
 }
 
-async function load(gathered: Gathered, previous?: Snapshot): Promise<Loaded> {
-  const resources = joinExternalModels(gathered.resources)
+async function load(
+  gathered: Gathered,
+  previous?: Snapshot,
+  routing?: RoutingOptions,
+): Promise<Loaded> {
+  const resources = await inSlices(joinRoutes(joinExternalModels(gathered.resources), routing))
   const snapshot = await inSlices(compileInSteps(resources, previous))
   const problems = await inSlices(problemsOf(gathered, snapshot))
   return { snapshot, resources, refused: gathered.refused, problems }
@@ -79,7 +87,7 @@ export async function startController(deps: ControllerDeps): Promise<Controller>
 
   async function put(gathered: Gathered): Promise<void> {
     const begin = performance.now()
-    const loaded = await load(gathered, previous)
+    const loaded = await load(gathered, previous, deps.routing)
     const compileMs = performance.now() - begin
     await deps.publish(loaded.snapshot, loaded.resources, loaded.refused)
     deps.onPublished?.(compileMs)

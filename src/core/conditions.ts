@@ -1,8 +1,10 @@
 /** Snapshot → the status of each resource, as `status` in the cluster shows it (contract, 7.2). */
 
+import { bypassConditions } from './bypass.ts'
 import { showPath } from './fields.ts'
 import { type PolicyConditions, type PolicyKind, placeOfPolicy } from './generated-policies.ts'
 import type { ModelFailure } from './model-failure.ts'
+import type { ModelRef } from './resources.ts'
 import type {
   CompiledPolicy,
   CompiledSubscription,
@@ -14,7 +16,13 @@ import type {
 } from './snapshot.ts'
 
 export interface Condition {
-  readonly type: 'Ready' | 'SpecPriorityDuplicate' | 'BackendReachable' | 'Accepted' | 'Enforced'
+  readonly type:
+    | 'Ready'
+    | 'SpecPriorityDuplicate'
+    | 'BackendReachable'
+    | 'Bypass'
+    | 'Accepted'
+    | 'Enforced'
   readonly status: 'True' | 'False' | 'Unknown'
   readonly reason: string
   readonly message: string
@@ -83,10 +91,12 @@ function createStatusOf(snapshot: Snapshot, { backendOf, policyConditions }: Sta
   const peers = byPriority(snapshot)
   return {
     ofModel: (model: Model) =>
-      toStatus(
-        { ...model, problems: [] },
-        backendOf && model.cluster !== undefined ? [reachableCondition(backendOf(model.key))] : [],
-      ),
+      toStatus({ ...model, problems: [] }, [
+        ...bypassConditions(model.resource),
+        ...(backendOf && model.cluster !== undefined
+          ? [reachableCondition(backendOf(model.key))]
+          : []),
+      ]),
     ofPolicy: (policy: CompiledPolicy) =>
       toStatus(policy, [], weaknessOf(policy, 'ModelAuthPolicy', policyConditions)),
     ofSubscription: (subscription: CompiledSubscription) =>
@@ -165,16 +175,24 @@ const readyReasons: Readonly<Record<Phase, string>> = {
   Failed: 'ReconcileFailed',
 }
 
-function readyCondition({ phase, problems }: Compiled, weakness: Weakness | undefined): Condition {
+function readyCondition(
+  { phase, problems, resource }: Compiled,
+  weakness: Weakness | undefined,
+): Condition {
   const ready = phase === 'Ready' || phase === 'Active'
   const sentences = problems.map(({ path, message }) => `${showPath(path)} ${message}`)
-  if (phase === 'Pending') sentences.push('spec.backendUrl is not set, so nothing serves the model')
+  if (phase === 'Pending' && resource.kind === 'ModelRef') sentences.push(pendingOn(resource))
   if (weakness !== undefined && phase !== 'Failed') sentences.push(weakness.message)
   const message = sentences.join('; ')
   if (problems.length === 0 && weakness?.status === 'Unknown') {
     return { type: 'Ready', status: 'Unknown', reason: 'Unknown', message }
   }
   return { type: 'Ready', status: ready ? 'True' : 'False', reason: readyReasons[phase], message }
+}
+
+function pendingOn({ routing }: ModelRef): string {
+  const missing = routing?.missing ?? ''
+  return `spec.backendUrl is not set, ${missing === '' ? 'so nothing serves the model' : `and ${missing}`}`
 }
 
 /** Reasons are in the case that Kubernetes wants them. */

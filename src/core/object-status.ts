@@ -2,6 +2,7 @@
 
 import type { Condition, ResourceStatus } from './conditions.ts'
 import { type PolicyConditions, type PolicyKind, placeOfPolicy } from './generated-policies.ts'
+import type { ModelRoute } from './routing.ts'
 import type { CompiledPolicy, CompiledSubscription, Model, Snapshot } from './snapshot.ts'
 
 /** A condition as Kubernetes has them (meta/v1 Condition). */
@@ -86,8 +87,30 @@ function detailsOf(input: StatusInput): Readonly<Record<string, unknown>> {
 
 /** Clients come to the gateway, unless the resource says where they go. */
 function ofModel(model: Model | undefined, gatewayUrl: string): Readonly<Record<string, unknown>> {
-  if (model === undefined || model.phase !== 'Ready') return {}
-  return { endpoint: model.resource.endpointOverride ?? `${gatewayUrl}/${model.key}` }
+  if (model === undefined) return {}
+  const { endpointOverride, routing } = model.resource
+  return {
+    ...(model.phase === 'Ready' && { endpoint: endpointOverride ?? `${gatewayUrl}/${model.key}` }),
+    ...(routing?.route && ofRoute(routing.route)),
+  }
+}
+
+function ofRoute({
+  namespace,
+  name,
+  gateway,
+  hostnames,
+}: ModelRoute): Readonly<Record<string, unknown>> {
+  const [gatewayNamespace, gatewayName] = gateway?.split('/') ?? []
+  return {
+    httpRouteName: name,
+    httpRouteNamespace: namespace,
+    ...(gatewayName !== undefined && {
+      httpRouteGatewayName: gatewayName,
+      httpRouteGatewayNamespace: gatewayNamespace,
+    }),
+    httpRouteHostnames: hostnames,
+  }
 }
 
 function ofPolicy(

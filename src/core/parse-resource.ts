@@ -6,6 +6,7 @@
 import { parseWindow } from './duration.ts'
 import { type Field, type FieldProblem, readField } from './fields.ts'
 import { readExternalModel, readModelServer } from './parse-model-server.ts'
+import { isModelRoute, routingReaders } from './parse-routing.ts'
 import { documents, envelope, windowMessage } from './resource-schemas.ts'
 import {
   type AccessPolicy,
@@ -34,6 +35,9 @@ export type ParseResult =
   | { readonly ignored: string | undefined }
   | { readonly problems: readonly FieldProblem[] }
 
+const gatewayKinds = { HTTPRoute: 'HTTPRoute', Gateway: 'Gateway' } as const
+const servingKinds = { LLMInferenceService: 'LLMInferenceService' } as const
+
 const groups: Readonly<Record<string, Readonly<Record<string, Resource['kind']>>>> = {
   'tollgate.dev/v1alpha1': {
     ModelRef: 'ModelRef',
@@ -49,7 +53,14 @@ const groups: Readonly<Record<string, Readonly<Record<string, Resource['kind']>>
     Tenant: 'Tenant',
   },
   v1: { ConfigMap: 'ConfigMap' },
+  'gateway.networking.k8s.io/v1': gatewayKinds,
+  'gateway.networking.k8s.io/v1beta1': gatewayKinds,
+  'serving.kserve.io/v1alpha1': servingKinds,
+  'serving.kserve.io/v1alpha2': servingKinds,
 }
+
+/** The groups of which another kind is a mistake. */
+const ours = /^(tollgate\.dev|maas\.opendatahub\.io)\//
 
 /** Namespaces that would hide one of the gateway's own routes. */
 const routeNames = ['v1', 'internal', 'maas-api', 'health', 'docs', 'openapi.json']
@@ -69,16 +80,28 @@ export function parseResource(document: unknown): ParseResult {
   if (kinds === undefined) return { ignored: `${apiVersion} ${written} is not one of our kinds` }
   const kind = Object.hasOwn(kinds, written) ? kinds[written] : undefined
   if (kind === undefined) {
-    if (apiVersion === 'v1') return { ignored: `v1 ${written} is not one of our kinds` }
+    if (!ours.test(apiVersion)) {
+      return { ignored: `${apiVersion} ${written} is not one of our kinds` }
+    }
     head.at('kind').problem(`must be one of ${Object.keys(kinds).join(', ')}`)
     return { problems }
   }
+  if (kind === 'HTTPRoute' && !isModelRoute(document)) return { ignored: undefined }
   const root = readField(document, problems, documents[kind])
-  const resource = readers[kind](root, readMetadata(root.at('metadata'), kind))
+  const resource = isRouting(kind)
+    ? routingReaders[kind](root)
+    : readers[kind](root, readMetadata(root.at('metadata'), kind))
   return problems.length > 0 ? { problems } : { resource }
 }
 
-const readers: Record<Resource['kind'], (root: Field, metadata: Metadata) => Resource> = {
+type RoutingKind = keyof typeof routingReaders
+type OwnKind = Exclude<Resource['kind'], RoutingKind>
+
+function isRouting(kind: Resource['kind']): kind is RoutingKind {
+  return Object.hasOwn(routingReaders, kind)
+}
+
+const readers: Record<OwnKind, (root: Field, metadata: Metadata) => Resource> = {
   ModelRef: readModelRef,
   ExternalModel: readExternalModel,
   AccessPolicy: readAccessPolicy,
@@ -91,7 +114,7 @@ const readers: Record<Resource['kind'], (root: Field, metadata: Metadata) => Res
   }),
 }
 
-function readMetadata(field: Field, kind: Resource['kind']): Metadata {
+function readMetadata(field: Field, kind: OwnKind): Metadata {
   field.object()
   const name = field.at('name').requiredString()
   const written = field.at('namespace').string()

@@ -3,11 +3,21 @@
  * k8s/crds and docs/resources.md from it.
  */
 
+import { readField } from './fields.ts'
 import { credential, credentialReference, server } from './model-server-schema.ts'
-import { boolean, integer, labels, list, object, type Schema, text } from './schema.ts'
+import { routingDocuments } from './routing-schemas.ts'
+import {
+  boolean,
+  dnsLabel,
+  dnsName,
+  integer,
+  labels,
+  list,
+  object,
+  type Schema,
+  text,
+} from './schema.ts'
 
-const dnsLabel = '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'
-const dnsName = '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'
 const inLowerCase = 'a DNS name in lower case'
 
 /** Of every kind: what the API server holds objects to, and we files. */
@@ -116,6 +126,12 @@ const url: Partial<Schema> = {
   ],
 }
 
+/** Whether a text that was not written in one of our documents is such a URL all the same. */
+export function isUrl(written: string): boolean {
+  const field = readField(written, [], text(url))
+  return field.string() !== undefined && URL.canParse(written)
+}
+
 function urlPattern(): string {
   const label = '[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?'
   // A last label of digits alone would be read as a part of an IPv4 address.
@@ -142,7 +158,8 @@ const modelRefSpec = object(
     backendUrl: text({
       ...url,
       description: 'where the gateway sends the requests of the model',
-      otherwise: 'nothing serves the model',
+      otherwise:
+        'found by its HTTPRoute or LLMInferenceService ([kubernetes.md](kubernetes.md#where-requests-go)); else nothing serves the model',
     }),
     endpointOverride: text({
       ...url,
@@ -375,4 +392,5 @@ export const documents = {
   Subscription: document({ spec: subscriptionSpec }, ['spec']),
   Tenant: document({ spec: tenantSpec }, []),
   ConfigMap: document({ data: object({ tiers }, ['tiers']) }, []),
+  ...routingDocuments,
 } as const

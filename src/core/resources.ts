@@ -1,7 +1,10 @@
 /**
- * ModelRef, ExternalModel, AccessPolicy, Subscription and Tenant (contract, 7.1), and the tiers'
- * ConfigMap, as plain data. parse-resource.ts reads them from documents.
+ * ModelRef, ExternalModel, AccessPolicy, Subscription and Tenant (contract, 7.1), the tiers'
+ * ConfigMap, and what tells where models are (routing.ts), as plain data. parse-resource.ts reads
+ * them from documents.
  */
+
+import type { Gateway, HttpRoute, InferenceService, Routing } from './routing.ts'
 
 /** The one namespace in which AccessPolicies, Subscriptions and the Tenant are honoured. */
 export const subscriptionNamespace = 'models-as-a-service'
@@ -87,8 +90,12 @@ export interface ModelRef {
   readonly metadata: Metadata
   readonly backend: { readonly kind: string; readonly name: string }
   readonly endpointOverride: string | undefined
-  /** Where the gateway sends the model's requests when no cluster route serves it (ours). */
+  /** Where the gateway sends the model's requests (ours): as written, else as join-routes.ts has found it. */
   readonly backendUrl: string | undefined
+  /** What Host and the server name of TLS say where that is not what `backendUrl` does; as found. */
+  readonly backendHost?: string | undefined
+  /** What was found besides. */
+  readonly routing?: Routing
   /** The ids under which the model's server lists it (ours). */
   readonly modelIds: readonly string[]
   readonly server: ModelServer
@@ -164,4 +171,13 @@ export interface TierMapping {
   readonly tiers: readonly Tier[]
 }
 
-export type Resource = ModelRef | ExternalModel | AccessPolicy | Subscription | Tenant | TierMapping
+export type Resource =
+  | ModelRef
+  | ExternalModel
+  | AccessPolicy
+  | Subscription
+  | Tenant
+  | TierMapping
+  | HttpRoute
+  | Gateway
+  | InferenceService

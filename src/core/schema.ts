@@ -77,3 +77,7 @@ export function boolean(more: Partial<Schema> = {}): Schema {
 export function labels(more: Partial<Schema> = {}): Schema {
   return { type: 'object', additionalProperties: { type: 'string' }, ...more }
 }
+
+/** A name of one part, and one of several, as RFC 1123 has them in lower case. */
+export const dnsLabel = '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'
+export const dnsName = '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'

@@ -123,12 +123,12 @@ export function* compileInSteps(
   let tenant: Tenant | undefined
   for (const resource of resources) {
     if (resource.kind === 'Subscription') written.subscriptions.push(resource)
-    // An ExternalModel is part of a ModelRef by now (external-models.ts).
-    else if (resource.metadata.deleting || resource.kind === 'ExternalModel') continue
+    else if (resource.metadata.deleting) continue
     else if (resource.kind === 'ModelRef') modelRefs.set(keyOf(resource), resource)
     else if (resource.kind === 'AccessPolicy') written.policies.push(resource)
     else if (resource.kind === 'ConfigMap') mappings.push(resource)
-    else tenant ??= resource
+    // The others are part of ModelRefs by now (external-models.ts, join-routes.ts).
+    else if (resource.kind === 'Tenant') tenant ??= resource
     yield
   }
   const moved = difference(previous.models, modelRefs)

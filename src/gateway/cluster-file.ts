@@ -76,11 +76,11 @@ export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
     const clusters = new Map<string, string>()
     for (const key of [...from.keys()].sort()) {
       const { cluster, resource } = from.get(key) as Model
-      const { backendUrl } = resource
+      const { backendUrl, backendHost: host } = resource
       if (cluster === undefined || backendUrl === undefined) continue
       const text =
         texts.get(resource) ??
-        renderCluster({ cluster, backendUrl, ...readFrom(resource, deps.directory) })
+        renderCluster({ cluster, backendUrl, host, ...readFrom(resource, deps.directory) })
       texts.set(resource, text)
       clusters.set(key, text)
     }

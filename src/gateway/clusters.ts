@@ -13,6 +13,8 @@ import type { SecretPlace } from './secret-place.ts'
 export type Backend = {
   readonly cluster: string
   readonly backendUrl: string
+  /** What Host and the server name of TLS say, where that is not the URL's. */
+  readonly host?: string | undefined
   /** Milliseconds; 5 s unless told. */
   readonly connectMs?: number
   /** What Envoy reads from files: the header that identifies it to the server, and whom it trusts. */
@@ -66,6 +68,7 @@ export async function writeClusters(directory: string, text: string): Promise<vo
 
 function toCluster(backend: Backend): object {
   const { cluster, backendUrl, connectMs = usualConnectMs, credential, authorities } = backend
+  const { host: written } = backend
   const url = new URL(backendUrl)
   if (url.protocol !== 'http:' && url.protocol !== 'https:') {
     throw new TypeError(`${backendUrl} is neither http nor https`)
@@ -99,7 +102,7 @@ function toCluster(backend: Backend): object {
         ...(credential && { http_filters: identifying(credential) }),
       },
     },
-    ...(secure ? { transport_socket: tls(host, authorities) } : {}),
+    ...(secure ? { transport_socket: tls(written ?? host, authorities) } : {}),
     load_assignment: {
       cluster_name: cluster,
       endpoints: [
@@ -108,7 +111,7 @@ function toCluster(backend: Backend): object {
             {
               endpoint: {
                 // The Host header the backend sees, by the route's auto_host_rewrite.
-                hostname: url.host,
+                hostname: written ?? url.host,
                 address: { socket_address: { address: host, port_value: port } },
               },
             },

@@ -5,6 +5,7 @@ import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import http, { type IncomingMessage } from 'node:http'
 import https from 'node:https'
+import { isIP } from 'node:net'
 import type { ModelRef } from '../core/resources.ts'
 import { findAuthorities } from './bootstrap.ts'
 import { type Secret, secretsOf } from './secret-place.ts'
@@ -22,30 +23,33 @@ export interface ServerListOptions {
 const largestAnswer = 4 * 1_048_576
 
 /** What identifies a server and whom it takes us for. ModelRefs with the same one get the same list. */
-export function serverOf({ backendUrl, metadata, server }: ModelRef): string {
+export function serverOf({ backendUrl, backendHost, metadata, server }: ModelRef): string {
   const { credential, caFile } = server
   const isOwn = credential !== undefined || caFile !== undefined
   const all = [backendUrl, credential, caFile, isOwn && metadata.namespace]
+  if (backendHost !== undefined) all.push(backendHost)
   return createHash('sha256').update(JSON.stringify(all)).digest('base64url')
 }
 
 /** The answer's JSON. Rejects for any status but 2xx, and for what is late, too large or no JSON. */
 export async function askServer(ref: ModelRef, options: ServerListOptions): Promise<unknown> {
-  const { backendUrl = '', metadata, server } = ref
+  const { backendUrl = '', backendHost: host, metadata, server } = ref
   const url = new URL(`${backendUrl.replace(/\/+$/, '')}/v1/models`)
   const [credential, authorities] = secretsOf(metadata.namespace, server)
   const value = await read(credential, options)
   const headers = {
     accept: 'application/json',
     'user-agent': 'tollgate',
+    ...(host !== undefined && { host }),
     ...(server.credential && value !== undefined && { [server.credential.header]: value }),
   }
   // A connection of its own, so that nothing stays behind at servers that are asked twice a minute.
   const asked = { headers, agent: false, signal: options.signal } as const
+  const named = host !== undefined && isIP(host) === 0 && { servername: host }
   const request =
     url.protocol === 'http:'
       ? http.get(url, asked)
-      : https.get(url, { ...asked, ca: await authoritiesOf(authorities, options) })
+      : https.get(url, { ...asked, ...named, ca: await authoritiesOf(authorities, options) })
   const [response] = (await once(request, 'response')) as [IncomingMessage]
   try {
     return await readJson(response)

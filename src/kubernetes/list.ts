@@ -22,17 +22,24 @@ export interface Listed {
   readonly version: string
 }
 
-/** Objects of one page. */
-const pageSize = 500
+export interface ListOptions {
+  /** Begins with `&`. */
+  readonly selector?: string
+  /** What is kept of an object; unless told, all of it. */
+  readonly keep?: ((object: KubeObject) => KubeObject) | undefined
+  /** Objects of one page; 500 unless told. */
+  readonly pageSize?: number | undefined
+  readonly signal?: AbortSignal
+}
 
 /**
- * Reads the collection at `path`; `selector` begins with `&`. Rejects with a KubeError where the API
+ * Reads the collection at `path`. Rejects with a KubeError where the API
  * server refuses, 404 where it has no such collection.
  */
 export async function listObjects(
   client: KubeClient,
   path: string,
-  { selector = '', signal }: { selector?: string; signal?: AbortSignal } = {},
+  { selector = '', keep = (object) => object, pageSize = 500, signal }: ListOptions = {},
 ): Promise<Listed> {
   const objects = new Map<string, KubeObject>()
   let from = ''
@@ -43,7 +50,7 @@ export async function listObjects(
     })
     const { items, metadata } = page
     if (!Array.isArray(items) || !isObject(metadata)) throw new Error('this is no list')
-    for (const item of items) if (isKubeObject(item)) objects.set(keyOf(item), item)
+    for (const item of items) if (isKubeObject(item)) objects.set(keyOf(item), keep(item))
     if (typeof metadata.continue !== 'string' || metadata.continue === '') {
       return { objects, version: String(metadata.resourceVersion ?? '') }
     }

@@ -12,7 +12,14 @@ export interface ReflectorOptions {
   readonly client: KubeClient
   /** `/apis/<group>/<version>/…/<plural>`, without a query. */
   readonly path: string
-  readonly fieldSelector?: string
+  /** The same in an older version, where there is no such collection at `path`. */
+  readonly olderPath?: string | undefined
+  readonly fieldSelector?: string | undefined
+  readonly labelSelector?: string | undefined
+  /** What is kept of an object; unless told, all of it. */
+  readonly keep?: ((object: KubeObject) => KubeObject) | undefined
+  /** Objects of one page of a list. */
+  readonly pageSize?: number | undefined
   /** An object has come, gone or changed, by its key; undefined: many, or the first list. */
   readonly onChange: (key: string | undefined) => void
   /** Told when the API server fails, with the reason, and once when it is back. */
@@ -42,10 +49,13 @@ const longestLine = 8 * 1_048_576
 
 /** Starts at once; never gives up before `signal`. */
 export function startReflector(options: ReflectorOptions): Reflector {
-  const { client, path, signal, onChange, onProblem } = options
-  const { shortestRestMs = 200, absentMs = 10_000 } = options
-  const selector = options.fieldSelector ? `&fieldSelector=${options.fieldSelector}` : ''
+  const { client, signal, onChange, onProblem, keep = (object) => object } = options
+  const { shortestRestMs = 200, absentMs = 10_000, pageSize } = options
+  const { path: newest, olderPath } = options
+  const selector = selectorsOf(options)
   const objects = new Map<string, KubeObject>()
+  /** Where it was found last. */
+  let path = newest
   let isSynced = false
   let isAbsent = false
   let failures = 0
@@ -67,7 +77,19 @@ export function startReflector(options: ReflectorOptions): Reflector {
 
   /** Reads all of it; answers the version from which to watch. */
   async function list(): Promise<string> {
-    const listed = await listObjects(client, path, { selector, signal })
+    path = newest
+    try {
+      return await listPath()
+    } catch (error) {
+      const isAbsent = error instanceof KubeError && error.status === 404
+      if (!isAbsent || olderPath === undefined) throw error
+      path = olderPath
+      return await listPath()
+    }
+  }
+
+  async function listPath(): Promise<string> {
+    const listed = await listObjects(client, path, { selector, keep, pageSize, signal })
     replaceAll(listed.objects)
     worked()
     listedAt = performance.now()
@@ -112,7 +134,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
       if (type === 'BOOKMARK' || !isKubeObject(object)) continue
       const key = keyOf(object)
       if (type === 'DELETED') objects.delete(key)
-      else objects.set(key, object)
+      else objects.set(key, keep(object))
       onChange(key)
     }
   }
@@ -175,6 +197,13 @@ export function startReflector(options: ReflectorOptions): Reflector {
       return isAbsent
     },
   }
+}
+
+function selectorsOf({ fieldSelector, labelSelector }: ReflectorOptions): string {
+  const fields = fieldSelector === undefined ? '' : `&fieldSelector=${fieldSelector}`
+  return labelSelector === undefined
+    ? fields
+    : `${fields}&labelSelector=${encodeURIComponent(labelSelector)}`
 }
 
 /** The whole lines of an answer. What follows the last line break is half of one. */

@@ -9,6 +9,7 @@ import { createClient } from '../../src/kubernetes/client.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { inWorlds, startDouble, type World } from '../support/kubernetes/world.ts'
 import { poll } from '../support/poll.ts'
+import { gateway, httpRoute, inferenceService, toPool, verdict } from '../support/routes.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const model = modelRef('small')
@@ -79,6 +80,18 @@ inWorlds('a cluster gives the same snapshot as a folder', async (t, world) => {
       metadata: { name: 'default-tenant' },
       spec: { apiKeys: { maxExpirationDays: 7 } },
     },
+    modelRef('routed', { backendUrl: undefined }),
+    modelRef('pooled', { backendUrl: undefined }),
+    modelRef('served', { backendUrl: undefined }),
+    modelRef('nowhere', { backendUrl: undefined }),
+    httpRoute({ service: 'routed', status: verdict('True') }),
+    httpRoute({
+      service: 'pooled',
+      spec: { parentRefs: [{ name: 'models', namespace: 'gateways' }], rules: [toPool('pooled')] },
+    }),
+    { ...httpRoute({ name: 'of-others' }), metadata: { name: 'of-others', namespace: 'llm' } },
+    gateway(),
+    inferenceService({ url: 'https://served.example.com/llm/served' }, 'served'),
   ]
   for (const document of documents) await world.apply(document)
   const { snapshot, controller } = await follow(t, world)
@@ -89,6 +102,12 @@ inWorlds('a cluster gives the same snapshot as a folder', async (t, world) => {
   }
   const { snapshot: fromFolder } = await loadSnapshot(folder)
   t.strictSame(comparable(snapshot()), comparable(fromFolder))
+  t.match(
+    ['routed', 'pooled', 'served', 'nowhere'].map(
+      (name) => snapshot().models.get(`llm/${name}`)?.resource.backendUrl,
+    ),
+    [/^http:\/\/routed\.llm\.svc/, /^http:\/\/10\.96\.0\.7/, /^https:\/\/served/, undefined],
+  )
   t.match(controller.problems(), [
     /^subscriptions\.tollgate\.dev models-as-a-service\/broken: warning: .* names the model llm\/absent/,
   ])
@@ -106,6 +125,47 @@ function comparable(snapshot: Snapshot): unknown {
   }
   return plain(snapshot)
 }
+
+inWorlds('a route that changes moves its model, and no other', async (t, world) => {
+  const routed = (name: string) => modelRef(name, { backendUrl: undefined })
+  for (const name of ['a', 'b']) await world.apply(routed(name))
+  for (const service of ['a', 'b']) await world.apply(httpRoute({ service }))
+  await world.apply(gateway())
+  const { snapshot, published, controller } = await follow(t, world)
+  const url = (name: string) => snapshot().models.get(`llm/${name}`)?.resource.backendUrl
+  t.match(url('a'), /^http:\/\/a\.llm\.svc/)
+  const { resource: untouched } = snapshot().models.get('llm/b') ?? {}
+  const pool = { parentRefs: [{ name: 'models', namespace: 'gateways' }], rules: [toPool('a')] }
+  await world.apply(httpRoute({ service: 'a', spec: pool }))
+  await poll(() => url('a') === 'http://10.96.0.7:80/llm/a', 'by its Gateway')
+  await world.apply(gateway(undefined, ['10.96.0.8']))
+  await poll(() => url('a') === 'http://10.96.0.8:80/llm/a', 'a Gateway that moved')
+  await world.apply(httpRoute({ service: 'a', spec: pool, status: verdict('False', 'no') }))
+  await poll(() => url('a') === undefined, 'a Gateway that takes it no longer')
+  const count = published()
+  const { status } = verdict('True') as { status?: object }
+  await world.apply({ ...httpRoute({ service: 'b' }), status: { ...status, other: 'field' } })
+  await world.remove(httpRoute({ service: 'a' }))
+  await world.apply(inferenceService({ addresses: [{ url: 'https://a.example.com' }] }, 'a'))
+  await poll(() => url('a') === 'https://a.example.com', 'what its service says')
+  t.ok(published() - count <= 2, 'a status that says nothing new is no change')
+  t.equal(snapshot().models.get('llm/b')?.resource, untouched)
+  t.strictSame(controller.problems(), [])
+})
+
+test('an older version of a kind is read where it is the only one', async (t) => {
+  const world = await startDouble(t)
+  const newest = '/apis/gateway.networking.k8s.io/v1/httproutes'
+  world.faults.refuses = (_, url) => (url.startsWith(newest) ? 404 : 0)
+  const old = { apiVersion: 'gateway.networking.k8s.io/v1beta1' }
+  await world.apply(modelRef('small', { backendUrl: undefined }))
+  await world.apply({ ...httpRoute(), ...old })
+  const { snapshot, source } = await follow(t, world)
+  t.equal(snapshot().models.get('llm/small')?.phase, 'Ready')
+  await world.remove({ ...httpRoute(), ...old })
+  await poll(() => snapshot().models.get('llm/small')?.phase === 'Pending', 'it is watched')
+  t.notOk(source.isAway)
+})
 
 inWorlds('changes are in force as they come', async (t, world) => {
   const { snapshot } = await follow(t, world)

@@ -66,6 +66,20 @@ test('a name is asked for all of its addresses', async (t) => {
   t.notMatch(cluster('http://127.0.0.1:1'), { outlier_detection: {} })
 })
 
+test('Host and the name of TLS may be others than the address', async (t) => {
+  const backendUrl = 'https://10.96.0.7:8443/llm/small'
+  const [found] = render([{ cluster: 'm', backendUrl, host: 'models.example.com' }]).resources
+  const text = JSON.stringify(found)
+  t.match(text, '"address":"10.96.0.7","port_value":8443')
+  t.match(text, '"hostname":"models.example.com"')
+  t.match(text, '"sni":"models.example.com"')
+  t.match(text, '"san_type":"DNS","matcher":{"exact":"models.example.com"}')
+  const plain = { cluster: 'm', backendUrl: 'http://small.llm.svc.cluster.local.:8000' }
+  const named = JSON.stringify(render([{ ...plain, host: 'small.llm.svc.cluster.local' }]))
+  t.match(named, '"address":"small.llm.svc.cluster.local.","port_value":8000')
+  t.match(named, '"hostname":"small.llm.svc.cluster.local"')
+})
+
 test('secrets are named, and read from their files', async (t) => {
   const place = (name: string) => ({ name, path: `/secrets/${name}.json` })
   const text = renderClusters(

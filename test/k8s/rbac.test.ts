@@ -112,7 +112,7 @@ test('the service may do what it does, and nothing else', async (t) => {
     onProblem: (collection, problem) => t.fail(`${collection}: ${problem}`),
   })
   await source.next(closing.signal)
-  await poll(() => world.faults.watches === 10, 'all is watched')
+  await poll(() => world.faults.watches === 13, 'all is watched')
   const needed = world.faults.requests.flatMap(neededBy)
   const grants = grantsOf('tollgate-gateway')
   for (const each of needed)
@@ -160,7 +160,7 @@ test('the controller may do what it does, and nothing else', async (t) => {
     () => world.faults.requests.some((each) => each.startsWith('PUT')),
     'the Lease is renewed',
   )
-  await poll(() => world.faults.watches === 12, 'all is watched')
+  await poll(() => world.faults.watches === 15, 'all is watched')
   await controller.stop()
   const needed = world.faults.requests.flatMap(neededBy)
   const grants = grantsOf('tollgate-controller')

@@ -300,6 +300,11 @@ function keyOf({ group, plural }: ApiKind, { metadata }: KubeObject): string {
 function isMeant({ namespace, query }: Asked, { metadata }: KubeObject): boolean {
   const selector = query.get('fieldSelector')
   if (selector !== null && selector !== `metadata.name=${metadata.name}`) return false
+  const labels = (metadata.labels ?? {}) as Readonly<Record<string, string>>
+  for (const wanted of query.get('labelSelector')?.split(',') ?? []) {
+    const [label = '', value] = wanted.split('=')
+    if (labels[label] !== value) return false
+  }
   return namespace === undefined || metadata.namespace === namespace
 }
 

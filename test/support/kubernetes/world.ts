@@ -1,6 +1,6 @@
 import root, { type Test } from 'tap'
 import { kinds, toCrd } from '../../../k8s/write-crds.ts'
-import { collections } from '../../../src/controller/cluster-source.ts'
+import { collections, othersCollections } from '../../../src/controller/collections.ts'
 import {
   type ClusterAccess,
   createClient,
@@ -16,7 +16,7 @@ export interface World {
   readonly access: ClusterAccess
   /** The administrator's, for whom no faults are. */
   readonly client: KubeClient
-  /** Creates or replaces an object, as `kubectl apply` would. */
+  /** Creates or replaces an object, as `kubectl apply` would, and its status where there is one. */
   apply(document: object): Promise<JsonObject>
   remove(document: object): Promise<void>
   /** The switches of the one in this process; undefined for real ones. */
@@ -34,10 +34,18 @@ const apiKinds: readonly ApiKind[] = [
     plural,
     kind,
   })),
+  ...othersCollections.flatMap(({ group, versions, kind, plural }) =>
+    versions.slice(0, 1).map((version) => ({ group, version, plural, kind })),
+  ),
   { group: 'coordination.k8s.io', version: 'v1', plural: 'leases', kind: 'Lease' },
   { group: '', version: 'v1', plural: 'configmaps', kind: 'ConfigMap' },
   { group: '', version: 'v1', plural: 'secrets', kind: 'Secret' },
 ]
+
+/** Of a version that real API servers have beside the newer one. */
+const older: readonly ApiKind[] = othersCollections.map(({ group, versions, kind, plural }) => ({
+  ...{ group, version: versions[1], kind, plural },
+}))
 
 /** Runs a test in the double, and in Kubernetes' own custom-resource server where that can run. */
 export function inWorlds(title: string, body: (t: Test, world: World) => Promise<void>): void {
@@ -55,7 +63,7 @@ let shared: Promise<ClusterAccess> | undefined
 
 async function startReal(): Promise<ClusterAccess> {
   const access = await startCrdServer(root)
-  await installCrds(access, [...kinds.map(toCrd), ...originals(), leases])
+  await installCrds(access, [...kinds.map(toCrd), ...originals(), ...others(), leases])
   return access
 }
 
@@ -72,7 +80,7 @@ async function empty({ client }: World): Promise<void> {
 
 /** The double alone. */
 export async function startDouble(t: Test): Promise<World & { readonly faults: ApiServer }> {
-  const faults = await startApiServer(t, apiKinds)
+  const faults = await startApiServer(t, [...apiKinds, ...older])
   return { ...toWorld(faults.access, faults), faults }
 }
 
@@ -85,23 +93,33 @@ function toWorld(access: ClusterAccess, faults: ApiServer | undefined): World {
     client,
     faults,
     async apply(document) {
-      const body = placed(document)
+      const { status: written, ...body } = placed(document)
       const path = pathOf(body)
+      const finish = async (made: JsonObject): Promise<JsonObject> =>
+        written === undefined
+          ? made
+          : await client.send({
+              method: 'PUT',
+              path: `${path}/${body.metadata.name}/status`,
+              body: { ...made, status: written },
+            })
       try {
         const { metadata } = await client.send({ path: `${path}/${body.metadata.name}` })
         const { resourceVersion } = metadata as { resourceVersion: string }
         const fresh = { ...body, metadata: { ...body.metadata, resourceVersion } }
-        return await client.send({
-          method: 'PUT',
-          path: `${path}/${body.metadata.name}`,
-          body: fresh,
-        })
+        return await finish(
+          await client.send({
+            method: 'PUT',
+            path: `${path}/${body.metadata.name}`,
+            body: fresh,
+          }),
+        )
       } catch (error) {
         const { status } = error as { status?: number }
         // Somebody else wrote in between, a status perhaps.
         if (status === 409) return await world.apply(document)
         if (status !== 404) throw error
-        return await client.send({ method: 'POST', path, body })
+        return await finish(await client.send({ method: 'POST', path, body }))
       }
     },
     async remove(document) {
@@ -116,6 +134,7 @@ interface Placed {
   readonly apiVersion: string
   readonly kind: string
   readonly metadata: { readonly name: string; readonly namespace: string }
+  readonly status?: unknown
   readonly [field: string]: unknown
 }
 
@@ -135,10 +154,16 @@ function pathOf({ apiVersion, kind, metadata: { namespace } }: Placed): string {
   return `${start}/${apiVersion}/namespaces/${namespace}/${found.plural}`
 }
 
+const unapproved = { 'api-approved.kubernetes.io': 'unapproved, for a test' }
+
 /** Built into a whole cluster; here one more definition. */
-const leases = looseCrd('coordination.k8s.io', 'v1', 'Lease', 'leases', {
-  'api-approved.kubernetes.io': 'unapproved, for a test',
-})
+const leases = looseCrd('coordination.k8s.io', 'v1', 'Lease', 'leases', unapproved)
+
+function others(): readonly object[] {
+  return othersCollections.map(({ group, versions: [version], kind, plural }) =>
+    looseCrd(group, version, kind, plural, unapproved),
+  )
+}
 
 /** The original's definitions, as loose as they can be. */
 function originals(): readonly object[] {
@@ -166,6 +191,7 @@ function looseCrd(
           name: version,
           served: true,
           storage: true,
+          subresources: { status: {} },
           schema: {
             openAPIV3Schema: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true },
           },

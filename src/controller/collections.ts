@@ -1,0 +1,59 @@
+/** Which collections of a cluster are read. */
+
+import { routerLabels } from '../core/parse-routing.ts'
+
+export type Group = keyof typeof collections
+
+/** What is honoured in one namespace alone is not read in the others. */
+interface Collection {
+  readonly kind: string
+  readonly plural: string
+  readonly isOneNamespace: boolean
+}
+
+const all = (kind: string, plural: string): Collection => ({ kind, plural, isOneNamespace: false })
+const one = (kind: string, plural: string): Collection => ({ kind, plural, isOneNamespace: true })
+
+/** What is watched of each group, in the order of which counts when both have one of a name. */
+export const collections = {
+  'tollgate.dev': [
+    all('ModelRef', 'modelrefs'),
+    one('AccessPolicy', 'accesspolicies'),
+    one('Subscription', 'subscriptions'),
+    one('Tenant', 'tenants'),
+  ],
+  'maas.opendatahub.io': [
+    all('MaaSModelRef', 'maasmodelrefs'),
+    one('MaaSAuthPolicy', 'maasauthpolicies'),
+    one('MaaSSubscription', 'maassubscriptions'),
+    one('Tenant', 'tenants'),
+    all('ExternalModel', 'externalmodels'),
+  ],
+} as const satisfies Readonly<Record<string, readonly Collection[]>>
+
+/** What is watched of others, in the first of two versions that is there. */
+export const othersCollections = [
+  {
+    group: 'gateway.networking.k8s.io',
+    versions: ['v1', 'v1beta1'],
+    kind: 'HTTPRoute',
+    plural: 'httproutes',
+    labelSelector: Object.entries(routerLabels)
+      .map((each) => each.join('='))
+      .join(),
+  },
+  {
+    group: 'gateway.networking.k8s.io',
+    versions: ['v1', 'v1beta1'],
+    kind: 'Gateway',
+    plural: 'gateways',
+  },
+  {
+    group: 'serving.kserve.io',
+    versions: ['v1alpha1', 'v1alpha2'],
+    kind: 'LLMInferenceService',
+    plural: 'llminferenceservices',
+  },
+] as const
+
+export const tierMapping = 'tier-to-group-mapping'
