@@ -65,7 +65,7 @@ export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
   const versions: Version[] = []
   let models: Snapshot['models'] | undefined
   let planned: Version | undefined
-  let written: Clusters | undefined
+  let written: Version | undefined
   let served: Clusters = new Map()
   let isFirst = true
   let restMs = shortestRestMs
@@ -88,10 +88,11 @@ export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
   }
 
   async function put(clusters: Clusters, { name }: Version): Promise<void> {
-    if (written !== undefined && isSame(clusters, written)) return
+    // By another name the same clusters say that a model which was leaving is back.
+    if (written?.name === name && isSame(clusters, written.clusters)) return
     await mkdir(deps.directory, { recursive: true })
     await writeClusters(deps.directory, joinClusters(clusters.values(), name))
-    written = clusters
+    written = { name, clusters }
   }
 
   async function follow(): Promise<void> {
@@ -147,7 +148,7 @@ export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
       if (planned === undefined) return
       const current = planned
       clearTimeout(cleanup)
-      const leaving = [...(written ?? [])].filter(([key]) => !current.clusters.has(key))
+      const leaving = [...(written?.clusters ?? [])].filter(([key]) => !current.clusters.has(key))
       await put(
         leaving.length === 0 ? current.clusters : new Map([...current.clusters, ...leaving]),
         current,

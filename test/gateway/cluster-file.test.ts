@@ -112,7 +112,15 @@ test('what is taken back does not wait', async (t) => {
   await write('old', 'new')
   await write('old')
   t.equal(waiting(), '')
-  t.equal(clusters(), 'new,old', 'Checks already answered find it for a while')
+  t.equal(clusters(), 'old,new', 'Checks already answered find it for a while')
+})
+
+test('a model that is back before its cluster has left does not wait for long', async (t) => {
+  const { file, envoy, write, waiting } = await running(t)
+  envoy.taken = { version: await write('other'), warming: new Set() }
+  await file.settled()
+  envoy.taken = { version: await write('old', 'other'), warming: new Set() }
+  await poll(() => waiting() === '', 'the file says that it is there again', 1_000)
 })
 
 test('the same clusters are written once', async (t) => {
