@@ -1,0 +1,227 @@
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import http, { type IncomingMessage } from 'node:http'
+import https from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import root from 'tap'
+import { noOpenssl, selfSigned } from '../support/certificates.ts'
+import { startDnsServer } from '../support/dns-server.ts'
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { envoyPath } from '../support/envoy-binary.ts'
+import { type Gateway, startGateway } from '../support/gateway.ts'
+import { startDouble } from '../support/kubernetes/world.ts'
+import { poll } from '../support/poll.ts'
+import {
+  gateway as gatewayOf,
+  httpRoute,
+  inferenceService,
+  toPool,
+  toService,
+  verdict,
+} from '../support/routes.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const skip = noOpenssl || (envoyPath() === undefined && 'no Envoy')
+
+/** One that says what has reached it, and which server name TLS had. */
+interface Seen {
+  readonly host: string | undefined
+  readonly path: string | undefined
+  readonly serverName?: string | undefined
+}
+
+root.test('requests go where the HTTPRoute of the model leads', { skip }, async (t) => {
+  const folder = temporaryFolder(t)
+  const certificate = selfSigned(folder, 'DNS:models.example.com')
+  const answer = (server: string) => (request: IncomingMessage, response: http.ServerResponse) => {
+    const { servername } = request.socket as { servername?: string }
+    const { host } = request.headers
+    response.setHeader('content-type', 'application/json')
+    const seen: Seen = { host, path: request.url, ...(servername && { serverName: servername }) }
+    response.end(JSON.stringify({ server, ...seen }))
+  }
+  const listen = async (server: http.Server): Promise<number> => {
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    t.teardown(() => {
+      server.close()
+      server.closeAllConnections()
+    })
+    return (server.address() as AddressInfo).port
+  }
+  const [one, two, pool] = await Promise.all([
+    listen(http.createServer(answer('one'))),
+    listen(http.createServer(answer('two'))),
+    listen(https.createServer(certificate, answer('pool'))),
+  ])
+  const dns = await startDnsServer(t, (name) =>
+    name.endsWith('.llm.svc.cluster.local') ? '127.0.0.1' : undefined,
+  )
+
+  const world = await startDouble(t)
+  const kubeconfig = join(folder, 'config')
+  writeFileSync(
+    kubeconfig,
+    JSON.stringify({
+      'current-context': 'c',
+      contexts: [{ name: 'c', context: { cluster: 'c', user: 'u' } }],
+      clusters: [{ name: 'c', cluster: { server: world.access.server } }],
+      users: [{ name: 'u', user: {} }],
+    }),
+  )
+  const models = ['small', 'other']
+  const keys = models.map((name) => `llm/${name}`)
+  const limits = Object.fromEntries(keys.map((key) => [key, [[1_000_000, '1h']] as const]))
+  await world.apply(subscription('plenty', { groups: ['team'] }, limits))
+  await world.apply(accessPolicy('open', keys, { groups: ['team'] }))
+  for (const name of models) await world.apply(modelRef(name, { backendUrl: undefined }))
+  const route = (service: string, port: number, more: object = {}) =>
+    httpRoute({ service, spec: { rules: [toService(service, port, more)] } })
+  for (const name of models) await world.apply(route(name, one))
+
+  const gateway = await startGateway(t, {
+    env: { RESOURCES: 'kubernetes', KUBECONFIG: kubeconfig },
+    adjustEnvoy: (text) => adjust(text, dns, certificate.path),
+  })
+  const { key } = await gateway.mint()
+
+  await t.test('a Service, by its name', async (t) => {
+    for (const name of models) {
+      const seen = await ask(gateway, key, name)
+      t.strictSame(seen, {
+        server: 'one',
+        host: `${name}.llm.svc.cluster.local`,
+        path: '/v1/chat/completions',
+      })
+    }
+  })
+
+  await t.test('the route changes, and requests follow', async (t) => {
+    await world.apply(route('small', two))
+    await arrives('small', 'two')
+    t.match(await ask(gateway, key, 'other'), { server: 'one' }, 'others are untouched')
+    const rule = { ...toService('small', two), matches: [{ path: { value: '/llm/small' } }] }
+    const spec = { hostnames: ['small.example.com'], rules: [rule] }
+    await world.apply(httpRoute({ spec }))
+    await poll(
+      async () => (await ask(gateway, key, 'small')).path === '/llm/small/v1/chat/completions',
+      'with the path of the route',
+    )
+    t.match(await ask(gateway, key, 'small'), { server: 'two', host: 'small.example.com' })
+  })
+
+  const throughGateway = (status?: object) =>
+    httpRoute({
+      spec: {
+        parentRefs: [{ name: 'models', namespace: 'gateways', sectionName: 'https' }],
+        hostnames: ['*.example.com', 'models.example.com'],
+        rules: [toPool('small')],
+      },
+      ...(status && { status }),
+    })
+
+  await t.test('an InferencePool is reached by its Gateway', async (t) => {
+    const listeners = [
+      { name: 'http', port: one, protocol: 'HTTP' },
+      { name: 'https', port: pool, protocol: 'HTTPS', hostname: '*.example.com' },
+    ]
+    await world.apply(gatewayOf(listeners, ['127.0.0.1']))
+    await world.apply(throughGateway(verdict('True')))
+    await arrives('small', 'pool')
+    t.strictSame(await ask(gateway, key, 'small'), {
+      server: 'pool',
+      host: 'models.example.com',
+      path: '/llm/small/v1/chat/completions',
+      serverName: 'models.example.com',
+    })
+  })
+
+  await t.test('what leads nowhere is 503, and others go on', async (t) => {
+    await world.apply(route('small', two, { namespace: 'elsewhere' }))
+    await refused('a Service that may not be granted, without a Gateway')
+    await world.apply(route('small', two))
+    await arrives('small', 'two')
+    const spec = throughGateway().spec
+    await world.apply(
+      httpRoute({
+        spec,
+        status: {
+          parents: [
+            {
+              parentRef: { name: 'models', namespace: 'gateways', sectionName: 'https' },
+              controllerName: 'example.com/c',
+              conditions: [{ type: 'Accepted', status: 'False', message: 'no such listener' }],
+            },
+          ],
+        },
+      }),
+    )
+    await refused('a route that its Gateway does not accept')
+    t.match(await ask(gateway, key, 'other'), { server: 'one' })
+  })
+
+  await t.test('an object that cannot be read stops no other', async () => {
+    for (const [what, rule] of Object.entries({
+      'a port': toService('small', 99_999),
+      'a host': toService('small.llm.svc:80/../x'),
+      'a path': { ...toService('small', two), matches: [{ path: { value: '/a\u0000b' } }] },
+    })) {
+      await world.apply(httpRoute({ spec: { rules: [rule] } }))
+      await refused(what)
+      await world.apply(route('other', two))
+      await arrives('other', 'two')
+      await world.apply(route('other', one))
+      await arrives('other', 'one')
+      await world.apply(route('small', two))
+      await arrives('small', 'two')
+    }
+  })
+
+  await t.test('a route that is deleted takes its model off, and no other', async (t) => {
+    await world.remove(httpRoute())
+    await refused('nothing says where it is')
+    t.match(await ask(gateway, key, 'other'), { server: 'one' })
+    await world.apply(inferenceService({ url: `http://127.0.0.1:${two}/from/status` }))
+    await arrives('small', 'two')
+    t.match(await ask(gateway, key, 'small'), { path: '/from/status/v1/chat/completions' })
+  })
+
+  async function arrives(model: string, server: string): Promise<void> {
+    await poll(async () => (await ask(gateway, key, model)).server === server, `at ${server}`)
+  }
+
+  async function refused(why: string): Promise<void> {
+    await poll(async () => (await ask(gateway, key, 'small')).status === 503, why)
+    t.match(await ask(gateway, key, 'small'), { code: 'model_unavailable' }, why)
+  }
+})
+
+interface Told extends Partial<Seen> {
+  readonly server?: string
+  readonly status?: number
+  readonly code?: string
+}
+
+/** What the server has said of the request; else why none has got it. */
+async function ask(gateway: Gateway, key: string, model: string): Promise<Told> {
+  const path = `/llm/${model}/v1/chat/completions`
+  const { status, text } = await gateway.chat(key, {}, {}, path)
+  if (status === 200) return JSON.parse(text)
+  const { error } = JSON.parse(text) as { error?: { code?: string } }
+  return { status, ...(error?.code && { code: error.code }) }
+}
+
+/** As in a pod: names of Services are known, and an authority of one's own vouches for TLS. */
+function adjust(bootstrap: string, dnsPort: number, authorities: string): string {
+  const parsed = JSON.parse(bootstrap)
+  const [secret] = parsed.static_resources.secrets
+  secret.validation_context.trusted_ca.filename = authorities
+  const address = { socket_address: { address: '127.0.0.1', port_value: dnsPort, protocol: 'UDP' } }
+  const type = 'type.googleapis.com/envoy.extensions.network.dns_resolver.cares.v3'
+  parsed.typed_dns_resolver_config = {
+    name: 'envoy.network.dns_resolver.cares',
+    typed_config: { '@type': `${type}.CaresDnsResolverConfig`, resolvers: [address] },
+  }
+  return JSON.stringify(parsed)
+}
