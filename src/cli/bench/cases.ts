@@ -26,6 +26,14 @@ const SMALL = 400
 const LARGE = 20_480
 const MESSAGE = 1_000
 
+/** Answered by all in JSON, one at a time: what a single body of 30 MiB costs. */
+export const hugeCase: Case = {
+  name: 'path-json-huge',
+  route: 'path',
+  answer: 'json',
+  bytes: 30 * 2 ** 20,
+}
+
 export const cases: readonly Case[] = (['path', 'body'] as const).flatMap((route) =>
   (['json', 'stream'] as const).flatMap((answer) =>
     (['small', 'large'] as const).map((size) => ({
@@ -55,37 +63,31 @@ export function buildRequests(of: Case, asking: Asking): readonly Buffer[] {
 }
 
 /** A chat call of exactly so many bytes: English text in messages of a kilobyte, as clients send it. */
-export function buildBody(
-  { answer, bytes }: Pick<Case, 'answer' | 'bytes'>,
-  model: string,
-): Buffer {
-  const roles = ['user', 'assistant']
-  const messages: { role: string; content: string }[] = []
-  const render = () =>
-    JSON.stringify({ model, ...(answer === 'stream' && { stream: true }), messages })
-  messages.push({ role: 'user', content: '' })
-  for (let left = bytes - render().length; left > 2 * MESSAGE; left = bytes - render().length) {
-    messages.push({ role: roles[messages.length % 2] as string, content: text(MESSAGE) })
+export function buildBody({ answer, bytes }: Pick<Case, 'answer' | 'bytes'>, model: string): Buffer {
+  const empty = JSON.stringify({ model, ...(answer === 'stream' && { stream: true }), messages: [] })
+  const messages: string[] = []
+  let left = bytes - empty.length
+  const add = (message: string): void => {
+    left -= message.length + (messages.length > 0 ? 1 : 0)
+    messages.push(message)
   }
-  const last = messages[0] as { content: string }
-  const left = bytes - Buffer.byteLength(render())
-  if (left < 0) throw new RangeError(`A chat call of ${bytes} bytes has no place for its model.`)
-  last.content = 'x'.repeat(left)
-  const sentences = text(left)
-  // What is escaped takes two bytes, so the text is cut to what remains.
-  for (let length = left; length >= 0; length -= 1) {
-    last.content = sentences.slice(0, length)
-    const size = Buffer.byteLength(render())
-    if (size <= bytes) {
-      last.content += ' '.repeat(bytes - size)
-      break
-    }
-  }
-  return Buffer.from(render())
+  while (left > 2 * MESSAGE) add(messageOf(messages.length, text(MESSAGE)))
+  const least = messageOf(messages.length, '').length + 1
+  if (left < least) throw new RangeError(`A chat call of ${bytes} bytes has no place for its model.`)
+  // Quotes and line ends take two bytes each: the text is made of what is left, then filled up.
+  const most = left - least
+  let last = text(most)
+  while (JSON.stringify(last).length - 2 > most) last = last.slice(0, -1)
+  const padding = left - (messages.length > 0 ? 1 : 0) - messageOf(messages.length, last).length
+  add(messageOf(messages.length, last + ' '.repeat(padding)))
+  return Buffer.from(empty.replace(/\[\]\}$/, () => `[${messages.join(',')}]}`))
 }
 
-const sentence =
-  'The miller said: "Carry the water past the old stone mill at dawn, and bring news."\n'
+function messageOf(index: number, content: string): string {
+  return JSON.stringify({ role: index % 2 === 0 ? 'user' : 'assistant', content })
+}
+
+const sentence = 'The miller said: "Carry the water past the old stone mill at dawn, and bring news."\n'
 
 function text(length: number): string {
   return sentence.repeat(Math.ceil(length / sentence.length)).slice(0, length)
