@@ -1,0 +1,11 @@
+/** The service's own gRPC server with nothing behind it: `node bench/yardsticks/own.ts host:port`. */
+
+import { createGrpcServer } from '../../src/grpc/server.ts'
+import { allowed, checkPath, readAddress } from './answer.ts'
+
+const server = createGrpcServer({
+  unary: { [checkPath]: () => allowed },
+  sinks: {},
+  onFault: console.error,
+})
+await server.listen(readAddress())
