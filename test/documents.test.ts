@@ -14,7 +14,13 @@ const textOf = (path: string): string => readFileSync(join(root, path), 'utf8')
 
 /** Of the client, of npm scripts and of other programs; and codes that look like settings. */
 const others = [
-  ...['TOLLGATE_TOKEN', 'TOLLGATE_TOKEN_FILE', 'TOLLGATE_URL', 'NODE_EXTRA_CA_CERTS'],
+  ...[
+    'TOLLGATE_TOKEN',
+    'TOLLGATE_TOKEN_FILE',
+    'TOLLGATE_URL',
+    'TOLLGATE_KEY',
+    'NODE_EXTRA_CA_CERTS',
+  ],
   ...['FUZZ_EXAMPLES', 'FUZZ_SECONDS', 'FUZZ_SEED', 'FUZZ_SERVERS', 'FUZZ_KEEP'],
   ...['NOT_SERVING', 'INVALID_ARGUMENT', 'ERR_UNKNOWN_FILE_EXTENSION'],
 ]

@@ -1,28 +1,53 @@
 /** `tollgate bench`: what a request costs through the gateway, beside an Envoy that only passes it on. */
 
+import { readFileSync, writeFileSync } from 'node:fs'
+import { cpus, loadavg } from 'node:os'
+import type { Asking } from './bench/cases.ts'
+import { readResults, renderComparison } from './bench/compare.ts'
+import { renderHtml } from './bench/html.ts'
 import { startLoad } from './bench/load/start-load.ts'
-import { type Measuring, measure, warmUp } from './bench/measure.ts'
+import { countRuns, type Measuring, measure, type Subject, warmUp } from './bench/measure.ts'
 import { type BenchOptions, readOptions, WrongCall } from './bench/options.ts'
 import { createProgress } from './bench/progress.ts'
 import { renderResults } from './bench/report.ts'
-import { createWorld, modelName, modelPath, type World } from './bench/world.ts'
+import type { Results } from './bench/results.ts'
+import { modelName, modelPath } from './bench/sample-world.ts'
+import { askingOf, subjectsOfTarget } from './bench/target.ts'
+import { createWorld } from './bench/world.ts'
+import { StartError } from './start-error.ts'
 import { onStop } from './stop-signals.ts'
 import { asksForHelp } from './usage.ts'
 
-const USAGE = `Usage: tollgate bench [--rows path,body-json-small] [--seconds 180] [--rounds 3]
+const USAGE = `Usage: tollgate bench [--rows path,body-json-small] [--seconds 180] [--json new.json] [--compare old.json]
+       tollgate bench --target https://gateway.example --model <name> [--model-path /namespace/name]
 
-What a request costs through the gateway: starts all of it on free ports of this machine, with a bare
-Envoy beside it, and measures both in turn. Ctrl-C stops all of it.
+What a request costs through the gateway. Starts all of it on free ports of this machine, with a bare
+Envoy beside it and servers that answer Check and do nothing else, and measures them in turn; or
+measures a gateway that runs. One table; Ctrl-C stops everything.
 
-  --rows <names>       only these rows, or rows with these words: path, body, json, stream, small, large
+  --rows <names>       only these rows, or rows with these words: path, body, json, stream, small, large, huge
   --seconds <n>        for measuring altogether, 180
   --rounds <n>         runs of each kind, 3 at least
   --connections <n>    open at once, 32
   --rate <n>           requests a second of the open loop, 400
+  --json <file>        all runs, for --compare; - writes them to standard output instead of the table
+  --html <file>        the same as a page with plots
+  --compare <file>     what changed since --json wrote that file, beside the noise of both
+
+What is started here:
   --concurrency <n>    threads of each Envoy, 1
-  --set NAME=value     a setting of the service; others than these are the defaults`
+  --set NAME=value     a setting of the service; those of the environment are not taken
+  --no-yardsticks      the gateway and the bare Envoy alone
+
+What runs already (it counts what is asked, and logs it):
+  --target <url>       the gateway; --model <name> is what bodies ask for
+  --model-path <path>  also measures the rows by path, /namespace/model
+  --key <key>          or TOLLGATE_KEY, which other users of this machine do not see
+  --baseline <url>     the model server itself, or another gateway, to hold it against; it gets the key too
+  --insecure-http      send the key over plain http to another machine`
 
 const STOPPED_STATUS = 130
+const WARM_UP_MS = 10_000
 
 /**
  * Ends the process with status 0 when it has measured, 130 when it was stopped; answers 2 for a wrong
@@ -34,7 +59,12 @@ export async function bench(args: readonly string[], env: NodeJS.ProcessEnv): Pr
     return 0
   }
   try {
-    return await benchHere(readOptions(args), env)
+    const options = readOptions(args, env)
+    // Before minutes are spent on what it is to be compared with.
+    const before = options.compare === undefined ? undefined : readFile(options.compare)
+    const results = await run(options, env)
+    report(options, results, before)
+    process.exit(0)
   } catch (error) {
     if (!(error instanceof WrongCall)) throw error
     console.error(`${error.message}\n\n${USAGE}`)
@@ -42,77 +72,114 @@ export async function bench(args: readonly string[], env: NodeJS.ProcessEnv): Pr
   }
 }
 
-async function benchHere(options: BenchOptions, env: NodeJS.ProcessEnv): Promise<number> {
+function readFile(file: string): Results {
+  try {
+    return readResults(readFileSync(file, 'utf8'))
+  } catch (cause) {
+    throw new StartError(`--compare: ${file} cannot be read.`, { cause })
+  }
+}
+
+function report({ json, html }: BenchOptions, results: Results, before: Results | undefined): void {
+  if (json === '-') console.log(JSON.stringify(results))
+  else console.log(renderResults(results))
+  if (before !== undefined && json !== '-') console.log(`\n${renderComparison(before, results)}`)
+  if (json !== undefined && json !== '-') writeFileSync(json, `${JSON.stringify(results)}\n`)
+  if (html !== undefined) writeFileSync(html, renderHtml(results))
+}
+
+/** What is to be measured, and how it ends. */
+interface Place {
+  start(): Promise<{
+    readonly subjects: readonly Subject[]
+    readonly asking: Asking
+    readonly broken?: Promise<never>
+  }>
+  stop(): Promise<void>
+  kill(): void
+}
+
+function placeOf(
+  options: BenchOptions,
+  env: NodeJS.ProcessEnv,
+  log: (line: string) => void,
+): Place {
+  const { target } = options
+  if (target !== undefined) {
+    const there = { subjects: subjectsOfTarget(target), asking: askingOf(target) }
+    return { start: async () => there, stop: async () => {}, kill() {} }
+  }
+  const world = createWorld({ ...options, env, log })
+  return {
+    ...world,
+    async start() {
+      const started = await world.start()
+      const { keys } = started
+      return { ...started, asking: { host: 'gateway.test', keys, model: modelName, modelPath } }
+    },
+  }
+}
+
+async function run(options: BenchOptions, env: NodeJS.ProcessEnv): Promise<Results> {
   const progress = createProgress(process.stderr)
-  const world = createWorld({
-    env,
-    set: options.set,
-    envoyThreads: options.envoyThreads,
-    log: progress.line,
-  })
+  const place = placeOf(options, env, progress.line)
   const load = startLoad()
   const stopping = new AbortController()
   const stop = async (): Promise<void> => {
     stopping.abort()
-    await Promise.all([load.stop(), world.stop()])
+    await Promise.all([load.stop(), place.stop()])
   }
-  void onStop(world.kill).then(async (reason) => {
+  void onStop(place.kill).then(async (reason) => {
     progress.line(`Stopping (${reason})`)
     await stop()
     process.exit(STOPPED_STATUS)
   })
   try {
-    const started = await world.start()
-    const results = await Promise.race([
-      measureWorld(options, started, load, stopping.signal, progress.run),
-      started.broken,
-    ])
-    console.log(
-      renderResults(
-        results,
-        options.cases.map(({ name }) => name),
-      ),
-    )
+    const { broken = new Promise<never>(() => {}), ...there } = await place.start()
+    const measuring = { ...there, load, signal: stopping.signal, progress: progress.run }
+    return await Promise.race([measureAll(options, measuring), broken])
   } catch (error) {
-    // Whoever asked to stop has been told so.
+    // Whoever asked to stop is told so, and by the right exit status.
     if (stopping.signal.aborted) await new Promise(() => {})
     throw error
   } finally {
     progress.clear()
     if (!stopping.signal.aborted) await stop()
   }
-  process.exit(0)
 }
 
-const WARM_UP_MS = 10_000
-
-async function measureWorld(
+async function measureAll(
   options: BenchOptions,
-  world: World,
-  load: Measuring['load'],
-  signal: AbortSignal,
-  progress: Measuring['progress'],
-) {
-  const subjects = [
-    { name: 'bare', url: world.bare, envoy: world.pidOf('the bare Envoy') },
-    {
-      name: 'gateway',
-      url: world.gateway,
-      envoy: world.pidOf('Envoy'),
-      service: world.pidOf('the service'),
-    },
-  ]
-  const runs = 2 * options.rounds * subjects.length * options.cases.length
+  there: Pick<Measuring, 'subjects' | 'asking' | 'load' | 'signal' | 'progress'>,
+): Promise<Results> {
+  const runs = countRuns({ ...options, ...there })
   const measuring: Measuring = {
     ...options,
-    subjects,
-    load,
-    asking: { host: new URL(world.gateway).host, modelPath, model: modelName, keys: world.keys },
+    ...there,
     runMs: (options.seconds * 1_000) / runs,
     warmUpMs: Math.min(WARM_UP_MS, options.seconds * 250),
-    signal,
-    progress,
   }
+  const [loadBefore = 0] = loadavg()
+  const at = new Date().toISOString()
   await warmUp(measuring)
-  return await measure(measuring)
+  const series = await measure(measuring)
+  const { rounds, connections, perSecond, envoyThreads, target } = options
+  return {
+    about: {
+      version: 1,
+      at,
+      node: process.versions.node,
+      processor: cpus()[0]?.model.trim() ?? 'unknown processor',
+      cores: cpus().length,
+      loadBefore,
+      loadAfter: loadavg()[0] ?? 0,
+      rounds,
+      runMs: measuring.runMs,
+      connections,
+      perSecond,
+      envoyThreads,
+      target: target?.url,
+    },
+    series,
+  }
 }

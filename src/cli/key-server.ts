@@ -40,7 +40,8 @@ function readToken(path: string): string {
   }
 }
 
-function checkUrl(written: string, insecureHttp: boolean): string {
+/** The base URL as written, without a trailing slash. Throws with a sentence that says what is wrong with it. */
+export function checkUrl(written: string, insecureHttp: boolean): string {
   const url = URL.parse(written)
   if (url === null || !['http:', 'https:'].includes(url.protocol) || url.search || url.hash) {
     throw new Error(`"${written}" is no address; write it like https://gateway.example.`)
@@ -48,7 +49,7 @@ function checkUrl(written: string, insecureHttp: boolean): string {
   if (url.username || url.password) throw new Error('The address must not hold a user or password.')
   if (url.protocol === 'http:' && !isLoopback(url.hostname) && !insecureHttp) {
     throw new Error(
-      `${url.origin} would get your token in the clear; use https, or allow it by --insecure-http.`,
+      `${url.origin} would get your credential in the clear; use https, or allow it by --insecure-http.`,
     )
   }
   return url.href.replace(/\/+$/, '')

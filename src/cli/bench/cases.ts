@@ -13,8 +13,9 @@ export interface Case {
 
 /** What the requests are made of besides. */
 export interface Asking {
-  /** `Host` of the requests. */
+  /** `Host` of the requests, and what stands before each path. */
   readonly host: string
+  readonly base?: string
   /** The path of the path route, `/llm/bench`; the name of the model in each body. */
   readonly modelPath: string
   readonly model: string
@@ -25,14 +26,7 @@ export interface Asking {
 const SMALL = 400
 const LARGE = 20_480
 const MESSAGE = 1_000
-
-/** Answered by all in JSON, one at a time: what a single body of 30 MiB costs. */
-export const hugeCase: Case = {
-  name: 'path-json-huge',
-  route: 'path',
-  answer: 'json',
-  bytes: 30 * 2 ** 20,
-}
+const HUGE = 2 ** 20
 
 export const cases: readonly Case[] = (['path', 'body'] as const).flatMap((route) =>
   (['json', 'stream'] as const).flatMap((answer) =>
@@ -45,35 +39,57 @@ export const cases: readonly Case[] = (['path', 'body'] as const).flatMap((route
   ),
 )
 
-/** The bytes of the requests of a case, one for each key. */
+/** Sent one at a time: how long a body of 30 MiB keeps a thread of Envoy. */
+export const hugeCase: Case = {
+  name: 'path-json-huge',
+  route: 'path',
+  answer: 'json',
+  bytes: 30 * 2 ** 20,
+}
+
+/** All rows, in the order of the table. */
+export const allCases: readonly Case[] = [...cases, hugeCase]
+
+/** The bytes of the requests of a case, one for each key; of what is huge one. */
 export function buildRequests(of: Case, asking: Asking): readonly Buffer[] {
   const body = buildBody(of, asking.model)
-  const path = of.route === 'path' ? asking.modelPath : ''
-  return asking.keys.map((key) =>
-    Buffer.concat([
-      Buffer.from(
-        `POST ${path}/v1/chat/completions HTTP/1.1\r\nhost: ${asking.host}\r\n` +
-          `authorization: Bearer ${key}\r\ncontent-type: application/json\r\n` +
-          `user-agent: tollgate-bench\r\naccept: */*\r\ncontent-length: ${body.length}\r\n\r\n`,
-        'latin1',
-      ),
-      body,
-    ]),
-  )
+  const path = `${asking.base ?? ''}${of.route === 'path' ? asking.modelPath : ''}`
+  return asking.keys
+    .slice(0, body.length > HUGE ? 1 : undefined)
+    .map((key) =>
+      Buffer.concat([
+        Buffer.from(
+          `POST ${path}/v1/chat/completions HTTP/1.1\r\nhost: ${asking.host}\r\n` +
+            `authorization: Bearer ${key}\r\ncontent-type: application/json\r\n` +
+            `user-agent: tollgate-bench\r\naccept: */*\r\ncontent-length: ${body.length}\r\n\r\n`,
+          'latin1',
+        ),
+        body,
+      ]),
+    )
 }
 
 /** A chat call of exactly so many bytes: English text in messages of a kilobyte, as clients send it. */
-export function buildBody({ answer, bytes }: Pick<Case, 'answer' | 'bytes'>, model: string): Buffer {
-  const empty = JSON.stringify({ model, ...(answer === 'stream' && { stream: true }), messages: [] })
+export function buildBody(
+  { answer, bytes }: Pick<Case, 'answer' | 'bytes'>,
+  model: string,
+): Buffer {
+  const empty = JSON.stringify({
+    model,
+    ...(answer === 'stream' && { stream: true }),
+    messages: [],
+  })
   const messages: string[] = []
   let left = bytes - empty.length
   const add = (message: string): void => {
     left -= message.length + (messages.length > 0 ? 1 : 0)
     messages.push(message)
   }
-  while (left > 2 * MESSAGE) add(messageOf(messages.length, text(MESSAGE)))
+  const long = [0, 1].map((index) => messageOf(index, text(MESSAGE)))
+  while (left > 2 * MESSAGE) add(long[messages.length % 2] as string)
   const least = messageOf(messages.length, '').length + 1
-  if (left < least) throw new RangeError(`A chat call of ${bytes} bytes has no place for its model.`)
+  if (left < least)
+    throw new RangeError(`A chat call of ${bytes} bytes has no place for its model.`)
   // Quotes and line ends take two bytes each: the text is made of what is left, then filled up.
   const most = left - least
   let last = text(most)
@@ -87,7 +103,8 @@ function messageOf(index: number, content: string): string {
   return JSON.stringify({ role: index % 2 === 0 ? 'user' : 'assistant', content })
 }
 
-const sentence = 'The miller said: "Carry the water past the old stone mill at dawn, and bring news."\n'
+const sentence =
+  'The miller said: "Carry the water past the old stone mill at dawn, and bring news."\n'
 
 function text(length: number): string {
   return sentence.repeat(Math.ceil(length / sentence.length)).slice(0, length)

@@ -2,11 +2,12 @@
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { StartError } from '../start-error.ts'
-import type { Asking, Case } from './cases.ts'
+import { type Asking, type Case, hugeCase } from './cases.ts'
 import type { LoadResult } from './load/plan.ts'
 import type { Load } from './load/start-load.ts'
-import { cpuMicrosOf } from './process-costs.ts'
-import type { Mode, Results, Run } from './results.ts'
+import { cpuMicrosOf, residentBytesOf } from './process-costs.ts'
+import { readProbe } from './read-probe.ts'
+import type { Mode, Run, Series } from './results.ts'
 
 /** What requests are sent to, and the processes that serve them where they are on this machine. */
 export interface Subject {
@@ -15,8 +16,10 @@ export interface Subject {
   readonly envoy?: number | undefined
   /** Of the process that Envoy asks. */
   readonly service?: number | undefined
-  /** Which cases it is measured with; all unless told. */
-  readonly cases?: readonly string[]
+  /** The socket of probe.ts in that process. */
+  readonly probe?: string
+  /** Answers Check and does nothing else: it is measured with the first case alone. */
+  readonly isYardstick?: boolean
 }
 
 export interface Measuring {
@@ -37,20 +40,22 @@ export interface Measuring {
 
 /** Envoy writes its journal once a second, and the service reads it at once: its share of a run. */
 const AFTERMATH_MS = 1_100
+const REST_MS = 2_000
 
 /** Rejects with a StartError when requests are refused or fail, as figures of those say nothing. */
-export async function measure(measuring: Measuring): Promise<Results> {
+export async function measure(measuring: Measuring): Promise<readonly Series[]> {
   const { cases, subjects, rounds, signal, progress } = measuring
   const cells = cases.flatMap((one) =>
-    (['closed', 'open'] as const).map((mode) => ({
+    modesOf(one).map((mode) => ({
       case: one,
       mode,
       subjects: subjects
-        .filter((subject) => subject.cases?.includes(one.name) ?? true)
+        .filter((subject) => isMeasured(subject, one, cases))
         .map((subject) => ({ subject, runs: [] as Run[] })),
     })),
   )
   const total = rounds * cells.reduce((sum, cell) => sum + cell.subjects.length, 0)
+  const rest = await measureRest(subjects, signal)
   let over = 0
   for (let round = 0; round < rounds; round += 1) {
     for (const cell of cells) {
@@ -59,37 +64,75 @@ export async function measure(measuring: Measuring): Promise<Results> {
       for (const { subject, runs } of turn) {
         signal.throwIfAborted()
         progress(over, total, `${cell.case.name}, ${cell.mode}, ${subject.name}`)
-        runs.push(await runOnce(measuring, subject, cell.case, cell.mode))
+        const restMicros = rest.get(subject.name) ?? 0
+        runs.push(await runOnce(measuring, subject, cell.case, cell.mode, restMicros))
         over += 1
       }
     }
   }
   progress(over, total, '')
-  return {
-    series: cells.flatMap((cell) =>
-      cell.subjects.map(({ subject, runs }) => ({
-        case: cell.case.name,
-        mode: cell.mode,
-        subject: subject.name,
-        runs,
-      })),
-    ),
-  }
+  return cells.flatMap((cell) =>
+    cell.subjects.map(({ subject, runs }) => ({
+      case: cell.case.name,
+      mode: cell.mode,
+      subject: subject.name,
+      runs,
+    })),
+  )
+}
+
+/** What servers spend while nobody asks, in microseconds of CPU a millisecond, by subject. */
+async function measureRest(
+  subjects: readonly Subject[],
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, number>> {
+  const serving = subjects.filter(({ service }) => service !== undefined)
+  const cpu = (): readonly number[] => serving.map(({ service = 0 }) => cpuMicrosOf(service))
+  await sleep(AFTERMATH_MS, undefined, { signal })
+  const before = cpu()
+  await sleep(REST_MS, undefined, { signal })
+  const after = cpu()
+  return new Map(
+    serving.map(({ name }, i) => [name, ((after[i] ?? 0) - (before[i] ?? 0)) / REST_MS]),
+  )
+}
+
+/** How many runs that will be. */
+export function countRuns({
+  cases,
+  subjects,
+  rounds,
+}: Pick<Measuring, 'cases' | 'subjects' | 'rounds'>) {
+  const each = cases.map(
+    (one) =>
+      modesOf(one).length * subjects.filter((subject) => isMeasured(subject, one, cases)).length,
+  )
+  return rounds * each.reduce((sum, count) => sum + count, 0)
+}
+
+/** One huge request at a time is no rate. */
+function modesOf(one: Case): readonly Mode[] {
+  return one === hugeCase ? ['closed'] : ['closed', 'open']
+}
+
+function isMeasured({ isYardstick = false }: Subject, one: Case, cases: readonly Case[]): boolean {
+  return !isYardstick || one === cases[0]
 }
 
 /** Each case against each subject, so that what is compiled and remembered is there. */
 export async function warmUp(measuring: Measuring): Promise<void> {
   const { cases, subjects, load, signal, warmUpMs, progress } = measuring
   const pairs = subjects.flatMap((subject) =>
-    cases
-      .filter((one) => subject.cases?.includes(one.name) ?? true)
-      .map((one) => ({ subject, one })),
+    cases.filter((one) => isMeasured(subject, one, cases)).map((one) => ({ subject, one })),
   )
   for (const [i, { subject, one }] of pairs.entries()) {
     signal.throwIfAborted()
     progress(i, pairs.length, `warming up ${subject.name}`)
     const plan = planOf(measuring, subject, one, 'closed')
-    checkServed(subject, await load.run({ ...plan, ms: warmUpMs / pairs.length }))
+    const ms = Math.min(plan.ms, warmUpMs / pairs.length)
+    // A single request first: whoever is refused is not asked a thousand times.
+    checkServed(subject, await load.run({ ...plan, connections: 1, ms: 1 }))
+    checkServed(subject, await load.run({ ...plan, ms }))
   }
 }
 
@@ -98,29 +141,41 @@ async function runOnce(
   subject: Subject,
   one: Case,
   mode: Mode,
+  restMicrosPerMs: number,
 ): Promise<Run> {
   const { load, signal } = measuring
   const cpu = (pid: number | undefined): number =>
     pid === undefined ? Number.NaN : cpuMicrosOf(pid)
+  if (subject.probe !== undefined) await readProbe(subject.probe)
   const before = { envoy: cpu(subject.envoy), service: cpu(subject.service) }
   const result = await load.run(planOf(measuring, subject, one, mode))
   if (subject.service !== undefined) await sleep(AFTERMATH_MS, undefined, { signal })
   checkServed(subject, result)
+  const resident = (pid: number | undefined): number =>
+    pid === undefined ? Number.NaN : residentBytesOf(pid)
   return {
     ...result,
+    ...(subject.probe !== undefined && { inside: await readProbe(subject.probe) }),
+    envoyBytes: resident(subject.envoy),
+    serviceBytes: resident(subject.service),
     envoyMicros: (cpu(subject.envoy) - before.envoy) / result.answered,
-    serviceMicros: (cpu(subject.service) - before.service) / result.answered,
+    serviceMicros:
+      one === hugeCase
+        ? Number.NaN
+        : (cpu(subject.service) - before.service - restMicrosPerMs * AFTERMATH_MS) /
+          result.answered,
   }
 }
 
 function planOf(measuring: Measuring, { url }: Subject, one: Case, mode: Mode) {
   const { asking, connections, perSecond, runMs } = measuring
+  const isHuge = one === hugeCase
   return {
     url,
     case: one,
     asking,
-    connections,
-    ms: runMs,
+    connections: isHuge ? 1 : connections,
+    ms: isHuge ? 1 : runMs,
     perSecond: mode === 'open' ? perSecond : undefined,
   }
 }

@@ -1,7 +1,8 @@
 /** The arguments of `tollgate bench`. */
 
 import { parseArgs } from 'node:util'
-import { type Case, cases } from './cases.ts'
+import { allCases, type Case } from './cases.ts'
+import { casesOfTarget, readTarget, type Target } from './target.ts'
 
 export interface BenchOptions {
   readonly cases: readonly Case[]
@@ -12,6 +13,13 @@ export interface BenchOptions {
   readonly perSecond: number
   readonly envoyThreads: number
   readonly set: Readonly<Record<string, string>>
+  readonly yardsticks: boolean
+  /** undefined: what is measured is started here. */
+  readonly target: Target | undefined
+  /** Files: to write, `-` for standard output instead of the table; to write; to read. */
+  readonly json: string | undefined
+  readonly html: string | undefined
+  readonly compare: string | undefined
 }
 
 /** A call that makes no sense; its message says which argument and why. */
@@ -22,10 +30,24 @@ export class WrongCall extends Error {
 const LEAST_ROUNDS = 3
 const taken = { type: 'string' } as const
 
-export function readOptions(args: readonly string[]): BenchOptions {
+/** `env` may hold TOLLGATE_KEY. Throws a WrongCall. */
+export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): BenchOptions {
   const { values } = parse(args)
+  const target = refusing(() => readTarget(values, env.TOLLGATE_KEY))
+  if (target !== undefined && (values.set ?? values.concurrency) !== undefined) {
+    throw new WrongCall('--set and --concurrency are for what is started here, not for a --target.')
+  }
+  const wanted = readCases(values.rows)
+  const cases = target === undefined ? wanted : casesOfTarget(target, wanted)
+  if (cases.length === 0)
+    throw new WrongCall('--rows: rows by path of a --target need --model-path.')
   return {
-    cases: readCases(values.rows),
+    cases,
+    target,
+    yardsticks: !values['no-yardsticks'] && target === undefined,
+    json: values.json,
+    html: values.html,
+    compare: values.compare,
     seconds: readNumber('--seconds', values.seconds, 180, 2, 3_600),
     rounds: readNumber('--rounds', values.rounds, LEAST_ROUNDS, LEAST_ROUNDS, 99),
     connections: readNumber('--connections', values.connections, 32, 1, 1_000),
@@ -35,20 +57,33 @@ export function readOptions(args: readonly string[]): BenchOptions {
   }
 }
 
+const flags = {
+  rows: taken,
+  seconds: taken,
+  rounds: taken,
+  connections: taken,
+  rate: taken,
+  concurrency: taken,
+  set: { type: 'string', multiple: true },
+  'no-yardsticks': { type: 'boolean' },
+  target: taken,
+  baseline: taken,
+  key: taken,
+  model: taken,
+  'model-path': taken,
+  'insecure-http': { type: 'boolean' },
+  json: taken,
+  html: taken,
+  compare: taken,
+} as const
+
 function parse(args: readonly string[]) {
+  return refusing(() => parseArgs({ args: [...args], options: flags }))
+}
+
+function refusing<T>(read: () => T): T {
   try {
-    return parseArgs({
-      args: [...args],
-      options: {
-        rows: taken,
-        seconds: taken,
-        rounds: taken,
-        connections: taken,
-        rate: taken,
-        concurrency: taken,
-        set: { type: 'string', multiple: true },
-      },
-    })
+    return read()
   } catch (error) {
     throw new WrongCall((error as Error).message)
   }
@@ -56,15 +91,15 @@ function parse(args: readonly string[]) {
 
 /** Each part of `--rows` is a word of names: `path`, `small`, `path-json-small`. */
 function readCases(written: string | undefined): readonly Case[] {
-  if (written === undefined) return cases
+  if (written === undefined) return allCases
   const wanted = written.split(',').map((name) => name.trim().split('-'))
-  const found = cases.filter(({ name }) =>
+  const found = allCases.filter(({ name }) =>
     wanted.some((words) => words.every((word) => name.split('-').includes(word))),
   )
   for (const words of wanted) {
-    if (!cases.some(({ name }) => words.every((word) => name.split('-').includes(word)))) {
+    if (!allCases.some(({ name }) => words.every((word) => name.split('-').includes(word)))) {
       throw new WrongCall(
-        `--rows: there is no row "${words.join('-')}"; rows are ${cases.map(({ name }) => name).join(', ')}, or words of these.`,
+        `--rows: there is no row "${words.join('-')}"; rows are ${allCases.map(({ name }) => name).join(', ')}, or words of these.`,
       )
     }
   }

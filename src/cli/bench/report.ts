@@ -1,77 +1,123 @@
-/** The table of a bench. */
+/** What a bench prints: a table of the cases, one of the yardsticks, and what else there is to know. */
 
 import { renderTable } from '../table.ts'
-import { shares } from './load/plan.ts'
-import { type Mode, perSecond, type Results, type Run, runsOf } from './results.ts'
-import { pairwise, type Sample, sample, spread } from './statistics.ts'
+import { figureOf, figures } from './figures.ts'
+import {
+  casesOf,
+  type Mode,
+  perSecond,
+  type Results,
+  type Run,
+  runsOf,
+  subjectsOf,
+} from './results.ts'
+import { showFigure, showMs, showNumber } from './show-figure.ts'
+import { median, sample } from './statistics.ts'
 
-const header = [
-  'request',
-  'rps bare',
-  'rps',
-  'rps/core',
-  'Envoy bare',
-  'Envoy',
-  'times bare',
-  'service',
-  'at rate',
-  'added p50/p99/p99.9',
-  'at rate',
-  'waited p99',
-]
-const plotted = [0.5, 0.99, 0.999].map((share) => shares.indexOf(share as never))
+/** Medians over the runs; after ± half of what lies between the lowest and the highest. */
+export function renderResults(results: Results): string {
+  return [
+    ...describe(results),
+    '',
+    renderCases(results, (unit) => unit !== 'ms'),
+    '',
+    renderCases(results, (unit) => unit === 'ms'),
+    '',
+    ...renderYardsticks(results),
+    ...others(results),
+  ].join('\n')
+}
 
-/** A row for each case: medians over the runs, and after ± half of what lies between the extremes. */
-export function renderResults(results: Results, names: readonly string[]): string {
+function describe({ about }: Results): readonly string[] {
+  const { node, processor, cores, loadBefore, loadAfter, rounds, runMs, connections } = about
+  return [
+    `Node ${node}, ${processor}, ${cores} cores, load average ${loadBefore.toFixed(1)} before, ${loadAfter.toFixed(1)} after`,
+    `Medians of ${rounds} rounds of ${showNumber(runMs / 1_000, 1)} s; ${connections} connections, or at a rate of ${about.perSecond}/s; µs of CPU a request; ms`,
+  ]
+}
+
+/** Columns of nothing, as with a target on another machine, are left out. */
+function renderCases(results: Results, has: (unit: string) => boolean): string {
+  const names = casesOf(results)
+  const shown = figures.filter(
+    ({ read, unit }) =>
+      has(unit) && names.some((name) => !Number.isNaN(read(results, name).median)),
+  )
+  if (shown.length === 0) return ''
   return renderTable(
-    header,
-    names.map((name) => {
-      const of = (mode: Mode, subject: string) => runsOf(results, name, mode, subject)
-      const [bare, ours] = [of('closed', 'bare'), of('closed', 'gateway')]
-      const [bareSteady, steady] = [of('open', 'bare'), of('open', 'gateway')]
-      const each = (runs: readonly Run[], figure: (run: Run) => number) => sample(runs.map(figure))
-      const envoy = (runs: readonly Run[]) => runs.map((run) => run.envoyMicros)
-      return [
-        name,
-        show(each(bare, perSecond)),
-        show(each(ours, perSecond)),
-        show(each(ours, (run) => 1e6 / (run.envoyMicros + run.serviceMicros))),
-        show(each(bare, (run) => run.envoyMicros)),
-        show(each(ours, (run) => run.envoyMicros)),
-        show(
-          pairwise(envoy(ours), envoy(bare), (a, b) => a / b),
-          2,
-        ),
-        show(each(ours, (run) => run.serviceMicros)),
-        show(each(steady, (run) => run.serviceMicros)),
-        added(ours, bare),
-        added(steady, bareSteady),
-        showMs(
-          sample(steady.map((run) => run.waitedMs[plotted[1] as number] ?? Number.NaN)).median,
-        ),
-      ]
-    }),
+    ['request', ...shown.map(({ title }) => title)],
+    names.map((name) => [
+      name,
+      ...shown.map(({ read, unit }) => showFigure(read(results, name), unit)),
+    ]),
   )
 }
 
-function added(ours: readonly Run[], bare: readonly Run[]): string {
-  return plotted
-    .map((at) => {
-      const latency = (runs: readonly Run[]) => runs.map((run) => run.latencyMs[at] ?? Number.NaN)
-      return showMs(pairwise(latency(ours), latency(bare), (a, b) => a - b).median)
-    })
-    .join('/')
+function renderYardsticks(results: Results): readonly string[] {
+  const [name = ''] = casesOf(results)
+  const yardsticks = subjectsOf(results).filter((one) => one !== 'bare' && one !== 'gateway')
+  if (yardsticks.length === 0) return []
+  const cell = (
+    subject: string,
+    mode: 'closed' | 'open',
+    read: (run: Run) => number,
+    unit: string,
+  ) => showFigure(figureOf({ results, name, mode, subject }, read), unit)
+  const rows = ['gateway', ...yardsticks].map((subject) => [
+    subject === 'gateway' ? 'the service, all it does' : subject,
+    cell(subject, 'closed', (run) => run.serviceMicros, 'µs'),
+    cell(subject, 'open', (run) => run.serviceMicros, 'µs'),
+    cell(subject, 'closed', (run) => run.envoyMicros, 'µs'),
+    cell(subject, 'closed', perSecond, 'rps'),
+  ])
+  const header = [`answers Check (${name})`, 'server', 'server at rate', 'its Envoy', 'rps']
+  return [renderTable(header, rows), '']
 }
 
-function showMs(ms: number): string {
-  return Number.isNaN(ms) ? '–' : ms.toFixed(Math.abs(ms) < 10 ? 2 : 0)
-}
-
-function show(figure: Sample, digits = 0): string {
-  if (Number.isNaN(figure.median)) return '–'
-  const value = figure.median.toLocaleString('en', {
-    minimumFractionDigits: digits,
-    maximumFractionDigits: digits,
-  })
-  return `${value} ±${Math.round(100 * spread(figure))}%`
+function others(results: Results): readonly string[] {
+  const all = (subject: string, read: (run: Run) => number | undefined): readonly number[] =>
+    casesOf(results).flatMap((name) =>
+      (['closed', 'open'] as const).flatMap((mode) =>
+        runsOf(results, name, mode, subject).map((run) => read(run) ?? Number.NaN),
+      ),
+    )
+  const most = (values: readonly number[]): number => sample(values).most
+  const megabytes = (bytes: number): string => `${Math.round(bytes / 1e6)} MB`
+  const lines: string[] = []
+  const service = most(all('gateway', (run) => run.serviceBytes))
+  if (!Number.isNaN(service)) {
+    const [ours, bare] = ['gateway', 'bare'].map((name) => most(all(name, (run) => run.envoyBytes)))
+    lines.push(
+      `Resident at most: service ${megabytes(service)}, Envoy ${megabytes(ours ?? 0)}, the bare one ${megabytes(bare ?? 0)}.`,
+    )
+  }
+  const [first = ''] = casesOf(results)
+  const inside = (mode: Mode) =>
+    runsOf(results, first, mode, 'gateway').filter((run) => run.inside !== undefined)
+  const allocated = median(
+    inside('closed').map((run) => (run.inside?.allocatedBytes ?? Number.NaN) / run.answered),
+  )
+  if (!Number.isNaN(allocated)) {
+    const late = (mode: Mode): string => {
+      const p99 = median(inside(mode).map((run) => run.inside?.loopP99Ms ?? Number.NaN))
+      const longest = most(inside(mode).map((run) => run.inside?.loopMaxMs ?? Number.NaN))
+      return `${showMs(p99)} ms late at p99, ${showMs(longest)} at most`
+    }
+    lines.push(
+      `The service allocated ${showNumber(allocated)} bytes a request (${first}).`,
+      `Its event loop was ${late('closed')}; at the rate ${late('open')}.`,
+    )
+  }
+  const own = median(all('gateway', (run) => run.cpuMicros / run.answered))
+  lines.push(`The load itself took ${showNumber(own)} µs of CPU a request.`)
+  for (const name of casesOf(results)) {
+    const runs = runsOf(results, name, 'open', 'gateway')
+    const reached = median(runs.map(perSecond))
+    if (runs.length > 0 && reached < 0.95 * results.about.perSecond) {
+      lines.push(
+        `${name}: the rate was not reached, ${showNumber(reached)}/s of ${results.about.perSecond}; what it added is the queue's.`,
+      )
+    }
+  }
+  return lines
 }

@@ -1,6 +1,7 @@
 /** What a bench has measured, run by run: the content of its JSON file. */
 
 import type { LoadResult } from './load/plan.ts'
+import type { Inside } from './probe.ts'
 
 /** `closed`: each connection sends as soon as it was answered. `open`: so many a second, come what may. */
 export type Mode = 'closed' | 'open'
@@ -10,6 +11,10 @@ export interface Run extends LoadResult {
   readonly envoyMicros: number
   /** Of what Envoy asks; NaN where there is nothing. */
   readonly serviceMicros: number
+  /** Resident memory after the run. */
+  readonly envoyBytes: number
+  readonly serviceBytes: number
+  readonly inside?: Inside
 }
 
 /** The runs of one kind of request against one subject. */
@@ -22,7 +27,38 @@ export interface Series {
 }
 
 export interface Results {
+  readonly about: About
   readonly series: readonly Series[]
+}
+
+/** Where, when and how it was measured. */
+export interface About {
+  /** Of this form. */
+  readonly version: 1
+  readonly at: string
+  readonly node: string
+  readonly processor: string
+  readonly cores: number
+  /** Of the last minute, before and after: what else the machine did. */
+  readonly loadBefore: number
+  readonly loadAfter: number
+  readonly rounds: number
+  readonly runMs: number
+  readonly connections: number
+  readonly perSecond: number
+  readonly envoyThreads: number
+  /** undefined: it was all started here. */
+  readonly target?: string | undefined
+}
+
+/** The subjects in the order in which they were measured. */
+export function subjectsOf({ series }: Results): readonly string[] {
+  return [...new Set(series.map(({ subject }) => subject))]
+}
+
+/** The cases in the order of the table. */
+export function casesOf({ series }: Results): readonly string[] {
+  return [...new Set(series.map((one) => one.case))]
 }
 
 /** The runs of one series; none where it was not measured. */

@@ -1,20 +1,22 @@
-/** A whole gateway on free ports and in a folder of its own, and a bare Envoy beside it. */
+/** A whole gateway on free ports and in a folder of its own, with a bare Envoy and yardsticks beside it. */
 
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import type { SocketAddress } from '../../config.ts'
 import { PACKAGE_ROOT } from '../../package-root.ts'
-import { startChild } from '../child.ts'
 import { findEnvoy } from '../envoy-binary.ts'
 import { freePorts } from '../free-ports.ts'
 import { createParts } from '../parts.ts'
 import { StartError } from '../start-error.ts'
 import { createSupervisor, type Part } from '../supervisor.ts'
 import { localUrl, readUpSettings } from '../up-settings.ts'
-import { waitForHttp } from '../wait-for-http.ts'
+import { plainEnvoyPart, yardstickPart } from './extra-parts.ts'
+import type { Subject } from './measure.ts'
 import { mintKeys } from './mint-keys.ts'
-import { renderPlainEnvoy } from './plain-envoy.ts'
+import { token, tokenLine, writeResources } from './sample-world.ts'
+import { findYardsticks } from './yardsticks.ts'
 
 /** How it is to be. */
 export interface WorldOptions {
@@ -23,22 +25,22 @@ export interface WorldOptions {
   readonly set: Readonly<Record<string, string>>
   /** Threads of each Envoy. */
   readonly envoyThreads: number
+  readonly yardsticks: boolean
   readonly log: (line: string) => void
 }
 
 /** What can be measured in it. */
 export interface World {
-  readonly gateway: string
-  readonly bare: string
+  /** `bare`, `gateway`, then the yardsticks. */
+  readonly subjects: readonly Subject[]
   readonly keys: readonly string[]
-  /** Process ids: `Envoy`, `the service`, `the bare Envoy`, `the sample model server`. */
-  pidOf(part: string): number
-  /** Rejects, once, when a process has ended that is measured. */
+  /** Rejects when a process that is measured has ended. */
   readonly broken: Promise<never>
 }
 
 /** Its maker, so that it can be stopped while it starts. */
 export interface WorldMaker {
+  /** Rejects when it cannot; call `stop` then too. */
   start(): Promise<World>
   /** Ends everything and removes its folder. Settles when nothing is left; safe to call twice. */
   stop(): Promise<void>
@@ -47,17 +49,11 @@ export interface WorldMaker {
 }
 
 const KEYS = 16
-const MODEL = { namespace: 'llm', name: 'bench' }
-/** A limit that no bench reaches, in the forms that limits have. */
-const limits = [
-  { limit: 1_000_000_000, window: '1h' },
-  { limit: 1_000_000_000, window: '24h' },
-]
+const addresses = ['GATEWAY', 'API', 'INTERNAL', 'GRPC', 'METRICS', 'ENVOY_ADMIN', 'MODEL_SERVER']
+const here = join(PACKAGE_ROOT, 'src', 'cli', 'bench')
 
-export const modelPath = `/${MODEL.namespace}/${MODEL.name}`
-export const modelName = MODEL.name
-
-export function createWorld({ env, set, envoyThreads, log }: WorldOptions): WorldMaker {
+export function createWorld(options: WorldOptions): WorldMaker {
+  const { env, set, envoyThreads, log } = options
   const folder = mkdtempSync(join(tmpdir(), 'tollgate-bench-'))
   // As root Postgres runs as another user, who has to enter it.
   chmodSync(folder, 0o755)
@@ -65,6 +61,12 @@ export function createWorld({ env, set, envoyThreads, log }: WorldOptions): Worl
   const pids = new Map<string, number>()
   const broken = Promise.withResolvers<never>()
   broken.promise.catch(() => {})
+
+  async function start(part: Part): Promise<void> {
+    supervisor.ending.throwIfAborted()
+    log(`Starting ${part.name}`)
+    await supervisor.start(once(part))
+  }
 
   /** A part that is not started again: its figures would be those of two processes. */
   function once(part: Part): Part {
@@ -83,133 +85,75 @@ export function createWorld({ env, set, envoyThreads, log }: WorldOptions): Worl
     }
   }
 
-  async function start(): Promise<World> {
-    const [plain = 0, plainAdmin = 0, ...ports] = await freePorts(2 + addresses.length)
-    const own = { ...set, ...usual(folder, ports), ...whereEnvoyIs(env) }
-    writeResources(join(folder, 'resources'), `http://${own.MODEL_SERVER_ADDRESS}`)
-    writeFileSync(join(folder, 'tokens.csv'), `${TOKEN},bench,1,bench\n`)
-    const settings = readUpSettings(own)
-    const { config } = settings
-    const envoy = await findEnvoy({
-      path: config.envoyPath,
-      env,
-      log,
-      signal: supervisor.ending,
-    })
+  async function startAll(): Promise<World> {
+    const signal = supervisor.ending
+    const yardsticks = options.yardsticks ? await findYardsticks(env, folder, log, signal) : []
+    const ports = await freePorts(addresses.length + 2 + 3 * yardsticks.length)
+    const nextPort = (): SocketAddress => ({ host: '127.0.0.1', port: ports.shift() ?? 0 })
+    const probe = join(folder, 'probe.sock')
+    // Nothing of the caller's own settings: a bench must not write to somebody's database.
+    const settings = {
+      ...set,
+      DATA_DIR: join(folder, 'data'),
+      RESOURCES: `file:${join(folder, 'resources')}`,
+      TOKEN_AUTH_FILE: join(folder, 'tokens.csv'),
+      ...Object.fromEntries(
+        addresses.map((name) => [`${name}_ADDRESS`, `127.0.0.1:${nextPort().port}`]),
+      ),
+      ...(env.ENVOY_PATH && { ENVOY_PATH: env.ENVOY_PATH }),
+    } as Record<string, string>
+    writeResources(join(folder, 'resources'), `http://${settings.MODEL_SERVER_ADDRESS}`)
+    writeFileSync(join(folder, 'tokens.csv'), tokenLine)
+    const read = readUpSettings(settings)
+    const { config } = read
+    const envoy = await findEnvoy({ path: config.envoyPath, env, log, signal })
     const parts = createParts({
-      env: { PATH: env.PATH, HOME: env.HOME, ...own },
-      settings,
+      env: { PATH: env.PATH, HOME: env.HOME, BENCH_PROBE: probe, ...settings },
+      settings: read,
       resourceFolder: config.resourceFolder,
       envoy,
       envoyThreads,
-      modelServer: join(PACKAGE_ROOT, 'src', 'cli', 'bench', 'model-server.ts'),
+      modelServer: join(here, 'model-server.ts'),
+      serviceFlags: ['--import', pathToFileURL(join(here, 'probe.ts')).href],
       log,
     })
-    const bare = plainEnvoy('the bare Envoy', {
-      listen: local(plain),
-      admin: local(plainAdmin),
-      modelServer: config.modelServerAddress,
-    })
-    for (const part of [...parts, bare]) {
-      supervisor.ending.throwIfAborted()
-      log(`Starting ${part.name}`)
-      await supervisor.start(once(part))
-    }
-    const gateway = localUrl(config.gatewayAddress)
-    const keys = await mintKeys({ gateway, token: TOKEN, count: KEYS, signal: supervisor.ending })
-    return {
-      gateway,
-      bare: localUrl(local(plain)),
-      keys,
-      pidOf: (part) => pids.get(part) ?? 0,
-      broken: broken.promise,
+    for (const part of parts) await start(part)
+    const surroundings = { folder, env, envoy, envoyThreads }
+    const { modelServerAddress: modelServer } = config
+
+    async function startPlain(name: string, authorizer?: SocketAddress): Promise<Subject> {
+      const listen = nextPort()
+      const places = { listen, admin: nextPort(), modelServer, authorizer }
+      await start(plainEnvoyPart(`the Envoy of ${name}`, places, surroundings))
+      return { name, url: localUrl(listen), envoy: pids.get(`the Envoy of ${name}`) }
     }
 
-    function plainEnvoy(name: string, places: Parameters<typeof renderPlainEnvoy>[0]): Part {
-      return {
-        name,
-        async spawn() {
-          const file = join(folder, `${name.replaceAll(' ', '-')}.json`)
-          writeFileSync(file, renderPlainEnvoy(places))
-          return startChild({
-            name: name.replaceAll(' ', '-'),
-            command: envoy,
-            args: [
-              ...['--config-path', file, '--concurrency', String(envoyThreads)],
-              ...['--log-level', 'warning', '--disable-hot-restart'],
-            ],
-            env,
-            output: join(folder, 'log', `${name.replaceAll(' ', '-')}.log`),
-            records: join(folder, 'run'),
-            ipc: false,
-          })
-        },
-        ready: (signal) => waitForHttp({ name, url: `${localUrl(places.admin)}/ready`, signal }),
-      }
+    const bare = await startPlain('bare')
+    const others: Subject[] = []
+    for (const yardstick of yardsticks) {
+      const { name } = yardstick
+      const listen = nextPort()
+      await start(yardstickPart(`the yardstick ${name}`, yardstick, listen, surroundings))
+      const service = pids.get(`the yardstick ${name}`)
+      others.push({ ...(await startPlain(name, listen)), service, isYardstick: true })
     }
+    const url = localUrl(config.gatewayAddress)
+    const keys = await mintKeys({ gateway: url, token, count: KEYS, signal })
+    const service = pids.get('the service')
+    const gateway: Subject = { name: 'gateway', url, envoy: pids.get('Envoy'), service, probe }
+    return { subjects: [bare, gateway, ...others], keys, broken: broken.promise }
   }
 
+  const remove = (): void => rmSync(folder, { recursive: true, force: true })
   return {
-    start,
+    start: startAll,
     async stop() {
       await supervisor.stop()
-      rmSync(folder, { recursive: true, force: true })
+      remove()
     },
     kill() {
       supervisor.kill()
-      rmSync(folder, { recursive: true, force: true })
+      remove()
     },
   }
-}
-
-const TOKEN = 'bench-token'
-const addresses = ['GATEWAY', 'API', 'INTERNAL', 'GRPC', 'METRICS', 'ENVOY_ADMIN', 'MODEL_SERVER']
-
-/** Nothing of the caller's own settings: a bench must not write to somebody's database. */
-function usual(folder: string, ports: readonly number[]): Record<string, string> {
-  return {
-    DATA_DIR: join(folder, 'data'),
-    RESOURCES: `file:${join(folder, 'resources')}`,
-    TOKEN_AUTH_FILE: join(folder, 'tokens.csv'),
-    ...Object.fromEntries(addresses.map((name, i) => [`${name}_ADDRESS`, `127.0.0.1:${ports[i]}`])),
-  }
-}
-
-function whereEnvoyIs({ ENVOY_PATH }: NodeJS.ProcessEnv): Record<string, string> {
-  return ENVOY_PATH ? { ENVOY_PATH } : {}
-}
-
-function local(port: number): SocketAddress {
-  return { host: '127.0.0.1', port }
-}
-
-function writeResources(folder: string, backendUrl: string): void {
-  const apiVersion = 'tollgate.dev/v1alpha1'
-  const documents = [
-    {
-      kind: 'ModelRef',
-      metadata: MODEL,
-      spec: {
-        modelRef: { kind: 'LLMInferenceService', name: MODEL.name },
-        backendUrl,
-        modelIds: [MODEL.name],
-      },
-    },
-    {
-      kind: 'AccessPolicy',
-      metadata: { name: 'bench' },
-      spec: { modelRefs: [MODEL], subjects: { groups: [{ name: 'bench' }] } },
-    },
-    {
-      kind: 'Subscription',
-      metadata: { name: 'bench' },
-      spec: {
-        owner: { groups: [{ name: 'bench' }] },
-        modelRefs: [{ ...MODEL, tokenRateLimits: limits }],
-      },
-    },
-  ]
-  mkdirSync(folder, { recursive: true })
-  const text = documents.map((each) => `${JSON.stringify({ apiVersion, ...each })}\n`).join('---\n')
-  writeFileSync(join(folder, 'bench.yaml'), text)
 }

@@ -25,7 +25,7 @@ function readQuietly(file: string): string {
 test('a short bench prints its table and leaves nothing', { skip }, async (t) => {
   const folder = temporaryFolder(t)
   const settings = { ENVOY_PATH: envoyPath() ?? '', TMPDIR: folder }
-  const args = ['--rows', 'path-json-small', '--seconds', '2', '--rate', '50']
+  const args = ['--rows', 'path-json-small', '--seconds', '2', '--rate', '50', '--no-yardsticks']
   const bench = runTollgate(t, ['bench', ...args], settings)
   t.equal(await bench.ended, 0, bench.output())
   const row = bench.output().match(/^path-json-small +([\d,]+) ±\d+% +([\d,]+) ±\d+%/m)
@@ -38,7 +38,7 @@ test('a short bench prints its table and leaves nothing', { skip }, async (t) =>
 test('Ctrl-C in the middle leaves nothing', { skip }, async (t) => {
   const folder = temporaryFolder(t)
   const settings = { ENVOY_PATH: envoyPath() ?? '', TMPDIR: folder }
-  const bench = runTollgate(t, ['bench', '--seconds', '60'], settings)
+  const bench = runTollgate(t, ['bench', '--seconds', '60', '--no-yardsticks'], settings)
   await bench.until('warming up')
   t.ok(processesNaming(folder).length > 1)
   bench.signal('SIGINT')

@@ -1,12 +1,14 @@
 import { test } from 'tap'
-import { cases } from '../../../src/cli/bench/cases.ts'
+import { allCases } from '../../../src/cli/bench/cases.ts'
 import { readOptions } from '../../../src/cli/bench/options.ts'
+import { askingOf } from '../../../src/cli/bench/target.ts'
 
-const namesOf = (rows: string) => readOptions(['--rows', rows]).cases.map(({ name }) => name)
+const of = ['--model', 'm', '--key', 'sk-1']
+const namesOf = (rows: string) => readOptions(['--rows', rows], {}).cases.map(({ name }) => name)
 
 test('all rows are measured for three minutes unless told', async (t) => {
-  const options = readOptions([])
-  t.equal(options.cases, cases)
+  const options = readOptions([], {})
+  t.equal(options.cases, allCases)
   t.match(options, { seconds: 180, rounds: 3, perSecond: 400, envoyThreads: 1, set: {} })
 })
 
@@ -17,11 +19,11 @@ test('rows are named whole or by their words', async (t) => {
     'body-json-large',
     'body-stream-small',
   ])
-  t.equal(namesOf('path').length, 4)
+  t.equal(namesOf('path').length, 5)
 })
 
 test('settings of the service are passed on', async (t) => {
-  const { set } = readOptions(['--set', 'UNUSABLE_USAGE=estimate', '--set', 'METER_PATHS=a=b'])
+  const { set } = readOptions(['--set', 'UNUSABLE_USAGE=estimate', '--set', 'METER_PATHS=a=b'], {})
   t.strictSame(set, { UNUSABLE_USAGE: 'estimate', METER_PATHS: 'a=b' })
 })
 
@@ -37,7 +39,27 @@ test('what makes no sense is refused by name', async (t) => {
     [['--set', 'lower=1'], /--set is NAME=value/],
     [['--unknown'], /--unknown/],
     [['what'], /what/],
+    [['--key', 'sk-1'], /--key is for a --target/],
+    [['--target', 'gateway', ...of], /--target: "gateway" is no address/],
+    [['--target', 'http://10.0.0.1', ...of], /credential in the clear/],
+    [['--target', 'http://127.0.0.1', '--model', 'm'], /--target needs --key/],
+    [['--target', 'http://127.0.0.1', '--key', 'sk'], /--target needs --model/],
+    [['--target', 'http://127.0.0.1', '--key', 'a b', '--model', 'm'], /--key holds blanks/],
+    [['--target', 'http://127.0.0.1', ...of, '--model-path', 'llm m'], /--model-path is like/],
+    [['--target', 'http://127.0.0.1', ...of, '--rows', 'path'], /need --model-path/],
+    [['--target', 'http://127.0.0.1', ...of, '--set', 'A=b'], /for what is started here/],
+    [['--target', 'http://127.0.0.1', ...of, '--baseline', 'ftp://x'], /--baseline: "ftp/],
   ] as const) {
-    t.throws(() => readOptions(args), { name: 'WrongCall', message })
+    t.throws(() => readOptions(args, {}), { name: 'WrongCall', message })
   }
+})
+
+test('a target is a URL, a key and a model', async (t) => {
+  const args = ['--target', 'https://gateway.example/v1/', '--model', 'm']
+  const options = readOptions(args, { TOLLGATE_KEY: 'sk-env\n' })
+  t.match(options.target, { url: 'https://gateway.example/v1', key: 'sk-env', model: 'm' })
+  t.equal(options.yardsticks, false)
+  t.ok(options.cases.every(({ route }) => route === 'body'))
+  if (options.target === undefined) throw new Error('no target')
+  t.match(askingOf(options.target), { host: 'gateway.example', base: '', keys: ['sk-env'] })
 })

@@ -1,0 +1,93 @@
+/** The processes beside the gateway: Envoys that pass on, and servers that answer Check. */
+
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { SocketAddress } from '../../config.ts'
+import { startChild } from '../child.ts'
+import type { Part } from '../supervisor.ts'
+import { localUrl } from '../up-settings.ts'
+import { waitForHttp } from '../wait-for-http.ts'
+import { type PlainEnvoySettings, renderPlainEnvoy } from './plain-envoy.ts'
+import type { Yardstick } from './yardsticks.ts'
+
+/** What they need of the world they stand in. */
+export interface Surroundings {
+  readonly folder: string
+  readonly env: NodeJS.ProcessEnv
+  readonly envoy: string
+  readonly envoyThreads: number
+}
+
+const POLL_MS = 50
+
+export function plainEnvoyPart(
+  name: string,
+  settings: PlainEnvoySettings,
+  { folder, env, envoy, envoyThreads }: Surroundings,
+): Part {
+  const file = fileName(name)
+  return {
+    name,
+    async spawn() {
+      const bootstrap = join(folder, `${file}.json`)
+      writeFileSync(bootstrap, renderPlainEnvoy(settings))
+      return startChild({
+        name: file,
+        command: envoy,
+        args: [
+          ...['--config-path', bootstrap, '--concurrency', String(envoyThreads)],
+          ...['--log-level', 'warning', '--disable-hot-restart'],
+        ],
+        env,
+        output: join(folder, 'log', `${file}.log`),
+        records: join(folder, 'run'),
+        ipc: false,
+      })
+    },
+    ready: (signal) => waitForHttp({ name, url: `${localUrl(settings.admin)}/ready`, signal }),
+  }
+}
+
+export function yardstickPart(
+  name: string,
+  { command, args, isNode }: Yardstick,
+  listen: SocketAddress,
+  { folder, env }: Surroundings,
+): Part {
+  const file = fileName(name)
+  return {
+    name,
+    spawn: async () =>
+      startChild({
+        name: file,
+        command,
+        args: [...args, `${listen.host}:${listen.port}`],
+        env,
+        output: join(folder, 'log', `${file}.log`),
+        records: join(folder, 'run'),
+        ipc: isNode,
+      }),
+    async ready(signal) {
+      while (!(await listens(listen))) await sleep(POLL_MS, undefined, { signal })
+    },
+  }
+}
+
+async function listens({ host, port }: SocketAddress): Promise<boolean> {
+  const socket = connect(port, host)
+  try {
+    await once(socket, 'connect')
+    return true
+  } catch {
+    return false
+  } finally {
+    socket.destroy()
+  }
+}
+
+function fileName(name: string): string {
+  return name.replaceAll(/[^A-Za-z]+/g, '-')
+}

@@ -1,0 +1,59 @@
+/**
+ * Loaded into the service that is measured (`node --import`): whoever connects to the socket that
+ * BENCH_PROBE names is told, in JSON, what happened inside since the last one was.
+ */
+
+import { createServer } from 'node:net'
+import { monitorEventLoopDelay } from 'node:perf_hooks'
+import { GCProfiler, getHeapStatistics } from 'node:v8'
+
+/** What it tells; figures of the event loop in milliseconds. */
+export interface Inside {
+  /** Of the heap of the main thread, whether collected since or not. */
+  readonly allocatedBytes: number
+  readonly collections: number
+  readonly loopP99Ms: number
+  readonly loopMaxMs: number
+}
+
+const RESOLUTION_MS = 20
+
+export function watchInside(): () => Inside {
+  const loop = monitorEventLoopDelay({ resolution: RESOLUTION_MS })
+  loop.enable()
+  const used = (): number => getHeapStatistics().used_heap_size
+  let last = used()
+  let profiler = new GCProfiler()
+  profiler.start()
+
+  return () => {
+    const collections = profiler.stop()?.statistics ?? []
+    let allocatedBytes = 0
+    for (const { beforeGC, afterGC } of collections) {
+      allocatedBytes += beforeGC.heapStatistics.usedHeapSize - last
+      last = afterGC.heapStatistics.usedHeapSize
+    }
+    const now = used()
+    allocatedBytes += now - last
+    last = now
+    profiler = new GCProfiler()
+    profiler.start()
+    // What is measured is the time between two looks.
+    const late = (nanoseconds: number) => Math.max(0, nanoseconds / 1e6 - RESOLUTION_MS)
+    const loopP99Ms = loop.count > 0 ? late(loop.percentile(99)) : 0
+    const loopMaxMs = loop.count > 0 ? late(loop.max) : 0
+    loop.reset()
+    return { allocatedBytes, collections: collections.length, loopP99Ms, loopMaxMs }
+  }
+}
+
+const path = process.env.BENCH_PROBE
+if (path !== undefined) {
+  const read = watchInside()
+  createServer((socket) => {
+    socket.on('error', () => {})
+    socket.end(JSON.stringify(read()))
+  })
+    .listen(path)
+    .unref()
+}

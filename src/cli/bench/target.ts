@@ -1,0 +1,74 @@
+/** What is measured when it runs already: a gateway at a URL, with a key of somebody's. */
+
+import { checkUrl } from '../key-server.ts'
+import type { Asking, Case } from './cases.ts'
+import type { Subject } from './measure.ts'
+
+/** As the arguments name it. */
+export interface Target {
+  readonly url: string
+  /** Of a server to measure beside it, such as the model server itself; it gets the key too. */
+  readonly baseline?: string | undefined
+  readonly key: string
+  readonly model: string
+  /** `/namespace/name`; undefined: no rows by path. */
+  readonly modelPath?: string | undefined
+}
+
+export interface TargetFlags {
+  readonly target?: string | undefined
+  readonly baseline?: string | undefined
+  readonly key?: string | undefined
+  readonly model?: string | undefined
+  readonly 'model-path'?: string | undefined
+  readonly 'insecure-http'?: boolean | undefined
+}
+
+/** Throws an Error that names the flag. `envKey` stands in for --key, which other users can see. */
+export function readTarget(flags: TargetFlags, envKey: string | undefined): Target | undefined {
+  const { target, baseline, model } = flags
+  if (target === undefined) {
+    for (const flag of ['baseline', 'key', 'model', 'model-path', 'insecure-http'] as const) {
+      if (flags[flag] !== undefined) throw new Error(`--${flag} is for a --target.`)
+    }
+    return undefined
+  }
+  const url = (flag: string, written: string): string => {
+    try {
+      return checkUrl(written, flags['insecure-http'] ?? false)
+    } catch (error) {
+      throw new Error(`${flag}: ${(error as Error).message}`)
+    }
+  }
+  const key = flags.key ?? envKey?.trim()
+  if (!key) throw new Error('--target needs --key, or a key in TOLLGATE_KEY.')
+  if (!/^[\x21-\x7e]+$/.test(key)) throw new Error('--key holds blanks or odd characters.')
+  if (!model) throw new Error('--target needs --model: the name of the model in bodies.')
+  const modelPath = flags['model-path']?.replace(/\/+$/, '')
+  if (modelPath !== undefined && !/^(\/[\w.~%-]+)+$/.test(modelPath)) {
+    throw new Error(`--model-path is like /namespace/model, not "${flags['model-path']}".`)
+  }
+  return {
+    url: url('--target', target),
+    baseline: baseline === undefined ? undefined : url('--baseline', baseline),
+    key,
+    model,
+    modelPath,
+  }
+}
+
+/** The part of the cases that can be measured there. */
+export function casesOfTarget({ modelPath }: Target, cases: readonly Case[]): readonly Case[] {
+  return cases.filter(({ route }) => route === 'body' || modelPath !== undefined)
+}
+
+export function subjectsOfTarget({ url, baseline }: Target): readonly Subject[] {
+  return [...(baseline ? [{ name: 'bare', url: baseline }] : []), { name: 'gateway', url }]
+}
+
+export function askingOf({ url, key, model, modelPath = '' }: Target): Asking {
+  const { host, pathname } = new URL(url)
+  // An OpenAI client's base URL ends in /v1, which is part of the paths that are asked.
+  const base = pathname.replace(/\/+$/, '').replace(/\/v1$/, '')
+  return { host, base, keys: [key], model, modelPath }
+}

@@ -1,0 +1,72 @@
+/** Servers that answer Check and do nothing else, to hold the service against; they are in a checkout. */
+
+import { execFile } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { PACKAGE_ROOT } from '../../package-root.ts'
+import { findOnPath } from '../python-wheel.ts'
+
+/** A program that listens for gRPC on the address that is its last argument. */
+export interface Yardstick {
+  readonly name: string
+  readonly command: string
+  readonly args: readonly string[]
+  /** Whether it is a Node program, which ends with its IPC channel. */
+  readonly isNode: boolean
+}
+
+const BUILD_WITHIN_MS = 300_000
+
+/** Those that can be had here; `note` is told of each that cannot. What is built is put into `folder`. */
+export async function findYardsticks(
+  env: NodeJS.ProcessEnv,
+  folder: string,
+  note: (line: string) => void,
+  signal: AbortSignal,
+): Promise<readonly Yardstick[]> {
+  const sources = join(PACKAGE_ROOT, 'bench', 'yardsticks')
+  if (!existsSync(sources)) {
+    note('No yardsticks: their sources are in a checkout of Tollgate only.')
+    return []
+  }
+  const node = (name: string, file: string): Yardstick => ({
+    name,
+    command: process.execPath,
+    args: [join(sources, file)],
+    isNode: true,
+  })
+  const found = [node('raw frames', 'raw.ts'), node('own gRPC server', 'own.ts')]
+  if (canResolve('@grpc/grpc-js')) found.push(node('grpc-js', 'grpc-js.ts'))
+  else note('No yardstick grpc-js: it is a development dependency (npm ci --include=dev).')
+  const go = findOnPath('go', env)
+  if (go === undefined) note('No yardstick in Go: there is no go on PATH.')
+  else {
+    const program = join(folder, 'ext_authz')
+    note('Building the yardstick in Go')
+    try {
+      await promisify(execFile)(go, ['build', '-buildvcs=false', '-o', program, './ext_authz'], {
+        cwd: join(PACKAGE_ROOT, 'bench', 'go'),
+        env,
+        timeout: BUILD_WITHIN_MS,
+        signal,
+      })
+      found.push({ name: 'Go', command: program, args: [], isNode: false })
+    } catch (error) {
+      signal.throwIfAborted()
+      const { stderr = '', message } = error as Error & { stderr?: string }
+      note(`No yardstick in Go: ${stderr.trim().split('\n').at(-1) || message}`)
+    }
+  }
+  return found
+}
+
+function canResolve(name: string): boolean {
+  try {
+    createRequire(import.meta.url).resolve(name)
+    return true
+  } catch {
+    return false
+  }
+}
