@@ -12,7 +12,7 @@ import {
   subjectsOf,
 } from './results.ts'
 import { showFigure, showMs, showNumber } from './show-figure.ts'
-import { median, sample } from './statistics.ts'
+import { median, pairwise, sample } from './statistics.ts'
 
 /** Medians over the runs; after ± half of what lies between the lowest and the highest. */
 export function renderResults(results: Results): string {
@@ -63,14 +63,31 @@ function renderYardsticks(results: Results): readonly string[] {
     read: (run: Run) => number,
     unit: string,
   ) => showFigure(figureOf({ results, name, mode, subject }, read), unit)
+  const micros = (subject: string, mode: Mode): readonly number[] =>
+    runsOf(results, name, mode, subject).map((run) => run.serviceMicros)
+  /** How many times what it costs the service does, in the same round. */
+  const times = (subject: string, mode: Mode): string => {
+    const ratio = pairwise(micros('gateway', mode), micros(subject, mode), (a, b) => a / b)
+    return subject === 'gateway' ? '' : showFigure(ratio, 'times')
+  }
   const rows = ['gateway', ...yardsticks].map((subject) => [
     subject === 'gateway' ? 'the service, all it does' : subject,
     cell(subject, 'closed', (run) => run.serviceMicros, 'µs'),
+    times(subject, 'closed'),
     cell(subject, 'open', (run) => run.serviceMicros, 'µs'),
+    times(subject, 'open'),
     cell(subject, 'closed', (run) => run.envoyMicros, 'µs'),
     cell(subject, 'closed', perSecond, 'rps'),
   ])
-  const header = [`answers Check (${name})`, 'server', 'server at rate', 'its Envoy', 'rps']
+  const header = [
+    `answers Check (${name})`,
+    'server',
+    'service is',
+    'server at rate',
+    'service is',
+    'its Envoy',
+    'rps',
+  ]
   return [renderTable(header, rows), '']
 }
 

@@ -24,7 +24,7 @@ test('the table has medians, spreads and ratios', async (t) => {
   t.match(table, /^request +rps bare +rps +rps\/core +Envoy bare +Envoy +times bare +service/m)
   t.match(table, /^path-json-small .* 100 ±0% +310 ±5% +3\.10 ±5% +150 ±0%/m)
   t.match(table, /^path-json-small +1\.00 ±0\.00/m, 'what it added to the median')
-  t.match(table, /^Go +60 ±0%/m)
+  t.match(table, /^Go +60 ±0% +2\.50 ±0%/m, 'the service is two and a half times the yardstick')
   t.match(table, 'The service allocated 4,000 bytes a request')
 })
 
