@@ -2,10 +2,11 @@
  * `npm test`: format, lint, types, then every test file with a real Envoy, Postgres and Valkey,
  * which it gets and starts itself. The last line says how many tests passed and failed; whatever else went
  * wrong counts as a failed one. Arguments name test files, to run only those and no checks.
- * `--timeout=600`: seconds that a file may take; `--jobs=2`: files that run at a time.
+ * `--timeout=600`: seconds that a file may take; `--jobs=4`: files that run at a time, at most.
  */
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { findEnvoy } from '../src/cli/envoy-binary.ts'
@@ -21,7 +22,7 @@ const { values: options, positionals: files } = parseArgs({
   allowPositionals: true,
   options: {
     timeout: { type: 'string', default: '600' },
-    jobs: { type: 'string', default: '2' },
+    jobs: { type: 'string', default: String(2 * availableParallelism()) },
   },
 })
 const inCi = process.env.CI === 'true'

@@ -1,13 +1,14 @@
 /** Runs test files, several at a time, each as a process of its own that prints TAP. */
 import { spawn } from 'node:child_process'
 import { globSync } from 'node:fs'
+import { availableParallelism, cpus } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FileEnd, FileReport } from './tap-report.ts'
 
 /** How to run the files. */
 export interface TestRun {
   readonly env: NodeJS.ProcessEnv
-  /** How many at a time. */
+  /** How many at a time: as many as there are processors, and more where these have nothing to do. */
   readonly jobs: number
   /** What a file may take before it is ended and counts as failed. */
   readonly limitMs: number
@@ -39,12 +40,35 @@ export async function runTestFiles(files: readonly string[], run: TestRun): Prom
       stopping.abort()
     })
   }
-  const lane = async () => {
-    for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
+  const lane = async (_: unknown, index: number) => {
+    for (;;) {
+      if (index >= availableParallelism()) await idleProcessor(() => waiting.length === 0)
+      const file = waiting.shift()
+      if (file === undefined) return
       await runFile(file, run, stopping.signal)
     }
   }
   await Promise.all(Array.from({ length: run.jobs }, lane))
+}
+
+/** Many a file waits for a timeout or a process, and leaves the processors to others meanwhile. */
+const idleShare = 0.4
+const idleForMs = 700
+
+/** Settles once the processors had little to do for a moment, or nobody has to know any more. */
+async function idleProcessor(isOver: () => boolean): Promise<void> {
+  const times = () => {
+    const all = cpus().map((cpu) => Object.values(cpu.times).reduce((a, b) => a + b, 0))
+    const idle = cpus().map((cpu) => cpu.times.idle)
+    return [idle, all].map((each) => each.reduce((a, b) => a + b, 0)) as [number, number]
+  }
+  for (;;) {
+    // The lanes do not look at the same time, nor begin at the same time.
+    const [idleBefore, allBefore] = times()
+    await sleep(idleForMs * (1 + Math.random()))
+    const [idle, all] = times()
+    if (isOver() || (idle - idleBefore) / (all - allBefore) > idleShare) return
+  }
 }
 
 async function runFile(file: string, run: TestRun, stopping: AbortSignal): Promise<void> {
