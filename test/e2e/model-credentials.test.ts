@@ -5,9 +5,10 @@ import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { gatewayTests } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
 import { startScriptedModel } from '../support/scripted-model.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const server = await startScriptedModel()
-const secrets = root.testdir({
+const secrets = temporaryFolder(root, {
   llm: { plain: 'sk-first-secret\n', azure: 'azure-secret', broken: 'two\nlines' },
   foreign: { stolen: 'somebody-elses' },
 })

@@ -8,6 +8,7 @@ import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { freePorts } from '../support/free-ports.ts'
 import { gatewayTests } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 async function listen(server: http.Server | https.Server): Promise<string> {
   server.listen(0, '127.0.0.1')
@@ -20,7 +21,7 @@ async function listen(server: http.Server | https.Server): Promise<string> {
 }
 
 const [closed] = await freePorts(1)
-const certificate = noOpenssl ? undefined : selfSigned(root.testdir(), 'IP:127.0.0.1')
+const certificate = noOpenssl ? undefined : selfSigned(temporaryFolder(root), 'IP:127.0.0.1')
 const secure = await listen(https.createServer({ ...certificate }))
 const server = await listen(
   http.createServer((request, response) => {

@@ -9,10 +9,11 @@ import { noOpenssl, selfSigned } from '../support/certificates.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { gatewayTests } from '../support/gateway.ts'
 import { startScriptedModel } from '../support/scripted-model.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const scripted = await startScriptedModel()
-const secrets = root.testdir({ llm: {} })
-const certificate = noOpenssl ? undefined : selfSigned(root.testdir(), 'IP:127.0.0.1')
+const secrets = temporaryFolder(root, { llm: {} })
+const certificate = noOpenssl ? undefined : selfSigned(temporaryFolder(root), 'IP:127.0.0.1')
 mkdirSync(join(secrets, 'llm'), { recursive: true })
 writeFileSync(join(secrets, 'llm', 'ca.pem'), `about it\n${certificate?.cert ?? ''}`)
 

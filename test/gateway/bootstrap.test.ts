@@ -10,6 +10,7 @@ import { idleSeconds } from '../../src/core/resources.ts'
 import { findAuthorities, renderBootstrap } from '../../src/gateway/bootstrap.ts'
 import { renderClusters, writeClusters } from '../../src/gateway/clusters.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const template = readFileSync(new URL('../../envoy/bootstrap.yaml', import.meta.url), 'utf8')
 const envoy = envoyPath()
@@ -191,7 +192,7 @@ const tracing = {
 } as const
 
 test('Envoy accepts what is rendered', { skip: needsEnvoy }, async (t) => {
-  const directory = t.testdir()
+  const directory = temporaryFolder(t)
   await writeClusters(directory, renderClusters([], '0'))
   for (const [name, changes] of Object.entries({
     tcp: { admin: { host: '127.0.0.1', port: 0 }, grpc: [{ host: 'localhost', port: 1 }] },
@@ -210,7 +211,7 @@ test('Envoy accepts what is rendered', { skip: needsEnvoy }, async (t) => {
 })
 
 test('Envoy accepts the template itself', { skip: needsEnvoy }, async (t) => {
-  const directory = t.testdir({ 'bootstrap.yaml': template })
+  const directory = temporaryFolder(t, { 'bootstrap.yaml': template })
   // Relative paths in it are those of the folder that Envoy is started in.
   await mkdir(join(directory, '.data/journal'), { recursive: true })
   await writeClusters(join(directory, '.data/envoy'), renderClusters([], '0'))

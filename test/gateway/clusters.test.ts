@@ -5,6 +5,7 @@ import { rootCertificates } from 'node:tls'
 import { promisify } from 'node:util'
 import { test } from 'tap'
 import { type Backend, renderClusters, writeClusters } from '../../src/gateway/clusters.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const envoy = process.env.ENVOY_PATH
 
@@ -121,7 +122,7 @@ test('other schemes are refused', async (t) => {
 })
 
 test('concurrent writes leave one whole file', async (t) => {
-  const directory = join(t.testdir(), 'made', 'on', 'the', 'way')
+  const directory = join(temporaryFolder(t), 'made', 'on', 'the', 'way')
   const texts = Array.from({ length: 10 }, (_, i) => `${i}`.repeat(100_000))
   await Promise.all(texts.map((text) => writeClusters(directory, text)))
   t.strictSame(await readdir(directory), ['clusters.json'])
@@ -130,7 +131,7 @@ test('concurrent writes leave one whole file', async (t) => {
 
 test('a failed write leaves nothing behind', async (t) => {
   // A folder of that name cannot be replaced by a file.
-  const directory = t.testdir({ 'clusters.json': { inside: '' } })
+  const directory = temporaryFolder(t, { 'clusters.json': { inside: '' } })
   await t.rejects(writeClusters(directory, 'text'))
   t.strictSame(await readdir(directory), ['clusters.json'])
 })
@@ -147,7 +148,7 @@ test('Envoy accepts every kind of cluster', {
     },
   ]
   const clusters = resources.map(({ ['@type' as never]: _, ...rest }) => rest)
-  const file = join(t.testdir(), 'envoy.json')
+  const file = join(temporaryFolder(t), 'envoy.json')
   await writeFile(file, JSON.stringify({ static_resources: { secrets, clusters } }))
   await t.resolves(promisify(execFile)(envoy ?? 'envoy', ['--mode', 'validate', '-c', file]))
 })

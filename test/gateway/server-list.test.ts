@@ -11,6 +11,7 @@ import { askServer, serverOf } from '../../src/gateway/server-list.ts'
 import { noOpenssl, selfSigned } from '../support/certificates.ts'
 import { modelRef, resourceOf } from '../support/documents.ts'
 import { listOf, startAnswering, startScripted } from '../support/list-api.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const refOf = (spec: object, namespace?: string) =>
   resourceOf(modelRef('m', spec, namespace)) as ModelRef
@@ -24,7 +25,7 @@ const options = (limitMs = 20_000) => ({
 })
 
 test('a server is asked as Envoy would ask it', async (t) => {
-  const secretsDir = t.testdir({ llm: { key: 'sk-of-the-server\n' } })
+  const secretsDir = temporaryFolder(t, { llm: { key: 'sk-of-the-server\n' } })
   const server = await startAnswering(t, 200, listOf('a'))
   const spec = { backendUrl: `${server.url}/base/`, credential: { header: 'x-auth', file: 'key' } }
   t.match(await askServer(refOf(spec), { ...options(), ...from(secretsDir) }), {
@@ -68,7 +69,7 @@ test('what is no list is an error', async (t) => {
 })
 
 test('its certificate is looked at', { skip: noOpenssl }, async (t) => {
-  const secretsDir = t.testdir({ llm: {}, made: {} })
+  const secretsDir = temporaryFolder(t, { llm: {}, made: {} })
   for (const folder of ['llm', 'made']) mkdirSync(join(secretsDir, folder), { recursive: true })
   const certificate = selfSigned(join(secretsDir, 'made'), 'IP:127.0.0.1')
   writeFileSync(join(secretsDir, 'llm', 'ca.pem'), certificate.cert)

@@ -13,6 +13,7 @@ import {
   openJournalFile,
   type Place,
 } from '../../../src/ratelimit/journal/file.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const [first, second, third] = ['first', 'second', 'third'].map((id) => id.padEnd(60, '.')) as [
   string,
@@ -27,7 +28,7 @@ interface Followed {
 }
 
 async function follow(t: Test, content: string): Promise<Followed> {
-  const path = join(t.testdir(), 'usage.jsonl')
+  const path = join(temporaryFolder(t), 'usage.jsonl')
   writeFileSync(path, content)
   return reopen(t, path)
 }
@@ -146,5 +147,5 @@ test('the place of another file is none', async (t) => {
 })
 
 test('a file that is not there is an error', async (t) => {
-  await t.rejects(openJournalFile(join(t.testdir(), 'none')), { code: 'ENOENT' })
+  await t.rejects(openJournalFile(join(temporaryFolder(t), 'none')), { code: 'ENOENT' })
 })

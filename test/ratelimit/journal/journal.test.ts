@@ -6,6 +6,7 @@ import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
 import type { JournaledCounters } from '../../../src/store/counters.ts'
 import { lineOf, positionOf } from '../../support/journaled.ts'
 import { poll } from '../../support/poll.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 interface WorldOptions {
   readonly path?: string
@@ -14,7 +15,7 @@ interface WorldOptions {
 }
 
 function createWorld(t: Test, options: WorldOptions = {}) {
-  const { path = join(t.testdir(), 'usage.jsonl'), lasting = false, counters } = options
+  const { path = join(temporaryFolder(t), 'usage.jsonl'), lasting = false, counters } = options
   const settled: string[] = []
   const logged: string[] = []
   const time = { aheadMs: 0 }
@@ -138,7 +139,7 @@ test('a stop does not wait for lost counters', async (t) => {
 
 test('a fault that lasts is told once', async (t) => {
   const { journal, logged, settled, write, path } = createWorld(t, {
-    path: join(t.testdir({ file: '' }), 'file', 'usage.jsonl'),
+    path: join(temporaryFolder(t, { file: '' }), 'file', 'usage.jsonl'),
   })
   await journal.start()
   t.match(logged, ['the usage journal cannot be read'])

@@ -15,6 +15,7 @@ import { listJournal } from '../../../src/ratelimit/journal/folder.ts'
 import { createJournalReader } from '../../../src/ratelimit/journal/reader.ts'
 import { lineOf, positionOf } from '../../support/journaled.ts'
 import { createRandom } from '../../support/random.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const start = 1_795_264_000_000
 const minute = 60_000
@@ -27,7 +28,7 @@ interface WorldOptions {
 
 /** A reader of a journal in a folder of its own, with counters that note what they are asked. */
 function createWorld(t: Test, options: WorldOptions = {}) {
-  const { path = join(t.testdir(), 'usage.jsonl'), lasting = true } = options
+  const { path = join(temporaryFolder(t), 'usage.jsonl'), lasting = true } = options
   const clock = options.clock ?? { now: start }
   const state = {
     settled: [] as string[],
@@ -72,7 +73,9 @@ function createWorld(t: Test, options: WorldOptions = {}) {
 }
 
 test('without a file there is nothing to read', async (t) => {
-  const { reader, settled } = createWorld(t, { path: join(t.testdir(), 'no', 'usage.jsonl') })
+  const { reader, settled } = createWorld(t, {
+    path: join(temporaryFolder(t), 'no', 'usage.jsonl'),
+  })
   await reader.readAll().catch((error) => t.match(error, { code: 'ENOENT' }))
   t.strictSame(settled, [])
 })

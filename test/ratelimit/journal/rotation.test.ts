@@ -3,10 +3,11 @@ import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { createReopening } from '../../../src/ratelimit/journal/reopening.ts'
 import { createJournalRotation } from '../../../src/ratelimit/journal/rotation.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const start = 1_795_264_000_000
 
-function createWorld(t: Test, path = join(t.testdir(), 'usage.jsonl')) {
+function createWorld(t: Test, path = join(temporaryFolder(t), 'usage.jsonl')) {
   const state = {
     now: start,
     reader: true,

@@ -2,9 +2,10 @@ import { appendFileSync, renameSync, rmSync, truncateSync, writeFileSync } from 
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { createJournalWatch, type JournalProblem } from '../../../src/ratelimit/journal/watch.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 function createWorld(t: Test) {
-  const path = join(t.testdir(), 'usage.jsonl')
+  const path = join(temporaryFolder(t), 'usage.jsonl')
   const state = {
     now: 0,
     reopened: 0,
