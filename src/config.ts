@@ -202,7 +202,12 @@ function checkTogether(config: Config): readonly string[] {
     ...checkCertificate(config),
     ...checkMetrics(config),
     ...checkTls(config),
+    ...checkDrain(config),
   ]
+}
+
+function checkDrain({ drainMs, drainLeastMs }: Config): readonly string[] {
+  return drainLeastMs > drainMs ? ['DRAIN_MIN_SECONDS: is more than DRAIN_SECONDS'] : []
 }
 
 function checkCertificate(config: Config): readonly string[] {

@@ -25,6 +25,7 @@ import { openDatabase } from './wiring/database.ts'
 import { createDenialLog } from './wiring/denial-log.ts'
 import { openEarlyProbes } from './wiring/early-probes.ts'
 import { writeEnvoyFiles } from './wiring/envoy-files.ts'
+import { createGatewayDrain } from './wiring/gateway-drain.ts'
 import { openKeys } from './wiring/keys.ts'
 import { listenGrpc, listenHttp, listenServer } from './wiring/listen.ts'
 import { openTls } from './wiring/listener-tls.ts'
@@ -59,7 +60,7 @@ export interface Service {
 
 export interface ServiceAddresses {
   readonly api: Address
-  readonly internal: SocketAddress
+  readonly internal: Address
   readonly grpc: readonly Address[]
   /** undefined: metrics are off. */
   readonly metrics: SocketAddress | undefined
@@ -118,7 +119,9 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const { config, log, audit, clock, onFault, stops } = context
   const tracing = openTracing(config)
   const tls = openTls(context)
-  const probes = await openEarlyProbes(config.internalAddress, tls?.asking)
+  // Who may use a Unix socket is said by its mode.
+  const internalTls = 'path' in config.internalAddress ? undefined : tls?.asking
+  const probes = await openEarlyProbes(config, internalTls)
   stops.push(probes.close)
   if (config.envoyConfigWrite) await writeEnvoyFiles(config)
   const database = await openDatabase(context)
@@ -200,7 +203,6 @@ async function start(context: Context): Promise<ServiceAddresses> {
     trustedProxies: config.trustedProxies ?? [],
     rate: config.apiRateLimit,
     addressRate: config.apiAddressRateLimit,
-    // Who may use a Unix socket is said by its mode.
     tls: 'path' in config.apiAddress ? undefined : tls?.plain,
     isAdmin: createIsAdmin(config.adminGroups, tokens.mayAdminister),
     keyMarker: config.keyMarker,
@@ -215,6 +217,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     instanceName: config.instanceName,
   })
   let ready = false
+  const gatewayDrain = createGatewayDrain(context)
   const internal = buildInternal({
     onAnswered: telemetry.onApiAnswered,
     keys,
@@ -224,7 +227,8 @@ async function start(context: Context): Promise<ServiceAddresses> {
     audit,
     onRefused: refusals.request,
     snapshot,
-    ready: () => ready,
+    ready: () => ready && !gatewayDrain.isAsked,
+    gatewayDrain,
     degraded: async () => [
       ...((await ping(database.pool)) ? [] : ['database']),
       ...(redis?.away ? ['redis'] : []),
@@ -234,8 +238,8 @@ async function start(context: Context): Promise<ServiceAddresses> {
       ...new Set([...tokens.degraded(), ...resources.degraded()]),
       ...(journal?.stats.failing ? ['journal'] : []),
     ],
-    tls: tls?.asking,
-    asksCallers: tls?.asksCallers ?? false,
+    tls: internalTls,
+    asksCallers: internalTls !== undefined && tls?.asksCallers === true,
     backendOf: health.stateOf,
     resourceProblems: problems,
     noteUse,

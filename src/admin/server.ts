@@ -14,6 +14,7 @@ import { bulkRevokeApiKeys } from './bulk-revoke-api-keys.ts'
 import { type CleanupApiKeysDeps, cleanupApiKeys } from './cleanup-api-keys.ts'
 import { endHandshakes, requireCertificate } from './client-certificate.ts'
 import { type CreateApiKeyDeps, createApiKey } from './create-api-key.ts'
+import { type DrainGatewayDeps, drainGateway } from './drain-gateway.ts'
 import { answerErrors, sendError } from './errors.ts'
 import { getApiKey } from './get-api-key.ts'
 import { health } from './health.ts'
@@ -68,8 +69,9 @@ export interface InternalDeps
     ListResourcesDeps,
     ValidateApiKeyDeps,
     CleanupApiKeysDeps,
-    SelectSubscriptionDeps {
-  /** Whether callers have to show a certificate; probes need none. */
+    SelectSubscriptionDeps,
+    DrainGatewayDeps {
+  /** Whether callers have to show a certificate; probes and who drains need none. */
   readonly asksCallers?: boolean
 }
 
@@ -119,6 +121,7 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
 export function buildInternal(deps: InternalDeps): FastifyInstance {
   const app = createListener(deps)
   probes(app, deps)
+  drainGateway(app, deps)
   app.register(async (scope) => {
     if (deps.asksCallers) requireCertificate(scope)
     listResources(scope, deps)

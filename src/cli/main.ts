@@ -8,6 +8,7 @@ const USAGE = `Usage: tollgate <command>
   up               the whole gateway on this machine: Envoy, the service, a sample model server
   serve            the service only
   controller       writes the statuses of the resources in a cluster
+  drain            have the gateway finish its requests and take no new ones, before it is ended
   check <folder>   validate a folder of resources; exit 1 with every problem named
   export [<file>]  print the original's resources as ours, from a cluster or files
   migrate          bring the database to our schema; take over the original service's keys
@@ -43,6 +44,8 @@ async function run(): Promise<number> {
       return (await import('./serve.ts')).serveCommand(args, process.env)
     case 'controller':
       return (await import('./controller.ts')).controllerCommand(args, process.env)
+    case 'drain':
+      return (await import('./drain.ts')).drain(args, process.env)
     case 'check':
       return (await import('./check.ts')).check(args)
     case 'export':

@@ -1,13 +1,17 @@
 /** The settings of `tollgate up`: those of the service, with the sample's files as defaults. */
 import { join } from 'node:path'
-import { type Config, loadConfig, type SocketAddress } from '../config.ts'
+import { type Config, ConfigError, loadConfig, type SocketAddress } from '../config.ts'
 import { PACKAGE_ROOT } from '../package-root.ts'
+import { localHost, showAddress } from '../settings/address.ts'
 import { settings } from '../settings/table.ts'
 import { checkDataDir, checkFiles } from '../wiring/check-files.ts'
 
 /** What `up` starts from. */
 export interface UpSettings {
-  readonly config: Config & { readonly envoyAdminAddress: SocketAddress }
+  readonly config: Config & {
+    readonly envoyAdminAddress: SocketAddress
+    readonly internalAddress: SocketAddress
+  }
   /** Whether the resources are the sample's, and whether the identities are. */
   readonly sampleResources: boolean
   readonly sampleTokens: boolean
@@ -40,20 +44,21 @@ export function readUpSettings(env: NodeJS.ProcessEnv): UpSettings {
   const config = loadConfig(withDefaults, (config) => [
     ...new Set([...checkDataDir(config), ...checkFiles(config)]),
     ...checkOwnEnvoy(config),
-    ...(isSocketAddress(config) ? checkAddresses(config, sampleTokens) : []),
+    ...(areSocketAddresses(config) ? checkAddresses(config, sampleTokens) : []),
   ])
-  if (!isSocketAddress(config)) throw new Error('ENVOY_ADMIN_ADDRESS: must be host:port here')
+  if (!areSocketAddresses(config)) throw new ConfigError(checkOwnEnvoy(config))
   return { config, sampleResources, sampleTokens }
 }
 
-function isSocketAddress(config: Config): config is UpSettings['config'] {
-  return 'port' in config.envoyAdminAddress
+function areSocketAddresses(config: Config): config is UpSettings['config'] {
+  return 'port' in config.envoyAdminAddress && 'port' in config.internalAddress
 }
 
-/** What is for an Envoy that somebody else starts: this one is asked by plain HTTP. */
+/** What is for an Envoy that somebody else starts: this one, and the service, are asked by plain HTTP. */
 function checkOwnEnvoy(config: Config): readonly string[] {
   return [
-    ...(isSocketAddress(config) ? [] : ['ENVOY_ADMIN_ADDRESS: must be host:port here']),
+    ...('port' in config.envoyAdminAddress ? [] : ['ENVOY_ADMIN_ADDRESS: must be host:port here']),
+    ...('port' in config.internalAddress ? [] : ['INTERNAL_ADDRESS: must be host:port here']),
     ...(config.gatewayTlsCertFile === undefined
       ? []
       : ['GATEWAY_TLS_CERT_FILE: is for an Envoy of your own: tollgate envoy-config']),
@@ -87,9 +92,7 @@ function checkAddresses(config: UpSettings['config'], sampleTokens: boolean): re
 
 /** `http://host:port` as this machine reaches what listens there. */
 export function localUrl({ host, port }: SocketAddress): string {
-  if (host === '0.0.0.0') return `http://127.0.0.1:${port}`
-  if (host === '::') return `http://[::1]:${port}`
-  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`
+  return `http://${showAddress({ host: localHost(host), port })}`
 }
 
 function isLoopback(host: string): boolean {

@@ -58,6 +58,8 @@ const catalogue = {
     'permission_error',
     'Show a certificate of the authorities in TLS_CLIENT_CA_FILE.',
   ],
+  /** Of the internal listener. */
+  local_only: [403, 'permission_error', 'Only callers on this machine may ask for this.'],
   path_closed: [403, 'permission_error', 'This path is closed; use one that is counted.'],
   not_found: [404, 'not_found_error', 'Not found.'],
   method_not_allowed: [405, 'invalid_request_error', 'This path does not know that method.'],

@@ -21,6 +21,12 @@ export function parseAddress(written: string): Address | undefined {
   return path === undefined ? parseSocketAddress(written) : { path }
 }
 
+/** Where this machine reaches what listens on every interface. */
+export function localHost(host: string): string {
+  if (host === '0.0.0.0') return '127.0.0.1'
+  return host === '::' ? '::1' : host
+}
+
 /** As it is written in settings and logs. */
 export function showAddress(address: Address): string {
   if ('path' in address) return `unix:${address.path}`

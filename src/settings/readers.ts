@@ -164,6 +164,18 @@ export function integer(min: number, max: number): Reader<number> {
   }
 }
 
+/** Milliseconds of a whole number of seconds in this range, both ends included. */
+export function seconds(min: number, max: number): Reader<number> {
+  const { form, read } = integer(min, max)
+  return {
+    form,
+    read(written) {
+      const count = read(written)
+      return count === invalid ? invalid : 1_000 * count
+    },
+  }
+}
+
 /** Milliseconds of a duration in this range, both ends included. */
 export function duration(shortest: string, longest: string): Reader<number> {
   const [min = 0, max = 0] = [shortest, longest].map(readDuration)

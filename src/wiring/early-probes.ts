@@ -1,36 +1,47 @@
-/** The internal listener from the first moment on: alive, and not ready. */
+/** The internal listener from the first moment on: alive, and not ready yet. */
 
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
-import type { SocketAddress } from '../config.ts'
+import type { Address, Config } from '../config.ts'
 import type { ServerTls } from '../tls/listener-tls.ts'
 import { listenServer } from './listen.ts'
 
 export interface EarlyProbes {
-  readonly address: SocketAddress
-  /** Has `server` accept what comes from here on, on the same port and without a gap. */
+  readonly address: Address
+  /** Has `server` accept what comes from here on, at the same address and without a gap. */
   handOver(server: Server): Promise<void>
   /** Safe to call after `handOver`. */
   close(): void
 }
 
 /** A start may wait for its database for half a minute, in which a process is not to be taken for dead. */
-const answer: RequestListener = ({ url }, response) => {
-  const isAlive = url?.replace(/\?.*$/s, '') === '/livez'
-  const status = isAlive ? 'alive' : 'not ready'
-  response
-    .writeHead(isAlive ? 200 : 503, {
-      'content-type': 'application/json; charset=utf-8',
-      connection: 'close',
-      ...(!isAlive && { 'retry-after': '2' }),
-    })
-    .end(JSON.stringify({ status }))
-}
+const answerWith =
+  (isReady: () => boolean): RequestListener =>
+  ({ url }, response) => {
+    const path = url?.replace(/\?.*$/s, '')
+    const status = path === '/livez' ? 'alive' : isReady() ? 'ready' : 'not ready'
+    const isUnknown = status === 'ready' && path !== '/readyz'
+    response
+      .writeHead(isUnknown ? 404 : status === 'not ready' ? 503 : 200, {
+        'content-type': 'application/json; charset=utf-8',
+        connection: 'close',
+        ...(status === 'not ready' && { 'retry-after': '2' }),
+      })
+      .end(isUnknown ? '' : JSON.stringify({ status }))
+  }
 
-/** Listens at once; rejects with the setting's name when that is not possible. */
-export async function openEarlyProbes(at: SocketAddress, tls?: ServerTls): Promise<EarlyProbes> {
+/**
+ * Listens at once; rejects with the setting's name when that is not possible. `isReady` is for a process
+ * that has no other listener to hand over to.
+ */
+export async function openEarlyProbes(
+  { internalAddress, socketMode }: Pick<Config, 'internalAddress' | 'socketMode'>,
+  tls?: ServerTls,
+  isReady: () => boolean = () => false,
+): Promise<EarlyProbes> {
+  const answer = answerWith(isReady)
   const server = tls ? createSecureServer(tls.options, answer) : createServer(answer)
-  const address = await listenServer('INTERNAL_ADDRESS', server, at)
+  const address = await listenServer('INTERNAL_ADDRESS', server, internalAddress, socketMode)
   let isOurs = true
   return {
     address,
@@ -45,7 +56,7 @@ export async function openEarlyProbes(at: SocketAddress, tls?: ServerTls): Promi
       })
     },
     close() {
-      // The port is then another server's to close.
+      // The address is then another server's to close.
       if (isOurs) server.close()
       server.closeAllConnections()
     },

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
-import { type Address, type SocketAddress, showAddress } from '../config.ts'
+import { type Address, showAddress } from '../config.ts'
 import type { GrpcServer } from '../grpc/server.ts'
 import { openSocket, removeStaleSocket } from './unix-socket.ts'
 
@@ -20,16 +20,17 @@ export async function listenHttp<At extends Address>(
   return 'path' in at ? at : { ...at, port: (app.server.address() as AddressInfo).port }
 }
 
-export async function listenServer(
+export async function listenServer<At extends Address>(
   setting: string,
   server: Server,
-  at: SocketAddress,
-): Promise<SocketAddress> {
-  await named(setting, at, 0, async () => {
+  at: At,
+  socketMode = 0o600,
+): Promise<At> {
+  await named(setting, at, socketMode, async () => {
     server.listen({ ...at })
     await once(server, 'listening')
   })
-  return { ...at, port: (server.address() as AddressInfo).port }
+  return 'path' in at ? at : { ...at, port: (server.address() as AddressInfo).port }
 }
 
 export async function listenGrpc(

@@ -1,6 +1,7 @@
 import { mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import root from 'tap'
+import { showAddress } from '../../src/config.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { gatewayTests } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
@@ -98,8 +99,8 @@ test('without its credential nothing is sent', async (t, gateway) => {
     t.equal(JSON.parse(answer.text).error.code, 'model_credential_refused', model)
     t.equal(server.received.length, before, `${model} was not asked`)
   }
-  const { host, port } = gateway.addresses.internal
-  const told = (await (await fetch(`http://${host}:${port}/internal/v1/resources`)).json()) as {
+  const internal = showAddress(gateway.addresses.internal)
+  const told = (await (await fetch(`http://${internal}/internal/v1/resources`)).json()) as {
     problems: string[]
   }
   for (const model of ['stolen', 'missing', 'broken']) {

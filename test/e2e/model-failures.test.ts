@@ -3,6 +3,7 @@ import http from 'node:http'
 import https from 'node:https'
 import type { AddressInfo } from 'node:net'
 import root from 'tap'
+import { type Address, showAddress } from '../../src/config.ts'
 import { noOpenssl, selfSigned } from '../support/certificates.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { freePorts } from '../support/free-ports.ts'
@@ -93,9 +94,10 @@ test('a failing model server is seen', async (t, gateway) => {
   t.equal(await ask('mended', 'reset'), 503)
   t.equal(await ask('mended', ''), 200)
 
-  const read = async (address: { host: string; port: number } | undefined, path: string) =>
-    (await fetch(`http://${address?.host}:${address?.port}${path}`)).text()
-  const metrics = () => read(gateway.addresses.metrics, '/metrics')
+  const { internal, metrics: at } = gateway.addresses
+  const read = async (address: Address, path: string) =>
+    (await fetch(`http://${showAddress(address)}${path}`)).text()
+  const metrics = () => read(at as Address, '/metrics')
   await poll(
     async () => (await metrics()).includes('model="llm/mended",reason="reset"'),
     'the last failure is counted',
@@ -107,9 +109,9 @@ test('a failing model server is seen', async (t, gateway) => {
   t.notMatch(text, /model_failures_total\{model="llm\/(fine|unasked)"/)
 
   const conditionsOf = async (): Promise<Map<string, Condition>> => {
-    const { data } = JSON.parse(
-      await read(gateway.addresses.internal, '/internal/v1/resources'),
-    ) as { data: { name: string; kind: string; conditions: Condition[] }[] }
+    const { data } = JSON.parse(await read(internal, '/internal/v1/resources')) as {
+      data: { name: string; kind: string; conditions: Condition[] }[]
+    }
     const models = data.filter(({ kind }) => kind === 'ModelRef')
     return new Map(
       models.map(({ name, conditions }) => [

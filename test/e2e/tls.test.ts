@@ -147,7 +147,7 @@ root.test('everything goes over TLS', { skip }, async (t) => {
   })
 
   await t.test('a resumed session has shown nothing either', async (t) => {
-    const { port } = internal
+    const port = 'port' in internal ? internal.port : 0
     const get = 'GET /internal/v1/resources HTTP/1.1\r\nhost: x\r\n\r\n'
     const first = tls.connect({ port, host: '127.0.0.1', ca: ca }, () => first.write(get))
     first.resume()

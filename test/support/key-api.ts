@@ -152,6 +152,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
   const internal = buildInternal({
     ...deps,
     ready: () => true,
+    gatewayDrain: { isAsked: false, ask: async () => ({ status: 'drained', requests: 0 }) },
     degraded: async () => [],
     noteUse,
     resourceProblems: () => [],

@@ -82,6 +82,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     keys,
     markers,
     ready: () => true,
+    gatewayDrain: { isAsked: false, ask: async () => ({ status: 'drained', requests: 0 }) },
     degraded: async () => [],
     resourceProblems: () => [],
   })

@@ -40,7 +40,7 @@ function portOf({ addresses }: Service): number {
 }
 
 async function degraded({ addresses }: Service): Promise<unknown> {
-  const response = await fetch(`http://127.0.0.1:${addresses.internal.port}/readyz`)
+  const response = await fetch(`http://${showAddress(addresses.internal)}/readyz`)
   return ((await response.json()) as { degraded?: unknown }).degraded
 }
 

@@ -1,0 +1,101 @@
+/** `tollgate drain`: what runs before Envoy is ended, as the preStop hook of its container. */
+
+import { once } from 'node:events'
+import { type IncomingMessage, request as requestHttp } from 'node:http'
+import { request as requestHttps } from 'node:https'
+import type { DrainState } from '../admin/drain-gateway.ts'
+import { type Config, loadConfig, showAddress } from '../config.ts'
+import { drainEnvoy } from '../gateway/drain.ts'
+import { localHost } from '../settings/address.ts'
+import { refuseArguments } from './usage.ts'
+
+const USAGE = `Usage: tollgate drain
+
+Asks the service at INTERNAL_ADDRESS on this machine to be ready no more and to drain its Envoy: every
+answer says that the connection ends, after DRAIN_MIN_SECONDS new connections are refused, and when no
+request is left or DRAIN_SECONDS have passed the command ends, with status 0 or 1. Where the service is
+gone it asks Envoy itself, at ENVOY_ADMIN_ADDRESS. Meant as the preStop hook of Envoy's container. It
+cannot be taken back: end Envoy and start it again.`
+
+/** Alone: a container's other settings may name files that are not in it. */
+const names = [
+  'INTERNAL_ADDRESS',
+  'ENVOY_ADMIN_ADDRESS',
+  'DRAIN_SECONDS',
+  'DRAIN_MIN_SECONDS',
+  'TLS_CERT_FILE',
+  'TLS_KEY_FILE',
+] as const
+
+/** Beyond DRAIN_SECONDS, for the last answer. */
+const marginMs = 10_000
+const answerWithinMs = 10_000
+
+/** Runs the command; 1 when requests still run, or nothing could be drained. */
+export async function drain(
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+  out: (text: string) => void = console.log,
+): Promise<number> {
+  const status = refuseArguments(args, USAGE)
+  if (status !== undefined) return status
+  const config = loadConfig(Object.fromEntries(names.map((name) => [name, env[name]])))
+  const begunAt = performance.now()
+  const seconds = (): string => `${((performance.now() - begunAt) / 1_000).toFixed(1)} s`
+  try {
+    const { status, requests = 0 } = await askService(config, out).catch((error: Error) => {
+      out(`The service does not answer (${error.message}); Envoy is asked itself.`)
+      return askEnvoy(config, performance.now() - begunAt)
+    })
+    if (status === 'drained') out(`No request is running, after ${seconds()}.`)
+    else if (status === 'unreachable') out('Envoy does not answer: nothing was waited for.')
+    else out(`${requests} requests are still running after ${seconds()}.`)
+    return status === 'drained' ? 0 : 1
+  } catch (error) {
+    const { envoyAdminAddress: admin } = config
+    throw new Error(`ENVOY_ADMIN_ADDRESS: ${showAddress(admin)} does not answer`, { cause: error })
+  }
+}
+
+/** Asks until it has ended. Rejects as soon as the service does not answer. */
+async function askService(config: Config, out: (text: string) => void): Promise<DrainState> {
+  const begunAt = performance.now()
+  for (let told = ''; ; ) {
+    const state = await askOnce(config)
+    const isLate = performance.now() - begunAt > config.drainMs + marginMs
+    if (state.status !== 'draining') return state
+    if (isLate) return { ...state, status: 'overdue' }
+    const { requests } = state
+    if (requests !== undefined && told !== `${requests}`) out(`Requests that run: ${requests}`)
+    told = `${requests}`
+  }
+}
+
+async function askOnce({ internalAddress: at, tlsCertFile }: Config): Promise<DrainState> {
+  const isSecure = 'port' in at && tlsCertFile !== undefined
+  const place = 'path' in at ? { socketPath: at.path } : { port: at.port, host: localHost(at.host) }
+  const asked = (isSecure ? requestHttps : requestHttp)({
+    ...place,
+    path: '/internal/v1/drain',
+    method: 'POST',
+    signal: AbortSignal.timeout(answerWithinMs),
+    // The certificate is of the name that others know; nothing is told to whoever answers here.
+    ...(isSecure && { rejectUnauthorized: false }),
+  })
+  asked.end()
+  const [answer] = (await once(asked, 'response')) as [IncomingMessage]
+  const parts: Buffer[] = []
+  for await (const part of answer) parts.push(part)
+  if (answer.statusCode !== 200) throw new Error(`status ${answer.statusCode}`)
+  return JSON.parse(Buffer.concat(parts).toString()) as DrainState
+}
+
+/** The same without the service, in what is left of the time. */
+async function askEnvoy(config: Config, goneMs: number): Promise<DrainState> {
+  const { requests } = await drainEnvoy({
+    admin: config.envoyAdminAddress,
+    leastMs: Math.max(0, config.drainLeastMs - goneMs),
+    mostMs: Math.max(0, config.drainMs - goneMs),
+  })
+  return { status: requests === 0 ? 'drained' : 'overdue', requests }
+}

@@ -1,0 +1,50 @@
+/** The drain of this process's Envoy, as `tollgate drain` asks for it. */
+
+import { setTimeout as delay } from 'node:timers/promises'
+import type { DrainState, GatewayDrain } from '../admin/drain-gateway.ts'
+import { drainEnvoy } from '../gateway/drain.ts'
+import type { Context } from './context.ts'
+
+/** How long one who asks is kept waiting (milliseconds): far below what a listener allows. */
+const answerWithinMs = 5_000
+
+/** From the first call on the process is not ready, for good; it goes on serving. */
+export function createGatewayDrain({ config, log, stops }: Context): GatewayDrain {
+  const closing = new AbortController()
+  stops.push(() => closing.abort())
+  let state: DrainState | undefined
+  let done: Promise<void> = Promise.resolve()
+
+  async function drain(): Promise<void> {
+    const { envoyAdminAddress: admin, drainLeastMs: leastMs, drainMs: mostMs } = config
+    log.info('not ready any more: Envoy takes leave of its clients')
+    const onRunning = (requests: number): void => {
+      state = { status: 'draining', requests }
+    }
+    try {
+      const { signal } = closing
+      const { requests, tookMs } = await drainEnvoy({ admin, leastMs, mostMs, onRunning, signal })
+      state = { status: requests === 0 ? 'drained' : 'overdue', requests }
+      const about = { requests, ms: Math.round(tookMs) }
+      if (requests === 0) log.info(about, 'Envoy has no request any more')
+      else log.warn(about, 'Envoy still has requests; they are waited for no longer')
+    } catch (error) {
+      state = { status: 'unreachable' }
+      log.warn({ cause: String(error) }, 'Envoy does not answer, so it cannot be drained')
+    }
+  }
+
+  return {
+    get isAsked() {
+      return state !== undefined
+    },
+    async ask() {
+      if (state === undefined || state.status === 'unreachable') {
+        state = { status: 'draining' }
+        done = drain()
+      }
+      await Promise.race([done, delay(answerWithinMs, undefined, { ref: false })])
+      return state
+    },
+  }
+}

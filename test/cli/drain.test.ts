@@ -1,0 +1,123 @@
+import { once } from 'node:events'
+import { mkdirSync } from 'node:fs'
+import { Agent, createServer, get, type IncomingMessage, type ServerResponse } from 'node:http'
+import { join } from 'node:path'
+import { type Test, test } from 'tap'
+import { drain } from '../../src/cli/drain.ts'
+import { renderClusters, writeClusters } from '../../src/gateway/clusters.ts'
+import { type RunningEnvoy, startEnvoy } from '../support/envoy.ts'
+import { envoyPath } from '../support/envoy-binary.ts'
+import { freePorts } from '../support/free-ports.ts'
+import { listenLocally } from '../support/listening.ts'
+import { poll } from '../support/poll.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const skip = envoyPath() === undefined && 'no Envoy'
+const nobody = { host: '127.0.0.1', port: 9 }
+
+interface Slow {
+  readonly envoy: RunningEnvoy
+  /** Those of clients that are held. */
+  readonly held: ServerResponse[]
+}
+
+/** An Envoy whose API answers when it is told to. */
+async function startSlow(t: Test): Promise<Slow> {
+  const folder = temporaryFolder(t)
+  mkdirSync(join(folder, 'clusters'))
+  await writeClusters(join(folder, 'clusters'), renderClusters([], '0'))
+  const held: ServerResponse[] = []
+  const api = createServer(({ headers }, response) => {
+    if (headers['user-agent'] === 'Envoy/HC') response.end()
+    else held.push(response)
+  })
+  const port = await listenLocally(t, api)
+  const clustersFile = join(folder, 'clusters', 'clusters.json')
+  const settings = { folder, clustersFile, grpc: [nobody], api: [{ ...nobody, port }] }
+  return { envoy: await startEnvoy(t, settings), held }
+}
+
+/** What became of a request: its status and `connection` header, or the error's code. */
+async function ask(port: number, agent?: Agent): Promise<string> {
+  const asked = get({ host: '127.0.0.1', port, path: '/health', agent: agent ?? false })
+  const answer = (await once(asked, 'response').catch(({ code }) => [code]))[0] as IncomingMessage
+  if (typeof answer === 'string') return answer
+  await once(answer.resume(), 'end')
+  return `${answer.statusCode} ${answer.headers.connection}`
+}
+
+const serviceIsGone = async () => `127.0.0.1:${(await freePorts(1))[0]}`
+
+test('Envoy finishes what it has, and takes nothing new', { skip }, async (t) => {
+  const { envoy, held } = await startSlow(t)
+  const first = ask(envoy.port)
+  await poll(() => held.length === 1, 'one is running')
+  const kept = new Agent({ keepAlive: true, maxSockets: 1 })
+  t.teardown(() => kept.destroy())
+  const answered = async (agent?: Agent) => {
+    const asked = ask(envoy.port, agent)
+    await poll(() => held.length === 2, 'it has come')
+    held.pop()?.end()
+    return await asked
+  }
+  t.match(await answered(kept), /^200 keep-alive|^200 undefined/)
+
+  const printed: string[] = []
+  const env = {
+    INTERNAL_ADDRESS: await serviceIsGone(),
+    ENVOY_ADMIN_ADDRESS: envoy.admin,
+    DRAIN_MIN_SECONDS: '2',
+    DRAIN_SECONDS: '60',
+    // Of no concern here, and perhaps not to be read where this runs.
+    DATABASE_URL_FILE: '/none',
+  }
+  const drained = drain([], env, (line) => void printed.push(line))
+  await poll(async () => (await answered(kept)) === '200 close', 'who is there is told')
+  t.equal(await answered(), '200 close', 'and who comes is answered')
+  await poll(async () => {
+    const asked = ask(envoy.port)
+    await poll(async () => held.length === 2 || (await isRefused(asked)), 'it has come or not')
+    held.splice(1, 1)[0]?.end()
+    return (await asked) === 'ECONNREFUSED'
+  }, 'nobody can come any more')
+  held.pop()?.end()
+  t.equal(await first, '200 close')
+  t.equal(await drained, 0)
+  t.match(printed.join('\n'), /does not answer.*ECONNREFUSED.*No request is running/s)
+})
+
+async function isRefused(asked: Promise<string>): Promise<boolean> {
+  return (await Promise.race([asked, undefined])) === 'ECONNREFUSED'
+}
+
+test('what takes too long is waited for no longer', { skip }, async (t) => {
+  const { envoy, held } = await startSlow(t)
+  const asked = ask(envoy.port)
+  await poll(() => held.length === 1, 'one is running')
+  const printed: string[] = []
+  const env = {
+    INTERNAL_ADDRESS: await serviceIsGone(),
+    ENVOY_ADMIN_ADDRESS: envoy.admin,
+    DRAIN_MIN_SECONDS: '0',
+    DRAIN_SECONDS: '1',
+  }
+  t.equal(await drain([], env, (line) => void printed.push(line)), 1)
+  t.match(printed.at(-1), /^1 requests are still running after 1\.\d s/)
+  held[0]?.end()
+  t.match(await asked, /^200/)
+})
+
+test('where nobody is, nothing is waited for', async (t) => {
+  const folder = temporaryFolder(t)
+  const env = {
+    INTERNAL_ADDRESS: `unix:${join(folder, 'no.sock')}`,
+    ENVOY_ADMIN_ADDRESS: `unix:${join(folder, 'none.sock')}`,
+  }
+  await t.rejects(
+    drain([], env, () => {}),
+    { message: /^ENVOY_ADMIN_ADDRESS: unix:.* does not answer/ },
+  )
+  t.equal(await drain(['now'], env), 2)
+  const wrong = { ...env, DRAIN_SECONDS: '5', DRAIN_MIN_SECONDS: '6' }
+  await t.rejects(drain([], wrong), { message: /DRAIN_MIN_SECONDS: is more than DRAIN_SECONDS/ })
+})
