@@ -1,14 +1,15 @@
 import { pino } from 'pino'
 import { loadConfig } from '../config.ts'
-import { startClusterController } from '../wiring/cluster-controller.ts'
+import { serveController } from '../wiring/controller-process.ts'
 import { onStop } from './stop-signals.ts'
 import { refuseArguments } from './usage.ts'
 
 const USAGE = `Usage: tollgate controller
 
 Writes the statuses of the resources in the cluster (RESOURCES=kubernetes). Of several one writes, by
-the Lease tollgate-controller; the others wait for it to end. The service needs none of them. It runs
-until SIGTERM, SIGINT or SIGHUP. docs/kubernetes.md says more.`
+the Lease tollgate-controller; the others wait for it to end. The service needs none of them.
+INTERNAL_ADDRESS has /livez and /readyz, METRICS_ADDRESS its metrics. It runs until SIGTERM, SIGINT or
+SIGHUP. docs/kubernetes.md says more.`
 
 /** `tollgate controller`: until it is asked to stop. Rejects with what keeps it from starting. */
 export async function controllerCommand(
@@ -24,10 +25,9 @@ export async function controllerCommand(
   const log = pino({ level: config.logLevel })
   const asked = onStop(() => {})
   // Before the cluster was read there is nothing to give back.
-  const started = startClusterController({ config, log, clock: Date.now })
+  const started = serveController(config, log)
   await Promise.race([started, asked])
   await asked
   setTimeout(() => process.exit(1), 5_000).unref()
-  await (await started).stop()
-  process.exit(0)
+  process.exit((await (await started).stop()) ? 0 : 1)
 }

@@ -3,7 +3,7 @@
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createSecureServer, type Server as SecureServer } from 'node:https'
 import type { ServerTls } from '../tls/listener-tls.ts'
-import type { Telemetry } from './telemetry.ts'
+import type { Exposition } from './exposition.ts'
 
 /** Prometheus' own name for its text format; since version 3 it scrapes nothing without one. */
 const contentType = 'text/plain; version=0.0.4; charset=utf-8'
@@ -12,7 +12,7 @@ const limits = { requestTimeout: 10_000 }
 
 /** A server that does not listen yet. `onFault` is told why a scrape failed; its answer is 500. */
 export function createMetricsServer(
-  { scrape }: Pick<Telemetry, 'scrape'>,
+  { scrape }: Pick<Exposition, 'scrape'>,
   onFault: (error: unknown) => void,
   tls?: ServerTls,
 ): Server {

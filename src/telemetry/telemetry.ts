@@ -4,9 +4,8 @@
  */
 
 import { millisToHrTime } from '@opentelemetry/core'
-import { PrometheusExporter, PrometheusSerializer } from '@opentelemetry/exporter-prometheus'
 import { emptyResource } from '@opentelemetry/resources'
-import { MeterProvider, type MetricData, type MetricProducer } from '@opentelemetry/sdk-metrics'
+import type { MetricData, MetricProducer } from '@opentelemetry/sdk-metrics'
 import type { Decision } from '../core/decide.ts'
 import type { ErrorCode } from '../core/errors.ts'
 import type { Outcome } from '../core/model-failure.ts'
@@ -14,6 +13,7 @@ import type { Usage } from '../core/usage.ts'
 import { type ApiMetrics, createApiMetrics } from './api.ts'
 import { type AuthorizedOptions, createAuthorized } from './authorized.ts'
 import { createDurations } from './durations.ts'
+import { createExposition, type Exposition } from './exposition.ts'
 import { counterData, histogramData, stamp } from './metric-data.ts'
 import { createModelMetrics } from './models.ts'
 import { watchProcess } from './process.ts'
@@ -32,7 +32,7 @@ export interface TelemetryOptions {
 /** A function from bytes to bytes, as the gateway's edges are; it may use the call's `traceparent`. */
 export type Answering = (bytes: Buffer, traceparent?: string) => Buffer | Promise<Buffer>
 
-export interface Telemetry {
+export interface Telemetry extends Exposition {
   /** Told of each decision of Check, and of the model that was asked for where there is one. */
   onDecided(decision: Decision, model?: string): void
   /** Told of the tokens of each answer, once. */
@@ -45,11 +45,6 @@ export interface Telemetry {
   onApiAnswered: ApiMetrics['count']
   /** The same function, with its durations observed as those of Check. */
   timed(answer: Answering): Answering
-  /** All metrics in Prometheus' text format 0.0.4. Rejects when one cannot be read. */
-  scrape(): Promise<string>
-  /** The same metrics for whoever exports them otherwise. */
-  readonly producer: MetricProducer
-  stop(): Promise<void>
 }
 
 type DecisionLabel = 'allowed' | ErrorCode
@@ -98,11 +93,6 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       return { resourceMetrics: { resource: emptyResource(), scopeMetrics }, errors: [] }
     },
   }
-  const reader = new PrometheusExporter({ preventServerStart: true, metricProducers: [own] })
-  const provider = new MeterProvider({ readers: [reader] })
-  // Without timestamps, target_info and the labels of OpenTelemetry's scopes.
-  const serializer = new PrometheusSerializer('', false, undefined, true, true)
-  const meter = provider.getMeter('tollgate')
   const checks: Reading = {
     kind: 'counter',
     name: 'tollgate_checks',
@@ -110,16 +100,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     label: 'decision',
     read: () => decisions,
   }
-  for (const reading of [checks, ...readingsOf(sources), ...watched.readings]) {
-    const { kind, name, help, unit = '', label = '', read } = reading
-    const create = kind === 'counter' ? 'createObservableCounter' : 'createObservableGauge'
-    meter[create](name, { description: help, unit }).addCallback((result) => {
-      const value = read()
-      if (typeof value === 'number' && Number.isFinite(value)) result.observe(value)
-      if (typeof value !== 'object') return
-      for (const [of, figure] of value) result.observe(figure, { [label]: of })
-    })
-  }
+  const exposition = createExposition([checks, ...readingsOf(sources), ...watched.readings], [own])
 
   /** What has as many points as there are callers: the SDK would copy and hash each of them. */
   function collectOwn(): MetricData[] {
@@ -177,15 +158,11 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       durations.observe(monotonic() - begin)
       return answered
     },
-    async scrape() {
-      const { resourceMetrics, errors } = await reader.collect()
-      if (errors.length > 0) throw new AggregateError(errors, 'some metrics cannot be read')
-      return `${serializer.serialize(resourceMetrics)}`
-    },
-    producer: { collect: () => reader.collect() },
+    scrape: exposition.scrape,
+    producer: exposition.producer,
     async stop() {
       watched.stop()
-      await provider.shutdown()
+      await exposition.stop()
     },
   }
 }

@@ -24,8 +24,10 @@ import { createResourceReport } from './resource-report.ts'
 export interface ClusterController {
   /** Whether this process is the one that writes. */
   readonly isLeader: boolean
-  /** Requests that changed something in the cluster so far. */
+  /** Requests that changed something in the cluster so far, and objects still to be looked at. */
   readonly written: number
+  readonly waiting: number
+  readonly problems: () => readonly string[]
   /** Gives the Lease up and ends. */
   stop(): Promise<void>
 }
@@ -129,6 +131,10 @@ export async function startClusterController(
     get written() {
       return writer.written
     },
+    get waiting() {
+      return writer.waiting
+    },
+    problems: controller.problems,
     async stop() {
       clearInterval(again)
       controller.close()

@@ -5,7 +5,11 @@ import { type ListenerTls, openListenerTls, type TlsSettings } from '../tls/list
 import type { Context } from './context.ts'
 
 /** undefined: the listeners speak in the clear. */
-export function openTls({ config, log, stops }: Context): ListenerTls | undefined {
+export function openTls({
+  config,
+  log,
+  stops,
+}: Pick<Context, 'config' | 'log' | 'stops'>): ListenerTls | undefined {
   const settings = tlsSettings(config)
   if (settings === undefined) return undefined
   const tls = openListenerTls(settings, {

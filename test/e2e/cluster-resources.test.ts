@@ -1,14 +1,12 @@
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import root from 'tap'
 import { showAddress } from '../../src/config.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { startGateway } from '../support/gateway.ts'
+import { writeKubeconfig } from '../support/kubernetes/kubeconfig.ts'
 import { startDouble } from '../support/kubernetes/world.ts'
 import { poll } from '../support/poll.ts'
 import { startScriptedModel } from '../support/scripted-model.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
 const chat = '/llm/fresh/v1/chat/completions'
@@ -16,16 +14,7 @@ const chat = '/llm/fresh/v1/chat/completions'
 root.test('what is applied to a cluster is usable through Envoy', { skip }, async (t) => {
   const server = await startScriptedModel()
   const world = await startDouble(t)
-  const kubeconfig = join(temporaryFolder(t), 'config')
-  writeFileSync(
-    kubeconfig,
-    JSON.stringify({
-      ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'c' },
-      contexts: [{ name: 'c', context: { cluster: 'c', user: 'u' } }],
-      clusters: [{ name: 'c', cluster: { server: world.access.server } }],
-      users: [{ name: 'u', user: {} }],
-    }),
-  )
+  const kubeconfig = writeKubeconfig(t, world.access)
   const limits = [[1_000_000, '1h']] as const
   await world.apply(subscription('plenty', { groups: ['team'] }, { 'llm/fresh': limits }))
   await world.apply(accessPolicy('open', ['llm/fresh'], { groups: ['team'] }))

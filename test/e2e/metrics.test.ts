@@ -175,6 +175,9 @@ test('every metric is documented, and no other', async (t, gateway) => {
     'tollgate_journal_skipped_total',
     'tollgate_journal_unread_bytes',
     'tollgate_journal_failing',
+    'tollgate_controller_leader',
+    'tollgate_controller_writes_total',
+    'tollgate_controller_waiting',
   ]
   t.strictSame(
     documented.map(([, name]) => name as string).filter((name) => !families.has(name)),

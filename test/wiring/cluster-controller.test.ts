@@ -1,5 +1,3 @@
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { pino } from 'pino'
 import { type Test, test } from 'tap'
 import { loadConfig } from '../../src/config.ts'
@@ -8,9 +6,9 @@ import {
   startClusterController,
 } from '../../src/wiring/cluster-controller.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { writeKubeconfig } from '../support/kubernetes/kubeconfig.ts'
 import { inWorlds, startDouble, type World } from '../support/kubernetes/world.ts'
 import { poll } from '../support/poll.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const paid = (name: string, priority: number, model = 'llm/small') =>
   subscription(name, { groups: ['team-a'] }, { [model]: [[100, '1m']] }, { priority })
@@ -21,23 +19,7 @@ interface Started extends ClusterController {
 
 /** A controller on a cluster, as the command starts one. */
 async function start(t: Test, world: World, now = Date.now): Promise<Started> {
-  const { server, ca, cert, key } = world.access
-  const base64 = (text: string | undefined) => text && Buffer.from(text).toString('base64')
-  const kubeconfig = join(temporaryFolder(t), 'config')
-  writeFileSync(
-    kubeconfig,
-    JSON.stringify({
-      'current-context': 'c',
-      contexts: [{ name: 'c', context: { cluster: 'c', user: 'u' } }],
-      clusters: [{ name: 'c', cluster: { server, 'certificate-authority-data': base64(ca) } }],
-      users: [
-        {
-          name: 'u',
-          user: { 'client-certificate-data': base64(cert), 'client-key-data': base64(key) },
-        },
-      ],
-    }),
-  )
+  const kubeconfig = writeKubeconfig(t, world.access)
   const lines: string[] = []
   const controller = await startClusterController({
     config: loadConfig({

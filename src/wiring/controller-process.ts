@@ -1,0 +1,105 @@
+/** The process of `tollgate controller`: what it writes, its probes and its metrics. */
+
+import type { Logger } from 'pino'
+import type { Address, Config, SocketAddress } from '../config.ts'
+import { createExposition } from '../telemetry/exposition.ts'
+import { createMetricsServer } from '../telemetry/metrics-server.ts'
+import { watchProcess } from '../telemetry/process.ts'
+import type { Reading } from '../telemetry/readings.ts'
+import { type ClusterController, startClusterController } from './cluster-controller.ts'
+import type { Context } from './context.ts'
+import { openEarlyProbes } from './early-probes.ts'
+import { listenServer } from './listen.ts'
+import { openTls } from './listener-tls.ts'
+import { type Stop, stopInOrder } from './shutdown.ts'
+import { readVersion } from './telemetry.ts'
+
+type Opening = Pick<Context, 'config' | 'log' | 'stops'>
+
+export interface ControllerProcess {
+  readonly internal: Address
+  /** undefined: metrics are off. */
+  readonly metrics: SocketAddress | undefined
+  /** Gives the Lease up and ends; answers whether all of it ended in time. */
+  stop(): Promise<boolean>
+}
+
+/** Alive at once, and ready once the cluster has been read, whoever writes. */
+export async function serveController(config: Config, log: Logger): Promise<ControllerProcess> {
+  const stops: Stop[] = []
+  let isReady = false
+  const stop = (): Promise<boolean> => {
+    isReady = false
+    return stopInOrder(stops.reverse(), { log })
+  }
+  try {
+    const addresses = await start({ config, log, stops }, () => isReady)
+    isReady = true
+    return { ...addresses, stop }
+  } catch (error) {
+    await stop()
+    throw error
+  }
+}
+
+/** Opens the listeners, and then what they tell of. */
+async function start(context: Opening, isReady: () => boolean) {
+  const { config, log, stops } = context
+  const tls = openTls(context)
+  const internalTls = 'path' in config.internalAddress ? undefined : tls?.asking
+  const probes = await openEarlyProbes(config, internalTls, isReady)
+  stops.push(probes.close)
+  let controller: ClusterController | undefined
+  const watched = watchProcess(readVersion())
+  const exposition = createExposition([...readingsOf(() => controller), ...watched.readings])
+  stops.push(() => {
+    watched.stop()
+    return exposition.stop()
+  })
+  const onFault = (error: unknown): void => log.error({ err: error }, 'fault')
+  const server = createMetricsServer(exposition, onFault, tls?.plain)
+  const { metricsAddress } = config
+  const metrics = metricsAddress && (await listenServer('METRICS_ADDRESS', server, metricsAddress))
+  stops.push(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  controller = await startClusterController({ config, log, clock: Date.now })
+  stops.push({
+    name: 'the controller',
+    shareMs: 4_000,
+    lost: 'its Lease, which lapses',
+    stop: controller.stop,
+  })
+  return { internal: probes.address, metrics }
+}
+
+/** Nothing is known before the cluster has been read. */
+function readingsOf(controller: () => ClusterController | undefined): readonly Reading[] {
+  return [
+    {
+      kind: 'gauge',
+      name: 'tollgate_controller_leader',
+      help: 'Whether this process is the one that writes statuses.',
+      read: () => (controller()?.isLeader ? 1 : 0),
+    },
+    {
+      kind: 'counter',
+      name: 'tollgate_controller_writes',
+      help: 'Statuses written.',
+      read: () => controller()?.written ?? 0,
+    },
+    {
+      kind: 'gauge',
+      name: 'tollgate_controller_waiting',
+      help: 'Objects whose status is still to be looked at.',
+      read: () => controller()?.waiting ?? 0,
+    },
+    {
+      kind: 'gauge',
+      name: 'tollgate_resource_problems',
+      help: 'What is wrong in the resource documents.',
+      read: () => controller()?.problems().length,
+    },
+  ]
+}
