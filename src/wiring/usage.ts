@@ -60,9 +60,10 @@ export function openJournal(
   })
   stops.push({
     name: 'the usage journal',
-    shareMs: 1_200,
-    lost: 'nothing: its claim lapses within seconds',
-    stop: () => journal.stop(),
+    shareMs: 1_500,
+    mostMs: 5_000,
+    lost: 'what of it was not read, where the file is gone with this process',
+    stop: (graceMs) => journal.stop(graceMs),
   })
   return journal
 }

@@ -141,7 +141,7 @@ async function mint(url: string, token: string): Promise<string> {
 }
 
 /** Takes the access log away that tells of answers as they end. */
-function withoutStream(bootstrap: string): string {
+export function withoutStream(bootstrap: string): string {
   const { static_resources, ...rest } = JSON.parse(bootstrap)
   const connections = static_resources.listeners[0].filter_chains[0].filters[0].typed_config
   connections.access_log = connections.access_log.filter(

@@ -46,8 +46,12 @@ export interface Journal {
    * once they have all that the journal holds.
    */
   start(): Promise<void>
-  /** Reads no more. Does not wait for counters that are out of reach. */
-  stop(): Promise<void>
+  /**
+   * Reads what there is, where that is this process's to read: the file may be gone with it, as a
+   * pod's volume is. Then reads no more. Ends after `graceMs`, as with counters that are out of reach;
+   * 1 second unless told.
+   */
+  stop(graceMs?: number): Promise<void>
 }
 
 const problems: Record<JournalProblem, string> = {
@@ -62,19 +66,23 @@ const progressEveryMs = 5_000
 /** A claim that is not renewed lapses after so long. */
 const claimMs = 4_000
 const renewEveryMs = 1_000
-const stopWaitMs = 1_000
+const usualGraceMs = 1_000
+/** Of that, for the claim to be left to another. */
+const leaveMs = 200
 
 /** A journal that is read from `start` on. */
 export function createJournal(options: JournalOptions): Journal {
   const { path, counters, lasting, clock, log } = options
   const monotonic = options.monotonic ?? (() => performance.now())
   const stopping = Promise.withResolvers<void>()
+  let isEnding = false
   let stopped = false
   /** By a clock that never steps. */
   let claimedUntil = Number.NEGATIVE_INFINITY
   /** Another one for each time that the claim was had anew: others may have read in between. */
   let tenure = 0
   let readIn = 0
+  let reading: Promise<void> = Promise.resolve()
   let over: Promise<unknown> = Promise.resolve()
 
   // Nobody else has counters that belong to this process.
@@ -144,10 +152,25 @@ export function createJournal(options: JournalOptions): Journal {
   }
 
   async function repeat(everyMs: number, what: string, action: () => Promise<void>) {
-    while (!stopped) {
+    while (!isEnding) {
       await attempt(what, action)
       await pause(everyMs)
     }
+  }
+
+  /** What was written since it was read last. Counters that end with us need it no more. */
+  async function readLast(): Promise<void> {
+    await reading
+    if (!lasting) return
+    await attempt('the usage journal cannot be claimed', claim)
+    await attempt('the usage journal cannot be read', read)
+  }
+
+  /** To another, at once. */
+  async function leave(): Promise<void> {
+    await attempt('the usage journal cannot be left', async () => {
+      await counters.claimJournal(1)
+    })
   }
 
   /** Until then, or until the stop. */
@@ -183,26 +206,31 @@ export function createJournal(options: JournalOptions): Journal {
     told: watch.told,
     async start() {
       if (!lasting) await replay()
+      reading = repeat(readEveryMs, 'the usage journal cannot be read', read)
       over = Promise.all([
         lasting && repeat(renewEveryMs, 'the usage journal cannot be claimed', claim),
-        repeat(readEveryMs, 'the usage journal cannot be read', read),
         repeat(lookEveryMs, 'the usage journal cannot be looked at', watch.look),
         repeat(tidyEveryMs, 'the usage journal cannot be rotated', tidy),
       ])
     },
-    async stop() {
-      if (stopped) return
-      stopped = true
+    async stop(graceMs = usualGraceMs) {
+      if (isEnding) return
+      isEnding = true
       stopping.resolve()
-      let timer: NodeJS.Timeout | undefined
-      const waited = new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, stopWaitMs)
-      })
-      await Promise.race([over, waited])
-      // Left to another at once.
-      if (lasting && isReader()) await Promise.race([counters.claimJournal(1), waited])
-      clearTimeout(timer)
+      await within(graceMs - leaveMs, readLast())
+      stopped = true
+      await within(leaveMs, Promise.all([over, lasting && isReader() && leave()]))
       await reader.reset()
     },
   }
+}
+
+/** Until it has ended, well or not, or so many milliseconds have passed. */
+async function within(ms: number, work: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const waited = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, Math.max(0, ms))
+  })
+  await Promise.race([work, waited])
+  clearTimeout(timer)
 }

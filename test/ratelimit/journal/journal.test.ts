@@ -123,6 +123,25 @@ test('who reads again goes on where the other was', async (t) => {
   t.strictSame(one.settled, ['1', '3'])
 })
 
+test('a stop reads what there is, and leaves the rest to nobody', async (t) => {
+  const claims = createClaims()
+  const one = createWorld(t, { lasting: true, counters: claims.of('one') })
+  one.write('1')
+  await one.journal.start()
+  await poll(() => one.settled.length === 1, 'it reads')
+  for (let id = 2; id <= 3_000; id += 1) one.write(`${id}`)
+  await one.journal.stop(5_000)
+  t.equal(one.settled.length, 3_000)
+  t.equal(savedOffset(one.path), statSync(one.path).size)
+  one.write('3001')
+
+  const two = createWorld(t, { path: one.path, lasting: true, counters: claims.of('two') })
+  claims.give('another')
+  await two.journal.start()
+  await two.journal.stop()
+  t.strictSame(two.settled, [], 'what another one reads is left to it')
+})
+
 test('a stop does not wait for lost counters', async (t) => {
   const { journal, write, settled } = createWorld(t, {
     lasting: true,
