@@ -27,24 +27,26 @@ export interface Drained {
 }
 
 const lookEveryMs = 500
+const silentMs = 15_000
 
 /**
  * Settles when no request is running and no connection can come any more, or when that has taken
- * `mostMs`. Rejects when Envoy is not there, or its admin page says nothing for all that time.
+ * `mostMs`. Rejects when Envoy is not there, or its admin page says nothing for 15 seconds.
  */
 export async function drainEnvoy(options: DrainOptions): Promise<Drained> {
   const { admin, leastMs, mostMs, onRunning, signal } = options
   const begunAt = performance.now()
   const tookMs = (): number => performance.now() - begunAt
 
-  /** A busy Envoy may be slow to answer; one that is gone will not. */
+  /** A busy Envoy may be slow to answer; one that is gone or hangs will not. */
   async function ask(path: string, method: 'GET' | 'POST'): Promise<string> {
+    const giveUpAt = Math.min(mostMs, tookMs() + silentMs)
     for (;;) {
       try {
         return await askAdmin(admin, path, method)
       } catch (error) {
         const { code = '' } = error as NodeJS.ErrnoException
-        if (['ECONNREFUSED', 'ENOENT'].includes(code) || tookMs() >= mostMs) throw error
+        if (['ECONNREFUSED', 'ENOENT'].includes(code) || tookMs() >= giveUpAt) throw error
       }
       await delay(lookEveryMs, undefined, { signal })
     }
@@ -62,6 +64,11 @@ export async function drainEnvoy(options: DrainOptions): Promise<Drained> {
     const restMs = isClosed ? lookEveryMs : Math.min(lookEveryMs, Math.max(0, leastMs - tookMs()))
     await delay(restMs, undefined, { signal })
   }
+}
+
+/** Whether an Envoy is there that nobody has drained. Rejects when none answers. */
+export async function isServing(admin: Address): Promise<boolean> {
+  return (await askAdmin(admin, '/ready')).startsWith('LIVE')
 }
 
 /** Of the connection manager `gateway` in envoy/bootstrap.yaml. */

@@ -2,13 +2,19 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { DrainState, GatewayDrain } from '../admin/drain-gateway.ts'
-import { drainEnvoy } from '../gateway/drain.ts'
+import { drainEnvoy, isServing } from '../gateway/drain.ts'
 import type { Context } from './context.ts'
 
 /** How long one who asks is kept waiting (milliseconds): far below what a listener allows. */
 const answerWithinMs = 5_000
 
-/** From the first call on the process is not ready, for good; it goes on serving. */
+/** Between two looks whether another Envoy has taken the place of the one that was drained. */
+const lookEveryMs = 1_000
+
+/**
+ * From the first call on the process is not ready; it goes on serving. It is ready again when an
+ * Envoy answers that was not drained: a container that failed its probe is drained and begun anew.
+ */
 export function createGatewayDrain({ config, log, stops }: Context): GatewayDrain {
   const closing = new AbortController()
   stops.push(() => closing.abort())
@@ -32,6 +38,17 @@ export function createGatewayDrain({ config, log, stops }: Context): GatewayDrai
       state = { status: 'unreachable' }
       log.warn({ cause: String(error) }, 'Envoy does not answer, so it cannot be drained')
     }
+    void waitForNext()
+  }
+
+  async function waitForNext(): Promise<void> {
+    while (!closing.signal.aborted) {
+      await delay(lookEveryMs, undefined, { ref: false })
+      if (!(await isServing(config.envoyAdminAddress).catch(() => false))) continue
+      log.info('another Envoy serves: ready again')
+      state = undefined
+      return
+    }
   }
 
   return {
@@ -39,7 +56,7 @@ export function createGatewayDrain({ config, log, stops }: Context): GatewayDrai
       return state !== undefined
     },
     async ask() {
-      if (state === undefined || state.status === 'unreachable') {
+      if (state === undefined) {
         state = { status: 'draining' }
         done = drain()
       }
