@@ -203,7 +203,18 @@ function checkTogether(config: Config): readonly string[] {
     ...checkMetrics(config),
     ...checkTls(config),
     ...checkDrain(config),
+    ...checkPod(config),
   ]
+}
+
+/** All, or none; of some what is missing is told. */
+function checkPod({ podNamespace, podName, podUid }: Config): readonly string[] {
+  const all = { POD_NAMESPACE: podNamespace, POD_NAME: podName, POD_UID: podUid }
+  const [set, unset] = [true, false].map((is) =>
+    Object.entries(all).flatMap(([name, value]) => ((value !== undefined) === is ? [name] : [])),
+  )
+  if (set?.length === 0) return []
+  return (unset ?? []).map((name) => `${name}: has to be set beside ${set?.join(' and ')}`)
 }
 
 function checkDrain({ drainMs, drainLeastMs }: Config): readonly string[] {

@@ -26,6 +26,7 @@ import { callBounds, createDurations, type Durations } from '../telemetry/durati
 import { auditCleanup } from './audit.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
+import { openPods } from './pods.ts'
 
 export interface Keys {
   readonly keys: CachedApiKeys
@@ -53,11 +54,14 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
   const graceMs = outageGraceMs(config)
   // A connection of its own: nothing that somebody asks for may keep a process from following.
   const own = openPool({ url, connections: 1, applicationName: 'tollgate revocations' })
+  const pods = openPods(context, pool)
   const follower = createRevocationFollower({
     pool: own,
     url,
     name: config.replicaName,
     place: config.replicaPlace,
+    pod: pods?.own,
+    ...(pods && { onSilentPods: pods.look }),
     everyMs: Math.min(mostRevalidateMs, config.keyCacheRevalidateMs),
     servesMs: graceMs,
     evict(hashes) {

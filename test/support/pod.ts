@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, writeFileSync } from 'node:fs'
+import { type IncomingMessage, request } from 'node:http'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import type { Test } from 'tap'
@@ -21,6 +22,8 @@ export interface Container {
   end(signal: NodeJS.Signals): Promise<number | string>
 }
 
+type Json = Readonly<Record<string, unknown>>
+
 /** Envoy and the service as k8s/base has them in a pod: they share folders, and speak by sockets. */
 export interface Pod {
   /** Of Envoy. */
@@ -33,6 +36,8 @@ export interface Pod {
   readonly envoy: Container
   /** Of the probe, 0 where nobody answers. */
   readyz(): Promise<number>
+  /** `ask('POST /v1/api-keys', …)` of the service's own API, without Envoy; the answer's JSON. */
+  ask(route: string, headers: Record<string, string>, body?: string): Promise<Json>
   /** Runs `tollgate drain` beside Envoy; settles with its status and what it has printed. */
   drain(): Promise<{ readonly status: number | string; readonly printed: string }>
 }
@@ -114,6 +119,13 @@ export async function createPod(t: Test, settings: PodSettings): Promise<Pod> {
     service,
     envoy,
     readyz,
+    async ask(route, headers, body = '') {
+      const [method, path] = route.split(' ')
+      const socketPath = join(volumes, 'sockets', 'api.sock')
+      const asked = request({ socketPath, path, method, headers, agent: false }).end(body)
+      const [answer] = (await once(asked, 'response')) as [IncomingMessage]
+      return JSON.parse((await answer.setEncoding('utf8').toArray()).join('')) as Json
+    },
     async drain() {
       const { command, cwd } = tollgate('drain')
       const [file = '', ...args] = command

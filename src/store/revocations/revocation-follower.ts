@@ -17,6 +17,7 @@ import {
   type LogAnswer,
   type LogPosition,
   logRows,
+  type ReplicaPod,
   removeReplica,
   revocationChannel,
 } from './revocation-log.ts'
@@ -29,6 +30,7 @@ export interface RevocationFollowerOptions {
   readonly name: string
   /** Where it runs: what was in the same place before has ended. */
   readonly place: string
+  readonly pod?: ReplicaPod | undefined
   /** Milliseconds between two questions to the log; a lease is a second. */
   readonly everyMs: number
   /** How long after the last answer this process may go on serving, in milliseconds. */
@@ -39,6 +41,8 @@ export interface RevocationFollowerOptions {
   readonly forgetAll: () => void
   /** Other processes have not been heard of for five seconds, or no longer: all of those now. */
   readonly onSilent?: (names: readonly string[]) => void
+  /** Told with each answer of the pods among these. */
+  readonly onSilentPods?: (pods: readonly ReplicaPod[]) => void
   /** The database does not answer, and why; undefined: it does again. */
   readonly onAway?: (cause: unknown) => void
   /** A failure that is no outage; the next question comes as planned. */
@@ -73,15 +77,15 @@ const leaseMs = 1_000
 /** Between two questions while the database is away. */
 const awayEveryMs = 250
 /** Another row of this process's place is of one that has ended, once unseen for so long. */
-const unseenMs = 5_000
+export const unseenMs = 5_000
 /** How long a start tries. */
 const startDeadlineMs = 5_000
 
 /** A follower that does nothing yet, and says `unconfirmed`. */
 export function createRevocationFollower(options: RevocationFollowerOptions): RevocationFollower {
-  const { pool, name, place, everyMs, servesMs } = options
+  const { pool, name, place, pod, everyMs, servesMs } = options
   const id = randomUUID()
-  const replica = { id, name, place, servesMs, unseenMs }
+  const replica = { id, name, place, pod, servesMs, unseenMs }
   const lease = createLease(leaseMs)
   const { state, ageMs } = lease
   let position: LogPosition | undefined
@@ -129,6 +133,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
     others = answer.others
     if (answer.silent.join() !== silent.join()) options.onSilent?.(answer.silent)
     silent = answer.silent
+    options.onSilentPods?.(answer.silentPods)
     if (source === null) {
       if (before.source !== null) tell('the triggers that log revocations are off')
       options.evict(hashes)

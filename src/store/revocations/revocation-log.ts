@@ -25,12 +25,22 @@ export interface LogPosition {
   readonly snapshot: string
 }
 
+/** The pod that a process runs in. */
+export interface ReplicaPod {
+  /** Of which cluster: names are given again in another, and its API server knows nothing of these. */
+  readonly cluster: string
+  readonly namespace: string
+  readonly name: string
+  readonly uid: string
+}
+
 /** What a process says of itself whenever it asks. */
 export interface ReplicaNote {
   readonly id: string
   readonly name: string
   /** Where it runs; no two processes that live share it. */
   readonly place: string
+  readonly pod?: ReplicaPod | undefined
   /** How long it may go on serving after this, in milliseconds. */
   readonly servesMs: number
   /** Rows of its place that were not seen for so long are of processes that have ended. */
@@ -48,6 +58,8 @@ export interface LogAnswer {
   readonly others: readonly string[]
   /** Of them, those that have not asked for `unseenMs`: they hang, are cut off, or were killed. */
   readonly silent: readonly string[]
+  /** Of these, the pods that there are. */
+  readonly silentPods: readonly ReplicaPod[]
   /** Which server answers, since when: one that took over may have lost what another one had. */
   readonly server: string
   /**
@@ -84,6 +96,7 @@ export function followLog(
   deadlineMs?: number,
 ): Promise<LogAnswer> {
   const { id, name, place, servesMs, unseenMs } = replica
+  const pod = replica.pod ? JSON.stringify(replica.pod) : null
   const { sequence = null, mark = null, snapshot = null } = position ?? {}
   const query = sql<LogAnswer[]>`
     with newest as (
@@ -92,8 +105,9 @@ export function followLog(
     ),
     noted as (
       insert into tollgate_replicas
-        (id, name, place, seen_at, serves_until, acknowledged, snapshot)
-      values (${id}, ${name}, ${place}, now(), now() + ${servesMs}::float8 * interval '1 millisecond',
+        (id, name, place, pod, seen_at, serves_until, acknowledged, snapshot)
+      values (${id}, ${name}, ${place}, ${pod}::text::jsonb,
+        now(), now() + ${servesMs}::float8 * interval '1 millisecond',
         coalesce(${sequence}::bigint, 0), ${snapshot}::pg_snapshot)
       on conflict (id) do update set name = excluded.name, seen_at = excluded.seen_at,
         serves_until = excluded.serves_until, acknowledged = excluded.acknowledged,
@@ -109,7 +123,7 @@ export function followLog(
       returning id
     ),
     others as (
-      select name, seen_at < now() - ${unseenMs}::float8 * interval '1 millisecond' as silent
+      select name, pod, seen_at < now() - ${unseenMs}::float8 * interval '1 millisecond' as silent
       from tollgate_replicas
       where id <> ${id} and serves_until > now() and id not in (select id from gone)
     ),
@@ -132,6 +146,8 @@ export function followLog(
         'snapshot', pg_current_snapshot()::text) as position,
       (select coalesce(json_agg(name order by name), '[]') from others) as others,
       (select coalesce(json_agg(name order by name), '[]') from others where silent) as silent,
+      (select coalesce(json_agg(pod), '[]') from others where silent and pod is not null)
+        as "silentPods",
       pg_postmaster_start_time()::text as server,
       ${sourceOf(sql)} as source`
   return only(query, deadlineMs)
@@ -192,6 +208,26 @@ export async function logRevocations(
 /** Takes the replica from those that are waited for: it will not serve any more. */
 export async function removeReplica(sql: Sql, id: string, deadlineMs?: number): Promise<void> {
   await within(sql`delete from tollgate_replicas where id = ${id}`, deadlineMs)
+}
+
+/**
+ * Takes those from it that ran in these pods, unless they have asked within `unseenMs` after all.
+ * Answers their names.
+ */
+export async function removeEnded(
+  sql: Sql,
+  pods: readonly ReplicaPod[],
+  unseenMs: number,
+): Promise<readonly string[]> {
+  const rows = await within(
+    sql<{ name: string }[]>`
+      delete from tollgate_replicas
+      where pod = any(${pods.map((pod) => JSON.stringify(pod))}::text[]::jsonb[])
+        and seen_at < now() - ${unseenMs}::float8 * interval '1 millisecond'
+      returning name`,
+    statementDeadlineMs,
+  )
+  return rows.map(({ name }) => name)
 }
 
 /**

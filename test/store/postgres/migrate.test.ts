@@ -17,6 +17,7 @@ const all = [
   '0006-revocations-kept.sql',
   '0007-revoked-at.sql',
   '0008-key-prefixes.sql',
+  '0009-replica-pods.sql',
 ]
 
 test('each migration is applied once', async (t) => {

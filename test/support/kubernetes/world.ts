@@ -40,6 +40,7 @@ const apiKinds: readonly ApiKind[] = [
   { group: 'coordination.k8s.io', version: 'v1', plural: 'leases', kind: 'Lease' },
   { group: '', version: 'v1', plural: 'configmaps', kind: 'ConfigMap' },
   { group: '', version: 'v1', plural: 'secrets', kind: 'Secret' },
+  { group: '', version: 'v1', plural: 'pods', kind: 'Pod' },
 ]
 
 /** Of a version that real API servers have beside the newer one. */

@@ -1,0 +1,71 @@
+/**
+ * Which pods of a namespace have ended, as the API server knows it: gone, replaced under their name,
+ * Succeeded or Failed. A pod that is only out of reach has not; nor has any while the API server is.
+ */
+
+import { isObject } from '../core/fields.ts'
+import type { KubeClient } from './client.ts'
+import { type Reflector, startReflector } from './reflector.ts'
+
+export interface PodIdentity {
+  readonly name: string
+  readonly uid: string
+}
+
+export interface EndedPodsOptions<Pod extends PodIdentity> {
+  readonly client: KubeClient
+  readonly namespace: string
+  /** Told of those that have ended, as soon as that is known; more than once perhaps. */
+  readonly onEnded: (pods: readonly Pod[]) => void
+  readonly onProblem: (problem: string | undefined) => void
+}
+
+export interface EndedPods<Pod extends PodIdentity> {
+  /** These are of interest from now on. The namespace is watched while there are any. */
+  look(pods: readonly Pod[]): void
+  stop(): void
+}
+
+export function createEndedPods<Pod extends PodIdentity>(
+  options: EndedPodsOptions<Pod>,
+): EndedPods<Pod> {
+  const { client, namespace, onEnded, onProblem } = options
+  let wanted: readonly Pod[] = []
+  let reflector: Reflector | undefined
+  let closing = new AbortController()
+
+  function tell(): void {
+    // A list that cannot be had says nothing of what would be in it.
+    if (reflector === undefined || !reflector.isSynced || reflector.isAbsent) return
+    const { objects } = reflector
+    const ended = wanted.filter(({ name, uid }) => {
+      const found = objects.get(`${namespace}/${name}`)
+      if (found === undefined || found.metadata.uid !== uid) return true
+      const phase = isObject(found.status) ? found.status.phase : undefined
+      return phase === 'Succeeded' || phase === 'Failed'
+    })
+    if (ended.length > 0) onEnded(ended)
+  }
+
+  function stop(): void {
+    closing.abort()
+    reflector = undefined
+  }
+
+  return {
+    look(pods) {
+      wanted = pods
+      if (pods.length === 0) return stop()
+      if (reflector !== undefined) return tell()
+      closing = new AbortController()
+      reflector = startReflector({
+        client,
+        path: `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods`,
+        onChange: tell,
+        onProblem,
+        signal: closing.signal,
+      })
+    },
+    stop,
+  }
+}

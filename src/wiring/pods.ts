@@ -1,0 +1,64 @@
+/** The pod that this process runs in, and those of other processes that have ended. */
+
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { type ClusterAccess, createClient } from '../kubernetes/client.ts'
+import { createEndedPods } from '../kubernetes/ended-pods.ts'
+import type { Sql } from '../store/postgres/sql.ts'
+import { unseenMs } from '../store/revocations/revocation-follower.ts'
+import { type ReplicaPod, removeEnded } from '../store/revocations/revocation-log.ts'
+import { accessOf } from './cluster.ts'
+import type { Context } from './context.ts'
+
+export interface Pods {
+  readonly own: ReplicaPod
+  /** These have not been heard of: those of them that have ended are taken from the replicas. */
+  readonly look: (silent: readonly ReplicaPod[]) => void
+}
+
+/** undefined: this process runs in no pod, as far as it is told. Throws with the setting to look at. */
+export function openPods({ config, log, onFault, stops }: Context, pool: Sql): Pods | undefined {
+  const { podNamespace: namespace, podName: name, podUid: uid } = config
+  const isReachable = config.kubeconfig !== undefined || config.kubernetesHost !== undefined
+  if (namespace === undefined || name === undefined || uid === undefined) return undefined
+  if (!isReachable) return undefined
+  const access = accessOf(config)
+  const cluster = nameCluster(access)
+  let removing = false
+
+  async function remove(pods: readonly ReplicaPod[]): Promise<void> {
+    if (removing) return
+    removing = true
+    try {
+      const names = await removeEnded(pool, pods, unseenMs)
+      if (names.length > 0) {
+        log.warn({ ended: names }, 'revocations no longer wait for processes whose pods have ended')
+      }
+    } finally {
+      removing = false
+    }
+  }
+
+  const ended = createEndedPods<ReplicaPod>({
+    client: createClient(access, { timeoutMs: 10_000 }),
+    namespace,
+    onEnded: (pods) => void remove(pods).catch(onFault),
+    onProblem(problem) {
+      if (problem === undefined) log.info('pods can be read again')
+      else log.warn({ problem }, 'pods cannot be read: those that have ended are waited for too')
+    },
+  })
+  stops.push(ended.stop)
+  return {
+    own: { cluster, namespace, name, uid },
+    // Whoever runs elsewhere is known to another API server.
+    look: (silent) =>
+      ended.look(silent.filter((pod) => pod.cluster === cluster && pod.namespace === namespace)),
+  }
+}
+
+/** Each cluster has authorities of its own; without them its address has to do. */
+function nameCluster({ server, ca, caFile }: ClusterAccess): string {
+  const text = ca ?? (caFile === undefined ? server : readFileSync(caFile, 'utf8'))
+  return createHash('sha256').update(text.trim()).digest('hex').slice(0, 16)
+}

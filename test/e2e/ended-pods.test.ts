@@ -1,0 +1,89 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import root, { type Test } from 'tap'
+import { createDatabase } from '../support/database.ts'
+import { models, subscriptions } from '../support/gateway.ts'
+import { writeKubeconfig } from '../support/kubernetes/kubeconfig.ts'
+import { makePod, removePod, setPhase } from '../support/kubernetes/pods.ts'
+import { startDouble } from '../support/kubernetes/world.ts'
+import { createPod, type Pod } from '../support/pod.ts'
+import { poll } from '../support/poll.ts'
+
+interface Revoked {
+  readonly state: string
+  readonly replicas: number
+  readonly waitingFor?: readonly string[]
+}
+
+/**
+ * Two pods on one database, of one cluster unless told; the second has been killed, and has not been
+ * heard of since.
+ */
+async function start(t: Test, isElsewhere = false) {
+  const world = await startDouble(t)
+  const other = isElsewhere ? await startDouble(t) : world
+  const database = await createDatabase(t)
+  const pods: Pod[] = []
+  for (const [name, itsWorld] of [['first', world] as const, ['second', other] as const]) {
+    const { uid } = await makePod(itsWorld, name)
+    const env = {
+      KUBECONFIG: writeKubeconfig(t, itsWorld.access),
+      ...{ POD_NAMESPACE: 'tollgate', POD_NAME: name, POD_UID: uid },
+    }
+    const resources = [...models('http://127.0.0.1:9'), ...subscriptions({ plenty: 1e9 })]
+    const tokens = ['token-ann,ann,1,"team,tollgate-admins"']
+    const pod = await createPod(t, { name, database, resources, tokens, env })
+    await pod.service.start()
+    pods.push(pod)
+  }
+  const [first, second] = pods as [Pod, Pod]
+  const headers = { authorization: 'Bearer token-ann', 'content-type': 'application/json' }
+  const revoke = async (): Promise<Revoked> => {
+    const body = '{"name":"k","subscription":"plenty"}'
+    const made = await first.ask('POST /v1/api-keys', headers, body)
+    const gone = await first.ask(`DELETE /v1/api-keys/${made.id}`, headers)
+    return gone.propagation as Revoked
+  }
+  t.match(await revoke(), { state: 'confirmed', replicas: 2 })
+  await second.service.end('SIGKILL')
+  t.match(await revoke(), { state: 'pending', waitingFor: ['second'] })
+  await poll(() => first.service.log().includes('not been heard of'), 'it is silent', 20_000)
+  t.match(await revoke(), { state: 'pending', waitingFor: ['second'] }, 'as the Pod still runs')
+  return { world, first, second, revoke }
+}
+
+root.test('a pod that has Failed is waited for no longer', async (t) => {
+  const { world, first, second, revoke } = await start(t)
+  await setPhase(world, 'second', 'Unknown')
+  t.match(await revoke(), { state: 'pending' }, 'its node may only be out of reach')
+
+  world.faults.status = 503
+  world.faults.cut()
+  await setPhase(world, 'second', 'Failed')
+  t.match(await revoke(), { state: 'pending' }, 'nobody has heard of it')
+  await delay(1_000)
+  t.match(await revoke(), { state: 'pending' }, 'nor will, while the API server is away')
+  world.faults.status = 0
+  await poll(() => first.service.log().includes('whose pods have ended'), 'it is heard', 20_000)
+  t.match(await revoke(), { state: 'confirmed', replicas: 1 })
+
+  // Whoever is there after all, as after a forced deletion, is waited for again.
+  await second.service.start()
+  t.match(await revoke(), { state: 'confirmed', replicas: 2 })
+})
+
+root.test('so is one that is gone, and one whose name another has', async (t) => {
+  const { world, revoke } = await start(t)
+  await removePod(world, 'second')
+  await makePod(world, 'second')
+  t.match(await revoke(), { state: 'confirmed', replicas: 1 }, 'within its own second')
+})
+
+root.test('a pod of another cluster is not gone for not being in this one', async (t) => {
+  const { world, revoke } = await start(t, true)
+  await delay(1_000)
+  t.match(await revoke(), { state: 'pending', waitingFor: ['second'] })
+  t.notOk(
+    world.faults.requests.some((each) => each.includes('/pods')),
+    'nor is it asked',
+  )
+})

@@ -1,0 +1,71 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { type Test, test } from 'tap'
+import { createClient } from '../../src/kubernetes/client.ts'
+import { createEndedPods, type PodIdentity } from '../../src/kubernetes/ended-pods.ts'
+import { makePod, removePod, setPhase } from '../support/kubernetes/pods.ts'
+import { startDouble } from '../support/kubernetes/world.ts'
+import { poll } from '../support/poll.ts'
+
+async function start(t: Test) {
+  const world = await startDouble(t)
+  const told = new Set<string>()
+  const problems: (string | undefined)[] = []
+  const pods = createEndedPods<PodIdentity>({
+    client: createClient(world.access),
+    namespace: 'tollgate',
+    onEnded: (ended) => {
+      for (const { name } of ended) told.add(name)
+    },
+    onProblem: (problem) => problems.push(problem),
+  })
+  t.teardown(() => pods.stop())
+  return { world, pods, told, problems }
+}
+
+test('pods that have ended are told of, and no others', async (t) => {
+  const { world, pods, told } = await start(t)
+  const all = []
+  for (const name of ['done', 'failed', 'gone', 'again', 'lost', 'here']) {
+    all.push(await makePod(world, name))
+  }
+  await setPhase(world, 'done', 'Succeeded')
+  await setPhase(world, 'lost', 'Unknown')
+  pods.look(all)
+  await poll(() => told.has('done'), 'at once')
+  await setPhase(world, 'failed', 'Failed')
+  await removePod(world, 'gone')
+  await removePod(world, 'again')
+  await makePod(world, 'again')
+  for (const name of ['failed', 'gone', 'again']) await poll(() => told.has(name), name)
+  t.strictSame([...told].sort(), ['again', 'done', 'failed', 'gone'])
+  await poll(() => world.faults.watches === 1, 'it is watched')
+  pods.look([])
+  await poll(() => world.faults.watches === 0, 'and no longer than somebody wants to know')
+})
+
+test('while the API server does not say, no pod has ended', async (t) => {
+  const { world, pods, told, problems } = await start(t)
+  const pod = await makePod(world, 'one')
+  await setPhase(world, 'one', 'Failed')
+  for (const status of [500, 403, 401]) {
+    world.faults.status = status
+    pods.look([pod])
+    await poll(() => problems.length === 1, `${status} is told`)
+    problems.length = 0
+    pods.look([])
+  }
+  // What answers so for every path is no API server.
+  world.faults.forget('pods')
+  world.faults.status = 0
+  const before = world.faults.requests.length
+  pods.look([pod])
+  await poll(() => world.faults.requests.length > before, '404')
+  await delay(300)
+  pods.look([pod])
+  t.strictSame([...told], [])
+  pods.look([])
+  world.faults.restore('pods')
+  await makePod(world, 'two')
+  pods.look([pod])
+  await poll(() => told.has('one'), 'gone, as it says itself')
+})
