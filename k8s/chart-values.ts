@@ -36,7 +36,10 @@ export const values: readonly Value[] = [
   {
     name: 'storesSecret',
     meaning: 'the Secret with the entries database-url and redis-url, which is yours to make',
-    places: [[...gateway, 'volumes', 'stores', 'secret', 'secretName']],
+    places: [
+      [...gateway, 'volumes', 'stores', 'secret', 'secretName'],
+      [...controller, 'volumes', 'stores', 'secret', 'secretName'],
+    ],
   },
   {
     name: 'podSecurityContext',
