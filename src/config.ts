@@ -162,7 +162,7 @@ function derive(all: Read, env: Environment): Config {
     envoyConfigDir: read.envoyConfigDir ?? join(read.dataDir, 'envoy'),
     revocationLogDir: read.revocationLogDir ?? read.dataDir,
     instanceName: read.instanceName ?? gatewayName ?? 'maas-default-gateway',
-    replicaName: read.replicaName ?? ownName,
+    replicaName: read.replicaName ?? read.podName ?? ownName,
     databaseUrlNow: rereader(env, settings.databaseUrl, read.databaseUrl),
     redisUrlNow: rereader(env, settings.redisUrl, read.redisUrl),
     replicaPlace: `${bootId()}/${ownName}`,

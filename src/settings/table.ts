@@ -201,7 +201,7 @@ export const settings = {
   keyCacheOutageGraceMs: setting('KEY_CACHE_OUTAGE_GRACE', '15m', form.duration('0', '24h'),
     'how long remembered keys work without the database; never less than a minute'),
   /** What this process is called where a revocation waits for it. */
-  replicaName: optional('REPLICA_NAME', 'host and `GRPC_ADDRESS`', form.anyText,
+  replicaName: optional('REPLICA_NAME', '`POD_NAME`, else host and `GRPC_ADDRESS`', form.anyText,
     'this process\'s name in `waitingFor`'),
   refusalLinesPerSecond: setting('LOG_REFUSALS_PER_SECOND', '20', form.integer(0, 100_000),
     'refused requests logged in a second at most, of each code; then a line says how many were left out'),

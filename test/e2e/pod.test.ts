@@ -156,10 +156,10 @@ for (const isStreamed of [true, false]) {
       ])
       await poll(() => sent > 100, 'there is load')
       const long = [connect1, connect2].map(async (connect) => {
-        const sim = { totalTokens: 1_000, words: 12, chunkDelayMs: 500 }
+        const sim = { totalTokens: 1_000, words: 12, chunkDelayMs: 1_000 }
         return wrongWith(await chat(connect(t, pod, certificate), key, sim, true), true)
       })
-      await poll(async () => (await model.tally()).open >= 2, 'two will take 6 s')
+      await poll(async () => (await model.tally()).open >= 2, 'two will take 12 s')
 
       const begunAt = performance.now()
       const drained = pod.drain()

@@ -205,6 +205,19 @@ inOverlays(
   },
 )
 
+inOverlays('Envoy is drained before it is ended', (t, manifests, pods) => {
+  const { containers, spec } = named(pods, gatewayName)
+  const find = (name: string) => containers.find((each) => each.name === name) as Container
+  const [service, envoy] = ['tollgate', 'envoy'].map((name) => environmentOf(find(name), manifests))
+  t.strictSame(find('envoy').lifecycle, { preStop: { exec: { command: ['tollgate', 'drain'] } } })
+  for (const name of ['INTERNAL_ADDRESS', 'ENVOY_ADMIN_ADDRESS', 'DRAIN_SECONDS']) {
+    t.equal(envoy?.[name], service?.[name], name)
+  }
+  const { drainMs } = loadConfig({ DRAIN_SECONDS: envoy?.DRAIN_SECONDS })
+  t.equal(spec.terminationGracePeriodSeconds, drainMs / 1_000 + 30)
+  for (const name of ['POD_NAMESPACE', 'POD_NAME', 'POD_UID']) t.ok(service?.[name], name)
+})
+
 function mountOf(container: Container, path: string) {
   return container.volumeMounts?.find(({ mountPath }) => path.startsWith(`${mountPath}/`))
 }

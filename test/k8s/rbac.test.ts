@@ -6,6 +6,7 @@ import { parseAllDocuments } from 'yaml'
 import { loadConfig } from '../../src/config.ts'
 import { createClusterSource } from '../../src/controller/cluster-source.ts'
 import { createClient } from '../../src/kubernetes/client.ts'
+import { createEndedPods } from '../../src/kubernetes/ended-pods.ts'
 import { startClusterController } from '../../src/wiring/cluster-controller.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { startDouble, type World } from '../support/kubernetes/world.ts'
@@ -112,7 +113,15 @@ test('the service may do what it does, and nothing else', async (t) => {
     onProblem: (collection, problem) => t.fail(`${collection}: ${problem}`),
   })
   await source.next(closing.signal)
-  await poll(() => world.faults.watches === 13, 'all is watched')
+  const pods = createEndedPods({
+    client: createClient(world.access),
+    namespace: 'tollgate',
+    onEnded() {},
+    onProblem: (problem) => t.fail(`pods: ${problem}`),
+  })
+  t.teardown(() => pods.stop())
+  pods.look([{ name: 'silent', uid: '1' }])
+  await poll(() => world.faults.watches === 14, 'all is watched')
   const needed = world.faults.requests.flatMap(neededBy)
   const grants = grantsOf('tollgate-gateway')
   for (const each of needed)
