@@ -57,7 +57,10 @@ export function drainGateway(app: FastifyInstance, { gatewayDrain }: DrainGatewa
   })
 }
 
-/** A Unix socket's peer has no address. */
+/**
+ * A Unix socket's peer has no address. Not all of 127.0.0.0/8: Istio's proxy comes from 127.0.0.6 for
+ * whoever is outside.
+ */
 function isLocal(address: string | undefined): boolean {
-  return address === undefined || /^(::ffff:)?127\.|^::1$/.test(address)
+  return address === undefined || /^(::ffff:)?127\.0\.0\.1$|^::1$/.test(address)
 }
