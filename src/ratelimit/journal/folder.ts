@@ -1,6 +1,7 @@
 /** The files of a usage journal: the one that Envoy writes and those it was renamed to. */
 
-import { readdir, rename, stat, unlink } from 'node:fs/promises'
+import { renameSync, statSync } from 'node:fs'
+import { readdir, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { notJournals } from './position.ts'
 
@@ -63,19 +64,18 @@ export function isRotated({ path }: ListedFile, journal: string): boolean {
 }
 
 /** Renames the file that Envoy writes, unless somebody else just has. Envoy goes on writing to it. */
-export async function rotate(file: ListedFile, now: number): Promise<void> {
-  // Envoy may have begun a new one under this name since the file was listed.
-  if ((await look(file.path))?.inode !== file.inode) return
-  await unlessGone(rename(file.path, `${file.path}.${now}`))
+export function rotate(file: ListedFile, now: number): void {
+  // Envoy may have begun a new one under this name since the file was listed. Synchronous, so that
+  // it has next to no time to do so after the look.
+  try {
+    const { ino } = statSync(file.path, { bigint: true })
+    if (String(ino) === file.inode) renameSync(file.path, `${file.path}.${now}`)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+  }
 }
 
 /** Removes a file, unless somebody else just has. */
 export async function remove({ path }: ListedFile): Promise<void> {
-  await unlessGone(unlink(path))
-}
-
-async function unlessGone(action: Promise<void>): Promise<void> {
-  await action.catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'ENOENT') throw error
-  })
+  await rm(path, { force: true })
 }

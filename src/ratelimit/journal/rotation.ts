@@ -39,7 +39,7 @@ export function createJournalRotation(options: JournalRotationOptions): () => Pr
     const others = files.filter((file) => file !== current)
     const longEnough = options.rotateBytes * (isReader() ? 1 : patience)
     if (current !== undefined && current.size >= longEnough) {
-      await rotate(current, clock())
+      rotate(current, clock())
       await reopen(true)
     } else if (current === undefined && others.length > 0) {
       // Envoy has not heard of the new name yet, or is away: it opens the file when it is back.
