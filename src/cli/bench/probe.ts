@@ -54,6 +54,8 @@ if (path !== undefined) {
     socket.on('error', () => {})
     socket.end(JSON.stringify(read()))
   })
+    // Of several workers the first one tells.
+    .on('error', () => {})
     .listen(path)
     .unref()
 }

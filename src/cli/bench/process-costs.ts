@@ -1,11 +1,35 @@
-/** What processes have cost so far, from outside: Linux's /proc. */
+/** What processes and those that they started have cost so far, from outside: Linux's /proc. */
 
 import { readdirSync, readFileSync } from 'node:fs'
 
 const TICKS_PER_SECOND = 100
 
-/** CPU of a process since it started, user and system time, in microseconds; NaN where there is no /proc. */
+/**
+ * CPU since the start, user and system time, in microseconds; NaN where there is no /proc. What those
+ * spent that have ended by now is not in it.
+ */
 export function cpuMicrosOf(pid: number): number {
+  return withChildren(pid).reduce((sum, each) => sum + cpuOfOne(each), 0)
+}
+
+/** Resident memory in bytes, what they share counted for each; NaN where there is no /proc. */
+export function residentBytesOf(pid: number): number {
+  return withChildren(pid).reduce((sum, each) => sum + residentOfOne(each), 0)
+}
+
+function withChildren(pid: number): readonly number[] {
+  try {
+    const threads = readdirSync(`/proc/${pid}/task`)
+    const children = threads.flatMap((thread) =>
+      readFileSync(`/proc/${pid}/task/${thread}/children`, 'utf8').split(' ').filter(Boolean),
+    )
+    return [pid, ...children.flatMap((child) => withChildren(Number(child)))]
+  } catch {
+    return [pid]
+  }
+}
+
+function cpuOfOne(pid: number): number {
   try {
     return nanosecondsOfThreads(pid) / 1_000
   } catch {
@@ -34,8 +58,7 @@ function ticksOf(pid: number): number {
   }
 }
 
-/** Resident memory in bytes; NaN where there is no /proc. */
-export function residentBytesOf(pid: number): number {
+function residentOfOne(pid: number): number {
   try {
     const status = readFileSync(`/proc/${pid}/status`, 'utf8')
     return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1] ?? Number.NaN) * 1_024
