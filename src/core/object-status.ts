@@ -2,7 +2,6 @@
 
 import type { Condition, ResourceStatus } from './conditions.ts'
 import { type PolicyConditions, type PolicyKind, placeOfPolicy } from './generated-policies.ts'
-import type { ModelRoute } from './routing.ts'
 import type { CompiledPolicy, CompiledSubscription, Model, Snapshot } from './snapshot.ts'
 
 /** A condition as Kubernetes has them (meta/v1 Condition). */
@@ -85,31 +84,23 @@ function detailsOf(input: StatusInput): Readonly<Record<string, unknown>> {
   return {}
 }
 
-/** Clients come to the gateway, unless the resource says where they go. */
+/**
+ * Clients come to the gateway, unless the resource says where they go. A field that is undefined shall
+ * not be there.
+ */
 function ofModel(model: Model | undefined, gatewayUrl: string): Readonly<Record<string, unknown>> {
   if (model === undefined) return {}
   const { endpointOverride, routing } = model.resource
+  const route = routing?.route
+  const [gatewayNamespace, gatewayName] = route?.gateway?.split('/') ?? []
   return {
-    ...(model.phase === 'Ready' && { endpoint: endpointOverride ?? `${gatewayUrl}/${model.key}` }),
-    ...(routing?.route && ofRoute(routing.route)),
-  }
-}
-
-function ofRoute({
-  namespace,
-  name,
-  gateway,
-  hostnames,
-}: ModelRoute): Readonly<Record<string, unknown>> {
-  const [gatewayNamespace, gatewayName] = gateway?.split('/') ?? []
-  return {
-    httpRouteName: name,
-    httpRouteNamespace: namespace,
-    ...(gatewayName !== undefined && {
-      httpRouteGatewayName: gatewayName,
-      httpRouteGatewayNamespace: gatewayNamespace,
-    }),
-    httpRouteHostnames: hostnames,
+    endpoint:
+      model.phase === 'Ready' ? (endpointOverride ?? `${gatewayUrl}/${model.key}`) : undefined,
+    httpRouteName: route?.name,
+    httpRouteNamespace: route?.namespace,
+    httpRouteGatewayName: gatewayName,
+    httpRouteGatewayNamespace: gatewayNamespace,
+    httpRouteHostnames: route?.hostnames,
   }
 }
 

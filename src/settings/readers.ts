@@ -105,6 +105,20 @@ export const resourceName: Reader<{ readonly resource: string; readonly group: s
   },
 }
 
+const label = '[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?'
+
+/** An object of the cluster, with its namespace. */
+export const namespacedName: Reader<string> = {
+  form: '`<namespace>/<name>` in lower case',
+  read: (written) =>
+    new RegExp(`^${label}/${label}(\\.${label})*$`).test(written) ? written : invalid,
+}
+
+export const domainName: Reader<string> = {
+  form: 'a domain name in lower case',
+  read: (written) => (new RegExp(`^${label}(\\.${label})*$`).test(written) ? written : invalid),
+}
+
 /** Addresses, networks in CIDR form, and `loopback`. */
 export const networks: Reader<readonly string[]> = {
   form: 'a list with commas of addresses, networks like `10.0.0.0/8`, and `loopback`',

@@ -113,6 +113,11 @@ export const settings = {
     'where resources are: a folder, or the cluster'),
   watchGroups: setting('WATCH_GROUPS', 'tollgate.dev,maas.opendatahub.io', form.watchGroups,
     'the groups whose kinds are read (`RESOURCES=kubernetes` only)'),
+  /** undefined: whether models can be reached past us is not known. */
+  gatewayInternal: optional('GATEWAY_INTERNAL', 'none', form.namespacedName,
+    'the Gateway of the models, `<namespace>/<name>`, that nobody but Envoy reaches: a model whose HTTPRoute hangs on another one is reported as `Bypass`'),
+  clusterDomain: setting('CLUSTER_DOMAIN', 'cluster.local', form.domainName,
+    'what the names of Services end in'),
   /** Absolute. */
   secretsDir: optional('SECRETS_DIR', 'none', form.path,
     'credentials and authorities of model servers, as `<namespace>/<file>`'),

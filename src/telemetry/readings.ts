@@ -8,6 +8,8 @@ export interface Sources {
   readonly models: () => number
   /** Models that wait until Envoy has their cluster. */
   readonly modelsWaiting: () => number
+  /** Models that can be reached past us, where that is known. */
+  readonly modelsBypassed?: () => number
   readonly subscriptions: () => number
   readonly resourceProblems: () => number
   /** Counters held, in memory or in the local view. */
@@ -103,6 +105,15 @@ export function readingsOf(sources: Sources): readonly Reading[] {
       'Models not yet as written, as Envoy does not have their cluster.',
       sources.modelsWaiting,
     ),
+    ...(sources.modelsBypassed === undefined
+      ? []
+      : [
+          gauge(
+            'tollgate_models_bypassed',
+            'Models whose HTTPRoute hangs on a Gateway other than GATEWAY_INTERNAL.',
+            sources.modelsBypassed,
+          ),
+        ]),
     gauge('tollgate_subscriptions', 'Subscriptions in force.', sources.subscriptions),
     gauge(
       'tollgate_resource_problems',

@@ -119,6 +119,7 @@ export async function startClusterController(
 
   const controller = await startController({
     source,
+    routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
     publish,
     report: createResourceReport(log),
     onFailure: (error) => log.error({ err: error }, 'resources could not be read'),

@@ -57,6 +57,7 @@ export async function openResources(context: Context): Promise<Resources> {
   let published = { compileS: 0, at: performance.now() }
   const controller = await startController({
     source: origin.source,
+    routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
     async publish(fresh, resources) {
       await stage.publish(fresh, resources)
       await noteChanges(resources)

@@ -2,6 +2,7 @@
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { bypassedModels } from '../core/bypass.ts'
 import { PACKAGE_ROOT } from '../package-root.ts'
 import type { Journal } from '../ratelimit/journal/journal.ts'
 import type { IdentityFigures } from '../telemetry/identity-counts.ts'
@@ -50,6 +51,7 @@ export function openTelemetry({ config, audit, stops }: Context, measured: Measu
     sources: {
       models: () => snapshot().models.size,
       modelsWaiting,
+      ...(config.gatewayInternal && { modelsBypassed: () => bypassedModels(snapshot()).length }),
       subscriptions: () => snapshot().subscriptions.size,
       resourceProblems: () => problems().length,
       counters: () => counters.size,

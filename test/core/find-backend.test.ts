@@ -1,6 +1,6 @@
 import { type Test, test } from 'tap'
 import type { RoutingOptions } from '../../src/core/find-backend.ts'
-import { joinRoutes, usualRouting } from '../../src/core/join-routes.ts'
+import { usualRouting } from '../../src/core/join-routes.ts'
 import { parseResource } from '../../src/core/parse-resource.ts'
 import type { ModelRef, Resource } from '../../src/core/resources.ts'
 import { modelRef } from '../support/documents.ts'
@@ -8,7 +8,10 @@ import {
   gateway,
   httpRoute,
   inferenceService,
+  joinAll,
+  joinResources,
   onGateway,
+  readAll,
   toPool,
   toService,
   verdict,
@@ -16,21 +19,8 @@ import {
 
 const small = modelRef('small', { backendUrl: undefined })
 
-/** The resources of these documents; what cannot be read is left out, as everywhere. */
-function read(documents: readonly unknown[]): readonly Resource[] {
-  return documents.map(parseResource).flatMap((each) => ('resource' in each ? each.resource : []))
-}
-
-function joined(resources: readonly Resource[], options?: RoutingOptions): readonly Resource[] {
-  const steps = joinRoutes(resources, options)
-  for (;;) {
-    const step = steps.next()
-    if (step.done) return step.value
-  }
-}
-
 function find(documents: readonly unknown[], options?: RoutingOptions): ModelRef {
-  const [ref, ...others] = joined(read([small, ...documents]), options)
+  const [ref, ...others] = joinAll([small, ...documents], options)
   if (ref?.kind !== 'ModelRef' || others.length > 0) throw new Error('a ModelRef alone is left')
   return ref
 }
@@ -307,9 +297,8 @@ test('without a route the inference service says where it is', async (t) => {
 
 test('what is written goes first, and the route is known all the same', async (t) => {
   const written = modelRef('small', {})
-  const [ref] = joined(
-    read([written, httpRoute({ spec: { ...onGateway, ...host, rules: [toService('small')] } })]),
-  )
+  const route = httpRoute({ spec: { ...onGateway, ...host, rules: [toService('small')] } })
+  const [ref] = joinAll([written, route])
   t.match(ref, { backendUrl: 'http://small.example:8000', backendHost: undefined })
   t.strictSame((ref as ModelRef).routing, {
     route: {
@@ -377,15 +366,15 @@ test('Gateways past us are named', async (t) => {
 })
 
 test('what is found the same again is the same object', async (t) => {
-  const resources = read([small, httpRoute(), gateway()])
-  const [first] = joined(resources)
-  t.equal(joined(resources)[0], first)
-  const moved = resources.with(2, read([gateway(undefined, ['10.0.0.1'])])[0] as Resource)
-  t.equal(joined(moved)[0], first, 'what does not matter changes nothing')
-  const other = read([httpRoute({ spec: rules(toService('other')) })])[0] as Resource
-  const [second] = joined(resources.with(1, other))
+  const resources = readAll([small, httpRoute(), gateway()])
+  const [first] = joinResources(resources)
+  t.equal(joinResources(resources)[0], first)
+  const moved = resources.with(2, readAll([gateway(undefined, ['10.0.0.1'])])[0] as Resource)
+  t.equal(joinResources(moved)[0], first, 'what does not matter changes nothing')
+  const other = readAll([httpRoute({ spec: rules(toService('other')) })])[0] as Resource
+  const [second] = joinResources(resources.with(1, other))
   t.not(second, first)
   t.match(second, { backendUrl: /^http:\/\/other/ })
-  const none = read([small])
-  t.equal(joined(none), none, 'without any of these kinds nothing is touched')
+  const none = readAll([small])
+  t.equal(joinResources(none), none, 'without any of these kinds nothing is touched')
 })

@@ -5,12 +5,15 @@ import https from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import root from 'tap'
+import { showAddress } from '../../src/config.ts'
+import type { Address } from '../../src/settings/address.ts'
 import { noOpenssl, selfSigned } from '../support/certificates.ts'
 import { startDnsServer } from '../support/dns-server.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { type Gateway, startGateway } from '../support/gateway.ts'
 import { startDouble } from '../support/kubernetes/world.ts'
+import { readScrape } from '../support/metrics.ts'
 import { poll } from '../support/poll.ts'
 import {
   gateway as gatewayOf,
@@ -81,7 +84,11 @@ root.test('requests go where the HTTPRoute of the model leads', { skip }, async 
   for (const name of models) await world.apply(route(name, one))
 
   const gateway = await startGateway(t, {
-    env: { RESOURCES: 'kubernetes', KUBECONFIG: kubeconfig },
+    env: {
+      RESOURCES: 'kubernetes',
+      KUBECONFIG: kubeconfig,
+      GATEWAY_INTERNAL: 'gateways/models',
+    },
     adjustEnvoy: (text) => adjust(text, dns, certificate.path),
   })
   const { key } = await gateway.mint()
@@ -111,15 +118,14 @@ root.test('requests go where the HTTPRoute of the model leads', { skip }, async 
     t.match(await ask(gateway, key, 'small'), { server: 'two', host: 'small.example.com' })
   })
 
-  const throughGateway = (status?: object) =>
-    httpRoute({
-      spec: {
-        parentRefs: [{ name: 'models', namespace: 'gateways', sectionName: 'https' }],
-        hostnames: ['*.example.com', 'models.example.com'],
-        rules: [toPool('small')],
-      },
-      ...(status && { status }),
-    })
+  const throughGateway = (status?: object) => {
+    const spec = {
+      parentRefs: [{ name: 'models', namespace: 'gateways', sectionName: 'https' }],
+      hostnames: ['*.example.com', 'models.example.com'],
+      rules: [toPool('small')],
+    }
+    return { ...httpRoute({ spec, ...(status && { status }) }), spec }
+  }
 
   await t.test('an InferencePool is reached by its Gateway', async (t) => {
     const listeners = [
@@ -135,6 +141,24 @@ root.test('requests go where the HTTPRoute of the model leads', { skip }, async 
       path: '/llm/small/v1/chat/completions',
       serverName: 'models.example.com',
     })
+  })
+
+  await t.test('a route on another Gateway is a way past us', async (t) => {
+    const { internal, metrics } = gateway.addresses
+    const get = async (address: Address | undefined, path: string): Promise<string> =>
+      (await fetch(`http://${address && showAddress(address)}${path}`)).text()
+    const bypassed = async () =>
+      readScrape(await get(metrics, '/metrics')).value('tollgate_models_bypassed')
+    t.equal(await bypassed(), 0)
+    const { spec } = throughGateway()
+    const parentRefs = [...spec.parentRefs, { name: 'public', namespace: 'gateways' }]
+    await world.apply(httpRoute({ spec: { ...spec, parentRefs } }))
+    await poll(async () => (await bypassed()) === 1, 'it counts')
+    t.match(
+      await get(internal, '/internal/v1/resources'),
+      /"type":"Bypass","status":"True".*llm\/small-kserve-route on the Gateway gateways\/public/,
+    )
+    t.match(await ask(gateway, key, 'small'), { server: 'pool' }, 'requests go by the internal one')
   })
 
   await t.test('what leads nowhere is 503, and others go on', async (t) => {

@@ -37,6 +37,17 @@ test('a rate is a number in a time', async (t) => {
   ])
 })
 
+test('an object of the cluster has a namespace and a name', async (t) => {
+  t.strictSame(reads(form.namespacedName, ['a/b', 'a-1/b.c-d', 'a', 'a/', '/b', 'a/b/c', 'A/b']), [
+    ...['a/b', 'a-1/b.c-d'],
+    ...Array.from({ length: 5 }, () => 'refused'),
+  ])
+  t.strictSame(reads(form.domainName, ['cluster.local', 'c', 'c.', '.c', 'a b', 'C', '']), [
+    ...['cluster.local', 'c'],
+    ...Array.from({ length: 5 }, () => 'refused'),
+  ])
+})
+
 test('a switch may be off', async (t) => {
   const address = { host: '127.0.0.1', port: 1 }
   t.strictSame(reads(form.orOff(form.socketAddress), ['off', '127.0.0.1:1', 'none']), [

@@ -1,3 +1,8 @@
+import type { RoutingOptions } from '../../src/core/find-backend.ts'
+import { joinRoutes } from '../../src/core/join-routes.ts'
+import { parseResource } from '../../src/core/parse-resource.ts'
+import type { Resource } from '../../src/core/resources.ts'
+
 /** What others keep in a cluster about a model `llm/<service>`, as YAML would be parsed to. */
 
 export interface WrittenRoute {
@@ -94,5 +99,23 @@ export function inferenceService(status: object, name = 'small') {
     metadata: { name, namespace: 'llm' },
     spec: { model: { uri: 'hf://x/y' }, template: { containers: [{ name: 'main' }] } },
     status,
+  }
+}
+
+/** The resources of documents; what cannot be read is left out, as everywhere. */
+export function readAll(documents: readonly unknown[]): readonly Resource[] {
+  return documents.map(parseResource).flatMap((each) => ('resource' in each ? each.resource : []))
+}
+
+/** Documents as they are compiled: with the backends that were found. */
+export function joinAll(documents: readonly unknown[], options?: RoutingOptions) {
+  return joinResources(readAll(documents), options)
+}
+
+export function joinResources(resources: readonly Resource[], options?: RoutingOptions) {
+  const steps = joinRoutes(resources, options)
+  for (;;) {
+    const step = steps.next()
+    if (step.done) return step.value
   }
 }

@@ -9,6 +9,7 @@ import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { writeKubeconfig } from '../support/kubernetes/kubeconfig.ts'
 import { inWorlds, startDouble, type World } from '../support/kubernetes/world.ts'
 import { poll } from '../support/poll.ts'
+import { httpRoute, toService } from '../support/routes.ts'
 
 const paid = (name: string, priority: number, model = 'llm/small') =>
   subscription(name, { groups: ['team-a'] }, { [model]: [[100, '1m']] }, { priority })
@@ -18,7 +19,12 @@ interface Started extends ClusterController {
 }
 
 /** A controller on a cluster, as the command starts one. */
-async function start(t: Test, world: World, now = Date.now): Promise<Started> {
+async function start(
+  t: Test,
+  world: World,
+  now = Date.now,
+  env: Record<string, string> = {},
+): Promise<Started> {
   const kubeconfig = writeKubeconfig(t, world.access)
   const lines: string[] = []
   const controller = await startClusterController({
@@ -26,6 +32,7 @@ async function start(t: Test, world: World, now = Date.now): Promise<Started> {
       RESOURCES: 'kubernetes',
       KUBECONFIG: kubeconfig,
       GATEWAY_URL: 'https://models.example',
+      ...env,
     }),
     log: pino({ level: 'info' }, { write: (line: string) => void lines.push(line) }),
     clock: now,
@@ -260,6 +267,60 @@ inWorlds('statuses tell what became of resources', async (t, world) => {
   await poll(() => controller.written > written, 'it is counted')
   t.equal(controller.written, written + 1, 'and nothing else is written')
   t.equal(duplicates().length, 1)
+})
+
+inWorlds('the status of a model tells its route, and ways past us', async (t, world) => {
+  await world.apply(modelRef('small', { backendUrl: undefined }))
+  const parentRefs = (...names: readonly string[]) =>
+    names.map((name) => ({ name, namespace: 'gateways' }))
+  const hostnames = ['small.example.com']
+  const on = (...names: readonly string[]) =>
+    httpRoute({
+      spec: { parentRefs: parentRefs(...names), hostnames, rules: [toService('small')] },
+    })
+  await world.apply(on('public', 'models'))
+  const controller = await start(t, world, Date.now, { GATEWAY_INTERNAL: 'gateways/models' })
+  const status = async () => (await read(world, 'modelrefs', 'small')).status
+  await poll(async () => (await status())?.phase === 'Ready', 'Ready')
+  t.match(await status(), {
+    httpRouteName: 'small-kserve-route',
+    httpRouteNamespace: 'llm',
+    httpRouteGatewayName: 'models',
+    httpRouteGatewayNamespace: 'gateways',
+    httpRouteHostnames: hostnames,
+    conditions: [
+      { type: 'Ready', status: 'True', reason: 'Reconciled' },
+      {
+        type: 'Bypass',
+        status: 'True',
+        reason: 'OtherGateway',
+        message:
+          'reached past Tollgate by the HTTPRoute llm/small-kserve-route on the Gateway gateways/public',
+      },
+    ],
+  })
+  const told = () => controller.lines.filter((line) => line.includes('reached past Tollgate'))
+  t.equal(told().length, 1)
+  await world.apply(on('models'))
+  await poll(
+    async () =>
+      (await status())?.conditions.find(({ type }) => type === 'Bypass')?.status === 'False',
+    'its own Gateway alone',
+  )
+  await world.remove(on())
+  await poll(async () => (await status())?.phase === 'Pending', 'Pending')
+  const { conditions = [], ...fields } = (await status()) ?? {}
+  t.match(conditions, [
+    {
+      type: 'Ready',
+      status: 'False',
+      reason: 'BackendNotReady',
+      message: /^spec.backendUrl is not set/,
+    },
+  ])
+  t.equal(conditions.length, 1)
+  t.strictSame(Object.keys(fields).sort(), ['observedGeneration', 'phase'], 'nothing is left of it')
+  t.equal(told().length, 1)
 })
 
 test('a status that was not right is put right', async (t) => {

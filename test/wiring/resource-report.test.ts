@@ -3,6 +3,7 @@ import { test } from 'tap'
 import { compile } from '../../src/core/snapshot.ts'
 import { createResourceReport, linesShown } from '../../src/wiring/resource-report.ts'
 import { modelRef, snapshotOf, subscription } from '../support/documents.ts'
+import { httpRoute, joinAll, toService } from '../support/routes.ts'
 
 /** A report, and what it has logged since that was last asked. */
 function begin() {
@@ -68,4 +69,26 @@ test('a shared priority is one line when it changes', async (t) => {
   t.strictSame(logged(), ['priority 0 is shared by 2 Subscriptions: a, b'])
   report(sharing('a'), [])
   t.strictSame(logged(), [])
+})
+
+test('a way past us is one line when it is there', async (t) => {
+  const { report, logged } = begin()
+  const routing = { internalGateway: 'gateways/models', clusterDomain: 'cluster.local' }
+  const on = (...gateways: readonly string[]) => {
+    const parentRefs = gateways.map((name) => ({ name, namespace: 'gateways' }))
+    const route = httpRoute({ spec: { parentRefs, rules: [toService('small')] } })
+    return compile(joinAll([modelRef('small', { backendUrl: undefined }), route], routing))
+  }
+  const line =
+    'the model llm/small can be reached past Tollgate by the HTTPRoute llm/small-kserve-route on the Gateway gateways/public'
+  for (const [gateways, lines] of [
+    [['models'], []],
+    [['models', 'public'], [line]],
+    [['public', 'models'], []],
+    [['models'], []],
+    [['public'], [line]],
+  ] as const) {
+    report(on(...gateways), [])
+    t.strictSame(logged(), lines, gateways.join())
+  }
 })

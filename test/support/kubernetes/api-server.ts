@@ -51,6 +51,8 @@ export const adminToken = 'admin'
 interface Stored {
   readonly kind: ApiKind
   object: KubeObject
+  /** The fields of its status that were applied last. */
+  applied?: readonly string[]
 }
 
 interface KubeObject {
@@ -216,15 +218,20 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
   ): unknown {
     const found = find(asked)
     if (found === undefined) {
-      const isApply = headers['content-type']?.startsWith('application/apply-patch')
+      const isApply = headers['content-type']?.startsWith(applyType)
       return isApply ? create(asked, body, response) : refuse(response, 404, 'not found')
     }
     const { kind, object } = found
+    // What was applied and is not applied again is taken away.
+    const isApplied = asked.isStatus && headers['content-type']?.startsWith(applyType) === true
+    const gone = isApplied ? (found.applied ?? []) : []
+    if (isApplied) found.applied = Object.keys(body.status ?? {})
+    const before = without(object, gone)
     const expected = body.metadata?.resourceVersion
     if (expected !== undefined && expected !== object.metadata.resourceVersion) {
       return refuse(response, 409, 'the object has been modified')
     }
-    const merged = method === 'PATCH' ? (merge(object, body) as KubeObject) : body
+    const merged = method === 'PATCH' ? (merge(before, body) as KubeObject) : body
     const fresh: KubeObject = asked.isStatus
       ? { ...object, status: merged.status }
       : { ...merged, status: object.status, metadata: { ...merged.metadata } }
@@ -287,6 +294,13 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
     },
   }
   return world
+}
+
+const applyType = 'application/apply-patch'
+
+function without(object: KubeObject, fields: readonly string[]): KubeObject {
+  const status = Object.entries(object.status ?? {}).filter(([name]) => !fields.includes(name))
+  return fields.length === 0 ? object : { ...object, status: Object.fromEntries(status) }
 }
 
 function typeOf({ group, version, kind }: ApiKind): { apiVersion: string; kind: string } {
