@@ -13,6 +13,7 @@ import { noTrail } from '../src/audit/trail.ts'
 import { createClusterSource } from '../src/controller/cluster-source.ts'
 import { collections } from '../src/controller/collections.ts'
 import { startController } from '../src/controller/controller.ts'
+import { routerLabels } from '../src/core/parse-routing.ts'
 import { createClusterFile } from '../src/gateway/cluster-file.ts'
 import { type JsonObject, type KubeClient, KubeError } from '../src/kubernetes/client.ts'
 import { createResourceAudit } from '../src/wiring/audit.ts'
@@ -36,11 +37,33 @@ const own = 'models-as-a-service'
 
 function modelRef(i: number, modelIds: readonly string[] = []): JsonObject {
   const modelRef = { kind: 'LLMInferenceService', name: `m${i}` }
-  return object('ModelRef', 'llm', `m${i}`, {
-    modelRef,
-    modelIds,
-    backendUrl: `http://10.0.0.1:${1_000 + i}`,
+  // Half of them say where they are; of the others that is found.
+  const backendUrl = i % 2 === 0 ? { backendUrl: `http://10.0.0.1:${1_000 + i}` } : {}
+  return object('ModelRef', 'llm', `m${i}`, { modelRef, modelIds, ...backendUrl })
+}
+
+function httpRoute(i: number, prefix = `/llm/m${i}`): JsonObject {
+  const written = object('HTTPRoute', 'llm', `m${i}-kserve-route`, {
+    parentRefs: [{ name: 'models', namespace: 'gateways' }],
+    rules: [
+      {
+        matches: [{ path: { type: 'PathPrefix', value: prefix } }],
+        filters: [{ type: 'URLRewrite' }],
+        backendRefs: [
+          { group: 'inference.networking.k8s.io', kind: 'InferencePool', name: `m${i}` },
+        ],
+      },
+    ],
   })
+  const labels = { ...routerLabels, 'app.kubernetes.io/name': `m${i}` }
+  const type = { ...written, apiVersion: 'gateway.networking.k8s.io/v1' }
+  return { ...type, metadata: { ...(written.metadata as object), labels } }
+}
+
+function gateway(address = '10.96.0.7'): JsonObject {
+  const listeners = [{ name: 'http', port: 80, protocol: 'HTTP' }]
+  const made = object('Gateway', 'gateways', 'models', { listeners })
+  return { ...made, status: { addresses: [{ value: address }] } }
 }
 
 function references(i: number) {
@@ -71,13 +94,15 @@ function createPlayed(stored: Readonly<Record<string, readonly JsonObject[]>>) {
     async send({ path }) {
       await delay(0)
       const items = stored[pluralOf(path)]
-      if (items === undefined || !path.includes('tollgate.dev')) throw new KubeError(404, 'no such')
+      const isThere = /tollgate\.dev|gateway\.networking/.test(path)
+      if (items === undefined || !isThere) throw new KubeError(404, 'no such')
       const from = Number(/continue=(\d+)/.exec(path)?.[1] ?? 0)
-      const next = from + 500 < items.length ? `${from + 500}` : ''
+      const limit = Number(/limit=(\d+)/.exec(path)?.[1])
+      const next = from + limit < items.length ? `${from + limit}` : ''
       // Each page is text on its way.
       const page = JSON.stringify({
         metadata: { resourceVersion: `${version}`, continue: next },
-        items: items.slice(from, from + 500),
+        items: items.slice(from, from + limit),
       })
       return JSON.parse(page)
     },
@@ -107,6 +132,8 @@ export async function benchCluster(): Promise<readonly Figure[]> {
     accesspolicies: range(policies, (i) => accessPolicy(i)),
     subscriptions: range(subscriptions, (i) => subscription(i)),
     tenants: [],
+    httproutes: range(models, (i) => httpRoute(i)),
+    gateways: [gateway()],
   })
   const directory = mkdtempSync(join(tmpdir(), 'tollgate-bench-'))
   const clusterFile = createClusterFile({
@@ -151,7 +178,7 @@ export async function benchCluster(): Promise<readonly Figure[]> {
         onFailure: console.error,
       })
     })
-    figures.push({ name: 'first sync of a cluster with 12,500 resources', value: show(first) })
+    figures.push({ name: 'first sync of a cluster with 14,500 resources', value: show(first) })
     globalThis.gc?.()
     const grown = (process.memoryUsage().heapUsed - heap) / 1_048_576
     figures.push({
@@ -161,6 +188,8 @@ export async function benchCluster(): Promise<readonly Figure[]> {
     for (const [name, change] of [
       ['one ModelRef', (i: number) => push('modelrefs', modelRef(i, [`id-${version}`]))],
       ['one Subscription', (i: number) => push('subscriptions', subscription(i, version))],
+      ['one HTTPRoute', (i: number) => push('httproutes', httpRoute(i | 1, `/x/${version}`))],
+      ['the Gateway of all models', () => push('gateways', gateway(`10.96.0.${version % 250}`))],
       ['one AccessPolicy', (i: number) => push('accesspolicies', accessPolicy(i, `g-${version}`))],
     ] as const) {
       const seen: (readonly number[])[] = []

@@ -1,9 +1,7 @@
 import { once } from 'node:events'
-import { writeFileSync } from 'node:fs'
 import http, { type IncomingMessage } from 'node:http'
 import https from 'node:https'
 import type { AddressInfo } from 'node:net'
-import { join } from 'node:path'
 import root from 'tap'
 import { showAddress } from '../../src/config.ts'
 import type { Address } from '../../src/settings/address.ts'
@@ -12,6 +10,7 @@ import { startDnsServer } from '../support/dns-server.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { type Gateway, startGateway } from '../support/gateway.ts'
+import { writeKubeconfig } from '../support/kubernetes/kubeconfig.ts'
 import { startDouble } from '../support/kubernetes/world.ts'
 import { readScrape } from '../support/metrics.ts'
 import { poll } from '../support/poll.ts'
@@ -63,16 +62,7 @@ root.test('requests go where the HTTPRoute of the model leads', { skip }, async 
   )
 
   const world = await startDouble(t)
-  const kubeconfig = join(folder, 'config')
-  writeFileSync(
-    kubeconfig,
-    JSON.stringify({
-      'current-context': 'c',
-      contexts: [{ name: 'c', context: { cluster: 'c', user: 'u' } }],
-      clusters: [{ name: 'c', cluster: { server: world.access.server } }],
-      users: [{ name: 'u', user: {} }],
-    }),
-  )
+  const kubeconfig = writeKubeconfig(t, world.access)
   const models = ['small', 'other']
   const keys = models.map((name) => `llm/${name}`)
   const limits = Object.fromEntries(keys.map((key) => [key, [[1_000_000, '1h']] as const]))

@@ -32,6 +32,40 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'core/find-backend.ts',
+    ['core/find-backend.test.ts'],
+    [
+      [
+        'const isDirect = rule.isPlain && !rule.isFiltered && others.length === 0',
+        'const isDirect = true',
+      ],
+      [
+        'return backend.isService && backend.namespace === metadata.namespace ? backend : undefined',
+        'return backend.isService ? backend : undefined',
+      ],
+      ['if (first?.refusal !== undefined) {', 'if (first === undefined) {'],
+      ['return fitting.find(({ isSecure }) => isSecure) ?? fitting[0]', 'return fitting[0]'],
+      [
+        '.filter(({ gateway, refusal }) => gateway !== internalGateway && refusal === undefined)',
+        '',
+      ],
+      [
+        "  return isUrl(url) && isUrl(`http://${host.includes(':') ? `[${host}]` : host}`)",
+        '  return true',
+      ],
+    ],
+  ),
+  ...mutants(
+    'gateway/cluster-file.ts',
+    ['gateway/cluster-file.test.ts'],
+    [
+      [
+        'if (written?.name === name && isSame(clusters, written.clusters)) return',
+        'if (written !== undefined && isSame(clusters, written.clusters)) return',
+      ],
+    ],
+  ),
+  ...mutants(
     'core/decide.ts',
     ['core/decide.test.ts'],
     [
