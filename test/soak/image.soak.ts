@@ -80,6 +80,7 @@ async function start(t: Test, overlay: keyof typeof overlays): Promise<PodWorld>
       GATEWAY_ADDRESS: `127.0.0.1:${gateway}`,
       INTERNAL_ADDRESS: `127.0.0.1:${internal}`,
       METRICS_ADDRESS: `127.0.0.1:${metrics}`,
+      DRAIN_MIN_SECONDS: '0',
     },
     pod(name) {
       const found = podsOf(manifests).find((pod) => pod.name.endsWith(`/${name}`))
@@ -103,7 +104,7 @@ async function statusOf(url: string): Promise<number> {
   )
 }
 
-test('the pod of the gateway serves and ends', async (t) => {
+test('the pod of the gateway serves, drains and ends', async (t) => {
   const model = await startModelServer(t)
   const { world, here, ports, pod } = await start(t, 'production')
   await world.apply(modelRef('sim', { backendUrl: model.url }))
@@ -139,6 +140,9 @@ test('the pod of the gateway serves and ends', async (t) => {
   t.equal(await job.ended, 0, job.output())
   t.match(job.output(), 'Deleted 0 expired ephemeral keys.')
 
+  const drain = gateway.run('envoy', here, ['tollgate', 'drain'])
+  t.equal(await drain.ended, 0, drain.output())
+  t.equal(await statusOf(`${probe}/readyz`), 503)
   envoy.signal('SIGTERM')
   t.equal(await envoy.ended, 0, envoy.output())
   service.signal('SIGTERM')
