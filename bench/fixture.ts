@@ -10,10 +10,25 @@ import { createTelemetry, type Telemetry } from '../src/telemetry/telemetry.ts'
 
 const apiVersion = 'tollgate.dev/v1alpha1'
 
-/** A snapshot of this many models, each with a policy, all covered by one subscription a team. */
-export function createSnapshot(models: number, teams: number): Snapshot {
-  const modelRefs = Array.from({ length: models }, (_, i) => ({ namespace: 'llm', name: `m${i}` }))
-  const subjects = { groups: Array.from({ length: teams }, (_, i) => ({ name: `team-${i}` })) }
+/**
+ * A snapshot of models `llm/m<i>` from `first` on, open to everybody, and a subscription for each
+ * team: of all of them or of `covered`, one team's after another's.
+ */
+export function createSnapshot(
+  models: number,
+  teams: number,
+  { covered = models, first = 0 } = {},
+): Snapshot {
+  const modelRefs = Array.from({ length: models }, (_, i) => ({
+    namespace: 'llm',
+    name: `m${first + i}`,
+  }))
+  const names = Array.from({ length: teams }, (_, i) => `team-${i}`)
+  const groups = (teams > 100 ? ['everybody'] : names).map((name) => ({ name }))
+  const tokenRateLimits = [
+    { limit: 1_000_000_000, window: '1m' },
+    { limit: 1_000_000_000, window: '24h' },
+  ]
   return compile([
     ...modelRefs.map((metadata) =>
       resource('ModelRef', metadata, {
@@ -21,19 +36,16 @@ export function createSnapshot(models: number, teams: number): Snapshot {
         backendUrl: 'http://127.0.0.1:8090',
       }),
     ),
-    resource('AccessPolicy', { name: 'all' }, { modelRefs, subjects }),
-    ...subjects.groups.map(({ name }) =>
+    resource('AccessPolicy', { name: 'all' }, { modelRefs, subjects: { groups } }),
+    ...names.map((name, team) =>
       resource(
         'Subscription',
         { name },
         {
           owner: { groups: [{ name }] },
-          modelRefs: modelRefs.map((reference) => ({
-            ...reference,
-            tokenRateLimits: [
-              { limit: 1_000_000_000, window: '1m' },
-              { limit: 1_000_000_000, window: '24h' },
-            ],
+          modelRefs: Array.from({ length: covered }, (_, k) => ({
+            ...modelRefs[(team * covered + k) % models],
+            tokenRateLimits,
           })),
         },
       ),

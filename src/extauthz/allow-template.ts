@@ -1,6 +1,7 @@
 /**
  * What the answers to many allowed requests have in common, as bytes: all but who asks, the path and
- * how the limits stand. It is made of a grant and belongs to every grant that `fits` says it does.
+ * how the limits stand. It is made of a grant and belongs to every grant that `fits` says it does
+ * (docs/decisions/0009-allows-from-templates.md).
  */
 
 import type { CountedLimit } from '../core/counter.ts'

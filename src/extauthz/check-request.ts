@@ -95,10 +95,9 @@ function isAuthenticate(entry: WireReader): boolean {
 }
 
 const usualMethods = ['POST', 'GET']
-/** What Envoy sends (`allowed_headers` of envoy/bootstrap.yaml), the usual first. */
-const usualHeaders = [
+/** The usual first. Another gateway may send all that a client has sent: no other name is made a string. */
+const readHeaders = [
   'authorization',
-  'x-request-id',
   'x-tollgate-model',
   'x-api-key',
   'x-maas-subscription',
@@ -119,10 +118,10 @@ function readHttp(http: WireReader, draft: Draft): void {
 }
 
 function readHeader(entry: WireReader, draft: Draft): void {
-  let key = ''
+  let key: string | undefined
   while (entry.next()) {
     if (entry.field === 1) {
-      key = entry.string(usualHeaders)
+      key = entry.oneOf(readHeaders)
     } else if (entry.field === 2) {
       if (key === 'authorization') draft.authorization = entry.string()
       else if (key === 'x-api-key') draft.apiKey = entry.string()

@@ -61,6 +61,13 @@ export class WireReader {
     return this.#buffer.toString('utf8', start, this.#at)
   }
 
+  /** The one of these, in ASCII, that the current field is; undefined for any other string. */
+  oneOf(known: readonly string[]): string | undefined {
+    const start = this.#step()
+    for (const text of known) if (this.#holds(start, text)) return text
+    return undefined
+  }
+
   /** The current field as a message of its own. */
   message(): WireReader {
     const start = this.#step()

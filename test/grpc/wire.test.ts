@@ -258,3 +258,14 @@ test('a string that is known is the same as one that is not', async (t) => {
     t.notOk(reader.next())
   }
 })
+
+test('of several strings the field is one or none', async (t) => {
+  const known = ['authorization', 'x-api-key']
+  for (const text of ['authorization', 'x-api-key', 'x-api-kez', 'x-api-ke', '', 'é']) {
+    const reader = new WireReader(new WireWriter().string(1, text).unsigned(2, 5).finish())
+    t.ok(reader.next())
+    t.equal(reader.oneOf(known), known.includes(text) ? text : undefined)
+    t.ok(reader.next())
+    t.equal(reader.unsigned(), 5, 'and it is behind us')
+  }
+})
