@@ -2,7 +2,7 @@
 
 import { addLate, addTo, type Counter, type CounterState, openAt } from '../../core/counter.ts'
 import { type JournaledCounters, type Report, rememberedMs, streamedWithinMs } from '../counters.ts'
-import { createSeenReports } from './seen-reports.ts'
+import { createSeenReports, type SeenReports } from './seen-reports.ts'
 
 /** Adds between two sweeps of ended windows, so that memory follows the open ones. */
 const addsPerSweep = 10_000
@@ -16,10 +16,21 @@ export interface MemoryCounters extends JournaledCounters {
   readonly reports: number
 }
 
+/** What such counters know, where somebody else has to see it too. */
+export interface CounterTable {
+  /** Open windows by counter key, ended ones included. */
+  readonly windows: Map<string, CounterState>
+  readonly seen: SeenReports
+}
+
+/** A table of nothing. */
+export function createCounterTable(): CounterTable {
+  return { windows: new Map(), seen: createSeenReports() }
+}
+
 /** JournaledCounters of one Map. */
-export function createMemoryCounters(): MemoryCounters {
-  const windows = new Map<string, CounterState>()
-  const seen = createSeenReports()
+export function createMemoryCounters(table = createCounterTable()): MemoryCounters {
+  const { windows, seen } = table
   let addsSinceSweep = 0
   let sweptAt = Number.NEGATIVE_INFINITY
 

@@ -8,6 +8,8 @@ export interface SeenReports {
   readonly size: number
   /** Whether this response is told of for the first time; it is remembered from now on. */
   isNew(report: Report, now: number): boolean
+  /** The same of a response by its `memberOf`, as another process tells of it. */
+  isNewMember(member: string, endedAt: number, now: number): boolean
   /** Forgets those that ended before then (milliseconds since the epoch). */
   forget(endedBefore: number): void
 }
@@ -21,27 +23,29 @@ export function createSeenReports(): SeenReports {
     for (const minute of minutes.keys()) if (minute < first) minutes.delete(minute)
   }
 
+  function isNewMember(member: string, endedAt: number, now: number): boolean {
+    const minute = minuteOf(endedAt)
+    const neighbour = neighbourOf(endedAt)
+    if (neighbour !== undefined && minutes.get(neighbour)?.has(member)) return false
+    let seen = minutes.get(minute)
+    if (seen === undefined) {
+      forget(now - rememberedMs)
+      seen = new Set()
+      minutes.set(minute, seen)
+    }
+    if (seen.has(member)) return false
+    seen.add(member)
+    return true
+  }
+
   return {
     get size() {
       let size = 0
       for (const seen of minutes.values()) size += seen.size
       return size
     },
-    isNew({ id, endedAt }, now) {
-      const minute = minuteOf(endedAt)
-      const neighbour = neighbourOf(endedAt)
-      const member = memberOf(id)
-      if (neighbour !== undefined && minutes.get(neighbour)?.has(member)) return false
-      let seen = minutes.get(minute)
-      if (seen === undefined) {
-        forget(now - rememberedMs)
-        seen = new Set()
-        minutes.set(minute, seen)
-      }
-      if (seen.has(member)) return false
-      seen.add(member)
-      return true
-    },
+    isNew: ({ id, endedAt }, now) => isNewMember(memberOf(id), endedAt, now),
+    isNewMember,
     forget,
   }
 }

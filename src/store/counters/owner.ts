@@ -1,0 +1,155 @@
+/**
+ * Counters of this process, shared with others on the machine: what Redis answers by scripts is
+ * answered from memory. Whoever asks has a local view and a sender of batches, as over Redis
+ * (redis/counters.ts); here they are added to the table that this process counts in itself, so a
+ * response told of by a worker's stream and by this process's journal is counted once.
+ *
+ * The table lives as long as this process, and nobody who asks lives longer: it has one epoch, and
+ * nothing is ever restored.
+ */
+
+import { addLate, addTo, openAt } from '../../core/counter.ts'
+import { type CounterTable, createMemoryCounters } from './memory.ts'
+import type { AddAnswer, CounterAnswer, CounterCommands } from './redis/scripts.ts'
+
+export interface CounterOwnerOptions {
+  readonly table: CounterTable
+  /** Milliseconds since the epoch, as for the table's other users. */
+  readonly clock: () => number
+  /** The same by a clock that never steps: how late a batch arrives is a difference of two of these. */
+  readonly steady?: () => number
+}
+
+type Arg = string | number
+
+/** What was told of a sender's last batch. */
+interface Mark {
+  readonly number: number
+  readonly counted: string
+  readonly at: number
+}
+
+/** A sender repeats a batch within a second or so; one that is gone is forgotten. */
+const markMs = 3_600_000
+/** Of `addScript`: number, least mark, how long the mark is kept, sent at, epoch, journal, counters. */
+const headArgs = 7
+/** Of a report in the list: place, member, its set, a neighbour's, tokens, end, counters. */
+const reportFields = 7
+
+/** The commands of a store with this table, each carried out at once. */
+export function createCounterOwner(options: CounterOwnerOptions): CounterCommands {
+  const { table, clock } = options
+  const { windows, seen } = table
+  const steady = options.steady ?? (() => performance.timeOrigin + performance.now())
+  const sweeper = createMemoryCounters(table)
+  const marks = new Map<string, Mark>()
+  const store = ['epoch', String(Math.round(steady() * 1_000))]
+
+  function head(): [time: number, store: readonly string[]] {
+    return [Math.floor(steady()), store]
+  }
+
+  function pushSums(answer: Arg[], keys: readonly string[], now: number): void {
+    for (const written of keys) {
+      const key = keyOf(written)
+      const open = openAt(windows.get(key), windowMsOf(key), now)
+      answer.push(open?.used ?? 0, open === undefined ? -2 : Math.ceil(open.resetsAt - now))
+    }
+  }
+
+  function addTokens(written: string, tokens: number, leftMs: number, now: number): void {
+    if (tokens === 0) return
+    const key = keyOf(written)
+    const open = openAt(windows.get(key), windowMsOf(key), now)
+    if (open !== undefined) windows.set(key, addTo(open, tokens, windowMsOf(key), now))
+    else if (leftMs > 0) windows.set(key, { used: tokens, resetsAt: now + leftMs })
+  }
+
+  /** Counts what is told of for the first time; the places of those reports. */
+  function addReports(
+    list: readonly Arg[],
+    keys: readonly string[],
+    late: number,
+    now: number,
+  ): readonly number[] {
+    const counted: number[] = []
+    for (let at = 0; at < list.length; ) {
+      const [place, member, , , tokens, endedAt, counters] = list.slice(at, at + reportFields)
+      const first = at + reportFields
+      at = first + 2 * Number(counters)
+      if (!seen.isNewMember(String(member), Number(endedAt), now)) continue
+      counted.push(Number(place))
+      for (let i = first; i < at; i += 2) {
+        const key = keyOf(keys[Number(list[i]) - 1] as string)
+        const windowMs = windowMsOf(key)
+        const leftMs = Number(list[i + 1]) - late
+        const after = addLate(
+          openAt(windows.get(key), windowMs, now),
+          Number(tokens),
+          windowMs,
+          now,
+          now + leftMs - windowMs,
+        )
+        if (after !== undefined) windows.set(key, after)
+      }
+    }
+    return counted
+  }
+
+  function forgetMarks(now: number): void {
+    for (const [name, { at }] of marks) if (now - at > markMs) marks.delete(name)
+  }
+
+  return {
+    session: 1,
+    async add([, mark = '', ...keys], args): Promise<AddAnswer> {
+      const now = clock()
+      // It sweeps when a sweep is due.
+      sweeper.read([], now)
+      const count = Number(args[headArgs - 1])
+      const counters = keys.slice(0, count)
+      const sentAt = Number(args[3])
+      const late = sentAt === 0 ? 0 : Math.max(0, Math.floor(steady()) - sentAt)
+      const number = Number(args[0])
+      const list = args[headArgs + 2 * count + 2]
+      let { counted = '' } = marks.get(mark) ?? {}
+      if (number > (marks.get(mark)?.number ?? 0)) {
+        for (const [i, key] of counters.entries()) {
+          const at = headArgs + 2 * i
+          addTokens(key, Number(args[at]), Number(args[at + 1]) - late, now)
+        }
+        const reports = list === undefined ? [] : (JSON.parse(String(list)) as Arg[])
+        counted = addReports(reports, counters, late, now).join(',')
+        if (!marks.has(mark)) forgetMarks(steady())
+        marks.set(mark, { number, counted, at: steady() })
+      }
+      const answer: Arg[] = []
+      pushSums(answer, counters, now)
+      if (list !== undefined) answer.push(counted)
+      return [...head(), ...answer] as unknown as AddAnswer
+    },
+    async read([, , ...keys]): Promise<CounterAnswer> {
+      const answer: number[] = []
+      pushSums(answer, keys, clock())
+      return [...head(), ...answer]
+    },
+    async restore([, , ...keys]): Promise<CounterAnswer> {
+      if (keys.length > 0) throw new Error('counters of this process cannot have been lost')
+      return head()
+    },
+    // The journal is this process's own to read.
+    claim: async () => 0,
+    forget: async () => 0,
+  }
+}
+
+/** A counter's key without what it begins with in Redis. */
+function keyOf(written: string): string {
+  return written.slice(written.indexOf('}:') + 2)
+}
+
+/** The third line of a counter's key (core/counter.ts). */
+function windowMsOf(key: string): number {
+  const begin = key.indexOf('\n', key.indexOf('\n') + 1) + 1
+  return Number(key.slice(begin, key.indexOf('\n', begin)))
+}

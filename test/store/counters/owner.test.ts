@@ -1,0 +1,179 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { type Test, test } from 'tap'
+import type { Counter } from '../../../src/core/counter.ts'
+import { createCounterTable, createMemoryCounters } from '../../../src/store/counters/memory.ts'
+import { createCounterOwner } from '../../../src/store/counters/owner.ts'
+import {
+  createRedisCounters,
+  type RedisCounters,
+} from '../../../src/store/counters/redis/counters.ts'
+import type { CounterCommands } from '../../../src/store/counters/redis/scripts.ts'
+import { poll } from '../../support/poll.ts'
+import { testCountedOnce } from './counted-once.contract.ts'
+import { type CounterWorld, testCounterStore } from './counter-store.contract.ts'
+
+const minute = 60_000
+const hour = 60 * minute
+
+/** As through a channel between processes: arguments and answers are copies. */
+function copying(owner: CounterCommands, flaws: { loseAnswers?: () => boolean } = {}) {
+  const through =
+    <Args extends readonly unknown[], Answer>(act: (...args: Args) => Promise<Answer>) =>
+    async (...args: Args): Promise<Answer> => {
+      const answer = await act(...(JSON.parse(JSON.stringify(args)) as Args))
+      await delay(1)
+      if (flaws.loseAnswers?.()) throw new Error('no answer')
+      return JSON.parse(JSON.stringify(answer))
+    }
+  return {
+    ...owner,
+    add: through(owner.add),
+    read: through(owner.read),
+    restore: through(owner.restore),
+  }
+}
+
+interface Machine {
+  aheadMs: number
+  wallAheadMs: number
+  /** The process that owns the counters, and those of a worker. */
+  readonly owner: ReturnType<typeof createMemoryCounters>
+  worker(flaws?: { loseAnswers?: () => boolean }): RedisCounters
+  close(): Promise<void>
+}
+
+function createMachine(): Machine {
+  const table = createCounterTable()
+  const started: RedisCounters[] = []
+  const machine: Machine = {
+    aheadMs: 0,
+    wallAheadMs: 0,
+    owner: createMemoryCounters(table),
+    worker(flaws) {
+      const counters = createRedisCounters({
+        commands: copying(commands, flaws),
+        cluster: false,
+        flushMs: 5,
+        youngMs: 0,
+        onLoss: 'allow',
+        onAway() {},
+        monotonic: () => performance.now() + machine.aheadMs,
+        wallClock: () => Date.now() + machine.wallAheadMs,
+      })
+      started.push(counters)
+      return counters
+    },
+    async close() {
+      for (const counters of started) await counters.stop(0)
+    },
+  }
+  const commands = createCounterOwner({
+    table,
+    clock: () => Date.now() + machine.wallAheadMs,
+    steady: () => performance.timeOrigin + performance.now() + machine.aheadMs,
+  })
+  return machine
+}
+
+async function createWorld(withOwner: boolean): Promise<CounterWorld> {
+  const machine = createMachine()
+  const counters = machine.worker()
+  const other = withOwner ? machine.owner : machine.worker()
+  const both = [counters, other]
+  return {
+    counters,
+    other: { ...other, forgetReports: machine.owner.forgetReports },
+    now: () => Date.now() + machine.wallAheadMs,
+    async agree(asked) {
+      await Promise.all(both.map((each) => each.kept()))
+      for (const each of both) {
+        await each.read(asked, Date.now() + machine.wallAheadMs)
+        await delay(10)
+        each.read(asked, Date.now() + machine.wallAheadMs)
+        await each.kept()
+      }
+    },
+    async advance(ms) {
+      await Promise.all(both.map((each) => each.kept()))
+      machine.aheadMs += ms
+      machine.wallAheadMs += ms
+    },
+    setBack(ms) {
+      machine.wallAheadMs -= ms
+    },
+    slackMs: 4_000,
+    close: machine.close,
+  }
+}
+
+testCounterStore('two workers', () => createWorld(false))
+testCountedOnce('two workers', () => createWorld(false))
+testCountedOnce('a worker and the owner', () => createWorld(true))
+
+function machineFor(t: Test): Machine {
+  const machine = createMachine()
+  // What waits to be sent again keeps no process alive.
+  const alive = setInterval(() => {}, 1_000)
+  t.teardown(async () => {
+    await machine.close()
+    clearInterval(alive)
+  })
+  return machine
+}
+
+const counter: Counter = { key: `basic\nllm/small\n${hour}\nada\nlovelace`, windowMs: hour }
+
+async function used(counters: RedisCounters | Machine['owner']): Promise<number> {
+  const [state] = await counters.read([counter], Date.now())
+  return state?.used ?? 0
+}
+
+test('what many workers add at once is counted exactly, though answers are lost', async (t) => {
+  const machine = machineFor(t)
+  let lost = 0
+  const loseAnswers = (): boolean => Math.random() < 0.2 && ++lost > 0
+  const workers = Array.from({ length: 4 }, () => machine.worker({ loseAnswers }))
+  let told = 0
+  for (let round = 0; round < 60; round += 1) {
+    for (const worker of workers) {
+      worker.add([counter], 3, Date.now())
+      const report = { id: randomUUID(), endedAt: Date.now(), by: 'stream' } as const
+      worker.add([counter], 4, Date.now(), { ...report, onCounted: () => (told += 1) })
+      // The journal has each of them too, before or after.
+      machine.owner.add([counter], 4, Date.now(), {
+        ...report,
+        by: 'journal',
+        onCounted: () => (told += 1),
+      })
+    }
+    await delay(2)
+  }
+  await Promise.all(workers.map((worker) => worker.kept()))
+  t.ok(lost > 0, 'some answers were lost')
+  t.equal(await used(machine.owner), 60 * 4 * 7)
+  t.equal(told, 60 * 4, 'each response is told of once')
+  for (const worker of workers) {
+    await poll(async () => (await used(worker)) === 60 * 4 * 7, 'each knows the sum')
+  }
+})
+
+test("what a worker had not flushed is the journal's to tell", async (t) => {
+  const machine = machineFor(t)
+  const dying = machine.worker({ loseAnswers: () => true })
+  const report = { id: randomUUID(), endedAt: Date.now() } as const
+  dying.add([counter], 9, Date.now(), { ...report, by: 'stream' })
+  await poll(() => dying.away, 'it hears no answer')
+  await dying.stop(0)
+  machine.owner.add([counter], 9, Date.now(), { ...report, by: 'journal' })
+  t.equal(await used(machine.owner), 9, 'once, whether the owner had it or not')
+})
+
+test('a counter of the journal is known to a worker that never saw it', async (t) => {
+  const machine = machineFor(t)
+  const endedAt = Date.now() - 30 * minute
+  machine.owner.add([counter], 70, Date.now(), { id: 'x', endedAt, by: 'journal' })
+  const [state] = await machine.worker().read([counter], Date.now())
+  t.equal(state?.used, 70)
+  t.ok(Math.abs((state?.resetsAt ?? 0) - endedAt - hour) < 1_000, 'with the end of its window')
+})
