@@ -34,6 +34,8 @@ interface Derived {
   readonly paths: PathRules
   /** Where Envoy finds each process of the service. */
   readonly gatewayGrpcEndpoints: readonly Address[]
+  /** Where Check is answered: all of them by one process, or one by each worker. */
+  readonly grpcAddresses: readonly Address[]
   readonly gatewayApiEndpoints: readonly Address[]
   /** DATABASE_URL and REDIS_URL as they are now, where a file holds them; the last good ones. */
   readonly databaseUrlNow: () => string
@@ -148,15 +150,17 @@ function derive(all: Read, env: Environment): Config {
   const scheme = read.gatewayTlsCertFile === undefined ? 'http' : 'https'
   const { gatewayUrl = `${scheme}://${showAddress(read.gatewayAddress)}` } = read
   const ownName = nameReplica(read.grpcAddresses)
+  const grpcAddresses = addressesOfWorkers(read.grpcAddresses, read.workers)
   return {
     ...read,
+    grpcAddresses,
     paths: pathRules(
       [...meterPaths, ...(meterMessages ? ['messages' as const] : [])],
       unmeteredPaths,
     ),
     // Beside the cluster's roles a default would make an administrator of whoever a provider puts there.
     adminGroups: read.adminGroups ?? new Set(read.kubernetesTokenReview ? [] : ['tollgate-admins']),
-    gatewayGrpcEndpoints: read.gatewayGrpcEndpoints ?? read.grpcAddresses,
+    gatewayGrpcEndpoints: read.gatewayGrpcEndpoints ?? grpcAddresses,
     gatewayApiEndpoints: read.gatewayApiEndpoints ?? [read.apiAddress],
     gatewayUrl: gatewayUrl.replace(/\/+$/, ''),
     envoyConfigDir: read.envoyConfigDir ?? join(read.dataDir, 'envoy'),
@@ -204,6 +208,7 @@ function checkTogether(config: Config): readonly string[] {
     ...checkTls(config),
     ...checkDrain(config),
     ...checkPod(config),
+    ...checkWorkers(config),
   ]
 }
 
@@ -219,6 +224,20 @@ function checkPod({ podNamespace, podName, podUid }: Config): readonly string[] 
 
 function checkDrain({ drainMs, drainLeastMs }: Config): readonly string[] {
   return drainLeastMs > drainMs ? ['DRAIN_MIN_SECONDS: is more than DRAIN_SECONDS'] : []
+}
+
+function checkWorkers({ workers, grpcAddresses }: Config): readonly string[] {
+  if (workers === 1) return []
+  if (grpcAddresses.length !== workers) {
+    return [`GRPC_ADDRESS: must name one address, or ${workers}: one for each of WORKERS`]
+  }
+  const shown = grpcAddresses.map(showAddress)
+  const isFound = (at: Address): boolean => 'port' in at && at.port === 0
+  if (grpcAddresses.some((at) => 'port' in at && at.port > 65_535)) {
+    return ['GRPC_ADDRESS: has no room for the ports of WORKERS after it']
+  }
+  if (new Set(shown).size === workers || grpcAddresses.every(isFound)) return []
+  return ['GRPC_ADDRESS: must be another one for each of WORKERS']
 }
 
 function checkCertificate(config: Config): readonly string[] {
@@ -278,6 +297,17 @@ function bootId(): string {
   } catch {
     return randomUUID()
   }
+}
+
+/** One for each, where the setting says only the first: its port and those after it, or sockets beside it. */
+function addressesOfWorkers(written: readonly Address[], workers: number): readonly Address[] {
+  const [first] = written
+  if (workers === 1 || written.length !== 1 || first === undefined) return written
+  return Array.from({ length: workers }, (_, i) => {
+    if (i === 0) return first
+    if ('path' in first) return { path: `${first.path}.${i}` }
+    return { ...first, port: first.port === 0 ? 0 : first.port + i }
+  })
 }
 
 /** A name that no other living process has: its address is its own, but for a port still to find. */

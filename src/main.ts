@@ -1,50 +1,26 @@
 /** The composition root: builds every part, hands it its dependencies, stops them in order. */
 
 import { type Logger, pino } from 'pino'
-import { createIsAdmin } from './admin/administrators.ts'
 import { drain } from './admin/drain.ts'
-import { createProbeModel } from './admin/model-probe.ts'
-import { buildAdmin, buildInternal } from './admin/server.ts'
 import { type Address, loadConfig, type SocketAddress, showAddress } from './config.ts'
-import type { Outcome } from './core/model-failure.ts'
-import { createCheck } from './extauthz/service.ts'
-import { createGrpcServer } from './grpc/server.ts'
-import { createVerifyKey } from './identity/api-key.ts'
-import { createAuthenticate } from './identity/authenticate.ts'
-import { readUsages } from './ratelimit/access-log.ts'
-import type { Journal } from './ratelimit/journal/journal.ts'
-import { createShouldRateLimit } from './ratelimit/rate-limit.ts'
+import type { GrpcServer } from './grpc/server.ts'
 import { describePaths } from './settings/describe-paths.ts'
-import { ping } from './store/postgres/postgres.ts'
 import { createMetricsServer } from './telemetry/metrics-server.ts'
+import { createExternalApi, createInternalApi, internalTls } from './wiring/apis.ts'
 import { noteService, openAudit } from './wiring/audit.ts'
 import { checkFiles } from './wiring/check-files.ts'
 import type { Context } from './wiring/context.ts'
-import { openCounters } from './wiring/counters.ts'
-import { openDatabase } from './wiring/database.ts'
-import { createDenialLog } from './wiring/denial-log.ts'
 import { openEarlyProbes } from './wiring/early-probes.ts'
 import { writeEnvoyFiles } from './wiring/envoy-files.ts'
 import { createGatewayDrain } from './wiring/gateway-drain.ts'
-import { openKeys } from './wiring/keys.ts'
+import { createGatewayServer } from './wiring/gateway-server.ts'
 import { listenGrpc, listenHttp, listenServer } from './wiring/listen.ts'
 import { openTls } from './wiring/listener-tls.ts'
-import { createModelHealth } from './wiring/model-health.ts'
-import { openResources } from './wiring/resources.ts'
-import { openServedNames } from './wiring/served-names.ts'
+import { openParts } from './wiring/parts.ts'
 import { type Stop, stopInOrder } from './wiring/shutdown.ts'
-import { openTelemetry, readVersion } from './wiring/telemetry.ts'
-import { openTokens } from './wiring/tokens.ts'
-import {
-  openTracing,
-  startExport,
-  traceCheck,
-  traceCounters,
-  traceDecisions,
-  traceKey,
-  traceKeys,
-} from './wiring/tracing.ts'
-import { openJournal, openSettle } from './wiring/usage.ts'
+import { readVersion } from './wiring/telemetry.ts'
+import { openJournal } from './wiring/usage.ts'
+import { createWorkers, workerShareMs } from './wiring/workers/workers.ts'
 
 export interface Service {
   /** Where it listens, with the ports that were found where a setting said 0. */
@@ -91,7 +67,7 @@ export async function serve(
   log.info({ version: readVersion(), replica: config.replicaName }, 'starting')
   const onFault = (error: unknown): void => log.error({ err: error }, 'fault')
   try {
-    const parts = { config, log, clock: Date.now, onFault, stops, signal }
+    const parts = { config, env, log, clock: Date.now, onFault, stops, signal }
     const context = { ...parts, audit: openAudit(parts) }
     const addresses = await start(context)
     await noteService(context)
@@ -116,136 +92,25 @@ function toggleDebug(log: Logger): string {
 
 /** Builds and starts the parts, the ones that others ask first. */
 async function start(context: Context): Promise<ServiceAddresses> {
-  const { config, log, audit, clock, onFault, stops } = context
-  const tracing = openTracing(config)
+  const { config, log, onFault, stops } = context
   const tls = openTls(context)
-  // Who may use a Unix socket is said by its mode.
-  const internalTls = 'path' in config.internalAddress ? undefined : tls?.asking
-  const probes = await openEarlyProbes(config, internalTls)
+  const probes = await openEarlyProbes(config, internalTls(config, tls))
   stops.push(probes.close)
   if (config.envoyConfigWrite) await writeEnvoyFiles(config)
-  const database = await openDatabase(context)
-  const keyParts = await openKeys(context, database)
-  const { keys, propagation, noteUse } = keyParts
-  const resources = await openResources(context)
-  const { problems } = resources
-  const learner = openServedNames(context, database, resources)
-  const { snapshot } = learner
-  const markers = { own: config.keyMarker, accepted: config.acceptedMarkers }
-  const tokens = openTokens(context, resources, tracing)
-  const authenticate = createAuthenticate({
-    key: traceKey(tracing, createVerifyKey(keys, markers, noteUse)),
-    token: tokens.verify,
-  })
-  const counterParts = await openCounters(context)
-  const { counters, redis } = counterParts
-  const telemetry = openTelemetry(context, {
-    ...keyParts,
-    ...counterParts,
-    ...resources,
-    identity: tokens.figures,
-    journal: () => journal as Journal,
-  })
-  await startExport(context, telemetry)
-  const settle = openSettle(context, counterParts, resources, telemetry)
-  const journal = openJournal(context, counterParts, settle)
+  const parts = await openParts(context, { journal: () => journal, workers: () => workers })
+  const journal = openJournal(context, parts.counterParts, parts.settle)
   await journal?.start()
+  const told = (): void => journal?.told()
 
-  const refusals = createDenialLog({ log, perSecond: config.refusalLinesPerSecond })
-  stops.push(refusals.flush)
-  const health = createModelHealth({ snapshot, log, clock })
-  const onOutcome = (outcome: Outcome): void => {
-    health.note(outcome)
-    telemetry.onEnded(outcome)
-  }
-  const check = telemetry.timed(
-    createCheck({
-      authenticate,
-      snapshot,
-      counters: traceCounters(tracing, counters),
-      paths: config.paths,
-      tokensOpen: config.tokensOpenInference,
-      clock,
-      ...traceDecisions(tracing, { onDecided: telemetry.onDecided, onRefused: refusals.check }),
-      onFault,
-    }),
-  )
-  const grpc = createGrpcServer({
-    unary: {
-      '/envoy.service.auth.v3.Authorization/Check': traceCheck(tracing, check),
-      '/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit': createShouldRateLimit({
-        settle,
-        onIgnored: (reason) => log.warn({ reason }, 'reported usage is not counted'),
-      }),
-    },
-    sinks: {
-      '/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs': (message) => {
-        for (const usage of readUsages(message, journal !== undefined, onOutcome)) {
-          settle(usage)
-          journal?.told()
-        }
-      },
-    },
-    onFault,
-    tls: tls?.demanding,
-  })
-  const external = buildAdmin({
-    onAnswered: telemetry.onApiAnswered,
-    keys: traceKeys(tracing, keys),
-    openSpan: tracing.open,
-    propagation: propagation.wait,
-    snapshot,
-    clock,
-    log,
-    audit,
-    onRefused: refusals.request,
-    authenticate,
-    trustedProxies: config.trustedProxies ?? [],
-    rate: config.apiRateLimit,
-    addressRate: config.apiAddressRateLimit,
-    tls: 'path' in config.apiAddress ? undefined : tls?.plain,
-    isAdmin: createIsAdmin(config.adminGroups, tokens.mayAdminister),
-    keyMarker: config.keyMarker,
-    markers,
-    maxExpirationDays: config.maxExpirationDays,
-    // So that look-ups and revocations never wait for searches to end.
-    searchesAtOnce: Math.max(1, Math.floor(config.databaseConnections / 5)),
-    probeModel: createProbeModel(),
-    onServed: learner.note,
-    gatewayUrl: config.gatewayUrl,
-    accessCheckTimeoutMs: config.accessCheckTimeoutSeconds * 1_000,
-    instanceName: config.instanceName,
-  })
+  // One process answers the gateway itself; several are started for it.
+  const workers = config.workers === 1 ? undefined : createWorkers(context, parts, told)
+  const grpc = workers ? undefined : createGatewayServer(context, parts, { tls, told })
   let ready = false
   const gatewayDrain = createGatewayDrain(context)
-  const internal = buildInternal({
-    onAnswered: telemetry.onApiAnswered,
-    keys,
-    markers,
-    clock,
-    log,
-    audit,
-    onRefused: refusals.request,
-    snapshot,
-    ready: () => ready && !gatewayDrain.isAsked,
-    gatewayDrain,
-    degraded: async () => [
-      ...((await ping(database.pool)) ? [] : ['database']),
-      ...(redis?.away ? ['redis'] : []),
-      ...(keyParts.follower.stats().silent.length > 0 ? ['replicas'] : []),
-      ...(keyParts.keeper.stats().failing ? ['revocation-log'] : []),
-      // Both may name the cluster.
-      ...new Set([...tokens.degraded(), ...resources.degraded()]),
-      ...(journal?.stats.failing ? ['journal'] : []),
-    ],
-    tls: internalTls,
-    asksCallers: internalTls !== undefined && tls?.asksCallers === true,
-    backendOf: health.stateOf,
-    resourceProblems: problems,
-    noteUse,
-  })
-
-  const metrics = createMetricsServer(telemetry, onFault, tls?.plain)
+  const condition = { ready: () => ready, gatewayDrain, journal, workers }
+  const external = createExternalApi(context, parts, tls)
+  const internal = createInternalApi(context, parts, tls, condition)
+  const metrics = createMetricsServer(parts.telemetry, onFault, tls?.plain)
   stops.push(() => {
     metrics.close()
     metrics.closeAllConnections()
@@ -258,21 +123,26 @@ async function start(context: Context): Promise<ServiceAddresses> {
     stop: () => drain(internal, 0),
   })
   stops.push({
-    name: 'the listeners',
-    shareMs: 5_000,
+    name: workers ? 'the workers and the listeners' : 'the listeners',
+    shareMs: workers ? workerShareMs : 5_000,
     lost: 'calls under way',
-    stop: (graceMs) => Promise.all([grpc.stop(graceMs), drain(external, graceMs)]),
+    stop: (graceMs) =>
+      Promise.all([
+        grpc?.stop(graceMs),
+        workers?.stop(graceMs),
+        drain(external, Math.min(graceMs, 5_000)),
+      ]),
   })
   const metricsAddress =
     config.metricsAddress && (await listenServer('METRICS_ADDRESS', metrics, config.metricsAddress))
   await internal.ready()
   await probes.handOver(internal.server)
   const grpcAddresses: Address[] = []
-  for (const address of config.grpcAddresses) {
-    grpcAddresses.push(await listenGrpc(grpc, address, config.socketMode))
+  for (const address of grpc ? config.grpcAddresses : []) {
+    grpcAddresses.push(await listenGrpc(grpc as GrpcServer, address, config.socketMode))
   }
   const addresses = {
-    grpc: grpcAddresses,
+    grpc: workers ? await workers.start() : grpcAddresses,
     api: await listenHttp('API_ADDRESS', external, config.apiAddress, config.socketMode),
     internal: probes.address,
     metrics: metricsAddress,

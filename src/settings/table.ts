@@ -19,7 +19,9 @@ export const settings = {
   internalAddress: setting('INTERNAL_ADDRESS', '127.0.0.1:8081', form.address,
     '`/internal/v1/…`, `/livez`, `/readyz`; no route of Envoy leads here'),
   grpcAddresses: setting('GRPC_ADDRESS', '127.0.0.1:8082', form.addresses,
-    'Check, access log, rate limit service, health'),
+    'Check, access log, rate limit service, health; with `WORKERS` one address for each, or the first, from which ports count up (a socket gets `.1`, `.2`, …)'),
+  workers: setting('WORKERS', '1', form.integer(1, 64),
+    'processes that answer Checks, each at an address of its own (docs/run.md)'),
   socketMode: setting('UNIX_SOCKET_MODE', '660', form.fileMode,
     'the rights of each `unix:` socket: who may write to it may connect'),
   /** undefined: every listener speaks in the clear. */
@@ -64,7 +66,7 @@ export const settings = {
   databaseUrl: optional('DATABASE_URL', 'embedded Postgres in `DATA_DIR`', form.url('postgres:', 'postgresql:'),
     'the database of the keys: Postgres 15 or newer; `sslmode` as in libpq, without the fallback of `prefer`'),
   databaseConnections: setting('DB_MAX_OPEN_CONNS', '25', form.integer(1, 1_000),
-    'connections to it at most, besides two for revocations; a fifth of them for searches at most'),
+    'connections to it at most, besides two for revocations; a fifth of them for searches at most. `WORKERS` share them'),
   /** undefined: counters in memory. */
   redisUrl: optional('REDIS_URL', 'counters in memory', form.redisUrl,
     'counters shared by several processes: Redis 6.2 or newer, or Valkey'),

@@ -1,7 +1,14 @@
 /** What readings say at the moment of a scrape, by way of OpenTelemetry's SDK. */
 
 import { PrometheusExporter, PrometheusSerializer } from '@opentelemetry/exporter-prometheus'
-import { MeterProvider, type MetricProducer } from '@opentelemetry/sdk-metrics'
+import {
+  type CollectionResult,
+  MeterProvider,
+  type MetricData,
+  type MetricProducer,
+  type ResourceMetrics,
+} from '@opentelemetry/sdk-metrics'
+import { mergeMetrics } from './merge.ts'
 import type { Reading } from './readings.ts'
 
 export interface Exposition {
@@ -9,15 +16,24 @@ export interface Exposition {
   scrape(): Promise<string>
   /** The same metrics for whoever exports them otherwise. */
   readonly producer: MetricProducer
+  /** Of them, those of this process alone. */
+  collect(): Promise<readonly MetricData[]>
   stop(): Promise<void>
+}
+
+export interface ExpositionOptions {
+  /** Of what there is besides readings. */
+  readonly producers?: MetricProducer[]
+  /** Figures of other processes, to be shown with those of this one; never rejects. */
+  readonly others?: (() => Promise<readonly (readonly MetricData[])[]>) | undefined
 }
 
 /** Of these readings, and of what the producers have besides. */
 export function createExposition(
   readings: readonly Reading[],
-  metricProducers: MetricProducer[] = [],
+  { producers = [], others }: ExpositionOptions = {},
 ): Exposition {
-  const reader = new PrometheusExporter({ preventServerStart: true, metricProducers })
+  const reader = new PrometheusExporter({ preventServerStart: true, metricProducers: producers })
   const provider = new MeterProvider({ readers: [reader] })
   // Without timestamps, target_info and the labels of OpenTelemetry's scopes.
   const serializer = new PrometheusSerializer('', false, undefined, true, true)
@@ -31,13 +47,26 @@ export function createExposition(
       for (const [of, figure] of value) result.observe(figure, { [label]: of })
     })
   }
+  async function collectAll(): Promise<CollectionResult> {
+    const [{ resourceMetrics, errors }, figures] = await Promise.all([reader.collect(), others?.()])
+    if (figures === undefined) return { resourceMetrics, errors }
+    const metrics = [...mergeMetrics(flatten(resourceMetrics), figures)]
+    const scopeMetrics = [{ scope: { name: 'tollgate' }, metrics }]
+    return { resourceMetrics: { ...resourceMetrics, scopeMetrics }, errors }
+  }
+
   return {
     async scrape() {
-      const { resourceMetrics, errors } = await reader.collect()
+      const { resourceMetrics, errors } = await collectAll()
       if (errors.length > 0) throw new AggregateError(errors, 'some metrics cannot be read')
       return `${serializer.serialize(resourceMetrics)}`
     },
-    producer: { collect: () => reader.collect() },
+    producer: { collect: collectAll },
+    collect: async () => flatten((await reader.collect()).resourceMetrics),
     stop: () => provider.shutdown(),
   }
+}
+
+function flatten({ scopeMetrics }: ResourceMetrics): readonly MetricData[] {
+  return scopeMetrics.flatMap(({ metrics }) => metrics)
 }

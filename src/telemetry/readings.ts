@@ -23,6 +23,8 @@ export interface Sources {
     readonly losses: () => number
   }
   readonly keys: () => KeyFigures
+  /** Where workers answer Checks for this process. */
+  readonly workers?: () => { readonly ready: number; readonly restarts: number }
   /** Lines of the audit trail that could not be written. */
   readonly auditLost?: () => number
   /** Histograms that parts keep themselves. */
@@ -121,6 +123,16 @@ export function readingsOf(sources: Sources): readonly Reading[] {
       sources.resourceProblems,
     ),
     ...(sources.snapshot === undefined ? [] : snapshotReadings(sources.snapshot)),
+    gauge(
+      'tollgate_workers',
+      'Processes that answer Checks and are ready.',
+      () => sources.workers?.().ready ?? 1,
+    ),
+    counter(
+      'tollgate_worker_restarts',
+      'Workers that ended by themselves and were started again.',
+      () => sources.workers?.().restarts ?? 0,
+    ),
     gauge('tollgate_counters', 'Token counters held by this process.', sources.counters),
     ...ofRedis,
     gauge('tollgate_key_cache_entries', 'API keys remembered.', () => keys().entries),

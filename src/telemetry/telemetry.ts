@@ -25,6 +25,8 @@ export interface TelemetryOptions {
   readonly version: string
   /** Whose use is told apart, and by which labels; users by their names unless told. */
   readonly usage?: Partial<AuthorizedOptions>
+  /** Figures of other processes, to be shown with those of this one; never rejects. */
+  readonly others?: () => Promise<readonly (readonly MetricData[])[]>
   /** Milliseconds that never go back; `performance.now` unless told. */
   readonly monotonic?: () => number
 }
@@ -100,7 +102,10 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     label: 'decision',
     read: () => decisions,
   }
-  const exposition = createExposition([checks, ...readingsOf(sources), ...watched.readings], [own])
+  const exposition = createExposition([checks, ...readingsOf(sources), ...watched.readings], {
+    producers: [own],
+    others: options.others,
+  })
 
   /** What has as many points as there are callers: the SDK would copy and hash each of them. */
   function collectOwn(): MetricData[] {
@@ -160,6 +165,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     },
     scrape: exposition.scrape,
     producer: exposition.producer,
+    collect: exposition.collect,
     async stop() {
       watched.stop()
       await exposition.stop()

@@ -4,9 +4,12 @@ import type { Logger } from 'pino'
 import type { AuditTrail } from '../audit/trail.ts'
 import type { Config } from '../config.ts'
 import type { Stop } from './shutdown.ts'
+import type { Link } from './workers/link.ts'
 
 export interface Context {
   readonly config: Config
+  /** What it was read from, for processes that are started with the same. */
+  readonly env: NodeJS.ProcessEnv
   readonly log: Logger
   readonly audit: AuditTrail
   /** Milliseconds since the epoch. */
@@ -16,6 +19,8 @@ export interface Context {
   readonly stops: Stop[]
   /** Aborted when the start is to end before it is done. */
   readonly signal: AbortSignal
+  /** Of a worker: the process that has started it. */
+  readonly parent?: Link
 }
 
 /** What `work` comes to; rejects at once when the signal aborts. */

@@ -2,9 +2,11 @@
 
 import type { MetricData } from '@opentelemetry/sdk-metrics'
 import { nameJournal } from '../ratelimit/journal/name.ts'
-import { createMemoryCounters } from '../store/counters/memory.ts'
+import { createCounterTable, createMemoryCounters } from '../store/counters/memory.ts'
+import { createCounterOwner } from '../store/counters/owner.ts'
 import { connectRedis } from '../store/counters/redis/connection.ts'
 import { createRedisCounters, type RedisCounters } from '../store/counters/redis/counters.ts'
+import type { CounterCommands } from '../store/counters/redis/scripts.ts'
 import {
   callBounds,
   createDistribution,
@@ -13,6 +15,7 @@ import {
 } from '../telemetry/durations.ts'
 import { histogramData } from '../telemetry/metric-data.ts'
 import { type Context, orAborted } from './context.ts'
+import type { Link } from './workers/link.ts'
 
 export interface Counters {
   /** Of the batches sent to Redis, where there is one. */
@@ -20,18 +23,27 @@ export interface Counters {
   readonly counters: RedisCounters | ReturnType<typeof createMemoryCounters>
   /** The same where Redis keeps them. */
   readonly redis: RedisCounters | undefined
+  /** What workers ask, where they share the counters of this process. */
+  readonly owner?: CounterCommands
 }
 
 /** How long a start waits for Redis. */
 const connectWaitMs = 1_800
+/** After so long without an answer a worker's batch is sent again. */
+const parentAnswersMs = 1_000
 
 /**
  * A Redis that does not answer delays the start a little, and no more; one that refuses us, or whose
  * certificate is not to be believed, ends it.
  */
-export async function openCounters({ config, log, stops, signal }: Context): Promise<Counters> {
+export async function openCounters(context: Context): Promise<Counters> {
+  const { config, log, stops, signal, clock, parent } = context
   if (config.redisUrl === undefined) {
-    return { counters: createMemoryCounters(), redis: undefined, histograms: () => [] }
+    if (parent !== undefined) return openParentsCounters(context, parent)
+    const table = createCounterTable()
+    const owner = config.workers === 1 ? {} : { owner: createCounterOwner({ table, clock }) }
+    const counters = createMemoryCounters(table)
+    return { counters, redis: undefined, histograms: () => [], ...owner }
   }
   const tookMs = createDurations(callBounds)
   const sizes = createDistribution(sizeBounds)
@@ -92,6 +104,44 @@ export async function openCounters({ config, log, stops, signal }: Context): Pro
     ),
   ]
   return { counters, redis: counters, histograms }
+}
+
+/** Of a worker: a view of what its parent counts, as it would have one of Redis. */
+function openParentsCounters({ config, log, stops }: Context, parent: Link): Counters {
+  const ask =
+    <Answer>(name: string) =>
+    (...args: readonly unknown[]): Promise<Answer> =>
+      parent.call<Answer>(name, args, parentAnswersMs)
+  const counters = createRedisCounters({
+    commands: {
+      session: 1,
+      add: ask('add'),
+      read: ask('read'),
+      restore: ask('restore'),
+      // The journal is the parent's to read.
+      claim: async () => 0,
+      forget: async () => 0,
+    },
+    cluster: false,
+    flushMs: config.counterFlushMs,
+    // They live as long as this process.
+    youngMs: 0,
+    onLoss: config.onCounterLoss,
+    onAway(away, cause) {
+      if (away) log.error({ cause: String(cause) }, 'the process that counts does not answer')
+      else log.info('the process that counts answers again')
+    },
+  })
+  stops.push({
+    name: 'the counters',
+    shareMs: 1_000,
+    lost: 'what was counted last',
+    async stop(graceMs) {
+      const lost = await counters.stop(graceMs)
+      if (lost > 0) log.error({ counters: lost }, 'what they counted last is left to the journal')
+    },
+  })
+  return { counters, redis: undefined, histograms: () => [] }
 }
 
 function readName(path: string): string {

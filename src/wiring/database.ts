@@ -6,6 +6,7 @@ import { startEmbeddedPostgres } from '../store/postgres/embedded-postgres.ts'
 import { migrate } from '../store/postgres/migrate.ts'
 import { openPool, type Pool, tryConnect } from '../store/postgres/postgres.ts'
 import { type Context, orAborted } from './context.ts'
+import { connectionsOfEach } from './workers/orders.ts'
 
 export interface Database {
   readonly pool: Pool
@@ -37,7 +38,7 @@ export async function openDatabase(context: Context): Promise<Database> {
     })
     url = () => embedded.url
   }
-  const pool = openPool({ url, connections: config.databaseConnections })
+  const pool = openPool({ url, connections: connectionsOfEach(config) })
   stops.push({
     name: 'the database connections',
     shareMs: 400,

@@ -50,7 +50,7 @@ export function outageGraceMs({ keyCacheOutageGraceMs }: Config): number {
 
 /** Starts to follow revocations before anything is remembered. */
 export async function openKeys(context: Context, { pool, url }: Database): Promise<Keys> {
-  const { config, log, audit, clock, onFault, stops } = context
+  const { config, log, audit, clock, onFault, stops, parent } = context
   const graceMs = outageGraceMs(config)
   // A connection of its own: nothing that somebody asks for may keep a process from following.
   const own = openPool({ url, connections: 1, applicationName: 'tollgate revocations' })
@@ -151,6 +151,11 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
   })
   const cleanup = startCleanupSchedule({
     async run() {
+      // A worker's parent deletes, and says so in the audit trail; each has its own file and memory.
+      if (parent !== undefined) {
+        await keeper.clean()
+        return 0
+      }
       const deleted = await auditCleanup(audit, () => keys.deleteExpiredEphemeral(clock()))
       await purgeRevocations(pool)
       await keeper.clean()

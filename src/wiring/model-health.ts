@@ -16,15 +16,20 @@ export interface ModelHealthDeps {
   readonly log: Pick<Logger, 'warn'>
   /** Milliseconds since the epoch. */
   readonly clock: () => number
+  /** Told of each change of state, and of its reason. */
+  readonly onChange?: (model: string, state: BackendState) => void
 }
 
 export interface ModelHealth {
   note(outcome: Outcome): void
+  /** Takes what another process has seen. */
+  take(model: string, state: BackendState): void
   /** How the last request to this model's server ended; undefined: there was none. */
   stateOf(model: string): BackendState | undefined
 }
 
-export function createModelHealth({ snapshot, log, clock }: ModelHealthDeps): ModelHealth {
+export function createModelHealth(deps: ModelHealthDeps): ModelHealth {
+  const { snapshot, log, clock, onChange } = deps
   const states = new Map<string, BackendState>()
   const lines = createLineLimit(quietMs)
 
@@ -35,14 +40,21 @@ export function createModelHealth({ snapshot, log, clock }: ModelHealthDeps): Mo
     if (oldest !== undefined) states.delete(oldest)
   }
 
+  function become(model: string, state: BackendState): void {
+    const isNew = states.get(model)?.failure?.reason !== state.failure?.reason || !states.has(model)
+    remember(model, state)
+    if (isNew) onChange?.(model, state)
+  }
+
   return {
+    take: remember,
     note({ model, requestId, failure, answered }) {
       if (failure === undefined) {
-        if (answered && states.get(model)?.failure !== null) remember(model, reachable)
+        if (answered && states.get(model)?.failure !== null) become(model, reachable)
         return
       }
       const { reason } = failure
-      remember(model, { failure })
+      become(model, { failure })
       const more = lines.pass(`${model} ${reason}`, clock())
       if (more === undefined) return
       const { caFile } = snapshot().models.get(model)?.resource.server ?? {}

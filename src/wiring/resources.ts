@@ -29,7 +29,7 @@ export interface Resources {
 
 /** Settles when the first snapshot is in force. */
 export async function openResources(context: Context): Promise<Resources> {
-  const { config, log, onFault, stops } = context
+  const { config, log, onFault, stops, parent } = context
   const clusterFile = createClusterFile({
     directory: config.envoyConfigDir,
     readTaken: () => readTaken(config.envoyAdminAddress),
@@ -65,7 +65,8 @@ export async function openResources(context: Context): Promise<Resources> {
     onPublished(compileMs) {
       published = { compileS: compileMs / 1_000, at: performance.now() }
     },
-    report: createResourceReport(log),
+    // A worker's parent reads the same.
+    report: parent === undefined ? createResourceReport(log) : () => {},
     onFailure: (error) => log.error({ err: error }, 'resources could not be put in force'),
   }).catch((error: unknown) => {
     throw new Error(`RESOURCES: ${origin.shown} cannot be read`, { cause: error })

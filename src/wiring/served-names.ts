@@ -27,8 +27,8 @@ export interface Learner {
 export interface LearnerDeps {
   readonly snapshot: () => Snapshot
   readonly store: ServedNamesStore
-  /** The server's list as it came; rejects where there is none. */
-  readonly ask: (ref: ModelRef) => Promise<unknown>
+  /** The server's list as it came; rejects where there is none. undefined: another process asks. */
+  readonly ask: ((ref: ModelRef) => Promise<unknown>) | undefined
   readonly log: Pick<Logger, 'debug'>
   readonly onFault: (error: unknown) => void
   /** Milliseconds between two looks at what the others know, and at which servers are to be asked. */
@@ -53,9 +53,9 @@ interface Turn {
   toldAt: number
 }
 
-/** Asks the servers of models that say no ids themselves. */
+/** Asks the servers of models that say no ids themselves; a worker is told by who started it. */
 export function openServedNames(
-  { config, log, onFault, stops }: Context,
+  { config, log, onFault, stops, parent }: Context,
   { pool }: Database,
   { snapshot, readSecret }: Pick<Resources, 'snapshot' | 'readSecret'>,
 ): Learner {
@@ -63,7 +63,10 @@ export function openServedNames(
   const learner = createLearner({
     snapshot,
     store: createServedNamesStore(pool),
-    ask: (ref) => askServer(ref, { readSecret, caFile, signal: AbortSignal.timeout(askMs) }),
+    ask:
+      parent === undefined
+        ? (ref) => askServer(ref, { readSecret, caFile, signal: AbortSignal.timeout(askMs) })
+        : undefined,
     log,
     onFault,
   })
@@ -131,7 +134,7 @@ export function createLearner(deps: LearnerDeps): Learner {
 
   async function ask(model: Model, turn: Turn): Promise<void> {
     try {
-      const list = await deps.ask(model.resource)
+      const list = await deps.ask?.(model.resource)
       await learn(model, readServedModels(list))
       turn.failures = 0
       turn.dueAt = performance.now() + freshMs
@@ -172,7 +175,7 @@ export function createLearner(deps: LearnerDeps): Learner {
       await delay(restMs, undefined, { signal, ref: false })
     }
   }
-  for (const step of [readOthers, askAll]) keepOn(step).catch(() => {})
+  for (const step of deps.ask ? [readOthers, askAll] : [readOthers]) keepOn(step).catch(() => {})
 
   return {
     snapshot() {

@@ -12,11 +12,13 @@ import type { Context } from './context.ts'
 import type { Counters } from './counters.ts'
 import { type Keys, outageGraceMs } from './keys.ts'
 import type { Resources } from './resources.ts'
+import type { Workers } from './workers/workers.ts'
 
 export interface Measured extends Keys, Counters, Resources {
   readonly identity: IdentityFigures
   /** Asked only once everything has been built. */
-  readonly journal: () => Journal
+  readonly journal: () => Journal | undefined
+  readonly workers: () => Workers | undefined
 }
 
 /** The program's own. */
@@ -24,7 +26,10 @@ export function readVersion(): string {
   return JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')).version
 }
 
-export function openTelemetry({ config, audit, stops }: Context, measured: Measured): Telemetry {
+export function openTelemetry(
+  { config, audit, stops, parent }: Context,
+  measured: Measured,
+): Telemetry {
   const {
     keys,
     follower,
@@ -36,6 +41,7 @@ export function openTelemetry({ config, audit, stops }: Context, measured: Measu
     problems,
     modelsWaiting,
     journal,
+    workers,
     identity,
     queries,
     histograms,
@@ -86,8 +92,11 @@ export function openTelemetry({ config, audit, stops }: Context, measured: Measu
           ...keeper.stats(),
         }
       },
-      ...(config.usageJournal && { journal: () => journal().stats }),
+      ...(config.workers > 1 && { workers: () => workers()?.stats ?? noWorkers }),
+      // It is read by the process that keeps the counters.
+      ...(config.usageJournal && !parent && { journal: () => (journal() as Journal).stats }),
     },
+    ...(config.workers > 1 && { others: async () => (await workers()?.figures()) ?? [] }),
   })
   stops.push({
     name: 'the metrics',
@@ -97,3 +106,5 @@ export function openTelemetry({ config, audit, stops }: Context, measured: Measu
   })
   return telemetry
 }
+
+const noWorkers = { ready: 0, restarts: 0 }

@@ -16,7 +16,7 @@ import { temporaryFolder } from './temporary-folder.ts'
 /** One process of the service, started by `tollgate serve`. */
 export interface Replica {
   readonly name: string
-  /** `host:port` each. */
+  /** `host:port` each; one of each worker with commas. */
   readonly api: string
   readonly internal: string
   readonly grpc: string
@@ -90,7 +90,7 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
     all.push(replica)
   }
   const envoy = await startEnvoy(t, {
-    grpc: all.map(({ grpc }) => toAddress(grpc)),
+    grpc: all.flatMap(({ grpc }) => grpc.split(',').map(toAddress)),
     api: all.map(({ api }) => toAddress(api)),
     clustersFile: join(folder, 'clusters', 'clusters.json'),
     folder: join(folder, 'envoy'),

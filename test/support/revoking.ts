@@ -21,7 +21,7 @@ export interface RevokingReplicas extends Replicas {
   revoke(id: string, replica?: number): Promise<Propagation>
   /** Waits until every replica has let this key pass: one that is behind on a slow machine says 503. */
   use(key: string): Promise<void>
-  /** The HTTP status of one Check at each replica, in their order: 200 for an allow. */
+  /** The HTTP status of one Check at each replica, or worker, in their order: 200 for an allow. */
   statuses(key: string): Promise<readonly number[]>
   /** One Check at one replica. */
   status(replica: number, key: string): Promise<number>
@@ -42,7 +42,7 @@ export async function startRevoking(
     tokens: ['token-ann,ann,1,team'],
   })
   const { all, url } = replicas
-  const clients = all.map(({ grpc }) => connect(t, grpc))
+  const clients = all.flatMap(({ grpc }) => grpc.split(',').map((at) => connect(t, at)))
   const headers = { authorization: 'Bearer token-ann', 'content-type': 'application/json' }
   const first = `http://${all[0]?.api}`
 
@@ -53,7 +53,7 @@ export async function startRevoking(
     return denied_response?.status.code ?? 200
   }
 
-  const statuses = (key: string) => Promise.all(all.map((_, replica) => status(replica, key)))
+  const statuses = (key: string) => Promise.all(clients.map((_, at) => status(at, key)))
 
   return {
     ...replicas,

@@ -43,6 +43,7 @@ function openWorld(t: Test, jwt: readonly Entry[], settings: Record<string, stri
   const env = { OIDC_PROVIDERS_FILE: path, RESOURCES: `file:${folder}`, DATA_DIR: folder }
   const context = {
     config: loadConfig({ ...env, ...settings }, checkFiles),
+    env: {},
     log: pino({}, { write: (line: string) => lines.push(line) }),
     clock: Date.now,
     audit: noTrail,

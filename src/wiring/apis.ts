@@ -1,0 +1,108 @@
+/** The REST APIs: the external one, and the one of those who run the service. */
+
+import type { FastifyInstance } from 'fastify'
+import { createIsAdmin } from '../admin/administrators.ts'
+import type { GatewayDrain } from '../admin/drain-gateway.ts'
+import { createProbeModel } from '../admin/model-probe.ts'
+import { buildAdmin, buildInternal } from '../admin/server.ts'
+import type { Config } from '../config.ts'
+import type { Journal } from '../ratelimit/journal/journal.ts'
+import { ping } from '../store/postgres/postgres.ts'
+import type { ListenerTls, ServerTls } from '../tls/listener-tls.ts'
+import type { Context } from './context.ts'
+import type { Parts } from './parts.ts'
+import { traceKeys } from './tracing.ts'
+import { connectionsOfEach } from './workers/orders.ts'
+import type { Workers } from './workers/workers.ts'
+
+/** The external API, not listening yet. */
+export function createExternalApi(
+  { config, log, audit, clock }: Context,
+  parts: Parts,
+  tls: ListenerTls | undefined,
+): FastifyInstance {
+  const { tracing, keyParts, learner, tokens, markers, authenticate, telemetry, refusals } = parts
+  return buildAdmin({
+    onAnswered: telemetry.onApiAnswered,
+    keys: traceKeys(tracing, keyParts.keys),
+    openSpan: tracing.open,
+    propagation: keyParts.propagation.wait,
+    snapshot: learner.snapshot,
+    clock,
+    log,
+    audit,
+    onRefused: refusals.request,
+    authenticate,
+    trustedProxies: config.trustedProxies ?? [],
+    rate: config.apiRateLimit,
+    addressRate: config.apiAddressRateLimit,
+    // Who may use a Unix socket is said by its mode.
+    tls: 'path' in config.apiAddress ? undefined : tls?.plain,
+    isAdmin: createIsAdmin(config.adminGroups, tokens.mayAdminister),
+    keyMarker: config.keyMarker,
+    markers,
+    maxExpirationDays: config.maxExpirationDays,
+    // So that look-ups and revocations never wait for searches to end.
+    searchesAtOnce: Math.max(1, Math.floor(connectionsOfEach(config) / 5)),
+    probeModel: createProbeModel(),
+    onServed: learner.note,
+    gatewayUrl: config.gatewayUrl,
+    accessCheckTimeoutMs: config.accessCheckTimeoutSeconds * 1_000,
+    instanceName: config.instanceName,
+  })
+}
+
+/** Who may use a Unix socket is said by its mode. */
+export function internalTls(
+  { internalAddress }: Config,
+  tls: ListenerTls | undefined,
+): ServerTls | undefined {
+  return 'path' in internalAddress ? undefined : tls?.asking
+}
+
+/** What the internal API tells besides. */
+export interface Condition {
+  /** Whether all has been started, and nothing is about to end. */
+  readonly ready: () => boolean
+  readonly gatewayDrain: GatewayDrain
+  readonly journal: Journal | undefined
+  readonly workers: Workers | undefined
+}
+
+/** The internal API, not listening yet. */
+export function createInternalApi(
+  { config, log, audit, clock }: Context,
+  parts: Parts,
+  tls: ListenerTls | undefined,
+  { ready, gatewayDrain, journal, workers }: Condition,
+): FastifyInstance {
+  const { database, keyParts, resources, learner, tokens, markers, counterParts } = parts
+  const asking = internalTls(config, tls)
+  return buildInternal({
+    onAnswered: parts.telemetry.onApiAnswered,
+    keys: keyParts.keys,
+    markers,
+    clock,
+    log,
+    audit,
+    onRefused: parts.refusals.request,
+    snapshot: learner.snapshot,
+    ready: () => ready() && !gatewayDrain.isAsked && workers?.ready !== 0,
+    gatewayDrain,
+    degraded: async () => [
+      ...((await ping(database.pool)) ? [] : ['database']),
+      ...(counterParts.redis?.away ? ['redis'] : []),
+      ...(keyParts.follower.stats().silent.length > 0 ? ['replicas'] : []),
+      ...(keyParts.keeper.stats().failing ? ['revocation-log'] : []),
+      // Both may name the cluster.
+      ...new Set([...tokens.degraded(), ...resources.degraded()]),
+      ...(journal?.stats.failing ? ['journal'] : []),
+      ...(workers !== undefined && workers.ready < workers.count ? ['workers'] : []),
+    ],
+    tls: asking,
+    asksCallers: asking !== undefined && tls?.asksCallers === true,
+    backendOf: parts.health.stateOf,
+    resourceProblems: resources.problems,
+    noteUse: keyParts.noteUse,
+  })
+}

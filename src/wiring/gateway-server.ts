@@ -1,0 +1,57 @@
+/** What the gateway calls: Check, the access log, the rate limit service. */
+
+import type { Outcome } from '../core/model-failure.ts'
+import { createCheck } from '../extauthz/service.ts'
+import { createGrpcServer, type GrpcServer } from '../grpc/server.ts'
+import { readUsages } from '../ratelimit/access-log.ts'
+import { createShouldRateLimit } from '../ratelimit/rate-limit.ts'
+import type { ListenerTls } from '../tls/listener-tls.ts'
+import type { Context } from './context.ts'
+import type { Parts } from './parts.ts'
+import { traceCheck, traceCounters, traceDecisions } from './tracing.ts'
+
+/** A server of these parts that does not listen yet. `told`: the stream has told of an answer. */
+export function createGatewayServer(
+  { config, log, clock, onFault }: Context,
+  parts: Parts,
+  { tls, told }: { readonly tls: ListenerTls | undefined; readonly told: () => void },
+): GrpcServer {
+  const { tracing, learner, authenticate, counterParts, telemetry, settle, refusals, health } =
+    parts
+  const onOutcome = (outcome: Outcome): void => {
+    health.note(outcome)
+    telemetry.onEnded(outcome)
+  }
+  const check = telemetry.timed(
+    createCheck({
+      authenticate,
+      snapshot: learner.snapshot,
+      counters: traceCounters(tracing, counterParts.counters),
+      paths: config.paths,
+      tokensOpen: config.tokensOpenInference,
+      clock,
+      ...traceDecisions(tracing, { onDecided: telemetry.onDecided, onRefused: refusals.check }),
+      onFault,
+    }),
+  )
+  const isJournaled = config.usageJournal !== undefined
+  return createGrpcServer({
+    unary: {
+      '/envoy.service.auth.v3.Authorization/Check': traceCheck(tracing, check),
+      '/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit': createShouldRateLimit({
+        settle,
+        onIgnored: (reason) => log.warn({ reason }, 'reported usage is not counted'),
+      }),
+    },
+    sinks: {
+      '/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs': (message) => {
+        for (const usage of readUsages(message, isJournaled, onOutcome)) {
+          settle(usage)
+          told()
+        }
+      },
+    },
+    onFault,
+    tls: tls?.demanding,
+  })
+}

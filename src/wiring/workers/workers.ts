@@ -1,0 +1,193 @@
+/**
+ * The workers of this process (docs/decisions/0008-workers.md): started, each at an address of its own;
+ * started again when one ends by itself; asked for their figures; stopped with us.
+ */
+
+import { setTimeout as delay } from 'node:timers/promises'
+import type { MetricData } from '@opentelemetry/sdk-metrics'
+import type { BackendState } from '../../core/conditions.ts'
+import type { Address } from '../../settings/address.ts'
+import type { CounterCommands } from '../../store/counters/redis/scripts.ts'
+import { lasting, mergeMetrics } from '../../telemetry/merge.ts'
+import { type Context, orAborted } from '../context.ts'
+import type { Parts } from '../parts.ts'
+import { type Orders, ordersFor } from './orders.ts'
+import { spawnWorker, type WorkerProcess } from './process.ts'
+
+export interface Workers {
+  readonly count: number
+  /** Of them, those that answer the gateway now. */
+  readonly ready: number
+  readonly stats: { readonly ready: number; readonly restarts: number }
+  /** Settles with their addresses once all are ready; rejects with what keeps one from it. */
+  start(): Promise<readonly Address[]>
+  /** What each has counted, those included that have ended. Waits a second for one that hangs. */
+  figures(): Promise<readonly (readonly MetricData[])[]>
+  /** Lets calls end for at most so long. */
+  stop(graceMs: number): Promise<void>
+}
+
+interface Slot {
+  readonly index: number
+  /** The port is the one that was found. */
+  address: Address
+  process: WorkerProcess | undefined
+  isReady: boolean
+  /** As it was last told. */
+  figures: readonly MetricData[]
+}
+
+/** How much of the time for stopping they need: their calls, then what they have to hand over. */
+export const workerShareMs = 8_000
+/** A start waits for the database for half a minute. */
+const startMs = 60_000
+const figuresMs = 1_000
+/** One that ends sooner than this after its start is started again later and later. */
+const steadyMs = 10_000
+const longestBackoffMs = 10_000
+
+/** Workers that have not been started. `told`: the stream of one has told of an answer. */
+export function createWorkers(context: Context, parts: Parts, told: () => void): Workers {
+  const { config, env, log, onFault } = context
+  const { counterParts, health, learner, database } = parts
+  const slots: Slot[] = config.grpcAddresses.map((address, index) => ({
+    ...{ index, address, process: undefined, isReady: false, figures: [] },
+  }))
+  const stopping = new AbortController()
+  let restarts = 0
+  let departed: readonly MetricData[] = []
+  let departedUnder = ''
+
+  log.on('level-change', (level: string) => {
+    for (const { process } of slots) process?.link.tell('level', level)
+  })
+
+  function handlersFor(slot: Slot) {
+    const owner = counterParts.owner as CounterCommands
+    return {
+      add: owner?.add,
+      read: owner?.read,
+      restore: owner?.restore,
+      told,
+      // What one has seen of a model's server the others are to know when it changes.
+      backend(model: string, state: BackendState) {
+        health.take(model, state)
+        for (const other of slots)
+          if (other !== slot) other.process?.link.tell('backend', model, state)
+      },
+      ended(figures: readonly MetricData[]) {
+        slot.figures = figures
+      },
+    }
+  }
+
+  /** Settles when it answers the gateway. */
+  async function spawn(slot: Slot): Promise<void> {
+    const started = spawnWorker(env, handlersFor(slot), onFault)
+    slot.process = started
+    void started.exited.then(() => {
+      slot.isReady = false
+      remember(slot)
+    })
+    const orders: Orders = ordersFor(config, {
+      index: slot.index,
+      address: slot.address,
+      databaseUrl: config.databaseUrl === undefined ? database.url() : undefined,
+      logLevel: log.level,
+    })
+    slot.address = await started.link.call<Address>('start', [orders], startMs).catch((error) => {
+      started.kill()
+      throw error
+    })
+    slot.isReady = true
+  }
+
+  /** What it has counted stays counted. */
+  function remember(slot: Slot): void {
+    departed = mergeMetrics(forgetLabels(), [lasting(slot.figures)])
+    slot.figures = []
+  }
+
+  /** Labels that were captured must not outlive the Tenant's word. */
+  function forgetLabels(): readonly MetricData[] {
+    const under = JSON.stringify(learner.snapshot().tenant?.telemetry ?? null)
+    if (under === departedUnder) return departed
+    departedUnder = under
+    return departed.filter(({ descriptor }) => !/^(authorized|limited)_/.test(descriptor.name))
+  }
+
+  /** Starts it again whenever it has ended. */
+  async function keep(slot: Slot): Promise<void> {
+    let backoffMs = 0
+    for (;;) {
+      const since = performance.now()
+      const how = await slot.process?.exited
+      if (stopping.signal.aborted) return
+      backoffMs = performance.now() - since > steadyMs ? 0 : Math.max(500, 2 * backoffMs)
+      backoffMs = Math.min(backoffMs, longestBackoffMs)
+      const { index: worker, process } = slot
+      log.error({ worker, workerPid: process?.pid, how, inMs: backoffMs }, 'a worker ended')
+      await delay(backoffMs, undefined, { signal: stopping.signal }).catch(() => {})
+      if (stopping.signal.aborted) return
+      restarts += 1
+      await spawn(slot).then(
+        () => log.info({ worker, workerPid: slot.process?.pid }, 'the worker is back'),
+        (error: unknown) => {
+          if (!stopping.signal.aborted) log.error({ worker, err: error }, 'a worker did not start')
+        },
+      )
+    }
+  }
+
+  async function askFigures(slot: Slot): Promise<void> {
+    if (!slot.isReady) return
+    const process = slot.process as WorkerProcess
+    const figures = await process.link
+      .call<readonly MetricData[]>('figures', [], figuresMs)
+      .catch(() => undefined)
+    // Not of one that has ended meanwhile.
+    if (figures !== undefined && slot.process === process && slot.isReady) slot.figures = figures
+  }
+
+  function countReady(): number {
+    return slots.filter(({ isReady }) => isReady).length
+  }
+
+  return {
+    count: slots.length,
+    get ready() {
+      return countReady()
+    },
+    get stats() {
+      return { ready: countReady(), restarts }
+    },
+    async start() {
+      await orAborted(Promise.all(slots.map(spawn)), context.signal).catch((cause: unknown) => {
+        throw new Error('WORKERS: a worker could not start', { cause })
+      })
+      for (const slot of slots) keep(slot).catch(onFault)
+      return slots.map(({ address }) => address)
+    },
+    async figures() {
+      await Promise.all(slots.map(askFigures))
+      departed = forgetLabels()
+      return [departed, ...slots.map(({ figures }) => figures)]
+    },
+    async stop(graceMs) {
+      stopping.abort()
+      const running = slots.flatMap(({ process }) => process ?? [])
+      for (const { link } of running) link.tell('stop', graceMs)
+      const over = new AbortController()
+      void delay(graceMs, undefined, { signal: over.signal }).then(
+        () => {
+          for (const each of running) each.kill()
+        },
+        () => {},
+      )
+      const ends = await Promise.all(running.map(({ exited }) => exited))
+      over.abort()
+      const bad = ends.filter((how) => how !== 'exit code 0')
+      if (bad.length > 0) throw new Error(`workers ended by ${bad.join(', ')}`)
+    },
+  }
+}
