@@ -1,0 +1,59 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import root, { type Test } from 'tap'
+import { envoyPath } from '../support/envoy-binary.ts'
+import { gatewayTests, meter, models, subscriptions } from '../support/gateway.ts'
+import { startRevoking } from '../support/revoking.ts'
+import { ofTwo } from '../support/workers.ts'
+
+const skip = envoyPath() === undefined && 'no Envoy'
+
+root.test('a confirmed revocation holds at every worker', { skip }, async (t) => {
+  const env = await ofTwo()
+  const service = await startRevoking(t as Test, { count: 1, env })
+  let confirmed = 0
+  for (let round = 0; round < 10 && confirmed < 3; round += 1) {
+    const { key, id } = await service.mint()
+    t.strictSame(await service.statuses(key), [200, 200])
+    const { state, replicas } = await service.revoke(id)
+    // Where the machine is too busy for a second to be enough, nothing is claimed.
+    if (state !== 'confirmed') continue
+    confirmed += 1
+    t.equal(replicas, 3, 'the workers, and the process that has started them')
+    t.strictSame(await service.statuses(key), [401, 401])
+  }
+  t.ok(confirmed > 0, 'it was confirmed at least once')
+})
+
+const narrow = 3_000
+const limited = gatewayTests({
+  env: { WORKERS: '2' },
+  concurrency: 2,
+  resources: (backendUrl) => [
+    ...models(backendUrl),
+    ...subscriptions({ plenty: 1e9, narrow }),
+    meter,
+  ],
+})
+
+limited('a limit holds across workers', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'narrow' })
+  const tokens = 10
+  const lanes = 8
+  let spent = 0
+  const lane = async (): Promise<void> => {
+    for (;;) {
+      const { status } = await gateway.chat(key, { totalTokens: tokens })
+      if (status === 429) return
+      t.equal(status, 200)
+      spent += tokens
+    }
+  }
+  await Promise.all(Array.from({ length: lanes }, lane))
+  t.ok(spent >= narrow, `${spent} of ${narrow}`)
+  // What is under way when the limit is reached, and what follows before the workers have told.
+  t.ok(spent <= narrow + 4 * lanes * tokens, `${spent} of ${narrow}`)
+  // One that was not asked for a while decides by what it knew, and asks meanwhile.
+  for (let i = 0; i < 10; i += 1) await gateway.isSpent(key)
+  await delay(100)
+  for (let i = 0; i < 40; i += 1) t.ok(await gateway.isSpent(key))
+})
