@@ -140,6 +140,7 @@ export async function benchCluster(): Promise<readonly Figure[]> {
     directory,
     readTaken: () => Promise.reject(new Error('no Envoy')),
     onTaken() {},
+    onSeen() {},
     onOverdue() {},
     onFault: console.error,
   })

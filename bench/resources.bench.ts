@@ -78,6 +78,7 @@ export async function benchResources(): Promise<readonly Figure[]> {
     directory: join(root, 'envoy'),
     readTaken: () => Promise.reject(new Error('no Envoy')),
     onTaken() {},
+    onSeen() {},
     onOverdue() {},
     onFault: console.error,
   })

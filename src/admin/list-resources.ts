@@ -2,6 +2,8 @@
 
 import type { FastifyInstance } from 'fastify'
 import { type BackendState, statusOf } from '../core/conditions.ts'
+import { type Enforcement, viewOf } from '../core/enforcement.ts'
+import { policyStatuses } from '../core/generated-policies.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 
 export interface ListResourcesDeps {
@@ -10,12 +12,21 @@ export interface ListResourcesDeps {
   readonly backendOf?: (model: string) => BackendState | undefined
   /** What the source of the resources found wrong, a sentence each. */
   readonly resourceProblems: () => readonly string[]
+  /** What is in force of each model, here and in all processes that may be serving. */
+  readonly enforcement: () => Promise<Enforcement>
 }
 
 export function listResources(app: FastifyInstance, deps: ListResourcesDeps): void {
-  app.get('/internal/v1/resources', () => ({
-    object: 'list',
-    data: statusOf(deps.snapshot(), { backendOf: deps.backendOf }),
-    problems: deps.resourceProblems(),
-  }))
+  app.get('/internal/v1/resources', async () => {
+    const enforcement = await deps.enforcement()
+    const view = viewOf(enforcement)
+    return {
+      object: 'list',
+      data: [
+        ...statusOf(deps.snapshot(), { backendOf: deps.backendOf, ...view }),
+        ...policyStatuses(enforcement.policies, view.policyConditions),
+      ],
+      problems: deps.resourceProblems(),
+    }
+  })
 }

@@ -4,13 +4,15 @@ import { loadSnapshot } from '../controller/controller.ts'
 import { showProblem } from '../controller/files.ts'
 import { adviceOn } from '../core/advice.ts'
 import { statusOf } from '../core/conditions.ts'
+import { createPolicyConditions, policyStatuses } from '../core/generated-policies.ts'
+import { policiesOf } from '../core/policies.ts'
 import { renderTable } from './table.ts'
 import { asksForHelp } from './usage.ts'
 
 const USAGE = `Usage: tollgate check <folder>
 
 Names every problem of the resources in a folder of YAML by file and line, then the phase that each
-resource would have. The exit status is 1 when there is a problem, and 0 when there is advice alone.`
+resource would have, and whether all that is written of a model would be accepted. The exit status is 1 when there is a problem, and 0 when there is advice alone.`
 
 /**
  * Prints problems and advice, then the phase of each resource as the service would have it.
@@ -31,15 +33,25 @@ export async function check(args: readonly string[]): Promise<number> {
     console.error(`${folder} cannot be read; name a folder of YAML files`)
     return 1
   }
-  const { snapshot, problems } = loaded
+  const { snapshot, problems, refused } = loaded
   for (const problem of problems) console.error(showProblem(problem))
   for (const advice of adviceOn(snapshot)) console.error(`advice: ${advice}`)
-  const rows = statusOf(snapshot).map(({ kind, namespace, name, phase }) => [
+  // Where it is enforced is known to the processes that serve.
+  const policies = policiesOf(snapshot, refused)
+  const policyConditions = createPolicyConditions(policies)
+  const rows = statusOf(snapshot, { policyConditions }).map(({ kind, namespace, name, phase }) => [
     kind,
     `${namespace}/${name}`,
     phase,
   ])
-  console.log(renderTable(['KIND', 'NAME', 'PHASE'], rows, 320))
+  const generated = policyStatuses(policies, policyConditions).map(
+    ({ kind, namespace, name, conditions: [accepted] }) => [
+      kind,
+      `${namespace}/${name}`,
+      accepted?.reason ?? '',
+    ],
+  )
+  console.log(renderTable(['KIND', 'NAME', 'PHASE'], [...rows, ...generated], 320))
   console.log(`\n${rows.length} resources, ${problems.length} problems`)
   return problems.length > 0 ? 1 : 0
 }

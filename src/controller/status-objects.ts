@@ -17,40 +17,47 @@ export interface StatusInputs extends StatusView {
   readonly policyConditions: PolicyConditions
   /** Public base URL, without a trailing slash. */
   readonly gatewayUrl: string
-  /** Milliseconds since the epoch. */
-  readonly clock: () => number
 }
 
-/** Answers the targets of these objects, or of all. */
-export function createStatusTargets(
-  inputs: StatusInputs,
-): (keys?: Iterable<string>) => Iterable<Target> {
-  const { snapshot, objects, policyConditions, gatewayUrl, clock } = inputs
-  const statusOfKey = createStatusOfKey(snapshot, inputs)
+export interface StatusObjects {
+  /** From now on statuses are made of this. */
+  want(inputs: StatusInputs): void
+  /** The targets of these objects, or of all. */
+  targetsOf(keys?: Iterable<string>): Iterable<Target>
+}
 
-  function wanted(key: string, object: ClusterObject, now: KubeObject): ObjectStatus | undefined {
-    const { generation, problem } = object
+/** `clock`: milliseconds since the epoch. */
+export function createStatusObjects(clock: () => number): StatusObjects {
+  let current: (StatusInputs & { statusOfKey: ReturnType<typeof createStatusOfKey> }) | undefined
+
+  function wanted(key: string, now: KubeObject): ObjectStatus | undefined {
+    const object = current?.objects.get(key)
     // What was changed since is compiled soon, and looked at again then.
-    if ((now.metadata.generation ?? 0) !== generation) return undefined
-    const about = { before: now.status, generation, now: clock() }
-    if (problem !== undefined) return toFailedStatus(problem, about)
-    const status = statusOfKey(key)
-    return status && toObjectStatus({ status, snapshot, gatewayUrl, policyConditions, ...about })
+    if (current === undefined || (now.metadata.generation ?? 0) !== object?.generation) return
+    const about = { before: now.status, generation: object.generation, now: clock() }
+    if (object.problem !== undefined) return toFailedStatus(object.problem, about)
+    const status = current.statusOfKey(key)
+    return status && toObjectStatus({ ...current, status, ...about })
   }
 
-  return function* (keys = objects.keys()) {
-    for (const key of keys) {
-      const object = objects.get(key)
-      if (object === undefined) continue
-      yield {
-        path: `${object.path}/status`,
-        current: object.current,
-        next(now) {
-          const status = now && wanted(key, object, now)
-          return status && applyStatus(object, now, status)
-        },
+  return {
+    want(inputs) {
+      current = { ...inputs, statusOfKey: createStatusOfKey(inputs.snapshot, inputs) }
+    },
+    *targetsOf(keys = current?.objects.keys() ?? []) {
+      for (const key of keys) {
+        const object = current?.objects.get(key)
+        if (object === undefined) continue
+        yield {
+          path: `${object.path}/status`,
+          current: object.current,
+          next(now) {
+            const status = now && wanted(key, now)
+            return status && applyStatus(object, now, status)
+          },
+        }
       }
-    }
+    },
   }
 }
 

@@ -21,6 +21,7 @@ export interface Condition {
     | 'SpecPriorityDuplicate'
     | 'BackendReachable'
     | 'Bypass'
+    | 'Programmed'
     | 'Accepted'
     | 'Enforced'
   readonly status: 'True' | 'False' | 'Unknown'
@@ -47,6 +48,8 @@ export interface StatusView {
   readonly backendOf?: ((model: string) => BackendState | undefined) | undefined
   /** With them, a resource is as good as the policies that it is a part of. */
   readonly policyConditions?: PolicyConditions | undefined
+  /** With it, models say whether requests for them reach their server as it is written. */
+  readonly programmedOf?: ((model: string) => Condition | undefined) | undefined
 }
 
 /** The status of every resource of the snapshot, ordered by kind, namespace and name. */
@@ -87,12 +90,14 @@ function maybe<Value>(
   return value === undefined ? undefined : toStatusOf(value)
 }
 
-function createStatusOf(snapshot: Snapshot, { backendOf, policyConditions }: StatusView) {
+function createStatusOf(snapshot: Snapshot, view: StatusView) {
+  const { backendOf, policyConditions, programmedOf } = view
   const peers = byPriority(snapshot)
   return {
     ofModel: (model: Model) =>
       toStatus({ ...model, problems: [] }, [
         ...bypassConditions(model.resource),
+        ...[programmedOf?.(model.key)].filter((found) => found !== undefined),
         ...(backendOf && model.cluster !== undefined
           ? [reachableCondition(backendOf(model.key))]
           : []),

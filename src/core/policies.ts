@@ -1,7 +1,7 @@
 /**
- * What there is of each model that an AccessPolicy or a Subscription names: who of them contribute,
- * counted, and a digest by which two processes can tell whether they have the same in force. The
- * rules themselves stay in the snapshot.
+ * What there is of each model: which AccessPolicies and Subscriptions contribute, counted, and digests
+ * by which two processes can tell whether they have the same in force. The rules themselves stay in
+ * the snapshot.
  */
 
 import { hash } from 'node:crypto'
@@ -42,6 +42,8 @@ export interface LimitContent extends Content {
 export interface ModelPolicies {
   /** `<namespace>/<name>`. */
   readonly model: string
+  /** Whether there is something that serves it. */
+  readonly isServed: boolean
   readonly access: AccessContent | undefined
   readonly limits: LimitContent | undefined
   /** Of how the model is served. */
@@ -49,7 +51,7 @@ export interface ModelPolicies {
 }
 
 export interface Policies {
-  /** By model; the same object as before where nothing of it has changed. */
+  /** Of every model; the same object as before where nothing of it has changed. */
   readonly byModel: ReadonlyMap<string, ModelPolicies>
   readonly compared: Compared
 }
@@ -115,10 +117,10 @@ export function* policiesInSteps(
     if (before !== undefined) byModel.set(key, before)
     if (!stale.has(key)) continue
     const [own, paid] = [access.get(key), limits.get(key)]
-    if (own === undefined && paid === undefined) continue
-    const { users, groups } = model
+    const { users, groups, cluster } = model
     byModel.set(key, {
       model: key,
+      isServed: cluster !== undefined,
       access: own && { ...toContent(own), users: users.size, groups: groups.size },
       limits: paid && { ...toContent(paid), limits: paid.limits },
       server: serverDigest(model.resource),
@@ -225,7 +227,10 @@ function digestOf({ resource }: CompiledPolicy | CompiledSubscription): string {
 }
 
 function serverDigest(ref: ModelRef): string {
-  return remembered(ref, () => [ref.backend, ref.backendUrl, ref.modelIds, ref.server])
+  return remembered(ref, () => {
+    const { backend, backendUrl, backendHost, modelIds, server } = ref
+    return [backend, backendUrl, backendHost, modelIds, server]
+  })
 }
 
 function remembered(resource: object, content: () => unknown): string {

@@ -22,6 +22,8 @@ const patienceMs = 10_000
 const firstPatienceMs = 5_000
 /** The same while there is no admin page. At the start nobody waits for that. */
 const awayPatienceMs = 2_000
+/** Milliseconds between two questions about models that wait no longer, doubled as well. */
+const [shortestLookMs, longestLookMs] = [500, 4_000]
 /** So many of the last files are recognised. */
 const versionsKept = 16
 
@@ -32,8 +34,10 @@ export interface ClusterFileDeps {
   readonly readTaken: () => Promise<TakenClusters>
   /** Some models no longer wait. */
   readonly onTaken: () => void
+  /** Of some models that wait no longer Envoy has been seen to have the cluster after all. */
+  readonly onSeen: () => void
   /** These no longer wait though Envoy has not been seen to have their clusters; why. */
-  readonly onOverdue: (models: readonly string[], reason: 'not taken' | 'no answer') => void
+  readonly onOverdue: (models: readonly string[], reason: Unseen) => void
   readonly onFault: (error: unknown) => void
 }
 
@@ -44,10 +48,15 @@ export interface ClusterFile {
   write(): Promise<void>
   /** Keys of the models that Envoy cannot serve yet as the planned snapshot has them. */
   readonly waiting: ReadonlyMap<string, unknown>
+  /** Why models wait no longer though Envoy has not been seen to have their cluster; by key. */
+  readonly unseen: ReadonlyMap<string, { readonly reason: Unseen }>
   /** Settles when no model waits. */
   settled(): Promise<void>
   close(): void
 }
+
+/** Envoy answers and has not taken the cluster, or its admin page does not answer. */
+export type Unseen = 'not taken' | 'no answer'
 
 /** Cluster texts by model key. */
 type Clusters = ReadonlyMap<string, string>
@@ -62,6 +71,7 @@ export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
   const closing = new AbortController()
   const texts = new WeakMap<ModelRef, string>()
   const waiting = new Map<string, { readonly text: string; since: number }>()
+  const unseen = new Map<string, { readonly text: string; readonly reason: Unseen }>()
   const versions: Version[] = []
   let models: Snapshot['models'] | undefined
   let planned: Version | undefined
@@ -71,6 +81,8 @@ export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
   let restMs = shortestRestMs
   let following: Promise<void> | undefined
   let cleanup: NodeJS.Timeout | undefined
+  let lookMs = shortestLookMs
+  let look: NodeJS.Timeout | undefined
 
   function clustersOf(from: Snapshot['models']): Clusters {
     const clusters = new Map<string, string>()
@@ -106,29 +118,57 @@ export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
 
   /** Lets go the models whose clusters Envoy has, and those that have waited for too long. */
   function release(taken: TakenClusters | undefined): void {
-    const has = versions.find(({ name }) => name === taken?.version)?.clusters
+    see(taken)
     const patience = taken === undefined ? awayPatienceMs : patienceMs
     const waitsMs = !isFirst ? patience : taken === undefined ? 0 : firstPatienceMs
+    const reason = taken === undefined ? 'no answer' : 'not taken'
     const released = new Map<string, string>()
     const overdue: string[] = []
     for (const [key, { text, since }] of waiting) {
-      const isTaken = has?.get(key) === text && !taken?.warming.has(clusterName(key))
+      const isTaken = has(taken, key, text)
       if (!isTaken && performance.now() - since < waitsMs) continue
-      if (!isTaken) overdue.push(key)
+      if (isTaken) unseen.delete(key)
+      else {
+        overdue.push(key)
+        unseen.set(key, { text, reason })
+      }
       released.set(key, text)
       waiting.delete(key)
     }
     if (released.size === 0) return
     served = new Map([...served, ...released])
-    const reason = taken === undefined ? 'no answer' : 'not taken'
     // An Envoy that is not there yet reads the file when it starts.
     const isStart = isFirst && taken === undefined
     if (overdue.length > 0 && !isStart) deps.onOverdue(overdue, reason)
     deps.onTaken()
+    lookLater()
+  }
+
+  function has(taken: TakenClusters | undefined, key: string, text: string): boolean {
+    const clusters = versions.find(({ name }) => name === taken?.version)?.clusters
+    return clusters?.get(key) === text && !taken?.warming.has(clusterName(key))
+  }
+
+  /** Strikes out those that Envoy has by now. */
+  function see(taken: TakenClusters | undefined): void {
+    const before = unseen.size
+    for (const [key, { text }] of unseen) if (has(taken, key, text)) unseen.delete(key)
+    if (unseen.size < before) deps.onSeen()
+  }
+
+  function lookLater(): void {
+    if (look !== undefined || unseen.size === 0 || closing.signal.aborted) return
+    look = setTimeout(async () => {
+      lookMs = Math.min(2 * lookMs, longestLookMs)
+      see(await deps.readTaken().catch(() => undefined))
+      look = undefined
+      lookLater()
+    }, lookMs).unref()
   }
 
   return {
     waiting,
+    unseen,
     plan(snapshot) {
       if (snapshot.models === models) return
       models = snapshot.models
@@ -139,6 +179,7 @@ export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
       planned = { name: hash.digest('hex').slice(0, 16), clusters }
       served = new Map([...served].filter(([key]) => clusters.has(key)))
       for (const key of waiting.keys()) if (!clusters.has(key)) waiting.delete(key)
+      for (const [key, { text }] of unseen) if (clusters.get(key) !== text) unseen.delete(key)
       for (const [key, text] of clusters) {
         if (served.get(key) === text) waiting.delete(key)
         else if (waiting.get(key)?.text !== text) waiting.set(key, { text, since: Infinity })
@@ -163,6 +204,7 @@ export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
       versions.length = Math.min(versions.length, versionsKept)
       for (const wait of waiting.values()) wait.since = Math.min(wait.since, performance.now())
       restMs = shortestRestMs
+      lookMs = shortestLookMs
       following ??= follow()
         .catch((error: unknown) => {
           if (!closing.signal.aborted) deps.onFault(error)
@@ -175,6 +217,7 @@ export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
     close() {
       closing.abort()
       clearTimeout(cleanup)
+      clearTimeout(look)
     },
   }
 }

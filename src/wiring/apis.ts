@@ -103,6 +103,7 @@ export function createInternalApi(
     asksCallers: asking !== undefined && tls?.asksCallers === true,
     backendOf: parts.health.stateOf,
     resourceProblems: resources.problems,
+    enforcement: resources.enforcement,
     noteUse: keyParts.noteUse,
   })
 }

@@ -7,18 +7,26 @@ import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
 import { createClusterSource } from '../controller/cluster-source.ts'
 import { startController } from '../controller/controller.ts'
-import { startObjectWriter, type Target } from '../controller/object-writer.ts'
+import { startObjectWriter } from '../controller/object-writer.ts'
 import { followPolicyObjects } from '../controller/policy-objects.ts'
 import { inSlices } from '../controller/slices.ts'
-import { changedObjects, createStatusTargets, objectsAbout } from '../controller/status-objects.ts'
-import { createPolicyConditions } from '../core/generated-policies.ts'
+import {
+  changedObjects,
+  createStatusObjects,
+  objectsAbout,
+  type StatusInputs,
+} from '../controller/status-objects.ts'
+import { type Reports, viewOf } from '../core/enforcement.ts'
+import { policyKinds } from '../core/generated-policies.ts'
 import { noPolicies, type Policies, policiesInSteps } from '../core/policies.ts'
 import type { Refused } from '../core/refused.ts'
 import { subscriptionNamespace } from '../core/resources.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 import { createClient } from '../kubernetes/client.ts'
 import { followLease } from '../kubernetes/lease.ts'
+import { openPool } from '../store/postgres/postgres.ts'
 import { accessOf } from './cluster.ts'
+import { watchReports } from './reports.ts'
 import { createResourceReport } from './resource-report.ts'
 
 export interface ClusterController {
@@ -89,34 +97,71 @@ export async function startClusterController(
     },
     onProblem,
   })
+  const statusObjects = createStatusObjects(clock)
   let policies: Policies = noPolicies
-  let statusTargets: (keys?: Iterable<string>) => Iterable<Target> = () => []
+  let reports: Reports = { problem: 'DATABASE_URL is not set, by which processes report' }
+  let published: Pick<StatusInputs, 'snapshot' | 'objects'> | undefined
+  /** What was last made of the reports about each model. */
+  const verdicts = new Map<string, string>()
   const lookAtAll = (): void => {
-    writer.look(statusTargets())
+    writer.look(statusObjects.targetsOf())
     writer.look(policyObjects.all())
   }
   // Whoever else writes to a status is not heard of: that is no change of a resource.
   const again = setInterval(lookAtAll, resyncMs).unref()
-  let objects: typeof source.objects = new Map()
+
+  /** Takes what is known now, and looks at what these models, or all, are to carry. */
+  function show(models: Iterable<string> = policies.byModel.keys()): void {
+    if (published === undefined) return
+    const view = viewOf({ policies, reports })
+    policyObjects.want(policies, view.policyConditions)
+    statusObjects.want({ ...published, ...view, gatewayUrl: config.gatewayUrl })
+    const changed = new Set<string>()
+    for (const model of models) {
+      const found = policyKinds.map((kind) => view.policyConditions(model, kind))
+      const verdict = JSON.stringify([...found, view.programmedOf(model)])
+      if (verdicts.get(model) === verdict) continue
+      verdicts.set(model, verdict)
+      changed.add(model)
+    }
+    lookAt(changed, published.snapshot)
+  }
+
+  function lookAt(models: ReadonlySet<string>, snapshot: Snapshot): void {
+    writer.look(policyObjects.targetsOf(models), true)
+    writer.look(statusObjects.targetsOf(objectsAbout(models, snapshot)), true)
+  }
 
   async function publish(snapshot: Snapshot, _: unknown, refused: readonly Refused[]) {
-    const before = policies
-    policies = await inSlices(policiesInSteps(snapshot, refused, before))
-    const policyConditions = createPolicyConditions(policies)
-    policyObjects.want(policies, policyConditions)
-    const changed = new Set(changedObjects(objects, source.objects))
-    objects = source.objects
-    statusTargets = createStatusTargets({
-      ...{ snapshot, objects, policyConditions, clock },
-      gatewayUrl: config.gatewayUrl,
-    })
-    const models = changedModels(before, policies)
-    writer.look(statusTargets(changed), true)
-    writer.look(policyObjects.targetsOf(models), true)
-    writer.look(statusTargets(objectsAbout(models, snapshot)), true)
+    const before = { policies, objects: published?.objects ?? new Map() }
+    policies = await inSlices(policiesInSteps(snapshot, refused, policies))
+    published = { snapshot, objects: source.objects }
+    const models = changedModels(before.policies, policies)
+    for (const model of models) verdicts.delete(model)
+    show(models)
+    writer.look(statusObjects.targetsOf(changedObjects(before.objects, source.objects)), true)
     lookAtAll()
   }
 
+  const url = config.databaseUrl === undefined ? undefined : config.databaseUrlNow
+  const pool = url && openPool({ url, connections: 1, applicationName: 'tollgate controller' })
+  if (pool !== undefined && url !== undefined) {
+    reports = { problem: 'Postgres has not been asked yet' }
+    watchReports({
+      sql: pool,
+      url,
+      signal,
+      onRead(found, changed) {
+        if (changed?.size === 0) return
+        reports = found
+        show(changed)
+      },
+      onProblem: (problem) =>
+        problem === undefined
+          ? log.info('Postgres answers')
+          : log.warn({ problem }, 'Postgres does not answer: nobody knows what is enforced'),
+    })
+  }
   const controller = await startController({
     source,
     routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
@@ -141,7 +186,7 @@ export async function startClusterController(
       controller.close()
       const released = lease.release()
       closing.abort()
-      await released
+      await Promise.all([released, pool?.end()])
     },
   }
 }

@@ -10,6 +10,7 @@ import { startCleanupSchedule } from '../store/api-keys/cleanup-schedule.ts'
 import { type LastUsed, startLastUsed } from '../store/api-keys/last-used.ts'
 import { createPostgresApiKeys } from '../store/api-keys/postgres-api-keys.ts'
 import type { ApiKeyTable } from '../store/api-keys.ts'
+import { noteStart } from '../store/in-force.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import type { Sql } from '../store/postgres/sql.ts'
 import { createPropagationWatch, type PropagationWatch } from '../store/revocations/propagation.ts'
@@ -126,6 +127,8 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
       await own.end(graceMs)
     },
   })
+  // Before it appears among those that may be serving.
+  await noteStart(pool, follower.id)
   await follower.start()
   const propagation = createPropagationWatch({
     pool,

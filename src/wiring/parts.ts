@@ -51,7 +51,7 @@ export async function openParts(context: Context, later: Later): Promise<Parts> 
   const tracing = openTracing(config)
   const database = await openDatabase(context)
   const keyParts = await openKeys(context, database)
-  const resources = await openResources(context)
+  const resources = await openResources(context, database, keyParts)
   const learner = openServedNames(context, database, resources)
   const markers = { own: config.keyMarker, accepted: config.acceptedMarkers }
   const tokens = openTokens(context, resources, tracing)

@@ -3,6 +3,7 @@
 import { startController } from '../controller/controller.ts'
 import { inSlices } from '../controller/slices.ts'
 import type { Gathered } from '../controller/source.ts'
+import type { Enforcement } from '../core/enforcement.ts'
 import { compileInSteps, type Snapshot } from '../core/snapshot.ts'
 import { readTaken } from '../gateway/admin-page.ts'
 import { type ClusterFile, createClusterFile } from '../gateway/cluster-file.ts'
@@ -10,7 +11,11 @@ import { holdModels } from '../gateway/held-models.ts'
 import { createSecretFiles, type SecretFiles } from '../gateway/secret-files.ts'
 import { createResourceAudit } from './audit.ts'
 import type { Context } from './context.ts'
+import type { Database } from './database.ts'
+import { createInForceReport } from './in-force.ts'
+import type { Keys } from './keys.ts'
 import { type Origin, openOrigin } from './origin.ts'
+import { followReports } from './reports.ts'
 import { createResourceReport, linesShown } from './resource-report.ts'
 
 export interface Resources {
@@ -23,17 +28,24 @@ export interface Resources {
   readonly modelsWaiting: () => number
   /** Where resources come from, when changes cannot be seen there now, as `/readyz` calls it. */
   readonly degraded: () => readonly string[]
+  /** What is in force of each model in this process, and what every process says of that. */
+  readonly enforcement: () => Promise<Enforcement>
   /** How long the resources in force took to compile, and for how long they are; seconds. */
   readonly published: () => { readonly compileS: number; readonly ageS: number }
 }
 
 /** Settles when the first snapshot is in force. */
-export async function openResources(context: Context): Promise<Resources> {
+export async function openResources(
+  context: Context,
+  { pool: sql }: Database,
+  { follower }: Pick<Keys, 'follower'>,
+): Promise<Resources> {
   const { config, log, onFault, stops, parent } = context
   const clusterFile = createClusterFile({
     directory: config.envoyConfigDir,
     readTaken: () => readTaken(config.envoyAdminAddress),
     onTaken: () => void stage.show().catch(onFault),
+    onSeen: () => report.note(),
     onOverdue(models, reason) {
       const about = { models: models.length, first: models.slice(0, linesShown) }
       if (reason === 'not taken') log.warn(about, 'Envoy has not taken the clusters of new models')
@@ -48,9 +60,18 @@ export async function openResources(context: Context): Promise<Resources> {
     onProblem: (problem) => log.warn({ problem }, 'a model cannot be served without its secret'),
     onFault,
   })
-  const stage = createStage(clusterFile, secrets)
+  const stage = createStage(clusterFile, secrets, () => report.note())
+  const report = createInForceReport({
+    sql,
+    replica: follower.id,
+    state: stage.state,
+    envoyOf: (model) => clusterFile.unseen.get(model)?.reason ?? 'taken',
+    onFault,
+  })
+  const inForce = followReports(sql)
   const noteChanges = createResourceAudit(context.audit)
   stops.push(() => {
+    report.close()
     clusterFile.close()
     secrets.close()
   })
@@ -58,8 +79,8 @@ export async function openResources(context: Context): Promise<Resources> {
   const controller = await startController({
     source: origin.source,
     routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
-    async publish(fresh, resources) {
-      await stage.publish(fresh, resources)
+    async publish(fresh, resources, refused) {
+      await stage.publish({ fresh, resources, refused })
       await noteChanges(resources)
     },
     onPublished(compileMs) {
@@ -72,8 +93,13 @@ export async function openResources(context: Context): Promise<Resources> {
     throw new Error(`RESOURCES: ${origin.shown} cannot be read`, { cause: error })
   })
   stops.push(() => controller.close())
+  await report.start()
   return {
     snapshot: stage.snapshot,
+    async enforcement() {
+      const reports = await inForce.read()
+      return { policies: report.policies, reports }
+    },
     readSecret: origin.readSecret,
     problems: () => [...controller.problems(), ...secrets.problems()],
     modelsWaiting: () => clusterFile.waiting.size,
@@ -85,13 +111,19 @@ export async function openResources(context: Context): Promise<Resources> {
   }
 }
 
+/** A snapshot, what it was compiled from, and what was left out. */
+interface Published extends Pick<Gathered, 'resources' | 'refused'> {
+  readonly fresh: Snapshot
+}
+
 /**
  * What is in force: the snapshot published last, but for models that wait for their cluster, which
  * are as they were. What is taken away never waits.
  */
-function createStage(clusterFile: ClusterFile, secrets: SecretFiles) {
-  let latest: { readonly fresh: Snapshot; readonly resources: Gathered['resources'] } | undefined
+function createStage(clusterFile: ClusterFile, secrets: SecretFiles, onShown: () => void) {
+  let latest: Published | undefined
   let shown: Snapshot | undefined
+  let refused: Published['refused'] = []
   let turn: Promise<void> = Promise.resolve()
 
   async function update(): Promise<void> {
@@ -99,7 +131,10 @@ function createStage(clusterFile: ClusterFile, secrets: SecretFiles) {
     const { fresh, resources } = latest
     const held = clusterFile.waiting
     const steps = () => compileInSteps(holdModels(resources, held, shown), fresh)
+    const { refused: left } = latest
     shown = held.size === 0 ? fresh : await inSlices(steps())
+    refused = left
+    onShown()
   }
 
   /** One after the other: the last to begin knows most. */
@@ -108,10 +143,16 @@ function createStage(clusterFile: ClusterFile, secrets: SecretFiles) {
     return turn
   }
 
+  function snapshot(): Snapshot {
+    if (shown === undefined) throw new Error('no snapshot has been published')
+    return shown
+  }
+
   return {
     show,
-    async publish(fresh: Snapshot, resources: Gathered['resources']): Promise<void> {
-      latest = { fresh, resources }
+    async publish(published: Published): Promise<void> {
+      const { fresh } = published
+      latest = published
       clusterFile.plan(fresh)
       if (shown !== undefined) await show()
       // Envoy refuses a cluster that names a file which is not there.
@@ -121,9 +162,7 @@ function createStage(clusterFile: ClusterFile, secrets: SecretFiles) {
       await clusterFile.settled()
       await show()
     },
-    snapshot(): Snapshot {
-      if (shown === undefined) throw new Error('no snapshot has been published')
-      return shown
-    },
+    snapshot,
+    state: () => ({ snapshot: snapshot(), refused }),
   }
 }

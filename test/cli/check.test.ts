@@ -33,6 +33,8 @@ test('good resources are listed with their phase', async (t) => {
   t.equal(status, 0)
   t.match(output, /^ModelRef +llm\/small +Ready$/m)
   t.match(output, /^Subscription +models-as-a-service\/one +Active$/m)
+  t.match(output, /^ModelAuthPolicy +llm\/maas-auth-small +Accepted$/m)
+  t.match(output, /^TokenRateLimitPolicy +llm\/maas-trlp-small +Accepted$/m)
   t.match(output, '3 resources, 0 problems')
 })
 
@@ -51,6 +53,7 @@ test('every problem is named by file and line', async (t) => {
   t.match(output, /^e\.yaml:1: warning: .*llm\/gone, which does not exist/m)
   t.match(output, /^Subscription +models-as-a-service\/three +Degraded$/m)
   t.notMatch(output, /models-as-a-service\/two/)
+  t.match(output, /^TokenRateLimitPolicy +llm\/maas-trlp-small +NotAccepted$/m)
 })
 
 test('advice alone is no problem', async (t) => {

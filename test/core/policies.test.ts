@@ -22,8 +22,9 @@ const written = [
 const { byModel } = policiesOf(compile(written))
 const small = byModel.get('llm/small')
 
-test('models that are named have policies, counted', async (t) => {
-  t.strictSame([...byModel.keys()], ['llm/small', 'llm/large'])
+test('what names a model is counted', async (t) => {
+  t.strictSame([...byModel.keys()], ['llm/small', 'llm/large', 'llm/unnamed'])
+  t.match(byModel.get('llm/unnamed'), { access: undefined, limits: undefined, isServed: true })
   t.match(small?.access, { names: ['also', 'open'], count: 2, users: 2, groups: 2, refusals: [] })
   t.match(small?.limits, { names: ['cheap', 'dear'], count: 2, limits: 3, refusals: [] })
   t.equal(byModel.get('llm/large')?.access, undefined)

@@ -16,6 +16,7 @@ function begin(t: Test) {
   const path = join(folder, 'clusters.json')
   const envoy: { taken: TakenClusters | undefined; asked: number } = { taken: undefined, asked: 0 }
   const overdue: string[] = []
+  const seen = { times: 0 }
   const file = createClusterFile({
     directory: folder,
     async readTaken() {
@@ -24,6 +25,9 @@ function begin(t: Test) {
       return envoy.taken
     },
     onTaken() {},
+    onSeen() {
+      seen.times += 1
+    },
     onOverdue: (models, reason) => overdue.push(`${models.join()}: ${reason}`),
     onFault: (error) => t.fail(String(error)),
   })
@@ -37,6 +41,7 @@ function begin(t: Test) {
     file,
     envoy,
     overdue,
+    seen,
     path,
     async write(...names: readonly string[]) {
       file.plan(snapshotOf(...names.map((name) => modelRef(name))))
@@ -47,6 +52,8 @@ function begin(t: Test) {
       read()
         .resources.map(({ name }) => name.replace('model/llm/', ''))
         .join(),
+    unseen: () =>
+      [...file.unseen].map(([key, { reason }]) => `${key.replace('llm/', '')} ${reason}`).join(),
     waiting: () => [...file.waiting.keys()].map((key) => key.replace('llm/', '')).join(),
   }
 }
@@ -70,6 +77,23 @@ test('a start waits for no Envoy that is not there', async (t) => {
   t.equal(waiting(), 'c', 'later ones get some time')
   await file.settled()
   t.strictSame(overdue, ['llm/c: no answer'])
+})
+
+test('what was put in force unseen is looked for until it is seen', async (t) => {
+  const { file, envoy, write, unseen, seen } = begin(t)
+  const first = await write('a', 'b')
+  await file.settled()
+  t.equal(unseen(), 'a no answer,b no answer')
+  const second = await write('a', 'c')
+  await poll(() => unseen() === 'a no answer,c no answer', 'a later one too')
+  envoy.taken = { version: first, warming: new Set() }
+  await poll(() => unseen() === 'c no answer', 'an older file has the one')
+  envoy.taken = { version: second, warming: new Set() }
+  await poll(() => unseen() === '', 'and a newer the other')
+  t.equal(seen.times, 2)
+  const { asked } = envoy
+  await new Promise((settle) => setTimeout(settle, 1_200))
+  t.equal(envoy.asked, asked, 'then nobody is asked')
 })
 
 test('no models are a file too', async (t) => {

@@ -6,6 +6,7 @@ import { createIsAdmin } from '../../src/admin/administrators.ts'
 import type { Rate } from '../../src/admin/request-limit.ts'
 import { buildAdmin, buildInternal, type ListenerTimes } from '../../src/admin/server.ts'
 import { createAuditTrail } from '../../src/audit/trail.ts'
+import { noPolicies } from '../../src/core/policies.ts'
 import type { Snapshot } from '../../src/core/snapshot.ts'
 import { createVerifyKey } from '../../src/identity/api-key.ts'
 import { createAuthenticate, type Verify } from '../../src/identity/authenticate.ts'
@@ -156,6 +157,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     degraded: async () => [],
     noteUse,
     resourceProblems: () => [],
+    enforcement: async () => ({ policies: noPolicies, reports: [] }),
   })
   const api: KeyApi = {
     external,

@@ -8,6 +8,7 @@ import { createProbeModel, type ProbeOptions } from '../../src/admin/model-probe
 import { buildAdmin, buildInternal } from '../../src/admin/server.ts'
 import type { Caller } from '../../src/core/caller.ts'
 import { ServiceError } from '../../src/core/errors.ts'
+import { noPolicies } from '../../src/core/policies.ts'
 import type { Snapshot } from '../../src/core/snapshot.ts'
 import type { Presented } from '../../src/identity/authenticate.ts'
 import type { ApiKeyStore } from '../../src/store/api-keys.ts'
@@ -85,6 +86,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     gatewayDrain: { isAsked: false, ask: async () => ({ status: 'drained', requests: 0 }) },
     degraded: async () => [],
     resourceProblems: () => [],
+    enforcement: async () => ({ policies: noPolicies, reports: [] }),
   })
   const api: ListApi = {
     external,

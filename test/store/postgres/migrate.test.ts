@@ -18,6 +18,7 @@ const all = [
   '0007-revoked-at.sql',
   '0008-key-prefixes.sql',
   '0009-replica-pods.sql',
+  '0010-in-force.sql',
 ]
 
 test('each migration is applied once', async (t) => {

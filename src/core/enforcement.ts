@@ -1,0 +1,136 @@
+/**
+ * Whether what was written of a model holds: every process that may be serving has it in force, and
+ * the Envoy of each has the model's cluster. What is not known is never taken for true.
+ */
+
+import type { Condition } from './conditions.ts'
+import { contentOf, createPolicyConditions, type PolicyKind } from './generated-policies.ts'
+import type { ModelPolicies, Policies } from './policies.ts'
+
+/**
+ * Whether an Envoy has a model's cluster as it is in force: it was seen to have taken it; it answers
+ * and was not; its admin page does not answer; or there is no cluster.
+ */
+export type EnvoyState = 'taken' | 'not taken' | 'no answer' | 'none'
+
+/** What a process has in force of one model: digests, '' where there is nothing. */
+export interface InForce {
+  readonly access: string
+  readonly limits: string
+  readonly server: string
+  readonly envoy: EnvoyState
+}
+
+export interface ProcessReport {
+  readonly name: string
+  /** Milliseconds since it reported; undefined: it does not, being of an earlier version. */
+  readonly unreportedMs: number | undefined
+  /** By model. */
+  readonly inForce: ReadonlyMap<string, InForce>
+}
+
+/** Of all that may be serving, or why they are not known. */
+export type Reports = readonly ProcessReport[] | { readonly problem: string }
+
+/** What there is of each model, and where it is in force. */
+export interface Enforcement {
+  readonly policies: Policies
+  readonly reports: Reports
+}
+
+/** The views of resources and policies that follow from it (conditions.ts). */
+export function viewOf({ policies, reports }: Enforcement) {
+  const { byModel } = policies
+  return {
+    policyConditions: createPolicyConditions(policies, (each, kind) =>
+      enforcedOf(each, kind, reports),
+    ),
+    programmedOf(model: string): Condition | undefined {
+      const found = byModel.get(model)
+      return found && programmedOf(found, reports)
+    },
+  }
+}
+
+/** A report older than this tells nothing any more; milliseconds. */
+export const silentMs = 30_000
+/** Processes that one message names. */
+const namesShown = 10
+
+export function isSilent({ unreportedMs }: ProcessReport): boolean {
+  return unreportedMs === undefined || unreportedMs > silentMs
+}
+
+/** The condition of a generated policy. */
+export function enforcedOf(policies: ModelPolicies, kind: PolicyKind, reports: Reports): Condition {
+  const { model, server, isServed } = policies
+  const digest = contentOf(policies, kind)?.digest
+  return judge('Enforced', reports, isServed, (process) => {
+    const found = process.inForce.get(model)
+    const own = kind === 'ModelAuthPolicy' ? found?.access : found?.limits
+    if (found?.server !== server || own !== digest) return notInForce
+    return ofEnvoy(found.envoy)
+  })
+}
+
+/** The condition of a ModelRef: whether requests for it reach its server as it is written. */
+export function programmedOf(policies: ModelPolicies, reports: Reports): Condition {
+  const { model, server, isServed } = policies
+  return judge('Programmed', reports, isServed, (process) => {
+    const found = process.inForce.get(model)
+    if (found?.server !== server) return notInForce
+    return ofEnvoy(found.envoy)
+  })
+}
+
+const notInForce = 'not in force yet in'
+
+function ofEnvoy(envoy: EnvoyState): string | undefined {
+  if (envoy === 'not taken') return 'the cluster is not taken by the Envoy of'
+  if (envoy === 'no answer') return 'no answer from the Envoy of'
+  return undefined
+}
+
+/** `lack`: what a process lacks, in words that its name follows. */
+function judge(
+  type: 'Enforced' | 'Programmed',
+  reports: Reports,
+  isServed: boolean,
+  lack: (process: ProcessReport) => string | undefined,
+): Condition {
+  if (!isServed) {
+    const message = 'nothing serves the model yet'
+    return { type, status: 'False', reason: 'BackendNotReady', message }
+  }
+  if ('problem' in reports) {
+    return { type, status: 'Unknown', reason: 'Unknown', message: reports.problem }
+  }
+  if (reports.length === 0) {
+    return { type, status: 'False', reason: `Not${type}`, message: 'no process is serving' }
+  }
+  const lacking = new Map<string, string[]>()
+  let isUnknown = false
+  for (const process of reports) {
+    const what = silenceOf(process) ?? lack(process)
+    if (what === undefined) continue
+    isUnknown ||= isSilent(process)
+    const names = lacking.get(what)
+    if (names === undefined) lacking.set(what, [process.name])
+    else names.push(process.name)
+  }
+  if (lacking.size === 0) return { type, status: 'True', reason: type, message: '' }
+  const message = [...lacking].map(([what, names]) => `${what} ${show(names)}`).join('; ')
+  return isUnknown
+    ? { type, status: 'Unknown', reason: 'Unknown', message }
+    : { type, status: 'False', reason: `Not${type}`, message }
+}
+
+function silenceOf(process: ProcessReport): string | undefined {
+  if (process.unreportedMs === undefined) return 'no reports, as of an earlier version, from'
+  return isSilent(process) ? `no report for ${silentMs / 1_000} s from` : undefined
+}
+
+function show(names: readonly string[]): string {
+  const more = names.length - namesShown
+  return `${names.slice(0, namesShown).join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+}

@@ -1,0 +1,25 @@
+-- works-with: 0004
+-- What each process that may be serving has in force of each model, so that somebody can say where a
+-- change holds. `edition` is another one whenever all of it is told anew, and null until a process that
+-- is starting has told anything; `revision` grows with each change. A process of an earlier version has
+-- no row.
+create table tollgate_reports (
+  replica uuid primary key,
+  edition uuid,
+  revision bigint not null default 0,
+  reported_at timestamptz not null default now()
+);
+
+create table tollgate_in_force (
+  replica uuid not null references tollgate_reports on delete cascade,
+  model text not null,
+  revision bigint not null,
+  -- Digests of who may use it, of what they may use, and of how it is served; all null: the model is gone.
+  access text,
+  limits text,
+  server text,
+  -- Whether the process's Envoy has the model's cluster.
+  envoy text,
+  primary key (replica, model)
+);
+create index tollgate_in_force_revision on tollgate_in_force (replica, revision);

@@ -1,0 +1,159 @@
+/**
+ * Reports what this process has in force, and which clusters its Envoy has: what has changed, as soon
+ * as it has, and every few seconds that it is still there.
+ */
+
+import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { inSlices } from '../controller/slices.ts'
+import type { EnvoyState, InForce } from '../core/enforcement.ts'
+import { ServiceError } from '../core/errors.ts'
+import { noPolicies, type Policies, policiesInSteps } from '../core/policies.ts'
+import type { Refused } from '../core/refused.ts'
+import type { Snapshot } from '../core/snapshot.ts'
+import {
+  type Changes,
+  type Edition,
+  purgeReports,
+  tellAll,
+  tellChanges,
+} from '../store/in-force.ts'
+import type { Sql } from '../store/postgres/sql.ts'
+
+export interface InForceReportDeps {
+  readonly sql: Sql
+  /** What the process is called in the table of replicas. */
+  readonly replica: string
+  /** What is in force, and what was left out of it. */
+  readonly state: () => { readonly snapshot: Snapshot; readonly refused: readonly Refused[] }
+  readonly envoyOf: (model: string) => EnvoyState
+  /** A failure that is no outage of the database; it is tried again. */
+  readonly onFault: (error: unknown) => void
+}
+
+export interface InForceReport {
+  /** Settles once all has been told. Rejects with `store_unavailable` when that takes too long. */
+  start(): Promise<void>
+  /** Something may be in force that was not before. */
+  note(): void
+  /** Of what is in force; made anew as soon as something is noted. */
+  readonly policies: Policies
+  close(): void
+}
+
+/** Milliseconds between two words that this process is still there. */
+const confirmMs = 5_000
+const retryMs = 500
+/** How long a start tries. */
+const startDeadlineMs = 5_000
+/** Confirmations between two looks for reports that nobody needs. */
+const purgeEvery = 360
+
+export function createInForceReport(deps: InForceReportDeps): InForceReport {
+  const { sql, replica } = deps
+  const closing = new AbortController()
+  const { signal } = closing
+  let policies: Policies = noPolicies
+  /** What the database knows, as one text a model; its end is told as well. */
+  let told = new Map<string, string>()
+  let last: Edition | undefined
+  let isNoted = false
+  let wake = new AbortController()
+
+  function inForceOf(model: string): InForce | undefined {
+    const found = policies.byModel.get(model)
+    if (found === undefined) return undefined
+    const { access, limits, server, isServed } = found
+    return {
+      access: access?.digest ?? '',
+      limits: limits?.digest ?? '',
+      server,
+      envoy: isServed ? deps.envoyOf(model) : 'none',
+    }
+  }
+
+  function* findChanges(): Generator<void, Map<string, InForce | undefined>> {
+    const changes = new Map<string, InForce | undefined>()
+    for (const model of policies.byModel.keys()) {
+      const now = inForceOf(model)
+      if (told.get(model) !== show(now)) changes.set(model, now)
+      yield
+    }
+    for (const [model, text] of told) {
+      if (text !== '' && !policies.byModel.has(model)) changes.set(model, undefined)
+    }
+    return changes
+  }
+
+  async function tell(): Promise<void> {
+    isNoted = false
+    const { snapshot, refused } = deps.state()
+    policies = await inSlices(policiesInSteps(snapshot, refused, policies))
+    // Ends that were told are forgotten by telling all anew, before they are too many.
+    if (told.size > 2 * policies.byModel.size + 1_000) last = undefined
+    if (last === undefined) told = new Map()
+    const changes: Changes = await inSlices(findChanges())
+    if (last === undefined) {
+      const edition = randomUUID()
+      await tellAll(sql, replica, edition, changes)
+      last = { edition, revision: 1 }
+    } else {
+      const known = last
+      // Where the answer is lost, nobody knows whether it was taken.
+      last = undefined
+      if (!(await tellChanges(sql, replica, known, changes))) return tell()
+      last = { ...known, revision: known.revision + (changes.size === 0 ? 0 : 1) }
+    }
+    for (const [model, now] of changes) told.set(model, show(now))
+  }
+
+  async function run(): Promise<void> {
+    for (let turn = 1; !signal.aborted; turn += 1) {
+      wake = new AbortController()
+      const either = AbortSignal.any([signal, wake.signal])
+      if (!isNoted)
+        await delay(confirmMs, undefined, { signal: either, ref: false }).catch(() => {})
+      if (signal.aborted) return
+      try {
+        await tell()
+        if (turn % purgeEvery === 0) await purgeReports(sql)
+      } catch (error) {
+        if (!(error instanceof ServiceError)) deps.onFault(error)
+        isNoted = true
+        await delay(retryMs, undefined, { signal, ref: false }).catch(() => {})
+      }
+    }
+  }
+
+  return {
+    get policies() {
+      return policies
+    },
+    async start() {
+      const giveUpAt = performance.now() + startDeadlineMs
+      for (let isTold = false; !isTold; ) {
+        try {
+          await tell()
+          isTold = true
+        } catch (error) {
+          if (!(error instanceof ServiceError) || performance.now() > giveUpAt) throw error
+          await delay(retryMs)
+        }
+      }
+      void purgeReports(sql).catch(() => {})
+      void run()
+    },
+    note() {
+      isNoted = true
+      wake.abort()
+    },
+    close: () => closing.abort(),
+  }
+}
+
+/** '' is a model that is gone. */
+function show(inForce: InForce | undefined): string {
+  if (inForce === undefined) return ''
+  const { access, limits, server, envoy } = inForce
+  return `${access} ${limits} ${server} ${envoy}`
+}

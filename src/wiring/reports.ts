@@ -1,0 +1,135 @@
+/** What every process that may be serving says it has in force, as far as the database tells. */
+
+import { setTimeout as delay } from 'node:timers/promises'
+import type { InForce, ProcessReport, Reports } from '../core/enforcement.ts'
+import { isSilent } from '../core/enforcement.ts'
+import { type Edition, inForceChannel, readReports } from '../store/in-force.ts'
+import type { Sql } from '../store/postgres/sql.ts'
+import { startListener } from '../store/revocations/listener.ts'
+
+/** Reports as they were last read. */
+export interface ReportReader {
+  /** What is new is read and added. Never rejects; a database that does not answer is a problem. */
+  read(): Promise<Reports>
+  /** Models whose reports have changed with the last `read`; undefined: all may have. */
+  readonly changed: ReadonlySet<string> | undefined
+  /** Why the last one has failed. */
+  readonly failure: unknown
+}
+
+interface Known {
+  readonly last: Edition
+  readonly inForce: Map<string, InForce>
+}
+
+const deadlineMs = 1_500
+
+export function followReports(sql: Sql): ReportReader {
+  let known = new Map<string, Known>()
+  let signature = ''
+  let changed: ReadonlySet<string> | undefined
+  let reading: Promise<Reports> | undefined
+  let failure: unknown
+
+  async function read(): Promise<Reports> {
+    const editions = new Map([...known].map(([replica, { last }]) => [replica, last]))
+    const found = await readReports(sql, editions, deadlineMs)
+    const touched = new Set<string>()
+    const fresh = new Map<string, Known>()
+    const reports: ProcessReport[] = found.map(({ replica, name, unreportedMs, last, changes }) => {
+      const before = known.get(replica)
+      const inForce = before?.last.edition === last?.edition ? before?.inForce : undefined
+      const all = inForce ?? new Map<string, InForce>()
+      for (const [model, each] of changes) {
+        touched.add(model)
+        if (each === undefined) all.delete(model)
+        else all.set(model, each)
+      }
+      if (last !== undefined) fresh.set(replica, { last, inForce: all })
+      return { name, unreportedMs, inForce: all }
+    })
+    known = fresh
+    const now = found.map(({ replica, last }, at) => {
+      const isQuiet = isSilent(reports[at] as ProcessReport)
+      return `${replica} ${last?.edition} ${isQuiet}`
+    })
+    changed = now.join() === signature ? touched : undefined
+    signature = now.join()
+    failure = undefined
+    return reports
+  }
+
+  return {
+    read() {
+      // Two at a time would each believe that they have read what the other one has.
+      reading ??= read()
+        .catch((error: unknown) => {
+          changed = undefined
+          signature = ''
+          failure = error
+          // The same sentence whatever the cause: it stands in thousands of conditions.
+          return { problem: 'Postgres does not answer' }
+        })
+        .finally(() => {
+          reading = undefined
+        })
+      return reading
+    },
+    get changed() {
+      return changed
+    },
+    get failure() {
+      return failure
+    },
+  }
+}
+
+export interface WatchedReportsOptions {
+  readonly sql: Sql
+  readonly url: string | (() => string)
+  /** What there is now, and of which models it may be something else than before; undefined: all. */
+  readonly onRead: (reports: Reports, changed: ReadonlySet<string> | undefined) => void
+  /** The database does not answer, and why; undefined: it does again. */
+  readonly onProblem: (problem: string | undefined) => void
+  readonly signal: AbortSignal
+}
+
+/** Between two questions, milliseconds. */
+const everyMs = 1_000
+/** Reports that come together are read together; milliseconds. */
+const settleMs = 20
+/** Milliseconds for which what was read last is believed while the database does not answer. */
+const believedMs = 5_000
+
+/** Reads reports as they come, until `signal`. */
+export function watchReports(options: WatchedReportsOptions): void {
+  const { sql, url, onRead, onProblem, signal } = options
+  const reader = followReports(sql)
+  let wake = new AbortController()
+  const listener = startListener({ url, channel: inForceChannel, onHeard: () => wake.abort() })
+  signal.addEventListener('abort', () => listener.stop(), { once: true })
+
+  async function run(): Promise<void> {
+    let answeredAt = Number.NEGATIVE_INFINITY
+    let isAway = false
+    while (!signal.aborted) {
+      wake = new AbortController()
+      const reports = await reader.read()
+      const isAnswer = !('problem' in reports)
+      if (isAnswer) answeredAt = performance.now()
+      if (isAway === isAnswer) onProblem(isAnswer ? undefined : describe(reader.failure))
+      isAway = !isAnswer
+      if (isAnswer || performance.now() - answeredAt > believedMs) onRead(reports, reader.changed)
+      const either = AbortSignal.any([signal, wake.signal])
+      await delay(everyMs, undefined, { signal: either, ref: false }).catch(() => {})
+      await delay(settleMs, undefined, { signal, ref: false }).catch(() => {})
+    }
+  }
+
+  void run()
+}
+
+function describe(failure: unknown): string {
+  const cause = failure instanceof Error ? (failure.cause ?? failure) : failure
+  return cause instanceof Error ? cause.message : String(cause)
+}
