@@ -13,7 +13,9 @@ import { noTrail } from '../src/audit/trail.ts'
 import { createClusterSource } from '../src/controller/cluster-source.ts'
 import { collections } from '../src/controller/collections.ts'
 import { startController } from '../src/controller/controller.ts'
+import { inSlices } from '../src/controller/slices.ts'
 import { routerLabels } from '../src/core/parse-routing.ts'
+import { noPolicies, type Policies, policiesInSteps } from '../src/core/policies.ts'
 import { createClusterFile } from '../src/gateway/cluster-file.ts'
 import { type JsonObject, type KubeClient, KubeError } from '../src/kubernetes/client.ts'
 import { createResourceAudit } from '../src/wiring/audit.ts'
@@ -146,6 +148,7 @@ export async function benchCluster(): Promise<readonly Figure[]> {
   })
   const figures: Figure[] = []
   let published = 0
+  let generated: Policies = noPolicies
   async function time(act: () => unknown): Promise<readonly [number, number]> {
     const before = published
     await delay(300)
@@ -169,9 +172,10 @@ export async function benchCluster(): Promise<readonly Figure[]> {
           groups: Object.keys(collections) as (keyof typeof collections)[],
           onProblem() {},
         }),
-        async publish(snapshot, resources) {
+        async publish(snapshot, resources, refused) {
           clusterFile.plan(snapshot)
           await clusterFile.write()
+          generated = await inSlices(policiesInSteps(snapshot, refused, generated))
           await noteChanges(resources)
           published += 1
         },

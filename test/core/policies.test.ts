@@ -87,6 +87,9 @@ test('what has not changed is the same object again', async (t) => {
   const next = steps([...written.slice(0, -1), dear], first.policies, first.snapshot).policies
   t.equal(next.byModel.get('llm/large'), first.policies.byModel.get('llm/large'))
   t.not(next.byModel.get('llm/small'), first.policies.byModel.get('llm/small'))
+  const unnamed = written.filter(({ metadata }) => metadata.name !== 'unnamed')
+  const fewer = steps(unnamed, first.policies, first.snapshot).policies
+  t.notOk(fewer.byModel.has('llm/unnamed'), 'what is gone is not')
   const without = steps(written.slice(1), first.policies, first.snapshot).policies
   t.equal(without.byModel.get('llm/small'), undefined)
 })

@@ -24,6 +24,51 @@ function mutants(
 
 export const allMutants: readonly Mutant[] = [
   ...mutants(
+    'core/enforcement.ts',
+    ['core/enforcement.test.ts'],
+    [
+      [
+        'unreportedMs === undefined || unreportedMs > silentMs',
+        'unreportedMs !== undefined && unreportedMs > silentMs',
+      ],
+      [
+        'if (found?.server !== server || own !== digest) return notInForce',
+        'if (own !== digest) return notInForce',
+      ],
+      [
+        "const own = kind === 'ModelAuthPolicy' ? found?.access : found?.limits",
+        'const own = found?.access',
+      ],
+      ["if (envoy === 'no answer') return 'no answer from the Envoy of'", ''],
+      ['isUnknown ||= isSilent(process)', 'isUnknown &&= isSilent(process)'],
+      ['if (reports.length === 0) {', 'if (reports.length < 0) {'],
+    ],
+  ),
+  ...mutants(
+    'core/policies.ts',
+    ['core/policies.test.ts'],
+    [
+      ['for (const key of new Set(policy.modelKeys)) {', 'for (const key of policy.modelKeys) {'],
+      [
+        '[name, deleting, resource.owner, resource.priority, resource.attribution]',
+        '[name, resource.owner, resource.priority, resource.attribution]',
+      ],
+      ['for (const key of before.models.keys()) if (!compared.models.has(key)) stale.add(key)', ''],
+      ['if (names.length > namesShown) names.pop()', ''],
+    ],
+  ),
+  ...mutants(
+    'core/generated-policies.ts',
+    ['core/generated-policies.test.ts'],
+    [
+      [
+        "return { type, status: 'False', reason: 'NotAccepted', message }",
+        "return { type, status: 'True', reason: 'NotAccepted', message }",
+      ],
+      ['if (enforcedOf !== undefined) conditions.push(enforcedOf(policies, kind))', ''],
+    ],
+  ),
+  ...mutants(
     'core/access.ts',
     ['core/access.test.ts'],
     [
