@@ -126,8 +126,8 @@ function judge(
 }
 
 function silenceOf(process: ProcessReport): string | undefined {
-  if (process.unreportedMs === undefined) return 'no reports, as of an earlier version, from'
-  return isSilent(process) ? `no report for ${silentMs / 1_000} s from` : undefined
+  if (process.unreportedMs === undefined) return 'no reports, as of an earlier version, by'
+  return isSilent(process) ? `no report for ${silentMs / 1_000} s by` : undefined
 }
 
 function show(names: readonly string[]): string {

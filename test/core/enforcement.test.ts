@@ -65,13 +65,13 @@ test('one process that lacks it is enough, and is named', async (t) => {
 
 test('what is not known is Unknown, never True', async (t) => {
   t.equal(show({ problem: 'Postgres does not answer' }), 'Unknown Unknown Postgres does not answer')
-  t.equal(show([process('a', {}, 30_001)]), 'Unknown Unknown no report for 30 s from a')
+  t.equal(show([process('a', {}, 30_001)]), 'Unknown Unknown no report for 30 s by a')
   t.equal(
     show([process('a', { access: 'x' }), process('b', {}, 60_000)]),
-    'Unknown Unknown not in force yet in a; no report for 30 s from b',
+    'Unknown Unknown not in force yet in a; no report for 30 s by b',
   )
   const older = { ...process('a'), unreportedMs: undefined }
-  t.equal(show([older]), 'Unknown Unknown no reports, as of an earlier version, from a')
+  t.equal(show([older]), 'Unknown Unknown no reports, as of an earlier version, by a')
 })
 
 test('of many processes ten are named', async (t) => {

@@ -79,7 +79,7 @@ root.test('what is enforced holds, and what is not known is not said', { skip },
       where replica in (select id from tollgate_replicas where name = 'replica-2')`
     await poll(async () => {
       const found = await enforced('two', 'trlp')
-      return found?.status === 'Unknown' && found.message.endsWith('from replica-2')
+      return found?.status === 'Unknown' && found.message.endsWith('by replica-2')
     }, 'it is silent')
     second?.signal('SIGCONT')
     await isTrue('two')
