@@ -317,8 +317,9 @@ inWorlds('the status of a model tells its route, and ways past us', async (t, wo
       reason: 'BackendNotReady',
       message: /^spec.backendUrl is not set/,
     },
+    { type: 'Programmed', status: 'False', reason: 'BackendNotReady' },
   ])
-  t.equal(conditions.length, 1)
+  t.equal(conditions.length, 2)
   t.strictSame(Object.keys(fields).sort(), ['observedGeneration', 'phase'], 'nothing is left of it')
   t.equal(told().length, 1)
 })
