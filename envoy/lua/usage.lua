@@ -255,7 +255,9 @@ end
 
 -- Reads a piece of a stream of events; answers what is to be sent of it.
 local function read_events(stream, text)
-  local whole = stream.size == 0 and stream.at_start and (sub(text, -2) == "\n\n" or sub(text, -4) == "\r\n\r\n")
+  -- What follows a CR may begin with the end of an event that was taken out.
+  local begins = stream.size == 0 and stream.at_start and not stream.after_cr
+  local whole = begins and (sub(text, -2) == "\n\n" or sub(text, -4) == "\r\n\r\n")
   -- Many servers put a null into every event once they are asked for usage.
   if whole and not find(text, '"usage"%s*:%s*[^n%s]') then return text end
   local p, out, from = ffi.cast("const uint8_t*", text), {}, 0

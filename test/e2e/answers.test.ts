@@ -39,6 +39,10 @@ const streams: Readonly<Record<string, readonly [readonly (string | Buffer)[], s
   ],
   'an extra event byte by byte': [torn(events(withExtra)), events(plain)],
   'CRLF byte by byte': [torn(events(withExtra, '\r\n')), events(plain, '\r\n')],
+  'CRLF cut before its last byte': [
+    [events([text, text, extra], '\r\n').slice(0, -1), `\n${events(['[DONE]'], '\r\n')}`],
+    events(plain, '\r\n'),
+  ],
   'CRLF at once': [[events(withExtra, '\r\n')], events(plain, '\r\n')],
   'CR alone': [torn(events(withExtra, '\r')), events(plain, '\r')],
   'CR alone at once': [[events(withExtra, '\r')], events(plain, '\r')],
