@@ -1,10 +1,10 @@
 /** The original's resources as ours: the same meaning under our group and kinds. */
 
-import { type FieldPath, isObject, showPath } from './fields.ts'
+import { isObject, showPath } from './fields.ts'
 import { parseResource } from './parse-resource.ts'
+import { prune } from './prune.ts'
 import { specs } from './resource-schemas.ts'
 import type { ExternalModel, Resource } from './resources.ts'
-import type { Schema } from './schema.ts'
 
 /** A document as `kubectl apply` and a folder of resources take it. */
 export interface Document {
@@ -123,7 +123,7 @@ function toDocument(
     Object.entries(metadata.annotations).filter(([name]) => !toolAnnotations.test(name)),
   )
   const left: string[] = []
-  const kept = prune(spec, specs[kind].spec, ['spec'], left)
+  const kept = prune(spec, specs[kind].spec, (path) => left.push(showPath(path)), ['spec'])
   if (left.length > 0) {
     const message = `${shown}: has no counterpart of ours for ${left.join(', ')}`
     notes.push({ severity: 'warning', message })
@@ -138,22 +138,6 @@ function toDocument(
     },
     ...(kept !== undefined && { spec: kept }),
   }
-}
-
-/** The value without fields that the schema does not have, which the API server would refuse. */
-function prune(value: unknown, schema: Schema, path: FieldPath, left: string[]): unknown {
-  if (Array.isArray(value)) {
-    const { items } = schema
-    return items ? value.map((each, at) => prune(each, items, [...path, at], left)) : value
-  }
-  if (!isObject(value) || schema.properties === undefined) return value
-  const kept: Record<string, unknown> = {}
-  for (const [name, inside] of Object.entries(value)) {
-    const known = Object.hasOwn(schema.properties, name) ? schema.properties[name] : undefined
-    if (known === undefined) left.push(showPath([...path, name]))
-    else if (inside !== null) kept[name] = prune(inside, known, [...path, name], left)
-  }
-  return kept
 }
 
 function keyOf({ metadata }: Resource): string {
