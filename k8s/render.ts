@@ -26,14 +26,16 @@ interface Kustomization {
 
 const known = ['apiVersion', 'kind', 'resources', 'components', 'patches']
 
-/** All objects of a kustomization, given the path of its folder. */
-export function render(folder: string): readonly Manifest[] {
+/** All objects of a kustomization, given the path of its folder; a component's are added to others. */
+export function render(folder: string, others: readonly Manifest[] = []): readonly Manifest[] {
   const kustomization = readKustomization(folder)
   const { resources = [], components = [], patches = [] } = kustomization
-  let manifests = [...resources, ...components].flatMap((name) => {
+  const own = resources.flatMap((name) => {
     const path = join(folder, name)
     return statSync(path).isDirectory() ? render(path) : readManifests(path)
   })
+  let manifests: readonly Manifest[] = [...others, ...own]
+  for (const name of components) manifests = render(join(folder, name), manifests)
   for (const patch of patches.flatMap(({ path }) => readManifests(join(folder, path)))) {
     const target = manifests.find((each) => nameOf(each) === nameOf(patch))
     if (target === undefined) throw new Error(`${folder}: nothing to patch: ${nameOf(patch)}`)

@@ -7,7 +7,7 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { Document, Scalar, stringify, type YAMLMap } from 'yaml'
 import { isObject } from '../src/core/fields.ts'
-import { PACKAGE_ROOT } from '../src/package-root.ts'
+import { packageRoot } from '../src/package-root.ts'
 import { optional, type Place, values } from './chart-values.ts'
 import { type Manifest, render } from './render.ts'
 import { renderCrds } from './write-crds.ts'
@@ -21,7 +21,7 @@ const markOfValue = (name: string): string => mark(`.Values.${name} | toJson`)
 
 /** The files of k8s/chart by their paths in it. */
 export function renderChart(): ReadonlyMap<string, string> {
-  const manifests = structuredClone(render(join(PACKAGE_ROOT, 'k8s', 'overlays', 'production')))
+  const manifests = structuredClone(render(join(packageRoot, 'k8s', 'overlays', 'production')))
   const defaults = takeDefaults(manifests)
   const files = new Map([
     ['Chart.yaml', write(chart())],
@@ -41,7 +41,7 @@ export function renderChart(): ReadonlyMap<string, string> {
 
 function chart(): object {
   const { version, description } = JSON.parse(
-    readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8'),
+    readFileSync(join(packageRoot, 'package.json'), 'utf8'),
   ) as { version: string; description: string }
   return {
     apiVersion: 'v2',
@@ -182,7 +182,7 @@ Definitions are installed once; before an upgrade: kubectl apply -k k8s/crds
 `
 
 if (import.meta.main) {
-  const folder = join(PACKAGE_ROOT, 'k8s', 'chart')
+  const folder = join(packageRoot, 'k8s', 'chart')
   rmSync(folder, { recursive: true, force: true })
   for (const [name, text] of renderChart()) {
     mkdirSync(dirname(join(folder, name)), { recursive: true })

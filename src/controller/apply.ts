@@ -1,13 +1,13 @@
-/** Requests of server-side apply, where something of what shall be there is not. */
+/** The requests that make an object what it shall be, where it is not. */
 
 import { isDeepStrictEqual } from 'node:util'
 import { isObject } from '../core/fields.ts'
 import type { PolicyObject } from '../core/generated-policies.ts'
 import type { ObjectStatus } from '../core/object-status.ts'
-import type { KubeRequest } from '../kubernetes/client.ts'
+import type { JsonObject, KubeRequest } from '../kubernetes/client.ts'
 import type { KubeObject } from '../kubernetes/list.ts'
 
-const query = 'fieldManager=tollgate-controller&force=true'
+const manager = 'fieldManager=tollgate-controller'
 
 /** An object whose status is meant. */
 export interface Place {
@@ -50,9 +50,48 @@ export function applyPolicy(
   return isSame ? undefined : patch(path, { ...wanted })
 }
 
-function patch(path: string, body: Readonly<Record<string, unknown>>): KubeRequest {
+/**
+ * Replaces the whole status: what another controller has left there goes. undefined: it is so. A 409
+ * says that the object has changed since it was read.
+ */
+export function replaceStatus(
+  path: string,
+  { metadata: { resourceVersion }, status: before }: KubeObject,
+  status: Readonly<Record<string, unknown>>,
+): KubeRequest | undefined {
+  if (isDeepStrictEqual(before, status)) return undefined
+  const left = Object.keys(isObject(before) ? before : {}).filter((field) => !(field in status))
+  const gone = Object.fromEntries(left.map((field) => [field, null]))
+  return mergePatch(`${path}/status`, {
+    metadata: { resourceVersion },
+    status: { ...gone, ...status },
+  })
+}
+
+/**
+ * Takes the finalizers of a group (`<group>/<name>`) off an object that is being deleted; those of
+ * others stay. undefined: there is none to take off. A 409 says that the object has changed since it
+ * was read, its finalizers perhaps.
+ */
+export function takeOffFinalizers(
+  path: string,
+  group: string,
+  { metadata: { deletionTimestamp, finalizers, resourceVersion } }: KubeObject,
+): KubeRequest | undefined {
+  if (deletionTimestamp === undefined || !Array.isArray(finalizers)) return undefined
+  const others = finalizers.filter((each) => !String(each).startsWith(`${group}/`))
+  if (others.length === finalizers.length) return undefined
+  return mergePatch(path, { metadata: { resourceVersion, finalizers: others } })
+}
+
+function patch(path: string, body: JsonObject): KubeRequest {
   const contentType = 'application/apply-patch+yaml'
-  return { method: 'PATCH', path: `${path}?${query}`, contentType, body }
+  return { method: 'PATCH', path: `${path}?${manager}&force=true`, contentType, body }
+}
+
+function mergePatch(path: string, body: JsonObject): KubeRequest {
+  const contentType = 'application/merge-patch+json'
+  return { method: 'PATCH', path: `${path}?${manager}`, contentType, body }
 }
 
 /** Whether these fields are there as wanted; what others have added is theirs. */

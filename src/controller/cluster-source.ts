@@ -5,21 +5,22 @@
 
 import { hash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
+import { isObject } from '../core/fields.ts'
 import type { Owner } from '../core/generated-policies.ts'
 import { prune } from '../core/prune.ts'
 import type { Refused } from '../core/refused.ts'
 import { documents } from '../core/resource-schemas.ts'
-import type { Resource } from '../core/resources.ts'
-import { subscriptionNamespace } from '../core/resources.ts'
+import { type Resource, subscriptionNamespace } from '../core/resources.ts'
 import type { Schema } from '../core/schema.ts'
 import { resourceKey } from '../core/snapshot.ts'
-import type { KubeClient } from '../kubernetes/client.ts'
+import { type KubeClient, KubeError } from '../kubernetes/client.ts'
 import type { KubeObject } from '../kubernetes/list.ts'
 import { type Reflector, startReflector } from '../kubernetes/reflector.ts'
 import { collections, type Group, othersCollections, tierMapping } from './collections.ts'
 import { type DocumentProblem, type FileProblem, readObject } from './documents.ts'
+import { type ClusterObject, type Kept, keepObject, noObjects, toOwner } from './kept-objects.ts'
 import { inSlices } from './slices.ts'
-import type { Gathered, ResourceSource } from './source.ts'
+import type { Gathered } from './source.ts'
 
 export interface ClusterSourceOptions {
   readonly client: KubeClient
@@ -27,32 +28,13 @@ export interface ClusterSourceOptions {
   readonly groups: readonly Group[]
   /** Told when a collection cannot be read, with the reason, and once when it can be again. */
   readonly onProblem: (collection: string, problem: string | undefined) => void
-  /** Whether `objects` is kept. */
-  readonly keepsObjects?: boolean
+  /** The groups of whose kinds `objects` is kept; undefined: there is no `ownerOf` either. */
+  readonly keepsObjectsOf?: readonly Group[]
   /** For tests: see reflector.ts. */
   readonly absentMs?: number
 }
 
-/** An object of our own group, as it was read. */
-export interface ClusterObject {
-  readonly path: string
-  readonly apiVersion: string
-  readonly kind: string
-  readonly generation: number
-  /** Why it is not in force; undefined: it is. */
-  readonly problem: string | undefined
-  /** As it is now; undefined: it is gone. */
-  readonly current: () => KubeObject | undefined
-}
-
-export interface ClusterSource extends ResourceSource {
-  /** Whether some of it cannot be read now; what was read last stays. */
-  readonly isAway: boolean
-  /** What the last answer was read from, by `<kind>/<namespace>/<name>`. */
-  readonly objects: ReadonlyMap<string, ClusterObject>
-  /** The object that a model (`<namespace>/<name>`) was read from. */
-  readonly ownerOf: (model: string) => Owner | undefined
-}
+export type ClusterSource = ReturnType<typeof createClusterSource>
 
 /** Changes that come together are taken together; milliseconds. */
 const settleMs = 25
@@ -61,13 +43,16 @@ const settleMs = 25
 interface Watched {
   readonly apiVersion: string
   readonly kind: string
-  readonly isOurs: boolean
+  readonly plural: string
+  readonly from: 'us' | 'the original' | 'others'
   /** `subscriptions.tollgate.dev` */
   readonly shown: string
   readonly path: string
   readonly olderPath?: string
   readonly fieldSelector?: string
   readonly labelSelector?: string | undefined
+  /** What its objects are read as, where they are noted for whoever writes their statuses. */
+  readonly kept?: { readonly group: Group; readonly readAs: string } | undefined
   /** What is kept of an object; with it, the status is read too. */
   readonly keep?: (object: KubeObject) => KubeObject
   reflector?: Reflector
@@ -76,15 +61,6 @@ interface Watched {
   /** What each key was read as last, since most changes of an object are of its status. */
   readonly last: Map<string, ReadObject>
 }
-
-/** What an answer was read from. */
-interface Kept {
-  readonly objects: Map<string, ClusterObject>
-  /** By `<kind>/<namespace>/<name>` of the resource. */
-  readonly models: Map<string, () => Owner | undefined>
-}
-
-const noObjects = (): Kept => ({ objects: new Map(), models: new Map() })
 
 interface ReadObject {
   readonly signature: string
@@ -95,8 +71,8 @@ interface ReadObject {
 }
 
 /** Starts with the first `next`, and ends with its signal. */
-export function createClusterSource(options: ClusterSourceOptions): ClusterSource {
-  const watched = watchedOf(options.groups)
+export function createClusterSource(options: ClusterSourceOptions) {
+  const watched = watchedOf(options)
   let kept = noObjects()
   let changed = false
   let wake = (): void => {}
@@ -104,16 +80,13 @@ export function createClusterSource(options: ClusterSourceOptions): ClusterSourc
   function start(signal: AbortSignal): void {
     signal.addEventListener('abort', () => wake(), { once: true })
     for (const each of watched) {
+      const { path, olderPath, fieldSelector, labelSelector, keep } = each
       each.reflector = startReflector({
         client: options.client,
-        path: each.path,
-        olderPath: each.olderPath,
-        signal,
-        fieldSelector: each.fieldSelector,
-        labelSelector: each.labelSelector,
-        keep: each.keep,
+        ...{ path, olderPath, fieldSelector, labelSelector, keep, signal },
+        isNeeded: () => isNeeded(options.client, each),
         // These may be as long as the pods that they describe.
-        ...(each.keep && { pageSize: 100 }),
+        ...(keep && { pageSize: 100 }),
         ...(options.absentMs && { absentMs: options.absentMs }),
         onChange(name) {
           if (name !== undefined && isUnchanged(each, name)) return
@@ -131,10 +104,11 @@ export function createClusterSource(options: ClusterSourceOptions): ClusterSourc
   const isReady = (): boolean => changed && watched.every(({ reflector }) => reflector?.isSynced)
 
   return {
-    get isAway() {
+    /** Whether some of it cannot be read now; what was read last stays. */
+    get isAway(): boolean {
       return watched.some(({ problem }) => problem !== undefined)
     },
-    async next(signal) {
+    async next(signal: AbortSignal): Promise<Gathered> {
       if (watched[0]?.reflector === undefined) start(signal)
       while (!isReady()) {
         signal.throwIfAborted()
@@ -144,31 +118,36 @@ export function createClusterSource(options: ClusterSourceOptions): ClusterSourc
       }
       await delay(settleMs, undefined, { signal, ref: false })
       changed = false
-      const fresh = options.keepsObjects ? noObjects() : undefined
+      const fresh = options.keepsObjectsOf && noObjects()
       const gathered = await inSlices(gather(watched, fresh))
       kept = fresh ?? kept
       return gathered
     },
-    get objects() {
+    /** What the last answer was read from, by `keyOfObject`. */
+    get objects(): ReadonlyMap<string, ClusterObject> {
       return kept.objects
     },
-    ownerOf: (model) =>
+    /** The object that a model (`<namespace>/<name>`) was read from. */
+    ownerOf: (model: string): Owner | undefined =>
       (kept.models.get(`ModelRef/${model}`) ?? kept.models.get(`ExternalModel/${model}`))?.(),
   }
 }
 
-function watchedOf(groups: readonly Group[]): readonly Watched[] {
-  const found: Watched[] = []
+function watchedOf({ groups, keepsObjectsOf = [] }: ClusterSourceOptions): readonly Watched[] {
+  const found: Omit<Watched, 'read' | 'last'>[] = []
   // Ours count before the original's, in whatever order they were written.
   for (const group of Object.keys(collections) as Group[]) {
     if (!groups.includes(group)) continue
     const apiVersion = `${group}/v1alpha1`
-    for (const { kind, plural, isOneNamespace } of collections[group]) {
+    for (const { kind, plural, isOneNamespace, readAs } of collections[group]) {
       const inside = isOneNamespace ? `namespaces/${subscriptionNamespace}/` : ''
       const path = `/apis/${apiVersion}/${inside}${plural}`
-      const memory = { read: new WeakMap(), last: new Map() }
-      const isOurs = group === 'tollgate.dev'
-      found.push({ apiVersion, kind, isOurs, shown: `${plural}.${group}`, path, ...memory })
+      const from = group === 'tollgate.dev' ? 'us' : 'the original'
+      // An ExternalModel is a part of the ModelRef that names it, and has no status of its own.
+      const isKept = keepsObjectsOf.includes(group) && readAs !== 'ExternalModel'
+      const kept = isKept ? { group, readAs } : undefined
+      const shown = `${plural}.${group}`
+      found.push({ apiVersion, kind, plural, from, kept, shown, path })
     }
   }
   for (const other of othersCollections) {
@@ -177,27 +156,43 @@ function watchedOf(groups: readonly Group[]): readonly Watched[] {
     found.push({
       apiVersion: `${group}/${version}`,
       kind,
-      isOurs: false,
+      plural,
+      from: 'others',
       shown: `${plural}.${group}`,
       path: `/apis/${group}/${version}/${plural}`,
       olderPath: `/apis/${group}/${older}/${plural}`,
       labelSelector: 'labelSelector' in other ? other.labelSelector : undefined,
       keep: (object) => keepRead(object, documents[kind]),
-      read: new WeakMap(),
-      last: new Map(),
     })
   }
   found.push({
     apiVersion: 'v1',
     kind: 'ConfigMap',
-    isOurs: false,
+    plural: 'configmaps',
+    from: 'others',
     shown: 'configmaps',
     path: '/api/v1/configmaps',
     fieldSelector: `metadata.name=${tierMapping}`,
-    read: new WeakMap(),
-    last: new Map(),
   })
-  return found
+  return found.map((each) => ({ ...each, read: new WeakMap(), last: new Map() }))
+}
+
+/**
+ * Whether nothing may be in force before a collection that is forbidden to us has been read: who may
+ * call what is said by our kinds, and by the original's where it is installed.
+ */
+async function isNeeded(client: KubeClient, watched: Watched): Promise<boolean> {
+  const { from, apiVersion, plural } = watched
+  if (from !== 'the original') return from === 'us'
+  try {
+    // Whoever may read nothing else may read this.
+    const { resources } = await client.send({ path: `/apis/${apiVersion}` })
+    return (
+      Array.isArray(resources) && resources.some((each) => isObject(each) && each.name === plural)
+    )
+  } catch (error) {
+    return !(error instanceof KubeError && error.status === 404)
+  }
 }
 
 /** What is read of it, and what tells it from what it was. */
@@ -220,15 +215,21 @@ function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator
       const { key, resource, problems: own, refused: not } = readOne(each, name, object)
       if (not !== undefined) refused.push(not)
       const place = `${each.shown} ${name}`
-      if (each.isOurs) kept?.objects.set(`${each.kind}/${name}`, keep(each, name, object, own))
-      for (const { severity, message } of own)
-        problems.push({ file: place, line: 0, severity, message })
+      const wrong: FileProblem[] = own.map(({ severity, message }) => ({
+        ...{ file: place, line: 0 },
+        ...{ severity, message },
+      }))
       if (key !== undefined && resource !== undefined) {
         const earlier = found.get(key)
         if (earlier === undefined) {
           found.set(key, { place, resource })
           if (isModel(resource)) kept?.models.set(key, () => toOwner(each, name))
-        } else problems.push(shadowed(place, key, earlier.place))
+        } else wrong.push(shadowed(place, key, earlier.place))
+      }
+      for (const problem of wrong) problems.push(problem)
+      if (kept !== undefined) {
+        const sentences = wrong.map(({ message }) => message)
+        keepObject(kept, each, name, object, sentences)
       }
       yield
     }
@@ -250,29 +251,6 @@ function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator
 
 function isModel({ kind }: Resource): boolean {
   return kind === 'ModelRef' || kind === 'ExternalModel'
-}
-
-function toOwner({ apiVersion, kind, reflector }: Watched, key: string): Owner | undefined {
-  const { name, uid } = reflector?.objects.get(key)?.metadata ?? {}
-  return name === undefined || uid === undefined ? undefined : { apiVersion, kind, name, uid }
-}
-
-function keep(
-  watched: Watched,
-  name: string,
-  { metadata }: KubeObject,
-  problems: readonly DocumentProblem[],
-): ClusterObject {
-  const { apiVersion, kind, shown, reflector } = watched
-  const plural = shown.slice(0, shown.indexOf('.'))
-  return {
-    apiVersion,
-    kind,
-    path: `/apis/${apiVersion}/namespaces/${metadata.namespace}/${plural}/${metadata.name}`,
-    generation: metadata.generation ?? 0,
-    problem: problems.length === 0 ? undefined : problems.map(({ message }) => message).join('; '),
-    current: () => reflector?.objects.get(name),
-  }
 }
 
 /** Whether an object is read as it was: most changes are of a status, which concerns nobody here. */

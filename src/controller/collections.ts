@@ -4,15 +4,26 @@ import { routerLabels } from '../core/parse-routing.ts'
 
 export type Group = keyof typeof collections
 
-/** What is honoured in one namespace alone is not read in the others. */
+/** The original's. */
+export const originalGroup = 'maas.opendatahub.io' satisfies Group
+
 interface Collection {
   readonly kind: string
   readonly plural: string
+  /** What is honoured in one namespace alone is not read in the others. */
   readonly isOneNamespace: boolean
+  /** The kind that it is read as. */
+  readonly readAs: string
 }
 
-const all = (kind: string, plural: string): Collection => ({ kind, plural, isOneNamespace: false })
-const one = (kind: string, plural: string): Collection => ({ kind, plural, isOneNamespace: true })
+const all = (kind: string, plural: string, readAs = kind): Collection => ({
+  ...{ kind, plural, readAs },
+  isOneNamespace: false,
+})
+const one = (kind: string, plural: string, readAs = kind): Collection => ({
+  ...{ kind, plural, readAs },
+  isOneNamespace: true,
+})
 
 /** What is watched of each group, in the order of which counts when both have one of a name. */
 export const collections = {
@@ -23,9 +34,9 @@ export const collections = {
     one('Tenant', 'tenants'),
   ],
   'maas.opendatahub.io': [
-    all('MaaSModelRef', 'maasmodelrefs'),
-    one('MaaSAuthPolicy', 'maasauthpolicies'),
-    one('MaaSSubscription', 'maassubscriptions'),
+    all('MaaSModelRef', 'maasmodelrefs', 'ModelRef'),
+    one('MaaSAuthPolicy', 'maasauthpolicies', 'AccessPolicy'),
+    one('MaaSSubscription', 'maassubscriptions', 'Subscription'),
     one('Tenant', 'tenants'),
     all('ExternalModel', 'externalmodels'),
   ],

@@ -16,19 +16,6 @@ import { chunks, gone, listFiles, type Seen } from './listing.ts'
 import { inSlices } from './slices.ts'
 import type { Gathered } from './source.ts'
 
-export interface Folder {
-  /**
-   * Looks at the folder at `now` (milliseconds, from any beginning) and reads what has changed.
-   * Answers undefined when nothing became different. But for the first look, a change counts when
-   * two looks saw the same; of a file that seems half written, what it said before may still count
-   * (last-good.ts). Throws when the folder cannot be read; all stays as it was then. One call at a
-   * time.
-   */
-  look(now: number): Promise<Gathered | undefined>
-  /** Whether the next look may find a change without another one on the disk. */
-  unsettled(): boolean
-}
-
 interface KnownFile {
   /** How it looked last, and since when it looks so. */
   seen: Seen
@@ -44,7 +31,7 @@ interface KnownFile {
 }
 
 /** The `.yaml`, `.yml` and `.json` files of a folder. */
-export function createFolder(folder: string): Folder {
+export function createFolder(folder: string) {
   const files = new Map<string, KnownFile>()
   let isFirst = true
 
@@ -73,7 +60,14 @@ export function createFolder(folder: string): Folder {
   }
 
   return {
-    async look(now) {
+    /**
+     * Looks at the folder at `now` (milliseconds, from any beginning) and reads what has changed.
+     * Answers undefined when nothing became different. But for the first look, a change counts when
+     * two looks saw the same; of a file that seems half written, what it said before may still count
+     * (last-good.ts). Throws when the folder cannot be read; all stays as it was then. One call at a
+     * time.
+     */
+    async look(now: number): Promise<Gathered | undefined> {
       const { due, went } = compare(await listFiles(folder), now)
       let changed = isFirst || went
       for (const some of chunks(due)) {
@@ -87,7 +81,8 @@ export function createFolder(folder: string): Folder {
       isFirst = false
       return changed ? inSlices(gather(files)) : undefined
     },
-    unsettled: () => [...files.values()].some(isUnsettled),
+    /** Whether the next look may find a change without another one on the disk. */
+    unsettled: (): boolean => [...files.values()].some(isUnsettled),
   }
 }
 

@@ -23,25 +23,15 @@ export interface ObjectWriterOptions {
   readonly signal: AbortSignal
 }
 
-export interface ObjectWriter {
-  /**
-   * These may be something else than they shall; by path, the last word counts. Those that are
-   * urgent go before all others.
-   */
-  look(targets: Iterable<Target>, isUrgent?: boolean): void
-  /** Requests that were answered so far. */
-  readonly written: number
-  /** Targets that are still to be looked at. */
-  readonly waiting: number
-}
-
 const longestRestMs = 60_000
+/** Urgent targets of one change: one of thousands of models must not wait behind a change of all. */
+const mostUrgent = 100
 /** Targets compared in one turn of the event loop. */
 const atOnce = 20
-/** Milliseconds within which a watch has told of what was written. */
+/** Milliseconds within which a watch tells of what was written, if it is still there. */
 const echoMs = 10_000
 
-export function startObjectWriter(options: ObjectWriterOptions): ObjectWriter {
+export function startObjectWriter(options: ObjectWriterOptions) {
   const { client, mayWrite, onProblem, signal, writesPerSecond = 20 } = options
   const urgent = new Map<string, Target>()
   const routine = new Map<string, Target>()
@@ -52,7 +42,8 @@ export function startObjectWriter(options: ObjectWriterOptions): ObjectWriter {
   signal.addEventListener('abort', () => wake(), { once: true })
 
   /** Whether something had to be written. */
-  async function bring({ path, current, next }: Target): Promise<boolean> {
+  async function bring(target: Target): Promise<boolean> {
+    const { path, current, next } = target
     const before = current()
     const request = next(before)
     const echo = echoes.get(path)
@@ -60,28 +51,38 @@ export function startObjectWriter(options: ObjectWriterOptions): ObjectWriter {
     if (request === undefined) return false
     const text = JSON.stringify(request)
     // Written already, only that the watch has not told of it yet.
-    if (echo?.text === text && echo.before === before && performance.now() < echo.until) {
+    if (echo?.text === text && echo.before === before) {
       echoes.set(path, echo)
       return false
     }
     await client.send({ ...request, signal })
-    echoes.set(path, { before, text, until: performance.now() + echoMs })
     written += 1
+    const sent = { before, text }
+    echoes.set(path, sent)
+    setTimeout(() => {
+      if (echoes.get(path) !== sent) return
+      echoes.delete(path)
+      lookAgain(target)
+    }, echoMs).unref()
     return true
   }
 
   function retry(target: Target, error: unknown): void {
     const { path } = target
-    // It went before its turn came, or is going.
-    if (error instanceof KubeError && error.status === 404) return
     const failed = failures.get(path) ?? 0
     failures.set(path, failed + 1)
-    if (failed > 0) onProblem(path, error instanceof Error ? error.message : String(error))
+    // It went before its turn came, of which the watch tells; or its kind did, and may come back.
+    const isGone = error instanceof KubeError && error.status === 404
+    if (failed > 0 && !isGone)
+      onProblem(path, error instanceof Error ? error.message : String(error))
     const restMs = Math.min(500 * 2 ** failed, longestRestMs)
-    setTimeout(() => {
-      if (!urgent.has(path) && !routine.has(path)) routine.set(path, target)
-      wake()
-    }, restMs).unref()
+    setTimeout(lookAgain, restMs, target).unref()
+  }
+
+  function lookAgain(target: Target): void {
+    const { path } = target
+    if (!urgent.has(path) && !routine.has(path)) routine.set(path, target)
+    wake()
   }
 
   async function run(): Promise<void> {
@@ -116,18 +117,26 @@ export function startObjectWriter(options: ObjectWriterOptions): ObjectWriter {
 
   run().catch(() => {})
   return {
-    look(targets, isUrgent = false) {
-      for (const target of targets) {
-        if (isUrgent) routine.delete(target.path)
-        const queue = isUrgent || urgent.has(target.path) ? urgent : routine
+    /**
+     * These may be something else than they shall; by path, the last word counts. Those that are
+     * urgent go before all others, unless there are too many of them to be before anybody.
+     */
+    look(targets: Iterable<Target>, isUrgent = false): void {
+      const all = [...targets]
+      const isFirst = isUrgent && all.length <= mostUrgent
+      for (const target of all) {
+        if (isFirst) routine.delete(target.path)
+        const queue = isFirst || urgent.has(target.path) ? urgent : routine
         queue.set(target.path, target)
       }
       wake()
     },
-    get written() {
+    /** Requests that were answered so far. */
+    get written(): number {
       return written
     },
-    get waiting() {
+    /** Targets that are still to be looked at. */
+    get waiting(): number {
       return urgent.size + routine.size
     },
   }
@@ -137,6 +146,4 @@ export function startObjectWriter(options: ObjectWriterOptions): ObjectWriter {
 interface Echo {
   readonly before: KubeObject | undefined
   readonly text: string
-  /** By `performance.now()`. */
-  readonly until: number
 }

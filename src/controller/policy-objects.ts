@@ -32,15 +32,6 @@ export interface PolicyObjectsOptions {
   readonly onProblem: (collection: string, problem: string | undefined) => void
 }
 
-export interface PolicyObjects {
-  /** From now on this is what there shall be. */
-  want(policies: Policies, conditionsOf: PolicyConditions): void
-  /** The policies of these models, with their statuses. */
-  targetsOf(models: Iterable<string>): Iterable<Target>
-  /** All that shall be there, and those that shall be no longer. */
-  all(): Iterable<Target>
-}
-
 const plurals: Readonly<Record<PolicyKind, string>> = {
   ModelAuthPolicy: 'modelauthpolicies',
   TokenRateLimitPolicy: 'tokenratelimitpolicies',
@@ -49,7 +40,7 @@ const apiVersion = 'tollgate.dev/v1alpha1'
 const group = '/apis/tollgate.dev/v1alpha1'
 
 /** Starts to watch; nothing is looked at before `want`. */
-export function followPolicyObjects(options: PolicyObjectsOptions): PolicyObjects {
+export function followPolicyObjects(options: PolicyObjectsOptions) {
   const { client, signal, clock, ownerOf, onChange } = options
   let wanted: { policies: Policies; conditionsOf: PolicyConditions } | undefined
   const reflectors = Object.fromEntries(
@@ -122,11 +113,14 @@ export function followPolicyObjects(options: PolicyObjectsOptions): PolicyObject
   }
 
   return {
-    want(policies, conditionsOf) {
+    /** From now on this is what there shall be. */
+    want(policies: Policies, conditionsOf: PolicyConditions): void {
       wanted = { policies, conditionsOf }
     },
+    /** The policies of these models, with their statuses. */
     targetsOf,
-    *all() {
+    /** All that shall be there, and those that shall be no longer. */
+    *all(): Iterable<Target> {
       if (wanted === undefined) return
       yield* targetsOf(wanted.policies.byModel.keys())
       for (const kind of policyKinds) {

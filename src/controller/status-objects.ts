@@ -3,31 +3,34 @@
 import { createStatusOfKey, type StatusView } from '../core/conditions.ts'
 import type { PolicyConditions } from '../core/generated-policies.ts'
 import { type ObjectStatus, toFailedStatus, toObjectStatus } from '../core/object-status.ts'
-import type { Snapshot } from '../core/snapshot.ts'
+import { toOriginalStatus } from '../core/original-status.ts'
+import { resourceKey, type Snapshot } from '../core/snapshot.ts'
+import type { KubeRequest } from '../kubernetes/client.ts'
 import type { KubeObject } from '../kubernetes/list.ts'
-import { applyStatus } from './apply.ts'
-import type { ClusterObject } from './cluster-source.ts'
+import { applyStatus, replaceStatus, takeOffFinalizers } from './apply.ts'
+import { originalGroup } from './collections.ts'
+import { type ClusterObject, keyOfObject } from './kept-objects.ts'
 import type { Target } from './object-writer.ts'
 
 /** What statuses are made of. */
 export interface StatusInputs extends StatusView {
   readonly snapshot: Snapshot
-  /** By `<kind>/<namespace>/<name>`: what the snapshot was read from. */
+  /** What the snapshot was read from, by `keyOfObject`. */
   readonly objects: ReadonlyMap<string, ClusterObject>
   readonly policyConditions: PolicyConditions
   /** Public base URL, without a trailing slash. */
   readonly gatewayUrl: string
 }
 
-export interface StatusObjects {
-  /** From now on statuses are made of this. */
-  want(inputs: StatusInputs): void
-  /** The targets of these objects, or of all. */
-  targetsOf(keys?: Iterable<string>): Iterable<Target>
+export interface StatusObjectsOptions {
+  /** Milliseconds since the epoch. */
+  readonly clock: () => number
+  /** Whether the original's objects may be written to now. */
+  readonly mayWriteOriginal: () => boolean
 }
 
-/** `clock`: milliseconds since the epoch. */
-export function createStatusObjects(clock: () => number): StatusObjects {
+export function createStatusObjects(options: StatusObjectsOptions) {
+  const { clock, mayWriteOriginal } = options
   let current: (StatusInputs & { statusOfKey: ReturnType<typeof createStatusOfKey> }) | undefined
 
   function wanted(key: string, now: KubeObject): ObjectStatus | undefined {
@@ -36,26 +39,48 @@ export function createStatusObjects(clock: () => number): StatusObjects {
     if (current === undefined || (now.metadata.generation ?? 0) !== object?.generation) return
     const about = { before: now.status, generation: object.generation, now: clock() }
     if (object.problem !== undefined) return toFailedStatus(object.problem, about)
-    const status = current.statusOfKey(key)
+    const status = current.statusOfKey(object.resource)
     return status && toObjectStatus({ ...current, status, ...about })
   }
 
+  /** Nobody else writes to it any more: what another controller has left there goes. */
+  function nextOfOriginal(key: string, path: string, now: KubeObject): KubeRequest | undefined {
+    if (!mayWriteOriginal()) return undefined
+    const status = wanted(key, now)
+    return status && replaceStatus(path, now, toOriginalStatus(status))
+  }
+
+  function* targetsAt(key: string, object: ClusterObject): Generator<Target> {
+    const { path, group, current } = object
+    const isOriginal = group === originalGroup
+    // By now it is not in force here, which is all that there is to be done before it goes.
+    if (isOriginal && object.isDeleting) {
+      const next = (now: KubeObject | undefined): KubeRequest | undefined =>
+        now && mayWriteOriginal() ? takeOffFinalizers(path, group, now) : undefined
+      yield { path, current, next }
+    }
+    yield {
+      path: `${path}/status`,
+      current,
+      next(now) {
+        if (now === undefined) return undefined
+        if (isOriginal) return nextOfOriginal(key, path, now)
+        const status = wanted(key, now)
+        return status && applyStatus(object, now, status)
+      },
+    }
+  }
+
   return {
-    want(inputs) {
+    /** From now on statuses are made of this. */
+    want(inputs: StatusInputs): void {
       current = { ...inputs, statusOfKey: createStatusOfKey(inputs.snapshot, inputs) }
     },
-    *targetsOf(keys = current?.objects.keys() ?? []) {
+    /** The targets of these objects, or of all. */
+    *targetsOf(keys: Iterable<string> = current?.objects.keys() ?? []): Iterable<Target> {
       for (const key of keys) {
         const object = current?.objects.get(key)
-        if (object === undefined) continue
-        yield {
-          path: `${object.path}/status`,
-          current: object.current,
-          next(now) {
-            const status = now && wanted(key, now)
-            return status && applyStatus(object, now, status)
-          },
-        }
+        if (object !== undefined) yield* targetsAt(key, object)
       }
     },
   }
@@ -66,9 +91,10 @@ export function* changedObjects(
   before: ReadonlyMap<string, ClusterObject>,
   after: ReadonlyMap<string, ClusterObject>,
 ): Generator<string> {
-  for (const [key, { generation, problem }] of after) {
+  for (const [key, { generation, isDeleting, problem }] of after) {
     const known = before.get(key)
-    if (known?.generation !== generation || known.problem !== problem) yield key
+    const isSame = known?.generation === generation && known.isDeleting === isDeleting
+    if (!isSame || known.problem !== problem) yield key
   }
 }
 
@@ -78,11 +104,16 @@ export function* objectsAbout(
   { policies, subscriptions }: Snapshot,
 ): Generator<string> {
   if (models.size === 0) return
-  for (const model of models) yield `ModelRef/${model}`
+  for (const model of models) yield* keysOf(`ModelRef/${model}`)
   for (const all of [policies, subscriptions]) {
     for (const { modelKeys, resource } of all.values()) {
       if (!modelKeys.some((key) => models.has(key))) continue
-      yield `${resource.kind}/${resource.metadata.namespace}/${resource.metadata.name}`
+      yield* keysOf(resourceKey(resource))
     }
   }
+}
+
+/** Of the objects that a resource may have been read from. */
+function keysOf(resource: string): readonly string[] {
+  return [resource, keyOfObject(originalGroup, resource)]
 }

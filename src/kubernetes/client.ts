@@ -8,6 +8,7 @@ import { readFile } from 'node:fs/promises'
 import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http'
 import { Agent, request as requestHttps } from 'node:https'
 import { isObject } from '../core/fields.ts'
+import { readBody } from '../core/read-body.ts'
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
@@ -133,16 +134,9 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
   }
 
   async function readWhole(answer: IncomingMessage): Promise<string> {
-    const chunks: Buffer[] = []
-    let size = 0
-    for await (const chunk of answer) {
-      size += chunk.length
-      if (size > mostBytes) {
-        throw new Error(`the API server answers more than ${mostBytes / 1_048_576} MiB`)
-      }
-      chunks.push(chunk)
-    }
-    return Buffer.concat(chunks).toString()
+    const text = await readBody(answer, mostBytes)
+    if (text !== undefined) return text
+    throw new Error(`the API server answers more than ${mostBytes / 1_048_576} MiB`)
   }
 
   return {

@@ -20,15 +20,7 @@ export interface EndedPodsOptions<Pod extends PodIdentity> {
   readonly onProblem: (problem: string | undefined) => void
 }
 
-export interface EndedPods<Pod extends PodIdentity> {
-  /** These are of interest from now on. The namespace is watched while there are any. */
-  look(pods: readonly Pod[]): void
-  stop(): void
-}
-
-export function createEndedPods<Pod extends PodIdentity>(
-  options: EndedPodsOptions<Pod>,
-): EndedPods<Pod> {
+export function createEndedPods<Pod extends PodIdentity>(options: EndedPodsOptions<Pod>) {
   const { client, namespace, onEnded, onProblem } = options
   let wanted: readonly Pod[] = []
   let reflector: Reflector | undefined
@@ -53,7 +45,8 @@ export function createEndedPods<Pod extends PodIdentity>(
   }
 
   return {
-    look(pods) {
+    /** These are of interest from now on. The namespace is watched while there are any. */
+    look(pods: readonly Pod[]) {
       wanted = pods
       if (pods.length === 0) return stop()
       if (reflector !== undefined) return tell()

@@ -7,6 +7,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { isObject } from '../core/fields.ts'
 import { type JsonObject, type KubeClient, KubeError } from './client.ts'
+import { type SeenLease, seeLease } from './seen-lease.ts'
 
 export interface LeaseOptions {
   readonly client: KubeClient
@@ -16,7 +17,8 @@ export interface LeaseOptions {
   readonly identity: string
   /** Told of each change: whether we hold it now. */
   readonly onChange: (isHeld: boolean) => void
-  readonly onProblem: (problem: string) => void
+  /** Told why the Lease can be neither read nor written, and once when it can be again. */
+  readonly onProblem: (problem: string | undefined) => void
   readonly signal: AbortSignal
   readonly durationMs?: number
   readonly renewMs?: number
@@ -26,31 +28,19 @@ export interface LeaseOptions {
   readonly monotonic?: () => number
 }
 
-export interface Lease {
-  /** False as soon as another may have taken it, be this process paused as long as it may. */
-  readonly isHeld: boolean
-  /** Gives it up, so that the next need not wait. Settles when that is tried. */
-  release(): Promise<void>
-}
-
-/** What we saw last, and since when it is so. */
-interface Seen {
-  readonly version: string
-  readonly holder: string
-  readonly durationMs: number
-  readonly since: number
-}
+export type Lease = ReturnType<typeof followLease>
 
 /** Follows the Lease until `signal`. */
-export function followLease(options: LeaseOptions): Lease {
+export function followLease(options: LeaseOptions) {
   const { client, namespace, name, identity, signal, onChange, onProblem } = options
   const { durationMs = 15_000, renewMs = 5_000 } = options
   const { clock = Date.now, monotonic = () => performance.now() } = options
   const collection = `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases`
   const path = `${collection}/${name}`
-  let seen: Seen | undefined
+  let seen: SeenLease | undefined
   let heldUntil = Number.NEGATIVE_INFINITY
   let told = false
+  let problem: string | undefined
 
   const isHeld = (): boolean => monotonic() < heldUntil
 
@@ -58,6 +48,11 @@ export function followLease(options: LeaseOptions): Lease {
     if (isHeld() === told) return
     told = isHeld()
     onChange(told)
+  }
+
+  function noteProblem(fresh: string | undefined): void {
+    if ((fresh === undefined) !== (problem === undefined)) onProblem(fresh)
+    problem = fresh
   }
 
   function bodyOf(lease: JsonObject | undefined, holder: string): JsonObject {
@@ -107,30 +102,18 @@ export function followLease(options: LeaseOptions): Lease {
   }
 
   function note(lease: JsonObject | undefined): void {
-    if (lease === undefined) {
-      seen = undefined
-      return
-    }
-    const metadata = isObject(lease.metadata) ? lease.metadata : {}
-    const spec = isObject(lease.spec) ? lease.spec : {}
-    const version = String(metadata.resourceVersion)
-    if (seen?.version === version) return
-    seen = {
-      version,
-      holder: String(spec.holderIdentity ?? ''),
-      durationMs: 1_000 * Number(spec.leaseDurationSeconds ?? 15),
-      since: monotonic(),
-    }
+    seen = lease && seeLease(lease, seen, monotonic())
   }
 
   async function run(): Promise<void> {
     while (!signal.aborted) {
       try {
         await step()
+        noteProblem(undefined)
       } catch (error) {
         if (signal.aborted) return
         const isRace = error instanceof KubeError && error.status === 409
-        if (!isRace) onProblem(error instanceof Error ? error.message : String(error))
+        if (!isRace) noteProblem(error instanceof Error ? error.message : String(error))
       }
       tell()
       await delay(isHeld() ? renewMs : renewMs / 2, undefined, { signal }).catch(() => {})
@@ -140,10 +123,12 @@ export function followLease(options: LeaseOptions): Lease {
 
   void run()
   return {
-    get isHeld() {
+    /** False as soon as another may have taken it, be this process paused as long as it may. */
+    get isHeld(): boolean {
       return isHeld()
     },
-    async release() {
+    /** Gives it up, so that the next need not wait. Settles when that is tried. */
+    async release(): Promise<void> {
       if (!isHeld()) return
       heldUntil = Number.NEGATIVE_INFINITY
       try {

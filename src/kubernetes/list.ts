@@ -11,6 +11,9 @@ export interface KubeObject {
     readonly uid?: string
     readonly resourceVersion?: string
     readonly generation?: number
+    /** It is being deleted, and gone once nobody's finalizer is left. */
+    readonly deletionTimestamp?: string
+    readonly finalizers?: readonly string[]
   }
   readonly [field: string]: unknown
 }

@@ -24,6 +24,11 @@ export interface ReflectorOptions {
   readonly onChange: (key: string | undefined) => void
   /** Told when the API server fails, with the reason, and once when it is back. */
   readonly onProblem: (problem: string | undefined) => void
+  /**
+   * Asked where listing is forbidden before there was a whole list: false has it read as if there
+   * were no such collection, until it is granted. Unless told, it is waited for.
+   */
+  readonly isNeeded?: () => Promise<boolean>
   readonly signal: AbortSignal
   /** Between two attempts, doubled from one to the next. */
   readonly shortestRestMs?: number
@@ -34,10 +39,16 @@ export interface ReflectorOptions {
 export interface Reflector {
   /** By `<namespace>/<name>`. */
   readonly objects: ReadonlyMap<string, KubeObject>
-  /** Whether there has been a whole list, or the word that there is no such collection. */
+  /** Whether there has been a whole list, or the word that there is none to be had. */
   readonly isSynced: boolean
   /** Whether there is no such collection, as far as is known. */
   readonly isAbsent: boolean
+}
+
+/** What to do after a failure: rest for these milliseconds, and list anew or not. */
+interface Next {
+  readonly restMs: number
+  readonly isLost: boolean
 }
 
 /** A watch ends after so many seconds and is renewed; API servers do the same of their own accord. */
@@ -46,11 +57,14 @@ const watchSeconds = 290
 const silenceMs = 90_000
 const longestRestMs = 10_000
 const longestLine = 8 * 1_048_576
+/** Refusals until one is believed: an API server that is just starting knows of no rights yet. */
+const refusalsBelieved = 3
 
 /** Starts at once; never gives up before `signal`. */
 export function startReflector(options: ReflectorOptions): Reflector {
   const { client, signal, onChange, onProblem, keep = (object) => object } = options
   const { shortestRestMs = 200, absentMs = 10_000, pageSize } = options
+  const { isNeeded = async () => true } = options
   const { path: newest, olderPath } = options
   const selector = selectorsOf(options)
   const objects = new Map<string, KubeObject>()
@@ -61,6 +75,8 @@ export function startReflector(options: ReflectorOptions): Reflector {
   let failures = 0
   /** How often in a row the collection was not there. */
   let missed = 0
+  /** How often in a row it was not ours to read. */
+  let refusals = 0
   let problem: string | undefined
   let listedAt = Number.NEGATIVE_INFINITY
 
@@ -72,6 +88,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
   function worked(): void {
     failures = 0
     missed = 0
+    refusals = 0
     note(undefined)
   }
 
@@ -91,7 +108,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
   async function listPath(): Promise<string> {
     const listed = await listObjects(client, path, { selector, keep, pageSize, signal })
     replaceAll(listed.objects)
-    worked()
+    missed = 0
     listedAt = performance.now()
     return listed.version
   }
@@ -139,8 +156,26 @@ export function startReflector(options: ReflectorOptions): Reflector {
     }
   }
 
-  /** What to do after a failure: rest this many milliseconds, and list anew or not. */
-  function judge(error: unknown): { readonly restMs: number; readonly isLost: boolean } {
+  /** The rights that it takes are not ours. */
+  async function forbid(said: string): Promise<Next> {
+    refusals += 1
+    const next = { restMs: restMsAfter(refusals), isLost: true }
+    if (refusals < refusalsBelieved) return next
+    const lacking = `list and watch are not granted (${said})`
+    if (isSynced) note(lacking)
+    else if (await isNeeded()) note(`nothing is in force before they are: ${lacking}`)
+    else {
+      note(`read as if there were none: ${lacking}`)
+      replaceAll(new Map(), true)
+    }
+    return next
+  }
+
+  function restMsAfter(times: number): number {
+    return Math.min(shortestRestMs * 2 ** (times - 1), longestRestMs) * (0.75 + Math.random() / 2)
+  }
+
+  async function judge(error: unknown): Promise<Next> {
     const status = error instanceof KubeError ? error.status : 0
     // The version is too old: what has happened since is not to be had, but all there is now is.
     // A list that is too old as soon as it is there is not asked for in a loop.
@@ -154,14 +189,15 @@ export function startReflector(options: ReflectorOptions): Reflector {
       replaceAll(new Map(), true)
       return { restMs: absentMs, isLost: true }
     }
-    const restMs = Math.min(shortestRestMs * 2 ** failures, longestRestMs)
+    if (status === 403) return await forbid((error as KubeError).message)
     failures += 1
+    const restMs = restMsAfter(failures)
     // A watch that breaks off and goes on at once has missed nothing.
     if (failures > 1) note(error instanceof Error ? error.message : String(error))
     const asked = error instanceof KubeError ? 1_000 * Math.min(error.retryAfterSeconds, 60) : 0
     // A few watches that break off may have met an object that they cannot get past.
     const isLost = error instanceof SyntaxError || failures % 5 === 0
-    return { restMs: Math.max(asked, restMs * (0.75 + Math.random() / 2)), isLost }
+    return { restMs: Math.max(asked, restMs), isLost }
   }
 
   async function run(): Promise<void> {
@@ -180,7 +216,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
           await delay(shortestRestMs, null, { signal })
       } catch (error) {
         if (signal.aborted) return
-        const { restMs, isLost } = judge(error)
+        const { restMs, isLost } = await judge(error)
         if (isLost) listed = false
         await delay(restMs, undefined, { signal }).catch(() => {})
       }

@@ -352,6 +352,92 @@ test('a kind that is not there is looked for again', async (t) => {
   t.strictSame(told, [])
 })
 
+/** Whether a request is for one of these collections. */
+const about =
+  (...plurals: readonly string[]) =>
+  (_: string, url: string): number =>
+    plurals.some((plural) => new RegExp(`/${plural}\\?`).test(url)) ? 403 : 0
+
+test('what may not be read and decides nothing is left out until it may', async (t) => {
+  const world = await startDouble(t)
+  await world.apply(model)
+  await world.apply(modelRef('routed', { backendUrl: undefined }))
+  await world.apply(httpRoute({ service: 'routed' }))
+  await world.apply(gateway())
+  const others = ['httproutes', 'gateways', 'llminferenceservices', 'configmaps']
+  world.faults.refuses = about(...others)
+  const { snapshot, source, told } = await follow(t, world)
+  t.equal(snapshot().models.get('llm/small')?.phase, 'Ready')
+  t.equal(snapshot().models.get('llm/routed')?.phase, 'Pending')
+  t.ok(source.isAway, '/readyz tells of it')
+  t.equal(told.length, others.length, 'each once')
+  for (const plural of others) {
+    t.ok(
+      told.some(
+        (line) => line.startsWith(plural) && line.includes('list and watch are not granted'),
+      ),
+      plural,
+    )
+  }
+  world.faults.refuses = undefined
+  const isRouted = () => snapshot().models.get('llm/routed')?.phase === 'Ready'
+  await poll(isRouted, 'it is granted', 30_000)
+  await poll(() => !source.isAway, 'all are', 30_000)
+  world.faults.refuses = about(...others)
+  world.faults.cut()
+  await poll(() => source.isAway, 'it is taken away again', 30_000)
+  t.ok(isRouted(), 'what was read last stays')
+})
+
+test('nothing is in force before our own kinds may be read', async (t) => {
+  for (const plural of ['modelrefs', 'accesspolicies', 'subscriptions', 'tenants']) {
+    const world = await startDouble(t)
+    await world.apply(model)
+    world.faults.refuses = (method, url) =>
+      url.includes('/tollgate.dev/') ? about(plural)(method, url) : 0
+    const told: string[] = []
+    const source = createClusterSource({
+      client: createClient(world.access),
+      groups: ['tollgate.dev'],
+      onProblem: (collection, problem) => told.push(`${collection}: ${problem ?? 'back'}`),
+    })
+    const closing = new AbortController()
+    t.teardown(() => closing.abort())
+    let isThere = false
+    const first = source.next(closing.signal).then(() => {
+      isThere = true
+    })
+    first.catch(() => {})
+    await poll(() => told.length > 0, `${plural}: it is told`)
+    t.match(
+      told[0],
+      `${plural}.tollgate.dev: nothing is in force before they are: list and watch are not granted`,
+    )
+    t.notOk(isThere)
+    world.faults.refuses = undefined
+    await first
+    t.ok(isThere)
+    closing.abort()
+  }
+})
+
+test("the original's kinds are needed where they are installed", async (t) => {
+  const plurals = ['maasmodelrefs', 'maasauthpolicies', 'maassubscriptions', 'externalmodels']
+  const world = await startDouble(t)
+  await world.apply(model)
+  world.faults.refuses = about(...plurals)
+  let isThere = false
+  const following = follow(t, world)
+  void following.then(() => {
+    isThere = true
+  })
+  const asked = () => world.faults.requests.filter((each) => each.endsWith('/v1alpha1')).length
+  await poll(() => asked() >= 4 * 2, 'it is asked for twice whether each is there')
+  t.notOk(isThere)
+  for (const plural of plurals) world.faults.forget(plural)
+  t.ok((await following).snapshot().models.has('llm/small'), 'and no longer when they are gone')
+})
+
 test('an API server that is just starting takes nothing away', async (t) => {
   const world = await startDouble(t)
   await world.apply(model)

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { test } from 'tap'
 import { loadSnapshot } from '../../src/controller/controller.ts'
 import { type FileContent, readInSteps } from '../../src/controller/documents.ts'
-import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/package-root.ts'
 
 function readDocuments(file: string, text: string): FileContent {
   const steps = readInSteps(file, text)
@@ -50,7 +50,7 @@ test('other ConfigMaps are nobody’s business', async (t) => {
 })
 
 test('the sample mapping is the contract’s', async (t) => {
-  const { snapshot, problems } = await loadSnapshot(join(PACKAGE_ROOT, 'examples', 'resources'))
+  const { snapshot, problems } = await loadSnapshot(join(packageRoot, 'examples', 'resources'))
   t.strictSame(problems, [])
   t.same(
     snapshot.tiers?.map(({ name, level, groups }) => [name, level, [...groups].join()]),

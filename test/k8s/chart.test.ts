@@ -1,12 +1,13 @@
 import { execFileSync, spawnSync } from 'node:child_process'
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join, relative } from 'node:path'
 import { test } from 'tap'
-import { parseAllDocuments } from 'yaml'
+import { parseAllDocuments, stringify } from 'yaml'
 import { type Manifest, nameOf, render } from '../../k8s/render.ts'
 import { renderChart } from '../../k8s/write-chart.ts'
 import { folderOf } from '../support/kubernetes/manifests.ts'
 import { findProgram } from '../support/kubernetes/programs.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const chart = folderOf('chart')
 
@@ -53,6 +54,18 @@ for (const [name, command, source] of [
       const theirs = read(execFileSync(tool, [command, folderOf(folder)], { encoding: 'utf8' }))
       t.strictSame(byName(render(folderOf(folder))), theirs, folder)
     }
+    const [production, takeOver, folder] = [
+      folderOf('overlays/production'),
+      folderOf('components/take-over'),
+      temporaryFolder(t),
+    ]
+    const kustomization = {
+      resources: [relative(folder, production)],
+      components: [relative(folder, takeOver)],
+    }
+    writeFileSync(join(folder, 'kustomization.yaml'), stringify(kustomization))
+    const theirs = read(execFileSync(tool, [command, folder], { encoding: 'utf8' }))
+    t.strictSame(byName(render(folder)), theirs, 'with a component')
   })
 }
 

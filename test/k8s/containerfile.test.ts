@@ -1,10 +1,10 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
-import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/package-root.ts'
 import { readContainerfile } from '../support/image/containerfile.ts'
 
-const textOf = (path: string): string => readFileSync(join(PACKAGE_ROOT, path), 'utf8').trim()
+const textOf = (path: string): string => readFileSync(join(packageRoot, path), 'utf8').trim()
 const [packages = [], image = []] = readContainerfile()
 const allOf = (stage: typeof image, name: string) =>
   stage.filter((each) => each.name === name).map(({ text }) => text)
@@ -30,7 +30,7 @@ test('what is copied is there, and not ignored', async (t) => {
   const copied = allOf(packages, 'COPY').flatMap((text) => text.split(' ').slice(0, -1))
   t.ok(copied.length > 6)
   for (const path of copied) {
-    t.ok(existsSync(join(PACKAGE_ROOT, path)), path)
+    t.ok(existsSync(join(packageRoot, path)), path)
     t.ok(kept.includes(`!${path.split('/')[0]}`), path)
   }
 })

@@ -10,7 +10,7 @@ import { loadConfig, showAddress } from '../../src/config.ts'
 import { createClusterSource } from '../../src/controller/cluster-source.ts'
 import { createClient } from '../../src/kubernetes/client.ts'
 import { serve } from '../../src/main.ts'
-import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/package-root.ts'
 import { startClusterController } from '../../src/wiring/cluster-controller.ts'
 import { createDatabase } from '../support/database.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
@@ -139,7 +139,7 @@ test('neither account may do what it does not', async (t, kube) => {
 })
 
 test('a Secret is read where a Role names it, and no other', async (t, kube) => {
-  const page = readFileSync(join(PACKAGE_ROOT, 'docs', 'kubernetes.md'), 'utf8')
+  const page = readFileSync(join(packageRoot, 'docs', 'kubernetes.md'), 'utf8')
   const role = [...page.matchAll(/```yaml\n(.*?)```/gs)].find(([, text]) =>
     text?.includes('secrets]'),
   )

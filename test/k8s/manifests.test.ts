@@ -4,7 +4,7 @@ import { type Test, test } from 'tap'
 import { type Manifest, nameOf, readManifests } from '../../k8s/render.ts'
 import { loadConfig } from '../../src/config.ts'
 import { parseResource } from '../../src/core/parse-resource.ts'
-import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/package-root.ts'
 import { settings } from '../../src/settings/table.ts'
 import {
   type Container,
@@ -26,7 +26,7 @@ function inOverlays(
   }
 }
 
-const { version } = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8'))
+const { version } = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8'))
 const named = (pods: readonly Pod[], name: string): Pod =>
   pods.find((pod) => pod.name === name) as Pod
 const gatewayName = 'Deployment tollgate/tollgate-gateway'
@@ -344,7 +344,8 @@ test('the resources of the trial are read', async (t) => {
 
 test('every file is in an overlay, or meant for a person', async (t) => {
   const apart = ['overlays/trial/resources.yaml']
-  for (const folder of ['base', 'overlays/production', 'overlays/trial', 'components/monitoring']) {
+  const folders = ['base', 'overlays/production', 'overlays/trial']
+  for (const folder of [...folders, 'components/monitoring', 'components/take-over']) {
     const text = readFileSync(join(folderOf(folder), 'kustomization.yaml'), 'utf8')
     for (const file of readdirSync(folderOf(folder))) {
       if (file === 'kustomization.yaml' || apart.includes(`${folder}/${file}`)) continue

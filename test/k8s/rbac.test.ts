@@ -1,14 +1,14 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
-import { test } from 'tap'
+import { type Test, test } from 'tap'
 import { parseAllDocuments } from 'yaml'
 import { loadConfig } from '../../src/config.ts'
 import { createClusterSource } from '../../src/controller/cluster-source.ts'
 import { createClient } from '../../src/kubernetes/client.ts'
 import { createEndedPods } from '../../src/kubernetes/ended-pods.ts'
 import { startClusterController } from '../../src/wiring/cluster-controller.ts'
-import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { accessPolicy, modelRef, original, subscription } from '../support/documents.ts'
 import { startDouble, type World } from '../support/kubernetes/world.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -28,8 +28,13 @@ interface Manifest {
   readonly subjects?: readonly { readonly name: string }[]
 }
 
-const text = readFileSync(new URL('../../k8s/base/rbac.yaml', import.meta.url), 'utf8')
-const manifests = parseAllDocuments(text).map((document) => document.toJS() as Manifest)
+function manifestsOf(folder: string): readonly Manifest[] {
+  const text = readFileSync(new URL(`../../k8s/${folder}/rbac.yaml`, import.meta.url), 'utf8')
+  return parseAllDocuments(text).map((document) => document.toJS() as Manifest)
+}
+
+const base = manifestsOf('base')
+const takeOver = manifestsOf('components/take-over')
 
 /** One thing that an account may do: `verb group/resource name in namespace`, `*` for any. */
 interface Grant {
@@ -40,7 +45,7 @@ interface Grant {
   readonly namespace: string
 }
 
-function grantsOf(account: string): readonly Grant[] {
+function grantsOf(account: string, manifests = base): readonly Grant[] {
   const bindings = manifests.filter(({ subjects }) =>
     subjects?.some(({ name }) => name === account),
   )
@@ -76,7 +81,7 @@ function neededBy(request: string): readonly Grant[] {
   const read = url.searchParams.has('watch') ? 'watch' : name === undefined ? 'list' : 'get'
   const verb = verbs[method] ?? read
   const place = { group, namespace, resource: resource + status, name: name ?? selected ?? '*' }
-  const isApply = verb === 'patch' && status === ''
+  const isApply = verb === 'patch' && url.searchParams.has('force') && status === ''
   return [{ verb, ...place }, ...(isApply ? [{ verb: 'create', ...place, name: '*' }] : [])]
 }
 
@@ -89,6 +94,24 @@ function covers(grant: Grant, needed: Grant): boolean {
     fits(grant.name, needed.name) &&
     fits(grant.namespace, needed.namespace)
   )
+}
+
+/** What was asked for is granted, and what is to be `used` was. */
+function compare(
+  t: Test,
+  { faults }: World,
+  granted: readonly Grant[],
+  used: readonly Grant[] = granted,
+): void {
+  const needed = (faults?.requests ?? []).flatMap(neededBy)
+  for (const each of needed) {
+    const isGranted = granted.some((grant) => covers(grant, each))
+    t.ok(isGranted, show(each))
+  }
+  for (const grant of used) {
+    const isUsed = needed.some((each) => covers(grant, each))
+    t.ok(isUsed, `${show(grant)} is used`)
+  }
 }
 
 const show = ({ verb, group, resource, name, namespace }: Grant): string =>
@@ -122,22 +145,18 @@ test('the service may do what it does, and nothing else', async (t) => {
   t.teardown(() => pods.stop())
   pods.look([{ name: 'silent', uid: '1' }])
   await poll(() => world.faults.watches === 14, 'all is watched')
-  const needed = world.faults.requests.flatMap(neededBy)
   const grants = grantsOf('tollgate-gateway')
-  for (const each of needed)
-    t.ok(
-      grants.some((grant) => covers(grant, each)),
-      show(each),
-    )
-  for (const grant of grants) {
-    const isReview = grant.resource.endsWith('reviews')
-    t.ok(isReview || needed.some((each) => covers(grant, each)), `${show(grant)} is used`)
-  }
+  const isReview = ({ resource }: Grant): boolean => resource.endsWith('reviews')
+  compare(
+    t,
+    world,
+    grants,
+    grants.filter((grant) => !isReview(grant)),
+  )
 })
 
-test('the controller may do what it does, and nothing else', async (t) => {
-  const world = await startDouble(t)
-  await fill(world)
+/** A controller with more settings on a cluster; it ends with `t`. */
+async function startIn(t: Test, world: World, env: Readonly<Record<string, string>> = {}) {
   const kubeconfig = join(temporaryFolder(t), 'config')
   writeFileSync(
     kubeconfig,
@@ -153,11 +172,20 @@ test('the controller may do what it does, and nothing else', async (t) => {
       RESOURCES: 'kubernetes',
       KUBECONFIG: kubeconfig,
       LEASE_NAMESPACE: 'tollgate',
+      ...env,
     }),
     log: pino({ level: 'silent' }),
     clock: Date.now,
     leaseMs: [1_500, 500],
   })
+  t.teardown(() => controller.stop())
+  return controller
+}
+
+test('the controller may do what it does, and nothing else', async (t) => {
+  const world = await startDouble(t)
+  await fill(world)
+  const controller = await startIn(t, world)
   await poll(() => controller.written === 8, 'each kind has its status, and each policy')
   await world.remove(accessPolicy('open', ['llm/small'], { groups: ['team-a'] }))
   await world.remove(subscription('a', { groups: ['team-a'] }, { 'llm/small': [[1, '1m']] }))
@@ -171,23 +199,30 @@ test('the controller may do what it does, and nothing else', async (t) => {
   )
   await poll(() => world.faults.watches === 15, 'all is watched')
   await controller.stop()
-  const needed = world.faults.requests.flatMap(neededBy)
-  const grants = grantsOf('tollgate-controller')
-  for (const each of needed)
-    t.ok(
-      grants.some((grant) => covers(grant, each)),
-      show(each),
-    )
-  for (const grant of grants) {
-    t.ok(
-      needed.some((each) => covers(grant, each)),
-      `${show(grant)} is used`,
-    )
-  }
+  compare(t, world, grantsOf('tollgate-controller'))
+})
+
+test('for the original it may do more, where that is installed', async (t) => {
+  const world = await startDouble(t)
+  const originals = [
+    modelRef('small'),
+    accessPolicy('open', ['llm/small'], { groups: ['team-a'] }),
+    subscription('a', { groups: ['team-a'] }, { 'llm/small': [[1, '1m']] }),
+    { kind: 'Tenant', metadata: { name: 'default-tenant' }, spec: {} },
+  ].map((each) => original(each, ['maas.opendatahub.io/cleanup']))
+  for (const each of originals) await world.apply(each)
+  const controller = await startIn(t, world, { STATUS_GROUPS: 'tollgate.dev,maas.opendatahub.io' })
+  await poll(() => controller.written === 8, 'each kind has its status, and each policy')
+  for (const each of originals) await world.remove(each)
+  const writes = () => world.faults.requests.filter((each) => /^PATCH .*maas\./.test(each)).length
+  await poll(() => writes() >= 8, 'the finalizers are taken off')
+  await controller.stop()
+  const grants = grantsOf('tollgate-controller', takeOver)
+  compare(t, world, [...grantsOf('tollgate-controller'), ...grants], grants)
 })
 
 test('nothing is granted by a wildcard, and no Secret of the whole cluster', async (t) => {
-  for (const { rules = [] } of manifests) {
+  for (const { rules = [] } of [...base, ...takeOver]) {
     t.notMatch(JSON.stringify(rules), '*')
     t.notMatch(JSON.stringify(rules), 'secrets')
   }

@@ -14,8 +14,8 @@ export interface ApiKind {
 
 /**
  * An API server in this process, as far as our own code speaks to one: list in pages, watch with
- * bookmarks, resource versions, generations, conflicts, the status subresource, merge patches; and
- * switches for what goes wrong with real ones.
+ * bookmarks, resource versions, generations, conflicts, the status subresource, merge patches,
+ * finalizers; and switches for what goes wrong with real ones.
  */
 export interface ApiServer {
   readonly access: ClusterAccess
@@ -118,6 +118,8 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
       if (world.retryAfterSeconds > 0) response.setHeader('retry-after', world.retryAfterSeconds)
       return refuse(response, status, 'as it was told to')
     }
+    const served = discover(request.url ?? '')
+    if (served.length > 0) return reply(response, 200, { resources: served })
     const asked = parse(request.url ?? '', kinds)
     if (asked === undefined || absent.has(asked.kind.plural)) {
       return refuse(response, 404, 'the server could not find the requested resource')
@@ -128,6 +130,15 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
     if (request.method === 'GET') return get(asked, response)
     if (request.method === 'DELETE') return remove(asked, response)
     return replace(asked, body, request, response)
+  }
+
+  /** What there is of a group and version. */
+  function discover(url: string): readonly { readonly name: string }[] {
+    return kinds
+      .filter(({ group, version, plural }) => {
+        return url === `/apis/${group}/${version}` && !absent.has(plural)
+      })
+      .map(({ plural }) => ({ name: plural }))
   }
 
   function watch(asked: Asked, response: ServerResponse): unknown {
@@ -198,7 +209,22 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
   function remove(asked: Asked, response: ServerResponse): unknown {
     const found = find(asked)
     if (found === undefined) return refuse(response, 404, 'not found')
-    drop(found)
+    const { kind, object } = found
+    if (finalizersOf(object).length === 0) drop(found)
+    else if (object.metadata.deletionTimestamp === undefined) {
+      version += 1
+      found.object = {
+        ...object,
+        metadata: {
+          ...object.metadata,
+          deletionTimestamp: '2026-01-01T00:00:00Z',
+          deletionGracePeriodSeconds: 0,
+          generation: Number(object.metadata.generation) + 1,
+          resourceVersion: `${version}`,
+        },
+      }
+      note('MODIFIED', kind, found.object)
+    }
     return reply(response, 200, found.object)
   }
 
@@ -235,22 +261,30 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
     const fresh: KubeObject = asked.isStatus
       ? { ...object, status: merged.status }
       : { ...merged, status: object.status, metadata: { ...merged.metadata } }
-    const { uid, creationTimestamp, generation, resourceVersion } = object.metadata
+    const { uid, creationTimestamp, generation, resourceVersion, ...rest } = object.metadata
+    const { deletionTimestamp, deletionGracePeriodSeconds } = rest
     const isSame = JSON.stringify(fresh.spec) === JSON.stringify(object.spec)
     const own = {
       uid,
       creationTimestamp,
       resourceVersion,
       generation: Number(generation) + (isSame ? 0 : 1),
+      ...(deletionTimestamp !== undefined && { deletionTimestamp, deletionGracePeriodSeconds }),
     }
     fresh.metadata = asked.isStatus ? { ...object.metadata } : { ...fresh.metadata, ...own }
+    if (deletionTimestamp !== undefined) {
+      const known = finalizersOf(object)
+      const added = finalizersOf(fresh).filter((each) => !known.includes(each))
+      if (added.length > 0) return refuse(response, 422, `${added} on what is being deleted`)
+    }
     if (JSON.stringify(sorted(fresh)) === JSON.stringify(sorted(object))) {
       return reply(response, 200, object)
     }
     version += 1
     fresh.metadata.resourceVersion = `${version}`
     found.object = fresh
-    note('MODIFIED', kind, fresh)
+    if (deletionTimestamp !== undefined && finalizersOf(fresh).length === 0) drop(found)
+    else note('MODIFIED', kind, fresh)
     return reply(response, 200, fresh)
   }
 
@@ -294,6 +328,10 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
     },
   }
   return world
+}
+
+function finalizersOf({ metadata }: KubeObject): readonly unknown[] {
+  return Array.isArray(metadata.finalizers) ? metadata.finalizers : []
 }
 
 const applyType = 'application/apply-patch'

@@ -51,8 +51,12 @@ interface Shown {
   }
 }
 
-/** Starts all of it, beside so many models that nobody asks for. */
-export async function startEnforcing(t: Test, crowd: number): Promise<Enforcing> {
+/** Starts all of it, beside so many models that nobody asks for; `env`: the controller's. */
+export async function startEnforcing(
+  t: Test,
+  crowd: number,
+  env: Readonly<Record<string, string>> = {},
+): Promise<Enforcing> {
   const world = await startDouble(t)
   const backendUrl = 'http://127.0.0.1:1'
   for (let i = 0; i < crowd; i += 1) await world.apply(modelRef(`crowd-${i}`, { backendUrl }))
@@ -79,7 +83,7 @@ export async function startEnforcing(t: Test, crowd: number): Promise<Enforcing>
     env: { ...cluster, ENVOY_ADMIN_ADDRESS: `127.0.0.1:${adminPort}` },
   })
   const controller = await startClusterController({
-    config: loadConfig({ ...cluster, DATABASE_URL: proxy.through(database) }),
+    config: loadConfig({ ...cluster, DATABASE_URL: proxy.through(database), ...env }),
     log: pino({ level: 'silent' }),
     clock: Date.now,
     leaseMs: [5_000, 1_000],

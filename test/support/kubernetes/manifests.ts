@@ -2,7 +2,7 @@
 
 import { join } from 'node:path'
 import { type Manifest, nameOf, render } from '../../../k8s/render.ts'
-import { PACKAGE_ROOT } from '../../../src/package-root.ts'
+import { packageRoot } from '../../../src/package-root.ts'
 
 export interface Container {
   readonly name: string
@@ -58,7 +58,7 @@ export const overlays: Readonly<Record<'production' | 'trial', readonly Manifest
 
 /** A folder of k8s/. */
 export function folderOf(name: string): string {
-  return join(PACKAGE_ROOT, 'k8s', name)
+  return join(packageRoot, 'k8s', name)
 }
 
 interface Template {

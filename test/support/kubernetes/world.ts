@@ -72,9 +72,16 @@ async function empty({ client }: World): Promise<void> {
   for (const { group, version, plural } of apiKinds) {
     if (group === '') continue
     const { items } = await client.send({ path: `/apis/${group}/${version}/${plural}` })
-    for (const { metadata } of items as { metadata: { name: string; namespace: string } }[]) {
-      const path = `/apis/${group}/${version}/namespaces/${metadata.namespace}/${plural}`
-      await client.send({ method: 'DELETE', path: `${path}/${metadata.name}` })
+    for (const { metadata } of items as {
+      metadata: { name: string; namespace: string; finalizers?: readonly string[] }
+    }[]) {
+      const all = `/apis/${group}/${version}/namespaces/${metadata.namespace}/${plural}`
+      const path = `${all}/${metadata.name}`
+      await client.send({ method: 'DELETE', path })
+      if (metadata.finalizers === undefined) continue
+      const contentType = 'application/merge-patch+json'
+      const body = { metadata: { finalizers: null } }
+      await client.send({ method: 'PATCH', path, contentType, body })
     }
   }
 }
@@ -166,10 +173,46 @@ function others(): readonly object[] {
   )
 }
 
-/** The original's definitions, as loose as they can be. */
+/** The original's definitions: loose, but for the fields of their statuses (contract, 7.2). */
 function originals(): readonly object[] {
   const group = 'maas.opendatahub.io'
-  return collections[group].map(({ kind, plural }) => looseCrd(group, 'v1alpha1', kind, plural))
+  return collections[group].map(({ kind, plural, readAs }) =>
+    looseCrd(group, 'v1alpha1', kind, plural, {}, originalStatuses[readAs]),
+  )
+}
+
+const string = { type: 'string' }
+const fields = (names: string) => Object.fromEntries(names.split(' ').map((name) => [name, string]))
+const listOf = (names: string, more: object = {}) => ({
+  type: 'array',
+  items: { type: 'object', properties: { ...fields(names), ...more } },
+})
+const statusOf = (phases: string, more: object = {}) => ({
+  type: 'object',
+  properties: {
+    phase: { ...string, enum: phases.split(' ') },
+    conditions: listOf('type status reason message lastTransitionTime', {
+      observedGeneration: { type: 'integer' },
+    }),
+    ...more,
+  },
+})
+const phases = 'Pending Active Degraded Failed'
+const ready = { ready: { type: 'boolean' } }
+const originalStatuses: Readonly<Record<string, object>> = {
+  ModelRef: statusOf('Pending Ready Unhealthy Failed', {
+    ...fields('endpoint httpRouteName httpRouteNamespace'),
+    ...fields('httpRouteGatewayName httpRouteGatewayNamespace'),
+    httpRouteHostnames: { type: 'array', items: string },
+  }),
+  AccessPolicy: statusOf(phases, {
+    authPolicies: listOf('name namespace reason message model modelNamespace', ready),
+  }),
+  Subscription: statusOf(phases, {
+    modelRefStatuses: listOf('name namespace reason message', ready),
+    tokenRateLimitStatuses: listOf('name namespace reason message model', ready),
+  }),
+  Tenant: statusOf(phases),
 }
 
 function looseCrd(
@@ -178,7 +221,10 @@ function looseCrd(
   kind: string,
   plural: string,
   annotations: object = {},
+  status?: object,
 ): object {
+  const loose = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true }
+  const schema = status ? { type: 'object', properties: { spec: loose, status } } : loose
   return {
     apiVersion: 'apiextensions.k8s.io/v1',
     kind: 'CustomResourceDefinition',
@@ -193,9 +239,7 @@ function looseCrd(
           served: true,
           storage: true,
           subresources: { status: {} },
-          schema: {
-            openAPIV3Schema: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true },
-          },
+          schema: { openAPIV3Schema: schema },
         },
       ],
     },

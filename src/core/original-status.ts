@@ -1,0 +1,17 @@
+/** The statuses of the original's kinds: ours, in the fields that its definitions have (contract, 7.2). */
+
+import type { ObjectStatus } from './object-status.ts'
+
+const fields: ReadonlySet<string> = new Set([
+  ...['phase', 'conditions'],
+  ...['endpoint', 'httpRouteName', 'httpRouteNamespace', 'httpRouteHostnames'],
+  ...['httpRouteGatewayName', 'httpRouteGatewayNamespace'],
+  ...['authPolicies', 'modelRefStatuses', 'tokenRateLimitStatuses'],
+])
+
+/** The whole status of an object of the original, with no field that is undefined. */
+export function toOriginalStatus(status: ObjectStatus): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(
+    Object.entries(status).filter(([field, value]) => fields.has(field) && value !== undefined),
+  )
+}

@@ -1,0 +1,69 @@
+import { test } from 'tap'
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { freePorts } from '../support/free-ports.ts'
+import { writeKubeconfig } from '../support/kubernetes/kubeconfig.ts'
+import { enforced, startReporting } from '../support/kubernetes/reporting.ts'
+import { startDouble } from '../support/kubernetes/world.ts'
+import { readScrape } from '../support/metrics.ts'
+import { poll } from '../support/poll.ts'
+import { runTollgate } from '../support/tollgate.ts'
+
+const groups = (count: number) => Array.from({ length: count }, (_, i) => `team-${i}`)
+
+test('a leader that is paused or killed loses the policies to another', async (t) => {
+  const world = await startDouble(t)
+  const open = (count: number) =>
+    world.apply(accessPolicy('open', ['llm/small'], { groups: groups(count) }))
+  await world.apply(modelRef('small'))
+  await open(1)
+  await world.apply(subscription('paid', { groups: ['team-0'] }, { 'llm/small': [[100, '1m']] }))
+  const settings = {
+    ...{ RESOURCES: 'kubernetes', KUBECONFIG: writeKubeconfig(t, world.access) },
+    ...{ DATABASE_URL: await startReporting(t, world), LOG_LEVEL: 'info' },
+  }
+  const start = async () => {
+    const [internal, metrics] = await freePorts(2)
+    const addresses = {
+      INTERNAL_ADDRESS: `127.0.0.1:${internal}`,
+      METRICS_ADDRESS: `127.0.0.1:${metrics}`,
+    }
+    const { signal } = runTollgate(t, ['controller'], { ...settings, ...addresses })
+    const read = async (name: string): Promise<number | undefined> => {
+      const answer = await fetch(`http://127.0.0.1:${metrics}/metrics`).catch(() => undefined)
+      return answer && readScrape(await answer.text()).value(`tollgate_controller_${name}`)
+    }
+    return { signal, read, leads: async () => (await read('leader')) === 1 }
+  }
+  /** The policy counts so many groups, and is enforced so. */
+  const counts = async (count: number) =>
+    await enforced(world, 'auth', 'small', ({ spec }) => spec.groups === count)
+
+  const first = await start()
+  await poll(first.leads, 'the first leads', 60_000)
+  await counts(1)
+  await enforced(world, 'trlp', 'small')
+  const second = await start()
+  await poll(async () => (await second.read('leader')) === 0, 'the second is there', 60_000)
+  const written = await first.read('writes_total')
+
+  await t.test('paused past its Lease', async (t) => {
+    first.signal('SIGSTOP')
+    await open(2)
+    const { metadata } = await counts(2)
+    t.ok(await second.leads())
+    first.signal('SIGCONT')
+    await poll(async () => (await first.read('leader')) === 0, 'it knows', 60_000)
+    await open(3)
+    const changed = await counts(3)
+    t.equal(changed.metadata.uid, metadata.uid)
+    t.ok(await second.leads())
+    t.equal(await first.read('writes_total'), written, 'what is paused writes nothing afterwards')
+  })
+
+  await t.test('killed', async () => {
+    second.signal('SIGKILL')
+    await open(4)
+    await counts(4)
+    await poll(first.leads, 'the first leads again')
+  })
+})

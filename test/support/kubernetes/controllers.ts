@@ -1,0 +1,37 @@
+import { pino } from 'pino'
+import type { Test } from 'tap'
+import { loadConfig } from '../../../src/config.ts'
+import {
+  type ClusterController,
+  startClusterController,
+} from '../../../src/wiring/cluster-controller.ts'
+import { writeKubeconfig } from './kubeconfig.ts'
+import type { World } from './world.ts'
+
+export interface TestController extends ClusterController {
+  /** Of its log. */
+  readonly lines: readonly string[]
+}
+
+/** A controller on a cluster, as the command starts one, with more settings; it ends with `t`. */
+export async function startTestController(
+  t: Test,
+  world: World,
+  env: Readonly<Record<string, string>> = {},
+): Promise<TestController> {
+  const lines: string[] = []
+  const controller = await startClusterController({
+    config: loadConfig({
+      RESOURCES: 'kubernetes',
+      KUBECONFIG: writeKubeconfig(t, world.access),
+      GATEWAY_URL: 'https://models.example',
+      ...env,
+    }),
+    log: pino({ level: 'info' }, { write: (line: string) => void lines.push(line) }),
+    clock: Date.now,
+    leaseMs: [5_000, 1_000],
+    originalMs: 1_000,
+  })
+  t.teardown(() => controller.stop())
+  return Object.defineProperties(controller, { lines: { value: lines } }) as TestController
+}
