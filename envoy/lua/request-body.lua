@@ -16,9 +16,14 @@
 local ffi = require("ffi")
 local byte, find, match, sub = string.byte, string.find, string.match, string.sub
 
-local OPEN_BRACE, QUOTE = 123, 34
+local cast, band, bor, bxor, rshift = ffi.cast, bit.band, bit.bor, bit.bxor, bit.rshift
+
+local OPEN_BRACE, QUOTE, BACKSLASH = 123, 34, 92
 local MOST_LEVELS = 100
--- Lua keeps a copy of each body until it collects its garbage. Nothing of it is needed between two
+-- A body is read through a window of so many bytes, so that none is copied whole: what is larger
+-- than 128 KiB Lua's allocator maps and unmaps each time, which takes longer than reading it.
+local WINDOW = 65536
+-- What was larger all the same stays until Lua collects its garbage. Nothing of it is needed between two
 -- requests, so a heap above this (KiB) is collected at once.
 local LARGE_HEAP = 8192
 
@@ -69,7 +74,7 @@ local function string_states()
   end
   return inside
 end
-local STRING, in_string = state(), string_states()
+local STRING, RESUMED, in_string = state(), state(), string_states()
 local NAME, ESCAPED_NAME, in_name = state(), state(), string_states()
 -- From here on with more to do.
 local BEGINS_STRING, NAME_ENDS, ESCAPED_NAME_ENDS, OPENS_OBJECT, OPENS_ARRAY, CLOSES_OBJECT, CLOSES_ARRAY, SEPARATES, HAS_EXPONENT, BROKEN =
@@ -164,13 +169,35 @@ go(EXPONENT, bytes("[+-]"), EXPONENT_SIGN)
 for _, from in ipairs({ EXPONENT, EXPONENT_SIGN, EXPONENT_DIGITS }) do go(from, DIGITS, EXPONENT_DIGITS) end
 for _, from in ipairs({ ZERO, INTEGER, FRACTION, EXPONENT_DIGITS }) do end_value(from) end
 string_of(STRING, STRING, BEGINS_STRING, in_string, AFTER_VALUE)
+-- Inside a string where more text is likely.
+for code = 0, 255 do NEXT[RESUMED + code] = NEXT[STRING + code] == STRING and BEGINS_STRING or NEXT[STRING + code] end
 -- Names keep to one form: one that is not plain ASCII throughout is looked at when it ends.
 string_of(NAME, ESCAPED_NAME, ESCAPED_NAME, in_name, NAME_ENDS)
 string_of(ESCAPED_NAME, ESCAPED_NAME, ESCAPED_NAME, in_name, ESCAPED_NAME_ENDS)
 
 -- The bytes of a string that mean nothing but themselves: printable ASCII without " and \\.
 local PLAIN = ffi.new("bool[256]")
-for code = 0x20, 0x7f do PLAIN[code] = code ~= QUOTE and code ~= 0x5c end
+for code = 0x20, 0x7f do PLAIN[code] = code ~= QUOTE and code ~= BACKSLASH end
+-- What may follow a backslash, the u of four digits left out.
+local ESCAPED = ffi.new("bool[256]")
+for _, code in ipairs(bytes('["\\/bfnrt]')) do ESCAPED[code] = true end
+
+-- Eight bytes at once: which of them are not plain shows in their high bits, exactly up to the first.
+local EIGHT = ffi.typeof("const uint64_t*")
+local ONES, HIGH_BITS = 0x0101010101010101ULL, 0x8080808080808080ULL
+local SPACE_IN_EACH, QUOTE_IN_EACH, BACKSLASH_IN_EACH = ONES * 0x20, ONES * QUOTE, ONES * BACKSLASH
+
+local function not_plain(eight)
+  return band(
+    bor(eight, eight - SPACE_IN_EACH, bxor(eight, QUOTE_IN_EACH) - ONES, bxor(eight, BACKSLASH_IN_EACH) - ONES),
+    HIGH_BITS
+  )
+end
+
+-- How many bytes stand before the first that has its high bit set.
+local function bytes_before(high_bits)
+  return tonumber(rshift(band(band(high_bits, -high_bits) - 1, ONES) * ONES, 56)) - 1
+end
 
 local NAMED = { b = "\b", f = "\f", n = "\n", r = "\r", t = "\t" }
 
@@ -319,13 +346,17 @@ local function is_number_part(code)
   return code >= 0x2b and code <= 0x39 and code ~= 0x2c and code ~= 0x2f or code == 0x45 or code == 0x65
 end
 
--- Refuses the number that has a byte at `at` if it lies beyond a double.
-local function check_number(p, at)
-  local first = at
-  while is_number_part(p[first - 1]) do first = first - 1 end
-  while is_number_part(p[at + 1]) do at = at + 1 end
-  local number = tonumber(ffi.string(p + first, at - first + 1))
+-- Refuses a number beyond a double. Any other text is for the automaton to refuse.
+local function check_number(text)
+  local number = tonumber(text)
   if number == math.huge or number == -math.huge then not_json() end
+end
+
+-- The number, or what of one, ends at `last`.
+local function number_to(p, last)
+  local first = last + 1
+  while is_number_part(p[first - 1]) do first = first - 1 end
+  return ffi.string(p + first, last - first + 1)
 end
 
 local function before_space(p, at)
@@ -333,108 +364,201 @@ local function before_space(p, at)
   return at
 end
 
--- Reads the object at `at`. Answers the values of its members in `names`, as { first, last } from 0,
--- and where its brace closes. `p` are the bytes of the body with a NUL behind the last, at which the
--- automaton ends if it has not ended before.
-local function read_object(p, at, names)
-  if p[at] ~= OPEN_BRACE then refuse("it is not a JSON object") end
-  -- What is found, the field of ours whose value is being read, and where its name has ended.
-  local found, field, field_at = {}, nil, 0
-  local level, is_object = 1, ffi.new("bool[?]", MOST_LEVELS + 1)
-  local escaped_names = 0
-  -- Where the last brace, bracket, comma or name ended.
-  local mark = at
-  is_object[1] = true
-  open_object(1)
-  local current = FIRST_NAME
+-- The window: bytes of a source, with NULs before and behind for who looks beyond. A source has
+-- `length` and `getBytes` as Envoy's bodies do.
+local MARGIN = 8
+local buffer, room
+
+local function new_buffer(bytes)
+  buffer, room = ffi.new("uint8_t[?]", MARGIN + bytes + MARGIN), bytes
+end
+
+new_buffer(WINDOW)
+
+-- Moves the window over `source`, of which it has the bytes from `base` to before `base + last`: those from
+-- `keep` on stay, others follow. Answers where its bytes are now and how many. As many follow as stay,
+-- so that a long name costs no more than twice its length.
+local function move_window(source, base, keep, last)
+  local kept = ffi.string(buffer + MARGIN + keep, last - keep)
+  local added = source:getBytes(base + last, math.min(source:length() - base - last, math.max(WINDOW - #kept, #kept)))
+  local count = #kept + #added
+  if count > room then new_buffer(count) end
+  ffi.copy(buffer + MARGIN, kept, #kept)
+  ffi.copy(buffer + MARGIN + #kept, added, #added)
+  buffer[MARGIN + count] = 0
+  return cast("const uint8_t*", buffer + MARGIN), count
+end
+
+-- The source that a text is.
+local function source_of(text)
+  return {
+    length = function() return #text end,
+    getBytes = function(_, first, length) return sub(text, first + 1, first + length) end,
+  }
+end
+
+-- The value in a text that begins behind a name, whose first byte stands at `first` of the source.
+local function value_in(text, first)
+  local p = cast("const uint8_t*", text)
+  local from, to = past_space(p, past_space(p, 0) + 1), before_space(p, #text - 1)
+  return { first = first + from, last = first + to, text = sub(text, from + 1, to + 1) }
+end
+
+-- The first byte of the source from `at` of the window on that is no space: where it is in the window,
+-- where that begins then, and the window. There may be none.
+local function skip_space(source, base, at, last)
+  local p = cast("const uint8_t*", buffer + MARGIN)
   while true do
-    at = at + 1
-    local code = p[at]
-    current = NEXT[current + code]
-    if current >= BEGINS_STRING then
-      if current == BEGINS_STRING then
-        current = STRING
-        -- Most of a body is text, whose plain bytes need no automaton.
-        while PLAIN[p[at + 1]] do at = at + 1 end
-      elseif current == SEPARATES or current == CLOSES_ARRAY or current == CLOSES_OBJECT then
-        if at - mark > LONG_NUMBER and is_number_part(p[at - 1]) then check_number(p, at - 1) end
-        if level == 1 and field then
-          found[field] = { past_space(p, past_space(p, field_at + 1) + 1), before_space(p, at - 1) }
-          field = nil
-        end
-        mark = at
-        if current == SEPARATES then
-          current = is_object[level] and NEXT_NAME or VALUE
-        else
-          if is_object[level] ~= (current == CLOSES_OBJECT) then not_json() end
-          level = level - 1
-          if level == 0 then return found, at end
-          current = AFTER_VALUE
-        end
-      elseif current == OPENS_OBJECT or current == OPENS_ARRAY then
-        level = level + 1
-        if level > MOST_LEVELS then refuse("it is nested too deeply") end
-        local opens_object = current == OPENS_OBJECT
-        is_object[level] = opens_object
-        if opens_object then open_object(level) end
-        current = opens_object and FIRST_NAME or FIRST_ITEM
-        mark = at
-        -- Empty ones at once: bodies of nothing else would take longest.
-        if p[at + 1] == (opens_object and 0x7d or 0x5d) then
-          at, level, current = at + 1, level - 1, AFTER_VALUE
-          mark = at
-        end
-      elseif current == NAME_ENDS or current == ESCAPED_NAME_ENDS then
-        local first = mark + 2
-        if p[first - 1] ~= QUOTE then first = past_space(p, first) + 1 end
-        if current == ESCAPED_NAME_ENDS or level == 1 and LENGTHS[at - first] then
-          local name = ffi.string(p + first, at - first)
-          if current == ESCAPED_NAME_ENDS then
-            escaped_names = escaped_names + 1
-            if escaped_names > MOST_ESCAPED_NAMES then refuse("too many names have escapes") end
-            name = unescape(name)
-          end
-          if level == 1 then field = field_named(name, names, current == NAME_ENDS) end
-          note_name(level, ffi.cast("const uint8_t*", name), 0, #name)
-        else
-          note_name(level, p, first, at)
-        end
-        mark, current = at, BEFORE_COLON
-        if level == 1 then field_at = at end
-      elseif current == HAS_EXPONENT then
-        current = EXPONENT
-        check_number(p, at)
-      else
-        not_json()
-      end
-    end
+    at = past_space(p, at)
+    if at < last or base + last == source:length() then return at, base, p, last end
+    base, at = base + last, 0
+    p, last = move_window(source, base, 0, 0)
   end
 end
 
-local function text_of(p, span)
-  return span and ffi.string(p + span[1], span[2] - span[1] + 1)
+-- Refuses the number whose exponent begins at `at` of the window if it lies beyond a double.
+local function check_exponent(source, base, p, at, last)
+  local past = at + 1
+  while is_number_part(p[past]) do past = past + 1 end
+  local text = number_to(p, past - 1)
+  local from = past == last and base + last or source:length()
+  -- It may go on beyond the window.
+  local parts = { text }
+  while from < source:length() do
+    local piece = source:getBytes(from, math.min(WINDOW, source:length() - from))
+    local part = match(piece, "^[%d.eE+-]*")
+    parts[#parts + 1] = part
+    from = #part == #piece and from + #piece or source:length()
+  end
+  check_number(table.concat(parts))
+end
+
+-- Whether the container at a level is an object.
+local is_object = ffi.new("bool[?]", MOST_LEVELS + 1)
+
+-- Reads the object that `source` is. Answers the values of its members in `names`, as { first, last, text }
+-- with positions from 0, and where its brace closes.
+local function read_object(source, names)
+  local size = source:length()
+  if room > WINDOW then new_buffer(WINDOW) end
+  buffer[MARGIN] = 0
+  -- Positions are those in the window, which begins at `base` of the source and has `last` bytes.
+  local at, base, p, last = skip_space(source, 0, 0, 0)
+  if p[at] ~= OPEN_BRACE then refuse("it is not a JSON object") end
+  -- What is found, the field of ours whose value is being read, and where its name has ended.
+  local found, field, field_at = {}, nil, 0
+  local level = 1
+  local escaped_names = 0
+  -- Where the last brace, bracket, comma or name ended.
+  local mark = at
+  local current = FIRST_NAME
+  is_object[1] = true
+  open_object(1)
+  while true do
+    at = at + 1
+    local next = NEXT[current + p[at]]
+    if next < BEGINS_STRING then
+      current = next
+    elseif next == BEGINS_STRING then
+      current = STRING
+      -- Most of a body is text, whose plain bytes need no automaton.
+      while true do
+        local odd = not_plain(cast(EIGHT, p + at + 1)[0])
+        if odd == 0 then
+          at = at + 8
+        else
+          at = at + bytes_before(odd)
+          if p[at + 1] ~= BACKSLASH or not ESCAPED[p[at + 2]] then break end
+          at = at + 2
+        end
+      end
+    elseif next == SEPARATES or next == CLOSES_ARRAY or next == CLOSES_OBJECT then
+      if at - mark > LONG_NUMBER then check_number(number_to(p, before_space(p, at - 1))) end
+      if level == 1 and field then
+        local first, length = base + field_at + 1, at - field_at - 1
+        local text = field_at >= 0 and ffi.string(p + field_at + 1, length) or source:getBytes(first, length)
+        found[field] = value_in(text, first)
+        field = nil
+      end
+      mark = at
+      if next == SEPARATES then
+        current = is_object[level] and NEXT_NAME or VALUE
+      else
+        if is_object[level] ~= (next == CLOSES_OBJECT) then not_json() end
+        level = level - 1
+        if level == 0 then
+          local close = base + at
+          local past, past_base = skip_space(source, base, at + 1, last)
+          if past_base + past ~= size then refuse("something follows the object") end
+          return found, close
+        end
+        current = AFTER_VALUE
+      end
+    elseif next == OPENS_OBJECT or next == OPENS_ARRAY then
+      level = level + 1
+      if level > MOST_LEVELS then refuse("it is nested too deeply") end
+      local opens_object = next == OPENS_OBJECT
+      is_object[level] = opens_object
+      if opens_object then open_object(level) end
+      current = opens_object and FIRST_NAME or FIRST_ITEM
+      mark = at
+      -- Empty ones at once: bodies of nothing else would take longest.
+      if p[at + 1] == (opens_object and 0x7d or 0x5d) then
+        at, level, current = at + 1, level - 1, AFTER_VALUE
+        mark = at
+      end
+    elseif next == NAME_ENDS or next == ESCAPED_NAME_ENDS then
+      local first = mark + 2
+      if p[first - 1] ~= QUOTE then first = past_space(p, first) + 1 end
+      if next == ESCAPED_NAME_ENDS or level == 1 and LENGTHS[at - first] then
+        local name = ffi.string(p + first, at - first)
+        if next == ESCAPED_NAME_ENDS then
+          escaped_names = escaped_names + 1
+          if escaped_names > MOST_ESCAPED_NAMES then refuse("too many names have escapes") end
+          name = unescape(name)
+        end
+        if level == 1 then field = field_named(name, names, next == NAME_ENDS) end
+        note_name(level, cast("const uint8_t*", name), 0, #name)
+      else
+        note_name(level, p, first, at)
+      end
+      mark, current = at, BEFORE_COLON
+      if level == 1 then field_at = at end
+    elseif next == HAS_EXPONENT then
+      current = EXPONENT
+      check_exponent(source, base, p, at, last)
+    elseif at < last or base + last == size then
+      not_json()
+    else
+      -- The window ends. Names and numbers are looked at when they end, of other strings nothing is needed.
+      local keep = current >= STRING and current < NAME and last or math.max(mark, 0)
+      p, last = move_window(source, base, keep, last)
+      base, at, mark, field_at = base + keep, at - keep - 1, mark - keep, field_at - keep
+      if current == STRING then current = RESUMED end
+    end
+  end
 end
 
 local USAGE = '"include_usage":true'
 
 -- How the body is to be changed so that it asks for usage, as { first, last, replacement }, positions
 -- from 0; nil if it does already.
-local function ask_for_usage(p, options, close)
+local function ask_for_usage(options, close)
   if not options then return { close, close - 1, ',"stream_options":{' .. USAGE .. "}" } end
-  if p[options[1]] ~= OPEN_BRACE then
-    if text_of(p, options) ~= "null" then refuse("stream_options must be an object") end
-    return { options[1], options[2], "{" .. USAGE .. "}" }
+  local first, text = options.first, options.text
+  if byte(text) ~= OPEN_BRACE then
+    if text ~= "null" then refuse("stream_options must be an object") end
+    return { first, options.last, "{" .. USAGE .. "}" }
   end
-  local found, brace = read_object(p, options[1], { include_usage = true })
-  local asked = found.include_usage
+  local asked, brace = read_object(source_of(text), { include_usage = true })
+  asked = asked.include_usage
   if not asked then
-    local empty = past_space(p, options[1] + 1) == brace
-    return { brace, brace - 1, (empty and "" or ",") .. USAGE }
+    local empty = past_space(cast("const uint8_t*", text), 1) == brace
+    return { first + brace, first + brace - 1, (empty and "" or ",") .. USAGE }
   end
-  local value = text_of(p, asked)
-  if value == "true" then return nil end
-  if value ~= "false" and value ~= "null" then refuse("include_usage must be true or false") end
-  return { asked[1], asked[2], "true" }
+  if asked.text == "true" then return nil end
+  if asked.text ~= "false" and asked.text ~= "null" then refuse("include_usage must be true or false") end
+  return { first + asked.first, first + asked.last, "true" }
 end
 
 local STREAMED, NAMING = { model = true, stream = true, stream_options = true }, { model = true }
@@ -444,27 +568,26 @@ local NO_NAME = "\0"
 
 -- The model that the body names, nil if it names none; how the body is to be changed, if at all; and
 -- where the model's name stands.
-local function examine(text, streams_usage)
-  local p = ffi.cast("const uint8_t*", text)
-  local found, close = read_object(p, past_space(p, 0), streams_usage and STREAMED or NAMING)
-  if past_space(p, close + 1) ~= #text then refuse("something follows the object") end
-  local model = text_of(p, found.model)
+local function examine(body, streams_usage)
+  local found, close = read_object(body, streams_usage and STREAMED or NAMING)
+  local model = found.model and found.model.text
   if model == '""' then model = nil end
   if model then model = byte(model) == QUOTE and unescape(sub(model, 2, -2)) or NO_NAME end
-  local stream = text_of(p, found.stream)
-  if stream == "true" then return model, ask_for_usage(p, found.stream_options, close), found.model end
+  local stream = found.stream and found.stream.text
+  if stream == "true" then return model, ask_for_usage(found.stream_options, close), found.model end
   if stream and stream ~= "false" and stream ~= "null" then refuse("stream must be true or false") end
   return model, nil, found.model
 end
 
+-- The text with the bytes from change[1] to change[2] replaced, positions from 0.
 local function replaced(text, change)
   return sub(text, 1, change[1]) .. change[3] .. sub(text, change[2] + 2)
 end
 
 -- The body with the name by which the server knows the model (Check sends it).
-local function renamed(text, span, name, change)
-  if not span then refuse("it must name the model") end
-  local naming = { span[1], span[2], '"' .. name .. '"' }
+local function renamed(text, model, name, change)
+  if not model then refuse("it must name the model") end
+  local naming = { model.first, model.last, '"' .. name .. '"' }
   if not change then return replaced(text, naming) end
   -- What stands behind first, so that the places before it stay.
   if change[1] < naming[1] then naming, change = change, naming end
@@ -473,7 +596,7 @@ end
 
 -- The compiler shapes its code after what it sees first, and keeps it: a chat, not whatever comes.
 local CHAT = '{"model":"m","messages":[' .. ('{"role":"user","content":"Hello, how are you?"},'):rep(200) .. '{}],"stream":true}'
-for _ = 1, 20 do examine(CHAT, true) end
+for _ = 1, 20 do examine(source_of(CHAT), true) end
 
 -- Charsets other than UTF-8 are refused, however the parameter is spelled.
 local function check_label(label)
@@ -536,17 +659,16 @@ local function judge(handle, path, before_check)
   if bodiless then refuse("this method takes none") end
   if headers:get("content-encoding") then refuse("a content-encoding is not accepted") end
   check_label(headers:get("content-type") or "")
-  local text = body:getBytes(0, length)
-  local model, change, span = examine(text, streams_usage(handle, path))
+  local model, change, naming = examine(body, streams_usage(handle, path))
   local ids = headers:get("x-tollgate-models")
   if ids then check_model(ids, model) end
   headers:replace("content-type", "application/json")
   if before_check and model then headers:replace("x-tollgate-model", as_header(model)) end
   local name = headers:get("x-tollgate-upstream-model")
   if name then
-    body:setBytes(renamed(text, span, name, change))
+    body:setBytes(renamed(body:getBytes(0, length), naming, name, change))
   elseif change then
-    body:setBytes(replaced(text, change))
+    body:setBytes(replaced(body:getBytes(0, length), change))
   end
   if not change then return end
   handle:streamInfo():dynamicMetadata():set("tollgate.body", "usage_added", true)

@@ -253,13 +253,46 @@ local function add(stream, part)
   return table.concat(stream.event)
 end
 
+-- Where the next usage is that is no null, which many servers put into every event once they are asked for
+-- usage. A plain search is ten times as fast as one for a pattern.
+local function find_usage(text, from)
+  while true do
+    local first, last = find(text, '"usage"', from, true)
+    if not first or find(text, "^%s*:%s*[^n%s]", last + 1) then return first end
+    from = last + 1
+  end
+end
+
+-- Reads a piece that holds whole events, their lines ended by LF, of which one has its usage at `usage`. The
+-- others are left alone. Answers what is to be sent.
+local function read_whole_events(stream, text, usage)
+  local p, out, from = ffi.cast("const uint8_t*", text), {}, 1
+  while usage do
+    local first = usage
+    while first > from and not (p[first - 2] == LF and (first - 1 == from or p[first - 3] == LF)) do first = first - 1 end
+    local _, last = find(text, "\n\n", usage, true)
+    local event = sub(text, first, last)
+    if #event <= LONGEST_EVENT and read_event(stream, data_of(event)) and stream.removes and #event <= LONGEST_HELD then
+      out[#out + 1] = sub(text, from, first - 1)
+      from = last + 1
+    end
+    usage = find_usage(text, last + 1)
+  end
+  if from == 1 then return text end
+  out[#out + 1] = sub(text, from)
+  return table.concat(out)
+end
+
 -- Reads a piece of a stream of events; answers what is to be sent of it.
 local function read_events(stream, text)
   -- What follows a CR may begin with the end of an event that was taken out.
   local begins = stream.size == 0 and stream.at_start and not stream.after_cr
   local whole = begins and (sub(text, -2) == "\n\n" or sub(text, -4) == "\r\n\r\n")
-  -- Many servers put a null into every event once they are asked for usage.
-  if whole and not find(text, '"usage"%s*:%s*[^n%s]') then return text end
+  if whole then
+    local usage = find_usage(text, 1)
+    if not usage then return text end
+    if not find(text, "\r", 1, true) then return read_whole_events(stream, text, usage) end
+  end
   local p, out, from = ffi.cast("const uint8_t*", text), {}, 0
   for at = 0, #text - 1 do
     local code = p[at]

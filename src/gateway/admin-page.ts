@@ -2,6 +2,7 @@
 
 import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
+import { text } from 'node:stream/consumers'
 import type { Address } from './bootstrap.ts'
 
 const answerWithinMs = 2_000
@@ -30,12 +31,11 @@ export async function askAdmin(
   asked.end()
   try {
     const [answer] = (await once(asked, 'response')) as [IncomingMessage]
-    const parts: Buffer[] = []
-    for await (const part of answer) parts.push(part)
+    const body = await text(answer)
     if (answer.statusCode !== 200) {
       throw new Error(`Envoy's admin page answered ${answer.statusCode}`)
     }
-    return Buffer.concat(parts).toString()
+    return body
   } catch (cause) {
     if (!isThere || !signal.aborted) throw cause
     throw new LateAnswer(`Envoy's admin page did not answer within ${withinMs} ms`, { cause })

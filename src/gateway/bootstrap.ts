@@ -43,14 +43,14 @@ export type BootstrapSettings = {
 }
 
 // Debian and Alpine, Fedora and RHEL, SUSE, macOS and the BSDs.
-const AUTHORITIES = [
+const authorities = [
   '/etc/ssl/certs/ca-certificates.crt',
   '/etc/pki/tls/certs/ca-bundle.crt',
   '/etc/ssl/ca-bundle.pem',
   '/etc/ssl/cert.pem',
 ]
 
-const HEAP_MONITOR = 'envoy.resource_monitors.fixed_heap'
+const heapMonitor = 'envoy.resource_monitors.fixed_heap'
 
 type Endpoint = { endpoint: { address: unknown; hostname?: string } }
 type Cluster = {
@@ -59,7 +59,9 @@ type Cluster = {
   dns_lookup_family?: string
   load_assignment: { endpoints: { lb_endpoints: Endpoint[] }[] }
 }
-type AccessLog = { name: string; typed_config: { path?: string } }
+type RetryPolicy = { retry_host_predicate?: object[]; host_selection_retry_max_attempts?: number }
+type Asking = { grpc_service?: { retry_policy?: RetryPolicy } }
+type AccessLog = { name: string; typed_config: { path?: string; common_config?: Asking } }
 type Route = {
   name: string
   match: { headers?: object[] }
@@ -69,7 +71,7 @@ type VirtualHost = { routes: Route[]; typed_per_filter_config?: Record<string, o
 type Connections = {
   route_config: { virtual_hosts: VirtualHost[] }
   access_log: AccessLog[]
-  http_filters: { name: string; typed_config: { max_request_bytes?: number } }[]
+  http_filters: { name: string; typed_config: Asking & { max_request_bytes?: number } }[]
   request_timeout: string
   xff_num_trusted_hops?: number
 }
@@ -113,6 +115,7 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
     }
     for (const { typed_config: connections } of chain.filters) {
       if (settings.trustedHops) connections.xff_num_trusted_hops = settings.trustedHops
+      putElsewhere(connections, settings.grpc)
       putJournal(connections, settings.journal)
       putBodyLimits(connections, settings)
       putIdleTimeouts(connections)
@@ -121,7 +124,7 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
     }
   }
   if (settings.heapBytes !== undefined) {
-    const heap = named(bootstrap.overload_manager.resource_monitors, HEAP_MONITOR)
+    const heap = named(bootstrap.overload_manager.resource_monitors, heapMonitor)
     heap.typed_config.max_heap_size_bytes = settings.heapBytes
   }
   bootstrap.admin.address = toAddress(settings.admin)
@@ -136,8 +139,8 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
   return `${JSON.stringify(bootstrap, null, 2)}\n`
 }
 
-const TLS = 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3'
-const CERTIFICATE = 'gateway'
+const tls = 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3'
+const certificate = 'gateway'
 
 /**
  * The text of the file that names the listener's certificate (with its chain) and key, both in PEM.
@@ -145,8 +148,8 @@ const CERTIFICATE = 'gateway'
  */
 export function renderCertificate(certFile: string, keyFile: string): string {
   const resource = {
-    '@type': `${TLS}.Secret`,
-    name: CERTIFICATE,
+    '@type': `${tls}.Secret`,
+    name: certificate,
     tls_certificate: {
       certificate_chain: { filename: certFile },
       private_key: { filename: keyFile },
@@ -162,12 +165,12 @@ function showing(certificateFile: string): object {
   return {
     name: 'envoy.transport_sockets.tls',
     typed_config: {
-      '@type': `${TLS}.DownstreamTlsContext`,
+      '@type': `${tls}.DownstreamTlsContext`,
       common_tls_context: {
         alpn_protocols: ['h2', 'http/1.1'],
         tls_certificate_sds_secret_configs: [
           {
-            name: CERTIFICATE,
+            name: certificate,
             sds_config: { resource_api_version: 'V3', path_config_source: source },
           },
         ],
@@ -180,13 +183,29 @@ function showing(certificateFile: string): object {
 export function findAuthorities(
   exists: (path: string) => boolean = existsSync,
 ): string | undefined {
-  return AUTHORITIES.find(exists)
+  return authorities.find(exists)
 }
 
 function named<Part extends { name: string }>(parts: readonly Part[], name: string): Part {
   const part = parts.find((candidate) => candidate.name === name)
   if (part === undefined) throw new Error(`the bootstrap template has no part named ${name}`)
   return part
+}
+
+/**
+ * A Check that is asked again is asked elsewhere, as an entry of the access log is. Where there is only
+ * one address that says nothing, and costs: Envoy makes the predicate anew at each call.
+ */
+function putElsewhere(connections: Connections, grpc: readonly Address[]): void {
+  if (grpc.length === 1 && !grpc.some(isName)) return
+  const usage = named(connections.access_log, 'usage').typed_config.common_config
+  const { retry_host_predicate, host_selection_retry_max_attempts } =
+    usage?.grpc_service?.retry_policy ?? {}
+  for (const { typed_config } of connections.http_filters) {
+    const policy = typed_config.grpc_service?.retry_policy
+    if (policy === undefined) continue
+    Object.assign(policy, { retry_host_predicate, host_selection_retry_max_attempts })
+  }
 }
 
 function putJournal(connections: Connections, path: string | undefined): void {
@@ -265,7 +284,7 @@ function putIdleTimeouts({ route_config }: Connections): void {
 function pointAt(cluster: Cluster, addresses: readonly Address[]): void {
   if (addresses.length === 0) throw new Error(`cluster ${cluster.name} needs an address`)
   // Envoy resolves names in clusters of this type only.
-  if (addresses.some((address) => 'host' in address && isIP(address.host) === 0)) {
+  if (addresses.some(isName)) {
     cluster.type = 'STRICT_DNS'
     cluster.dns_lookup_family = 'V4_PREFERRED'
   }
@@ -274,6 +293,11 @@ function pointAt(cluster: Cluster, addresses: readonly Address[]): void {
       lb_endpoints: addresses.map((address) => ({ endpoint: { address: toAddress(address) } })),
     },
   ]
+}
+
+/** A name may stand for several addresses. */
+function isName(address: Address): boolean {
+  return 'host' in address && isIP(address.host) === 0
 }
 
 function toAddress(address: Address): object {

@@ -3,7 +3,7 @@
  * Envoy does not have their cluster yet: with thousands beside it that takes it a second or two.
  */
 
-import { createHash } from 'node:crypto'
+import { createHash, hash } from 'node:crypto'
 import { mkdir } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ModelRef } from '../core/resources.ts'
@@ -41,19 +41,7 @@ export interface ClusterFileDeps {
   readonly onFault: (error: unknown) => void
 }
 
-export interface ClusterFile {
-  /** Says what the next `write` is for; the models that will have to wait do so from now on. */
-  plan(snapshot: Snapshot): void
-  /** Puts the planned clusters in place. Clusters of models that are gone follow later. */
-  write(): Promise<void>
-  /** Keys of the models that Envoy cannot serve yet as the planned snapshot has them. */
-  readonly waiting: ReadonlyMap<string, unknown>
-  /** Why models wait no longer though Envoy has not been seen to have their cluster; by key. */
-  readonly unseen: ReadonlyMap<string, { readonly reason: Unseen }>
-  /** Settles when no model waits. */
-  settled(): Promise<void>
-  close(): void
-}
+export type ClusterFile = ReturnType<typeof createClusterFile>
 
 /** Envoy answers and has not taken the cluster, or its admin page does not answer. */
 export type Unseen = 'not taken' | 'no answer'
@@ -67,9 +55,9 @@ interface Version {
   readonly clusters: Clusters
 }
 
-export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
+export function createClusterFile(deps: ClusterFileDeps) {
   const closing = new AbortController()
-  const texts = new WeakMap<ModelRef, string>()
+  const rendered = new WeakMap<ModelRef, { readonly text: string; readonly digest: string }>()
   const waiting = new Map<string, { readonly text: string; since: number }>()
   const unseen = new Map<string, { readonly text: string; readonly reason: Unseen }>()
   const versions: Version[] = []
@@ -84,19 +72,25 @@ export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
   let lookMs = shortestLookMs
   let look: NodeJS.Timeout | undefined
 
-  function clustersOf(from: Snapshot['models']): Clusters {
+  function* versionOf(from: Snapshot['models']): Generator<void, Version> {
     const clusters = new Map<string, string>()
+    const name = createHash('sha256')
     for (const key of [...from.keys()].sort()) {
       const { cluster, resource } = from.get(key) as Model
       const { backendUrl, backendHost: host } = resource
       if (cluster === undefined || backendUrl === undefined) continue
-      const text =
-        texts.get(resource) ??
-        renderCluster({ cluster, backendUrl, host, ...readFrom(resource, deps.directory) })
-      texts.set(resource, text)
-      clusters.set(key, text)
+      let known = rendered.get(resource)
+      if (known === undefined) {
+        const about = { cluster, backendUrl, host, ...readFrom(resource, deps.directory) }
+        const text = renderCluster(about)
+        known = { text, digest: hash('sha256', text) }
+        rendered.set(resource, known)
+      }
+      clusters.set(key, known.text)
+      name.update(`${key}\n${known.digest}\n`)
+      yield
     }
-    return clusters
+    return { name: name.digest('hex').slice(0, 16), clusters }
   }
 
   async function put(clusters: Clusters, { name }: Version): Promise<void> {
@@ -167,16 +161,22 @@ export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
   }
 
   return {
-    waiting,
-    unseen,
-    plan(snapshot) {
+    /** Keys of the models that Envoy cannot serve yet as the planned snapshot has them. */
+    waiting: waiting as ReadonlyMap<string, unknown>,
+    /** Why models wait no longer though Envoy has not been seen to have their cluster; by key. */
+    unseen: unseen as ReadonlyMap<string, { readonly reason: Unseen }>,
+    /**
+     * Says what the next `write` is for, once it has come to its end; the models that will have to wait
+     * do so from then on. One at a time.
+     */
+    *planInSteps(snapshot: Snapshot): Generator<void, void> {
       if (snapshot.models === models) return
+      const version = yield* versionOf(snapshot.models)
+      // From here on without a step: who waits is told apart from who is served in one moment.
       models = snapshot.models
-      const clusters = clustersOf(models)
+      const { clusters } = version
       if (planned !== undefined && isSame(clusters, planned.clusters)) return
-      const hash = createHash('sha256')
-      for (const [key, text] of clusters) hash.update(`${key}\n${text}\n`)
-      planned = { name: hash.digest('hex').slice(0, 16), clusters }
+      planned = version
       served = new Map([...served].filter(([key]) => clusters.has(key)))
       for (const key of waiting.keys()) if (!clusters.has(key)) waiting.delete(key)
       for (const [key, { text }] of unseen) if (clusters.get(key) !== text) unseen.delete(key)
@@ -185,7 +185,8 @@ export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
         else if (waiting.get(key)?.text !== text) waiting.set(key, { text, since: Infinity })
       }
     },
-    async write() {
+    /** Puts the planned clusters in place. Clusters of models that are gone follow later. */
+    async write(): Promise<void> {
       if (planned === undefined) return
       const current = planned
       clearTimeout(cleanup)
@@ -213,8 +214,9 @@ export function createClusterFile(deps: ClusterFileDeps): ClusterFile {
           following = undefined
         })
     },
-    settled: async () => following,
-    close() {
+    /** Settles when no model waits. */
+    settled: async (): Promise<void> => following,
+    close(): void {
       closing.abort()
       clearTimeout(cleanup)
       clearTimeout(look)

@@ -25,10 +25,10 @@ export type Backend = {
 const usualConnectMs = 5_000
 
 /** The name of the file in the watched directory; envoy/bootstrap.yaml reads this one. */
-export const CLUSTERS_FILE = 'clusters.json'
+export const clustersFile = 'clusters.json'
 
-const TYPES = 'type.googleapis.com/envoy'
-const CLUSTER = `${TYPES}.config.cluster.v3.Cluster`
+const types = 'type.googleapis.com/envoy'
+const clusterType = `${types}.config.cluster.v3.Cluster`
 
 /**
  * Renders a `DiscoveryResponse` (envoy.service.discovery.v3) in JSON. Of several backends with one
@@ -44,7 +44,7 @@ export function renderClusters(backends: readonly Backend[], version: string): s
 
 /** The response of clusters that are rendered already. */
 export function joinClusters(texts: Iterable<string>, version: string): string {
-  const about = JSON.stringify({ version_info: version, type_url: CLUSTER }).slice(0, -1)
+  const about = JSON.stringify({ version_info: version, type_url: clusterType }).slice(0, -1)
   return `${about},"resources":[${[...texts].join(',')}]}\n`
 }
 
@@ -53,7 +53,7 @@ export function joinClusters(texts: Iterable<string>, version: string): string {
  * did not change.
  */
 export function renderCluster(backend: Backend): string {
-  return JSON.stringify({ '@type': CLUSTER, ...toCluster(backend) })
+  return JSON.stringify({ '@type': clusterType, ...toCluster(backend) })
 }
 
 /**
@@ -63,7 +63,7 @@ export function renderCluster(backend: Backend): string {
  */
 export async function writeClusters(directory: string, text: string): Promise<void> {
   await mkdir(directory, { recursive: true })
-  await replaceFile(join(directory, CLUSTERS_FILE), text)
+  await replaceFile(join(directory, clustersFile), text)
 }
 
 function toCluster(backend: Backend): object {
@@ -94,7 +94,7 @@ function toCluster(backend: Backend): object {
     },
     typed_extension_protocol_options: {
       'envoy.extensions.upstreams.http.v3.HttpProtocolOptions': {
-        '@type': `${TYPES}.extensions.upstreams.http.v3.HttpProtocolOptions`,
+        '@type': `${types}.extensions.upstreams.http.v3.HttpProtocolOptions`,
         explicit_http_config: { http_protocol_options: {} },
         // Below the five seconds after which Node and uvicorn close an idle connection: one
         // that the server closes just as a request is sent on it is a 503 for the client.
@@ -102,24 +102,17 @@ function toCluster(backend: Backend): object {
         ...(credential && { http_filters: identifying(credential) }),
       },
     },
-    ...(secure ? { transport_socket: tls(written ?? host, authorities) } : {}),
-    load_assignment: {
-      cluster_name: cluster,
-      endpoints: [
-        {
-          lb_endpoints: [
-            {
-              endpoint: {
-                // The Host header the backend sees, by the route's auto_host_rewrite.
-                hostname: written ?? url.host,
-                address: { socket_address: { address: host, port_value: port } },
-              },
-            },
-          ],
-        },
-      ],
-    },
+    ...(secure && { transport_socket: tlsTo(written ?? host, authorities) }),
+    // The Host header the backend sees, by the route's auto_host_rewrite.
+    load_assignment: assignment(cluster, host, port, written ?? url.host),
   }
+}
+
+/** The one address of a cluster. */
+export function assignment(cluster: string, host: string, port: number, hostname?: string): object {
+  const address = { socket_address: { address: host, port_value: port } }
+  const endpoint = { ...(hostname !== undefined && { hostname }), address }
+  return { cluster_name: cluster, endpoints: [{ lb_endpoints: [{ endpoint }] }] }
 }
 
 function resolution(host: string): object {
@@ -152,7 +145,7 @@ function resolution(host: string): object {
 function identifying({ header, secret }: NonNullable<Backend['credential']>): object[] {
   const filter = (name: string, type: string, config: object): object => ({
     name,
-    typed_config: { '@type': `${TYPES}.extensions.filters.http.${type}`, ...config },
+    typed_config: { '@type': `${types}.extensions.filters.http.${type}`, ...config },
   })
   return [
     filter('credential', 'credential_injector.v3.CredentialInjector', {
@@ -160,7 +153,7 @@ function identifying({ header, secret }: NonNullable<Backend['credential']>): ob
       credential: {
         name: 'envoy.http.injected_credentials.generic',
         typed_config: {
-          '@type': `${TYPES}.extensions.http.injected_credentials.generic.v3.Generic`,
+          '@type': `${types}.extensions.http.injected_credentials.generic.v3.Generic`,
           header,
           credential: fromFile(secret),
         },
@@ -176,14 +169,15 @@ function fromFile({ name, path }: SecretPlace): object {
   return { name, sds_config }
 }
 
-function tls(host: string, authorities: SecretPlace | undefined): object {
+/** TLS to a server of this name, or address, that one of the authorities vouches for. */
+export function tlsTo(host: string, authorities?: SecretPlace): object {
   const isName = isIP(host) === 0
   return {
     name: 'envoy.transport_sockets.tls',
     typed_config: {
-      '@type': `${TYPES}.extensions.transport_sockets.tls.v3.UpstreamTlsContext`,
+      '@type': `${types}.extensions.transport_sockets.tls.v3.UpstreamTlsContext`,
       // RFC 6066 allows no addresses in SNI.
-      ...(isName ? { sni: host } : {}),
+      ...(isName && { sni: host }),
       common_tls_context: {
         combined_validation_context: {
           // A certificate of a trusted authority is not enough: it must be this host's.

@@ -1,6 +1,7 @@
 /** Models whose cluster Envoy does not have yet, kept as they were. */
 
 import type { Resource } from '../core/resources.ts'
+import { keyOf } from '../core/resources.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 
 /**
@@ -13,9 +14,8 @@ export function holdModels(
   shown: Snapshot | undefined,
 ): readonly Resource[] {
   return resources.flatMap((resource) => {
-    const { kind, metadata } = resource
-    const key = `${metadata.namespace}/${metadata.name}`
-    if (kind !== 'ModelRef' || !held.has(key)) return resource
+    const key = keyOf(resource)
+    if (resource.kind !== 'ModelRef' || !held.has(key)) return resource
     return shown?.models.get(key)?.resource ?? []
   })
 }

@@ -16,7 +16,7 @@ const restMs = 1_000
 /** A file that nobody needs stays for so long: clusters that name it may be on their way out. */
 const graceMs = 60_000
 
-const DISCOVERY = 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret'
+const discovery = 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret'
 
 export interface SecretFilesDeps {
   /** That of Envoy's clusters. */
@@ -27,13 +27,7 @@ export interface SecretFilesDeps {
   readonly onFault: (error: unknown) => void
 }
 
-export interface SecretFiles {
-  /** Puts in place what these models need; only then may a cluster name it. */
-  write(snapshot: Snapshot): Promise<void>
-  /** What is wrong now. Models whose secret is missing are refused by Envoy. */
-  problems(): readonly string[]
-  close(): void
-}
+export type SecretFiles = ReturnType<typeof createSecretFiles>
 
 interface Needed {
   readonly secret: Secret
@@ -44,7 +38,7 @@ interface Needed {
   problem: string | undefined
 }
 
-export function createSecretFiles(deps: SecretFilesDeps): SecretFiles {
+export function createSecretFiles(deps: SecretFilesDeps) {
   const folder = secretFolder(deps.directory)
   const closing = new AbortController()
   let needed: ReadonlyMap<string, Needed> = new Map()
@@ -90,7 +84,8 @@ export function createSecretFiles(deps: SecretFilesDeps): SecretFiles {
   }
 
   return {
-    async write(snapshot) {
+    /** Puts in place what these models need; only then may a cluster name it. */
+    async write(snapshot: Snapshot): Promise<void> {
       if (snapshot.models === models) return
       await inTurn(async () => {
         const found = new Map<string, Needed>()
@@ -116,8 +111,10 @@ export function createSecretFiles(deps: SecretFilesDeps): SecretFiles {
       // It ends with `close`.
       follow().catch(() => {})
     },
-    problems: () => [...needed.values()].flatMap(({ problem }) => problem ?? []).sort(),
-    close: () => closing.abort(),
+    /** What is wrong now. Models whose secret is missing are refused by Envoy. */
+    problems: (): readonly string[] =>
+      [...needed.values()].flatMap(({ problem }) => problem ?? []).sort(),
+    close: (): void => closing.abort(),
   }
 }
 
@@ -125,14 +122,14 @@ export function createSecretFiles(deps: SecretFilesDeps): SecretFiles {
 function render(secret: Secret, { name }: SecretPlace, text: string | undefined): string {
   const value = { inline_string: text ?? '' }
   const resource = {
-    '@type': DISCOVERY,
+    '@type': discovery,
     name,
     ...(secret.kind === 'credential'
       ? { generic_secret: { secret: value } }
       : { validation_context: { trusted_ca: value } }),
   }
   const isEmpty = text === undefined && secret.kind === 'authorities'
-  return `${JSON.stringify({ type_url: DISCOVERY, resources: isEmpty ? [] : [resource] })}\n`
+  return `${JSON.stringify({ type_url: discovery, resources: isEmpty ? [] : [resource] })}\n`
 }
 
 async function removeUnneeded(folder: string, needed: ReadonlySet<string>): Promise<void> {

@@ -6,6 +6,7 @@ import { readFile } from 'node:fs/promises'
 import http, { type IncomingMessage } from 'node:http'
 import https from 'node:https'
 import { isIP } from 'node:net'
+import { readBody } from '../core/read-body.ts'
 import type { ModelRef } from '../core/resources.ts'
 import { findAuthorities } from './bootstrap.ts'
 import { type Secret, secretsOf } from './secret-place.ts'
@@ -61,14 +62,9 @@ export async function askServer(ref: ModelRef, options: ServerListOptions): Prom
 async function readJson(response: IncomingMessage): Promise<unknown> {
   const { statusCode = 0 } = response
   if (statusCode < 200 || statusCode > 299) throw new Error(`it answered ${statusCode}`)
-  const chunks: Buffer[] = []
-  let size = 0
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    size += chunk.length
-    if (size > largestAnswer) throw new Error('its list is larger than 4 MiB')
-    chunks.push(chunk)
-  }
-  return JSON.parse(Buffer.concat(chunks).toString())
+  const text = await readBody(response, largestAnswer)
+  if (text === undefined) throw new Error('its list is larger than 4 MiB')
+  return JSON.parse(text)
 }
 
 /** Its own, else those of all servers, else Node's (undefined). */

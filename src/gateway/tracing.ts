@@ -1,6 +1,7 @@
 /** Envoy's tracer: a span for each request that is sampled, sent to an OpenTelemetry collector. */
 
 import { isIP } from 'node:net'
+import { assignment, tlsTo } from './clusters.ts'
 
 export interface TracingSettings {
   /** Where spans go: for gRPC host and port, for HTTP the path too. */
@@ -126,41 +127,8 @@ function toCluster({ endpoint, protocol }: TracingSettings): object {
         },
       },
     }),
-    ...(scheme === 'https:' && { transport_socket: toTls(host) }),
-    load_assignment: {
-      cluster_name: cluster,
-      endpoints: [
-        {
-          lb_endpoints: [
-            {
-              endpoint: {
-                address: { socket_address: { address: host, port_value: portValue } },
-              },
-            },
-          ],
-        },
-      ],
-    },
-  }
-}
-
-function toTls(host: string): object {
-  return {
-    name: 'envoy.transport_sockets.tls',
-    typed_config: {
-      '@type': 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext',
-      ...(isIP(host) === 0 && { sni: host }),
-      common_tls_context: {
-        combined_validation_context: {
-          default_validation_context: {
-            match_typed_subject_alt_names: [
-              { san_type: isIP(host) === 0 ? 'DNS' : 'IP_ADDRESS', matcher: { exact: host } },
-            ],
-          },
-          validation_context_sds_secret_config: { name: 'authorities' },
-        },
-      },
-    },
+    ...(scheme === 'https:' && { transport_socket: tlsTo(host) }),
+    load_assignment: assignment(cluster, host, portValue),
   }
 }
 

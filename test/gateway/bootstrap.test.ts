@@ -135,6 +135,40 @@ test('a cluster with a host name uses DNS', async (t) => {
   )
 })
 
+test('a Check is asked elsewhere where there is more than one address', async (t) => {
+  const one = { host: '127.0.0.1', port: 9001 }
+  const policiesOf = (grpc: readonly object[]) => {
+    const [{ filter_chains }] = JSON.parse(
+      renderBootstrap(template, { ...settings, grpc: grpc as (typeof one)[] }),
+    ).static_resources.listeners
+    const { access_log, http_filters } = filter_chains[0].filters[0].typed_config
+    const policyOf = ({ typed_config }: { typed_config: { grpc_service?: object } }) =>
+      (typed_config.grpc_service as { retry_policy: Record<string, unknown> } | undefined)
+        ?.retry_policy
+    const asked = http_filters.map(policyOf).filter(Boolean)
+    t.equal(asked.length, 3, 'authorize_path, authenticate, authorize_body')
+    const usage = access_log.find(({ name }: { name: string }) => name === 'usage')
+    return { asked, logged: policyOf({ typed_config: usage.typed_config.common_config }) }
+  }
+  for (const several of [[one, { path: '/run/b.sock' }], [{ host: 'tollgate', port: 9001 }]]) {
+    const { asked, logged } = policiesOf(several)
+    for (const policy of asked) {
+      t.match(policy.retry_host_predicate, [{ name: /previous_hosts/ }])
+      t.strictSame(policy.retry_host_predicate, logged?.retry_host_predicate)
+      t.equal(policy.host_selection_retry_max_attempts, 3)
+      t.equal(policy.num_retries, 2)
+    }
+  }
+  for (const only of [one, { host: '::1', port: 9001 }, { path: '/run/a.sock' }]) {
+    const { asked, logged } = policiesOf([only])
+    t.ok(logged?.retry_host_predicate)
+    for (const policy of asked) {
+      t.notOk('retry_host_predicate' in policy)
+      t.equal(policy.num_retries, 2, 'it is still asked again')
+    }
+  }
+})
+
 test('authorities are replaced only when named', async (t) => {
   const authorities = (changes = {}) =>
     render(changes).static_resources.secrets[0]?.validation_context.trusted_ca

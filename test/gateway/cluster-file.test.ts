@@ -1,6 +1,7 @@
 import { readFileSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
+import { inSlices } from '../../src/controller/slices.ts'
 import type { Resource } from '../../src/core/resources.ts'
 import { compile } from '../../src/core/snapshot.ts'
 import type { TakenClusters } from '../../src/gateway/admin-page.ts'
@@ -44,7 +45,7 @@ function begin(t: Test) {
     seen,
     path,
     async write(...names: readonly string[]) {
-      file.plan(snapshotOf(...names.map((name) => modelRef(name))))
+      await inSlices(file.planInSteps(snapshotOf(...names.map((name) => modelRef(name)))))
       await file.write()
       return read().version_info
     },
@@ -151,12 +152,26 @@ test('the same clusters are written once', async (t) => {
   const { file, path, write, envoy } = await running(t)
   const { mtimeNs } = statSync(path, { bigint: true })
   const { asked } = envoy
-  file.plan(snapshotOf(modelRef('old'), accessPolicy('p', ['llm/old'], { users: ['ada'] })))
+  const opened = accessPolicy('p', ['llm/old'], { users: ['ada'] })
+  await inSlices(file.planInSteps(snapshotOf(modelRef('old'), opened)))
   await file.write()
   t.equal(statSync(path, { bigint: true }).mtimeNs, mtimeNs)
   await write('old')
   t.equal(statSync(path, { bigint: true }).mtimeNs, mtimeNs)
   t.equal(envoy.asked, asked, 'and nobody is asked')
+})
+
+test('a thousand clusters are planned in as many steps, and then in force at once', async (t) => {
+  const { file, waiting } = await running(t)
+  const models = Array.from({ length: 1_000 }, (_, i) => modelRef(`m${i}`))
+  const steps = file.planInSteps(snapshotOf(...models))
+  let count = 0
+  while (!steps.next().done) {
+    count += 1
+    t.equal(waiting(), '', 'nobody waits before all is planned')
+  }
+  t.equal(count, 1_000)
+  t.equal(file.waiting.size, 1_000)
 })
 
 test('a folder that is gone is made again', async (t) => {
