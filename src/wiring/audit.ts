@@ -8,6 +8,7 @@ import { type AuditTrail, createAuditTrail, noTrail } from '../audit/trail.ts'
 import type { Config } from '../config.ts'
 import type { Resource } from '../core/resources.ts'
 import type { Context } from './context.ts'
+import { part } from './stops.ts'
 
 const stdout = 1
 
@@ -15,13 +16,7 @@ const stdout = 1
 export function openAudit({ config, log, clock, stops }: Omit<Context, 'audit'>): AuditTrail {
   const sink = openAuditSink(config)
   if (sink === undefined) return noTrail
-  stops.push({
-    name: 'the audit trail',
-    shareMs: 200,
-    mostMs: 2_000,
-    lost: 'its last lines',
-    stop: (graceMs) => sink.close(graceMs),
-  })
+  stops.push(part('the audit trail', (graceMs) => sink.close(graceMs)))
   return createAuditTrail({
     sink,
     required: config.auditRequired,

@@ -6,6 +6,7 @@ import { hostname } from 'node:os'
 import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
 import { createClusterSource } from '../controller/cluster-source.ts'
+import { originalGroup } from '../controller/collections.ts'
 import { startController } from '../controller/controller.ts'
 import { startObjectWriter } from '../controller/object-writer.ts'
 import { followPolicyObjects } from '../controller/policy-objects.ts'
@@ -24,21 +25,13 @@ import { subscriptionNamespace } from '../core/resources.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 import { createClient } from '../kubernetes/client.ts'
 import { followLease } from '../kubernetes/lease.ts'
+import { followOthersLease } from '../kubernetes/others-lease.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import { accessOf } from './cluster.ts'
 import { watchReports } from './reports.ts'
 import { createResourceReport } from './resource-report.ts'
 
-export interface ClusterController {
-  /** Whether this process is the one that writes. */
-  readonly isLeader: boolean
-  /** Requests that changed something in the cluster so far, and objects still to be looked at. */
-  readonly written: number
-  readonly waiting: number
-  readonly problems: () => readonly string[]
-  /** Gives the Lease up and ends. */
-  stop(): Promise<void>
-}
+export type ClusterController = Awaited<ReturnType<typeof startClusterController>>
 
 export interface ClusterControllerOptions {
   readonly config: Config
@@ -47,17 +40,21 @@ export interface ClusterControllerOptions {
   readonly clock: () => number
   /** Of the Lease, for tests: see lease.ts. */
   readonly leaseMs?: readonly [durationMs: number, renewMs: number]
+  /** Between two looks whether the original's controller is alive, for tests: see others-lease.ts. */
+  readonly originalMs?: number
 }
 
 export const leaseName = 'tollgate-controller'
+/** Of the original's controller (its `--leader-elect`). */
+export const originalLeaseName = 'maas-controller.models-as-a-service.opendatahub.io'
+/** What the log says while it is alive, or may be. */
+const notWritten = `nothing of ${originalGroup} is written`
 /** Between two looks at all that is written. */
 const resyncMs = 300_000
 
 /** Settles once the cluster has been read. Throws with the setting to look at. */
-export async function startClusterController(
-  options: ClusterControllerOptions,
-): Promise<ClusterController> {
-  const { config, log, clock, leaseMs } = options
+export async function startClusterController(options: ClusterControllerOptions) {
+  const { config, log, clock, leaseMs, originalMs } = options
   const closing = new AbortController()
   const { signal } = closing
   const client = createClient(accessOf(config), { timeoutMs: 30_000 })
@@ -71,7 +68,10 @@ export async function startClusterController(
       log.info(isHeld ? 'this process writes statuses' : 'another one does')
       if (isHeld) lookAtAll()
     },
-    onProblem: (problem) => log.warn({ problem }, 'the Lease can be neither read nor renewed'),
+    onProblem: (problem) =>
+      problem === undefined
+        ? log.info('the Lease can be read again')
+        : log.warn({ problem }, 'the Lease can be neither read nor renewed'),
     ...(leaseMs && { durationMs: leaseMs[0], renewMs: leaseMs[1] }),
   })
   const writer = startObjectWriter({
@@ -85,7 +85,28 @@ export async function startClusterController(
     else log.warn({ collection, problem }, 'the cluster cannot be read')
   }
   const groups = config.watchGroups
-  const source = createClusterSource({ client, groups, keepsObjects: true, onProblem })
+  const keepsObjectsOf = config.statusGroups
+  const source = createClusterSource({ client, groups, keepsObjectsOf, onProblem })
+  const original = config.statusGroups.includes(originalGroup)
+    ? followOthersLease({
+        client,
+        name: originalLeaseName,
+        signal,
+        ...(originalMs && { everyMs: originalMs }),
+        onChange(alive) {
+          if (alive !== undefined)
+            log.warn({ ...alive }, `the original's controller is alive: ${notWritten}`)
+          else {
+            log.info(`the original's controller is not alive: ${originalGroup} is written`)
+            lookAtAll()
+          }
+        },
+        onProblem: (problem) =>
+          problem === undefined
+            ? log.info('Leases can be read again')
+            : log.warn({ problem }, `Leases cannot be read: ${notWritten}`),
+      })
+    : undefined
   const policyObjects = followPolicyObjects({
     client,
     signal,
@@ -97,7 +118,8 @@ export async function startClusterController(
     },
     onProblem,
   })
-  const statusObjects = createStatusObjects(clock)
+  const mayWriteOriginal = (): boolean => original?.isStale === true
+  const statusObjects = createStatusObjects({ clock, mayWriteOriginal })
   let policies: Policies = noPolicies
   let reports: Reports = { problem: 'DATABASE_URL is not set, by which processes report' }
   let published: Pick<StatusInputs, 'snapshot' | 'objects'> | undefined
@@ -171,17 +193,27 @@ export async function startClusterController(
   })
 
   return {
-    get isLeader() {
+    /** Whether this process is the one that writes. */
+    get isLeader(): boolean {
       return lease.isHeld
     },
-    get written() {
+    /** Requests that changed something in the cluster so far, and objects still to be looked at. */
+    get written(): number {
       return writer.written
     },
-    get waiting() {
+    get waiting(): number {
       return writer.waiting
     },
     problems: controller.problems,
-    async stop() {
+    /**
+     * Whether the original's objects are not written though STATUS_GROUPS says so, since its controller
+     * is alive or may be; undefined: it does not say so.
+     */
+    get isHeldBack(): boolean | undefined {
+      return original && !original.isStale
+    },
+    /** Gives the Lease up and ends. */
+    async stop(): Promise<void> {
       clearInterval(again)
       controller.close()
       const released = lease.release()

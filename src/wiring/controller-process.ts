@@ -5,13 +5,14 @@ import type { Address, Config, SocketAddress } from '../config.ts'
 import { createExposition } from '../telemetry/exposition.ts'
 import { createMetricsServer } from '../telemetry/metrics-server.ts'
 import { watchProcess } from '../telemetry/process.ts'
-import type { Reading } from '../telemetry/readings.ts'
+import type { Sources } from '../telemetry/readings.ts'
 import { type ClusterController, startClusterController } from './cluster-controller.ts'
 import type { Context } from './context.ts'
 import { openEarlyProbes } from './early-probes.ts'
 import { listenServer } from './listen.ts'
 import { openTls } from './listener-tls.ts'
 import { type Stop, stopInOrder } from './shutdown.ts'
+import { part } from './stops.ts'
 import { readVersion } from './telemetry.ts'
 
 type Opening = Pick<Context, 'config' | 'log' | 'stops'>
@@ -51,7 +52,7 @@ async function start(context: Opening, isReady: () => boolean) {
   stops.push(probes.close)
   let controller: ClusterController | undefined
   const watched = watchProcess(readVersion())
-  const exposition = createExposition([...readingsOf(() => controller), ...watched.readings])
+  const exposition = createExposition({ ...sourcesOf(() => controller), ...watched.sources })
   stops.push(() => {
     watched.stop()
     return exposition.stop()
@@ -65,41 +66,17 @@ async function start(context: Opening, isReady: () => boolean) {
     server.closeAllConnections()
   })
   controller = await startClusterController({ config, log, clock: Date.now })
-  stops.push({
-    name: 'the controller',
-    shareMs: 4_000,
-    lost: 'its Lease, which lapses',
-    stop: controller.stop,
-  })
+  stops.push(part('the controller', controller.stop))
   return { internal: probes.address, metrics }
 }
 
 /** Nothing is known before the cluster has been read. */
-function readingsOf(controller: () => ClusterController | undefined): readonly Reading[] {
-  return [
-    {
-      kind: 'gauge',
-      name: 'tollgate_controller_leader',
-      help: 'Whether this process is the one that writes statuses.',
-      read: () => (controller()?.isLeader ? 1 : 0),
-    },
-    {
-      kind: 'counter',
-      name: 'tollgate_controller_writes',
-      help: 'Statuses written.',
-      read: () => controller()?.written ?? 0,
-    },
-    {
-      kind: 'gauge',
-      name: 'tollgate_controller_waiting',
-      help: 'Objects whose status is still to be looked at.',
-      read: () => controller()?.waiting ?? 0,
-    },
-    {
-      kind: 'gauge',
-      name: 'tollgate_resource_problems',
-      help: 'What is wrong in the resource documents.',
-      read: () => controller()?.problems().length,
-    },
-  ]
+function sourcesOf(controller: () => ClusterController | undefined): Sources {
+  return {
+    tollgate_controller_leader: () => controller()?.isLeader ?? false,
+    tollgate_controller_writes: () => controller()?.written ?? 0,
+    tollgate_controller_waiting: () => controller()?.waiting ?? 0,
+    tollgate_controller_held_back: () => controller()?.isHeldBack,
+    tollgate_resource_problems: () => controller()?.problems().length,
+  }
 }

@@ -15,6 +15,7 @@ import {
 } from '../telemetry/durations.ts'
 import { histogramData } from '../telemetry/metric-data.ts'
 import { type Context, orAborted } from './context.ts'
+import { part } from './stops.ts'
 import type { Link } from './workers/link.ts'
 
 export interface Counters {
@@ -29,6 +30,8 @@ export interface Counters {
 
 /** How long a start waits for Redis. */
 const connectWaitMs = 1_800
+/** A batch wakes worker and parent, which costs more than what is in it. */
+const farFlushMs = 50
 /** After so long without an answer a worker's batch is sent again. */
 const parentAnswersMs = 1_000
 
@@ -71,18 +74,14 @@ export async function openCounters(context: Context): Promise<Counters> {
     },
     onOther: () => log.error('Redis has lost its counters: it is told the highest that are known'),
   })
-  stops.push({
-    name: 'the counters',
-    shareMs: 4_000,
-    mostMs: 10_000,
-    lost: 'what was counted last',
-    async stop(graceMs) {
+  stops.push(
+    part('the counters', async (graceMs) => {
       const lost = await counters.stop(graceMs)
       if (lost > 0)
         log.error({ counters: lost }, 'Redis is out of reach: what they counted last is lost')
       connection.close()
-    },
-  })
+    }),
+  )
   const isUp = await orAborted(connection.connected(connectWaitMs), signal)
   const { problem } = connection
   if (problem?.isFinal) throw new Error(`REDIS_URL: ${problem.message}`)
@@ -124,6 +123,7 @@ function openParentsCounters({ config, log, stops }: Context, parent: Link): Cou
     },
     cluster: false,
     flushMs: config.counterFlushMs,
+    farFlushMs: Math.max(farFlushMs, config.counterFlushMs),
     // They live as long as this process.
     youngMs: 0,
     onLoss: config.onCounterLoss,

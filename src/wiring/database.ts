@@ -6,6 +6,7 @@ import { startEmbeddedPostgres } from '../store/postgres/embedded-postgres.ts'
 import { migrate } from '../store/postgres/migrate.ts'
 import { openPool, type Pool, tryConnect } from '../store/postgres/postgres.ts'
 import { type Context, orAborted } from './context.ts'
+import { part } from './stops.ts'
 import { connectionsOfEach } from './workers/orders.ts'
 
 export interface Database {
@@ -29,22 +30,11 @@ export async function openDatabase(context: Context): Promise<Database> {
       directory: join(config.dataDir, 'postgres'),
       log: (line) => log.info(line),
     })
-    stops.push({
-      name: 'the embedded Postgres',
-      shareMs: 1_300,
-      mostMs: 14_000,
-      lost: 'nothing that was committed; its next start recovers',
-      stop: embedded.stop,
-    })
+    stops.push(part('the embedded Postgres', embedded.stop))
     url = () => embedded.url
   }
   const pool = openPool({ url, connections: connectionsOfEach(config) })
-  stops.push({
-    name: 'the database connections',
-    shareMs: 400,
-    lost: 'statements under way',
-    stop: (graceMs) => pool.end(graceMs),
-  })
+  stops.push(part('the database connections', (graceMs) => pool.end(graceMs)))
   await waitForDatabase(pool, context)
   return { pool, url }
 }

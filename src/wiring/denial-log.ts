@@ -5,18 +5,12 @@ import type { RefusedRequest } from '../admin/refusals.ts'
 import type { Caller } from '../core/caller.ts'
 import { describe, type ErrorCode } from '../core/errors.ts'
 import { networkOf } from '../core/network.ts'
-import { redact } from '../core/redact.ts'
+import { toShown } from '../core/redact.ts'
 import { traceIdOf } from '../core/trace-context.ts'
 import type { RefusedCheck } from '../extauthz/service.ts'
+import { namedBy } from '../extauthz/span-tags.ts'
 
-export interface DenialLog {
-  /** Told of each refusal of Check. */
-  readonly check: (refused: RefusedCheck) => void
-  /** Told of each refusal of the REST API. */
-  readonly request: (refused: RefusedRequest) => void
-  /** Says what has been left out so far; to be called at the end. */
-  readonly flush: () => void
-}
+export type DenialLog = ReturnType<typeof createDenialLog>
 
 export interface DenialLogOptions {
   readonly log: Pick<Logger, 'info'>
@@ -33,10 +27,8 @@ interface Second {
 }
 
 const secondMs = 1_000
-/** Of what a client has written. */
-const longestText = 256
 
-export function createDenialLog(options: DenialLogOptions): DenialLog {
+export function createDenialLog(options: DenialLogOptions) {
   const { log, perSecond, monotonic = () => performance.now() } = options
   const seconds = new Map<ErrorCode, Second>()
   let timer: NodeJS.Timeout | undefined
@@ -90,17 +82,21 @@ export function createDenialLog(options: DenialLogOptions): DenialLog {
   }
 
   return {
-    check({ code, caller, model, subscription, source, requestId, traceparent }) {
+    /** Told of each refusal of Check. */
+    check(refused: RefusedCheck): void {
+      const { code, reason, caller, source, requestId, traceparent } = refused
       if (!admit(code)) return
-      const paying = caller?.by === 'key' ? caller.subscription : clean(subscription)
+      const id = requestId()
       write(code, caller, source(), {
-        ...(paying !== undefined && { subscription: paying }),
-        ...(model !== undefined && { model: clean(model) }),
-        request_id: clean(requestId()),
+        ...(reason !== undefined && { reason: toShown(reason) }),
+        ...namedBy(refused),
+        request_id: id && toShown(id),
         trace_id: traceIdOf(traceparent),
       })
     },
-    request({ code, caller, method, route, address, requestId, traceparent }) {
+    /** Told of each refusal of the REST API. */
+    request(refused: RefusedRequest): void {
+      const { code, caller, method, route, address, requestId, traceparent } = refused
       if (!admit(code)) return
       write(code, caller, address, {
         method,
@@ -109,11 +105,7 @@ export function createDenialLog(options: DenialLogOptions): DenialLog {
         trace_id: traceIdOf(traceparent),
       })
     },
+    /** Says what has been left out so far; to be called at the end. */
     flush,
   }
-}
-
-/** A client's own text: of a bearable length, and without what looks like a secret. */
-function clean(text: string | undefined): string | undefined {
-  return text === undefined ? undefined : redact(text).slice(0, longestText)
 }

@@ -2,17 +2,9 @@
 
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
-import type { Address, Config } from '../config.ts'
+import type { Config } from '../config.ts'
 import type { ServerTls } from '../tls/listener-tls.ts'
 import { listenServer } from './listen.ts'
-
-export interface EarlyProbes {
-  readonly address: Address
-  /** Has `server` accept what comes from here on, at the same address and without a gap. */
-  handOver(server: Server): Promise<void>
-  /** Safe to call after `handOver`. */
-  close(): void
-}
 
 /** A start may wait for its database for half a minute, in which a process is not to be taken for dead. */
 const answerWith =
@@ -38,14 +30,15 @@ export async function openEarlyProbes(
   { internalAddress, socketMode }: Pick<Config, 'internalAddress' | 'socketMode'>,
   tls?: ServerTls,
   isReady: () => boolean = () => false,
-): Promise<EarlyProbes> {
+) {
   const answer = answerWith(isReady)
   const server = tls ? createSecureServer(tls.options, answer) : createServer(answer)
   const address = await listenServer('INTERNAL_ADDRESS', server, internalAddress, socketMode)
   let isOurs = true
   return {
     address,
-    async handOver(next) {
+    /** Has `server` accept what comes from here on, at the same address and without a gap. */
+    async handOver(next: Server): Promise<void> {
       isOurs = false
       await new Promise<void>((listening, failed) => {
         next.once('error', failed)
@@ -55,7 +48,8 @@ export async function openEarlyProbes(
         })
       })
     },
-    close() {
+    /** Safe to call after `handOver`. */
+    close(): void {
       // The address is then another server's to close.
       if (isOurs) server.close()
       server.closeAllConnections()

@@ -8,9 +8,9 @@ import { dirname, join } from 'node:path'
 import { createSecureContext } from 'node:tls'
 import type { Config } from '../config.ts'
 import { findAuthorities, renderBootstrap, renderCertificate } from '../gateway/bootstrap.ts'
-import { CLUSTERS_FILE, renderClusters, writeClusters } from '../gateway/clusters.ts'
+import { clustersFile, renderClusters, writeClusters } from '../gateway/clusters.ts'
 import { replaceFile } from '../gateway/replace-file.ts'
-import { PACKAGE_ROOT } from '../package-root.ts'
+import { packageRoot } from '../package-root.ts'
 import { tracingOf } from './gateway-tracing.ts'
 
 export interface EnvoyFiles {
@@ -23,7 +23,7 @@ export interface EnvoyFiles {
 /** The texts, for files in ENVOY_CONFIG_DIR. */
 export function renderEnvoyFiles(config: Config): EnvoyFiles {
   const { gatewayTlsCertFile: cert, gatewayTlsKeyFile: key, envoyConfigDir } = config
-  const template = readFileSync(join(PACKAGE_ROOT, 'envoy', 'bootstrap.yaml'), 'utf8')
+  const template = readFileSync(join(packageRoot, 'envoy', 'bootstrap.yaml'), 'utf8')
   const certificate =
     cert === undefined || key === undefined ? undefined : renderCertificate(cert, key)
   const bootstrap = renderBootstrap(template, {
@@ -31,7 +31,7 @@ export function renderEnvoyFiles(config: Config): EnvoyFiles {
     admin: config.envoyAdminAddress,
     grpc: config.gatewayGrpcEndpoints,
     api: config.gatewayApiEndpoints,
-    clustersFile: join(envoyConfigDir, CLUSTERS_FILE),
+    clustersFile: join(envoyConfigDir, clustersFile),
     journal: config.usageJournal,
     authoritiesFile: config.backendCaFile ?? findAuthorities(),
     bodyLimit: config.bodyLimit,
@@ -57,7 +57,7 @@ export async function writeEnvoyFiles(config: Config): Promise<string> {
   // It says who used what.
   if (usageJournal !== undefined) mkdirSync(dirname(usageJournal), { recursive: true, mode: 0o700 })
   if (certificate !== undefined) await replaceFile(certificatePath(config), certificate)
-  if (!existsSync(join(envoyConfigDir, CLUSTERS_FILE))) {
+  if (!existsSync(join(envoyConfigDir, clustersFile))) {
     await writeClusters(envoyConfigDir, renderClusters([], '0'))
   }
   const path = join(envoyConfigDir, 'bootstrap.json')

@@ -31,16 +31,6 @@ export interface InForceReportDeps {
   readonly onFault: (error: unknown) => void
 }
 
-export interface InForceReport {
-  /** Settles once all has been told. Rejects with `store_unavailable` when that takes too long. */
-  start(): Promise<void>
-  /** Something may be in force that was not before. */
-  note(): void
-  /** Of what is in force; made anew as soon as something is noted. */
-  readonly policies: Policies
-  close(): void
-}
-
 /** Milliseconds between two words that this process is still there. */
 const confirmMs = 5_000
 const retryMs = 500
@@ -49,7 +39,7 @@ const startDeadlineMs = 5_000
 /** Confirmations between two looks for reports that nobody needs. */
 const purgeEvery = 360
 
-export function createInForceReport(deps: InForceReportDeps): InForceReport {
+export function createInForceReport(deps: InForceReportDeps) {
   const { sql, replica } = deps
   const closing = new AbortController()
   const { signal } = closing
@@ -126,10 +116,12 @@ export function createInForceReport(deps: InForceReportDeps): InForceReport {
   }
 
   return {
-    get policies() {
+    /** Of what is in force; made anew as soon as something is noted. */
+    get policies(): Policies {
       return policies
     },
-    async start() {
+    /** Settles once all has been told. Rejects with `store_unavailable` when that takes too long. */
+    async start(): Promise<void> {
       const giveUpAt = performance.now() + startDeadlineMs
       for (let isTold = false; !isTold; ) {
         try {
@@ -143,11 +135,12 @@ export function createInForceReport(deps: InForceReportDeps): InForceReport {
       void purgeReports(sql).catch(() => {})
       void run()
     },
-    note() {
+    /** Something may be in force that was not before. */
+    note(): void {
       isNoted = true
       wake.abort()
     },
-    close: () => closing.abort(),
+    close: (): void => closing.abort(),
   }
 }
 

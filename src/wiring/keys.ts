@@ -28,6 +28,7 @@ import { auditCleanup } from './audit.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import { openPods } from './pods.ts'
+import { part } from './stops.ts'
 
 export interface Keys {
   readonly keys: CachedApiKeys
@@ -112,21 +113,13 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     onRevived: keeper.replay,
   })
   await keeper.start()
-  stops.push({
-    name: 'the revocation log',
-    shareMs: 100,
-    lost: 'nothing: its next start reads them from the database',
-    stop: () => keeper.stop(),
-  })
-  stops.push({
-    name: 'the follower of revocations',
-    shareMs: 800,
-    lost: 'its leave: revocations wait for this process until it is back',
-    async stop(graceMs) {
+  stops.push(part('the revocation log', () => keeper.stop()))
+  stops.push(
+    part('the follower of revocations', async (graceMs) => {
       await follower.stop()
       await own.end(graceMs)
-    },
-  })
+    }),
+  )
   // Before it appears among those that may be serving.
   await noteStart(pool, follower.id)
   await follower.start()
@@ -146,12 +139,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     )
   }
   const lastUsed = startLastUsed({ write: (uses) => table.noteUses(uses), onFault })
-  stops.push({
-    name: 'the last uses of keys',
-    shareMs: 1_000,
-    lost: 'uses of the last seconds',
-    stop: (graceMs) => lastUsed.stop(graceMs),
-  })
+  stops.push(part('the last uses of keys', (graceMs) => lastUsed.stop(graceMs)))
   const cleanup = startCleanupSchedule({
     async run() {
       // A worker's parent deletes, and says so in the audit trail; each has its own file and memory.
@@ -167,12 +155,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     onDeleted: (deleted) => log.info({ deleted }, 'expired ephemeral keys deleted'),
     onFault,
   })
-  stops.push({
-    name: 'the cleanup of keys',
-    shareMs: 100,
-    lost: 'nothing: another run will do it',
-    stop: () => cleanup.stop(),
-  })
+  stops.push(part('the cleanup of keys', () => cleanup.stop()))
   return { keys, follower, propagation, keeper, noteUse: lastUsed.note, queries }
 }
 

@@ -1,21 +1,17 @@
 /** Lets one line about a thing into the log in a while, however often there is something to say. */
 
-export interface LineLimit {
-  /**
-   * How many lines about `key` were left out since the last one; undefined: leave this one out too.
-   * `now` in milliseconds. A clock that was set back lets the next one pass.
-   */
-  pass(key: string, now: number): number | undefined
-}
-
 /** Things that are remembered; of more of them the oldest are forgotten. */
 const mostKeys = 100_000
 
 /** At most one line about each thing in so many milliseconds. */
-export function createLineLimit(everyMs: number): LineLimit {
+export function createLineLimit(everyMs: number) {
   const lines = new Map<string, { readonly at: number; leftOut: number }>()
   return {
-    pass(key, now) {
+    /**
+     * How many lines about `key` were left out since the last one; undefined: leave this one out too.
+     * `now` in milliseconds. A clock that was set back lets the next one pass.
+     */
+    pass(key: string, now: number): number | undefined {
       const last = lines.get(key)
       if (last !== undefined && Math.abs(now - last.at) < everyMs) {
         last.leftOut += 1

@@ -20,15 +20,9 @@ export interface ModelHealthDeps {
   readonly onChange?: (model: string, state: BackendState) => void
 }
 
-export interface ModelHealth {
-  note(outcome: Outcome): void
-  /** Takes what another process has seen. */
-  take(model: string, state: BackendState): void
-  /** How the last request to this model's server ended; undefined: there was none. */
-  stateOf(model: string): BackendState | undefined
-}
+export type ModelHealth = ReturnType<typeof createModelHealth>
 
-export function createModelHealth(deps: ModelHealthDeps): ModelHealth {
+export function createModelHealth(deps: ModelHealthDeps) {
   const { snapshot, log, clock, onChange } = deps
   const states = new Map<string, BackendState>()
   const lines = createLineLimit(quietMs)
@@ -47,8 +41,9 @@ export function createModelHealth(deps: ModelHealthDeps): ModelHealth {
   }
 
   return {
+    /** Takes what another process has seen. */
     take: remember,
-    note({ model, requestId, failure, answered }) {
+    note({ model, requestId, failure, answered }: Outcome): void {
       if (failure === undefined) {
         if (answered && states.get(model)?.failure !== null) become(model, reachable)
         return
@@ -61,7 +56,7 @@ export function createModelHealth(deps: ModelHealthDeps): ModelHealth {
       log.warn(
         {
           model,
-          requestId,
+          request_id: requestId,
           reason,
           detail: failure.detail,
           ...(reason === 'tls' && { authorities: caFile ?? 'the usual ones' }),
@@ -70,7 +65,8 @@ export function createModelHealth(deps: ModelHealthDeps): ModelHealth {
         'a model server failed',
       )
     },
-    stateOf: (model) => states.get(model),
+    /** How the last request to this model's server ended; undefined: there was none. */
+    stateOf: (model: string): BackendState | undefined => states.get(model),
   }
 }
 

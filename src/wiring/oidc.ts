@@ -14,13 +14,6 @@ import { createProviders } from '../identity/oidc/providers.ts'
 import type { Context } from './context.ts'
 import type { RefusalLog } from './refusal-log.ts'
 
-export interface Oidc {
-  /** What verifies the tokens of this issuer; undefined: it is none of ours. */
-  find(issuer: string): Verify | undefined
-  /** Whether a provider is out of reach. */
-  isAway(): boolean
-}
-
 interface Wanted extends WrittenProvider {
   readonly ttlMs: number
 }
@@ -30,7 +23,7 @@ export function openOidc(
   context: Context,
   tenant: () => ExternalOidc | undefined,
   refusals: RefusalLog,
-): Oidc {
+) {
   const { log, stops } = context
   const providers = createProviders((wanted: Wanted) => openProvider(wanted, context, refusals))
   const own = ownProvider(context)
@@ -67,8 +60,10 @@ export function openOidc(
     providers.close()
   })
   return {
-    find: (issuer) => current().find(issuer)?.verify,
-    isAway: () => current().isAway,
+    /** What verifies the tokens of this issuer; undefined: it is none of ours. */
+    find: (issuer: string): Verify | undefined => current().find(issuer)?.verify,
+    /** Whether a provider is out of reach. */
+    isAway: (): boolean => current().isAway,
   }
 }
 

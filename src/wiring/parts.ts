@@ -1,43 +1,23 @@
 /** What every process of the service has: it knows callers, resources, counters, and what it tells. */
 
-import type { KeyMarkers } from '../core/api-key.ts'
 import { createVerifyKey } from '../identity/api-key.ts'
-import { type Authenticate, createAuthenticate } from '../identity/authenticate.ts'
+import { createAuthenticate } from '../identity/authenticate.ts'
 import type { Journal } from '../ratelimit/journal/journal.ts'
-import type { Settle } from '../ratelimit/settle.ts'
-import type { Telemetry } from '../telemetry/telemetry.ts'
-import type { Tracing } from '../telemetry/tracing.ts'
 import type { Context } from './context.ts'
-import { type Counters, openCounters } from './counters.ts'
-import { type Database, openDatabase } from './database.ts'
-import { createDenialLog, type DenialLog } from './denial-log.ts'
-import { type Keys, openKeys } from './keys.ts'
-import { createModelHealth, type ModelHealth } from './model-health.ts'
-import { openResources, type Resources } from './resources.ts'
-import { type Learner, openServedNames } from './served-names.ts'
+import { openCounters } from './counters.ts'
+import { openDatabase } from './database.ts'
+import { createDenialLog } from './denial-log.ts'
+import { openKeys } from './keys.ts'
+import { createModelHealth } from './model-health.ts'
+import { openResources } from './resources.ts'
+import { openServedNames } from './served-names.ts'
 import { openTelemetry } from './telemetry.ts'
-import { openTokens, type Tokens } from './tokens.ts'
+import { openTokens } from './tokens.ts'
 import { openTracing, startExport, traceKey } from './tracing.ts'
 import { openSettle } from './usage.ts'
 import type { Workers } from './workers/workers.ts'
 
-export interface Parts {
-  readonly tracing: Tracing
-  readonly database: Database
-  readonly keyParts: Keys
-  readonly resources: Resources
-  /** The resources in force, with the names that model servers list. */
-  readonly learner: Learner
-  readonly tokens: Tokens
-  /** Of keys: our own, and those accepted beside it. */
-  readonly markers: KeyMarkers
-  readonly authenticate: Authenticate
-  readonly counterParts: Counters
-  readonly telemetry: Telemetry
-  readonly settle: Settle
-  readonly refusals: DenialLog
-  readonly health: ModelHealth
-}
+export type Parts = Awaited<ReturnType<typeof openParts>>
 
 /** What is built of these parts, and that they tell of; asked only once everything has been built. */
 export interface Later {
@@ -46,13 +26,15 @@ export interface Later {
 }
 
 /** Opens them, the ones that others ask first. */
-export async function openParts(context: Context, later: Later): Promise<Parts> {
+export async function openParts(context: Context, later: Later) {
   const { config, log, clock, stops, parent } = context
   const tracing = openTracing(config)
   const database = await openDatabase(context)
   const keyParts = await openKeys(context, database)
   const resources = await openResources(context, database, keyParts)
+  // The resources in force, with the names that model servers list.
   const learner = openServedNames(context, database, resources)
+  // Of keys: our own, and those accepted beside it.
   const markers = { own: config.keyMarker, accepted: config.acceptedMarkers }
   const tokens = openTokens(context, resources, tracing)
   const authenticate = createAuthenticate({

@@ -10,14 +10,8 @@ import { type ReplicaPod, removeEnded } from '../store/revocations/revocation-lo
 import { accessOf } from './cluster.ts'
 import type { Context } from './context.ts'
 
-export interface Pods {
-  readonly own: ReplicaPod
-  /** These have not been heard of: those of them that have ended are taken from the replicas. */
-  readonly look: (silent: readonly ReplicaPod[]) => void
-}
-
 /** undefined: this process runs in no pod, as far as it is told. Throws with the setting to look at. */
-export function openPods({ config, log, onFault, stops }: Context, pool: Sql): Pods | undefined {
+export function openPods({ config, log, onFault, stops }: Context, pool: Sql) {
   const { podNamespace: namespace, podName: name, podUid: uid } = config
   const isReachable = config.kubeconfig !== undefined || config.kubernetesHost !== undefined
   if (namespace === undefined || name === undefined || uid === undefined) return undefined
@@ -52,7 +46,8 @@ export function openPods({ config, log, onFault, stops }: Context, pool: Sql): P
   return {
     own: { cluster, namespace, name, uid },
     // Whoever runs elsewhere is known to another API server.
-    look: (silent) =>
+    /** These have not been heard of: those of them that have ended are taken from the replicas. */
+    look: (silent: readonly ReplicaPod[]): void =>
       ended.look(silent.filter((pod) => pod.cluster === cluster && pod.namespace === namespace)),
   }
 }

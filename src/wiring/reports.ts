@@ -7,16 +7,6 @@ import { type Edition, inForceChannel, readReports } from '../store/in-force.ts'
 import type { Sql } from '../store/postgres/sql.ts'
 import { startListener } from '../store/revocations/listener.ts'
 
-/** Reports as they were last read. */
-export interface ReportReader {
-  /** What is new is read and added. Never rejects; a database that does not answer is a problem. */
-  read(): Promise<Reports>
-  /** Models whose reports have changed with the last `read`; undefined: all may have. */
-  readonly changed: ReadonlySet<string> | undefined
-  /** Why the last one has failed. */
-  readonly failure: unknown
-}
-
 interface Known {
   readonly last: Edition
   readonly inForce: Map<string, InForce>
@@ -24,7 +14,7 @@ interface Known {
 
 const deadlineMs = 1_500
 
-export function followReports(sql: Sql): ReportReader {
+export function followReports(sql: Sql) {
   let known = new Map<string, Known>()
   let signature = ''
   let changed: ReadonlySet<string> | undefined
@@ -60,7 +50,8 @@ export function followReports(sql: Sql): ReportReader {
   }
 
   return {
-    read() {
+    /** What is new is read and added. Never rejects; a database that does not answer is a problem. */
+    read(): Promise<Reports> {
       // Two at a time would each believe that they have read what the other one has.
       reading ??= read()
         .catch((error: unknown) => {
@@ -75,10 +66,12 @@ export function followReports(sql: Sql): ReportReader {
         })
       return reading
     },
-    get changed() {
+    /** Models whose reports have changed with the last `read`; undefined: all may have. */
+    get changed(): ReadonlySet<string> | undefined {
       return changed
     },
-    get failure() {
+    /** Why the last one has failed. */
+    get failure(): unknown {
       return failure
     },
   }

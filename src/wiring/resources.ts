@@ -14,32 +14,18 @@ import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import { createInForceReport } from './in-force.ts'
 import type { Keys } from './keys.ts'
-import { type Origin, openOrigin } from './origin.ts'
+import { openOrigin } from './origin.ts'
 import { followReports } from './reports.ts'
 import { createResourceReport, linesShown } from './resource-report.ts'
 
-export interface Resources {
-  /** What is in force now. */
-  readonly snapshot: () => Snapshot
-  readonly problems: () => readonly string[]
-  /** What a resource names as a secret, from the files of SECRETS_DIR or the cluster's Secrets. */
-  readonly readSecret: Origin['readSecret']
-  /** Models that are not in force, or not as written, because Envoy does not have their cluster yet. */
-  readonly modelsWaiting: () => number
-  /** Where resources come from, when changes cannot be seen there now, as `/readyz` calls it. */
-  readonly degraded: () => readonly string[]
-  /** What is in force of each model in this process, and what every process says of that. */
-  readonly enforcement: () => Promise<Enforcement>
-  /** How long the resources in force took to compile, and for how long they are; seconds. */
-  readonly published: () => { readonly compileS: number; readonly ageS: number }
-}
+export type Resources = Awaited<ReturnType<typeof openResources>>
 
 /** Settles when the first snapshot is in force. */
 export async function openResources(
   context: Context,
   { pool: sql }: Database,
   { follower }: Pick<Keys, 'follower'>,
-): Promise<Resources> {
+) {
   const { config, log, onFault, stops, parent } = context
   const clusterFile = createClusterFile({
     directory: config.envoyConfigDir,
@@ -95,16 +81,22 @@ export async function openResources(
   stops.push(() => controller.close())
   await report.start()
   return {
+    /** What is in force now. */
     snapshot: stage.snapshot,
-    async enforcement() {
+    /** What is in force of each model in this process, and what every process says of that. */
+    async enforcement(): Promise<Enforcement> {
       const reports = await inForce.read()
       return { policies: report.policies, reports }
     },
+    /** What a resource names as a secret, from the files of SECRETS_DIR or the cluster's Secrets. */
     readSecret: origin.readSecret,
-    problems: () => [...controller.problems(), ...secrets.problems()],
-    modelsWaiting: () => clusterFile.waiting.size,
+    problems: (): readonly string[] => [...controller.problems(), ...secrets.problems()],
+    /** Models that are not in force, or not as written, because Envoy does not have their cluster yet. */
+    modelsWaiting: (): number => clusterFile.waiting.size,
+    /** Where resources come from, when changes cannot be seen there now, as `/readyz` calls it. */
     degraded: origin.degraded,
-    published: () => ({
+    /** How long the resources in force took to compile, and for how long they are; seconds. */
+    published: (): { readonly compileS: number; readonly ageS: number } => ({
       compileS: published.compileS,
       ageS: (performance.now() - published.at) / 1_000,
     }),
@@ -152,8 +144,9 @@ function createStage(clusterFile: ClusterFile, secrets: SecretFiles, onShown: ()
     show,
     async publish(published: Published): Promise<void> {
       const { fresh } = published
+      await inSlices(clusterFile.planInSteps(fresh))
+      // Not before it is known whose cluster is missing: a model released meanwhile shows the latest.
       latest = published
-      clusterFile.plan(fresh)
       if (shown !== undefined) await show()
       // Envoy refuses a cluster that names a file which is not there.
       await secrets.write(fresh)

@@ -1,10 +1,9 @@
 /** What proves identity tokens: a file, OIDC providers, the cluster. */
 
-import type { Verify, VerifyNow } from '../identity/authenticate.ts'
+import type { VerifyNow } from '../identity/authenticate.ts'
 import { createVerifyToken } from '../identity/identity-token.ts'
-import type { AccessReview } from '../identity/kubernetes/access-review.ts'
 import { noTokens, openTokenFile } from '../identity/token-file.ts'
-import { createIdentityCounts, type IdentityFigures } from '../telemetry/identity-counts.ts'
+import { createIdentityCounts } from '../telemetry/identity-counts.ts'
 import { noTracing } from '../telemetry/tracing.ts'
 import { openCluster } from './cluster.ts'
 import type { Context } from './context.ts'
@@ -12,20 +11,11 @@ import { openOidc } from './oidc.ts'
 import { createRefusalLog } from './refusal-log.ts'
 import type { Resources } from './resources.ts'
 
-export interface Tokens {
-  readonly verify: Verify
-  /** Who administers by the cluster's roles; undefined: the cluster is not asked. */
-  readonly mayAdminister: AccessReview | undefined
-  /** Which of what proves tokens is out of reach, as `/readyz` calls it. */
-  readonly degraded: () => readonly string[]
-  readonly figures: IdentityFigures
-}
-
 export function openTokens(
   context: Context,
   { snapshot }: Pick<Resources, 'snapshot'>,
   tracing = noTracing,
-): Tokens {
+) {
   const refusals = createRefusalLog(context)
   const counts = createIdentityCounts()
   const cluster = openCluster(context, refusals, counts.onAccessReviewed)
@@ -43,9 +33,11 @@ export function openTokens(
         if (by === 'none') refusals.note({ proof: by }, 'nothing here proves it')
       },
     }),
+    /** Who administers by the cluster's roles; undefined: the cluster is not asked. */
     mayAdminister: cluster && tracing.waiting('API server', cluster.mayAdminister),
     figures: counts.figures,
-    degraded: () => [
+    /** Which of what proves tokens is out of reach, as `/readyz` calls it. */
+    degraded: (): readonly string[] => [
       ...(oidc.isAway() ? ['oidc'] : []),
       ...(cluster?.tokens.isAway ? ['kubernetes'] : []),
     ],

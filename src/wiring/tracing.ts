@@ -3,9 +3,10 @@
 import { trace } from '@opentelemetry/api'
 import type { Config } from '../config.ts'
 import type { Decision } from '../core/decide.ts'
-import { redact } from '../core/redact.ts'
+import { toShown } from '../core/redact.ts'
 import { isSampled } from '../core/trace-context.ts'
 import type { Check, RefusedCheck } from '../extauthz/service.ts'
+import { namedBy } from '../extauthz/span-tags.ts'
 import type { Verify } from '../identity/authenticate.ts'
 import type { ApiKeyStore } from '../store/api-keys.ts'
 import type { CounterStore } from '../store/counters.ts'
@@ -13,9 +14,8 @@ import type { Otlp } from '../telemetry/otlp.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
 import { createTracing, noTracing, type Tracing } from '../telemetry/tracing.ts'
 import type { Context } from './context.ts'
+import { part } from './stops.ts'
 import { readVersion } from './telemetry.ts'
-
-const longestText = 256
 
 /** What makes spans; they go nowhere before `startExport`. */
 export function openTracing({ otel }: Config): Tracing {
@@ -41,18 +41,14 @@ export async function startExport(context: Context, { producer }: Telemetry): Pr
     onChange(signal, problem) {
       if (problem === undefined) log.info({ signal }, 'the collector takes what is exported again')
       else {
-        const shown = redact(problem).slice(0, longestText)
-        log.warn({ signal, problem: shown }, 'the collector does not take what is exported')
+        log.warn(
+          { signal, problem: toShown(problem) },
+          'the collector does not take what is exported',
+        )
       }
     },
   })
-  stops.push({
-    name: 'the export to the collector',
-    shareMs: 300,
-    mostMs: 1_000,
-    lost: 'spans and metrics of the last seconds',
-    stop: () => otlp.stop(),
-  })
+  stops.push(part('the export to the collector', () => otlp.stop()))
 }
 
 /** The same Check, within a span where its call is sampled. */
@@ -125,17 +121,8 @@ export function traceDecisions<More extends readonly unknown[]>(
     onRefused(refused) {
       onRefused(refused)
       if (!tracing.isActive()) return
-      const { code, caller, model, subscription } = refused
-      const paying = caller?.by === 'key' ? caller.subscription : subscription
-      tracing.annotate({
-        'tollgate.decision': code,
-        ...(paying !== undefined && { 'tollgate.subscription': clean(paying) }),
-        ...(model !== undefined && { 'tollgate.model': clean(model) }),
-      })
+      const tags = Object.entries({ decision: refused.code, ...namedBy(refused) })
+      tracing.annotate(Object.fromEntries(tags.map(([tag, value]) => [`tollgate.${tag}`, value])))
     },
   }
-}
-
-function clean(text: string): string {
-  return redact(text).slice(0, longestText)
 }

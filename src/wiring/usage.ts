@@ -7,6 +7,7 @@ import type { Telemetry } from '../telemetry/telemetry.ts'
 import type { Context } from './context.ts'
 import type { Counters } from './counters.ts'
 import type { Resources } from './resources.ts'
+import { part } from './stops.ts'
 
 /** What charges, told to the metrics too. */
 export function openSettle(
@@ -58,12 +59,6 @@ export function openJournal(
     reopen: () => reopenLogs(config.envoyAdminAddress),
     log,
   })
-  stops.push({
-    name: 'the usage journal',
-    shareMs: 1_500,
-    mostMs: 5_000,
-    lost: 'what of it was not read, where the file is gone with this process',
-    stop: (graceMs) => journal.stop(graceMs),
-  })
+  stops.push(part('the usage journal', (graceMs) => journal.stop(graceMs)))
   return journal
 }

@@ -51,6 +51,15 @@ root.test('a service of two workers', { skip }, async (t) => {
   const [service] = gateway.all
   if (service === undefined) throw new Error('there is none')
   t.equal(workersOf(service.pid).length, 2)
+  /** Both answer, and Envoy knows: until it has looked again it asks only the one that was there. */
+  const bothAreAsked = async (): Promise<void> => {
+    await poll(async () => (await scrape(env)).value('tollgate_workers') === 2, 'back', 60_000)
+    const stat = 'cluster.tollgate.membership_healthy'
+    await poll(async () => {
+      const answer = await fetch(`http://${gateway.envoy.admin}/stats?filter=^${stat}$`)
+      return (await answer.text()).trim() === `${stat}: 2`
+    }, 'Envoy asks both')
+  }
 
   await t.test('both answer, and one scrape tells of all', async (t) => {
     const load = spendOn(gateway, 'ann', 7, 8)
@@ -92,7 +101,7 @@ root.test('a service of two workers', { skip }, async (t) => {
         const { status, degraded } = await readiness(service.internal)
         return status === 200 && degraded?.includes('workers')
       }, 'it is missed')
-      await poll(async () => (await scrape(env)).value('tollgate_workers') === 2, 'back', 60_000)
+      await bothAreAsked()
     }
     const answered = await load.stop()
     t.strictSame(load.failures, [], 'each was answered with 200')
@@ -113,9 +122,24 @@ root.test('a service of two workers', { skip }, async (t) => {
       'new',
       60_000,
     )
-    await poll(async () => (await scrape(env)).value('tollgate_workers') === 2, 'back', 60_000)
+    await bothAreAsked()
     const labels = { user: 'ann', subscription: 'plenty', model: 'llm/sim' }
     t.ok(((await scrape(env)).value('authorized_hits_total', labels) ?? 0) >= 13)
     await counts(gateway, 'ann', used + 13)
+  })
+
+  await t.test('one that hangs is killed and replaced', async (t) => {
+    const restarts = async () => (await scrape(env)).value('tollgate_worker_restarts_total') ?? 0
+    const [before, used] = [await restarts(), await gateway.used('bob')]
+    const [victim = 0] = workersOf(service.pid)
+    process.kill(victim, 'SIGSTOP')
+    const load = spendOn(gateway, 'bob', 3, 4)
+    await poll(async () => (await restarts()) === before + 1, 'it is replaced', 60_000)
+    await bothAreAsked()
+    const answered = await load.stop()
+    t.strictSame(load.failures, [], 'each was answered with 200')
+    await gateway.readUp()
+    await counts(gateway, 'bob', used + 3 * answered)
+    t.notOk(workersOf(service.pid).includes(victim))
   })
 })

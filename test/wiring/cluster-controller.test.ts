@@ -1,46 +1,12 @@
-import { pino } from 'pino'
-import { type Test, test } from 'tap'
-import { loadConfig } from '../../src/config.ts'
-import {
-  type ClusterController,
-  startClusterController,
-} from '../../src/wiring/cluster-controller.ts'
+import { test } from 'tap'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
-import { writeKubeconfig } from '../support/kubernetes/kubeconfig.ts'
+import { startTestController as start } from '../support/kubernetes/controllers.ts'
 import { inWorlds, startDouble, type World } from '../support/kubernetes/world.ts'
 import { poll } from '../support/poll.ts'
 import { httpRoute, toService } from '../support/routes.ts'
 
 const paid = (name: string, priority: number, model = 'llm/small') =>
   subscription(name, { groups: ['team-a'] }, { [model]: [[100, '1m']] }, { priority })
-
-interface Started extends ClusterController {
-  readonly lines: string[]
-}
-
-/** A controller on a cluster, as the command starts one. */
-async function start(
-  t: Test,
-  world: World,
-  now = Date.now,
-  env: Record<string, string> = {},
-): Promise<Started> {
-  const kubeconfig = writeKubeconfig(t, world.access)
-  const lines: string[] = []
-  const controller = await startClusterController({
-    config: loadConfig({
-      RESOURCES: 'kubernetes',
-      KUBECONFIG: kubeconfig,
-      GATEWAY_URL: 'https://models.example',
-      ...env,
-    }),
-    log: pino({ level: 'info' }, { write: (line: string) => void lines.push(line) }),
-    clock: now,
-    leaseMs: [5_000, 1_000],
-  })
-  t.teardown(() => controller.stop())
-  return Object.defineProperties(controller, { lines: { value: lines } }) as Started
-}
 
 interface Read {
   readonly metadata: { readonly generation: number }
@@ -279,7 +245,7 @@ inWorlds('the status of a model tells its route, and ways past us', async (t, wo
       spec: { parentRefs: parentRefs(...names), hostnames, rules: [toService('small')] },
     })
   await world.apply(on('public', 'models'))
-  const controller = await start(t, world, Date.now, { GATEWAY_INTERNAL: 'gateways/models' })
+  const controller = await start(t, world, { GATEWAY_INTERNAL: 'gateways/models' })
   const status = async () => (await read(world, 'modelrefs', 'small')).status
   await poll(async () => (await status())?.phase === 'Ready', 'Ready')
   t.match(await status(), {
@@ -421,6 +387,21 @@ test('an API server that refuses is asked again, and not in a loop', async (t) =
   world.faults.refuses = undefined
   await poll(() => controller.written === 5, 'all are written', 30_000)
   t.ok(tries() < 40, `${tries()} tries`)
+})
+
+test('a new model does not wait behind hundreds', async (t) => {
+  const world = await startDouble(t)
+  const crowd = 400
+  for (let i = 0; i < crowd; i += 1) await world.apply(modelRef(`m${i}`))
+  const controller = await start(t, world)
+  await poll(() => controller.written > 0, 'the first of many')
+  await world.apply(modelRef('fresh'))
+  await poll(
+    async () => (await read(world, 'modelrefs', 'fresh')).status?.phase === 'Ready',
+    'Ready',
+    30_000,
+  )
+  t.ok(controller.written < crowd / 2, `after ${controller.written} others`)
 })
 
 test('a hundred edits are few writes', async (t) => {

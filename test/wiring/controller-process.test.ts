@@ -45,6 +45,11 @@ test('a controller is alive at once, and ready when the cluster has been read', 
   const figures = await scrape()
   t.equal(figures.value('tollgate_controller_leader'), 1)
   t.equal(figures.value('tollgate_controller_waiting'), 0)
+  t.equal(
+    figures.value('tollgate_controller_held_back'),
+    undefined,
+    'nothing of others is asked for',
+  )
   t.equal(figures.value('tollgate_resource_problems'), 1)
   t.ok((figures.value('process_cpu_seconds_total') ?? 0) > 0)
 

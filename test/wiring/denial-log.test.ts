@@ -12,6 +12,7 @@ const caller: KeyCaller = {
 }
 const refused: RefusedCheck = {
   code: 'model_not_allowed',
+  reason: 'no such model',
   caller,
   model: 'llm/small',
   subscription: undefined,
@@ -47,6 +48,7 @@ test('a refusal is a line that says who, what and whence', async (t) => {
     {
       message: 'request refused',
       code: 'model_not_allowed',
+      reason: 'no such model',
       status: 403,
       user: 'ada',
       keyId: 'key-1',
@@ -97,6 +99,7 @@ test('a client cannot write secrets or books into the log', async (t) => {
   const secret = 'sk-tg-abcdefghijkl_secretsecretsecret'
   log.check({
     ...refused,
+    reason: `the field ${secret}`,
     caller: null,
     model: `${secret}\n${'x'.repeat(10_000)}`,
     subscription: secret,

@@ -37,7 +37,7 @@ test('a failure is a line with model, request and reason', async (t) => {
   const { health, lines } = watched()
   health.note(refused)
   t.strictSame(lines, [
-    { model: 'llm/small', requestId: 'id-1', reason: 'refused', detail: 'Connection_refused' },
+    { model: 'llm/small', request_id: 'id-1', reason: 'refused', detail: 'Connection_refused' },
   ])
   health.note({ ...refused, model: 'llm/vouched', failure: { reason: 'tls', detail: 'x' } })
   t.equal(lines[1]?.authorities, 'ca.pem')

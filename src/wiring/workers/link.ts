@@ -3,16 +3,7 @@
 /** Who answers: by name, with the arguments that were sent; may throw or reject. */
 export type Handlers = Readonly<Record<string, (...args: never[]) => unknown>>
 
-export interface Link {
-  /** Rejects when the other side throws, is gone, or has not answered within `timeoutMs`. */
-  call<Answer>(name: string, args: readonly unknown[], timeoutMs: number): Promise<Answer>
-  /** The same without an answer; what cannot be delivered is lost. */
-  tell(name: string, ...args: readonly unknown[]): void
-  /** To be given each message of the channel. */
-  take(message: unknown): void
-  /** The other side is gone. */
-  close(): void
-}
+export type Link = ReturnType<typeof createLink>
 
 /** As it is sent: a call or a word, with its number where it is to be answered; or an answer. */
 type Message =
@@ -30,7 +21,7 @@ export function createLink(
   send: (message: object) => void,
   handlers: Handlers,
   onFault: (error: unknown) => void,
-): Link {
+) {
   const waiting = new Map<number, Waiting>()
   let lastId = 0
 
@@ -47,7 +38,8 @@ export function createLink(
   }
 
   return {
-    call(name, args, timeoutMs) {
+    /** Rejects when the other side throws, is gone, or has not answered within `timeoutMs`. */
+    call<Answer>(name: string, args: readonly unknown[], timeoutMs: number): Promise<Answer> {
       lastId += 1
       const id = lastId
       return new Promise((resolve, reject) => {
@@ -60,8 +52,10 @@ export function createLink(
         send({ to: name, args, id })
       })
     },
-    tell: (name, ...args) => send({ to: name, args }),
-    take(received) {
+    /** The same without an answer; what cannot be delivered is lost. */
+    tell: (name: string, ...args: readonly unknown[]): void => send({ to: name, args }),
+    /** To be given each message of the channel. */
+    take(received: unknown): void {
       const message = received as Message
       if ('to' in message) return void handle(message)
       const who = waiting.get(message.re)
@@ -71,7 +65,8 @@ export function createLink(
       if (message.error === undefined) who.resolve(message.answer)
       else who.reject(new Error(message.error))
     },
-    close() {
+    /** The other side is gone. */
+    close(): void {
       for (const { reject, timer } of waiting.values()) {
         clearTimeout(timer)
         reject(new Error('the other process is gone'))

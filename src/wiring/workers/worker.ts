@@ -5,26 +5,19 @@
  */
 
 import { hostname } from 'node:os'
-import { type Logger, pino } from 'pino'
+import { pino } from 'pino'
 import { noTrail } from '../../audit/trail.ts'
 import { onStop } from '../../cli/stop-signals.ts'
-import { type Address, loadConfig } from '../../config.ts'
+import { loadConfig } from '../../config.ts'
 import type { BackendState } from '../../core/conditions.ts'
 import type { Context } from '../context.ts'
 import { createGatewayServer } from '../gateway-server.ts'
 import { listenGrpc } from '../listen.ts'
 import { openTls } from '../listener-tls.ts'
-import { openParts, type Parts } from '../parts.ts'
+import { openParts } from '../parts.ts'
 import { type Stop, stopInOrder } from '../shutdown.ts'
 import { createLink, type Link } from './link.ts'
 import { configFor, type Orders } from './orders.ts'
-
-interface Worker {
-  readonly address: Address
-  readonly log: Logger
-  readonly parts: Parts
-  readonly stops: Stop[]
-}
 
 /** Milliseconds in which a worker that is asked by a signal has stopped. */
 const usualGraceMs = 14_000
@@ -36,7 +29,7 @@ export function runWorker(): void {
   // Its counters are gone with the parent, which is started again and needs this one's address.
   process.once('disconnect', () => process.exit(1))
   const starting = new AbortController()
-  let worker: Promise<Worker> | undefined
+  let worker: ReturnType<typeof startWorker> | undefined
   let stopping = false
 
   const link = createLink(
@@ -49,6 +42,7 @@ export function runWorker(): void {
         return (await worker).address
       },
       stop,
+      ping() {},
       async level(level: string) {
         if (worker !== undefined) (await worker).log.level = level
       },
@@ -75,7 +69,7 @@ export function runWorker(): void {
   void onStop(() => {}).then(() => stop(usualGraceMs))
 }
 
-async function startWorker(orders: Orders, parent: Link, signal: AbortSignal): Promise<Worker> {
+async function startWorker(orders: Orders, parent: Link, signal: AbortSignal) {
   const config = configFor(loadConfig(process.env), orders)
   const base = { pid: process.pid, hostname: hostname(), worker: orders.index }
   const log = pino({ level: orders.logLevel, base })

@@ -11,21 +11,11 @@ import type { CounterCommands } from '../../store/counters/redis/scripts.ts'
 import { lasting, mergeMetrics } from '../../telemetry/merge.ts'
 import { type Context, orAborted } from '../context.ts'
 import type { Parts } from '../parts.ts'
+import { watchAnswers } from './answer-watch.ts'
 import { type Orders, ordersFor } from './orders.ts'
 import { spawnWorker, type WorkerProcess } from './process.ts'
 
-export interface Workers {
-  readonly count: number
-  /** Of them, those that answer the gateway now. */
-  readonly ready: number
-  readonly stats: { readonly ready: number; readonly restarts: number }
-  /** Settles with their addresses once all are ready; rejects with what keeps one from it. */
-  start(): Promise<readonly Address[]>
-  /** What each has counted, those included that have ended. Waits a second for one that hangs. */
-  figures(): Promise<readonly (readonly MetricData[])[]>
-  /** Lets calls end for at most so long. */
-  stop(graceMs: number): Promise<void>
-}
+export type Workers = ReturnType<typeof createWorkers>
 
 interface Slot {
   readonly index: number
@@ -45,9 +35,12 @@ const figuresMs = 1_000
 /** One that ends sooner than this after its start is started again later and later. */
 const steadyMs = 10_000
 const longestBackoffMs = 10_000
+/** One that has not answered for so many of these intervals hangs; the busiest takes milliseconds. */
+const pingEveryMs = 1_000
+const mostMissedPings = 10
 
 /** Workers that have not been started. `told`: the stream of one has told of an answer. */
-export function createWorkers(context: Context, parts: Parts, told: () => void): Workers {
+export function createWorkers(context: Context, parts: Parts, told: () => void) {
   const { config, env, log, onFault } = context
   const { counterParts, health, learner, database } = parts
   const slots: Slot[] = config.grpcAddresses.map((address, index) => ({
@@ -100,6 +93,19 @@ export function createWorkers(context: Context, parts: Parts, told: () => void):
       throw error
     })
     slot.isReady = true
+    endIfHung(slot.index, started)
+  }
+
+  /** What hangs neither answers nor ends: it is killed, and `keep` starts it again. */
+  function endIfHung(worker: number, { pid: workerPid, link, exited, kill }: WorkerProcess): void {
+    // The link gives no answer up before the watch does.
+    const ask = () => link.call('ping', [], 2 * mostMissedPings * pingEveryMs)
+    const watch = watchAnswers(ask, mostMissedPings, () => {
+      log.error({ worker, workerPid, pings: mostMissedPings }, 'a worker hangs: it is killed')
+      kill()
+    })
+    const pings = setInterval(() => watch.tick(), pingEveryMs).unref()
+    void exited.then(() => clearInterval(pings))
   }
 
   /** What it has counted stays counted. */
@@ -155,25 +161,29 @@ export function createWorkers(context: Context, parts: Parts, told: () => void):
 
   return {
     count: slots.length,
-    get ready() {
+    /** Of them, those that answer the gateway now. */
+    get ready(): number {
       return countReady()
     },
-    get stats() {
+    get stats(): { readonly ready: number; readonly restarts: number } {
       return { ready: countReady(), restarts }
     },
-    async start() {
+    /** Settles with their addresses once all are ready; rejects with what keeps one from it. */
+    async start(): Promise<readonly Address[]> {
       await orAborted(Promise.all(slots.map(spawn)), context.signal).catch((cause: unknown) => {
         throw new Error('WORKERS: a worker could not start', { cause })
       })
       for (const slot of slots) keep(slot).catch(onFault)
       return slots.map(({ address }) => address)
     },
-    async figures() {
+    /** What each has counted, those included that have ended. Waits a second for one that hangs. */
+    async figures(): Promise<readonly (readonly MetricData[])[]> {
       await Promise.all(slots.map(askFigures))
       departed = forgetLabels()
       return [departed, ...slots.map(({ figures }) => figures)]
     },
-    async stop(graceMs) {
+    /** Lets calls end for at most so long. */
+    async stop(graceMs: number): Promise<void> {
       stopping.abort()
       const running = slots.flatMap(({ process }) => process ?? [])
       for (const { link } of running) link.tell('stop', graceMs)

@@ -1,0 +1,34 @@
+/** The parts of a process that take time to stop, and how the budget of a shutdown is divided. */
+
+import type { TimedStop } from './shutdown.ts'
+
+/** Milliseconds that each may take whatever others do, and at most; what is lost where it is given up. */
+const shares = {
+  'the audit trail': [200, 2_000, 'its last lines'],
+  'the embedded Postgres': [1_300, 14_000, 'nothing that was committed; its next start recovers'],
+  'the database connections': [400, 400, 'statements under way'],
+  'the revocation log': [100, 100, 'nothing: its next start reads them from the database'],
+  'the follower of revocations': [
+    800,
+    800,
+    'its leave: revocations wait for this process until it is back',
+  ],
+  'the last uses of keys': [1_000, 1_000, 'uses of the last seconds'],
+  'the cleanup of keys': [100, 100, 'nothing: another run will do it'],
+  'the counters': [4_000, 10_000, 'what was counted last'],
+  'the metrics': [100, 100, 'nothing'],
+  'the export to the collector': [300, 1_000, 'spans and metrics of the last seconds'],
+  'the usage journal': [
+    1_500,
+    5_000,
+    'what of it was not read, where the file is gone with this process',
+  ],
+  'the internal listener': [100, 100, 'calls under way'],
+  'the controller': [4_000, 4_000, 'its Lease, which lapses'],
+} as const satisfies Record<string, readonly [shareMs: number, mostMs: number, lost: string]>
+
+/** How this part is stopped. */
+export function part(name: keyof typeof shares, stop: TimedStop['stop']): TimedStop {
+  const [shareMs, mostMs, lost] = shares[name]
+  return { name, shareMs, mostMs, lost, stop }
+}

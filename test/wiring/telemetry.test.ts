@@ -1,0 +1,97 @@
+import { test } from 'tap'
+import { sourcesOf } from '../../src/wiring/telemetry.ts'
+
+type Args = Parameters<typeof sourcesOf>
+
+function read(
+  config: object = {},
+  more: Record<string, unknown> = {},
+  parent?: object,
+): Record<string, unknown> {
+  const context = { config: { workers: 1, ...config }, audit: { lost: 6 }, parent }
+  const follower = { ageMs: 1_500, others: ['b', 'c'], silent: ['c'] }
+  const cache = { entries: 3, hits: 4, misses: 5, unknownHits: 6 }
+  const measured = {
+    snapshot: () => ({ models: { size: 2 }, subscriptions: { size: 8 } }),
+    problems: () => ['one'],
+    modelsWaiting: () => 5,
+    published: () => ({ compileS: 0.5, ageS: 40 }),
+    counters: { size: 9 },
+    redis: undefined,
+    keys: { stats: () => ({ ...cache, queries: 7, waiting: 1, refused: 2 }) },
+    follower: { state: () => 'away', stats: () => follower },
+    propagation: { stats: () => ({ confirmed: 5, pending: 1, lastMs: 12 }) },
+    keeper: { stats: () => ({ replayed: 2, failing: true }) },
+    identity: { accessReviews: new Map([['allowed', 3]]) },
+    journal: () => ({ stats: { lines: 70, skipped: 2, unreadBytes: 300, failing: true } }),
+    workers: () => undefined,
+    ...more,
+  }
+  const sources = sourcesOf(context as unknown as Args[0], measured as unknown as Args[1])
+  return Object.fromEntries(Object.entries(sources).map(([name, one]) => [name, one()]))
+}
+
+test('every part is read', async (t) => {
+  const redis = { away: true, unflushed: 4, losses: 2 }
+  const config = { usageJournal: '/journal', keyCacheOutageGraceMs: 900_000 }
+  t.strictSame(read(config, { redis }), {
+    tollgate_models: 2,
+    tollgate_models_waiting: 5,
+    tollgate_subscriptions: 8,
+    tollgate_resource_problems: 1,
+    tollgate_snapshot_compile_seconds: 0.5,
+    tollgate_snapshot_age_seconds: 40,
+    tollgate_workers: 1,
+    tollgate_worker_restarts: 0,
+    tollgate_counters: 9,
+    tollgate_redis_away: true,
+    tollgate_counters_unflushed: 4,
+    tollgate_redis_losses: 2,
+    tollgate_key_cache_entries: 3,
+    tollgate_key_cache_hits: 4,
+    tollgate_key_cache_misses: 5,
+    tollgate_key_cache_unknown_hits: 6,
+    tollgate_key_store_queries: 7,
+    tollgate_key_store_waiting: 1,
+    tollgate_key_store_refused: 2,
+    tollgate_audit_lost: 6,
+    tollgate_access_reviews: new Map([['allowed', 3]]),
+    tollgate_database_away: true,
+    tollgate_key_age_seconds: 1.5,
+    tollgate_key_grace_seconds: 900,
+    tollgate_replicas: 3,
+    tollgate_replicas_silent: 1,
+    tollgate_revocations: new Map([
+      ['confirmed', 5],
+      ['pending', 1],
+    ]),
+    tollgate_revocation_propagation_seconds: 0.012,
+    tollgate_revocations_replayed: 2,
+    tollgate_revocation_log_failing: true,
+    tollgate_journal_lines: 70,
+    tollgate_journal_skipped: 2,
+    tollgate_journal_unread_bytes: 300,
+    tollgate_journal_failing: true,
+  })
+})
+
+test('what is not there is not read', async (t) => {
+  t.notOk(Object.keys(read()).some((name) => /redis|journal/.test(name)))
+  const ofWorker = read({ usageJournal: '/journal' }, {}, {})
+  t.notOk(
+    Object.keys(ofWorker).some((name) => name.includes('journal')),
+    'its parent reads it',
+  )
+  const propagation = { stats: () => ({ confirmed: 0, pending: 0, lastMs: undefined }) }
+  t.strictSame(read({}, { propagation }).tollgate_revocation_propagation_seconds, NaN)
+})
+
+test('workers are counted where there are several', async (t) => {
+  const figures = (found: Record<string, unknown>) => [
+    found.tollgate_workers,
+    found.tollgate_worker_restarts,
+  ]
+  t.strictSame(figures(read({ workers: 2 })), [0, 0])
+  const workers = () => ({ stats: { ready: 2, restarts: 3 } })
+  t.strictSame(figures(read({ workers: 2 }, { workers })), [2, 3])
+})
