@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { type PathRules, pathRules } from './core/operations.ts'
+import { pathRules } from './core/operations.ts'
 import { type Address, type SocketAddress, showAddress } from './settings/address.ts'
 import { invalid } from './settings/readers.ts'
 import { type Setting, type Settings, settings } from './settings/table.ts'
@@ -20,39 +20,7 @@ type Read = {
 }
 
 /** What the settings say, where some of them follow from others. */
-export interface Config extends Omit<Read, keyof Derived | Consumed>, Derived {}
-
-/** Read, and then part of something else. */
-type Consumed = 'gatewayName' | 'meterPaths' | 'meterMessages' | 'unmeteredPaths'
-
-interface Derived {
-  /** What is exported, and how; undefined: nothing. */
-  readonly otel: Otel | undefined
-  /** Administrators by group. */
-  readonly adminGroups: ReadonlySet<string>
-  /** Which operations are counted, and whether the others are open. */
-  readonly paths: PathRules
-  /** Where Envoy finds each process of the service. */
-  readonly gatewayGrpcEndpoints: readonly Address[]
-  /** Where Check is answered: all of them by one process, or one by each worker. */
-  readonly grpcAddresses: readonly Address[]
-  readonly gatewayApiEndpoints: readonly Address[]
-  /** DATABASE_URL and REDIS_URL as they are now, where a file holds them; the last good ones. */
-  readonly databaseUrlNow: () => string
-  readonly redisUrlNow: () => string
-  /** Public base URL, without a trailing slash. */
-  readonly gatewayUrl: string
-  /** Folder of Envoy's files; absolute. */
-  readonly envoyConfigDir: string
-  /** Folder of the files of revocations; absolute. */
-  readonly revocationLogDir: string
-  /** Name of this installation; part of the names of service-account groups (contract, 3.9). */
-  readonly instanceName: string
-  /** What this process is called where a revocation waits for it. */
-  readonly replicaName: string
-  /** Where it runs: this machine since it was started, and the address only one process can have. */
-  readonly replicaPlace: string
-}
+export type Config = Readonly<ReturnType<typeof derive>>
 
 /** What the SDK of OpenTelemetry is started with. */
 export interface Otel {
@@ -145,7 +113,7 @@ function rereader(
   }
 }
 
-function derive(all: Read, env: Environment): Config {
+function derive(all: Read, env: Environment) {
   const { gatewayName, meterPaths, meterMessages, unmeteredPaths, ...read } = all
   const scheme = read.gatewayTlsCertFile === undefined ? 'http' : 'https'
   const { gatewayUrl = `${scheme}://${showAddress(read.gatewayAddress)}` } = read
@@ -153,29 +121,44 @@ function derive(all: Read, env: Environment): Config {
   const grpcAddresses = addressesOfWorkers(read.grpcAddresses, read.workers)
   return {
     ...read,
+    /** Where Check is answered: all of them by one process, or one by each worker. */
     grpcAddresses,
+    /** Which operations are counted, and whether the others are open. */
     paths: pathRules(
       [...meterPaths, ...(meterMessages ? ['messages' as const] : [])],
       unmeteredPaths,
     ),
     // Beside the cluster's roles a default would make an administrator of whoever a provider puts there.
-    adminGroups: read.adminGroups ?? new Set(read.kubernetesTokenReview ? [] : ['tollgate-admins']),
+    /** Administrators by group. */
+    adminGroups:
+      read.adminGroups ?? new Set<string>(read.kubernetesTokenReview ? [] : ['tollgate-admins']),
+    /** Where Envoy finds each process of the service. */
     gatewayGrpcEndpoints: read.gatewayGrpcEndpoints ?? grpcAddresses,
     gatewayApiEndpoints: read.gatewayApiEndpoints ?? [read.apiAddress],
+    /** Public base URL, without a trailing slash. */
     gatewayUrl: gatewayUrl.replace(/\/+$/, ''),
+    /** Folder of Envoy's files; absolute. */
     envoyConfigDir: read.envoyConfigDir ?? join(read.dataDir, 'envoy'),
+    /** Folder of the files of revocations; absolute. */
     revocationLogDir: read.revocationLogDir ?? read.dataDir,
+    /** Whose statuses are written in the cluster. */
+    statusGroups: read.statusGroups ?? read.watchGroups.filter((group) => group === 'tollgate.dev'),
+    /** Name of this installation; part of the names of service-account groups (contract, 3.9). */
     instanceName: read.instanceName ?? gatewayName ?? 'maas-default-gateway',
+    /** What this process is called where a revocation waits for it. */
     replicaName: read.replicaName ?? read.podName ?? ownName,
+    /** DATABASE_URL and REDIS_URL as they are now, where a file holds them; the last good ones. */
     databaseUrlNow: rereader(env, settings.databaseUrl, read.databaseUrl),
     redisUrlNow: rereader(env, settings.redisUrl, read.redisUrl),
+    /** Where it runs: this machine since it was started, and the address only one process can have. */
     replicaPlace: `${bootId()}/${ownName}`,
-    otel: deriveOtel(read, env),
+    /** What is exported, and how; undefined: nothing. */
+    otel: deriveOtel(all, env),
   }
 }
 
 /** An endpoint that is set, or an exporter that is named: else nothing is exported. */
-function deriveOtel(read: Omit<Read, Consumed>, env: Environment): Otel | undefined {
+function deriveOtel(read: Read, env: Environment): Otel | undefined {
   const { otelEndpoint: both, otelTracesExporter, otelMetricsExporter, otelProtocol } = read
   const exportsTo = (exporter: string | undefined, endpoint: string | undefined): boolean =>
     exporter === undefined ? (endpoint ?? both) !== undefined : exporter === 'otlp'
@@ -197,16 +180,45 @@ function deriveOtel(read: Omit<Read, Consumed>, env: Environment): Otel | undefi
   }
 }
 
+type Pair = readonly [one: keyof Config & keyof Settings, other: keyof Config & keyof Settings]
+
+/** Of each pair the second has to be set beside the first. */
+const needed: readonly Pair[] = [
+  ['oidcIssuerUrl', 'oidcClientIds'],
+  ['gatewayTlsCertFile', 'gatewayTlsKeyFile'],
+  ['gatewayTlsKeyFile', 'gatewayTlsCertFile'],
+  ['tlsCertFile', 'tlsKeyFile'],
+]
+/** Of each pair the first is of no use without the second. */
+const vain: readonly Pair[] = [
+  ['oidcClientIds', 'oidcIssuerUrl'],
+  ['tlsKeyFile', 'tlsCertFile'],
+  ['tlsClientCaFile', 'tlsCertFile'],
+]
+
 /** What is bad only beside another setting. */
 function checkTogether(config: Config): readonly string[] {
+  const lacks = ([one, other]: Pair) => config[one] !== undefined && config[other] === undefined
+  const nameOf = (key: keyof Settings): string => settings[key].name
+  const { auditRequired, auditLog, metricsUser, metricsUserKey, drainLeastMs, drainMs } = config
+  const rules: readonly (readonly [isBroken: boolean, problem: string])[] = [
+    [auditRequired && auditLog === undefined, 'AUDIT_REQUIRED: needs a trail; AUDIT_LOG is off'],
+    [
+      metricsUser === 'hash' && metricsUserKey === undefined,
+      'METRICS_USER_KEY: has to be set beside METRICS_USER=hash',
+    ],
+    [drainLeastMs > drainMs, 'DRAIN_MIN_SECONDS: is more than DRAIN_SECONDS'],
+  ]
   return [
-    ...checkOidc(config),
+    ...needed
+      .filter(lacks)
+      .map(([one, other]) => `${nameOf(other)}: has to be set beside ${nameOf(one)}`),
+    ...vain
+      .filter(lacks)
+      .map(([one, other]) => `${nameOf(one)}: is of no use without ${nameOf(other)}`),
+    ...rules.flatMap(([isBroken, problem]) => (isBroken ? problem : [])),
     ...checkCluster(config),
-    ...checkAudit(config),
-    ...checkCertificate(config),
-    ...checkMetrics(config),
-    ...checkTls(config),
-    ...checkDrain(config),
+    ...checkGroups(config),
     ...checkPod(config),
     ...checkWorkers(config),
   ]
@@ -220,10 +232,6 @@ function checkPod({ podNamespace, podName, podUid }: Config): readonly string[] 
   )
   if (set?.length === 0) return []
   return (unset ?? []).map((name) => `${name}: has to be set beside ${set?.join(' and ')}`)
-}
-
-function checkDrain({ drainMs, drainLeastMs }: Config): readonly string[] {
-  return drainLeastMs > drainMs ? ['DRAIN_MIN_SECONDS: is more than DRAIN_SECONDS'] : []
 }
 
 function checkWorkers({ workers, grpcAddresses }: Config): readonly string[] {
@@ -240,30 +248,6 @@ function checkWorkers({ workers, grpcAddresses }: Config): readonly string[] {
   return ['GRPC_ADDRESS: must be another one for each of WORKERS']
 }
 
-function checkCertificate(config: Config): readonly string[] {
-  const { gatewayTlsCertFile: cert, gatewayTlsKeyFile: key } = config
-  if ((cert === undefined) === (key === undefined)) return []
-  return cert === undefined
-    ? ['GATEWAY_TLS_CERT_FILE: has to be set beside GATEWAY_TLS_KEY_FILE']
-    : ['GATEWAY_TLS_KEY_FILE: has to be set beside GATEWAY_TLS_CERT_FILE']
-}
-
-function checkMetrics({ metricsUser, metricsUserKey }: Config): readonly string[] {
-  if (metricsUser !== 'hash' || metricsUserKey !== undefined) return []
-  return ['METRICS_USER_KEY: has to be set beside METRICS_USER=hash']
-}
-
-function checkTls({ tlsCertFile, tlsKeyFile, tlsClientCaFile }: Config): readonly string[] {
-  if (tlsCertFile !== undefined && tlsKeyFile !== undefined) return []
-  if (tlsCertFile !== undefined) return ['TLS_KEY_FILE: has to be set beside TLS_CERT_FILE']
-  return [
-    ...(tlsKeyFile === undefined ? [] : ['TLS_KEY_FILE: is of no use without TLS_CERT_FILE']),
-    ...(tlsClientCaFile === undefined
-      ? []
-      : ['TLS_CLIENT_CA_FILE: is of no use without TLS_CERT_FILE']),
-  ]
-}
-
 function checkCluster(config: Config): readonly string[] {
   const { kubernetesTokenReview, resourceFolder, kubeconfig, kubernetesHost } = config
   if (kubeconfig !== undefined || kubernetesHost !== undefined) return []
@@ -273,17 +257,10 @@ function checkCluster(config: Config): readonly string[] {
   ].map((setting) => `${setting}: needs KUBECONFIG outside of a cluster`)
 }
 
-function checkAudit({ auditLog, auditRequired }: Config): readonly string[] {
-  return auditRequired && auditLog === undefined
-    ? ['AUDIT_REQUIRED: needs a trail; AUDIT_LOG is off']
-    : []
-}
-
-function checkOidc({ oidcIssuerUrl, oidcClientIds }: Config): readonly string[] {
-  if ((oidcIssuerUrl === undefined) === (oidcClientIds === undefined)) return []
-  return oidcIssuerUrl === undefined
-    ? ['OIDC_CLIENT_ID: is of no use without OIDC_ISSUER_URL']
-    : ['OIDC_CLIENT_ID: has to be set beside OIDC_ISSUER_URL']
+function checkGroups({ statusGroups, watchGroups }: Config): readonly string[] {
+  return statusGroups
+    .filter((group) => !watchGroups.includes(group))
+    .map((group) => `STATUS_GROUPS: names ${group}, which WATCH_GROUPS leaves out`)
 }
 
 function settingOf(problem: string): string {

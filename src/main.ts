@@ -18,6 +18,7 @@ import { listenGrpc, listenHttp, listenServer } from './wiring/listen.ts'
 import { openTls } from './wiring/listener-tls.ts'
 import { openParts } from './wiring/parts.ts'
 import { type Stop, stopInOrder } from './wiring/shutdown.ts'
+import { part } from './wiring/stops.ts'
 import { readVersion } from './wiring/telemetry.ts'
 import { openJournal } from './wiring/usage.ts'
 import { createWorkers, workerShareMs } from './wiring/workers/workers.ts'
@@ -116,12 +117,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     metrics.closeAllConnections()
   })
   // The probes are among the last to close: they tell what the others are about to do.
-  stops.push({
-    name: 'the internal listener',
-    shareMs: 100,
-    lost: 'calls under way',
-    stop: () => drain(internal, 0),
-  })
+  stops.push(part('the internal listener', () => drain(internal, 0)))
   stops.push({
     name: workers ? 'the workers and the listeners' : 'the listeners',
     shareMs: workers ? workerShareMs : 5_000,

@@ -2,4 +2,4 @@ import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 /** The folder that holds package.json, envoy/ and examples/. */
-export const PACKAGE_ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
+export const packageRoot = dirname(dirname(fileURLToPath(import.meta.url)))

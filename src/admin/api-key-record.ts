@@ -1,11 +1,7 @@
 /** A key's record as clients see it (contract, 3.4). */
 
 import { type ApiKeyRecord, statusAt } from '../core/api-key.ts'
-
-/** RFC 3339, UTC with `Z`, whole seconds. */
-export function toTimestamp(instant: number): string {
-  return `${new Date(instant).toISOString().slice(0, 19)}Z`
-}
+import { toTimestamp } from '../core/timestamp.ts'
 
 /** The record with its effective status; dates in both spellings, empty optional fields left out. */
 export function showRecord(record: ApiKeyRecord, now: number): Record<string, unknown> {

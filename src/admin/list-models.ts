@@ -4,6 +4,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { mayUse } from '../core/access.ts'
 import type { Caller } from '../core/caller.ts'
 import { ServiceError } from '../core/errors.ts'
+import { lastValue } from '../core/header-value.ts'
 import {
   endpointOf,
   type FoundModel,
@@ -13,7 +14,7 @@ import {
 } from '../core/model-list.ts'
 import { accessibleSubscriptions, findSubscription, isHealthy } from '../core/selection.ts'
 import type { CompiledSubscription, Model, Snapshot } from '../core/snapshot.ts'
-import { toTimestamp } from './api-key-record.ts'
+import { toTimestamp } from '../core/timestamp.ts'
 import { callerOf } from './authenticate.ts'
 import { inLanes } from './lanes.ts'
 import type { ProbeModel } from './model-probe.ts'
@@ -144,7 +145,9 @@ const oneSchema = {
   params: {
     type: 'object',
     required: ['id'],
-    properties: { id: { type: 'string', description: 'Slashes may be escaped or not.' } },
+    properties: {
+      id: { type: 'string', description: 'Slashes stay as they are; the gateway refuses `%2F`.' },
+    },
   },
   response: {
     200: { description: 'The model.', ...model },
@@ -157,7 +160,7 @@ export function listModels(app: FastifyInstance, deps: ListModelsDeps): void {
   async function list(request: FastifyRequest, reply: FastifyReply) {
     const caller = callerOf(request)
     const snapshot = deps.snapshot()
-    const requested = lastValue(request.headers['x-maas-subscription'])
+    const requested = lastValue(request.headers['x-maas-subscription']?.toString())
     const subscriptions = subscriptionsOf(snapshot, caller, requested)
     reply.header('cache-control', 'no-store')
     reply.header('x-access-checked-at', toTimestamp(deps.clock()))
@@ -293,14 +296,4 @@ function showModel(listed: ListedModel): Record<string, unknown> {
 
 function withoutEmpty(texts: object): Record<string, string> {
   return Object.fromEntries(Object.entries(texts).filter(([, text]) => text !== ''))
-}
-
-/** The last value that is not blank; repeated headers come joined by commas. */
-function lastValue(header: string | readonly string[] | undefined): string | undefined {
-  return [header]
-    .flat()
-    .join(',')
-    .split(',')
-    .findLast((value) => value.trim() !== '')
-    ?.trim()
 }

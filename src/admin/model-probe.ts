@@ -10,6 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import type { Caller } from '../core/caller.ts'
 import { readServedModels, type ServedModel } from '../core/model-list.ts'
+import { readBody } from '../core/read-body.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 
 export interface ProbeRequest {
@@ -144,18 +145,10 @@ async function ask(request: ProbeRequest, signal: AbortSignal): Promise<ProbeOut
 }
 
 /** What is no list, or too much of one, opens nothing; asking again would not change it. */
-async function readAnswer(response: Response): Promise<ProbeOutcome> {
-  const chunks: Uint8Array[] = []
-  let size = 0
-  for await (const chunk of response.body ?? []) {
-    size += chunk.byteLength
-    // Leaving the loop cancels the rest.
-    if (size > largestAnswer) return 'closed'
-    chunks.push(chunk)
-  }
-  const text = Buffer.concat(chunks).toString()
+async function readAnswer({ body }: Response): Promise<ProbeOutcome> {
+  const text = body === null ? '' : await readBody(body, largestAnswer)
   try {
-    return readServedModels(JSON.parse(text))
+    return text === undefined ? 'closed' : readServedModels(JSON.parse(text))
   } catch {
     return 'closed'
   }

@@ -6,14 +6,6 @@ export interface Rate {
   readonly windowMs: number
 }
 
-export interface RequestLimit {
-  /**
-   * Counts a request. Answers 0 when it is within the limit, else the milliseconds after which its
-   * owner may ask again; what is refused is not counted. `now` is in milliseconds.
-   */
-  take(owner: string, now: number): number
-}
-
 interface Window {
   used: number
   readonly endsAt: number
@@ -27,10 +19,7 @@ const usualOwners = 20_000
  * the fewest requests are forgotten: a flood of new owners frees nobody who is near the limit, and
  * who is forgotten has lost nothing.
  */
-export function createRequestLimit(
-  { limit, windowMs }: Rate,
-  owners: number = usualOwners,
-): RequestLimit {
+export function createRequestLimit({ limit, windowMs }: Rate, owners: number = usualOwners) {
   const windows = new Map<string, Window>()
   // A clock that was set back must not make a window longer than it is.
   const isOpen = ({ endsAt }: Window, now: number) => endsAt > now && endsAt - now <= windowMs
@@ -45,7 +34,11 @@ export function createRequestLimit(
   }
 
   return {
-    take(owner, now) {
+    /**
+     * Counts a request. Answers 0 when it is within the limit, else the milliseconds after which its
+     * owner may ask again; what is refused is not counted. `now` is in milliseconds.
+     */
+    take(owner: string, now: number): number {
       let window = windows.get(owner)
       if (window === undefined || !isOpen(window, now)) {
         if (window === undefined && windows.size >= owners) makeRoom(now)

@@ -1,13 +1,5 @@
 /** Turns for work that may take long: one at a time for each caller, and few at a time altogether. */
 
-export interface Turns {
-  /**
-   * Does the work once it is the caller's turn. Who is still waiting after a while is answered by
-   * `onTooLong` instead, and the work is not begun.
-   */
-  take<T>(caller: string, work: () => Promise<T>): Promise<T>
-}
-
 export interface TurnsOptions {
   /** Of all callers together. */
   readonly atOnce: number
@@ -18,7 +10,7 @@ export interface TurnsOptions {
 }
 
 /** A caller waits among the others with one call only, so that their turns come alike. */
-export function createTurns({ atOnce, patienceMs, onTooLong }: TurnsOptions): Turns {
+export function createTurns({ atOnce, patienceMs, onTooLong }: TurnsOptions) {
   const all = createGate(atOnce)
   const own = new Map<string, Gate>()
 
@@ -43,6 +35,10 @@ export function createTurns({ atOnce, patienceMs, onTooLong }: TurnsOptions): Tu
   }
 
   return {
+    /**
+     * Does the work once it is the caller's turn. Who is still waiting after a while is answered by
+     * `onTooLong` instead, and the work is not begun.
+     */
     take<T>(caller: string, work: () => Promise<T>): Promise<T> {
       return new Promise((resolve, reject) => {
         let isTooLate = false
@@ -62,26 +58,22 @@ export function createTurns({ atOnce, patienceMs, onTooLong }: TurnsOptions): Tu
   }
 }
 
-interface Gate {
-  readonly isUnused: boolean
-  /** Settles once there is room, in the order of the calls. */
-  enter(): Promise<void>
-  leave(): void
-}
+type Gate = ReturnType<typeof createGate>
 
-function createGate(room: number): Gate {
+function createGate(room: number) {
   const waiting: (() => void)[] = []
   let inside = 0
   return {
-    get isUnused() {
+    get isUnused(): boolean {
       return inside === 0
     },
-    async enter() {
+    /** Settles once there is room, in the order of the calls. */
+    async enter(): Promise<void> {
       if (inside < room) inside += 1
       else await new Promise<void>((enter) => waiting.push(enter))
     },
     // Whoever is next takes the place over.
-    leave() {
+    leave(): void {
       const next = waiting.shift()
       if (next === undefined) inside -= 1
       else next()

@@ -2,6 +2,7 @@
 
 import { writeSync } from 'node:fs'
 import { type FileHandle, open, stat } from 'node:fs/promises'
+import { setTimeout as delay } from 'node:timers/promises'
 
 export interface AuditSink {
   /** Whether the line has been handed to the system, within two seconds. Never rejects. */
@@ -101,12 +102,9 @@ export function openAuditFile(path: string): AuditSink {
         await file?.close().catch(() => {})
         file = undefined
       })
-      let timer: NodeJS.Timeout | undefined
-      const late = new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, graceMs)
-      })
-      await Promise.race([ended, late])
-      clearTimeout(timer)
+      const over = new AbortController()
+      const late = delay(graceMs, undefined, { signal: over.signal }).catch(() => {})
+      await Promise.race([ended, late]).finally(() => over.abort())
     },
   }
 }

@@ -18,7 +18,7 @@ import { StartError } from './start-error.ts'
 import { onStop } from './stop-signals.ts'
 import { asksForHelp } from './usage.ts'
 
-const USAGE = `Usage: tollgate bench [--rows path,body-json-small] [--seconds 180] [--json new.json] [--compare old.json]
+const usage = `Usage: tollgate bench [--rows path,body-json-small] [--seconds 180] [--json new.json] [--compare old.json]
        tollgate bench --target https://gateway.example --model <name> [--model-path /namespace/name]
 
 What a request costs through the gateway. Starts all of it on free ports of this machine, with a bare
@@ -46,8 +46,8 @@ What runs already (it counts what is asked, and logs it):
   --baseline <url>     the model server itself, or another gateway, to hold it against; it gets the key too
   --insecure-http      send the key over plain http to another machine`
 
-const STOPPED_STATUS = 130
-const WARM_UP_MS = 10_000
+const stoppedStatus = 130
+const warmUpMs = 10_000
 
 /**
  * Ends the process with status 0 when it has measured, 130 when it was stopped; answers 2 for a wrong
@@ -55,7 +55,7 @@ const WARM_UP_MS = 10_000
  */
 export async function bench(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
   if (asksForHelp(args)) {
-    console.log(USAGE)
+    console.log(usage)
     return 0
   }
   try {
@@ -67,7 +67,7 @@ export async function bench(args: readonly string[], env: NodeJS.ProcessEnv): Pr
     process.exit(0)
   } catch (error) {
     if (!(error instanceof WrongCall)) throw error
-    console.error(`${error.message}\n\n${USAGE}`)
+    console.error(`${error.message}\n\n${usage}`)
     return 2
   }
 }
@@ -132,7 +132,7 @@ async function run(options: BenchOptions, env: NodeJS.ProcessEnv): Promise<Resul
   void onStop(place.kill).then(async (reason) => {
     progress.line(`Stopping (${reason})`)
     await stop()
-    process.exit(STOPPED_STATUS)
+    process.exit(stoppedStatus)
   })
   try {
     const { broken = new Promise<never>(() => {}), ...there } = await place.start()
@@ -157,7 +157,7 @@ async function measureAll(
     ...options,
     ...there,
     runMs: (options.seconds * 1_000) / runs,
-    warmUpMs: Math.min(WARM_UP_MS, options.seconds * 250),
+    warmUpMs: Math.min(warmUpMs, options.seconds * 250),
   }
   const [loadBefore = 0] = loadavg()
   const at = new Date().toISOString()

@@ -7,9 +7,9 @@ import { statusOf } from '../core/conditions.ts'
 import { createPolicyConditions, policyStatuses } from '../core/generated-policies.ts'
 import { policiesOf } from '../core/policies.ts'
 import { renderTable } from './table.ts'
-import { asksForHelp } from './usage.ts'
+import { readCall } from './usage.ts'
 
-const USAGE = `Usage: tollgate check <folder>
+const usage = `Usage: tollgate check <folder>
 
 Names every problem of the resources in a folder of YAML by file and line, then the phase that each
 resource would have, and whether all that is written of a model would be accepted. The exit status is 1 when there is a problem, and 0 when there is advice alone.`
@@ -19,15 +19,11 @@ resource would have, and whether all that is written of a model would be accepte
  * Answers the exit status: 1 when there is a problem, advice alone is none; 2 for a wrong call.
  */
 export async function check(args: readonly string[]): Promise<number> {
-  if (asksForHelp(args)) {
-    console.log(USAGE)
-    return 0
-  }
-  const [folder, ...rest] = args
-  if (folder === undefined || rest.length > 0) {
-    console.error(USAGE)
-    return 2
-  }
+  const call = readCall(args, usage, ([folder, ...rest]) =>
+    folder === undefined || rest.length > 0 ? undefined : { folder },
+  )
+  if (typeof call === 'number') return call
+  const { folder } = call
   const loaded = await loadSnapshot(folder).catch(() => undefined)
   if (loaded === undefined) {
     console.error(`${folder} cannot be read; name a folder of YAML files`)
@@ -52,6 +48,10 @@ export async function check(args: readonly string[]): Promise<number> {
     ],
   )
   console.log(renderTable(['KIND', 'NAME', 'PHASE'], [...rows, ...generated], 320))
-  console.log(`\n${rows.length} resources, ${problems.length} problems`)
+  console.log(`\n${counted(rows.length, 'resource')}, ${counted(problems.length, 'problem')}`)
   return problems.length > 0 ? 1 : 0
+}
+
+function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`
 }

@@ -2,20 +2,12 @@ import { spawn } from 'node:child_process'
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { createInterface } from 'node:readline'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as delay } from 'node:timers/promises'
 import { endWithUs } from '../store/postgres/end-with-us.ts'
 import { record } from './run-records.ts'
 
 /** A running process of ours. */
-export interface Child {
-  readonly pid: number
-  /** Settles when it has ended, in whichever way, and says how: `exit code 1`, `SIGKILL`. */
-  readonly exited: Promise<string>
-  /** Asks it to end, and makes it after a while; settles when it has ended. */
-  stop(): Promise<void>
-  /** Ends it at once. */
-  kill(): void
-}
+export type Child = ReturnType<typeof startChild>
 
 /** What to run and where its output goes. */
 export interface ChildOptions {
@@ -34,22 +26,14 @@ export interface ChildOptions {
   readonly ipc: boolean
 }
 
-const GRACE_MS = 15_000
-const KILLED_STOPPING = ['SIGTERM', '0', 'SIGKILL'] as const
+const graceMs = 15_000
+const killedStopping = ['SIGTERM', '0', 'SIGKILL'] as const
 
 /**
  * Starts a process in a group of its own, out of reach of a Ctrl-C at the terminal, which is for us
  * to pass on in the right order. A program that cannot be run shows as one that has `exited`.
  */
-export function startChild({
-  name,
-  command,
-  args,
-  env,
-  output,
-  records,
-  ipc,
-}: ChildOptions): Child {
+export function startChild({ name, command, args, env, output, records, ipc }: ChildOptions) {
   const file = typeof output === 'string' ? open(output) : undefined
   const sink = file ?? 'pipe'
   const child = spawn(command, args, {
@@ -64,7 +48,7 @@ export function startChild({
       if (stream !== null) createInterface({ input: stream }).on('line', output)
     }
   }
-  const unwatch = ipc || child.pid === undefined ? () => {} : endWithUs(child.pid, KILLED_STOPPING)
+  const unwatch = ipc || child.pid === undefined ? () => {} : endWithUs(child.pid, killedStopping)
   const exited = new Promise<string>((settle) => {
     child.on('error', (error) => settle(error.message))
     child.on('exit', (code, signal) => {
@@ -83,15 +67,18 @@ export function startChild({
   }
   return {
     pid: child.pid ?? 0,
+    /** Settles when it has ended, in whichever way, and says how: `exit code 1`, `SIGKILL`. */
     exited,
+    /** Ends it at once. */
     kill,
-    async stop() {
+    /** Asks it to end, and makes it after a while; settles when it has ended. */
+    async stop(): Promise<void> {
       child.kill('SIGTERM')
       // An open channel would keep a Node program running that has nothing else left to do.
       if (child.connected) child.disconnect()
       const patience = new AbortController()
       const ended = exited.then(() => patience.abort())
-      await sleep(GRACE_MS, undefined, { signal: patience.signal }).then(kill, () => {})
+      await delay(graceMs, undefined, { signal: patience.signal }).then(kill, () => {})
       await ended
     },
   }

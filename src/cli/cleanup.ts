@@ -6,9 +6,10 @@ import { request as tlsRequest } from 'node:https'
 import { text } from 'node:stream/consumers'
 import { parseArgs } from 'node:util'
 import { printable } from './table.ts'
-import { asksForHelp } from './usage.ts'
+import { type CommandIo, terminal } from './terminal.ts'
+import { readCall } from './usage.ts'
 
-const USAGE = `Usage: tollgate cleanup [<url>] [--ca <file>] [--cert <file> --key <file>]
+const usage = `Usage: tollgate cleanup [<url>] [--ca <file>] [--cert <file> --key <file>]
 
 Has the service delete the ephemeral keys that expired more than 30 minutes ago. Each process of the
 service does so by itself every 15 minutes; this is for those who want to see it as a job.
@@ -19,30 +20,17 @@ service does so by itself every 15 minutes; this is for those who want to see it
 
 Exit status: 0 done, 1 the service refused or cannot be reached, 2 a wrong call.`
 
-/** Where the command prints to, a line at a time. */
-export interface CleanupIo {
-  readonly out: (line: string) => void
-  readonly err: (line: string) => void
-}
-
-const TIMEOUT_MS = 30_000
+const timeoutMs = 30_000
 /** More than any answer of ours has. */
-const MOST_BYTES = 65_536
+const mostBytes = 65_536
 
 /** Runs the command; answers the exit status. Rejects with a sentence when nothing was deleted. */
 export async function cleanup(
   args: readonly string[],
-  io: CleanupIo = { out: console.log, err: console.error },
+  io: Pick<CommandIo, 'out' | 'err'> = terminal,
 ): Promise<number> {
-  if (asksForHelp(args)) {
-    io.out(USAGE)
-    return 0
-  }
-  const call = readArguments(args)
-  if (call === undefined) {
-    io.err(USAGE)
-    return 2
-  }
+  const call = readCall(args, usage, readArguments, io)
+  if (typeof call === 'number') return call
   const { status, body } = await post(call)
   const answer = parse(body) as { deletedCount?: unknown; error?: { message?: unknown } } | null
   if (status === 200 && Number.isSafeInteger(answer?.deletedCount)) {
@@ -61,31 +49,27 @@ interface Call {
   readonly key: string | undefined
 }
 
-function readArguments(args: readonly string[]): Call | undefined {
-  try {
-    const { values, positionals } = parseArgs({
-      args: [...args],
-      options: { ca: { type: 'string' }, cert: { type: 'string' }, key: { type: 'string' } },
-      allowPositionals: true,
-    })
-    const [written = 'http://127.0.0.1:8081', ...rest] = positionals
-    const { ca, cert, key } = values
-    const url = URL.parse(written)
-    const fits = url?.protocol === 'https:' || (url?.protocol === 'http:' && !ca && !cert)
-    const isBare = url?.pathname === '/' && !url.search && !url.hash && !url.username
-    if (!fits || !isBare || rest.length > 0 || (cert === undefined) !== (key === undefined)) {
-      return undefined
-    }
-    return { url, ca, cert, key }
-  } catch {
+function readArguments(args: string[]): Call | undefined {
+  const { values, positionals } = parseArgs({
+    args,
+    options: { ca: { type: 'string' }, cert: { type: 'string' }, key: { type: 'string' } },
+    allowPositionals: true,
+  })
+  const [written = 'http://127.0.0.1:8081', ...rest] = positionals
+  const { ca, cert, key } = values
+  const url = URL.parse(written)
+  const fits = url?.protocol === 'https:' || (url?.protocol === 'http:' && !ca && !cert)
+  const isBare = url?.pathname === '/' && !url.search && !url.hash && !url.username
+  if (!fits || !isBare || rest.length > 0 || (cert === undefined) !== (key === undefined)) {
     return undefined
   }
+  return { url, ca, cert, key }
 }
 
 async function post(call: Call): Promise<{ readonly status: number; readonly body: string }> {
   const { ca, cert, key } = call
   const target = new URL('/internal/v1/api-keys/cleanup', call.url)
-  const signal = AbortSignal.timeout(TIMEOUT_MS)
+  const signal = AbortSignal.timeout(timeoutMs)
   const tls = { ca: read('--ca', ca), cert: read('--cert', cert), key: read('--key', key) }
   const send = target.protocol === 'https:' ? tlsRequest : plainRequest
   try {
@@ -96,11 +80,11 @@ async function post(call: Call): Promise<{ readonly status: number; readonly bod
     let bytes = 0
     response.on('data', (chunk: Buffer) => {
       bytes += chunk.length
-      if (bytes > MOST_BYTES) response.destroy(new Error('the answer is too long'))
+      if (bytes > mostBytes) response.destroy(new Error('the answer is too long'))
     })
     return { status: response.statusCode ?? 0, body: await text(response) }
   } catch (error) {
-    const reason = signal.aborted ? `no answer within ${TIMEOUT_MS / 1_000} s` : reasonOf(error)
+    const reason = signal.aborted ? `no answer within ${timeoutMs / 1_000} s` : reasonOf(error)
     throw new Error(`${call.url.origin} cannot be reached (${reason}).`)
   }
 }

@@ -4,7 +4,7 @@ import { serveController } from '../wiring/controller-process.ts'
 import { onStop } from './stop-signals.ts'
 import { refuseArguments } from './usage.ts'
 
-const USAGE = `Usage: tollgate controller
+const usage = `Usage: tollgate controller
 
 Writes the statuses of the resources in the cluster (RESOURCES=kubernetes). Of several one writes, by
 the Lease tollgate-controller; the others wait for it to end. The service needs none of them.
@@ -16,7 +16,7 @@ export async function controllerCommand(
   args: readonly string[],
   env: NodeJS.ProcessEnv,
 ): Promise<number> {
-  const status = refuseArguments(args, USAGE)
+  const status = refuseArguments(args, usage)
   if (status !== undefined) return status
   const config = loadConfig({ ...env, RESOURCES: env.RESOURCES || 'kubernetes' })
   if (config.resourceFolder !== undefined) {

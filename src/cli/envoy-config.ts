@@ -9,9 +9,9 @@ import { type Config, loadConfig } from '../config.ts'
 import { checkEnvoyFiles, renderEnvoyFiles, writeEnvoyFiles } from '../wiring/envoy-files.ts'
 import { findEnvoy } from './envoy-binary.ts'
 import { StartError } from './start-error.ts'
-import { asksForHelp } from './usage.ts'
+import { readCall } from './usage.ts'
 
-const USAGE = `Usage: tollgate envoy-config [--write | --validate]
+const usage = `Usage: tollgate envoy-config [--write | --validate]
 
   (nothing)    prints the whole configuration for an Envoy of your own, as JSON
   --write      writes it to ENVOY_CONFIG_DIR (DATA_DIR/envoy), where the service keeps the clusters:
@@ -32,15 +32,8 @@ export async function envoyConfig(
   out: (text: string) => void = console.log,
   err: (text: string) => void = console.error,
 ): Promise<number> {
-  if (asksForHelp(args)) {
-    out(USAGE)
-    return 0
-  }
-  const call = readArguments(args)
-  if (call === undefined) {
-    err(USAGE)
-    return 2
-  }
+  const call = readCall(args, usage, readArguments, { out, err })
+  if (typeof call === 'number') return call
   const config = loadConfig(env, checkEnvoyFiles)
   if (config.tlsCertFile !== undefined) {
     err('TLS_CERT_FILE: add to the clusters what envoy/README.md says under "TLS to the service".')
@@ -51,19 +44,15 @@ export async function envoyConfig(
   return 0
 }
 
-function readArguments(args: readonly string[]) {
-  try {
-    const { values } = parseArgs({
-      args: [...args],
-      options: {
-        write: { type: 'boolean', default: false },
-        validate: { type: 'boolean', default: false },
-      },
-    })
-    return values.write && values.validate ? undefined : values
-  } catch {
-    return undefined
-  }
+function readArguments(args: string[]) {
+  const { values } = parseArgs({
+    args,
+    options: {
+      write: { type: 'boolean', default: false },
+      validate: { type: 'boolean', default: false },
+    },
+  })
+  return values.write && values.validate ? undefined : values
 }
 
 /** Envoy's own verdict. It opens the files that it would write: those of a temporary folder. */

@@ -11,9 +11,10 @@ import { createClient, KubeError } from '../kubernetes/client.ts'
 import { listObjects } from '../kubernetes/list.ts'
 import { accessOf } from '../wiring/cluster.ts'
 import { printable } from './table.ts'
-import { asksForHelp } from './usage.ts'
+import { type CommandIo, terminal } from './terminal.ts'
+import { readCall } from './usage.ts'
 
-const USAGE = `Usage: tollgate export [<file>... | -]
+const usage = `Usage: tollgate export [<file>... | -]
 
 Prints the resources of maas.opendatahub.io as those of tollgate.dev, in YAML, for kubectl apply or a
 folder. They are read from the cluster of KUBECONFIG, else of the pod, or from files; - is standard
@@ -21,33 +22,19 @@ input. What has no counterpart is named on standard error.
 
 Exit status: 0 everything is printed, 1 a resource is missing, 2 a wrong call.`
 
-/** Where the command takes its settings from, reads, and prints to. */
-export interface ExportIo {
-  readonly env: NodeJS.ProcessEnv
-  readonly input: NodeJS.ReadableStream
-  readonly out: (line: string) => void
-  readonly err: (line: string) => void
-}
-
 /** Runs the command; answers the exit status. Rejects with a sentence when something is unreadable. */
 export async function exportCommand(
   args: readonly string[],
-  io: ExportIo = {
-    env: process.env,
-    input: process.stdin,
-    out: console.log,
-    err: console.error,
-  },
+  io: Pick<CommandIo, 'env' | 'input' | 'out' | 'err'> = terminal,
 ): Promise<number> {
-  if (asksForHelp(args)) {
-    io.out(USAGE)
-    return 0
-  }
-  if (args.some((arg) => arg.startsWith('-') && arg !== '-')) {
-    io.err(USAGE)
-    return 2
-  }
-  const objects = args.length === 0 ? await readCluster(io.env) : await readFiles(args, io.input)
+  const names = readCall(
+    args,
+    usage,
+    (given) => (given.some((arg) => arg.startsWith('-') && arg !== '-') ? undefined : given),
+    io,
+  )
+  if (typeof names === 'number') return names
+  const objects = names.length === 0 ? await readCluster(io.env) : await readFiles(names, io.input)
   const { documents, notes } = exportResources(objects)
   for (const { severity, message } of notes) io.err(`${severity}: ${printable(message)}`)
   if (documents.length > 0) {

@@ -43,24 +43,13 @@ export interface KeySearch {
   readonly limit: number
 }
 
-export interface KeyClient {
-  create(body: Readonly<Record<string, unknown>>): Promise<CreatedKey>
-  /** Reads page after page. */
-  search(search: KeySearch): Promise<readonly KeyRecord[]>
-  revoke(id: string): Promise<KeyRecord & Revoked>
-  /** By the key's plaintext. */
-  revokeGiven(key: string): Promise<KeyRecord & Revoked>
-  /** undefined: the caller's own. */
-  revokeAll(
-    user: string | undefined,
-  ): Promise<Revoked & { readonly revokedCount: number; readonly message: string }>
-}
+export type KeyClient = ReturnType<typeof createKeyClient>
 
-const PAGE = 100
-const TIMEOUT_MS = 30_000
+const pageSize = 100
+const timeoutMs = 30_000
 
 /** A client of one server. */
-export function createKeyClient({ url, token }: KeyServer): KeyClient {
+export function createKeyClient({ url, token }: KeyServer) {
   async function call(method: string, path: string, body?: object): Promise<unknown> {
     const response = await fetch(`${url}${path}`, {
       method,
@@ -68,7 +57,7 @@ export function createKeyClient({ url, token }: KeyServer): KeyClient {
       ...(body !== undefined && { body: JSON.stringify(body) }),
       // Nobody but the server that was named gets the token.
       redirect: 'manual',
-      signal: AbortSignal.timeout(TIMEOUT_MS),
+      signal: AbortSignal.timeout(timeoutMs),
     }).catch((error: unknown) => {
       throw new Error(`${url} cannot be reached (${reasonOf(error)}).`)
     })
@@ -78,12 +67,20 @@ export function createKeyClient({ url, token }: KeyServer): KeyClient {
   }
 
   return {
-    async create(body) {
+    async create(body: Readonly<Record<string, unknown>>): Promise<CreatedKey> {
       const created = (await call('POST', '/v1/api-keys', body)) as CreatedKey
       if (typeof created.key === 'string') return created
       throw new Error(`${url} answered without a key; it is not a Tollgate.`)
     },
-    async search({ statuses, includeEphemeral, user, prefix, sort, limit }) {
+    /** Reads page after page. */
+    async search({
+      statuses,
+      includeEphemeral,
+      user,
+      prefix,
+      sort,
+      limit,
+    }: KeySearch): Promise<readonly KeyRecord[]> {
       const found = new Map<string, KeyRecord>()
       for (let offset = 0; found.size < limit; ) {
         const page = (await call('POST', '/v1/api-keys/search', {
@@ -94,7 +91,7 @@ export function createKeyClient({ url, token }: KeyServer): KeyClient {
             ...(prefix !== undefined && { keyPrefix: prefix }),
           },
           sort,
-          pagination: { limit: Math.min(PAGE, limit - found.size), offset },
+          pagination: { limit: Math.min(pageSize, limit - found.size), offset },
         })) as { readonly data: readonly KeyRecord[]; readonly has_more: boolean }
         // A key made in between moves the pages: what came already is no news.
         for (const record of page.data) found.set(record.id, record)
@@ -103,13 +100,17 @@ export function createKeyClient({ url, token }: KeyServer): KeyClient {
       }
       return [...found.values()]
     },
-    async revoke(id) {
+    async revoke(id: string): Promise<KeyRecord & Revoked> {
       return (await call('DELETE', `/v1/api-keys/${encodeURIComponent(id)}`)) as KeyRecord & Revoked
     },
-    async revokeGiven(key) {
+    /** By the key's plaintext. */
+    async revokeGiven(key: string): Promise<KeyRecord & Revoked> {
       return (await call('POST', '/v1/api-keys/revoke', { key })) as KeyRecord & Revoked
     },
-    async revokeAll(user) {
+    /** undefined: the caller's own. */
+    async revokeAll(
+      user: string | undefined,
+    ): Promise<Revoked & { readonly revokedCount: number; readonly message: string }> {
       const body = user === undefined ? {} : { username: user }
       return (await call('POST', '/v1/api-keys/bulk-revoke', body)) as Revoked & {
         readonly revokedCount: number
@@ -126,7 +127,7 @@ function refusalOf(answer: unknown): string | undefined {
 
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
-  if (error.name === 'TimeoutError') return `no answer within ${TIMEOUT_MS / 1_000} s`
+  if (error.name === 'TimeoutError') return `no answer within ${timeoutMs / 1_000} s`
   const { cause } = error
   return cause instanceof Error
     ? ((cause as NodeJS.ErrnoException).code ?? cause.message)

@@ -1,5 +1,7 @@
 /** Which server `tollgate key` talks to, and as whom. */
+
 import { readFileSync } from 'node:fs'
+import { isLoopback } from '../core/trustworthy.ts'
 
 /** A base URL without a trailing slash, and the credential to show there. */
 export interface KeyServer {
@@ -14,7 +16,7 @@ export interface KeyServerOptions {
   readonly insecureHttp?: boolean | undefined
 }
 
-const DEFAULT_URL = 'http://127.0.0.1:8000'
+const defaultUrl = 'http://127.0.0.1:8000'
 
 /**
  * What TOLLGATE_URL, and TOLLGATE_TOKEN or the file of TOLLGATE_TOKEN_FILE, say. Throws with a
@@ -22,7 +24,7 @@ const DEFAULT_URL = 'http://127.0.0.1:8000'
  */
 export function findKeyServer(env: NodeJS.ProcessEnv, options: KeyServerOptions): KeyServer {
   const { TOLLGATE_URL, TOLLGATE_TOKEN, TOLLGATE_TOKEN_FILE } = env
-  const written = options.url ?? (TOLLGATE_URL?.trim() || DEFAULT_URL)
+  const written = options.url ?? (TOLLGATE_URL?.trim() || defaultUrl)
   const url = checkUrl(written, options.insecureHttp ?? false)
   const token = TOLLGATE_TOKEN?.trim() || (TOLLGATE_TOKEN_FILE && readToken(TOLLGATE_TOKEN_FILE))
   if (!token) {
@@ -53,8 +55,4 @@ export function checkUrl(written: string, insecureHttp: boolean): string {
     )
   }
   return url.href.replace(/\/+$/, '')
-}
-
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '[::1]' || /^127(\.\d{1,3}){3}$/.test(host)
 }

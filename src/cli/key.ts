@@ -3,21 +3,12 @@ import { parseArgs } from 'node:util'
 import { createKeyClient, type KeyClient, type KeyRecord, type Revoked } from './key-client.ts'
 import { findKeyServer } from './key-server.ts'
 import { printable, renderTable } from './table.ts'
-import { ask, readHidden } from './terminal.ts'
+import { agrees, type CommandIo, terminal } from './terminal.ts'
 import { asksForHelp } from './usage.ts'
 
-/** Where the command takes its settings from and prints to, a line at a time. */
-export interface KeyIo {
-  readonly env: NodeJS.ProcessEnv
-  readonly out: (line: string) => void
-  readonly err: (line: string) => void
-  /** The answer to a question; undefined where there is nobody to ask. */
-  readonly ask: (question: string) => Promise<string | undefined>
-  /** All of standard input; what is typed there is not shown. */
-  readonly read: () => Promise<string>
-}
+export type KeyIo = Omit<CommandIo, 'input'>
 
-const USAGE = `Usage: tollgate key new <name> [--subscription <name>] [--expires 30d] [--ephemeral] [--description <text>]
+const usage = `Usage: tollgate key new <name> [--subscription <name>] [--expires 30d] [--ephemeral] [--description <text>]
        tollgate key list [--status active,revoked,expired] [--all] [--sort name:asc] [--limit <n>] [--user <name>]
        tollgate key revoke <id>... | - | --all [--user <name>] | --user <name> [--yes]
 
@@ -64,11 +55,11 @@ const forRevoke = {
 class WrongCall extends Error {}
 
 /** Runs the command; answers the exit status: 1 when it failed, 2 for a wrong call. */
-export async function key(args: string[], io: KeyIo = terminal()): Promise<number> {
+export async function key(args: string[], io: KeyIo = terminal): Promise<number> {
   const [command, ...rest] = args
   try {
     if (asksForHelp(args) || command === 'help') {
-      io.out(USAGE)
+      io.out(usage)
       return 0
     }
     if (command === 'new') return await newKey(rest, io)
@@ -81,7 +72,7 @@ export async function key(args: string[], io: KeyIo = terminal()): Promise<numbe
       return 1
     }
     if (error.message !== '') io.err(`${error.message}\n`)
-    io.err(USAGE)
+    io.err(usage)
     return 2
   }
 }
@@ -197,11 +188,8 @@ async function revokeOfUser(
       io.err(`${name} has no active key.`)
       return 0
     }
-    const answer = await io.ask(
-      `Revoke ${length === 1 ? 'the 1 active key' : `all ${length} active keys`} of ${name}? [y/N] `,
-    )
-    if (answer === undefined) io.err('There is nobody to ask; repeat it with --yes.')
-    if (!/^y(es)?$/i.test(answer?.trim() ?? '')) return 1
+    const keys = length === 1 ? 'the 1 active key' : `all ${length} active keys`
+    if (!(await agrees(io, `Revoke ${keys} of ${name}?`))) return 1
   }
   const result = await client.revokeAll(user)
   io.out(values.json ? toJson(result) : printable(result.message))
@@ -278,8 +266,4 @@ function isWrongCall(error: unknown): error is Error {
 
 function sentenceOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
-}
-
-function terminal(): KeyIo {
-  return { env: process.env, out: console.log, err: console.error, ask, read: readHidden }
 }

@@ -1,9 +1,9 @@
 /** The commands of `tollgate`. Each is loaded only when it is asked for. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { PACKAGE_ROOT } from '../package-root.ts'
+import { packageRoot } from '../package-root.ts'
 
-const USAGE = `Usage: tollgate <command>
+const usage = `Usage: tollgate <command>
 
   up               the whole gateway on this machine: Envoy, the service, a sample model server
   serve            the service only
@@ -36,48 +36,38 @@ try {
 }
 
 async function run(): Promise<number> {
-  switch (command) {
-    case 'up':
-      return (await import('./up.ts')).up(args, process.env)
-    case 'serve':
+  const { env } = process
+  const commands: Readonly<Record<string, () => Promise<number> | number>> = {
+    up: async () => (await import('./up.ts')).up(args, env),
+    serve: async () => {
       await import('./heap.ts').then(({ boundHeap }) => boundHeap())
-      return (await import('./serve.ts')).serveCommand(args, process.env)
-    case 'controller':
-      return (await import('./controller.ts')).controllerCommand(args, process.env)
-    case 'drain':
-      return (await import('./drain.ts')).drain(args, process.env)
-    case 'check':
-      return (await import('./check.ts')).check(args)
-    case 'export':
-      return (await import('./export.ts')).exportCommand(args)
-    case 'migrate':
-      return (await import('./migrate.ts')).migrate(args, process.env)
-    case 'envoy-config':
-      return (await import('./envoy-config.ts')).envoyConfig(args, process.env)
-    case 'replicas':
-      return (await import('./replicas.ts')).replicas(args)
-    case 'cleanup':
-      return (await import('./cleanup.ts')).cleanup(args)
-    case 'revocations':
-      return (await import('./revocations.ts')).revocations(args)
-    case 'bench':
-      return (await import('./bench.ts')).bench(args, process.env)
-    case 'key':
-      return (await import('./key.ts')).key(args)
-    case 'help':
-    case '--help':
-    case '-h':
-      console.log(USAGE)
-      return 0
-    case 'version':
-    case '--version':
-      console.log(JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')).version)
-      return 0
-    default:
-      if (command !== undefined) console.error(`There is no command "${command}".\n`)
-      console.error(USAGE)
-      return 2
+      return (await import('./serve.ts')).serveCommand(args, env)
+    },
+    controller: async () => (await import('./controller.ts')).controllerCommand(args, env),
+    drain: async () => (await import('./drain.ts')).drain(args, env),
+    check: async () => (await import('./check.ts')).check(args),
+    export: async () => (await import('./export.ts')).exportCommand(args),
+    migrate: async () => (await import('./migrate.ts')).migrate(args, env),
+    'envoy-config': async () => (await import('./envoy-config.ts')).envoyConfig(args, env),
+    replicas: async () => (await import('./replicas.ts')).replicas(args),
+    cleanup: async () => (await import('./cleanup.ts')).cleanup(args),
+    revocations: async () => (await import('./revocations.ts')).revocations(args),
+    bench: async () => (await import('./bench.ts')).bench(args, env),
+    key: async () => (await import('./key.ts')).key(args),
+    help: () => print(usage),
+    version: () =>
+      print(JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')).version),
   }
+  const name = { '--help': 'help', '-h': 'help', '--version': 'version' }[`${command}`] ?? command
+  if (name !== undefined && Object.hasOwn(commands, name)) return (await commands[name]?.()) ?? 2
+  if (command !== undefined) console.error(`There is no command "${command}".\n`)
+  console.error(usage)
+  return 2
+}
+
+function print(text: string): number {
+  console.log(text)
+  return 0
 }
 
 /** What a person can mend is a sentence, and so are its causes; a fault of ours comes with its stack. */

@@ -13,9 +13,9 @@ import { migrate as applyMigrations, planMigrations } from '../store/postgres/mi
 import { openPool, type Pool } from '../store/postgres/postgres.ts'
 import { checkAuditLog, checkDataDir } from '../wiring/check-files.ts'
 import { auditTakeOver } from './audit-take-over.ts'
-import { asksForHelp } from './usage.ts'
+import { readCall } from './usage.ts'
 
-const USAGE = `Usage: tollgate migrate [--from <url>] [--tenant <name>] [--in-place] [--dry-run]
+const usage = `Usage: tollgate migrate [--from <url>] [--tenant <name>] [--in-place] [--dry-run]
        tollgate migrate --plan
 
   (nothing)      brings the database of DATABASE_URL to our schema; the service does so at its start
@@ -34,15 +34,8 @@ const tellEvery = 50_000
  * left out, 2 for arguments that make no sense. Rejects with an Error fit for a person.
  */
 export async function migrate(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
-  if (asksForHelp(args)) {
-    console.log(USAGE)
-    return 0
-  }
-  const options = readArguments(args)
-  if (options === undefined) {
-    console.error(USAGE)
-    return 2
-  }
+  const options = readCall(args, usage, readArguments)
+  if (typeof options === 'number') return options
   const { from, tenant, inPlace, dryRun } = options
   const config = loadConfig(env, (config) => [
     ...(config.databaseUrl === undefined && !inPlace ? checkDataDir(config) : []),
@@ -69,26 +62,22 @@ interface Arguments {
   readonly plan: boolean
 }
 
-function readArguments(args: readonly string[]): Arguments | undefined {
-  try {
-    const { values } = parseArgs({
-      args: [...args],
-      options: {
-        from: { type: 'string' },
-        tenant: { type: 'string' },
-        'in-place': { type: 'boolean', default: false },
-        'dry-run': { type: 'boolean', default: false },
-        plan: { type: 'boolean', default: false },
-      },
-    })
-    const { from, tenant, plan } = values
-    if (plan && (args.length > 1 || tenant !== undefined)) return undefined
-    if (tenant !== undefined && (from === undefined || values['in-place'])) return undefined
-    if (from !== undefined && !/^postgres(ql)?:\/\//.test(from)) return undefined
-    return { from, tenant, plan, inPlace: values['in-place'], dryRun: values['dry-run'] }
-  } catch {
-    return undefined
-  }
+function readArguments(args: string[]): Arguments | undefined {
+  const { values } = parseArgs({
+    args,
+    options: {
+      from: { type: 'string' },
+      tenant: { type: 'string' },
+      'in-place': { type: 'boolean', default: false },
+      'dry-run': { type: 'boolean', default: false },
+      plan: { type: 'boolean', default: false },
+    },
+  })
+  const { from, tenant, plan } = values
+  if (plan && (args.length > 1 || tenant !== undefined)) return undefined
+  if (tenant !== undefined && (from === undefined || values['in-place'])) return undefined
+  if (from !== undefined && !/^postgres(ql)?:\/\//.test(from)) return undefined
+  return { from, tenant, plan, inPlace: values['in-place'], dryRun: values['dry-run'] }
 }
 
 async function showPlan(sql: Pool): Promise<number> {

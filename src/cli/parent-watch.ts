@@ -1,4 +1,4 @@
-const POLL_MS = 500
+const pollMs = 500
 
 /**
  * Calls back once when the process that started us is gone without having told us: npm passes no
@@ -17,5 +17,5 @@ export function onParentGone(callback: () => void): void {
   const parent = process.ppid
   setInterval(() => {
     if (process.ppid !== parent) tell()
-  }, POLL_MS).unref()
+  }, pollMs).unref()
 }

@@ -1,11 +1,13 @@
 /** The processes of `tollgate up`, in the order in which they start. */
+
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
-import { PACKAGE_ROOT } from '../package-root.ts'
+import { packageRoot } from '../package-root.ts'
 import { startEmbeddedPostgres } from '../store/postgres/embedded-postgres.ts'
 import { writeEnvoyFiles } from '../wiring/envoy-files.ts'
 import { startChild } from './child.ts'
+import { signal } from './run-records.ts'
 import { createServiceLog } from './service-log.ts'
 import type { Part } from './supervisor.ts'
 import { localUrl, type UpSettings } from './up-settings.ts'
@@ -28,7 +30,7 @@ export interface PartsOptions {
   readonly envoyThreads?: number
 }
 
-const MOST_ENVOY_THREADS = 4
+const mostEnvoyThreads = 4
 
 /** Postgres (unless DATABASE_URL names one), the sample model server, the service, Envoy. */
 export function createParts(options: PartsOptions): Part[] {
@@ -48,7 +50,7 @@ export function createParts(options: PartsOptions): Part[] {
         ...(embedded && { port: embedded.port }),
       })
       embedded = server
-      return { ...server, kill: () => killIfThere(server.pid) }
+      return { ...server, kill: () => signal(server.pid, 'SIGKILL') }
     },
     async ready() {},
   }
@@ -59,18 +61,18 @@ export function createParts(options: PartsOptions): Part[] {
       startChild({
         name: 'model-server',
         command: process.execPath,
-        args: [options.modelServer ?? join(PACKAGE_ROOT, 'examples', 'model-server.ts')],
+        args: [options.modelServer ?? join(packageRoot, 'examples', 'model-server.ts')],
         env: { ...env, MODEL_SERVER_ADDRESS: new URL(localUrl(config.modelServerAddress)).host },
         output: join(logs, 'model-server.log'),
         records,
         ipc: true,
       }),
     ready: (signal) =>
-      waitForHttp({
-        name: 'The sample model server',
-        url: `${localUrl(config.modelServerAddress)}/v1/models`,
+      waitForHttp(
+        'The sample model server',
+        `${localUrl(config.modelServerAddress)}/v1/models`,
         signal,
-      }),
+      ),
     lastWords: () => lastLine(join(logs, 'model-server.log')),
   }
 
@@ -83,7 +85,7 @@ export function createParts(options: PartsOptions): Part[] {
         command: process.execPath,
         args: [
           ...(options.serviceFlags ?? []),
-          join(PACKAGE_ROOT, 'src', 'cli', 'main.ts'),
+          join(packageRoot, 'src', 'cli', 'main.ts'),
           'serve',
         ],
         env: {
@@ -101,11 +103,7 @@ export function createParts(options: PartsOptions): Part[] {
         ipc: true,
       }),
     ready: (signal) =>
-      waitForHttp({
-        name: 'The service',
-        url: `${localUrl(config.internalAddress)}/readyz`,
-        signal,
-      }),
+      waitForHttp('The service', `${localUrl(config.internalAddress)}/readyz`, signal),
     lastWords: serviceLog.lastLine,
   }
 
@@ -113,7 +111,7 @@ export function createParts(options: PartsOptions): Part[] {
     name: 'Envoy',
     async spawn() {
       const bootstrap = await writeEnvoyFiles(config)
-      const threads = options.envoyThreads ?? Math.min(availableParallelism(), MOST_ENVOY_THREADS)
+      const threads = options.envoyThreads ?? Math.min(availableParallelism(), mostEnvoyThreads)
       return startChild({
         name: 'envoy',
         command: envoy,
@@ -130,30 +128,14 @@ export function createParts(options: PartsOptions): Part[] {
       })
     },
     async ready(signal) {
-      await waitForHttp({
-        name: 'Envoy',
-        url: `${localUrl(config.envoyAdminAddress)}/ready`,
-        signal,
-      })
-      await waitForHttp({
-        name: 'The gateway',
-        url: `${localUrl(config.gatewayAddress)}/health`,
-        signal,
-      })
+      await waitForHttp('Envoy', `${localUrl(config.envoyAdminAddress)}/ready`, signal)
+      await waitForHttp('The gateway', `${localUrl(config.gatewayAddress)}/health`, signal)
     },
     lastWords: () => lastLine(join(logs, 'envoy.log')),
   }
 
   const own = config.databaseUrl === undefined ? [postgres] : []
   return [...own, sampleModelServer, service, gateway]
-}
-
-function killIfThere(pid: number): void {
-  try {
-    process.kill(pid, 'SIGKILL')
-  } catch {
-    // It has ended already.
-  }
 }
 
 function lastLine(file: string): string {

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { createServer } from 'node:net'
+import { connect, createServer } from 'node:net'
 import { StartError } from './start-error.ts'
 
 /** An address that is about to be listened on, and the setting that names it. */
@@ -27,6 +27,19 @@ export async function checkPorts(addresses: readonly Listen[]): Promise<void> {
   throw new StartError(
     `${problems.join('\n')}\nFree ${problems.length === 1 ? 'that port' : 'those ports'}, or name others by the settings in brackets.`,
   )
+}
+
+/** Whether somebody accepts connections there. */
+export async function isListening(host: string, port: number): Promise<boolean> {
+  const socket = connect(port, host)
+  try {
+    await once(socket, 'connect')
+    return true
+  } catch {
+    return false
+  } finally {
+    socket.destroy()
+  }
 }
 
 async function whyNot(host: string, port: number): Promise<string | undefined> {

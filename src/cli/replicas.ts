@@ -5,38 +5,24 @@ import { loadConfig } from '../config.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import { forgetReplicas, listReplicas, type Replica } from '../store/revocations/replicas.ts'
 import { printable, renderTable } from './table.ts'
-import { ask } from './terminal.ts'
-import { asksForHelp } from './usage.ts'
+import { agrees, type CommandIo, terminal } from './terminal.ts'
+import { readCall } from './usage.ts'
 
-const USAGE = `Usage: tollgate replicas [--json]
+const usage = `Usage: tollgate replicas [--json]
        tollgate replicas forget <name> [--yes]
 
   (nothing)   lists the processes that a revocation waits for, from the database of DATABASE_URL
   forget      takes a process that is gone for good from them; asks before it does, unless --yes`
 
-/** Where the command takes its settings from, prints to, and asks. */
-export interface ReplicasIo {
-  readonly env: NodeJS.ProcessEnv
-  readonly out: (line: string) => void
-  readonly err: (line: string) => void
-  /** The answer to a question; undefined where there is nobody to ask. */
-  readonly ask: (question: string) => Promise<string | undefined>
-}
+type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'ask'>
 
 /** A process that was seen this lately is running: its row would be back at once. */
 const runningMs = 15_000
 
 /** Runs the command; answers the exit status: 1 when nothing was forgotten, 2 for a wrong call. */
-export async function replicas(args: readonly string[], io = terminal()): Promise<number> {
-  if (asksForHelp(args)) {
-    io.out(USAGE)
-    return 0
-  }
-  const call = readArguments(args)
-  if (call === undefined) {
-    io.err(USAGE)
-    return 2
-  }
+export async function replicas(args: readonly string[], io: Io = terminal): Promise<number> {
+  const call = readCall(args, usage, readArguments, io)
+  if (typeof call === 'number') return call
   const { databaseUrl: url } = loadConfig(io.env)
   if (url === undefined) throw new Error('Name the database of the processes by DATABASE_URL.')
   const sql = openPool({ url, connections: 1, applicationName: 'tollgate replicas' })
@@ -64,27 +50,23 @@ interface Call {
   readonly json: boolean
 }
 
-function readArguments(args: readonly string[]): Call | undefined {
-  try {
-    const { values, positionals } = parseArgs({
-      args: [...args],
-      options: {
-        yes: { type: 'boolean', default: false },
-        json: { type: 'boolean', default: false },
-      },
-      allowPositionals: true,
-    })
-    const [command, name, ...rest] = positionals
-    const isList = command === undefined && !values.yes
-    const isForget = command === 'forget' && name !== undefined && rest.length === 0 && !values.json
-    return isList || isForget ? { forget: name, ...values } : undefined
-  } catch {
-    return undefined
-  }
+function readArguments(args: string[]): Call | undefined {
+  const { values, positionals } = parseArgs({
+    args,
+    options: {
+      yes: { type: 'boolean', default: false },
+      json: { type: 'boolean', default: false },
+    },
+    allowPositionals: true,
+  })
+  const [command, name, ...rest] = positionals
+  const isList = command === undefined && !values.yes
+  const isForget = command === 'forget' && name !== undefined && rest.length === 0 && !values.json
+  return isList || isForget ? { forget: name, ...values } : undefined
 }
 
 /** Says what it means, and asks. */
-async function isSure(named: readonly Replica[], call: Call, io: ReplicasIo): Promise<boolean> {
+async function isSure(named: readonly Replica[], call: Call, io: Io): Promise<boolean> {
   const name = printable(call.forget ?? '')
   if (named.length === 0) {
     io.err(`No process called ${name} is waited for.`)
@@ -101,10 +83,7 @@ async function isSure(named: readonly Replica[], call: Call, io: ReplicasIo): Pr
     `Revocations will no longer wait for ${name}, last seen ${showSpan(named[0]?.unseenMs ?? 0)} ago. ` +
       `If it is only cut off from the database, it may let revoked keys pass for another ${showSpan(servesMs)}.`,
   )
-  if (call.yes) return true
-  const answer = await io.ask('Is it gone for good? [y/N] ')
-  if (answer === undefined) io.err('There is nobody to ask; repeat it with --yes.')
-  return /^y(es)?$/i.test(answer?.trim() ?? '')
+  return call.yes || (await agrees(io, 'Is it gone for good?'))
 }
 
 function showReplicas(found: readonly Replica[]): string {
@@ -124,13 +103,4 @@ function showReplicas(found: readonly Replica[]): string {
 /** `3 s`, `12 min`: whole, and never less than it is. */
 function showSpan(ms: number): string {
   return ms < 120_000 ? `${Math.ceil(ms / 1_000)} s` : `${Math.ceil(ms / 60_000)} min`
-}
-
-function terminal(): ReplicasIo {
-  return {
-    env: process.env,
-    out: console.log,
-    err: console.error,
-    ask,
-  }
 }

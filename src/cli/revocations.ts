@@ -5,9 +5,10 @@ import { loadConfig } from '../config.ts'
 import { openPool, type Pool } from '../store/postgres/postgres.ts'
 import { endAgain } from '../store/revocations/ended-keys.ts'
 import { readFile } from '../store/revocations/revocation-file.ts'
-import { asksForHelp } from './usage.ts'
+import { type CommandIo, terminal } from './terminal.ts'
+import { readCall } from './usage.ts'
 
-const USAGE = `Usage: tollgate revocations replay <file>...
+const usage = `Usage: tollgate revocations replay <file>...
 
 Revokes in the database of DATABASE_URL every key that one of these files has as revoked and the
 database has as active: it was restored from a backup that is older. The files are those that each
@@ -15,29 +16,15 @@ process keeps in REVOCATION_LOG_DIR (revocations-<process>.jsonl); a process doe
 that are in its folder, at its start and whenever it finds the database older than it knows. May be
 repeated.`
 
-/** Where the command takes its settings from and prints to, a line at a time. */
-export interface RevocationsIo {
-  readonly env: NodeJS.ProcessEnv
-  readonly out: (line: string) => void
-  readonly err: (line: string) => void
-}
-
-const terminal: RevocationsIo = { env: process.env, out: console.log, err: console.error }
+type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 
 /**
  * Runs the command; answers the exit status: 1 when a line could not be read, or a key not be
  * revoked; 2 for a wrong call.
  */
-export async function revocations(args: readonly string[], io = terminal): Promise<number> {
-  if (asksForHelp(args)) {
-    io.out(USAGE)
-    return 0
-  }
-  const files = filesOf(args)
-  if (files === undefined) {
-    io.err(USAGE)
-    return 2
-  }
+export async function revocations(args: readonly string[], io: Io = terminal): Promise<number> {
+  const files = readCall(args, usage, filesOf, io)
+  if (typeof files === 'number') return files
   const { databaseUrl: url } = loadConfig(io.env)
   if (url === undefined) throw new Error('Name the database by DATABASE_URL.')
   const sql = openPool({ url, connections: 1, applicationName: 'tollgate revocations' })
@@ -50,17 +37,13 @@ export async function revocations(args: readonly string[], io = terminal): Promi
   }
 }
 
-function filesOf(args: readonly string[]): readonly string[] | undefined {
-  try {
-    const { positionals } = parseArgs({ args: [...args], allowPositionals: true })
-    const [command, ...files] = positionals
-    return command === 'replay' && files.length > 0 ? files : undefined
-  } catch {
-    return undefined
-  }
+function filesOf(args: string[]): readonly string[] | undefined {
+  const { positionals } = parseArgs({ args, allowPositionals: true })
+  const [command, ...files] = positionals
+  return command === 'replay' && files.length > 0 ? files : undefined
 }
 
-async function replay(sql: Pool, file: string, { out, err }: RevocationsIo): Promise<number> {
+async function replay(sql: Pool, file: string, { out, err }: Io): Promise<number> {
   const counts = { keys: 0, again: 0, left: 0 }
   const { broken } = await readFile(file, async (keys) => {
     const { ids, left } = await endAgain(

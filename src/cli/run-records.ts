@@ -2,9 +2,9 @@
  * Notes in <DATA_DIR>/run of which processes were started, so that the next start can stop what a
  * killed one (kill -9, a crash) left running.
  */
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as delay } from 'node:timers/promises'
 import {
   identify,
   isRunning,
@@ -12,8 +12,8 @@ import {
   readIdentity,
 } from '../store/postgres/process-identity.ts'
 
-const GRACE_MS = 5_000
-const POLL_MS = 25
+const graceMs = 5_000
+const pollMs = 25
 
 /** Notes that the process runs; call the result when it has ended. */
 export function record(folder: string, name: string, pid: number): () => void {
@@ -29,7 +29,7 @@ export async function reap(folder: string, log: (line: string) => void): Promise
   const files = readdirSync(folder).filter((file) => file.endsWith('.json'))
   await Promise.all(
     files.map(async (file) => {
-      const left = readRecord(join(folder, file))
+      const left = readIdentity(join(folder, file))
       if (left !== undefined && isRunning(left)) {
         log(`Stopping ${file.replace('.json', '')} (process ${left.pid}), left by an earlier run`)
         await end(left)
@@ -40,26 +40,19 @@ export async function reap(folder: string, log: (line: string) => void): Promise
 }
 
 async function end(left: ProcessIdentity): Promise<void> {
-  const deadline = Date.now() + GRACE_MS
+  const deadline = Date.now() + graceMs
   signal(left.pid, 'SIGTERM')
-  while (isRunning(left) && Date.now() < deadline) await sleep(POLL_MS)
+  while (isRunning(left) && Date.now() < deadline) await delay(pollMs)
   if (!isRunning(left)) return
   signal(-left.pid, 'SIGKILL')
-  while (isRunning(left) && Date.now() < deadline + GRACE_MS) await sleep(POLL_MS)
+  while (isRunning(left) && Date.now() < deadline + graceMs) await delay(pollMs)
 }
 
-function signal(pid: number, name: NodeJS.Signals): void {
+/** Sends a signal to a process, or a group of them, unless it is gone. */
+export function signal(pid: number, name: NodeJS.Signals): void {
   try {
     process.kill(pid, name)
   } catch {
     // It has ended in the meantime.
-  }
-}
-
-function readRecord(file: string): ProcessIdentity | undefined {
-  try {
-    return readIdentity(JSON.parse(readFileSync(file, 'utf8')))
-  } catch {
-    return undefined
   }
 }

@@ -1,6 +1,6 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { SAMPLE_MODEL_SERVER, SAMPLE_RESOURCES } from './up-settings.ts'
+import { sampleModelServer, sampleResourceFolder } from './up-settings.ts'
 
 /**
  * Writes the sample resources to `folder` with another address for the sample model server, so that
@@ -9,11 +9,11 @@ import { SAMPLE_MODEL_SERVER, SAMPLE_RESOURCES } from './up-settings.ts'
 export function writeSampleResources(folder: string, modelServerUrl: string): void {
   rmSync(folder, { recursive: true, force: true })
   mkdirSync(folder, { recursive: true })
-  for (const file of readdirSync(SAMPLE_RESOURCES)) {
-    const text = readFileSync(join(SAMPLE_RESOURCES, file), 'utf8')
+  for (const file of readdirSync(sampleResourceFolder)) {
+    const text = readFileSync(join(sampleResourceFolder, file), 'utf8')
     writeFileSync(
       join(folder, file),
-      text.replaceAll(`http://${SAMPLE_MODEL_SERVER}`, modelServerUrl),
+      text.replaceAll(`http://${sampleModelServer}`, modelServerUrl),
     )
   }
 }

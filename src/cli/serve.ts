@@ -3,7 +3,7 @@ import { settingsList } from '../settings/show.ts'
 import { onStop } from './stop-signals.ts'
 import { refuseArguments } from './usage.ts'
 
-const USAGE = `Usage: tollgate serve
+const usage = `Usage: tollgate serve
 
 The service alone: Check, the access log, the REST API. It runs until SIGTERM, SIGINT or SIGHUP, and
 then ends within 15 seconds. SIGUSR2 makes it log at debug, and once more as before.
@@ -23,7 +23,7 @@ export async function serveCommand(
   args: readonly string[],
   env: NodeJS.ProcessEnv,
 ): Promise<number> {
-  const status = refuseArguments(args, USAGE)
+  const status = refuseArguments(args, usage)
   if (status !== undefined) return status
   const asked = onStop(() => {})
   const starting = new AbortController()

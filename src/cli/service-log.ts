@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { appendFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
-const WARNING = 40
+const warning = 40
 
 /**
  * Keeps what the service says in `file`, written anew, and shows on the terminal what a person
@@ -18,7 +18,7 @@ export function createServiceLog(file: string, show: (line: string) => void) {
       last = line
       // A full disk must not end the service; what it said is on the terminal if it matters.
       written = written.then(() => appendFile(file, `${line}\n`)).catch(() => {})
-      if (levelOf(line) >= WARNING) show(`service: ${line}`)
+      if (levelOf(line) >= warning) show(`service: ${line}`)
     },
     /** What it said last, for the message that it ended. */
     lastLine: (): string => `${last} (${file})`,
@@ -33,5 +33,5 @@ function levelOf(line: string): number {
   } catch {
     // No JSON: a stack trace, a message of Node itself.
   }
-  return WARNING
+  return warning
 }

@@ -1,8 +1,8 @@
 import { onParentGone } from './parent-watch.ts'
 
 // npm, the launcher and the terminal may each pass on one and the same Ctrl-C.
-const SAME_SIGNAL_MS = 500
-const KILLED_STATUS = 130
+const sameSignalMs = 500
+const killedStatus = 130
 
 /**
  * Settles with the reason once this process is asked to stop: SIGINT, SIGTERM, SIGHUP, or the end of
@@ -17,9 +17,9 @@ export function onStop(kill: () => void): Promise<string> {
       if (askedAt === undefined) {
         askedAt = Date.now()
         settle(reason)
-      } else if (Date.now() - askedAt >= SAME_SIGNAL_MS) {
+      } else if (Date.now() - askedAt >= sameSignalMs) {
         kill()
-        process.exit(KILLED_STATUS)
+        process.exit(killedStatus)
       }
     }
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {

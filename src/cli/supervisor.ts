@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Child } from './child.ts'
 import { StartError } from './start-error.ts'
 
@@ -14,8 +14,8 @@ export interface Part {
   lastWords?(): string
 }
 
-const LONGEST_BACKOFF_MS = 10_000
-const STEADY_MS = 60_000
+const longestBackoffMs = 10_000
+const steadyMs = 60_000
 
 /** See createSupervisor. */
 export type Supervisor = ReturnType<typeof createSupervisor>
@@ -50,10 +50,10 @@ export function createSupervisor(log: (line: string) => void) {
       const how = await entry.child.exited
       entry.isReady = false
       if (ending.signal.aborted) return
-      if (Date.now() - since > STEADY_MS) backoffMs = 1_000
+      if (Date.now() - since > steadyMs) backoffMs = 1_000
       log(`${capital(entry.part.name)} ended (${how}); starting it again in ${backoffMs / 1000} s`)
-      await sleep(backoffMs, undefined, { signal: ending.signal }).catch(() => {})
-      backoffMs = Math.min(backoffMs * 2, LONGEST_BACKOFF_MS)
+      await delay(backoffMs, undefined, { signal: ending.signal }).catch(() => {})
+      backoffMs = Math.min(backoffMs * 2, longestBackoffMs)
       if (ending.signal.aborted) return
       try {
         entry.child = await entry.part.spawn()

@@ -1,12 +1,12 @@
 /** Rows of text aligned for a terminal. */
 
-const LONGEST_CELL = 40
+const longestCell = 40
 
 /** Header and rows in columns, two blanks apart; a cell longer than `longest` is cut. */
 export function renderTable(
   header: readonly string[],
   rows: readonly (readonly string[])[],
-  longest = LONGEST_CELL,
+  longest = longestCell,
 ): string {
   const cells = [header, ...rows.map((row) => row.map((cell) => shorten(cell, longest)))]
   const widths = header.map((_, column) =>

@@ -1,5 +1,5 @@
 /** The three lines that show what the gateway is for: a 200, a 403 and a 429. */
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as delay } from 'node:timers/promises'
 import { StartError } from './start-error.ts'
 
 /** Where the gateway answers, and until when somebody waits for it. */
@@ -8,8 +8,8 @@ export interface TryLinesOptions {
   readonly signal: AbortSignal
 }
 
-const WITHIN_MS = 20_000
-const POLL_MS = 50
+const withinMs = 20_000
+const pollMs = 50
 
 /**
  * Mints three ephemeral keys for the sample identities and returns three `curl` lines that use
@@ -58,8 +58,8 @@ async function untilAnswered(
   body: string,
   signal: AbortSignal,
 ): Promise<void> {
-  const deadline = Date.now() + WITHIN_MS
-  for (let last = ''; ; await sleep(POLL_MS)) {
+  const deadline = Date.now() + withinMs
+  for (let last = ''; ; await delay(pollMs)) {
     if (Date.now() > deadline) {
       throw new StartError(`A sample request should be answered ${expected}, and was not: ${last}`)
     }

@@ -1,7 +1,9 @@
 /** The settings of `tollgate up`: those of the service, with the sample's files as defaults. */
+
 import { join } from 'node:path'
 import { type Config, ConfigError, loadConfig, type SocketAddress } from '../config.ts'
-import { PACKAGE_ROOT } from '../package-root.ts'
+import { isLoopback } from '../core/trustworthy.ts'
+import { packageRoot } from '../package-root.ts'
 import { localHost, showAddress } from '../settings/address.ts'
 import { settings } from '../settings/table.ts'
 import { checkDataDir, checkFiles } from '../wiring/check-files.ts'
@@ -18,12 +20,12 @@ export interface UpSettings {
 }
 
 /** Where the sample resources say that the sample model server is. */
-export const SAMPLE_MODEL_SERVER = settings.modelServerAddress.fallback
+export const sampleModelServer = settings.modelServerAddress.fallback
 
 /** The sample resources as they ship. */
-export const SAMPLE_RESOURCES = join(PACKAGE_ROOT, 'examples', 'resources')
+export const sampleResourceFolder = join(packageRoot, 'examples', 'resources')
 
-const SAMPLE_TOKENS = join(PACKAGE_ROOT, 'examples', 'tokens.csv')
+const sampleTokensFile = join(packageRoot, 'examples', 'tokens.csv')
 
 /**
  * Reads them. Throws a ConfigError that names every bad one; an address beyond this machine is bad
@@ -36,8 +38,8 @@ export function readUpSettings(env: NodeJS.ProcessEnv): UpSettings {
   const audit = join(env.DATA_DIR || '.data', 'audit', 'audit.jsonl')
   const withDefaults = {
     ...env,
-    RESOURCES: env.RESOURCES || `file:${SAMPLE_RESOURCES}`,
-    TOKEN_AUTH_FILE: env.TOKEN_AUTH_FILE || SAMPLE_TOKENS,
+    RESOURCES: env.RESOURCES || `file:${sampleResourceFolder}`,
+    TOKEN_AUTH_FILE: env.TOKEN_AUTH_FILE || sampleTokensFile,
     USAGE_JOURNAL: env.USAGE_JOURNAL || journal,
     AUDIT_LOG: env.AUDIT_LOG || audit,
   }
@@ -93,8 +95,4 @@ function checkAddresses(config: UpSettings['config'], sampleTokens: boolean): re
 /** `http://host:port` as this machine reaches what listens there. */
 export function localUrl({ host, port }: SocketAddress): string {
   return `http://${showAddress({ host: localHost(host), port })}`
-}
-
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host)
 }

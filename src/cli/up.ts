@@ -15,11 +15,11 @@ import { StartError } from './start-error.ts'
 import { onStop } from './stop-signals.ts'
 import { createSupervisor, type Supervisor } from './supervisor.ts'
 import { makeTryLines } from './try-lines.ts'
-import { localUrl, readUpSettings, SAMPLE_MODEL_SERVER, type UpSettings } from './up-settings.ts'
+import { localUrl, readUpSettings, sampleModelServer, type UpSettings } from './up-settings.ts'
 import { refuseArguments } from './usage.ts'
 import { welcome } from './welcome.ts'
 
-const USAGE = `Usage: tollgate up
+const usage = `Usage: tollgate up
 
 The whole gateway on this machine: Envoy, the service, Postgres, a sample model server. npm start runs
 this. Settings come from the environment; docs/settings.md lists them. Ctrl-C stops all of it.`
@@ -30,7 +30,7 @@ this. Settings come from the environment; docs/settings.md lists them. Ctrl-C st
  * running then.
  */
 export async function up(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
-  const status = refuseArguments(args, USAGE)
+  const status = refuseArguments(args, usage)
   if (status !== undefined) return status
   const settings = readUpSettings(env)
   const supervisor = createSupervisor(log)
@@ -112,7 +112,7 @@ function claimDataDir(dataDir: string): void {
  */
 function chooseResources({ config, sampleResources }: UpSettings): string | undefined {
   const url = localUrl(config.modelServerAddress)
-  if (!sampleResources || url === `http://${SAMPLE_MODEL_SERVER}`) return config.resourceFolder
+  if (!sampleResources || url === `http://${sampleModelServer}`) return config.resourceFolder
   const folder = join(config.dataDir, 'sample-resources')
   writeSampleResources(folder, url)
   return folder

@@ -1,26 +1,17 @@
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as delay } from 'node:timers/promises'
 import { StartError } from './start-error.ts'
 
-const POLL_MS = 50
-const ANSWER_WITHIN_MS = 2_000
-
-/** What to ask until it is answered. */
-export interface WaitForHttpOptions {
-  /** As a sentence names it. */
-  readonly name: string
-  readonly url: string
-  readonly signal: AbortSignal
-  readonly withinMs?: number
-}
+const pollMs = 50
+const withinMs = 60_000
+const answerWithinMs = 2_000
 
 /** Settles once `url` answers 200. Rejects with a StartError when it does not in time, or on the signal. */
-export async function waitForHttp(options: WaitForHttpOptions): Promise<void> {
-  const { name, url, signal, withinMs = 60_000 } = options
+export async function waitForHttp(name: string, url: string, signal: AbortSignal): Promise<void> {
   const deadline = Date.now() + withinMs
   let last = 'no answer'
   while (!signal.aborted && Date.now() < deadline) {
     try {
-      const timeout = AbortSignal.timeout(ANSWER_WITHIN_MS)
+      const timeout = AbortSignal.timeout(answerWithinMs)
       const response = await fetch(url, { signal: AbortSignal.any([signal, timeout]) })
       await response.arrayBuffer()
       if (response.status === 200) return
@@ -28,7 +19,7 @@ export async function waitForHttp(options: WaitForHttpOptions): Promise<void> {
     } catch {
       // Not listening yet, or gone: the deadline and whoever watches the process decide.
     }
-    await sleep(POLL_MS)
+    await delay(pollMs)
   }
-  throw new StartError(`${name} was not ready in ${withinMs / 1000} s (${url}: ${last}).`)
+  throw new StartError(`${name} was not ready in ${withinMs / 1_000} s (${url}: ${last}).`)
 }

@@ -49,7 +49,7 @@ export function welcome({ settings, resourceFolder, lines }: WelcomeOptions): st
     '',
     ...table,
     ...identities(sampleTokens),
-    ...tries(lines),
+    ...(lines.length > 0 ? tries(lines) : firstSteps(localUrl(config.gatewayAddress))),
     '',
   ].join('\n')
 }
@@ -65,8 +65,21 @@ function identities(sample: boolean): string[] {
   ]
 }
 
+/** What to type where resources or identities are not the sample's. */
+function firstSteps(gateway: string): string[] {
+  return [
+    '',
+    'Make a key with an identity token of yours, then call a model with it. Ctrl-C stops everything.',
+    '',
+    'export TOLLGATE_TOKEN=…   # from TOKEN_AUTH_FILE, or of your identity provider',
+    `KEY=$(TOLLGATE_URL=${gateway} bin/tollgate key new first)`,
+    `curl ${gateway}/v1/models -H "authorization: Bearer $KEY"`,
+    `curl ${gateway}/v1/chat/completions -H "authorization: Bearer $KEY" \\`,
+    `  -d '{"model":"…","messages":[{"role":"user","content":"Hello"}]}'`,
+  ]
+}
+
 function tries(lines: readonly string[]): string[] {
-  if (lines.length === 0) return ['', 'Ctrl-C stops everything.']
   return [
     '',
     'Try it: an answer (200), a model this key may not use (403), a spent limit (429).',

@@ -34,5 +34,19 @@ export function adviceOn(snapshot: Snapshot): readonly string[] {
         : []),
     ]
   })
-  return [...long, ...servers, ...sharedPriorities(snapshot)]
+  return [...long, ...servers, ...uncallable(snapshot), ...sharedPriorities(snapshot)]
+}
+
+/** Models that no key can call. */
+function uncallable({ models, policies, subscriptions }: Snapshot): string[] {
+  const opened = new Set([...policies.values()].flatMap(({ modelKeys }) => modelKeys))
+  const covered = new Set([...subscriptions.values()].flatMap(({ modelKeys }) => modelKeys))
+  return [...models.values()].flatMap(({ resource, key }) => [
+    ...(opened.has(key)
+      ? []
+      : [`no AccessPolicy names ${resourceKey(resource)}: nobody may use it`]),
+    ...(covered.has(key)
+      ? []
+      : [`no Subscription names ${resourceKey(resource)}: no key can be used for it`]),
+  ])
 }

@@ -1,6 +1,7 @@
 /** Models that can be reached past us: by an HTTPRoute on a Gateway other than GATEWAY_INTERNAL. */
 
 import type { Condition } from './conditions.ts'
+import { showFirst } from './lists.ts'
 import type { ModelRef } from './resources.ts'
 import type { Snapshot } from './snapshot.ts'
 
@@ -18,9 +19,7 @@ export function bypassConditions({ routing }: ModelRef): readonly Condition[] {
   const ways = bypasses.map(
     ({ route, gateway }) => `the HTTPRoute ${route} on the Gateway ${gateway}`,
   )
-  const more = ways.length - mostShown
-  const shown = ways.slice(0, mostShown).join(', ') + (more > 0 ? ` and ${more} more` : '')
-  const message = `reached past Tollgate by ${shown}`
+  const message = `reached past Tollgate by ${showFirst(ways, mostShown)}`
   return [{ type, status: 'True', reason: 'OtherGateway', message }]
 }
 

@@ -3,6 +3,7 @@
 import { bypassConditions } from './bypass.ts'
 import { showPath } from './fields.ts'
 import { type PolicyConditions, type PolicyKind, placeOfPolicy } from './generated-policies.ts'
+import { insertName, showFirst } from './lists.ts'
 import type { ModelFailure } from './model-failure.ts'
 import type { ModelRef } from './resources.ts'
 import type {
@@ -226,7 +227,7 @@ export function sharedPriorities(snapshot: Snapshot): readonly string[] {
     .filter(([, { count }]) => count > 1)
     .sort(([a], [b]) => b - a)
     .map(([priority, { count, first }]) => {
-      const shown = shorten(first.slice(0, peersShown), count)
+      const shown = showFirst(first, peersShown, count)
       return `priority ${priority} is shared by ${count} Subscriptions: ${shown}`
     })
 }
@@ -245,18 +246,11 @@ const peersShown = 10
 function byPriority({ subscriptions }: Snapshot): Peers {
   const peers = new Map<number, Sharing>()
   for (const { name, priority } of subscriptions.values()) {
-    const sharing = peers.get(priority)
-    if (sharing === undefined) {
-      peers.set(priority, { count: 1, first: [name] })
-      continue
-    }
+    const sharing = peers.get(priority) ?? { count: 0, first: [] }
+    peers.set(priority, sharing)
     sharing.count += 1
-    const { first } = sharing
     // One more than is shown: whoever is among them names the others.
-    if (first.length > peersShown && name > (first[peersShown] as string)) continue
-    const after = first.findIndex((other) => name < other)
-    first.splice(after < 0 ? first.length : after, 0, name)
-    first.length = Math.min(first.length, peersShown + 1)
+    insertName(sharing.first, name, peersShown + 1)
   }
   return peers
 }
@@ -264,11 +258,6 @@ function byPriority({ subscriptions }: Snapshot): Peers {
 function sharedWith({ name, priority }: CompiledSubscription, peers: Peers): string | undefined {
   const sharing = peers.get(priority)
   if (sharing === undefined || sharing.count < 2) return undefined
-  const others = sharing.first.filter((other) => other !== name).slice(0, peersShown)
-  return `priority ${priority} is shared with ${shorten(others, sharing.count - 1)}`
-}
-
-function shorten(names: readonly string[], count: number): string {
-  const more = count - names.length
-  return `${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+  const others = sharing.first.filter((other) => other !== name)
+  return `priority ${priority} is shared with ${showFirst(others, peersShown, sharing.count - 1)}`
 }

@@ -5,6 +5,7 @@
 
 import type { Condition } from './conditions.ts'
 import { contentOf, createPolicyConditions, type PolicyKind } from './generated-policies.ts'
+import { addTo, showFirst } from './lists.ts'
 import type { ModelPolicies, Policies } from './policies.ts'
 
 /**
@@ -114,12 +115,12 @@ function judge(
     const what = silenceOf(process) ?? lack(process)
     if (what === undefined) continue
     isUnknown ||= isSilent(process)
-    const names = lacking.get(what)
-    if (names === undefined) lacking.set(what, [process.name])
-    else names.push(process.name)
+    addTo(lacking, what, process.name)
   }
   if (lacking.size === 0) return { type, status: 'True', reason: type, message: '' }
-  const message = [...lacking].map(([what, names]) => `${what} ${show(names)}`).join('; ')
+  const message = [...lacking]
+    .map(([what, names]) => `${what} ${showFirst(names, namesShown)}`)
+    .join('; ')
   return isUnknown
     ? { type, status: 'Unknown', reason: 'Unknown', message }
     : { type, status: 'False', reason: `Not${type}`, message }
@@ -128,9 +129,4 @@ function judge(
 function silenceOf(process: ProcessReport): string | undefined {
   if (process.unreportedMs === undefined) return 'no reports, as of an earlier version, by'
   return isSilent(process) ? `no report for ${silentMs / 1_000} s by` : undefined
-}
-
-function show(names: readonly string[]): string {
-  const more = names.length - namesShown
-  return `${names.slice(0, namesShown).join(', ')}${more > 0 ? ` and ${more} more` : ''}`
 }

@@ -16,101 +16,77 @@ interface CatalogueEntry {
 }
 
 const catalogue = {
-  invalid_request: [400, 'invalid_request_error', 'The request is malformed.'],
-  /** The tier lookup's own word (contract, 3.9). */
-  bad_request: [400, 'invalid_request_error', 'The request is malformed.'],
-  invalid_body: [400, 'invalid_request_error', 'The body is not a JSON object.'],
-  invalid_lifetime: [400, 'invalid_request_error', 'expiresIn is not a valid lifetime.'],
-  model_path_needed: [400, 'invalid_request_error', 'Name the model in the path.'],
-  model_ambiguous: [400, 'invalid_request_error', 'Several models have this name.'],
-  subscription_pending: [400, 'invalid_request_error', 'The subscription is not ready yet.'],
-  body_too_large: [413, 'invalid_request_error', 'The body is larger than 1 MiB.'],
-  credential_invalid: [401, 'authentication_error', 'The credential is missing or not valid.'],
-  identity_token_required: [
-    403,
-    'permission_error',
-    'An API key cannot create API keys; use an identity token.',
-  ],
-  invalid_subscription: [
-    403,
-    'permission_error',
-    'No subscription of this name is open to you; name one of yours or leave it out.',
-  ],
-  subscription_not_ready: [403, 'permission_error', 'The subscription is not ready to be used.'],
-  model_not_allowed: [
-    403,
-    'permission_error',
-    'The model does not exist or you have no access to it.',
-  ],
-  subscription_not_allowed: [
-    403,
-    'permission_error',
-    'You have no access to the subscription for this model.',
-  ],
-  admin_required: [
-    403,
-    'permission_error',
-    "Only an administrator may ask for another user's API keys.",
-  ],
-  /** Of the internal listener. */
-  client_certificate_required: [
-    403,
-    'permission_error',
-    'Show a certificate of the authorities in TLS_CLIENT_CA_FILE.',
-  ],
-  /** Of the internal listener. */
-  local_only: [403, 'permission_error', 'Only callers on this machine may ask for this.'],
-  path_closed: [403, 'permission_error', 'This path is closed; use one that is counted.'],
-  not_found: [404, 'not_found_error', 'Not found.'],
-  method_not_allowed: [405, 'invalid_request_error', 'This path does not know that method.'],
-  /** Type and public code are OpenAI's own, so that its clients know them. */
-  token_limit_exceeded: [
-    429,
-    'tokens',
-    'The token limit of your subscription for this model is used up.',
-  ],
-  /** Of the management API; inference has its limits in tokens. */
-  too_many_requests: [429, 'rate_limit_error', 'Too many requests; wait as retry-after says.'],
-  model_unavailable: [503, 'server_error', 'The model has no backend to serve it right now.'],
-  internal: [500, 'server_error', 'Something went wrong on our side.'],
-  /** The tier lookup's own word (contract, 3.9). */
-  internal_error: [500, 'server_error', 'Something went wrong on our side.'],
-  store_unavailable: [
-    503,
-    'server_error',
-    'The key store is out of reach; try again in a few seconds.',
-  ],
-  store_slow: [
-    503,
-    'server_error',
-    'The key store took too long to answer; try again in a few seconds.',
-  ],
-  search_timeout: [
-    503,
-    'server_error',
-    'The search took too long: narrow it, sort it by created_at, or run fewer at a time.',
-  ],
-  store_locked: [
-    503,
-    'server_error',
-    'A transaction that has not ended holds a lock in the key store; try again in a few seconds.',
-  ],
-  audit_unavailable: [
-    503,
-    'server_error',
-    'The audit trail cannot be written, so nothing was done; try again in a few seconds.',
-  ],
-  identity_unavailable: [
-    503,
-    'server_error',
-    'What proves identity tokens is out of reach; try again in a few seconds.',
-  ],
-  counters_unavailable: [
-    503,
-    'server_error',
-    'The token counters are out of reach; try again in a few seconds.',
-  ],
-} as const satisfies Record<string, readonly [number, string, string]>
+  ...all(400, 'invalid_request_error', {
+    invalid_request: 'The request is malformed.',
+    /** The tier lookup's own word (contract, 3.9). */
+    bad_request: 'The request is malformed.',
+    invalid_body: 'The body is not a JSON object.',
+    invalid_lifetime: 'expiresIn is not a valid lifetime.',
+    model_path_needed: 'Name the model in the path.',
+    model_ambiguous: 'Several models have this name.',
+    subscription_pending: 'The subscription is not ready yet.',
+  }),
+  ...all(401, 'authentication_error', {
+    credential_invalid: 'The credential is missing or not valid.',
+  }),
+  ...all(403, 'permission_error', {
+    identity_token_required: 'An API key cannot create API keys; use an identity token.',
+    invalid_subscription:
+      'No subscription of this name is open to you; name one of yours or leave it out.',
+    subscription_not_ready: 'The subscription is not ready to be used.',
+    model_not_allowed: 'The model does not exist or you have no access to it.',
+    subscription_not_allowed: 'You have no access to the subscription for this model.',
+    admin_required: "Only an administrator may ask for another user's API keys.",
+    /** Of the internal listener. */
+    client_certificate_required: 'Show a certificate of the authorities in TLS_CLIENT_CA_FILE.',
+    /** Of the internal listener. */
+    local_only: 'Only callers on this machine may ask for this.',
+    path_closed: 'This path is closed; use one that is counted.',
+  }),
+  ...all(404, 'not_found_error', { not_found: 'Not found.' }),
+  ...all(405, 'invalid_request_error', {
+    method_not_allowed: 'This path does not know that method.',
+  }),
+  ...all(413, 'invalid_request_error', { body_too_large: 'The body is larger than 1 MiB.' }),
+  ...all(429, 'tokens', {
+    /** Type and public code are OpenAI's own, so that its clients know them. */
+    token_limit_exceeded: 'The token limit of your subscription for this model is used up.',
+  }),
+  ...all(429, 'rate_limit_error', {
+    /** Of the management API; inference has its limits in tokens. */
+    too_many_requests: 'Too many requests; wait as retry-after says.',
+  }),
+  ...all(500, 'server_error', {
+    internal: 'Something went wrong on our side.',
+    /** The tier lookup's own word (contract, 3.9). */
+    internal_error: 'Something went wrong on our side.',
+  }),
+  ...all(503, 'server_error', {
+    model_unavailable: 'The model has no backend to serve it right now.',
+    store_unavailable: 'The key store is out of reach; try again in a few seconds.',
+    store_slow: 'The key store took too long to answer; try again in a few seconds.',
+    search_timeout:
+      'The search took too long: narrow it, sort it by created_at, or run fewer at a time.',
+    store_locked:
+      'A transaction that has not ended holds a lock in the key store; try again in a few seconds.',
+    audit_unavailable:
+      'The audit trail cannot be written, so nothing was done; try again in a few seconds.',
+    identity_unavailable:
+      'What proves identity tokens is out of reach; try again in a few seconds.',
+    counters_unavailable: 'The token counters are out of reach; try again in a few seconds.',
+  }),
+} as const
+
+/** Entries of one status and type. */
+function all<Code extends string>(
+  status: number,
+  type: string,
+  messages: Readonly<Record<Code, string>>,
+) {
+  return Object.fromEntries(
+    Object.entries(messages).map(([code, message]) => [code, { status, type, message }]),
+  ) as Record<Code, CatalogueEntry>
+}
 
 /** A stable code of the catalogue. */
 export type ErrorCode = keyof typeof catalogue
@@ -122,8 +98,7 @@ export interface ErrorEnvelope {
 
 /** HTTP status, error type and default message of a code. */
 export function describe(code: ErrorCode): CatalogueEntry {
-  const [status, type, message] = catalogue[code]
-  return { status, type, message }
+  return catalogue[code]
 }
 
 /** The envelope for a code, with the catalogue's message unless a better one is given. */

@@ -5,6 +5,7 @@ import { parseResource } from './parse-resource.ts'
 import { prune } from './prune.ts'
 import { specs } from './resource-schemas.ts'
 import type { ExternalModel, Resource } from './resources.ts'
+import { keyOf } from './resources.ts'
 
 /** A document as `kubectl apply` and a folder of resources take it. */
 export interface Document {
@@ -138,8 +139,4 @@ function toDocument(
     },
     ...(kept !== undefined && { spec: kept }),
   }
-}
-
-function keyOf({ metadata }: Resource): string {
-  return `${metadata.namespace}/${metadata.name}`
 }

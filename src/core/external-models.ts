@@ -1,6 +1,7 @@
 /** The original's ExternalModels, made part of the ModelRefs that they serve. */
 
 import type { ExternalModel, ModelRef, Resource } from './resources.ts'
+import { keyOf } from './resources.ts'
 
 const merged = new WeakMap<ExternalModel, WeakMap<ModelRef, ModelRef>>()
 const alone = new WeakMap<ExternalModel, ModelRef>()
@@ -28,10 +29,6 @@ export function joinExternalModels(resources: readonly Resource[]): readonly Res
     const named = external.get(`${resource.metadata.namespace}/${name}`)
     return kind === 'ExternalModel' && named !== undefined ? merge(resource, named) : resource
   })
-}
-
-function keyOf({ metadata }: Resource): string {
-  return `${metadata.namespace}/${metadata.name}`
 }
 
 function merge(ref: ModelRef, external: ExternalModel): ModelRef {

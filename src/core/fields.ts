@@ -36,6 +36,10 @@ export interface Field {
   object(): boolean
   /** The cursors of a list's items; empty when left out. */
   list(): readonly Field[]
+  /** The same of a list of strings, each of which has to be there. */
+  texts(): readonly string[]
+  /** A field that may be left out, and is an object else. */
+  inside(name: string): Field
   string(): string | undefined
   requiredString(): string
   integer(): number | undefined
@@ -85,6 +89,12 @@ export function readField(
         return []
       }
       return items.map((each, index) => readField(each, problems, inside, [...path, index]))
+    },
+    texts: () => field.list().map((item) => item.requiredString()),
+    inside(name) {
+      const inner = field.at(name)
+      if (inner.present) inner.object()
+      return inner
     },
     string() {
       if (!present) return undefined

@@ -5,6 +5,7 @@
 
 import { isUrl } from './resource-schemas.ts'
 import type { ModelRef } from './resources.ts'
+import { keyOf } from './resources.ts'
 import type {
   Gateway,
   HttpRoute,
@@ -252,8 +253,4 @@ function bypassesOf(
       found.findIndex(({ route, gateway }) => route === each.route && gateway === each.gateway) ===
       index,
   )
-}
-
-function keyOf({ metadata }: HttpRoute): string {
-  return `${metadata.namespace}/${metadata.name}`
 }

@@ -38,18 +38,7 @@ export interface Owner {
   readonly uid: string
 }
 
-export interface PolicyObject {
-  readonly apiVersion: string
-  readonly kind: PolicyKind
-  readonly metadata: {
-    readonly name: string
-    readonly namespace: string
-    readonly labels: Readonly<Record<string, string>>
-    readonly annotations: Readonly<Record<string, string>>
-    readonly ownerReferences: readonly Owner[]
-  }
-  readonly spec: PolicySpec
-}
+export type PolicyObject = NonNullable<ReturnType<typeof toPolicyObject>>
 
 export interface PolicySpec {
   readonly modelRef: { readonly name: string }
@@ -92,11 +81,7 @@ export function specOf(policies: ModelPolicies, kind: PolicyKind): PolicySpec | 
 }
 
 /** The object as it shall be; undefined: it shall not be there. */
-export function toPolicyObject(
-  policies: ModelPolicies,
-  kind: PolicyKind,
-  owner: Owner,
-): PolicyObject | undefined {
+export function toPolicyObject(policies: ModelPolicies, kind: PolicyKind, owner: Owner) {
   const spec = specOf(policies, kind)
   const content = contentOf(policies, kind)
   if (spec === undefined || content === undefined) return undefined

@@ -16,18 +16,18 @@ const conditions: Schema = list(
     },
     ['type', 'status', 'reason', 'message', 'lastTransitionTime'],
   ),
-  { description: 'what holds and what does not, one entry a type' },
+  { description: 'conditions, one entry per type' },
 )
 
 const reported = {
   observedGeneration: integer(0, Number.MAX_SAFE_INTEGER, {
-    description: 'the generation that this status is about',
+    description: 'the generation that this status describes',
   }),
   conditions,
 } as const
 
 function phase(...phases: readonly string[]): Schema {
-  return text({ enum: phases, description: 'the state in a word' })
+  return text({ enum: phases, description: 'state in one word' })
 }
 
 /** What became of a reference, or of what was generated for it. */
@@ -80,9 +80,9 @@ export const statuses = {
   Tenant: object({ phase: phase('Pending', 'Active', 'Degraded', 'Failed'), ...reported }),
 } as const
 
-const names = list(text(), { description: 'the first of them in order', maxItems: 100 })
+const names = list(text(), { description: 'the first ones in order', maxItems: 100 })
 const digest = text({
-  description: 'of all that it was made from: the same content, the same digest',
+  description: 'digest of all its sources; equal content has an equal digest',
 })
 const modelRef = object({ name: text({ description: 'the ModelRef, in this namespace' }) }, [
   'name',
@@ -91,7 +91,7 @@ const modelRef = object({ name: text({ description: 'the ModelRef, in this names
 /** Generated for each model that is named: what there is, counted, and never the rules themselves. */
 export const generated = {
   ModelAuthPolicy: {
-    description: 'Who may use one model, made of all AccessPolicies that name it.',
+    description: 'Who may use one model, generated from all AccessPolicies that name it.',
     spec: object(
       {
         modelRef,
@@ -105,7 +105,7 @@ export const generated = {
     ),
   },
   TokenRateLimitPolicy: {
-    description: 'What users may use of one model, made of all Subscriptions that name it.',
+    description: 'The limits for one model, generated from all Subscriptions that name it.',
     spec: object(
       {
         modelRef,

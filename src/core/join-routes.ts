@@ -1,6 +1,7 @@
 /** HTTPRoutes, Gateways and LLMInferenceServices, made part of the ModelRefs that they lead to. */
 
 import { type FoundBackend, findBackend, type RoutingOptions } from './find-backend.ts'
+import { addTo, areSame } from './lists.ts'
 import type { ModelRef, Resource } from './resources.ts'
 import type { Gateway, HttpRoute, InferenceService } from './routing.ts'
 
@@ -36,10 +37,7 @@ export function* joinRoutes(
     const { namespace, name } = metadata
     if (kind === 'HTTPRoute') {
       if (metadata.deleting) continue
-      const key = `${namespace}/${resource.service}`
-      const known = routes.get(key)
-      if (known === undefined) routes.set(key, [resource])
-      else known.push(resource)
+      addTo(routes, `${namespace}/${resource.service}`, resource)
     } else if (kind === 'Gateway') gateways.set(`${namespace}/${name}`, resource)
     else if (kind === 'LLMInferenceService') services.set(`${namespace}/${name}`, resource)
     else others.push(resource)
@@ -70,14 +68,10 @@ function join(
   )
   const from = [options, service, ...routes, ...parents]
   const before = joined.get(ref)
-  if (before !== undefined && isSame(before.from, from)) return before.ref
+  if (before !== undefined && areSame(before.from, from)) return before.ref
   const found = findBackend(ref, { routes, gateways, service }, options)
   const isFound = before !== undefined && JSON.stringify(before.found) === JSON.stringify(found)
   const made = isFound ? before.ref : { ...ref, ...found }
   joined.set(ref, { from, found, ref: made })
   return made
-}
-
-function isSame(a: readonly unknown[], b: readonly unknown[]): boolean {
-  return a.length === b.length && a.every((each, index) => each === b[index])
 }

@@ -8,6 +8,7 @@
 
 import type { CountedLimit, LimitState } from './counter.ts'
 import type { Dialect } from './dialect.ts'
+import { toTimestamp } from './timestamp.ts'
 
 /** Takes one header; names are lower-case. */
 export type PutHeader = (name: string, value: string) => void
@@ -41,7 +42,10 @@ export function putBindingHeaders(
   } else {
     put('anthropic-ratelimit-tokens-limit', String(binding.limit.limit))
     put('anthropic-ratelimit-tokens-remaining', String(binding.remaining))
-    put('anthropic-ratelimit-tokens-reset', toResetTime(binding.resetsAt))
+    put(
+      'anthropic-ratelimit-tokens-reset',
+      toTimestamp(Math.ceil(binding.resetsAt / 1_000) * 1_000),
+    )
   }
 }
 
@@ -85,11 +89,6 @@ export function toResetDuration(waitMs: number): string {
   const minutes = Math.floor(seconds / 60)
   if (minutes < 60) return `${minutes}m${seconds % 60}s`
   return `${Math.floor(minutes / 60)}h${minutes % 60}m${seconds % 60}s`
-}
-
-/** An instant as Anthropic writes it: RFC 3339 in whole seconds, rounded up. */
-function toResetTime(instant: number): string {
-  return `${new Date(Math.ceil(instant / 1_000) * 1_000).toISOString().slice(0, 19)}Z`
 }
 
 function bindsMore(a: LimitState, b: LimitState): boolean {

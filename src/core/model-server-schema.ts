@@ -21,7 +21,7 @@ const ownHeaders =
   '^(host|connection|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade|expect|content-.*|accept-encoding|x-request-id|x-(tollgate|envoy|forwarded|maas)-.*)$'
 
 const secretName = text({
-  description: 'the name of the Secret',
+  description: 'name of the Secret',
   minLength: 1,
   maxLength: 253,
   pattern: '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$',
@@ -39,13 +39,13 @@ export const credential = object(
   {
     file: text({
       ...file,
-      description: 'the file `SECRETS_DIR`/namespace/file, whose content is the credential',
+      description: 'the file `SECRETS_DIR`/namespace/file with the credential',
     }),
     secretRef: object(
       {
         name: secretName,
         key: text({
-          description: 'the entry of its `data` that is the credential',
+          description: 'entry of its `data` with the credential',
           minLength: 1,
           maxLength: 253,
           pattern: '^[-._a-zA-Z0-9]+$',
@@ -56,7 +56,7 @@ export const credential = object(
       { description: 'a Secret in the namespace of the ModelRef (`RESOURCES=kubernetes` only)' },
     ),
     header: text({
-      description: 'the header that carries it',
+      description: 'header for the credential',
       otherwise: '`authorization`',
       minLength: 1,
       maxLength: 128,
@@ -65,7 +65,7 @@ export const credential = object(
       refuses: [{ pattern: ownHeaders, ignoreCase: true, message: 'is not free to be set' }],
     }),
     prefix: text({
-      description: 'what stands before it in the header',
+      description: 'prefix of the credential in the header',
       otherwise: '`Bearer ` in `authorization`, else empty',
       maxLength: 64,
       pattern: '^([!-~][ -~]*)?$',
@@ -73,7 +73,7 @@ export const credential = object(
     }),
   },
   [],
-  { description: 'how the gateway identifies itself to the server', rules: [credentialRule] },
+  { description: 'credential of the gateway for the server', rules: [credentialRule] },
 )
 
 /** A duration of Go's without signs, small units and the point alone, which CEL reads as we do. */
@@ -102,7 +102,7 @@ const idles = ['10s', '30s', '1m', '2m', '5m', '10m', '15m', '30m', '1h']
 
 export const server = {
   upstreamModel: text({
-    description: 'the name by which the server knows the model',
+    description: "the server's name for the model",
     otherwise: 'the one in the body stays',
     minLength: 1,
     maxLength: 256,
@@ -111,14 +111,15 @@ export const server = {
   }),
   caFile: text({
     ...file,
-    description: 'a PEM file of the authorities that vouch for the server, beside the credential',
+    description:
+      "PEM file of the authorities for the server's certificate, in the same folder as the credential",
     otherwise: "`BACKEND_CA_FILE`, else the system's",
   }),
   timeouts: object(
     {
       connect: duration('how long a connection may take', '1m', '`5s`'),
       idle: text({
-        description: 'how long request and answer may stand still',
+        description: 'longest pause within request and response',
         otherwise: '`5m`',
         maxLength: 32,
         pattern: durationPattern,
@@ -133,14 +134,14 @@ export const server = {
       answer: duration('how long an answer may take, to its end', '24h', 'none'),
     },
     [],
-    { description: 'how long the server may take' },
+    { description: 'time limits for the server' },
   ),
   retries: integer(0, 5, {
-    description: 'how often a request is sent again that found no connection',
+    description: 'how often a request that could not connect is retried',
     otherwise: '2; 0 where `backendUrl` names an address',
   }),
   paths: text({
-    description: '`all` opens all paths of the server, and not the known operations alone',
+    description: '`all` opens all paths of the server, not only the known operations',
     otherwise: '`known`',
     enum: ['known', 'all'],
   }),

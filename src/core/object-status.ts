@@ -3,6 +3,7 @@
 import type { Condition, ResourceStatus } from './conditions.ts'
 import { type PolicyConditions, type PolicyKind, placeOfPolicy } from './generated-policies.ts'
 import type { CompiledPolicy, CompiledSubscription, Model, Snapshot } from './snapshot.ts'
+import { toTimestamp } from './timestamp.ts'
 
 /** A condition as Kubernetes has them (meta/v1 Condition). */
 export interface ObjectCondition {
@@ -67,7 +68,7 @@ export function toConditions(
         reason,
         message: shorten(message),
         observedGeneration: generation,
-        lastTransitionTime: isSame ? earlier.lastTransitionTime : toTime(now),
+        lastTransitionTime: isSame ? earlier.lastTransitionTime : toTimestamp(now),
       }
     }),
   }
@@ -176,9 +177,4 @@ function conditionsOf(status: unknown): readonly ObjectCondition[] {
 
 function shorten(message: string): string {
   return message.length <= longestMessage ? message : `${message.slice(0, longestMessage - 1)}…`
-}
-
-/** RFC 3339 in whole seconds, as Kubernetes keeps times. */
-function toTime(now: number): string {
-  return new Date(now).toISOString().replace(/\.\d+Z$/, 'Z')
 }

@@ -1,6 +1,7 @@
 /** Whose a subscription is: found by the person, not by walking all of them. */
 
 import type { Person } from './caller.ts'
+import { addTo } from './lists.ts'
 import type { CompiledSubscription } from './snapshot.ts'
 
 type ByName = ReadonlyMap<string, readonly CompiledSubscription[]>
@@ -20,8 +21,8 @@ export function* indexOwners(
   const users = new Map<string, CompiledSubscription[]>()
   const groups = new Map<string, CompiledSubscription[]>()
   for (const subscription of subscriptions) {
-    for (const user of subscription.users) add(users, user, subscription)
-    for (const group of subscription.groups) add(groups, group, subscription)
+    for (const user of subscription.users) addTo(users, user, subscription)
+    for (const group of subscription.groups) addTo(groups, group, subscription)
     yield
   }
   return { users, groups }
@@ -39,14 +40,4 @@ export function* ownedBy(
       seen.add(subscription)
     }
   }
-}
-
-function add(
-  index: Map<string, CompiledSubscription[]>,
-  owner: string,
-  subscription: CompiledSubscription,
-): void {
-  const others = index.get(owner)
-  if (others === undefined) index.set(owner, [subscription])
-  else others.push(subscription)
 }

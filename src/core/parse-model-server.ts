@@ -28,8 +28,7 @@ export const usualServer: ModelServer = {
  * other beside it to be tried.
  */
 export function readModelServer(spec: Field, isName: boolean): ModelServer {
-  const timeouts = spec.at('timeouts')
-  if (timeouts.present) timeouts.object()
+  const timeouts = spec.inside('timeouts')
   return {
     credential: readCredential(spec.at('credential')),
     upstreamModel: spec.at('upstreamModel').string(),

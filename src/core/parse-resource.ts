@@ -77,10 +77,9 @@ export function parseResource(document: unknown): ParseResult {
     return { ignored: undefined }
   }
   const kinds = Object.hasOwn(groups, apiVersion) ? groups[apiVersion] : undefined
-  if (kinds === undefined) return { ignored: `${apiVersion} ${written} is not one of our kinds` }
-  const kind = Object.hasOwn(kinds, written) ? kinds[written] : undefined
+  const kind = kinds && Object.hasOwn(kinds, written) ? kinds[written] : undefined
   if (kind === undefined) {
-    if (!ours.test(apiVersion)) {
+    if (kinds === undefined || !ours.test(apiVersion)) {
       return { ignored: `${apiVersion} ${written} is not one of our kinds` }
     }
     head.at('kind').problem(`must be one of ${Object.keys(kinds).join(', ')}`)
@@ -160,10 +159,7 @@ function readModelRef(root: Field, metadata: Metadata): ModelRef {
     },
     endpointOverride,
     backendUrl,
-    modelIds: spec
-      .at('modelIds')
-      .list()
-      .map((id) => id.requiredString()),
+    modelIds: spec.at('modelIds').texts(),
     server: readModelServer(spec, backendUrl === undefined || namesHost(backendUrl)),
   }
 }
@@ -212,13 +208,11 @@ function readTenant(root: Field, metadata: Metadata): Tenant {
   if (metadata.name !== 'default-tenant') {
     root.at('metadata').at('name').problem('must be default-tenant; there is one Tenant')
   }
-  const spec = root.at('spec')
-  const keys = spec.at('apiKeys')
-  for (const each of [spec, keys]) if (each.present) each.object()
+  const spec = root.inside('spec')
   return {
     kind: 'Tenant',
     metadata,
-    maxExpirationDays: keys.at('maxExpirationDays').integer(),
+    maxExpirationDays: spec.inside('apiKeys').at('maxExpirationDays').integer(),
     externalOidc: readExternalOidc(spec.at('externalOIDC')),
     telemetry: readTelemetry(spec.at('telemetry')),
   }
@@ -226,8 +220,7 @@ function readTenant(root: Field, metadata: Metadata): Tenant {
 
 function readTelemetry(telemetry: Field): WrittenTelemetry | undefined {
   if (!telemetry.present || !telemetry.object()) return undefined
-  const metrics = telemetry.at('metrics')
-  if (metrics.present) metrics.object()
+  const metrics = telemetry.inside('metrics')
   return {
     enabled: telemetry.at('enabled').boolean(),
     captureOrganization: metrics.at('captureOrganization').boolean(),
@@ -255,9 +248,7 @@ function readReference(field: Field): ModelReference {
 }
 
 function readBilledModel(field: Field): BilledModel {
-  const rate = field.at('billingRate')
-  if (rate.present) rate.object()
-  const perToken = rate.at('perToken').string()
+  const perToken = field.inside('billingRate').at('perToken').string()
   return {
     ...readReference(field),
     tokenRateLimits: field.at('tokenRateLimits').list().map(readLimit),
@@ -277,10 +268,7 @@ function readLimit(field: Field): Limit {
 function readSubjects(field: Field): Subjects {
   if (!field.present || !field.object()) return { users: [], groups: [] }
   return {
-    users: field
-      .at('users')
-      .list()
-      .map((user) => user.requiredString()),
+    users: field.at('users').texts(),
     groups: field
       .at('groups')
       .list()

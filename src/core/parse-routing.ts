@@ -47,9 +47,10 @@ function readMetadata(field: Field): Metadata {
 
 function readHttpRoute(root: Field): HttpRoute {
   const metadata = readMetadata(root.at('metadata'))
-  const spec = objectAt(root, 'spec')
+  const spec = root.inside('spec')
   const { namespace } = metadata
-  const verdicts = objectAt(root, 'status')
+  const verdicts = root
+    .inside('status')
     .at('parents')
     .list()
     .map((each) => ({ of: keyOf(readParentRef(each.at('parentRef'), namespace)), said: each }))
@@ -57,10 +58,7 @@ function readHttpRoute(root: Field): HttpRoute {
     kind: 'HTTPRoute',
     metadata,
     service: root.at('metadata').at('labels').strings()['app.kubernetes.io/name'] ?? '',
-    hostnames: spec
-      .at('hostnames')
-      .list()
-      .map((host) => host.requiredString()),
+    hostnames: spec.at('hostnames').texts(),
     parents: spec
       .at('parentRefs')
       .list()
@@ -129,8 +127,7 @@ function readMatch(match: Field): {
   readonly isPlain: boolean
 } {
   match.object()
-  const path = match.at('path')
-  if (path.present) path.object()
+  const path = match.inside('path')
   const type = path.at('type').string() ?? 'PathPrefix'
   const value = type === 'RegularExpression' ? '' : (path.at('value').string() ?? '/')
   const before = /^(.*?)\/v1(?:\/|$)/.exec(value)?.[1]
@@ -165,7 +162,8 @@ function readGateway(root: Field): Gateway {
   return {
     kind: 'Gateway',
     metadata: readMetadata(root.at('metadata')),
-    listeners: objectAt(root, 'spec')
+    listeners: root
+      .inside('spec')
       .at('listeners')
       .list()
       .flatMap((listener): Listener | [] => {
@@ -178,7 +176,8 @@ function readGateway(root: Field): Gateway {
           isSecure: protocol === 'HTTPS',
         }
       }),
-    addresses: objectAt(root, 'status')
+    addresses: root
+      .inside('status')
       .at('addresses')
       .list()
       .map((address) => address.at('value').string() ?? ''),
@@ -186,7 +185,7 @@ function readGateway(root: Field): Gateway {
 }
 
 function readInferenceService(root: Field): InferenceService {
-  const status = objectAt(root, 'status')
+  const status = root.inside('status')
   return {
     kind: 'LLMInferenceService',
     metadata: readMetadata(root.at('metadata')),
@@ -199,11 +198,4 @@ function readInferenceService(root: Field): InferenceService {
       })),
     url: status.at('url').string(),
   }
-}
-
-/** A field that may be left out, and is an object else. */
-function objectAt(field: Field, name: string): Field {
-  const inside = field.at(name)
-  if (inside.present) inside.object()
-  return inside
 }

@@ -5,6 +5,7 @@
  */
 
 import { hash } from 'node:crypto'
+import { insertName } from './lists.ts'
 import type { Refused } from './refused.ts'
 import type { ModelRef } from './resources.ts'
 import {
@@ -193,20 +194,7 @@ function add(
     const part = Number.parseInt(digest.slice(8 * i, 8 * i + 8), 16)
     gathering.sum[i] = (gathering.sum[i] as number) + part
   }
-  insert(gathering.names, name)
-}
-
-/** Keeps the first names in order. */
-function insert(names: string[], name: string): void {
-  if (names.length === namesShown && name > (names.at(-1) as string)) return
-  let [low, high] = [0, names.length]
-  while (low < high) {
-    const middle = (low + high) >> 1
-    if ((names[middle] as string) < name) low = middle + 1
-    else high = middle
-  }
-  names.splice(low, 0, name)
-  if (names.length > namesShown) names.pop()
+  insertName(gathering.names, name, namesShown)
 }
 
 function toContent({ names, count, sum, refusals }: Gathering): Content {

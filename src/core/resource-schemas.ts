@@ -67,7 +67,7 @@ function subjects(more: Partial<Schema>): Schema {
     {
       users: list(text(plainName), { description: 'names of users' }),
       groups: list(object({ name: text({ ...plainName, description: 'its name' }) }, ['name']), {
-        description: 'groups, whose members are meant',
+        description: 'groups; every member counts',
       }),
     },
     [],
@@ -78,9 +78,9 @@ function subjects(more: Partial<Schema>): Schema {
 function attribution(description: string): Schema {
   return object(
     {
-      organizationId: text({ description: 'who answers for it' }),
-      costCenter: text({ description: 'where it is booked' }),
-      labels: labels({ description: 'more of the kind' }),
+      organizationId: text({ description: 'the organization that is responsible' }),
+      costCenter: text({ description: 'the cost center that is charged' }),
+      labels: labels({ description: 'further labels' }),
     },
     [],
     { description },
@@ -96,7 +96,7 @@ const windowForm = '1 to 9999 and s, m or h, like 1m, and at most 8784h'
 export const windowMessage = `must be ${windowForm}`
 
 const window = text({
-  description: 'the length of the window, which opens with the first answer that is counted',
+  description: 'length of the window, which opens with the first response that is counted',
   maxLength: 16,
   pattern: '^[1-9][0-9]{0,3}[smh]$',
   form: windowForm,
@@ -106,7 +106,7 @@ const window = text({
 const limit = object(
   {
     limit: integer(1, 1_000_000_000, {
-      description: 'tokens that each user has in a window, of this model by this Subscription',
+      description: 'tokens per user and window, for this model under this Subscription',
     }),
     window,
   },
@@ -147,27 +147,27 @@ const modelRefSpec = object(
     modelRef: object(
       {
         kind: text({
-          description: 'what serves the model',
+          description: 'kind of the object',
           enum: ['LLMInferenceService', 'ExternalModel'],
         }),
         name: text({ description: 'its name in this namespace', minLength: 1, maxLength: 253 }),
       },
       ['kind', 'name'],
-      { description: 'what the model is behind its name' },
+      { description: 'the object that serves the model' },
     ),
     backendUrl: text({
       ...url,
-      description: 'where the gateway sends the requests of the model',
+      description: 'where the gateway sends requests for the model',
       otherwise:
         'found by its HTTPRoute or LLMInferenceService ([kubernetes.md](kubernetes.md#where-requests-go)); else nothing serves the model',
     }),
     endpointOverride: text({
       ...url,
-      description: 'the address that clients are told',
+      description: 'the address shown to clients',
       otherwise: '`GATEWAY_URL`/namespace/name',
     }),
     modelIds: list(text({ ...plainName, maxLength: 256 }), {
-      description: 'other names under which the model may be asked for',
+      description: 'further names that requests may use for the model',
     }),
     credential,
     ...server,
@@ -178,13 +178,13 @@ const modelRefSpec = object(
 const accessPolicySpec = object(
   {
     modelRefs: list(object(reference, ['namespace', 'name']), {
-      description: 'the models that are opened',
+      description: 'the models that this policy opens',
       item: 'model',
       minItems: 1,
       maxItems: mostModels,
     }),
     subjects: subjects({
-      description: 'who may use them: any user or group of these',
+      description: 'who may use them: any of these users or groups',
       rules: [
         {
           cel: '(has(self.users) && size(self.users) > 0) || (has(self.groups) && size(self.groups) > 0)',
@@ -200,7 +200,7 @@ const accessPolicySpec = object(
 const subscriptionSpec = object(
   {
     owner: subjects({
-      description: 'whose Subscription it is: any user or group of these',
+      description: 'who may use the Subscription: any of these users or groups',
       otherwise: 'nobody',
     }),
     modelRefs: list(
@@ -208,16 +208,16 @@ const subscriptionSpec = object(
         {
           ...reference,
           tokenRateLimits: list(limit, {
-            description: 'all of these have to hold',
+            description: 'limits, all of which apply',
             item: 'limit',
             minItems: 1,
             maxItems: 20,
           }),
           billingRate: object(
-            { perToken: text({ description: 'shown in lists, never used' }) },
+            { perToken: text({ description: 'shown in lists, not used otherwise' }) },
             [],
             {
-              description: 'what a token costs',
+              description: 'price of a token',
             },
           ),
         },
@@ -233,7 +233,7 @@ const subscriptionSpec = object(
     ),
     tokenMetadata: attribution('whom use is attributed to'),
     priority: integer(-2_147_483_648, 2_147_483_647, {
-      description: 'where an owner has several, a new key is bound to the highest',
+      description: "a new key belongs to the caller's Subscription with the highest priority",
       otherwise: '0',
     }),
   },
@@ -244,7 +244,7 @@ const tenantSpec = object({
   apiKeys: object(
     {
       maxExpirationDays: integer(1, 36_500, {
-        description: 'the longest life of a key',
+        description: 'longest lifetime of a key',
         otherwise: '`API_KEY_MAX_EXPIRATION_DAYS`',
       }),
     },
@@ -254,23 +254,23 @@ const tenantSpec = object({
   externalOIDC: object(
     {
       issuerUrl: text({
-        description: 'the provider, as its tokens name it',
+        description: 'issuer of the provider, exactly as in its tokens',
         pattern: '^https://[!-"$->@-~]+$',
         form: 'an https URL',
       }),
-      clientId: text({ description: 'the audience its tokens have to name', minLength: 1 }),
+      clientId: text({ description: 'audience that its tokens must name', minLength: 1 }),
       ttl: integer(30, 2_147_483_647, {
-        description: 'seconds for which a token that was believed is believed again unread',
+        description: 'seconds for which an accepted token is cached',
         otherwise: '300',
       }),
     },
     ['issuerUrl', 'clientId'],
-    { description: 'one more OIDC provider whose identity tokens are believed' },
+    { description: 'a further OIDC provider whose identity tokens are accepted' },
   ),
   telemetry: object(
     {
       enabled: boolean({
-        description: 'whether metrics tell who used what',
+        description: 'whether the metrics of usage by user and subscription are exported',
         otherwise: '`true`',
       }),
       metrics: object(
@@ -284,7 +284,7 @@ const tenantSpec = object({
             otherwise: 'as `METRICS_USER` has it',
           }),
           captureGroup: boolean({
-            description: "adds the label `group`, the caller's that owns the subscription",
+            description: "adds the label `group`: the caller's group that owns the subscription",
             otherwise: '`false`',
           }),
           captureModelUsage: boolean({
@@ -293,19 +293,19 @@ const tenantSpec = object({
           }),
         },
         [],
-        { description: 'the labels of these metrics' },
+        { description: 'labels of these metrics' },
       ),
     },
     [],
-    { description: 'the metrics of who used what' },
+    { description: 'metrics of usage by user and subscription' },
   ),
 })
 
 const externalModelSpec = object(
   {
-    provider: text({ description: 'whose model it is', minLength: 1, maxLength: 63 }),
+    provider: text({ description: 'provider of the model', minLength: 1, maxLength: 63 }),
     endpoint: text({
-      description: 'the host of its API',
+      description: 'host of its API',
       minLength: 1,
       maxLength: 253,
       pattern: '^([a-z0-9]([-a-z0-9]*[a-z0-9])?\\.)+[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[0-9]{1,5})?$',
@@ -320,7 +320,7 @@ const externalModelSpec = object(
 /** What each of our kinds is, one after the other as the docs show them. */
 export const specs = {
   ModelRef: {
-    description: 'A model: how clients name it and where its requests go.',
+    description: 'A model: its names and where its requests go.',
     spec: modelRefSpec,
     isSpecRequired: true,
     rules: [
@@ -337,13 +337,14 @@ export const specs = {
     rules: [],
   },
   Subscription: {
-    description: 'Pays for models: what each user of its owners may use of them in tokens.',
+    description:
+      'Covers the use of models: which users, which models, and how many tokens each user has.',
     spec: subscriptionSpec,
     isSpecRequired: true,
     rules: [],
   },
   Tenant: {
-    description: 'What holds for the whole installation. There is one, `default-tenant`.',
+    description: 'Configuration of the whole installation. There is one Tenant, `default-tenant`.',
     spec: tenantSpec,
     isSpecRequired: false,
     rules: [

@@ -20,6 +20,11 @@ export interface Metadata {
   readonly deletionTimestamp?: string
 }
 
+/** `<namespace>/<name>`. */
+export function keyOf({ metadata }: Pick<Resource, 'metadata'>): string {
+  return `${metadata.namespace}/${metadata.name}`
+}
+
 /** Namespace and name of a ModelRef, as other resources refer to it. */
 export interface ModelReference {
   readonly namespace: string

@@ -3,6 +3,7 @@
  * list of models shows, a body may name. A name that a resource gives goes before all of these.
  */
 
+import { addTo, areSame } from './lists.ts'
 import type { Model, Snapshot } from './snapshot.ts'
 
 /** Names that are taken in of one server, and of all together: lists are written by others. */
@@ -29,17 +30,7 @@ export function takenOf<Entry extends { readonly id: string }>(
   return served.toSorted((a, b) => (a.id < b.id ? -1 : 1)).slice(0, mostOfOne)
 }
 
-/** Which servers list a name; kept up to date name by name, since there may be many of both. */
-export interface ServedNames {
-  /** Replaces what a server lists. Answers whether that is new. Beyond 100,000 in all it is cut. */
-  set(server: string, names: readonly string[]): boolean
-  /** What a server lists, in order; empty while that is not known. */
-  of(server: string): readonly string[]
-  /** The snapshot with these names, now and as they change. `serverOf`: what identifies a server. */
-  onto(snapshot: Snapshot, serverOf: (model: Model) => string): Snapshot
-}
-
-export function createServedNames(): ServedNames {
+export function createServedNames() {
   const listed = new Map<string, readonly string[]>()
   const serversBy = new Map<string, Set<string>>()
   let inAll = 0
@@ -55,10 +46,12 @@ export function createServedNames(): ServedNames {
 
   const of = (server: string): readonly string[] => listed.get(server) ?? []
   return {
+    /** What a server lists, in order; empty while that is not known. */
     of,
-    set(server, names) {
+    /** Replaces what a server lists. Answers whether that is new. Beyond 100,000 in all it is cut. */
+    set(server: string, names: readonly string[]): boolean {
       const before = of(server)
-      if (isSame(before, names)) return false
+      if (areSame(before, names)) return false
       drop(server, before)
       const taken = names.slice(0, Math.max(0, mostInAll - inAll))
       for (const name of taken) {
@@ -70,22 +63,15 @@ export function createServedNames(): ServedNames {
       listed.set(server, taken)
       return true
     },
-    onto(snapshot, serverOf) {
+    /** The snapshot with these names, now and as they change. `serverOf`: what identifies a server. */
+    onto(snapshot: Snapshot, serverOf: (model: Model) => string): Snapshot {
       const models = new Map<string, Model[]>()
       for (const model of snapshot.models.values()) {
-        if (!takesServedNames(model)) continue
-        const server = serverOf(model)
-        const others = models.get(server)
-        if (others === undefined) models.set(server, [model])
-        else others.push(model)
+        if (takesServedNames(model)) addTo(models, serverOf(model), model)
       }
       const get = (name: string): readonly Model[] =>
         [...(serversBy.get(name) ?? [])].flatMap((server) => models.get(server) ?? [])
       return { ...snapshot, modelsByServedName: { get } }
     },
   }
-}
-
-function isSame(a: readonly string[], b: readonly string[]): boolean {
-  return a.length === b.length && a.every((each, index) => each === b[index])
 }

@@ -6,6 +6,7 @@
 
 import { type CountedLimit, toCountedLimits } from './counter.ts'
 import type { FieldPath } from './fields.ts'
+import { addTo } from './lists.ts'
 import { indexOwners, noOwners, type Owners } from './owners.ts'
 import type {
   AccessPolicy,
@@ -16,6 +17,7 @@ import type {
   Tier,
   TierMapping,
 } from './resources.ts'
+import { keyOf } from './resources.ts'
 
 export type Phase = 'Pending' | 'Ready' | 'Active' | 'Degraded' | 'Failed'
 
@@ -240,10 +242,7 @@ function* compileModels(
   const applying = new Map<string, AccessPolicy[]>()
   for (const { modelKeys, resource } of policies.values()) {
     for (const key of modelKeys) {
-      if (!stale.has(key)) continue
-      const others = applying.get(key)
-      if (others === undefined) applying.set(key, [resource])
-      else others.push(resource)
+      if (stale.has(key)) addTo(applying, key, resource)
     }
     yield
   }
@@ -263,10 +262,6 @@ export function* changed<Value>(
 ): Generator<Value> {
   for (const [name, value] of after) if (before.get(name) !== value) yield value
   for (const [name, value] of before) if (after.get(name) !== value) yield value
-}
-
-function keyOf({ metadata }: ModelRef): string {
-  return `${metadata.namespace}/${metadata.name}`
 }
 
 /** A model with the policies that name it. */
@@ -337,11 +332,7 @@ function namesOf({ metadata, modelIds }: ModelRef): readonly string[] {
 function indexByName(models: Iterable<Model>): ReadonlyMap<string, readonly Model[]> {
   const index = new Map<string, Model[]>()
   for (const model of models) {
-    for (const name of namesOf(model.resource)) {
-      const sharing = index.get(name)
-      if (sharing === undefined) index.set(name, [model])
-      else sharing.push(model)
-    }
+    for (const name of namesOf(model.resource)) addTo(index, name, model)
   }
   return index
 }

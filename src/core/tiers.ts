@@ -31,12 +31,7 @@ export function readTiers(field: Field): readonly Tier[] {
       displayName: shown ?? name,
       description: item.at('description').string() ?? '',
       level: item.at('level').integer() ?? 0,
-      groups: new Set(
-        item
-          .at('groups')
-          .list()
-          .map((group) => group.requiredString()),
-      ),
+      groups: new Set(item.at('groups').texts()),
     }
   })
 }

@@ -4,5 +4,10 @@
 export function isTrustworthy(url: string): boolean {
   const { protocol, hostname } = URL.parse(url) ?? {}
   if (protocol === 'https:') return true
-  return protocol === 'http:' && /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname ?? '')
+  return protocol === 'http:' && isLoopback(hostname ?? '')
+}
+
+/** Whether a host, as a URL or a setting has it, is this machine's own. */
+export function isLoopback(host: string): boolean {
+  return /^(localhost|127(\.\d{1,3}){3}|::1|\[::1\])$/.test(host)
 }

@@ -96,24 +96,16 @@ function outputOf(reported: Reported): number | undefined {
   return greater(whole(reported.get(atEnd.output)), whole(reported.get(atStart.output)))
 }
 
-/** Tokens of an answer by type, 0 where it does not say. */
-export interface TokensByType {
-  readonly input: number
-  /** Of the input, what came from a cache. */
-  readonly cached: number
-  readonly output: number
-  /** Of the output, what the model told itself. */
-  readonly reasoning: number
-}
-
-/** What an answer reports beside its total, in whichever dialect. */
-export function tokensByType(reported: Reported): TokensByType {
+/** What an answer reports beside its total, in whichever dialect; 0 where it does not say. */
+export function tokensByType(reported: Reported) {
   const figure = (name: string): number | undefined => whole(reported.get(name))
   return {
     input: figure('prompt_tokens') ?? inputOf(reported) ?? 0,
+    /** Of the input, what came from a cache. */
     cached:
       figure('details_cached_tokens') ?? greater(figure(atEnd.read), figure(atStart.read)) ?? 0,
     output: figure('completion_tokens') ?? outputOf(reported) ?? 0,
+    /** Of the output, what the model told itself. */
     reasoning: figure('details_reasoning_tokens') ?? 0,
   }
 }

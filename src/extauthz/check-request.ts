@@ -25,18 +25,7 @@ export interface CheckRequest {
   readonly requestId: () => string | undefined
 }
 
-interface Draft {
-  path: string
-  method: string
-  authorization: string | undefined
-  apiKey: string | undefined
-  subscription: string | undefined
-  model: string | undefined
-  bodyProblem: string | undefined
-  authenticateOnly: boolean
-  readonly source: () => string | undefined
-  readonly requestId: () => string | undefined
-}
+type Draft = { -readonly [Field in keyof CheckRequest]: CheckRequest[Field] }
 
 /** Reads the message; throws a WireError when the bytes are none. */
 export function readCheckRequest(bytes: Buffer): CheckRequest {
@@ -104,12 +93,14 @@ const readHeaders = [
   'x-tollgate-refusal',
 ]
 
+const readHeaderLengths = readHeaders.reduce((bits, { length }) => bits | (1 << length), 0)
+
 /** HttpRequest: method = 2, headers = 3 (a map), path = 4. */
 function readHttp(http: WireReader, draft: Draft): void {
   while (http.next()) {
     if (http.field === 2) draft.method = http.string(usualMethods)
     else if (http.field === 4) draft.path = http.string()
-    else if (http.field === 3) {
+    else if (http.field === 3 && !http.skipEntry(readHeaderLengths)) {
       const end = http.enter()
       readHeader(http, draft)
       http.leave(end)

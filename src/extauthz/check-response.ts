@@ -3,7 +3,7 @@
 import { challengeOf } from '../core/challenge.ts'
 import type { Decision, Denial, Grant } from '../core/decide.ts'
 import { type Dialect, toRefusalBody } from '../core/dialect.ts'
-import { describe, type ErrorCode, retryAfterOutage } from '../core/errors.ts'
+import { describe, retryAfterOutage } from '../core/errors.ts'
 import {
   type PutHeader,
   putBindingHeaders,
@@ -116,21 +116,11 @@ function deny(denial: Denial, now: number, dialect: Dialect, keyAgeMs: number | 
 
 /** What a refusal says beside its body and the caller's limits (contract, 1.2 and 8.1). */
 function headersOf(denial: Denial, now: number): readonly (readonly [string, string])[] {
-  const byStatus: Partial<Record<ErrorCode, readonly [string, string]>> = {
-    store_unavailable: ['retry-after', retryAfterOutage],
-    store_slow: ['retry-after', retryAfterOutage],
-    store_locked: ['retry-after', retryAfterOutage],
-    identity_unavailable: ['retry-after', retryAfterOutage],
-    counters_unavailable: ['retry-after', retryAfterOutage],
-    model_unavailable: ['retry-after', retryAfterOutage],
-  }
   if (denial.code === 'credential_invalid') {
     // RFC 6750, 3.1: where there is no credential, nothing is said about one.
     const reason = denial.detail && messageOf(denial, now)
     return [['www-authenticate', reason === undefined ? 'Bearer' : challengeOf(reason)]]
   }
-  const header = byStatus[denial.code]
-  if (header !== undefined) return [header]
   if (denial.code === 'token_limit_exceeded') {
     const waitS = secondsUntil(denial.retryAt ?? now, now)
     const inVain = waitS > longestRetryAfterS
@@ -139,7 +129,9 @@ function headersOf(denial: Denial, now: number): readonly (readonly [string, str
       ...(inVain ? [['x-should-retry', 'false'] as const] : []),
     ]
   }
-  if (describe(denial.code).status !== 403) return []
+  const { status } = describe(denial.code)
+  if (status === 503) return [['retry-after', retryAfterOutage]]
+  if (status !== 403) return []
   return [['x-ext-auth-reason', denial.selection ?? 'unauthorized']]
 }
 

@@ -12,6 +12,7 @@ import {
 } from '../core/decide.ts'
 import { dialectOf } from '../core/dialect.ts'
 import { type ErrorCode, ServiceError } from '../core/errors.ts'
+import { lastValue } from '../core/header-value.ts'
 import type { PathRules } from '../core/operations.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 import { readTarget, type Target } from '../core/target.ts'
@@ -21,6 +22,7 @@ import type { CounterStore } from '../store/counters.ts'
 import { createTemplates } from './allow-template.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
 import { authenticated, toCheckResponse } from './check-response.ts'
+import { refusalReason } from './refusal-reason.ts'
 import { tagSpan } from './span-tags.ts'
 
 export interface CheckDeps {
@@ -43,6 +45,8 @@ export interface CheckDeps {
 /** A refusal, and what was asked. */
 export interface RefusedCheck extends Pick<CheckRequest, 'subscription' | 'source' | 'requestId'> {
   readonly code: ErrorCode
+  /** For the log alone: the caller may not be allowed to know it. */
+  readonly reason: string | undefined
   /** null: nobody is believed, or who asks could not be found out. */
   readonly caller: Caller | null
   /** As it was asked for: by the path or the body, known or not. */
@@ -104,12 +108,14 @@ export function createCheck(deps: CheckDeps): Check {
     decided: Decision,
   ): Buffer {
     const decision = decided.allowed ? decided : explain(decided, request)
-    onDecided(decision, modelOf(decision, request, target))
+    const named = modelOf(decision, request, target)
+    onDecided(decision, named)
     if (!decision.allowed) {
       const { subscription, source, requestId } = request
       const model = target?.modelKey ?? request.model
       const { code } = decision
-      onRefused({ code, caller, model, subscription, source, requestId, traceparent })
+      const reason = refusalReason(decision, named)
+      onRefused({ code, reason, caller, model, subscription, source, requestId, traceparent })
     }
     const keyAgeMs = caller?.by === 'key' ? caller.keyAgeMs : undefined
     const dialect = dialectOf(target?.operation)
@@ -175,12 +181,4 @@ function explain(denial: Denial, { authorization, apiKey }: CheckRequest): Denia
   const isBare = authorization === undefined && apiKey === undefined
   if (denial.code !== 'credential_invalid' || denial.detail !== undefined || isBare) return denial
   return { ...denial, detail: { about: 'credential', reason: undefined } }
-}
-
-/** The last value that is not blank (contract, 1.2); Envoy joins repeated headers with commas. */
-function lastValue(header: string | undefined): string | undefined {
-  return header
-    ?.split(',')
-    .findLast((value) => value.trim() !== '')
-    ?.trim()
 }

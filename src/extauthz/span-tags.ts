@@ -1,12 +1,10 @@
 /** What a Check tells the span that the gateway has of the request. */
 
 import type { Decision } from '../core/decide.ts'
-import { redact } from '../core/redact.ts'
+import { toShown } from '../core/redact.ts'
 import { writeStruct } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
 import type { RefusedCheck } from './service.ts'
-
-const longestText = 256
 
 /**
  * The CheckResponse with its decision in the dynamic metadata (field 4, which a parser merges with
@@ -21,18 +19,20 @@ export function tagSpan(
   if (decision.allowed) {
     writeStruct(writer, 4, { decision: 'allowed' })
   } else {
-    const { caller, model, subscription } = asked
-    const paying = caller?.by === 'key' ? caller.subscription : subscription
-    writeStruct(writer, 4, {
-      decision: decision.code,
-      ...(model !== undefined && { model: clean(model) }),
-      ...(paying !== undefined && { subscription: clean(paying) }),
-    })
+    writeStruct(writer, 4, { decision: decision.code, ...namedBy(asked) })
   }
   return Buffer.concat([response, writer.finish()])
 }
 
-/** A client's own text: of a bearable length, and without what looks like a secret. */
-function clean(text: string): string {
-  return redact(text).slice(0, longestText)
+/** The model and the subscription that a refusal is about, as far as they are named. */
+export function namedBy({
+  caller,
+  model,
+  subscription,
+}: Pick<RefusedCheck, 'caller' | 'model' | 'subscription'>) {
+  const paying = caller?.by === 'key' ? caller.subscription : subscription
+  return {
+    ...(paying !== undefined && { subscription: toShown(paying) }),
+    ...(model !== undefined && { model: toShown(model) }),
+  }
 }

@@ -157,13 +157,7 @@ class SourceCall extends OnlyMessageCall {
 }
 
 /** The streams that clients hold open for good; a drain has to end them from this side. */
-export interface Sinks {
-  serve(take: Sink, onFault: OnFault): Serve
-  /** Answers every stream once it is quiet, so that what is on its way still arrives. */
-  end(): Promise<void>
-}
-
-export function createSinks(): Sinks {
+export function createSinks() {
   const open = new Set<Stream>()
   let lastMessageAt = 0
   let ended = false
@@ -209,9 +203,12 @@ export function createSinks(): Sinks {
   }
 
   return {
-    serve: (take, onFault) => (stream, head, form) =>
-      new SinkCall(stream, form, take, onFault, head.timeout),
-    async end() {
+    serve:
+      (take: Sink, onFault: OnFault): Serve =>
+      (stream, head, form) =>
+        new SinkCall(stream, form, take, onFault, head.timeout),
+    /** Answers every stream once it is quiet, so that what is on its way still arrives. */
+    async end(): Promise<void> {
       const giveUpAt = performance.now() + patienceMs
       do await delay(quietMs)
       while (performance.now() - lastMessageAt < quietMs && performance.now() < giveUpAt)

@@ -38,12 +38,7 @@ export interface GrpcMethods {
   readonly tls?: ServerTls | undefined
 }
 
-export interface GrpcServer {
-  /** Listens on `host:port` or `unix:/path`; answers the port (0 for a path). */
-  listen(address: string): Promise<number>
-  /** Says NOT_SERVING, lets calls end for at most `graceMs`, then closes. */
-  stop(graceMs: number): Promise<void>
-}
+export type GrpcServer = ReturnType<typeof createGrpcServer>
 
 const mebibyte = 2 ** 20
 /** gRPC's own default. */
@@ -60,7 +55,7 @@ const socketOptions = {
 }
 
 /** A server of these methods and of grpc.health.v1. */
-export function createGrpcServer(methods: GrpcMethods): GrpcServer {
+export function createGrpcServer(methods: GrpcMethods) {
   const { onFault, tls } = methods
   const health = createHealth()
   const sinks = createSinks()
@@ -122,7 +117,8 @@ export function createGrpcServer(methods: GrpcMethods): GrpcServer {
   }
 
   return {
-    async listen(address) {
+    /** Listens on `host:port` or `unix:/path`; answers the port (0 for a path). */
+    async listen(address: string): Promise<number> {
       let port: number | undefined
       let problem: unknown
       for (const place of await findPlaces(address)) {
@@ -136,7 +132,8 @@ export function createGrpcServer(methods: GrpcMethods): GrpcServer {
       if (port === undefined) throw problem
       return port
     },
-    async stop(graceMs) {
+    /** Says NOT_SERVING, lets calls end for at most `graceMs`, then closes. */
+    async stop(graceMs: number): Promise<void> {
       health.drain()
       void sinks.end()
       draining = true

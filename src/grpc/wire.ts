@@ -9,6 +9,10 @@ export const wireType = { varint: 0, fixed64: 1, bytes: 2, fixed32: 5 } as const
 
 const none: readonly string[] = []
 
+/** Tags of the key and the value of a map entry: fields 1 and 2, both strings. */
+const entryKey = 0x0a
+const entryValue = 0x12
+
 /** Up to so many characters a string is written by a loop. */
 const longestLoop = 48
 /** A writer that goes on to the next message keeps no more bytes than this. */
@@ -66,6 +70,29 @@ export class WireReader {
     const start = this.#step()
     for (const text of known) if (this.#holds(start, text)) return text
     return undefined
+  }
+
+  /**
+   * Steps over the current field where it is an entry of a map of strings as all encoders write it,
+   * key and value and nothing else, with a key of none of these lengths (below 32, as bits). Answers
+   * false where it may be another, which is then still to be read.
+   */
+  skipEntry(keyLengths: number): boolean {
+    if (this.type !== wireType.bytes) return false
+    const buffer = this.#buffer
+    const start = this.#at
+    const begin = shortEnd(buffer, start)
+    if (begin === 0) return false
+    const end = begin + shortLength(buffer, start, begin)
+    const keyLength = buffer[begin + 1] as number
+    const value = begin + 2 + keyLength
+    if (end > this.#end || value >= end || buffer[begin] !== entryKey) return false
+    if (keyLength >= 0x20 ? keyLength >= 0x80 : (keyLengths >>> keyLength) & 1) return false
+    const text = buffer[value] === entryValue ? shortEnd(buffer, value + 1) : 0
+    if (text === 0 || text + shortLength(buffer, value + 1, text) !== end) return false
+    this.#at = end
+    this.#pending = false
+    return true
   }
 
   /** The current field as a message of its own. */
@@ -297,6 +324,17 @@ export class WireWriter {
     this.#buffer.copy(grown, 0, 0, this.#at)
     this.#buffer = grown
   }
+}
+
+/** Where a varint of one or two bytes ends that begins here; 0 for a longer one. */
+function shortEnd(buffer: Buffer, at: number): number {
+  if ((buffer[at] as number) < 0x80) return at + 1
+  return (buffer[at + 1] as number) < 0x80 ? at + 2 : 0
+}
+
+function shortLength(buffer: Buffer, at: number, end: number): number {
+  const low = buffer[at] as number
+  return end === at + 1 ? low : (low & 0x7f) + (buffer[at + 1] as number) * 0x80
 }
 
 function varintSize(value: number): number {

@@ -3,6 +3,7 @@
 import { hashOfKey, type KeyMarkers, statusAt } from '../core/api-key.ts'
 import type { Caller } from '../core/caller.ts'
 import { ServiceError } from '../core/errors.ts'
+import { toTimestamp } from '../core/timestamp.ts'
 import type { KeyAnswer, KeyLookup } from '../store/api-keys.ts'
 import type { Verify } from './authenticate.ts'
 
@@ -43,13 +44,9 @@ function describeEnd(key: KeyAnswer, now: number): string | undefined {
   if (status === 'active') return undefined
   const { expiresAt, revokedAt } = key
   if (status === 'revoked') {
-    return `The API key was revoked${revokedAt === undefined ? '' : ` at ${show(revokedAt)}`}.`
+    return `The API key was revoked${revokedAt === undefined ? '' : ` at ${toTimestamp(revokedAt)}`}.`
   }
   // One that was stored as expired may have been meant to end later.
   if (expiresAt === null || expiresAt > now) return 'The API key has expired.'
-  return `The API key expired at ${show(expiresAt)}.`
-}
-
-function show(instant: number): string {
-  return `${new Date(instant).toISOString().slice(0, 19)}Z`
+  return `The API key expired at ${toTimestamp(expiresAt)}.`
 }

@@ -1,13 +1,9 @@
 /** A file that is read at the start and again whenever it changes. */
 
-import { type BigIntStats, readFileSync, statSync } from 'node:fs'
-import { stat } from 'node:fs/promises'
+import { readFileSync } from 'node:fs'
+import { type FilesWatch, watchFiles } from '../files/watch-files.ts'
 
-export interface FollowedFile {
-  close(): void
-}
-
-/** How often the file is looked at, in milliseconds; survives rename-saves and symlink swaps. */
+/** How often the file is looked at, in milliseconds. */
 const lookEveryMs = 500
 
 /**
@@ -18,36 +14,23 @@ export function followFile(
   path: string,
   take: (text: string) => void,
   onUnreadable: () => void,
-): FollowedFile {
-  // Looked at before it is read: what is saved meanwhile differs from what was seen.
-  let seen = signatureOf(statSync(path, { bigint: true }))
-  take(readFileSync(path, 'utf8'))
-  let looking = false
-
-  async function look(): Promise<void> {
-    const signature = await stat(path, { bigint: true }).then(signatureOf, () => 'gone')
+): FilesWatch {
+  let text = readFileSync(path, 'utf8')
+  take(text)
+  // The first look reads it again: it may have been saved since.
+  let seen = ''
+  return watchFiles([path], lookEveryMs, (signature) => {
     if (signature === seen) return
     seen = signature
-    let text: string
+    let read: string
     try {
-      text = readFileSync(path, 'utf8')
+      read = readFileSync(path, 'utf8')
     } catch {
       onUnreadable()
       return
     }
+    if (read === text) return
+    text = read
     take(text)
-  }
-
-  const timer = setInterval(() => {
-    if (looking) return
-    looking = true
-    void look().finally(() => {
-      looking = false
-    })
-  }, lookEveryMs).unref()
-  return { close: () => clearInterval(timer) }
-}
-
-function signatureOf({ mtimeNs, size, ino }: BigIntStats): string {
-  return `${mtimeNs} ${size} ${ino}`
+  })
 }

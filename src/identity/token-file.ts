@@ -11,11 +11,6 @@ import { followFile } from './followed-file.ts'
 /** What a header can carry as one bearer credential. */
 const sendable = /^[!-+\--~]+$/
 
-export interface TokenFile {
-  readonly verify: VerifyNow
-  close(): void
-}
-
 /** What a token file says. Tokens are kept as hashes, so that looking one up leaks no timing. */
 export interface TokenTable {
   readonly callers: ReadonlyMap<string, TokenCaller>
@@ -24,7 +19,7 @@ export interface TokenTable {
 }
 
 /** Reads the file and follows its changes. Throws when it cannot be read at the start. */
-export function openTokenFile(path: string, onProblem: (message: string) => void): TokenFile {
+export function openTokenFile(path: string, onProblem: (message: string) => void) {
   let callers: TokenTable['callers'] = new Map()
   const file = followFile(
     path,
@@ -35,7 +30,8 @@ export function openTokenFile(path: string, onProblem: (message: string) => void
     },
     () => onProblem(`${path} cannot be read; the tokens read before stay in force`),
   )
-  return { verify: (token) => callers.get(digest(token)) ?? null, close: file.close }
+  const verify: VerifyNow = (token) => callers.get(digest(token)) ?? null
+  return { verify, close: file.close }
 }
 
 /** No token file: no identity token is believed. */

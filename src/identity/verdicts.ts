@@ -6,15 +6,8 @@ import { LRUCache } from 'lru-cache'
 /** Remembered at most; the least used make room. */
 const entries = 10_000
 
-export interface Verdicts<Verdict> {
-  /** undefined: nothing is remembered that holds at `now`. */
-  find(token: string, now: number): Verdict | undefined
-  /** Remembers it from `now` until `until` (milliseconds since the epoch), which may be past. */
-  keep(token: string, verdict: Verdict, now: number, until: number): void
-}
-
 /** An empty memory. */
-export function createVerdicts<Verdict>(): Verdicts<Verdict> {
+export function createVerdicts<Verdict>() {
   interface Entry {
     readonly verdict: Verdict
     readonly from: number
@@ -22,14 +15,16 @@ export function createVerdicts<Verdict>(): Verdicts<Verdict> {
   }
   const kept = new LRUCache<string, Entry>({ max: entries })
   return {
-    find(token, now) {
+    /** undefined: nothing is remembered that holds at `now`. */
+    find(token: string, now: number): Verdict | undefined {
       const entry = kept.get(hashOfToken(token))
       // A clock that was set back makes nothing live longer.
       return entry !== undefined && now >= entry.from && now < entry.until
         ? entry.verdict
         : undefined
     },
-    keep(token, verdict, now, until) {
+    /** Remembers it from `now` until `until` (milliseconds since the epoch), which may be past. */
+    keep(token: string, verdict: Verdict, now: number, until: number): void {
       if (until > now) kept.set(hashOfToken(token), { verdict, from: now, until })
     },
   }

@@ -19,7 +19,7 @@ export interface Reader<T> {
   readonly secret?: boolean
 }
 
-export const anyText: Reader<string> = { form: 'a text', read: (written) => written }
+export const anyText: Reader<string> = { form: 'a string', read: (written) => written }
 
 export const flag: Reader<boolean> = {
   form: '`true` or `false`',
@@ -49,8 +49,8 @@ export const resources: Reader<string | undefined> = {
 const groups = ['tollgate.dev', 'maas.opendatahub.io'] as const
 
 /** Of these one or both. */
-export const watchGroups: Reader<readonly (typeof groups)[number][]> = {
-  form: `a list with commas of ${groups.map((group) => `\`${group}\``).join(' and ')}`,
+export const resourceGroups: Reader<readonly (typeof groups)[number][]> = {
+  form: `a comma-separated list of ${groups.map((group) => `\`${group}\``).join(' and ')}`,
   read(written) {
     const found = groups.filter((group) => itemsOf(written).includes(group))
     return found.length > 0 && itemsOf(written).length === found.length ? found : invalid
@@ -69,7 +69,7 @@ export const address: Reader<Address> = {
 
 /** One or more, separated by commas. */
 export const addresses: Reader<readonly Address[]> = {
-  form: '`host:port` or `unix:/path`, or a list of these with commas',
+  form: '`host:port` or `unix:/path`, or a comma-separated list of these',
   read(written) {
     const found = itemsOf(written).map(parseAddress)
     return found.length > 0 && found.every((address) => address !== undefined) ? found : invalid
@@ -83,13 +83,13 @@ export const marker: Reader<string> = {
 }
 
 export const markers: Reader<ReadonlySet<string>> = {
-  form: 'a list with commas, each of 1 to 16 lower-case letters and digits',
+  form: 'a comma-separated list of markers, each of 1 to 16 lower-case letters and digits',
   read: (written) => (itemsOf(written).every(isMarker) ? new Set(itemsOf(written)) : invalid),
 }
 
 /** Operations that can be counted, as `METER_PATHS` calls them. */
 export const meters: Reader<readonly MeterName[]> = {
-  form: `of ${Object.keys(meterable).join(', ')}, with commas`,
+  form: `a comma-separated list of ${Object.keys(meterable).join(', ')}`,
   read(written) {
     const found = itemsOf(written)
     return found.every(isMeterName) ? found : invalid
@@ -121,7 +121,7 @@ export const domainName: Reader<string> = {
 
 /** Addresses, networks in CIDR form, and `loopback`. */
 export const networks: Reader<readonly string[]> = {
-  form: 'a list with commas of addresses, networks like `10.0.0.0/8`, and `loopback`',
+  form: 'a comma-separated list of addresses, networks like `10.0.0.0/8`, and `loopback`',
   read(written) {
     const found = itemsOf(written)
     return found.length > 0 && found.every(isNetwork) ? found : invalid
@@ -129,13 +129,13 @@ export const networks: Reader<readonly string[]> = {
 }
 
 export const names: Reader<ReadonlySet<string>> = {
-  form: 'a list with commas',
+  form: 'a comma-separated list',
   read: (written) => new Set(itemsOf(written)),
 }
 
 /** Origins as browsers write them. */
 export const origins: Reader<readonly string[]> = {
-  form: '`*`, or origins like `https://app.example` with commas',
+  form: '`*`, or a comma-separated list of origins like `https://app.example`',
   read(written) {
     const found = itemsOf(written)
     return found.every((item) => item === '*' || URL.parse(item)?.origin === item) ? found : invalid
@@ -144,7 +144,7 @@ export const origins: Reader<readonly string[]> = {
 
 /** Names with values; what they are is not looked at. It may hold a collector's credential. */
 export const pairs: Reader<string> = {
-  form: 'a list with commas of `name=value`',
+  form: 'a comma-separated list of `name=value`',
   secret: true,
   read: (written) =>
     itemsOf(written).every((item) => /^[^\s=,]+\s*=[^\r\n]*$/.test(item)) ? written : invalid,
@@ -238,7 +238,7 @@ export const issuerUrl: Reader<string> = {
 
 /** Signatures by public keys alone: with `none` and HS256 anybody could make tokens. */
 export const signingAlgorithms: Reader<readonly string[]> = {
-  form: 'a list with commas of RS, PS, ES with 256, 384 or 512, and EdDSA',
+  form: 'a comma-separated list of RS, PS, ES with 256, 384 or 512, and EdDSA',
   read(written) {
     const found = itemsOf(written)
     const isGood =

@@ -1,18 +1,6 @@
 /** Things that wait for their turn, taken in turn from everybody who has some waiting. */
 
-export interface FairQueue<Item> {
-  /** How much is waiting. */
-  readonly size: number
-  /**
-   * Lets one more thing of `owner` wait. Answers what has to go for it: nothing while there is
-   * room, else the last one of whoever has the most waiting, which may be this one.
-   */
-  offer(owner: string, item: Item): Item | undefined
-  /** Lets it wait whatever waits already, in a turn of its own and without taking room. */
-  push(item: Item): void
-  /** The next one, of whoever's turn it is. */
-  take(): Item | undefined
-}
+export type FairQueue<Item> = ReturnType<typeof createFairQueue<Item>>
 
 export interface FairQueueSizes {
   /** Waiting at most, of everybody together. */
@@ -27,7 +15,7 @@ type Owner = string | typeof pushed
 const pushed = Symbol('pushed')
 
 /** A queue with nothing in it. Every call takes constant time, however many owners there are. */
-export function createFairQueue<Item>({ room, roomForOne }: FairQueueSizes): FairQueue<Item> {
+export function createFairQueue<Item>({ room, roomForOne }: FairQueueSizes) {
   /** In the order of their turns; an owner with nothing waiting is not in it. */
   const lines = new Map<Owner, Line<Item>>()
   const ranking = createRanking()
@@ -59,10 +47,15 @@ export function createFairQueue<Item>({ room, roomForOne }: FairQueueSizes): Fai
   }
 
   return {
-    get size() {
+    /** How much is waiting. */
+    get size(): number {
       return size
     },
-    offer(owner, item) {
+    /**
+     * Lets one more thing of `owner` wait. Answers what has to go for it: nothing while there is
+     * room, else the last one of whoever has the most waiting, which may be this one.
+     */
+    offer(owner: string, item: Item): Item | undefined {
       const own = lines.get(owner)?.length ?? 0
       if (own >= roomForOne) return item
       let dropped: Item | undefined
@@ -74,8 +67,10 @@ export function createFairQueue<Item>({ room, roomForOne }: FairQueueSizes): Fai
       join(owner, item)
       return dropped
     },
-    push: (item) => join(pushed, item),
-    take() {
+    /** Lets it wait whatever waits already, in a turn of its own and without taking room. */
+    push: (item: Item): void => join(pushed, item),
+    /** The next one, of whoever's turn it is. */
+    take(): Item | undefined {
       const [next] = lines
       if (next === undefined) return undefined
       const [owner, line] = next
@@ -89,19 +84,12 @@ export function createFairQueue<Item>({ room, roomForOne }: FairQueueSizes): Fai
   }
 }
 
-/** Owners by how much they have waiting. */
-interface Ranking {
-  /** A step of one, up or down. */
-  move(owner: string, from: number, to: number): void
-  /** One of those with the most, and how much that is. */
-  first(): readonly [string, number]
-}
-
-function createRanking(): Ranking {
+function createRanking() {
   const owners: Set<string>[] = []
   let most = 0
   return {
-    move(owner, from, to) {
+    /** A step of one, up or down. */
+    move(owner: string, from: number, to: number): void {
       owners[from]?.delete(owner)
       if (to > 0) {
         owners[to] ??= new Set()
@@ -110,30 +98,26 @@ function createRanking(): Ranking {
       // Whoever leaves the first rank alone is then on the next one.
       most = to > most || owners[most]?.size === 0 ? to : most
     },
-    first() {
+    /** One of those with the most, and how much that is. */
+    first(): readonly [string, number] {
       const [owner] = owners[most] ?? []
       return [owner ?? '', most]
     },
   }
 }
 
-interface Line<Item> {
-  readonly length: number
-  add(item: Item): void
-  shift(): Item
-  pop(): Item
-}
+type Line<Item> = ReturnType<typeof createLine<Item>>
 
 /** First in, first out; an array's own `shift` moves all the others. */
-function createLine<Item>(): Line<Item> {
+function createLine<Item>() {
   let items: Item[] = []
   let head = 0
   return {
-    get length() {
+    get length(): number {
       return items.length - head
     },
-    add: (item) => void items.push(item),
-    shift() {
+    add: (item: Item): void => void items.push(item),
+    shift(): Item {
       const item = items[head] as Item
       head += 1
       if (head > 1_000 && head * 2 > items.length) {
@@ -142,6 +126,6 @@ function createLine<Item>(): Line<Item> {
       }
       return item
     },
-    pop: () => items.pop() as Item,
+    pop: (): Item => items.pop() as Item,
   }
 }

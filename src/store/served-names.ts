@@ -4,27 +4,23 @@ import { statementDeadlineMs, within } from './postgres/postgres.ts'
 import type { Sql } from './postgres/sql.ts'
 
 /** By what identifies a server. Every method throws `store_unavailable` when there is no database. */
-export interface ServedNamesStore {
-  /** What has changed of these servers since the call before; all of it when they are another object. */
-  readChanges(
-    servers: ReadonlyMap<string, unknown>,
-  ): Promise<ReadonlyMap<string, readonly string[]>>
-  /** Keeps the list of a server. */
-  write(server: string, names: readonly string[]): Promise<void>
-}
+export type ServedNamesStore = ReturnType<typeof createServedNamesStore>
 
 /** What was written this long before what is known may become visible only now. */
 const overlap = '15 seconds'
 /** A list that nobody has seen for so long is that of a server that is gone. */
 const keptFor = '30 days'
 
-export function createServedNamesStore(sql: Sql): ServedNamesStore {
+export function createServedNamesStore(sql: Sql) {
   /** As Postgres writes it: a Date would lose the microseconds. */
   let latest = '-infinity'
   const seen = new Map<string, string>()
   let asked: ReadonlyMap<string, unknown> | undefined
   return {
-    async readChanges(servers) {
+    /** What has changed of these servers since the call before; all of it when they are another object. */
+    async readChanges(
+      servers: ReadonlyMap<string, unknown>,
+    ): Promise<ReadonlyMap<string, readonly string[]>> {
       if (servers !== asked) {
         latest = '-infinity'
         seen.clear()
@@ -40,7 +36,8 @@ export function createServedNamesStore(sql: Sql): ServedNamesStore {
       for (const { server, at } of changed) seen.set(server, at)
       return new Map(changed.map(({ server, names }) => [server, names]))
     },
-    async write(server, names) {
+    /** Keeps the list of a server. */
+    async write(server: string, names: readonly string[]): Promise<void> {
       await within(
         sql`
           with gone as (

@@ -6,23 +6,20 @@ import { callBounds } from './durations.ts'
 import { counterData, histogramData } from './metric-data.ts'
 import { createLabelledDurations } from './model-figures.ts'
 
-export interface ApiMetrics {
-  /** A request was answered; `route` as it is written in the program, empty where there is none. */
-  count(route: string, method: string, status: number, durationMs: number): void
-  data(): readonly MetricData[]
-}
+export type ApiMetrics = ReturnType<typeof createApiMetrics>
 
 /** There are so few routes, methods and statuses that this is never reached. */
 const mostSeries = 2_000
 const mostRoutes = 100
 
 /** Counts nothing yet. */
-export function createApiMetrics(): ApiMetrics {
+export function createApiMetrics() {
   const requests = new Map<string, { readonly attributes: Attributes; value: number }>()
   const durations = createLabelledDurations('route', callBounds, mostRoutes)
   let keysCreated = 0
   return {
-    count(route, method, status, durationMs) {
+    /** A request was answered; `route` as it is written in the program, empty where there is none. */
+    count(route: string, method: string, status: number, durationMs: number): void {
       durations.observe(route, durationMs)
       if (route === '/v1/api-keys' && method === 'POST' && status === 201) keysCreated += 1
       const name = `${route} ${method} ${status}`
@@ -34,7 +31,7 @@ export function createApiMetrics(): ApiMetrics {
       }
       request.value += 1
     },
-    data: () => [
+    data: (): readonly MetricData[] => [
       counterData(
         'tollgate_api_requests',
         'Requests that the REST API has answered; the route is empty where there is none.',

@@ -24,27 +24,10 @@ export interface AuthorizedOptions {
   readonly attributionOf: (subscription: string) => Attribution | undefined
 }
 
-export interface Authorized {
-  /** Check allowed a request, or refused it because a limit is used up. */
-  count(what: 'calls' | 'limited', user: string, subscription: string, group?: string): void
-  countTokens(
-    tokens: number,
-    user: string,
-    subscription: string,
-    model: string,
-    group?: string,
-  ): void
-  /** An allowed request has ended, so many milliseconds after its first byte. */
-  observe(subscription: string, durationMs: number): void
-  data(): readonly MetricData[]
-  /** Ends a generation of series. */
-  age(): void
-}
-
 const mostSubscriptions = 500
 
 /** Counts nothing yet. When the choice of labels changes, everything begins at 0, as after a restart. */
-export function createAuthorized(options: AuthorizedOptions): Authorized {
+export function createAuthorized(options: AuthorizedOptions) {
   const { mostSeries, users, attributionOf } = options
   const nameOf = createUserNames(users.key)
   let written: WrittenTelemetry | undefined
@@ -113,21 +96,29 @@ export function createAuthorized(options: AuthorizedOptions): Authorized {
   }
 
   return {
-    count(what, user, subscription, group) {
+    /** Check allowed a request, or refused it because a limit is used up. */
+    count(what: 'calls' | 'limited', user: string, subscription: string, group?: string): void {
       if (!follow()) return
       const name = nameOf(user, labels.user)
       figures.calls.find(name, subscription, '', groupOf(group))[what] += 1
     },
-    countTokens(tokens, user, subscription, model, group) {
+    countTokens(
+      tokens: number,
+      user: string,
+      subscription: string,
+      model: string,
+      group?: string,
+    ): void {
       if (!follow()) return
       const name = nameOf(user, labels.user)
       const modelLabel = labels.model ? model : ''
       figures.hits.find(name, subscription, modelLabel, groupOf(group)).tokens += tokens
     },
-    observe(subscription, durationMs) {
+    /** An allowed request has ended, so many milliseconds after its first byte. */
+    observe(subscription: string, durationMs: number): void {
       if (follow()) figures.durations.observe(subscription, durationMs)
     },
-    data() {
+    data(): readonly MetricData[] {
       if (!follow()) return []
       return [
         counterData('authorized_hits', 'Tokens counted, as models report them.', hitPoints()),
@@ -148,7 +139,8 @@ export function createAuthorized(options: AuthorizedOptions): Authorized {
         ),
       ]
     },
-    age() {
+    /** Ends a generation of series. */
+    age(): void {
       figures.calls.age()
       figures.hits.age()
     },

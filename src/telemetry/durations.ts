@@ -21,24 +21,15 @@ export const answerBounds: readonly number[] = [
 /** Upper bounds of how many there are of something. */
 export const sizeBounds: readonly number[] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000]
 
-export interface Distribution {
-  observe(value: number): void
-  read(): Histogram
-}
-
-export interface Durations {
-  observe(milliseconds: number): void
-  /** In seconds. */
-  read(): Histogram
-}
+export type Durations = ReturnType<typeof createDurations>
 
 /** Counts nothing yet. `bounds` in the unit of what is observed, rising. */
-export function createDistribution(bounds: readonly number[]): Distribution {
+export function createDistribution(bounds: readonly number[]) {
   const counts = new Array<number>(bounds.length + 1).fill(0)
   let count = 0
   let sum = 0
   return {
-    observe(value) {
+    observe(value: number): void {
       let bucket = 0
       while (bucket < bounds.length && value > (bounds[bucket] as number)) bucket += 1
       counts[bucket] = (counts[bucket] as number) + 1
@@ -50,11 +41,12 @@ export function createDistribution(bounds: readonly number[]): Distribution {
 }
 
 /** The same of durations, with bounds in seconds. */
-export function createDurations(bounds = shortBounds): Durations {
+export function createDurations(bounds = shortBounds) {
   const inMs = createDistribution(bounds.map((bound) => bound * 1_000))
   return {
     observe: inMs.observe,
-    read() {
+    /** In seconds. */
+    read(): Histogram {
       const { buckets, sum = 0, count } = inMs.read()
       return { buckets: { ...buckets, boundaries: [...bounds] }, sum: sum / 1_000, count }
     },

@@ -9,42 +9,36 @@ import {
   type ResourceMetrics,
 } from '@opentelemetry/sdk-metrics'
 import { mergeMetrics } from './merge.ts'
-import type { Reading } from './readings.ts'
+import { readingsOf, type Sources } from './readings.ts'
 
-export interface Exposition {
-  /** All metrics in Prometheus' text format 0.0.4. Rejects when one cannot be read. */
-  scrape(): Promise<string>
-  /** The same metrics for whoever exports them otherwise. */
-  readonly producer: MetricProducer
-  /** Of them, those of this process alone. */
-  collect(): Promise<readonly MetricData[]>
-  stop(): Promise<void>
-}
+export type Exposition = ReturnType<typeof createExposition>
 
 export interface ExpositionOptions {
-  /** Of what there is besides readings. */
+  /** Of what there is besides these sources. */
   readonly producers?: MetricProducer[]
   /** Figures of other processes, to be shown with those of this one; never rejects. */
   readonly others?: (() => Promise<readonly (readonly MetricData[])[]>) | undefined
 }
 
-/** Of these readings, and of what the producers have besides. */
+/** Of these sources, and of what the producers have besides. */
 export function createExposition(
-  readings: readonly Reading[],
+  sources: Sources,
   { producers = [], others }: ExpositionOptions = {},
-): Exposition {
+) {
   const reader = new PrometheusExporter({ preventServerStart: true, metricProducers: producers })
   const provider = new MeterProvider({ readers: [reader] })
   // Without timestamps, target_info and the labels of OpenTelemetry's scopes.
   const serializer = new PrometheusSerializer('', false, undefined, true, true)
   const meter = provider.getMeter('tollgate')
-  for (const { kind, name, help, unit = '', label = '', read } of readings) {
+  for (const { kind, name, help, unit, label, read } of readingsOf(sources)) {
     const create = kind === 'counter' ? 'createObservableCounter' : 'createObservableGauge'
     meter[create](name, { description: help, unit }).addCallback((result) => {
       const value = read()
-      if (typeof value === 'number' && Number.isFinite(value)) result.observe(value)
-      if (typeof value !== 'object') return
-      for (const [of, figure] of value) result.observe(figure, { [label]: of })
+      if (typeof value === 'object') {
+        for (const [of, figure] of value) result.observe(figure, { [label]: of })
+      } else if (Number.isFinite(Number(value))) {
+        result.observe(Number(value))
+      }
     })
   }
   async function collectAll(): Promise<CollectionResult> {
@@ -56,14 +50,18 @@ export function createExposition(
   }
 
   return {
-    async scrape() {
+    /** All metrics in Prometheus' text format 0.0.4. Rejects when one cannot be read. */
+    async scrape(): Promise<string> {
       const { resourceMetrics, errors } = await collectAll()
       if (errors.length > 0) throw new AggregateError(errors, 'some metrics cannot be read')
       return `${serializer.serialize(resourceMetrics)}`
     },
+    /** The same metrics for whoever exports them otherwise. */
     producer: { collect: collectAll },
-    collect: async () => flatten((await reader.collect()).resourceMetrics),
-    stop: () => provider.shutdown(),
+    /** Of them, those of this process alone. */
+    collect: async (): Promise<readonly MetricData[]> =>
+      flatten((await reader.collect()).resourceMetrics),
+    stop: (): Promise<void> => provider.shutdown(),
   }
 }
 

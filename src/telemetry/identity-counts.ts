@@ -9,12 +9,6 @@ export interface IdentityFigures {
   readonly accessReviews: ReadonlyMap<string, number>
 }
 
-export interface IdentityCounts {
-  readonly figures: IdentityFigures
-  onProved(source: string, result: string): void
-  onAccessReviewed(result: string): void
-}
-
 /** There from the start, so that the first of them is seen as a change. */
 const usual: Readonly<Record<string, readonly string[]>> = {
   file: ['ok'],
@@ -24,7 +18,7 @@ const usual: Readonly<Record<string, readonly string[]>> = {
 }
 
 /** Counts from 0. Sources and results come from us, not from callers: there are few of them. */
-export function createIdentityCounts(): IdentityCounts {
+export function createIdentityCounts() {
   const bySource = new Map(
     Object.entries(usual).map(([source, results]) => [source, atZero(results)]),
   )
@@ -37,12 +31,12 @@ export function createIdentityCounts(): IdentityCounts {
         ),
       accessReviews,
     },
-    onProved(source, result) {
+    onProved(source: string, result: string): void {
       const results = bySource.get(source) ?? new Map<string, number>()
       bySource.set(source, results)
       addOne(results, result)
     },
-    onAccessReviewed: (result) => addOne(accessReviews, result),
+    onAccessReviewed: (result: string): void => addOne(accessReviews, result),
   }
 }
 

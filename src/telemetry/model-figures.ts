@@ -6,11 +6,6 @@ import { createDurations, type Durations } from './durations.ts'
 import type { Point } from './metric-data.ts'
 import { overflowLabels } from './overflow.ts'
 
-export interface ModelCounter {
-  add(model: string, value: number, second?: string): void
-  points(): readonly Point[]
-}
-
 interface Sum {
   value: number
 }
@@ -21,7 +16,7 @@ const mostModels = 1_000
 const mostValues = 30
 
 /** A sum for each model; for each of its values of `label`, where there is one. */
-export function createModelCounter(label?: string): ModelCounter {
+export function createModelCounter(label?: string) {
   const byModel = new Map<string, Map<string, Sum>>()
   const overflow = new Map<string, Sum>()
 
@@ -47,29 +42,20 @@ export function createModelCounter(label?: string): ModelCounter {
   }
 
   return {
-    add(model, value, second = '') {
+    add(model: string, value: number, second = ''): void {
       const sums = byModel.get(model) ?? begin(model)
       const sum = sums.get(second) ?? beginValue(sums, second)
       sum.value += value
     },
-    points: () => [
+    points: (): readonly Point[] => [
       ...[...byModel].flatMap(([model, sums]) => toPoints(sums, { model })),
       ...toPoints(overflow, overflowLabels),
     ],
   }
 }
 
-export interface LabelledDurations {
-  observe(label: string, milliseconds: number): void
-  points(): readonly Point<Histogram>[]
-}
-
 /** A histogram for each of the first so many values of a label; the others share one. */
-export function createLabelledDurations(
-  label: string,
-  bounds: readonly number[],
-  most: number,
-): LabelledDurations {
+export function createLabelledDurations(label: string, bounds: readonly number[], most: number) {
   const known = new Map<string, Durations>()
   const others = createDurations(bounds)
 
@@ -81,11 +67,11 @@ export function createLabelledDurations(
   }
 
   return {
-    observe(value, milliseconds) {
+    observe(value: string, milliseconds: number): void {
       const durations = known.get(value) ?? begin(value)
       durations.observe(milliseconds)
     },
-    points() {
+    points(): readonly Point<Histogram>[] {
       const rest = others.read()
       return [
         ...[...known].map(([value, each]) => ({

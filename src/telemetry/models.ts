@@ -7,26 +7,11 @@ import { answerBounds } from './durations.ts'
 import { counterData, histogramData } from './metric-data.ts'
 import { createLabelledDurations, createModelCounter } from './model-figures.ts'
 
-export interface ModelMetrics {
-  /** Check was asked for this model, empty for none that there is, and has said so. */
-  countCheck(model: string, decision: string): void
-  /** A request was allowed whose tokens nobody counts. */
-  countUncounted(model: string): void
-  /** An answer reported no usable usage. */
-  countUnusable(model: string): void
-  countEstimated(model: string, tokens: number): void
-  /** An answer was counted that reported this. */
-  countTokens(model: string, reported: Reported): void
-  /** An allowed request has ended. */
-  countEnded(outcome: Outcome): void
-  data(): readonly MetricData[]
-}
-
 /** Models that have histograms of their own. */
 const mostMeasured = 200
 
 /** Counts nothing yet. */
-export function createModelMetrics(): ModelMetrics {
+export function createModelMetrics() {
   const checks = createModelCounter('decision')
   const responses = createModelCounter('code')
   const failures = createModelCounter('reason')
@@ -37,24 +22,29 @@ export function createModelMetrics(): ModelMetrics {
   const firstBytes = createLabelledDurations('model', answerBounds, mostMeasured)
   const durations = createLabelledDurations('model', answerBounds, mostMeasured)
   return {
-    countCheck: (model, decision) => checks.add(model, 1, decision),
-    countUncounted: (model) => uncounted.add(model, 1),
-    countUnusable: (model) => unusable.add(model, 1),
-    countEstimated: (model, tokens) => estimated.add(model, tokens),
-    countTokens(model, reported) {
+    /** Check was asked for this model, empty for none that there is, and has said so. */
+    countCheck: (model: string, decision: string): void => checks.add(model, 1, decision),
+    /** A request was allowed whose tokens nobody counts. */
+    countUncounted: (model: string): void => uncounted.add(model, 1),
+    /** An answer reported no usable usage. */
+    countUnusable: (model: string): void => unusable.add(model, 1),
+    countEstimated: (model: string, tokens: number): void => estimated.add(model, tokens),
+    /** An answer was counted that reported this. */
+    countTokens(model: string, reported: Reported): void {
       const { input, cached, output, reasoning } = tokensByType(reported)
       if (input > 0) tokens.add(model, input, 'input')
       if (cached > 0) tokens.add(model, cached, 'cached')
       if (output > 0) tokens.add(model, output, 'output')
       if (reasoning > 0) tokens.add(model, reasoning, 'reasoning')
     },
-    countEnded({ model, status, durationMs, firstByteMs, failure }) {
+    /** An allowed request has ended. */
+    countEnded({ model, status, durationMs, firstByteMs, failure }: Outcome): void {
       responses.add(model, 1, String(status))
       durations.observe(model, durationMs)
       if (firstByteMs !== undefined) firstBytes.observe(model, firstByteMs)
       if (failure !== undefined) failures.add(model, 1, failure.reason)
     },
-    data: () => [
+    data: (): readonly MetricData[] => [
       counterData(
         'tollgate_model_checks',
         'Answers of Check by model, empty where the request names none that there is.',

@@ -3,7 +3,7 @@
  * the import alone takes a third of a second of CPU and tens of megabytes.
  */
 
-import { metrics, type Tracer, trace } from '@opentelemetry/api'
+import { metrics, trace } from '@opentelemetry/api'
 import { envDetector, hostDetector, resourceFromAttributes } from '@opentelemetry/resources'
 import {
   type MetricProducer,
@@ -29,12 +29,7 @@ export interface OtlpOptions {
   readonly onChange: (signal: Signal, problem: string | undefined) => void
 }
 
-export interface Otlp {
-  /** Makes spans that are exported; undefined: spans are not. */
-  readonly tracer: Tracer | undefined
-  /** Sends what is waiting, as far as the collector takes it. */
-  stop(): Promise<void>
-}
+export type Otlp = Awaited<ReturnType<typeof startOtlp>>
 
 type TraceExporter = NonNullable<NodeSDKConfiguration['traceExporter']>
 
@@ -44,7 +39,7 @@ const always: NonNullable<NodeSDKConfiguration['sampler']> = {
   toString: () => 'always',
 }
 
-export async function startOtlp(options: OtlpOptions): Promise<Otlp> {
+export async function startOtlp(options: OtlpOptions) {
   const { producer, onChange } = options
   const [spans, sums] = await Promise.all([
     options.traces && loadTraceExporter(options.traces),
@@ -74,8 +69,10 @@ export async function startOtlp(options: OtlpOptions): Promise<Otlp> {
     return sdk
   })
   return {
+    /** Makes spans that are exported; undefined: spans are not. */
     tracer: spans && trace.getTracer('tollgate'),
-    async stop() {
+    /** Sends what is waiting, as far as the collector takes it. */
+    async stop(): Promise<void> {
       await sdk.shutdown().catch(() => {})
       trace.disable()
       metrics.disable()

@@ -1,18 +1,13 @@
 /** What this process costs: readings that every service has, by the names dashboards know. */
 
 import { monitorEventLoopDelay } from 'node:perf_hooks'
-import type { Reading } from './readings.ts'
+import type { Sources } from './readings.ts'
 
 /** Milliseconds between two looks at the event loop's clock. */
 const resolutionMs = 20
 
-export interface ProcessReadings {
-  readonly readings: readonly Reading[]
-  stop(): void
-}
-
 /** Begins to watch the event loop; `version` is the program's own. */
-export function watchProcess(version: string): ProcessReadings {
+export function watchProcess(version: string): { readonly sources: Sources; stop(): void } {
   const startedAt = Date.now() / 1_000 - process.uptime()
   const lag = monitorEventLoopDelay({ resolution: resolutionMs })
   lag.enable()
@@ -30,55 +25,19 @@ export function watchProcess(version: string): ProcessReadings {
   }
 
   return {
-    readings: [
-      {
-        kind: 'counter',
-        name: 'process_cpu_seconds',
-        help: 'User and system CPU time spent.',
-        unit: 'seconds',
-        read() {
-          const { user, system } = process.cpuUsage()
-          return (user + system) / 1e6
-        },
+    sources: {
+      process_cpu_seconds() {
+        const { user, system } = process.cpuUsage()
+        return (user + system) / 1e6
       },
-      {
-        kind: 'gauge',
-        name: 'process_resident_memory_bytes',
-        help: 'Resident memory.',
-        unit: 'bytes',
-        read: () => process.memoryUsage.rss(),
-      },
-      {
-        kind: 'gauge',
-        name: 'process_start_time_seconds',
-        help: 'When the process started, since the epoch.',
-        unit: 'seconds',
-        read: () => startedAt,
-      },
-      {
-        kind: 'gauge',
-        name: 'nodejs_eventloop_lag_p99_seconds',
-        help: 'By how much the event loop was late, 99th percentile since the last scrape.',
-        unit: 'seconds',
-        read: () => readLag()?.p99,
-      },
-      {
-        kind: 'gauge',
-        // One block of seconds is a single look of hundreds, and no percentile shows it.
-        name: 'nodejs_eventloop_lag_max_seconds',
-        help: 'By how much the event loop was late at most since the last scrape.',
-        unit: 'seconds',
-        // Of the same time: a scrape reads in this order.
-        read: () => last?.max,
-      },
-      {
-        kind: 'gauge',
-        name: 'tollgate_build_info',
-        help: 'Always 1; the version is in the label.',
-        label: 'version',
-        read: () => new Map([[version, 1]]),
-      },
-    ],
+      process_resident_memory_bytes: () => process.memoryUsage.rss(),
+      process_start_time_seconds: () => startedAt,
+      nodejs_eventloop_lag_p99_seconds: () => readLag()?.p99,
+      // One block of seconds is a single look of hundreds, and no percentile shows it. Of the same
+      // time: a scrape reads in this order.
+      nodejs_eventloop_lag_max_seconds: () => last?.max,
+      tollgate_build_info: () => new Map([[version, 1]]),
+    },
     stop: () => lag.disable(),
   }
 }

@@ -12,27 +12,14 @@ export interface Series<Figures> {
   usedIn: number
 }
 
-export interface SeriesSet<Figures> {
-  /**
-   * The figures to count in. Ready in three look-ups; an object is made for new ones alone. Whether a
-   * group is given has to be the same for all of a set.
-   */
-  find(user: string, subscription: string, model: string, group?: string): Figures
-  /** All of them. Those that are not among them have counted in `overflow`. */
-  readonly all: Iterable<Series<Figures>>
-  readonly size: number
-  /** What is counted once there is no room for a series. */
-  readonly overflow: Figures
-  /** Ends a generation: what two of them have not seen used may make room for another. */
-  age(): void
-}
+export type SeriesSet<Figures> = ReturnType<typeof createSeries<Figures>>
 
 /**
  * At most so many series, each of which begins with the figures that `begin` makes. When there is no
  * room for one more, those go that were quiet for a whole generation. One that comes back begins
  * anew, as after a restart, which is what readers of counters expect; what is shown never goes down.
  */
-export function createSeries<Figures>(most: number, begin: () => Figures): SeriesSet<Figures> {
+export function createSeries<Figures>(most: number, begin: () => Figures) {
   const bySubscription = new Map<string, Map<string, Map<string, Series<Figures>>>>()
   const overflow = begin()
   let size = 0
@@ -80,7 +67,11 @@ export function createSeries<Figures>(most: number, begin: () => Figures): Serie
   }
 
   return {
-    find(user, subscription, model, group) {
+    /**
+     * The figures to count in. Ready in three look-ups; an object is made for new ones alone. Whether a
+     * group is given has to be the same for all of a set.
+     */
+    find(user: string, subscription: string, model: string, group?: string): Figures {
       // A group holds no line break.
       const who = group === undefined ? user : `${group}\n${user}`
       const series = bySubscription.get(subscription)?.get(model)?.get(who)
@@ -88,14 +79,17 @@ export function createSeries<Figures>(most: number, begin: () => Figures): Serie
       series.usedIn = generation
       return series.figures
     },
-    get all() {
+    /** All of them. Those that are not among them have counted in `overflow`. */
+    get all(): Iterable<Series<Figures>> {
       return all()
     },
-    get size() {
+    get size(): number {
       return size
     },
+    /** What is counted once there is no room for a series. */
     overflow,
-    age() {
+    /** Ends a generation: what two of them have not seen used may make room for another. */
+    age(): void {
       generation += 1
     },
   }

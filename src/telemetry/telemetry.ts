@@ -14,13 +14,18 @@ import { type ApiMetrics, createApiMetrics } from './api.ts'
 import { type AuthorizedOptions, createAuthorized } from './authorized.ts'
 import { createDurations } from './durations.ts'
 import { createExposition, type Exposition } from './exposition.ts'
+import type { IdentityFigures } from './identity-counts.ts'
 import { counterData, histogramData, stamp } from './metric-data.ts'
 import { createModelMetrics } from './models.ts'
 import { watchProcess } from './process.ts'
-import { type Reading, readingsOf, type Sources } from './readings.ts'
+import type { Sources } from './readings.ts'
 
 export interface TelemetryOptions {
   readonly sources: Sources
+  /** Histograms that parts keep themselves. */
+  readonly histograms?: () => readonly MetricData[]
+  /** Where somebody proves identity tokens: how that went. */
+  readonly proofs?: IdentityFigures['proofs']
   /** The program's own. */
   readonly version: string
   /** Whose use is told apart, and by which labels; users by their names unless told. */
@@ -95,17 +100,10 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       return { resourceMetrics: { resource: emptyResource(), scopeMetrics }, errors: [] }
     },
   }
-  const checks: Reading = {
-    kind: 'counter',
-    name: 'tollgate_checks',
-    help: 'Answers of Check, by decision: allowed, or the code of the refusal.',
-    label: 'decision',
-    read: () => decisions,
-  }
-  const exposition = createExposition([checks, ...readingsOf(sources), ...watched.readings], {
-    producers: [own],
-    others: options.others,
-  })
+  const exposition = createExposition(
+    { tollgate_checks: () => decisions, ...sources, ...watched.sources },
+    { producers: [own], others: options.others },
+  )
 
   /** What has as many points as there are callers: the SDK would copy and hash each of them. */
   function collectOwn(): MetricData[] {
@@ -117,11 +115,11 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       ...authorized.data(),
       ...models.data(),
       ...api.data(),
-      ...(sources.histograms?.() ?? []),
+      ...(options.histograms?.() ?? []),
       counterData(
         'tollgate_identity',
         'Identity tokens shown, by what had to prove them and what became of them.',
-        sources.identity?.proofs() ?? [],
+        options.proofs?.() ?? [],
       ),
       histogramData(
         'tollgate_check_duration_seconds',

@@ -5,7 +5,6 @@
 
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { stat } from 'node:fs/promises'
 import {
   createSecureContext,
   type SecureContextOptions,
@@ -13,6 +12,7 @@ import {
   type Server,
   type TlsOptions,
 } from 'node:tls'
+import { watchFiles } from '../files/watch-files.ts'
 
 /** The settings, of which those of the files are absolute paths. */
 export interface TlsSettings {
@@ -31,17 +31,7 @@ export interface ServerTls {
   follow(server: Server): void
 }
 
-export interface ListenerTls {
-  /** For a server whose callers show no certificate. */
-  readonly plain: ServerTls
-  /** For one that asks for a certificate, and looks itself whether there was a good one. */
-  readonly asking: ServerTls
-  /** For one that serves nobody without a good certificate, where there are authorities for one. */
-  readonly demanding: ServerTls
-  /** Whether callers have to show a certificate. */
-  readonly asksCallers: boolean
-  close(): void
-}
+export type ListenerTls = ReturnType<typeof openListenerTls>
 
 export interface ListenerTlsOptions {
   /** New files are in force; the certificate's end in RFC 3339. */
@@ -68,7 +58,7 @@ const pemCertificate = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-
 export function openListenerTls(
   settings: TlsSettings,
   { onRead, onProblem, everyMs = usualEveryMs }: ListenerTlsOptions,
-): ListenerTls {
+) {
   const paths = [settings.certFile, settings.keyFile, settings.clientCaFile].filter(
     (path) => path !== undefined,
   )
@@ -79,8 +69,7 @@ export function openListenerTls(
   let settled = ''
   onRead(validToOf(material.cert))
 
-  async function look(): Promise<void> {
-    const now = await signatureOf(paths)
+  function look(now: string): void {
     if (now === settled) return
     try {
       const read = readMaterial(settings)
@@ -119,32 +108,18 @@ export function openListenerTls(
   }
 
   const asksCallers = settings.clientCaFile !== undefined
-  let isLooking = false
-  const timer = setInterval(() => {
-    if (isLooking) return
-    isLooking = true
-    void look().finally(() => {
-      isLooking = false
-    })
-  }, everyMs).unref()
+  const watch = watchFiles(paths, everyMs, look)
   return {
+    /** For a server whose callers show no certificate. */
     plain: serverTls(false, {}),
+    /** For one that asks for a certificate, and looks itself whether there was a good one. */
     asking: serverTls(true, { requestCert: asksCallers, rejectUnauthorized: false }),
+    /** For one that serves nobody without a good certificate, where there are authorities for one. */
     demanding: serverTls(true, { requestCert: asksCallers, rejectUnauthorized: asksCallers }),
+    /** Whether callers have to show a certificate. */
     asksCallers,
-    close: () => clearInterval(timer),
+    close: watch.close,
   }
-}
-
-async function signatureOf(paths: readonly string[]): Promise<string> {
-  const all = paths.map(async (path) => {
-    const { mtimeNs, size, ino } = await stat(path, { bigint: true })
-    return `${mtimeNs} ${size} ${ino}`
-  })
-  return await Promise.all(all).then(
-    (found) => found.join(),
-    (error: NodeJS.ErrnoException) => `${error.code}`,
-  )
 }
 
 /** What is wrong with the files, each problem with the setting's name in front. */

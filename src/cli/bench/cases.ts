@@ -23,10 +23,10 @@ export interface Asking {
   readonly keys: readonly string[]
 }
 
-const SMALL = 400
-const LARGE = 20_480
-const MESSAGE = 1_000
-const HUGE = 2 ** 20
+const small = 400
+const large = 20_480
+const messageBytes = 1_000
+const hugeBytes = 2 ** 20
 
 export const cases: readonly Case[] = (['path', 'body'] as const).flatMap((route) =>
   (['json', 'stream'] as const).flatMap((answer) =>
@@ -34,7 +34,7 @@ export const cases: readonly Case[] = (['path', 'body'] as const).flatMap((route
       name: `${route}-${answer}-${size}`,
       route,
       answer,
-      bytes: size === 'small' ? SMALL : LARGE,
+      bytes: size === 'small' ? small : large,
     })),
   ),
 )
@@ -55,7 +55,7 @@ export function buildRequests(of: Case, asking: Asking): readonly Buffer[] {
   const body = buildBody(of, asking.model)
   const path = `${asking.base ?? ''}${of.route === 'path' ? asking.modelPath : ''}`
   return asking.keys
-    .slice(0, body.length > HUGE ? 1 : undefined)
+    .slice(0, body.length > hugeBytes ? 1 : undefined)
     .map((key) =>
       Buffer.concat([
         Buffer.from(
@@ -85,8 +85,8 @@ export function buildBody(
     left -= message.length + (messages.length > 0 ? 1 : 0)
     messages.push(message)
   }
-  const long = [0, 1].map((index) => messageOf(index, text(MESSAGE)))
-  while (left > 2 * MESSAGE) add(long[messages.length % 2] as string)
+  const long = [0, 1].map((index) => messageOf(index, text(messageBytes)))
+  while (left > 2 * messageBytes) add(long[messages.length % 2] as string)
   const least = messageOf(messages.length, '').length + 1
   if (left < least)
     throw new RangeError(`A chat call of ${bytes} bytes has no place for its model.`)

@@ -1,12 +1,11 @@
 /** The processes beside the gateway: Envoys that pass on, and servers that answer Check. */
 
-import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
-import { connect } from 'node:net'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { SocketAddress } from '../../config.ts'
 import { startChild } from '../child.ts'
+import { isListening } from '../ports.ts'
 import type { Part } from '../supervisor.ts'
 import { localUrl } from '../up-settings.ts'
 import { waitForHttp } from '../wait-for-http.ts'
@@ -21,7 +20,7 @@ export interface Surroundings {
   readonly envoyThreads: number
 }
 
-const POLL_MS = 50
+const pollMs = 50
 
 export function plainEnvoyPart(
   name: string,
@@ -47,7 +46,7 @@ export function plainEnvoyPart(
         ipc: false,
       })
     },
-    ready: (signal) => waitForHttp({ name, url: `${localUrl(settings.admin)}/ready`, signal }),
+    ready: (signal) => waitForHttp(name, `${localUrl(settings.admin)}/ready`, signal),
   }
 }
 
@@ -71,20 +70,10 @@ export function yardstickPart(
         ipc: isNode,
       }),
     async ready(signal) {
-      while (!(await listens(listen))) await sleep(POLL_MS, undefined, { signal })
+      while (!(await isListening(listen.host, listen.port))) {
+        await delay(pollMs, undefined, { signal })
+      }
     },
-  }
-}
-
-async function listens({ host, port }: SocketAddress): Promise<boolean> {
-  const socket = connect(port, host)
-  try {
-    await once(socket, 'connect')
-    return true
-  } catch {
-    return false
-  } finally {
-    socket.destroy()
   }
 }
 

@@ -16,9 +16,9 @@ import {
 import { showMs, showNumber } from './show-figure.ts'
 import { median } from './statistics.ts'
 
-const WIDTH = 560
-const ROW = 18
-const NAME = 150
+const chartWidth = 560
+const row = 18
+const nameWidth = 150
 const colours = ['#8a8f98', '#2563eb', '#d97706', '#059669', '#dc2626', '#7c3aed']
 
 export function renderHtml(results: Results): string {
@@ -63,19 +63,19 @@ function bars(results: Results, title: string, mode: Mode, read: (run: Run) => n
   )
   if (rows.length === 0) return ''
   const most = Math.max(...rows.map(({ figure }) => figure.most))
-  const x = (value: number): number => NAME + (value / most) * (WIDTH - NAME - 60)
+  const x = (value: number): number => nameWidth + (value / most) * (chartWidth - nameWidth - 60)
   const drawn = rows.map(({ name, subject, figure }, i) => {
-    const y = i * ROW
-    const middle = y + ROW / 2
+    const y = i * row
+    const middle = y + row / 2
     return (
       `<text x="0" y="${middle + 4}">${rows[i - 1]?.name === name ? '' : escapeHtml(name)}</text>` +
-      `<rect x="${NAME}" y="${y + 2}" width="${(x(figure.median) - NAME).toFixed(1)}" height="${ROW - 5}" fill="${colourOf(results, subject)}"><title>${escapeHtml(subject)}</title></rect>` +
+      `<rect x="${nameWidth}" y="${y + 2}" width="${(x(figure.median) - nameWidth).toFixed(1)}" height="${row - 5}" fill="${colourOf(results, subject)}"><title>${escapeHtml(subject)}</title></rect>` +
       `<path d="M${x(figure.least).toFixed(1)} ${middle}H${x(figure.most).toFixed(1)}" stroke="#1f2328"/>` +
       `<text x="${(x(figure.most) + 5).toFixed(1)}" y="${middle + 4}">${showNumber(figure.median)}</text>`
     )
   })
   const subjects = [...new Set(rows.map(({ subject }) => subject))]
-  return section(title, rows.length * ROW, drawn.join(''), legend(results, subjects))
+  return section(title, rows.length * row, drawn.join(''), legend(results, subjects))
 }
 
 /** Latency from the median to the slowest; both axes logarithmic, the lower one by what is beyond. */
@@ -93,10 +93,10 @@ function lines(results: Results, name: string, mode: Mode): string {
   const [low, high] = [Math.log10(Math.min(...all)), Math.log10(Math.max(...all))]
   const y = (ms: number): number =>
     10 + (height - 30) * (1 - (Math.log10(ms) - low) / Math.max(high - low, 0.01))
-  const x = (at: number): number => 50 + (at * (WIDTH - 120)) / (shares.length - 1)
+  const x = (at: number): number => 50 + (at * (chartWidth - 120)) / (shares.length - 1)
   const ticks = decades(low, high).map(
     (ms) =>
-      `<path d="M50 ${y(ms).toFixed(1)}H${WIDTH - 70}" stroke="#d0d7de"/><text x="0" y="${(y(ms) + 4).toFixed(1)}">${showMs(ms)} ms</text>`,
+      `<path d="M50 ${y(ms).toFixed(1)}H${chartWidth - 70}" stroke="#d0d7de"/><text x="0" y="${(y(ms) + 4).toFixed(1)}">${showMs(ms)} ms</text>`,
   )
   const names = shares.map(
     (share, at) =>
@@ -120,7 +120,7 @@ function decades(low: number, high: number): readonly number[] {
 }
 
 function section(title: string, height: number, content: string, below: string): string {
-  return `<section><h2>${escapeHtml(title)}</h2><svg width="${WIDTH}" height="${height}" role="img" aria-label="${escapeHtml(title)}">${content}</svg><div>${below}</div></section>`
+  return `<section><h2>${escapeHtml(title)}</h2><svg width="${chartWidth}" height="${height}" role="img" aria-label="${escapeHtml(title)}">${content}</svg><div>${below}</div></section>`
 }
 
 function legend(results: Results, subjects: readonly string[]): string {

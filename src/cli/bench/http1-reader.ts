@@ -9,9 +9,9 @@ export interface MessageSink {
   onEnd(): void
 }
 
-const END_OF_HEAD = '\r\n\r\n'
-const LONGEST_HEAD = 65_536
-const LONGEST_LINE = 1_024
+const endOfHead = '\r\n\r\n'
+const longestHead = 65_536
+const longestLine = 1_024
 
 const states = { head: 0, fixed: 1, size: 2, chunk: 3, chunkEnd: 4, trailer: 5 } as const
 
@@ -45,14 +45,14 @@ export function createHttp1Reader(sink: MessageSink): (data: Buffer) => void {
   /** Reads on in `data` from `at` in the present state; answers where it got to. */
   function step(data: Buffer, at: number): number {
     if (state === states.head) {
-      const end = data.indexOf(END_OF_HEAD, at, 'latin1')
+      const end = data.indexOf(endOfHead, at, 'latin1')
       if (end < 0) {
-        if (data.length - at > LONGEST_HEAD) throw new Error('The head of a message is too long.')
+        if (data.length - at > longestHead) throw new Error('The head of a message is too long.')
         pending = Buffer.from(data.subarray(at))
         return data.length
       }
       begin(data.toString('latin1', at, end))
-      return end + END_OF_HEAD.length
+      return end + endOfHead.length
     }
     if (state === states.fixed || state === states.chunk) {
       const taken = Math.min(left, data.length - at)
@@ -66,7 +66,7 @@ export function createHttp1Reader(sink: MessageSink): (data: Buffer) => void {
     }
     const newline = data.indexOf(0x0a, at)
     line += data.toString('latin1', at, newline < 0 ? data.length : newline)
-    if (line.length > LONGEST_LINE) throw new Error('A chunk of a body has no size.')
+    if (line.length > longestLine) throw new Error('A chunk of a body has no size.')
     if (newline < 0) return data.length
     const text = line.trim()
     line = ''

@@ -1,6 +1,6 @@
 /** Runs in turn: each round measures every subject once, so that what slows one slows all. */
 
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as delay } from 'node:timers/promises'
 import { StartError } from '../start-error.ts'
 import { type Asking, type Case, hugeCase } from './cases.ts'
 import type { LoadResult } from './load/plan.ts'
@@ -16,7 +16,7 @@ export interface Subject {
   readonly envoy?: number | undefined
   /** Of the process that Envoy asks. */
   readonly service?: number | undefined
-  /** The socket of probe.ts in that process. */
+  /** The folder of the sockets of probe.ts, in that process and those that it starts. */
   readonly probe?: string
   /** Answers Check and does nothing else: it is measured with the first case alone. */
   readonly isYardstick?: boolean
@@ -39,8 +39,8 @@ export interface Measuring {
 }
 
 /** Envoy writes its journal once a second, and the service reads it at once: its share of a run. */
-const AFTERMATH_MS = 1_100
-const REST_MS = 2_000
+const aftermathMs = 1_100
+const restMs = 2_000
 
 /** Rejects with a StartError when requests are refused or fail, as figures of those say nothing. */
 export async function measure(measuring: Measuring): Promise<readonly Series[]> {
@@ -88,12 +88,12 @@ async function measureRest(
 ): Promise<ReadonlyMap<string, number>> {
   const serving = subjects.filter(({ service }) => service !== undefined)
   const cpu = (): readonly number[] => serving.map(({ service = 0 }) => cpuMicrosOf(service))
-  await sleep(AFTERMATH_MS, undefined, { signal })
+  await delay(aftermathMs, undefined, { signal })
   const before = cpu()
-  await sleep(REST_MS, undefined, { signal })
+  await delay(restMs, undefined, { signal })
   const after = cpu()
   return new Map(
-    serving.map(({ name }, i) => [name, ((after[i] ?? 0) - (before[i] ?? 0)) / REST_MS]),
+    serving.map(({ name }, i) => [name, ((after[i] ?? 0) - (before[i] ?? 0)) / restMs]),
   )
 }
 
@@ -149,7 +149,7 @@ async function runOnce(
   if (subject.probe !== undefined) await readProbe(subject.probe)
   const before = { envoy: cpu(subject.envoy), service: cpu(subject.service) }
   const result = await load.run(planOf(measuring, subject, one, mode))
-  if (subject.service !== undefined) await sleep(AFTERMATH_MS, undefined, { signal })
+  if (subject.service !== undefined) await delay(aftermathMs, undefined, { signal })
   checkServed(subject, result)
   const resident = (pid: number | undefined): number =>
     pid === undefined ? Number.NaN : residentBytesOf(pid)
@@ -162,8 +162,7 @@ async function runOnce(
     serviceMicros:
       one === hugeCase
         ? Number.NaN
-        : (cpu(subject.service) - before.service - restMicrosPerMs * AFTERMATH_MS) /
-          result.answered,
+        : (cpu(subject.service) - before.service - restMicrosPerMs * aftermathMs) / result.answered,
   }
 }
 

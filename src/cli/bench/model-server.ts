@@ -8,7 +8,7 @@
 import { createServer } from 'node:net'
 import { createHttp1Reader } from './http1-reader.ts'
 
-const EVENTS = 11
+const eventCount = 11
 const base = { id: 'chatcmpl-bench', created: 1_704_067_200, model: 'bench' }
 const usage = { prompt_tokens: 7, completion_tokens: 9, total_tokens: 16 }
 
@@ -31,7 +31,7 @@ const whole = answer('application/json', {
 
 /** 9 words, an event with the usage, and the end. */
 const events = [
-  ...Array.from({ length: EVENTS - 2 }, (_, i) => ({
+  ...Array.from({ length: eventCount - 2 }, (_, i) => ({
     choices: [{ index: 0, delta: { content: ` word${i}` }, finish_reason: null }],
   })),
   { choices: [], usage },

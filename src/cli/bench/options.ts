@@ -27,7 +27,7 @@ export class WrongCall extends Error {
   override readonly name = 'WrongCall'
 }
 
-const LEAST_ROUNDS = 3
+const leastRounds = 3
 const taken = { type: 'string' } as const
 
 /** `env` may hold TOLLGATE_KEY. Throws a WrongCall. */
@@ -49,7 +49,7 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Be
     html: values.html,
     compare: values.compare,
     seconds: readNumber('--seconds', values.seconds, 180, 2, 3_600),
-    rounds: readNumber('--rounds', values.rounds, LEAST_ROUNDS, LEAST_ROUNDS, 99),
+    rounds: readNumber('--rounds', values.rounds, leastRounds, leastRounds, 99),
     connections: readNumber('--connections', values.connections, 32, 1, 1_000),
     perSecond: readNumber('--rate', values.rate, 400, 1, 50_000),
     envoyThreads: readNumber('--concurrency', values.concurrency, 1, 1, 64),

@@ -2,7 +2,7 @@
 
 import type { SocketAddress } from '../../config.ts'
 
-const TYPES = 'type.googleapis.com/envoy'
+const types = 'type.googleapis.com/envoy'
 
 /** Where it listens, and where requests go. With `authorizer` it asks that gRPC server about each. */
 export interface PlainEnvoySettings {
@@ -23,7 +23,7 @@ export function renderPlainEnvoy(settings: PlainEnvoySettings): string {
     allowed_headers: { patterns: [{ exact: 'authorization' }, { exact: 'x-request-id' }] },
   })
   const connections = {
-    '@type': `${TYPES}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager`,
+    '@type': `${types}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager`,
     stat_prefix: 'plain',
     route_config: {
       virtual_hosts: [
@@ -66,7 +66,7 @@ export function renderPlainEnvoy(settings: PlainEnvoySettings): string {
 function filter(name: string, type: string, config: object): object {
   return {
     name,
-    typed_config: { '@type': `${TYPES}.extensions.filters.http.${type}`, ...config },
+    typed_config: { '@type': `${types}.extensions.filters.http.${type}`, ...config },
   }
 }
 
@@ -81,7 +81,7 @@ function cluster(name: string, to: SocketAddress, protocol: object): object {
     },
     typed_extension_protocol_options: {
       [options]: {
-        '@type': `${TYPES}.extensions.upstreams.http.v3.HttpProtocolOptions`,
+        '@type': `${types}.extensions.upstreams.http.v3.HttpProtocolOptions`,
         explicit_http_config: protocol,
       },
     },

@@ -1,9 +1,11 @@
 /**
- * Loaded into the service that is measured (`node --import`): whoever connects to the socket that
- * BENCH_PROBE names is told, in JSON, what happened inside since the last one was.
+ * Loaded into the service that is measured, and so into its workers (`node --import`): whoever connects
+ * to the socket of a process, in the folder that BENCH_PROBE names, is told in JSON what happened inside
+ * since the last one was.
  */
 
 import { createServer } from 'node:net'
+import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { GCProfiler, getHeapStatistics } from 'node:v8'
 
@@ -16,10 +18,10 @@ export interface Inside {
   readonly loopMaxMs: number
 }
 
-const RESOLUTION_MS = 20
+const resolutionMs = 20
 
 export function watchInside(): () => Inside {
-  const loop = monitorEventLoopDelay({ resolution: RESOLUTION_MS })
+  const loop = monitorEventLoopDelay({ resolution: resolutionMs })
   loop.enable()
   const used = (): number => getHeapStatistics().used_heap_size
   let last = used()
@@ -39,7 +41,7 @@ export function watchInside(): () => Inside {
     profiler = new GCProfiler()
     profiler.start()
     // What is measured is the time between two looks.
-    const late = (nanoseconds: number) => Math.max(0, nanoseconds / 1e6 - RESOLUTION_MS)
+    const late = (nanoseconds: number) => Math.max(0, nanoseconds / 1e6 - resolutionMs)
     const loopP99Ms = loop.count > 0 ? late(loop.percentile(99)) : 0
     const loopMaxMs = loop.count > 0 ? late(loop.max) : 0
     loop.reset()
@@ -47,15 +49,13 @@ export function watchInside(): () => Inside {
   }
 }
 
-const path = process.env.BENCH_PROBE
-if (path !== undefined) {
+const folder = process.env.BENCH_PROBE
+if (folder !== undefined) {
   const read = watchInside()
   createServer((socket) => {
     socket.on('error', () => {})
     socket.end(JSON.stringify(read()))
   })
-    // Of several workers the first one tells.
-    .on('error', () => {})
-    .listen(path)
+    .listen(join(folder, `${process.pid}.sock`))
     .unref()
 }

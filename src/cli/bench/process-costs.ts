@@ -2,7 +2,7 @@
 
 import { readdirSync, readFileSync } from 'node:fs'
 
-const TICKS_PER_SECOND = 100
+const ticksPerSecond = 100
 
 /**
  * CPU since the start, user and system time, in microseconds; NaN where there is no /proc. What those
@@ -52,7 +52,7 @@ function ticksOf(pid: number): number {
     const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
       .replace(/^.*\) /s, '')
       .split(' ')
-    return ((Number(fields[11]) + Number(fields[12])) * 1e6) / TICKS_PER_SECOND
+    return ((Number(fields[11]) + Number(fields[12])) * 1e6) / ticksPerSecond
   } catch {
     return Number.NaN
   }

@@ -1,30 +1,24 @@
 /** What is going on, for a person who waits: on a terminal one line that changes, else lines. */
 
-export interface Progress {
-  line(text: string): void
-  run(over: number, of: number, what: string): void
-  /** Takes the line away that changes. */
-  clear(): void
-}
-
-const CLEAR_LINE = '\r\u001b[K'
+const clearLine = '\r\u001b[K'
 /** Where nothing can change, a line for each tenth. */
-const LINES = 10
+const lines = 10
 
-export function createProgress(to: NodeJS.WriteStream): Progress {
+export function createProgress(to: NodeJS.WriteStream) {
   let lastTold = -1
-  const clear = (): void => void (to.isTTY && to.write(CLEAR_LINE))
+  const clear = (): void => void (to.isTTY && to.write(clearLine))
   return {
+    /** Takes the line away that changes. */
     clear,
-    line(text) {
+    line(text: string): void {
       clear()
       to.write(`${text}\n`)
     },
-    run(over, of, what) {
+    run(over: number, of: number, what: string): void {
       const text = `${Math.floor((100 * over) / of)} %  ${what}`
-      if (to.isTTY) to.write(`${CLEAR_LINE}${text.slice(0, to.columns - 1)}`)
-      else if (what !== '' && lastTold !== Math.floor((LINES * over) / of)) to.write(`${text}\n`)
-      lastTold = Math.floor((LINES * over) / of)
+      if (to.isTTY) to.write(`${clearLine}${text.slice(0, to.columns - 1)}`)
+      else if (what !== '' && lastTold !== Math.floor((lines * over) / of)) to.write(`${text}\n`)
+      lastTold = Math.floor((lines * over) / of)
     },
   }
 }

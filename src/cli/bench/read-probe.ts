@@ -1,8 +1,26 @@
+import { readdirSync } from 'node:fs'
 import { connect } from 'node:net'
+import { join } from 'node:path'
 import { json } from 'node:stream/consumers'
 import type { Inside } from './probe.ts'
 
-/** What happened in the service since this was last asked. */
-export async function readProbe(path: string): Promise<Inside> {
-  return (await json(connect(path))) as Inside
+/**
+ * What happened in the processes of the service since this was last asked: allocated by all of them, and
+ * how late the latest was. Rejects when none tells.
+ */
+export async function readProbe(folder: string): Promise<Inside> {
+  const told = await Promise.all(readdirSync(folder).map((name) => readOne(join(folder, name))))
+  const seen = told.filter((each) => each !== undefined)
+  if (seen.length === 0) throw new Error('no process of the service tells what it does')
+  return {
+    allocatedBytes: seen.reduce((sum, each) => sum + each.allocatedBytes, 0),
+    collections: seen.reduce((sum, each) => sum + each.collections, 0),
+    loopP99Ms: Math.max(...seen.map((each) => each.loopP99Ms)),
+    loopMaxMs: Math.max(...seen.map((each) => each.loopMaxMs)),
+  }
+}
+
+/** undefined of a process that has ended. */
+async function readOne(path: string): Promise<Inside | undefined> {
+  return (await json(connect(path)).catch(() => undefined)) as Inside | undefined
 }

@@ -1,11 +1,11 @@
 /** A whole gateway on free ports and in a folder of its own, with a bare Envoy and yardsticks beside it. */
 
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import type { SocketAddress } from '../../config.ts'
-import { PACKAGE_ROOT } from '../../package-root.ts'
+import { type SocketAddress, showAddress } from '../../config.ts'
+import { packageRoot } from '../../package-root.ts'
 import { findEnvoy } from '../envoy-binary.ts'
 import { freePorts } from '../free-ports.ts'
 import { createParts } from '../parts.ts'
@@ -38,21 +38,12 @@ export interface World {
   readonly broken: Promise<never>
 }
 
-/** Its maker, so that it can be stopped while it starts. */
-export interface WorldMaker {
-  /** Rejects when it cannot; call `stop` then too. */
-  start(): Promise<World>
-  /** Ends everything and removes its folder. Settles when nothing is left; safe to call twice. */
-  stop(): Promise<void>
-  /** The same at once, without a chance to finish. */
-  kill(): void
-}
-
-const KEYS = 16
+const keyCount = 16
 const addresses = ['GATEWAY', 'API', 'INTERNAL', 'GRPC', 'METRICS', 'ENVOY_ADMIN', 'MODEL_SERVER']
-const here = join(PACKAGE_ROOT, 'src', 'cli', 'bench')
+const here = join(packageRoot, 'src', 'cli', 'bench')
 
-export function createWorld(options: WorldOptions): WorldMaker {
+/** The maker of a world, so that it can be stopped while it starts. */
+export function createWorld(options: WorldOptions) {
   const { env, set, envoyThreads, log } = options
   const folder = mkdtempSync(join(tmpdir(), 'tollgate-bench-'))
   // As root Postgres runs as another user, who has to enter it.
@@ -88,9 +79,12 @@ export function createWorld(options: WorldOptions): WorldMaker {
   async function startAll(): Promise<World> {
     const signal = supervisor.ending
     const yardsticks = options.yardsticks ? await findYardsticks(env, folder, log, signal) : []
-    const ports = await freePorts(addresses.length + 2 + 3 * yardsticks.length)
+    const workers = Math.max(1, Math.trunc(Number(set.WORKERS)) || 1)
+    const ports = await freePorts(addresses.length + workers + 2 + 3 * yardsticks.length)
     const nextPort = (): SocketAddress => ({ host: '127.0.0.1', port: ports.shift() ?? 0 })
-    const probe = join(folder, 'probe.sock')
+    const probe = join(folder, 'probes')
+    mkdirSync(probe)
+    const gateways = Array.from({ length: workers }, nextPort)
     // Nothing of the caller's own settings: a bench must not write to somebody's database.
     const settings = {
       ...set,
@@ -100,6 +94,7 @@ export function createWorld(options: WorldOptions): WorldMaker {
       ...Object.fromEntries(
         addresses.map((name) => [`${name}_ADDRESS`, `127.0.0.1:${nextPort().port}`]),
       ),
+      ...(workers > 1 && { GRPC_ADDRESS: gateways.map(showAddress).join(',') }),
       ...(env.ENVOY_PATH && { ENVOY_PATH: env.ENVOY_PATH }),
     } as Record<string, string>
     writeResources(join(folder, 'resources'), `http://${settings.MODEL_SERVER_ADDRESS}`)
@@ -138,7 +133,7 @@ export function createWorld(options: WorldOptions): WorldMaker {
       others.push({ ...(await startPlain(name, listen)), service, isYardstick: true })
     }
     const url = localUrl(config.gatewayAddress)
-    const keys = await mintKeys({ gateway: url, token, count: KEYS, signal })
+    const keys = await mintKeys({ gateway: url, token, count: keyCount, signal })
     const service = pids.get('the service')
     const gateway: Subject = { name: 'gateway', url, envoy: pids.get('Envoy'), service, probe }
     return { subjects: [bare, gateway, ...others], keys, broken: broken.promise }
@@ -146,12 +141,15 @@ export function createWorld(options: WorldOptions): WorldMaker {
 
   const remove = (): void => rmSync(folder, { recursive: true, force: true })
   return {
+    /** Rejects when it cannot; call `stop` then too. */
     start: startAll,
-    async stop() {
+    /** Ends everything and removes its folder. Settles when nothing is left; safe to call twice. */
+    async stop(): Promise<void> {
       await supervisor.stop()
       remove()
     },
-    kill() {
+    /** The same at once, without a chance to finish. */
+    kill(): void {
       supervisor.kill()
       remove()
     },

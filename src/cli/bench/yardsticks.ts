@@ -5,7 +5,7 @@ import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { PACKAGE_ROOT } from '../../package-root.ts'
+import { packageRoot } from '../../package-root.ts'
 import { findOnPath } from '../python-wheel.ts'
 
 /** A program that listens for gRPC on the address that is its last argument. */
@@ -17,7 +17,7 @@ export interface Yardstick {
   readonly isNode: boolean
 }
 
-const BUILD_WITHIN_MS = 300_000
+const buildWithinMs = 300_000
 
 /** Those that can be had here; `note` is told of each that cannot. What is built is put into `folder`. */
 export async function findYardsticks(
@@ -26,7 +26,7 @@ export async function findYardsticks(
   note: (line: string) => void,
   signal: AbortSignal,
 ): Promise<readonly Yardstick[]> {
-  const sources = join(PACKAGE_ROOT, 'bench', 'yardsticks')
+  const sources = join(packageRoot, 'bench', 'yardsticks')
   if (!existsSync(sources)) {
     note('No yardsticks: their sources are in a checkout of Tollgate only.')
     return []
@@ -47,9 +47,9 @@ export async function findYardsticks(
     note('Building the yardstick in Go')
     try {
       await promisify(execFile)(go, ['build', '-buildvcs=false', '-o', program, './ext_authz'], {
-        cwd: join(PACKAGE_ROOT, 'bench', 'go'),
+        cwd: join(packageRoot, 'bench', 'go'),
         env,
-        timeout: BUILD_WITHIN_MS,
+        timeout: buildWithinMs,
         signal,
       })
       found.push({ name: 'Go', command: program, args: [], isNode: false })

@@ -10,16 +10,7 @@ import { createFairQueue } from '../../store/fair-queue.ts'
 import { hashOfToken } from '../verdicts.ts'
 import type { Review } from './review.ts'
 
-export interface TokenReview {
-  /** Whether the API server failed to answer when it was last asked. */
-  readonly isAway: boolean
-  /** Rejects with `identity_unavailable` when nobody can say. */
-  verify(
-    token: string,
-    now: number,
-    source?: Source,
-  ): TokenCaller | null | Promise<TokenCaller | null>
-}
+export type TokenReview = ReturnType<typeof createTokenReview>
 
 export interface TokenReviewOptions {
   readonly review: Review
@@ -57,7 +48,7 @@ const room = { room: 4_000, roomForOne: 1_000 }
 /** An API server that fails is not asked for so long. */
 const pauseMs = 1_000
 
-export function createTokenReview(options: TokenReviewOptions): TokenReview {
+export function createTokenReview(options: TokenReviewOptions) {
   const { review, audiences, graceMs, onAway, onRefused = () => {} } = options
   const { monotonic = () => performance.now() } = options
   const believed = new LRUCache<string, Verdict>({ max: entries })
@@ -133,10 +124,16 @@ export function createTokenReview(options: TokenReviewOptions): TokenReview {
   }
 
   return {
-    get isAway() {
+    /** Whether the API server failed to answer when it was last asked. */
+    get isAway(): boolean {
       return failedAt !== undefined
     },
-    verify(token, _now, source) {
+    /** Rejects with `identity_unavailable` when nobody can say. */
+    verify(
+      token: string,
+      _now: number,
+      source?: Source,
+    ): TokenCaller | null | Promise<TokenCaller | null> {
       const hash = hashOfToken(token)
       const known = recall(hash)
       return known === undefined ? ask(token, hash, source) : known

@@ -3,6 +3,8 @@
 import { readFile } from 'node:fs/promises'
 import { get as getHttp, type IncomingMessage } from 'node:http'
 import { get as getHttps } from 'node:https'
+import { isObject } from '../../core/fields.ts'
+import { readBody } from '../../core/read-body.ts'
 import { isTrustworthy } from '../../core/trustworthy.ts'
 
 /** An object of JSON. Rejects with what went wrong, in words for the log. */
@@ -38,30 +40,19 @@ export function createReadDocument(options: DocumentOptions = {}): ReadDocument 
     })
     try {
       if (answer.statusCode !== 200) throw new Error(`${url} answered ${answer.statusCode}`)
-      return parseObject(url, await readText(url, answer))
+      const text = await readBody(answer, mostBytes)
+      if (text === undefined) throw new Error(`${url} is larger than 1 MiB`)
+      return parseObject(url, text)
     } finally {
       answer.destroy()
     }
   }
 }
 
-async function readText(url: string, answer: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = []
-  let size = 0
-  for await (const chunk of answer) {
-    size += chunk.length
-    if (size > mostBytes) throw new Error(`${url} is larger than 1 MiB`)
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString()
-}
-
 function parseObject(url: string, text: string): JsonObject {
   try {
     const value: unknown = JSON.parse(text)
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
-      return value as JsonObject
-    }
+    if (isObject(value)) return value
   } catch {
     // Told below: the parser's own words quote the document.
   }

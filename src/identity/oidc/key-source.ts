@@ -15,20 +15,7 @@ export interface FoundKey {
   readonly generation: number
 }
 
-export interface KeySource {
-  /** Whether the provider failed to answer when it was last asked. */
-  readonly isAway: boolean
-  /** Whether it has been away for so long that its last keys are believed no more. */
-  readonly isLost: boolean
-  /** Counts the changes of the set of keys. */
-  readonly generation: number
-  /**
-   * The key for a token's header; undefined: the provider has none. Rejects with
-   * `identity_unavailable` when only the provider could say, and it is out of reach.
-   */
-  find(header: JWSHeaderParameters): Promise<FoundKey | undefined>
-  close(): void
-}
+export type KeySource = ReturnType<typeof createKeySource>
 
 export interface KeySourceOptions {
   readonly issuer: string
@@ -47,7 +34,7 @@ export interface KeySourceOptions {
 }
 
 /** Begins to read at once. */
-export function createKeySource(options: KeySourceOptions): KeySource {
+export function createKeySource(options: KeySourceOptions) {
   const { issuer, readDocument, graceMs, onAway } = options
   const { discoveryUrl = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration` } = options
   const { everyMs = 600_000, cooldownMs = 10_000, monotonic = () => performance.now() } = options
@@ -121,17 +108,24 @@ export function createKeySource(options: KeySourceOptions): KeySource {
 
   void attempt()
   return {
-    get isAway() {
+    /** Whether the provider failed to answer when it was last asked. */
+    get isAway(): boolean {
       return awaySince !== undefined
     },
-    get isLost() {
+    /** Whether it has been away for so long that its last keys are believed no more. */
+    get isLost(): boolean {
       return isLost()
     },
-    get generation() {
+    /** Counts the changes of the set of keys. */
+    get generation(): number {
       return generation
     },
+    /**
+     * The key for a token's header; undefined: the provider has none. Rejects with
+     * `identity_unavailable` when only the provider could say, and it is out of reach.
+     */
     find,
-    close() {
+    close(): void {
       clearTimeout(timer)
       end.abort()
     },

@@ -21,22 +21,12 @@ export interface ProviderOptions {
   readonly onRefused: (reason: string) => void
 }
 
-export interface Provider {
-  readonly issuer: string
-  /** Whether the provider is out of reach. */
-  readonly isAway: boolean
-  /**
-   * The caller. Rejects with `credential_invalid`, whose message names expiry, audience or claim
-   * only after the signature stood, or with `identity_unavailable`.
-   */
-  verify(token: string, now: number): TokenCaller | Promise<TokenCaller>
-  close(): void
-}
+export type Provider = ReturnType<typeof createProvider>
 
 /** Seconds that the clocks of issuer and service may differ. */
 const tolerance = 60
 
-export function createProvider(options: ProviderOptions): Provider {
+export function createProvider(options: ProviderOptions) {
   const { issuer, audiences, algorithms, claims, ttlMs, keys, onRefused } = options
   const verdicts = createVerdicts<{ caller: TokenCaller; provedBy: number }>()
 
@@ -70,10 +60,15 @@ export function createProvider(options: ProviderOptions): Provider {
 
   return {
     issuer,
-    get isAway() {
+    /** Whether the provider is out of reach. */
+    get isAway(): boolean {
       return keys.isAway
     },
-    verify(token, now) {
+    /**
+     * The caller. Rejects with `credential_invalid`, whose message names expiry, audience or claim
+     * only after the signature stood, or with `identity_unavailable`.
+     */
+    verify(token: string, now: number): TokenCaller | Promise<TokenCaller> {
       const known = verdicts.find(token, now)
       // The key may have left the set since, even while its signature was looked at.
       if (known?.provedBy === keys.generation && !keys.isLost) return known.caller
@@ -85,7 +80,7 @@ export function createProvider(options: ProviderOptions): Provider {
         throw new ServiceError('credential_invalid', { message })
       })
     },
-    close: () => keys.close(),
+    close: (): void => keys.close(),
   }
 }
 

@@ -2,23 +2,10 @@
 
 import type { Provider } from './provider.ts'
 
-export interface Providers<Wanted extends { readonly issuer: string }> {
-  /** The provider of this issuer, if there is one. */
-  find(issuer: string): Provider | undefined
-  /** Whether one is out of reach. */
-  readonly isAway: boolean
-  /**
-   * Puts these in force and no others. One that is wanted as it was goes on with its keys and its
-   * verdicts; of two for one issuer the first counts.
-   */
-  put(wanted: readonly Wanted[]): void
-  close(): void
-}
-
 /** None at first. `open` starts a provider. */
 export function createProviders<Wanted extends { readonly issuer: string }>(
   open: (wanted: Wanted) => Provider,
-): Providers<Wanted> {
+) {
   interface Entry {
     readonly written: string
     readonly provider: Provider
@@ -41,12 +28,18 @@ export function createProviders<Wanted extends { readonly issuer: string }>(
   }
 
   return {
-    find: (issuer) => inForce.get(issuer)?.provider,
-    get isAway() {
+    /** The provider of this issuer, if there is one. */
+    find: (issuer: string): Provider | undefined => inForce.get(issuer)?.provider,
+    /** Whether one is out of reach. */
+    get isAway(): boolean {
       for (const { provider } of inForce.values()) if (provider.isAway) return true
       return false
     },
+    /**
+     * Puts these in force and no others. One that is wanted as it was goes on with its keys and its
+     * verdicts; of two for one issuer the first counts.
+     */
     put,
-    close: () => put([]),
+    close: (): void => put([]),
   }
 }

@@ -11,21 +11,7 @@ export interface Place {
   readonly head: string
 }
 
-export interface JournalFile {
-  readonly inode: string
-  readonly place: Place
-  /** Bytes that were not read when the file was last looked at. */
-  readonly unread: number
-  /** Whether no whole line was left when it was last read. */
-  readonly atEnd: boolean
-  /** Lines that were too long to be any, so far. */
-  readonly overlong: number
-  /** Looks how long it is by now. One that was truncated or written anew begins anew. */
-  refresh(): Promise<void>
-  /** The next whole lines without their ends, some hundreds at most; none at the end. */
-  next(): Promise<readonly string[]>
-  close(): Promise<void>
-}
+export type JournalFile = ReturnType<typeof follow>
 
 /** Read at once, and so the longest line there may be. */
 const chunkBytes = 65_536
@@ -50,7 +36,7 @@ export async function openJournalFile(
   }
 }
 
-function follow(handle: FileHandle, begin: Place, sizeAtFirst: number): JournalFile {
+function follow(handle: FileHandle, begin: Place, sizeAtFirst: number) {
   const { inode } = begin
   let { offset, head } = begin
   let size = sizeAtFirst
@@ -73,19 +59,23 @@ function follow(handle: FileHandle, begin: Place, sizeAtFirst: number): JournalF
 
   return {
     inode,
-    get place() {
+    get place(): Place {
       return { inode, offset, head }
     },
-    get unread() {
+    /** Bytes that were not read when the file was last looked at. */
+    get unread(): number {
       return Math.max(0, size - offset)
     },
-    get atEnd() {
+    /** Whether no whole line was left when it was last read. */
+    get atEnd(): boolean {
       return atEnd
     },
-    get overlong() {
+    /** Lines that were too long to be any, so far. */
+    get overlong(): number {
       return overlong
     },
-    async refresh() {
+    /** Looks how long it is by now. One that was truncated or written anew begins anew. */
+    async refresh(): Promise<void> {
       size = (await handle.stat()).size
       if (size < offset) restart()
       if (size === offset) return
@@ -94,7 +84,8 @@ function follow(handle: FileHandle, begin: Place, sizeAtFirst: number): JournalF
       if (head !== '' && found !== head) restart()
       head = found
     },
-    async next() {
+    /** The next whole lines without their ends, some hundreds at most; none at the end. */
+    async next(): Promise<readonly string[]> {
       const chunk = Buffer.allocUnsafe(Math.min(chunkBytes, size - offset))
       const { bytesRead } = await handle.read(chunk, 0, chunk.length, offset)
       if (offset === 0 && bytesRead >= headBytes) head = chunk.toString('latin1', 0, headBytes)
@@ -113,6 +104,6 @@ function follow(handle: FileHandle, begin: Place, sizeAtFirst: number): JournalF
       if (begin === end) return []
       return chunk.toString('utf8', begin, end - 1).split('\n')
     },
-    close: () => handle.close(),
+    close: (): Promise<void> => handle.close(),
   }
 }

@@ -3,6 +3,7 @@
  * their counters one reads it; the others wait for its claim to lapse.
  */
 
+import { setTimeout as delay } from 'node:timers/promises'
 import type { JournaledCounters } from '../../store/counters.ts'
 import type { Settle } from '../settle.ts'
 import { createJournalReader, type JournalStats } from './reader.ts'
@@ -34,25 +35,7 @@ export type JournalLog = Record<
   (fields: Record<string, unknown>, message: string) => void
 >
 
-export interface Journal {
-  readonly stats: JournalStats & {
-    /** Whether the file is missing, or does not grow while the stream tells of answers. */
-    readonly failing: boolean
-  }
-  /** The stream has told of an answer that Envoy writes a line of. */
-  told(): void
-  /**
-   * Begins to read, and goes on until stopped. Settles at once; with counters that begin empty
-   * once they have all that the journal holds.
-   */
-  start(): Promise<void>
-  /**
-   * Reads what there is, where that is this process's to read: the file may be gone with it, as a
-   * pod's volume is. Then reads no more. Ends after `graceMs`, as with counters that are out of reach;
-   * 1 second unless told.
-   */
-  stop(graceMs?: number): Promise<void>
-}
+export type Journal = ReturnType<typeof createJournal>
 
 const problems: Record<JournalProblem, string> = {
   missing: 'the usage journal is missing: Envoy is asked to open it anew',
@@ -71,11 +54,10 @@ const usualGraceMs = 1_000
 const leaveMs = 200
 
 /** A journal that is read from `start` on. */
-export function createJournal(options: JournalOptions): Journal {
+export function createJournal(options: JournalOptions) {
   const { path, counters, lasting, clock, log } = options
   const monotonic = options.monotonic ?? (() => performance.now())
-  const stopping = Promise.withResolvers<void>()
-  let isEnding = false
+  const ending = new AbortController()
   let stopped = false
   /** By a clock that never steps. */
   let claimedUntil = Number.NEGATIVE_INFINITY
@@ -152,9 +134,9 @@ export function createJournal(options: JournalOptions): Journal {
   }
 
   async function repeat(everyMs: number, what: string, action: () => Promise<void>) {
-    while (!isEnding) {
+    while (!ending.signal.aborted) {
       await attempt(what, action)
-      await pause(everyMs)
+      await delay(everyMs, undefined, { signal: ending.signal }).catch(() => {})
     }
   }
 
@@ -171,16 +153,6 @@ export function createJournal(options: JournalOptions): Journal {
     await attempt('the usage journal cannot be left', async () => {
       await counters.claimJournal(1)
     })
-  }
-
-  /** Until then, or until the stop. */
-  async function pause(ms: number): Promise<void> {
-    let timer: NodeJS.Timeout | undefined
-    const passed = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, ms)
-    })
-    await Promise.race([passed, stopping.promise])
-    clearTimeout(timer)
   }
 
   /** Everything that there is, for counters that have nothing yet. */
@@ -200,11 +172,19 @@ export function createJournal(options: JournalOptions): Journal {
   }
 
   return {
-    get stats() {
+    get stats(): JournalStats & {
+      /** Whether the file is missing, or does not grow while the stream tells of answers. */
+      readonly failing: boolean
+    } {
       return { ...reader.stats, failing: watch.problem !== undefined }
     },
+    /** The stream has told of an answer that Envoy writes a line of. */
     told: watch.told,
-    async start() {
+    /**
+     * Begins to read, and goes on until stopped. Settles at once; with counters that begin empty
+     * once they have all that the journal holds.
+     */
+    async start(): Promise<void> {
       if (!lasting) await replay()
       reading = repeat(readEveryMs, 'the usage journal cannot be read', read)
       over = Promise.all([
@@ -213,10 +193,14 @@ export function createJournal(options: JournalOptions): Journal {
         repeat(tidyEveryMs, 'the usage journal cannot be rotated', tidy),
       ])
     },
-    async stop(graceMs = usualGraceMs) {
-      if (isEnding) return
-      isEnding = true
-      stopping.resolve()
+    /**
+     * Reads what there is, where that is this process's to read: the file may be gone with it, as a
+     * pod's volume is. Then reads no more. Ends after `graceMs`, as with counters that are out of reach;
+     * 1 second unless told.
+     */
+    async stop(graceMs = usualGraceMs): Promise<void> {
+      if (ending.signal.aborted) return
+      ending.abort()
       await within(graceMs - leaveMs, readLast())
       stopped = true
       await within(leaveMs, Promise.all([over, lasting && isReader() && leave()]))
@@ -227,10 +211,7 @@ export function createJournal(options: JournalOptions): Journal {
 
 /** Until it has ended, well or not, or so many milliseconds have passed. */
 async function within(ms: number, work: Promise<unknown>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined
-  const waited = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, Math.max(0, ms))
-  })
-  await Promise.race([work, waited])
-  clearTimeout(timer)
+  const over = new AbortController()
+  const late = delay(Math.max(0, ms), undefined, { signal: over.signal }).catch(() => {})
+  await Promise.race([work, late]).finally(() => over.abort())
 }

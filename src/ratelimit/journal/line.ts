@@ -9,8 +9,11 @@ import type { Usage } from '../../core/usage.ts'
 /** A Usage that says which response it was. */
 export type JournaledUsage = Usage & { readonly response: NonNullable<Usage['response']> }
 
-/** Before the beginning of a line. No string in one can hold that, where the quotes would be escaped. */
-const beforeLine = /(?=\{"id":)/
+/**
+ * Before the beginning of a line: Envoy sorts the fields; an older form had no `bytes`, or no `group`
+ * either. No string in a line can hold that, where the quotes would be escaped.
+ */
+const beforeLine = /(?=\{"(?:bytes|group|id)":)/
 
 /**
  * The response of a line; none for one that is not of this form. Where Envoy was killed, or the disk

@@ -37,18 +37,7 @@ export interface JournalStats {
   readonly unreadBytes: number
 }
 
-export interface JournalReader {
-  readonly stats: JournalStats
-  /**
-   * Reads to the end of every file. Settles early, with what it has read kept in mind, where
-   * `mayRead` ends; rejects where the counters have been stopped.
-   */
-  readAll(): Promise<void>
-  /** Whether the file was read to its end, and the counters have kept all that was in it. */
-  isDone(file: ListedFile): boolean
-  /** Forgets how far it had read; the next `readAll` begins with the position that was saved. */
-  reset(): Promise<void>
-}
+export type JournalReader = ReturnType<typeof createJournalReader>
 
 /** Lines between two times that the counters are waited for and the position is saved. */
 const batchLines = 1_000
@@ -72,7 +61,7 @@ interface Followed {
 }
 
 /** A reader; at most one call of `readAll` and `reset` at a time. */
-export function createJournalReader(options: JournalReaderOptions): JournalReader {
+export function createJournalReader(options: JournalReaderOptions) {
   const { path, settle, counters, lasting, clock, mayRead } = options
   let followed: Followed[] = []
   let places: readonly Place[] | undefined
@@ -197,11 +186,15 @@ export function createJournalReader(options: JournalReaderOptions): JournalReade
   }
 
   return {
-    get stats() {
+    get stats(): JournalStats {
       const unreadBytes = followed.reduce((sum, { file }) => sum + file.unread, 0)
       return { lines, skipped, unreadBytes }
     },
-    async readAll() {
+    /**
+     * Reads to the end of every file. Settles early, with what it has read kept in mind, where
+     * `mayRead` ends; rejects where the counters have been stopped.
+     */
+    async readAll(): Promise<void> {
       load()
       await discover()
       for (const { file } of [...followed]) {
@@ -211,11 +204,13 @@ export function createJournalReader(options: JournalReaderOptions): JournalReade
       await keep()
       if (mayRead()) await forget()
     },
-    isDone({ inode, size }) {
+    /** Whether the file was read to its end, and the counters have kept all that was in it. */
+    isDone({ inode, size }: ListedFile): boolean {
       const one = followed.find(({ file }) => file.inode === inode)
       return one?.file.atEnd === true && one.kept + one.file.unread >= size
     },
-    async reset() {
+    /** Forgets how far it had read; the next `readAll` begins with the position that was saved. */
+    async reset(): Promise<void> {
       places = undefined
       const files = followed
       followed = []

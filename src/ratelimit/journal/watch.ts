@@ -23,15 +23,6 @@ export interface JournalWatchOptions {
   readonly onRemoved: () => void
 }
 
-export interface JournalWatch {
-  /** undefined while nothing is wrong. */
-  readonly problem: JournalProblem | undefined
-  /** The stream has told of an answer that Envoy writes a line of. */
-  told(): void
-  /** Looks at the file; meant to be called twice a second. */
-  look(): Promise<void>
-}
-
 /** So long after an answer its line should be written; Envoy is asked to, whatever its interval. */
 const askAfterMs = 2_500
 const stuckAfterMs = 3_500
@@ -41,7 +32,7 @@ const streamLagMs = 500
 const renamedLooks = 4
 
 /** Watches from the first call of `look` on; one call at a time. */
-export function createJournalWatch(options: JournalWatchOptions): JournalWatch {
+export function createJournalWatch(options: JournalWatchOptions) {
   const { path, reopen, monotonic } = options
   let problem: JournalProblem | undefined
   let inode: string | undefined
@@ -97,13 +88,16 @@ export function createJournalWatch(options: JournalWatchOptions): JournalWatch {
   }
 
   return {
-    get problem() {
+    /** undefined while nothing is wrong. */
+    get problem(): JournalProblem | undefined {
       return problem
     },
-    told() {
+    /** The stream has told of an answer that Envoy writes a line of. */
+    told(): void {
       if (monotonic() - changedAt >= streamLagMs) toldAt ??= monotonic()
     },
-    async look() {
+    /** Looks at the file; meant to be called twice a second. */
+    async look(): Promise<void> {
       const found = await stat(path, { bigint: true }).catch((error: NodeJS.ErrnoException) => {
         if (error.code === 'ENOENT') return undefined
         throw error

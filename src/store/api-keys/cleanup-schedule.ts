@@ -15,13 +15,8 @@ export interface CleanupScheduleOptions {
   readonly everyMs?: number
 }
 
-export interface CleanupSchedule {
-  /** No run begins any more; settles when the one under way has ended. */
-  stop(): Promise<void>
-}
-
 /** The first run is now: a process that is restarted often has to clean up as well. */
-export function startCleanupSchedule(options: CleanupScheduleOptions): CleanupSchedule {
+export function startCleanupSchedule(options: CleanupScheduleOptions) {
   const stopped = new AbortController()
   const over = (async () => {
     while (!stopped.signal.aborted) {
@@ -38,7 +33,8 @@ export function startCleanupSchedule(options: CleanupScheduleOptions): CleanupSc
     }
   })()
   return {
-    stop() {
+    /** No run begins any more; settles when the one under way has ended. */
+    stop(): Promise<void> {
       stopped.abort()
       return over
     },

@@ -8,18 +8,6 @@ import { networkOf } from '../../core/network.ts'
 import type { FoundKey, KnownKey, Source } from '../api-keys.ts'
 import { createFairQueue } from '../fair-queue.ts'
 
-export interface KeyLookups {
-  /**
-   * What the table says of a hash, read after this call and after the last `repeat` of it. Of a
-   * source with too much waiting it is refused (`store_unavailable`); `source` left out: never.
-   */
-  find(hash: string, source: Source | undefined): Promise<KnownKey | undefined>
-  /** What is being read of these may be from before now and is read again. */
-  repeat(hashes: readonly string[]): void
-  repeatAll(): void
-  readonly stats: LookupStats
-}
-
 export interface LookupStats {
   /** Queries sent. */
   readonly queries: number
@@ -62,7 +50,7 @@ const patienceMs = 1_500
 const refusal = new ServiceError('store_unavailable')
 
 /** Look-ups over this way of reading. */
-export function createKeyLookups(options: KeyLookupsOptions): KeyLookups {
+export function createKeyLookups(options: KeyLookupsOptions) {
   const { read, take, isAway, monotonic } = options
   /** Waiting or under way, by hash. */
   const lookups = new Map<string, Lookup>()
@@ -146,7 +134,11 @@ export function createKeyLookups(options: KeyLookupsOptions): KeyLookups {
   }
 
   return {
-    find(hash, source) {
+    /**
+     * What the table says of a hash, read after this call and after the last `repeat` of it. Of a
+     * source with too much waiting it is refused (`store_unavailable`); `source` left out: never.
+     */
+    find(hash: string, source: Source | undefined): Promise<KnownKey | undefined> {
       const begun = lookups.get(hash)
       if (begun !== undefined) return begun.answer.promise
       const answer = Promise.withResolvers<KnownKey | undefined>()
@@ -157,16 +149,17 @@ export function createKeyLookups(options: KeyLookupsOptions): KeyLookups {
       arm()
       return answer.promise
     },
-    repeat(hashes) {
+    /** What is being read of these may be from before now and is read again. */
+    repeat(hashes: readonly string[]): void {
       for (const hash of hashes) {
         const lookup = lookups.get(hash)
         if (lookup !== undefined) lookup.outdated = true
       }
     },
-    repeatAll() {
+    repeatAll(): void {
       for (const lookup of lookups.values()) lookup.outdated = true
     },
-    get stats() {
+    get stats(): LookupStats {
       return { ...counts, waiting: queue.size }
     },
   }

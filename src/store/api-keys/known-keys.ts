@@ -13,22 +13,6 @@ export interface RememberedKey extends KnownKey {
   readonly dueAt: number
 }
 
-export interface KnownKeys {
-  /** How many are kept, those that are in doubt included. */
-  readonly size: number
-  /** The key, if it is kept and not in doubt; it becomes the one used last. */
-  get(hash: string): RememberedKey | undefined
-  /** Whether it is kept, in doubt or not. */
-  has(hash: string): boolean
-  /** Keeps the key as it was read, and answers it as it is kept. */
-  set(hash: string, key: KnownKey, dueAt?: number): KnownKey
-  delete(hash: string): void
-  /** Drops those for which this holds; looks at every one. */
-  deleteWhere(holds: (key: KnownKey) => boolean): void
-  /** Puts all that is kept now in doubt: each has to be set again. */
-  doubtAll(): void
-}
-
 interface Entry extends RememberedKey {
   /** How often everything had been put in doubt when it was read. */
   readonly round: number
@@ -44,7 +28,7 @@ const statuses: Record<ApiKeyStatus, ApiKeyStatus> = {
 }
 
 /** Remembers at most so many keys; those used longest ago make room. */
-export function createKnownKeys(entries: number): KnownKeys {
+export function createKnownKeys(entries: number) {
   const kept = new LRUCache<string, Entry>({ max: entries })
   const texts = createPool((text) => text)
   // Parsed anew: what a driver cuts out of a longer text would keep all of that alive.
@@ -52,19 +36,23 @@ export function createKnownKeys(entries: number): KnownKeys {
   let round = 0
 
   return {
-    get size() {
+    /** How many are kept, those that are in doubt included. */
+    get size(): number {
       return kept.size
     },
-    get(hash) {
+    /** The key, if it is kept and not in doubt; it becomes the one used last. */
+    get(hash: string): RememberedKey | undefined {
       const entry = kept.get(hash)
       return entry !== undefined && entry.round === round ? entry : undefined
     },
-    has: (hash) => kept.has(hash),
+    /** Whether it is kept, in doubt or not. */
+    has: (hash: string): boolean => kept.has(hash),
+    /** Keeps the key as it was read, and answers it as it is kept. */
     set(
-      hash,
-      { id, user, groups, subscription, status, expiresAt, revokedAt },
+      hash: string,
+      { id, user, groups, subscription, status, expiresAt, revokedAt }: KnownKey,
       dueAt = Number.POSITIVE_INFINITY,
-    ) {
+    ): KnownKey {
       const entry: Entry = {
         id,
         user: texts(user),
@@ -80,11 +68,13 @@ export function createKnownKeys(entries: number): KnownKeys {
       kept.set(hash, entry)
       return entry
     },
-    delete: (hash) => void kept.delete(hash),
-    deleteWhere(holds) {
+    delete: (hash: string): void => void kept.delete(hash),
+    /** Drops those for which this holds; looks at every one. */
+    deleteWhere(holds: (key: KnownKey) => boolean): void {
       for (const [hash, entry] of [...kept.entries()]) if (holds(entry)) kept.delete(hash)
     },
-    doubtAll() {
+    /** Puts all that is kept now in doubt: each has to be set again. */
+    doubtAll(): void {
       round += 1
     },
   }

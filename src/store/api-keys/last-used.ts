@@ -5,12 +5,7 @@
 
 import { ServiceError } from '../../core/errors.ts'
 
-export interface LastUsed {
-  /** Notes a use of a key, by its id, at an instant (milliseconds since the epoch). Never waits. */
-  note(id: string, instant: number): void
-  /** Writes what is noted, for at most so long; nothing is written afterwards. */
-  stop(graceMs: number): Promise<void>
-}
+export type LastUsed = ReturnType<typeof startLastUsed>
 
 export interface LastUsedOptions {
   /** Writes instants by id; rejects with a ServiceError while that is in vain. */
@@ -29,7 +24,7 @@ export interface LastUsedOptions {
 const noteEveryMs = 30_000
 
 /** Begins to write, and goes on until it is stopped. */
-export function startLastUsed(options: LastUsedOptions): LastUsed {
+export function startLastUsed(options: LastUsedOptions) {
   const { write, onFault, everyMs = 2_000, batchSize = 2_000, most = 100_000 } = options
   const noted = new Map<string, number>()
   /** What was written in the last while, in that order. */
@@ -89,13 +84,15 @@ export function startLastUsed(options: LastUsedOptions): LastUsed {
   }
 
   return {
-    note(id, instant) {
+    /** Notes a use of a key, by its id, at an instant (milliseconds since the epoch). Never waits. */
+    note(id: string, instant: number): void {
       const before = written.get(id)
       if (before !== undefined && instant - before < noteEveryMs) return
       // Where there are too many, a later use of the same key is noted.
       if (noted.size < most || noted.has(id)) noted.set(id, instant)
     },
-    async stop(graceMs) {
+    /** Writes what is noted, for at most so long; nothing is written afterwards. */
+    async stop(graceMs: number): Promise<void> {
       stopped = true
       clearTimeout(timer)
       const giveUpAt = performance.now() + graceMs

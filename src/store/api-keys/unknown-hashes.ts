@@ -1,11 +1,5 @@
 /** Hashes that the store has just said it does not know, so that it is not asked again at once. */
 
-export interface UnknownHashes {
-  has(hash: string): boolean
-  add(hash: string): void
-  delete(hash: string): void
-}
-
 export interface UnknownHashesOptions {
   /** Kept at most; the oldest make room. */
   readonly entries: number
@@ -19,7 +13,7 @@ export interface UnknownHashesOptions {
  * Two sets, of which the older is dropped whole. One map in the order of time would have to step
  * over all it has deleted, at every key that somebody invents.
  */
-export function createUnknownHashes(options: UnknownHashesOptions): UnknownHashes {
+export function createUnknownHashes(options: UnknownHashesOptions) {
   const { entries, keptMs, monotonic } = options
   let young = new Set<string>()
   let old = new Set<string>()
@@ -40,16 +34,16 @@ export function createUnknownHashes(options: UnknownHashesOptions): UnknownHashe
   }
 
   return {
-    has(hash) {
+    has(hash: string): boolean {
       drop()
       return young.has(hash) || old.has(hash)
     },
-    add(hash) {
+    add(hash: string): void {
       drop()
       if (young.size >= entries / 2) turnOver(monotonic())
       young.add(hash)
     },
-    delete(hash) {
+    delete(hash: string): void {
       young.delete(hash)
       old.delete(hash)
     },

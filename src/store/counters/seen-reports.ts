@@ -3,19 +3,10 @@
 import { type Report, rememberedMs } from '../counters.ts'
 import { firstKeptMinute, memberOf, minuteOf, neighbourOf } from './reports.ts'
 
-export interface SeenReports {
-  /** Responses remembered. */
-  readonly size: number
-  /** Whether this response is told of for the first time; it is remembered from now on. */
-  isNew(report: Report, now: number): boolean
-  /** The same of a response by its `memberOf`, as another process tells of it. */
-  isNewMember(member: string, endedAt: number, now: number): boolean
-  /** Forgets those that ended before then (milliseconds since the epoch). */
-  forget(endedBefore: number): void
-}
+export type SeenReports = ReturnType<typeof createSeenReports>
 
 /** One Set for each minute. What is older than a day it forgets by itself. */
-export function createSeenReports(): SeenReports {
+export function createSeenReports() {
   const minutes = new Map<number, Set<string>>()
 
   function forget(endedBefore: number): void {
@@ -39,13 +30,18 @@ export function createSeenReports(): SeenReports {
   }
 
   return {
-    get size() {
+    /** Responses remembered. */
+    get size(): number {
       let size = 0
       for (const seen of minutes.values()) size += seen.size
       return size
     },
-    isNew: ({ id, endedAt }, now) => isNewMember(memberOf(id), endedAt, now),
+    /** Whether this response is told of for the first time; it is remembered from now on. */
+    isNew: ({ id, endedAt }: Report, now: number): boolean =>
+      isNewMember(memberOf(id), endedAt, now),
+    /** The same of a response by its `memberOf`, as another process tells of it. */
     isNewMember,
+    /** Forgets those that ended before then (milliseconds since the epoch). */
     forget,
   }
 }

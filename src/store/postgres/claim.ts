@@ -1,5 +1,5 @@
-import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { identify, isRunning, type ProcessIdentity, readIdentity } from './process-identity.ts'
+import { linkSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { identify, isRunning, readIdentity } from './process-identity.ts'
 
 /** What came of a claim: ours until released, or the process that holds it. */
 export type Claim = { readonly release: () => void } | { readonly heldBy: number }
@@ -18,11 +18,11 @@ export function claim(file: string): Claim {
       if (attempt(() => linkSync(mine, file), 'EEXIST')) {
         return { release: () => rmSync(file, { force: true }) }
       }
-      const holder = readHolder(file)
+      const holder = readIdentity(file)
       if (holder !== undefined && isRunning(holder)) return { heldBy: holder.pid }
       // Moved aside, not removed: of two that find it stale, only one succeeds.
       attempt(() => renameSync(file, `${mine}.stale`), 'ENOENT')
-      const moved = readHolder(`${mine}.stale`)
+      const moved = readIdentity(`${mine}.stale`)
       if (moved !== undefined && isRunning(moved)) {
         // The other one was quicker, and this is its fresh claim: give it back.
         attempt(() => linkSync(`${mine}.stale`, file), 'EEXIST')
@@ -42,13 +42,5 @@ function attempt(action: () => void, expected: string): boolean {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === expected) return false
     throw error
-  }
-}
-
-function readHolder(file: string): ProcessIdentity | undefined {
-  try {
-    return readIdentity(JSON.parse(readFileSync(file, 'utf8')))
-  } catch {
-    return undefined
   }
 }

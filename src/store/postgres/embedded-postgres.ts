@@ -7,13 +7,13 @@ import { once } from 'node:events'
 import { closeSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as delay } from 'node:timers/promises'
 import { claim } from './claim.ts'
 import { endWithUs } from './end-with-us.ts'
 import { openPool } from './postgres.ts'
-import { DATABASE_USER, ensureData, lastLine } from './postgres-data.ts'
+import { databaseUser, ensureData, lastLine } from './postgres-data.ts'
 import { choosePlace, type PostgresPlace, runAs } from './postgres-place.ts'
-import { commandLine, identify, isRunning } from './process-identity.ts'
+import { commandLine, identify, isRunning, readIfThere } from './process-identity.ts'
 
 /** A running embedded Postgres. */
 export interface EmbeddedPostgres {
@@ -41,9 +41,9 @@ export interface EmbeddedPostgresOptions {
   readonly settings?: Readonly<Record<string, string | number>>
 }
 
-const DATABASE = 'tollgate'
-const READY_WITHIN_MS = 60_000
-const POLL_MS = 25
+const databaseName = 'tollgate'
+const readyWithinMs = 60_000
+const pollMs = 25
 
 /**
  * Starts the Postgres that belongs to `directory`, creating its data the first time, and settles
@@ -71,14 +71,14 @@ export async function startEmbeddedPostgres(
       return how
     })
     const url = (database: string) =>
-      `postgres://${DATABASE_USER}:${password}@127.0.0.1:${running.port}/${database}`
+      `postgres://${databaseUser}:${password}@127.0.0.1:${running.port}/${database}`
     try {
       await ensureDatabase(url('postgres'))
     } catch (error) {
       await running.stop()
       throw error
     }
-    return { ...running, exited, url: url(DATABASE) }
+    return { ...running, exited, url: url(databaseName) }
   } catch (error) {
     claimed.release()
     throw error
@@ -99,18 +99,18 @@ async function run(
     { ...runAs(place), detached: true, stdio: ['ignore', output, output] },
   )
   closeSync(output)
-  const unwatch = child.pid === undefined ? () => {} : endWithUs(child.pid, KILLED_STOPPING)
+  const unwatch = child.pid === undefined ? () => {} : endWithUs(child.pid, killedStopping)
   const exited = howItEnds(child).finally(unwatch)
-  const stop = async (graceMs = STOP_WITHIN_MS) => {
-    for (const [signal, share] of STOPPING) {
+  const stop = async (graceMs = stopWithinMs) => {
+    for (const [signal, share] of stopping) {
       if (child.exitCode !== null || child.signalCode !== null) break
       child.kill(signal)
-      await Promise.race([exited, sleep(share * graceMs, undefined, { ref: false })])
+      await Promise.race([exited, delay(share * graceMs, undefined, { ref: false })])
     }
   }
-  const deadline = Date.now() + READY_WITHIN_MS
+  const deadline = Date.now() + readyWithinMs
   while (!isReady(data, child.pid)) {
-    const ended = await Promise.race([exited, sleep(POLL_MS)])
+    const ended = await Promise.race([exited, delay(pollMs)])
     if (ended !== undefined || Date.now() > deadline) {
       await stop()
       throw new Error(
@@ -121,19 +121,19 @@ async function run(
   return { port: settings.port, pid: child.pid as number, exited, stop }
 }
 
-const STOP_WITHIN_MS = 25_000
+const stopWithinMs = 25_000
 /**
  * Fast shutdown, then immediate (the next start recovers), then none at all; each with its share of
  * the time.
  */
-const STOPPING = [
+const stopping = [
   ['SIGINT', 0.6],
   ['SIGQUIT', 0.2],
   ['SIGKILL', 0.2],
 ] as const
 
 /** The same a second apart, where this process is gone without having stopped it. */
-const KILLED_STOPPING = ['SIGINT', '0', '0', 'SIGQUIT', '0', 'SIGKILL'] as const
+const killedStopping = ['SIGINT', '0', '0', 'SIGQUIT', '0', 'SIGKILL'] as const
 
 const defaultSettings = {
   listen_addresses: '127.0.0.1',
@@ -156,11 +156,7 @@ function isReady(data: string, pid: number | undefined): boolean {
 }
 
 function readPidFile(data: string): string[] {
-  try {
-    return readFileSync(join(data, 'postmaster.pid'), 'utf8').split('\n')
-  } catch {
-    return []
-  }
+  return (readIfThere(join(data, 'postmaster.pid')) ?? '').split('\n')
 }
 
 /**
@@ -173,10 +169,10 @@ async function stopOrphan(data: string, log: (line: string) => void): Promise<vo
   const orphan = identify(pid)
   if (orphan !== undefined && commandLine(pid).includes(`postgres -D ${data}`)) {
     log(`Stopping the Postgres (process ${pid}) that an earlier run left behind`)
-    for (const [signal, share] of STOPPING) {
-      const deadline = Date.now() + share * STOP_WITHIN_MS
+    for (const [signal, share] of stopping) {
+      const deadline = Date.now() + share * stopWithinMs
       if (isRunning(orphan)) process.kill(pid, signal)
-      while (isRunning(orphan) && Date.now() < deadline) await sleep(POLL_MS)
+      while (isRunning(orphan) && Date.now() < deadline) await delay(pollMs)
     }
   }
   rmSync(join(data, 'postmaster.pid'), { force: true })
@@ -185,8 +181,8 @@ async function stopOrphan(data: string, log: (line: string) => void): Promise<vo
 async function ensureDatabase(url: string): Promise<void> {
   const sql = openPool({ url, connections: 1 })
   try {
-    const found = await sql`select 1 from pg_database where datname = ${DATABASE}`
-    if (found.length === 0) await sql`create database ${sql.identifier(DATABASE)}`
+    const found = await sql`select 1 from pg_database where datname = ${databaseName}`
+    if (found.length === 0) await sql`create database ${sql.identifier(databaseName)}`
   } finally {
     await sql.end()
   }

@@ -5,7 +5,7 @@ import { spawn } from 'node:child_process'
  * however it ended. Then sends the signals, one a second; signal 0 sends nothing but finds out
  * whether there is still anybody to send the next one to.
  */
-const SCRIPT = `pid=$1; shift
+const script = `pid=$1; shift
 read -r _
 for signal; do
   kill -s "$signal" -- "$pid" 2>/dev/null || exit 0
@@ -19,7 +19,7 @@ done`
  */
 export function endWithUs(pid: number, signals: readonly (NodeJS.Signals | '0')[]): () => void {
   const names = signals.map((signal) => signal.replace('SIG', ''))
-  const watcher = spawn('sh', ['-c', SCRIPT, 'sh', String(pid), ...names], {
+  const watcher = spawn('sh', ['-c', script, 'sh', String(pid), ...names], {
     // Neither a Ctrl-C at the terminal nor the end of our group is for it.
     detached: true,
     cwd: '/',

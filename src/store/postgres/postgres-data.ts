@@ -15,7 +15,7 @@ import { join } from 'node:path'
 import { type PostgresPlace, runAs } from './postgres-place.ts'
 
 /** The one user of the embedded database. */
-export const DATABASE_USER = 'tollgate'
+export const databaseUser = 'tollgate'
 
 /**
  * Creates `data` when it is missing, and returns the password that opens it. Throws an Error fit
@@ -69,7 +69,7 @@ function createData(place: PostgresPlace, data: string): void {
   }
   try {
     const { status, output } = runProgram(place, 'initdb', [
-      ...['-D', unfinished, '-U', DATABASE_USER, `--pwfile=${secret}`, '--auth=scram-sha-256'],
+      ...['-D', unfinished, '-U', databaseUser, `--pwfile=${secret}`, '--auth=scram-sha-256'],
       ...['--encoding=UTF8', '--locale=C', '--no-instructions'],
     ])
     if (status !== 0) throw new Error(`The database could not be created: ${lastLine(output)}`)

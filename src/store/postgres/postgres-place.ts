@@ -29,7 +29,7 @@ export interface PostgresPlace {
 
 // A place that only root can write to, and everybody can enter: no name in it can be taken before
 // us, as in /tmp.
-const OUTSIDE = '/var/lib/tollgate'
+const outsideFolder = '/var/lib/tollgate'
 
 /**
  * Chooses the place for the database that belongs to `directory`: there, with the programs from the
@@ -135,13 +135,15 @@ function reachableHome(directory: string, log: (line: string) => void): string {
 }
 
 function outside(): string {
-  mkdirSync(OUTSIDE, { recursive: true })
-  const { uid, mode } = lstatSync(OUTSIDE)
+  mkdirSync(outsideFolder, { recursive: true })
+  const { uid, mode } = lstatSync(outsideFolder)
   if (uid !== 0 || (mode & 0o022) !== 0) {
-    throw new Error(`${OUTSIDE} is not root's alone to write to: repair that, or set DATABASE_URL.`)
+    throw new Error(
+      `${outsideFolder} is not root's alone to write to: repair that, or set DATABASE_URL.`,
+    )
   }
-  chmodSync(OUTSIDE, 0o755)
-  return OUTSIDE
+  chmodSync(outsideFolder, 0o755)
+  return outsideFolder
 }
 
 /** Whether everybody can read `path` under `root`, that is, enter every folder above it. */

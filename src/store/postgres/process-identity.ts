@@ -27,12 +27,14 @@ export function commandLine(pid: number): string {
   return ps(pid, 'command=')
 }
 
-/** Reads what JSON.parse gives as an identity, or undefined when it is none. */
-export function readIdentity(value: unknown): ProcessIdentity | undefined {
-  if (typeof value !== 'object' || value === null) return undefined
-  const { pid, started } = value as Partial<Record<string, unknown>>
-  if (typeof pid !== 'number' || typeof started !== 'string') return undefined
-  return { pid, started }
+/** The identity that a file holds as JSON, or undefined when there is none. */
+export function readIdentity(file: string): ProcessIdentity | undefined {
+  try {
+    const { pid, started } = JSON.parse(readFileSync(file, 'utf8'))
+    return typeof pid === 'number' && typeof started === 'string' ? { pid, started } : undefined
+  } catch {
+    return undefined
+  }
 }
 
 /** Field 22 of /proc/<pid>/stat, counted after the name, which may hold spaces and brackets. */
@@ -55,7 +57,8 @@ function ps(pid: number, format: string): string {
   return (stdout ?? '').trim()
 }
 
-function readIfThere(path: string): string | undefined {
+/** The text of a file; undefined where it cannot be read. */
+export function readIfThere(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8')
   } catch {

@@ -9,15 +9,13 @@ export interface ListenerOptions {
   readonly onHeard: () => void
 }
 
-export interface Listener {
-  stop(): void
-}
+export type Listener = ReturnType<typeof startListener>
 
 const deadlineMs = 2_000
 const retryMs = 250
 
 /** Listens until it is stopped. It may be deaf for a while: nothing must depend on what it hears. */
-export function startListener({ url, channel, onHeard }: ListenerOptions): Listener {
+export function startListener({ url, channel, onHeard }: ListenerOptions) {
   const TollgateListener = connectionClass({
     url,
     applicationName: 'tollgate listener',
@@ -43,7 +41,7 @@ export function startListener({ url, channel, onHeard }: ListenerOptions): Liste
 
   open()
   return {
-    stop() {
+    stop(): void {
       isStopped = true
       clearTimeout(retry)
       current?.abandon()

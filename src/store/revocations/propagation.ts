@@ -28,16 +28,7 @@ export interface PropagationStats {
   readonly lastMs: number | undefined
 }
 
-export interface PropagationWatch {
-  /**
-   * Waits until every replica that may be serving has read the rows of the log that stand for these
-   * revocations (without any: all that was revoked before the call), or until the deadline. To be
-   * called once they are committed and this process has forgotten the keys. What is not in the log
-   * is told, logged now, and `pending`. Never rejects.
-   */
-  wait(revoked?: readonly RevokedKey[]): Promise<Propagation>
-  stats(): PropagationStats
-}
+export type PropagationWatch = ReturnType<typeof createPropagationWatch>
 
 export interface PropagationWatchOptions {
   readonly pool: Sql
@@ -71,7 +62,7 @@ interface Waiter {
 const pauses = { first: 10, longest: 50, growth: 1.5 }
 
 /** One loop asks for all that wait; there is none while nobody does. */
-export function createPropagationWatch(options: PropagationWatchOptions): PropagationWatch {
+export function createPropagationWatch(options: PropagationWatchOptions) {
   const { pool, id, deadlineMs = 1_000 } = options
   const waiting = new Set<Waiter>()
   const counted = { confirmed: 0, pending: 0 }
@@ -164,7 +155,13 @@ export function createPropagationWatch(options: PropagationWatchOptions): Propag
   }
 
   return {
-    async wait(revoked = []) {
+    /**
+     * Waits until every replica that may be serving has read the rows of the log that stand for these
+     * revocations (without any: all that was revoked before the call), or until the deadline. To be
+     * called once they are committed and this process has forgotten the keys. What is not in the log
+     * is told, logged now, and `pending`. Never rejects.
+     */
+    async wait(revoked: readonly RevokedKey[] = []): Promise<Propagation> {
       const since = performance.now()
       const [known, isKept] = await Promise.all([
         waitForOthers(revoked),
@@ -176,7 +173,7 @@ export function createPropagationWatch(options: PropagationWatchOptions): Propag
       if (propagation.state === 'confirmed') lastMs = performance.now() - since
       return propagation
     },
-    stats: () => ({ ...counted, lastMs }),
+    stats: (): PropagationStats => ({ ...counted, lastMs }),
   }
 }
 

@@ -49,23 +49,7 @@ export interface KeeperStats {
   readonly failing: boolean
 }
 
-export interface RevocationKeeper {
-  /** Whether the key with this hash was ended, whatever the database says of it. */
-  has(hash: string): boolean
-  /** Reads every file and tells the database what it does not know. Rejects when it cannot read. */
-  start(): Promise<void>
-  /** True once these, and all that was to be written before, are on the disk; false: not in time. */
-  keep(keys: readonly EndedKey[]): Promise<boolean>
-  /** The log has something new. */
-  readOn(): void
-  /** The database may be older than what is known here: it is told again. */
-  replay(): void
-  /** Drops what has expired from memory and file. */
-  clean(): Promise<void>
-  stats(): KeeperStats
-  /** Settles when nothing is written any more. */
-  stop(): Promise<void>
-}
+export type RevocationKeeper = ReturnType<typeof createRevocationKeeper>
 
 /** A key is remembered for so long after it has expired: clocks differ. */
 const expiredKeptMs = 86_400_000
@@ -75,7 +59,7 @@ const retryMs = 1_000
 const mostSpentLines = 1_000
 
 /** A keeper that knows nothing yet. */
-export function createRevocationKeeper(options: RevocationKeeperOptions): RevocationKeeper {
+export function createRevocationKeeper(options: RevocationKeeperOptions) {
   const { pool, folder, name, clock, deadlineMs = 1_000 } = options
   const file = fileOf(folder, name)
   /** When each expires; Infinity: never. */
@@ -238,8 +222,10 @@ export function createRevocationKeeper(options: RevocationKeeperOptions): Revoca
   })
 
   return {
-    has: (hash) => ended.has(hash),
-    async start() {
+    /** Whether the key with this hash was ended, whatever the database says of it. */
+    has: (hash: string): boolean => ended.has(hash),
+    /** Reads every file and tells the database what it does not know. Rejects when it cannot read. */
+    async start(): Promise<void> {
       await readFolder()
       await tellDatabase().catch((error: unknown) => {
         if (!(error instanceof ServiceError)) options.onFault(error)
@@ -248,7 +234,8 @@ export function createRevocationKeeper(options: RevocationKeeperOptions): Revoca
       readOn()
       finishFile()
     },
-    async keep(keys) {
+    /** True once these, and all that was to be written before, are on the disk; false: not in time. */
+    async keep(keys: readonly EndedKey[]): Promise<boolean> {
       queue(add(keys))
       const late = new AbortController()
       const written = write().then((done) => {
@@ -262,9 +249,12 @@ export function createRevocationKeeper(options: RevocationKeeperOptions): Revoca
       late.abort()
       return inTime
     },
+    /** The log has something new. */
     readOn,
+    /** The database may be older than what is known here: it is told again. */
     replay,
-    async clean() {
+    /** Drops what has expired from memory and file. */
+    async clean(): Promise<void> {
       const now = clock()
       for (const [hash, expires] of ended) if (expires + expiredKeptMs <= now) ended.delete(hash)
       for (const path of await listFiles(folder)) {
@@ -277,8 +267,9 @@ export function createRevocationKeeper(options: RevocationKeeperOptions): Revoca
       turn = compacted.catch(() => {})
       await compacted
     },
-    stats: () => ({ entries: ended.size, replayed, failing: isFailing }),
-    async stop() {
+    stats: (): KeeperStats => ({ entries: ended.size, replayed, failing: isFailing }),
+    /** Settles when nothing is written any more. */
+    async stop(): Promise<void> {
       await write()
       stopped.abort()
       await turn.catch(() => {})

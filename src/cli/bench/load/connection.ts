@@ -4,17 +4,13 @@ import { connect as connectTcp, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { createHttp1Reader } from '../http1-reader.ts'
 
-export interface Connection {
-  /** Sends a request; not before the answer to the last one. `done` gets the status of the answer, or why there is none. */
-  send(request: Buffer, done: (outcome: number | string) => void): void
-  close(): void
-}
+export type Connection = Awaited<ReturnType<typeof openConnection>>
 
-const BUFFER = 65_536
-const CONNECT_WITHIN_MS = 5_000
+const bufferBytes = 65_536
+const connectWithinMs = 5_000
 
 /** Opens a connection to the server of a URL, and another one when it was lost. Rejects when it cannot. */
-export async function openConnection(url: URL): Promise<Connection> {
+export async function openConnection(url: URL) {
   let status = 0
   let done: ((outcome: number | string) => void) | undefined
   let isClosed = false
@@ -56,7 +52,7 @@ export async function openConnection(url: URL): Promise<Connection> {
           host,
           port,
           noDelay: true,
-          onread: { buffer: Buffer.alloc(BUFFER), callback },
+          onread: { buffer: Buffer.alloc(bufferBytes), callback },
         })
     // One buffer for all that is read, so that the load leaves no garbage.
     function callback(length: number, buffer: Uint8Array): boolean {
@@ -67,7 +63,7 @@ export async function openConnection(url: URL): Promise<Connection> {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(
         () => opened.destroy(new Error('no answer to the attempt to connect')),
-        CONNECT_WITHIN_MS,
+        connectWithinMs,
       )
       let problem = 'the connection was closed'
       opened.once(secure ? 'secureConnect' : 'connect', () => {
@@ -86,7 +82,8 @@ export async function openConnection(url: URL): Promise<Connection> {
   }
 
   return {
-    send(request, whenDone) {
+    /** Sends a request; not before the answer to the last one. `done` gets the status of the answer, or why there is none. */
+    send(request: Buffer, whenDone: (outcome: number | string) => void): void {
       done = whenDone
       if (socket.writable) {
         socket.write(request)
@@ -101,7 +98,7 @@ export async function openConnection(url: URL): Promise<Connection> {
         (error: Error) => finish(error.message),
       )
     },
-    close() {
+    close(): void {
       isClosed = true
       socket.destroy()
     },

@@ -5,9 +5,9 @@ import type { Connection } from './connection.ts'
 import { distribute, type LoadResult, type Plan } from './plan.ts'
 
 /** How long an answer may take once the run is over, and how many failures end a run early. */
-const PATIENCE_MS = 10_000
-const MOST_FAILURES = 1_000
-const TICK_MS = 1
+const patienceMs = 10_000
+const mostFailures = 1_000
+const tickMs = 1
 
 export async function runLoad(plan: Plan, connections: readonly Connection[]): Promise<LoadResult> {
   const requests = buildRequests(plan.case, plan.asking)
@@ -25,7 +25,7 @@ export async function runLoad(plan: Plan, connections: readonly Connection[]): P
   let lastAt = startedAt
 
   const over = Promise.withResolvers<void>()
-  const isOver = (now: number): boolean => now >= endsAt || failures >= MOST_FAILURES
+  const isOver = (now: number): boolean => now >= endsAt || failures >= mostFailures
 
   /** Sends the next request, due at `due` or now; `next` when the connection is free again. */
   function send(connection: Connection, due: number | undefined, next: (now: number) => void) {
@@ -63,7 +63,7 @@ export async function runLoad(plan: Plan, connections: readonly Connection[]): P
     const dueAt = (i: number): number => startedAt + (i * 1_000) / perSecond
     const catchUp = (): void => {
       const now = performance.now()
-      while (begun < total && failures < MOST_FAILURES && dueAt(begun) <= now) {
+      while (begun < total && failures < mostFailures && dueAt(begun) <= now) {
         const connection = free.pop()
         if (connection === undefined) return
         send(connection, dueAt(begun), () => {
@@ -71,18 +71,18 @@ export async function runLoad(plan: Plan, connections: readonly Connection[]): P
           catchUp()
         })
       }
-      if ((begun >= total || failures >= MOST_FAILURES) && pending === 0) over.resolve()
+      if ((begun >= total || failures >= mostFailures) && pending === 0) over.resolve()
     }
-    const timer = setInterval(catchUp, TICK_MS)
+    const timer = setInterval(catchUp, tickMs)
     void over.promise.then(() => clearInterval(timer))
   }
 
-  const patience = setTimeout(over.resolve, plan.ms + PATIENCE_MS)
+  const patience = setTimeout(over.resolve, plan.ms + patienceMs)
   if (plan.perSecond !== undefined) sendSteadily(plan.perSecond)
   else for (const connection of connections) sendAgain(connection, startedAt)
   await over.promise
   clearTimeout(patience)
-  if (pending > 0) failed[`no answer within ${PATIENCE_MS / 1_000} s`] = pending
+  if (pending > 0) failed[`no answer within ${patienceMs / 1_000} s`] = pending
   const { user, system } = process.cpuUsage(cpuBefore)
   return {
     answered,

@@ -5,17 +5,14 @@ import { once } from 'node:events'
 import { StartError } from '../../start-error.ts'
 import type { LoadResult, Plan } from './plan.ts'
 
-export interface Load {
-  /** One run at a time. Rejects with a StartError when the server cannot be reached. */
-  run(plan: Plan): Promise<LoadResult>
-  stop(): Promise<void>
-}
+export type Load = ReturnType<typeof startLoad>
 
-export function startLoad(): Load {
+export function startLoad() {
   const child: ChildProcess = fork(new URL('./process.ts', import.meta.url), { execArgv: [] })
   const gone = once(child, 'exit')
   return {
-    async run(plan) {
+    /** One run at a time. Rejects with a StartError when the server cannot be reached. */
+    async run(plan: Plan): Promise<LoadResult> {
       child.send(plan)
       const ended = gone.then(() => {
         throw new StartError('The process that makes the load has ended.')
@@ -26,7 +23,7 @@ export function startLoad(): Load {
       if ('result' in message) return message.result
       throw new StartError(`${plan.url} cannot be reached: ${message.problem}.`)
     },
-    async stop() {
+    async stop(): Promise<void> {
       child.kill('SIGKILL')
       await gone
     },

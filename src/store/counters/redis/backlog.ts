@@ -8,35 +8,6 @@ import { isOpen, takeBack, takePending, takeReported, unansweredIn } from './vie
 /** What a batch may hold: reports as well, or counters alone. */
 export type Holding = 'all' | 'counters'
 
-export interface CounterBacklog {
-  /** Whether there is nothing for a batch. */
-  isEmpty(holding?: Holding): boolean
-  /** Whether there is enough for a batch of full size. */
-  isFull(holding?: Holding): boolean
-  /** Has the counter in a batch to come; whether it was in none before. */
-  enter(counter: SharedCounter): boolean
-  /** The same for a report, with its counters. */
-  push(report: SharedReport): void
-  holds(counter: SharedCounter): boolean
-  /** The next batch, which is then under way. */
-  take(now: number, holding?: Holding): Batch
-  /**
-   * The batch under way has not been answered and will not be: all of it waits again, but for tokens
-   * that may have got there (`doubtful`), which are left as under way.
-   */
-  unwind(batch: Batch, doubtful: boolean, now: number): void
-  /** Leaves to the journal what is too old; the view has its tokens until Redis answers again. */
-  leaveOld(now: number): void
-  /** The batch under way has been answered. */
-  settle(): void
-  /** Settles once all that is here or under way by now has been answered. */
-  kept(): Promise<void>
-  /** Has those who wait for that rejected. */
-  giveUp(error: Error): void
-  /** Counters with tokens that have not been answered, those of reports aside; and these others. */
-  owed(now: number, others?: Iterable<SharedCounter>): number
-}
-
 /** Somebody who waits until so much has left and is answered. */
 interface Waiter extends ReportCounts {
   entered: number
@@ -50,7 +21,7 @@ const batchSize = 512
 const reportsSize = 256
 
 /** An empty one. */
-export function createBacklog(): CounterBacklog {
+export function createBacklog() {
   // Counters leave it in the order they entered, and no other way: `kept` goes by how many have.
   const due = new Set<SharedCounter>()
   const queue = createReportQueue()
@@ -118,18 +89,30 @@ export function createBacklog(): CounterBacklog {
   }
 
   return {
-    isEmpty: (holding = 'all') => due.size === 0 && (holding === 'counters' || queue.size === 0),
-    isFull: (holding = 'all') =>
+    /** Whether there is nothing for a batch. */
+    isEmpty: (holding: Holding = 'all'): boolean =>
+      due.size === 0 && (holding === 'counters' || queue.size === 0),
+    /** Whether there is enough for a batch of full size. */
+    isFull: (holding: Holding = 'all'): boolean =>
       due.size >= batchSize || (holding === 'all' && queue.size >= reportsSize),
+    /** Has the counter in a batch to come; whether it was in none before. */
     enter,
-    push(report) {
+    /** The same for a report, with its counters. */
+    push(report: SharedReport): void {
       queue.push(report)
       name(report)
     },
-    holds: (counter) => unansweredIn(counter) > 0 || due.has(counter) || named.has(counter),
+    holds: (counter: SharedCounter): boolean =>
+      unansweredIn(counter) > 0 || due.has(counter) || named.has(counter),
+    /** The next batch, which is then under way. */
     take,
+    /** Leaves to the journal what is too old; the view has its tokens until Redis answers again. */
     leaveOld,
-    unwind({ parts, reports }, doubtful, now) {
+    /**
+     * The batch under way has not been answered and will not be: all of it waits again, but for tokens
+     * that may have got there (`doubtful`), which are left as under way.
+     */
+    unwind({ parts, reports }: Batch, doubtful: boolean, now: number): void {
       underWay = undefined
       for (const { counter, tokens } of parts) {
         if (!doubtful) takeBack(counter, tokens, 'pending', now)
@@ -144,7 +127,8 @@ export function createBacklog(): CounterBacklog {
       // Those who wait do so for all that is here now: what they waited for has no place of its own.
       for (const waiter of waiters) Object.assign(waiter, { ...queue.pushed, entered })
     },
-    settle() {
+    /** The batch under way has been answered. */
+    settle(): void {
       underWay = undefined
       if (waiters.length === 0) return
       const { streamed, journaled } = queue.left
@@ -155,17 +139,20 @@ export function createBacklog(): CounterBacklog {
         return false
       })
     },
-    async kept() {
+    /** Settles once all that is here or under way by now has been answered. */
+    async kept(): Promise<void> {
       if (due.size === 0 && queue.size === 0 && underWay === undefined) return
       await new Promise<void>((resolve, reject) => {
         waiters.push({ ...queue.pushed, entered, resolve, reject })
       })
     },
-    giveUp(error) {
+    /** Has those who wait for that rejected. */
+    giveUp(error: Error): void {
       for (const waiter of waiters) waiter.reject(error)
       waiters = []
     },
-    owed(now, others = []) {
+    /** Counters with tokens that have not been answered, those of reports aside; and these others. */
+    owed(now: number, others: Iterable<SharedCounter> = []): number {
       const counters = new Set<SharedCounter>()
       for (const counter of others) if (isOpen(counter, now)) counters.add(counter)
       for (const { counter, tokens, endsAt } of underWay ?? []) {

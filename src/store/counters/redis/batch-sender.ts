@@ -6,7 +6,6 @@
 
 import { createBacklog, type Holding } from './backlog.ts'
 import { seenPrefixOf } from './keys.ts'
-import type { CounterAnswer } from './scripts.ts'
 import type { SharedCounter, SharedReport } from './shared-counter.ts'
 import { createStoreLink, type StoreLinkOptions } from './store-link.ts'
 
@@ -17,27 +16,7 @@ export interface SenderOptions extends StoreLinkOptions {
 }
 
 /** Sends what is added to its counters, exactly once. */
-export interface Sender {
-  /** What its sets of responses counted begin with. */
-  readonly seenPrefix: string
-  /** Has the counter flushed, and told anew, once so many intervals have passed since a batch. */
-  schedule(counter: SharedCounter, intervals: number): void
-  /** Has a response counted by the next batch, unless it is too old by then. */
-  tell(report: SharedReport): void
-  /** Asks for counters beside its batches. `epoch` is the store's that answers, empty without one. */
-  ask(counters: readonly SharedCounter[]): Promise<{ answer: CounterAnswer; epoch: string }>
-  /** Asks what store it is, unless Redis has answered lately. */
-  beat(): void
-  /** Whether the counter has to be kept for this sender's sake. */
-  holds(counter: SharedCounter): boolean
-  /** Settles once all that was scheduled and told until now is answered; rejects after a stop. */
-  kept(): Promise<void>
-  /**
-   * Flushes what is left, for at most so long; sends nothing afterwards. Answers how many counters
-   * it had to give up tokens of, reports aside: the journal has those.
-   */
-  stop(graceMs: number): Promise<number>
-}
+export type Sender = ReturnType<typeof createBatchSender>
 
 const firstRetryMs = 50
 const longestRetryMs = 1_000
@@ -46,7 +25,7 @@ const stoppingRetryMs = 25
 const silenceMs = 1_000
 
 /** A sender of its own mark. */
-export function createBatchSender(options: SenderOptions): Sender {
+export function createBatchSender(options: SenderOptions) {
   const { flushMs, monotonic, onOutcome } = options
   const link = createStoreLink({
     ...options,
@@ -178,26 +157,37 @@ export function createBatchSender(options: SenderOptions): Sender {
     }
   }
 
-  const sender: Sender = {
+  const sender = {
+    /** What its sets of responses counted begin with. */
     seenPrefix: seenPrefixOf(options.tag, options.journal),
-    schedule(counter, intervals) {
+    /** Has the counter flushed, and told anew, once so many intervals have passed since a batch. */
+    schedule(counter: SharedCounter, intervals: number): void {
       if (backlog.enter(counter) || intervals < patience) arm(intervals)
     },
-    tell(report) {
+    /** Has a response counted by a batch as late as that, unless it is too old by then. */
+    tell(report: SharedReport, intervals: number): void {
       backlog.push(report)
-      arm(1)
+      arm(intervals)
     },
+    /** Asks for counters beside its batches. `epoch` is the store's that answers, empty without one. */
     ask: link.ask,
-    beat() {
+    /** Asks what store it is, unless Redis has answered lately. */
+    beat(): void {
       if (state === 'running' && monotonic() - link.answeredAt >= silenceMs) begin()
     },
-    holds: (counter) => backlog.holds(counter) || link.doubts.has(counter),
-    async kept() {
+    /** Whether the counter has to be kept for this sender's sake. */
+    holds: (counter: SharedCounter): boolean => backlog.holds(counter) || link.doubts.has(counter),
+    /** Settles once all that was scheduled and told until now is answered; rejects after a stop. */
+    async kept(): Promise<void> {
       const kept = backlog.kept()
       if (state === 'stopped') backlog.giveUp(stopped())
       return kept
     },
-    async stop(graceMs) {
+    /**
+     * Flushes what is left, for at most so long; sends nothing afterwards. Answers how many counters
+     * it had to give up tokens of, reports aside: the journal has those.
+     */
+    async stop(graceMs: number): Promise<number> {
       if (state === 'running') state = 'stopping'
       wake()
       let over: NodeJS.Timeout | undefined

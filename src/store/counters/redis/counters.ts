@@ -31,6 +31,11 @@ export interface RedisCountersOptions {
   readonly cluster: boolean
   /** Milliseconds between two flushes. */
   readonly flushMs: number
+  /**
+   * The same where what has been added is little beside what each limit has left, so that nobody decides
+   * otherwise for not knowing of it; `flushMs` unless told.
+   */
+  readonly farFlushMs?: number
   /** What to think of a counter never seen while Redis is away. */
   readonly onLoss: 'allow' | 'deny'
   /** Told of each batch that was answered, how many counters it had and how long it took (ms). */
@@ -79,10 +84,13 @@ const leastSwept = 1_000
 const usualYoungMs = 5_000
 /** What is known of a counter far from its limit is good enough for so long. */
 const farMs = 80
+/** Of a limit, what a process may have added without having told of it soon. */
+const untoldShare = 1 / 64
 
 /** JournaledCounters over Redis. */
 export function createRedisCounters(options: RedisCountersOptions): RedisCounters {
   const { commands, cluster, journal = '', flushMs, onLoss, youngMs = usualYoungMs } = options
+  const farIntervals = Math.max(1, (options.farFlushMs ?? flushMs) / flushMs)
   const monotonic = options.monotonic ?? (() => performance.now())
   const wallClock = options.wallClock ?? Date.now
   const counters = new Map<string, SharedCounter>()
@@ -125,17 +133,20 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
     const byStream = report.by === 'stream'
     if (ageMs >= (byStream ? streamedWithinMs : rememberedMs)) return
     const endedAt = instant - ageMs
-    const open = hit
-      .filter(({ windowMs }) => ageMs < windowMs)
-      .map((each) => sharedOf(each, instant))
-    for (const counter of open) {
+    const open: SharedCounter[] = []
+    let intervals = farIntervals
+    for (const each of hit) {
+      if (ageMs >= each.windowMs) continue
+      const counter = sharedOf(each, instant)
+      open.push(counter)
       counter.wantedAt = instant
       if (byStream) addReported(counter, tokens, instant, endedAt)
+      if (!mayWait(each, counter)) intervals = 1
     }
     const sendBy = byStream ? endedAt + streamedWithinMs : Number.POSITIVE_INFINITY
     // By what stream and journal have in common.
     const usual = senderFor(tagOf(hit[0]?.key ?? report.id))
-    tellReport(report, { counters: open, tokens, endedAt, sendBy }, usual)
+    tellReport(report, { counters: open, tokens, endedAt, sendBy }, usual, intervals)
   }
 
   function senderOf(tag: string): Sender {
@@ -262,7 +273,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
         const counter = sharedOf(each, instant)
         counter.wantedAt = instant
         addTokens(counter, tokens, instant)
-        counter.sender.schedule(counter, 1)
+        counter.sender.schedule(counter, mayWait(each, counter) ? farIntervals : 1)
       }
     },
     async kept() {
@@ -285,6 +296,12 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
 function patienceFor({ limit }: Counter, counter: SharedCounter, flushMs: number): number {
   if (limit === undefined || usedIn(counter) >= limit / 2) return flushMs
   return Math.max(flushMs, farMs)
+}
+
+/** Whether others decide alike for a while without what this process has added to a counter. */
+function mayWait({ limit }: Counter, counter: SharedCounter): boolean {
+  if (limit === undefined || !counter.known || usedIn(counter) >= limit / 2) return false
+  return unansweredIn(counter) <= limit * untoldShare
 }
 
 /** Without a cause: it is told once, when Redis goes away, not for each request. */

@@ -8,51 +8,41 @@ export interface ReportCounts {
   readonly journaled: number
 }
 
-export interface ReportQueue {
-  readonly size: number
-  /** Pushed, and taken or dropped, so far. */
-  readonly pushed: ReportCounts
-  readonly left: ReportCounts
-  push(report: SharedReport): void
-  /** The same for reports that had been taken, in that order: they are the next to be. */
-  putBack(reports: readonly SharedReport[]): void
-  /** Up to `limit` of them. The journal gets its share, however much the stream tells. */
-  take(limit: number): readonly SharedReport[]
-  /** Removes and answers those that came by the stream and are too old to be sent. */
-  drop(now: number): readonly SharedReport[]
-}
-
 /** A quarter of each batch. */
 const journalShare = 0.25
 
 /** Two queues in fact: those of the stream leave by age, those of the journal stay until sent. */
-export function createReportQueue(): ReportQueue {
+export function createReportQueue() {
   const streamed = createFifo()
   const journaled = createFifo()
   return {
-    get size() {
+    get size(): number {
       return streamed.size + journaled.size
     },
-    get pushed() {
+    /** Pushed, and taken or dropped, so far. */
+    get pushed(): ReportCounts {
       return { streamed: streamed.pushed, journaled: journaled.pushed }
     },
-    get left() {
+    get left(): ReportCounts {
       return { streamed: streamed.left, journaled: journaled.left }
     },
-    push(report) {
+    push(report: SharedReport): void {
       if (isJournaled(report)) journaled.push(report)
       else streamed.push(report)
     },
-    putBack(reports) {
+    /** The same for reports that had been taken, in that order: they are the next to be. */
+    putBack(reports: readonly SharedReport[]): void {
       journaled.putBack(reports.filter(isJournaled))
       streamed.putBack(reports.filter((report) => !isJournaled(report)))
     },
-    take(limit) {
+    /** Up to `limit` of them. The journal gets its share, however much the stream tells. */
+    take(limit: number): readonly SharedReport[] {
       const kept = Math.min(journaled.size, Math.ceil(limit * journalShare))
       const taken = streamed.take(limit - kept)
       return taken.concat(journaled.take(limit - taken.length))
     },
-    drop(now) {
+    /** Removes and answers those that came by the stream and are too old to be sent. */
+    drop(now: number): readonly SharedReport[] {
       // In order of arrival, which is nearly that of age: none stays longer than it may wait.
       let old = 0
       while ((streamed.at(old)?.sendBy ?? Number.POSITIVE_INFINITY) <= now) old += 1

@@ -34,18 +34,19 @@ export interface SharedReport {
 
 /**
  * Has a response counted by the sender of each of the counters; by `usual` where no counter is open
- * any more, since there is still to be known whether it has been counted.
+ * any more, since there is still to be known whether it has been counted. `intervals` as for a counter.
  */
 export function tellReport(
   { id, endedAt, onCounted }: Report,
   told: Pick<SharedReport, 'counters' | 'tokens' | 'endedAt' | 'sendBy'>,
   usual: Sender,
+  intervals: number,
 ): void {
   const [first] = told.counters
   const member = memberOf(id)
   const tell = (sender: Sender, counters: readonly SharedCounter[], isFirst = true): void => {
     const neighbour = neighbourOf(endedAt)
-    sender.tell({
+    const report = {
       ...told,
       counters,
       member,
@@ -53,7 +54,8 @@ export function tellReport(
       gatewayEndedAt: Math.floor(endedAt),
       seenKey: sender.seenPrefix + minuteOf(endedAt),
       neighbourKey: neighbour === undefined ? undefined : sender.seenPrefix + neighbour,
-    })
+    }
+    sender.tell(report, intervals)
   }
   if (first === undefined) {
     tell(usual, [])

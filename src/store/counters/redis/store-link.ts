@@ -28,35 +28,13 @@ export interface StoreLinkOptions {
   readonly onOther: () => void
 }
 
-export interface StoreLink {
-  /** Of the store that answered last; empty where it has none yet. */
-  readonly epoch: string
-  /** From when on it takes reports. */
-  readonly matureAt: number
-  readonly answeredAt: number
-  /** Whether it has been told what it has lost, if anything. */
-  readonly isRestored: boolean
-  /** Tokens of which nobody knows whether a store before had them. */
-  readonly doubts: ReadonlyMap<SharedCounter, number>
-  /** The number of a batch, above all before it. */
-  nextNumber(): number
-  /** Has the store say what it is, and tells it what it has lost. To be repeated when it rejects. */
-  restore(): Promise<void>
-  /** Sends a batch and takes the answer. Settles with the epoch of the store that answered. */
-  send(batch: Batch, number: number): Promise<string>
-  /** Only asks. `epoch` is that of the store that answers. */
-  ask(counters: readonly SharedCounter[]): Promise<{ answer: CounterAnswer; epoch: string }>
-  /** Its tokens may have got there, and will not be sent to this store again. */
-  doubt(batch: Batch): void
-}
-
 /** How long Redis remembers the last number of a sender. */
 const markMs = 7 * 86_400_000
 /** For how long a sender relies on that. */
 const markReliableMs = markMs / 2
 
 /** A link of its own mark; at most one `restore` or `send` at a time. */
-export function createStoreLink(options: StoreLinkOptions): StoreLink {
+export function createStoreLink(options: StoreLinkOptions) {
   const { commands, journal, youngMs, monotonic } = options
   const mark = `${keyPrefixOf(options.tag)}batch:${randomUUID()}`
   const storeKey = storeKeyOf(options.tag)
@@ -138,24 +116,30 @@ export function createStoreLink(options: StoreLinkOptions): StoreLink {
   }
 
   return {
-    get epoch() {
+    /** Of the store that answered last; empty where it has none yet. */
+    get epoch(): string {
       return epoch
     },
-    get matureAt() {
+    /** From when on it takes reports. */
+    get matureAt(): number {
       return matureAt
     },
-    get answeredAt() {
+    get answeredAt(): number {
       return answeredAt
     },
-    get isRestored() {
+    /** Whether it has been told what it has lost, if anything. */
+    get isRestored(): boolean {
       return offers?.length === 0
     },
+    /** Tokens of which nobody knows whether a store before had them. */
     doubts,
-    nextNumber() {
+    /** The number of a batch, above all before it. */
+    nextNumber(): number {
       number += 1
       return number
     },
-    async restore() {
+    /** Has the store say what it is, and tells it what it has lost. To be repeated when it rejects. */
+    async restore(): Promise<void> {
       while (epoch === '' || offers?.length !== 0) {
         // Whoever asks for nothing gives a store without an epoch one.
         if (epoch === '') {
@@ -169,7 +153,8 @@ export function createStoreLink(options: StoreLinkOptions): StoreLink {
         if (offer !== undefined) await tellOf(offer)
       }
     },
-    async send(batch, own) {
+    /** Sends a batch and takes the answer. Settles with the epoch of the store that answered. */
+    async send(batch: Batch, own: number): Promise<string> {
       const madeFor = epoch
       const attempt = { number: own, acknowledged: leastMark(), markMs, sentAt: redisTime() }
       const additions = toAdditions(batch, { ...attempt, epoch, journal, now: monotonic() })
@@ -186,12 +171,16 @@ export function createStoreLink(options: StoreLinkOptions): StoreLink {
       if (additions !== undefined) acknowledged = { number: own, at: monotonic() }
       return epoch
     },
-    async ask(counters) {
+    /** Only asks. `epoch` is that of the store that answers. */
+    async ask(
+      counters: readonly SharedCounter[],
+    ): Promise<{ answer: CounterAnswer; epoch: string }> {
       const answer = await read(counters)
       checkForm(counters, answer)
       return { answer, epoch: hear(answer) }
     },
-    doubt({ parts }) {
+    /** Its tokens may have got there, and will not be sent to this store again. */
+    doubt({ parts }: Batch): void {
       for (const { counter, tokens, endsAt } of parts) {
         if (tokens === 0 || monotonic() >= endsAt) continue
         doubts.set(counter, tokens + (doubts.get(counter) ?? 0))

@@ -4,34 +4,25 @@
  * that Redis tells is carried: a wall clock that is minutes off, or corrected, does no harm.
  */
 
-export interface CounterView {
-  readonly windowMs: number
-  /** Whether Redis has ever told. */
-  known: boolean
-  /** Tokens in the open window as Redis last told, without those of the next three. */
-  used: number
-  /** Tokens in the batch that is under way. */
-  sending: number
-  /** Tokens of this process that no batch holds yet. */
-  pending: number
-  /** The same, of responses that Redis counts unless it has counted them before. */
-  reported: number
-  /** End of the open window; 0 when none is open. */
-  endsAt: number
-  /** When Redis last told. */
-  toldAt: number
-}
+export type CounterView = ReturnType<typeof createView>
 
 /** A counter of which nothing is known. */
-export function createView(windowMs: number): CounterView {
+export function createView(windowMs: number) {
   return {
     windowMs,
+    /** Whether Redis has ever told. */
     known: false,
+    /** Tokens in the open window as Redis last told, without those of the next three. */
     used: 0,
+    /** Tokens in the batch that is under way. */
     sending: 0,
+    /** Tokens of this process that no batch holds yet. */
     pending: 0,
+    /** The same, of responses that Redis counts unless it has counted them before. */
     reported: 0,
+    /** End of the open window; 0 when none is open. */
     endsAt: 0,
+    /** When Redis last told. */
     toldAt: 0,
   }
 }

@@ -1,0 +1,33 @@
+/** Lists under keys, lists that are compared, and lists of which only the first are shown. */
+
+/** Adds a value to the list of this key. */
+export function addTo<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): void {
+  const list = lists.get(key)
+  if (list === undefined) lists.set(key, [value])
+  else list.push(value)
+}
+
+/** Whether both have the same values in the same order. */
+export function areSame(a: readonly unknown[], b: readonly unknown[]): boolean {
+  return a.length === b.length && a.every((each, index) => each === b[index])
+}
+
+/** Adds a name to a list that is in order and keeps the first `most`. */
+export function insertName(names: string[], name: string, most: number): void {
+  if (names.length === most && name > (names.at(-1) as string)) return
+  let [low, high] = [0, names.length]
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if ((names[middle] as string) < name) low = middle + 1
+    else high = middle
+  }
+  names.splice(low, 0, name)
+  if (names.length > most) names.pop()
+}
+
+/** The first `most` of `count` texts, and how many more there are. */
+export function showFirst(texts: readonly string[], most: number, count = texts.length): string {
+  const shown = texts.slice(0, most)
+  const more = count - shown.length
+  return `${shown.join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+}
