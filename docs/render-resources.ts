@@ -7,21 +7,20 @@ const head = `# Resources
 
 Tollgate reads four kinds of the group \`tollgate.dev/v1alpha1\`, from a folder of YAML files
 (\`RESOURCES=file:<folder>\`) or from a cluster. AccessPolicies, Subscriptions and the Tenant live in
-the namespace \`models-as-a-service\`; a ModelRef lives in any namespace that hides no route of the
+the namespace \`models-as-a-service\`. A ModelRef can live in any namespace whose name is not a route of the
 gateway (\`v1\`, \`internal\`, \`maas-api\`, \`health\`, \`docs\`). The original's kinds of
 \`maas.opendatahub.io/v1alpha1\` (\`MaaSModelRef\`, \`MaaSAuthPolicy\`, \`MaaSSubscription\`, \`Tenant\`,
-\`ExternalModel\`) are read with the same fields.
+\`ExternalModel\`) have the same fields.
 
-The definitions for a cluster are in [k8s/crds](../k8s/crds). This page and the definitions are
-written from one schema by \`npm run crds\`, and files are read by the same schema. "Required" is meant
-where the object above it is there.
+The definitions for a cluster are in [k8s/crds](../k8s/crds). \`npm run crds\` writes them and this page from one
+schema, which is also used to read files. A field of an optional object is required only if the object is present.
 `
 
 /** The page as it is kept in the repository. */
 export function renderResources(): string {
   const parts = Object.entries(specs).map(([kind, { description, spec }]) => {
     const rows = [...rowsOf(spec, 'spec')].join('\n')
-    return `\n## ${kind}\n\n${description}\n\n| field | is | left out | says |\n|---|---|---|---|\n${rows}\n`
+    return `\n## ${kind}\n\n${description}\n\n| field | value | default | meaning |\n|---|---|---|---|\n${rows}\n`
   })
   return `${head}${parts.join('')}`
 }
@@ -44,7 +43,7 @@ function formOf(schema: Schema): string {
   const { type, minimum, maximum, maxLength, minItems = 0, maxItems, form } = schema
   if (schema.enum !== undefined) return schema.enum.map((each) => `\`${each}\``).join(' or ')
   if (type === 'integer') return `${minimum} to ${maximum}`
-  if (schema.additionalProperties !== undefined) return 'map of texts'
+  if (schema.additionalProperties !== undefined) return 'map of strings'
   if (type === 'array') {
     const many = maxItems === undefined ? `${minItems} or more` : `${minItems} to ${maxItems}`
     return minItems === 0 && maxItems === undefined ? 'list' : `list of ${many}`
@@ -52,7 +51,7 @@ function formOf(schema: Schema): string {
   if (type === 'object') return 'object'
   const length =
     maxLength === undefined || maxLength < 40 ? '' : `, at most ${maxLength} characters`
-  return `${inCell(form ?? 'text')}${length}`
+  return `${inCell(form ?? 'string')}${length}`
 }
 
 function inCell(text: string): string {
