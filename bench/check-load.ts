@@ -12,9 +12,13 @@ function frame(message: Buffer): Buffer {
 
 process.once('message', async (load: Load) => {
   const session = http2.connect(`http://127.0.0.1:${load.port}`)
-  for (let i = 0; i < (load.open ?? 0); i += 1) {
+  let open = 0
+  for (; open < (load.open ?? 0); open += 1) {
     const head = { ':method': 'POST', ':path': load.path, 'content-type': 'application/grpc' }
-    session.request(head, { endStream: false }).on('error', () => {})
+    const stream = session.request(head, { endStream: false }).on('error', () => {})
+    stream.once('close', () => {
+      open -= 1
+    })
   }
   const frames = load.messages.map((message) => frame(Buffer.from(message, 'base64')))
   const tookMs: number[] = []
@@ -73,6 +77,8 @@ process.once('message', async (load: Load) => {
     await callSteadily(load.perSecond)
   }
   tookMs.sort((a, b) => a - b)
+  // Those that ended meanwhile were not open.
+  failures += (load.open ?? 0) - open
   const at = (share: number): number => tookMs[Math.floor(tookMs.length * share)] as number
   const result: LoadResult = { p50: at(0.5), p99: at(0.99), failures }
   if (load.open === undefined) session.close()

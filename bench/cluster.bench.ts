@@ -173,7 +173,7 @@ export async function benchCluster(): Promise<readonly Figure[]> {
           onProblem() {},
         }),
         async publish(snapshot, resources, refused) {
-          clusterFile.plan(snapshot)
+          await inSlices(clusterFile.planInSteps(snapshot))
           await clusterFile.write()
           generated = await inSlices(policiesInSteps(snapshot, refused, generated))
           await noteChanges(resources)

@@ -105,25 +105,5 @@ function bytes(length: number, seed: number): Uint8Array {
 
 /** The service's metrics, with nothing to read but what is counted. */
 export function createBenchTelemetry(): Telemetry {
-  const none = () => 0
-  const keys = {
-    entries: 0,
-    hits: 0,
-    misses: 0,
-    unknownHits: 0,
-    queries: 0,
-    waiting: 0,
-    refused: 0,
-  }
-  return createTelemetry({
-    version: 'bench',
-    sources: {
-      models: none,
-      modelsWaiting: none,
-      subscriptions: none,
-      resourceProblems: none,
-      counters: none,
-      keys: () => keys,
-    },
-  })
+  return createTelemetry({ version: 'bench', sources: {} })
 }

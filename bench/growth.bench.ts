@@ -146,13 +146,13 @@ function beside(before: number, after: number): string {
   return `${before.toFixed(2)} / ${after.toFixed(2)} µs, ${sign}${Math.abs(percent).toFixed(0)} %`
 }
 
-async function benchOpenStreams(open = 1_000, pairs = 5): Promise<Figure> {
+async function benchOpenStreams(open = 1_000, pairs = 5, calls = 4_000): Promise<Figure> {
   const { check, messages } = await createWarmCheck(createMemoryCounters())
   const server = await serveCheck(check, messages)
   const loads: Record<'few' | 'many', ServedLoad[]> = { few: [], many: [] }
   for (let pair = 0; pair <= pairs; pair += 1) {
-    const few = await server.run({ calls: 20_000, atOnce: 64 })
-    const many = await server.run({ calls: 20_000, atOnce: 64, open })
+    const few = await server.run({ calls, atOnce: 64 })
+    const many = await server.run({ calls, atOnce: 64, open })
     if (few.failures + many.failures > 0) throw new Error('a Check has failed')
     // The first pair is the warm-up.
     if (pair > 0) {

@@ -10,6 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { stringify } from 'yaml'
 import { startController } from '../src/controller/controller.ts'
 import { createFolderSource } from '../src/controller/folder-source.ts'
+import { inSlices } from '../src/controller/slices.ts'
 import { createClusterFile } from '../src/gateway/cluster-file.ts'
 import { cpuMicros, type Figure, longestTurn, median } from './measure.ts'
 
@@ -102,7 +103,7 @@ export async function benchResources(): Promise<readonly Figure[]> {
       controller = await startController({
         source: createFolderSource(folder),
         async publish(snapshot) {
-          clusterFile.plan(snapshot)
+          await inSlices(clusterFile.planInSteps(snapshot))
           await clusterFile.write()
           published += 1
         },

@@ -96,18 +96,19 @@ function toEntry(i: number): Buffer {
   })
 }
 
+/** In Envoy's order. */
 function toLine(i: number): string {
   return JSON.stringify({
-    id: toId(i),
-    user: `user-${i % users}`,
-    subscription: `team-${i % teams}`,
-    model: `llm/m${i % models}`,
-    status: 200,
-    start: String(Date.now()),
-    ms: 4,
-    reported: { total_tokens: 40, prompt_tokens: 30, completion_tokens: 10 },
-    group: null,
     bytes: 700,
+    group: null,
+    id: toId(i),
+    model: `llm/m${i % models}`,
+    ms: 4,
+    reported: { completion_tokens: 10, prompt_tokens: 30, total_tokens: 40 },
+    start: String(Date.now()),
+    status: 200,
+    subscription: `team-${i % teams}`,
+    user: `user-${i % users}`,
   })
 }
 

@@ -5,14 +5,14 @@ import http2 from 'node:http2'
 import { writeStruct } from '../src/grpc/struct.ts'
 import { WireWriter } from '../src/grpc/wire.ts'
 
-/** What it is told. */
+/** What it is told, for as long as it runs; a connection is kept for the next load of its port. */
 export interface WorkersLoad {
   readonly port: number
   /** `sk-…`, taken in turn, and the user of each. */
   readonly keys: readonly string[]
   readonly users: readonly string[]
   readonly calls: number
-  /** Checks under way at once. */
+  /** Checks under way at once, each followed by another one. */
   readonly atOnce: number
 }
 
@@ -74,11 +74,21 @@ function toEntry(user: string): Buffer {
   return writer.finish()
 }
 
-process.once('message', async ({ port, keys, users, calls, atOnce }: WorkersLoad) => {
+const head = { ':method': 'POST', 'content-type': 'application/grpc', te: 'trailers' }
+
+/** As one thread of Envoy: a connection, and its stream of access-log entries. */
+function connect(port: number) {
   const session = http2.connect(`http://127.0.0.1:${port}`)
-  const head = { ':method': 'POST', 'content-type': 'application/grpc', te: 'trailers' }
   const open = (path: string) => session.request({ ...head, ':path': path })
   const log = open('/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs')
+  return { open, log }
+}
+
+const connections = new Map<number, ReturnType<typeof connect>>()
+
+process.on('message', async ({ port, keys, users, calls, atOnce }: WorkersLoad) => {
+  const { open, log } = connections.get(port) ?? connect(port)
+  connections.set(port, { open, log })
   const checks = keys.map((key) => framed(toCheck(key)))
   let failures = 0
   let next = 0
@@ -108,8 +118,6 @@ process.once('message', async ({ port, keys, users, calls, atOnce }: WorkersLoad
   }
 
   await Promise.all(Array.from({ length: atOnce }, caller))
-  log.close()
-  session.close()
   const result: WorkersLoadResult = { failures }
-  process.send?.(result, () => process.disconnect())
+  process.send?.(result)
 })

@@ -1,7 +1,11 @@
 /**
- * `node bench/workers.bench.ts`: what a second worker costs: CPU of all processes of the service for a
- * Check and the entry of its answer, with 1 worker and with 2 in turn. Two connections ask in either
- * case, as two threads of Envoy, each at an address of its own where there are two. `PAIRS=5`.
+ * `node bench/workers.bench.ts`: what workers cost: CPU of all processes of the service for a Check and
+ * the entry of its answer, warm, without what they cost at rest. Services run side by side, of one process, of two workers and of
+ * two complete processes with counters of their own, and are asked in turn, by connections as threads of
+ * Envoy make them, each at an address of its own where there are two. The more calls a process is asked at
+ * once, the cheaper each is, so two workers with a connection each stand beside one process with one (each
+ * process asked as much) and with both (as much altogether). Two complete processes show what two cores cost
+ * by themselves: caches and time slices. `ROUNDS=9`, `CALLS=3000` a connection, `WARM=20000`, `AT_ONCE=16`.
  */
 
 import { type ChildProcess, fork, spawn } from 'node:child_process'
@@ -10,16 +14,19 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { PACKAGE_ROOT } from '../src/package-root.ts'
+import { cpuMicrosOf } from '../src/cli/bench/process-costs.ts'
+import { packageRoot } from '../src/package-root.ts'
 import { startEmbeddedPostgres } from '../src/store/postgres/embedded-postgres.ts'
 import { freePorts } from '../test/support/free-ports.ts'
 import { median } from './measure.ts'
 import type { WorkersLoad, WorkersLoadResult } from './workers-load.ts'
 
-const pairs = Number(process.env.PAIRS ?? 5)
-const calls = Number(process.env.CALLS ?? 30_000)
+const rounds = Number(process.env.ROUNDS ?? 9)
+const calls = Number(process.env.CALLS ?? 3_000)
+const warmCalls = Number(process.env.WARM ?? 20_000)
+const restMs = 3_000
+const atOnce = Number(process.env.AT_ONCE ?? 16)
 const keyCount = 64
-const tickMs = 10
 
 const resources = `
 apiVersion: tollgate.dev/v1alpha1
@@ -58,13 +65,13 @@ const postgres = await startEmbeddedPostgres({ directory: join(folder, 'postgres
 const keys: string[] = []
 
 interface Service {
-  readonly process: ChildProcess
+  readonly processes: readonly ChildProcess[]
   readonly ports: readonly number[]
 }
 
-async function start(workers: number): Promise<Service> {
+async function start(workers: number, name: string): Promise<Service> {
   const [api, internal, ...ports] = await freePorts(2 + workers)
-  const child = spawn(process.execPath, [join(PACKAGE_ROOT, 'src/cli/main.ts'), 'serve'], {
+  const child = spawn(process.execPath, [join(packageRoot, 'src/cli/main.ts'), 'serve'], {
     env: {
       PATH: process.env.PATH,
       HOME: process.env.HOME,
@@ -75,11 +82,11 @@ async function start(workers: number): Promise<Service> {
       GRPC_ADDRESS: ports.map((port) => `127.0.0.1:${port}`).join(','),
       METRICS_ADDRESS: 'off',
       DATABASE_URL: postgres.url,
-      DATA_DIR: join(folder, 'data'),
+      DATA_DIR: join(folder, `data-${name}`),
       RESOURCES: `file:${join(folder, 'resources')}`,
       TOKEN_AUTH_FILE: join(folder, 'tokens.csv'),
       // Answers are told of once and counted once, with the ids that cost something.
-      USAGE_JOURNAL: join(folder, 'usage.jsonl'),
+      USAGE_JOURNAL: join(folder, `usage-${name}.jsonl`),
       API_RATE_LIMIT: 'off',
       AUDIT_LOG: 'off',
       LOG_LEVEL: 'silent',
@@ -100,7 +107,7 @@ async function start(workers: number): Promise<Service> {
     })
     keys.push(((await answer.json()) as { key: string }).key)
   }
-  return { process: child, ports }
+  return { processes: [child], ports }
 }
 
 /** The process and those that it has started. */
@@ -111,83 +118,142 @@ function processesOf(pid: number): readonly number[] {
   return [pid, ...children.filter(Boolean).map(Number)]
 }
 
-function cpuMs(pid: number): number {
-  const [, rest = ''] = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')
-  const fields = rest.split(' ')
-  return (Number(fields[11]) + Number(fields[12])) * tickMs
-}
-
 function residentMiB(pid: number): number {
   const [, kibibytes = '0'] =
     /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? []
   return Number(kibibytes) / 1_024
 }
 
-async function load({ ports }: Service, each: number, atOnce: number): Promise<void> {
-  const loads = [0, 1].map(async (i) => {
-    const child = fork(new URL('./workers-load.ts', import.meta.url))
+const loads: readonly ChildProcess[] = [0, 1].map(() =>
+  fork(new URL('./workers-load.ts', import.meta.url)),
+)
+
+/** So many calls on each of so many connections. */
+async function load({ ports }: Service, connections: number, each: number): Promise<void> {
+  const answers = loads.slice(0, connections).map(async (child, i) => {
     const port = ports[i % ports.length] as number
     child.send({ port, keys, users, calls: each, atOnce } satisfies WorkersLoad)
     const [{ failures }] = (await once(child, 'message')) as [WorkersLoadResult]
     if (failures > 0) throw new Error(`${failures} Checks were not allowed`)
-    if (child.exitCode === null) await once(child, 'exit')
   })
-  await Promise.all(loads)
+  await Promise.all(answers)
+}
+
+/** CPU microseconds of the processes of a service, the parent's first. */
+function cpuOf({ processes }: Service): readonly number[] {
+  return processes.flatMap((process) => {
+    const [parent = 0, ...workers] = processesOf(process.pid as number)
+    const ofWorkers = workers.map(cpuMicrosOf)
+    // It is told with its children.
+    return [ofWorkers.reduce((rest, each) => rest - each, cpuMicrosOf(parent)), ...ofWorkers]
+  })
+}
+
+function spentSince(before: readonly number[], service: Service): readonly number[] {
+  return cpuOf(service).map((micros, i) => micros - (before[i] as number))
+}
+
+/** What they spend in a second without any call. */
+async function atRest(service: Service): Promise<readonly number[]> {
+  const before = cpuOf(service)
+  await delay(restMs)
+  return spentSince(before, service).map((micros) => (micros * 1_000) / restMs)
 }
 
 interface Seen {
   readonly micros: number
   readonly perSecond: number
+  /** Of the process that keeps the counters. */
   readonly parentMicros: number
-  readonly residentMiB: readonly number[]
 }
 
-async function measure(workers: number): Promise<Seen> {
-  const service = await start(workers)
-  const pid = service.process.pid as number
-  await load(service, calls / 4, 16)
-  const all = processesOf(pid)
-  const cpu = () => all.map(cpuMs)
-  const before = cpu()
+async function measure(
+  service: Service,
+  rest: readonly number[],
+  connections: number,
+): Promise<Seen> {
+  const count = calls * connections
+  const before = cpuOf(service)
   const beganAt = performance.now()
-  await load(service, calls / 2, 16)
+  await load(service, connections, calls)
+  // What is counted with the next batches is part of it.
+  await delay(100)
   const seconds = (performance.now() - beganAt) / 1_000
-  const spent = cpu().map((ms, i) => ms - (before[i] as number))
-  const resident = all.map(residentMiB)
-  service.process.kill('SIGTERM')
-  await once(service.process, 'exit')
-  const sum = spent.reduce((a, b) => a + b, 0)
-  return {
-    micros: (1_000 * sum) / calls,
-    perSecond: calls / seconds,
-    parentMicros: (1_000 * (spent[0] as number)) / calls,
-    residentMiB: resident,
-  }
+  const spent = spentSince(before, service).map((micros, i) => {
+    return (micros - seconds * (rest[i] as number)) / count
+  })
+  const micros = spent.reduce((a, b) => a + b, 0)
+  return { micros, perSecond: count / (seconds - 0.1), parentMicros: spent[0] as number }
 }
 
-const seen: Record<1 | 2, Seen[]> = { 1: [], 2: [] }
-const more: number[] = []
-for (let pair = 0; pair < pairs; pair += 1) {
-  for (const workers of pair % 2 === 0 ? ([1, 2] as const) : ([2, 1] as const)) {
-    seen[workers].push(await measure(workers))
+const one = await start(1, 'one')
+const two = await start(2, 'two')
+const [left, right] = [await start(1, 'left'), await start(1, 'right')]
+const pair: Service = {
+  processes: [...left.processes, ...right.processes],
+  ports: [...left.ports, ...right.ports],
+}
+const services = [one, two, pair]
+const shapes = {
+  'one process, one connection': { service: one, connections: 1, seen: [] as Seen[] },
+  'one process, two connections': { service: one, connections: 2, seen: [] as Seen[] },
+  'two workers, two connections': { service: two, connections: 2, seen: [] as Seen[] },
+  'two complete processes, two connections': {
+    service: pair,
+    connections: 2,
+    seen: [] as Seen[],
+  },
+}
+const [single, both, workers, complete] = Object.values(shapes)
+// A worker is compiled anew: each is asked as much before anything is measured.
+await load(one, 2, warmCalls / 2)
+await load(two, 2, warmCalls)
+await load(pair, 2, warmCalls)
+const rests = new Map<Service, readonly number[]>()
+for (const service of services) rests.set(service, await atRest(service))
+for (let round = 0; round < rounds; round += 1) {
+  const order = Object.values(shapes)
+  for (const { service, connections, seen } of round % 2 === 0 ? order : order.reverse()) {
+    seen.push(await measure(service, rests.get(service) ?? [], connections))
   }
-  const [one, two] = [seen[1].at(-1) as Seen, seen[2].at(-1) as Seen]
-  more.push(100 * (two.micros / one.micros - 1))
-  console.log(
-    `pair ${pair + 1}: ${one.micros.toFixed(1)} / ${two.micros.toFixed(1)} µs, ${one.perSecond.toFixed(0)} / ${two.perSecond.toFixed(0)} a second`,
-  )
+}
+const resident = [one, two].map(({ processes }) =>
+  processes.flatMap(({ pid = 0 }) => processesOf(pid)).map((pid) => residentMiB(pid).toFixed(0)),
+)
+for (const child of loads) child.disconnect()
+for (const process of services.flatMap(({ processes }) => processes)) {
+  process.kill('SIGTERM')
+  await once(process, 'exit')
 }
 await postgres.stop()
 rmSync(folder, { recursive: true, force: true })
 
-const of = (workers: 1 | 2, read: (each: Seen) => number): string =>
-  median(seen[workers].map(read)).toFixed(1)
-const rss = (workers: 1 | 2): string =>
-  (seen[workers].at(-1) as Seen).residentMiB.map((each) => each.toFixed(0)).join(' + ')
-const spread = [...more].sort((a, b) => a - b)
-console.log(`
-CPU of a Check and its entry, 1 / 2 workers, medians of ${pairs} pairs: ${of(1, (each) => each.micros)} / ${of(2, (each) => each.micros)} µs
-  the difference in each pair: ${median(more).toFixed(0)} % (${spread[0]?.toFixed(0)} to ${spread.at(-1)?.toFixed(0)})
-  of the parent alone, 2 workers: ${of(2, (each) => each.parentMicros)} µs
-a second: ${of(1, (each) => each.perSecond)} / ${of(2, (each) => each.perSecond)}
-resident: ${rss(1)} / ${rss(2)} MiB`)
+function show(micros: readonly number[]): string {
+  return micros.map((each) => (each / 1_000).toFixed(1)).join(' + ')
+}
+
+type Shape = (typeof shapes)[keyof typeof shapes]
+const of = ({ seen }: Shape, read: (each: Seen) => number): number => median(seen.map(read))
+
+/** The median of the rounds, and the least and most of them. */
+function beside(more: Shape, less: Shape): string {
+  const percents = more.seen
+    .map(({ micros }, i) => 100 * (micros / (less.seen[i] as Seen).micros - 1))
+    .sort((a, b) => a - b)
+  const [least = 0, most = 0] = [percents[0], percents.at(-1)]
+  return `${median(percents).toFixed(0)} % (${least.toFixed(0)} to ${most.toFixed(0)})`
+}
+
+console.log(`CPU of a Check and its entry, medians of ${rounds} rounds`)
+for (const [name, shape] of Object.entries(shapes)) {
+  const micros = of(shape, (each) => each.micros).toFixed(1)
+  const perSecond = of(shape, (each) => each.perSecond).toFixed(0)
+  console.log(`  ${name}: ${micros} µs, ${perSecond} a second`)
+}
+const parent = of(workers as Shape, (each) => each.parentMicros).toFixed(1)
+console.log(`  of it the parent's of two workers: ${parent} µs
+two workers beside one process that is asked as much as each: ${beside(workers as Shape, single as Shape)}
+beside one that is asked as much as both: ${beside(workers as Shape, both as Shape)}
+beside two complete processes: ${beside(workers as Shape, complete as Shape)}
+at rest, ms of CPU a second: ${[...rests.values()].map(show).join(' / ')}
+resident: ${resident.map((each) => each.join(' + ')).join(' / ')} MiB`)
