@@ -85,6 +85,21 @@ test('a switch is true or false', async (t) => {
   t.equal(loadConfig({ UNMETERED_PATHS: 'closed' }).paths.unmetered, 'closed')
 })
 
+test('statuses are written of groups that are watched', async (t) => {
+  const groups = (env: Record<string, string>) => loadConfig(env).statusGroups
+  const original = 'maas.opendatahub.io'
+  t.strictSame(groups({}), ['tollgate.dev'])
+  t.strictSame(groups({ WATCH_GROUPS: original }), [], 'nothing of the original unless it is said')
+  const both = `tollgate.dev,${original}`
+  t.strictSame(groups({ STATUS_GROUPS: both }), ['tollgate.dev', original])
+  t.strictSame(problemsOf({ WATCH_GROUPS: 'tollgate.dev', STATUS_GROUPS: both }), [
+    `STATUS_GROUPS: names ${original}, which WATCH_GROUPS leaves out`,
+  ])
+  t.match(problemsOf({ STATUS_GROUPS: 'kuadrant.io' }), [
+    /^STATUS_GROUPS: must be a comma-separated list/,
+  ])
+})
+
 test('metrics are shown on loopback, or not at all', async (t) => {
   t.strictSame(loadConfig({}).metricsAddress, { host: '127.0.0.1', port: 9464 })
   t.equal(loadConfig({ METRICS_ADDRESS: 'off' }).metricsAddress, undefined)

@@ -10,7 +10,7 @@ import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { findEnvoy } from '../src/cli/envoy-binary.ts'
-import { PACKAGE_ROOT } from '../src/package-root.ts'
+import { packageRoot } from '../src/package-root.ts'
 import type { EmbeddedPostgres } from '../src/store/postgres/embedded-postgres.ts'
 import { createTapReport } from './support/tap-report.ts'
 import { makeTemporaryFolder } from './support/temporary-folder.ts'
@@ -22,15 +22,20 @@ const { values: options, positionals: files } = parseArgs({
   allowPositionals: true,
   options: {
     timeout: { type: 'string', default: '600' },
-    jobs: { type: 'string', default: String(2 * availableParallelism()) },
+    jobs: { type: 'string', default: String(3 * availableParallelism()) },
   },
 })
 const inCi = process.env.CI === 'true'
 const report = createTapReport(print)
 const missing: string[] = []
 const startedAt = performance.now()
-process.chdir(PACKAGE_ROOT)
+process.chdir(packageRoot)
 
+const absent = files.filter((file) => !existsSync(file))
+if (absent.length > 0) {
+  print(`There is no ${absent.join(', ')}`)
+  process.exit(2)
+}
 if (files.length === 0) {
   await step('format and lint', () => runTool('biome', ['ci', '--colors=off', '.']))
   await step('types', () => runTool('tsc', []))

@@ -55,9 +55,11 @@ test('every object of the document has a name', async (t) => {
     for (const [key, each] of Object.entries(value)) look(each, `${path}/${key}`)
   }
   look(paths, '')
-  t.strictSame(unnamed, [])
-  const names = Object.keys(components.schemas)
-  t.ok(names.length < 30, `a generated client has a model for each: ${names.join(', ')}`)
+  for (const [name, schema] of Object.entries(components.schemas as Record<string, Json>)) {
+    // The schema itself has a name; what is inside it may have none.
+    for (const [key, each] of Object.entries(schema)) look(each, `/${name}/${key}`)
+  }
+  t.strictSame(unnamed, [], 'else: a title for each, from which generated clients name its type')
   t.match(components.schemas.NewApiKey.properties.expiresIn, {
     type: ['string', 'number', 'null'],
   })

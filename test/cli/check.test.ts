@@ -86,3 +86,17 @@ test('advice is given about servers too', async (t) => {
   t.match(output, /^advice: ModelRef\/llm\/twice has a backendUrl that ends in \/v1/m)
   t.match(output, /^advice: ModelRef\/llm\/wide opens all paths/m)
 })
+
+test('advice names the models that no key can call', async (t) => {
+  const closed = modelRef('closed', { backendUrl: 'http://127.0.0.1:1' })
+  const unpaid = modelRef('unpaid', { backendUrl: 'http://127.0.0.1:1' })
+  const policy = accessPolicy('more', ['llm/unpaid'], team)
+  const { status, output } = await check(t, { 'a.yaml': [...good, closed, unpaid, policy] })
+  t.equal(status, 0)
+  const advice = output.split('\n').filter((line) => line.startsWith('advice: no '))
+  t.strictSame(advice, [
+    'advice: no AccessPolicy names ModelRef/llm/closed: nobody may use it',
+    'advice: no Subscription names ModelRef/llm/closed: no key can be used for it',
+    'advice: no Subscription names ModelRef/llm/unpaid: no key can be used for it',
+  ])
+})

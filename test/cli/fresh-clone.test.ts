@@ -1,7 +1,8 @@
 import { chmodSync, cpSync, mkdirSync, rmSync } from 'node:fs'
+import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'tap'
-import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/package-root.ts'
 import { identify } from '../../src/store/postgres/process-identity.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -17,13 +18,13 @@ test('npm start is enough in a private fresh clone', async (t) => {
   const folder = temporaryFolder(t)
   const clone = join(folder, 'clone')
   for (const part of CLONED) {
-    cpSync(join(PACKAGE_ROOT, part), join(clone, part), { recursive: true })
+    cpSync(join(packageRoot, part), join(clone, part), { recursive: true })
   }
   chmodSync(clone, 0o700)
   mkdirSync(join(folder, 'home'), { mode: 0o700 })
   const dataDir = join(clone, '.data')
   const { ENVOY_PATH, DATA_DIR, ...addresses } = await ownSettings(dataDir)
-  const env = { ...bareEnvironment(), HOME: join(folder, 'home'), ...addresses }
+  const env = { ...bareEnvironment(), HOME: join(folder, 'home'), ...caches(), ...addresses }
   const npm = runCommand(t, ['npm', 'start'], { env, cwd: clone }, dataDir)
   await npm.until('Ctrl-C stops everything.')
   t.match(npm.output(), 'Installing packages')
@@ -37,6 +38,15 @@ test('npm start is enough in a private fresh clone', async (t) => {
   npm.signal('SIGKILL')
   await poll(() => !processes.some(identify), 'everything ends with npm', WITHIN_MS)
 })
+
+/** A home of its own would fetch once more what this machine has fetched. */
+function caches(): NodeJS.ProcessEnv {
+  const { npm_config_cache, PIP_CACHE_DIR, XDG_CACHE_HOME } = process.env
+  return {
+    npm_config_cache: npm_config_cache ?? join(homedir(), '.npm'),
+    PIP_CACHE_DIR: PIP_CACHE_DIR ?? join(XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'pip'),
+  }
+}
 
 /** The environment without what npm and tap put there, and without the packages' programs on PATH. */
 function bareEnvironment(): NodeJS.ProcessEnv {

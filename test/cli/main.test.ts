@@ -1,7 +1,7 @@
 import { cpSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
-import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/package-root.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { ownSettings, runTollgate } from '../support/tollgate.ts'
 
@@ -71,7 +71,7 @@ test('sample identities stay on this machine', async (t) => {
 test('a broken resource is named by file and line', async (t) => {
   const folder = temporaryFolder(t)
   const resources = join(folder, 'resources')
-  cpSync(join(PACKAGE_ROOT, 'examples', 'resources'), resources, { recursive: true })
+  cpSync(join(packageRoot, 'examples', 'resources'), resources, { recursive: true })
   writeFileSync(
     join(resources, 'broken.yaml'),
     'apiVersion: tollgate.dev/v1alpha1\nkind: ModelRef\nmetadata:\n  name: UPPER CASE\n  namespace: llm\nspec: {}\n',
@@ -87,9 +87,9 @@ test('a machine without Python hears what to install', async (t) => {
   const folder = temporaryFolder(t)
   // A copy of the sources beside the same packages: here Envoy has not been fetched yet.
   for (const part of ['bin', 'src', 'envoy', 'examples', 'package.json']) {
-    cpSync(join(PACKAGE_ROOT, part), join(folder, 'clone', part), { recursive: true })
+    cpSync(join(packageRoot, part), join(folder, 'clone', part), { recursive: true })
   }
-  symlinkSync(join(PACKAGE_ROOT, 'node_modules'), join(folder, 'clone', 'node_modules'))
+  symlinkSync(join(packageRoot, 'node_modules'), join(folder, 'clone', 'node_modules'))
   mkdirSync(join(folder, 'path'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
   const settings = { ...(await ownSettings(join(folder, 'data'))), ENVOY_PATH: '' }

@@ -21,8 +21,10 @@ async function start(t: Test, dataDir: string) {
   return { tollgate, settings, gateway: `http://${settings.GATEWAY_ADDRESS}` }
 }
 
+// A start of everything is the dear part: these go on with what those before them have left.
 test('the printed lines give 200, 403, 429', { skip }, async (t) => {
-  const { tollgate, settings, gateway } = await start(t, temporaryFolder(t))
+  const dataDir = temporaryFolder(t)
+  const { tollgate, settings, gateway } = await start(t, dataDir)
   const lines = tryLines(tollgate.output())
   t.strictSame(lines.map(paste), [200, 403, 429])
 
@@ -32,14 +34,44 @@ test('the printed lines give 200, 403, 429', { skip }, async (t) => {
   t.strictSame(lines.map(paste), [200, 403, 429], 'the first is not disturbed')
 
   const kept = await mint(gateway)
-  const processes = Object.values(processesOf(settings.DATA_DIR ?? ''))
+  const processes = Object.values(processesOf(dataDir))
   t.equal(processes.length, 4)
   tollgate.signal('SIGTERM')
   t.equal(await tollgate.ended, 0)
   t.strictSame(processes.filter(identify), [], 'nothing is left')
 
-  const second = await start(t, settings.DATA_DIR ?? '')
+  await t.test('the data holds no key in clear', async (t) => {
+    const keys = lines.map((line) => /sk-tg-\w+/.exec(line)?.[0] ?? '')
+    t.equal(keys.length, 3)
+    for (const file of [
+      'log/service.log',
+      'log/envoy.log',
+      'log/model-server.log',
+      'journal/usage.jsonl',
+    ]) {
+      const text = readFileSync(join(dataDir, file), 'utf8')
+      t.notOk(
+        keys.some((key) => text.includes(key)),
+        file,
+      )
+    }
+    t.equal(statSync(join(dataDir, 'journal')).mode & 0o777, 0o700)
+  })
+
+  const second = await start(t, dataDir)
   t.equal(await ask(second.gateway, kept), 200, 'a second start keeps the keys')
+
+  await t.test('a kill -9 ends all of it', async (t) => {
+    const { tollgate, settings } = second
+    const processes = Object.values(processesOf(dataDir))
+    t.equal(processes.length, 4)
+    tollgate.signal('SIGKILL')
+    await tollgate.ended
+    const killedAt = performance.now()
+    await poll(() => !processes.some(identify), 'every part ends', WITHIN_MS)
+    t.comment(`ended after ${Math.round(performance.now() - killedAt)} ms`)
+    await runTollgate(t, ['up'], settings).until(UP)
+  })
 })
 
 test('a part that dies is started again', { skip }, async (t) => {
@@ -62,19 +94,6 @@ test('a part that dies is started again', { skip }, async (t) => {
   await poll(answered, 'a key works again', WITHIN_MS)
   tollgate.signal('SIGINT')
   t.equal(await tollgate.ended, 0)
-})
-
-test('a kill -9 ends all of it', { skip }, async (t) => {
-  const dataDir = temporaryFolder(t)
-  const { tollgate, settings } = await start(t, dataDir)
-  const processes = Object.values(processesOf(dataDir))
-  t.equal(processes.length, 4)
-  tollgate.signal('SIGKILL')
-  await tollgate.ended
-  const killedAt = performance.now()
-  await poll(() => !processes.some(identify), 'every part ends', WITHIN_MS)
-  t.comment(`ended after ${Math.round(performance.now() - killedAt)} ms`)
-  await runTollgate(t, ['up'], settings).until(UP)
 })
 
 test('every taken port is named with its setting', { skip }, async (t) => {
@@ -111,28 +130,6 @@ test('a stop in the middle of a start leaves nothing', async (t) => {
     t.equal(await tollgate.ended, 0)
     t.strictSame(processesOf(settings.DATA_DIR ?? ''), {})
   }
-})
-
-test('the data holds no key in clear', { skip }, async (t) => {
-  const dataDir = temporaryFolder(t)
-  const { tollgate } = await start(t, dataDir)
-  const keys = tryLines(tollgate.output()).map((line) => /sk-tg-\w+/.exec(line)?.[0] ?? '')
-  t.equal(keys.length, 3)
-  tollgate.signal('SIGTERM')
-  await tollgate.ended
-  for (const file of [
-    'log/service.log',
-    'log/envoy.log',
-    'log/model-server.log',
-    'journal/usage.jsonl',
-  ]) {
-    const text = readFileSync(join(dataDir, file), 'utf8')
-    t.notOk(
-      keys.some((key) => text.includes(key)),
-      file,
-    )
-  }
-  t.equal(statSync(join(dataDir, 'journal')).mode & 0o777, 0o700)
 })
 
 async function mint(gateway: string): Promise<string> {

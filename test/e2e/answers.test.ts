@@ -37,6 +37,10 @@ const streams: Readonly<Record<string, readonly [readonly (string | Buffer)[], s
     [events([text, text]), events([extra]), events(['[DONE]'])],
     events(plain),
   ],
+  'two extra events and empty ones at once': [
+    [`\n${events([text])}\n${events([extra])}\n${events([extra, '[DONE]'])}`],
+    `\n${events([text])}\n\n${events(['[DONE]'])}`,
+  ],
   'an extra event byte by byte': [torn(events(withExtra)), events(plain)],
   'CRLF byte by byte': [torn(events(withExtra, '\r\n')), events(plain, '\r\n')],
   'CRLF cut before its last byte': [

@@ -1,9 +1,11 @@
-import { spawnSync } from 'node:child_process'
+import { execFile, spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { test } from 'tap'
-import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/package-root.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
+import { startScriptedModel } from '../support/scripted-model.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { ownSettings, runTollgate } from '../support/tollgate.ts'
 
@@ -17,7 +19,7 @@ interface Example {
 }
 
 function examplesOf(document: string): readonly Example[] {
-  const text = readFileSync(join(PACKAGE_ROOT, document), 'utf8')
+  const text = readFileSync(join(packageRoot, document), 'utf8')
   const blocks = text.matchAll(/^```sh\n(.*?)^```$(?:\n+^```(?:json|text)\n(.*?)^```$)?/gms)
   return [...blocks].map(([, commands = '', prints]) => ({ commands, prints }))
 }
@@ -44,7 +46,7 @@ test('commands of the documents print what the documents say', { skip }, async (
         .replaceAll('127.0.0.1:8081', INTERNAL_ADDRESS)
         .replaceAll('curl ', 'curl -sS ')
       const { status, stdout, stderr } = spawnSync('sh', ['-ec', script], {
-        cwd: PACKAGE_ROOT,
+        cwd: packageRoot,
         env,
         encoding: 'utf8',
       })
@@ -62,4 +64,36 @@ test('commands of the documents print what the documents say', { skip }, async (
     }
   }
   t.ok(shown >= 4)
+})
+
+test("the first steps lead to an answer of one's own model", { skip }, async (t) => {
+  const model = await startScriptedModel()
+  const answer = '{"object":"chat.completion","choices":[],"usage":{"total_tokens":7}}'
+  model.answer({ headers: { 'content-type': 'application/json' }, pieces: [answer] })
+  const settings = await ownSettings(temporaryFolder(t))
+  const { GATEWAY_ADDRESS = '' } = settings
+  const cwd = temporaryFolder(t)
+  const { PATH, HOME, NODE_COMPILE_CACHE } = process.env
+  const run = async ({ commands }: Example): Promise<string> => {
+    const script = commands
+      .replaceAll('bin/tollgate', join(packageRoot, 'bin', 'tollgate'))
+      .replaceAll('http://127.0.0.1:9000', model.url)
+      .replaceAll('127.0.0.1:8000', GATEWAY_ADDRESS)
+      .replaceAll('curl ', 'curl -sS ')
+    const env = { PATH, HOME, NODE_COMPILE_CACHE }
+    // The model answers in this process, so nothing may block it.
+    return (await promisify(execFile)('sh', ['-ec', script], { cwd, env })).stdout
+  }
+  const blocks = examplesOf('docs/start.md')
+  t.equal(blocks.length, 3)
+  const [describe, identify, call] = blocks as [Example, Example, Example]
+  t.match(await run(describe), '3 resources, 0 problems')
+  await run(identify)
+  const RESOURCES = `file:${join(cwd, 'own')}`
+  const TOKEN_AUTH_FILE = join(cwd, 'own', 'tokens.csv')
+  const tollgate = runTollgate(t, ['up'], { ...settings, RESOURCES, TOKEN_AUTH_FILE })
+  await tollgate.until('Ctrl-C stops everything.')
+  t.match(tollgate.output(), 'Make a key with an identity token of yours')
+  t.equal(await run(call), answer)
+  t.match(model.received[0]?.body, '"my-model"')
 })

@@ -23,7 +23,7 @@ async function killWhileStreaming(t: Test, gateway: Journaled): Promise<void> {
   await gateway.spend('ann', 1_000)
   const { open } = await gateway.model.tally()
   const streams = Array.from({ length: 20 }, (_, i) =>
-    gateway.spend(i % 2 === 0 ? 'ann' : 'bob', i + 1, { streamMs: 600 }),
+    gateway.spend(i % 2 === 0 ? 'ann' : 'bob', i + 1, { streamMs: 2_000 }),
   )
   await poll(async () => (await gateway.model.tally()).open === open + 20, 'they have begun')
   t.equal(await service?.end('SIGKILL'), 'SIGKILL')
@@ -40,8 +40,18 @@ async function killWhileStreaming(t: Test, gateway: Journaled): Promise<void> {
   t.equal(await gateway.used('bob'), 110, 'counted once only')
 }
 
+const named = ['o"neill\\', 'ömer, 🦊', '{"id":"x"}', 'a%20b\tc', 'broken']
+let starting: Promise<Journaled> | undefined
+
+/** What the tests share that ask nothing special of it; each has users of its own. */
+function shared(): Promise<Journaled> {
+  const users = ['ann', 'bob', 'cyd', 'dan', 'eve', 'fay', ...named]
+  starting ??= startJournaled(root as unknown as Test, { users })
+  return starting
+}
+
 root.test('what ends while the service is dead counts', { skip }, async (t) => {
-  await killWhileStreaming(t, await startJournaled(t))
+  await killWhileStreaming(t, await shared())
 })
 
 root.test('and counts once in Redis', { skip: skipRedis }, async (t) => {
@@ -58,8 +68,8 @@ root.test('and counts once in Redis', { skip: skipRedis }, async (t) => {
 })
 
 root.test('stream and journal count once together', { skip }, async (t) => {
-  const users = ['ann', 'bob', 'o"neill\\', 'ömer, 🦊', '{"id":"x"}', 'a%20b\tc', 'broken']
-  const gateway = await startJournaled(t, { users })
+  const users = ['cyd', 'dan', ...named]
+  const gateway = await shared()
   // No identity token has such a name; a table that was taken over may.
   const sql = openPool({ url: gateway.database, connections: 1 })
   const renamed = await sql`
@@ -170,25 +180,25 @@ async function degraded({ all: [service] }: Journaled): Promise<unknown> {
 }
 
 root.test('a journal that was removed is made again', { skip }, async (t) => {
-  const gateway = await startJournaled(t)
-  await gateway.spend('ann', 1)
+  const gateway = await shared()
+  await gateway.spend('eve', 1)
   await gateway.readUp()
   rmSync(gateway.path)
   await poll(() => existsSync(gateway.path), 'it is there again', 5_000)
   const [service] = gateway.all
   await poll(() => service?.log().includes('the usage journal was removed'), 'it says so', 5_000)
   // The counters begin with what the journal holds, which is this alone.
-  await gateway.spend('ann', 10)
+  await gateway.spend('eve', 10)
   await service?.end('SIGKILL')
   await service?.start()
   await gateway.readUp()
-  t.equal(await gateway.used('ann'), 10)
+  t.equal(await gateway.used('eve'), 10)
 })
 
 root.test('a journal that cannot be written is told of', { skip }, async (t) => {
-  const gateway = await startJournaled(t)
+  const gateway = await shared()
   const [service] = gateway.all
-  await gateway.spend('ann', 1)
+  await gateway.spend('fay', 1)
   await gateway.readUp()
   t.equal(await degraded(gateway), undefined)
   // A disk that is full.
@@ -198,7 +208,7 @@ root.test('a journal that cannot be written is told of', { skip }, async (t) => 
   const began = performance.now()
   await poll(
     async () => {
-      await gateway.spend('ann', 1)
+      await gateway.spend('fay', 1)
       return degraded(gateway)
     },
     'it is noticed',
@@ -209,7 +219,7 @@ root.test('a journal that cannot be written is told of', { skip }, async (t) => 
   t.match(service?.log(), 'the usage journal does not grow while answers end')
   rmSync(gateway.path)
   await poll(() => existsSync(gateway.path), 'Envoy opens it anew')
-  await gateway.spend('ann', 1)
+  await gateway.spend('fay', 1)
   await poll(async () => (await degraded(gateway)) === undefined, 'all is well')
   t.match(service?.log(), 'the usage journal is written again')
 })

@@ -72,6 +72,18 @@ test('streams ask for usage, else unchanged', async (t, gateway) => {
   }
 })
 
+test('the same where the script reads on in the middle of it', async (t, gateway) => {
+  const headers = { 'x-sim': '{"echo":true}' }
+  const options = '"stream":true,"stream_options":{"include_usage" : false , "a":{"}":1}}}'
+  const rest = `",${start.slice(1)},${options}`
+  for (let before = 0; before < rest.length; before += 2) {
+    const { key } = await gateway.mint({ subscription: 'one' })
+    const body = '{"x":"'.padEnd(65_536 - before, 'y') + rest
+    const answer = await gateway.ask(chatPath, key, { method: 'POST', headers, body })
+    t.ok(seenIn(answer.text).body === body.replace(' : false', ' : true'), `${before} bytes before`)
+  }
+})
+
 test('other members pass byte for byte', async (t, gateway) => {
   for (const member of members) {
     for (const [end, added] of [

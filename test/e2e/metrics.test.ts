@@ -179,6 +179,7 @@ test('every metric is documented, and no other', async (t, gateway) => {
     'tollgate_controller_leader',
     'tollgate_controller_writes_total',
     'tollgate_controller_waiting',
+    'tollgate_controller_held_back',
   ]
   t.strictSame(
     documented.map(([, name]) => name as string).filter((name) => !families.has(name)),

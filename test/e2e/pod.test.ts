@@ -49,8 +49,10 @@ function connect2(t: Test, { port }: Pod, { cert: ca }: Certificate): Send {
   }
   t.teardown(() => session?.destroy())
   return async (path, headers, body = '') => {
-    session ??= http2.connect(`https://localhost:${port}`, { ca, family: 4 } as object)
-    session.once('goaway', leave).on('error', leave)
+    if (session === undefined) {
+      session = http2.connect(`https://localhost:${port}`, { ca, family: 4 } as object)
+      session.once('goaway', leave).on('error', leave)
+    }
     const stream = session.request({
       ...headers,
       ':path': path,
@@ -137,6 +139,9 @@ for (const isStreamed of [true, false]) {
 
       const wrong: string[] = []
       let [heard, sent, seed] = [false, 0, 0]
+      t.teardown(() => {
+        heard = true
+      })
       const caller = async (send: Send): Promise<void> => {
         while (!heard) {
           seed += 1
@@ -154,7 +159,7 @@ for (const isStreamed of [true, false]) {
         caller(connect1(t, pod, certificate)),
         caller(connect2(t, pod, certificate)),
       ])
-      await poll(() => sent > 100, 'there is load')
+      await poll(() => sent > 100, 'there is load', 60_000)
       const long = [connect1, connect2].map(async (connect) => {
         const sim = { totalTokens: 1_000, words: 12, chunkDelayMs: 1_000 }
         return wrongWith(await chat(connect(t, pod, certificate), key, sim, true), true)

@@ -3,21 +3,21 @@ import { once } from 'node:events'
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
-import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/package-root.ts'
 import { createDatabase } from '../support/database.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { freePorts } from '../support/free-ports.ts'
 import { startModelServer } from '../support/model-server.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
-const units = join(PACKAGE_ROOT, 'systemd')
+const units = join(packageRoot, 'systemd')
 const lacking = ['git', 'npm', 'curl', 'openssl'].filter(
   (command) => spawnSync('which', [command]).status !== 0,
 )
 const skip =
   (envoyPath() === undefined && 'no Envoy') ||
   (lacking.length > 0 && `no ${lacking.join()}`) ||
-  (!existsSync(join(PACKAGE_ROOT, '.git')) && 'no clone')
+  (!existsSync(join(packageRoot, '.git')) && 'no clone')
 
 /** Two instances of tollgate@, which are the first digits of four ports each. */
 async function freeInstances(): Promise<readonly [string, string]> {
@@ -47,7 +47,8 @@ function readUnit(file: string, instance: string, replace: (text: string) => str
 
 /** What systemd would do with a unit. */
 function startUnit(t: Test, unit: ReturnType<typeof readUnit>, path: string): () => string {
-  const env = { ...unit.env, PATH: path, HOME: process.env.HOME }
+  const { HOME, NODE_COMPILE_CACHE } = process.env
+  const env = { ...unit.env, PATH: path, HOME, NODE_COMPILE_CACHE }
   for (const line of unit.before) execFileSync('sh', ['-c', line], { env, stdio: 'ignore' })
   const [command = '', ...args] = unit.start.split(' ')
   const child = spawn(command, args, { env, stdio: ['ignore', 'pipe', 'pipe'] })
@@ -90,17 +91,18 @@ t.test('docs/run.md leads from an empty folder to an answer of a model', { skip 
   for (const each of ['opt', 'var/lib', 'etc', 'usr/local/bin']) {
     mkdirSync(join(folder, each), { recursive: true })
   }
-  const document = readFileSync(join(PACKAGE_ROOT, 'docs', 'run.md'), 'utf8')
+  const document = readFileSync(join(packageRoot, 'docs', 'run.md'), 'utf8')
   const blocks = [...document.matchAll(/^```(sh|console)\n(.*?)^```$/gms)]
   const path = `${join(folder, 'usr/local/bin')}:${process.env.PATH}`
   // One shell, since a later block goes on with what an earlier one has set.
   const done: string[] = []
+  const { HOME, NODE_COMPILE_CACHE } = process.env
   const shell = spawn('sh', ['-e'], {
     cwd: folder,
     env: {
       PATH: path,
-      HOME: process.env.HOME,
-      REPOSITORY: PACKAGE_ROOT,
+      ...{ HOME, NODE_COMPILE_CACHE },
+      REPOSITORY: packageRoot,
       // What is in its cache need not be asked for.
       npm_config_prefer_offline: 'true',
     },

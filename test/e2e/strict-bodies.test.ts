@@ -1,5 +1,6 @@
 import http from 'node:http'
-import { gatewayTests } from '../support/gateway.ts'
+import type { Test } from 'tap'
+import { type Gateway, gatewayTests } from '../support/gateway.ts'
 import { createRandom, type Random } from '../support/random.ts'
 import { isStrictObject } from '../support/strict-json.ts'
 
@@ -52,14 +53,13 @@ function mutate(random: Random, text: string): Buffer {
   return bytes
 }
 
-test('the gateway takes what a strict parser takes', async (t, gateway) => {
-  const random = createRandom()
-  t.comment(`SEED=${random.seed}`)
+/** Answers the status that a body gets. */
+async function createSender(t: Test, gateway: Gateway): Promise<(body: Buffer) => Promise<number>> {
   const { key } = await gateway.mint()
   const agent = new http.Agent({ keepAlive: true, maxSockets: 4 })
   t.teardown(() => agent.destroy())
-  const send = (body: Buffer) =>
-    new Promise<number>((settle, fail) => {
+  return (body) =>
+    new Promise((settle, fail) => {
       const headers = { authorization: `Bearer ${key}`, 'content-length': body.length }
       // The sample server answers this path whatever the body holds.
       const path = '/llm/sim/v1/rerank'
@@ -70,6 +70,12 @@ test('the gateway takes what a strict parser takes', async (t, gateway) => {
       })
       request.end(body)
     })
+}
+
+test('the gateway takes what a strict parser takes', async (t, gateway) => {
+  const random = createRandom()
+  t.comment(`SEED=${random.seed}`)
+  const send = await createSender(t, gateway)
   let taken = 0
   for (let done = 0; done < documents; done += 4) {
     const bodies = Array.from({ length: 4 }, () => mutate(random, `{"x":"y","z":${write(random)}}`))
@@ -82,4 +88,59 @@ test('the gateway takes what a strict parser takes', async (t, gateway) => {
     }
   }
   t.ok(taken > documents / 8 && taken < documents, `${taken} of ${documents} were taken`)
+})
+
+/** What the script reads of a body at once. */
+const window = 65_536
+
+const nines = '9'.repeat(320)
+
+/** Members whose judging needs more than the byte at hand. */
+const torn: readonly string[] = [
+  '"a":1e309',
+  '"a":[-1.5E+308,2]',
+  `"a":0.${'0'.repeat(20)}1e31 ,"b":true`,
+  `"a":${nines}`,
+  `"a":${nines} ,"b":1`,
+  `"a":[${nines}\n]`,
+  `"a":${nines.slice(20)} ,"b":[] `,
+  '"name":1, "name" :2',
+  '"name":1,"nam\\u0065":2',
+  '"name":1,"other name":"\\\\","x":{"name":1}',
+  '"a":"\\ud83d\\ude00 \\n and \\" x"',
+  '"a":"\\ud83d\\n"',
+  '"a":"plain \u{1f600} wide \u00e9 \u4e2d plain text again"',
+  '"Model":1',
+]
+
+test('where the window ends makes no difference', async (t, gateway) => {
+  const send = await createSender(t, gateway)
+  for (const member of torn) {
+    const rest = Buffer.from(`",${member}}\n `)
+    const step = Math.ceil(rest.length / 60)
+    const bodies = Array.from({ length: Math.floor(rest.length / step) + 1 }, (_, i) =>
+      Buffer.concat([Buffer.from('{"y":"'.padEnd(window - i * step, 'x')), rest]),
+    )
+    const refused = member.includes('Model') || !isStrictObject(bodies[0] as Buffer)
+    for (let i = 0; i < bodies.length; i += 8) {
+      const statuses = await Promise.all(bodies.slice(i, i + 8).map(send))
+      for (const status of statuses) {
+        if ((status === 400) !== refused) t.fail(`${status} for ${member}`)
+      }
+    }
+  }
+  const spaces = ' '.repeat(window + 3)
+  const long = 'n'.repeat(2 * window)
+  for (const [text, refused] of [
+    [`${spaces}{${spaces}"a"${spaces}:${spaces}1${spaces}}${spaces}`, false],
+    [`{"${long}":1,"${long}x":1}`, false],
+    [`{"${long}":1,"${long}":1}`, true],
+    [`{"a":1e${'0'.repeat(window)}308}`, false],
+    [`{"a":1e${'0'.repeat(window)}309}`, true],
+    [`{"a":1}${spaces}x`, true],
+    [`${spaces}[]`, true],
+    [spaces, true],
+  ] as const) {
+    t.equal((await send(Buffer.from(text))) === 400, refused, `${text.trim().slice(0, 10)}...`)
+  }
 })

@@ -2,7 +2,7 @@ import { execFileSync, spawnSync } from 'node:child_process'
 import { symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/package-root.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { startRevoking } from '../support/revoking.ts'
 import { startLoad, tally } from '../support/steady-load.ts'
@@ -12,7 +12,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 const firstCommit = 'b8016c8ba862d45977f72a185c4fe88d26c81749'
 
 function git(...args: string[]): string | undefined {
-  const { status, stdout } = spawnSync('git', ['-C', PACKAGE_ROOT, ...args], { encoding: 'utf8' })
+  const { status, stdout } = spawnSync('git', ['-C', packageRoot, ...args], { encoding: 'utf8' })
   return status === 0 ? stdout.trim() : undefined
 }
 
@@ -25,11 +25,11 @@ const skip =
 
 t.test('the version before runs beside this one, there and back', { skip }, async (t) => {
   const old = temporaryFolder(t)
-  const archive = execFileSync('git', ['-C', PACKAGE_ROOT, 'archive', before ?? ''], {
+  const archive = execFileSync('git', ['-C', packageRoot, 'archive', before ?? ''], {
     maxBuffer: 2 ** 28,
   })
   execFileSync('tar', ['-x', '-C', old], { input: archive })
-  symlinkSync(join(PACKAGE_ROOT, 'node_modules'), join(old, 'node_modules'))
+  symlinkSync(join(packageRoot, 'node_modules'), join(old, 'node_modules'))
 
   const pair = await startRevoking(t, { count: 2, root: old })
   const { key } = await pair.mint()

@@ -495,15 +495,26 @@ test('a refusal is told with all that is known of it', async (t) => {
   t.strictSame(told, [], 'an allow is none')
   check(checkOf('/llm/no-policy/v1/chat/completions', headers), traceparent)
   check(checkOf(chat, { authorization: 'Bearer sk-tg-none' }))
+  check(checkOf('/llm/nowhere/v1/chat/completions', headers))
+  check(checkOf(chat, {}))
   t.match(told, [
     {
       code: 'model_not_allowed',
+      reason: 'no AccessPolicy opens the model to the caller',
       caller: { by: 'key', user: String, keyId: String, subscription: 'basic' },
       model: 'llm/no-policy',
       requestId: 'request-1',
       traceparent,
     },
-    { code: 'credential_invalid', caller: null, model: 'llm/small', requestId: undefined },
+    {
+      code: 'credential_invalid',
+      reason: 'unknown credential',
+      caller: null,
+      model: 'llm/small',
+      requestId: undefined,
+    },
+    { code: 'model_not_allowed', reason: 'no such model', model: 'llm/nowhere' },
+    { code: 'credential_invalid', reason: 'no credential', caller: null },
   ])
-  t.equal(told.length, 2)
+  t.equal(told.length, 4)
 })

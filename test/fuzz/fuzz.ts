@@ -5,9 +5,9 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fetchWheel, type Wheel, wheelFolder } from '../../src/cli/python-wheel.ts'
-import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/package-root.ts'
 
-const here = join(PACKAGE_ROOT, 'test', 'fuzz')
+const here = join(packageRoot, 'test', 'fuzz')
 const wheel: Wheel = {
   name: 'schemathesis',
   folder: 'schemathesis',
@@ -24,6 +24,8 @@ export interface FuzzOptions {
   readonly credential: string | undefined
   /** Requests made for each operation in each phase, about. */
   readonly examples: number
+  /** Of schemathesis, `fuzzing,stateful`; all of them unless told. */
+  readonly phases?: string | undefined
   readonly seed: number
 }
 
@@ -39,12 +41,16 @@ export async function installSchemathesis(): Promise<void> {
 }
 
 /** One run against a live API. */
-export async function fuzz({ url, credential, examples, seed }: FuzzOptions): Promise<FuzzResult> {
+export async function fuzz(options: FuzzOptions): Promise<FuzzResult> {
+  const { url, credential, examples, phases, seed } = options
   const folder = mkdtempSync(join(tmpdir(), 'tollgate-fuzz-'))
   try {
     const args = ['-m', 'schemathesis.cli', '--config-file', join(here, 'schemathesis.toml'), 'run']
     args.push(`${url}/openapi.json`, '--url', url, '--no-color')
     args.push('--max-examples', String(examples), '--seed', String(seed))
+    // Making up requests takes long on a busy machine.
+    args.push('--suppress-health-check', 'too_slow')
+    if (phases !== undefined) args.push('--phases', phases)
     if (credential !== undefined) args.push('--header', `Authorization: Bearer ${credential}`)
     const env = {
       ...process.env,
@@ -65,7 +71,7 @@ export async function fuzz({ url, credential, examples, seed }: FuzzOptions): Pr
 async function python(
   args: readonly string[],
   env: NodeJS.ProcessEnv,
-  cwd = PACKAGE_ROOT,
+  cwd = packageRoot,
 ): Promise<{ readonly status: number | null; readonly output: string }> {
   const child = spawn('python3', args, { env, cwd, stdio: ['ignore', 'pipe', 'pipe'] })
   let output = ''

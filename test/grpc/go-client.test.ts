@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { test } from 'tap'
 import { serve } from '../../src/main.ts'
-import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/package-root.ts'
 import { createDatabase } from '../support/database.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -16,7 +16,7 @@ test('a Go client is served as gRPC has it', { skip }, async (t) => {
   const folder = temporaryFolder(t)
   const client = join(folder, 'client')
   const build = ['build', '-o', client, './client']
-  const problem = await run('go', build, { cwd: join(PACKAGE_ROOT, 'bench', 'go') }).then(
+  const problem = await run('go', build, { cwd: join(packageRoot, 'bench', 'go') }).then(
     () => undefined,
     (error: Error & { stderr: string }) => error,
   )

@@ -269,3 +269,74 @@ test('of several strings the field is one or none', async (t) => {
     t.equal(reader.unsigned(), 5, 'and it is behind us')
   }
 })
+
+const knownKeys = [9, 13, 31].map((length) => 'k'.repeat(length))
+const knownLengths = knownKeys.reduce((bits, { length }) => bits | (1 << length), 0)
+
+/** What a map's entries with these keys hold, each entry read to its end; or the error. */
+function readEntries(bytes: Buffer, skips: boolean): readonly string[] | string {
+  const reader = new WireReader(bytes)
+  const seen: string[] = []
+  try {
+    while (reader.next()) {
+      if (reader.field === 3 && !(skips && reader.skipEntry(knownLengths))) {
+        const end = reader.enter()
+        readEntry(reader, seen)
+        reader.leave(end)
+      }
+    }
+  } catch (error) {
+    if (error instanceof WireError) return error.name
+    throw error
+  }
+  return seen
+}
+
+function readEntry(reader: WireReader, seen: string[]): void {
+  let isKnown = false
+  while (reader.next()) {
+    if (reader.field === 1) isKnown = reader.oneOf(knownKeys) !== undefined
+    else if (reader.field === 2 && isKnown) seen.push(reader.string())
+  }
+}
+
+test('a map entry that is stepped over is one that nobody reads', async (t) => {
+  const pieces: Buffer[] = []
+  const entry = (...fields: readonly (readonly [field: number, text: string])[]): void => {
+    const writer = new WireWriter()
+    writer.message(3, () => {
+      for (const [field, text] of fields) writer.string(field, text)
+    })
+    pieces.push(writer.finish())
+  }
+  for (const key of [9, 13, 31, 0, 1, 12, 32, 41, 63, 127, 128, 300]) {
+    for (const value of [0, 5, 127, 128, 400]) {
+      entry([1, 'k'.repeat(key)], [2, `${key}`.repeat(value)])
+    }
+  }
+  entry([2, 'early'], [1, 'k'.repeat(9)])
+  entry([1, 'k'], [1, 'k'.repeat(9)], [2, 'late'])
+  entry([1, 'k'], [2, 'x'], [1, 'k'.repeat(9)], [2, 'y'])
+  entry([1, 'k'], [2, 'x'.repeat(20_000)])
+  entry([1, 'k'.repeat(9)], [2, 'last'])
+  const all = Buffer.concat(pieces)
+  const whole = readEntries(all, true)
+  t.strictSame(whole, readEntries(all, false))
+  t.equal(whole.at(-1), 'last')
+  const random = createRandom()
+  t.comment(`SEED=${random.seed}`)
+  let refused = 0
+  for (let round = 0; round < 30_000; round += 1) {
+    const some = Array.from({ length: 1 + random.below(3) }, () => random.below(pieces.length))
+    let torn = Buffer.concat(some.map((i) => pieces[i] as Buffer))
+    // Where the lengths are.
+    for (let hits = random.below(4); hits > 0; hits -= 1) {
+      torn[random.below(Math.min(torn.length, 16))] = random.below(256)
+    }
+    if (random.below(4) === 0) torn = torn.subarray(0, random.below(torn.length + 1))
+    const [quick, plain] = [readEntries(torn, true), readEntries(torn, false)]
+    if (plain === 'WireError') refused += 1
+    if (JSON.stringify(quick) !== JSON.stringify(plain)) t.fail(torn.toString('hex'))
+  }
+  t.ok(refused > 1_000, 'much of it is refused')
+})

@@ -45,6 +45,11 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'core/lists.ts',
+    ['core/policies.test.ts'],
+    [['if (names.length > most) names.pop()', '']],
+  ),
+  ...mutants(
     'core/policies.ts',
     ['core/policies.test.ts'],
     [
@@ -54,7 +59,6 @@ export const allMutants: readonly Mutant[] = [
         '[name, resource.owner, resource.priority, resource.attribution]',
       ],
       ['for (const key of before.models.keys()) if (!compared.models.has(key)) stale.add(key)', ''],
-      ['if (names.length > namesShown) names.pop()', ''],
     ],
   ),
   ...mutants(
@@ -344,6 +348,24 @@ export const allMutants: readonly Mutant[] = [
         'JSON.stringify([user, [...new Set(groups)].sort()])',
         'JSON.stringify([user, groups.join()])',
       ],
+    ],
+  ),
+  ...mutants(
+    'kubernetes/others-lease.ts',
+    ['kubernetes/others-lease.test.ts'],
+    [
+      ['if (asked - since < durationMs)', 'if (objects.has(key) && asked - since < durationMs)'],
+      ['asked + 3 * everyMs', 'Number.POSITIVE_INFINITY'],
+      ['seeLease(object, seen.get(key), answered)', 'seeLease(object, undefined, answered)'],
+    ],
+  ),
+  ...mutants(
+    'controller/apply.ts',
+    ['controller/apply.test.ts'],
+    [
+      ['metadata: { resourceVersion, finalizers: others }', 'metadata: { finalizers: others }'],
+      ['deletionTimestamp === undefined || ', ''],
+      ['status: { ...gone, ...status }', 'status'],
     ],
   ),
   ...mutants(

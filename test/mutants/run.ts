@@ -6,7 +6,7 @@
 import { spawnSync } from 'node:child_process'
 import { cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/package-root.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 import { allMutants, type Mutant } from './mutants.ts'
 
@@ -15,11 +15,11 @@ const left = new Set(['.git', '.data', '.tools', 'node_modules'])
 
 const folder = makeTemporaryFolder()
 try {
-  for (const name of readdirSync(PACKAGE_ROOT)) {
+  for (const name of readdirSync(packageRoot)) {
     if (!left.has(name))
-      cpSync(join(PACKAGE_ROOT, name), join(folder.path, name), { recursive: true })
+      cpSync(join(packageRoot, name), join(folder.path, name), { recursive: true })
   }
-  symlinkSync(join(PACKAGE_ROOT, 'node_modules'), join(folder.path, 'node_modules'))
+  symlinkSync(join(packageRoot, 'node_modules'), join(folder.path, 'node_modules'))
   const survivors = allMutants.filter((mutant, i) => {
     const fate = fateOf(mutant)
     console.log(

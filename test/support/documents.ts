@@ -63,6 +63,25 @@ export function subscription(
   }
 }
 
+const originalKinds: Readonly<Record<string, string>> = {
+  ModelRef: 'MaaSModelRef',
+  AccessPolicy: 'MaaSAuthPolicy',
+  Subscription: 'MaaSSubscription',
+}
+
+/** The same as the original service has it, with its finalizers. */
+export function original(
+  { kind, metadata, spec }: Pick<WrittenDocument, 'kind' | 'metadata' | 'spec'>,
+  finalizers: readonly string[] = [],
+): WrittenDocument {
+  return {
+    apiVersion: 'maas.opendatahub.io/v1alpha1',
+    kind: originalKinds[kind] ?? kind,
+    metadata: { ...metadata, ...(finalizers.length > 0 && { finalizers }) },
+    spec,
+  }
+}
+
 /** The resource of a document that is valid; throws its problems otherwise. */
 export function resourceOf(document: unknown): Resource {
   const result = parseResource(document)

@@ -118,6 +118,8 @@ export async function startJournaled(
 /** A line as Envoy writes it: one token of llm/sim, just now, unless told otherwise. */
 export function lineOf(fields: Record<string, unknown>): string {
   return JSON.stringify({
+    bytes: 100,
+    group: null,
     id: randomUUID(),
     model: 'llm/sim',
     ms: 0,

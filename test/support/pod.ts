@@ -1,26 +1,17 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { type IncomingMessage, request } from 'node:http'
-import { connect } from 'node:net'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { isListening } from '../../src/cli/ports.ts'
+import { packageRoot } from '../../src/package-root.ts'
 import type { WrittenDocument } from './documents.ts'
 import { envoyPath } from './envoy-binary.ts'
 import { freePorts } from './free-ports.ts'
 import { noRateLimits } from './no-rate-limits.ts'
-import { poll } from './poll.ts'
+import { createRestartable, type Restartable } from './restartable.ts'
 import { temporaryFolder } from './temporary-folder.ts'
-
-/** One container of a pod: a process that is started anew whenever it is asked for. */
-export interface Container {
-  /** All it has written so far. */
-  log(): string
-  start(): Promise<void>
-  /** Settles with its exit code, or the signal's name. */
-  end(signal: NodeJS.Signals): Promise<number | string>
-}
 
 type Json = Readonly<Record<string, unknown>>
 
@@ -32,8 +23,8 @@ export interface Pod {
   readonly internal: string
   /** Its volumes; whatever else there is they only read. */
   readonly volumes: string
-  readonly service: Container
-  readonly envoy: Container
+  readonly service: Restartable
+  readonly envoy: Restartable
   /** Of the probe, 0 where nobody answers. */
   readyz(): Promise<number>
   /** `ask('POST /v1/api-keys', …)` of the service's own API, without Envoy; the answer's JSON. */
@@ -65,8 +56,9 @@ export async function createPod(t: Test, settings: PodSettings): Promise<Pod> {
   const [port = 0, internalPort] = await freePorts(2)
   const internal = `http://127.0.0.1:${internalPort}`
   const socket = (name: string) => `unix:${join(volumes, 'sockets', `${name}.sock`)}`
+  const { PATH, NODE_COMPILE_CACHE } = process.env
   const both = {
-    PATH: process.env.PATH,
+    ...{ PATH, NODE_COMPILE_CACHE },
     ...noRateLimits,
     INTERNAL_ADDRESS: `127.0.0.1:${internalPort}`,
     ENVOY_ADMIN_ADDRESS: socket('envoy-admin'),
@@ -78,12 +70,12 @@ export async function createPod(t: Test, settings: PodSettings): Promise<Pod> {
       () => 0,
     )
   const tollgate = (...args: string[]) => ({
-    command: [process.execPath, join(PACKAGE_ROOT, 'src', 'cli', 'main.ts'), ...args],
+    line: [process.execPath, join(packageRoot, 'src', 'cli', 'main.ts'), ...args],
     cwd: folder,
   })
-  const service = createContainer(t, {
+  const service = createRestartable(t, {
     name: 'the service',
-    ...tollgate('serve'),
+    command: tollgate('serve'),
     env: {
       ...both,
       REPLICA_NAME: settings.name,
@@ -101,16 +93,18 @@ export async function createPod(t: Test, settings: PodSettings): Promise<Pod> {
     },
     isUp: async () => (await readyz()) === 200,
   })
-  const envoy = createContainer(t, {
+  const envoy = createRestartable(t, {
     name: 'Envoy',
-    cwd: folder,
-    command: [
-      ...[envoyPath() ?? 'envoy', '--config-path', join(volumes, 'envoy', 'bootstrap.json')],
-      ...['--concurrency', '2', '--disable-hot-restart'],
-      ...['--file-flush-interval-msec', '1000', '--log-level', 'warning'],
-    ],
-    env: { PATH: process.env.PATH },
-    isUp: () => accepts(port),
+    command: {
+      line: [
+        ...[envoyPath() ?? 'envoy', '--config-path', join(volumes, 'envoy', 'bootstrap.json')],
+        ...['--concurrency', '2', '--disable-hot-restart'],
+        ...['--file-flush-interval-msec', '1000', '--log-level', 'warning'],
+      ],
+      cwd: folder,
+    },
+    env: { PATH },
+    isUp: () => isListening('127.0.0.1', port),
   })
   return {
     port,
@@ -127,8 +121,8 @@ export async function createPod(t: Test, settings: PodSettings): Promise<Pod> {
       return JSON.parse((await answer.setEncoding('utf8').toArray()).join('')) as Json
     },
     async drain() {
-      const { command, cwd } = tollgate('drain')
-      const [file = '', ...args] = command
+      const { line, cwd } = tollgate('drain')
+      const [file = '', ...args] = line
       const stdio = ['ignore', 'pipe', 'pipe'] as const
       const child = spawn(file, args, { cwd, env: both, stdio: [...stdio] })
       const printed: string[] = []
@@ -138,62 +132,5 @@ export async function createPod(t: Test, settings: PodSettings): Promise<Pod> {
       const [code, signal] = await once(child, 'close')
       return { status: code ?? signal, printed: printed.join('') }
     },
-  }
-}
-
-interface ContainerSettings {
-  readonly name: string
-  readonly command: readonly string[]
-  readonly cwd: string
-  readonly env: NodeJS.ProcessEnv
-  readonly isUp: () => Promise<boolean>
-}
-
-function createContainer(t: Test, { name, command, cwd, env, isUp }: ContainerSettings): Container {
-  const [file = '', ...args] = command
-  let child: ChildProcess | undefined
-  let ended: Promise<number | string> = Promise.resolve(0)
-  let log = ''
-  t.teardown(async () => {
-    child?.kill('SIGKILL')
-    await ended
-  })
-  return {
-    log: () => log,
-    async start() {
-      const running = spawn(file, args, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] })
-      child = running
-      for (const stream of [running.stdout, running.stderr]) {
-        stream.setEncoding('utf8').on('data', (text: string) => {
-          log += text
-        })
-      }
-      ended = once(running, 'exit').then(([code, signal]) => code ?? signal)
-      await poll(
-        async () => {
-          if (running.exitCode !== null) throw new Error(`${name} ended:\n${log}`)
-          return await isUp()
-        },
-        `${name} is up`,
-        60_000,
-      )
-    },
-    end(signal) {
-      child?.kill(signal)
-      return ended
-    },
-  }
-}
-
-/** Whether somebody accepts connections there. */
-async function accepts(port: number): Promise<boolean> {
-  const socket = connect(port, '127.0.0.1')
-  try {
-    await once(socket, 'connect')
-    return true
-  } catch {
-    return false
-  } finally {
-    socket.destroy()
   }
 }

@@ -1,31 +1,23 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/package-root.ts'
 import { createDatabase } from './database.ts'
 import type { WrittenDocument } from './documents.ts'
 import { type RunningEnvoy, startEnvoy } from './envoy.ts'
 import { freePorts } from './free-ports.ts'
 import { type ModelServer, startModelServer } from './model-server.ts'
 import { noRateLimits } from './no-rate-limits.ts'
-import { poll } from './poll.ts'
+import { createRestartable, type Restartable } from './restartable.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
 /** One process of the service, started by `tollgate serve`. */
-export interface Replica {
+export interface Replica extends Omit<Restartable, 'start'> {
   readonly name: string
   /** `host:port` each; one of each worker with commas. */
   readonly api: string
   readonly internal: string
   readonly grpc: string
-  readonly pid: number
-  /** All it has logged so far. */
-  log(): string
-  signal(name: NodeJS.Signals): void
-  /** Ends it by this signal; settles with its exit code, or the signal's name. */
-  end(name: NodeJS.Signals): Promise<number | string>
   /** Starts it again on the addresses that it had, from another clone if one is named. */
   start(root?: string): Promise<void>
 }
@@ -104,13 +96,19 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
 
 /** A process that has not been started yet. */
 function createReplica(t: Test, env: Record<string, string>): Replica {
-  let child: ChildProcess | undefined
-  let ended: Promise<number | string> = Promise.resolve(0)
-  let log = ''
-  t.teardown(async () => {
-    child?.kill('SIGCONT')
-    child?.kill('SIGKILL')
-    await ended
+  const { PATH, HOME, NODE_COMPILE_CACHE } = process.env
+  const command = (root: string) => ({
+    line: [process.execPath, join(root, 'src', 'cli', 'main.ts'), 'serve'],
+    cwd: root,
+  })
+  const replica = createRestartable(t, {
+    name: env.REPLICA_NAME as string,
+    command: command(packageRoot),
+    env: { PATH, HOME, NODE_COMPILE_CACHE, LOG_LEVEL: 'info', ...env },
+    async isUp() {
+      const answer = await fetch(`http://${env.INTERNAL_ADDRESS}/readyz`).catch(() => undefined)
+      return answer?.status === 200
+    },
   })
   return {
     name: env.REPLICA_NAME as string,
@@ -118,38 +116,12 @@ function createReplica(t: Test, env: Record<string, string>): Replica {
     internal: env.INTERNAL_ADDRESS as string,
     grpc: env.GRPC_ADDRESS as string,
     get pid() {
-      return child?.pid ?? 0
+      return replica.pid
     },
-    log: () => log,
-    signal: (name) => void child?.kill(name),
-    end(name) {
-      child?.kill(name)
-      return ended
-    },
-    async start(root = PACKAGE_ROOT) {
-      const { PATH, HOME, NODE_COMPILE_CACHE } = process.env
-      const running = spawn(process.execPath, [join(root, 'src', 'cli', 'main.ts'), 'serve'], {
-        cwd: root,
-        env: { PATH, HOME, NODE_COMPILE_CACHE, LOG_LEVEL: 'info', ...env },
-        stdio: ['ignore', 'pipe', 'pipe'],
-      })
-      child = running
-      for (const stream of [running.stdout, running.stderr]) {
-        stream.setEncoding('utf8').on('data', (text: string) => {
-          log += text
-        })
-      }
-      ended = once(running, 'exit').then(([code, signal]) => code ?? signal)
-      await poll(
-        async () => {
-          if (running.exitCode !== null) throw new Error(`${env.REPLICA_NAME} ended:\n${log}`)
-          const answer = await fetch(`http://${env.INTERNAL_ADDRESS}/readyz`).catch(() => undefined)
-          return answer?.status === 200
-        },
-        `${env.REPLICA_NAME} is ready`,
-        60_000,
-      )
-    },
+    log: replica.log,
+    signal: replica.signal,
+    end: replica.end,
+    start: (root = packageRoot) => replica.start(command(root)),
   }
 }
 

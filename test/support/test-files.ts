@@ -8,8 +8,10 @@ import type { FileEnd, FileReport } from './tap-report.ts'
 /** How to run the files. */
 export interface TestRun {
   readonly env: NodeJS.ProcessEnv
-  /** How many at a time: as many as there are processors, and more where these have nothing to do. */
+  /** How many at a time at most: as many as there are processors, and more while these are idle. */
   readonly jobs: number
+  /** The share of the processors that was idle since it was last asked; measured unless given. */
+  readonly idleShare?: () => number
   /** What a file may take before it is ended and counts as failed. */
   readonly limitMs: number
   /** Called as a file is begun. */
@@ -32,7 +34,9 @@ export function findTestFiles(): string[] {
 
 /** Settles when every file has ended. A signal that ends this process ends those that run, and begins no other. */
 export async function runTestFiles(files: readonly string[], run: TestRun): Promise<void> {
+  const { jobs, idleShare = observeIdleness() } = run
   const waiting = [...files]
+  const running = new Set<Promise<void>>()
   const stopping = new AbortController()
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
     process.once(signal, () => {
@@ -40,34 +44,44 @@ export async function runTestFiles(files: readonly string[], run: TestRun): Prom
       stopping.abort()
     })
   }
-  const lane = async (_: unknown, index: number) => {
-    for (;;) {
-      if (index >= availableParallelism()) await idleProcessor(() => waiting.length === 0)
-      const file = waiting.shift()
-      if (file === undefined) return
-      await runFile(file, run, stopping.signal)
-    }
+  const begin = () => {
+    const file = waiting.shift()
+    if (file === undefined) return
+    const ended = runFile(file, run, stopping.signal).finally(() => running.delete(ended))
+    running.add(ended)
   }
-  await Promise.all(Array.from({ length: run.jobs }, lane))
+  // Many a file waits for a timeout or a process, and leaves the processors to others meanwhile.
+  const timer = setInterval(() => {
+    const isIdle = idleShare() > enoughIdle
+    if (isIdle && running.size < jobs) begin()
+  }, lookEveryMs)
+  const always = Math.min(jobs, availableParallelism())
+  while (waiting.length + running.size > 0) {
+    while (waiting.length > 0 && running.size < always) begin()
+    await Promise.race(running)
+  }
+  clearInterval(timer)
 }
 
-/** Many a file waits for a timeout or a process, and leaves the processors to others meanwhile. */
-const idleShare = 0.4
-const idleForMs = 700
+/** One file at a time is begun beyond one for each processor, where so much of them all is idle. */
+const enoughIdle = 0.25
+/** About how long a file takes to show whether it needs a processor, in milliseconds. */
+const lookEveryMs = 500
 
-/** Settles once the processors had little to do for a moment, or nobody has to know any more. */
-async function idleProcessor(isOver: () => boolean): Promise<void> {
+/** What it returns tells how much of the processors was idle since it was last asked, from 0 to 1. */
+function observeIdleness(): () => number {
   const times = () => {
     const all = cpus().map((cpu) => Object.values(cpu.times).reduce((a, b) => a + b, 0))
     const idle = cpus().map((cpu) => cpu.times.idle)
     return [idle, all].map((each) => each.reduce((a, b) => a + b, 0)) as [number, number]
   }
-  for (;;) {
-    // The lanes do not look at the same time, nor begin at the same time.
-    const [idleBefore, allBefore] = times()
-    await sleep(idleForMs * (1 + Math.random()))
+  let [idleBefore, allBefore] = times()
+  return () => {
     const [idle, all] = times()
-    if (isOver() || (idle - idleBefore) / (all - allBefore) > idleShare) return
+    const share = (idle - idleBefore) / Math.max(1, all - allBefore)
+    idleBefore = idle
+    allBefore = all
+    return share
   }
 }
 

@@ -8,6 +8,6 @@ import {
  * what it costs to create and drop a database.
  */
 export function startTestPostgres(directory: string): Promise<EmbeddedPostgres> {
-  const settings = { fsync: 'off', full_page_writes: 'off', max_connections: 300 }
+  const settings = { fsync: 'off', full_page_writes: 'off', max_connections: 400 }
   return startEmbeddedPostgres({ directory, log() {}, settings })
 }

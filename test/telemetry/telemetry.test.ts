@@ -10,23 +10,7 @@ import type { Sources } from '../../src/telemetry/readings.ts'
 import { createTelemetry, type TelemetryOptions } from '../../src/telemetry/telemetry.ts'
 import { passesPromtool, readScrape } from '../support/metrics.ts'
 
-const keys = {
-  entries: 3,
-  hits: 4,
-  misses: 5,
-  unknownHits: 6,
-  queries: 7,
-  waiting: 1,
-  refused: 2,
-}
-const sources: Sources = {
-  models: () => 2,
-  modelsWaiting: () => 5,
-  subscriptions: () => 8,
-  resourceProblems: () => 1,
-  counters: () => 9,
-  keys: () => keys,
-}
+const sources: Sources = { tollgate_models: () => 2 }
 
 function start(t: Test, options: Partial<TelemetryOptions> = {}) {
   const telemetry = createTelemetry({ sources, version: '1.2.3', ...options })
@@ -382,85 +366,40 @@ test('the durations of Check are observed', async (t) => {
   )
 })
 
-test('the parts are read when asked', async (t) => {
+test('sources are read when asked', async (t) => {
   let models = 2
-  const { read } = start(t, { sources: { ...sources, models: () => models } })
+  const { read } = start(t, { sources: { tollgate_models: () => models } })
   const first = await read()
   models = 3
   const second = await read()
   t.strictSame([first.value('tollgate_models'), second.value('tollgate_models')], [2, 3])
-  for (const [name, value] of [
-    ['tollgate_models_waiting', 5],
-    ['tollgate_subscriptions', 8],
-    ['tollgate_resource_problems', 1],
-    ['tollgate_counters', 9],
-    ['tollgate_key_cache_entries', 3],
-    ['tollgate_key_cache_hits_total', 4],
-    ['tollgate_key_cache_misses_total', 5],
-    ['tollgate_key_cache_unknown_hits_total', 6],
-    ['tollgate_key_store_queries_total', 7],
-    ['tollgate_key_store_waiting', 1],
-    ['tollgate_key_store_refused_total', 2],
-  ] as const) {
-    t.equal(second.value(name), value, name)
-  }
   t.equal(second.value('tollgate_redis_away'), undefined, 'there is none')
-  t.equal(second.value('tollgate_replicas'), undefined)
 })
 
-const revocations = {
-  databaseAway: true,
-  ageMs: 1_500,
-  graceMs: 900_000,
-  replicas: 3,
-  confirmed: 5,
-  pending: 1,
-  lastMs: 12,
-  silent: 1,
-  replayed: 2,
-  failing: true,
-}
-
-test('outages and revocations are told', async (t) => {
+test('flags, labels and figures that are none', async (t) => {
   const { read } = start(t, {
     sources: {
-      ...sources,
-      redis: { away: () => true, unflushed: () => 4, losses: () => 2 },
-      revocations: () => revocations,
-      journal: () => ({ lines: 70, skipped: 2, unreadBytes: 300, failing: true }),
+      tollgate_redis_away: () => true,
+      tollgate_database_away: () => false,
+      tollgate_key_age_seconds: () => Number.POSITIVE_INFINITY,
+      tollgate_revocation_propagation_seconds: () => Number.NaN,
+      tollgate_resource_problems: () => undefined,
+      tollgate_journal_lines: () => 70,
+      tollgate_journal_unread_bytes: () => 300,
+      tollgate_revocations: () => new Map([['confirmed', 5]]),
     },
   })
   const scrape = await read()
-  for (const [name, value] of [
-    ['tollgate_redis_away', 1],
-    ['tollgate_counters_unflushed', 4],
-    ['tollgate_redis_losses_total', 2],
-    ['tollgate_database_away', 1],
-    ['tollgate_key_age_seconds', 1.5],
-    ['tollgate_replicas', 3],
-    ['tollgate_replicas_silent', 1],
-    ['tollgate_revocation_propagation_seconds', 0.012],
-    ['tollgate_revocations_replayed_total', 2],
-    ['tollgate_revocation_log_failing', 1],
-    ['tollgate_journal_lines_total', 70],
-    ['tollgate_journal_skipped_total', 2],
-    ['tollgate_journal_unread_bytes', 300],
-    ['tollgate_journal_failing', 1],
-  ] as const) {
-    t.equal(scrape.value(name), value, name)
-  }
-  t.equal(scrape.value('tollgate_revocations_total', { state: 'confirmed' }), 5)
-  t.equal(scrape.value('tollgate_revocations_total', { state: 'pending' }), 1)
-})
-
-test('no figure is no sample', async (t) => {
-  const ageMs = Number.POSITIVE_INFINITY
-  const { read } = start(t, {
-    sources: { ...sources, revocations: () => ({ ...revocations, ageMs, lastMs: undefined }) },
-  })
-  const unknown = await read()
-  t.equal(unknown.value('tollgate_key_age_seconds'), undefined)
-  t.equal(unknown.value('tollgate_revocation_propagation_seconds'), undefined)
+  const value = scrape.value
+  t.strictSame([value('tollgate_redis_away'), value('tollgate_database_away')], [1, 0])
+  t.equal(value('tollgate_key_age_seconds'), undefined)
+  t.equal(value('tollgate_revocation_propagation_seconds'), undefined)
+  t.equal(value('tollgate_resource_problems'), undefined)
+  t.equal(value('tollgate_journal_lines_total'), 70)
+  t.equal(value('tollgate_journal_unread_bytes'), 300)
+  t.equal(value('tollgate_revocations_total', { state: 'confirmed' }), 5)
+  t.equal(scrape.families.get('tollgate_journal_lines_total')?.type, 'counter')
+  t.equal(scrape.families.get('tollgate_redis_away')?.type, 'gauge')
 })
 
 test('the process tells of itself', async (t) => {
@@ -523,7 +462,7 @@ test('a part that cannot be read fails the scrape', async (t) => {
   const { scrape } = start(t, {
     sources: {
       ...sources,
-      models: () => {
+      tollgate_models: () => {
         throw new Error('no snapshot')
       },
     },

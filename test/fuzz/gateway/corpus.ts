@@ -6,7 +6,7 @@
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { PACKAGE_ROOT } from '../../../src/package-root.ts'
+import { packageRoot } from '../../../src/package-root.ts'
 import { type Draft, render, type Transport } from './draft.ts'
 
 export interface CorpusEntry {
@@ -16,7 +16,7 @@ export interface CorpusEntry {
   bytes(lane: string): Buffer
 }
 
-const folder = join(PACKAGE_ROOT, 'test', 'fuzz', 'gateway', 'corpus')
+const folder = join(packageRoot, 'test', 'fuzz', 'gateway', 'corpus')
 
 export function readCorpus(): readonly CorpusEntry[] {
   const files = readdirSync(folder).filter((file) => file.endsWith('.http'))

@@ -6,7 +6,7 @@ import { delimiter, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Test } from 'tap'
 import { fetchWheel, findOnPath, type Wheel, wheelFolder } from '../../../src/cli/python-wheel.ts'
-import { PACKAGE_ROOT } from '../../../src/package-root.ts'
+import { packageRoot } from '../../../src/package-root.ts'
 import { type ReadServed, readHeader, readTimings } from './lane.ts'
 
 /** A server that runs, by the way it finds its handler. */
@@ -27,8 +27,8 @@ interface Command {
   readonly env?: NodeJS.ProcessEnv
 }
 
-const here = join(PACKAGE_ROOT, 'test', 'fuzz', 'gateway', 'servers')
-const tools = join(PACKAGE_ROOT, '.tools')
+const here = join(packageRoot, 'test', 'fuzz', 'gateway', 'servers')
+const tools = join(packageRoot, '.tools')
 
 const kinds: Readonly<Record<string, Kind>> = {
   aiohttp: {

@@ -7,13 +7,13 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { frameType, headBytes, preface } from '../../../src/grpc/http2/frames.ts'
-import { PACKAGE_ROOT } from '../../../src/package-root.ts'
+import { packageRoot } from '../../../src/package-root.ts'
 import { startGrpc } from '../../support/grpc-client.ts'
 import { callWire, connectWire, prefixed } from '../../support/grpc-wire.ts'
 import { connectRaw, frame, framesOf, type Heard } from '../../support/http2-frames.ts'
 import { createRandom, type Random } from '../../support/random.ts'
 
-const folder = join(PACKAGE_ROOT, 'test', 'grpc', 'http2', 'corpus')
+const folder = join(packageRoot, 'test', 'grpc', 'http2', 'corpus')
 const rounds = Number(process.env.FUZZ_CONNECTIONS ?? 200)
 
 function readCorpus(): readonly Buffer[] {

@@ -9,12 +9,12 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { test } from 'tap'
 import { findOnPath } from '../../../src/cli/python-wheel.ts'
-import { PACKAGE_ROOT } from '../../../src/package-root.ts'
+import { packageRoot } from '../../../src/package-root.ts'
 import { startHttp2 } from '../../support/http2-server.ts'
 
 const run = promisify(execFile)
 const version = 'v2.2.1+incompatible'
-const folder = join(PACKAGE_ROOT, '.tools', `h2spec-${version}`)
+const folder = join(packageRoot, '.tools', `h2spec-${version}`)
 const program = join(folder, 'h2spec')
 
 /** Why it cannot run; undefined when it can. */

@@ -22,7 +22,7 @@ const hugeBytes = 65_536
 function readSimply(content: string): { readonly certain: string[]; readonly huge: string[] } {
   const found = { certain: [] as string[], huge: [] as string[] }
   for (const line of content.split('\n').slice(0, -1)) {
-    const ids = line.split(/(?=\{"id":)/).flatMap((part) => {
+    const ids = line.split(/(?=\{"bytes":)/).flatMap((part) => {
       try {
         const { id, user } = JSON.parse(part)
         return user === undefined ? [] : [id as string]

@@ -3,7 +3,7 @@ import { parseLine } from '../../../src/ratelimit/journal/line.ts'
 
 /** Field for field what Envoy 1.40 writes. */
 const line =
-  '{"id":"274679e7-7e02-4a9e-b3f9-d869ae3099da","bytes":1234,"model":"llm/sim","ms":38,' +
+  '{"bytes":1234,"group":null,"id":"274679e7-7e02-4a9e-b3f9-d869ae3099da","model":"llm/sim","ms":38,' +
   '"reported":{"total_tokens":17},"start":"1795264413046","status":200,' +
   '"subscription":"plenty","user":"ädä"}'
 const usage = {
@@ -70,6 +70,9 @@ test('a line behind a torn one is read', async (t) => {
     t.strictSame(parseLine(whole.slice(0, length)), [])
   }
   t.strictSame(parseLine(whole + line), [{ ...usage, user }, usage], 'torn before its end')
+  for (const fields of [{ bytes: undefined }, { bytes: undefined, group: undefined }]) {
+    t.match(parseLine(whole.slice(0, 40) + lineWith(fields)), [{ user: 'ädä' }], 'of an older form')
+  }
 })
 
 test('what is of another form is left out', async (t) => {

@@ -34,12 +34,18 @@ function copying(owner: CounterCommands, flaws: { loseAnswers?: () => boolean } 
   }
 }
 
+interface WorkerTraits {
+  readonly loseAnswers?: () => boolean
+  readonly farFlushMs?: number
+  readonly onFlushed?: () => void
+}
+
 interface Machine {
   aheadMs: number
   wallAheadMs: number
   /** The process that owns the counters, and those of a worker. */
   readonly owner: ReturnType<typeof createMemoryCounters>
-  worker(flaws?: { loseAnswers?: () => boolean }): RedisCounters
+  worker(traits?: WorkerTraits): RedisCounters
   close(): Promise<void>
 }
 
@@ -50,9 +56,10 @@ function createMachine(): Machine {
     aheadMs: 0,
     wallAheadMs: 0,
     owner: createMemoryCounters(table),
-    worker(flaws) {
+    worker({ loseAnswers, ...traits } = {}) {
       const counters = createRedisCounters({
-        commands: copying(commands, flaws),
+        ...traits,
+        commands: copying(commands, loseAnswers && { loseAnswers }),
         cluster: false,
         flushMs: 5,
         youngMs: 0,
@@ -176,4 +183,70 @@ test('a counter of the journal is known to a worker that never saw it', async (t
   const [state] = await machine.worker().read([counter], Date.now())
   t.equal(state?.used, 70)
   t.ok(Math.abs((state?.resetsAt ?? 0) - endedAt - hour) < 1_000, 'with the end of its window')
+})
+
+test('what is far from its limit is told seldom', async (t) => {
+  const machine = machineFor(t)
+  let batches = 0
+  const onFlushed = () => {
+    batches += 1
+  }
+  const worker = machine.worker({ farFlushMs: 100, onFlushed })
+  const far = { ...counter, limit: 1e6 }
+  await worker.read([far], Date.now())
+  const begin = performance.now()
+  for (let i = 0; i < 200; i += 1) {
+    worker.add([far], 1, Date.now())
+    const report = { id: randomUUID(), endedAt: Date.now(), by: 'stream' } as const
+    worker.add([far], 1, Date.now(), report)
+    await delay(3)
+  }
+  const tookMs = performance.now() - begin
+  t.ok(batches >= 2 && batches <= tookMs / 100 + 2, `${batches} batches in ${tookMs} ms`)
+  await worker.kept()
+  t.equal(await used(machine.owner), 400)
+})
+
+test('others hear at once of what is much beside a limit', async (t) => {
+  const machine = machineFor(t)
+  const ever = 3_600_000
+  const worker = machine.worker({ farFlushMs: ever })
+  const small = { ...counter, limit: 640 }
+  const add = (tokens: number): void => {
+    const report = { id: randomUUID(), endedAt: Date.now(), by: 'stream' } as const
+    worker.add([small], tokens, Date.now(), report)
+  }
+  const told = (tokens: number, what: string) =>
+    poll(async () => (await used(machine.owner)) === tokens, what)
+  await worker.read([small], Date.now())
+  add(1)
+  await told(1, 'the first after a pause')
+  add(4)
+  add(7)
+  await told(12, 'a sixty-fourth of the limit is untold')
+  add(320)
+  await told(332, 'half the limit is used')
+  add(1)
+  await told(333, 'with more than half used each answer is')
+  const other = machine.worker({ farFlushMs: ever })
+  const unseen = { key: `${counter.key}2`, windowMs: hour, limit: 640 }
+  other.add([unseen], 1, Date.now())
+  other.add([unseen], 1, Date.now())
+  await poll(
+    async () => (await machine.owner.read([unseen], Date.now()))[0]?.used === 2,
+    'of a new',
+  )
+})
+
+test('a worker that stops tells of all that it has', async (t) => {
+  const machine = machineFor(t)
+  const worker = machine.worker({ farFlushMs: 3_600_000 })
+  const far = { ...counter, limit: 1e6 }
+  await worker.read([far], Date.now())
+  for (let i = 0; i < 50; i += 1) {
+    worker.add([far], 2, Date.now())
+    await delay(1)
+  }
+  t.equal(await worker.stop(10_000), 0)
+  t.equal(await used(machine.owner), 100)
 })

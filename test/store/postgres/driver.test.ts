@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { type Test, test } from 'tap'
-import { PACKAGE_ROOT } from '../../../src/package-root.ts'
+import { packageRoot } from '../../../src/package-root.ts'
 import { createDatabase } from '../../support/database.ts'
 import { createKeyApi } from '../../support/key-api.ts'
 import { createPool } from '../../support/key-store.ts'
@@ -61,7 +61,7 @@ const program = `
 /** Runs the program on this database, until `t` ends. */
 async function startUsing(t: Test, url: string) {
   const child: ChildProcess = spawn(process.execPath, ['--input-type=module', '-e', program], {
-    cwd: PACKAGE_ROOT,
+    cwd: packageRoot,
     env: { DATABASE_URL: url },
     stdio: ['pipe', 'pipe', 'pipe'],
   })

@@ -3,7 +3,7 @@
 import { execFileSync } from 'node:child_process'
 import { cpSync, mkdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { PACKAGE_ROOT } from '../../../src/package-root.ts'
+import { packageRoot } from '../../../src/package-root.ts'
 
 export interface Instruction {
   /** `FROM`, `RUN`, `COPY` and so on. */
@@ -13,7 +13,7 @@ export interface Instruction {
 
 /** The instructions of each stage, from its FROM on. */
 export function readContainerfile(): readonly (readonly Instruction[])[] {
-  const text = readFileSync(join(PACKAGE_ROOT, 'Containerfile'), 'utf8')
+  const text = readFileSync(join(packageRoot, 'Containerfile'), 'utf8')
   const lines = text.replaceAll(/\\\n\s*/g, '').split('\n')
   const instructions = lines
     .filter((line) => line.trim() !== '' && !line.startsWith('#'))
@@ -50,7 +50,7 @@ export function buildPackages(folder: string): string {
 function copy(paths: readonly string[], workdir: string): void {
   const target = paths.at(-1) ?? ''
   for (const path of paths.slice(0, -1)) {
-    const source = join(PACKAGE_ROOT, path)
+    const source = join(packageRoot, path)
     const to = target.endsWith('/') ? join(workdir, target, path) : join(workdir, target)
     mkdirSync(dirname(to), { recursive: true })
     cpSync(source, to, { recursive: statSync(source).isDirectory() })

@@ -1,0 +1,60 @@
+import { readdirSync, writeFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
+import { type Test, test } from 'tap'
+import { createTapReport } from './tap-report.ts'
+import { temporaryFolder } from './temporary-folder.ts'
+import { runTestFiles } from './test-files.ts'
+
+const always = availableParallelism()
+
+/** Runs files that each end once so many have begun; answers how many ran at a time at most. */
+async function runTogether(t: Test, count: number, jobs: number, idle: number) {
+  const folder = temporaryFolder(t)
+  const begun = temporaryFolder(t)
+  const files = Array.from({ length: 2 * jobs }, (_, i) => join(folder, `${i}.cjs`))
+  const program = `
+    const { readdirSync, writeFileSync } = require('node:fs')
+    writeFileSync(${JSON.stringify(begun)} + '/' + process.pid, '')
+    const timer = setInterval(() => {
+      if (readdirSync(${JSON.stringify(begun)}).length < ${count}) return
+      clearInterval(timer)
+      console.log('TAP version 14\\nok 1 - works\\n1..1')
+    }, 10)`
+  for (const file of files) writeFileSync(file, program)
+  const { begin, score } = createTapReport(() => {})
+  let [running, most] = [0, 0]
+  await runTestFiles(files, {
+    env: process.env,
+    jobs,
+    limitMs: 60_000,
+    idleShare: () => idle,
+    begin(file) {
+      running += 1
+      most = Math.max(most, running)
+      const report = begin(file)
+      return {
+        parser: report.parser,
+        end(end) {
+          running -= 1
+          report.end(end)
+        },
+      }
+    },
+  })
+  t.match(score, { passed: files.length, failed: 0 })
+  t.equal(readdirSync(begun).length, files.length)
+  return most
+}
+
+test('idle processors have as many files at a time as are allowed', async (t) => {
+  t.equal(await runTogether(t, always + 2, always + 2, 1), always + 2)
+})
+
+test('busy ones have one each', async (t) => {
+  t.equal(await runTogether(t, always, always + 2, 0), always)
+})
+
+test('one job is one at a time', async (t) => {
+  t.equal(await runTogether(t, 1, 1, 1), 1)
+})
