@@ -1,7 +1,7 @@
 /**
  * `npm test`: format, lint, types, then every test file with a real Envoy, Postgres and Valkey,
  * which it gets and starts itself. The last line says how many tests passed and failed; whatever else went
- * wrong counts as a failed one. Arguments name test files, to run only those and no checks.
+ * wrong counts as a failed one. A few files that failed beside others are run once more, alone. Arguments name test files, to run only those and no checks.
  * `--timeout=600`: seconds that a file may take; `--jobs=4`: files that run at a time, at most.
  */
 import { spawn } from 'node:child_process'
@@ -14,7 +14,7 @@ import { packageRoot } from '../src/package-root.ts'
 import type { EmbeddedPostgres } from '../src/store/postgres/embedded-postgres.ts'
 import { createTapReport } from './support/tap-report.ts'
 import { makeTemporaryFolder } from './support/temporary-folder.ts'
-import { findTestFiles, runTestFiles } from './support/test-files.ts'
+import { findTestFiles, runTestFiles, type TestRun } from './support/test-files.ts'
 import { startTestPostgres } from './support/test-postgres.ts'
 import { findValkey } from './support/valkey-binary.ts'
 
@@ -28,6 +28,8 @@ const { values: options, positionals: files } = parseArgs({
 const inCi = process.env.CI === 'true'
 const report = createTapReport(print)
 const missing: string[] = []
+const flaky: string[] = []
+const mostRunAgain = 3
 const startedAt = performance.now()
 process.chdir(packageRoot)
 
@@ -65,12 +67,13 @@ if (files.length === 0) {
   print('\nslowest files')
   for (const line of report.slowest(10)) print(line)
 }
+for (const file of flaky) print(`FLAKY ${file}: failed beside others and passed alone`)
 print(`\nin ${seconds(startedAt)}`)
 print(`${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`)
 process.exitCode = failed === 0 ? 0 : 1
 
 async function runTests(): Promise<void> {
-  await runTestFiles(files.length === 0 ? findTestFiles() : files, {
+  const run = {
     env: {
       ...env,
       // Some thousand processes load the same modules; each would compile them anew.
@@ -79,13 +82,29 @@ async function runTests(): Promise<void> {
     jobs: Number(options.jobs),
     limitMs: Number(options.timeout) * 1000,
     begin: report.begin,
-  })
+  }
+  const isComplete = await runTestFiles(files.length === 0 ? findTestFiles() : files, run)
+  if (isComplete && files.length === 0) await runAgain(run)
   if (report.score.passed === 0 && report.score.failed === 0) {
     print('FAIL no test ran')
     report.score.failed += 1
   }
   for (const test of report.skips) print(`SKIPPED ${test}`)
   for (const what of missing) print(`SKIPPED everything that needs ${what}: it could not be had`)
+}
+
+/**
+ * Runs the files that failed once more, one at a time: beside others a deadline may pass that is met on a
+ * machine of its own. Files that pass now are named as flaky. More than a few have not failed by accident.
+ */
+async function runAgain(run: TestRun): Promise<void> {
+  if (report.failedFiles === 0 || report.failedFiles > mostRunAgain) return
+  for (const file of report.retractFailures()) {
+    print(`\nagain, alone: ${file}`)
+    const before = report.failedFiles
+    await runTestFiles([file], { ...run, jobs: 1 })
+    if (report.failedFiles === before) flaky.push(file)
+  }
 }
 
 /** What cannot be had is a visible skip on somebody's machine, and a failure in CI. */

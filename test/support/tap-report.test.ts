@@ -80,3 +80,22 @@ test('the slowest files are named', async (t) => {
   })
   t.strictSame(slowest(2), ['  12.3 s  test/b.test.ts', '   1.0 s  test/c.test.ts'])
 })
+
+test('files that are run again count once', (t) => {
+  const report = createTapReport(() => {})
+  const run = (name: string, tap: string) => {
+    const file = report.begin(name)
+    file.parser.end(tap)
+    file.end({ fault: undefined, ms: 1 })
+  }
+  run('test/good.test.ts', GOOD)
+  run('test/bad.test.ts', BAD + GOOD.replace('TAP version 14\n', ''))
+  t.equal(report.failedFiles, 1)
+  t.strictSame(report.retractFailures(), ['test/bad.test.ts'])
+  t.equal(report.failedFiles, 0)
+  t.strictSame(report.score, { passed: 1, failed: 0, skipped: 1 })
+  run('test/bad.test.ts', GOOD)
+  t.strictSame(report.score, { passed: 2, failed: 0, skipped: 2 })
+  t.equal(report.skips.length, 2)
+  t.end()
+})

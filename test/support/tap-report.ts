@@ -28,8 +28,10 @@ export interface FileReport {
  */
 export function createTapReport(print: (line: string) => void) {
   const score: Score = { passed: 0, failed: 0, skipped: 0 }
-  const skips: string[] = []
+  let skips: string[] = []
   const times: { readonly name: string; readonly ms: number }[] = []
+  /** Of each file that failed what it added to the score. */
+  const failedFiles = new Map<string, Score>()
 
   const begin = (name: string): FileReport => {
     const parser = new Parser()
@@ -57,6 +59,7 @@ export function createTapReport(print: (line: string) => void) {
       score.passed += passed
       score.failed += failed
       score.skipped += skipped
+      if (!ok) failedFiles.set(name, { passed, failed, skipped })
       times.push({ name, ms })
       print(`${ok ? 'ok  ' : 'FAIL'} ${name} (${passed} passed, ${inSeconds(ms)})`)
       for (const line of figures) print(`     ${line}`)
@@ -73,7 +76,30 @@ export function createTapReport(print: (line: string) => void) {
       .slice(0, count)
       .map(({ name, ms }) => `${inSeconds(ms).padStart(8)}  ${name}`)
 
-  return { begin, score, skips, slowest }
+  /** Takes the files that failed out of the score, and returns their names: they are to be run again. */
+  const retractFailures = (): string[] => {
+    const names = [...failedFiles.keys()]
+    for (const [name, { passed, failed, skipped }] of failedFiles) {
+      score.passed -= passed
+      score.failed -= failed
+      score.skipped -= skipped
+      skips = skips.filter((skip) => !skip.startsWith(`${name} > `))
+    }
+    failedFiles.clear()
+    return names
+  }
+
+  return {
+    ...{ begin, score, slowest, retractFailures },
+    /** The tests that were skipped, as lines. */
+    get skips(): readonly string[] {
+      return skips
+    },
+    /** How many files have failed. */
+    get failedFiles(): number {
+      return failedFiles.size
+    },
+  }
 }
 
 /** What breaks TAP itself, such as a plan that was not kept. */

@@ -32,8 +32,8 @@ export function findTestFiles(): string[] {
     .sort((a, b) => rank(a) - rank(b))
 }
 
-/** Settles when every file has ended. A signal that ends this process ends those that run, and begins no other. */
-export async function runTestFiles(files: readonly string[], run: TestRun): Promise<void> {
+/** Resolves when every file has ended; to false after a signal, which ends the files that run and starts no other. */
+export async function runTestFiles(files: readonly string[], run: TestRun): Promise<boolean> {
   const { jobs, idleShare = observeIdleness() } = run
   const waiting = [...files]
   const running = new Set<Promise<void>>()
@@ -61,6 +61,7 @@ export async function runTestFiles(files: readonly string[], run: TestRun): Prom
     await Promise.race(running)
   }
   clearInterval(timer)
+  return !stopping.signal.aborted
 }
 
 /** One file at a time is begun beyond one for each processor, where so much of them all is idle. */
