@@ -1,4 +1,4 @@
-/** May this caller use this model? The union of all policies that name it (contract, 8.1). */
+/** Whether a caller may use a model: the union of all policies that name it (contract, 8.1). */
 
 import type { Person } from './caller.ts'
 import type { Model } from './snapshot.ts'

@@ -1,12 +1,14 @@
-/** What is in force as written, and still deserves a word to whoever wrote it. */
+/**
+ * Advice about resources that are valid and in force but probably not what their author intended.
+ */
 
 import { sharedPriorities } from './conditions.ts'
 import { resourceKey, type Snapshot } from './snapshot.ts'
 
-/** Users named one by one beyond this many make a resource slow to read and to compile. */
+/** With more individual users than this, a resource is slow to read and to compile. */
 const manyUsers = 500
 
-/** A sentence for each thing; `tollgate check` shows them. */
+/** One sentence per finding, shown by `tollgate check`. */
 export function adviceOn(snapshot: Snapshot): readonly string[] {
   const subjects = [
     ...[...snapshot.policies.values()].map(({ resource }) => ({

@@ -1,10 +1,10 @@
 /**
- * The API key: its string form and hash (contract, 3.3), the record that is
- * kept of it, and what that record says at an instant.
+ * The API key: its string form and hash (contract, 3.3), its stored record, and the status of a
+ * record at an instant.
  *
- * `sk-<marker>-<id>_<secret>`, id and secret base62 of 12 and 32 random bytes. A key with our own
- * marker ends in six base62 characters of CRC-32 over all before them, so that a mistyped or an
- * invented key is refused without asking the store. Only the hash is ever kept.
+ * `sk-<marker>-<id>_<secret>`, id and secret being base62 of 12 and 32 random bytes. A key with our
+ * own marker ends in six base62 characters of CRC-32 over everything before them, so mistyped and
+ * invented keys are refused without a look-up. Only the hash is ever stored.
  */
 
 import { hash } from 'node:crypto'
@@ -14,41 +14,41 @@ import { checksumLength, crc32, endsInChecksum, isBase62, toBase62, toChecksum }
 export const keyIdBytes = 12
 export const keySecretBytes = 32
 
-/** Longer than any key we or the original made; a longer credential is not worth hashing. */
+/** Longer than any key that we or the original issued; a longer credential is not hashed. */
 const longestKey = 256
 
-/** What is kept of a key. Instants are milliseconds since the epoch. */
+/** The stored record of a key. Instants are milliseconds since the epoch. */
 export interface ApiKeyRecord {
   readonly id: string
   readonly hash: string
-  /** Its printable beginning (`prefixOf`); null: not known, as of keys taken over. */
+  /** Its printable beginning (`prefixOf`); null if unknown, as for imported keys. */
   readonly prefix: string | null
   readonly user: string
-  /** The owner's groups when the key was made; the key speaks with these for all its life. */
+  /** The owner's groups when the key was created. They apply for the life of the key. */
   readonly groups: readonly string[]
   readonly name: string
   readonly description: string
-  /** Bare name of the subscription the key is bound to. */
+  /** Bare name of the subscription that the key is bound to. */
   readonly subscription: string
   readonly status: ApiKeyStatus
   readonly ephemeral: boolean
   readonly createdAt: number
-  /** null: never (keys taken over from elsewhere). */
+  /** null: never (imported keys). */
   readonly expiresAt: number | null
-  /** When it was revoked, where that is known. */
+  /** When it was revoked, if known. */
   readonly revokedAt?: number
   readonly lastUsedAt: number | null
 }
 
 export type ApiKeyStatus = 'active' | 'revoked' | 'expired'
 
-/** Which markers are honoured: ours carries a checksum, the others are taken as they are. */
+/** The accepted markers: ours has a checksum, the others have none. */
 export interface KeyMarkers {
   readonly own: string
   readonly accepted: ReadonlySet<string>
 }
 
-/** A fresh key: the plaintext (shown once, never kept), its hash and its printable beginning. */
+/** A new key: the plaintext (shown once, never stored), its hash and its printable beginning. */
 export interface MintedKey {
   readonly key: string
   readonly hash: string
@@ -64,25 +64,25 @@ export function mintKey(marker: string, idBytes: Uint8Array, secretBytes: Uint8A
   return { key, hash: hashOf(id, secret), prefix: `sk-${marker}-${id.slice(0, 12)}...` }
 }
 
-/** Characters of a key's id in what is kept to find it by: of 16 or 17, and of none of the secret. */
+/** Characters of the id in a stored prefix: 6 of 16 or 17, and none of the secret. */
 const prefixIdLength = 6
 
 /**
- * `sk-tg-` and the first six characters of the id, of a key or of any longer beginning of one. Fit
- * for logs. undefined: it is neither.
+ * `sk-tg-` and the first six characters of the id, from a key or from a shorter beginning of one.
+ * Safe to log. undefined if the text is neither.
  */
 export function prefixOf(key: string): string | undefined {
   return new RegExp(`^sk-[a-z0-9]{1,16}-[0-9A-Za-z]{${prefixIdLength}}`).exec(key)?.[0]
 }
 
-/** Whether a bearer value is meant as an API key rather than an identity token. */
+/** Whether a bearer value is an API key rather than an identity token, by its form. */
 export function looksLikeKey(credential: string): boolean {
   return credential.startsWith('sk-')
 }
 
 /**
- * The hash under which a key would be kept, or undefined when no store need be asked: wrong form,
- * a marker that is not honoured, or a checksum that does not match.
+ * The hash under which a key is stored. undefined if no look-up is needed: wrong form, a marker
+ * that is not accepted, or a wrong checksum.
  */
 export function hashOfKey(key: string, markers: KeyMarkers): string | undefined {
   if (key.length > longestKey || !key.startsWith('sk-')) return undefined
@@ -100,12 +100,12 @@ export function hashOfKey(key: string, markers: KeyMarkers): string | undefined 
   return hashOf(key.slice(markerEnd + 1, idEnd), key.slice(idEnd + 1))
 }
 
-/** Lower-case hex SHA-256 of id, NUL, secret: how the original service keeps its keys too. */
+/** Lower-case hex SHA-256 of id, NUL, secret, as in the original service. */
 function hashOf(id: string, secret: string): string {
   return hash('sha256', `${id}\0${secret}`, 'hex')
 }
 
-/** The effective status: an active record past its expiry is expired. */
+/** The effective status: an active record is expired after its expiry. */
 export function statusAt(
   record: Pick<ApiKeyRecord, 'status' | 'expiresAt'>,
   now: number,

@@ -1,11 +1,13 @@
-/** Base62 (`0-9A-Za-z`, big-endian, no padding) and the CRC-32 that ends our keys. */
+/** Base62 (`0-9A-Za-z`, big-endian, no padding) and the CRC-32 at the end of our keys. */
 
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 
 /** Characters of a checksum: 62^6 just exceeds 2^32. */
 export const checksumLength = 6
 
-/** The bytes as one big-endian number in base62; leading zero bytes vanish, as in the original. */
+/**
+ * The bytes as one big-endian number in base62; leading zero bytes are lost, as in the original.
+ */
 export function toBase62(bytes: Uint8Array): string {
   let rest = 0n
   for (const byte of bytes) rest = (rest << 8n) | BigInt(byte)
@@ -22,8 +24,8 @@ const isDigit = Uint8Array.from({ length: 128 }, (_, code) =>
 )
 
 /**
- * Whether the text from `start` to `end` is a number in base62. In a loop: every Check asks twice, a
- * RegExp costs more.
+ * Whether the text from `start` to `end` is a number in base62. Every Check calls it twice, and the
+ * loop is faster than a RegExp.
  */
 export function isBase62(text: string, start = 0, end = text.length): boolean {
   for (let i = start; i < end; i += 1) if (isDigit[text.charCodeAt(i)] !== 1) return false
@@ -41,7 +43,10 @@ export function toChecksum(crc: number): string {
   return digits
 }
 
-/** Whether the text ends in the checksum of all before it, digit by digit: it makes no string. */
+/**
+ * Whether the text ends in the checksum of everything before it. Compares digits and allocates no
+ * string.
+ */
 export function endsInChecksum(text: string): boolean {
   const end = text.length - checksumLength
   let rest = crc32(text, end)
@@ -58,7 +63,7 @@ const table = Uint32Array.from({ length: 256 }, (_, byte) => {
   return crc >>> 0
 })
 
-/** CRC-32 (ISO 3309, as in zlib) of Latin-1 characters up to `end`, without making a buffer of them. */
+/** CRC-32 (ISO 3309, as in zlib) of Latin-1 characters up to `end`, without allocating a buffer. */
 export function crc32(text: string, end = text.length): number {
   let crc = 0xffffffff
   for (let i = 0; i < end; i += 1) {

@@ -1,14 +1,17 @@
-/** Models that can be reached past us: by an HTTPRoute on a Gateway other than GATEWAY_INTERNAL. */
+/**
+ * Models that can be reached without the gateway: by an HTTPRoute on a Gateway other than
+ * GATEWAY_INTERNAL.
+ */
 
 import type { Condition } from './conditions.ts'
 import { showFirst } from './lists.ts'
 import type { ModelRef } from './resources.ts'
 import type { Snapshot } from './snapshot.ts'
 
-/** A message need not list more. */
+/** A message lists at most this many. */
 const mostShown = 10
 
-/** The condition of a model that has an HTTPRoute, where the setting is there. */
+/** The condition of a model that has an HTTPRoute, if the setting is set. */
 export function bypassConditions({ routing }: ModelRef): readonly Condition[] {
   const bypasses = routing?.bypasses
   if (bypasses === undefined) return []
@@ -23,7 +26,7 @@ export function bypassConditions({ routing }: ModelRef): readonly Condition[] {
   return [{ type, status: 'True', reason: 'OtherGateway', message }]
 }
 
-/** A sentence for each model that can be reached past us. */
+/** One sentence for each model that can be reached without the gateway. */
 export function bypassedModels({ models }: Pick<Snapshot, 'models'>): readonly string[] {
   return [...models.values()].flatMap(({ key, resource }) =>
     bypassConditions(resource)

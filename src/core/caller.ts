@@ -1,30 +1,32 @@
-/** Who is asking, once a credential has been believed. */
+/** The caller of a request, once its credential has been verified. */
 
-/** A user with the groups that count. */
+/** A user with the groups that apply. */
 export interface Person {
   readonly user: string
   readonly groups: readonly string[]
 }
 
-/** What vouches for an identity token: the token file, an OIDC issuer, or the cluster. */
+/** The source that verified an identity token: the token file, an OIDC issuer, or the cluster. */
 export type Proof =
   | { readonly by: 'file' }
   | { readonly by: 'oidc'; readonly issuer: string }
   | { readonly by: 'cluster' }
 
-/** An identity token: may make keys and list, but opens no model for inference. */
+/** An identity token: may create keys and list, but not call models. */
 export interface TokenCaller extends Person {
   readonly by: 'token'
   readonly proof: Proof
 }
 
-/** An API key: speaks with the groups of its creation, for one subscription. */
+/** An API key: has the groups of its creation, and one subscription. */
 export interface KeyCaller extends Person {
   readonly by: 'key'
   readonly keyId: string
-  /** Bare name of the subscription the key is bound to. */
+  /** Bare name of the subscription that the key is bound to. */
   readonly subscription: string
-  /** Milliseconds since the key's record was confirmed, while its store is out of reach. */
+  /**
+   * Milliseconds since the key's record was last confirmed; set while the key store is unavailable.
+   */
   readonly keyAgeMs?: number
 }
 

@@ -1,4 +1,4 @@
-/** Snapshot → the status of each resource, as `status` in the cluster shows it (contract, 7.2). */
+/** Snapshot → the status of each resource, as in `status` of its object (contract, 7.2). */
 
 import { bypassConditions } from './bypass.ts'
 import { showPath } from './fields.ts'
@@ -38,18 +38,18 @@ export interface ResourceStatus {
   readonly conditions: readonly Condition[]
 }
 
-/** How the last request to a model's server ended; null: with an answer. */
+/** How the last request to a model's server ended; null: with a response. */
 export interface BackendState {
   readonly failure: ModelFailure | null
 }
 
-/** What is known beside the snapshot. */
+/** Information from outside the snapshot. */
 export interface StatusView {
-  /** With it, models say whether their server is reached. */
+  /** If set, models report whether their server can be reached. */
   readonly backendOf?: ((model: string) => BackendState | undefined) | undefined
-  /** With them, a resource is as good as the policies that it is a part of. */
+  /** If set, a resource is only as healthy as the policies that it contributes to. */
   readonly policyConditions?: PolicyConditions | undefined
-  /** With it, models say whether requests for them reach their server as it is written. */
+  /** If set, models report whether Envoy has their cluster as written. */
   readonly programmedOf?: ((model: string) => Condition | undefined) | undefined
 }
 
@@ -68,7 +68,7 @@ export function statusOf(snapshot: Snapshot, view: StatusView = {}): readonly Re
     .map(({ status }) => status)
 }
 
-/** The same for one resource, `<kind>/<namespace>/<name>`; undefined: there is none in force. */
+/** The same for one resource, `<kind>/<namespace>/<name>`; undefined if it is not in force. */
 export function createStatusOfKey(
   snapshot: Snapshot,
   view: StatusView = {},
@@ -122,16 +122,18 @@ type Compiled = Pick<References, 'phase' | 'problems'> & {
   readonly resource: Parameters<typeof resourceKey>[0]
 }
 
-/** What keeps a resource from being Active though all that it names is there. */
+/** A reason why a resource is not Active although everything that it names exists. */
 interface Weakness {
   readonly status: 'False' | 'Unknown'
   readonly message: string
 }
 
-/** Policies that one message tells of. */
+/** The number of policies that one message names. */
 const policiesTold = 5
 
-/** A Subscription looks at `Accepted` alone, an AccessPolicy at `Enforced` too (contract, 7.2). */
+/**
+ * A Subscription depends only on `Accepted`, an AccessPolicy also on `Enforced` (contract, 7.2).
+ */
 function weaknessOf(
   { modelKeys }: References,
   kind: PolicyKind,
@@ -201,7 +203,7 @@ function pendingOn({ routing }: ModelRef): string {
   return `spec.backendUrl is not set, ${missing === '' ? 'so nothing serves the model' : `and ${missing}`}`
 }
 
-/** Reasons are in the case that Kubernetes wants them. */
+/** Kubernetes wants reasons in CamelCase. */
 function reachableCondition(state: BackendState | undefined): Condition {
   const type = 'BackendReachable'
   if (state === undefined) return { type, status: 'Unknown', reason: 'NotAsked', message: '' }
@@ -219,8 +221,8 @@ function priorityCondition(subscription: CompiledSubscription, peers: Peers): Co
 }
 
 /**
- * A sentence for each priority that several subscriptions have, the highest first: automatic
- * choice between them needs a tie-break.
+ * One sentence for each priority that several subscriptions share, highest first: automatic
+ * selection between them needs a tie-break.
  */
 export function sharedPriorities(snapshot: Snapshot): readonly string[] {
   return [...byPriority(snapshot)]
@@ -232,7 +234,7 @@ export function sharedPriorities(snapshot: Snapshot): readonly string[] {
     })
 }
 
-/** Of the subscriptions with one priority: how many, and the first names in order. */
+/** The subscriptions with one priority: their number, and the first names in order. */
 interface Sharing {
   count: number
   readonly first: string[]
@@ -240,7 +242,7 @@ interface Sharing {
 
 type Peers = ReadonlyMap<number, Sharing>
 
-/** Enough to find the others by; a message need not list thousands. */
+/** Enough to find the others; a message should not list thousands. */
 const peersShown = 10
 
 function byPriority({ subscriptions }: Snapshot): Peers {
@@ -249,7 +251,7 @@ function byPriority({ subscriptions }: Snapshot): Peers {
     const sharing = peers.get(priority) ?? { count: 0, first: [] }
     peers.set(priority, sharing)
     sharing.count += 1
-    // One more than is shown: whoever is among them names the others.
+    // One more than is shown, because each subscription's message names only the others.
     insertName(sharing.first, name, peersShown + 1)
   }
   return peers

@@ -1,26 +1,29 @@
 /**
- * Token counters: one for each user, subscription, model and window (contract, 8.2). A window is
- * fixed and opened by its first hit. Reading never counts, adding never refuses.
+ * Token counters: one for each user, subscription, model and window (contract, 8.2). A window has a
+ * fixed length and starts with its first hit. Reading never counts, and adding never refuses.
  */
 
 import type { Limit } from './resources.ts'
 
-/** A limit in force on one model under one subscription, ready to name its counters. */
+/** A limit in force on one model under one subscription, with the prefix of its counters' keys. */
 export interface CountedLimit extends Limit {
-  /** All of a counter's key but the user, who comes last since only a user may hold a line break. */
+  /**
+   * The counter's key without the user, which comes last because only a user may contain a line
+   * break.
+   */
   readonly keyPrefix: string
   /**
    * Its item of the `RateLimit-Policy` field (draft-ietf-httpapi-ratelimit-headers): the window's
-   * name, quota and seconds. The unit is said, since the draft counts requests unless told.
+   * name, quota and seconds. It names the unit, because the draft's default is requests.
    */
   readonly policy: string
 }
 
-/** What names a counter to a store. */
+/** A counter as a store addresses it. */
 export interface Counter {
   readonly key: string
   readonly windowMs: number
-  /** What it is asked for: a store that learns of others' tokens looks more often when it is near. */
+  /** The limit it is read for. A store that learns of others' tokens polls more often near it. */
   readonly limit?: number
 }
 
@@ -30,7 +33,7 @@ export interface CounterState {
   readonly resetsAt: number
 }
 
-/** How a limit stands for one user. A window that is not open is told as if it opened now. */
+/** The state of a limit for one user. If no window is open, as if one opened now. */
 export interface LimitState {
   readonly limit: CountedLimit
   readonly used: number
@@ -39,7 +42,7 @@ export interface LimitState {
   readonly resetsAt: number
 }
 
-/** How limits stand, `counters` being what their stores know of them, in the same order. */
+/** The states of limits. `counters` are the stores' states for them, in the same order. */
 export function limitStates(
   limits: readonly CountedLimit[],
   counters: readonly (CounterState | undefined)[],
@@ -54,9 +57,9 @@ export function limitStates(
 }
 
 /**
- * The limits of one subscription on one model, each with the beginning of its counters' keys. Of
- * limits on equally long windows (`1m`, `60s`) the lowest alone is kept: they share a counter,
- * which would be charged once for each, and where the lowest holds the others do.
+ * The limits of one subscription on one model, each with the prefix of its counters' keys. Of
+ * limits on equally long windows (`1m`, `60s`) only the lowest is kept: they would share a counter
+ * and charge it once each, and the lowest implies the others.
  */
 export function toCountedLimits(
   subscription: string,
@@ -81,9 +84,9 @@ export function counterOf(limit: CountedLimit, user: string): Counter {
 }
 
 /**
- * The window as it stands now; undefined when none is open. One that would end later than a whole
- * window from now belongs to a clock that has since stepped back, and is cut: a store has to keep
- * the cut, or a spent limit would refuse until the clock has caught up.
+ * The window at this instant; undefined if none is open. A window that would end later than a whole
+ * window from now was opened by a clock that has since stepped back, and is shortened. A store must
+ * keep the shortened window: otherwise a used-up limit would refuse until the clock has caught up.
  */
 export function openAt(
   state: CounterState | undefined,
@@ -94,7 +97,7 @@ export function openAt(
   return state.resetsAt <= now + windowMs ? state : { used: state.used, resetsAt: now + windowMs }
 }
 
-/** The state after `tokens` more. A closed window is opened anew by this hit. */
+/** The state after `tokens` more. They open a new window if none is open. */
 export function addTo(
   state: CounterState | undefined,
   tokens: number,
@@ -107,9 +110,10 @@ export function addTo(
 }
 
 /**
- * The state after `tokens` of a response that ended at `endedAt`, told of later and perhaps out of
- * order. An open window gets them; one that they open ends when it would have, had they been told
- * of at once. Nothing is added once that is over, or was when the open window began.
+ * The state after `tokens` of a response that ended at `endedAt`, reported later and perhaps out of
+ * order. They go into the open window. A window that they open ends when it would have ended had
+ * they been reported at once. Nothing is added if that window is over already, or was over when the
+ * open window began.
  */
 export function addLate(
   state: CounterState | undefined,
@@ -126,8 +130,8 @@ export function addLate(
 }
 
 /**
- * When the caller may ask again, in milliseconds since the epoch: the latest end among the
- * windows whose limit is reached; undefined while every limit holds.
+ * When the caller may try again, in milliseconds since the epoch: the latest end among the windows
+ * whose limit is reached; undefined if no limit is reached.
  */
 export function spentUntil(states: readonly LimitState[]): number | undefined {
   let until: number | undefined

@@ -1,9 +1,9 @@
 /**
- * Decides one model request. The order of the checks is the order of the answers a caller sees:
- * who you are, which model, whether you may use it, what pays for it, what is left.
+ * Decides one model request. The order of the checks determines which error a caller sees:
+ * credential, model, access, subscription, limits.
  *
- * Two steps, since what is left has to be read in between: `authorize` says what would be
- * counted, `enforceLimits` looks at what is left of it.
+ * It takes two steps, because the counters are read in between: `authorize` returns what would be
+ * counted, `enforceLimits` checks the limits.
  */
 
 import { mayUse } from './access.ts'
@@ -30,20 +30,20 @@ import type { Model, Snapshot } from './snapshot.ts'
 import type { Target } from './target.ts'
 import { owningGroup } from './usage-labels.ts'
 
-/** One request at the gateway, as far as deciding needs it. */
+/** One request at the gateway, with everything that the decision needs. */
 export interface AccessRequest {
-  /** null: no credential, or none that is believed. */
+  /** null: no credential, or an invalid one. */
   readonly caller: Caller | null
   readonly target: Target
   /** The HTTP method. */
   readonly method: string
-  /** The model that the body names; only looked at on the shared paths. */
+  /** The model in the body; used only on the shared paths. */
   readonly bodyModel: string | undefined
-  /** What is wrong with the body, where the gateway has read it before it asks. */
+  /** What is wrong with the body, if the gateway has read it before Check. */
   readonly bodyProblem?: string | undefined
-  /** The client's `x-maas-subscription`; only looked at for identity tokens. */
+  /** The client's `x-maas-subscription`; used only for identity tokens. */
   readonly requestedSubscription: string | undefined
-  /** Whether identity tokens open inference too. */
+  /** Whether identity tokens allow inference too. */
   readonly tokensOpen?: boolean | undefined
 }
 
@@ -53,65 +53,68 @@ export interface Grant {
   readonly model: Model
   readonly cluster: string
   readonly subscription: string
-  /** What has to hold; empty on paths that no limit closes. */
+  /** The limits to enforce; empty on paths without limits. */
   readonly limits: readonly CountedLimit[]
-  /** How these stand; empty until they have been looked at. */
+  /** Their states; empty until they are read. */
   readonly states: readonly LimitState[]
-  /** Whether the answer will be counted. */
+  /** Whether the response will be counted. */
   readonly metered: boolean
-  /** Whether it costs tokens that nobody counts. */
+  /** Whether it uses tokens that are not counted. */
   readonly uncounted: boolean
-  /** Whether it only lists models, which is no call that anybody limits. */
+  /** Whether it only lists models, which no limit applies to. */
   readonly listing: boolean
-  /** The caller's group that owns the subscription, empty for none; undefined: nobody asks. */
+  /**
+   * The caller's group that owns the subscription, empty if none does; undefined if it is not
+   * needed.
+   */
   readonly owningGroup: string | undefined
-  /** Where the path named the model: what the body may call it, tabs between, if that is known. */
+  /** If the path names the model: the names that the body may use, separated by tabs, if known. */
   readonly bodyNames: string | undefined
   /** Path and query for the model's server. */
   readonly upstreamPath: string
 }
 
-/** What a refusal is about, where its code alone does not tell. */
+/** Details of a refusal that its code does not express. */
 export type DenialDetail =
   | OperationRefusal['detail']
-  /** A credential was shown and is not believed; the reason where it may be told. */
+  /** A credential was sent and is invalid, with the reason if the caller may know it. */
   | { readonly about: 'credential'; readonly reason: string | undefined }
-  /** An identity token stands where an API key belongs. */
+  /** An identity token was sent where an API key is required. */
   | { readonly about: 'identity_token' }
-  /** More than one subscription of the caller's fits, and none was named. */
+  /** Several subscriptions of the caller match, and the request names none. */
   | { readonly about: 'several' }
-  /** This operation's model can only be named by the path. */
+  /** For this operation only the path can name the model. */
   | { readonly about: 'path_needed'; readonly operation: string }
   /** What is wrong with the body; undefined: it names no model. */
   | { readonly about: 'body'; readonly problem: string | undefined }
-  /** The paths of all models that are meant. */
+  /** The paths of all models that the name may mean. */
   | { readonly about: 'ambiguous'; readonly paths: readonly string[] }
 
 export interface Denial {
   readonly allowed: false
   readonly code: ErrorCode
-  /** What there is to say beyond the code. */
+  /** Details beyond the code. */
   readonly detail?: DenialDetail
-  /** The selection's own word, where it was the selection that refused. */
+  /** The selection's error code, if the selection refused. */
   readonly selection?: SelectionError
   /** Milliseconds since the epoch; with `token_limit_exceeded`. */
   readonly retryAt?: number
-  /** With `token_limit_exceeded`: how what had to hold stands. */
+  /** With `token_limit_exceeded`: the states of the limits. */
   readonly states?: readonly LimitState[]
-  /** With `token_limit_exceeded`: what would have been granted. */
+  /** With `token_limit_exceeded`: the grant without the limit. */
   readonly grant?: Grant
 }
 
 export type Decision = Grant | Denial
 
-/** The refusal of whoever shows nothing that opens inference; undefined for all others. */
+/** The refusal of a caller without a credential that allows inference; undefined for all others. */
 export function refuseCaller(caller: Caller | null, tokensOpen = false): Denial | undefined {
   if (caller === null) return deny('credential_invalid')
   if (caller.by === 'key' || tokensOpen) return undefined
   return deny('credential_invalid', { about: 'identity_token' })
 }
 
-/** Everything but the counters. */
+/** Everything except the counters. */
 export function authorize(request: AccessRequest, snapshot: Snapshot, rules: PathRules): Decision {
   const { caller, target, method } = request
   const { operation, query } = target
@@ -152,8 +155,8 @@ export function authorize(request: AccessRequest, snapshot: Snapshot, rules: Pat
 }
 
 /**
- * The grant with how its limits stand, unless one of them is reached. `counters` are what is known
- * of `grant.limits`, in their order.
+ * The grant with the states of its limits, or a refusal if one is reached. `counters` are the
+ * states of `grant.limits`, in the same order.
  */
 export function enforceLimits(
   grant: Grant,
@@ -170,7 +173,9 @@ function deny(code: ErrorCode, detail?: DenialDetail): Denial {
   return detail === undefined ? { allowed: false, code } : { allowed: false, code, detail }
 }
 
-/** The key of the model that a request names, whether it is open to the caller or not, if there is one. */
+/**
+ * The key of the model that a request names, if it exists, whether or not the caller may use it.
+ */
 export function namedModel(
   { target, bodyModel }: Pick<AccessRequest, 'target' | 'bodyModel'>,
   { models, modelsByName }: Snapshot,
@@ -181,12 +186,14 @@ export function namedModel(
   return named?.length === 1 ? named[0]?.key : undefined
 }
 
-/** A key pays with its own subscription, whatever a header asks for. */
+/** A key always pays with its own subscription; the header is ignored. */
 function subscriptionOf(request: AccessRequest, caller: Caller): string | undefined {
   return caller.by === 'key' ? caller.subscription : request.requestedSubscription
 }
 
-/** The subscription that pays for a request: one that is being deleted does not (contract, 8.1). */
+/**
+ * The subscription that pays for a request. One that is being deleted does not pay (contract, 8.1).
+ */
 function selectPaying(
   snapshot: Snapshot,
   request: AccessRequest,
@@ -198,7 +205,7 @@ function selectPaying(
   return { error: 'model_unhealthy', found: selected }
 }
 
-/** A header must not serve to find out names: foreign and unknown are one answer to a token. */
+/** The header must not reveal names: for a token, foreign and unknown give the same error. */
 function denySubscription(error: SelectionError, request: AccessRequest, caller: Caller): Denial {
   const named = subscriptionOf(request, caller) !== undefined
   const hidden = error === 'not_found' && named && caller.by === 'token'
@@ -207,7 +214,7 @@ function denySubscription(error: SelectionError, request: AccessRequest, caller:
   return { allowed: false, code: 'subscription_not_allowed', selection, ...several }
 }
 
-/** The model meant, by path or by body. Unknown and not allowed are one answer. */
+/** The requested model, by path or by body. Unknown and forbidden models give the same error. */
 function findModel(request: AccessRequest, snapshot: Snapshot, caller: Caller): Model | Denial {
   const { target, bodyModel, bodyProblem } = request
   if (target.modelKey !== undefined) {
@@ -229,7 +236,7 @@ function findModel(request: AccessRequest, snapshot: Snapshot, caller: Caller): 
   return pickCovered(usable, request, snapshot, caller)
 }
 
-/** One name in several namespaces: the one that the caller's subscription covers. */
+/** One name in several namespaces: picks the model that the caller's subscription covers. */
 function pickCovered(
   models: readonly Model[],
   request: AccessRequest,

@@ -1,6 +1,6 @@
 /**
- * In whose words a refusal is spoken: clients of OpenAI and of Anthropic each know one error body,
- * and their libraries decide by it, and by the headers of `limit-headers.ts`, when to try again.
+ * The format of a refusal. Clients of OpenAI and of Anthropic each expect one error body. Their
+ * libraries decide by it, and by the headers of `limit-headers.ts`, when to retry.
  */
 
 import { describe, type ErrorCode, type ErrorEnvelope, toEnvelope } from './errors.ts'
@@ -8,13 +8,13 @@ import { meterable } from './operations.ts'
 
 export type Dialect = 'openai' | 'anthropic'
 
-/** The body of every refusal to a client of Anthropic's. */
+/** The body of every refusal for Anthropic's clients. */
 export interface AnthropicEnvelope {
   readonly type: 'error'
   readonly error: { readonly type: string; readonly message: string }
 }
 
-/** Anthropic's word for a status; its own 529 (overloaded) is what 503 means here. */
+/** Anthropic's error type for a status. Its own 529 (overloaded) corresponds to 503 here. */
 const anthropicTypes: Partial<Record<number, string>> = {
   400: 'invalid_request_error',
   401: 'authentication_error',
@@ -27,8 +27,8 @@ const anthropicTypes: Partial<Record<number, string>> = {
 }
 
 /**
- * The dialect of a model server's path, `/v1/…`; OpenAI's wherever it says nothing else. What lies
- * below Anthropic's path (`…/count_tokens`, `…/batches`) is Anthropic's as well.
+ * The dialect of a model server's path, `/v1/…`; OpenAI's by default. Paths below Anthropic's
+ * (`…/count_tokens`, `…/batches`) are Anthropic's as well.
  */
 export function dialectOf(operation: string | undefined): Dialect {
   if (operation === undefined || !operation.startsWith(meterable.messages)) return 'openai'
@@ -36,7 +36,7 @@ export function dialectOf(operation: string | undefined): Dialect {
   return next === undefined || next === '/' ? 'anthropic' : 'openai'
 }
 
-/** The body for a code, with the catalogue's message unless a better one is given. */
+/** The body for a code, with the catalogue's message unless another one is given. */
 export function toRefusalBody(
   dialect: Dialect,
   code: ErrorCode,

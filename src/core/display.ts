@@ -1,8 +1,8 @@
-/** What people are shown instead of names: the annotations of a resource (contract, 3.7 and 3.8). */
+/** Display names and descriptions: the annotations of a resource (contract, 3.7 and 3.8). */
 
 import type { Metadata } from './resources.ts'
 
-/** Empty strings where nothing is annotated. */
+/** Empty strings for missing annotations. */
 export interface Display {
   readonly displayName: string
   readonly description: string
@@ -15,7 +15,7 @@ export function displayOf({ annotations }: Metadata): Display {
   }
 }
 
-/** What models tell besides. */
+/** What models have besides. */
 export interface ModelDisplay extends Display {
   readonly genaiUseCase: string
   readonly contextWindow: string

@@ -1,6 +1,6 @@
 /**
- * Durations as people write them: `expiresIn` of a key (contract, 3.2.1) and `window` of a limit
- * (contract, 7.1). Two small grammars, both answering milliseconds, neither ever throwing.
+ * Durations in text: `expiresIn` of a key (contract, 3.2.1) and `window` of a limit (contract,
+ * 7.1). Two small grammars; both return milliseconds and never throw.
  */
 
 const dayMs = 86_400_000
@@ -16,7 +16,8 @@ export const longestWindowMs = 8_784 * unitMs.h
 
 /**
  * Milliseconds of `"30d"`, `"1.5d"`, `"2h30m"`, `"90m"`, `"3600s"`; undefined for everything else.
- * Days do not combine with other units, units stand in falling order, nothing may be signed.
+ * Days cannot be combined with other units, units must be in descending order, and signs are not
+ * allowed.
  */
 export function parseDuration(text: string): number | undefined {
   const wholeDays = days.exec(text)
@@ -27,7 +28,10 @@ export function parseDuration(text: string): number | undefined {
   return Number(h ?? 0) * unitMs.h + Number(m ?? 0) * unitMs.m + Number(s ?? 0) * unitMs.s
 }
 
-/** Milliseconds of a limit's window, `^[1-9]\d{0,3}(s|m|h)$` and at most 366 days; else undefined. */
+/**
+ * Milliseconds of a limit's window, `^[1-9]\d{0,3}(s|m|h)$` and at most 366 days; otherwise
+ * undefined.
+ */
 export function parseWindow(text: string): number | undefined {
   const parts = window.exec(text)
   if (parts === null) return undefined

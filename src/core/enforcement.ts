@@ -1,6 +1,6 @@
 /**
- * Whether what was written of a model holds: every process that may be serving has it in force, and
- * the Envoy of each has the model's cluster. What is not known is never taken for true.
+ * Whether the resources of a model are enforced: every process that may be serving has them in
+ * force, and its Envoy has the model's cluster. Unknown never counts as true.
  */
 
 import type { Condition } from './conditions.ts'
@@ -9,12 +9,12 @@ import { addTo, showFirst } from './lists.ts'
 import type { ModelPolicies, Policies } from './policies.ts'
 
 /**
- * Whether an Envoy has a model's cluster as it is in force: it was seen to have taken it; it answers
- * and was not; its admin page does not answer; or there is no cluster.
+ * Whether an Envoy has a model's current cluster: it was seen to have loaded it; it responds and
+ * has not; its admin page does not respond; or there is no cluster.
  */
 export type EnvoyState = 'taken' | 'not taken' | 'no answer' | 'none'
 
-/** What a process has in force of one model: digests, '' where there is nothing. */
+/** What a process has in force for one model: digests, '' for none. */
 export interface InForce {
   readonly access: string
   readonly limits: string
@@ -24,22 +24,25 @@ export interface InForce {
 
 export interface ProcessReport {
   readonly name: string
-  /** Milliseconds since it reported; undefined: it does not, being of an earlier version. */
+  /**
+   * Milliseconds since its last report; undefined: it does not report, because it is an earlier
+   * version.
+   */
   readonly unreportedMs: number | undefined
   /** By model. */
   readonly inForce: ReadonlyMap<string, InForce>
 }
 
-/** Of all that may be serving, or why they are not known. */
+/** The reports of all processes that may be serving, or why they are unavailable. */
 export type Reports = readonly ProcessReport[] | { readonly problem: string }
 
-/** What there is of each model, and where it is in force. */
+/** The resources of each model, and where they are in force. */
 export interface Enforcement {
   readonly policies: Policies
   readonly reports: Reports
 }
 
-/** The views of resources and policies that follow from it (conditions.ts). */
+/** The views for resources and policies (conditions.ts). */
 export function viewOf({ policies, reports }: Enforcement) {
   const { byModel } = policies
   return {
@@ -53,9 +56,9 @@ export function viewOf({ policies, reports }: Enforcement) {
   }
 }
 
-/** A report older than this tells nothing any more; milliseconds. */
+/** A report older than this is ignored; milliseconds. */
 export const silentMs = 30_000
-/** Processes that one message names. */
+/** The number of processes that one message names. */
 const namesShown = 10
 
 export function isSilent({ unreportedMs }: ProcessReport): boolean {
@@ -74,7 +77,7 @@ export function enforcedOf(policies: ModelPolicies, kind: PolicyKind, reports: R
   })
 }
 
-/** The condition of a ModelRef: whether requests for it reach its server as it is written. */
+/** The condition of a ModelRef: whether Envoy has its cluster as written. */
 export function programmedOf(policies: ModelPolicies, reports: Reports): Condition {
   const { model, server, isServed } = policies
   return judge('Programmed', reports, isServed, (process) => {
@@ -92,7 +95,7 @@ function ofEnvoy(envoy: EnvoyState): string | undefined {
   return undefined
 }
 
-/** `lack`: what a process lacks, in words that its name follows. */
+/** `lack`: what a process lacks, as words that precede its name. */
 function judge(
   type: 'Enforced' | 'Programmed',
   reports: Reports,

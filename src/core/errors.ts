@@ -1,12 +1,11 @@
 /**
- * The catalogue of refusals and failures, and the one JSON body that carries them at every edge
- * (contract, 1.3). Codes are stable: clients match on `code`, people read `message`.
+ * The catalogue of refusals and failures, and the one JSON body for all of them (contract, 1.3).
+ * Codes are stable: clients match on `code`, people read `message`.
  *
- * The status stands beside the code because two edges (Check and the REST API) answer with the
- * same HTTP envelope; a second table would be a second truth.
+ * The status is beside the code because Check and the REST API return the same HTTP envelope.
  */
 
-/** Seconds after which a client may try again when a store was out of reach (`retry-after`). */
+/** Seconds after which a client may retry when a store was unavailable (`retry-after`). */
 export const retryAfterOutage = '2'
 
 interface CatalogueEntry {
@@ -18,7 +17,7 @@ interface CatalogueEntry {
 const catalogue = {
   ...all(400, 'invalid_request_error', {
     invalid_request: 'The request is malformed.',
-    /** The tier lookup's own word (contract, 3.9). */
+    /** The tier lookup's own code (contract, 3.9). */
     bad_request: 'The request is malformed.',
     invalid_body: 'The body is not a JSON object.',
     invalid_lifetime: 'expiresIn is not a valid lifetime.',
@@ -49,16 +48,16 @@ const catalogue = {
   }),
   ...all(413, 'invalid_request_error', { body_too_large: 'The body is larger than 1 MiB.' }),
   ...all(429, 'tokens', {
-    /** Type and public code are OpenAI's own, so that its clients know them. */
+    /** Type and public code are OpenAI's, so that its clients recognize them. */
     token_limit_exceeded: 'The token limit of your subscription for this model is used up.',
   }),
   ...all(429, 'rate_limit_error', {
-    /** Of the management API; inference has its limits in tokens. */
+    /** Of the management API; inference has token limits. */
     too_many_requests: 'Too many requests; wait as retry-after says.',
   }),
   ...all(500, 'server_error', {
     internal: 'Something went wrong on our side.',
-    /** The tier lookup's own word (contract, 3.9). */
+    /** The tier lookup's own code (contract, 3.9). */
     internal_error: 'Something went wrong on our side.',
   }),
   ...all(503, 'server_error', {
@@ -88,7 +87,7 @@ function all<Code extends string>(
   ) as Record<Code, CatalogueEntry>
 }
 
-/** A stable code of the catalogue. */
+/** A stable code from the catalogue. */
 export type ErrorCode = keyof typeof catalogue
 
 /** The body of every refusal: `{"error":{"message","type","code"}}`. */
@@ -101,7 +100,7 @@ export function describe(code: ErrorCode): CatalogueEntry {
   return catalogue[code]
 }
 
-/** The envelope for a code, with the catalogue's message unless a better one is given. */
+/** The envelope for a code, with the catalogue's message unless another one is given. */
 export function toEnvelope(code: ErrorCode, message?: string): ErrorEnvelope {
   const entry = describe(code)
   return {
@@ -109,16 +108,16 @@ export function toEnvelope(code: ErrorCode, message?: string): ErrorEnvelope {
   }
 }
 
-/** What a client reads where it differs from our own word. */
+/** The code that clients see, where it differs from the internal one. */
 function publicCode(code: ErrorCode): string {
-  // The contract gives both readiness refusals one code; only their statuses differ (3.2).
+  // The contract has one code for both readiness refusals; only their statuses differ (3.2).
   if (code === 'subscription_pending') return 'subscription_not_ready'
   return code === 'token_limit_exceeded' ? 'rate_limit_exceeded' : code
 }
 
 /**
- * A refusal or failure that a caller may be told about. `message` is fit for the caller;
- * `cause` is for the log alone. Anything else that is thrown is a fault of ours (500).
+ * A refusal or failure that may be reported to a caller. `message` is for the caller; `cause` is
+ * only logged. Anything else that is thrown is a bug (500).
  */
 export class ServiceError extends Error {
   readonly code: ErrorCode

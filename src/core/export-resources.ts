@@ -1,4 +1,4 @@
-/** The original's resources as ours: the same meaning under our group and kinds. */
+/** Converts the original's resources to ours, with the same meaning under our group and kinds. */
 
 import { isObject, showPath } from './fields.ts'
 import { parseResource } from './parse-resource.ts'
@@ -7,7 +7,7 @@ import { specs } from './resource-schemas.ts'
 import type { ExternalModel, Resource } from './resources.ts'
 import { keyOf } from './resources.ts'
 
-/** A document as `kubectl apply` and a folder of resources take it. */
+/** A document for `kubectl apply` or a folder of resources. */
 export interface Document {
   readonly apiVersion: string
   readonly kind: string
@@ -20,13 +20,16 @@ export interface Document {
 }
 
 export interface Exported {
-  /** By kind, namespace and name; no two are of one name. */
+  /** Ordered by kind, namespace and name, all unique. */
   readonly documents: readonly Document[]
-  /** What of the original is not in them, a sentence each; `error`: a resource is missing. */
+  /** What could not be converted, one sentence each; `error`: a resource is missing. */
   readonly notes: readonly { readonly severity: 'error' | 'warning'; readonly message: string }[]
 }
 
-/** Of the tools that keep objects as they are in a repository: a copy is not theirs. */
+/**
+ * Annotations of GitOps tools, which identify the object that they manage; a copy must not have
+ * them.
+ */
 const toolAnnotations = /^kubectl\.kubernetes\.io\/|argoproj\.io\/|fluxcd\.io\/|^meta\.helm\.sh\//
 
 type Kind = keyof typeof specs
@@ -40,8 +43,9 @@ interface Read {
 }
 
 /**
- * Exports what is of the original's group; the rest is passed over. An ExternalModel becomes part
- * of the ModelRef that names it, as it is served (external-models.ts), else a ModelRef itself.
+ * Converts objects of the original's group and ignores the rest. An ExternalModel becomes part of
+ * the ModelRef that names it, as when it is served (external-models.ts); otherwise it becomes a
+ * ModelRef.
  */
 export function exportResources(objects: readonly unknown[]): Exported {
   const notes: Note[] = []
@@ -55,7 +59,7 @@ export function exportResources(objects: readonly unknown[]): Exported {
     const { resource, shown } = each
     const kind: Kind = resource.kind === 'ExternalModel' ? 'ModelRef' : (resource.kind as Kind)
     const id = `${kind}/${keyOf(resource)}`
-    // A ModelRef of that name is what is served, and has taken what it refers to.
+    // The ModelRef of that name is served, and includes what it refers to.
     if (documents.has(id)) continue
     documents.set(id, toDocument(kind, resource, specOf(each, external), shown, notes))
   }
@@ -98,7 +102,7 @@ function specOf({ resource, spec }: Read, external: ReadonlyMap<string, External
   return named === undefined ? spec : { ...(spec as object), ...serverOf(named) }
 }
 
-/** The fields of a ModelRef that say the same. */
+/** The corresponding fields of a ModelRef. */
 function serverOf({ backendUrl, server }: ExternalModel): object {
   const { credential, upstreamModel } = server
   return {

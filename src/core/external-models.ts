@@ -1,4 +1,4 @@
-/** The original's ExternalModels, made part of the ModelRefs that they serve. */
+/** Merges the original's ExternalModels into the ModelRefs that refer to them. */
 
 import type { ExternalModel, ModelRef, Resource } from './resources.ts'
 import { keyOf } from './resources.ts'
@@ -7,9 +7,9 @@ const merged = new WeakMap<ExternalModel, WeakMap<ModelRef, ModelRef>>()
 const alone = new WeakMap<ExternalModel, ModelRef>()
 
 /**
- * The resources without ExternalModels: a ModelRef that names one in its namespace, and has no
- * `backendUrl` of its own, has its server. One whose own name no ModelRef has is a model itself. What
- * is made of the same objects is the same object again.
+ * The resources without ExternalModels. A ModelRef that names one in its namespace, and has no
+ * `backendUrl` of its own, gets its server. An ExternalModel whose own name no ModelRef has becomes
+ * a model itself. The same inputs return the same objects.
  */
 export function joinExternalModels(resources: readonly Resource[]): readonly Resource[] {
   const external = new Map<string, ExternalModel>()

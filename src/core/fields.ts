@@ -1,15 +1,14 @@
 /**
- * Reads the fields of a document that a person wrote, by its schema: every reader answers a value
- * of the right type or undefined, and notes what was wrong and where. One pass finds all the
- * problems.
+ * Reads the fields of a document by its schema. Every reader returns a value of the right type or
+ * undefined, and records what was wrong and where. One pass finds all problems.
  */
 
 import type { Schema } from './schema.ts'
 
-/** Where in a document: field names and list positions from the root. */
+/** A position in a document: field names and list indexes from the root. */
 export type FieldPath = readonly (string | number)[]
 
-/** One thing wrong with a document; `message` says the mend. */
+/** One problem of a document; `message` says how to fix it. */
 export interface FieldProblem {
   readonly path: FieldPath
   readonly message: string
@@ -28,29 +27,31 @@ export function showPath(path: FieldPath): string {
 /** A cursor on one value of the document; children share its list of problems. */
 export interface Field {
   readonly path: FieldPath
-  /** Whether the value is there at all (null counts as left out, as in Kubernetes). */
+  /** Whether there is a value (null counts as missing, as in Kubernetes). */
   readonly present: boolean
-  /** A field of an object. Throws for one that the schema does not have: nobody could set it. */
+  /**
+   * A field of an object. Throws if the schema does not have it, since that is a bug in the caller.
+   */
   at(name: string): Field
-  /** An object, else a problem; says whether it is one. */
+  /** Whether this is an object; records a problem if not. */
   object(): boolean
-  /** The cursors of a list's items; empty when left out. */
+  /** The cursors of a list's items; empty if missing. */
   list(): readonly Field[]
-  /** The same of a list of strings, each of which has to be there. */
+  /** The items of a list of strings, all of which must be present. */
   texts(): readonly string[]
-  /** A field that may be left out, and is an object else. */
+  /** An optional field that must be an object if present. */
   inside(name: string): Field
   string(): string | undefined
   requiredString(): string
   integer(): number | undefined
   requiredInteger(): number
   boolean(): boolean | undefined
-  /** A map of strings to strings; empty when left out. */
+  /** A map of strings to strings; empty if missing. */
   strings(): Readonly<Record<string, string>>
   problem(message: string): void
 }
 
-/** A cursor on the whole document. Problems are appended to `problems` as they are found. */
+/** A cursor on the whole document. Problems are appended to `problems`. */
 export function readField(
   value: unknown,
   problems: FieldProblem[],
@@ -131,7 +132,7 @@ export function readField(
     },
     strings() {
       if (!present || !field.object()) return {}
-      // One that is null counts as left out, here too.
+      // null counts as missing here too.
       const entries = Object.entries(value as object).filter(([, text]) => text !== null)
       for (const [name, text] of entries) {
         if (typeof text !== 'string') field.at(name).problem('must be a string')
@@ -142,7 +143,7 @@ export function readField(
   return field
 }
 
-/** What a text breaks of its schema; its length is looked at before its form, which takes longer. */
+/** How a text violates its schema. The length is checked before the pattern, which takes longer. */
 function breaks(text: string, schema: Schema): string | undefined {
   const { minLength = 0, maxLength = Number.POSITIVE_INFINITY, pattern, refuses = [] } = schema
   const length = lengthOf(text)
@@ -169,7 +170,7 @@ function compiled(pattern: string, ignoreCase = false): RegExp {
   return known
 }
 
-/** An object with fields: no list, not null. */
+/** Whether this is an object: not a list and not null. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -1,6 +1,7 @@
 /**
- * Where a model's requests go when its ModelRef does not say: the Service behind its HTTPRoute, or the
- * route's Gateway where more than an address stands between, else what its inference service says.
+ * Finds a model's backend when its ModelRef gives none: the Service behind its HTTPRoute, or the
+ * route's Gateway if the route does more than forward, otherwise the address in the inference
+ * service's status.
  */
 
 import { isUrl } from './resource-schemas.ts'
@@ -18,15 +19,15 @@ import type {
 } from './routing.ts'
 
 export interface RoutingOptions {
-  /** `<namespace>/<name>` of the Gateway that nobody reaches but us; undefined: there is none. */
+  /** `<namespace>/<name>` of the Gateway that only we can reach; undefined if there is none. */
   readonly internalGateway: string | undefined
-  /** What the names of Services end in, `cluster.local`. */
+  /** The suffix of Service names, `cluster.local`. */
   readonly clusterDomain: string
 }
 
-/** What there is around a model. */
+/** The objects around a model. */
 export interface Surroundings {
-  /** Its HTTPRoutes, in order of their names. */
+  /** Its HTTPRoutes, ordered by name. */
   readonly routes: readonly HttpRoute[]
   /** By `<namespace>/<name>`. */
   readonly gateways: ReadonlyMap<string, Gateway>
@@ -35,7 +36,7 @@ export interface Surroundings {
 
 export interface FoundBackend {
   readonly backendUrl: string | undefined
-  /** What Host and the server name of TLS say, where that is not what the URL does. */
+  /** Host header and TLS server name, where they differ from the URL. */
   readonly backendHost: string | undefined
   readonly routing: Routing
 }
@@ -44,7 +45,10 @@ type Place = { readonly url: string; readonly host: string | undefined }
 /** A place, or why there is none. */
 type Found = Place | string
 
-/** Of a model whose ModelRef names an LLMInferenceService. A `backendUrl` that is written stays. */
+/**
+ * For a model whose ModelRef names an LLMInferenceService. A `backendUrl` in the resource takes
+ * precedence.
+ */
 export function findBackend(
   ref: ModelRef,
   around: Surroundings,
@@ -71,7 +75,7 @@ export function findBackend(
   }
 }
 
-/** Where a route leads, and the Gateway that counts of those it hangs on. */
+/** The backend of a route, and the Gateway used among its parents. */
 function follow(
   route: HttpRoute,
   ref: ModelRef,
@@ -117,7 +121,7 @@ function follow(
   return none(`needs a Gateway: ${problems.slice(0, 3).join('; ')}`)
 }
 
-/** The internal Gateway goes before the others. */
+/** The internal Gateway comes first. */
 function inOrder(
   parents: readonly RouteParent[],
   { internalGateway }: RoutingOptions,
@@ -127,8 +131,8 @@ function inOrder(
 }
 
 /**
- * The Service that a rule leads to when nothing but its address stands between. One of another
- * namespace is left to the Gateway, which knows whether that is granted.
+ * The Service of a rule, if the rule only forwards to it. A Service in another namespace is left to
+ * the Gateway, which checks whether that is granted.
  */
 function directOf(rule: RouteRule, { metadata }: HttpRoute): RouteBackend | undefined {
   const [backend, ...others] = rule.backends
@@ -137,7 +141,7 @@ function directOf(rule: RouteRule, { metadata }: HttpRoute): RouteBackend | unde
   return backend.isService && backend.namespace === metadata.namespace ? backend : undefined
 }
 
-/** The shortest: that of most paths. */
+/** The shortest prefix: the one that covers most paths. */
 function prefixOf(rules: readonly RouteRule[]): string | undefined {
   const all = rules.flatMap(({ prefixes }) => prefixes)
   return all.toSorted((a, b) => a.length - b.length || (a < b ? -1 : 1))[0]
@@ -162,7 +166,7 @@ function throughGateway(
   return toPlace(scheme, absolute(address, options), listener.port, prefix, host)
 }
 
-/** The one that the route names; else the first that fits, with TLS before one without. */
+/** The listener that the route names; otherwise the first that fits, preferring TLS. */
 function listenerOf(
   { listeners }: Gateway,
   { section, port }: RouteParent,
@@ -177,7 +181,7 @@ function listenerOf(
   return fitting.find(({ isSecure }) => isSecure) ?? fitting[0]
 }
 
-/** The first host that both take. What stands for `*` is the model's name. */
+/** The first host name that both accept. `*` is replaced by the model's name. */
 function hostOf(
   hostnames: readonly string[],
   listener: string | undefined,
@@ -189,7 +193,9 @@ function hostOf(
   return host?.replace(/^\*/, metadata.name)
 }
 
-/** The narrower of two host names, each of which may begin with `*.`; undefined: none fits both. */
+/**
+ * The narrower of two host names, each of which may begin with `*.`; undefined if none fits both.
+ */
 function meet(host: string, other: string | undefined): string | undefined {
   if (other === undefined || host === other) return host
   if (host === '*') return other
@@ -198,7 +204,7 @@ function meet(host: string, other: string | undefined): string | undefined {
   return undefined
 }
 
-/** What its status says: the address for callers outside, with TLS before one without (contract, 7.3). */
+/** The external address from its status, preferring TLS (contract, 7.3). */
 function placeOfService(ref: ModelRef, service: InferenceService | undefined): Found {
   const name = `${ref.metadata.namespace}/${ref.backend.name}`
   const nothing = `there is no HTTPRoute of the LLMInferenceService ${name}, `
@@ -228,7 +234,7 @@ function toPlace(
     : 'has an address that is no host'
 }
 
-/** So that it is asked for as it is, and not with what the pod's own resolver would append. */
+/** Absolute, so that the pod's resolver appends no search domain. */
 function absolute(name: string, options: RoutingOptions): string {
   return isInCluster(name, options) ? `${name}.` : name
 }
@@ -237,7 +243,7 @@ function isInCluster(name: string, { clusterDomain }: RoutingOptions): boolean {
   return name.endsWith(`.svc.${clusterDomain}`)
 }
 
-/** Where the models' Gateway is named: every other one that takes a route of the model. */
+/** If the internal Gateway is configured: every other Gateway that accepts a route of the model. */
 function bypassesOf(
   routes: readonly HttpRoute[],
   { internalGateway }: RoutingOptions,

@@ -1,6 +1,6 @@
 /**
  * The ModelAuthPolicy and the TokenRateLimitPolicy of a model, as objects of the cluster: their
- * names, labels and annotations (contract, 8.1 and 8.2), what they count, and their conditions.
+ * names, labels and annotations (contract, 8.1 and 8.2), their counts, and their conditions.
  */
 
 import type { Condition } from './conditions.ts'
@@ -10,9 +10,9 @@ export const policyKinds = ['ModelAuthPolicy', 'TokenRateLimitPolicy'] as const
 export type PolicyKind = (typeof policyKinds)[number]
 
 const apiVersion = 'tollgate.dev/v1alpha1'
-/** Who has generated a policy. One without this label is somebody else's, and stays. */
+/** The label of a generated policy. A policy without it was not generated, and is left alone. */
 export const managedBy = { name: 'app.kubernetes.io/managed-by', value: 'tollgate-controller' }
-/** With the value `false` on a policy nothing more is done to it. */
+/** A policy with this annotation set to `false` is no longer changed. */
 export const managedAnnotation = 'tollgate.dev/managed'
 
 const about = {
@@ -30,7 +30,7 @@ const about = {
   },
 } as const satisfies Record<PolicyKind, object>
 
-/** Whoever goes takes the policy along. */
+/** The owner; deleting it deletes the policy. */
 export interface Owner {
   readonly apiVersion: string
   readonly kind: string
@@ -59,14 +59,14 @@ export function placeOfPolicy(kind: PolicyKind, model: string): readonly [string
   return [namespace, `${about[kind].prefix}${name}`]
 }
 
-/** The model of the policy `<namespace>/<name>`; undefined: none has such a policy. */
+/** The model of the policy `<namespace>/<name>`; undefined if no model has such a policy. */
 export function modelOfPolicy(kind: PolicyKind, policy: string): string | undefined {
   const [namespace, name = ''] = policy.split('/')
   const { prefix } = about[kind]
   return name.startsWith(prefix) ? `${namespace}/${name.slice(prefix.length)}` : undefined
 }
 
-/** undefined: nothing of the kind names the model. */
+/** undefined: no resource of the kind names the model. */
 export function specOf(policies: ModelPolicies, kind: PolicyKind): PolicySpec | undefined {
   const modelRef = { name: policies.model.slice(policies.model.indexOf('/') + 1) }
   if (kind === 'ModelAuthPolicy') {
@@ -80,7 +80,7 @@ export function specOf(policies: ModelPolicies, kind: PolicyKind): PolicySpec | 
   return { modelRef, subscriptions: names, subscriptionCount: count, limits, digest }
 }
 
-/** The object as it shall be; undefined: it shall not be there. */
+/** The desired object; undefined if it should not exist. */
 export function toPolicyObject(policies: ModelPolicies, kind: PolicyKind, owner: Owner) {
   const spec = specOf(policies, kind)
   const content = contentOf(policies, kind)
@@ -108,12 +108,11 @@ export function toPolicyObject(policies: ModelPolicies, kind: PolicyKind, owner:
   }
 }
 
-/** The conditions of a model's policy; none: there is no such policy. */
+/** The conditions of a model's policy; empty if there is no such policy. */
 export type PolicyConditions = (model: string, kind: PolicyKind) => readonly Condition[]
 
 /**
- * Whether what we have compiled is all that was written for the model, and, where somebody can tell,
- * whether it is enforced.
+ * Whether everything written for the model is compiled, and, if reports are available, enforced.
  */
 export function createPolicyConditions(
   { byModel }: Policies,
@@ -135,7 +134,7 @@ export function createPolicyConditions(
   }
 }
 
-/** What became of a policy, as it is listed. */
+/** The status of a policy in listings. */
 export interface PolicyStatus {
   readonly kind: PolicyKind
   readonly namespace: string
@@ -144,7 +143,7 @@ export interface PolicyStatus {
   readonly conditions: readonly Condition[]
 }
 
-/** Of every policy, ordered by kind, namespace and name. */
+/** The statuses of all policies, ordered by kind, namespace and name. */
 export function policyStatuses(
   { byModel }: Policies,
   conditionsOf: PolicyConditions,

@@ -1,4 +1,7 @@
-/** What `tollgate controller` writes: the statuses of our kinds, and the two kinds it generates. */
+/**
+ * Schemas of what `tollgate controller` writes: the statuses of our kinds, and the two generated
+ * kinds.
+ */
 
 import { integer, list, object, type Schema, text } from './schema.ts'
 
@@ -30,7 +33,7 @@ function phase(...phases: readonly string[]): Schema {
   return text({ enum: phases, description: 'state in one word' })
 }
 
-/** What became of a reference, or of what was generated for it. */
+/** The state of a reference, or of what was generated for it. */
 function references(description: string, more: Readonly<Record<string, Schema>> = {}): Schema {
   return list(
     object(
@@ -88,7 +91,7 @@ const modelRef = object({ name: text({ description: 'the ModelRef, in this names
   'name',
 ])
 
-/** Generated for each model that is named: what there is, counted, and never the rules themselves. */
+/** Generated for each model that is named: counts, never the rules themselves. */
 export const generated = {
   ModelAuthPolicy: {
     description: 'Who may use one model, generated from all AccessPolicies that name it.',

@@ -1,4 +1,6 @@
-/** The last value of a header that is not blank (contract, 1.2); repeated ones come joined by commas. */
+/**
+ * The last non-blank value of a header (contract, 1.2); repeated headers arrive joined by commas.
+ */
 export function lastValue(header: string | undefined): string | undefined {
   return header
     ?.split(',')

@@ -1,11 +1,11 @@
-/** HTTPRoutes, Gateways and LLMInferenceServices, made part of the ModelRefs that they lead to. */
+/** Merges HTTPRoutes, Gateways and LLMInferenceServices into the ModelRefs that they lead to. */
 
 import { type FoundBackend, findBackend, type RoutingOptions } from './find-backend.ts'
 import { addTo, areSame } from './lists.ts'
 import type { ModelRef, Resource } from './resources.ts'
 import type { Gateway, HttpRoute, InferenceService } from './routing.ts'
 
-/** A ModelRef with what was found for it, and what that was found from. */
+/** A ModelRef with the backend that was found, and the objects it was found from. */
 interface Joined {
   readonly from: readonly unknown[]
   readonly found: FoundBackend
@@ -14,15 +14,15 @@ interface Joined {
 
 const joined = new WeakMap<ModelRef, Joined>()
 
-/** Where nobody has said otherwise. */
+/** The default. */
 export const usualRouting: RoutingOptions = {
   internalGateway: undefined,
   clusterDomain: 'cluster.local',
 }
 
 /**
- * The resources without these kinds, and each ModelRef of an LLMInferenceService with the backend that
- * was found, one a step. What is found the same again is the same object again.
+ * The resources without these kinds, and each ModelRef of an LLMInferenceService with its backend,
+ * one per step. If nothing has changed for a ModelRef, it is the same object as before.
  */
 export function* joinRoutes(
   resources: readonly Resource[],

@@ -1,4 +1,4 @@
-/** `expiresIn` and `ephemeral` → the instant a new key expires (contract, 3.2 and 3.2.1). */
+/** `expiresIn` and `ephemeral` → when a new key expires (contract, 3.2 and 3.2.1). */
 
 import { parseDuration } from './duration.ts'
 import { ServiceError } from './errors.ts'
@@ -7,18 +7,19 @@ const dayMs = 86_400_000
 const ephemeralMaximumMs = 3_600_000
 
 export interface LifetimeRequest {
-  /** As it came in the body: seconds as a number, a duration string, null or undefined. */
+  /** As in the body: seconds as a number, a duration string, null or undefined. */
   readonly expiresIn: unknown
   readonly ephemeral: boolean
-  /** The longest life of a regular key, in days of 24 hours. */
+  /** The longest lifetime of a regular key, in days of 24 hours. */
   readonly maximumDays: number
   /** Milliseconds since the epoch. */
   readonly now: number
 }
 
 /**
- * When the key expires, in milliseconds since the epoch. Left out, a regular key lives for the
- * maximum and an ephemeral one for an hour. Throws `invalid_lifetime` with the mend.
+ * When the key expires, in milliseconds since the epoch. By default a regular key lives for the
+ * maximum and an ephemeral one for an hour. Throws `invalid_lifetime`, whose message says how to
+ * fix it.
  */
 export function expiryOf({ expiresIn, ephemeral, maximumDays, now }: LifetimeRequest): number {
   const maximumMs = ephemeral ? ephemeralMaximumMs : maximumDays * dayMs
@@ -32,14 +33,14 @@ export function expiryOf({ expiresIn, ephemeral, maximumDays, now }: LifetimeReq
         : `expiresIn exceeds the maximum of ${maximumDays} days.`,
     )
   }
-  // A positive lifetime below a millisecond still has to end after it began.
+  // Even a lifetime below a millisecond must end after it begins.
   return now + Math.max(1, Math.round(lifetimeMs))
 }
 
 function readLifetime(expiresIn: unknown): number {
   if (typeof expiresIn === 'number') return expiresIn * 1_000
   if (typeof expiresIn !== 'string') throw invalid('expiresIn must be a string or a number.')
-  // Both spell "nothing", which is a length, though none that a key can have.
+  // Both are valid durations of zero, which no key can have.
   if (expiresIn === '' || expiresIn === '0') return 0
   if (expiresIn.startsWith('-') && parseDuration(expiresIn.slice(1)) !== undefined) return -1
   const lifetimeMs = parseDuration(expiresIn)

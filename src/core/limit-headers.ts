@@ -1,19 +1,20 @@
 /**
- * What a caller has left, as response headers: the fields of draft-ietf-httpapi-ratelimit-headers,
- * which tell every limit, and those of the caller's own dialect, which tell the one that binds.
+ * What is left of a caller's limits, as response headers: the fields of
+ * draft-ietf-httpapi-ratelimit-headers for all limits, and those of the caller's dialect for the
+ * binding limit.
  *
- * The figures are those of the moment a request is let in or refused; what its own answer will
- * use is not in them yet.
+ * The figures are those of the moment when a request is allowed or refused. They do not include
+ * what its own response will use.
  */
 
 import type { CountedLimit, LimitState } from './counter.ts'
 import type { Dialect } from './dialect.ts'
 import { toTimestamp } from './timestamp.ts'
 
-/** Takes one header; names are lower-case. */
+/** Receives one header; names are lower-case. */
 export type PutHeader = (name: string, value: string) => void
 
-/** Puts the headers of these limits; nothing is put without any. */
+/** Puts the headers of these limits, or none without limits. */
 export function putLimitHeaders(
   dialect: Dialect,
   states: readonly LimitState[],
@@ -26,7 +27,7 @@ export function putLimitHeaders(
   put('ratelimit', toItems(states, now))
 }
 
-/** Puts what a dialect's own headers tell of the limit that binds, if there is one. */
+/** Puts a dialect's own headers for the binding limit, if there is one. */
 export function putBindingHeaders(
   dialect: Dialect,
   states: readonly LimitState[],
@@ -49,12 +50,12 @@ export function putBindingHeaders(
   }
 }
 
-/** The field `RateLimit-Policy`: what the limits are. */
+/** The field `RateLimit-Policy`: the limits. */
 export function toPolicies(limits: readonly CountedLimit[]): string {
   return limits.map(({ policy }) => policy).join(', ')
 }
 
-/** The field `RateLimit`: how they stand. */
+/** The field `RateLimit`: their states. */
 export function toItems(states: readonly LimitState[], now: number): string {
   let items = ''
   for (const { limit, remaining, resetsAt } of states) {
@@ -65,8 +66,8 @@ export function toItems(states: readonly LimitState[], now: number): string {
 }
 
 /**
- * The limit that binds: the one with the least share left; of several the one that holds longest,
- * so that among spent ones it is the one to wait for.
+ * The binding limit: the one with the smallest share left, and of several the one that resets last,
+ * so that among used-up limits it is the one to wait for.
  */
 export function bindingOf(states: readonly LimitState[]): LimitState | undefined {
   let binding: LimitState | undefined
@@ -76,12 +77,12 @@ export function bindingOf(states: readonly LimitState[]): LimitState | undefined
   return binding
 }
 
-/** Whole seconds, rounded up, at least one: a client that waits them finds the window open. */
+/** Whole seconds, rounded up, at least one: after that wait the window is open. */
 export function secondsUntil(instant: number, now: number): number {
   return Math.max(1, Math.ceil((instant - now) / 1_000))
 }
 
-/** A wait as OpenAI writes it, which is how Go does: `250ms`, `1s`, `6m0s`, `1h2m3s`; rounded up. */
+/** A wait in OpenAI's format, which is Go's: `250ms`, `1s`, `6m0s`, `1h2m3s`; rounded up. */
 export function toResetDuration(waitMs: number): string {
   if (waitMs <= 999) return `${Math.max(1, Math.ceil(waitMs))}ms`
   const seconds = Math.ceil(waitMs / 1_000)

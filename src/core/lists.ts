@@ -1,4 +1,4 @@
-/** Lists under keys, lists that are compared, and lists of which only the first are shown. */
+/** Helpers for lists: under keys, compared, or with only the first items shown. */
 
 /** Adds a value to the list of this key. */
 export function addTo<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): void {
@@ -12,7 +12,7 @@ export function areSame(a: readonly unknown[], b: readonly unknown[]): boolean {
   return a.length === b.length && a.every((each, index) => each === b[index])
 }
 
-/** Adds a name to a list that is in order and keeps the first `most`. */
+/** Inserts a name into a sorted list and keeps the first `most`. */
 export function insertName(names: string[], name: string, most: number): void {
   if (names.length === most && name > (names.at(-1) as string)) return
   let [low, high] = [0, names.length]

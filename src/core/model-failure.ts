@@ -1,6 +1,6 @@
-/** How a request ended at its model's server, from what Envoy tells of it. */
+/** How a request ended at its model's server, according to Envoy. */
 
-/** Why there was no answer, or half of one. */
+/** Why there was no response, or only part of one. */
 export type FailureReason =
   | 'dns'
   | 'refused'
@@ -15,29 +15,32 @@ export type FailureReason =
 
 export interface ModelFailure {
   readonly reason: FailureReason
-  /** Envoy's own words. */
+  /** Envoy's description. */
   readonly detail: string
 }
 
-/** One request that was allowed. */
+/** One allowed request. */
 export interface Outcome {
   /** `<namespace>/<name>`. */
   readonly model: string
   readonly subscription: string
   readonly requestId: string
-  /** HTTP status of the answer; 0 when there was none. */
+  /** HTTP status of the response; 0 if there was none. */
   readonly status: number
-  /** From the first byte of the request to the last of the answer. */
+  /** From the first byte of the request to the last of the response. */
   readonly durationMs: number
-  /** From the same to the first byte of the server's answer; undefined: there was none. */
+  /**
+   * From the first byte of the request to the first byte of the server's response; undefined if
+   * there was none.
+   */
   readonly firstByteMs: number | undefined
-  /** undefined: the server answered, or was not to blame. */
+  /** undefined: the server responded, or did not cause the failure. */
   readonly failure: ModelFailure | undefined
-  /** Whether the server was heard at all. */
+  /** Whether the server responded at all. */
   readonly answered: boolean
 }
 
-/** What an access-log entry says (envoy.data.accesslog.v3). */
+/** Fields of an access-log entry (envoy.data.accesslog.v3). */
 export interface EndedStream {
   /** Field numbers of the ResponseFlags that are set. */
   readonly flags: ReadonlySet<number>
@@ -45,7 +48,7 @@ export interface EndedStream {
   readonly details: string
   /** `upstream_transport_failure_reason`. */
   readonly transport: string
-  /** What a script of ours has made of the answer (`tollgate.failure`). */
+  /** The failure reason that one of our scripts recorded (`tollgate.failure`). */
   readonly told: string | undefined
 }
 
@@ -65,16 +68,16 @@ const flag = {
   dnsFailure: 27,
 } as const
 
-/** undefined: nothing that the model's server is to blame for. */
+/** undefined: no failure of the model's server. */
 export function failureOf(ended: EndedStream): ModelFailure | undefined {
   const { flags, details, transport, told } = ended
   if (told === 'credential_refused') return { reason: told, detail: details }
   const reason = reasonOf(flags, `${details} ${transport}`)
-  // What the connection has met is said in both, and better in the second.
+  // Both describe a connection failure; the transport's text is better.
   return reason && { reason, detail: transport || details }
 }
 
-/** Whether the server's own answer was passed on. */
+/** Whether the server's own response was forwarded. */
 export function isAnswered({ details }: EndedStream): boolean {
   return details.startsWith('via_upstream')
 }
@@ -82,7 +85,7 @@ export function isAnswered({ details }: EndedStream): boolean {
 function reasonOf(flags: ReadonlySet<number>, words: string): FailureReason | undefined {
   if (flags.size === 0) return undefined
   if (flags.has(flag.noCluster)) return 'no_cluster'
-  // Clusters of models have no health checks: without addresses there is nobody to ask.
+  // Clusters of models have no health checks, so this means that there is no address.
   if (flags.has(flag.dnsFailure) || flags.has(flag.noHealthyUpstream)) return 'dns'
   if (flags.has(flag.overflow)) return 'overflow'
   if (flags.has(flag.connectionFailure)) {
@@ -90,7 +93,7 @@ function reasonOf(flags: ReadonlySet<number>, words: string): FailureReason | un
     if (/refused/i.test(words)) return 'refused'
     return /timeout/i.test(words) ? 'timeout' : 'unreachable'
   }
-  // An answer that breaks off between two chunks is one too.
+  // A response that breaks off between two chunks counts too.
   if (flags.has(flag.protocolError))
     return /after_response_started/.test(words) ? 'reset' : 'protocol'
   for (const each of [

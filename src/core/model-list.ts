@@ -1,6 +1,6 @@
 /**
- * The list of models (contract, 3.7): what a model's server says of itself, read with distrust,
- * and the findings of many servers merged into one ordered list.
+ * The list of models (contract, 3.7): parses the untrusted list of a model's server, and merges the
+ * lists of many servers into one ordered list.
  */
 
 import { displayOf, type ModelDisplay, modelDisplayOf } from './display.ts'
@@ -11,30 +11,30 @@ import type { CompiledSubscription, Model } from './snapshot.ts'
 /** One entry of a server's own list. */
 export interface ServedModel {
   readonly id: string
-  /** Unix seconds; undefined where the server says nothing usable. */
+  /** Unix seconds; undefined if the server gives no usable value. */
   readonly created: number | undefined
 }
 
-/** A model that a subscription turned out to open. */
+/** A model that a subscription opens. */
 export interface FoundModel {
   readonly model: Model
   readonly subscription: CompiledSubscription
-  /** As `endpointOf` says; empty where there is none. */
+  /** As `endpointOf` returns it; empty if there is none. */
   readonly endpoint: string
-  /** undefined: its server keeps no list, so that the ModelRef's own ids stand for it, or its name. */
+  /** undefined: its server has no list, so the ids of the ModelRef are used, or its name. */
   readonly served: readonly ServedModel[] | undefined
 }
 
 export interface ListedModel {
   readonly id: string
-  /** Unix seconds; 0 where neither the server nor the ModelRef says when. */
+  /** Unix seconds; 0 if neither the server nor the ModelRef has a time. */
   readonly created: number
   readonly ownedBy: string
   readonly kind: string
   readonly url: string
   readonly ready: boolean
   readonly details: ModelDisplay
-  /** Every subscription through which it was found, ordered by name. */
+  /** Every subscription that opens it, ordered by name. */
   readonly subscriptions: readonly ListedSubscription[]
 }
 
@@ -44,17 +44,17 @@ export interface ListedSubscription {
   readonly description: string
 }
 
-/** Entries of one server's list that are looked at, and characters of an id. */
+/** Limits: entries read from one server's list, and characters of an id. */
 const longestList = 10_000
 const longestId = 512
-/** The last second of the year 9999, the last that RFC 3339 can write. */
+/** The last second of the year 9999, the latest that RFC 3339 can express. */
 const latestSecond = 253_402_300_799
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is being refused
 const printable = /^[^\u0000-\u001f\u007f]+$/
 
 /**
- * Where clients reach a model: its own `endpointOverride`, else its path at the gateway once it
- * has a backend. Without a trailing slash; undefined when there is nowhere to go.
+ * Where clients reach a model: its own `endpointOverride`, otherwise its path at the gateway if it
+ * has a backend. Without a trailing slash; undefined if it cannot be reached.
  */
 export function endpointOf(
   { key, resource, cluster }: Model,
@@ -66,8 +66,8 @@ export function endpointOf(
 }
 
 /**
- * The entries of `{"data":[{"id","created"}]}`, whatever else the value may be. What is not usable
- * is left out: ids that are no text, empty, endless, unprintable or there already.
+ * The entries of `{"data":[{"id","created"}]}`, for any value. Skips ids that are not strings,
+ * empty, too long, unprintable or repeated.
  */
 export function readServedModels(list: unknown): readonly ServedModel[] {
   const data = isObject(list) ? list.data : undefined
@@ -81,9 +81,9 @@ export function readServedModels(list: unknown): readonly ServedModel[] {
 }
 
 /**
- * One entry for each id, url and owner, ordered by the three. Where `spec.modelIds` says which of
- * its server's ids are this model, others are left out: several ModelRefs may share one server. One
- * that its server knows by `spec.upstreamModel` has its own names, whatever that server lists.
+ * One entry for each id, url and owner, ordered by the three. If `spec.modelIds` says which of the
+ * server's ids are this model, other ids are left out, because several ModelRefs may share a
+ * server. A model with `spec.upstreamModel` has its own names, whatever the server lists.
  */
 export function mergeModels(found: readonly FoundModel[]): readonly ListedModel[] {
   const entries = new Map<string, ListedModel & { readonly subscriptions: ListedSubscription[] }>()

@@ -1,8 +1,8 @@
-/** The fields of a ModelRef that say how its server is spoken to. */
+/** Fields of a ModelRef for the connection to its server. */
 
 import { integer, object, type Schema, text } from './schema.ts'
 
-/** A name in a folder, and not the way to another one. */
+/** A file name within a folder, never a path out of it. */
 const file: Partial<Schema> = {
   minLength: 1,
   maxLength: 253,
@@ -16,7 +16,7 @@ const file: Partial<Schema> = {
   ],
 }
 
-/** Headers that are not the resource's to set: of the connection, the body, and our own. */
+/** Headers that a resource must not set: those of the connection, of the body, and our own. */
 const ownHeaders =
   '^(host|connection|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade|expect|content-.*|accept-encoding|x-request-id|x-(tollgate|envoy|forwarded|maas)-.*)$'
 
@@ -76,7 +76,10 @@ export const credential = object(
   { description: 'credential of the gateway for the server', rules: [credentialRule] },
 )
 
-/** A duration of Go's without signs, small units and the point alone, which CEL reads as we do. */
+/**
+ * A Go duration without signs, microseconds, nanoseconds or a lone point, which CEL parses as we
+ * do.
+ */
 function duration(description: string, longest: string, otherwise: string): Schema {
   const message = `must be a duration like 500ms, 30s or 10m, at most ${longest}`
   return text({
@@ -97,7 +100,7 @@ function duration(description: string, longest: string, otherwise: string): Sche
 const number = '[0-9]{1,9}(\\.[0-9]{1,6})?'
 const durationPattern = `^([0-9]{1,9}ms|(${number}h)?(${number}m)?(${number}s)?)$`
 
-/** What the gateway has routes for. */
+/** The values for which the gateway has routes. */
 const idles = ['10s', '30s', '1m', '2m', '5m', '10m', '15m', '30m', '1h']
 
 export const server = {
@@ -147,5 +150,5 @@ export const server = {
   }),
 } as const
 
-/** The original's: its Secret holds `api-key`. */
+/** The original's: its Secret contains `api-key`. */
 export const credentialReference = object({ name: text(file) }, ['name'])

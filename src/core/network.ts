@@ -1,8 +1,9 @@
 const ipv4Mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i
 
 /**
- * The network that an IP address speaks for: an IPv4 address itself, of an IPv6 address its first
- * 64 bits, since whoever has one has them all (RFC 6177). Anything else stands for itself.
+ * The network that an IP address stands for: an IPv4 address itself, or the first 64 bits of an
+ * IPv6 address, since its owner has all addresses below them (RFC 6177). Other text stands for
+ * itself.
  */
 export function networkOf(address: string): string {
   if (!address.includes(':')) return address

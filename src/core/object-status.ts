@@ -1,11 +1,11 @@
-/** The status of a resource as its object in the cluster carries it. */
+/** The status of a resource as its object in the cluster contains it. */
 
 import type { Condition, ResourceStatus } from './conditions.ts'
 import { type PolicyConditions, type PolicyKind, placeOfPolicy } from './generated-policies.ts'
 import type { CompiledPolicy, CompiledSubscription, Model, Snapshot } from './snapshot.ts'
 import { toTimestamp } from './timestamp.ts'
 
-/** A condition as Kubernetes has them (meta/v1 Condition). */
+/** A Kubernetes condition (meta/v1 Condition). */
 export interface ObjectCondition {
   readonly type: string
   readonly status: string
@@ -22,14 +22,14 @@ export interface ObjectStatus {
   readonly [field: string]: unknown
 }
 
-/** The longest message of a condition (meta/v1: 32,768 bytes); ours stays far below. */
+/** The longest message of a condition. meta/v1 allows 32,768 bytes. */
 const longestMessage = 4_096
-/** The longest of an entry in a list, of which there may be thousands. */
+/** The longest message of a list entry; there may be thousands of entries. */
 const longestEntry = 256
 
-/** What a status is written over. */
+/** The status that is replaced. */
 export interface Before {
-  /** What the object carries now. */
+  /** The current status of the object. */
   readonly before: unknown
   readonly generation: number
   /** Milliseconds since the epoch. */
@@ -44,14 +44,17 @@ export interface StatusInput extends Before {
   readonly gatewayUrl: string
 }
 
-/** What the object shall carry. */
+/** The desired status of the object. */
 export function toObjectStatus(input: StatusInput): ObjectStatus {
   const { phase, conditions } = input.status
   const shown = conditions.filter(({ type }) => type !== 'BackendReachable')
   return { phase, ...detailsOf(input), ...toConditions(shown, input) }
 }
 
-/** The conditions with their times. A time moves only where its condition's status does. */
+/**
+ * The conditions with their times. `lastTransitionTime` changes only with the status of a
+ * condition.
+ */
 export function toConditions(
   conditions: readonly Pick<Condition, 'status' | 'reason' | 'message' | 'type'>[],
   { before, generation, now }: Before,
@@ -86,8 +89,8 @@ function detailsOf(input: StatusInput): Readonly<Record<string, unknown>> {
 }
 
 /**
- * Clients come to the gateway, unless the resource says where they go. A field that is undefined shall
- * not be there.
+ * Clients use the gateway's address, unless the resource gives another. A field that is undefined
+ * is removed.
  */
 function ofModel(model: Model | undefined, gatewayUrl: string): Readonly<Record<string, unknown>> {
   if (model === undefined) return {}
@@ -158,13 +161,13 @@ function generatedAt(kind: PolicyKind, model: string) {
   return { name, namespace }
 }
 
-/** `weak`: the condition that keeps it from being ready. */
+/** `weak`: the condition that prevents it from being ready. */
 function entryOf(weak: Condition | undefined, readyReason: string) {
   if (weak === undefined) return { ready: true, reason: readyReason, message: '' }
   return { ready: false, reason: weak.reason, message: weak.message.slice(0, longestEntry) }
 }
 
-/** Of an object that cannot be read as what it says it is. */
+/** The status of an object that cannot be parsed. */
 export function toFailedStatus(message: string, before: Before): ObjectStatus {
   const failed = { type: 'Ready', status: 'False', reason: 'ReconcileFailed', message } as const
   return { phase: 'Failed', ...toConditions([failed], before) }

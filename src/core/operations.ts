@@ -1,11 +1,11 @@
 /**
  * The operations of a model server that the gateway opens, and which of them are counted.
  *
- * The list is closed. A server may dispatch by suffix or by prefix, decode a path more often than
- * Envoy does, or fold its case: whatever is not spelled exactly as listed does not reach it.
+ * The list is closed. A server may dispatch by suffix or prefix, decode a path more often than
+ * Envoy does, or ignore its case. So a path must be spelled exactly as listed to reach it.
  */
 
-/** What `METER_PATHS` calls the operations that can be counted. */
+/** The names of countable operations in `METER_PATHS`. */
 export const meterable = {
   chat: '/v1/chat/completions',
   messages: '/v1/messages',
@@ -20,10 +20,16 @@ export function isMeterName(written: string): written is MeterName {
   return Object.hasOwn(meterable, written)
 }
 
-/** The one operation that an identity token opens, and that no limit closes (contract, 8.1 and 8.2). */
+/**
+ * The one operation that an identity token may call, and that no limit applies to (contract, 8.1
+ * and 8.2).
+ */
 export const modelsPath = '/v1/models'
 
-/** Which operations are counted, and whether those that cost tokens and are not counted are open. */
+/**
+ * Which operations are counted, and whether operations that use tokens and are not counted are
+ * open.
+ */
 export interface PathRules {
   readonly metered: ReadonlySet<string>
   readonly unmetered: 'open' | 'closed'
@@ -49,25 +55,28 @@ const namedByBody: ReadonlySet<string> = new Set([
 ])
 
 const id = '[\\w~:@-][\\w.~:@-]*'
-/** Operations whose model is named by the path alone: uploads, files, batches. */
+/** Operations for which only the path names the model: uploads, files, batches. */
 const namedByPath = new RegExp(
   `^/v1/(?:audio/(?:transcriptions|translations)|images/(?:edits|variations)|files(?:/${id}(?:/content)?)?|batches(?:/${id}(?:/cancel)?)?)$`,
 )
 const tokenizing = /^\/v1\/(?:de)?tokenize$/
-/** What is only read. A server that mounts by prefix would take another method for the operation above. */
+/**
+ * Read-only operations. A server that routes by prefix could take another method for the operation
+ * above.
+ */
 const readOnly = new RegExp(`^/v1/(?:models(?:/${id})?|responses/${id}(?:/input_items)?)$`)
 
-/** Whether a shared path leads to this operation, its model being named by the body. */
+/** Whether the body names the model of this operation, so that it has a shared path. */
 export function isNamedByBody(operation: string): boolean {
   return namedByBody.has(operation)
 }
 
-/** Whether the model of this operation can only be named by the path. */
+/** Whether only the path can name the model of this operation. */
 export function isNamedByPath(operation: string): boolean {
   return namedByPath.test(operation)
 }
 
-/** GET and HEAD of exactly the list of models: nothing else is free of limits. */
+/** Whether this is GET or HEAD of exactly the list of models. Only these are free of limits. */
 export function isListing(operation: string, method: string): boolean {
   return operation === modelsPath && (method === 'GET' || method === 'HEAD')
 }
@@ -76,7 +85,7 @@ export function isListing(operation: string, method: string): boolean {
 export type Refusal =
   | { readonly code: 'not_found'; readonly detail: { readonly about: 'query' | 'unserved' } }
   | { readonly code: 'invalid_request'; readonly detail: { readonly about: 'path' } }
-  /** `path`: as it has to be written. */
+  /** `path`: the correct spelling. */
   | {
       readonly code: 'not_found'
       readonly detail: { readonly about: 'spelling'; readonly path: string }
@@ -92,8 +101,8 @@ export type Refusal =
     }
 
 /**
- * The refusal of what some server may take for a metered operation although it is not spelled so;
- * `query` is empty or begins with `?`. undefined: no server does.
+ * Refuses a path that some server may take for a metered operation although it is spelled
+ * differently. `query` is empty or begins with `?`. Returns undefined if no server does.
  */
 export function refuseSpelling(
   operation: string,
@@ -115,8 +124,8 @@ export function refuseSpelling(
 }
 
 /**
- * The refusal of an operation that is not on the list, or closed; undefined: it is open. `allPaths`:
- * the list does not matter.
+ * Refuses an operation that is closed or not on the list; undefined if it is open. With `allPaths`,
+ * the list is ignored.
  */
 export function refuseOperation(
   operation: string,
@@ -135,7 +144,7 @@ export function refuseOperation(
   return undefined
 }
 
-/** Whether an operation costs tokens that nobody counts. */
+/** Whether an operation uses tokens that are not counted. */
 export function isUncounted(operation: string, method: string, { metered }: PathRules): boolean {
   return !metered.has(operation) && costsTokens(operation, method)
 }
@@ -155,12 +164,12 @@ function costsTokens(operation: string, method: string): boolean {
 }
 
 /**
- * Forms that no honest client writes: overlong and fullwidth ones, `%uXXXX`, and what is escaped
- * more than three times. The route `malformed` of envoy/bootstrap.yaml has the same expression.
+ * Escapes that no honest client sends: overlong and fullwidth forms, `%uXXXX`, and more than three
+ * in a row. The route `malformed` of envoy/bootstrap.yaml has the same expression.
  */
 const malformed = /%(?:c[01]|e0%[89]|ef%b[cd]|u[0-9a-f]{4}|252525)/i
 
-/** Queries of other characters alone hold no path. */
+/** A query without other characters contains no path. */
 const mayHoldPath = /[^\w?=&.,:~+-]/
 
 function holdsMetered(query: string, metered: ReadonlySet<string>): boolean {
@@ -172,9 +181,9 @@ function holdsMetered(query: string, metered: ReadonlySet<string>): boolean {
 }
 
 /**
- * A path as the most lenient server takes it: case folded, percent-escapes resolved (those of `?`
- * and `#` too), without `;parameters`, doubled or trailing slashes, dot segments, trailing dots,
- * blanks and characters that show nothing; backslashes are slashes.
+ * A path as the most lenient server reads it: lower case, percent-escapes decoded (also those of
+ * `?` and `#`), without `;parameters`, doubled or trailing slashes, dot segments, trailing dots,
+ * whitespace and invisible characters, and with backslashes as slashes.
  */
 function loosely(operation: string, cut = withoutQuery): string {
   const kept: string[] = []
@@ -182,8 +191,8 @@ function loosely(operation: string, cut = withoutQuery): string {
     const segment = written
       .replace(/;.*$/s, '')
       .replace(/[\s\p{Cc}\p{Cf}]/gu, '')
-      // Fullwidth forms become what they look like; up, then down: by way of its capital the long s
-      // (U+017F) becomes an s, the dotless i an i.
+      // NFKC turns fullwidth forms into ASCII. Upper case, then lower case, turns the long s
+      // (U+017F) into s and the dotless i into i.
       .normalize('NFKC')
       .toUpperCase()
       .toLowerCase()
@@ -198,7 +207,7 @@ function withoutQuery(text: string): string {
   return text.replace(/[?#].*$/s, '')
 }
 
-/** Without percent-escapes, though they were escaped again; bytes that are no UTF-8 become U+FFFD. */
+/** Decodes percent-escapes, nested ones too; bytes that are not UTF-8 become U+FFFD. */
 function decode(operation: string): string {
   let text = operation
   for (let round = 0; round < 3 && text.includes('%'); round += 1) {
@@ -211,7 +220,7 @@ function decode(operation: string): string {
   return text
 }
 
-/** Windows drops them. A loop, since `/\.+$/` takes a time that grows with the square. */
+/** Windows ignores trailing dots. A loop, because `/\.+$/` takes quadratic time. */
 function withoutLastDots(segment: string): string {
   let end = segment.length
   while (segment[end - 1] === '.') end -= 1

@@ -1,4 +1,7 @@
-/** The statuses of the original's kinds: ours, in the fields that its definitions have (contract, 7.2). */
+/**
+ * The statuses of the original's kinds: ours, converted to the fields of its definitions (contract,
+ * 7.2).
+ */
 
 import type { ObjectStatus } from './object-status.ts'
 
@@ -9,7 +12,7 @@ const fields: ReadonlySet<string> = new Set([
   ...['authPolicies', 'modelRefStatuses', 'tokenRateLimitStatuses'],
 ])
 
-/** The whole status of an object of the original, with no field that is undefined. */
+/** The whole status of an object of the original, without undefined fields. */
 export function toOriginalStatus(status: ObjectStatus): Readonly<Record<string, unknown>> {
   return Object.fromEntries(
     Object.entries(status).filter(([field, value]) => fields.has(field) && value !== undefined),

@@ -1,4 +1,4 @@
-/** Whose a subscription is: found by the person, not by walking all of them. */
+/** Finds a person's subscriptions by an index, without searching all of them. */
 
 import type { Person } from './caller.ts'
 import { addTo } from './lists.ts'
@@ -14,7 +14,7 @@ export interface Owners {
 
 export const noOwners: Owners = { users: new Map(), groups: new Map() }
 
-/** The index of these, a subscription a step. */
+/** Builds the index, one subscription per step. */
 export function* indexOwners(
   subscriptions: Iterable<CompiledSubscription>,
 ): Generator<void, Owners> {
@@ -28,7 +28,7 @@ export function* indexOwners(
   return { users, groups }
 }
 
-/** Every subscription of a person's, each once. */
+/** All subscriptions of a person, each once. */
 export function* ownedBy(
   { users, groups }: Owners,
   person: Person,

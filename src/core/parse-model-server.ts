@@ -1,4 +1,7 @@
-/** How a model's server is spoken to: the fields of a ModelRef, and the original's ExternalModel. */
+/**
+ * Reads the connection to a model's server: the fields of a ModelRef, and the original's
+ * ExternalModel.
+ */
 
 import { parseDuration } from './duration.ts'
 import type { Field } from './fields.ts'
@@ -11,7 +14,7 @@ import {
   type ModelServer,
 } from './resources.ts'
 
-/** Of a ModelRef that says nothing of its server but where it is. */
+/** The defaults of a ModelRef that gives only the address of its server. */
 export const usualServer: ModelServer = {
   credential: undefined,
   upstreamModel: undefined,
@@ -23,10 +26,7 @@ export const usualServer: ModelServer = {
   allPaths: false,
 }
 
-/**
- * Reads the fields of `spec` that say how the server is spoken to. An address that is no name has no
- * other beside it to be tried.
- */
+/** Reads the connection fields of `spec`. Only a name may have several addresses to retry at. */
 export function readModelServer(spec: Field, isName: boolean): ModelServer {
   const timeouts = spec.inside('timeouts')
   return {
@@ -60,7 +60,7 @@ function readSecretRef(field: Field): Credential['secretRef'] {
   return { name: field.at('name').requiredString(), key: field.at('key').requiredString() }
 }
 
-/** Milliseconds of a duration from a millisecond to `longest`. */
+/** Milliseconds of a duration between one millisecond and `longest`. */
 function readTime(field: Field, longestMs: number, longest: string): number | undefined {
   const written = field.string()
   if (written === undefined) return undefined
@@ -70,7 +70,7 @@ function readTime(field: Field, longestMs: number, longest: string): number | un
   return undefined
 }
 
-/** 0 for what is no duration. */
+/** 0 if it is not a duration. */
 function millisecondsOf(written: string): number {
   return Number(/^(\d{1,9})ms$/.exec(written)?.[1] ?? parseDuration(written) ?? 0)
 }
@@ -84,14 +84,16 @@ function readIdle(field: Field): number | undefined {
   return undefined
 }
 
-/** Where providers want their keys; the others take them as OpenAI does. */
+/** The key headers of these providers; all others use OpenAI's. */
 const keyHeaders: Readonly<Record<string, string>> = {
   anthropic: 'x-api-key',
   azure: 'api-key',
   'azure-openai': 'api-key',
 }
 
-/** The original's ExternalModel: a provider's address, its name of the model, and our key there. */
+/**
+ * The original's ExternalModel: a provider's address, its name for the model, and our key there.
+ */
 export function readExternalModel(root: Field, metadata: Metadata): ExternalModel {
   const spec = root.at('spec')
   spec.object()

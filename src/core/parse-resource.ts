@@ -1,6 +1,6 @@
 /**
  * A document → one of the resources, in both spellings of group and kinds. An invalid document
- * yields its problems and no resource: half a policy is no policy.
+ * yields its problems and no resource, never half a policy.
  */
 
 import { parseWindow } from './duration.ts'
@@ -27,8 +27,8 @@ import {
 import { isTierMapping, readTiers } from './tiers.ts'
 
 /**
- * What became of one document: a resource, nothing (not ours, and why; without a reason where
- * nobody would expect it to be ours), or its problems.
+ * The result for a document: a resource; nothing, with a reason if one would expect a resource; or
+ * its problems.
  */
 export type ParseResult =
   | { readonly resource: Resource }
@@ -59,13 +59,13 @@ const groups: Readonly<Record<string, Readonly<Record<string, Resource['kind']>>
   'serving.kserve.io/v1alpha2': servingKinds,
 }
 
-/** The groups of which another kind is a mistake. */
+/** The groups in which an unknown kind is a mistake. */
 const ours = /^(tollgate\.dev|maas\.opendatahub\.io)\//
 
-/** Namespaces that would hide one of the gateway's own routes. */
+/** Namespaces that would shadow a route of the gateway. */
 const routeNames = ['v1', 'internal', 'maas-api', 'health', 'docs', 'openapi.json']
 
-/** Reads one document, as parsed from YAML or JSON. */
+/** Reads one document, parsed from YAML or JSON. */
 export function parseResource(document: unknown): ParseResult {
   const problems: FieldProblem[] = []
   const head = readField(document, problems, envelope)
@@ -170,7 +170,9 @@ function namesHost(url: string): boolean {
   return !/^[\d.]+$|^\[/.test(host)
 }
 
-/** What has the form of a URL may still be none: an IPv6 address, a name in Punycode. */
+/**
+ * A text that matches the pattern of a URL may still be invalid: an IPv6 address, a Punycode name.
+ */
 function checkUrl(field: Field, text: string): void {
   if (!URL.canParse(text)) field.problem('must be a URL like http://host:port/path')
 }
@@ -285,7 +287,7 @@ function readAttribution(field: Field): Attribution {
   }
 }
 
-/** Of a model named twice in one Subscription the first entry counts (contract, 7.1). */
+/** If a Subscription names a model twice, the first entry counts (contract, 7.1). */
 function withoutRepeats(models: readonly BilledModel[]): readonly BilledModel[] {
   const first = new Map<string, BilledModel>()
   for (const model of models) {

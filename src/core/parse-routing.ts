@@ -1,4 +1,4 @@
-/** Reads HTTPRoutes, Gateways and LLMInferenceServices: what find-backend.ts looks at, and no more. */
+/** Reads the fields of HTTPRoutes, Gateways and LLMInferenceServices that find-backend.ts needs. */
 
 import { type Field, isObject } from './fields.ts'
 import type { Metadata } from './resources.ts'
@@ -14,13 +14,13 @@ import type {
 
 const gatewayGroup = 'gateway.networking.k8s.io'
 
-/** What KServe writes on the HTTPRoutes of its inference services, besides their names. */
+/** The labels of HTTPRoutes that KServe creates for its inference services, besides their names. */
 export const routerLabels: Readonly<Record<string, string>> = {
   'app.kubernetes.io/component': 'llminferenceservice-router',
   'app.kubernetes.io/part-of': 'llminferenceservice',
 }
 
-/** Whether an HTTPRoute is that of an inference service. All others are nothing to us. */
+/** Whether an HTTPRoute belongs to an inference service. All others are ignored. */
 export function isModelRoute(document: unknown): boolean {
   const metadata = isObject(document) && isObject(document.metadata) ? document.metadata : {}
   const labels = isObject(metadata.labels) ? metadata.labels : {}
@@ -95,7 +95,7 @@ function keyOf({ isGateway, gateway, section, port }: ParentRef): string {
   return `${isGateway} ${gateway} ${section ?? ''} ${port ?? ''}`
 }
 
-/** What the controllers of a parent have against it, where none of them is for it. */
+/** The objections of a parent's controllers, if none of them accepts. */
 function refusalOf(verdicts: readonly Field[], type: string): string | undefined {
   const found = verdicts
     .flatMap((verdict) => verdict.at('conditions').list())
@@ -121,7 +121,7 @@ function readRule(rule: Field, namespace: string): RouteRule {
   }
 }
 
-/** `prefix` is undefined where no path of ours is known to match. */
+/** `prefix` is undefined if no path of ours is known to match. */
 function readMatch(match: Field): {
   readonly prefix: string | undefined
   readonly isPlain: boolean
@@ -136,7 +136,7 @@ function readMatch(match: Field): {
   return {
     prefix:
       type === 'RegularExpression' ? undefined : (before ?? (isPrefix ? trim(value) : undefined)),
-    // All that we send begins with /v1 after the prefix.
+    // Every path that we send continues with /v1 after the prefix.
     isPlain: isPrefix && isFree && !match.at('method').present && isWhole(value, before),
   }
 }

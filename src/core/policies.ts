@@ -1,6 +1,6 @@
 /**
- * What there is of each model: which AccessPolicies and Subscriptions contribute, counted, and digests
- * by which two processes can tell whether they have the same in force. The rules themselves stay in
+ * The resources of each model: which AccessPolicies and Subscriptions contribute, counted, and
+ * digests by which two processes can compare what they have in force. The rules themselves stay in
  * the snapshot.
  */
 
@@ -15,18 +15,18 @@ import {
   type Snapshot,
 } from './snapshot.ts'
 
-/** Names that a generated policy shows. */
+/** The number of names that a generated policy shows. */
 export const namesShown = 100
 
 /** All AccessPolicies, or all Subscriptions, of one model. */
 export interface Content {
-  /** The first of those that contribute, in order; at most `namesShown`. */
+  /** The first contributors in order; at most `namesShown`. */
   readonly names: readonly string[]
   /** How many contribute. */
   readonly count: number
-  /** Of all that they contribute, in whatever order they came: 32 hexadecimal digits. */
+  /** Digest of all contributions, independent of their order: 32 hexadecimal digits. */
   readonly digest: string
-  /** A sentence for each that names the model and is not in force. */
+  /** One sentence for each resource that names the model and is not in force. */
   readonly refusals: readonly string[]
 }
 
@@ -39,25 +39,25 @@ export interface LimitContent extends Content {
   readonly limits: number
 }
 
-/** One model's; undefined where nothing of the kind names it. */
+/** The policies of one model; undefined for a kind that does not name it. */
 export interface ModelPolicies {
   /** `<namespace>/<name>`. */
   readonly model: string
-  /** Whether there is something that serves it. */
+  /** Whether the model has a backend. */
   readonly isServed: boolean
   readonly access: AccessContent | undefined
   readonly limits: LimitContent | undefined
-  /** Of how the model is served. */
+  /** Digest of how the model is served. */
   readonly server: string
 }
 
 export interface Policies {
-  /** Of every model; the same object as before where nothing of it has changed. */
+  /** By model; the same object as before if nothing of it has changed. */
   readonly byModel: ReadonlyMap<string, ModelPolicies>
   readonly compared: Compared
 }
 
-/** What it was made of, to be compared with what the next is made of. */
+/** Its inputs, to be compared with those of the next one. */
 interface Compared extends Pick<Snapshot, 'models' | 'policies' | 'subscriptions'> {
   readonly refused: readonly Refused[]
 }
@@ -67,7 +67,7 @@ export const noPolicies: Policies = {
   compared: { models: new Map(), policies: new Map(), subscriptions: new Map(), refused: [] },
 }
 
-/** All of a snapshot at once. */
+/** The policies of a snapshot, in one go. */
 export function policiesOf(snapshot: Snapshot, refused: readonly Refused[] = []): Policies {
   const steps = policiesInSteps(snapshot, refused)
   for (;;) {
@@ -76,7 +76,7 @@ export function policiesOf(snapshot: Snapshot, refused: readonly Refused[] = [])
   }
 }
 
-/** The same in steps of some microseconds each. What nothing has changed for is taken over. */
+/** The same in steps of some microseconds each. Unchanged models are taken over. */
 export function* policiesInSteps(
   { models, policies, subscriptions }: Snapshot,
   refused: readonly Refused[],
@@ -131,7 +131,7 @@ export function* policiesInSteps(
   return { byModel, compared }
 }
 
-/** The models of which something has changed. */
+/** The models that have changed. */
 function* findStale(compared: Compared, previous: Policies): Generator<void, ReadonlySet<string>> {
   const before = previous.compared
   const stale = new Set<string>()
@@ -162,7 +162,7 @@ function* findStale(compared: Compared, previous: Policies): Generator<void, Rea
   return stale
 }
 
-/** What has been found of one model so far. */
+/** What has been collected for one model so far. */
 interface Gathering {
   readonly names: string[]
   readonly sum: Uint32Array
@@ -189,7 +189,7 @@ function add(
   const gathering = of(all, key)
   gathering.count += 1
   gathering.limits += limits
-  // A sum is the same in every order, and thousands need not be sorted for it.
+  // A sum does not depend on the order, so thousands need no sorting.
   for (let i = 0; i < 4; i += 1) {
     const part = Number.parseInt(digest.slice(8 * i, 8 * i + 8), 16)
     gathering.sum[i] = (gathering.sum[i] as number) + part
@@ -204,7 +204,7 @@ function toContent({ names, count, sum, refusals }: Gathering): Content {
 
 const digests = new WeakMap<object, string>()
 
-/** Of what it says to every model that it names. */
+/** Digest of what a resource says about all its models. */
 function digestOf({ resource }: CompiledPolicy | CompiledSubscription): string {
   return remembered(resource, () => {
     const { name, deleting } = resource.metadata

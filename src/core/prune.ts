@@ -1,11 +1,11 @@
-/** What a schema has of a document: the rest of it is not kept, or not ours to write. */
+/** Reduces a document to the fields of its schema; the rest is not stored, or not ours to write. */
 
 import { type FieldPath, isObject } from './fields.ts'
 import type { Schema } from './schema.ts'
 
 /**
- * A copy with the fields that the schema names alone; `onLeft` is told of each other. A field that is
- * null is left out, as it is read. What has another form stays, for its reader to say so.
+ * A copy with only the schema's fields; calls `onLeft` for each other field. A field that is null
+ * is left out, as when it is read. A value of another type stays, so that its reader reports it.
  */
 export function prune(
   value: unknown,

@@ -1,4 +1,4 @@
-/** The text of a body; undefined where it has more than `most` bytes, and then its rest is not read. */
+/** The text of a body; undefined if it has more than `most` bytes, whose rest is not read. */
 export async function readBody(
   body: AsyncIterable<Uint8Array>,
   most: number,

@@ -1,8 +1,8 @@
-/** Policies and subscriptions that are not in force, as far as they say which models they are about. */
+/** Policies and subscriptions that are not in force, if they name their models. */
 
 import { isObject } from './fields.ts'
 
-/** An AccessPolicy or a Subscription that cannot be read as one. */
+/** An AccessPolicy or a Subscription that cannot be parsed. */
 export interface Refused {
   readonly kind: 'AccessPolicy' | 'Subscription'
   readonly name: string
@@ -19,10 +19,10 @@ const kinds: Readonly<Record<string, Refused['kind']>> = {
   MaaSSubscription: 'Subscription',
 }
 
-/** Models that one refused document is taken to name. */
+/** The most models that are read from one refused document. */
 const mostModels = 1_000
 
-/** undefined: the document is about no models, or does not say so. */
+/** undefined: the document is not about models, or names none legibly. */
 export function toRefused(document: unknown, message: string): Refused | undefined {
   if (!isObject(document) || typeof document.kind !== 'string') return undefined
   const kind = Object.hasOwn(kinds, document.kind) ? kinds[document.kind] : undefined

@@ -1,6 +1,6 @@
 /**
- * The schema of each kind: the one place of its fields, bounds and patterns. `npm run crds` writes
- * k8s/crds and docs/resources.md from it.
+ * The schema of each kind: the single source of its fields, bounds and patterns. `npm run crds`
+ * writes k8s/crds and docs/resources.md from it.
  */
 
 import { readField } from './fields.ts'
@@ -20,7 +20,7 @@ import {
 
 const inLowerCase = 'a DNS name in lower case'
 
-/** Of every kind: what the API server holds objects to, and we files. */
+/** For every kind: the API server's own rules for objects, which we apply to files. */
 const metadata = object(
   {
     name: text({ minLength: 1, maxLength: 253, pattern: dnsName, form: inLowerCase }),
@@ -54,7 +54,7 @@ const reference = {
   }),
 }
 
-/** Quotes and backslashes are refused as in the original; control characters never mean well. */
+/** Quotes and backslashes are refused as in the original. Control characters are refused too. */
 const plainName: Partial<Schema> = {
   minLength: 1,
   maxLength: 1_024,
@@ -87,12 +87,12 @@ function attribution(description: string): Schema {
   )
 }
 
-/** The greatest number of models that one resource names; more does not fit into etcd anyway. */
+/** The most models that one resource may name; more would hardly fit into etcd. */
 const mostModels = 5_000
 
 const windowForm = '1 to 9999 and s, m or h, like 1m, and at most 8784h'
 
-/** Also of a window that has the form and is too long. */
+/** Also for a window that matches the pattern and is too long. */
 export const windowMessage = `must be ${windowForm}`
 
 const window = text({
@@ -126,7 +126,7 @@ const url: Partial<Schema> = {
   ],
 }
 
-/** Whether a text that was not written in one of our documents is such a URL all the same. */
+/** Whether a text from another source than our documents is a valid URL of this form. */
 export function isUrl(written: string): boolean {
   const field = readField(written, [], text(url))
   return field.string() !== undefined && URL.canParse(written)
@@ -134,7 +134,7 @@ export function isUrl(written: string): boolean {
 
 function urlPattern(): string {
   const label = '[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?'
-  // A last label of digits alone would be read as a part of an IPv4 address.
+  // A last label of only digits would be parsed as part of an IPv4 address.
   const last = '([A-Za-z_]|[0-9]+[-A-Za-z_])([-A-Za-z0-9_]*[A-Za-z0-9_])?'
   const octet = '(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])'
   const host = `((${label}\\.)*${last}\\.?|${octet}(\\.${octet}){3}|\\[[0-9A-Fa-f:.]+\\])`
@@ -317,7 +317,7 @@ const externalModelSpec = object(
   ['provider', 'endpoint', 'credentialRef'],
 )
 
-/** What each of our kinds is, one after the other as the docs show them. */
+/** The specs of our kinds, in the order of the docs. */
 export const specs = {
   ModelRef: {
     description: 'A model: its names and where its requests go.',
@@ -360,11 +360,11 @@ interface KindSchema {
   readonly description: string
   readonly spec: Schema
   readonly isSpecRequired: boolean
-  /** About the whole object. */
+  /** Rules for the whole object. */
   readonly rules: Schema['rules']
 }
 
-/** The legacy tiers, `data.tiers` of their ConfigMap once that is parsed. */
+/** The legacy tiers: `data.tiers` of their ConfigMap, after parsing. */
 const tiers = list(
   object(
     {
@@ -382,10 +382,10 @@ function document(spec: Readonly<Record<string, Schema>>, required: readonly str
   return object({ ...envelope.properties, metadata, ...spec }, ['metadata', ...required])
 }
 
-/** What tells a document's kind. */
+/** The fields that identify a document's kind. */
 export const envelope = object({ apiVersion: text(), kind: text() }, ['apiVersion', 'kind'])
 
-/** Whole documents, by the kind they are read as. */
+/** Whole documents, by the kind that they are read as. */
 export const documents = {
   ModelRef: document({ spec: modelRefSpec }, ['spec']),
   ExternalModel: document({ spec: externalModelSpec }, ['spec']),

@@ -1,22 +1,22 @@
 /**
  * ModelRef, ExternalModel, AccessPolicy, Subscription and Tenant (contract, 7.1), the tiers'
- * ConfigMap, and what tells where models are (routing.ts), as plain data. parse-resource.ts reads
+ * ConfigMap, and the kinds that locate models (routing.ts), as plain data. parse-resource.ts reads
  * them from documents.
  */
 
 import type { Gateway, HttpRoute, InferenceService, Routing } from './routing.ts'
 
-/** The one namespace in which AccessPolicies, Subscriptions and the Tenant are honoured. */
+/** The only namespace in which AccessPolicies, Subscriptions and the Tenant are read. */
 export const subscriptionNamespace = 'models-as-a-service'
 
 export interface Metadata {
   readonly name: string
   readonly namespace: string
   readonly annotations: Readonly<Record<string, string>>
-  /** Milliseconds since the epoch; undefined where the document names none. */
+  /** Milliseconds since the epoch; undefined if the document has none. */
   readonly createdAt: number | undefined
   readonly deleting: boolean
-  /** As written; only there while `deleting`. */
+  /** As written; only present while `deleting`. */
   readonly deletionTimestamp?: string
 }
 
@@ -50,7 +50,7 @@ export interface Attribution {
   readonly labels: Readonly<Record<string, string>>
 }
 
-/** Who: names of users and of groups. */
+/** Names of users and groups. */
 export interface Subjects {
   readonly users: readonly string[]
   readonly groups: readonly string[]
@@ -60,33 +60,39 @@ export interface Subjects {
 export interface Credential {
   /** In lower case. */
   readonly header: string
-  /** What stands before the value. */
+  /** The text before the value. */
   readonly prefix: string
   /** A file in the folder of the resource's namespace below `SECRETS_DIR`. */
   readonly file: string | undefined
-  /** An entry of a Secret in the resource's namespace; in a cluster it counts before the file. */
+  /**
+   * An entry of a Secret in the resource's namespace; in a cluster it takes precedence over the
+   * file.
+   */
   readonly secretRef: { readonly name: string; readonly key: string } | undefined
 }
 
-/** What `idleMs` may be in seconds, since the gateway needs routes for each. */
+/** The values of `idleMs` in seconds; the gateway has routes for each. */
 export const idleSeconds = [10, 30, 60, 120, 300, 600, 900, 1_800, 3_600] as const
 
-/** How a model's server is spoken to, besides its address (ours). */
+/** The connection to a model's server, besides its address (ours). */
 export interface ModelServer {
   readonly credential: Credential | undefined
-  /** The name by which the server knows the model; undefined: the body's own stays. */
+  /** The server's name for the model; undefined: the name in the body is kept. */
   readonly upstreamModel: string | undefined
-  /** Of the authorities that vouch for the server, found as the credential's is. */
+  /**
+   * File with the authorities that sign the server's certificate, in the same folder as the
+   * credential.
+   */
   readonly caFile: string | undefined
-  /** How long a connection may take; milliseconds. */
+  /** Timeout for a connection; milliseconds. */
   readonly connectMs: number
-  /** How long request and answer may stand still; undefined: for the gateway's five minutes. */
+  /** How long request and response may be idle; undefined: the gateway's five minutes. */
   readonly idleMs: number | undefined
-  /** How long a whole answer may take; undefined: as long as it likes. */
+  /** Timeout for a whole response; undefined: none. */
   readonly answerMs: number | undefined
-  /** How often a request is sent again that found no connection. */
+  /** How often a request that could not connect is retried. */
   readonly retries: number
-  /** Whether all paths of the server are open, and not the known operations alone. */
+  /** Whether all paths of the server are open, not only the known operations. */
   readonly allPaths: boolean
 }
 
@@ -95,18 +101,21 @@ export interface ModelRef {
   readonly metadata: Metadata
   readonly backend: { readonly kind: string; readonly name: string }
   readonly endpointOverride: string | undefined
-  /** Where the gateway sends the model's requests (ours): as written, else as join-routes.ts has found it. */
+  /**
+   * Where the gateway sends the model's requests (ours): as written, otherwise as found by
+   * join-routes.ts.
+   */
   readonly backendUrl: string | undefined
-  /** What Host and the server name of TLS say where that is not what `backendUrl` does; as found. */
+  /** Host header and TLS server name if they differ from `backendUrl`; as found. */
   readonly backendHost?: string | undefined
-  /** What was found besides. */
+  /** Other findings. */
   readonly routing?: Routing
-  /** The ids under which the model's server lists it (ours). */
+  /** The ids that the model's server uses for it (ours). */
   readonly modelIds: readonly string[]
   readonly server: ModelServer
 }
 
-/** The original's description of a hosted model. It is the server of the ModelRef that names it. */
+/** The original's description of a hosted model: the server of the ModelRef that refers to it. */
 export interface ExternalModel {
   readonly kind: 'ExternalModel'
   readonly metadata: Metadata
@@ -134,14 +143,14 @@ export interface Subscription {
 export interface Tenant {
   readonly kind: 'Tenant'
   readonly metadata: Metadata
-  /** `spec.apiKeys.maxExpirationDays`; wins over the setting. */
+  /** `spec.apiKeys.maxExpirationDays`; takes precedence over the setting. */
   readonly maxExpirationDays: number | undefined
   readonly externalOidc: ExternalOidc | undefined
-  /** Undefined where none is written. */
+  /** Undefined if not written. */
   readonly telemetry: WrittenTelemetry | undefined
 }
 
-/** `spec.telemetry`, as far as it is written: which labels metrics have. */
+/** `spec.telemetry`, as far as it is written: the labels of metrics. */
 export interface WrittenTelemetry {
   readonly enabled: boolean | undefined
   readonly captureOrganization: boolean | undefined
@@ -150,21 +159,21 @@ export interface WrittenTelemetry {
   readonly captureModelUsage: boolean | undefined
 }
 
-/** `spec.externalOIDC`: one more provider of identity tokens. */
+/** `spec.externalOIDC`: an additional provider of identity tokens. */
 export interface ExternalOidc {
   readonly issuerUrl: string
   readonly clientId: string
-  /** For how long a token that was believed is believed again unread. */
+  /** How long a verified token is cached. */
   readonly ttlSeconds: number
 }
 
 /** One legacy tier (contract, 3.9). */
 export interface Tier {
   readonly name: string
-  /** The name where none is written. */
+  /** By default the name. */
   readonly displayName: string
   readonly description: string
-  /** The higher wins. */
+  /** The highest level wins. */
   readonly level: number
   readonly groups: ReadonlySet<string>
 }

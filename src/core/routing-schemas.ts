@@ -1,7 +1,7 @@
 /**
- * What is read of the kinds of others that tell where a model is: HTTPRoute and Gateway of the Gateway
- * API, and KServe's LLMInferenceService. Their own definitions hold them to more; nothing here is
- * stricter, but for what could not be made an address.
+ * Schemas of the foreign kinds that locate a model: HTTPRoute and Gateway of the Gateway API, and
+ * KServe's LLMInferenceService. Their own definitions are stricter; these are stricter only where a
+ * value could not become an address.
  */
 
 import { dnsLabel, dnsName, integer, labels, list, object, type Schema, text } from './schema.ts'
@@ -24,13 +24,13 @@ const parentRef = object(
 
 const conditions = list(object({ type: text(), status: text(), message: text() }))
 
-/** Of what is only counted. */
+/** For lists of which only the length matters. */
 const some = list(object({}))
 
 const match = object({
   path: object({
     type: text(),
-    // Read where the type is not RegularExpression.
+    // Read if the type is not RegularExpression.
     value: text({
       maxLength: 1_024,
       pattern: "^/[-A-Za-z0-9/._~!$&'()*+,;=:@%]*$",
@@ -87,7 +87,7 @@ function document(
   return object({ apiVersion: text(), kind: text(), metadata, ...fields }, ['metadata'])
 }
 
-/** Whole documents, by the kind they are read as. */
+/** Whole documents, by the kind that they are read as. */
 export const routingDocuments = {
   HTTPRoute: document(httpRoute, { labels: labels() }),
   Gateway: document(gateway, {}),

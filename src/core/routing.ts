@@ -1,6 +1,6 @@
 /**
- * The kinds of others that tell where a model is, as plain data: HTTPRoute and Gateway of the Gateway
- * API, and KServe's LLMInferenceService, as far as find-backend.ts looks at them.
+ * The foreign kinds that locate a model, as plain data: HTTPRoute and Gateway of the Gateway API,
+ * and KServe's LLMInferenceService, with the fields that find-backend.ts needs.
  */
 
 import type { Metadata } from './resources.ts'
@@ -8,11 +8,11 @@ import type { Metadata } from './resources.ts'
 export interface HttpRoute {
   readonly kind: 'HTTPRoute'
   readonly metadata: Metadata
-  /** Name of the inference service whose router it is, in its namespace (contract, 7.3). */
+  /** Name of the inference service that it belongs to, in its namespace (contract, 7.3). */
   readonly service: string
-  /** In lower case; one may begin with `*.`. */
+  /** In lower case; may begin with `*.`. */
   readonly hostnames: readonly string[]
-  /** The Gateways that it hangs on, as written. */
+  /** The Gateways that it is attached to, as written. */
   readonly parents: readonly RouteParent[]
   readonly rules: readonly RouteRule[]
 }
@@ -22,20 +22,20 @@ export interface RouteParent {
   readonly gateway: string
   readonly section: string | undefined
   readonly port: number | undefined
-  /** Why the gateway does not take the route; undefined: it does, or has not said so yet. */
+  /** Why the gateway does not accept the route; undefined: it does, or has not decided yet. */
   readonly refusal: string | undefined
-  /** What the gateway does not find, or may not use, of what the route names. */
+  /** References of the route that the gateway cannot resolve, or may not use. */
   readonly unresolved: string | undefined
 }
 
 export interface RouteRule {
-  /** What stands before `/v1` in its paths; not those of regular expressions. */
+  /** The part of its paths before `/v1`; not for regular expressions. */
   readonly prefixes: readonly string[]
-  /** Whether it takes every request whose path begins so. */
+  /** Whether it matches every request with this prefix. */
   readonly isPlain: boolean
-  /** Whether filters of its own change requests or answers. */
+  /** Whether it has filters that change requests or responses. */
   readonly isFiltered: boolean
-  /** Without those whose weight is 0. */
+  /** Without backends of weight 0. */
   readonly backends: readonly RouteBackend[]
 }
 
@@ -51,9 +51,9 @@ export interface RouteBackend {
 export interface Gateway {
   readonly kind: 'Gateway'
   readonly metadata: Metadata
-  /** Those for HTTP and HTTPS. */
+  /** The listeners for HTTP and HTTPS. */
   readonly listeners: readonly Listener[]
-  /** Names and IP addresses by which it is reached, as its controller says. */
+  /** Its names and IP addresses, from its status. */
   readonly addresses: readonly string[]
 }
 
@@ -71,13 +71,13 @@ export interface InferenceService {
   readonly url: string | undefined
 }
 
-/** What was found of a model's way, besides the address. */
+/** The route of a model, besides the address. */
 export interface Routing {
-  /** The HTTPRoute whose backend it is, else the first of the model's; undefined: it has none. */
+  /** The HTTPRoute of its backend, otherwise the first of the model's; undefined: it has none. */
   readonly route: ModelRoute | undefined
-  /** Why nothing serves the model; empty where something does. */
+  /** Why the model has no backend; empty if it has one. */
   readonly missing: string
-  /** Ways to the model that do not lead past us; undefined: which Gateway is ours alone is not known. */
+  /** Routes to the model that bypass us; undefined: our internal Gateway is not configured. */
   readonly bypasses: readonly Bypass[] | undefined
 }
 

@@ -1,17 +1,17 @@
 /**
- * JSON Schema as far as our resources need it. One description serves three: the reader of
- * documents (fields.ts), the CustomResourceDefinitions (k8s/crds) and docs/resources.md.
+ * The part of JSON Schema that our resources need. One schema serves the reader of documents
+ * (fields.ts), the CustomResourceDefinitions (k8s/crds) and docs/resources.md.
  */
 
 export interface Schema {
   readonly type: 'object' | 'array' | 'string' | 'integer' | 'boolean'
   /** A line of Markdown. */
   readonly description?: string
-  /** What holds where it is left out; a line of Markdown. */
+  /** The default, as a line of Markdown. */
   readonly otherwise?: string
   readonly properties?: Readonly<Record<string, Schema>>
   readonly required?: readonly string[]
-  /** Of a map: what each value is. */
+  /** The values of a map. */
   readonly additionalProperties?: Schema
   readonly items?: Schema
   readonly minItems?: number
@@ -19,25 +19,25 @@ export interface Schema {
   /** In code points, as JSON Schema and Kubernetes count. */
   readonly minLength?: number
   readonly maxLength?: number
-  /** In what RE2 and JavaScript read alike. */
+  /** A regular expression that RE2 and JavaScript read alike. */
   readonly pattern?: string
   readonly enum?: readonly string[]
   readonly minimum?: number
   readonly maximum?: number
   readonly format?: 'int32' | 'int64' | 'date-time'
-  /** What a pattern asks for, as the end of "must be …". */
+  /** The pattern in words, as the end of "must be …". */
   readonly form?: string
-  /** What one item of a list is called. */
+  /** The name of one item of a list. */
   readonly item?: string
-  /** Texts that are refused although they have the form; `ignoreCase` goes for A to Z. */
+  /** Texts that match the pattern but are refused; `ignoreCase` covers A to Z. */
   readonly refuses?: readonly {
     readonly pattern: string
     readonly ignoreCase?: boolean
     readonly message: string
   }[]
   /**
-   * What no keyword says, in CEL for the API server. The reader's code has its counterpart, and
-   * says the same message.
+   * Rules that no keyword can express, in CEL for the API server. The reader's code has an
+   * equivalent with the same message.
    */
   readonly rules?: readonly Rule[]
 }
@@ -47,7 +47,7 @@ export interface Rule {
   readonly message: string
 }
 
-/** An object whose fields have to be there when they are named in `required`. */
+/** An object whose fields must be present if they are in `required`. */
 export function object(
   properties: Readonly<Record<string, Schema>>,
   required: readonly string[] = [],
@@ -78,6 +78,6 @@ export function labels(more: Partial<Schema> = {}): Schema {
   return { type: 'object', additionalProperties: { type: 'string' }, ...more }
 }
 
-/** A name of one part, and one of several, as RFC 1123 has them in lower case. */
+/** A DNS label and a DNS name in lower case (RFC 1123). */
 export const dnsLabel = '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'
 export const dnsName = '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'

@@ -1,6 +1,6 @@
 /**
- * Which subscription serves: the named one, else the only one there is (contract, 3.11); and for
- * a new key the best of several (contract, 3.12).
+ * Selects the subscription: the named one, otherwise the only one (contract, 3.11); for a new key,
+ * the best of several (contract, 3.12).
  */
 
 import { mayUse } from './access.ts'
@@ -10,7 +10,7 @@ import { ownedBy } from './owners.ts'
 import { subscriptionNamespace } from './resources.ts'
 import type { CompiledSubscription, Snapshot } from './snapshot.ts'
 
-/** The selection's own words for a refusal; also sent as `x-ext-auth-reason`. */
+/** The selection's error codes, also sent as `x-ext-auth-reason`. */
 export type SelectionError =
   | 'not_found'
   | 'access_denied'
@@ -18,7 +18,7 @@ export type SelectionError =
   | 'model_not_in_subscription'
   | 'model_unhealthy'
 
-/** Why none serves, and where one was found that is not healthy, which. */
+/** Why no subscription is selected, and the unhealthy one if one was found. */
 export interface SelectionRefusal {
   readonly error: SelectionError
   readonly found?: CompiledSubscription
@@ -27,13 +27,13 @@ export interface SelectionRefusal {
 export type Selection = CompiledSubscription | SelectionRefusal
 
 /**
- * The subscription that serves. Named: it has to exist, be the person's, name the model and be
- * healthy, asked in this order. Not named: exactly one of theirs has to fit; priority never decides
- * here, only when a key is made. `model` is a `<namespace>/<name>`, or whatever was written;
- * undefined asks about no model, and any phase but Failed then is healthy.
+ * Selects the subscription. A named one must exist, belong to the person, name the model and be
+ * healthy, checked in this order. Without a name, exactly one of the person's must match; priority
+ * matters only for new keys. `model` is `<namespace>/<name>`, or other text as written. If it is
+ * undefined, any phase but Failed is healthy.
  *
- * One that is being deleted is still answered when it is named. Whether it still pays for a request
- * is `isHealthy`'s to say.
+ * A named subscription that is being deleted is still returned. `isHealthy` decides whether it
+ * still pays.
  */
 export function select(
   snapshot: Snapshot,
@@ -65,7 +65,7 @@ function selectOnly(snapshot: Snapshot, person: Person, model: string | undefine
   return found === undefined ? { error: 'not_found' } : { error: 'model_unhealthy', found }
 }
 
-/** Whether the subscription names the model, be it there or not. */
+/** Whether the subscription names the model, whether or not the model exists. */
 function names({ limits, missing }: CompiledSubscription, model: string | undefined): boolean {
   return model === undefined || limits.has(model) || missing.has(model)
 }
@@ -76,9 +76,9 @@ function serves({ phase, limits }: CompiledSubscription, model: string | undefin
 }
 
 /**
- * The subscription a new key is bound to. A name may be bare or `namespace/name`. Whether it
- * does not exist, is someone else's, or none is open at all: one identical refusal, so that
- * names cannot be found out by trying.
+ * The subscription for a new key. A name may be bare or `namespace/name`. If it does not exist,
+ * belongs to someone else, or no subscription is available, the refusal is the same, so that names
+ * cannot be guessed.
  */
 export function selectForKey(
   snapshot: Snapshot,
@@ -100,7 +100,7 @@ export function selectForKey(
   return subscription
 }
 
-/** The subscription of a name, bare or `namespace/name`. */
+/** The subscription with a name, bare or `namespace/name`. */
 export function findSubscription(
   snapshot: Snapshot,
   requested: string,
@@ -111,12 +111,12 @@ export function findSubscription(
   return snapshot.subscriptions.get(requested.slice(slash + 1))
 }
 
-/** Whether it may serve at all: Active or Degraded, and not being deleted. */
+/** Whether it may be used at all: Active or Degraded, and not being deleted. */
 export function isHealthy({ phase, resource }: CompiledSubscription): boolean {
   return (phase === 'Active' || phase === 'Degraded') && !resource.metadata.deleting
 }
 
-/** Every healthy subscription of the caller's, ordered by name. */
+/** All healthy subscriptions of the caller, ordered by name. */
 export function accessibleSubscriptions(
   snapshot: Snapshot,
   person: Person,
@@ -126,7 +126,7 @@ export function accessibleSubscriptions(
     .sort((a, b) => (a.name < b.name ? -1 : 1))
 }
 
-/** Higher priority, then larger limit, then the name in byte order. */
+/** Higher priority first, then the larger limit, then the name in byte order. */
 function byPreference(a: CompiledSubscription, b: CompiledSubscription): number {
   return (
     b.priority - a.priority ||

@@ -1,18 +1,21 @@
 /**
- * Names that model servers list, taken in as ids of the ModelRefs that say none themselves: what the
- * list of models shows, a body may name. A name that a resource gives goes before all of these.
+ * Names that model servers list, used as ids of ModelRefs without `modelIds`: a body may use every
+ * name that the list of models shows. A name given by a resource takes precedence.
  */
 
 import { addTo, areSame } from './lists.ts'
 import type { Model, Snapshot } from './snapshot.ts'
 
-/** Names that are taken in of one server, and of all together: lists are written by others. */
+/**
+ * The most names accepted from one server, and from all together, since their lists are not
+ * trusted.
+ */
 const mostOfOne = 1_000
 const mostInAll = 100_000
 
 /**
- * Whether the server's names are the model's. A resource that gives ids, or the one name by which
- * the server knows the model, has said it all; a hosted provider's list is about other models too.
+ * Whether the server's names apply to the model. They do not if a resource gives ids, or the one
+ * name that the server uses for the model. A hosted provider's list also names other models.
  */
 export function takesServedNames({ resource, cluster }: Model): boolean {
   return (
@@ -23,7 +26,7 @@ export function takesServedNames({ resource, cluster }: Model): boolean {
   )
 }
 
-/** What is taken in of a list, whatever its order: at most 1,000 entries, the first by name. */
+/** The accepted entries of a list, independent of its order: at most 1,000, the first by name. */
 export function takenOf<Entry extends { readonly id: string }>(
   served: readonly Entry[],
 ): readonly Entry[] {
@@ -46,9 +49,12 @@ export function createServedNames() {
 
   const of = (server: string): readonly string[] => listed.get(server) ?? []
   return {
-    /** What a server lists, in order; empty while that is not known. */
+    /** The names that a server lists, in order; empty if unknown. */
     of,
-    /** Replaces what a server lists. Answers whether that is new. Beyond 100,000 in all it is cut. */
+    /**
+     * Replaces a server's names. Returns whether they have changed. Truncates beyond 100,000 in
+     * total.
+     */
     set(server: string, names: readonly string[]): boolean {
       const before = of(server)
       if (areSame(before, names)) return false
@@ -63,7 +69,7 @@ export function createServedNames() {
       listed.set(server, taken)
       return true
     },
-    /** The snapshot with these names, now and as they change. `serverOf`: what identifies a server. */
+    /** The snapshot with these names, now and after changes. `serverOf` identifies a server. */
     onto(snapshot: Snapshot, serverOf: (model: Model) => string): Snapshot {
       const models = new Map<string, Model[]>()
       for (const model of snapshot.models.values()) {

@@ -1,7 +1,7 @@
 /**
- * All resources compiled into one immutable value, indexed for the request path: which models
- * there are, who may use them, what each subscription grants. A request keeps the Snapshot it
- * began with; a change publishes a new one whole.
+ * All resources compiled into one immutable value, indexed for the request path: the models, who
+ * may use them, and what each subscription grants. A request keeps the Snapshot that it began with;
+ * a change publishes a new one.
  */
 
 import { type CountedLimit, toCountedLimits } from './counter.ts'
@@ -26,23 +26,26 @@ export interface Model {
   readonly key: string
   readonly resource: ModelRef
   readonly phase: Phase
-  /** Name of the model's Envoy cluster; undefined while nothing serves it. */
+  /** Name of the model's Envoy cluster; undefined if it has no backend. */
   readonly cluster: string | undefined
   /** Path of the backend's URL, without a trailing slash. */
   readonly basePath: string
-  /** The names a body may give it, tabs between; undefined while its server's ids are not known. */
+  /**
+   * The names that a body may use for it, separated by tabs; undefined if its server's ids are
+   * unknown.
+   */
   readonly bodyNames: string | undefined
-  /** Union of the subjects of every policy that names the model. */
+  /** Union of the subjects of all policies that name the model. */
   readonly users: ReadonlySet<string>
   readonly groups: ReadonlySet<string>
 }
 
-/** What became of the models that a resource names. */
+/** The state of a resource's references to models. */
 export interface References {
   readonly phase: Phase
-  /** `<namespace>/<name>` of each, in order. */
+  /** `<namespace>/<name>` of each, ordered. */
   readonly modelKeys: readonly string[]
-  /** Those of them that are not there. */
+  /** Those that do not exist. */
   readonly missing: ReadonlySet<string>
   readonly problems: readonly ResourceProblem[]
 }
@@ -52,7 +55,7 @@ export interface CompiledSubscription extends References {
   readonly resource: Subscription
   readonly users: ReadonlySet<string>
   readonly groups: ReadonlySet<string>
-  /** Limits by model key; a model that is not here is not covered. */
+  /** Limits by model key; a missing model is not covered. */
   readonly limits: ReadonlyMap<string, readonly CountedLimit[]>
   /** Negative priorities count as 0 (contract, 3.12). */
   readonly priority: number
@@ -64,7 +67,7 @@ export interface CompiledPolicy extends References {
   readonly resource: AccessPolicy
 }
 
-/** Something a resource says that cannot be put in force, or that deserves a look. */
+/** A part of a resource that cannot be put in force, or needs attention. */
 export interface ResourceProblem {
   /** `<kind>/<namespace>/<name>`. */
   readonly resource: string
@@ -77,31 +80,31 @@ export interface Snapshot {
   readonly models: ReadonlyMap<string, Model>
   /** By the names a body may use: the ModelRef's own and its `modelIds`. */
   readonly modelsByName: ReadonlyMap<string, readonly Model[]>
-  /** By the names that servers list (served-names.ts); looked at where no resource gives a name. */
+  /** By the names that servers list (served-names.ts); used if no resource gives the name. */
   readonly modelsByServedName: Pick<ReadonlyMap<string, readonly Model[]>, 'get'>
-  /** By bare name; all live in one namespace. */
+  /** By bare name; all are in one namespace. */
   readonly subscriptions: ReadonlyMap<string, CompiledSubscription>
-  /** The same by who owns them. */
+  /** The same by owner. */
   readonly owners: Owners
-  /** By bare name, likewise. */
+  /** By bare name; all are in one namespace. */
   readonly policies: ReadonlyMap<string, CompiledPolicy>
   readonly tenant: Tenant | undefined
-  /** undefined: no valid mapping is there, which is not the same as one without tiers. */
+  /** undefined: there is no valid mapping, which differs from a mapping without tiers. */
   readonly tiers: readonly Tier[] | undefined
   readonly problems: readonly ResourceProblem[]
 }
 
-/** `<kind>/<namespace>/<name>`, what makes a resource itself. */
+/** `<kind>/<namespace>/<name>`, the identity of a resource. */
 export function resourceKey({ kind, metadata }: Resource): string {
   return `${kind}/${metadata.namespace}/${metadata.name}`
 }
 
-/** Name of the Envoy cluster that leads to a model. */
+/** Name of a model's Envoy cluster. */
 export function clusterName(modelKey: string): string {
   return `model/${modelKey}`
 }
 
-/** Compiles resources, no two of which have the same key. Never throws: problems are values. */
+/** Compiles resources with unique keys. Never throws: problems are values. */
 export function compile(resources: readonly Resource[], previous?: Snapshot): Snapshot {
   const steps = compileInSteps(resources, previous)
   for (;;) {
@@ -111,9 +114,9 @@ export function compile(resources: readonly Resource[], previous?: Snapshot): Sn
 }
 
 /**
- * The same in steps of some microseconds each, for a caller that has other work between them.
- * What a resource of `previous` was compiled to is taken over, the same object, as long as the
- * resource is the same object and nothing that it names has come or gone.
+ * The same in steps of some microseconds each, so that the caller can do other work between them.
+ * The compiled form of a resource in `previous` is taken over, as the same object, if the resource
+ * is the same object and nothing that it names has been added or removed.
  */
 export function* compileInSteps(
   resources: readonly Resource[],
@@ -129,7 +132,7 @@ export function* compileInSteps(
     else if (resource.kind === 'ModelRef') modelRefs.set(keyOf(resource), resource)
     else if (resource.kind === 'AccessPolicy') written.policies.push(resource)
     else if (resource.kind === 'ConfigMap') mappings.push(resource)
-    // The others are part of ModelRefs by now (external-models.ts, join-routes.ts).
+    // The other kinds have been merged into ModelRefs by now (external-models.ts, join-routes.ts).
     else if (resource.kind === 'Tenant') tenant ??= resource
     yield
   }
@@ -183,7 +186,7 @@ const nothing: Snapshot = {
   problems: [],
 }
 
-/** The keys that only one of the two has. */
+/** The keys that are in only one of the two. */
 function difference(
   before: ReadonlyMap<string, unknown>,
   after: ReadonlyMap<string, unknown>,
@@ -195,8 +198,8 @@ function difference(
 }
 
 /**
- * Resources that refer to models, compiled, by name; the `previous` map itself when all are as
- * they were. `moved`: the models that came or went.
+ * Compiles resources that refer to models, by name; returns the `previous` map itself if nothing
+ * has changed. `moved`: the models that were added or removed.
  */
 function* compileEach<
   Written extends AccessPolicy | Subscription,
@@ -223,7 +226,10 @@ function* compileEach<
   return same && all.size === previous.size ? previous : all
 }
 
-/** Models with the policies that name them; the map of `previous` itself when all are as they were. */
+/**
+ * Compiles models with the policies that name them; returns the map of `previous` itself if nothing
+ * has changed.
+ */
 function* compileModels(
   modelRefs: ReadonlyMap<string, ModelRef>,
   policies: ReadonlyMap<string, CompiledPolicy>,
@@ -255,7 +261,7 @@ function* compileModels(
   return models
 }
 
-/** What stands in one of the two alone, or differently in both. */
+/** The entries that are in only one of the two, or differ. */
 export function* changed<Value>(
   after: ReadonlyMap<string, Value>,
   before: ReadonlyMap<string, Value>,
@@ -301,8 +307,8 @@ function compileSubscription(resource: Subscription, references: References): Co
 }
 
 /**
- * The models that a resource names; those that are not there are noted as problems where they are
- * named. Active when every reference stands, Degraded when some do, else Failed (contract, 7.2).
+ * The models that a resource names. Missing ones are recorded as problems. Active if all exist,
+ * Degraded if some do, otherwise Failed (contract, 7.2).
  */
 function referring(
   resource: AccessPolicy | Subscription,
@@ -324,7 +330,7 @@ function referring(
   return { modelKeys, missing, problems, phase }
 }
 
-/** The ModelRef's own name and the ids that its server lists. */
+/** The ModelRef's own name and its ids. */
 function namesOf({ metadata, modelIds }: ModelRef): readonly string[] {
   return [...new Set([metadata.name, ...modelIds])]
 }

@@ -1,20 +1,20 @@
 /**
- * What a request is aimed at, read from its path alone. Two shapes lead to a model:
- * `/<namespace>/<model>/v1/…` names it, `/v1/…` leaves it to the body.
+ * The target of a request, read only from its path. `/<namespace>/<model>/v1/…` names the model;
+ * with `/v1/…` the body does.
  */
 
 import { isNamedByBody, isNamedByPath } from './operations.ts'
 
 export interface Target {
-  /** `<namespace>/<name>` from the path; undefined on the shared paths. */
+  /** `<namespace>/<name>` from the path; undefined on shared paths. */
   readonly modelKey: string | undefined
-  /** The path as the model's server knows it, without the query. */
+  /** The path at the model's server, without the query. */
   readonly operation: string
   /** `?…` or empty. */
   readonly query: string
 }
 
-/** The target of a path as Envoy normalised it; undefined when it leads to no model. */
+/** The target of a path that Envoy has normalized; undefined if it leads to no model. */
 export function readTarget(path: string): Target | undefined {
   const queryStart = path.indexOf('?')
   const end = queryStart < 0 ? path.length : queryStart

@@ -1,6 +1,6 @@
 /**
- * The legacy tiers (contract, 3.9): the `v1` ConfigMap `tier-to-group-mapping` and the one
- * question asked of it. Its `data.tiers` is YAML in a text; whoever reads the file parses it.
+ * The legacy tiers (contract, 3.9): the `v1` ConfigMap `tier-to-group-mapping` and its one query.
+ * `data.tiers` is YAML in a string; the reader of the file parses it.
  */
 
 import type { Field } from './fields.ts'
@@ -8,7 +8,7 @@ import type { Tier } from './resources.ts'
 
 const mappingName = 'tier-to-group-mapping'
 
-/** Whether a document is the mapping, going by kind and name alone. */
+/** Whether a document is the mapping, by kind and name. */
 export function isTierMapping(document: unknown): boolean {
   if (typeof document !== 'object' || document === null) return false
   const { apiVersion, kind, metadata } = document as Record<string, unknown>
@@ -16,7 +16,7 @@ export function isTierMapping(document: unknown): boolean {
   return (metadata as { name?: unknown } | null | undefined)?.name === mappingName
 }
 
-/** Reads `data.tiers`, once parsed. What is wrong is noted at the field. */
+/** Reads `data.tiers` after parsing. Problems are recorded at their fields. */
 export function readTiers(field: Field): readonly Tier[] {
   if (!field.present) field.problem('is required')
   const seen = new Set<string>()
@@ -37,8 +37,9 @@ export function readTiers(field: Field): readonly Tier[] {
 }
 
 /**
- * The highest tier that holds any of the groups, the first of several on one level. Every tier
- * also holds the group of its own service accounts, `system:serviceaccounts:<instance>-tier-<tier>`.
+ * The highest tier that contains any of the groups; of several on one level, the first. Every tier
+ * also contains the group of its own service accounts,
+ * `system:serviceaccounts:<instance>-tier-<tier>`.
  */
 export function lookupTier(
   tiers: readonly Tier[],

@@ -7,18 +7,18 @@ export interface TraceParent {
 }
 
 const form = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/
-/** Where the last digit of the flags stands. */
+/** Position of the last digit of the flags. */
 const flagsAt = 54
 
-/** Whether the header asks for a span; so cheap that every Check can be asked. */
+/** Whether the header asks for a span; cheap enough to call at every Check. */
 export function isSampled(traceparent: string | undefined): boolean {
   if (traceparent === undefined) return false
   const digit = traceparent.charCodeAt(flagsAt)
-  // Of 0-9 and a-f those with the last bit set: 1, 3, 5, 7, 9 and b, d, f.
+  // The digits of 0-9 and a-f with the last bit set: 1, 3, 5, 7, 9 and b, d, f.
   return digit < 0x60 ? (digit & 1) === 1 : digit > 0x60 && (digit & 1) === 0
 }
 
-/** undefined for what is no such header (version ff, ids of zeros). */
+/** undefined for an invalid header (version ff, ids of zeros). */
 export function parseTraceParent(traceparent: string | undefined): TraceParent | undefined {
   const [, traceId = '', parentId = '', flags = ''] = form.exec(traceparent ?? '') ?? []
   if (traceId === '' || /^0+$/.test(traceId) || /^0+$/.test(parentId)) return undefined
@@ -26,7 +26,7 @@ export function parseTraceParent(traceparent: string | undefined): TraceParent |
   return { traceId, parentId, sampled: (Number.parseInt(flags, 16) & 1) === 1 }
 }
 
-/** The id of the trace that a request is part of; of several headers or none, undefined. */
+/** The trace id of a request; undefined if it has no header or several. */
 export function traceIdOf(traceparent: string | readonly string[] | undefined): string | undefined {
   return typeof traceparent === 'string' ? parseTraceParent(traceparent)?.traceId : undefined
 }

@@ -1,22 +1,22 @@
-/** Which labels the metrics of who used what have. Pure. */
+/** The labels of usage metrics. Pure. */
 
 import type { Subscription, WrittenTelemetry } from './resources.ts'
 
-/** How users are named: as they are, by a hash, or not at all. */
+/** How users are named: in clear, by a hash, or not at all. */
 export type UserNaming = 'on' | 'hash' | 'off'
 
 export interface UsageLabels {
-  /** Whether there are such metrics at all. */
+  /** Whether these metrics exist. */
   readonly enabled: boolean
   readonly user: UserNaming
   readonly model: boolean
   /** `organization_id` and `cost_center` of the subscription. */
   readonly organization: boolean
-  /** The group of the caller's that owns the subscription. */
+  /** The caller's group that owns the subscription. */
   readonly group: boolean
 }
 
-/** What the Tenant writes wins. A user that it wants captured is hashed where the setting says so. */
+/** The Tenant takes precedence. A user that it captures is hashed if the setting says so. */
 export function toUsageLabels(
   written: WrittenTelemetry | undefined,
   naming: UserNaming,
@@ -32,7 +32,9 @@ export function toUsageLabels(
   }
 }
 
-/** The first of the subscription's groups that the caller is in; empty: it is theirs by name. */
+/**
+ * The first of the subscription's groups that the caller is in; empty if the user owns it by name.
+ */
 export function owningGroup({ owner }: Subscription, groups: readonly string[]): string {
   return owner.groups.find((group) => groups.includes(group)) ?? ''
 }

@@ -1,63 +1,64 @@
-/** What an answer reported → the counters it belongs to. */
+/** The usage that a response reports → the counters that it belongs to. */
 
 import { type Counter, counterOf } from './counter.ts'
 import type { Snapshot } from './snapshot.ts'
 
-/** One finished answer of a model, as the gateway tells of it. */
+/** A finished response of a model, as the gateway reports it. */
 export interface Usage {
   readonly user: string
   /** Bare name. */
   readonly subscription: string
   /** `<namespace>/<name>`. */
   readonly model: string
-  /** HTTP status of the answer; 0 when there was none. */
+  /** HTTP status of the response; 0 if there was none. */
   readonly status: number
   readonly reported: Reported
-  /** The group that pays, where Check was to say. */
+  /** The group that pays, if Check determined it. */
   readonly group?: string
-  /** Length of the answer's body. */
+  /** Length of the response's body. */
   readonly bytes: number
-  /** Which response it was, where the gateway tells of it twice. */
+  /** Identity of the response, if the gateway reports it twice. */
   readonly response?: EndedResponse
 }
 
-/** A response by the gateway's request id, and its end in milliseconds since the epoch. */
+/** A response by the gateway's request id and its end, in milliseconds since the epoch. */
 export interface EndedResponse {
   readonly id: string
   readonly endedAt: number
 }
 
 /**
- * What an answer says of its tokens: the fields of Envoy's metadata `tollgate.usage`, each as it
- * came, of whatever type. OpenAI's answers have `total_tokens`, and by type `prompt_tokens`,
- * `completion_tokens` (however they call them), `details_cached_tokens`, `details_reasoning_tokens`. Anthropic's have `input_tokens`,
- * `cache_creation_input_tokens`, `cache_read_input_tokens` and `output_tokens`; a stream has them
- * at its start too, where they are called `start_input_tokens` and so on.
+ * The token figures of a response: the fields of Envoy's metadata `tollgate.usage`, unchecked.
+ * OpenAI's responses have `total_tokens`, and by type `prompt_tokens`, `completion_tokens` (under
+ * either name), `details_cached_tokens`, `details_reasoning_tokens`. Anthropic's have
+ * `input_tokens`, `cache_creation_input_tokens`, `cache_read_input_tokens` and `output_tokens`, and
+ * at the start of a stream the same with the prefix `start_`.
  */
 export type Reported = ReadonlyMap<string, unknown>
 
-/** Of an answer that reports nothing. */
+/** For a response that reports nothing. */
 export const nothingReported: Reported = new Map()
 
-/** What is done about an answer without usable usage: nothing, or its tokens are estimated. */
+/** What happens to a response without usable usage: nothing, or its tokens are estimated. */
 export type UnusableUsage = 'allow' | 'estimate'
 
-/** A token of English text or of JSON has some four bytes. */
+/** A token of English text or of JSON has about four bytes. */
 const bytesOfToken = 4
 
-/** The tokens of an answer that does not report them, made from its length. */
+/** Estimates the tokens of a response from its length. */
 export function estimateTokens({ bytes }: Usage): number {
   return Math.ceil(bytes / bytesOfToken)
 }
 
-/** Whether an answer is a success, and so counts. */
+/** Whether a response is a success and therefore counts. */
 export function isSuccess({ status }: Usage): boolean {
   return status >= 200 && status <= 299
 }
 
 /**
- * Tokens to count: of a 2xx answer that reports them in whole numbers of 0 or more. undefined: the
- * answer counts nothing, either rightly (no success) or because its model reported nothing usable.
+ * Tokens to count: for a 2xx response that reports them as whole numbers of 0 or more. undefined:
+ * the response counts nothing, either because it is no success or because its model reported
+ * nothing usable.
  */
 export function countedTokens(usage: Usage): number | undefined {
   const { reported } = usage
@@ -67,15 +68,15 @@ export function countedTokens(usage: Usage): number | undefined {
 }
 
 /**
- * Tokens of a message. `input_tokens` leaves out what came from a cache or went into one, so the
- * three are added, as OpenAI's total has them too. Start and end of a stream tell of the same
- * tokens, some servers with 0 at one of the two: the higher figure of the two is taken.
+ * Tokens of a message. `input_tokens` leaves out tokens read from a cache or written to one, so the
+ * three are added, as in OpenAI's total. The start and end of a stream report the same tokens, and
+ * some servers report 0 at one of them, so the higher figure of the two is used.
  */
 function messageTokens(reported: Reported): number | undefined {
   return whole(sum(inputOf(reported), outputOf(reported)))
 }
 
-/** Anthropic's figures at the end of an answer, and at the start of a stream. */
+/** Anthropic's figures at the end of a response, and at the start of a stream. */
 const atEnd = namesOf('')
 const atStart = namesOf('start_')
 
@@ -96,16 +97,16 @@ function outputOf(reported: Reported): number | undefined {
   return greater(whole(reported.get(atEnd.output)), whole(reported.get(atStart.output)))
 }
 
-/** What an answer reports beside its total, in whichever dialect; 0 where it does not say. */
+/** The figures of a response besides its total, in either dialect; 0 if missing. */
 export function tokensByType(reported: Reported) {
   const figure = (name: string): number | undefined => whole(reported.get(name))
   return {
     input: figure('prompt_tokens') ?? inputOf(reported) ?? 0,
-    /** Of the input, what came from a cache. */
+    /** Input tokens that came from a cache. */
     cached:
       figure('details_cached_tokens') ?? greater(figure(atEnd.read), figure(atStart.read)) ?? 0,
     output: figure('completion_tokens') ?? outputOf(reported) ?? 0,
-    /** Of the output, what the model told itself. */
+    /** Output tokens used for reasoning. */
     reasoning: figure('details_reasoning_tokens') ?? 0,
   }
 }
@@ -119,7 +120,7 @@ function whole(value: unknown): number | undefined {
   return Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : undefined
 }
 
-/** Of what is known: half a report is counted rather than none. */
+/** The sum of the known figures: half a report is better than none. */
 function sum(one: number | undefined, other: number | undefined): number | undefined {
   return one === undefined ? other : one + (other ?? 0)
 }
@@ -129,7 +130,7 @@ function greater(one: number | undefined, other: number | undefined): number | u
   return Math.max(one, other)
 }
 
-/** The counters of this usage under the limits in force now; none once the limits are gone. */
+/** The counters of this usage under the current limits; none if the limits are gone. */
 export function countersOf(usage: Usage, snapshot: Snapshot): readonly Counter[] {
   const limits = snapshot.subscriptions.get(usage.subscription)?.limits.get(usage.model) ?? []
   return limits.map((limit) => counterOf(limit, usage.user))
