@@ -1,7 +1,7 @@
 /**
- * What the answers to many allowed requests have in common, as bytes: all but who asks, the path and
- * how the limits stand. It is made of a grant and belongs to every grant that `fits` says it does
- * (docs/decisions/0009-allows-from-templates.md).
+ * The bytes that the responses to many allowed requests have in common: everything except user,
+ * key, path and the state of the limits. A template is made from a grant and can be used for every
+ * grant that `fits` accepts (docs/decisions/0009-allows-from-templates.md).
  */
 
 import type { CountedLimit } from '../core/counter.ts'
@@ -14,16 +14,19 @@ import { writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
 import { responseHeaders, writeHeader } from './header.ts'
 
-/** As the routes of envoy/bootstrap.yaml have it. */
+/** The value in the routes of envoy/bootstrap.yaml. */
 const usualRetries = 2
 
-/** Fields of an OkHttpResponse before and after the header of the path, and after those of the limits. */
+/**
+ * Fields of an OkHttpResponse before and after the header of the path, and after those of the
+ * limits.
+ */
 export class AllowTemplate {
   readonly before: Buffer
   readonly after: Buffer
   /** The header `ratelimit-policy`; empty without limits. */
   readonly policies: Buffer
-  /** Fields of the metadata but `user` and `key`. */
+  /** Fields of the metadata except `user` and `key`. */
   readonly metadata: Buffer
   readonly #model: Model
   readonly #limits: readonly CountedLimit[]
@@ -53,14 +56,14 @@ export class AllowTemplate {
       writeStructField(writer, 'subscription', subscription)
       writeStructField(writer, 'model', model.key)
       writeStructField(writer, 'metered', metered)
-      // What usage.lua has to read and to say; OpenAI's words are the usual ones.
+      // For usage.lua, which reads and writes OpenAI's format by default.
       if (dialect === 'anthropic') writeStructField(writer, 'dialect', dialect)
       if (model.resource.server.credential) writeStructField(writer, 'credential', true)
       if (owningGroup !== undefined) writeStructField(writer, 'group', owningGroup)
     })
   }
 
-  /** Whether the bytes for this grant would be the same: all that they are made of is. */
+  /** Whether the bytes for this grant would be the same, because all their inputs are. */
   fits(grant: Grant, dialect: Dialect): boolean {
     const mine = this.#grant
     const { states } = grant
@@ -87,13 +90,16 @@ function bytesOf(write: (writer: WireWriter) => void): Buffer {
   const writer = new WireWriter()
   write(writer)
   const fields = writer.finish()
-  // Of its own: what is kept for long must not keep a slab of Node's buffer pool.
+  // A separate buffer: one that is kept for long must not retain a slab of Node's buffer pool.
   const kept = Buffer.allocUnsafeSlow(fields.length)
   kept.set(fields)
   return kept
 }
 
-/** What the gateway's routes and scripts have to know of the model's server, where it is unusual. */
+/**
+ * Settings of the model's server that the gateway's routes and scripts need, where they differ from
+ * the defaults.
+ */
 function writeServer(writer: WireWriter, server: ModelServer): void {
   const { upstreamModel, idleMs, answerMs, retries } = server
   if (upstreamModel !== undefined) writeHeader(writer, 'x-tollgate-upstream-model', upstreamModel)
@@ -107,17 +113,17 @@ function writeServer(writer: WireWriter, server: ModelServer): void {
 /** The template for a grant. */
 export type TemplateOf = (grant: Grant, dialect: Dialect) => AllowTemplate
 
-/** Makes one anew. */
+/** Makes a new template. */
 export const makeTemplate: TemplateOf = (grant, dialect) => new AllowTemplate(grant, dialect)
 
-/** Templates that are remembered, of some 500 bytes each; when there are more, all are forgotten. */
+/** The most templates that are kept, of some 500 bytes each. Beyond it all are dropped. */
 const mostTemplates = 16_384
-/** Of one model under one subscription: two dialects, metered or not, by path or by body, by group. */
+/** Per model and subscription: two dialects, metered or not, by path or by body, by group. */
 const mostVariants = 16
 
 /**
- * Remembers what it makes. Of a remembered one nothing is believed: it is used only where `fits` has
- * compared all that went into it, so no change of resources has to be told.
+ * Caches templates. A cached template is used only if `fits` has compared all its inputs, so
+ * changes of resources need no invalidation.
  */
 export function createTemplates(most = mostTemplates): TemplateOf {
   const byModel = new Map<Model, Map<string, AllowTemplate[]>>()
@@ -144,7 +150,7 @@ export function createTemplates(most = mostTemplates): TemplateOf {
     }
     const template = new AllowTemplate(grant, dialect)
     const variants = variantsOf(grant)
-    // Of limits that have changed since, for one.
+    // For example, templates with limits that have changed since.
     if (variants.length >= mostVariants) {
       size -= variants.length
       variants.length = 0

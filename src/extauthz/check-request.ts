@@ -2,32 +2,38 @@
 
 import { WireError, WireReader } from '../grpc/wire.ts'
 
-/** What Envoy tells of a request. Absent headers are undefined; header names are lower-case. */
+/**
+ * The attributes of a request that Envoy sends. Missing headers are undefined; header names are
+ * lower-case.
+ */
 export interface CheckRequest {
-  /** Path and query, as Envoy normalised it (`AttributeContext.HttpRequest.path`). */
+  /** Path and query as Envoy has normalized them (`AttributeContext.HttpRequest.path`). */
   readonly path: string
-  /** `GET`, `POST` and so on; empty where the gateway does not say. */
+  /** `GET`, `POST` and so on; empty if the gateway does not send it. */
   readonly method: string
   readonly authorization: string | undefined
   /** `x-api-key`. */
   readonly apiKey: string | undefined
   /** The client's own `x-maas-subscription`. */
   readonly subscription: string | undefined
-  /** The body's `model`, lifted by Envoy; a client's own header of this name never gets here. */
+  /**
+   * The body's `model`, extracted by the gateway's script; Envoy removes a client's own header of
+   * this name.
+   */
   readonly model: string | undefined
-  /** What is wrong with the body, as the gateway's script found it. */
+  /** What is wrong with the body, according to the gateway's script. */
   readonly bodyProblem: string | undefined
-  /** Whether only the caller is asked about, before the gateway reads a large body. */
+  /** Whether only the caller is checked, before the gateway reads a large body. */
   readonly authenticateOnly: boolean
-  /** Reads the client's address, as Envoy knows it, at each call. */
+  /** Reads the client's address from the message, at each call. */
   readonly source: () => string | undefined
-  /** Reads `x-request-id`, which the gateway gives each request, at each call. */
+  /** Reads `x-request-id`, which the gateway sets, from the message, at each call. */
   readonly requestId: () => string | undefined
 }
 
 type Draft = { -readonly [Field in keyof CheckRequest]: CheckRequest[Field] }
 
-/** Reads the message; throws a WireError when the bytes are none. */
+/** Reads the message; throws a WireError for invalid bytes. */
 export function readCheckRequest(bytes: Buffer): CheckRequest {
   const draft: Draft = {
     path: '',
@@ -84,7 +90,10 @@ function isAuthenticate(entry: WireReader): boolean {
 }
 
 const usualMethods = ['POST', 'GET']
-/** The usual first. Another gateway may send all that a client has sent: no other name is made a string. */
+/**
+ * The most frequent first. Other gateways may send all headers of the client: only these names
+ * become strings.
+ */
 const readHeaders = [
   'authorization',
   'x-tollgate-model',
@@ -129,7 +138,7 @@ function readHeader(entry: WireReader, draft: Draft): void {
  */
 const sourcePath = [1, 1, 1, 1, 2]
 
-/** undefined for a client without an IP address, and where the bytes are damaged. */
+/** undefined for a client without an IP address, and for invalid bytes. */
 function readSource(bytes: Buffer): string | undefined {
   try {
     let reader = new WireReader(bytes)
@@ -145,7 +154,7 @@ function readSource(bytes: Buffer): string | undefined {
   return undefined
 }
 
-/** A header that few requests are asked for, out of a message that has been read before. */
+/** Reads a rarely needed header from a message that has been parsed before. */
 function readLateHeader(bytes: Buffer, name: string): string | undefined {
   try {
     return seekHeader(bytes, name)

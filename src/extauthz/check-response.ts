@@ -17,7 +17,7 @@ import { type AllowTemplate, makeTemplate, type TemplateOf } from './allow-templ
 import { responseHeaders, writeHeader } from './header.ts'
 import { messageOf } from './refusal-message.ts'
 
-/** google.rpc.Code of a denial. Never 0: Envoy takes a missing or zero code for an allow. */
+/** google.rpc.Code of a denial. Never 0: Envoy takes a missing or zero code as an allow. */
 const grpcCodes: Partial<Record<number, number>> = {
   400: 3,
   401: 16,
@@ -29,15 +29,15 @@ const grpcCodes: Partial<Record<number, number>> = {
 const internalCode = 13
 
 /**
- * The clients of OpenAI and Anthropic try again by themselves, but within a minute whatever
- * `retry-after` says. Where that is in vain they are told so (`x-should-retry`, their own header).
+ * The clients of OpenAI and Anthropic retry by themselves, but within a minute whatever
+ * `retry-after` says. If the wait is longer, `x-should-retry`, their own header, stops them.
  */
 const longestRetryAfterS = 60
 
 /**
- * The answer's bytes, in the caller's dialect. `now` in milliseconds since the epoch. `keyAgeMs`
- * is told to the caller: how old what is known of the key may be, where that is worth a word.
- * `templateOf` may remember what it has made before (`createTemplates`).
+ * Encodes the response in the caller's dialect. `now` is in milliseconds since the epoch.
+ * `keyAgeMs` is the age of the key's record, if the caller should learn it. `templateOf` may cache
+ * (`createTemplates`).
  */
 export function toCheckResponse(
   decision: Decision,
@@ -55,7 +55,7 @@ export function toCheckResponse(
 const writer = new WireWriter(2_048)
 const putAllowed: PutHeader = (name, value) => writeHeader(writer, name, value, responseHeaders)
 
-/** An OkHttpResponse, and the metadata of one, are seldom shorter than 128 bytes. */
+/** An OkHttpResponse and its metadata are usually at least 128 bytes long. */
 const lengthBytes = 2
 
 /**
@@ -90,7 +90,7 @@ function allow(
   return writer.take()
 }
 
-/** Lets a request pass to where its body is read; what comes of it is for the second Check to say. */
+/** Lets a request continue so that its body is read; the second Check decides. */
 export const authenticated: Buffer = new WireWriter()
   .message(1, () => {})
   .message(3, () => {})
@@ -114,10 +114,10 @@ function deny(denial: Denial, now: number, dialect: Dialect, keyAgeMs: number | 
   return writer.finish()
 }
 
-/** What a refusal says beside its body and the caller's limits (contract, 1.2 and 8.1). */
+/** Headers of a refusal besides the caller's limits (contract, 1.2 and 8.1). */
 function headersOf(denial: Denial, now: number): readonly (readonly [string, string])[] {
   if (denial.code === 'credential_invalid') {
-    // RFC 6750, 3.1: where there is no credential, nothing is said about one.
+    // RFC 6750, 3.1: without a credential, the challenge has no error.
     const reason = denial.detail && messageOf(denial, now)
     return [['www-authenticate', reason === undefined ? 'Bearer' : challengeOf(reason)]]
   }

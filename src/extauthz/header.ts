@@ -1,4 +1,4 @@
-/** Headers in Envoy's answers: `envoy.config.core.v3.HeaderValueOption`. */
+/** Headers in Envoy's responses: `envoy.config.core.v3.HeaderValueOption`. */
 
 import type { WireWriter } from '../grpc/wire.ts'
 
@@ -6,7 +6,7 @@ import type { WireWriter } from '../grpc/wire.ts'
 export const requestHeaders = 2
 export const responseHeaders = 6
 
-/** `HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD`: a client's or a model's own copy never survives. */
+/** `HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD`: replaces a client's or a model's own header. */
 const overwrite = 2
 
 /** HeaderValueOption: header = 1 (key = 1, value = 2), append_action = 3. */

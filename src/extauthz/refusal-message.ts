@@ -1,11 +1,14 @@
-/** What a refusal at the gateway says to the caller, in a sentence. */
+/** The message of a refusal at the gateway, one sentence for the caller. */
 
 import type { LimitState } from '../core/counter.ts'
 import type { Denial, DenialDetail } from '../core/decide.ts'
 import { describe } from '../core/errors.ts'
 import { bindingOf, toResetDuration } from '../core/limit-headers.ts'
 
-/** The sentence for a denial; undefined where the one of its code says it all. `now` in milliseconds since the epoch. */
+/**
+ * The message of a denial; undefined if its code's message is enough. `now` in milliseconds since
+ * the epoch.
+ */
 export function messageOf(denial: Denial, now: number): string | undefined {
   const { detail, states, retryAt } = denial
   if (detail !== undefined) return describeDetail(detail)
@@ -43,7 +46,7 @@ function describeDetail(detail: DenialDetail): string {
   }
 }
 
-/** The figures are the caller's own: counters are kept for each user. */
+/** May show figures, because counters are kept per user. */
 function describeSpent(states: readonly LimitState[], waitMs: number): string {
   const { limit, used } = bindingOf(states) as LimitState
   return (

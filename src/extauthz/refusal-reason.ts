@@ -1,8 +1,9 @@
 import type { Denial } from '../core/decide.ts'
 
 /**
- * Why a request was refused, for the log: more than the code says, and for some codes more than the
- * caller may know. `model` is the key of the model that the request names, undefined if there is none.
+ * Why a request was refused, for the log: more detailed than the code, and for some codes more than
+ * the caller may know. `model` is the key of the model that the request names, undefined if there
+ * is none.
  */
 export function refusalReason(denial: Denial, model: string | undefined): string | undefined {
   const { code, detail, selection } = denial

@@ -30,31 +30,31 @@ export interface CheckDeps {
   readonly snapshot: () => Snapshot
   readonly counters: CounterStore
   readonly paths: PathRules
-  /** Whether identity tokens open inference; they do not unless told. */
+  /** Whether identity tokens allow inference; false by default. */
   readonly tokensOpen?: boolean
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** Told of each decision, once; and of the model that the request names, where there is one. */
+  /** Called once for each decision, with the model that the request names, if it exists. */
   readonly onDecided?: (decision: Decision, model: string | undefined) => void
-  /** Told of each refusal, once. */
+  /** Called once for each refusal. */
   readonly onRefused?: (refused: RefusedCheck) => void
-  /** Told of faults that are ours; the caller is told nothing of them. */
+  /** Called for internal errors, whose details the caller does not see. */
   readonly onFault: (error: unknown) => void
 }
 
-/** A refusal, and what was asked. */
+/** A refusal, with its request. */
 export interface RefusedCheck extends Pick<CheckRequest, 'subscription' | 'source' | 'requestId'> {
   readonly code: ErrorCode
-  /** For the log alone: the caller may not be allowed to know it. */
+  /** For the log only: the caller may not be allowed to know it. */
   readonly reason: string | undefined
-  /** null: nobody is believed, or who asks could not be found out. */
+  /** null: the credential is invalid, or could not be checked. */
   readonly caller: Caller | null
-  /** As it was asked for: by the path or the body, known or not. */
+  /** As requested by the path or the body, whether it exists or not. */
   readonly model: string | undefined
   readonly traceparent: string | undefined
 }
 
-/** A request that is being decided. */
+/** A request during its decision. */
 interface Asked {
   readonly request: CheckRequest
   /** undefined: its path leads to no model. */
@@ -63,12 +63,12 @@ interface Asked {
   readonly traceparent: string | undefined
 }
 
-/** Answers one CheckRequest; at once, without a promise, when nothing has to be fetched. */
+/** Handles one CheckRequest; returns without a promise if nothing must be fetched. */
 export type Check = (bytes: Buffer, traceparent?: string) => Buffer | Promise<Buffer>
 
 /**
- * Check as a function from bytes to bytes. With the key and its counters known nothing is
- * awaited. It throws only for bytes that are not a CheckRequest; every other failure is a denial.
+ * Check as a function from bytes to bytes. If the key and its counters are cached, it awaits
+ * nothing. It throws only for bytes that are not a CheckRequest; every other failure is a denial.
  */
 export function createCheck(deps: CheckDeps): Check {
   const { authenticate, snapshot, counters, paths, tokensOpen, clock } = deps
@@ -92,7 +92,7 @@ export function createCheck(deps: CheckDeps): Check {
 
   function proceed(asked: Asked, caller: Caller | null): Buffer | Promise<Buffer> {
     if (asked.request.authenticateOnly) {
-      // Lets the gateway read the body, unless there is a reason not to.
+      // Lets the gateway read the body, unless the caller is refused.
       const refusal = refuseCaller(caller, tokensOpen)
       return refusal === undefined ? authenticated : answer(asked, caller, refusal)
     }
@@ -161,7 +161,7 @@ export function createCheck(deps: CheckDeps): Check {
     target: Target | undefined,
   ): string | undefined {
     if (decision.allowed) return decision.model.key
-    // A fault of ours may be that there is no snapshot.
+    // The internal error may be that there is no snapshot.
     if (decision.code === 'internal') return undefined
     return target && namedModel({ target, bodyModel: model }, snapshot())
   }
@@ -176,7 +176,9 @@ export function createCheck(deps: CheckDeps): Check {
   }
 }
 
-/** Whoever shows a credential hears that it is refused; else only that one is needed. */
+/**
+ * A caller that sent a credential learns why it is refused; others learn only that one is required.
+ */
 function explain(denial: Denial, { authorization, apiKey }: CheckRequest): Denial {
   const isBare = authorization === undefined && apiKey === undefined
   if (denial.code !== 'credential_invalid' || denial.detail !== undefined || isBare) return denial

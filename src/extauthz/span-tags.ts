@@ -1,4 +1,4 @@
-/** What a Check tells the span that the gateway has of the request. */
+/** Adds the decision of a Check to the gateway's span of the request. */
 
 import type { Decision } from '../core/decide.ts'
 import { toShown } from '../core/redact.ts'
@@ -7,8 +7,9 @@ import { WireWriter } from '../grpc/wire.ts'
 import type { RefusedCheck } from './service.ts'
 
 /**
- * The CheckResponse with its decision in the dynamic metadata (field 4, which a parser merges with
- * what stands there), and of a refusal the model and subscription that an allow has there anyway.
+ * The CheckResponse with its decision in the dynamic metadata (field 4, which parsers merge with
+ * existing metadata). For a refusal also the model and subscription, which an allow contains
+ * anyway.
  */
 export function tagSpan(
   response: Buffer,
@@ -24,7 +25,7 @@ export function tagSpan(
   return Buffer.concat([response, writer.finish()])
 }
 
-/** The model and the subscription that a refusal is about, as far as they are named. */
+/** The model and the subscription that a refusal names, if any. */
 export function namedBy({
   caller,
   model,

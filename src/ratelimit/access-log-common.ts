@@ -1,32 +1,32 @@
 /**
- * The common properties of an access-log entry: when, how it ended, and the metadata that Check and
- * the gateway's scripts have left of it.
+ * The common properties of an access-log entry: times, outcome, and the metadata of Check and of
+ * the gateway's scripts.
  */
 
 import type { EndedStream } from '../core/model-failure.ts'
 import { type FlatValue, readStruct, StructReader } from '../grpc/struct.ts'
 import type { WireReader } from '../grpc/wire.ts'
 
-/** Metadata namespace of the tokens that Envoy lifts from an answer. */
+/** Metadata namespace of the tokens that Envoy extracts from a response. */
 const usageNamespace = 'tollgate.usage'
-/** Metadata namespace of Check's answer; Envoy adds the filter's own suffix to it. */
+/** Metadata namespace of Check's response; Envoy adds its own fields to it. */
 const checkNamespace = 'envoy.filters.http.ext_authz'
-/** Metadata namespace of what a script of the gateway found wrong with an answer. */
+/** Metadata namespace for failures that a script of the gateway found in a response. */
 const failureNamespace = 'tollgate.failure'
-/** Stands for a name that Check has not said. */
+/** Stands for a name that is missing in Check's metadata. */
 const missing = String(undefined)
 
-/** What Check has said of a request. */
+/** Check's metadata of a request. */
 export interface Checked {
   user: string
   subscription: string
-  /** undefined: it was not allowed. */
+  /** undefined: the request was not allowed. */
   model: string | undefined
   metered: boolean
   group: string | undefined
 }
 
-/** What is common to all protocols of what the log tells. */
+/** The properties that all protocols of the log have in common. */
 export interface LoggedStream extends Omit<Mutable<EndedStream>, 'details'> {
   check: Checked | undefined
   used: ReadonlyMap<string, FlatValue> | undefined
@@ -41,8 +41,8 @@ const noFlags: ReadonlySet<number> = new Set()
 
 /**
  * AccessLogCommon: start_time = 5, time_to_first_upstream_rx_byte = 9, response_flags = 16,
- * metadata = 17, upstream_transport_failure_reason = 18, duration = 23; Metadata: filter_metadata = 1, a
- * map of Structs. The duration ends where that of the journal does (`%DURATION%`).
+ * metadata = 17, upstream_transport_failure_reason = 18, duration = 23; Metadata: filter_metadata =
+ * 1, a map of Structs. The duration ends when that of the journal does (`%DURATION%`).
  */
 export function readCommon(common: WireReader, journaled: boolean): LoggedStream {
   const found: LoggedStream = {
@@ -141,7 +141,10 @@ function readCheck(reader: WireReader): Checked {
   return check
 }
 
-/** The current field, ResponseFlags: booleans, but for one message (13) about requests that Check refused. */
+/**
+ * The current field, ResponseFlags: booleans, except for one message (13) about requests that Check
+ * refused.
+ */
 function readFlags(reader: WireReader): ReadonlySet<number> {
   const end = reader.enter()
   let found: Set<number> | undefined
@@ -155,8 +158,8 @@ function readFlags(reader: WireReader): ReadonlySet<number> {
 }
 
 /**
- * The current field, a google.protobuf.Timestamp or Duration, seconds = 1, nanos = 2; the rest of a
- * millisecond is cut.
+ * The current field, a google.protobuf.Timestamp or Duration, seconds = 1, nanos = 2, truncated to
+ * milliseconds.
  */
 function readMilliseconds(reader: WireReader): number {
   const end = reader.enter()

@@ -1,8 +1,8 @@
 /**
  * `envoy.service.accesslog.v3.StreamAccessLogsMessage` → the Usage of each response in it.
  *
- * The entry carries the metadata that Check returned (who, what, paid by what) back to us beside
- * what Envoy read from the answer, so that nothing is kept between the two.
+ * An entry contains the metadata that Check returned (user, model, subscription) and what Envoy
+ * read from the response, so the service keeps no state in between.
  */
 
 import { type EndedStream, failureOf, isAnswered, type Outcome } from '../core/model-failure.ts'
@@ -11,9 +11,9 @@ import { WireReader } from '../grpc/wire.ts'
 import { type LoggedStream, readCommon } from './access-log-common.ts'
 
 /**
- * The metered responses that one message tells of; each says which it was where the gateway keeps
- * a journal besides. `onOutcome` is told how each allowed request ended at its server, metered or not.
- * Throws a WireError for bytes that are no message.
+ * The metered responses in one message. If the gateway also writes a journal, each has its
+ * identity. Calls `onOutcome` for each allowed request, metered or not. Throws a WireError for
+ * invalid bytes.
  */
 export function readUsages(
   bytes: Buffer,
@@ -23,7 +23,8 @@ export function readUsages(
   const usages: Usage[] = []
   const message = new WireReader(bytes)
   while (message.next()) {
-    // http_logs = 2; the identifier (1) of a stream's first message is 60 KB of Envoy's node.
+    // http_logs = 2. The identifier (1) in a stream's first message is skipped: 60 KB of Envoy's
+    // node.
     if (message.field !== 2) continue
     const entries = message.message()
     while (entries.next()) {
@@ -86,7 +87,7 @@ function readEntry(
   }
 }
 
-/** HTTPRequestProperties: request_id = 9, the x-request-id that Envoy has given it. */
+/** HTTPRequestProperties: request_id = 9, the x-request-id that Envoy has set. */
 function readRequestId(request: WireReader): string {
   while (request.next()) if (request.field === 9) return request.string()
   return ''

@@ -1,11 +1,10 @@
 /**
- * `envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit`, for gateways that report what a
- * response used this way (`apply_on_stream_done`) instead of by their access log: each descriptor
- * is the Usage of one response, its entries named as in `envoy/README.md`.
+ * `envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit`, for gateways that report usage
+ * this way (`apply_on_stream_done`) instead of by an access log. Each descriptor is the Usage of
+ * one response, with entries named as in `envoy/README.md`.
  *
- * It counts and never refuses: Check has decided before the model was asked, and by now the
- * response has been sent. So the answer is OK, for domains that are not ours too, whose limits we
- * do not know.
+ * It counts and never refuses, because Check has already decided and the response has been sent. So
+ * it always returns OK, also for other domains, whose limits are unknown here.
  */
 
 import { nothingReported, type Usage } from '../core/usage.ts'
@@ -17,28 +16,31 @@ export const domain = 'tollgate'
 
 export interface RateLimitDeps {
   readonly settle: Settle
-  /** Told, once for each reason, why a gateway's reports are not counted. */
+  /** Called once for each reason why a gateway's reports are not counted. */
   readonly onIgnored: (reason: string) => void
 }
 
-/** A RateLimitRequest as far as it concerns us. */
+/** The relevant part of a RateLimitRequest. */
 export interface UsageReport {
   readonly domain: string
-  /** One for each descriptor; undefined where the descriptor is not one of ours. */
+  /** One for each descriptor; undefined if the descriptor is not one of ours. */
   readonly usages: readonly (Usage | undefined)[]
 }
 
 /** RateLimitResponse.Code */
 const ok = 1
 
-/** Answers one RateLimitRequest; throws a WireError, having counted nothing, for a malformed one. */
+/**
+ * Handles one RateLimitRequest; throws a WireError for a malformed one, and then counts nothing.
+ */
 export function createShouldRateLimit({
   settle,
   onIgnored,
 }: RateLimitDeps): (bytes: Buffer) => Buffer {
   const told = new Set<string>()
   function ignore(reason: string): void {
-    // A gateway says the same with every response, and what it says is not for us to keep.
+    // A gateway repeats the same mistake with every response, and its text must not fill our
+    // memory.
     if (told.has(reason) || told.size >= 16) return
     told.add(reason)
     onIgnored(reason)
@@ -71,7 +73,7 @@ export function readRateLimit(bytes: Buffer): UsageReport {
   }
   if (name === '') throw new WireError('the domain is empty')
   if (descriptors.length === 0) throw new WireError('there is no descriptor')
-  // The field of the whole request is 0 where a gateway does not set it; that is no report.
+  // An unset field of the whole request is 0, which is not a report.
   const whole = hitsAddend === 0 ? undefined : hitsAddend
   return { domain: name, usages: descriptors.map((descriptor) => toUsage(descriptor, whole)) }
 }
@@ -105,7 +107,7 @@ function readEntry(entry: WireReader, entries: Map<string, string>): void {
   entries.set(key, value)
 }
 
-/** Present without a value is zero tokens, where an absent wrapper is no report at all. */
+/** A wrapper without a value is zero tokens; a missing wrapper is no report. */
 function readWrapped(wrapper: WireReader): number {
   let value = 0
   while (wrapper.next()) if (wrapper.field === 1) value = wrapper.unsigned()
@@ -129,7 +131,7 @@ function toUsage(
     subscription,
     model,
     status: /^\d{3}$/.test(status) ? Number(status) : 0,
-    // The protocol does not tell the length of the answer.
+    // The protocol has no field for the response's length.
     bytes: 0,
     reported: tokens === undefined ? nothingReported : new Map([['total_tokens', tokens]]),
   }

@@ -1,4 +1,4 @@
-/** Usage → counters: the one place that charges. */
+/** Usage → counters. All charging happens here. */
 
 import type { Snapshot } from '../core/snapshot.ts'
 import {
@@ -18,43 +18,44 @@ export interface SettleDeps {
   readonly clock: () => number
   readonly unusableUsage: UnusableUsage
   /**
-   * Told of every usage and the tokens counted for it; undefined when none could be. A response
-   * that is told of by the journal as well is settled twice, and counted once.
+   * Called for every usage with the tokens counted for it; undefined if none could be. A response
+   * that the journal reports as well is settled twice and counted once.
    */
   readonly onSettled: (usage: Usage, settled: Settled, by: Report['by']) => void
   /**
-   * Told of the tokens of an answer, more than 0, once of all times that it is settled, in whichever
-   * process: when the store has counted it by this telling. The store is the one place that knows.
-   * A process that went by what its own stream tells would miss the answers of a stream that broke
-   * with its process, and one that went by the journal as well would count most of them twice.
+   * Called with the tokens of a response, if above 0, exactly once across all its reports and
+   * processes: when the store has counted it by this report. Only the store can decide that. A
+   * process that relied on its own stream would miss responses of a stream that broke with its
+   * process, and one that also relied on the journal would count most responses twice.
    */
   readonly onCounted: (usage: Usage, counted: Counted, by: Report['by']) => void
 }
 
-/** What an answer counted. */
+/** The result for a response. */
 export interface Settled {
-  /** undefined: nothing, since it was no success or reported nothing usable. */
+  /** undefined: nothing, because it was no success or reported nothing usable. */
   readonly tokens: number | undefined
-  /** A success whose model reported nothing usable; `tokens` is then an estimate, if anything. */
+  /** A success whose model reported nothing usable; `tokens` is then an estimate, if set. */
   readonly unusable: boolean
 }
 
 export interface Counted {
   readonly tokens: number
-  /** By the length of the answer. */
+  /** By the length of the response. */
   readonly estimated: boolean
 }
 
 export type Settle = (usage: Usage, by?: Report['by']) => void
 
-/** Counts an answer whole, even across a limit: the next request is the one refused. */
+/** Counts a whole response, even beyond a limit: the next request is refused instead. */
 export function createSettle(deps: SettleDeps): Settle {
   const { snapshot, counters, clock, unusableUsage, onSettled, onCounted } = deps
 
   function count(usage: Usage, counted: Counted, by: Report['by']): void {
     const { response } = usage
     const tell = () => onCounted(usage, counted, by)
-    // What a journal tells happened when it says, so that one may be read again from its start.
+    // A journal line is counted at its own time, so that a journal can be read again from its
+    // start.
     const now = by === 'journal' && response ? Math.min(response.endedAt, clock()) : clock()
     const report = response && { ...response, by, onCounted: tell }
     counters.add(countersOf(usage, snapshot()), counted.tokens, now, report)

@@ -1,73 +1,73 @@
-/** Where counters are kept: read without counting, add without refusing. */
+/** The store of counters: reading never counts, and adding never refuses. */
 
 import type { Counter, CounterState } from '../core/counter.ts'
 
 /**
- * A response whose usage may be told of more than once, by the gateway's stream and by its usage
- * journal: it is counted once, whichever comes first and however often it is told.
+ * A response whose usage may be reported more than once, by the gateway's stream and by its usage
+ * journal. It is counted once, whichever is first and however often it is reported.
  */
 export interface Report {
   /** The gateway's request id. */
   readonly id: string
   /** When the response ended, by the gateway's clock (milliseconds since the epoch). */
   readonly endedAt: number
-  /** What comes late by the stream is left to the journal; the journal is always taken. */
+  /** Late reports of the stream are left to the journal; the journal's are always counted. */
   readonly by: 'stream' | 'journal'
   /**
-   * Called when the response is counted by this report: once for all reports of it, in whichever
-   * process; at once, or when the store that several share has answered. A report that the store
-   * loses with its data, before it could answer, is called for by nobody.
+   * Called when this report counts the response: once across all its reports and processes, either
+   * at once or when the shared store has responded. Never called for a report that the store loses
+   * with its data before it responds.
    */
   readonly onCounted?: () => void
 }
 
-/** How long a response is remembered; one that ended longer ago is counted no more. */
+/** How long a response is remembered; one that ended earlier is not counted any more. */
 export const rememberedMs = 24 * 3_600_000
 /**
- * How long after a response's end its report by the stream is still counted. What takes longer is
- * left to the journal: so nothing waits here through an outage, and nothing is counted after it
- * has been forgotten.
+ * How long after a response's end its report by the stream is still counted. Later ones are left to
+ * the journal, so none waits here through an outage, and none is counted after it has been
+ * forgotten.
  */
 export const streamedWithinMs = 20_000
 /**
- * Responses that ended less than this ago are never forgotten: a stream may be told of them yet, by
- * a clock that is off.
+ * Responses that ended more recently than this are never forgotten, because a stream may still
+ * report them, by a clock that is off.
  */
 export const leastRememberedMs = 6 * streamedWithinMs
 
 export interface CounterStore {
   /**
-   * The open window of each counter, in the order asked; undefined where none is open. Answers
-   * without a promise whenever it knows. `now` in milliseconds since the epoch.
+   * The open window of each counter, in the given order; undefined if none is open. Returns without
+   * a promise if all are known. `now` in milliseconds since the epoch.
    */
   read(
     counters: readonly Counter[],
     now: number,
   ): readonly (CounterState | undefined)[] | Promise<readonly (CounterState | undefined)[]>
   /**
-   * Adds tokens to each counter; a closed window is opened by this hit. With a `report` they are
-   * added unless this response has been counted before. A window is then opened as of the
-   * response's end, and where that leaves nothing of it the tokens count for nothing. By `now`,
-   * which may be in the past where a journal is replayed; shared counters go by their own clock.
+   * Adds tokens to each counter; opens a new window if none is open. With a `report`, tokens are
+   * added only if this response has not been counted. A window is then opened as of the response's
+   * end, and if that window is over already, the tokens are dropped. Uses `now`, which may be in
+   * the past while a journal is replayed; shared counters use their own clock.
    */
   add(counters: readonly Counter[], tokens: number, now: number, report?: Report): void
 }
 
-/** What the reader of a usage journal needs of a store besides. */
+/** Additional methods for the reader of a usage journal. */
 export interface JournaledCounters extends CounterStore {
   /**
-   * Whether this process is to read the journal for the next `ms`: of processes that share their
-   * counters and the journal one is, and asks again before the time is over.
+   * Whether this process is to read the journal for the next `ms`. One of the processes that share
+   * their counters and the journal is, and it renews its claim before the time is over.
    */
   claimJournal(ms: number): Promise<boolean>
   /**
-   * Settles once all that was added until now is kept: by Redis, where the counters are there,
-   * through an outage of whatever length. Rejects when the counters are stopped before.
+   * Resolves once everything added until now is stored: in Redis, if the counters are there, even
+   * after a long outage. Rejects if the counters are stopped first.
    */
   kept(): Promise<void>
   /**
-   * Forgets which of the responses were counted that ended before then (milliseconds since the
-   * epoch): no journal will tell of them again. What is out of reach is forgotten next time.
+   * Forgets counted responses that ended before this time (milliseconds since the epoch), because
+   * no journal will report them again. If the store is unavailable, they are forgotten next time.
    */
   forgetReports(endedBefore: number): Promise<void>
 }

@@ -1,25 +1,28 @@
-/** One file of the usage journal, followed while it grows, is renamed, truncated or removed. */
+/**
+ * One file of the usage journal, followed while it grows and across renames, truncation and
+ * removal.
+ */
 
 import { type FileHandle, open } from 'node:fs/promises'
 
-/** How far a file has been read, in a form that outlives the process. */
+/** A read position in a file, in a form that outlives the process. */
 export interface Place {
   readonly inode: string
-  /** Bytes; the end of a whole line. */
+  /** Bytes; always at the end of a line. */
   readonly offset: number
-  /** What the file begins with, since inodes are used again; empty until that much is there. */
+  /** The first bytes of the file, because inodes are reused; empty until there are enough. */
   readonly head: string
 }
 
 export type JournalFile = ReturnType<typeof follow>
 
-/** Read at once, and so the longest line there may be. */
+/** Bytes per read, and so the longest possible line. */
 const chunkBytes = 65_536
-/** Holds the first line's request id, which no other file begins with. */
+/** Includes the first line's request id, which no other file begins with. */
 const headBytes = 44
 const lineEnd = 10
 
-/** Opens a file to go on where it had been read to, if one of these places is its own. */
+/** Opens a file and continues at its position, if one of these places belongs to it. */
 export async function openJournalFile(
   path: string,
   places: readonly Place[] = [],
@@ -42,7 +45,7 @@ function follow(handle: FileHandle, begin: Place, sizeAtFirst: number) {
   let size = sizeAtFirst
   let atEnd = false
   let overlong = 0
-  /** Whether the rest of a line that is too long is still to come. */
+  /** Whether the rest of an overlong line is still to come. */
   let skipping = false
 
   async function readHead(): Promise<string> {
@@ -62,19 +65,19 @@ function follow(handle: FileHandle, begin: Place, sizeAtFirst: number) {
     get place(): Place {
       return { inode, offset, head }
     },
-    /** Bytes that were not read when the file was last looked at. */
+    /** Bytes that were unread when the file was last checked. */
     get unread(): number {
       return Math.max(0, size - offset)
     },
-    /** Whether no whole line was left when it was last read. */
+    /** Whether no whole line was left at the last read. */
     get atEnd(): boolean {
       return atEnd
     },
-    /** Lines that were too long to be any, so far. */
+    /** Lines that were too long, so far. */
     get overlong(): number {
       return overlong
     },
-    /** Looks how long it is by now. One that was truncated or written anew begins anew. */
+    /** Updates its length. A file that was truncated or rewritten is read from its start. */
     async refresh(): Promise<void> {
       size = (await handle.stat()).size
       if (size < offset) restart()
@@ -84,7 +87,7 @@ function follow(handle: FileHandle, begin: Place, sizeAtFirst: number) {
       if (head !== '' && found !== head) restart()
       head = found
     },
-    /** The next whole lines without their ends, some hundreds at most; none at the end. */
+    /** The next whole lines without their line ends, at most some hundreds; none at the end. */
     async next(): Promise<readonly string[]> {
       const chunk = Buffer.allocUnsafe(Math.min(chunkBytes, size - offset))
       const { bytesRead } = await handle.read(chunk, 0, chunk.length, offset)

@@ -1,4 +1,4 @@
-/** The files of a usage journal: the one that Envoy writes and those it was renamed to. */
+/** The files of a usage journal: the one that Envoy writes, and earlier ones that were renamed. */
 
 import { renameSync, statSync } from 'node:fs'
 import { readdir, rm, stat } from 'node:fs/promises'
@@ -12,12 +12,12 @@ export interface ListedFile {
   readonly writtenAt: number
 }
 
-/** Files of one journal looked at, at most; the newest. */
+/** The most files of one journal that are considered; the newest. */
 const mostFiles = 64
 
 /**
- * The journal's files, oldest first and the one that Envoy writes last: whatever is named like it
- * with something behind, by us or by others. None when there is no such folder yet.
+ * The journal's files, oldest first, the one that Envoy writes last. Includes every file whose name
+ * begins with the journal's, whoever renamed it. Empty if the folder does not exist yet.
  */
 export async function listJournal(path: string): Promise<readonly ListedFile[]> {
   const folder = dirname(path)
@@ -42,7 +42,7 @@ function rank(file: ListedFile, path: string): number {
   return file.path === path ? 1 : 0
 }
 
-/** undefined when it has been renamed or removed meanwhile, or is no file. */
+/** undefined if it has been renamed or removed meanwhile, or is not a file. */
 async function look(path: string): Promise<ListedFile | undefined> {
   try {
     const found = await stat(path, { bigint: true })
@@ -58,15 +58,18 @@ async function look(path: string): Promise<ListedFile | undefined> {
   }
 }
 
-/** Whether the file was named by `rotate`, and so is ours to remove. */
+/** Whether `rotate` named the file, so that we may remove it. */
 export function isRotated({ path }: ListedFile, journal: string): boolean {
   return path.startsWith(journal) && /^\.\d{13}$/.test(path.slice(journal.length))
 }
 
-/** Renames the file that Envoy writes, unless somebody else just has. Envoy goes on writing to it. */
+/**
+ * Renames the file that Envoy writes, unless another process just has. Envoy continues to write to
+ * it.
+ */
 export function rotate(file: ListedFile, now: number): void {
-  // Envoy may have begun a new one under this name since the file was listed. Synchronous, so that
-  // it has next to no time to do so after the look.
+  // Envoy may have created a new file under this name since the listing. Synchronous, to leave it
+  // hardly any time between the check and the rename.
   try {
     const { ino } = statSync(file.path, { bigint: true })
     if (String(ino) === file.inode) renameSync(file.path, `${file.path}.${now}`)
@@ -75,7 +78,7 @@ export function rotate(file: ListedFile, now: number): void {
   }
 }
 
-/** Removes a file, unless somebody else just has. */
+/** Removes a file, unless another process just has. */
 export async function remove({ path }: ListedFile): Promise<void> {
   await rm(path, { force: true })
 }

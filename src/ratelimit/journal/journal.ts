@@ -1,6 +1,6 @@
 /**
- * The usage journal: Envoy's file of what each metered response used. Of the processes that share
- * their counters one reads it; the others wait for its claim to lapse.
+ * The usage journal: the file in which Envoy records the usage of each metered response. One of the
+ * processes that share their counters reads it; the others wait for its claim to expire.
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
@@ -12,9 +12,9 @@ import { createJournalRotation } from './rotation.ts'
 import { createJournalWatch, type JournalProblem } from './watch.ts'
 
 export interface JournalOptions {
-  /** The file that Envoy writes, by the same path for all processes that share their counters. */
+  /** The file that Envoy writes, at the same path in all processes that share their counters. */
   readonly path: string
-  /** Bytes from which on it is renamed, and a new one begun. */
+  /** Size in bytes at which it is renamed and a new file begun. */
   readonly rotateBytes: number
   readonly settle: Settle
   readonly counters: JournaledCounters
@@ -22,14 +22,14 @@ export interface JournalOptions {
   readonly lasting: boolean
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** Milliseconds of a clock that never steps; `performance.now` unless told. */
+  /** A monotonic clock in milliseconds; `performance.now` by default. */
   readonly monotonic?: () => number
-  /** Has Envoy open the file anew. */
+  /** Makes Envoy reopen the file. */
   readonly reopen: () => Promise<void>
   readonly log: JournalLog
 }
 
-/** Of a logger what is used here. */
+/** The logger's methods that are used here. */
 export type JournalLog = Record<
   'info' | 'warn' | 'error',
   (fields: Record<string, unknown>, message: string) => void
@@ -46,28 +46,28 @@ const readEveryMs = 500
 const lookEveryMs = 500
 const tidyEveryMs = 1_000
 const progressEveryMs = 5_000
-/** A claim that is not renewed lapses after so long. */
+/** A claim that is not renewed expires after this time. */
 const claimMs = 4_000
 const renewEveryMs = 1_000
 const usualGraceMs = 1_000
-/** Of that, for the claim to be left to another. */
+/** Part of it that is reserved for releasing the claim. */
 const leaveMs = 200
 
-/** A journal that is read from `start` on. */
+/** A journal that is read after `start`. */
 export function createJournal(options: JournalOptions) {
   const { path, counters, lasting, clock, log } = options
   const monotonic = options.monotonic ?? (() => performance.now())
   const ending = new AbortController()
   let stopped = false
-  /** By a clock that never steps. */
+  /** In monotonic time. */
   let claimedUntil = Number.NEGATIVE_INFINITY
-  /** Another one for each time that the claim was had anew: others may have read in between. */
+  /** Changes each time the claim is acquired again, because others may have read in between. */
   let tenure = 0
   let readIn = 0
   let reading: Promise<void> = Promise.resolve()
   let over: Promise<unknown> = Promise.resolve()
 
-  // Nobody else has counters that belong to this process.
+  // Counters in memory belong to this process alone.
   const isReader = (): boolean => !lasting || monotonic() < claimedUntil
   const reader = createJournalReader({
     path,
@@ -107,7 +107,7 @@ export function createJournal(options: JournalOptions) {
   })
   const faults = new Set<string>()
 
-  /** A fault that lasts is told once. */
+  /** Logs a persistent error once. */
   async function attempt(what: string, action: () => Promise<void>): Promise<void> {
     try {
       await action()
@@ -140,7 +140,10 @@ export function createJournal(options: JournalOptions) {
     }
   }
 
-  /** What was written since it was read last. Counters that end with us need it no more. */
+  /**
+   * Reads the lines written since the last read. Not needed for counters that end with this
+   * process.
+   */
   async function readLast(): Promise<void> {
     await reading
     if (!lasting) return
@@ -148,14 +151,14 @@ export function createJournal(options: JournalOptions) {
     await attempt('the usage journal cannot be read', read)
   }
 
-  /** To another, at once. */
+  /** Releases the claim to another process at once. */
   async function leave(): Promise<void> {
     await attempt('the usage journal cannot be left', async () => {
       await counters.claimJournal(1)
     })
   }
 
-  /** Everything that there is, for counters that have nothing yet. */
+  /** Reads the whole journal, for counters that start empty. */
   async function replay(): Promise<void> {
     const begin = performance.now()
     const progress = setInterval(() => {
@@ -173,16 +176,16 @@ export function createJournal(options: JournalOptions) {
 
   return {
     get stats(): JournalStats & {
-      /** Whether the file is missing, or does not grow while the stream tells of answers. */
+      /** Whether the file is missing, or does not grow although the stream reports responses. */
       readonly failing: boolean
     } {
       return { ...reader.stats, failing: watch.problem !== undefined }
     },
-    /** The stream has told of an answer that Envoy writes a line of. */
+    /** The stream has reported a response for which Envoy writes a line. */
     told: watch.told,
     /**
-     * Begins to read, and goes on until stopped. Settles at once; with counters that begin empty
-     * once they have all that the journal holds.
+     * Reads until stopped. Resolves at once, or for counters that start empty, once they have the
+     * whole journal.
      */
     async start(): Promise<void> {
       if (!lasting) await replay()
@@ -194,9 +197,9 @@ export function createJournal(options: JournalOptions) {
       ])
     },
     /**
-     * Reads what there is, where that is this process's to read: the file may be gone with it, as a
-     * pod's volume is. Then reads no more. Ends after `graceMs`, as with counters that are out of reach;
-     * 1 second unless told.
+     * Reads the rest if this process holds the claim, because the file may be removed with it, like
+     * a pod's volume. Then stops reading. Ends after `graceMs` (1 second by default), even if the
+     * counters are unavailable.
      */
     async stop(graceMs = usualGraceMs): Promise<void> {
       if (ending.signal.aborted) return
@@ -209,7 +212,7 @@ export function createJournal(options: JournalOptions) {
   }
 }
 
-/** Until it has ended, well or not, or so many milliseconds have passed. */
+/** Resolves when the work has ended, even with an error, or after this many milliseconds. */
 async function within(ms: number, work: Promise<unknown>): Promise<void> {
   const over = new AbortController()
   const late = delay(Math.max(0, ms), undefined, { signal: over.signal }).catch(() => {})

@@ -1,23 +1,23 @@
 /**
- * One line of the usage journal → the Usage of a response. The form is that of the access log
- * named `journal` in envoy/bootstrap.yaml.
+ * One line of the usage journal → the Usage of a response. The format is that of the access log
+ * `journal` in envoy/bootstrap.yaml.
  */
 
 import { isObject } from '../../core/fields.ts'
 import type { Usage } from '../../core/usage.ts'
 
-/** A Usage that says which response it was. */
+/** A Usage with the identity of its response. */
 export type JournaledUsage = Usage & { readonly response: NonNullable<Usage['response']> }
 
 /**
- * Before the beginning of a line: Envoy sorts the fields; an older form had no `bytes`, or no `group`
- * either. No string in a line can hold that, where the quotes would be escaped.
+ * Matches before the start of a line: Envoy sorts the fields; an older format had no `bytes`, or no
+ * `group` either. No string in a line can contain this, because its quotes would be escaped.
  */
 const beforeLine = /(?=\{"(?:bytes|group|id)":)/
 
 /**
- * The response of a line; none for one that is not of this form. Where Envoy was killed, or the disk
- * was full, a line was torn and the next follows it without a break: what is whole of them is read.
+ * The response of a line; none if the format does not match. If Envoy was killed or the disk was
+ * full, a torn line may be followed directly by the next one; then the complete ones are read.
  */
 export function parseLine(line: string): readonly JournaledUsage[] {
   const whole = parse(line)
@@ -42,7 +42,7 @@ function toUsage(fields: Fields): JournaledUsage | undefined {
   if (typeof user !== 'string' || typeof subscription !== 'string') return undefined
   if (typeof model !== 'string' || typeof status !== 'number') return undefined
   if (typeof start !== 'string' || !/^\d{1,15}$/.test(start)) return undefined
-  // Envoy writes null for what there is not; of a response that has ended there is a duration.
+  // Envoy writes null for missing values; a finished response has a duration.
   if (ms !== null && !(typeof ms === 'number' && ms >= 0 && ms <= Number.MAX_SAFE_INTEGER)) {
     return undefined
   }

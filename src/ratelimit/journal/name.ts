@@ -1,4 +1,4 @@
-/** What a usage journal is called among those who share counters: a small file beside it. */
+/** The name of a usage journal among the processes that share counters: a small file beside it. */
 
 import { randomBytes } from 'node:crypto'
 import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -7,9 +7,9 @@ import { dirname } from 'node:path'
 const form = /^[0-9a-f]{16}$/
 
 /**
- * The name of the journal at this path: the same for every process that sees the file, another one
- * for the journal of another gateway, whose path on its own machine may be the same. Made by the
- * first who asks, with the folder where that is missing. Throws when it cannot be written.
+ * The name of the journal at this path: the same for every process that sees the file, and
+ * different for another gateway's journal, which may have the same path on its own machine. The
+ * first caller creates it, with its folder if missing. Throws if it cannot be written.
  */
 export function nameJournal(path: string): string {
   const file = `${path}.name`
@@ -19,7 +19,7 @@ export function nameJournal(path: string): string {
   const draft = `${file}.${randomBytes(8).toString('hex')}`
   writeFileSync(draft, randomBytes(8).toString('hex'), { mode: 0o600 })
   try {
-    // A link never replaces: of those who ask at the same time one name stands, and is whole.
+    // A link never replaces a file: of concurrent callers exactly one creates it, complete.
     linkSync(draft, file)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error

@@ -1,4 +1,4 @@
-/** How far the usage journal has been read: a small file beside it, replaced by rename. */
+/** The read position in the usage journal: a small file beside it, replaced by rename. */
 
 import {
   existsSync,
@@ -15,16 +15,19 @@ import type { Place } from './file.ts'
 export interface Position {
   readonly places: readonly Place[]
   /**
-   * Nobody remembers any more whether responses that ended before then (milliseconds since the
-   * epoch) were counted, so that lines which tell of them are not.
+   * Lines about responses that ended before this time (milliseconds since the epoch) are ignored,
+   * because the counters no longer remember whether they were counted.
    */
   readonly forgottenBefore: number
 }
 
-/** What is never read as a journal: positions and names, and what compresses or is half compressed. */
+/**
+ * Files that are never read as a journal: positions, names, and compressed or partly compressed
+ * files.
+ */
 export const notJournals = /\.(position(\.\d+)?|name(\.[0-9a-f]+)?|gz|xz|zst|bz2|tmp)$/
 
-/** The position of the journal at this path; undefined when there is none, or no usable one. */
+/** The position of the journal at this path; undefined if there is none, or it is unusable. */
 export function loadPosition(path: string): Position | undefined {
   try {
     const { places, forgottenBefore } = JSON.parse(readFileSync(positionPath(path), 'utf8'))
@@ -35,17 +38,17 @@ export function loadPosition(path: string): Position | undefined {
   }
 }
 
-/** Keeps it. Synchronous, so that nothing comes between looking whose turn it is and this. */
+/** Saves the position. Synchronous, so that nothing happens between checking the claim and this. */
 export function savePosition(path: string, position: Position): void {
   const fresh = `${positionPath(path)}.${process.pid}`
   writeFileSync(fresh, JSON.stringify(position), { mode: 0o600 })
   renameSync(fresh, positionPath(path))
 }
 
-/** A draft is there for a moment only: one of this age is what a killed process has left. */
+/** A draft exists only for a moment: an older one is left over from a killed process. */
 const draftMs = 60_000
 
-/** Removes drafts of positions and names that were left beside the journal at this path. */
+/** Removes leftover drafts of positions and names beside the journal at this path. */
 export function removeDrafts(path: string, now: number): void {
   const [folder, name] = [dirname(path), basename(path)]
   for (const each of existsSync(folder) ? readdirSync(folder) : []) {

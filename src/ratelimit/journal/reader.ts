@@ -1,6 +1,6 @@
 /**
- * Reads a usage journal: every file of it, in order, from where it had been read to. What is read
- * is settled as if the stream had told of it; the counters know what they have counted before.
+ * Reads a usage journal: all its files, in order, from the last position. What it reads is settled
+ * as if the stream had reported it; the counters recognize what they have counted before.
  */
 
 import { type JournaledCounters, leastRememberedMs, rememberedMs } from '../../store/counters.ts'
@@ -16,51 +16,50 @@ export interface JournalReaderOptions {
   readonly settle: Settle
   readonly counters: Pick<JournaledCounters, 'kept' | 'forgetReports'>
   /**
-   * Whether the counters outlive this process: reading then goes on where it was left. Others
-   * begin empty, and with them all the journal that there still is.
+   * Whether the counters outlive this process: reading then continues at the saved position.
+   * Otherwise counters start empty, and the whole existing journal is read.
    */
   readonly lasting: boolean
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** Whether this process is still the one to read; asked before each step that others would see. */
+  /** Whether this process still holds the claim; checked before each step that others would see. */
   readonly mayRead: () => boolean
-  /** Told what goes wrong with lines, each kind once. */
+  /** Called once for each kind of problem with lines. */
   readonly onProblem: (problem: string) => void
 }
 
-/** How it stands. Counts are of this process. */
+/** The state of the reader. Counts are those of this process. */
 export interface JournalStats {
-  /** Lines read, and those of them that were not settled. */
+  /** Lines read, and how many of them were not settled. */
   readonly lines: number
   readonly skipped: number
-  /** Bytes that were not read when last looked. */
+  /** Bytes that were unread at the last check. */
   readonly unreadBytes: number
 }
 
 export type JournalReader = ReturnType<typeof createJournalReader>
 
-/** Lines between two times that the counters are waited for and the position is saved. */
+/** Lines between two points at which the reader waits for the counters and saves the position. */
 const batchLines = 1_000
 /**
- * A line may be that much older than another when it is read, by Envoy's flush interval (10 s
- * unless set) and by hanging: so long each response is remembered, which is longer than the counters
- * remember it in any case.
+ * A line may be this much older than another when it is read, because of Envoy's flush interval (10
+ * s by default) or a hanging process. Responses are remembered for this long at least.
  */
 const latenessMs = leastRememberedMs + 10_000
 const forgetEveryMs = 60_000
-/** A file that was moved elsewhere is followed until it has not grown for so long. */
+/** A file that was moved elsewhere is followed until it has not grown for this long. */
 const movedForMs = 10_000
 
-/** A file under the reader's eyes. */
+/** A file that the reader follows. */
 interface Followed {
   readonly file: JournalFile
-  /** Offset up to which the counters have kept everything. */
+  /** Offset up to which the counters have stored everything. */
   kept: number
-  /** When it was last seen to grow, or in the folder. */
+  /** When it last grew, or was last in the folder. */
   seenAt: number
 }
 
-/** A reader; at most one call of `readAll` and `reset` at a time. */
+/** A reader. Calls of `readAll` and `reset` must not overlap. */
 export function createJournalReader(options: JournalReaderOptions) {
   const { path, settle, counters, lasting, clock, mayRead } = options
   let followed: Followed[] = []
@@ -91,14 +90,14 @@ export function createJournalReader(options: JournalReaderOptions) {
     savedAs = ''
   }
 
-  /** Takes up files that are new, and leaves those that are gone. */
+  /** Opens new files, and drops those that are gone. */
   async function discover(): Promise<void> {
     const listed = await listJournal(path)
     const inodes = listed.map(({ inode }) => inode)
     for (const each of listed) {
       if (followed.some(({ file }) => file.inode === each.inode)) continue
       const file = await openJournalFile(each.path, places).catch(() => undefined)
-      // Renamed meanwhile: there is a next time.
+      // Renamed meanwhile; the next call finds it.
       if (file === undefined) continue
       if (file.inode !== each.inode) await file.close()
       else followed.push({ file, kept: file.place.offset, seenAt: clock() })
@@ -150,7 +149,7 @@ export function createJournalReader(options: JournalReaderOptions) {
     return 'a line tells of a response that ended more than a day ago'
   }
 
-  /** Waits until all that was read is counted for good, and notes how far that is. */
+  /** Waits until everything read is stored by the counters, and records the position. */
   async function keep(): Promise<void> {
     const offsets = followed.map(({ file }) => file.place.offset)
     if (sinceKept > 0) await counters.kept()
@@ -171,15 +170,15 @@ export function createJournalReader(options: JournalReaderOptions) {
     savedAs = text
   }
 
-  /** What is read to its end tells no more of what is long over. */
+  /** Once a file is read to its end, it reports no more old responses. */
   async function forget(): Promise<void> {
     const now = clock()
     if (Math.abs(now - forgotAt) < forgetEveryMs) return
     forgotAt = now
-    // By Envoy's clock: it may be behind ours, or have had nothing to tell for long.
+    // By Envoy's clock, which may be behind ours, or may have reported nothing for long.
     const before = Math.min(now, newestEnd) - latenessMs
     if (!(before > forgottenBefore)) return
-    // Noted first: what has been forgotten must not be counted again, whatever happens.
+    // Saved first: a response that the counters have forgotten must never be counted again.
     forgottenBefore = before
     save()
     await counters.forgetReports(forgottenBefore)
@@ -191,8 +190,8 @@ export function createJournalReader(options: JournalReaderOptions) {
       return { lines, skipped, unreadBytes }
     },
     /**
-     * Reads to the end of every file. Settles early, with what it has read kept in mind, where
-     * `mayRead` ends; rejects where the counters have been stopped.
+     * Reads to the end of every file. If `mayRead` becomes false, resolves early, with its progress
+     * recorded. Rejects if the counters have been stopped.
      */
     async readAll(): Promise<void> {
       load()
@@ -204,12 +203,12 @@ export function createJournalReader(options: JournalReaderOptions) {
       await keep()
       if (mayRead()) await forget()
     },
-    /** Whether the file was read to its end, and the counters have kept all that was in it. */
+    /** Whether the file was read to its end, and the counters have stored all of it. */
     isDone({ inode, size }: ListedFile): boolean {
       const one = followed.find(({ file }) => file.inode === inode)
       return one?.file.atEnd === true && one.kept + one.file.unread >= size
     },
-    /** Forgets how far it had read; the next `readAll` begins with the position that was saved. */
+    /** Discards its position; the next `readAll` starts at the saved one. */
     async reset(): Promise<void> {
       places = undefined
       const files = followed

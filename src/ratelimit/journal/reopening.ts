@@ -1,20 +1,23 @@
-/** Has Envoy open its journal anew, as often as that is wanted, and no more often than makes sense. */
+/** Makes Envoy reopen its journal on request, but not more often than is useful. */
 
 export interface ReopeningOptions {
-  /** Has Envoy open the file anew (`/reopen_logs` of its admin page). */
+  /** Makes Envoy reopen the file (`/reopen_logs` of its admin page). */
   readonly reopen: () => Promise<void>
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** Told once for each change of what Envoy's admin page answers to. */
+  /** Called once for each change in whether Envoy's admin page responds. */
   readonly onReopen: (failure: unknown) => void
 }
 
-/** Asks, unless it has just asked and is not told to `insist`. Settles when it is answered; never rejects. */
+/**
+ * Requests it, unless a request was just made and `insist` is not set. Resolves after the response;
+ * never rejects.
+ */
 export type Reopening = (insist?: boolean) => Promise<void>
 
 const everyMs = 2_000
 
-/** One for all who want it. */
+/** One instance is shared by all callers. */
 export function createReopening({ reopen, clock, onReopen }: ReopeningOptions): Reopening {
   let askedAt = Number.NEGATIVE_INFINITY
   let failing = false

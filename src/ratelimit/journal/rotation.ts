@@ -1,4 +1,7 @@
-/** Keeps a usage journal small: renames the file once it is long, removes what has been read. */
+/**
+ * Keeps a usage journal small: renames the file when it is long, and removes files that have been
+ * read.
+ */
 
 import { isRotated, type ListedFile, listJournal, remove, rotate } from './folder.ts'
 import type { Reopening } from './reopening.ts'
@@ -6,30 +9,27 @@ import type { Reopening } from './reopening.ts'
 export interface JournalRotationOptions {
   /** The file that Envoy writes. */
   readonly path: string
-  /** Bytes from which on it is renamed. */
+  /** Size in bytes at which it is renamed. */
   readonly rotateBytes: number
-  /** Has Envoy open the file anew. */
+  /** Makes Envoy reopen the file. */
   readonly reopen: Reopening
-  /** Whether this process reads the journal. Others leave the work to it, while it does it. */
+  /** Whether this process reads the journal. Other processes then leave this work to it. */
   readonly isReader: () => boolean
-  /** Whether all that is in the file has been counted for good. */
+  /** Whether everything in the file is stored by the counters. */
   readonly isDone: (file: ListedFile) => boolean
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** Told of a file that had to be removed though it was not read. */
+  /** Called for a file that was removed although it had not been read. */
   readonly onLoss: (path: string) => void
 }
 
-/** Renamed files that stay though they were read: counters in memory begin with them. */
+/** Renamed files that are kept after they were read: counters in memory start with them. */
 const keptFiles = 4
-/** Renamed files that there may be before the oldest goes unread. */
+/** The most renamed files; beyond it the oldest is removed unread. */
 const mostFiles = 60
 const patience = 1.25
 
-/**
- * What is to be done about every second; each call does what there is to do by now. Two processes
- * at it do no harm.
- */
+/** Call it about once a second; each call does whatever is due. Concurrent processes do no harm. */
 export function createJournalRotation(options: JournalRotationOptions): () => Promise<void> {
   const { path, clock, isReader, isDone, reopen } = options
 
@@ -42,7 +42,7 @@ export function createJournalRotation(options: JournalRotationOptions): () => Pr
       rotate(current, clock())
       await reopen(true)
     } else if (current === undefined && others.length > 0) {
-      // Envoy has not heard of the new name yet, or is away: it opens the file when it is back.
+      // Envoy has not reopened the file yet, or is away; it will open it when it is back.
       await reopen()
     }
     const ours = others.filter((file) => isRotated(file, path))

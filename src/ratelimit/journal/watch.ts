@@ -1,7 +1,7 @@
 /**
- * Watches over the file that Envoy writes. Whatever keeps it from writing there (the file was removed,
- * another one stands in its place, the disk is full, the log is not configured) shows in one of
- * two ways: the file is missing, or it does not change though the stream tells of answers.
+ * Watches the file that Envoy writes. Every cause that keeps Envoy from writing to it (the file was
+ * removed or replaced, the disk is full, the log is not configured) shows in one of two ways: the
+ * file is missing, or it does not change although the stream reports responses.
  */
 
 import { stat } from 'node:fs/promises'
@@ -13,25 +13,28 @@ export type JournalProblem = 'missing' | 'stuck'
 export interface JournalWatchOptions {
   /** The file that Envoy writes. */
   readonly path: string
-  /** Has Envoy open the file anew, which makes it write what it has, too. */
+  /** Makes Envoy reopen the file, which also makes it flush. */
   readonly reopen: Reopening
-  /** Milliseconds of a clock that never steps. */
+  /** A monotonic clock in milliseconds. */
   readonly monotonic: () => number
-  /** Told of each change; undefined when all is well again. */
+  /** Called at each change; undefined when the problem is over. */
   readonly onChange: (problem: JournalProblem | undefined) => void
-  /** Told that the file is gone from its folder, though another one may have taken its place. */
+  /** Called when the file has left its folder, even if another one has replaced it. */
   readonly onRemoved: () => void
 }
 
-/** So long after an answer its line should be written; Envoy is asked to, whatever its interval. */
+/**
+ * A response's line should be written this long after it; then Envoy is made to flush, whatever its
+ * interval.
+ */
 const askAfterMs = 2_500
 const stuckAfterMs = 3_500
-/** A line may be written by so much before the stream tells of it. */
+/** A line may be written this long before the stream reports its response. */
 const streamLagMs = 500
-/** Looks at a file that was renamed and not begun anew, before it counts as missing. */
+/** Checks of a renamed file without a successor before it counts as missing. */
 const renamedLooks = 4
 
-/** Watches from the first call of `look` on; one call at a time. */
+/** Watches from the first call of `look`; calls must not overlap. */
 export function createJournalWatch(options: JournalWatchOptions) {
   const { path, reopen, monotonic } = options
   let problem: JournalProblem | undefined
@@ -39,7 +42,7 @@ export function createJournalWatch(options: JournalWatchOptions) {
   let signature = ''
   let changedAt = Number.NEGATIVE_INFINITY
   let missingLooks = 0
-  /** When the stream told of the first answer of which the file may not tell. */
+  /** When the stream reported the first response that the file may lack. */
   let toldAt: number | undefined
 
   function become(now: JournalProblem | undefined): void {
@@ -47,14 +50,14 @@ export function createJournalWatch(options: JournalWatchOptions) {
     problem = now
   }
 
-  /** Whether the file that was last seen here is one of the journal's under another name. */
+  /** Whether the file last seen here now has another of the journal's names. */
   async function isRenamed(): Promise<boolean> {
     const files = await listJournal(path)
     return files.some((file) => file.inode === inode)
   }
 
   async function noteMissing(): Promise<void> {
-    // Where Envoy has not begun yet nothing is missed.
+    // If Envoy has not started yet, nothing is missing.
     if (inode === undefined && toldAt === undefined) return
     missingLooks += 1
     if (missingLooks === 1 && inode !== undefined && !(await isRenamed())) {
@@ -88,15 +91,15 @@ export function createJournalWatch(options: JournalWatchOptions) {
   }
 
   return {
-    /** undefined while nothing is wrong. */
+    /** undefined if there is no problem. */
     get problem(): JournalProblem | undefined {
       return problem
     },
-    /** The stream has told of an answer that Envoy writes a line of. */
+    /** The stream has reported a response for which Envoy writes a line. */
     told(): void {
       if (monotonic() - changedAt >= streamLagMs) toldAt ??= monotonic()
     },
-    /** Looks at the file; meant to be called twice a second. */
+    /** Checks the file; call it twice a second. */
     async look(): Promise<void> {
       const found = await stat(path, { bigint: true }).catch((error: NodeJS.ErrnoException) => {
         if (error.code === 'ENOENT') return undefined

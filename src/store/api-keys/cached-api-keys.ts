@@ -1,7 +1,7 @@
 /**
- * What the edges ask about API keys: a memory of the keys in use, in front of the table. A key that
- * is remembered is answered at once while the memory is known to be fresh; whoever learns of
- * revocations (see Freshness) evicts. Everything else goes to the table.
+ * The API key store: a cache of the keys in use, in front of the table. A cached key is returned at
+ * once while the cache is known to be fresh; the follower of revocations (see Freshness) evicts
+ * keys. Everything else goes to the table.
  */
 
 import { ServiceError } from '../../core/errors.ts'
@@ -19,65 +19,71 @@ import { createKnownKeys, type RememberedKey } from './known-keys.ts'
 import { createUnknownHashes } from './unknown-hashes.ts'
 
 export interface KeyCacheOptions {
-  /** Keys remembered at most. */
+  /** The most cached keys. */
   readonly entries: number
-  /** Whether what is remembered holds; always, when absent. */
+  /** Whether the cache is valid; always, if absent. */
   readonly freshness?: Freshness
   /**
-   * For how long a remembered key is believed while the table is out of reach (milliseconds since
-   * the memory was last confirmed). Never less than a minute; 15 minutes when absent.
+   * How long a cached key is trusted while the table is unavailable (milliseconds since the cache
+   * was last confirmed). At least a minute; 15 minutes by default.
    */
   readonly outageGraceMs?: number
-  /** Whether the key with this hash was revoked, though the table may not know it; never, when absent. */
+  /**
+   * Whether the key with this hash was revoked, even if the table lacks the revocation; never, if
+   * absent.
+   */
   readonly isEnded?: (hash: string) => boolean
-  /** The table has an ended key as active: it is older than that. */
+  /** Called if the table has a revoked key as active, so that the table must be older. */
   readonly onRevived?: () => void
-  /** Milliseconds that never go back; `performance.now` when absent. */
+  /** A monotonic clock in milliseconds; `performance.now` by default. */
   readonly monotonic?: () => number
 }
 
 export interface CachedApiKeys extends ApiKeyStore {
-  /** Forgets these keys; what is being read of them is read again before it is answered. */
+  /** Evicts these keys; a read of them in progress is repeated before it is answered. */
   evict(hashes: readonly string[]): void
-  /** Believes no key any more before it has been read again, which happens as keys are used. */
+  /** Trusts no cached key until it has been read again, which happens as keys are used. */
   forgetAll(): void
   /**
-   * Remembers the `limit` keys used last, of those active at `now`; answers how many it did not
-   * remember yet. Call it once something evicts: what is revoked meanwhile is left out.
+   * Caches the `limit` most recently used keys that are active at `now`; returns how many were not
+   * cached yet. Call it once eviction works, so that keys revoked meanwhile are left out.
    */
   warm(limit: number, now: number): Promise<number>
   stats(): KeyCacheStats
 }
 
-/** Counts since the start, but for `entries` and `waiting`. */
+/** Counts since the start, except `entries` and `waiting`. */
 export interface KeyCacheStats {
   readonly entries: number
-  /** Answers from memory. */
+  /** Answers from the cache. */
   readonly hits: number
-  /** Answers that had to be looked up, or were refused. */
+  /** Answers that needed a look-up, or were refused. */
   readonly misses: number
-  /** Answers that a key is unknown, by what the table said a moment ago. */
+  /** Answers that a key is unknown, from a recent look-up. */
   readonly unknownHits: number
   readonly queries: number
   readonly waiting: number
   readonly refused: number
 }
 
-/** For how long keys are believed after the last word of the database, whatever is set (ms; contract, 6). */
+/**
+ * How long keys are trusted after the database's last response, whatever the setting (ms; contract,
+ * 6).
+ */
 export const leastGraceMs = 60_000
 const usualGraceMs = 900_000
-/** A key that another process makes is found so late at most, if it was asked for before. */
+/** A key that another process creates is found this late at most, if it was looked up before. */
 const unknown = { entries: 50_000, keptMs: 5_000 }
 /**
- * A key in use is read again this often, at the latest, and never believed for longer than twice as
- * long while the table is there: whatever kept its revocation out of the log, it ends there.
+ * A key in use is read again at least this often, and never trusted for more than twice as long
+ * while the table is available. This bounds the effect of a revocation that was not logged.
  */
 const reviewMs = 30_000
-/** While more look-ups wait than this, none is added only to read a key again. */
+/** If more look-ups than this are waiting, none is added just to read a key again. */
 const mostReviewing = 500
-/** Turns of confirming and looking up that one answer may take. */
+/** The most rounds of confirming and looking up for one answer. */
 const mostTurns = 4
-/** One for all: to capture a stack would cost more than all else that a refusal takes. */
+/** One shared instance: capturing a stack would cost more than the rest of a refusal. */
 const unavailable = new ServiceError('store_unavailable')
 
 const alwaysFresh: Freshness = {
@@ -86,7 +92,7 @@ const alwaysFresh: Freshness = {
   confirm: () => Promise.resolve(),
 }
 
-/** The keys of the table with a memory before it. */
+/** The keys of the table behind a cache. */
 export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions): CachedApiKeys {
   const { entries, freshness = alwaysFresh, monotonic = () => performance.now() } = options
   const graceMs = Math.max(leastGraceMs, options.outageGraceMs ?? usualGraceMs)
@@ -104,7 +110,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     monotonic,
   })
   const counts = { hits: 0, misses: 0, unknownHits: 0 }
-  /** Of each load under way, what it may not bring back. */
+  /** For each load in progress, the hashes that it must not cache. */
   const loads = new Set<{ readonly evicted: Set<string>; void: boolean }>()
 
   function findByHash(
@@ -125,19 +131,22 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     return find(hash, source)
   }
 
-  /** The key as the table has it, unless that is older than the key's end. */
+  /** The key as in the table, unless it has been revoked since. */
   function judge(found: FoundKey): FoundKey {
     if (found.status !== 'active' || !options.isEnded?.(found.hash)) return found
     options.onRevived?.()
     return { ...found, status: 'revoked' }
   }
 
-  /** At random, so that what was read together is not read together again. */
+  /** Random, so that keys read together are not read together again. */
   function nextReview(): number {
     return monotonic() + (0.5 + Math.random() / 2) * reviewMs
   }
 
-  /** Whether a key may be believed without reading it again, which is begun when it is time. */
+  /**
+   * Whether a key may be trusted without reading it first. Starts reading it again when that is
+   * due.
+   */
   function isFresh(hash: string, { dueAt }: RememberedKey): boolean {
     const now = monotonic()
     if (now < dueAt) return true
@@ -146,7 +155,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     return true
   }
 
-  /** Nobody is made to wait for a table that is known to be out of reach. */
+  /** No caller waits for a table that is known to be unavailable. */
   function findWhileAway(key: KnownKey | undefined): KeyAnswer {
     const ageMs = freshness.ageMs()
     if (key !== undefined && ageMs < graceMs) {
@@ -164,9 +173,9 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
       if (state === 'away') return findWhileAway(key)
       if (key === undefined || (state === 'confirmed' && !isFresh(hash, key))) {
         counts.misses += 1
-        // Whose key was known is no flood, however many of them there are.
+        // Look-ups of known keys are no flood, however many there are.
         const found = await lookups.find(hash, known.has(hash) ? undefined : source)
-        // What was read before a pause of this process may be old by the time it is looked at.
+        // A result from before a pause of this process may be outdated.
         if (found === undefined || freshness.state() === 'confirmed') return found
       } else if (state === 'confirmed') {
         counts.hits += 1
@@ -192,7 +201,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     for (const load of loads) load.void = true
   }
 
-  /** Runs a revocation; one that fails may yet have been done, so what it meant is forgotten. */
+  /** Runs a revocation. One that fails may still have been committed, so its keys are evicted. */
   async function revoking<T>(
     revocation: Promise<T>,
     isMeant: (key: KnownKey) => boolean,
@@ -231,7 +240,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
       evict(revoked.map(({ hash }) => hash))
       return revoked
     },
-    // What is deleted has been expired for long: no lookup believes it, remembered or not.
+    // Deleted keys expired long ago, so no look-up accepts them, cached or not.
     deleteExpiredEphemeral: (now) => table.deleteExpiredEphemeral(now),
     evict,
     forgetAll,
@@ -242,7 +251,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
         const found = await table.findLastUsed(Math.min(limit, entries), now)
         if (load.void) return 0
         let warmed = 0
-        // The one used last is set last, and so the last to make room.
+        // The most recently used one is set last, and so evicted last.
         for (const key of found.toReversed()) {
           if (load.evicted.has(key.hash) || known.get(key.hash) !== undefined) continue
           known.set(key.hash, judge(key), nextReview())
@@ -257,5 +266,5 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
   }
 }
 
-/** The source of a request that does not say. */
+/** The source of a request without one. */
 const nowhere: Source = () => undefined

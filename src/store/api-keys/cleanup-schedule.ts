@@ -1,21 +1,24 @@
-/** Deletes expired ephemeral keys every now and then; the store sees to it that one process does. */
+/**
+ * Deletes expired ephemeral keys at intervals; the store ensures that one process does it at a
+ * time.
+ */
 
 import { setTimeout as delay } from 'node:timers/promises'
 
-/** The contract's (3.13). */
+/** Required by the contract (3.13). */
 const everyMs = 900_000
 
 export interface CleanupScheduleOptions {
-  /** Cleans up; answers how many keys went, none when another process is at it. */
+  /** Cleans up; returns how many keys were deleted, or none if another process is cleaning up. */
   readonly run: () => Promise<number>
   readonly onDeleted: (deleted: number) => void
-  /** A failed run is told of and the next one comes as planned. */
+  /** Called for a failed run; the next one follows as scheduled. */
   readonly onFault: (error: unknown) => void
-  /** Milliseconds from one run's end to the next run; 15 minutes when absent. */
+  /** Milliseconds from one run's end to the next run; 15 minutes by default. */
   readonly everyMs?: number
 }
 
-/** The first run is now: a process that is restarted often has to clean up as well. */
+/** The first run starts now, so that a process that restarts often cleans up as well. */
 export function startCleanupSchedule(options: CleanupScheduleOptions) {
   const stopped = new AbortController()
   const over = (async () => {
@@ -33,7 +36,7 @@ export function startCleanupSchedule(options: CleanupScheduleOptions) {
     }
   })()
   return {
-    /** No run begins any more; settles when the one under way has ended. */
+    /** Starts no more runs; resolves when the current one has ended. */
     stop(): Promise<void> {
       stopped.abort()
       return over

@@ -1,6 +1,6 @@
 /**
- * Asks the table for hashes, all that are wanted at the same time in one query. Who wants many
- * waits behind who wants few, and no more than a few queries are under way whatever is wanted.
+ * Looks hashes up in the table; concurrent look-ups share one query. A source with many look-ups
+ * waits behind sources with few, and the number of concurrent queries is limited.
  */
 
 import { ServiceError } from '../../core/errors.ts'
@@ -11,20 +11,20 @@ import { createFairQueue } from '../fair-queue.ts'
 export interface LookupStats {
   /** Queries sent. */
   readonly queries: number
-  /** Hashes that wait for a query. */
+  /** Hashes waiting for a query. */
   readonly waiting: number
-  /** Look-ups refused since too much was waiting. */
+  /** Look-ups refused because the queue was full. */
   readonly refused: number
 }
 
 export interface KeyLookupsOptions {
-  /** Answers those of the hashes that there are. */
+  /** Returns the keys that exist among the hashes. */
   readonly read: (hashes: readonly string[]) => Promise<readonly FoundKey[]>
-  /** Takes in what was read of a hash, the moment before it is answered. */
+  /** Receives the result for a hash, just before it is returned. */
   readonly take: (hash: string, found: FoundKey | undefined) => KnownKey | undefined
-  /** Whether it is in vain to ask now. */
+  /** Whether the table is known to be unavailable. */
   readonly isAway: () => boolean
-  /** Milliseconds that never go back. */
+  /** A monotonic clock in milliseconds. */
   readonly monotonic: () => number
 }
 
@@ -32,27 +32,27 @@ interface Lookup {
   readonly hash: string
   readonly since: number
   readonly answer: PromiseWithResolvers<KnownKey | undefined>
-  /** Whether what is under way may be from before a revocation. */
+  /** Whether the read in progress may be from before a revocation. */
   outdated: boolean
 }
 
-/** Hashes in one query. */
+/** Hashes per query. */
 const batchSize = 500
-/** Queries under way at most. */
+/** The most concurrent queries. */
 const mostQueries = 2
-/** Queries that are not full begin no closer than this, so that a flood comes in full ones. */
+/** The least time between queries that are not full, so that a flood arrives in full ones. */
 const everyMs = 5
-/** Waiting at most, altogether and of one network. */
+/** The size of the queue, in total and per network. */
 const queueSizes = { room: 8_000, roomForOne: 2_000 }
-/** Who has waited this long has given up (Envoy gives a Check two seconds). */
+/** A caller that has waited this long has given up (Envoy's timeout for a Check is two seconds). */
 const patienceMs = 1_500
-/** One for all: to capture a stack would cost more than all else that a refusal takes. */
+/** One shared instance: capturing a stack would cost more than the rest of a refusal. */
 const refusal = new ServiceError('store_unavailable')
 
-/** Look-ups over this way of reading. */
+/** Look-ups through `read`. */
 export function createKeyLookups(options: KeyLookupsOptions) {
   const { read, take, isAway, monotonic } = options
-  /** Waiting or under way, by hash. */
+  /** Waiting or in progress, by hash. */
   const lookups = new Map<string, Lookup>()
   const queue = createFairQueue<Lookup>(queueSizes)
   let underWay = 0
@@ -61,7 +61,7 @@ export function createKeyLookups(options: KeyLookupsOptions) {
   let later: NodeJS.Timeout | undefined
   const counts = { queries: 0, refused: 0 }
 
-  /** At the end of this turn of the event loop, so that all its requests come along. */
+  /** At the end of this turn of the event loop, to include all its requests. */
   function arm(): void {
     if (underWay >= mostQueries || queue.size === 0) return
     const waitMs = queue.size < batchSize ? startedAt + everyMs - monotonic() : 0
@@ -106,7 +106,7 @@ export function createKeyLookups(options: KeyLookupsOptions) {
       const rows = await read(batch.map(({ hash }) => hash))
       found = new Map(rows.map((row) => [row.hash, row]))
     } catch (error) {
-      // The cause goes along once: it is one failure, however many waited for it.
+      // The cause is passed on once: it is one failure, however many look-ups waited for it.
       const code = error instanceof ServiceError ? error.code : 'internal'
       for (const [i, lookup] of batch.entries())
         fail(lookup, i === 0 ? error : new ServiceError(code))
@@ -135,8 +135,8 @@ export function createKeyLookups(options: KeyLookupsOptions) {
 
   return {
     /**
-     * What the table says of a hash, read after this call and after the last `repeat` of it. Of a
-     * source with too much waiting it is refused (`store_unavailable`); `source` left out: never.
+     * The table's record of a hash, read after this call and after the last `repeat` of it. Refused
+     * (`store_unavailable`) if `source` has too much waiting; never without `source`.
      */
     find(hash: string, source: Source | undefined): Promise<KnownKey | undefined> {
       const begun = lookups.get(hash)
@@ -149,7 +149,7 @@ export function createKeyLookups(options: KeyLookupsOptions) {
       arm()
       return answer.promise
     },
-    /** What is being read of these may be from before now and is read again. */
+    /** A read of these in progress may be outdated and is repeated. */
     repeat(hashes: readonly string[]): void {
       for (const hash of hashes) {
         const lookup = lookups.get(hash)

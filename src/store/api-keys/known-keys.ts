@@ -1,24 +1,24 @@
 /**
- * The keys that a process remembers: an LRU of small entries. Equal strings and equal lists of
- * groups are kept once as far as that is cheap to find out, since many keys share them.
+ * The cached keys of a process: an LRU of small entries. Equal strings and equal lists of groups
+ * are stored once where that is cheap to detect, because many keys share them.
  */
 
 import { LRUCache } from 'lru-cache'
 import type { ApiKeyStatus } from '../../core/api-key.ts'
 import type { KnownKey } from '../api-keys.ts'
 
-/** A key as it is kept. */
+/** A key as it is cached. */
 export interface RememberedKey extends KnownKey {
-  /** When it is to be read again, in milliseconds of whoever sets it; never, when not said. */
+  /** When it must be read again, in milliseconds of the caller's clock; never, if absent. */
   readonly dueAt: number
 }
 
 interface Entry extends RememberedKey {
-  /** How often everything had been put in doubt when it was read. */
+  /** The number of `doubtAll` calls before it was read. */
   readonly round: number
 }
 
-/** Strings and lists of groups that are looked for among; beyond, the search begins anew. */
+/** The size of the pool of shared strings and lists; beyond it a new pool begins. */
 const mostShared = 65_536
 
 const statuses: Record<ApiKeyStatus, ApiKeyStatus> = {
@@ -27,27 +27,27 @@ const statuses: Record<ApiKeyStatus, ApiKeyStatus> = {
   expired: 'expired',
 }
 
-/** Remembers at most so many keys; those used longest ago make room. */
+/** Caches at most this many keys; the least recently used are evicted. */
 export function createKnownKeys(entries: number) {
   const kept = new LRUCache<string, Entry>({ max: entries })
   const texts = createPool((text) => text)
-  // Parsed anew: what a driver cuts out of a longer text would keep all of that alive.
+  // Parsed anew: a substring of a driver's longer text would keep all of that text alive.
   const lists = createPool((json) => JSON.parse(json).map(texts) as readonly string[])
   let round = 0
 
   return {
-    /** How many are kept, those that are in doubt included. */
+    /** The number of entries, including those in doubt. */
     get size(): number {
       return kept.size
     },
-    /** The key, if it is kept and not in doubt; it becomes the one used last. */
+    /** The key, if it is cached and not in doubt; marks it as most recently used. */
     get(hash: string): RememberedKey | undefined {
       const entry = kept.get(hash)
       return entry !== undefined && entry.round === round ? entry : undefined
     },
-    /** Whether it is kept, in doubt or not. */
+    /** Whether it is cached, in doubt or not. */
     has: (hash: string): boolean => kept.has(hash),
-    /** Keeps the key as it was read, and answers it as it is kept. */
+    /** Caches the key as it was read, and returns the cached form. */
     set(
       hash: string,
       { id, user, groups, subscription, status, expiresAt, revokedAt }: KnownKey,
@@ -61,7 +61,7 @@ export function createKnownKeys(entries: number) {
         status: statuses[status],
         expiresAt,
         ...(revokedAt !== undefined && { revokedAt }),
-        // A whole number is kept in the entry itself.
+        // An integer is stored within the entry itself.
         dueAt: Math.trunc(dueAt),
         round,
       }
@@ -69,18 +69,21 @@ export function createKnownKeys(entries: number) {
       return entry
     },
     delete: (hash: string): void => void kept.delete(hash),
-    /** Drops those for which this holds; looks at every one. */
+    /** Drops the keys for which this holds; checks every entry. */
     deleteWhere(holds: (key: KnownKey) => boolean): void {
       for (const [hash, entry] of [...kept.entries()]) if (holds(entry)) kept.delete(hash)
     },
-    /** Puts all that is kept now in doubt: each has to be set again. */
+    /** Puts all current entries in doubt: each must be set again. */
     doubtAll(): void {
       round += 1
     },
   }
 }
 
-/** A function that makes a value of a text, and gives equal texts the same one while it can. */
+/**
+ * Returns a function that makes a value from a text, and returns the same value for equal texts
+ * while it is pooled.
+ */
 function createPool<Value>(make: (text: string) => Value): (text: string) => Value {
   const known = new Map<string, Value>()
   return (text) => {

@@ -1,6 +1,6 @@
 /**
- * When keys were used last: noted in memory as requests come, written in batches beside them. What
- * is written lags behind by up to a minute, since no key is worth more than two writes a minute.
+ * Records when keys were last used: in memory at each request, and written in batches in the
+ * background. Written values lag by up to a minute, because a key gets at most two writes a minute.
  */
 
 import { ServiceError } from '../../core/errors.ts'
@@ -8,26 +8,26 @@ import { ServiceError } from '../../core/errors.ts'
 export type LastUsed = ReturnType<typeof startLastUsed>
 
 export interface LastUsedOptions {
-  /** Writes instants by id; rejects with a ServiceError while that is in vain. */
+  /** Writes instants by id; rejects with a ServiceError during an outage. */
   readonly write: (uses: ReadonlyMap<string, number>) => Promise<void>
-  /** Told of failures that are not outages. */
+  /** Called for failures other than outages. */
   readonly onFault: (error: unknown) => void
-  /** Milliseconds between two writes; 2 seconds when absent. */
+  /** Milliseconds between two writes; 2 seconds by default. */
   readonly everyMs?: number
-  /** Keys in one write; 2,000 when absent. */
+  /** Keys per write; 2,000 by default. */
   readonly batchSize?: number
-  /** Keys noted at most, while the table is away or cannot keep up; 100,000 when absent. */
+  /** The most keys recorded while the table is unavailable or too slow; 100,000 by default. */
   readonly most?: number
 }
 
-/** A use this soon after one that was written is not noted; the table holds to the same. */
+/** A use within this time of a written one is not recorded; the table applies the same rule. */
 const noteEveryMs = 30_000
 
-/** Begins to write, and goes on until it is stopped. */
+/** Writes until it is stopped. */
 export function startLastUsed(options: LastUsedOptions) {
   const { write, onFault, everyMs = 2_000, batchSize = 2_000, most = 100_000 } = options
   const noted = new Map<string, number>()
-  /** What was written in the last while, in that order. */
+  /** Recently written keys, in the order of writing. */
   const written = new Map<string, number>()
   let writing: Promise<boolean> = Promise.resolve(true)
   let stopped = false
@@ -51,7 +51,7 @@ export function startLastUsed(options: LastUsedOptions) {
     return batch
   }
 
-  /** False when the table is away; what was taken is noted as before then. */
+  /** Returns false if the table is unavailable; the taken keys are then recorded again. */
   async function writeBatch(): Promise<boolean> {
     const batch = takeBatch()
     if (batch.size === 0) return true
@@ -64,7 +64,7 @@ export function startLastUsed(options: LastUsedOptions) {
         for (const [id, instant] of batch) if (!noted.has(id)) noted.set(id, instant)
         return false
       }
-      // What cannot be written must not keep the rest from it.
+      // A write that fails must not keep the others from being written.
       onFault(error)
       return true
     }
@@ -84,14 +84,16 @@ export function startLastUsed(options: LastUsedOptions) {
   }
 
   return {
-    /** Notes a use of a key, by its id, at an instant (milliseconds since the epoch). Never waits. */
+    /**
+     * Records a use of a key, by its id, at an instant (milliseconds since the epoch). Never waits.
+     */
     note(id: string, instant: number): void {
       const before = written.get(id)
       if (before !== undefined && instant - before < noteEveryMs) return
-      // Where there are too many, a later use of the same key is noted.
+      // Beyond the limit, only keys that are already recorded are updated.
       if (noted.size < most || noted.has(id)) noted.set(id, instant)
     },
-    /** Writes what is noted, for at most so long; nothing is written afterwards. */
+    /** Writes what is recorded, for at most this long, and nothing afterwards. */
     async stop(graceMs: number): Promise<void> {
       stopped = true
       clearTimeout(timer)

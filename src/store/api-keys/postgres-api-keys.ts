@@ -1,4 +1,4 @@
-/** API keys in Postgres: one tagged query a method. */
+/** API keys in Postgres: one tagged query per method. */
 
 import type { ApiKeyRecord, ApiKeyStatus } from '../../core/api-key.ts'
 import type { ApiKeySearch, ApiKeyTable, FoundKey } from '../api-keys.ts'
@@ -8,13 +8,13 @@ import type { RevokedKey } from '../revocations/revocation-log.ts'
 
 /** How long an expired ephemeral key is kept (contract, 3.13). */
 const ephemeralGraceMs = 1_800_000
-/** Any number, as long as every process uses the same; `migrate` has another. */
+/** Any number that every process shares; `migrate` has another. */
 const cleanupLock = 7_005_101_902
-/** Rows that one statement revokes or deletes at most, so that none runs into its deadline. */
+/** The most rows that one statement revokes or deletes, so that it meets its deadline. */
 const batchRows = 2_000
-/** Less than a request's deadline, so that its caller is told what it was. */
+/** Less than a request's deadline, so that the caller learns the cause. */
 const lockDeadlineMs = 1_000
-/** A key's use is noted again after this many seconds. */
+/** A key's use is recorded again after this many seconds. */
 const noteEverySeconds = 30
 
 interface Row {
@@ -34,7 +34,7 @@ interface Row {
   readonly key_prefix: string | null
 }
 
-/** The table of keys over a pool, or a transaction, whose database has been migrated. */
+/** The table of keys over a pool or a transaction; the database must be migrated. */
 export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
   return {
     async insert(record) {
@@ -63,9 +63,9 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
     },
     async noteUses(uses) {
       const instants = [...uses.values()].map((instant) => new Date(instant).toISOString())
-      // Locked in one order and none waited for: who else writes to a row may be noting its use as
-      // well. Both conditions, since a row may have changed before its lock was had. A clock that
-      // is ahead must not keep the others from noting for as long.
+      // Locks rows in a fixed order and skips locked ones, which may be in the course of the same
+      // update. Both conditions are needed, because a row may change before it is locked. The
+      // second keeps a process whose clock is ahead from blocking the others.
       const query = sql`
         update api_keys set last_used_at = used.at
         from (
@@ -98,11 +98,11 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
     },
     async revokeAll(owner, now) {
       const all: RevokedKey[] = []
-      // What somebody's open transaction has locked comes last: it must not keep the rest from it.
+      // Rows that an open transaction has locked come last, so that the others are revoked first.
       for (const isLast of [false, true]) {
         for (;;) {
-          // Locked in one order, so that two of these side by side wait and do not deadlock: in that
-          // of the index on the owner, or the table would be read from its beginning.
+          // Locks rows in a fixed order, so that two concurrent statements wait instead of
+          // deadlocking: in the order of the index on the owner, which avoids a scan of the table.
           const query = sql<RevokedRow[]>`
             update api_keys set status = 'revoked'
             where status = 'active' and id = any(array(
@@ -145,7 +145,7 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
 
 type RevokedRow = Omit<RevokedKey, 'expiresAt'> & Pick<Row, 'expires_at'>
 
-/** What a look-up of the request path reads. */
+/** The columns that a look-up of the request path reads. */
 type FoundRow = Pick<
   Row,
   | 'id'
@@ -176,20 +176,20 @@ function toFound(row: FoundRow): FoundKey {
 }
 
 /**
- * A condition that always holds, and lets the statement wait only so long for rows that somebody's
- * open transaction has locked. Not a setting of the connection: a pooler may refuse one.
+ * A condition that is always true, and limits how long the statement waits for rows that an open
+ * transaction has locked. Not a setting of the connection, because a pooler may refuse it.
  */
 function lockBound(sql: Sql): Fragment {
   return sql`(select set_config('lock_timeout', ${`${lockDeadlineMs}ms`}, true)) is not null`
 }
 
-/** Whether what is noted of a row is old enough to be noted anew. */
+/** Whether a row's recorded use is old enough to be updated. */
 function isDue(sql: Sql, row: Fragment, use: Fragment): Fragment {
   return sql`(${row}.last_used_at is null
     or ${row}.last_used_at <= ${use}.at - make_interval(secs => ${noteEverySeconds}))`
 }
 
-/** One query whatever is asked for; every status condition is on the effective status. */
+/** One query for every search; status conditions apply to the effective status. */
 export function searchQuery(sql: Sql, search: ApiKeySearch): Query<Row[]> {
   const { owner, includeEphemeral, prefix, limit, offset } = search
   return sql<Row[]>`
@@ -216,8 +216,8 @@ function statusCondition(sql: Sql, { statuses, now }: ApiKeySearch): Fragment {
 }
 
 /**
- * `nulls last` stands only where there can be nulls: with it Postgres would not use an index that
- * was made without. Names by their bytes: the same order in every database.
+ * `nulls last` only where nulls are possible: with it Postgres would not use an index created
+ * without. Names are ordered by bytes: the same in every database.
  */
 function orderOf(sql: Sql, { sortBy, descending }: ApiKeySearch): Fragment {
   const direction = descending ? sql`desc` : sql`asc`

@@ -1,31 +1,31 @@
 /**
- * Taking over the `api_keys` table of the original service, v3.4 or later (contract, 4):
- * copied from another database, or used where it is. Keys are kept there as we keep them, so they
- * go on working; what later versions added is not read.
+ * Takes over the `api_keys` table of the original service, v3.4 or later (contract, 4): copies it
+ * from another database, or uses it in place. Both store keys in the same form, so keys keep
+ * working. Columns of later versions are not read.
  */
 
 import type { Pool } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
 
-/** What the original's table holds, and whether we can read it. */
+/** The contents of the original's table, and whether we can read it. */
 export interface KeyTable {
   /** Keys by stored status. */
   readonly statuses: Readonly<Record<string, number>>
-  /** The column that tells tenants apart, and who they are; later versions have one. */
+  /** The column for tenants, which later versions have, and their names. */
   readonly tenantColumn: string | undefined
   readonly tenants: readonly string[]
-  /** Columns that we do not know, not null and without a default: nothing of ours could be added. */
+  /** Unknown columns that are not null and have no default: we could not add rows. */
   readonly demanding: readonly string[]
 }
 
-/** What came of a copy; every key read is in exactly one of the others. */
+/** The result of a copy; every key read is in exactly one of the other counts. */
 export interface CopyCounts {
   readonly read: number
   readonly copied: number
-  /** Here already, and revoked or expired at the source since. */
+  /** Already present, and revoked or expired at the source since. */
   readonly updated: number
   readonly present: number
-  /** Left out: the id is here with another hash, or the hash under another id. */
+  /** Skipped: the id is present with another hash, or the hash under another id. */
   readonly conflicting: number
 }
 
@@ -34,7 +34,7 @@ export interface CopyOptions {
   readonly target: Sql
   /** Only this tenant's keys. */
   readonly tenant: { readonly column: string; readonly name: string } | undefined
-  /** Only counts what would be done. */
+  /** Only counts what would be copied. */
   readonly dryRun: boolean
   readonly onProgress: (read: number) => void
 }
@@ -56,7 +56,7 @@ const columns = [
 const columnList = columns.join(', ')
 const batchRows = 1_000
 
-/** Looks at the table; throws an Error fit for a person when it is not the original's. */
+/** Inspects the table; throws an Error with a readable message if it is not the original's. */
 export async function inspectTable(sql: Sql): Promise<KeyTable> {
   const found = await sql<{ name: string; demanding: boolean }[]>`
     select attname as name, attnotnull and not atthasdef and attidentity = '' as demanding
@@ -90,9 +90,9 @@ export async function inspectTable(sql: Sql): Promise<KeyTable> {
 }
 
 /**
- * Copies keys in batches, reading the source in one read-only transaction. Run again it goes on:
- * what is here stays, but for keys that were revoked or expired at the source since, which become
- * so here; nothing that was revoked here comes back.
+ * Copies keys in batches, reading the source in one read-only transaction. It can be repeated:
+ * existing keys stay, except that keys revoked or expired at the source since become so here. No
+ * key that was revoked here becomes active again.
  */
 export async function copyKeys(options: CopyOptions): Promise<CopyCounts> {
   const { source, target, tenant, dryRun, onProgress } = options
@@ -127,7 +127,7 @@ export async function copyKeys(options: CopyOptions): Promise<CopyCounts> {
 
 type BatchCounts = Pick<CopyCounts, 'copied' | 'updated' | 'conflicting'>
 
-/** One statement a batch, whole or not at all; as a dry run the same one without its writes. */
+/** One atomic statement per batch; a dry run uses the same one without its writes. */
 async function addBatch(target: Sql, incoming: string, dryRun: boolean): Promise<BatchCounts> {
   const writes = dryRun
     ? target`
@@ -176,7 +176,7 @@ async function addBatch(target: Sql, incoming: string, dryRun: boolean): Promise
   return counts
 }
 
-/** Makes the original's table one that we can add keys to; the migrations do the rest. */
+/** Changes the original's table so that we can add keys; the migrations do the rest. */
 export async function adoptTable(sql: Sql, { demanding }: KeyTable): Promise<void> {
   for (const name of demanding) {
     await sql`alter table api_keys alter column ${sql.identifier(name)} drop not null`

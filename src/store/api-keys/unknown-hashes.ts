@@ -1,17 +1,21 @@
-/** Hashes that the store has just said it does not know, so that it is not asked again at once. */
+/**
+ * Hashes that the store has recently reported as unknown, to avoid looking them up again at once.
+ */
 
 export interface UnknownHashesOptions {
-  /** Kept at most; the oldest make room. */
+  /** The most hashes; the oldest are dropped. */
   readonly entries: number
-  /** Milliseconds that each is kept at most; at least half as long, while there is room. */
+  /**
+   * The longest time in milliseconds that each is kept; at least half of it while there is room.
+   */
   readonly keptMs: number
-  /** Milliseconds that never go back. */
+  /** A monotonic clock in milliseconds. */
   readonly monotonic: () => number
 }
 
 /**
- * Two sets, of which the older is dropped whole. One map in the order of time would have to step
- * over all it has deleted, at every key that somebody invents.
+ * Two sets, of which the older is dropped as a whole. A single map in time order would have to step
+ * over all deleted entries at every invented key.
  */
 export function createUnknownHashes(options: UnknownHashesOptions) {
   const { entries, keptMs, monotonic } = options

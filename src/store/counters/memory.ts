@@ -1,34 +1,37 @@
-/** Counters in this process: the default; gone on restart, but for what a usage journal holds. */
+/**
+ * Counters in this process, the default. They are lost at a restart, except for what a usage
+ * journal holds.
+ */
 
 import { addLate, addTo, type Counter, type CounterState, openAt } from '../../core/counter.ts'
 import { type JournaledCounters, type Report, rememberedMs, streamedWithinMs } from '../counters.ts'
 import { createSeenReports, type SeenReports } from './seen-reports.ts'
 
-/** Adds between two sweeps of ended windows, so that memory follows the open ones. */
+/** Additions between two sweeps of ended windows, so that memory follows the open ones. */
 const addsPerSweep = 10_000
-/** And time, where nothing is added. */
+/** The interval of sweeps if nothing is added. */
 const sweepEveryMs = 60_000
 
 export interface MemoryCounters extends JournaledCounters {
   /** Windows held, ended ones included. */
   readonly size: number
-  /** Responses remembered as counted. */
+  /** The number of remembered responses. */
   readonly reports: number
 }
 
-/** What such counters know, where somebody else has to see it too. */
+/** The data of these counters, for users that share it. */
 export interface CounterTable {
   /** Open windows by counter key, ended ones included. */
   readonly windows: Map<string, CounterState>
   readonly seen: SeenReports
 }
 
-/** A table of nothing. */
+/** An empty table. */
 export function createCounterTable(): CounterTable {
   return { windows: new Map(), seen: createSeenReports() }
 }
 
-/** JournaledCounters of one Map. */
+/** JournaledCounters over one Map. */
 export function createMemoryCounters(table = createCounterTable()): MemoryCounters {
   const { windows, seen } = table
   let addsSinceSweep = 0
@@ -52,7 +55,7 @@ export function createMemoryCounters(table = createCounterTable()): MemoryCounte
     if (!seen.isNew(report, now)) return
     report.onCounted?.()
     for (const { key, windowMs } of counters) {
-      // A journal's `now` may be in the past: it says nothing of a clock that stepped back.
+      // A journal's `now` may be in the past, which does not mean that a clock stepped back.
       const state = byStream ? openAt(windows.get(key), windowMs, now) : windows.get(key)
       const after = addLate(state, tokens, windowMs, now, report.endedAt)
       if (after !== undefined) windows.set(key, after)

@@ -1,10 +1,10 @@
 /**
- * Counters of this process, shared with others on the machine: what Redis answers by scripts is
- * answered from memory. Whoever asks has a local view and a sender of batches, as over Redis
- * (redis/counters.ts); here they are added to the table that this process counts in itself, so a
- * response told of by a worker's stream and by this process's journal is counted once.
+ * Counters of this process, shared with others on the machine: it executes the commands for which
+ * Redis has scripts, in memory. The other processes have a local view and a batch sender, as over
+ * Redis (redis/counters.ts). Their batches go into the table that this process counts in itself, so
+ * a response reported by a worker's stream and by this process's journal is counted once.
  *
- * The table lives as long as this process, and nobody who asks lives longer: it has one epoch, and
+ * The table lives as long as this process, and no client outlives it, so it has one epoch and
  * nothing is ever restored.
  */
 
@@ -14,29 +14,32 @@ import type { AddAnswer, CounterAnswer, CounterCommands } from './redis/scripts.
 
 export interface CounterOwnerOptions {
   readonly table: CounterTable
-  /** Milliseconds since the epoch, as for the table's other users. */
+  /** Milliseconds since the epoch, as for other users of the table. */
   readonly clock: () => number
-  /** The same by a clock that never steps: how late a batch arrives is a difference of two of these. */
+  /** The same from a monotonic clock: the delay of a batch is a difference of two of these. */
   readonly steady?: () => number
 }
 
 type Arg = string | number
 
-/** What was told of a sender's last batch. */
+/** The last batch of a sender. */
 interface Mark {
   readonly number: number
   readonly counted: string
   readonly at: number
 }
 
-/** A sender repeats a batch within a second or so; one that is gone is forgotten. */
+/** A sender repeats a batch within about a second; one that is gone is forgotten. */
 const markMs = 3_600_000
-/** Of `addScript`: number, least mark, how long the mark is kept, sent at, epoch, journal, counters. */
+/**
+ * Arguments of `addScript`: number, least mark, how long the mark is kept, sent at, epoch, journal,
+ * counters.
+ */
 const headArgs = 7
-/** Of a report in the list: place, member, its set, a neighbour's, tokens, end, counters. */
+/** Fields of a report in the list: place, member, its set, a neighbour's, tokens, end, counters. */
 const reportFields = 7
 
-/** The commands of a store with this table, each carried out at once. */
+/** The commands of a store over this table, each executed at once. */
 export function createCounterOwner(options: CounterOwnerOptions): CounterCommands {
   const { table, clock } = options
   const { windows, seen } = table
@@ -65,7 +68,9 @@ export function createCounterOwner(options: CounterOwnerOptions): CounterCommand
     else if (leftMs > 0) windows.set(key, { used: tokens, resetsAt: now + leftMs })
   }
 
-  /** Counts what is told of for the first time; the places of those reports. */
+  /**
+   * Counts the responses that are reported for the first time; returns the places of those reports.
+   */
   function addReports(
     list: readonly Arg[],
     keys: readonly string[],
@@ -104,7 +109,7 @@ export function createCounterOwner(options: CounterOwnerOptions): CounterCommand
     session: 1,
     async add([, mark = '', ...keys], args): Promise<AddAnswer> {
       const now = clock()
-      // It sweeps when a sweep is due.
+      // Sweeps if it is due.
       sweeper.read([], now)
       const count = Number(args[headArgs - 1])
       const counters = keys.slice(0, count)
@@ -137,13 +142,13 @@ export function createCounterOwner(options: CounterOwnerOptions): CounterCommand
       if (keys.length > 0) throw new Error('counters of this process cannot have been lost')
       return head()
     },
-    // The journal is this process's own to read.
+    // Only this process reads the journal.
     claim: async () => 0,
     forget: async () => 0,
   }
 }
 
-/** A counter's key without what it begins with in Redis. */
+/** A counter's key without its prefix in Redis. */
 function keyOf(written: string): string {
   return written.slice(written.indexOf('}:') + 2)
 }
