@@ -1,22 +1,22 @@
-/** Things that wait for their turn, taken in turn from everybody who has some waiting. */
+/** A queue that takes items in turn from every owner that has some waiting. */
 
 export type FairQueue<Item> = ReturnType<typeof createFairQueue<Item>>
 
 export interface FairQueueSizes {
-  /** Waiting at most, of everybody together. */
+  /** The most items waiting, in total. */
   readonly room: number
-  /** Of one owner. */
+  /** The most of one owner. */
   readonly roomForOne: number
 }
 
 type Owner = string | typeof pushed
 
-/** The owner of what was pushed. */
+/** The owner of pushed items. */
 const pushed = Symbol('pushed')
 
-/** A queue with nothing in it. Every call takes constant time, however many owners there are. */
+/** An empty queue. Every operation takes constant time, however many owners there are. */
 export function createFairQueue<Item>({ room, roomForOne }: FairQueueSizes) {
-  /** In the order of their turns; an owner with nothing waiting is not in it. */
+  /** In the order of turns; contains only owners with waiting items. */
   const lines = new Map<Owner, Line<Item>>()
   const ranking = createRanking()
   let size = 0
@@ -47,13 +47,13 @@ export function createFairQueue<Item>({ room, roomForOne }: FairQueueSizes) {
   }
 
   return {
-    /** How much is waiting. */
+    /** The number of waiting items. */
     get size(): number {
       return size
     },
     /**
-     * Lets one more thing of `owner` wait. Answers what has to go for it: nothing while there is
-     * room, else the last one of whoever has the most waiting, which may be this one.
+     * Queues an item of `owner`. If there is no room, returns the item to drop: the last one of the
+     * owner with the most waiting, which may be this item.
      */
     offer(owner: string, item: Item): Item | undefined {
       const own = lines.get(owner)?.length ?? 0
@@ -67,16 +67,16 @@ export function createFairQueue<Item>({ room, roomForOne }: FairQueueSizes) {
       join(owner, item)
       return dropped
     },
-    /** Lets it wait whatever waits already, in a turn of its own and without taking room. */
+    /** Queues the item even if the queue is full, in a turn of its own. */
     push: (item: Item): void => join(pushed, item),
-    /** The next one, of whoever's turn it is. */
+    /** The next item, in turn. */
     take(): Item | undefined {
       const [next] = lines
       if (next === undefined) return undefined
       const [owner, line] = next
       const item = line.shift()
       lines.delete(owner)
-      // Behind everybody else who waits.
+      // The owner moves behind all others.
       if (line.length > 0) lines.set(owner, line)
       count(owner, line, -1)
       return item
@@ -88,17 +88,17 @@ function createRanking() {
   const owners: Set<string>[] = []
   let most = 0
   return {
-    /** A step of one, up or down. */
+    /** Moves an owner by one rank, up or down. */
     move(owner: string, from: number, to: number): void {
       owners[from]?.delete(owner)
       if (to > 0) {
         owners[to] ??= new Set()
         owners[to].add(owner)
       }
-      // Whoever leaves the first rank alone is then on the next one.
+      // If the owner was alone in the top rank, the next one is now the top.
       most = to > most || owners[most]?.size === 0 ? to : most
     },
-    /** One of those with the most, and how much that is. */
+    /** One of the owners with the most items, and their number. */
     first(): readonly [string, number] {
       const [owner] = owners[most] ?? []
       return [owner ?? '', most]
@@ -108,7 +108,7 @@ function createRanking() {
 
 type Line<Item> = ReturnType<typeof createLine<Item>>
 
-/** First in, first out; an array's own `shift` moves all the others. */
+/** First in, first out; an array's `shift` would move all other items. */
 function createLine<Item>() {
   let items: Item[] = []
   let head = 0

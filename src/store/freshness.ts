@@ -1,17 +1,17 @@
-/** Whether what a process remembers of API keys may still be believed. */
+/** Whether a process may still trust its cache of API keys. */
 
 export interface Freshness {
   /**
-   * `confirmed`: what is remembered holds. `unconfirmed`: a revocation may have been missed (this
-   * process was paused, or has just lost its listener); `confirm` first. `away`: the store is out
-   * of reach and known to be, so asking would only take time.
+   * `confirmed`: the cache is valid. `unconfirmed`: a revocation may have been missed (this process
+   * was paused, or has just lost its listener); call `confirm` first. `away`: the store is known to
+   * be unavailable, so asking it would only take time.
    */
   state(): 'confirmed' | 'unconfirmed' | 'away'
-  /** Milliseconds since the store last confirmed what is remembered; Infinity before the first time. */
+  /** Milliseconds since the store last confirmed the cache; Infinity before the first time. */
   ageMs(): number
   /**
-   * Catches up with the revocations missed, in one query however many ask. Settles, and never
-   * rejects, once the state is `confirmed` or `away`, in bounded time.
+   * Catches up with missed revocations, in one query for all callers. Resolves in bounded time when
+   * the state is `confirmed` or `away`; never rejects.
    */
   confirm(): Promise<void>
 }

@@ -1,27 +1,27 @@
 /**
- * What processes have in force, by way of Postgres: one statement a function. A report tells what has
- * changed since the one before; who reads asks for what is new.
+ * What processes have in force, in Postgres: one statement per function. A report contains the
+ * changes since the previous one; a reader reads what is new.
  */
 
 import type { EnvoyState, InForce } from '../core/enforcement.ts'
 import { statementDeadlineMs, within } from './postgres/postgres.ts'
 import type { Sql } from './postgres/sql.ts'
 
-/** Notified by the database whenever a process has reported a change. */
+/** Postgres notifies this channel whenever a process has reported a change. */
 export const inForceChannel = 'tollgate_in_force'
 
-/** How far a process has told what it has in force. */
+/** How far a process has reported what it has in force. */
 export interface Edition {
   readonly edition: string
   readonly revision: number
 }
 
-/** Of models, by key; undefined: it is not in force any more. */
+/** Changes of models, by key; undefined: no longer in force. */
 export type Changes = ReadonlyMap<string, InForce | undefined>
 
 /**
- * Notes that a process is starting: nobody waits for its report until it has made one. Before it
- * appears among those that may be serving.
+ * Records that a process is starting, so that it is not waited for until it has reported. Call it
+ * before the process is listed as serving.
  */
 export async function noteStart(sql: Sql, replica: string): Promise<void> {
   await within(
@@ -30,7 +30,7 @@ export async function noteStart(sql: Sql, replica: string): Promise<void> {
   )
 }
 
-/** Tells all of it anew, as the first revision of this edition. */
+/** Reports everything, as the first revision of this edition. */
 export async function tellAll(
   sql: Sql,
   replica: string,
@@ -60,8 +60,8 @@ export async function tellAll(
 }
 
 /**
- * Tells what has changed since `last`, nothing too: that the process is still there. False: the
- * database is not where the process has left it, as after a restore.
+ * Reports the changes since `last`; even without changes it shows that the process is alive. False:
+ * the database does not have this process's last state, for example after a restore.
  */
 export async function tellChanges(
   sql: Sql,
@@ -104,7 +104,7 @@ function rowsOf(sql: Sql, changes: Changes) {
     as row (model, access, limits, server, envoy)`
 }
 
-/** Forgets reports of processes that are waited for no longer. */
+/** Deletes reports of processes that are no longer waited for. */
 export async function purgeReports(sql: Sql): Promise<void> {
   await within(
     sql`delete from tollgate_reports where reported_at < now() - interval '1 hour'
@@ -113,15 +113,15 @@ export async function purgeReports(sql: Sql): Promise<void> {
   )
 }
 
-/** What is new of a process that may be serving. */
+/** New data of a process that may be serving. */
 export interface NewReport {
   readonly replica: string
   readonly name: string
   /** undefined: it does not report. */
   readonly unreportedMs: number | undefined
-  /** undefined: it has not reported anything yet. */
+  /** undefined: it has not reported yet. */
   readonly last: Edition | undefined
-  /** All of it when it is of another edition than what was known. */
+  /** Everything, if its edition is new. */
   readonly changes: Changes
 }
 
@@ -134,7 +134,7 @@ type Row = Readonly<
   }
 >
 
-/** Reads what is new of all that may be serving, but for those that are only starting. */
+/** Reads new data of all processes that may be serving, except those that are only starting. */
 export async function readReports(
   sql: Sql,
   known: ReadonlyMap<string, Edition>,

@@ -1,23 +1,30 @@
-/** What model servers were last seen to list, in Postgres: shared by all processes, and outliving them. */
+/**
+ * The names that model servers last listed, in Postgres: shared by all processes, and outliving
+ * them.
+ */
 
 import { statementDeadlineMs, within } from './postgres/postgres.ts'
 import type { Sql } from './postgres/sql.ts'
 
-/** By what identifies a server. Every method throws `store_unavailable` when there is no database. */
+/**
+ * By the server's identity. Every method throws `store_unavailable` if the database is unavailable.
+ */
 export type ServedNamesStore = ReturnType<typeof createServedNamesStore>
 
-/** What was written this long before what is known may become visible only now. */
+/** A row may become visible this long after it was written. */
 const overlap = '15 seconds'
-/** A list that nobody has seen for so long is that of a server that is gone. */
+/** A list that has not been seen for this long belongs to a server that is gone. */
 const keptFor = '30 days'
 
 export function createServedNamesStore(sql: Sql) {
-  /** As Postgres writes it: a Date would lose the microseconds. */
+  /** As text: a Date would lose the microseconds. */
   let latest = '-infinity'
   const seen = new Map<string, string>()
   let asked: ReadonlyMap<string, unknown> | undefined
   return {
-    /** What has changed of these servers since the call before; all of it when they are another object. */
+    /**
+     * The changes of these servers since the previous call; everything if they are another object.
+     */
     async readChanges(
       servers: ReadonlyMap<string, unknown>,
     ): Promise<ReadonlyMap<string, readonly string[]>> {
@@ -36,7 +43,7 @@ export function createServedNamesStore(sql: Sql) {
       for (const { server, at } of changed) seen.set(server, at)
       return new Map(changed.map(({ server, names }) => [server, names]))
     },
-    /** Keeps the list of a server. */
+    /** Stores the list of a server. */
     async write(server: string, names: readonly string[]): Promise<void> {
       await within(
         sql`

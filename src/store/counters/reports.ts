@@ -1,21 +1,21 @@
 /**
- * What a store remembers of a response that it has counted, so that it counts none twice. Pure.
- * Responses are remembered by the minute they ended in, since they are forgotten by the minute.
+ * What a store remembers of a counted response, to count none twice. Pure. Responses are grouped by
+ * the minute in which they ended, and forgotten by the minute.
  */
 
 import { createHash } from 'node:crypto'
 
 const minuteMs = 60_000
-/** By so much the two sources may differ in when a response ended, and more. */
+/** More than the two sources differ about the end of a response. */
 const edgeMs = 1_000
 const memberBytes = 12
 
-/** The minute that a response ended in, since the epoch. */
+/** The minute in which a response ended, since the epoch. */
 export function minuteOf(endedAt: number): number {
   return Math.floor(endedAt / minuteMs)
 }
 
-/** The minute beside it in which the other source may have seen the end; undefined for most. */
+/** The neighbouring minute in which the other source may have seen the end; undefined for most. */
 export function neighbourOf(endedAt: number): number | undefined {
   const into = endedAt - minuteOf(endedAt) * minuteMs
   if (into < edgeMs) return minuteOf(endedAt) - 1
@@ -23,7 +23,7 @@ export function neighbourOf(endedAt: number): number | undefined {
   return undefined
 }
 
-/** The first minute that is not to be forgotten when what ended before then is. */
+/** The first minute that is kept when responses that ended before this time are forgotten. */
 export function firstKeptMinute(endedBefore: number): number {
   return minuteOf(endedBefore - edgeMs)
 }
@@ -31,8 +31,8 @@ export function firstKeptMinute(endedBefore: number): number {
 const uuid = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/i
 
 /**
- * A request id in 16 characters (96 bits). Of a UUID those of its bytes that are random, without
- * its version and variant: Envoy writes into the former whether the request is traced.
+ * A request id in 16 characters (96 bits). For a UUID, its random bytes without version and
+ * variant: Envoy encodes in the version whether the request is traced.
  */
 export function memberOf(id: string): string {
   if (uuid.test(id)) {

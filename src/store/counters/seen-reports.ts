@@ -1,11 +1,11 @@
-/** Which responses were counted, in this process. */
+/** The responses that this process has counted. */
 
 import { type Report, rememberedMs } from '../counters.ts'
 import { firstKeptMinute, memberOf, minuteOf, neighbourOf } from './reports.ts'
 
 export type SeenReports = ReturnType<typeof createSeenReports>
 
-/** One Set for each minute. What is older than a day it forgets by itself. */
+/** One Set for each minute. Entries older than a day are dropped automatically. */
 export function createSeenReports() {
   const minutes = new Map<number, Set<string>>()
 
@@ -30,18 +30,18 @@ export function createSeenReports() {
   }
 
   return {
-    /** Responses remembered. */
+    /** The number of remembered responses. */
     get size(): number {
       let size = 0
       for (const seen of minutes.values()) size += seen.size
       return size
     },
-    /** Whether this response is told of for the first time; it is remembered from now on. */
+    /** Whether this response is reported for the first time; remembers it. */
     isNew: ({ id, endedAt }: Report, now: number): boolean =>
       isNewMember(memberOf(id), endedAt, now),
-    /** The same of a response by its `memberOf`, as another process tells of it. */
+    /** The same for a response's `memberOf`, as another process reports it. */
     isNewMember,
-    /** Forgets those that ended before then (milliseconds since the epoch). */
+    /** Forgets responses that ended before this time (milliseconds since the epoch). */
     forget,
   }
 }

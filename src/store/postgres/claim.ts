@@ -1,12 +1,12 @@
 import { linkSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { identify, isRunning, readIdentity } from './process-identity.ts'
 
-/** What came of a claim: ours until released, or the process that holds it. */
+/** The result of a claim: ours until released, or the process that holds it. */
 export type Claim = { readonly release: () => void } | { readonly heldBy: number }
 
 /**
- * Claims something for this process by a file in its name, which at most one living process holds.
- * A file whose process has ended (however it ended) is nobody's and is taken over.
+ * Claims something for this process by a file with its name, which at most one living process
+ * holds. If the holder has ended, however it ended, the claim is taken over.
  */
 export function claim(file: string): Claim {
   const mine = `${file}.${process.pid}`
@@ -14,17 +14,17 @@ export function claim(file: string): Claim {
   writeFileSync(mine, JSON.stringify(us), { mode: 0o600 })
   try {
     for (;;) {
-      // A link is made whole or not at all, so nobody reads a half-written claim.
+      // A link is created atomically, so nobody reads a half-written claim.
       if (attempt(() => linkSync(mine, file), 'EEXIST')) {
         return { release: () => rmSync(file, { force: true }) }
       }
       const holder = readIdentity(file)
       if (holder !== undefined && isRunning(holder)) return { heldBy: holder.pid }
-      // Moved aside, not removed: of two that find it stale, only one succeeds.
+      // Renamed, not removed: of two processes that find it stale, only one succeeds.
       attempt(() => renameSync(file, `${mine}.stale`), 'ENOENT')
       const moved = readIdentity(`${mine}.stale`)
       if (moved !== undefined && isRunning(moved)) {
-        // The other one was quicker, and this is its fresh claim: give it back.
+        // The other process was faster, and this is its new claim: put it back.
         attempt(() => linkSync(`${mine}.stale`, file), 'EEXIST')
       }
       rmSync(`${mine}.stale`, { force: true })
@@ -34,7 +34,7 @@ export function claim(file: string): Claim {
   }
 }
 
-/** False when it failed in the expected way. */
+/** False if it failed in the expected way. */
 function attempt(action: () => void, expected: string): boolean {
   try {
     action()

@@ -1,25 +1,27 @@
-/** One connection to Postgres: how it is made, what its values become, and how it is given up. */
+/**
+ * A connection to Postgres: how it is opened, how values are converted, and how it is abandoned.
+ */
 
 import { connect, type NetConnectOpts, type Socket } from 'node:net'
 import pg from 'pg'
 import { createSql, type Rows, type Sql, type Statement } from './sql.ts'
 
 export interface ConnectionOptions {
-  /** A function is asked for each connection: its password may be another one by then. */
+  /** A function is called for each connection, so that the password may change. */
   readonly url: string | (() => string)
-  /** What the database calls this connection. */
+  /** The name of this connection in the database. */
   readonly applicationName: string
-  /** After which the server ends a statement, in milliseconds; never, when absent. */
+  /** The server cancels a statement after this many milliseconds; never, if absent. */
   readonly statementTimeoutMs?: number
-  /** Nothing sent over the connection can write, whatever it is. */
+  /** The server refuses all writes over this connection. */
   readonly readOnly?: boolean
 }
 
-/** A client of the driver's whose socket is ours to destroy, and whose errors end no process. */
+/** A client of the driver whose socket we can destroy, and whose errors never end the process. */
 export interface Connection extends pg.Client {
   /**
-   * Ends the connection at once, and on the server what runs on it. Whoever waits for an answer is
-   * rejected; nothing of it is waited for, whether the server can still be reached or not.
+   * Closes the connection at once, and cancels what runs on it at the server. Pending queries are
+   * rejected. Waits for nothing, whether or not the server can be reached.
    */
   abandon(): void
 }
@@ -27,17 +29,17 @@ export interface Connection extends pg.Client {
 const connectDeadlineMs = 2_000
 const cancelDeadlineMs = 1_000
 const keepAliveAfterMs = 10_000
-/** Of the protocol: what is in the place of a version in a request to cancel. */
+/** The protocol's code in place of a version in a cancel request. */
 const cancelRequestCode = 80_877_102
 const timestamptz = pg.types.builtins.TIMESTAMPTZ
 
-/** Milliseconds since the epoch in a Date: microseconds are cut off, what is no instant is invalid. */
+/** Dates have milliseconds: microseconds are cut off, and infinite instants are invalid. */
 const types: pg.CustomTypesConfig = {
   getTypeParser: (type: number) =>
     type === timestamptz ? (text: string) => new Date(text) : pg.types.getTypeParser(type),
 }
 
-/** Makes connections that are not connected yet, as the driver's pool wants them. */
+/** A class of connections that are not open yet, as the driver's pool expects. */
 export function connectionClass(options: ConnectionOptions): new () => Connection {
   const { statementTimeoutMs, readOnly = false } = options
   const settings: pg.ClientConfig = {
@@ -52,15 +54,15 @@ export function connectionClass(options: ConnectionOptions): new () => Connectio
   return class extends pg.Client implements Connection {
     constructor() {
       super({ ...settings, connectionString: connectionString(options.url) })
-      // Who waits for an answer is told by it; a connection that nobody uses is made anew.
+      // Pending queries report the error; an idle connection is replaced.
       this.on('error', () => {})
-      // One that could not be made may be left open by the driver, for the server to wait for us.
+      // The driver may leave a failed connection open, with the server waiting for us.
       this.connection.on('error', () => this.connection.stream.destroy())
     }
 
     abandon(): void {
       const { remoteAddress, remotePort } = this.connection.stream as Socket
-      // Not in the package's types: what the server gave for this, once connected.
+      // Missing in the package's types: sent by the server after connecting.
       const { processID, secretKey } = this as unknown as Record<string, number | null>
       if (typeof processID === 'number' && typeof secretKey === 'number') {
         const place =
@@ -76,12 +78,12 @@ export function connectionClass(options: ConnectionOptions): new () => Connectio
 
 function connectionString(written: ConnectionOptions['url']): string {
   const url = new URL(typeof written === 'string' ? written : written())
-  // What `sslmode` means is then what it means to every other client of Postgres.
+  // Then `sslmode` means the same as for every other Postgres client.
   if (url.searchParams.has('sslmode')) url.searchParams.set('uselibpqcompat', 'true')
   return url.href
 }
 
-/** Queries over this one connection. */
+/** Queries over this connection. */
 export function sqlOver(connection: Connection): Sql {
   return createSql((statement, deadlineMs) => {
     return orGiveUp(ask(connection, statement), deadlineMs, () => {
@@ -91,18 +93,18 @@ export function sqlOver(connection: Connection): Sql {
   })
 }
 
-/** Sends a statement and answers its rows, those of the last one if there are several. */
+/** Sends a statement and returns its rows, those of the last one if there are several. */
 export async function ask(
   connection: Connection,
   { text, values }: Statement,
 ): Promise<Rows<readonly object[]>> {
   const results = await connection.query(text, [...values])
-  // Several statements have as many results, which the package's types do not say.
+  // Several statements have several results, which the package's types do not express.
   const last = (Array.isArray(results) ? results.at(-1) : results) as pg.QueryResult
   return Object.assign(last.rows, { count: last.rowCount ?? 0 })
 }
 
-/** Nobody waits for a statement any more; `isReachable`: as far as is known, the server is there. */
+/** A statement was abandoned; `isReachable`: whether the server seems to be reachable. */
 export class GivenUp extends Error {
   readonly isReachable: boolean
 
@@ -112,7 +114,7 @@ export class GivenUp extends Error {
   }
 }
 
-/** What `work` comes to, or a GivenUp after so long; `giveUp` then ends it. */
+/** The result of `work`, or after this long a GivenUp; `giveUp` is then called to end it. */
 export async function orGiveUp<T>(
   work: Promise<T>,
   deadlineMs: number | undefined,
@@ -122,11 +124,11 @@ export async function orGiveUp<T>(
   const { promise: late, reject } = Promise.withResolvers<never>()
   let last: NodeJS.Immediate | undefined
   const timer = setTimeout(() => {
-    // An answer that came while this process stood still is read before the immediate.
+    // A response that arrived while this process was paused is read before the immediate.
     last = setImmediate(() => reject(new GivenUp(giveUp())))
   }, deadlineMs)
   try {
-    // The race holds both, so that the one that comes too late is nobody's unhandled rejection.
+    // The race handles both promises, so the later one is never an unhandled rejection.
     return await Promise.race([work, late])
   } finally {
     clearTimeout(timer)
@@ -134,7 +136,7 @@ export async function orGiveUp<T>(
   }
 }
 
-/** Asks the server, over a connection of its own, to end what a process of it is doing. */
+/** Asks the server, over a separate connection, to cancel what one of its processes runs. */
 function cancel(place: NetConnectOpts, processId: number, secretKey: number): void {
   const request = Buffer.alloc(16)
   for (const [i, word] of [16, cancelRequestCode, processId, secretKey].entries()) {

@@ -1,6 +1,7 @@
 /**
- * A real Postgres for those who named none: its programs come from npm, its data stays in a folder
- * between starts, and only this machine can reach it. The default when DATABASE_URL is unset.
+ * A real Postgres for installations without one: its programs come from npm, its data stays in a
+ * folder between starts, and only this machine can reach it. The default if DATABASE_URL is not
+ * set.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -17,27 +18,27 @@ import { commandLine, identify, isRunning, readIfThere } from './process-identit
 
 /** A running embedded Postgres. */
 export interface EmbeddedPostgres {
-  /** Connects as its only user to its database; holds the password, so keep it out of logs. */
+  /** Connects as its only user to its database. Contains the password, so never log it. */
   readonly url: string
   readonly port: number
   readonly pid: number
-  /** Settles when the server has ended, by `stop` or by itself, and says how it ended. */
+  /** Resolves when the server has ended, by `stop` or by itself, with a description. */
   readonly exited: Promise<string>
   /**
-   * Ends open connections and the server; settles within `graceMs`, 25 seconds unless told. What was
-   * committed stays, however it ends. Safe to call twice.
+   * Ends open connections and the server; resolves within `graceMs`, 25 seconds by default.
+   * Committed data stays, however it ends. May be called twice.
    */
   stop(graceMs?: number): Promise<void>
 }
 
-/** What startEmbeddedPostgres needs to know. */
+/** Options of startEmbeddedPostgres. */
 export interface EmbeddedPostgresOptions {
-  /** Its folder, made when missing; one process at a time may use it. */
+  /** Its folder, created if missing; one process at a time may use it. */
   readonly directory: string
   readonly log: (line: string) => void
-  /** The port on 127.0.0.1; any free one when absent. */
+  /** The port on 127.0.0.1; any free one by default. */
   readonly port?: number
-  /** Settings of Postgres beside or instead of ours. */
+  /** Additional settings of Postgres, which override ours. */
   readonly settings?: Readonly<Record<string, string | number>>
 }
 
@@ -46,10 +47,10 @@ const readyWithinMs = 60_000
 const pollMs = 25
 
 /**
- * Starts the Postgres that belongs to `directory`, creating its data the first time, and settles
- * when it answers. A server that an earlier, killed process left running there is stopped first.
- * Rejects with an Error fit for a person when the folder is in use, holds the data of another
- * major version, or the server does not come up.
+ * Starts the Postgres of `directory`, creating its data the first time, and resolves when it is
+ * ready. First stops a server that a killed process left running there. Rejects with a readable
+ * Error if the folder is in use, contains the data of another major version, or the server does not
+ * start.
  */
 export async function startEmbeddedPostgres(
   options: EmbeddedPostgresOptions,
@@ -95,7 +96,7 @@ async function run(
   const child = spawn(
     join(place.bin, 'postgres'),
     ['-D', data, ...Object.entries(settings).flatMap(([k, v]) => ['-c', `${k}=${v}`])],
-    // A group of its own: Ctrl-C at the terminal is for whoever decides the order of stopping.
+    // A separate process group: Ctrl-C at the terminal must not stop it before its clients.
     { ...runAs(place), detached: true, stdio: ['ignore', output, output] },
   )
   closeSync(output)
@@ -123,8 +124,8 @@ async function run(
 
 const stopWithinMs = 25_000
 /**
- * Fast shutdown, then immediate (the next start recovers), then none at all; each with its share of
- * the time.
+ * Fast shutdown, then immediate (the next start recovers), then SIGKILL; each with a share of the
+ * time.
  */
 const stopping = [
   ['SIGINT', 0.6],
@@ -132,7 +133,7 @@ const stopping = [
   ['SIGKILL', 0.2],
 ] as const
 
-/** The same a second apart, where this process is gone without having stopped it. */
+/** The same, one second apart, if this process was killed without stopping it. */
 const killedStopping = ['SIGINT', '0', '0', 'SIGQUIT', '0', 'SIGKILL'] as const
 
 const defaultSettings = {
@@ -149,7 +150,7 @@ const defaultSettings = {
   jit: 'off',
 }
 
-/** postmaster.pid: line 1 its process, line 8 its state; the state is padded with spaces. */
+/** postmaster.pid: line 1 is its process, line 8 its state, padded with spaces. */
 function isReady(data: string, pid: number | undefined): boolean {
   const lines = readPidFile(data)
   return Number(lines[0]) === pid && lines[7]?.trim() === 'ready'
@@ -160,8 +161,8 @@ function readPidFile(data: string): string[] {
 }
 
 /**
- * Stops a server that was left running on this data by a process that was killed, and clears its
- * note. The note alone proves nothing: the id in it may by now be anybody's.
+ * Stops a server that a killed process left running on this data, and removes its pid file. The
+ * file alone is no proof, because the process id may have been reused.
  */
 async function stopOrphan(data: string, log: (line: string) => void): Promise<void> {
   const pid = Number(readPidFile(data)[0])

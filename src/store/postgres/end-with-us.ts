@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process'
 
 /**
- * Waits for the end of its standard input, which is that of the process that holds the other end,
- * however it ended. Then sends the signals, one a second; signal 0 sends nothing but finds out
- * whether there is still anybody to send the next one to.
+ * Waits for the end of its standard input, which closes when the process at the other end exits,
+ * for whatever reason. Then sends the signals, one per second; signal 0 sends nothing but checks
+ * that the process still exists.
  */
 const script = `pid=$1; shift
 read -r _
@@ -13,14 +13,14 @@ for signal; do
 done`
 
 /**
- * Sees to it that a program that cannot watch its parent does not outlive this process, even where
- * this process is killed: `pid` gets the signals then, a second apart, as long as it runs. Call the
- * result once it has ended by itself. Where there is no `sh` it is left for the next start to stop.
+ * Ensures that a program that cannot watch its parent does not outlive this process, even if this
+ * process is killed: `pid` then gets the signals, one second apart, as long as it runs. Call the
+ * result once it has ended by itself. Without `sh`, the next start stops the program instead.
  */
 export function endWithUs(pid: number, signals: readonly (NodeJS.Signals | '0')[]): () => void {
   const names = signals.map((signal) => signal.replace('SIG', ''))
   const watcher = spawn('sh', ['-c', script, 'sh', String(pid), ...names], {
-    // Neither a Ctrl-C at the terminal nor the end of our group is for it.
+    // A Ctrl-C at the terminal or the end of our process group must not reach it.
     detached: true,
     cwd: '/',
     stdio: ['pipe', 'ignore', 'ignore'],

@@ -1,4 +1,4 @@
-/** Brings the database to our schema: migrations/NNNN-name.sql, in order, each once. */
+/** Migrates the database to our schema: migrations/NNNN-name.sql, in order, each once. */
 
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
@@ -7,7 +7,7 @@ import type { Sql } from './sql.ts'
 
 const defaultFolder = new URL('./migrations/', import.meta.url)
 
-/** Any number, as long as every replica uses the same. */
+/** Any number that every replica shares. */
 const lockNumber = 7_005_101_901
 
 /** A migration of this version. */
@@ -16,8 +16,8 @@ interface Migration {
   readonly text: string
   readonly checksum: string
   /**
-   * The migration that a process has to know at least to go on working after this one, `0004`: what
-   * the line `-- works-with: 0004` says, else its own number.
+   * The oldest version, as a migration number, that continues to work after this migration: `0004`
+   * from the line `-- works-with: 0004`, otherwise its own number.
    */
   readonly worksWith: string
 }
@@ -32,15 +32,15 @@ interface Applied {
 export interface MigrationPlan {
   readonly applied: readonly string[]
   readonly pending: readonly Pick<Migration, 'name' | 'worksWith'>[]
-  /** Of a newer version, on whose schema this one works. */
+  /** Migrations of a newer version, with which this version still works. */
   readonly newer: readonly string[]
 }
 
 /**
- * Applies what has not been applied yet, in one transaction under an advisory lock: of processes
- * that start together one migrates and the others find it done. Answers the names applied. Rejects
- * with an Error fit for a person when the schema is not what this version takes it for: one that was
- * applied is not what it was then, or a newer version has left nothing that this one could work on.
+ * Applies pending migrations in one transaction under an advisory lock, so that of processes
+ * starting together one migrates. Returns the names that were applied. Rejects with a readable
+ * Error if the schema does not match: an applied migration has changed since, or a newer version's
+ * schema does not support this one.
  */
 export async function migrate(sql: Pool, folder = defaultFolder): Promise<readonly string[]> {
   const migrations = await readMigrations(folder)
@@ -58,7 +58,7 @@ export async function migrate(sql: Pool, folder = defaultFolder): Promise<readon
       select name, checksum, works_with as "worksWith" from tollgate_migrations order by name`
     const { pending } = compare(migrations, before)
     for (const { text } of pending) await transaction.unsafe(text)
-    // One from before there were checksums is taken to be what it is now.
+    // A migration from before checksums is assumed to be unchanged.
     for (const { name, checksum, worksWith } of migrations) {
       await transaction`
         insert into tollgate_migrations (name, checksum, works_with)
@@ -73,7 +73,7 @@ export async function migrate(sql: Pool, folder = defaultFolder): Promise<readon
   })
 }
 
-/** What `migrate` would do, without doing any of it; rejects as that would. */
+/** The plan of `migrate`, without executing it; rejects in the same cases. */
 export async function planMigrations(sql: Sql, folder = defaultFolder): Promise<MigrationPlan> {
   const [table] = await sql<{ columns: number }[]>`
     select count(*)::int as columns from information_schema.columns
@@ -101,7 +101,7 @@ async function readMigrations(folder: URL): Promise<readonly Migration[]> {
   )
 }
 
-/** What is to be applied, and what a newer version has applied; throws when this one cannot go on. */
+/** The pending migrations, and those of a newer version; throws if this version cannot continue. */
 function compare(migrations: readonly Migration[], before: readonly Applied[]) {
   const applied = new Map(before.map((each) => [each.name, each]))
   for (const { name, checksum } of migrations) {
@@ -134,7 +134,7 @@ function numberOf(name: string): string {
   return /^\d+/.exec(name)?.[0] ?? name
 }
 
-/** Of the statements: comments and indentation may change. */
+/** Checksum of the statements: comments and indentation may change. */
 function checksumOf(text: string): string {
   const statements = text.replace(/--.*$/gm, '').replace(/\s+/g, ' ').trim()
   return createHash('sha256').update(statements).digest('hex')

@@ -1,4 +1,6 @@
-/** The data folder of the embedded Postgres: made once, opened by the version that made it. */
+/**
+ * The data folder of the embedded Postgres: created once, used only by the version that created it.
+ */
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import {
@@ -18,8 +20,8 @@ import { type PostgresPlace, runAs } from './postgres-place.ts'
 export const databaseUser = 'tollgate'
 
 /**
- * Creates `data` when it is missing, and returns the password that opens it. Throws an Error fit
- * for a person when that fails, or when another major version made the data.
+ * Creates `data` if missing, and returns its password. Throws a readable Error if that fails, or if
+ * another major version created the data.
  */
 export function ensureData(
   place: PostgresPlace,
@@ -35,7 +37,7 @@ export function ensureData(
   return password
 }
 
-/** Kept beside the data it opens, readable by us only; without data an old one is of no use. */
+/** Stored beside the data, readable only by us; an old one without data is useless. */
 function ensurePassword(home: string, data: string): string {
   const file = join(home, 'password')
   if (!existsSync(data)) {
@@ -55,7 +57,10 @@ function checkVersion(place: PostgresPlace, data: string): void {
   )
 }
 
-/** Runs initdb beside the final place and renames, so that a killed start leaves no half a database. */
+/**
+ * Runs initdb beside the final place and renames the result, so that a killed start leaves no
+ * partial database.
+ */
 function createData(place: PostgresPlace, data: string): void {
   for (const entry of readdirSync(place.home)) {
     if (entry.startsWith('new-')) rmSync(join(place.home, entry), { recursive: true, force: true })
@@ -90,7 +95,7 @@ function runProgram(place: PostgresPlace, name: string, args: string[]) {
   return { status, stdout, output: `${stdout}${stderr}` }
 }
 
-/** The last line of what a program said: where it gives its reason. */
+/** The last line of a program's output, which usually contains the reason. */
 export function lastLine(text: string): string {
   return text.trim().split('\n').at(-1) ?? ''
 }

@@ -17,25 +17,25 @@ import {
 import { createRequire } from 'node:module'
 import { basename, dirname, join } from 'node:path'
 
-/** Where the embedded Postgres lives and as whom it runs. */
+/** The place of the embedded Postgres, and its user. */
 export interface PostgresPlace {
   /** The folder of its programs. */
   readonly bin: string
-  /** Holds data, password and log; ours, so that Postgres cannot swap a file under us. */
+  /** Contains data, password and log. Owned by us, so that Postgres cannot replace our files. */
   readonly home: string
-  /** The user it runs as, unless that is ourselves. */
+  /** The user that it runs as, if not the current one. */
   readonly user: { readonly uid: number; readonly gid: number } | undefined
 }
 
-// A place that only root can write to, and everybody can enter: no name in it can be taken before
-// us, as in /tmp.
+// A folder that only root can write to and everybody can enter, so that nobody else can create a
+// name in it first, as in /tmp.
 const outsideFolder = '/var/lib/tollgate'
 
 /**
- * Chooses the place for the database that belongs to `directory`: there, with the programs from the
- * npm package. Postgres refuses to run as root, so root runs it as `nobody`; what `nobody` cannot
- * reach (a clone or home of mode 0700) is then kept under /var/lib/tollgate instead. Throws an
- * Error fit for a person where there are no programs for this platform.
+ * Chooses the place for the database of `directory`: in that folder, with the programs from the npm
+ * package. Postgres refuses to run as root, so root runs it as `nobody`. What `nobody` cannot reach
+ * (a clone or home directory of mode 0700) is then kept under /var/lib/tollgate. Throws a readable
+ * Error if there are no programs for this platform.
  */
 export function choosePlace(directory: string, log: (line: string) => void): PostgresPlace {
   const native = findPrograms()
@@ -52,8 +52,9 @@ export function choosePlace(directory: string, log: (line: string) => void): Pos
 }
 
 /**
- * How to spawn a program there. The environment is not passed on: PGDATA, PGPORT or a locale that
- * is not installed would change what starts; nor is the working folder, which `nobody` may not see.
+ * Spawn options for its programs. The environment is not passed on, because PGDATA, PGPORT or a
+ * missing locale would change what starts. Nor is the working folder, which `nobody` may not be
+ * able to read.
  */
 export function runAs({ user }: PostgresPlace) {
   return { cwd: '/', env: { PATH: process.env.PATH, LC_ALL: 'C', TZ: 'UTC' }, ...user }
@@ -72,7 +73,7 @@ function findPrograms(): string {
   }
 }
 
-/** What the package's install script does, for an npm that was told not to run install scripts. */
+/** Does the work of the package's install script, in case npm was told to skip install scripts. */
 function restoreSymlinks(native: string): void {
   const listed: unknown = JSON.parse(readFileSync(join(native, 'pg-symlinks.json'), 'utf8'))
   for (const { source, target } of listed as { source: string; target: string }[]) {
@@ -112,8 +113,9 @@ function restoreAndReturn(native: string): string {
 }
 
 /**
- * The folder itself, or one outside that bears its name. A note in the folder ties the two: a
- * person who deletes the folder means the data, so data outside without its note is set aside.
+ * The folder itself, or one outside with a name derived from it. A note in the folder links the
+ * two. If a person deletes the folder, the data must go too, so outside data without its note is
+ * set aside.
  */
 function reachableHome(directory: string, log: (line: string) => void): string {
   const real = realpathSync(directory)
@@ -146,7 +148,7 @@ function outside(): string {
   return outsideFolder
 }
 
-/** Whether everybody can read `path` under `root`, that is, enter every folder above it. */
+/** Whether everybody can read `path` under `root` and enter every folder above it. */
 function isOpen(root: string, path: string): boolean {
   const file = realpathSync(join(root, path))
   const { mode } = statSync(file)
@@ -158,7 +160,7 @@ function isOpen(root: string, path: string): boolean {
   }
 }
 
-/** Gives everybody what the owner may do, except to write. */
+/** Gives everybody the owner's permissions, except to write. */
 function openUp(folder: string): void {
   chmodSync(folder, 0o755)
   for (const entry of readdirSync(folder, { withFileTypes: true })) {

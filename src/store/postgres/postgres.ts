@@ -1,4 +1,4 @@
-/** The connection pool, and what an outage looks like through it. */
+/** The connection pool, and how it classifies outages. */
 
 import pg from 'pg'
 import { ServiceError } from '../../core/errors.ts'
@@ -15,34 +15,34 @@ import { createSql, type Query, type Rows, type Sql } from './sql.ts'
 
 export interface PoolOptions extends Partial<Omit<ConnectionOptions, 'url'>> {
   readonly url: ConnectionOptions['url']
-  /** Connections at most. */
+  /** The most connections. */
   readonly connections: number
 }
 
-/** Queries over a pool of connections, each over whichever is free. */
+/** Queries over a pool of connections, each over a free one. */
 export interface Pool extends Sql {
   /**
-   * Runs `work` in a transaction on one connection: committed when it settles, rolled back when it
-   * rejects. `mode` is what may follow `begin`.
+   * Runs `work` in a transaction on one connection: commits when it resolves, rolls back when it
+   * rejects. `mode` is appended to `begin`.
    */
   begin<T>(work: (transaction: Sql) => Promise<T>, mode?: string): Promise<T>
-  /** Lets what is under way end, for at most so many milliseconds, and closes every connection. */
+  /** Waits at most this many milliseconds for queries in progress, and closes every connection. */
   end(graceMs?: number): Promise<void>
 }
 
-/** A query that takes longer than this finds its caller gone: Envoy gives a Check two seconds. */
+/** After this time the caller has given up: Envoy's timeout for a Check is two seconds. */
 const requestDeadlineMs = 1_500
-/** What one statement may take at most, where nobody but its own caller waits for it. */
+/** The most time for one statement that no request waits for. */
 export const statementDeadlineMs = 5_000
-/** Well below the second that a probe is given. */
+/** Well below a probe's timeout of one second. */
 const pingDeadlineMs = 500
 const idleMs = 300_000
 const lifetimeSeconds = 3_600
 
 /**
- * A pool that connects when first asked and reconnects by itself. A statement that is given up
- * takes its connection along, so that neither it nor a server that hangs keeps the pool busy.
- * Why so: docs/decisions/0001-database-driver.md.
+ * A pool that connects on demand and reconnects by itself. An abandoned statement takes its
+ * connection with it, so that neither the statement nor a hanging server keeps the pool busy. See
+ * docs/decisions/0001-database-driver.md.
  */
 export function openPool({ url, connections, ...options }: PoolOptions): Pool {
   const all = new Set<pg.PoolClient>()
@@ -57,18 +57,18 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
     idleTimeoutMillis: idleMs,
     maxLifetimeSeconds: lifetimeSeconds,
   })
-  /** Whether the last attempt to connect has succeeded. */
+  /** Whether the last connection attempt succeeded. */
   let isReachable = false
   pool.on('connect', (connection) => {
     isReachable = true
     all.add(connection)
   })
   pool.on('remove', (connection) => all.delete(connection))
-  // A connection that ends while nobody uses it; the pool has dropped it.
+  // An idle connection has ended; the pool has dropped it.
   pool.on('error', () => {})
   let ending: Promise<void> | undefined
 
-  /** Runs `use` on a connection of the pool; who gives up waits for neither. */
+  /** Runs `use` on a connection of the pool; a caller that gives up waits for neither. */
   function withConnection<T>(
     use: (connection: Connection) => Promise<T>,
     deadlineMs?: number,
@@ -90,7 +90,8 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
         free.release()
         return result
       } catch (error) {
-        // What the server has refused leaves the connection sound; FATAL, in any language, does not.
+        // After an error of the server the connection is usable, unless it was FATAL, in any
+        // language.
         free.release(!(error instanceof pg.DatabaseError && error.severity === 'ERROR'))
         throw error
       } finally {
@@ -100,7 +101,7 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
     return orGiveUp(work(), deadlineMs, () => {
       isOver = true
       used?.abandon()
-      // What waited for a connection while all were busy is slow as well.
+      // A wait for a busy connection counts as slow, too.
       return isReachable
     })
   }
@@ -133,10 +134,10 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
 }
 
 /**
- * The query's rows, or `store_unavailable` when the database cannot be reached, is starting or
- * stopping, `store_slow` when it does not answer in time, `store_locked` when what it needs is locked
- * by a transaction that does not end. The statement is ended then. Other errors are faults of ours
- * and pass through.
+ * The query's rows. Rejects with `store_unavailable` if the database cannot be reached, is starting
+ * or stopping; with `store_slow` if it does not respond in time; with `store_locked` if a
+ * transaction holds the needed lock too long. The statement is then cancelled. Other errors are
+ * bugs and are passed through.
  */
 export async function within<R extends readonly object[]>(
   query: Query<R>,
@@ -151,12 +152,12 @@ export async function within<R extends readonly object[]>(
   }
 }
 
-/** Not had in time: a row or a table that somebody's transaction has changed. */
+/** Lock timeout: another transaction has changed a row or a table. */
 function isLocked(error: unknown): boolean {
   return error instanceof pg.DatabaseError && error.code === '55P03'
 }
 
-/** Not answered in time: by our clock, or by the server's `statement_timeout`. */
+/** Timeout, by our clock or by the server's `statement_timeout`. */
 function isSlow(error: unknown): boolean {
   if (error instanceof GivenUp) return error.isReachable
   return error instanceof pg.DatabaseError && error.code === '57014'
@@ -164,10 +165,10 @@ function isSlow(error: unknown): boolean {
 
 /**
  * PostgreSQL error classes (appendix A of its manual): 08 connection, 25006 read-only after a
- * failover, 28 not let in, 3D000, 3F000 and 42P01 database, schema or table gone (being restored),
- * 40 rolled back (a deadlock with somebody's transaction), 42501 rights taken away, 53 resources,
- * 54 limits, 57 operator intervention, 58 and XX errors of the server's own, F0 of its configuration.
- * What the server has not said is about the way there.
+ * failover, 28 authorization, 3D000, 3F000 and 42P01 database, schema or table missing (during a
+ * restore), 40 rolled back (a deadlock with another transaction), 42501 privileges revoked, 53
+ * resources, 54 limits, 57 operator intervention, 58 and XX internal errors of the server, F0 its
+ * configuration. An error that is not the server's is a connection error.
  */
 function isOutage(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) {
@@ -176,7 +177,7 @@ function isOutage(error: unknown): boolean {
   return error instanceof Error && !(error instanceof TypeError)
 }
 
-/** Whether the database answers right now. */
+/** Whether the database responds now. */
 export async function ping(sql: Sql): Promise<boolean> {
   try {
     await sql`select 1`.run(pingDeadlineMs)
@@ -186,18 +187,18 @@ export async function ping(sql: Sql): Promise<boolean> {
   }
 }
 
-/** Why a database does not answer. */
+/** Why a database does not respond. */
 export interface ConnectProblem {
   /** In the words of driver and server. */
   readonly message: string
-  /** It will not go away by waiting: the server, or its certificate, is not what the URL says. */
+  /** Waiting will not help: the server or its certificate does not match the URL. */
   readonly isFinal: boolean
 }
 
-/** Long enough for a server that is slow, and short enough to say within two seconds that none is there. */
+/** Long enough for a slow server, and short enough to report a missing one within two seconds. */
 const attemptDeadlineMs = 1_500
 
-/** undefined: the database answers. */
+/** undefined: the database responds. */
 export async function tryConnect(sql: Sql): Promise<ConnectProblem | undefined> {
   try {
     await sql`select 1`.run(attemptDeadlineMs)
@@ -207,20 +208,20 @@ export async function tryConnect(sql: Sql): Promise<ConnectProblem | undefined> 
   }
 }
 
-/** Nobody there yet, or a server that starts, ends or is full. */
+/** Nothing listens yet, or the server is starting, stopping or full. */
 function isWorthWaiting(error: unknown): boolean {
   if (error instanceof GivenUp) return true
   if (error instanceof pg.DatabaseError) return /^(08|53|57|58)/.test(error.code ?? '')
   const { code, syscall, message } = error as NodeJS.ErrnoException
   if (error instanceof AggregateError) return error.errors.every(isWorthWaiting)
-  // A certificate's file that is not there has this code too.
+  // A missing certificate file has this code too.
   if (code === 'ENOENT') return syscall === 'connect'
   return code === undefined
     ? /timeout|terminated/i.test(message)
     : /^(ECONN|EHOST|ENET|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_)/.test(code)
 }
 
-/** A name with several addresses fails at each of them, and says nothing itself. */
+/** A name with several addresses fails once per address, and has no message of its own. */
 function describeProblem(error: unknown): string {
   if (error instanceof AggregateError) return error.errors.map(describeProblem).join(', ')
   return error instanceof Error ? error.message : String(error)

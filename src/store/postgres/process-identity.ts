@@ -1,25 +1,27 @@
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 
-/** One run of a process: the id alone is given to another process some time after it has ended. */
+/** One run of a process: the id alone may be reused after it has ended. */
 export interface ProcessIdentity {
   readonly pid: number
-  /** When it started, in the system's own spelling: only good for comparing. */
+  /** Its start time in the system's own format; only for comparison. */
   readonly started: string
 }
 
-/** The identity of the running process `pid`, or undefined when there is none (or only its zombie). */
+/**
+ * The identity of the running process `pid`, or undefined if there is none (or only its zombie).
+ */
 export function identify(pid: number): ProcessIdentity | undefined {
   const started = process.platform === 'linux' ? startedByProc(pid) : startedByPs(pid)
   return started === undefined ? undefined : { pid, started }
 }
 
-/** Whether that very process still runs. */
+/** Whether exactly this process still runs. */
 export function isRunning(identity: ProcessIdentity): boolean {
   return identify(identity.pid)?.started === identity.started
 }
 
-/** The command line of `pid`, words joined by spaces, or an empty text when it cannot be read. */
+/** The command line of `pid`, words separated by spaces, or an empty text if it cannot be read. */
 export function commandLine(pid: number): string {
   if (process.platform === 'linux') {
     return (readIfThere(`/proc/${pid}/cmdline`) ?? '').replaceAll('\0', ' ').trim()
@@ -27,7 +29,7 @@ export function commandLine(pid: number): string {
   return ps(pid, 'command=')
 }
 
-/** The identity that a file holds as JSON, or undefined when there is none. */
+/** The identity in a JSON file, or undefined if there is none. */
 export function readIdentity(file: string): ProcessIdentity | undefined {
   try {
     const { pid, started } = JSON.parse(readFileSync(file, 'utf8'))
@@ -37,7 +39,7 @@ export function readIdentity(file: string): ProcessIdentity | undefined {
   }
 }
 
-/** Field 22 of /proc/<pid>/stat, counted after the name, which may hold spaces and brackets. */
+/** Field 22 of /proc/<pid>/stat, counted after the name, which may contain spaces and brackets. */
 function startedByProc(pid: number): string | undefined {
   const stat = readIfThere(`/proc/${pid}/stat`)
   if (stat === undefined) return undefined
@@ -57,7 +59,7 @@ function ps(pid: number, format: string): string {
   return (stdout ?? '').trim()
 }
 
-/** The text of a file; undefined where it cannot be read. */
+/** The text of a file; undefined if it cannot be read. */
 export function readIfThere(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8')

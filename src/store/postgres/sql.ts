@@ -1,17 +1,21 @@
 /**
- * Tagged queries: `` sql`select … where id = ${id}` ``. What is put in becomes a parameter of the
- * statement and never part of its text, but for another query, which becomes a part of it.
+ * Tagged queries: `` sql`select … where id = ${id}` ``. An inserted value becomes a parameter of
+ * the statement, never part of its text; an inserted query becomes a part of it.
  */
 
-/** The rows of a statement, and how many it read or changed. */
+/** The rows of a statement, and the number of rows it read or changed. */
 export type Rows<R extends readonly object[]> = R & { readonly count: number }
 
-/** Any query where it is a part of another. */
+/** A query as part of another. */
 export type Fragment = Query<readonly object[]>
 
-/** A statement that is sent, once, when it is awaited or run; until then it can be part of another. */
+/**
+ * A statement that is sent once, when it is awaited or run; until then it can be part of another.
+ */
 export interface Query<R extends readonly object[]> extends PromiseLike<Rows<R>> {
-  /** Sends it. Without an answer after `deadlineMs` it is given up, and rejects with a GivenUp. */
+  /**
+   * Sends it. After `deadlineMs` without a response it is abandoned, and rejects with a GivenUp.
+   */
   run(deadlineMs?: number): Promise<Rows<R>>
   catch<T>(onRejected: (error: unknown) => T | PromiseLike<T>): Promise<Rows<R> | T>
   readonly parts: readonly string[]
@@ -21,19 +25,19 @@ export interface Query<R extends readonly object[]> extends PromiseLike<Rows<R>>
 // biome-ignore lint/suspicious/noExplicitAny: what a caller that names no type of its rows reads
 type AnyRow = Record<string, any>
 
-/** Makes queries for one pool, or for one connection while a transaction is open on it. */
+/** Creates queries for a pool, or for one connection during a transaction. */
 export interface Sql {
   <R extends readonly object[] = AnyRow[]>(
     parts: TemplateStringsArray,
     ...values: readonly unknown[]
   ): Query<R>
-  /** Text as it is: one statement or, with no parameters anywhere, several. */
+  /** Literal text: one statement or, without any parameters, several. */
   unsafe<R extends readonly object[] = AnyRow[]>(text: string): Query<R>
   /** The name of a table or column. */
   identifier(name: string): Fragment
 }
 
-/** A statement ready to be sent; `$1` in its text is the first of the values. */
+/** A statement ready to be sent; `$1` in its text is the first value. */
 export interface Statement {
   readonly text: string
   readonly values: readonly unknown[]
@@ -44,7 +48,7 @@ export type Send = (
   deadlineMs: number | undefined,
 ) => Promise<Rows<readonly object[]>>
 
-/** Queries that go out by `send`. */
+/** Queries that are sent by `send`. */
 export function createSql(send: Send): Sql {
   function create<R extends readonly object[]>(
     parts: readonly string[],
@@ -74,7 +78,7 @@ export function createSql(send: Send): Sql {
   )
 }
 
-/** The text with numbered parameters, those of its parts included. */
+/** The text with numbered parameters, including those of its parts. */
 function render(query: Fragment): Statement {
   const values: unknown[] = []
   function textOf({ parts, values: own }: Fragment): string {
@@ -92,7 +96,10 @@ function isQuery(value: unknown): value is Fragment {
   return typeof value === 'object' && value !== null && 'parts' in value && 'run' in value
 }
 
-/** Dates in UTC, whatever the zone of this process; arrays and the rest as the driver has them. */
+/**
+ * Dates in UTC, whatever the time zone of this process; arrays and other values as the driver
+ * encodes them.
+ */
 function toParameter(value: unknown): unknown {
   if (value === undefined) throw new TypeError('a parameter of a statement is undefined')
   return value instanceof Date ? value.toISOString() : value

@@ -1,7 +1,6 @@
 /**
- * Keys that were ended for good, as the database tells of them and is told of them: one statement a
- * function. What it tells of is kept outside of it (see revocation-file.ts), since a backup that is
- * restored does not know of what was revoked after it.
+ * Permanently ended keys in the database: one statement per function. A copy is kept outside of the
+ * database (revocation-file.ts), because a restored backup lacks later revocations.
  */
 
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
@@ -11,13 +10,13 @@ import type { Sql } from '../postgres/sql.ts'
 export interface EndedKey {
   readonly id: string
   readonly hash: string
-  /** When it was ended; where only the table says that it was: when that was read. */
+  /** When it was ended; if only the table says that it was, when that was read. */
   readonly at: number
-  /** null: never. Once it has expired nobody has to know that it was revoked. */
+  /** null: never. After it has expired, its revocation no longer matters. */
   readonly expiresAt: number | null
 }
 
-/** Rows of one statement at most. */
+/** The most rows per statement. */
 export const pageRows = 2_000
 
 interface EndedRow {
@@ -27,18 +26,18 @@ interface EndedRow {
   readonly expiresAt: Date | null
 }
 
-/** A part of what the log has. */
+/** A page of the log. */
 export interface LogPage {
   readonly ended: readonly EndedKey[]
-  /** Of the last row read; undefined: there are no more. */
+  /** Id of the last row read; undefined: there are no more. */
   readonly last: string | undefined
-  /** What was committed when the page was read. */
+  /** The snapshot in which the page was read. */
   readonly snapshot: string
 }
 
 /**
- * What the log has that `snapshot` does not show (undefined: all of it), a page after row `after`.
- * Deleted keys that had expired are left out.
+ * Rows of the log that `snapshot` does not show (undefined: all of it), a page after row `after`.
+ * Leaves out deleted keys that had expired.
  */
 export async function readEnded(
   sql: Sql,
@@ -67,7 +66,7 @@ export async function readEnded(
   }
 }
 
-/** Keys of the table that are revoked and have not expired, a page after the id `after`. */
+/** Keys of the table that are revoked and not expired, a page after the id `after`. */
 export async function readRevoked(sql: Sql, after: string): Promise<readonly EndedKey[]> {
   const query = sql<EndedRow[]>`
     select id, key_hash as hash, now() as at, expires_at as "expiresAt" from api_keys
@@ -77,17 +76,17 @@ export async function readRevoked(sql: Sql, after: string): Promise<readonly End
   return (await within(query, statementDeadlineMs)).map(toEnded)
 }
 
-/** What came of telling the database again. */
+/** The result of revoking again. */
 export interface EndedAgain {
   /** Ids of the keys that were active. */
   readonly ids: readonly string[]
-  /** How many still are, since somebody's transaction has them locked. */
+  /** The number of keys that still are, because another transaction has them locked. */
   readonly left: number
 }
 
 /**
- * Revokes those of these keys that the table has as active: it is older than their revocation. Of
- * processes that do it side by side one counts each key.
+ * Revokes those of these keys that are active in the table, which is then older than their
+ * revocation. Of concurrent processes one counts each key.
  */
 export async function endAgain(sql: Sql, hashes: readonly string[]): Promise<EndedAgain> {
   const query = sql<EndedAgain[]>`
@@ -109,8 +108,8 @@ export async function endAgain(sql: Sql, hashes: readonly string[]): Promise<End
 }
 
 /**
- * A database that was restored on another server holds numbers of transactions from there, which
- * may be higher than its own will be for long: forgets these. Who seemed to know of them is asked.
+ * A database restored on another server contains transaction numbers from there, possibly far above
+ * its own. Clears them; processes that seemed to have read them are asked again.
  */
 export async function forgetForeignTransactions(sql: Sql): Promise<void> {
   await within(

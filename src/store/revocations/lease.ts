@@ -1,25 +1,25 @@
 /**
- * For how long what a process remembers may be believed: one lease after the last question to the
- * log that was answered. A process that was paused finds its lease at an end.
+ * How long a process may trust its cache: one lease after the last successful poll of the log. A
+ * process that was paused finds its lease expired.
  */
 
 import type { Freshness } from '../freshness.ts'
 
 export interface Lease extends Pick<Freshness, 'state' | 'ageMs'> {
-  /** Milliseconds by a clock that never goes back and that a suspended machine does not stop. */
+  /** Milliseconds of a monotonic clock that includes time while the machine is suspended. */
   now(): number
-  /** All that was committed before `sentAt` has been taken in. */
+  /** Everything committed before `sentAt` has been applied. */
   renew(sentAt: number): void
-  /** A question sent then was not answered. */
+  /** The poll sent at this time failed. */
   fail(sentAt: number): void
 }
 
-/** A difference of the clocks that is a suspended machine, not an adjustment. */
+/** A clock difference above this is a suspended machine, not an adjustment. */
 const suspendedMs = 400
 
 const clocks = { monotonic: () => performance.now(), wall: () => Date.now() }
 
-/** A lease that is not held yet. A question has to be given up in less time than it lasts. */
+/** A lease that is not held yet. A poll must time out before the lease expires. */
 export function createLease(leaseMs: number, { monotonic, wall } = clocks): Lease {
   let seenMonotonic = monotonic()
   let seenWall = wall()
@@ -32,8 +32,8 @@ export function createLease(leaseMs: number, { monotonic, wall } = clocks): Leas
     const wallMs = wall() - seenWall
     seenMonotonic += monotonicMs
     seenWall += wallMs
-    // The monotonic clock stands still while the machine is suspended, the other one may be set:
-    // of a large difference the longer time is the safe one.
+    // The monotonic clock stops while the machine is suspended, and the wall clock may be adjusted.
+    // If they differ a lot, the longer time is the safe one.
     passed += wallMs > monotonicMs + suspendedMs ? wallMs : monotonicMs
     return passed
   }
@@ -44,7 +44,7 @@ export function createLease(leaseMs: number, { monotonic, wall } = clocks): Leas
       renewedAt = Math.max(renewedAt, sentAt)
     },
     fail(sentAt) {
-      // One that was under way during a pause has failed by it, though nothing may be wrong.
+      // A poll in flight during a pause has failed because of it, though nothing may be wrong.
       if (now() - sentAt < leaseMs) failedAt = Math.max(failedAt, sentAt)
     },
     state() {

@@ -1,11 +1,11 @@
-/** A connection of its own that hears notifications, made anew when it ends. */
+/** A separate connection that receives notifications, and reconnects when it ends. */
 
 import { type Connection, connectionClass, sqlOver } from '../postgres/connection.ts'
 
 export interface ListenerOptions {
   readonly url: string | (() => string)
   readonly channel: string
-  /** Something was notified, or may have been while nobody listened. */
+  /** A notification arrived, or may have been missed. */
   readonly onHeard: () => void
 }
 
@@ -14,7 +14,10 @@ export type Listener = ReturnType<typeof startListener>
 const deadlineMs = 2_000
 const retryMs = 250
 
-/** Listens until it is stopped. It may be deaf for a while: nothing must depend on what it hears. */
+/**
+ * Listens until it is stopped. Notifications may be missed for a while, so nothing may depend on
+ * them.
+ */
 export function startListener({ url, channel, onHeard }: ListenerOptions) {
   const TollgateListener = connectionClass({
     url,

@@ -1,4 +1,4 @@
-/** Whether everybody who may be serving knows of a revocation. */
+/** Whether all processes that may be serving have applied a revocation. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Sql } from '../postgres/sql.ts'
@@ -10,21 +10,21 @@ import {
   readAcknowledgements,
 } from './revocation-log.ts'
 
-/** What a revocation's answer says of those who may be serving the key. */
+/** What a revocation's response says about the processes that may be serving the key. */
 export interface Propagation {
-  /** `pending`: some replica may still let the key pass. */
+  /** `pending`: some replica may still accept the key. */
   readonly state: 'confirmed' | 'pending'
-  /** How many may be serving, the one that answers included; each is counted in the next or named. */
+  /** How many may be serving, including this one; each is counted in the next field or named. */
   readonly replicas: number
   readonly acknowledged: number
-  /** Names of those that have not said that they know, as far as is known; only when pending. */
+  /** Names of those that have not acknowledged, if known; only when pending. */
   readonly waitingFor?: readonly string[]
 }
 
 export interface PropagationStats {
   readonly confirmed: number
   readonly pending: number
-  /** How long the last confirmation took, in milliseconds. */
+  /** Duration of the last confirmation, in milliseconds. */
   readonly lastMs: number | undefined
 }
 
@@ -32,36 +32,39 @@ export type PropagationWatch = ReturnType<typeof createPropagationWatch>
 
 export interface PropagationWatchOptions {
   readonly pool: Sql
-  /** This process's own; it is not waited for. */
+  /** This process's own id; it is not waited for. */
   readonly id: string
-  /** Names of the others as last known, for when the database cannot say. */
+  /** Names of the other processes as last known, for when the database is unavailable. */
   readonly others: () => readonly string[]
-  /** Told how many revocations were missing in the log, which means that its triggers were off. */
+  /**
+   * Called with the number of revocations that were missing in the log, so that its triggers must
+   * have been off.
+   */
   readonly onUnlogged?: (keys: number) => void
   /**
-   * Keeps revoked keys outside of the database; false: it could not, in time. What stands then for
-   * that in `waitingFor` is `keptAs`.
+   * Stores revoked keys outside of the database; false: that failed or took too long. `waitingFor`
+   * then contains `keptAs`.
    */
   readonly keep?: (revoked: readonly RevokedKey[]) => Promise<boolean>
   readonly keptAs?: string
-  /** Milliseconds that a revocation is held back at most; 1 second when absent. */
+  /** The longest delay of a revocation's response in milliseconds; 1 second by default. */
   readonly deadlineMs?: number
 }
 
 interface Waiter {
-  /** To be known everywhere. */
+  /** Transactions that must be known everywhere. */
   readonly transactions: readonly string[]
-  /** Whether knowing of them is enough. */
+  /** Whether knowing them is enough. */
   readonly isLogged: boolean
   readonly answer: (propagation: Propagation) => void
   readonly giveUpAt: number
   last: Propagation | undefined
 }
 
-/** Between two questions, in milliseconds: from the first to the later ones. */
+/** Milliseconds between two polls: the first pause, the longest, and the growth. */
 const pauses = { first: 10, longest: 50, growth: 1.5 }
 
-/** One loop asks for all that wait; there is none while nobody does. */
+/** One loop polls for all waiters; it stops when there are none. */
 export function createPropagationWatch(options: PropagationWatchOptions) {
   const { pool, id, deadlineMs = 1_000 } = options
   const waiting = new Set<Waiter>()
@@ -88,7 +91,7 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
     isLooping = false
   }
 
-  /** undefined: the database did not say. */
+  /** undefined: the database did not respond. */
   async function look(): Promise<readonly Acknowledgement[] | undefined> {
     const nextEnd = Math.min(...[...waiting].map(({ giveUpAt }) => giveUpAt))
     const transactions = new Set([...waiting].flatMap((waiter) => waiter.transactions))
@@ -120,13 +123,13 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
     waiter.answer(waiter.last ?? unknown())
   }
 
-  /** Nobody could be asked: those known of have not said anything. */
+  /** The database is unavailable: the processes last known have not acknowledged. */
   function unknown(): Propagation {
     const waitingFor = options.others()
     return { state: 'pending', replicas: waitingFor.length + 1, acknowledged: 1, waitingFor }
   }
 
-  /** The transactions to wait for, once it is sure that the log has them; rejects with an outage. */
+  /** The transactions to wait for, once the log is sure to have them; rejects during an outage. */
   async function find(
     revoked: readonly RevokedKey[],
     giveUpAt: number,
@@ -156,10 +159,10 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
 
   return {
     /**
-     * Waits until every replica that may be serving has read the rows of the log that stand for these
-     * revocations (without any: all that was revoked before the call), or until the deadline. To be
-     * called once they are committed and this process has forgotten the keys. What is not in the log
-     * is told, logged now, and `pending`. Never rejects.
+     * Waits until every replica that may be serving has read the log rows of these revocations
+     * (without any: all that was revoked before the call), or until the deadline. Call it after
+     * they are committed and this process has evicted the keys. Revocations missing in the log are
+     * reported, logged now, and `pending`. Never rejects.
      */
     async wait(revoked: readonly RevokedKey[] = []): Promise<Propagation> {
       const since = performance.now()

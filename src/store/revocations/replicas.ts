@@ -1,4 +1,4 @@
-/** The processes that a revocation waits for, as an operator sees them. */
+/** The processes that a revocation waits for, for operators. */
 
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
@@ -6,15 +6,15 @@ import type { Sql } from '../postgres/sql.ts'
 export interface Replica {
   readonly id: string
   readonly name: string
-  /** Where it runs, or ran. */
+  /** Where it runs or ran. */
   readonly place: string
-  /** Since it last asked for revocations, in milliseconds. */
+  /** Milliseconds since its last poll for revocations. */
   readonly unseenMs: number
-  /** For how long it may go on serving if it cannot ask, in milliseconds. */
+  /** Milliseconds that it may continue to serve without a successful poll. */
   readonly servesMs: number
 }
 
-/** All that are waited for, the one unseen for longest first. */
+/** All that revocations wait for, the one unseen longest first. */
 export async function listReplicas(sql: Sql): Promise<readonly Replica[]> {
   const rows = await within(
     sql<Replica[]>`
@@ -27,7 +27,7 @@ export async function listReplicas(sql: Sql): Promise<readonly Replica[]> {
   return [...rows]
 }
 
-/** Revocations no longer wait for these. One that is running comes back when it next asks. */
+/** Revocations no longer wait for these. A process that is running returns with its next poll. */
 export async function forgetReplicas(sql: Sql, ids: readonly string[]): Promise<void> {
   await within(
     sql`delete from tollgate_replicas where id = any(${ids}::uuid[])`,

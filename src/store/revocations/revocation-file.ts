@@ -1,19 +1,19 @@
 /**
- * A file of keys that were ended, outside of the database: one JSON object a line, id, time, hash and
- * expiry. A line that was torn by a kill, a full disk or a lost machine is passed over, and what is
- * written after it begins on a line of its own.
+ * A file of ended keys outside of the database: one JSON object per line with id, time, hash and
+ * expiry. A line that was torn by a kill, a full disk or a crash is skipped, and what is written
+ * after it begins on a new line.
  */
 
 import { open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { EndedKey } from './ended-keys.ts'
 
-/** What one file holds. */
+/** The content of one file. */
 export interface FileContent {
   readonly lines: number
-  /** Lines that cannot be read. */
+  /** Lines that cannot be parsed. */
   readonly broken: number
-  /** Whether all that the database had as revoked was put in once. */
+  /** Whether all revoked keys of the database have been added once. */
   readonly isComplete: boolean
 }
 
@@ -21,21 +21,18 @@ export interface FileContent {
 const someLines = 2_000
 const namePattern = /^revocations-.+\.jsonl$/
 
-/** The file of a process in this folder; two that live at a time have different names. */
+/** The file of a process in this folder; concurrent processes must have different names. */
 export function fileOf(folder: string, process: string): string {
   return join(folder, `revocations-${process.replace(/[^\w.-]+/g, '-')}.jsonl`)
 }
 
-/** The files of all processes that have written into this folder. */
+/** The files of all processes that have written to this folder. */
 export async function listFiles(folder: string): Promise<readonly string[]> {
   const names = (await readdir(folder)).filter((name) => namePattern.test(name)).sort()
   return names.map((name) => join(folder, name))
 }
 
-/**
- * Reads a file, some lines at a time, with the keys in them in the same order. Rejects when there is
- * no such file.
- */
+/** Reads a file in parts, with the keys of each in order. Rejects if there is no such file. */
 export async function readFile(
   file: string,
   onKeys: (keys: readonly EndedKey[], lines: readonly string[]) => unknown,
@@ -63,7 +60,10 @@ export async function readFile(
   }
 }
 
-/** Adds these; settled once they are on the disk. `isComplete`: the table's revoked keys are all in. */
+/**
+ * Appends these keys; resolves once they are on disk. `isComplete`: all revoked keys of the table
+ * are included.
+ */
 export async function append(
   file: string,
   keys: readonly EndedKey[],
@@ -73,7 +73,7 @@ export async function append(
   try {
     const { size } = await handle.stat()
     if (size === 0) await syncFolder(file)
-    // What was torn off ends here.
+    // Ends a torn line.
     if (size > 0 && !(await endsWithLine(handle, size))) await handle.appendFile('\n')
     for (let i = 0; i < keys.length; i += someLines) {
       await handle.appendFile(
@@ -91,8 +91,9 @@ export async function append(
 }
 
 /**
- * Writes the file anew without what `isNeeded` denies and without repetitions; a kill in the middle
- * leaves the old one. Nobody may append meanwhile. Answers how many lines are left.
+ * Rewrites the file without duplicates and without keys that `isNeeded` rejects; a kill in the
+ * middle leaves the old file. Nothing may be appended meanwhile. Returns the number of remaining
+ * lines.
  */
 export async function compact(file: string, isNeeded: (key: EndedKey) => boolean): Promise<number> {
   const fresh = `${file}.new`
@@ -119,7 +120,7 @@ export async function compact(file: string, isNeeded: (key: EndedKey) => boolean
   return kept.size
 }
 
-/** Removes another process's file, if nothing in it is needed and nobody has written to it for long. */
+/** Removes another process's file if none of it is needed and it has not been written for long. */
 export async function removeSpent(
   file: string,
   isNeeded: (key: EndedKey) => boolean,
@@ -171,7 +172,7 @@ async function endsWithLine(
   return buffer[0] === 0x0a
 }
 
-/** A new name is on the disk only once its folder is. */
+/** A new name is on disk only after its folder is synced. */
 async function syncFolder(file: string): Promise<void> {
   const folder = await open(dirname(file), 'r')
   try {

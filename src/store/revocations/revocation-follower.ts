@@ -1,7 +1,7 @@
 /**
- * Follows the log of revocations by asking for what is new, a few times a second; a notification of
- * the database only makes the next question come at once. Knows at any time whether what this
- * process remembers of keys may still be believed.
+ * Follows the log of revocations by polling a few times a second; a notification only makes the
+ * next poll happen at once. Reports at any time whether this process may still trust its cache of
+ * keys.
  */
 
 import { randomUUID } from 'node:crypto'
@@ -24,64 +24,69 @@ import {
 
 export interface RevocationFollowerOptions {
   readonly pool: Sql
-  /** Where the connection that listens goes: the pool's own database. */
+  /** The URL for the listening connection: the pool's own database. */
   readonly url: string | (() => string)
-  /** What this process is called where it is waited for; no two that live at a time share it. */
+  /** This process's name in the table of replicas; unique among living processes. */
   readonly name: string
-  /** Where it runs: what was in the same place before has ended. */
+  /** Where it runs: an earlier process in the same place must have ended. */
   readonly place: string
   readonly pod?: ReplicaPod | undefined
-  /** Milliseconds between two questions to the log; a lease is a second. */
+  /** Milliseconds between two polls; a lease is one second. */
   readonly everyMs: number
-  /** How long after the last answer this process may go on serving, in milliseconds. */
+  /** How long this process may serve after the last successful poll, in milliseconds. */
   readonly servesMs: number
-  /** Forgets these keys, at once. */
+  /** Evicts these keys, synchronously. */
   readonly evict: (hashes: readonly string[]) => void
-  /** Forgets every key, at once: what was revoked is not known any more. */
+  /** Evicts every key, synchronously, because revocations may be unknown. */
   readonly forgetAll: () => void
-  /** Other processes have not been heard of for five seconds, or no longer: all of those now. */
+  /**
+   * Called when the set of other processes that have been silent for five seconds changes, with all
+   * of them.
+   */
   readonly onSilent?: (names: readonly string[]) => void
-  /** Told with each answer of the pods among these. */
+  /** Called after each poll with the pods among these. */
   readonly onSilentPods?: (pods: readonly ReplicaPod[]) => void
-  /** The database does not answer, and why; undefined: it does again. */
+  /** The database does not respond, and why; undefined: it does again. */
   readonly onAway?: (cause: unknown) => void
-  /** A failure that is no outage; the next question comes as planned. */
+  /** A failure that is no outage; polling continues. */
   readonly onFault: (error: unknown) => void
 }
 
 export interface RevocationFollower extends Freshness {
-  /** What it is called in the table of replicas. */
+  /** Its id in the table of replicas. */
   readonly id: string
   /**
-   * Settles when this process is among those that a revocation waits for; nothing may have been
-   * remembered before. Rejects with `store_unavailable` when the database does not answer.
+   * Resolves when revocations wait for this process; nothing may be cached before that. Rejects
+   * with `store_unavailable` if the database does not respond.
    */
   start(): Promise<void>
   stats(): FollowerStats
-  /** The process is no longer waited for, so it must not serve any more. In bounded time. */
+  /**
+   * Revocations no longer wait for this process, so it must not serve any more. Takes bounded time.
+   */
   stop(): Promise<void>
 }
 
 export interface FollowerStats {
   readonly ageMs: number
-  /** Names of the other processes that may be serving, as far as is known. */
+  /** Names of the other processes that may be serving, as last known. */
   readonly others: readonly string[]
-  /** Of them, those that have not been heard of for five seconds. */
+  /** Those of them that have been silent for five seconds. */
   readonly silent: readonly string[]
 }
 
-/** What one question may take: the next one then fails within the lease, so that nobody waits. */
+/** Timeout of one poll: short enough that it fails within the lease, so that no request waits. */
 const deadlineMs = 700
-/** What is remembered is believed for so long after the last question that was answered. */
+/** How long the cache is trusted after the last successful poll was sent. */
 const leaseMs = 1_000
-/** Between two questions while the database is away. */
+/** Between two polls while the database is unavailable. */
 const awayEveryMs = 250
-/** Another row of this process's place is of one that has ended, once unseen for so long. */
+/** Another row with this process's place belongs to an ended process once it is this old. */
 export const unseenMs = 5_000
-/** How long a start tries. */
+/** How long a start retries. */
 const startDeadlineMs = 5_000
 
-/** A follower that does nothing yet, and says `unconfirmed`. */
+/** A follower that is not started yet, and is `unconfirmed`. */
 export function createRevocationFollower(options: RevocationFollowerOptions): RevocationFollower {
   const { pool, name, place, pod, everyMs, servesMs } = options
   const id = randomUUID()
@@ -97,11 +102,14 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
   let following: Promise<void> | undefined
   let timer: NodeJS.Timeout | undefined
   let isStopped = false
-  /** What logs the changes of keys; null while nothing does, so that nothing can be known of them. */
+  /**
+   * Identifies the triggers that log changes of keys; null while there are none, so that changes
+   * may be missed.
+   */
   let source: string | null = ''
   let server = ''
 
-  /** Reads the log to its end. What is found is forgotten before it is acknowledged. */
+  /** Reads the log to its end. Found keys are evicted before they are acknowledged. */
   async function readOn(): Promise<void> {
     for (let isDone = false; !isDone && !isStopped; ) {
       const sentAt = lease.now()
@@ -119,12 +127,12 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
       if (isAway) options.onAway?.(undefined)
       isAway = false
       if (source === null) return lease.fail(sentAt)
-      // What was found is acknowledged by the next question.
+      // The next poll acknowledges what was found.
       lease.renew(sentAt)
     }
   }
 
-  /** Forgets what the answer says; true when nothing is left to be acknowledged. */
+  /** Applies a response; true if nothing is left to acknowledge. */
   function take(answer: LogAnswer): boolean {
     const { hashes } = answer
     const before = { position, source, server }
@@ -141,10 +149,11 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
     }
     position = answer.position
     if (before.position === undefined) return false
-    // Cut off, or of another history, or what was changed while nothing was logged is not in it.
+    // The log is cut off or has another history, or the triggers were off, so changes may be
+    // missing in it.
     const isGap = !answer.isSame || before.source !== source
     if (isGap) tell('the log of revocations may have a gap: keys are read anew')
-    // Another server may have given numbers of transactions anew that the snapshot takes for known.
+    // Another server may have reused transaction numbers that the snapshot counts as known.
     const isOther = before.server !== server
     const isTooMuch = hashes.length > logRows || hashes.includes(everyKey)
     if (isGap || isOther || isTooMuch) options.forgetAll()
@@ -156,7 +165,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
     options.onFault(new Error(what))
   }
 
-  /** Asks after the call, once for all who call meanwhile. Never rejects. */
+  /** Polls after the call, once for all concurrent callers. Never rejects. */
   function catchUp(): Promise<void> {
     if (isStopped) return Promise.resolve()
     if (running === undefined) {
@@ -183,7 +192,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
     state,
     ageMs,
     async confirm() {
-      // The question under way may be enough, or from before a pause; the next one is sure to be.
+      // The poll in flight may be enough, or from before a pause; the next one is sure to be.
       for (let turn = 0; turn < 3 && state() === 'unconfirmed' && !isStopped; turn += 1) {
         await (running ?? catchUp())
       }

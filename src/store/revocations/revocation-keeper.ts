@@ -1,7 +1,7 @@
 /**
- * Keeps what was revoked outside of the database as well, so that a backup that is restored does
- * not bring revoked keys back to life: a file for each process in one folder. What any of them has
- * seen stays refused, whatever the database says, and the database is told again.
+ * Also stores revocations outside of the database, so that restoring a backup does not reactivate
+ * revoked keys: one file per process in a shared folder. A key that any of them has seen revoked
+ * stays refused, whatever the database contains, and is revoked in the database again.
  */
 
 import { existsSync } from 'node:fs'
@@ -20,51 +20,53 @@ import { append, compact, fileOf, listFiles, readFile, removeSpent } from './rev
 
 export interface RevocationKeeperOptions {
   readonly pool: Sql
-  /** Of the files; it has to be there. */
+  /** The folder of the files; it must exist. */
   readonly folder: string
-  /** What this process is called; no two that live at a time share it. */
+  /** This process's name; unique among living processes. */
   readonly name: string
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** These were ended by what another process has written: forget them. */
+  /** Another process's file contains the end of these keys: evict them. */
   readonly evict: (hashes: readonly string[]) => void
-  /** The database had these as active again, though they were ended; now it has them as revoked. */
+  /**
+   * These keys were active again in the database although they were ended; they are revoked again.
+   */
   readonly onReplayed: (ids: readonly string[]) => void
-  /** Lines of a file cannot be read. */
+  /** Lines of a file cannot be parsed. */
   readonly onBroken: (file: string, lines: number) => void
   /** The file cannot be written; undefined: it can again. */
   readonly onWriting: (error: unknown) => void
-  /** Any other failure; it is tried again. */
+  /** Any other failure; it is retried. */
   readonly onFault: (error: unknown) => void
-  /** Milliseconds that a revocation waits for the disk at most; 1 second when absent. */
+  /** How long a revocation waits for the disk at most, in milliseconds; 1 second by default. */
   readonly deadlineMs?: number
 }
 
 export interface KeeperStats {
-  /** Ended keys that have not expired, as this process knows them. */
+  /** Ended, unexpired keys that this process knows. */
   readonly entries: number
-  /** Keys that the database had to be told of again. */
+  /** Keys that had to be revoked again in the database. */
   readonly replayed: number
-  /** Whether there is something that could not be written. */
+  /** Whether something could not be written. */
   readonly failing: boolean
 }
 
 export type RevocationKeeper = ReturnType<typeof createRevocationKeeper>
 
-/** A key is remembered for so long after it has expired: clocks differ. */
+/** How long a key is remembered after it has expired, because clocks differ. */
 const expiredKeptMs = 86_400_000
-/** Between two attempts to write, or to tell the database. */
+/** Between two attempts to write, or to update the database. */
 const retryMs = 1_000
-/** The file is written anew when so many lines are not needed, and at least as many as are. */
+/** The file is rewritten when this many lines are obsolete, and at least as many as are needed. */
 const mostSpentLines = 1_000
 
-/** A keeper that knows nothing yet. */
+/** An empty keeper. */
 export function createRevocationKeeper(options: RevocationKeeperOptions) {
   const { pool, folder, name, clock, deadlineMs = 1_000 } = options
   const file = fileOf(folder, name)
-  /** When each expires; Infinity: never. */
+  /** When each key expires; Infinity: never. */
   const ended = new Map<string, number>()
-  /** Of each file, the lines that could not be read when last looked. */
+  /** For each file, the number of unreadable lines at the last check. */
   const broken = new Map<string, number>()
   const stopped = new AbortController()
   const { signal } = stopped
@@ -74,20 +76,20 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
   let lines = 0
   let replayed = 0
   let snapshot: string | undefined
-  /** One at a time writes to the file. */
+  /** Serializes writes to the file. */
   let turn: Promise<unknown> = Promise.resolve()
 
   const isNeeded = ({ expiresAt }: Pick<EndedKey, 'expiresAt'>): boolean =>
     expiresAt === null || expiresAt + expiredKeptMs > clock()
 
-  /** Answers those that are news. */
+  /** Returns the keys that are new. */
   function add(keys: readonly EndedKey[]): readonly EndedKey[] {
     const fresh = keys.filter((key) => isNeeded(key) && !ended.has(key.hash))
     for (const { hash, expiresAt } of fresh) ended.set(hash, expiresAt ?? Infinity)
     return fresh
   }
 
-  /** Not by `push`: a bulk revocation has more keys than a function may have arguments. */
+  /** Not by `push`: a bulk revocation may have more keys than a function may have arguments. */
   function queue(keys: readonly EndedKey[]): void {
     unwritten = unwritten.concat(keys)
   }
@@ -106,14 +108,14 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
     }
   }
 
-  /** Writes what is to be written, once for all who wait; false: it could not. */
+  /** Writes the queue, once for all waiters; false: that failed. */
   function write(): Promise<boolean> {
     const written = turn.then(async () => {
       const keys = unwritten
       if (keys.length === 0) return true
       try {
         if (lines > 0 && !existsSync(file)) {
-          // Somebody has removed it: what was in it comes from the table again.
+          // The file was removed: its content is read from the table again.
           isComplete = false
           finishFile()
         }
@@ -133,7 +135,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
     return written
   }
 
-  /** Everything that the table has as revoked, once in the life of the file. */
+  /** Adds all revoked keys of the table, once in the life of the file. */
   async function complete(): Promise<void> {
     if (isComplete) return
     for (let after = ''; !signal.aborted; ) {
@@ -142,7 +144,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
       queue(keys)
       after = keys.at(-1)?.id ?? ''
       if (!(await write())) {
-        // Told already.
+        // Reported already.
         await delay(retryMs, undefined, { signal, ref: false }).catch(() => {})
         return finishFile()
       }
@@ -154,7 +156,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
     isComplete = true
   }
 
-  /** What the log has since it was last read; of what this process revoked itself it is no news. */
+  /** Reads new rows of the log; this process's own revocations are known already. */
   async function takeLog(): Promise<void> {
     let next: string | undefined
     for (let after: string | undefined = '0'; after !== undefined && !signal.aborted; ) {
@@ -180,12 +182,12 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
     }
     replayed += ids.length
     if (ids.length > 0) options.onReplayed(ids)
-    // Of another history, perhaps.
+    // The database may have another history.
     snapshot = undefined
     if (left > 0) throw new Error(`${left} revoked keys are locked in the table and active there`)
   }
 
-  /** Runs once for all who ask while it waits to run, and again after a failure. */
+  /** Runs once for all calls that arrive before it starts, and again after a failure. */
   function repeatedly(job: () => Promise<void>): () => void {
     let isWanted = false
     let isRunning = false
@@ -199,7 +201,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
           try {
             await job()
           } catch (error) {
-            // An outage is told of by who follows the log.
+            // The follower of the log reports outages.
             if (!(error instanceof ServiceError)) options.onFault(error)
             isWanted = true
             await delay(retryMs, undefined, { signal, ref: false }).catch(() => {})
@@ -222,9 +224,9 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
   })
 
   return {
-    /** Whether the key with this hash was ended, whatever the database says of it. */
+    /** Whether the key with this hash was ended, whatever the database contains. */
     has: (hash: string): boolean => ended.has(hash),
-    /** Reads every file and tells the database what it does not know. Rejects when it cannot read. */
+    /** Reads every file and updates the database. Rejects if it cannot read. */
     async start(): Promise<void> {
       await readFolder()
       await tellDatabase().catch((error: unknown) => {
@@ -234,7 +236,10 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
       readOn()
       finishFile()
     },
-    /** True once these, and all that was to be written before, are on the disk; false: not in time. */
+    /**
+     * True once these keys, and all that were queued before, are on disk; false if that takes too
+     * long.
+     */
     async keep(keys: readonly EndedKey[]): Promise<boolean> {
       queue(add(keys))
       const late = new AbortController()
@@ -249,11 +254,13 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
       late.abort()
       return inTime
     },
-    /** The log has something new. */
+    /** Call it when the log has new rows. */
     readOn,
-    /** The database may be older than what is known here: it is told again. */
+    /**
+     * Call it when the database may be older than this process's knowledge: revokes the keys again.
+     */
     replay,
-    /** Drops what has expired from memory and file. */
+    /** Removes expired keys from memory and file. */
     async clean(): Promise<void> {
       const now = clock()
       for (const [hash, expires] of ended) if (expires + expiredKeptMs <= now) ended.delete(hash)
@@ -268,7 +275,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
       await compacted
     },
     stats: (): KeeperStats => ({ entries: ended.size, replayed, failing: isFailing }),
-    /** Settles when nothing is written any more. */
+    /** Resolves when nothing is written any more. */
     async stop(): Promise<void> {
       await write()
       stopped.abort()

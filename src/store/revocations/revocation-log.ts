@@ -1,82 +1,89 @@
 /**
- * The log of revocations and the processes that follow it: one statement a function. Rows of the
- * log are committed in any order; who follows it remembers the snapshot that it has read in.
+ * The log of revocations and the processes that follow it: one statement per function. Rows of the
+ * log are committed in any order; a follower remembers the snapshot in which it has read.
  */
 
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../postgres/sql.ts'
 
-/** Notified by the database whenever something was logged. */
+/** Postgres notifies this channel whenever something was logged. */
 export const revocationChannel = 'tollgate_revocations'
-/** Stands in the log for every key there is. */
+/** Stands for every key in the log. */
 export const everyKey = '*'
-/** Of more new rows than this every key is forgotten instead. */
+/** If there are more new rows than this, every key is evicted instead. */
 export const logRows = 10_000
 
 /** How far a process has followed the log. */
 export interface LogPosition {
   /**
-   * The newest row it has seen; its `mark` (microseconds since the epoch) tells it from one of the
-   * same number in another database's history. Number 0: the log was empty.
+   * The newest row it has seen; its `mark` (microseconds since the epoch) distinguishes it from a
+   * row with the same number in another database's history. Number 0: the log was empty.
    */
   readonly sequence: number
   readonly mark: number
-  /** What was committed in this snapshot of Postgres it knows of, whatever the order of commits. */
+  /**
+   * It has read everything committed in this snapshot of Postgres, whatever the order of commits.
+   */
   readonly snapshot: string
 }
 
-/** The pod that a process runs in. */
+/** The pod of a process. */
 export interface ReplicaPod {
-  /** Of which cluster: names are given again in another, and its API server knows nothing of these. */
+  /**
+   * Its cluster: another cluster may reuse names, and its API server has no information about these
+   * pods.
+   */
   readonly cluster: string
   readonly namespace: string
   readonly name: string
   readonly uid: string
 }
 
-/** What a process says of itself whenever it asks. */
+/** A process's data about itself, sent with every poll. */
 export interface ReplicaNote {
   readonly id: string
   readonly name: string
-  /** Where it runs; no two processes that live share it. */
+  /** Where it runs; unique among living processes. */
   readonly place: string
   readonly pod?: ReplicaPod | undefined
-  /** How long it may go on serving after this, in milliseconds. */
+  /** How long it may serve after this, in milliseconds. */
   readonly servesMs: number
-  /** Rows of its place that were not seen for so long are of processes that have ended. */
+  /** Rows with its place that are this old belong to ended processes. */
   readonly unseenMs: number
 }
 
 export interface LogAnswer {
-  /** Hashes logged since the position asked from, at most `logRows` + 1; none where there is none. */
+  /** Hashes logged since the given position, at most `logRows` + 1; none without a position. */
   readonly hashes: readonly string[]
-  /** Whether the row of that position is still there: else the log is not the one followed so far. */
+  /** Whether the row of that position still exists; otherwise this is another log. */
   readonly isSame: boolean
-  /** The position that knowing all of this makes. */
+  /** The position after reading all of this. */
   readonly position: LogPosition
   /** Names of the other processes that may be serving. */
   readonly others: readonly string[]
-  /** Of them, those that have not asked for `unseenMs`: they hang, are cut off, or were killed. */
+  /**
+   * Those of them that have not polled for `unseenMs`: they hang, are disconnected, or were killed.
+   */
   readonly silent: readonly string[]
-  /** Of these, the pods that there are. */
+  /** The pods of these. */
   readonly silentPods: readonly ReplicaPod[]
-  /** Which server answers, since when: one that took over may have lost what another one had. */
+  /** The server and its start time: a server after a failover may lack rows of the previous one. */
   readonly server: string
   /**
-   * What logs the changes of keys: another text once a trigger was switched off or on, or made
-   * anew. `null` while nothing does: the triggers are not there, or off.
+   * Identifies the triggers that log changes of keys: changes when a trigger is enabled, disabled
+   * or recreated. `null` if they are missing or disabled.
    */
   readonly source: string | null
 }
 
-/** What one process has followed of the log: of these transactions, those it does not know of. */
+/** A process, and which of the given transactions it has not read. */
 export interface Acknowledgement {
   readonly id: string
   readonly name: string
   readonly missing: readonly string[]
 }
 
-/** A key that was revoked, and the transaction of Postgres that did it. */
+/** A revoked key, and the Postgres transaction that revoked it. */
 export interface RevokedKey {
   readonly id: string
   readonly hash: string
@@ -86,8 +93,8 @@ export interface RevokedKey {
 }
 
 /**
- * Notes that the replica is here and has followed the log up to `position` (undefined: not at all),
- * and reads on from there.
+ * Records that the replica is alive and has followed the log up to `position` (undefined: not at
+ * all), and reads on from there.
  */
 export function followLog(
   sql: Sql,
@@ -153,7 +160,9 @@ export function followLog(
   return only(query, deadlineMs)
 }
 
-/** Everybody who may be serving, each with those of these transactions that it does not know of. */
+/**
+ * All processes that may be serving, each with those of these transactions that it has not read.
+ */
 export async function readAcknowledgements(
   sql: Sql,
   transactions: readonly string[],
@@ -168,7 +177,7 @@ export async function readAcknowledgements(
   return await within(query, deadlineMs)
 }
 
-/** Of keys that were revoked, those of transactions of which the log does not have every row. */
+/** Of revoked keys, those whose transaction lacks rows in the log. */
 export async function findUnlogged(
   sql: Sql,
   revoked: readonly RevokedKey[],
@@ -189,8 +198,8 @@ export async function findUnlogged(
 }
 
 /**
- * Logs these hashes as a trigger would, '' as one that nobody remembers. Answers the transaction:
- * who knows of it knows of all that was committed before.
+ * Logs these hashes as a trigger would, '' for a hash that no key has. Returns the transaction: a
+ * process that has read it has read everything committed before.
  */
 export async function logRevocations(
   sql: Sql,
@@ -205,14 +214,14 @@ export async function logRevocations(
   return (await only(query, deadlineMs)).transaction
 }
 
-/** Takes the replica from those that are waited for: it will not serve any more. */
+/** Removes the replica from those that revocations wait for; it must not serve any more. */
 export async function removeReplica(sql: Sql, id: string, deadlineMs?: number): Promise<void> {
   await within(sql`delete from tollgate_replicas where id = ${id}`, deadlineMs)
 }
 
 /**
- * Takes those from it that ran in these pods, unless they have asked within `unseenMs` after all.
- * Answers their names.
+ * Removes the processes that ran in these pods, unless they have polled within `unseenMs`. Returns
+ * their names.
  */
 export async function removeEnded(
   sql: Sql,
@@ -231,8 +240,8 @@ export async function removeEnded(
 }
 
 /**
- * Deletes what was logged more than two days ago, which is longer than anybody may go on serving
- * without having read it; of that the newest row is kept. Answers how many went.
+ * Deletes rows that were logged more than two days ago, longer than any process may serve without
+ * reading them, except the newest row. Returns the number of deleted rows.
  */
 export async function purgeRevocations(sql: Sql): Promise<number> {
   const batchRows = 20_000
@@ -256,8 +265,8 @@ export async function purgeRevocations(sql: Sql): Promise<number> {
 }
 
 /**
- * Somebody may have switched the triggers off, or restored the table without them. Whatever changes
- * a row of the catalogue gives it a new `xmin`: also what was switched off and on again shows.
+ * The triggers may have been disabled, or the table restored without them. Every change of a
+ * catalogue row gives it a new `xmin`, so disabling and enabling again shows too.
  */
 function sourceOf(sql: Sql): Fragment {
   return sql`(

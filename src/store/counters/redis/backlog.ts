@@ -1,35 +1,35 @@
-/** What waits for a sender's next batch, and who waits until it is answered. */
+/** What waits for a sender's next batch, and the callers that wait for its response. */
 
 import type { Batch, Part } from './batch.ts'
 import { createReportQueue, isJournaled, type ReportCounts } from './report-queue.ts'
 import type { SharedCounter, SharedReport } from './shared-counter.ts'
 import { isOpen, takeBack, takePending, takeReported, unansweredIn } from './view.ts'
 
-/** What a batch may hold: reports as well, or counters alone. */
+/** The content of a batch: reports as well, or only counters. */
 export type Holding = 'all' | 'counters'
 
-/** Somebody who waits until so much has left and is answered. */
+/** A caller that waits until this much has been sent and acknowledged. */
 interface Waiter extends ReportCounts {
   entered: number
   resolve(): void
   reject(error: Error): void
 }
 
-/** Counters in one batch at most: a script blocks Redis while it runs. */
+/** The most counters in one batch: a script blocks Redis while it runs. */
 const batchSize = 512
-/** Reports in one batch at most; their counters may come on top. */
+/** The most reports in one batch; their counters may be added to it. */
 const reportsSize = 256
 
 /** An empty one. */
 export function createBacklog() {
-  // Counters leave it in the order they entered, and no other way: `kept` goes by how many have.
+  // Counters leave it only in the order in which they entered: `kept` counts on it.
   const due = new Set<SharedCounter>()
   const queue = createReportQueue()
   let waiters: Waiter[] = []
   let entered = 0
   let left = 0
   let underWay: readonly Part[] | undefined
-  /** How many reports in the queue name a counter. */
+  /** The number of queued reports that name a counter. */
   const named = new Map<SharedCounter, number>()
 
   function enter(counter: SharedCounter): boolean {
@@ -52,7 +52,7 @@ export function createBacklog() {
       const others = (named.get(counter) ?? 1) - 1
       if (others > 0) named.set(counter, others)
       else named.delete(counter)
-      // What the journal tells is not in the view: most of it has been counted before.
+      // The journal's reports are not in the view: most of them have been counted before.
       if (!isJournaled(report)) takeReported(counter, tokens, now)
     }
   }
@@ -89,28 +89,31 @@ export function createBacklog() {
   }
 
   return {
-    /** Whether there is nothing for a batch. */
+    /** Whether there is nothing to send. */
     isEmpty: (holding: Holding = 'all'): boolean =>
       due.size === 0 && (holding === 'counters' || queue.size === 0),
-    /** Whether there is enough for a batch of full size. */
+    /** Whether there is enough for a full batch. */
     isFull: (holding: Holding = 'all'): boolean =>
       due.size >= batchSize || (holding === 'all' && queue.size >= reportsSize),
-    /** Has the counter in a batch to come; whether it was in none before. */
+    /** Queues the counter for a batch; returns whether it was not queued yet. */
     enter,
-    /** The same for a report, with its counters. */
+    /** Queues a report with its counters. */
     push(report: SharedReport): void {
       queue.push(report)
       name(report)
     },
     holds: (counter: SharedCounter): boolean =>
       unansweredIn(counter) > 0 || due.has(counter) || named.has(counter),
-    /** The next batch, which is then under way. */
+    /** Takes the next batch, which is then in flight. */
     take,
-    /** Leaves to the journal what is too old; the view has its tokens until Redis answers again. */
+    /**
+     * Leaves reports that are too old to the journal; the view keeps their tokens until Redis
+     * responds again.
+     */
     leaveOld,
     /**
-     * The batch under way has not been answered and will not be: all of it waits again, but for tokens
-     * that may have got there (`doubtful`), which are left as under way.
+     * The batch in flight has no response and will get none: all of it is queued again, except
+     * tokens that may have been added (`doubtful`), which stay in flight.
      */
     unwind({ parts, reports }: Batch, doubtful: boolean, now: number): void {
       underWay = undefined
@@ -124,10 +127,11 @@ export function createBacklog() {
         if (isJournaled(report)) continue
         for (const counter of report.counters) takeBack(counter, report.tokens, 'reported', now)
       }
-      // Those who wait do so for all that is here now: what they waited for has no place of its own.
+      // The waiters now wait for everything queued, because what they waited for no longer has a
+      // fixed place.
       for (const waiter of waiters) Object.assign(waiter, { ...queue.pushed, entered })
     },
-    /** The batch under way has been answered. */
+    /** The batch in flight has been acknowledged. */
     settle(): void {
       underWay = undefined
       if (waiters.length === 0) return
@@ -139,19 +143,22 @@ export function createBacklog() {
         return false
       })
     },
-    /** Settles once all that is here or under way by now has been answered. */
+    /** Resolves once everything queued or in flight now is acknowledged. */
     async kept(): Promise<void> {
       if (due.size === 0 && queue.size === 0 && underWay === undefined) return
       await new Promise<void>((resolve, reject) => {
         waiters.push({ ...queue.pushed, entered, resolve, reject })
       })
     },
-    /** Has those who wait for that rejected. */
+    /** Rejects all waiters. */
     giveUp(error: Error): void {
       for (const waiter of waiters) waiter.reject(error)
       waiters = []
     },
-    /** Counters with tokens that have not been answered, those of reports aside; and these others. */
+    /**
+     * The number of counters with unacknowledged tokens, not counting those of reports, plus the
+     * given others.
+     */
     owed(now: number, others: Iterable<SharedCounter> = []): number {
       const counters = new Set<SharedCounter>()
       for (const counter of others) if (isOpen(counter, now)) counters.add(counter)

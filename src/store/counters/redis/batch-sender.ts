@@ -1,7 +1,7 @@
 /**
- * Sends what was added, batch after batch, exactly once: one batch is under way at a time, and is
- * repeated under the same number until Redis answers. Every batch is a refresh too. A batch is for
- * the store that it was made for: another one is first told what was known (restore.ts).
+ * Sends additions in batches, exactly once: one batch is in flight at a time, and is repeated with
+ * the same number until Redis responds. Every batch also refreshes the view. A batch is for one
+ * store: another store first gets the known sums (restore.ts).
  */
 
 import { createBacklog, type Holding } from './backlog.ts'
@@ -11,7 +11,7 @@ import { createStoreLink, type StoreLinkOptions } from './store-link.ts'
 
 export interface SenderOptions extends StoreLinkOptions {
   readonly flushMs: number
-  /** Told of each attempt, with the error of a failed one. */
+  /** Called after each attempt, with the error of a failed one. */
   readonly onOutcome: (who: unknown, error?: unknown) => void
 }
 
@@ -21,17 +21,17 @@ export type Sender = ReturnType<typeof createBatchSender>
 const firstRetryMs = 50
 const longestRetryMs = 1_000
 const stoppingRetryMs = 25
-/** Silence after which a beat asks. */
+/** A heartbeat asks Redis after this long without a response. */
 const silenceMs = 1_000
 
-/** A sender of its own mark. */
+/** A sender with a mark of its own. */
 export function createBatchSender(options: SenderOptions) {
   const { flushMs, monotonic, onOutcome } = options
   const link = createStoreLink({
     ...options,
     onOther() {
       options.onOther()
-      // It is to be told at once, whether there is something to send or not.
+      // The store must get the known sums at once, even if there is nothing else to send.
       setImmediate(begin)
     },
   })
@@ -39,7 +39,7 @@ export function createBatchSender(options: SenderOptions) {
   let underWay: Promise<void> | undefined
   let timer: NodeJS.Timeout | undefined
   let flushAt = Number.POSITIVE_INFINITY
-  /** How many intervals the most urgent of those that wait may wait. */
+  /** The number of intervals that the most urgent waiting entry may wait. */
   let patience = Number.POSITIVE_INFINITY
   let startedAt = Number.NEGATIVE_INFINITY
   let state: 'running' | 'stopping' | 'stopped' = 'running'
@@ -49,14 +49,14 @@ export function createBatchSender(options: SenderOptions) {
     return state === 'stopped'
   }
 
-  /** What the next batch may hold. */
+  /** What the next batch may contain. */
   function holding(): Holding {
     return monotonic() >= link.matureAt ? 'all' : 'counters'
   }
 
   /**
-   * The first batch after a pause goes at once, the others in intervals, unless there is enough for
-   * a whole one.
+   * The first batch after a pause is sent at once, others at intervals, unless there is enough for
+   * a full one.
    */
   function arm(intervals: number): void {
     patience = Math.min(patience, intervals)
@@ -68,7 +68,7 @@ export function createBatchSender(options: SenderOptions) {
     flushAt = at
     clearTimeout(timer)
     const waitMs = at - monotonic()
-    // A timer waits for a millisecond at least.
+    // The shortest timer is a millisecond.
     if (waitMs > 0) timer = setTimeout(flush, waitMs)
     else setImmediate(flush)
   }
@@ -84,18 +84,18 @@ export function createBatchSender(options: SenderOptions) {
     patience = Number.POSITIVE_INFINITY
     underWay = sendBatch().finally(() => {
       underWay = undefined
-      // What no batch had room for waits for one interval; what came since has said.
+      // What did not fit into a batch waits one interval; later additions have set their own.
       if (!backlog.isEmpty()) arm(patience === Number.POSITIVE_INFINITY ? 1 : patience)
     })
   }
 
-  /** The next batch, which is made anew when the store turns out to be another one. */
+  /** Sends the next batch, which is remade if the store turns out to be another one. */
   async function sendBatch(): Promise<void> {
     let isDone = false
     while (!isDone && (await repeat(link.restore))) isDone = await deliver()
   }
 
-  /** Tries until it succeeds; false where it was stopped before. */
+  /** Retries until it succeeds; false if it was stopped first. */
   async function repeat(attempt: () => Promise<void>, onFailure = () => {}): Promise<boolean> {
     for (let retryMs = firstRetryMs; ; retryMs = Math.min(longestRetryMs, 2 * retryMs)) {
       startedAt = monotonic()
@@ -112,10 +112,10 @@ export function createBatchSender(options: SenderOptions) {
     }
   }
 
-  /** Whether there is no more to do: the store has answered for which the batch was made. */
+  /** Returns true when the store for which the batch was made has responded. */
   async function deliver(): Promise<boolean> {
     if (isStopped()) return true
-    // Somebody else may have heard of another store since.
+    // The link may have learned of another store meanwhile.
     if (!link.isRestored) return false
     const madeFor = link.epoch
     const batch = backlog.take(monotonic(), holding())
@@ -158,34 +158,40 @@ export function createBatchSender(options: SenderOptions) {
   }
 
   const sender = {
-    /** What its sets of responses counted begin with. */
+    /** The prefix of its sets of counted responses. */
     seenPrefix: seenPrefixOf(options.tag, options.journal),
-    /** Has the counter flushed, and told anew, once so many intervals have passed since a batch. */
+    /**
+     * Queues the counter; it is flushed and refreshed at most this many intervals after the last
+     * batch.
+     */
     schedule(counter: SharedCounter, intervals: number): void {
       if (backlog.enter(counter) || intervals < patience) arm(intervals)
     },
-    /** Has a response counted by a batch as late as that, unless it is too old by then. */
+    /** Queues a response for a batch at most this late, unless it is too old by then. */
     tell(report: SharedReport, intervals: number): void {
       backlog.push(report)
       arm(intervals)
     },
-    /** Asks for counters beside its batches. `epoch` is the store's that answers, empty without one. */
+    /**
+     * Reads counters outside its batches. `epoch` is that of the store that responds, empty without
+     * one.
+     */
     ask: link.ask,
-    /** Asks what store it is, unless Redis has answered lately. */
+    /** Checks the identity of the store, unless Redis has responded recently. */
     beat(): void {
       if (state === 'running' && monotonic() - link.answeredAt >= silenceMs) begin()
     },
-    /** Whether the counter has to be kept for this sender's sake. */
+    /** Whether the counter must be kept because this sender needs it. */
     holds: (counter: SharedCounter): boolean => backlog.holds(counter) || link.doubts.has(counter),
-    /** Settles once all that was scheduled and told until now is answered; rejects after a stop. */
+    /** Resolves once everything queued until now is acknowledged; rejects after a stop. */
     async kept(): Promise<void> {
       const kept = backlog.kept()
       if (state === 'stopped') backlog.giveUp(stopped())
       return kept
     },
     /**
-     * Flushes what is left, for at most so long; sends nothing afterwards. Answers how many counters
-     * it had to give up tokens of, reports aside: the journal has those.
+     * Flushes the rest, for at most this long, and sends nothing afterwards. Returns the number of
+     * counters whose tokens were lost, not counting reports, which the journal has.
      */
     async stop(graceMs: number): Promise<number> {
       if (state === 'running') state = 'stopping'

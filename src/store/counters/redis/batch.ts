@@ -1,12 +1,12 @@
-/** One batch: what `addScript` is given for it. */
+/** One batch: the arguments of `addScript`. */
 
 import { rememberedMs } from '../../counters.ts'
 import type { SharedCounter, SharedReport } from './shared-counter.ts'
 
-/** What a batch has of one counter. */
+/** One counter of a batch. */
 export interface Part {
   readonly counter: SharedCounter
-  /** Tokens besides those of reports. */
+  /** Tokens, without those of reports. */
   readonly tokens: number
   /** End of the window that the tokens belong to. */
   readonly endsAt: number
@@ -15,43 +15,47 @@ export interface Part {
 export interface Batch {
   readonly parts: readonly Part[]
   readonly reports: readonly SharedReport[]
-  /** Where the part of each counter of a report is. */
+  /** The index of each counter of the reports. */
   readonly places: ReadonlyMap<SharedCounter, number>
 }
 
 export interface Attempt {
   readonly number: number
-  /** The number that Redis has been told of at least, in this epoch. */
+  /** The highest number that Redis is known to have, in this epoch. */
   readonly acknowledged: number
   /** How long Redis keeps the number (ms). */
   readonly markMs: number
-  /** Redis's clock now (ms), 0 where it is not known. */
+  /** Redis's clock now (ms), 0 if unknown. */
   readonly sentAt: number
   /** Epoch of the store that the batch is for. */
   readonly epoch: string
-  /** Name of the journal that tells of the reports. */
+  /** Name of the journal that also contains the reports. */
   readonly journal: string
   readonly now: number
 }
 
-/** Keys and arguments, but for the store's and the mark's; undefined when there is nothing to add. */
+/**
+ * Keys and arguments, except for those of the store and the mark; undefined if there is nothing to
+ * add.
+ */
 export interface Additions {
   readonly keys: readonly string[]
   readonly args: readonly (string | number)[]
 }
 
-/** Longer than it has to, since the clocks of gateway and Redis are two. */
+/** Longer than needed, because the clocks of gateway and Redis differ. */
 const seenMs = rememberedMs + 3_600_000
-/** By so much the ends that stream and journal tell of one response may differ, and more. */
+/** More than the ends of one response differ between stream and journal. */
 const sourcesDifferMs = 10
 
-/** Made anew for each attempt, since windows end meanwhile. */
+/** Made anew for each attempt, because windows may end meanwhile. */
 export function toAdditions(batch: Batch, attempt: Attempt): Additions | undefined {
   const { parts } = batch
   const { number, acknowledged, markMs, sentAt, epoch, journal, now } = attempt
   const reports = batch.reports.filter(({ sendBy }) => sendBy > now)
   const hasTokens = parts.some(({ tokens, endsAt }) => tokens > 0 && now < endsAt)
-  // One that was sent before is repeated though its reports are too old: its answer says which counted.
+  // A batch that was sent before is repeated even if its reports are too old: the response says
+  // which of them counted.
   if (batch.reports.length === 0 && !hasTokens) return undefined
   const keys = parts.map(({ counter }) => counter.keyPrefix + counter.key)
   const head = [number, acknowledged, markMs, sentAt, epoch, journal, parts.length]
@@ -68,8 +72,8 @@ export function toAdditions(batch: Batch, attempt: Attempt): Additions | undefin
 }
 
 /**
- * The script's list of those reports that are not too old, in one argument; pushes the sets that it
- * names to `keys`.
+ * The script's list of the reports that are not too old, as one argument; adds the sets that it
+ * refers to to `keys`.
  */
 function toReportList({ reports, places }: Batch, keys: string[], now: number): string {
   const counterCount = keys.length

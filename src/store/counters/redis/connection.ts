@@ -1,4 +1,4 @@
-/** REDIS_URL → a connection that counters can be asked over: single, Sentinel or Cluster. */
+/** REDIS_URL → a connection for counters: single server, Sentinel or Cluster. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
@@ -18,42 +18,42 @@ export interface RedisConnection {
   readonly cluster: boolean
   /** Commands sent so far. */
   readonly sent: number
-  /** Why there is no connection, or none of use, in the words of client and server. */
+  /** Why there is no usable connection, in the words of client and server. */
   readonly problem: ConnectionProblem | undefined
-  /** Whether the connection is up, waiting for it for at most so long, or until it is refused. */
+  /** Whether the connection is up. Waits for it for at most this long, or until it is refused. */
   connected(waitMs: number): Promise<boolean>
   close(): void
 }
 
 export interface ConnectionProblem {
   readonly message: string
-  /** It will not go away by waiting: the server, or its certificate, is not what the URL says. */
+  /** Waiting will not help: the server or its certificate does not match the URL. */
   readonly isFinal: boolean
 }
 
-/** After so long without an answer a command counts as lost, and its batch is sent again. */
+/** A command without a response after this time counts as lost, and its batch is sent again. */
 const answerTimeoutMs = 500
 const longestReconnectMs = 500
 
-/** What every connection keeps to: nothing waits in a queue of the client's, nothing is resent by it. */
+/** Settings of every connection: the client neither queues nor resends commands. */
 const defaults = {
   enableOfflineQueue: false,
   autoResendUnfulfilledCommands: false,
-  // 0: what was under way when a connection ended fails at once.
+  // 0: commands in flight fail at once when a connection ends.
   maxRetriesPerRequest: 0,
   commandTimeout: answerTimeoutMs,
-  // A connection that does not answer is given up, or what is sent on it would pile up.
+  // An unresponsive connection is closed, so that commands do not pile up on it.
   socketTimeout: answerTimeoutMs,
   connectTimeout: 1_500,
   retryStrategy: (attempt: number) => Math.min(longestReconnectMs, 25 * attempt),
-  // After a failover the old primary is a read-only replica: look for the new one. Redis 6 wraps
-  // what happens inside a script in an error of another name.
+  // After a failover the old primary is a read-only replica: find the new one. Redis 6 reports
+  // errors inside a script under another name.
   reconnectOnError: (error: Error) => /READONLY|MASTERDOWN/.test(error.message),
 }
 
 /**
- * Connects, now and whenever the connection is lost; where `url` is a function, with the user and
- * password that it has then. Throws for a URL of no known form.
+ * Connects now, and again whenever the connection is lost. If `url` is a function, it is called for
+ * each connection, so that user and password may change. Throws for a URL of unknown form.
  */
 export function connectRedis(
   url: string | (() => string),
@@ -137,14 +137,14 @@ export function connectRedis(
   }
 }
 
-/** What the next connection says who it is by. */
+/** Sets the credentials for the next connection. */
 function renewCredentials(client: Redis | Cluster, url: string): void {
   const { username, password } = parseRedisUrl(url)?.options ?? {}
   const options = client instanceof Cluster ? client.options.redisOptions : client.options
   if (options !== undefined) Object.assign(options, { username, password })
 }
 
-/** Not let in, no such database, or a certificate that nobody vouches for. */
+/** Refused, no such database, or an untrusted certificate. */
 function problemOf(error: unknown): ConnectionProblem {
   const { message, code } = error as NodeJS.ErrnoException
   const { lastNodeError } = error as { lastNodeError?: Error }
@@ -163,7 +163,7 @@ function createClient(
       enableOfflineQueue: false,
       redisOptions: { ...options, ...own },
       clusterRetryStrategy: (attempt) => Math.min(longestReconnectMs, 25 * attempt),
-      // A certificate holds names, so a node's name is not to be replaced by its address.
+      // Certificates contain names, so a node's name must not be replaced by its address.
       ...(own.tls && {
         dnsLookup: (address: string, done: (error: null, address: string) => void) =>
           done(null, address),

@@ -1,11 +1,11 @@
 /**
- * Counters that several processes share through Redis. The request path never waits for it once a
- * counter is known: a local view answers at once, additions are applied to it at once and flushed
- * in batches, and each flush brings the new sums back. While Redis is away the view goes on, and
- * what was added is kept (a sum for each counter) until it is back.
+ * Counters that several processes share through Redis. The request path never waits for Redis once
+ * a counter is known: it reads a local view. Additions go into the view at once and are flushed in
+ * batches, and each flush returns the new sums. While Redis is unavailable the view continues, and
+ * additions are kept (one sum per counter) until it is back.
  *
- * Exactly once: a sender has one batch under way, and repeats it under the same number until it is
- * answered; Redis adds a number once. A Redis that has lost what it acknowledged is told anew
+ * Exactly once: a sender has one batch in flight and repeats it with the same number until Redis
+ * responds; Redis adds each number once. A Redis that has lost acknowledged data is restored
  * (restore.ts).
  */
 
@@ -27,64 +27,64 @@ import { addReported, addTokens, createView, isOpen, unansweredIn, usedIn } from
 
 export interface RedisCountersOptions {
   readonly commands: CounterCommands
-  /** In a Cluster a script may touch the keys of one hash tag only. */
+  /** In a Cluster a script may access only keys with the same hash tag. */
   readonly cluster: boolean
   /** Milliseconds between two flushes. */
   readonly flushMs: number
   /**
-   * The same where what has been added is little beside what each limit has left, so that nobody decides
-   * otherwise for not knowing of it; `flushMs` unless told.
+   * The same while the additions are small compared with what each limit has left, so that the
+   * delay changes no decision; `flushMs` by default.
    */
   readonly farFlushMs?: number
-  /** What to think of a counter never seen while Redis is away. */
+  /** The result for an unknown counter while Redis is unavailable. */
   readonly onLoss: 'allow' | 'deny'
-  /** Told of each batch that was answered, how many counters it had and how long it took (ms). */
+  /** Called for each acknowledged batch with its number of counters and duration (ms). */
   readonly onFlushed?: (counters: number, tookMs: number) => void
-  /** Told once for each change. */
+  /** Called once for each change. */
   readonly onAway: (away: boolean, cause: unknown) => void
-  /** Told when Redis has lost what it held, which it is then told again; once for each hash tag. */
+  /** Called when Redis has lost its data, which is then restored; once for each hash tag. */
   readonly onOther?: () => void
-  /** For how long a Redis that is new takes sums alone, and no reports (ms); 5 s unless told. */
+  /** How long a new Redis accepts only sums and no reports (ms); 5 s by default. */
   readonly youngMs?: number
-  /** Name of the journal whose responses are told of, another one for each gateway. */
+  /** Name of the journal with the reported responses, different for each gateway. */
   readonly journal?: string
-  /** Milliseconds of a clock that never steps; `performance.now` unless told. */
+  /** A monotonic clock in milliseconds; `performance.now` by default. */
   readonly monotonic?: () => number
-  /** Milliseconds since the epoch, for the age of a report; `Date.now` unless told. */
+  /** Milliseconds since the epoch, for the age of a report; `Date.now` by default. */
   readonly wallClock?: () => number
 }
 
 export interface RedisCounters extends JournaledCounters {
-  /** Whether Redis fails to answer, or to write. */
+  /** Whether Redis does not respond, or cannot write. */
   readonly away: boolean
   /** How often Redis, or one of its shards, was found to have lost its data. */
   readonly losses: number
   /** Counters in the local view. */
   readonly size: number
-  /** Counters with tokens that Redis has not acknowledged yet; looks at each. */
+  /** Counters with tokens that Redis has not acknowledged; checks each. */
   readonly unflushed: number
   /**
-   * Flushes what is left, for at most so long; answers of how many counters tokens had to be given
-   * up. Reports that could not be sent are not among them: the journal has those.
+   * Flushes the rest, for at most this long; returns the number of counters whose tokens were lost.
+   * Reports are not included, because the journal has them.
    */
   stop(graceMs: number): Promise<number>
 }
 
 /**
- * A counter that nobody has used for so long is forgotten, and asked for again when it is. An open one only
- * where there are more than so many: a Redis that has lost its data is told of what is known.
+ * A counter that is unused for this long is dropped from the view, and read again when needed. An
+ * open one only beyond this number, because a Redis that lost its data is restored from the view.
  */
 const closedIdleMs = 60_000
 const openIdleMs = 600_000
 const mostOpen = 200_000
 const heartbeatMs = 1_000
-/** Looked at with each heartbeat at least, of those that may be forgotten. */
+/** The least number of counters checked at each heartbeat. */
 const leastSwept = 1_000
-/** Longer than all processes need to notice that Redis is another one, and to say what they know. */
+/** Longer than all processes need to detect a new Redis and send what they know. */
 const usualYoungMs = 5_000
-/** What is known of a counter far from its limit is good enough for so long. */
+/** How long the view of a counter far from its limit is fresh enough. */
 const farMs = 80
-/** Of a limit, what a process may have added without having told of it soon. */
+/** The share of a limit that a process may have added without reporting it soon. */
 const untoldShare = 1 / 64
 
 /** JournaledCounters over Redis. */
@@ -99,7 +99,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
   let sweep = counters.values()
   let losses = 0
   const fetchUnknown = createCounterFetch({ monotonic, failing, onOutcome })
-  // All of them at once: each has a store to watch, whether it has counters yet or not.
+  // All at once, because each has a store to watch, with or without counters.
   for (const tag of cluster ? allTags : ['all']) senders.set(tag, senderOf(tag))
   const heartbeat = setInterval(beat, heartbeatMs)
   heartbeat.unref()
@@ -111,7 +111,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
   function sharedOf({ key, windowMs }: Counter, now: number): SharedCounter {
     const existing = counters.get(key)
     if (existing !== undefined) return existing
-    // Two old ones for each new one, so that no request pays for a sweep.
+    // Two old ones for each new one, so that no request pays for a whole sweep.
     forgetSome(2, now)
     const tag = tagOf(key)
     const counter = {
@@ -126,7 +126,9 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
     return counter
   }
 
-  /** By this process's clock: a window that a report opens, and whether it is still counted. */
+  /**
+   * Uses this process's clock for the window that a report opens, and for whether it still counts.
+   */
   function addReport(hit: readonly Counter[], tokens: number, report: Report): void {
     const instant = monotonic()
     const ageMs = Math.max(0, wallClock() - report.endedAt)
@@ -144,7 +146,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
       if (!mayWait(each, counter)) intervals = 1
     }
     const sendBy = byStream ? endedAt + streamedWithinMs : Number.POSITIVE_INFINITY
-    // By what stream and journal have in common.
+    // Both stream and journal must choose the same sender.
     const usual = senderFor(tagOf(hit[0]?.key ?? report.id))
     tellReport(report, { counters: open, tokens, endedAt, sendBy }, usual, intervals)
   }
@@ -162,7 +164,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
     return sender
   }
 
-  /** Looks at the next so many, in turn. */
+  /** Checks the next counters in turn. */
   function forgetSome(count: number, now: number): void {
     for (let i = 0; i < count; i += 1) {
       const { value: counter, done } = sweep.next()
@@ -172,13 +174,13 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
       }
       const idleMs = now - counter.wantedAt
       if (idleMs < closedIdleMs || counter.sender.holds(counter)) continue
-      // An open window is only forgotten while it can be asked for again.
+      // An open window is only dropped if it can be read again.
       const isIdle = idleMs >= openIdleMs && counters.size > mostOpen && failing.size === 0
       if (!isOpen(counter, now) || isIdle) counters.delete(counter.key)
     }
   }
 
-  /** `who` could reach Redis, or could not. */
+  /** A sender could reach Redis, or could not. */
   function onOutcome(who: unknown, error?: unknown): void {
     const wasAway = failing.size > 0
     if (error === undefined) {
@@ -190,10 +192,10 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
     if (isAway !== wasAway) options.onAway(isAway, error)
   }
 
-  /** With nobody asking for anything, it still has to be told when Redis goes away or loses its data. */
+  /** Without any traffic, an outage or a loss of data must still be noticed. */
   function beat(): void {
     for (const sender of senders.values()) sender.beat()
-    // All of them within a minute or so.
+    // Covers all of them within about a minute.
     forgetSome(Math.max(leastSwept, counters.size / 60), monotonic())
   }
 
@@ -206,7 +208,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
     return failing.has(sender)
   }
 
-  /** The rest of a read that met counters never seen. */
+  /** Finishes a read that needs unknown counters. */
   function readUnknown(
     asked: readonly Counter[],
     missing: readonly SharedCounter[],
@@ -289,22 +291,22 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
 }
 
 /**
- * For how long what is known of a counter that is only read is good enough: for one interval when
- * its limit is near. Asking is most of what such a read costs, and while it is far others have half
- * the limit to spend before that matters.
+ * How long the view of a counter that is only read is fresh enough: one interval near its limit.
+ * Refreshing dominates the cost of such a read, and far from the limit other processes have half
+ * the limit to use before it matters.
  */
 function patienceFor({ limit }: Counter, counter: SharedCounter, flushMs: number): number {
   if (limit === undefined || usedIn(counter) >= limit / 2) return flushMs
   return Math.max(flushMs, farMs)
 }
 
-/** Whether others decide alike for a while without what this process has added to a counter. */
+/** Whether the others decide the same for a while without this process's additions to a counter. */
 function mayWait({ limit }: Counter, counter: SharedCounter): boolean {
   if (limit === undefined || !counter.known || usedIn(counter) >= limit / 2) return false
   return unansweredIn(counter) <= limit * untoldShare
 }
 
-/** Without a cause: it is told once, when Redis goes away, not for each request. */
+/** Without a cause, which is logged once when Redis becomes unavailable, not for each request. */
 function outOfReach(): ServiceError {
   return new ServiceError('counters_unavailable')
 }

@@ -1,4 +1,4 @@
-/** Asks Redis for counters never seen, in one go however many requests wait. */
+/** Reads unknown counters from Redis, in one go for all waiting requests. */
 
 import type { Sender } from './batch-sender.ts'
 import type { SharedCounter } from './shared-counter.ts'
@@ -6,15 +6,15 @@ import { takeAnswer } from './view.ts'
 
 export interface CounterFetchOptions {
   readonly monotonic: () => number
-  /** Who could not reach Redis lately. */
+  /** The senders that could not reach Redis recently. */
   readonly failing: ReadonlySet<unknown>
   readonly onOutcome: (who: unknown, error?: unknown) => void
 }
 
-/** Counters in one read at most: a script blocks Redis while it runs. */
+/** The most counters in one read: a script blocks Redis while it runs. */
 const readSize = 512
 
-/** Settles, and never rejects, once Redis has been asked for these counters. */
+/** Resolves once Redis has been asked for these counters; never rejects. */
 export function createCounterFetch(
   options: CounterFetchOptions,
 ): (counters: readonly SharedCounter[]) => Promise<void> {
@@ -37,16 +37,16 @@ export function createCounterFetch(
       const { answer, epoch } = await sender.ask(group)
       const now = monotonic()
       group.forEach((counter, i) => {
-        // Of a batch that is repeated nobody knows whether it is in this answer already.
+        // While a batch is repeated, it is unknown whether this response already includes it.
         if (counter.known || (counter.sending > 0 && failing.has(sender))) return
         const [used, leftMs] = [answer[2 * i + 2] as number, answer[2 * i + 3] as number]
         takeAnswer(counter, { used, leftMs, acknowledged: 0 }, now)
-        // What holds tokens that are under way is no sum to offer beside them.
+        // A sum that may include tokens in flight must not be offered beside them.
         counter.toldIn = counter.sending > 0 ? '' : epoch
       })
     } catch (error) {
       onOutcome(sender, error)
-      // The sender goes on asking, and so finds out when Redis is back.
+      // The sender retries, and so detects when Redis is back.
       for (const counter of group) sender.schedule(counter, 1)
     }
   }

@@ -1,4 +1,4 @@
-/** What the readers of a usage journal settle among themselves in Redis. */
+/** The coordination in Redis of processes that read a usage journal. */
 
 import { randomUUID } from 'node:crypto'
 import { type JournaledCounters, leastRememberedMs, rememberedMs } from '../../counters.ts'
@@ -15,18 +15,21 @@ export interface RedisJournalsOptions {
   readonly wallClock: () => number
 }
 
-/** The claim of a journal, and the end of what is remembered for their sake. Neither rejects. */
+/**
+ * The claim of a journal, and the removal of responses that its readers have passed. Neither
+ * rejects.
+ */
 export function createRedisJournals(
   options: RedisJournalsOptions,
 ): Pick<JournaledCounters, 'claimJournal' | 'forgetReports'> {
   const { commands, journal, wallClock } = options
   const owner = randomUUID()
   const tags = options.cluster ? allTags : ['all']
-  /** The first minute of each tag that has not been forgotten yet. */
+  /** The first minute of each tag that has not been removed yet. */
   const nextMinutes = new Map<string, number>()
 
   async function forget(tag: string, firstKept: number): Promise<void> {
-    // What is older than that has left by itself.
+    // Older sets have expired by themselves.
     const oldest = firstKept - minuteOf(rememberedMs)
     const from = Math.max(oldest, nextMinutes.get(tag) ?? oldest)
     if (from >= firstKept) return

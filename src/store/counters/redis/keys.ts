@@ -2,12 +2,12 @@
 
 import { crc32 } from '../../../core/base62.ts'
 
-/** Few, since a Cluster gets one script call for each; enough to spread over its nodes. */
+/** Few, because a Cluster needs one script call for each; enough to spread over its nodes. */
 const tags = 16
 
 /**
- * The hash tag of a counter: one for all keys of a subscription and user, so that a request's
- * counters are on one node of a Cluster. They are a counter key's first part and its last.
+ * The hash tag of a counter: the same for all keys of a subscription and user, so that a request's
+ * counters are on one node of a Cluster. These are the first and the last part of a counter's key.
  */
 export function tagOf(key: string): string {
   const subscriptionEnd = key.indexOf('\n')
@@ -16,30 +16,30 @@ export function tagOf(key: string): string {
   return String(crc32(key.slice(0, subscriptionEnd) + key.slice(windowEnd)) % tags)
 }
 
-/** Every hash tag that counters have. */
+/** All hash tags of counters. */
 export const allTags: readonly string[] = Array.from({ length: tags }, (_, i) => String(i))
 
 /**
- * What the sets of responses counted begin with, one for each minute in which they ended: those
- * that one journal tells of, since its reader says when they can be forgotten.
+ * The prefix of the sets of counted responses, one set for each minute in which they ended. Per
+ * journal, because its reader determines when they can be forgotten.
  */
 export function seenPrefixOf(tag: string, journal: string): string {
   return `${keyPrefixOf(tag)}seen:${journal}:`
 }
 
-/** What Redis says of itself: a hash of its epoch, and how far each journal has been counted. */
+/** The hash that describes the store: its epoch, and how far each journal has been counted. */
 export function storeKeyOf(tag: string): string {
   return `${keyPrefixOf(tag)}store`
 }
 
-/** Who reads the journal of this name. */
+/** The claim on the journal with this name. */
 export function claimKeyOf(journal: string): string {
   return `${keyPrefixOf('journal')}claim:${journal}`
 }
 
 const prefixes = new Map<string, string>()
 
-/** What a counter's key begins with in Redis; the same string each time, for memory's sake. */
+/** The prefix of a counter's key in Redis; the same string object each time, to save memory. */
 export function keyPrefixOf(tag: string): string {
   let prefix = prefixes.get(tag)
   if (prefix === undefined) {

@@ -1,17 +1,17 @@
-/** Reports that wait for a batch, in the order told. */
+/** Reports that wait for a batch, in order of arrival. */
 
 import type { SharedReport } from './shared-counter.ts'
 
-/** So many of each kind, since the queue was made. */
+/** The number of each kind since the queue was created. */
 export interface ReportCounts {
   readonly streamed: number
   readonly journaled: number
 }
 
-/** A quarter of each batch. */
+/** A quarter of each batch is for the journal. */
 const journalShare = 0.25
 
-/** Two queues in fact: those of the stream leave by age, those of the journal stay until sent. */
+/** Two queues: reports of the stream expire, those of the journal stay until sent. */
 export function createReportQueue() {
   const streamed = createFifo()
   const journaled = createFifo()
@@ -30,20 +30,20 @@ export function createReportQueue() {
       if (isJournaled(report)) journaled.push(report)
       else streamed.push(report)
     },
-    /** The same for reports that had been taken, in that order: they are the next to be. */
+    /** Puts taken reports back in their order, as the next to be taken. */
     putBack(reports: readonly SharedReport[]): void {
       journaled.putBack(reports.filter(isJournaled))
       streamed.putBack(reports.filter((report) => !isJournaled(report)))
     },
-    /** Up to `limit` of them. The journal gets its share, however much the stream tells. */
+    /** Takes up to `limit` of them. The journal gets its share, however much the stream reports. */
     take(limit: number): readonly SharedReport[] {
       const kept = Math.min(journaled.size, Math.ceil(limit * journalShare))
       const taken = streamed.take(limit - kept)
       return taken.concat(journaled.take(limit - taken.length))
     },
-    /** Removes and answers those that came by the stream and are too old to be sent. */
+    /** Removes and returns the stream's reports that are too old to be sent. */
     drop(now: number): readonly SharedReport[] {
-      // In order of arrival, which is nearly that of age: none stays longer than it may wait.
+      // Arrival order is nearly age order, so none stays much too long.
       let old = 0
       while ((streamed.at(old)?.sendBy ?? Number.POSITIVE_INFINITY) <= now) old += 1
       return streamed.take(old)
@@ -51,7 +51,7 @@ export function createReportQueue() {
   }
 }
 
-/** Whether the journal has told of it: that is sent however late. */
+/** Whether the journal reported it: then it is sent however late. */
 export function isJournaled({ sendBy }: SharedReport): boolean {
   return sendBy === Number.POSITIVE_INFINITY
 }

@@ -1,41 +1,41 @@
 /**
- * What a process tells a Redis that has lost its data: one that was restarted without them or from
- * an older copy, flushed behind a connection that was kept, or replaced by an empty node. It is
- * known by its epoch, which is stored with the data, one for each hash tag.
+ * How a process restores a Redis that has lost its data: restarted without them or from an older
+ * copy, flushed while connections stayed open, or replaced by an empty node. A loss is detected by
+ * the epoch stored with the data, one for each hash tag.
  *
- * What comes of it is never more than was used, and less by no more than what came in during the
- * loss:
+ * The result is never more than was used, and less by at most what was added during the loss:
  *
- * - **Sums.** Every process offers the sum of each open window as it was last told; the highest is
- *   what the window begins with. Each of them is true of some moment, so that the highest is no more
- *   than was used. What was never sent is added on top.
- * - **The batch under way** may be in the sum that another process was told, since only its answer
- *   may have been lost. Its tokens `d` are offered as doubt, beside the sum `k` that was told before
- *   they were sent. A sum that was told and holds them is `k + d` at least; where the highest is less
- *   than that, they are added, else they are left out. (Not to what the store holds already: where it is an
- *   older copy, the batch may have been added to that.)
- * - **Responses counted** are gone too, and the journal tells of many again. With each answer Redis
- *   says until when responses had ended of those that it had counted (`until`, of each journal by its
- *   gateway's clock alone), and a process offers that with the sums. What ended by the highest of them
- *   (`cut`) is taken for counted; later ends are in no sum that anybody was told.
- * - **Order.** For its first seconds (`youngMs`) a store takes no reports; afterwards no sums of
- *   somebody who was told of later ends than `cut`, since reports may have been counted that are in
- *   these sums.
+ * - **Sums.** Every process offers the last sum of each open window that it received; the window
+ *   starts with the highest. Each was true at some moment, so the highest is at most what was used.
+ *   Tokens that were never sent are added to it.
+ * - **The batch in flight** may be in a sum that another process received, because perhaps only its
+ *   response was lost. Its tokens `d` are offered as doubtful, beside the sum `k` from before they
+ *   were sent. A received sum that includes them is at least `k + d`. So they are added if the
+ *   highest sum is lower than that, and left out otherwise. (The comparison is not with the store's
+ *   own sum: an older copy may have got the batch after it was copied.)
+ * - **Counted responses** are lost too, and the journal reports many of them again. Each response
+ *   of Redis says until when the responses that it has counted ended (`until`, per journal, by its
+ *   gateway's clock alone), and a process offers that with the sums. Responses that ended by the
+ *   highest of them (`cut`) are taken as counted; later ones are in no sum that any process
+ *   received.
+ * - **Order.** For its first seconds (`youngMs`) a store accepts no reports. After that it accepts
+ *   no sums from a process that knows of ends later than `cut`, because reports in these sums may
+ *   have been counted again.
  */
 
 import type { CounterAnswer } from './scripts.ts'
 import type { SharedCounter } from './shared-counter.ts'
 import { isOpen } from './view.ts'
 
-/** What Redis says of itself with each answer. */
+/** What Redis reports about itself with each response. */
 export interface StoreState {
-  /** Empty where it has none yet: nothing has been counted there. */
+  /** Empty if it has none yet: nothing has been counted there. */
   readonly epoch: string
-  /** Until when the responses of each journal have ended that it has counted. */
+  /** Until when, per journal, the responses that it has counted ended. */
   readonly untils: ReadonlyMap<string, number>
 }
 
-/** Reads the store hash of an answer. Throws where an answer is of another form. */
+/** Reads the store hash of a response. Throws for an unexpected form. */
 export function readState([time, store]: CounterAnswer): StoreState {
   if (typeof time !== 'number' || !Array.isArray(store)) {
     throw new Error('Redis answered in another form')
@@ -50,18 +50,18 @@ export function readState([time, store]: CounterAnswer): StoreState {
   return { epoch, untils }
 }
 
-/** Offered at once; a script blocks Redis while it runs. */
+/** Counters per offer; a script blocks Redis while it runs. */
 const offerSize = 512
-/** Below this what is left of a window is not worth restoring, and may be an error of timing. */
+/** A window with less than this left is not worth restoring, and may be a timing error. */
 const leastRestoredMs = 2_000
 
-/** Counters that are offered by one call, and its number, which stays the same when it is repeated. */
+/** The counters of one call, and its number, which stays the same when it is repeated. */
 export interface Offer {
   readonly number: number
   readonly counters: readonly SharedCounter[]
 }
 
-/** The counters, some at a time, that a store of this epoch is to be told of. */
+/** The counters, in parts, that a store of this epoch must get. */
 export function toOffers(
   counters: Iterable<SharedCounter>,
   doubts: ReadonlyMap<SharedCounter, number>,
@@ -78,7 +78,7 @@ export function toOffers(
   return offers
 }
 
-/** The arguments of one counter: how long its window has left, what is known and what is in doubt. */
+/** The arguments of one counter: the rest of its window, its known sum and its doubtful tokens. */
 export function offerOf(
   counter: SharedCounter,
   doubts: ReadonlyMap<SharedCounter, number>,
@@ -89,7 +89,7 @@ export function offerOf(
   return [leftMs, knownIn(counter, epoch), doubts.get(counter) ?? 0]
 }
 
-/** What a store told of the counter, if it was another one than this. */
+/** The counter's last sum, if it came from another store than this. */
 function knownIn({ toldIn, used }: SharedCounter, epoch: string): number {
   return toldIn === '' || toldIn === epoch ? 0 : used
 }

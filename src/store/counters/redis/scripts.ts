@@ -1,16 +1,19 @@
 /**
- * What Redis is asked to do, in Lua, so that it happens whole or not at all. A counter is a plain
- * integer whose expiry is the end of its window: window ends are Redis's to decide, and a counter
- * leaves by itself.
+ * Redis's operations in Lua, so that each is atomic. A counter is a plain integer that expires at
+ * the end of its window: Redis decides when windows end, and ended counters disappear by
+ * themselves.
  */
 
 /**
- * Redis's time, the fields and values of its store hash, then tokens used and milliseconds left
- * (-2: no window) of each counter. Without the latter where it is another store than expected.
+ * Redis's time, the fields and values of its store hash, then for each counter the tokens used and
+ * milliseconds left (-2: no window). Without the counters if the store is not the expected one.
  */
 export type CounterAnswer = readonly [time: number, store: readonly string[], ...sums: number[]]
 
-/** The same, and for a batch with reports the places of those that were counted, with commas. */
+/**
+ * The same, and for a batch with reports the places of those that were counted, separated by
+ * commas.
+ */
 export type AddAnswer = CounterAnswer | readonly [...CounterAnswer, counted: string]
 
 /** The scripts as commands: keys, then arguments. */
@@ -18,15 +21,15 @@ export interface CounterCommands {
   add(keys: readonly string[], args: readonly (string | number)[]): Promise<AddAnswer>
   read(keys: readonly string[], args: readonly (string | number)[]): Promise<CounterAnswer>
   restore(keys: readonly string[], args: readonly (string | number)[]): Promise<CounterAnswer>
-  /** 1 when the key is the owner's for the next `ms`, 0 when it is another's. */
+  /** 1 if the key is the owner's for the next `ms`, 0 if it is another's. */
   claim(key: string, owner: string, ms: number): Promise<number>
-  /** Removes the keys, which have one hash tag. */
+  /** Removes the keys, which share a hash tag. */
   forget(keys: readonly string[]): Promise<unknown>
-  /** Another number after each new connection, which may be to another server. */
+  /** A new number after each new connection, which may be to another server. */
   readonly session: number
 }
 
-/** What all three begin with: Redis's time, and how late what was sent then has arrived. */
+/** The beginning of all three scripts: Redis's time, and the delay since the command was sent. */
 const timing = (sentAt: string): string => `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -36,8 +39,8 @@ local late = ${sentAt} == '0' and 0 or math.max(0, now - ${sentAt})
 local function whole(value) return type(value) ~= 'table' and tonumber(value or '0') or 0 end`
 
 /**
- * Gives a store another epoch where it is an older copy of itself: it is of the epoch that the
- * sender knows, and has a lower mark than it had at least. KEYS[1] the store hash, KEYS[2] the mark of the sender.
+ * Gives a store a new epoch if it is an older copy of itself: it has the epoch that the sender
+ * knows, but a lower mark than it had. KEYS[1] the store hash, KEYS[2] the mark of the sender.
  */
 const identity = (epoch: string, least: string): string => `
 local mark, told = string.match(redis.call('GET', KEYS[2]) or '0', '^(%d+) ?(.*)$')
@@ -49,20 +52,22 @@ if same and mark < tonumber(${least}) then
 end`
 
 /**
- * KEYS[1] the store hash, KEYS[2] the mark of the sender, KEYS[3…] counters, and then sets of
- * responses counted. ARGV[1] number of the batch, ARGV[2] the number that the mark has at least, ARGV[3] how
- * long the mark is kept (ms), ARGV[4] when the batch was sent by Redis's own clock (ms, 0: unknown),
- * ARGV[5] the epoch that the batch is for, ARGV[6] the journal's name, ARGV[7] how many counters;
- * then for each counter: the tokens to add; how long a window that these tokens open had left then
- * (ms). With reports three more: how long a set is kept (ms); until when responses have ended, by the gateway's clock
- * (ms); a JSON array of reports, each: its place in the batch, from 0; its member; the number of its set, and of another to
- * look into (0: none); tokens; when it ended; how many counters; for each the number of the counter and
- * how long a window that the response opens had left (ms). Numbers count from 1.
+ * KEYS[1] the store hash, KEYS[2] the mark of the sender, KEYS[3…] counters, then sets of counted
+ * responses. ARGV[1] number of the batch, ARGV[2] the least number of the mark, ARGV[3] how long
+ * the mark is kept (ms), ARGV[4] when the batch was sent by Redis's own clock (ms, 0: unknown),
+ * ARGV[5] the epoch that the batch is for, ARGV[6] the journal's name, ARGV[7] the number of
+ * counters; then for each counter: the tokens to add, and the rest of a window that these tokens
+ * open at that time (ms). With reports three more: how long a set is kept (ms); until when the
+ * responses ended, by the gateway's clock (ms); a JSON array of reports, each with: its place in
+ * the batch, from 0; its member; the number of its set, and of another to look into (0: none);
+ * tokens; when it ended; the number of counters; for each the number of the counter and the rest of
+ * a window that the response opens (ms). Numbers count from 1.
  *
- * A sender has one batch under way, numbered upwards. A batch at or below the mark has been added
- * before: its answer was lost, or the network delivered it twice. It then only reads, and answers
- * once more which reports were counted, which stands behind the mark's number. The mark is
- * written first: a Redis that is out of memory or a replica refuses that, and nothing has happened.
+ * A sender has one batch in flight, with increasing numbers. A batch at or below the mark has been
+ * added before: its response was lost, or the network delivered it twice. Then the script only
+ * reads, and returns again which reports were counted, which is stored after the mark's number. The
+ * mark is written first: a Redis that is out of memory or a replica refuses that, and nothing has
+ * changed.
  */
 export const addScript = `
 ${timing('ARGV[4]')}
@@ -138,8 +143,8 @@ return answer
 `
 
 /**
- * KEYS[1] the store hash, KEYS[2] the mark of the sender, KEYS[3…] counters. ARGV[1] the number
- * that the mark has at least, ARGV[2] the epoch for which that is so.
+ * KEYS[1] the store hash, KEYS[2] the mark of the sender, KEYS[3…] counters. ARGV[1] the least
+ * number of the mark, ARGV[2] the epoch in which that holds.
  */
 export const readScript = `
 ${timing("'0'")}
@@ -155,13 +160,13 @@ return answer
 `
 
 /**
- * Tells a store that has lost what it held what a process knows of it (restore.ts says why this is
- * right), and gives a store without an epoch one. KEYS[1] the store hash, KEYS[2] the mark of the
+ * Restores what a process knows to a store that has lost its data (restore.ts explains why this is
+ * correct), and gives a store without an epoch one. KEYS[1] the store hash, KEYS[2] the mark of the
  * sender, KEYS[3…] counters. ARGV[1] number of the offer, counted with the batches, ARGV[2] how
- * long the mark is kept (ms), ARGV[3] when it was sent by Redis's clock (ms, 0: unknown), ARGV[4] the epoch
- * that it is for, empty for any, ARGV[5] for how long a store is young (ms), ARGV[6] a JSON object:
- * until when each journal was counted; then for each counter: how long its window had left (ms); its
- * tokens as last told; tokens of which nobody knows whether they are in a sum that was told.
+ * long the mark is kept (ms), ARGV[3] when it was sent by Redis's clock (ms, 0: unknown), ARGV[4]
+ * the epoch that it is for, empty for any, ARGV[5] how long a store is young (ms), ARGV[6] a JSON
+ * object: until when each journal was counted; then for each counter: the rest of its window (ms);
+ * its last known tokens; its doubtful tokens, which a known sum may or may not include.
  */
 export const restoreScript = `
 ${timing('ARGV[3]')}
@@ -219,7 +224,10 @@ end
 return answer
 `
 
-/** KEYS[1] what is claimed, ARGV[1] by whom, ARGV[2] for how long (ms). Answers whether it is theirs. */
+/**
+ * KEYS[1] the claim, ARGV[1] its owner, ARGV[2] its duration (ms). Returns whether the owner has
+ * it.
+ */
 export const claimScript = `
 local owner = redis.call('GET', KEYS[1])
 if owner and owner ~= ARGV[1] then return 0 end

@@ -1,4 +1,4 @@
-/** A counter and a report, as a store over Redis keeps them. */
+/** A counter and a report in the form of a store over Redis. */
 
 import type { Report } from '../../counters.ts'
 import { memberOf, minuteOf, neighbourOf } from '../reports.ts'
@@ -7,34 +7,35 @@ import type { CounterView } from './view.ts'
 
 export interface SharedCounter extends CounterView {
   readonly key: string
-  /** What `key` begins with in Redis. */
+  /** The prefix of `key` in Redis. */
   readonly keyPrefix: string
   readonly sender: Sender
-  /** Epoch of the store that last told; empty where none did, or none that has one. */
+  /** Epoch of the store that the last sum came from; empty if there is none, or it had no epoch. */
   toldIn: string
-  /** When a request last needed it. */
+  /** When a request last used it. */
   wantedAt: number
 }
 
-/** Times are of the clock that never steps (ms). */
+/** Times are monotonic (ms). */
 export interface SharedReport {
   readonly counters: readonly SharedCounter[]
   readonly tokens: number
   readonly member: string
-  /** Keys of its minute's set, and of a neighbour's to look into besides. */
+  /** Keys of its minute's set, and of a neighbouring set to look into as well. */
   readonly seenKey: string
   readonly neighbourKey: string | undefined
   readonly endedAt: number
   /** The same by the gateway's clock, in whole milliseconds. */
   readonly gatewayEndedAt: number
-  /** What has not been sent by then is left to the journal; Infinity for the journal's own. */
+  /** If it has not been sent by then, it is left to the journal; Infinity for the journal's own. */
   readonly sendBy: number
   readonly onCounted?: (() => void) | undefined
 }
 
 /**
- * Has a response counted by the sender of each of the counters; by `usual` where no counter is open
- * any more, since there is still to be known whether it has been counted. `intervals` as for a counter.
+ * Queues a response with the sender of each of its counters. If no counter is open any more, with
+ * `usual`, because it must still be known whether it has been counted. `intervals` as for a
+ * counter.
  */
 export function tellReport(
   { id, endedAt, onCounted }: Report,
@@ -61,7 +62,7 @@ export function tellReport(
     tell(usual, [])
     return
   }
-  // One sender but for counters of different users or subscriptions in a Cluster.
+  // The same sender, except for counters of different users or subscriptions in a Cluster.
   if (told.counters.every(({ sender }) => sender === first.sender)) {
     tell(first.sender, told.counters)
     return

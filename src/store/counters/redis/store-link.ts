@@ -1,6 +1,6 @@
 /**
- * A sender's way to its store: which one it is, what that has acknowledged, and what it has to be
- * told before anything else (restore.ts).
+ * A sender's link to its store: the store's identity, what it has acknowledged, and what must be
+ * restored to it first (restore.ts).
  */
 
 import { randomUUID } from 'node:crypto'
@@ -15,25 +15,25 @@ export interface StoreLinkOptions {
   readonly commands: CounterCommands
   /** Hash tag of its keys. */
   readonly tag: string
-  /** Name of the journal that tells of the reports. */
+  /** Name of the journal that also contains the reports. */
   readonly journal: string
-  /** For how long a store that is new is told sums alone, and no reports. */
+  /** How long a new store gets only sums and no reports. */
   readonly youngMs: number
   readonly monotonic: () => number
   /** All counters of the sender. */
   readonly counters: () => Iterable<SharedCounter>
-  /** Told of each batch that was answered, how many counters it had and how long it took (ms). */
+  /** Called for each acknowledged batch with its number of counters and duration (ms). */
   readonly onFlushed?: (counters: number, tookMs: number) => void
-  /** Told when the store turns out to be another one than before. */
+  /** Called when the store turns out to be another one than before. */
   readonly onOther: () => void
 }
 
 /** How long Redis remembers the last number of a sender. */
 const markMs = 7 * 86_400_000
-/** For how long a sender relies on that. */
+/** How long a sender relies on that. */
 const markReliableMs = markMs / 2
 
-/** A link of its own mark; at most one `restore` or `send` at a time. */
+/** A link with its own mark; calls of `restore` and `send` must not overlap. */
 export function createStoreLink(options: StoreLinkOptions) {
   const { commands, journal, youngMs, monotonic } = options
   const mark = `${keyPrefixOf(options.tag)}batch:${randomUUID()}`
@@ -42,21 +42,21 @@ export function createStoreLink(options: StoreLinkOptions) {
   let epoch = ''
   let matureAt = Number.POSITIVE_INFINITY
   let answeredAt = Number.NEGATIVE_INFINITY
-  /** Redis's clock less ours, as the last answer of this session told. */
+  /** Redis's clock minus ours, from the last response of this session. */
   let clock = { session: -1, ahead: 0 }
   /** The last number that the store has acknowledged, and when. */
   let acknowledged = { number: 0, at: 0 }
-  /** What it has to be told; undefined where that has to be looked up. */
+  /** What must be restored to it; undefined if that is not known yet. */
   let offers: Offer[] | undefined
   const doubts = new Map<SharedCounter, number>()
   const untils = new Map<string, number>()
 
-  /** Redis's clock now; 0 where it is not known. */
+  /** Redis's clock now; 0 if unknown. */
   function redisTime(): number {
     return clock.session === commands.session ? Math.floor(monotonic() + clock.ahead) : 0
   }
 
-  /** The number that the store has been told of at least, as long as it is sure to remember. */
+  /** The highest number that the store is known to have, while it is sure to remember. */
   function leastMark(): number {
     return monotonic() - acknowledged.at < markReliableMs ? acknowledged.number : 0
   }
@@ -65,7 +65,7 @@ export function createStoreLink(options: StoreLinkOptions) {
     return commands.read([storeKey, mark, ...counters.map(keyOf)], [leastMark(), epoch])
   }
 
-  /** Takes note of the store that an answer is from; its epoch. */
+  /** Records the store that a response came from; returns its epoch. */
   function hear(answer: CounterAnswer): string {
     const heard = readState(answer)
     const now = monotonic()
@@ -77,7 +77,7 @@ export function createStoreLink(options: StoreLinkOptions) {
     if (heard.epoch === epoch) return epoch
     const before = epoch
     epoch = heard.epoch
-    // By whichever clock is first: Redis's may have been set back.
+    // By whichever clock is earlier, because Redis's may have been set back.
     matureAt = Math.min(now, Number(epoch) / 1_000 - clock.ahead) + youngMs
     acknowledged = { number: 0, at: 0 }
     offers = undefined
@@ -92,7 +92,7 @@ export function createStoreLink(options: StoreLinkOptions) {
       const counter = counters[i] as SharedCounter
       const used = answer[2 * i + 2] as number
       const leftMs = answer[2 * i + 3] as number
-      // All that it has sent, since no other batch of its is under way.
+      // All that was sent, because no other batch of it is in flight.
       takeAnswer(counter, { used, leftMs, acknowledged: counter.sending }, now)
       counter.toldIn = epoch
     }
@@ -116,32 +116,32 @@ export function createStoreLink(options: StoreLinkOptions) {
   }
 
   return {
-    /** Of the store that answered last; empty where it has none yet. */
+    /** Epoch of the store that responded last; empty if it has none yet. */
     get epoch(): string {
       return epoch
     },
-    /** From when on it takes reports. */
+    /** When it starts to accept reports. */
     get matureAt(): number {
       return matureAt
     },
     get answeredAt(): number {
       return answeredAt
     },
-    /** Whether it has been told what it has lost, if anything. */
+    /** Whether its lost data, if any, have been restored. */
     get isRestored(): boolean {
       return offers?.length === 0
     },
-    /** Tokens of which nobody knows whether a store before had them. */
+    /** Tokens that an earlier store may or may not have counted. */
     doubts,
-    /** The number of a batch, above all before it. */
+    /** The number of a batch, higher than all before. */
     nextNumber(): number {
       number += 1
       return number
     },
-    /** Has the store say what it is, and tells it what it has lost. To be repeated when it rejects. */
+    /** Identifies the store, and restores what it has lost. Repeat it if it rejects. */
     async restore(): Promise<void> {
       while (epoch === '' || offers?.length !== 0) {
-        // Whoever asks for nothing gives a store without an epoch one.
+        // An offer without counters gives a store without an epoch one.
         if (epoch === '') {
           hear(await commands.restore([storeKey, mark], [0, markMs, 0, '', youngMs, '{}']))
         }
@@ -153,7 +153,9 @@ export function createStoreLink(options: StoreLinkOptions) {
         if (offer !== undefined) await tellOf(offer)
       }
     },
-    /** Sends a batch and takes the answer. Settles with the epoch of the store that answered. */
+    /**
+     * Sends a batch and applies the response. Resolves with the epoch of the store that responded.
+     */
     async send(batch: Batch, own: number): Promise<string> {
       const madeFor = epoch
       const attempt = { number: own, acknowledged: leastMark(), markMs, sentAt: redisTime() }
@@ -171,7 +173,7 @@ export function createStoreLink(options: StoreLinkOptions) {
       if (additions !== undefined) acknowledged = { number: own, at: monotonic() }
       return epoch
     },
-    /** Only asks. `epoch` is that of the store that answers. */
+    /** Only reads. `epoch` is that of the store that responds. */
     async ask(
       counters: readonly SharedCounter[],
     ): Promise<{ answer: CounterAnswer; epoch: string }> {
@@ -179,7 +181,7 @@ export function createStoreLink(options: StoreLinkOptions) {
       checkForm(counters, answer)
       return { answer, epoch: hear(answer) }
     },
-    /** Its tokens may have got there, and will not be sent to this store again. */
+    /** Its tokens may have been added, and will not be sent to this store again. */
     doubt({ parts }: Batch): void {
       for (const { counter, tokens, endsAt } of parts) {
         if (tokens === 0 || monotonic() >= endsAt) continue

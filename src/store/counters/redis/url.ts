@@ -1,4 +1,6 @@
-/** The forms of REDIS_URL. Sentinel and Cluster have none that is common, so theirs are ours. */
+/**
+ * The forms of REDIS_URL. There is no common form for Sentinel and Cluster, so theirs are our own.
+ */
 
 const form = /^(rediss?)(\+sentinel|\+cluster)?:\/\/(?:([^@/]*)@)?([^/?#]+)(?:\/([^?#]*))?$/
 
@@ -19,8 +21,8 @@ export interface RedisTarget {
 
 /**
  * Reads `redis://host:port[/db]`, `redis+sentinel://host:port,host:port/name` and
- * `redis+cluster://host:port,host:port`, each also as `rediss` and
- * with `user:password@`, which are for the servers and not for Sentinel; undefined for other forms.
+ * `redis+cluster://host:port,host:port`, each also with `rediss` and with `user:password@`, which
+ * apply to the servers and not to Sentinel; undefined for other forms.
  */
 export function parseRedisUrl(url: string): RedisTarget | undefined {
   const parts = form.exec(url)
@@ -55,7 +57,7 @@ function parseNode(node: string, defaultPort: number): RedisTarget['nodes'][numb
   return port < 65_536 ? { host: (parts[1] ?? parts[2]) as string, port } : undefined
 }
 
-/** User and password of a URL, each percent-encoded there (RFC 3986, 3.2.1). */
+/** User and password of a URL, each percent-encoded (RFC 3986, 3.2.1). */
 function parseCredentials(written: string): [string, string] | undefined {
   const colon = written.indexOf(':')
   try {
