@@ -1,4 +1,4 @@
-/** The requests that make an object what it shall be, where it is not. */
+/** The requests that bring an object to its desired state, if it differs. */
 
 import { isDeepStrictEqual } from 'node:util'
 import { isObject } from '../core/fields.ts'
@@ -9,7 +9,7 @@ import type { KubeObject } from '../kubernetes/list.ts'
 
 const manager = 'fieldManager=tollgate-controller'
 
-/** An object whose status is meant. */
+/** An object whose status is written. */
 export interface Place {
   /** Its own path. */
   readonly path: string
@@ -17,7 +17,7 @@ export interface Place {
   readonly kind: string
 }
 
-/** undefined: the object carries this status. */
+/** undefined: the object has this status already. */
 export function applyStatus(
   { path, apiVersion, kind }: Place,
   { metadata, status: before }: KubeObject,
@@ -33,7 +33,7 @@ export function applyStatus(
   })
 }
 
-/** undefined: the object is there and as it shall be. */
+/** undefined: the object exists and has the desired state. */
 export function applyPolicy(
   path: string,
   current: KubeObject | undefined,
@@ -51,8 +51,8 @@ export function applyPolicy(
 }
 
 /**
- * Replaces the whole status: what another controller has left there goes. undefined: it is so. A 409
- * says that the object has changed since it was read.
+ * Replaces the whole status, including what another controller has written. undefined: nothing
+ * differs. A 409 means that the object has changed since it was read.
  */
 export function replaceStatus(
   path: string,
@@ -69,9 +69,9 @@ export function replaceStatus(
 }
 
 /**
- * Takes the finalizers of a group (`<group>/<name>`) off an object that is being deleted; those of
- * others stay. undefined: there is none to take off. A 409 says that the object has changed since it
- * was read, its finalizers perhaps.
+ * Removes the finalizers of a group (`<group>/<name>`) from an object that is being deleted, and
+ * keeps others. undefined: there are none. A 409 means that the object has changed since it was
+ * read.
  */
 export function takeOffFinalizers(
   path: string,
@@ -94,7 +94,7 @@ function mergePatch(path: string, body: JsonObject): KubeRequest {
   return { method: 'PATCH', path: `${path}?${manager}`, contentType, body }
 }
 
-/** Whether these fields are there as wanted; what others have added is theirs. */
+/** Whether these fields have the desired values; additional fields are left to their writers. */
 function carries(before: unknown, wanted: object): boolean {
   return (
     isObject(before) &&

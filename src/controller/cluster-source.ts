@@ -1,6 +1,6 @@
 /**
- * Resources from a cluster, listed and watched: our kinds and the original's, and those of others that
- * tell where models are.
+ * Resources from a cluster, listed and watched: our kinds, the original's, and the foreign kinds
+ * that locate models.
  */
 
 import { hash } from 'node:crypto'
@@ -26,9 +26,9 @@ export interface ClusterSourceOptions {
   readonly client: KubeClient
   /** The groups whose kinds are watched. */
   readonly groups: readonly Group[]
-  /** Told when a collection cannot be read, with the reason, and once when it can be again. */
+  /** Called when a collection cannot be read, with the reason, and once when it can be again. */
   readonly onProblem: (collection: string, problem: string | undefined) => void
-  /** The groups of whose kinds `objects` is kept; undefined: there is no `ownerOf` either. */
+  /** The groups for which `objects` is kept; undefined: there is no `ownerOf` either. */
   readonly keepsObjectsOf?: readonly Group[]
   /** For tests: see reflector.ts. */
   readonly absentMs?: number
@@ -36,10 +36,10 @@ export interface ClusterSourceOptions {
 
 export type ClusterSource = ReturnType<typeof createClusterSource>
 
-/** Changes that come together are taken together; milliseconds. */
+/** Changes within this time are applied together; milliseconds. */
 const settleMs = 25
 
-/** One collection as it is followed. */
+/** A collection that is followed. */
 interface Watched {
   readonly apiVersion: string
   readonly kind: string
@@ -51,14 +51,14 @@ interface Watched {
   readonly olderPath?: string
   readonly fieldSelector?: string
   readonly labelSelector?: string | undefined
-  /** What its objects are read as, where they are noted for whoever writes their statuses. */
+  /** The kind that its objects are read as, if they are recorded for writing their statuses. */
   readonly kept?: { readonly group: Group; readonly readAs: string } | undefined
-  /** What is kept of an object; with it, the status is read too. */
+  /** Reduces an object to what is kept; if set, the status is read too. */
   readonly keep?: (object: KubeObject) => KubeObject
   reflector?: Reflector
   problem?: string | undefined
   readonly read: WeakMap<KubeObject, ReadObject>
-  /** What each key was read as last, since most changes of an object are of its status. */
+  /** The last result for each key, because most changes of an object are of its status. */
   readonly last: Map<string, ReadObject>
 }
 
@@ -104,7 +104,7 @@ export function createClusterSource(options: ClusterSourceOptions) {
   const isReady = (): boolean => changed && watched.every(({ reflector }) => reflector?.isSynced)
 
   return {
-    /** Whether some of it cannot be read now; what was read last stays. */
+    /** Whether a part of it cannot be read now; the last state stays. */
     get isAway(): boolean {
       return watched.some(({ problem }) => problem !== undefined)
     },
@@ -123,11 +123,11 @@ export function createClusterSource(options: ClusterSourceOptions) {
       kept = fresh ?? kept
       return gathered
     },
-    /** What the last answer was read from, by `keyOfObject`. */
+    /** The objects of the last result, by `keyOfObject`. */
     get objects(): ReadonlyMap<string, ClusterObject> {
       return kept.objects
     },
-    /** The object that a model (`<namespace>/<name>`) was read from. */
+    /** The object of a model (`<namespace>/<name>`). */
     ownerOf: (model: string): Owner | undefined =>
       (kept.models.get(`ModelRef/${model}`) ?? kept.models.get(`ExternalModel/${model}`))?.(),
   }
@@ -135,7 +135,7 @@ export function createClusterSource(options: ClusterSourceOptions) {
 
 function watchedOf({ groups, keepsObjectsOf = [] }: ClusterSourceOptions): readonly Watched[] {
   const found: Omit<Watched, 'read' | 'last'>[] = []
-  // Ours count before the original's, in whatever order they were written.
+  // Ours take precedence over the original's, in whatever order they are given.
   for (const group of Object.keys(collections) as Group[]) {
     if (!groups.includes(group)) continue
     const apiVersion = `${group}/v1alpha1`
@@ -143,7 +143,7 @@ function watchedOf({ groups, keepsObjectsOf = [] }: ClusterSourceOptions): reado
       const inside = isOneNamespace ? `namespaces/${subscriptionNamespace}/` : ''
       const path = `/apis/${apiVersion}/${inside}${plural}`
       const from = group === 'tollgate.dev' ? 'us' : 'the original'
-      // An ExternalModel is a part of the ModelRef that names it, and has no status of its own.
+      // An ExternalModel is part of the ModelRef that names it, and has no status of its own.
       const isKept = keepsObjectsOf.includes(group) && readAs !== 'ExternalModel'
       const kept = isKept ? { group, readAs } : undefined
       const shown = `${plural}.${group}`
@@ -178,14 +178,14 @@ function watchedOf({ groups, keepsObjectsOf = [] }: ClusterSourceOptions): reado
 }
 
 /**
- * Whether nothing may be in force before a collection that is forbidden to us has been read: who may
- * call what is said by our kinds, and by the original's where it is installed.
+ * Whether nothing may be in force before this forbidden collection can be read: our kinds decide
+ * who may call what, and the original's do if they are installed.
  */
 async function isNeeded(client: KubeClient, watched: Watched): Promise<boolean> {
   const { from, apiVersion, plural } = watched
   if (from !== 'the original') return from === 'us'
   try {
-    // Whoever may read nothing else may read this.
+    // Every authenticated client may read this.
     const { resources } = await client.send({ path: `/apis/${apiVersion}` })
     return (
       Array.isArray(resources) && resources.some((each) => isObject(each) && each.name === plural)
@@ -195,7 +195,7 @@ async function isNeeded(client: KubeClient, watched: Watched): Promise<boolean> 
   }
 }
 
-/** What is read of it, and what tells it from what it was. */
+/** The part of an object that is read, and what identifies its version. */
 function keepRead(object: KubeObject, schema: Schema): KubeObject {
   const { uid, resourceVersion } = object.metadata
   const { metadata, ...rest } = prune(object, schema) as KubeObject
@@ -203,7 +203,7 @@ function keepRead(object: KubeObject, schema: Schema): KubeObject {
   return { ...rest, metadata: { ...metadata, ...versions } }
 }
 
-/** Reads what has become different. Of two resources with one key the first counts. */
+/** Reads what has changed. Of two resources with one key the first counts. */
 function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator<void, Gathered> {
   const found = new Map<string, { readonly place: string; readonly resource: Resource }>()
   const problems: FileProblem[] = []
@@ -253,7 +253,9 @@ function isModel({ kind }: Resource): boolean {
   return kind === 'ModelRef' || kind === 'ExternalModel'
 }
 
-/** Whether an object is read as it was: most changes are of a status, which concerns nobody here. */
+/**
+ * Whether an object reads the same as before: most changes are of a status, which is ignored here.
+ */
 function isUnchanged(watched: Watched, name: string): boolean {
   const before = watched.last.get(name)
   const object = watched.reflector?.objects.get(name)
@@ -269,7 +271,7 @@ function shadowed(place: string, key: string, earlier: string): FileProblem {
   return { file: place, line: 0, severity: 'error', message }
 }
 
-/** What an object is read as; the same as before when nothing of it but its status is new. */
+/** The resource of an object; the same object as before if only its status has changed. */
 function readOne(watched: Watched, name: string, object: KubeObject): ReadObject {
   const known = watched.read.get(object)
   if (known !== undefined) return known
@@ -286,7 +288,7 @@ function readOne(watched: Watched, name: string, object: KubeObject): ReadObject
   return read
 }
 
-/** All that is read of an object. */
+/** Everything of an object that is read. */
 function signatureOf({ keep }: Watched, { metadata, spec, data, status }: KubeObject): string {
   const { uid, annotations, deletionTimestamp, labels } = metadata as Readonly<
     Record<string, unknown>

@@ -1,4 +1,4 @@
-/** Which collections of a cluster are read. */
+/** The collections of a cluster that are read. */
 
 import { routerLabels } from '../core/parse-routing.ts'
 
@@ -10,7 +10,7 @@ export const originalGroup = 'maas.opendatahub.io' satisfies Group
 interface Collection {
   readonly kind: string
   readonly plural: string
-  /** What is honoured in one namespace alone is not read in the others. */
+  /** Whether only one namespace is used, so that the others are not read. */
   readonly isOneNamespace: boolean
   /** The kind that it is read as. */
   readonly readAs: string
@@ -25,7 +25,10 @@ const one = (kind: string, plural: string, readAs = kind): Collection => ({
   isOneNamespace: true,
 })
 
-/** What is watched of each group, in the order of which counts when both have one of a name. */
+/**
+ * The watched collections of each group. If both groups have an object of one name, the first group
+ * takes precedence.
+ */
 export const collections = {
   'tollgate.dev': [
     all('ModelRef', 'modelrefs'),
@@ -42,7 +45,7 @@ export const collections = {
   ],
 } as const satisfies Readonly<Record<string, readonly Collection[]>>
 
-/** What is watched of others, in the first of two versions that is there. */
+/** The watched foreign collections, in the first of two versions that exists. */
 export const othersCollections = [
   {
     group: 'gateway.networking.k8s.io',

@@ -13,42 +13,42 @@ import type { Gathered, ResourceSource } from './source.ts'
 
 export interface ControllerDeps {
   readonly source: ResourceSource
-  /** How the backends of models are found that say none. */
+  /** How backends are found for models that give none. */
   readonly routing?: RoutingOptions
   /**
-   * Puts a snapshot in force, with the resources that it was compiled from and what was left out;
-   * the next one waits until it has settled.
+   * Puts a snapshot in force, with its resources and the refused ones; the next snapshot waits
+   * until the promise has settled.
    */
   readonly publish: (
     snapshot: Snapshot,
     resources: Gathered['resources'],
     refused: Gathered['refused'],
   ) => Promise<void>
-  /** Told how long a snapshot took to compile, once it is in force; milliseconds. */
+  /** Called with the compile time of a snapshot, once it is in force; milliseconds. */
   readonly onPublished?: (compileMs: number) => void
   readonly report: (snapshot: Snapshot, problems: readonly string[]) => void
-  /** A change could not be read or published; what was published last stays in force. */
+  /** A change could not be read or published; the last snapshot stays in force. */
   readonly onFailure: (error: unknown) => void
 }
 
-/** Milliseconds until a change that could not be put in force is tried again. */
+/** Milliseconds before a change that could not be put in force is tried again. */
 const retryMs = 2_000
 
 export interface Controller {
-  /** What was wrong at the last load, as `file:line: severity: message`. */
+  /** The problems of the last load, as `file:line: severity: message`. */
   problems(): readonly string[]
   close(): void
 }
 
 interface Loaded {
   readonly snapshot: Snapshot
-  /** What it was compiled from. */
+  /** The resources that it was compiled from. */
   readonly resources: Gathered['resources']
   readonly refused: Gathered['refused']
   readonly problems: readonly FileProblem[]
 }
 
-/** A folder as a Snapshot, with all that is wrong in it, sorted by place. */
+/** A folder as a Snapshot, with all its problems, sorted by place. */
 export async function loadSnapshot(folder: string): Promise<Loaded> {
   const gathered = await createFolder(folder).look(0)
   if (gathered === undefined) throw new Error('the first look answers')
@@ -78,7 +78,10 @@ function* problemsOf(
   return problems.sort((a, b) => (a.file < b.file ? -1 : a.file > b.file ? 1 : a.line - b.line))
 }
 
-/** Publishes what the source has once, then again after each change. Throws when the first fails. */
+/**
+ * Publishes the source's resources once, then again after each change. Throws if the first attempt
+ * fails.
+ */
 export async function startController(deps: ControllerDeps): Promise<Controller> {
   const closing = new AbortController()
   const { signal } = closing

@@ -1,4 +1,4 @@
-/** Runs in a thread of its own: reads the text it was given, answers once. */
+/** Runs in a thread of its own: parses the text it receives and returns the result. */
 
 import { parentPort, workerData } from 'node:worker_threads'
 import { readPart } from './documents.ts'

@@ -1,4 +1,4 @@
-/** YAML text → resources and problems, each problem with the line it stands in. */
+/** YAML text → resources and problems, each problem with its line. */
 
 import {
   type Document,
@@ -17,42 +17,42 @@ import type { Resource } from '../core/resources.ts'
 import { resourceKey } from '../core/snapshot.ts'
 import { isTierMapping } from '../core/tiers.ts'
 
-/** Something wrong in a file. `severity` error: the document is not in force. */
+/** A problem in a file. `severity` error: the document is not in force. */
 export interface FileProblem {
   readonly file: string
-  /** From 1; 0 where there are no lines, as in a cluster. */
+  /** From 1; 0 if there are no lines, as in a cluster. */
   readonly line: number
   readonly severity: 'error' | 'warning'
   readonly message: string
 }
 
-/** A resource, and where in its file a field stands. */
+/** A resource, and the lines of its fields. */
 export interface WrittenResource {
   /** `<kind>/<namespace>/<name>`. */
   readonly key: string
   readonly resource: Resource
   readonly file: string
-  /** From 1; of fields deeper than the third level, the line of the one above them there. */
+  /** From 1; for fields deeper than the third level, the line of their ancestor there. */
   lineOf(path: FieldPath): number
 }
 
 export interface FileContent {
-  /** As they stand in the file. */
+  /** In the order of the file. */
   readonly documents: readonly PlacedDocument[]
   readonly resources: readonly WrittenResource[]
   readonly problems: readonly FileProblem[]
   readonly refused: readonly Refused[]
-  /** What the text between two `---` was read as. */
+  /** The results for the texts between two `---`. */
   readonly parts: ReadonlyMap<string, readonly DocumentContent[]>
 }
 
-/** A document and the number of lines in its file before the part that holds it. */
+/** A document, and the number of lines in its file before its part. */
 export interface PlacedDocument {
   readonly content: DocumentContent
   readonly linesBefore: number
 }
 
-/** What a document says, wherever it stands: lines count from the beginning of its part. */
+/** A document independent of its position: lines count from the start of its part. */
 export interface DocumentContent {
   readonly found: { readonly key: string; readonly resource: Resource } | undefined
   readonly problems: readonly Omit<FileProblem, 'file'>[]
@@ -60,28 +60,28 @@ export interface DocumentContent {
   readonly lines: Lines
 }
 
-/** The line of a node, and its fields or items. */
+/** The line of a node, and those of its fields or items. */
 interface Lines {
   readonly line: number
   readonly inside: ReadonlyMap<unknown, Lines> | undefined
 }
 
-/** Aliases expand to at most this many nodes each; more is an attack, not a resource. */
+/** The most nodes that an alias may expand to; more is an attack, not a resource. */
 const aliasLimit = 100
 const yamlOptions = { maxAliasCount: aliasLimit, logLevel: 'error' } as const
-/** Fields that lie deeper are not looked for once a document has been read. */
+/** Lines of fields deeper than this are not kept. */
 const linesDepth = 3
 
-/** Characters of a text that is read within a slice: some 15 ms of work. */
+/** Texts up to this many characters are parsed within a slice: some 15 ms of work. */
 const longText = 32_768
 
-/** Where long texts are read. */
+/** Parses long texts in another thread. */
 export type ReadElsewhere = (text: string) => Promise<readonly DocumentContent[]>
 
 /**
- * Reads all documents of one file, one a step; a promise that is yielded wants its value back.
- * Never throws: a broken document leaves the others standing. What the file held `before` and still
- * does is not read again: its contents are the same objects.
+ * Reads all documents of one file, one per step; a promise that it yields must be awaited, and its
+ * value passed to the next step. Never throws: a broken document does not affect the others.
+ * Unchanged parts of `before` are not parsed again: their contents are the same objects.
  */
 export function* readInSteps(
   file: string,
@@ -110,7 +110,7 @@ function unread(error: unknown): readonly DocumentContent[] {
   return [{ found: undefined, problems, lines: { line: 1, inside: undefined } }]
 }
 
-/** The content of a file that holds these documents. */
+/** The content of a file with these documents. */
 export function toFileContent(
   file: string,
   documents: readonly PlacedDocument[],
@@ -163,11 +163,11 @@ export interface DocumentProblem extends Pick<FileProblem, 'severity' | 'message
   readonly path: FieldPath
 }
 
-/** What became of a document: nothing, where it is none of ours. */
+/** The result for a document: empty if it is not ours. */
 export interface Reading {
   readonly resource?: Resource
   readonly problems: readonly DocumentProblem[]
-  /** What is not in force for its problems, where it is about models. */
+  /** Documents about models that are not in force because of their problems. */
   readonly refused?: Refused | undefined
 }
 
@@ -182,7 +182,7 @@ function error(path: FieldPath, message: string): Reading {
   return { problems: [{ path, severity: 'error', message }] }
 }
 
-/** Reads a document once it is plain values. */
+/** Reads a document that has been parsed to plain values. */
 export function readObject(value: unknown): Reading {
   const opened = isTierMapping(value) ? openTiers(value as object) : value
   if (opened instanceof Error) {
@@ -208,16 +208,16 @@ export function readObject(value: unknown): Reading {
 }
 
 /**
- * The text cut before each `---` that begins a line: that is a document's beginning wherever it
- * stands (YAML 1.2.2, 9.1.2), and cut there, an unclosed quote cannot swallow what follows.
- * Directives stay with the document that they are for.
+ * Splits the text before each `---` at the start of a line: a document begins there, wherever it is
+ * (YAML 1.2.2, 9.1.2), and an unclosed quote cannot affect later documents. Directives stay with
+ * their document.
  */
 function* splitDocuments(text: string): Generator<{ text: string; linesBefore: number }> {
   let start = 0
   let linesBefore = 0
   for (const { index } of text.matchAll(/^---(?=\s|$)/gm)) {
     const before = text.slice(start, index)
-    // Nothing but blanks, comments and directives.
+    // Only whitespace, comments and directives.
     if (!/^[^\S\n]*[^\s%#]/m.test(before)) continue
     yield { text: before, linesBefore }
     linesBefore += before.split('\n').length - 1
@@ -234,7 +234,7 @@ function toValue(document: Document): unknown {
   }
 }
 
-/** A ConfigMap carries text; here the text of `data.tiers` is YAML of its own. */
+/** A ConfigMap contains text; here the text of `data.tiers` is YAML itself. */
 function openTiers(mapping: { readonly data?: unknown }): unknown {
   const { data } = mapping
   if (typeof data !== 'object' || data === null || !('tiers' in data)) return mapping
@@ -246,7 +246,7 @@ function openTiers(mapping: { readonly data?: unknown }): unknown {
   }
 }
 
-/** `Subscription team-a: ` where a document says that much about itself. */
+/** `Subscription team-a: ` if the document has a kind and name. */
 function named(value: unknown): string {
   if (typeof value !== 'object' || value === null) return ''
   const { kind, metadata } = value as { kind?: unknown; metadata?: { name?: unknown } | null }
@@ -255,7 +255,7 @@ function named(value: unknown): string {
   return typeof name === 'string' ? `${kind} ${name}: ` : `${kind}: `
 }
 
-/** The line of a field, or of the nearest thing above it that is there. */
+/** The line of a field, or of its nearest existing ancestor. */
 function lineIn(document: Document, path: FieldPath, lines: LineCounter): number {
   for (let depth = path.length; depth > 0; depth -= 1) {
     const node = document.getIn(path.slice(0, depth), true)
@@ -265,7 +265,7 @@ function lineIn(document: Document, path: FieldPath, lines: LineCounter): number
   return lines.linePos(start).line
 }
 
-/** The lines of a node and of what it holds, this many levels deep. */
+/** The lines of a node and its content, to this depth. */
 function linesOf(node: unknown, line: number, counter: LineCounter, depth: number): Lines {
   if (depth === 0 || !(isMap(node) || isSeq(node))) return { line, inside: undefined }
   const inside = new Map<unknown, Lines>()
@@ -278,7 +278,7 @@ function linesOf(node: unknown, line: number, counter: LineCounter, depth: numbe
   return { line, inside }
 }
 
-/** The line of a field, or of the nearest thing above it that is there. */
+/** The line of a field, or of its nearest existing ancestor. */
 function lineAt(lines: Lines, path: FieldPath): number {
   let at = lines
   for (const step of path) {

@@ -1,4 +1,4 @@
-/** A document too long for one slice is read in a thread of its own. */
+/** Parses a document that is too long for one slice in a separate thread. */
 
 import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
@@ -6,7 +6,7 @@ import type { DocumentContent } from './documents.ts'
 
 const worker = new URL('./document-worker.ts', import.meta.url)
 
-/** Reads it; rejects when the thread ends without an answer. */
+/** Parses it; rejects if the thread ends without a result. */
 export async function readElsewhere(text: string): Promise<readonly DocumentContent[]> {
   const thread = new Worker(worker, { workerData: text })
   try {

@@ -1,4 +1,4 @@
-/** Resources from a folder of YAML, subfolders too: a file is read again when it has changed. */
+/** Resources from a folder of YAML and its subfolders; a file is read again when it has changed. */
 
 import { readFile } from 'node:fs/promises'
 import { relative } from 'node:path'
@@ -17,16 +17,16 @@ import { inSlices } from './slices.ts'
 import type { Gathered } from './source.ts'
 
 interface KnownFile {
-  /** How it looked last, and since when it looks so. */
+  /** Its last known state, and since when. */
   seen: Seen
   seenAt: number
-  /** What was read last, and how it looked then; undefined before. */
+  /** What was read last, and its state then; undefined before the first read. */
   read: Seen | undefined
   fresh: FileContent
   inForce: FileContent
-  /** How it looked when it was whole. */
+  /** Its state when it was last complete. */
   whole: Seen | undefined
-  /** Since when it seems half written. */
+  /** Since when it seems to be half written. */
   suspectSince: number | undefined
 }
 
@@ -35,7 +35,9 @@ export function createFolder(folder: string) {
   const files = new Map<string, KnownFile>()
   let isFirst = true
 
-  /** Notes how files look; answers those that are to be read or judged, and whether one went. */
+  /**
+   * Records the states of files; returns those to be read or judged, and whether one was removed.
+   */
   function compare(listed: ReadonlyMap<string, Seen>, now: number) {
     const due: [path: string, file: KnownFile][] = []
     for (const [path, seen] of listed) {
@@ -61,11 +63,10 @@ export function createFolder(folder: string) {
 
   return {
     /**
-     * Looks at the folder at `now` (milliseconds, from any beginning) and reads what has changed.
-     * Answers undefined when nothing became different. But for the first look, a change counts when
-     * two looks saw the same; of a file that seems half written, what it said before may still count
-     * (last-good.ts). Throws when the folder cannot be read; all stays as it was then. One call at a
-     * time.
+     * Checks the folder at `now` (milliseconds, from any origin) and reads what has changed.
+     * Returns undefined if nothing has. After the first check, a change counts when two checks saw
+     * the same. If a file seems half written, its previous content may still count (last-good.ts).
+     * Throws if the folder cannot be read; the last state then stays. Calls must not overlap.
      */
     async look(now: number): Promise<Gathered | undefined> {
       const { due, went } = compare(await listFiles(folder), now)
@@ -81,7 +82,7 @@ export function createFolder(folder: string) {
       isFirst = false
       return changed ? inSlices(gather(files)) : undefined
     },
-    /** Whether the next look may find a change without another one on the disk. */
+    /** Whether the next check may find a change without another one on disk. */
     unsettled: (): boolean => [...files.values()].some(isUnsettled),
   }
 }
@@ -105,7 +106,7 @@ function isUnsettled({ seen, read, suspectSince }: KnownFile): boolean {
   return seen.signature !== read?.signature || suspectSince !== undefined
 }
 
-/** Reads a file's text unless it has been, and puts in force what counts of it now. */
+/** Reads a file's text unless it is known, and puts the valid part in force. */
 async function judge(
   file: KnownFile,
   name: string,
@@ -141,7 +142,7 @@ async function judge(
   file.inForce = unlessSame(inForce, fresh)
 }
 
-/** `before` itself when `after` holds the same in the same places. */
+/** `before` itself if `after` has the same content in the same places. */
 function unlessSame(before: FileContent, after: FileContent): FileContent {
   const same =
     before.documents.length === after.documents.length &&
@@ -202,12 +203,12 @@ function repeated(fresh: WrittenResource, earlier: WrittenResource): FileProblem
   }
 }
 
-/** `file:line: error: message`, as compilers print it. */
+/** `file:line: error: message`, in the format of compilers. */
 export function showProblem({ file, line, severity, message }: FileProblem): string {
   return `${line === 0 ? file : `${file}:${line}`}: ${severity}: ${message}`
 }
 
-/** undefined where it cannot be read, and where it has been. */
+/** undefined if it cannot be read, or has been read already. */
 async function readText(path: string, { seen, read }: KnownFile): Promise<string | undefined> {
   if (!seen.readable || read?.signature === seen.signature) return undefined
   return readFile(path, 'utf8').catch(() => undefined)

@@ -1,18 +1,19 @@
-/** A folder of resource files, looked at again and again. */
+/** A folder of resource files, polled for changes. */
 
 import { type FSWatcher, watch } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import { createFolder } from './files.ts'
 import type { ResourceSource } from './source.ts'
 
-/** Milliseconds between two looks at least, and until the second look at a change. */
+/** The least milliseconds between two checks, and before the second check of a change. */
 const settleMs = 100
 
 /**
- * Looking, unlike listening, also sees saves by rename, symlink swaps of mounted ConfigMaps and
- * network mounts. After each look it rests for twenty times as long as that took, but 200 ms at
- * least and 700 ms at most: a change is to be in force within two seconds. Where the system tells
- * of a change in the folder itself the next look comes sooner; nothing depends on that.
+ * Polling, unlike notifications, also detects saves by rename, symlink swaps of mounted ConfigMaps,
+ * and changes on network mounts. After each check it pauses for twenty times the duration of the
+ * check, but for 200 ms at least and 700 ms at most: a change must be in force within two seconds.
+ * A notification of the system about the folder itself makes the next check happen sooner; nothing
+ * depends on it.
  */
 export function createFolderSource(path: string): ResourceSource {
   const folder = createFolder(path)
@@ -52,7 +53,7 @@ export function createFolderSource(path: string): ResourceSource {
   }
 }
 
-/** Listens to one folder, without those below it, for files that may hold resources. */
+/** Watches one folder, without its subfolders, for files that may contain resources. */
 function listen(path: string) {
   let watcher: FSWatcher | undefined
   let changed = false
@@ -68,13 +69,13 @@ function listen(path: string) {
   }
   return {
     close,
-    /** Settles once something has changed that is not forgotten; never where nobody tells. */
+    /** Resolves once a change is reported that is not forgotten; never without notifications. */
     async heard(): Promise<void> {
       if (watcher === undefined) {
         try {
           watcher = watch(path, { persistent: false }, onChange).on('error', close)
         } catch {
-          // A folder that is gone, or no more watches to be had: looking goes on.
+          // The folder is gone, or there are no more watches: polling continues.
         }
       }
       if (!changed)
@@ -82,7 +83,7 @@ function listen(path: string) {
           tell = settle
         })
     },
-    /** What was heard until now is being looked at. */
+    /** Changes reported until now are being checked. */
     forget() {
       changed = false
     },

@@ -1,14 +1,14 @@
-/** What the resources of a cluster were read from, for whoever writes to it. */
+/** The cluster objects of resources, for those that write to them. */
 
 import type { Owner } from '../core/generated-policies.ts'
 import type { KubeObject } from '../kubernetes/list.ts'
 import type { Reflector } from '../kubernetes/reflector.ts'
 import { type Group, originalGroup } from './collections.ts'
 
-/** An object that carries a status, as it was read. */
+/** An object with a status, as it was read. */
 export interface ClusterObject {
   readonly group: Group
-  /** What it is read as: `<kind>/<namespace>/<name>`. */
+  /** The resource that it is read as: `<kind>/<namespace>/<name>`. */
   readonly resource: string
   readonly path: string
   readonly apiVersion: string
@@ -17,13 +17,13 @@ export interface ClusterObject {
   readonly isDeleting: boolean
   /** Why it is not in force; undefined: it is. */
   readonly problem: string | undefined
-  /** As it is now; undefined: it is gone. */
+  /** The current object; undefined: it is gone. */
   readonly current: () => KubeObject | undefined
 }
 
-/** What an answer was read from. */
+/** The objects of a result. */
 export interface Kept {
-  /** By their keys, as `keyOfObject` has them. */
+  /** By `keyOfObject`. */
   readonly objects: Map<string, ClusterObject>
   /** By `<kind>/<namespace>/<name>` of the resource. */
   readonly models: Map<string, () => Owner | undefined>
@@ -31,12 +31,12 @@ export interface Kept {
 
 export const noObjects = (): Kept => ({ objects: new Map(), models: new Map() })
 
-/** Ours by what it is read as, the original's beside it. */
+/** Ours by the resource that it is read as; the original's have a prefix. */
 export function keyOfObject(group: Group, resource: string): string {
   return group === originalGroup ? `${group}/${resource}` : resource
 }
 
-/** The collection that an object is in. */
+/** The collection of an object. */
 interface Place {
   readonly apiVersion: string
   readonly kind: string
@@ -45,7 +45,7 @@ interface Place {
   readonly kept?: { readonly group: Group; readonly readAs: string } | undefined
 }
 
-/** Notes the object `<namespace>/<name>` where those of its collection are kept. */
+/** Records the object `<namespace>/<name>` if objects of its collection are kept. */
 export function keepObject(
   { objects }: Kept,
   { apiVersion, kind, plural, reflector, kept }: Place,
@@ -66,7 +66,7 @@ export function keepObject(
   })
 }
 
-/** The object `<namespace>/<name>` as others refer to it; undefined: it is gone. */
+/** The object `<namespace>/<name>` as an owner reference; undefined: it is gone. */
 export function toOwner({ apiVersion, kind, reflector }: Place, key: string): Owner | undefined {
   const { name, uid } = reflector?.objects.get(key)?.metadata ?? {}
   return name === undefined || uid === undefined ? undefined : { apiVersion, kind, name, uid }

@@ -1,6 +1,6 @@
 /**
- * A file written in place is torn while its writer is at work. What it said before stays in force
- * until it is whole, or until it has been torn for so long that it must be meant.
+ * A file that is written in place is torn while it is being written. Its previous content stays in
+ * force until it is complete, or has been torn for so long that it must be intended.
  */
 
 import {
@@ -10,17 +10,17 @@ import {
   toFileContent,
 } from './documents.ts'
 
-/** Milliseconds for which a torn file's last good documents stay. */
+/** How long a torn file's last valid documents stay, in milliseconds. */
 export const tornMs = 5_000
-/** Milliseconds after which a file that only lost something is taken to be finished. */
+/** After this many milliseconds, a file that only lost content counts as complete. */
 export const quietMs = 1_200
 
 /**
- * How a file's new text looks beside what is in force of it.
- * - whole: nothing hints at more to come.
- * - unsettled: written in place (`rewritten`: the same file, not one renamed over it), something
- *   valid is gone or the file is shorter, so its end may be missing.
- * - torn: what was valid is gone, and in its place stands something broken, or nothing at all.
+ * How a file's new text compares with its content in force.
+ * - whole: nothing suggests that more will follow.
+ * - unsettled: written in place (`rewritten`: the same file, not one renamed over it), and
+ *   something valid is gone or the file is shorter, so its end may be missing.
+ * - torn: valid content is gone, and something broken or nothing at all has replaced it.
  */
 export type Look = 'whole' | 'unsettled' | 'torn'
 
@@ -31,7 +31,7 @@ export interface Change {
   readonly shorter: boolean
 }
 
-/** Judges a file that is still there. */
+/** Judges a file that still exists. */
 export function lookOf({ before, fresh, rewritten, shorter }: Change): Look {
   const lost = lostIn(before, fresh).length > 0
   const nothing = fresh.documents.length === 0
@@ -40,8 +40,8 @@ export function lookOf({ before, fresh, rewritten, shorter }: Change): Look {
 }
 
 /**
- * What counts of a file that is not whole: its new documents, but the old form of those that are
- * gone and of the last one, which may be cut. What is newly broken is no problem yet.
+ * The valid content of an incomplete file: its new documents, but the old form of missing ones and
+ * of the last one, which may be cut off. Newly broken documents are not reported yet.
  */
 export function keepLastGood(file: string, before: FileContent, fresh: FileContent): FileContent {
   const broken = newlyBrokenIn(before, fresh)
@@ -55,13 +55,13 @@ export function keepLastGood(file: string, before: FileContent, fresh: FileConte
   return toFileContent(file, [...taken, ...uncut, ...kept], parts)
 }
 
-/** The valid documents of `before` that are not valid documents of `fresh`. */
+/** The valid documents of `before` that are not valid in `fresh`. */
 function lostIn(before: FileContent, fresh: FileContent): readonly PlacedDocument[] {
   const keys = new Set(fresh.resources.map(({ key }) => key))
   return before.documents.filter(({ content: { found } }) => found && !keys.has(found.key))
 }
 
-/** What is broken in `fresh` and was not there before; the same text is the same object. */
+/** What is broken in `fresh` and was not there before; equal texts are the same object. */
 function newlyBrokenIn(before: FileContent, fresh: FileContent): ReadonlySet<DocumentContent> {
   const known = new Set(before.documents.map(({ content }) => content))
   const broken = fresh.documents

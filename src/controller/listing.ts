@@ -1,11 +1,11 @@
-/** How the files of a folder look from outside, unread. */
+/** The files of a folder and their state, without their content. */
 
 import { readdir, realpath, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 
-/** Bytes of a file at most; a resource is a page of text. */
+/** The largest file in bytes; a resource is about a page of text. */
 const largestFile = 4 * 1_048_576
-/** Files asked about or read at once. */
+/** Files checked or read concurrently. */
 const atOnce = 64
 
 /** One file. */
@@ -14,14 +14,17 @@ export interface Seen {
   readonly signature: string
   readonly inode: bigint
   readonly size: bigint
-  /** Whether it is a file of a size that is read: reading a pipe would wait for a writer forever. */
+  /**
+   * Whether it is a regular file of acceptable size: reading a pipe would wait for a writer
+   * forever.
+   */
   readonly readable: boolean
 }
 
-/** One that is not there. */
+/** A missing file. */
 export const gone: Seen = { signature: 'gone', inode: 0n, size: 0n, readable: false }
 
-/** The `.yaml`, `.yml` and `.json` files of a folder, by path. Throws when it cannot be read. */
+/** The `.yaml`, `.yml` and `.json` files of a folder, by path. Throws if it cannot be read. */
 export async function listFiles(folder: string): Promise<ReadonlyMap<string, Seen>> {
   const listed = new Map<string, Seen>()
   for (const some of chunks(await resourceFiles(folder))) {
@@ -31,7 +34,7 @@ export async function listFiles(folder: string): Promise<ReadonlyMap<string, See
   return listed
 }
 
-/** A link that leads nowhere must not blind the look to all the other files. */
+/** A broken link must not hide all the other files. */
 async function lookAt(path: string): Promise<Seen> {
   const found = await stat(path, { bigint: true }).catch(() => undefined)
   if (found === undefined) return { ...gone, signature: 'unreadable' }
@@ -41,8 +44,8 @@ async function lookAt(path: string): Promise<Seen> {
 }
 
 /**
- * Hidden files and folders are left out (editors' and mounted ConfigMaps' own). Links to
- * folders are followed, since a ConfigMap mounts its subfolders so; each folder is read once.
+ * Skips hidden files and folders (of editors and of mounted ConfigMaps). Follows links to folders,
+ * because mounted ConfigMaps use them for subfolders; reads each folder once.
  */
 async function resourceFiles(folder: string, read = new Set<string>()): Promise<readonly string[]> {
   const place = await realpath(folder)
@@ -68,7 +71,7 @@ function isFolder(path: string): Promise<boolean> {
   )
 }
 
-/** Items in groups that are worked at together. */
+/** Splits items into groups that are processed together. */
 export function* chunks<Item>(items: readonly Item[]): Generator<readonly Item[]> {
   for (let at = 0; at < items.length; at += atOnce) yield items.slice(at, at + atOnce)
 }

@@ -1,22 +1,22 @@
-/** Writes objects to the cluster: what differs, in turn, and no more than so many a second. */
+/** Writes objects that differ to the cluster, in turn and at a limited rate. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { type KubeClient, KubeError, type KubeRequest } from '../kubernetes/client.ts'
 import type { KubeObject } from '../kubernetes/list.ts'
 
-/** Something that is ours to write: an object, or the status of one. */
+/** An object that we write, or the status of one. */
 export interface Target {
-  /** Its own path; of a status with `/status`. */
+  /** Its own path; for a status with `/status`. */
   readonly path: string
-  /** The object as the cluster has it now; undefined: it is not there. */
+  /** The object in the cluster; undefined: it does not exist. */
   readonly current: () => KubeObject | undefined
-  /** What makes it what it shall be; undefined: it is. Asked when its turn has come. */
+  /** The request that brings it to its desired state; undefined: it has it. Called at its turn. */
   readonly next: (current: KubeObject | undefined) => KubeRequest | undefined
 }
 
 export interface ObjectWriterOptions {
   readonly client: KubeClient
-  /** Whether writing is ours now. */
+  /** Whether this process may write now. */
   readonly mayWrite: () => boolean
   readonly onProblem: (path: string, problem: string) => void
   readonly writesPerSecond?: number
@@ -24,11 +24,14 @@ export interface ObjectWriterOptions {
 }
 
 const longestRestMs = 60_000
-/** Urgent targets of one change: one of thousands of models must not wait behind a change of all. */
+/**
+ * The most urgent targets of one change: one of thousands of models must not wait behind a change
+ * of all.
+ */
 const mostUrgent = 100
 /** Targets compared in one turn of the event loop. */
 const atOnce = 20
-/** Milliseconds within which a watch tells of what was written, if it is still there. */
+/** Within this many milliseconds a watch reports what was written, if it still exists. */
 const echoMs = 10_000
 
 export function startObjectWriter(options: ObjectWriterOptions) {
@@ -41,7 +44,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
   let wake = (): void => {}
   signal.addEventListener('abort', () => wake(), { once: true })
 
-  /** Whether something had to be written. */
+  /** Returns whether something had to be written. */
   async function bring(target: Target): Promise<boolean> {
     const { path, current, next } = target
     const before = current()
@@ -50,7 +53,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
     echoes.delete(path)
     if (request === undefined) return false
     const text = JSON.stringify(request)
-    // Written already, only that the watch has not told of it yet.
+    // Already written, but the watch has not reported it yet.
     if (echo?.text === text && echo.before === before) {
       echoes.set(path, echo)
       return false
@@ -71,7 +74,8 @@ export function startObjectWriter(options: ObjectWriterOptions) {
     const { path } = target
     const failed = failures.get(path) ?? 0
     failures.set(path, failed + 1)
-    // It went before its turn came, of which the watch tells; or its kind did, and may come back.
+    // The object was deleted before its turn, which the watch reports; or its kind was, and may
+    // come back.
     const isGone = error instanceof KubeError && error.status === 404
     if (failed > 0 && !isGone)
       onProblem(path, error instanceof Error ? error.message : String(error))
@@ -94,7 +98,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
         const changed = new Promise<void>((settle) => {
           wake = settle
         })
-        // Leadership comes without a word; an empty queue stays so until there is one.
+        // Leadership is gained without a notification, so an empty queue waits for new targets.
         await Promise.race(
           next === undefined ? [changed] : [changed, delay(200, undefined, { signal })],
         )
@@ -118,8 +122,8 @@ export function startObjectWriter(options: ObjectWriterOptions) {
   run().catch(() => {})
   return {
     /**
-     * These may be something else than they shall; by path, the last word counts. Those that are
-     * urgent go before all others, unless there are too many of them to be before anybody.
+     * Checks whether these have their desired state; for each path the last call counts. Urgent
+     * targets come first, unless there are too many of them.
      */
     look(targets: Iterable<Target>, isUrgent = false): void {
       const all = [...targets]
@@ -131,18 +135,18 @@ export function startObjectWriter(options: ObjectWriterOptions) {
       }
       wake()
     },
-    /** Requests that were answered so far. */
+    /** Successful requests so far. */
     get written(): number {
       return written
     },
-    /** Targets that are still to be looked at. */
+    /** Targets that are still to be checked. */
     get waiting(): number {
       return urgent.size + routine.size
     },
   }
 }
 
-/** A request that was answered, and what it was made for. */
+/** A successful request and its target. */
 interface Echo {
   readonly before: KubeObject | undefined
   readonly text: string

@@ -1,4 +1,6 @@
-/** The generated policies as the cluster has them, and what makes them what they shall be. */
+/**
+ * The generated policies in the cluster, and the requests that bring them to their desired state.
+ */
 
 import {
   managedAnnotation,
@@ -25,9 +27,9 @@ export interface PolicyObjectsOptions {
   readonly signal: AbortSignal
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** The object of a model, which then owns its policies; undefined: it is not there any more. */
+  /** The object of a model, which owns its policies; undefined: it no longer exists. */
   readonly ownerOf: (model: string) => Owner | undefined
-  /** Something of the cluster's has changed: these are to be looked at, or all. */
+  /** Objects in the cluster have changed: these must be checked, or all. */
   readonly onChange: (targets: readonly Target[] | undefined) => void
   readonly onProblem: (collection: string, problem: string | undefined) => void
 }
@@ -39,7 +41,7 @@ const plurals: Readonly<Record<PolicyKind, string>> = {
 const apiVersion = 'tollgate.dev/v1alpha1'
 const group = '/apis/tollgate.dev/v1alpha1'
 
-/** Starts to watch; nothing is looked at before `want`. */
+/** Starts to watch; nothing is checked before `want`. */
 export function followPolicyObjects(options: PolicyObjectsOptions) {
   const { client, signal, clock, ownerOf, onChange } = options
   let wanted: { policies: Policies; conditionsOf: PolicyConditions } | undefined
@@ -67,7 +69,7 @@ export function followPolicyObjects(options: PolicyObjectsOptions) {
     ]
   }
 
-  /** undefined: there shall be no such policy. */
+  /** undefined: there should be no such policy. */
   function found(kind: PolicyKind, key: string) {
     const model = modelOfPolicy(kind, key)
     const policies = model === undefined ? undefined : wanted?.policies.byModel.get(model)
@@ -98,7 +100,7 @@ export function followPolicyObjects(options: PolicyObjectsOptions) {
     const policies = found(kind, key)
     if (current === undefined || policies === undefined || isLeftAlone(current)) return undefined
     const { spec, status: before, metadata } = current
-    // It is about to be written: then its status is looked at again.
+    // It is about to be written; its status is checked after that.
     if ((spec as { digest?: unknown } | undefined)?.digest !== specOf(policies, kind)?.digest)
       return
     const conditions = wanted?.conditionsOf(policies.model, kind) ?? []
@@ -113,13 +115,13 @@ export function followPolicyObjects(options: PolicyObjectsOptions) {
   }
 
   return {
-    /** From now on this is what there shall be. */
+    /** Sets the desired state. */
     want(policies: Policies, conditionsOf: PolicyConditions): void {
       wanted = { policies, conditionsOf }
     },
     /** The policies of these models, with their statuses. */
     targetsOf,
-    /** All that shall be there, and those that shall be no longer. */
+    /** All desired policies, and those that are to be removed. */
     *all(): Iterable<Target> {
       if (wanted === undefined) return
       yield* targetsOf(wanted.policies.byModel.keys())
@@ -145,7 +147,7 @@ function isOurs(current: KubeObject | undefined): current is KubeObject {
   return labels?.[managedBy.name] === managedBy.value
 }
 
-/** Of this very object: one that was made anew meanwhile stays. */
+/** Deletes exactly this object: one that was recreated meanwhile stays. */
 function removal(path: string, { metadata: { uid } }: KubeObject): KubeRequest {
   const body = { apiVersion: 'v1', kind: 'DeleteOptions', ...(uid && { preconditions: { uid } }) }
   return { method: 'DELETE', path, body }

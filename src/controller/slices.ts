@@ -1,15 +1,15 @@
-/** Long work on the loop that answers requests, cut so that none of them waits for it. */
+/** Runs long work on the event loop in slices, so that requests do not wait for it. */
 
 /** Milliseconds of work between two turns of the event loop. */
 const sliceMs = 3
 
-/** Whoever wants a slice, in the order in which they came. */
+/** The work waiting for a slice, in order of arrival. */
 const waiting: (() => void)[] = []
 
 /**
- * Runs steps to their end. After each slice everything else that is ready has its turn, and of all
- * such works one has a slice of a turn; a promise that a step yields is waited for, and its value
- * handed to the next one.
+ * Runs steps to their end. After each slice all other ready work gets a turn, and only one such job
+ * has a slice per turn. A promise that a step yields is awaited, and its value passed to the next
+ * step.
  */
 export async function inSlices<Result>(steps: Generator<unknown, Result>): Promise<Result> {
   let until = Number.NEGATIVE_INFINITY

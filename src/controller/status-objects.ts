@@ -1,4 +1,4 @@
-/** The statuses of the resources that people write, as the cluster has them and as they shall be. */
+/** The statuses of the resources that people write, current and desired. */
 
 import { createStatusOfKey, type StatusView } from '../core/conditions.ts'
 import type { PolicyConditions } from '../core/generated-policies.ts'
@@ -12,10 +12,10 @@ import { originalGroup } from './collections.ts'
 import { type ClusterObject, keyOfObject } from './kept-objects.ts'
 import type { Target } from './object-writer.ts'
 
-/** What statuses are made of. */
+/** The inputs of statuses. */
 export interface StatusInputs extends StatusView {
   readonly snapshot: Snapshot
-  /** What the snapshot was read from, by `keyOfObject`. */
+  /** The objects of the snapshot, by `keyOfObject`. */
   readonly objects: ReadonlyMap<string, ClusterObject>
   readonly policyConditions: PolicyConditions
   /** Public base URL, without a trailing slash. */
@@ -25,7 +25,7 @@ export interface StatusInputs extends StatusView {
 export interface StatusObjectsOptions {
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** Whether the original's objects may be written to now. */
+  /** Whether the original's objects may be written now. */
   readonly mayWriteOriginal: () => boolean
 }
 
@@ -35,7 +35,7 @@ export function createStatusObjects(options: StatusObjectsOptions) {
 
   function wanted(key: string, now: KubeObject): ObjectStatus | undefined {
     const object = current?.objects.get(key)
-    // What was changed since is compiled soon, and looked at again then.
+    // Later changes are compiled soon, and checked again then.
     if (current === undefined || (now.metadata.generation ?? 0) !== object?.generation) return
     const about = { before: now.status, generation: object.generation, now: clock() }
     if (object.problem !== undefined) return toFailedStatus(object.problem, about)
@@ -43,7 +43,7 @@ export function createStatusObjects(options: StatusObjectsOptions) {
     return status && toObjectStatus({ ...current, status, ...about })
   }
 
-  /** Nobody else writes to it any more: what another controller has left there goes. */
+  /** No other controller writes to it any more, so the whole status is replaced. */
   function nextOfOriginal(key: string, path: string, now: KubeObject): KubeRequest | undefined {
     if (!mayWriteOriginal()) return undefined
     const status = wanted(key, now)
@@ -53,7 +53,7 @@ export function createStatusObjects(options: StatusObjectsOptions) {
   function* targetsAt(key: string, object: ClusterObject): Generator<Target> {
     const { path, group, current } = object
     const isOriginal = group === originalGroup
-    // By now it is not in force here, which is all that there is to be done before it goes.
+    // It is not in force here any more, which is all that had to happen before its deletion.
     if (isOriginal && object.isDeleting) {
       const next = (now: KubeObject | undefined): KubeRequest | undefined =>
         now && mayWriteOriginal() ? takeOffFinalizers(path, group, now) : undefined
@@ -72,7 +72,7 @@ export function createStatusObjects(options: StatusObjectsOptions) {
   }
 
   return {
-    /** From now on statuses are made of this. */
+    /** Sets the inputs of the desired statuses. */
     want(inputs: StatusInputs): void {
       current = { ...inputs, statusOfKey: createStatusOfKey(inputs.snapshot, inputs) }
     },
@@ -86,7 +86,7 @@ export function createStatusObjects(options: StatusObjectsOptions) {
   }
 }
 
-/** The objects that have become different: urgent, while the others may wait for their turn. */
+/** The objects that have changed: they are urgent, all others can wait. */
 export function* changedObjects(
   before: ReadonlyMap<string, ClusterObject>,
   after: ReadonlyMap<string, ClusterObject>,
@@ -113,7 +113,7 @@ export function* objectsAbout(
   }
 }
 
-/** Of the objects that a resource may have been read from. */
+/** The keys of the objects that a resource may have been read from. */
 function keysOf(resource: string): readonly string[] {
   return [resource, keyOfObject(originalGroup, resource)]
 }

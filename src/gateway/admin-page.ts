@@ -1,4 +1,4 @@
-/** Envoy's admin page: asked what clusters Envoy has taken, and to open its log files anew. */
+/** Envoy's admin page: which clusters Envoy has loaded, and reopening its log files. */
 
 import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
@@ -8,12 +8,14 @@ import type { Address } from './bootstrap.ts'
 const answerWithinMs = 2_000
 const warmingPath = '/config_dump?resource=dynamic_warming_clusters&mask=cluster.name'
 
-/** Envoy's admin page took the connection and has not answered in time: it is there, and busy. */
+/**
+ * Envoy's admin page accepted the connection and did not respond in time: it exists and is busy.
+ */
 class LateAnswer extends Error {
   override readonly name = 'LateAnswer'
 }
 
-/** The text of one answer; rejects when the page does not answer within 2 s, or not with 200. */
+/** The text of one response; rejects if the page does not respond within 2 s, or not with 200. */
 export async function askAdmin(
   admin: Address,
   path: string,
@@ -42,19 +44,22 @@ export async function askAdmin(
   }
 }
 
-/** What Envoy has of its dynamic clusters. */
+/** The state of Envoy's dynamic clusters. */
 export interface TakenClusters {
-  /** `version_info` of the last file that it took whole; undefined before the first and while it is busy. */
+  /**
+   * `version_info` of the last file that it loaded completely; undefined before the first and while
+   * it is busy.
+   */
   readonly version: string | undefined
-  /** Names of those that it has taken but cannot use yet, as their address is being looked up. */
+  /** Names of loaded clusters that are not usable yet, because their address is being resolved. */
   readonly warming: ReadonlySet<string>
 }
 
 /**
- * Asks which clusters are in use. Cheap with thousands of them (6 ms with 4,000): only texts among
- * the statistics are looked through, of which there are few. Envoy answers on the thread that
- * takes the clusters, so an answer comes after a change that is under way; one that is late means
- * that Envoy is not done. Rejects when no Envoy is there.
+ * Reads which clusters are in use. Cheap with thousands of them (6 ms with 4,000): only text
+ * statistics are searched, and there are few. Envoy responds on the thread that loads clusters, so
+ * a response comes after a change in progress; a late one means that Envoy is not done. Rejects if
+ * there is no Envoy.
  */
 export async function readTaken(admin: Address, withinMs = answerWithinMs): Promise<TakenClusters> {
   try {

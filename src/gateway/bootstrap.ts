@@ -1,6 +1,6 @@
 /**
  * The part of Envoy's configuration that is fixed while it runs: envoy/bootstrap.yaml with the
- * addresses of this installation.
+ * settings of this installation.
  */
 
 import { existsSync } from 'node:fs'
@@ -13,7 +13,10 @@ import { putTracing, type TracingSettings } from './tracing.ts'
 /** A TCP address, or the path of a Unix domain socket. */
 export type Address = { readonly host: string; readonly port: number } | { readonly path: string }
 
-/** What differs between installations. `grpc` and `api` have one address for each process of the service. */
+/**
+ * The settings that differ between installations. `grpc` and `api` have one address for each
+ * process of the service.
+ */
 export type BootstrapSettings = {
   readonly gateway: Address
   readonly admin: Address
@@ -21,24 +24,29 @@ export type BootstrapSettings = {
   readonly api: readonly Address[]
   /** The file that `writeClusters` replaces. */
   readonly clustersFile: string
-  /** The file of the usage journal, in a folder that exists; unset: Envoy writes none. */
+  /** The file of the usage journal, in an existing folder; unset: Envoy writes none. */
   readonly journal?: string | undefined
-  /** PEM file of the authorities that vouch for https backends; unset leaves the template's. */
+  /**
+   * PEM file of the authorities that https backends are verified against; unset keeps the
+   * template's.
+   */
   readonly authoritiesFile?: string | undefined
-  /** The largest request body that is held (bytes), and the time a request may take to arrive. */
+  /** The largest request body (bytes), and the time for a request to arrive. */
   readonly bodyLimit?: number | undefined
   readonly bodyTimeoutMs?: number | undefined
-  /** Origins whose pages may call the gateway, `*` for all; none unless told. */
+  /** Origins whose pages may call the gateway, `*` for all; none by default. */
   readonly allowedOrigins?: readonly string[] | undefined
-  /** Where the gateway's spans go; unset: it traces nothing. */
+  /** Where the gateway's spans are sent; unset: it does not trace. */
   readonly tracing?: TracingSettings | undefined
-  /** Whether a client's trace headers are believed; they are removed unless told. */
+  /** Whether clients' trace headers are trusted; by default they are removed. */
   readonly trustsTraces?: boolean | undefined
-  /** What Envoy may hold for all connections together (bytes). */
+  /** The memory that Envoy may use for all connections together (bytes). */
   readonly heapBytes?: number | undefined
-  /** Proxies in front of Envoy whose `x-forwarded-for` is believed; none unless told. */
+  /**
+   * The number of proxies in front of Envoy whose `x-forwarded-for` is trusted; none by default.
+   */
   readonly trustedHops?: number | undefined
-  /** A file of `renderCertificate`; unset: the listener speaks plain HTTP. */
+  /** A file made by `renderCertificate`; unset: the listener uses plain HTTP. */
   readonly certificateFile?: string | undefined
 }
 
@@ -98,9 +106,9 @@ type Bootstrap = {
 }
 
 /**
- * Renders the text of envoy/bootstrap.yaml with these settings, as JSON that Envoy takes for
- * `--config-path` when the file is named `*.json`. Throws when the template lacks a part that
- * is to be replaced, or when `grpc` or `api` is empty.
+ * Renders the text of envoy/bootstrap.yaml with these settings, as JSON for Envoy's `--config-path`
+ * in a file named `*.json`. Throws if the template lacks a part that must be replaced, or if `grpc`
+ * or `api` is empty.
  */
 export function renderBootstrap(template: string, settings: BootstrapSettings): string {
   const bootstrap = parse(template) as Bootstrap
@@ -159,7 +167,7 @@ export function renderCertificate(certFile: string, keyFile: string): string {
   return `${JSON.stringify({ resources: [resource] })}\n`
 }
 
-/** Only a certificate that Envoy is handed by discovery is watched. */
+/** Envoy watches only certificates that it gets by discovery. */
 function showing(certificateFile: string): object {
   const source = { path: certificateFile, watched_directory: { path: dirname(certificateFile) } }
   return {
@@ -179,7 +187,7 @@ function showing(certificateFile: string): object {
   }
 }
 
-/** The system's own list of certificate authorities, where distributions keep it. */
+/** The system's list of certificate authorities, at the path of its distribution. */
 export function findAuthorities(
   exists: (path: string) => boolean = existsSync,
 ): string | undefined {
@@ -193,8 +201,8 @@ function named<Part extends { name: string }>(parts: readonly Part[], name: stri
 }
 
 /**
- * A Check that is asked again is asked elsewhere, as an entry of the access log is. Where there is only
- * one address that says nothing, and costs: Envoy makes the predicate anew at each call.
+ * Retries of a Check go to another process, like those of the access log. With only one address the
+ * predicate has no use and a cost, because Envoy creates it anew for each call.
  */
 function putElsewhere(connections: Connections, grpc: readonly Address[]): void {
   if (grpc.length === 1 && !grpc.some(isName)) return
@@ -222,7 +230,7 @@ function putBodyLimits(connections: Connections, settings: BootstrapSettings): v
   if (bodyTimeoutMs !== undefined) connections.request_timeout = `${bodyTimeoutMs / 1_000}s`
 }
 
-/** What an answer tells a page besides its body. */
+/** The response headers that a page may read. */
 const exposedHeaders = [
   'x-request-id',
   'retry-after',
@@ -238,8 +246,8 @@ const exposedHeaders = [
 ]
 
 /**
- * Preflights are answered before any credential is asked for. Credentials of the browser (cookies) are
- * never allowed: keys come in a header that the page sets itself.
+ * Preflights are answered without a credential. Browser credentials (cookies) are never allowed:
+ * pages send keys in a header.
  */
 function putOrigins(connections: Connections, origins: readonly string[] | undefined): void {
   if (origins === undefined || origins.length === 0) return
@@ -258,7 +266,7 @@ function putOrigins(connections: Connections, origins: readonly string[] | undef
   }
 }
 
-/** How long Envoy waits in silence is a route's: one more of each that leads to models for each time. */
+/** An idle timeout belongs to a route, so each route to models is repeated for each timeout. */
 function putIdleTimeouts({ route_config }: Connections): void {
   const name = 'x-tollgate-idle'
   for (const host of route_config.virtual_hosts) {
@@ -283,7 +291,7 @@ function putIdleTimeouts({ route_config }: Connections): void {
 
 function pointAt(cluster: Cluster, addresses: readonly Address[]): void {
   if (addresses.length === 0) throw new Error(`cluster ${cluster.name} needs an address`)
-  // Envoy resolves names in clusters of this type only.
+  // Envoy resolves names only in clusters of this type.
   if (addresses.some(isName)) {
     cluster.type = 'STRICT_DNS'
     cluster.dns_lookup_family = 'V4_PREFERRED'

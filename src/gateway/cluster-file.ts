@@ -1,6 +1,6 @@
 /**
- * Keeps Envoy's clusters in step with the snapshots, and knows which models have to wait because
- * Envoy does not have their cluster yet: with thousands beside it that takes it a second or two.
+ * Writes Envoy's clusters for each snapshot, and tracks the models that must wait because Envoy
+ * does not have their cluster yet. With thousands of clusters Envoy takes a second or two.
  */
 
 import { createHash, hash } from 'node:crypto'
@@ -12,44 +12,52 @@ import type { TakenClusters } from './admin-page.ts'
 import { joinClusters, renderCluster, writeClusters } from './clusters.ts'
 import { placeOf, secretsOf } from './secret-place.ts'
 
-/** Milliseconds that a cluster stays after its model left: Checks already answered still need it. */
+/**
+ * How long a cluster stays after its model was removed, because answered Checks still need it;
+ * milliseconds.
+ */
 const graceMs = 5_000
-/** Milliseconds between two questions, doubled from one to the next. */
+/** Milliseconds between two polls, doubling from one to the next. */
 const [shortestRestMs, longestRestMs] = [5, 250]
-/** Milliseconds that a model waits for an Envoy that answers and has not taken its cluster. */
+/**
+ * How long a model waits for an Envoy that responds and has not loaded its cluster; milliseconds.
+ */
 const patienceMs = 10_000
 /** The same at the start, when readiness waits. */
 const firstPatienceMs = 5_000
-/** The same while there is no admin page. At the start nobody waits for that. */
+/** The same while there is no admin page, except at the start. */
 const awayPatienceMs = 2_000
-/** Milliseconds between two questions about models that wait no longer, doubled as well. */
+/** Milliseconds between two polls about models that no longer wait, also doubling. */
 const [shortestLookMs, longestLookMs] = [500, 4_000]
-/** So many of the last files are recognised. */
+/** The number of recent files that are recognized. */
 const versionsKept = 16
 
 export interface ClusterFileDeps {
-  /** Made when missing. */
+  /** Created if missing. */
   readonly directory: string
-  /** Asks Envoy's admin page. */
+  /** Reads Envoy's admin page. */
   readonly readTaken: () => Promise<TakenClusters>
   /** Some models no longer wait. */
   readonly onTaken: () => void
-  /** Of some models that wait no longer Envoy has been seen to have the cluster after all. */
+  /** Envoy has now loaded clusters of models that had stopped waiting. */
   readonly onSeen: () => void
-  /** These no longer wait though Envoy has not been seen to have their clusters; why. */
+  /** These models no longer wait, although Envoy has not been seen to load their clusters; why. */
   readonly onOverdue: (models: readonly string[], reason: Unseen) => void
   readonly onFault: (error: unknown) => void
 }
 
 export type ClusterFile = ReturnType<typeof createClusterFile>
 
-/** Envoy answers and has not taken the cluster, or its admin page does not answer. */
+/** Envoy responds and has not loaded the cluster, or its admin page does not respond. */
 export type Unseen = 'not taken' | 'no answer'
 
 /** Cluster texts by model key. */
 type Clusters = ReadonlyMap<string, string>
 
-/** A set of clusters and the `version_info` that its file has, with or without others that leave. */
+/**
+ * A set of clusters and the `version_info` of its file, with or without clusters that are being
+ * removed.
+ */
 interface Version {
   readonly name: string
   readonly clusters: Clusters
@@ -94,7 +102,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
   }
 
   async function put(clusters: Clusters, { name }: Version): Promise<void> {
-    // By another name the same clusters say that a model which was leaving is back.
+    // The same clusters under another name mean that a removed model is back.
     if (written?.name === name && isSame(clusters, written.clusters)) return
     await mkdir(deps.directory, { recursive: true })
     await writeClusters(deps.directory, joinClusters(clusters.values(), name))
@@ -110,7 +118,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
     isFirst = false
   }
 
-  /** Lets go the models whose clusters Envoy has, and those that have waited for too long. */
+  /** Releases the models whose clusters Envoy has loaded, and those that have waited too long. */
   function release(taken: TakenClusters | undefined): void {
     see(taken)
     const patience = taken === undefined ? awayPatienceMs : patienceMs
@@ -131,7 +139,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
     }
     if (released.size === 0) return
     served = new Map([...served, ...released])
-    // An Envoy that is not there yet reads the file when it starts.
+    // An Envoy that is not running yet reads the file when it starts.
     const isStart = isFirst && taken === undefined
     if (overdue.length > 0 && !isStart) deps.onOverdue(overdue, reason)
     deps.onTaken()
@@ -143,7 +151,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
     return clusters?.get(key) === text && !taken?.warming.has(clusterName(key))
   }
 
-  /** Strikes out those that Envoy has by now. */
+  /** Removes those that Envoy has loaded by now. */
   function see(taken: TakenClusters | undefined): void {
     const before = unseen.size
     for (const [key, { text }] of unseen) if (has(taken, key, text)) unseen.delete(key)
@@ -161,18 +169,20 @@ export function createClusterFile(deps: ClusterFileDeps) {
   }
 
   return {
-    /** Keys of the models that Envoy cannot serve yet as the planned snapshot has them. */
+    /** Keys of the models that Envoy cannot serve yet as in the planned snapshot. */
     waiting: waiting as ReadonlyMap<string, unknown>,
-    /** Why models wait no longer though Envoy has not been seen to have their cluster; by key. */
+    /**
+     * Why models stopped waiting although Envoy has not been seen to load their cluster; by key.
+     */
     unseen: unseen as ReadonlyMap<string, { readonly reason: Unseen }>,
     /**
-     * Says what the next `write` is for, once it has come to its end; the models that will have to wait
-     * do so from then on. One at a time.
+     * Sets the snapshot for the next `write`, once it has run to its end; from then on the models
+     * concerned wait. Calls must not overlap.
      */
     *planInSteps(snapshot: Snapshot): Generator<void, void> {
       if (snapshot.models === models) return
       const version = yield* versionOf(snapshot.models)
-      // From here on without a step: who waits is told apart from who is served in one moment.
+      // No step from here on: waiting and served models must be separated atomically.
       models = snapshot.models
       const { clusters } = version
       if (planned !== undefined && isSame(clusters, planned.clusters)) return
@@ -185,7 +195,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
         else if (waiting.get(key)?.text !== text) waiting.set(key, { text, since: Infinity })
       }
     },
-    /** Puts the planned clusters in place. Clusters of models that are gone follow later. */
+    /** Writes the planned clusters. Clusters of removed models are dropped later. */
     async write(): Promise<void> {
       if (planned === undefined) return
       const current = planned
@@ -214,7 +224,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
           following = undefined
         })
     },
-    /** Settles when no model waits. */
+    /** Resolves when no model waits. */
     settled: async (): Promise<void> => following,
     close(): void {
       closing.abort()
@@ -224,7 +234,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
   }
 }
 
-/** What a cluster needs besides the address; secrets are in files below `directory`. */
+/** The cluster's settings besides the address; secrets are in files below `directory`. */
 function readFrom({ metadata, server }: ModelRef, directory: string) {
   const [credential, authorities] = secretsOf(metadata.namespace, server).map(
     (secret) => secret && placeOf(secret, directory),

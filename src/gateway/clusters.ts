@@ -1,6 +1,6 @@
 /**
- * The part of Envoy's configuration that changes while it runs: one cluster for each model
- * backend, in the file that Envoy's filesystem CDS watches.
+ * The part of Envoy's configuration that changes while it runs: one cluster for each model backend,
+ * in the file that Envoy's filesystem CDS watches.
  */
 
 import { mkdir } from 'node:fs/promises'
@@ -9,15 +9,20 @@ import { join } from 'node:path'
 import { replaceFile } from './replace-file.ts'
 import type { SecretPlace } from './secret-place.ts'
 
-/** Where a model's requests go: `backendUrl` is `http://` or `https://`, host, port, base path. */
+/**
+ * The target of a model's requests: `backendUrl` is `http://` or `https://`, host, port, base path.
+ */
 export type Backend = {
   readonly cluster: string
   readonly backendUrl: string
-  /** What Host and the server name of TLS say, where that is not the URL's. */
+  /** Host header and TLS server name, if they differ from the URL. */
   readonly host?: string | undefined
-  /** Milliseconds; 5 s unless told. */
+  /** Milliseconds; 5 s by default. */
   readonly connectMs?: number
-  /** What Envoy reads from files: the header that identifies it to the server, and whom it trusts. */
+  /**
+   * Secrets that Envoy reads from files: the header with its credential, and the trusted
+   * authorities.
+   */
   readonly credential?: { readonly header: string; readonly secret: SecretPlace } | undefined
   readonly authorities?: SecretPlace | undefined
 }
@@ -31,8 +36,8 @@ const types = 'type.googleapis.com/envoy'
 const clusterType = `${types}.config.cluster.v3.Cluster`
 
 /**
- * Renders a `DiscoveryResponse` (envoy.service.discovery.v3) in JSON. Of several backends with one
- * cluster name the first is taken. Throws a TypeError for a URL that is not http or https.
+ * Renders a `DiscoveryResponse` (envoy.service.discovery.v3) in JSON. If several backends have one
+ * cluster name, the first is used. Throws a TypeError for a URL that is not http or https.
  */
 export function renderClusters(backends: readonly Backend[], version: string): string {
   const texts = new Map<string, string>()
@@ -42,24 +47,24 @@ export function renderClusters(backends: readonly Backend[], version: string): s
   return joinClusters(texts.values(), version)
 }
 
-/** The response of clusters that are rendered already. */
+/** The response with clusters that are already rendered. */
 export function joinClusters(texts: Iterable<string>, version: string): string {
   const about = JSON.stringify({ version_info: version, type_url: clusterType }).slice(0, -1)
   return `${about},"resources":[${[...texts].join(',')}]}\n`
 }
 
 /**
- * One cluster of it. It is the same text whatever stands beside it, so Envoy leaves untouched what
- * did not change.
+ * One cluster of it. Its text does not depend on the others, so Envoy leaves unchanged clusters
+ * untouched.
  */
 export function renderCluster(backend: Backend): string {
   return JSON.stringify({ '@type': clusterType, ...toCluster(backend) })
 }
 
 /**
- * Replaces the clusters file in `directory`, which is made if missing, by rename: Envoy reads
- * the old text or the new one, never a part. Concurrent calls do not disturb each other; the
- * last rename wins. Envoy refuses to start without the file, so write an empty list first.
+ * Replaces the clusters file in `directory`, which is created if missing, by rename: Envoy reads
+ * the old text or the new one, never a part. Concurrent calls are safe; the last rename wins. Envoy
+ * does not start without the file, so write an empty list first.
  */
 export async function writeClusters(directory: string, text: string): Promise<void> {
   await mkdir(directory, { recursive: true })
@@ -81,7 +86,7 @@ function toCluster(backend: Backend): object {
     name: cluster,
     ...resolution(host),
     connect_timeout: `${connectMs / 1_000}s`,
-    // One long answer is one HTTP/1.1 connection; the defaults of 1024 are for short ones.
+    // A long response occupies an HTTP/1.1 connection; the default of 1024 is meant for short ones.
     circuit_breakers: {
       thresholds: [
         {
@@ -96,14 +101,14 @@ function toCluster(backend: Backend): object {
       'envoy.extensions.upstreams.http.v3.HttpProtocolOptions': {
         '@type': `${types}.extensions.upstreams.http.v3.HttpProtocolOptions`,
         explicit_http_config: { http_protocol_options: {} },
-        // Below the five seconds after which Node and uvicorn close an idle connection: one
-        // that the server closes just as a request is sent on it is a 503 for the client.
+        // Below the five seconds after which Node and uvicorn close an idle connection. If the
+        // server closes one just as a request is sent, the client gets a 503.
         common_http_protocol_options: { idle_timeout: '4s' },
         ...(credential && { http_filters: identifying(credential) }),
       },
     },
     ...(secure && { transport_socket: tlsTo(written ?? host, authorities) }),
-    // The Host header the backend sees, by the route's auto_host_rewrite.
+    // The Host header for the backend, by the route's auto_host_rewrite.
     load_assignment: assignment(cluster, host, port, written ?? url.host),
   }
 }
@@ -117,13 +122,13 @@ export function assignment(cluster: string, host: string, port: number, hostname
 
 function resolution(host: string): object {
   if (isIP(host) !== 0) return { type: 'STATIC' }
-  // One machine, of which every connection tries both addresses (RFC 8305).
+  // One machine: every connection tries both addresses (RFC 8305).
   if (host === 'localhost') return { type: 'LOGICAL_DNS', dns_lookup_family: 'ALL' }
   return {
     type: 'STRICT_DNS',
     dns_lookup_family: 'ALL',
-    // Of several addresses one may be dead: after three vain connections it is left out for a while.
-    // Where all are, all are asked. Answers of a server, whatever they say, do not count.
+    // One of several addresses may be dead: after three failed connections it is ejected for a
+    // while. If all are, all are used. Responses of a server never count.
     outlier_detection: {
       split_external_local_origin_errors: true,
       consecutive_local_origin_failure: 3,
@@ -138,9 +143,8 @@ function resolution(host: string): object {
 }
 
 /**
- * Filters between the router and the server: so what they set is not removed with the client's own
- * headers, and what the client has sent under that name is replaced. Without a value there is no
- * request.
+ * Filters between the router and the server. They run after the route has removed the client's
+ * headers, and overwrite one of the same name. Without a value the request fails.
  */
 function identifying({ header, secret }: NonNullable<Backend['credential']>): object[] {
   const filter = (name: string, type: string, config: object): object => ({
@@ -163,13 +167,13 @@ function identifying({ header, secret }: NonNullable<Backend['credential']>): ob
   ]
 }
 
-/** Envoy reads it again whenever another file is put in its place. */
+/** Envoy reads it again whenever the file is replaced. */
 function fromFile({ name, path }: SecretPlace): object {
   const sds_config = { resource_api_version: 'V3', path_config_source: { path } }
   return { name, sds_config }
 }
 
-/** TLS to a server of this name, or address, that one of the authorities vouches for. */
+/** TLS to a server with this name or address, verified against the authorities. */
 export function tlsTo(host: string, authorities?: SecretPlace): object {
   const isName = isIP(host) === 0
   return {
@@ -180,13 +184,13 @@ export function tlsTo(host: string, authorities?: SecretPlace): object {
       ...(isName && { sni: host }),
       common_tls_context: {
         combined_validation_context: {
-          // A certificate of a trusted authority is not enough: it must be this host's.
+          // A certificate of a trusted authority is not enough: it must be for this host.
           default_validation_context: {
             match_typed_subject_alt_names: [
               { san_type: isName ? 'DNS' : 'IP_ADDRESS', matcher: { exact: host } },
             ],
           },
-          // The secret of this name in envoy/bootstrap.yaml: one list for all others.
+          // The secret of this name in envoy/bootstrap.yaml is shared by all other models.
           validation_context_sds_secret_config: authorities
             ? fromFile(authorities)
             : { name: 'authorities' },

@@ -1,7 +1,7 @@
 /**
- * Has Envoy take leave of its clients before it is ended. Tried on Envoy 1.40: `/healthcheck/fail`
- * puts `connection: close` on every answer of HTTP/1 and sends GOAWAY on HTTP/2, and goes on
- * accepting; `/drain_listeners` refuses new connections and says nothing on those that there are.
+ * Drains Envoy before it is stopped. Tested with Envoy 1.40: `/healthcheck/fail` adds `connection:
+ * close` to every HTTP/1 response, sends GOAWAY on HTTP/2, and keeps accepting; `/drain_listeners`
+ * refuses new connections and does not affect existing ones.
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
@@ -10,18 +10,21 @@ import type { Address } from './bootstrap.ts'
 
 export interface DrainOptions {
   readonly admin: Address
-  /** Milliseconds for which new connections are accepted: whoever balances may not have heard yet. */
+  /**
+   * How long new connections are still accepted, because load balancers may not have noticed yet;
+   * milliseconds.
+   */
   readonly leastMs: number
-  /** Milliseconds that requests are waited for. */
+  /** The longest wait for requests in progress; milliseconds. */
   readonly mostMs: number
-  /** Told from time to time how many requests are running. */
+  /** Called from time to time with the number of requests in progress. */
   readonly onRunning?: (requests: number) => void
-  /** Ends the waiting; the promise then rejects. */
+  /** Aborts the wait; the promise then rejects. */
   readonly signal?: AbortSignal
 }
 
 export interface Drained {
-  /** Requests that were still running at the end: 0, unless they took too long. */
+  /** Requests still in progress at the end: 0, unless they took too long. */
   readonly requests: number
   readonly tookMs: number
 }
@@ -30,15 +33,15 @@ const lookEveryMs = 500
 const silentMs = 15_000
 
 /**
- * Settles when no request is running and no connection can come any more, or when that has taken
- * `mostMs`. Rejects when Envoy is not there, or its admin page says nothing for 15 seconds.
+ * Resolves when no request is in progress and no connection can arrive any more, or after `mostMs`.
+ * Rejects if there is no Envoy, or its admin page does not respond for 15 seconds.
  */
 export async function drainEnvoy(options: DrainOptions): Promise<Drained> {
   const { admin, leastMs, mostMs, onRunning, signal } = options
   const begunAt = performance.now()
   const tookMs = (): number => performance.now() - begunAt
 
-  /** A busy Envoy may be slow to answer; one that is gone or hangs will not. */
+  /** A busy Envoy may respond late; one that is gone or hangs never does. */
   async function ask(path: string, method: 'GET' | 'POST'): Promise<string> {
     const giveUpAt = Math.min(mostMs, tookMs() + silentMs)
     for (;;) {
@@ -66,12 +69,12 @@ export async function drainEnvoy(options: DrainOptions): Promise<Drained> {
   }
 }
 
-/** Whether an Envoy is there that nobody has drained. Rejects when none answers. */
+/** Whether an Envoy is running that is not drained. Rejects if none responds. */
 export async function isServing(admin: Address): Promise<boolean> {
   return (await askAdmin(admin, '/ready')).startsWith('LIVE')
 }
 
-/** Of the connection manager `gateway` in envoy/bootstrap.yaml. */
+/** The statistic of the connection manager `gateway` in envoy/bootstrap.yaml. */
 const running = `/stats?type=Gauges&format=json&filter=${encodeURIComponent('^http\\.gateway\\.downstream_rq_active$')}`
 
 function readRunning(text: string): number {

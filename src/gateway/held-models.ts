@@ -1,12 +1,12 @@
-/** Models whose cluster Envoy does not have yet, kept as they were. */
+/** Holds back models whose cluster Envoy does not have yet. */
 
 import type { Resource } from '../core/resources.ts'
 import { keyOf } from '../core/resources.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 
 /**
- * The resources with these models (`<namespace>/<name>`) as `shown` has them; what it does not
- * have is left out. Policies and subscriptions are the new ones, so that no access outlives its end.
+ * The resources with these models (`<namespace>/<name>`) as in `shown`, or left out if they are not
+ * there. Policies and subscriptions are the new ones, so that revoked access ends at once.
  */
 export function holdModels(
   resources: readonly Resource[],

@@ -1,10 +1,12 @@
-/** Files that Envoy reads, replaced by rename: it reads the old text or the new one, never a part. */
+/**
+ * Replaces files that Envoy reads by rename: it reads the old text or the new one, never a part.
+ */
 
 import { randomUUID } from 'node:crypto'
 import { open, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 
-/** Replaces a file, or makes it, in a folder that is there. Of calls side by side the last one wins. */
+/** Replaces or creates a file in an existing folder. Of concurrent calls the last one wins. */
 export async function replaceFile(path: string, text: string, mode = 0o644): Promise<void> {
   const temporary = join(dirname(path), `.${process.pid}.${randomUUID()}`)
   try {

@@ -1,6 +1,6 @@
 /**
- * Hands secrets to Envoy by its secret discovery: a file for each, which Envoy watches. They are in
- * no other file, and in neither the clusters nor the log.
+ * Passes secrets to Envoy by file-based SDS: one file for each, which Envoy watches. Secrets are in
+ * no other file, neither in the clusters nor in a log.
  */
 
 import { chmod, mkdir, readdir, rm, stat } from 'node:fs/promises'
@@ -11,18 +11,20 @@ import { replaceFile } from './replace-file.ts'
 import { placeOf, type Secret, type SecretPlace, secretFolder, secretsOf } from './secret-place.ts'
 import type { Reading } from './secret-source.ts'
 
-/** Milliseconds from one look at the files to the next. */
+/** Milliseconds between two checks of the files. */
 const restMs = 1_000
-/** A file that nobody needs stays for so long: clusters that name it may be on their way out. */
+/**
+ * How long an unused file stays, because clusters that name it may still be draining; milliseconds.
+ */
 const graceMs = 60_000
 
 const discovery = 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret'
 
 export interface SecretFilesDeps {
-  /** That of Envoy's clusters. */
+  /** The folder of Envoy's clusters. */
   readonly directory: string
   readonly read: (secret: Secret) => Promise<Reading>
-  /** Told of each complaint about a file once, and again when it comes back. */
+  /** Called once for each problem with a file, and again if it recurs. */
   readonly onProblem: (problem: string) => void
   readonly onFault: (error: unknown) => void
 }
@@ -59,7 +61,7 @@ export function createSecretFiles(deps: SecretFilesDeps) {
   }
 
   async function bringAll(): Promise<void> {
-    // A few at a time: each is an open file.
+    // A limited number at a time: each is an open file.
     const waiting = [...needed.values()].values()
     const lane = async (): Promise<void> => {
       for (const each of waiting) await bring(each)
@@ -84,7 +86,7 @@ export function createSecretFiles(deps: SecretFilesDeps) {
   }
 
   return {
-    /** Puts in place what these models need; only then may a cluster name it. */
+    /** Writes the secrets that these models need; only then may a cluster name them. */
     async write(snapshot: Snapshot): Promise<void> {
       if (snapshot.models === models) return
       await inTurn(async () => {
@@ -108,17 +110,19 @@ export function createSecretFiles(deps: SecretFilesDeps) {
       })
       if (needed.size === 0 || isFollowing) return
       isFollowing = true
-      // It ends with `close`.
+      // Ends with `close`.
       follow().catch(() => {})
     },
-    /** What is wrong now. Models whose secret is missing are refused by Envoy. */
+    /** The current problems. Envoy refuses requests to models whose secret is missing. */
     problems: (): readonly string[] =>
       [...needed.values()].flatMap(({ problem }) => problem ?? []).sort(),
     close: (): void => closing.abort(),
   }
 }
 
-/** A `DiscoveryResponse` with the secret. Without a text Envoy has none, and sends no request. */
+/**
+ * A `DiscoveryResponse` with the secret. Without a text Envoy has no secret, and sends no request.
+ */
 function render(secret: Secret, { name }: SecretPlace, text: string | undefined): string {
   const value = { inline_string: text ?? '' }
   const resource = {

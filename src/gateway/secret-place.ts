@@ -1,28 +1,28 @@
-/** Which secrets a model needs, and in which files Envoy finds them. */
+/** The secrets that a model needs, and the files in which Envoy finds them. */
 
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import type { Credential, ModelServer } from '../core/resources.ts'
 
-/** One secret: a value for a header, or the certificates of authorities. */
+/** A secret: the value of a header, or the certificates of authorities. */
 export interface Secret {
   readonly kind: 'credential' | 'authorities'
   readonly namespace: string
   /** Its file in the namespace's folder. */
   readonly file: string | undefined
-  /** Its entry in a Secret of the namespace; counts before the file where there is a cluster. */
+  /** Its entry in a Secret of the namespace; in a cluster it takes precedence over the file. */
   readonly secretRef: Credential['secretRef']
-  /** What stands before the value. */
+  /** The text before the value. */
   readonly prefix: string
 }
 
-/** Where Envoy finds one: `path` holds the resource `name`. */
+/** Where Envoy finds it: `path` contains the resource `name`. */
 export interface SecretPlace {
   readonly name: string
   readonly path: string
 }
 
-/** The credential and the authorities of a model's server, as far as it has its own. */
+/** The credential and the authorities of a model's server, if it has its own. */
 export function secretsOf(
   namespace: string,
   { credential, caFile }: ModelServer,
@@ -41,7 +41,7 @@ export function secretsOf(
   ]
 }
 
-/** Equal secrets have one place. `directory` is that of Envoy's clusters. */
+/** Equal secrets share a place. `directory` is the folder of Envoy's clusters. */
 export function placeOf(secret: Secret, directory: string): SecretPlace {
   const { kind, namespace, file, secretRef, prefix } = secret
   const id = createHash('sha256').update(JSON.stringify([kind, namespace, file, prefix, secretRef]))

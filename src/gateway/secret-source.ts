@@ -1,4 +1,6 @@
-/** Reads what operators keep in `SECRETS_DIR`: `<namespace>/<file>`, and nothing a link leads to elsewhere. */
+/**
+ * Reads secrets from `SECRETS_DIR`: `<namespace>/<file>`, never through a link to another place.
+ */
 
 import { X509Certificate } from 'node:crypto'
 import { constants } from 'node:fs'
@@ -6,14 +8,14 @@ import { open, realpath } from 'node:fs/promises'
 import { join, sep } from 'node:path'
 import type { Secret } from './secret-place.ts'
 
-/** Its text, or what is wrong with its file; never both, and never the text in the complaint. */
+/** Its text, or the problem with its file. The problem never contains the text. */
 export type Reading = { readonly text: string } | { readonly problem: string }
 
 const largest = 1_048_576
 const headerValue = /^[!-~](?:[ -~]*[!-~])?$/
 const certificate = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g
 
-/** Reads one. Whoever writes the resources of a namespace reaches that namespace's files alone. */
+/** Reads one. Authors of a namespace's resources can reach only that namespace's files. */
 export async function readSecret(folder: string | undefined, secret: Secret): Promise<Reading> {
   const { namespace, file, secretRef } = secret
   if (file === undefined) {
@@ -35,9 +37,9 @@ export async function readSecret(folder: string | undefined, secret: Secret): Pr
   }
 }
 
-/** undefined: no regular file, or too large. */
+/** undefined: not a regular file, or too large. */
 async function readWhole(path: string): Promise<string | undefined> {
-  // A pipe would not be opened before somebody writes.
+  // Without it, opening a pipe would wait for a writer.
   const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants
   const file = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
   try {
@@ -48,7 +50,7 @@ async function readWhole(path: string): Promise<string | undefined> {
   }
 }
 
-/** The value of a header from what was written in a file or a Secret. */
+/** The header's value from the content of a file or a Secret. */
 export function toCredential(shown: string, written: string, prefix: string): Reading {
   // Editors and `echo` end a file with a line break.
   const value = written.trim()

@@ -1,4 +1,7 @@
-/** Asks a model's server itself for its list, as Envoy would: with its credential and its authorities. */
+/**
+ * Requests the list of models from a model's server as Envoy would: with its credential and its
+ * authorities.
+ */
 
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
@@ -13,17 +16,19 @@ import { type Secret, secretsOf } from './secret-place.ts'
 import type { Reading } from './secret-source.ts'
 
 export interface ServerListOptions {
-  /** Reads what its resource names, wherever that is kept. */
+  /** Reads a secret that the resource names, from a file or the cluster. */
   readonly readSecret: (secret: Secret) => Promise<Reading>
   /** `BACKEND_CA_FILE`. */
   readonly caFile: string | undefined
-  /** Ends the question. */
+  /** Aborts the request. */
   readonly signal: AbortSignal
 }
 
 const largestAnswer = 4 * 1_048_576
 
-/** What identifies a server and whom it takes us for. ModelRefs with the same one get the same list. */
+/**
+ * Identifies a server and our credential there. ModelRefs with the same identity get the same list.
+ */
 export function serverOf({ backendUrl, backendHost, metadata, server }: ModelRef): string {
   const { credential, caFile } = server
   const isOwn = credential !== undefined || caFile !== undefined
@@ -32,7 +37,10 @@ export function serverOf({ backendUrl, backendHost, metadata, server }: ModelRef
   return createHash('sha256').update(JSON.stringify(all)).digest('base64url')
 }
 
-/** The answer's JSON. Rejects for any status but 2xx, and for what is late, too large or no JSON. */
+/**
+ * The response's JSON. Rejects for any status but 2xx, and for a late, oversized or invalid
+ * response.
+ */
 export async function askServer(ref: ModelRef, options: ServerListOptions): Promise<unknown> {
   const { backendUrl = '', backendHost: host, metadata, server } = ref
   const url = new URL(`${backendUrl.replace(/\/+$/, '')}/v1/models`)
@@ -44,7 +52,7 @@ export async function askServer(ref: ModelRef, options: ServerListOptions): Prom
     ...(host !== undefined && { host }),
     ...(server.credential && value !== undefined && { [server.credential.header]: value }),
   }
-  // A connection of its own, so that nothing stays behind at servers that are asked twice a minute.
+  // A separate connection, so that none stays open at servers that are asked twice a minute.
   const asked = { headers, agent: false, signal: options.signal } as const
   const named = host !== undefined && isIP(host) === 0 && { servername: host }
   const request =
@@ -67,7 +75,7 @@ async function readJson(response: IncomingMessage): Promise<unknown> {
   return JSON.parse(text)
 }
 
-/** Its own, else those of all servers, else Node's (undefined). */
+/** Its own authorities, otherwise those for all servers, otherwise Node's (undefined). */
 async function authoritiesOf(
   own: Secret | undefined,
   options: ServerListOptions,

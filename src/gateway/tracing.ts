@@ -1,16 +1,16 @@
-/** Envoy's tracer: a span for each request that is sampled, sent to an OpenTelemetry collector. */
+/** Envoy's tracer: a span for each sampled request, sent to an OpenTelemetry collector. */
 
 import { isIP } from 'node:net'
 import { assignment, tlsTo } from './clusters.ts'
 
 export interface TracingSettings {
-  /** Where spans go: for gRPC host and port, for HTTP the path too. */
+  /** Where spans are sent: for gRPC host and port, for HTTP with the path. */
   readonly endpoint: string
   readonly protocol: 'grpc' | 'http/protobuf' | 'http/json'
-  /** Sent along, as `name=value` with commas; values may be percent-encoded. */
+  /** Headers to send, as `name=value` with commas; values may be percent-encoded. */
   readonly headers?: string | undefined
   readonly timeoutMs: number
-  /** The part of the requests that is traced, from 0 to 1. */
+  /** The fraction of requests that is traced, from 0 to 1. */
   readonly share: number
   readonly serviceName: string
 }
@@ -29,7 +29,7 @@ const clientHeaders: readonly (string | undefined)[] = [
   'x-client-trace-id',
 ]
 
-/** What Check and the readers of answers have found out → the tags of the request's span. */
+/** Metadata of Check and of the usage script → the tags of the request's span. */
 const tags = [
   ['tollgate.decision', 'envoy.filters.http.ext_authz', 'decision'],
   ['tollgate.model', 'envoy.filters.http.ext_authz', 'model'],
@@ -38,8 +38,8 @@ const tags = [
 ] as const
 
 /**
- * Tags by OpenTelemetry's names for generative AI, which are still "development". A tag has one source:
- * what OpenAI's dialect calls prompt and completion keeps the older names.
+ * Tags by OpenTelemetry's conventions for generative AI, which are still "development". A tag has
+ * one source: OpenAI's prompt and completion tokens keep the older names.
  */
 const usageTags = [
   ['gen_ai.usage.total_tokens', 'tollgate.usage', 'total_tokens'],
@@ -49,7 +49,7 @@ const usageTags = [
   ['gen_ai.usage.output_tokens', 'tollgate.usage', 'output_tokens'],
 ] as const
 
-/** Adds the tracer where there is a collector, and leaves clients' headers where these are trusted. */
+/** Adds the tracer if there is a collector, and keeps clients' headers if they are trusted. */
 export function putTracing(
   connections: object,
   clusters: object[],
@@ -72,7 +72,7 @@ export function putTracing(
     client_sampling: { value: settings.trustsTraces ? 100 : 0 },
     random_sampling: { value: tracing.share * 100 },
     overall_sampling: { value: 100 },
-    // Paths are the clients' own text, and one may hold a key.
+    // Paths are the clients' own text and may contain a key.
     max_path_tag_length: 0,
     custom_tags: [...tags, ...usageTags].map(([tag, namespace, key]) => ({
       tag,
