@@ -4,7 +4,6 @@ import type { MetricData } from '@opentelemetry/sdk-metrics'
 import { nameJournal } from '../ratelimit/journal/name.ts'
 import { createCounterTable, createMemoryCounters } from '../store/counters/memory.ts'
 import { createCounterOwner } from '../store/counters/owner.ts'
-import { connectRedis } from '../store/counters/redis/connection.ts'
 import { createRedisCounters, type RedisCounters } from '../store/counters/redis/counters.ts'
 import type { CounterCommands } from '../store/counters/redis/scripts.ts'
 import {
@@ -48,6 +47,8 @@ export async function openCounters(context: Context): Promise<Counters> {
     const counters = createMemoryCounters(table)
     return { counters, redis: undefined, histograms: () => [], ...owner }
   }
+  // Its client is loaded where it is needed: it takes memory, and time to start.
+  const { connectRedis } = await import('../store/counters/redis/connection.ts')
   const tookMs = createDurations(callBounds)
   const sizes = createDistribution(sizeBounds)
   const connection = connectRedis(config.redisUrlNow, (error) =>

@@ -2,6 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
+import { quickenStrings } from './quicken-strings.ts'
 import {
   type AddAnswer,
   addScript,
@@ -60,6 +61,7 @@ export function connectRedis(
   onError: (error: unknown) => void,
   timeoutMs = answerTimeoutMs,
 ): RedisConnection {
+  quickenStrings()
   const urlNow = typeof url === 'string' ? () => url : url
   const target = parseRedisUrl(urlNow())
   if (target === undefined) throw new Error('REDIS_URL has no known form')
