@@ -1,6 +1,6 @@
 /**
- * A call is an HTTP/2 stream (gRPC over HTTP/2): what comes in on it, and the ways to answer. Each
- * Check passes here, so header lists are the same objects every time.
+ * A gRPC call on an HTTP/2 stream: its incoming data, and the ways to respond. Every Check passes
+ * through here, so header lists are shared objects.
  */
 
 import type { FieldList } from './http2/hpack-encoder.ts'
@@ -21,7 +21,7 @@ const okTrailers: FieldList = [{ name: 'grpc-status', value: String(code.ok), ag
 const acceptedEncodings = { name: 'grpc-accept-encoding', value: 'identity,gzip' }
 const prefix = Buffer.alloc(prefixBytes)
 
-/** A call that is being taken: hands over a client's messages until it ends, fails or goes away. */
+/** A call in progress: passes on a client's messages until it ends, fails or is aborted. */
 export abstract class Call implements StreamHandler {
   protected readonly stream: Stream
   readonly #form: MessageForm
@@ -35,15 +35,15 @@ export abstract class Call implements StreamHandler {
   }
 
   /**
-   * A message is whole; `last`: nothing comes after what was read with it. What is thrown ends the
-   * call.
+   * Receives a complete message; `last`: nothing follows it in the data read so far. An exception
+   * ends the call.
    */
   protected abstract take(message: Buffer, last: boolean): void
-  /** The client has said all, and all of it was whole. What is thrown ends the call. */
+  /** The client has sent everything, and all messages were complete. An exception ends the call. */
   protected abstract end(): void
-  /** The call ends with this error. */
+  /** Ends the call with this error. */
   protected abstract fail(error: unknown): void
-  /** The call is over, answered or not. */
+  /** The call is over, with or without a response. */
   protected abstract leave(): void
 
   data(payload: Buffer, last: boolean): void {
@@ -68,13 +68,13 @@ export abstract class Call implements StreamHandler {
     this.leave()
   }
 
-  /** A copy to wait with for more: the message itself would keep all that was read at once. */
+  /** A copy for keeping: the message itself would retain the whole buffer that was read. */
   protected keep(message: Buffer): Buffer {
     this.#kept += charge(this.#form, message.length)
     return Buffer.from(message)
   }
 
-  /** What is the whole of a frame, as most messages are, needs no reader. */
+  /** A message that is exactly one frame, as most are, needs no reader. */
   #read(payload: Buffer, last: boolean): void {
     if (payload.length === 0) return
     if (this.#reader === undefined && isMessage(payload, this.#form)) {
@@ -86,23 +86,23 @@ export abstract class Call implements StreamHandler {
   }
 }
 
-/** Begins an answer that will end well: `sendMessage` and `endWell` follow. */
+/** Begins a successful response; `sendMessage` and `endWell` follow. */
 export function begin(stream: Stream): void {
   stream.respond(okHeaders)
 }
 
-/** Sends a message as it goes on the wire: not compressed, its length, itself. */
+/** Sends an uncompressed message: its length, then its bytes. */
 export function sendMessage(stream: Stream, message: Buffer): void {
   prefix.writeUInt32BE(message.length, 1)
   stream.write(prefix, message)
 }
 
-/** Ends an answer with OK. */
+/** Ends a response with OK. */
 export function endWell(stream: Stream): void {
   stream.finish(okTrailers)
 }
 
-/** Answers with one message and OK; nothing happens when the client is gone. */
+/** Responds with one message and OK; does nothing if the client is gone. */
 export function answerWith(stream: Stream, message: Buffer): void {
   if (stream.responded) return
   begin(stream)
@@ -110,7 +110,7 @@ export function answerWith(stream: Stream, message: Buffer): void {
   endWell(stream)
 }
 
-/** Ends a call with an error: alone ("Trailers-Only"), or after what it was answered already. */
+/** Ends a call with an error: alone ("Trailers-Only"), or after messages that were sent already. */
 export function endWith(stream: Stream, error: CallError): void {
   const status = [
     { name: 'grpc-status', value: String(error.code) },
@@ -121,11 +121,11 @@ export function endWith(stream: Stream, error: CallError): void {
   else stream.respond([status200, contentType, ...status], true)
 }
 
-/** Refuses what is no gRPC call, with this status of HTTP. */
+/** Refuses a request that is not a gRPC call, with this HTTP status. */
 export function refuse(stream: Stream, status: number): StreamHandler {
   stream.respond([{ name: ':status', value: String(status) }], true)
   return deaf
 }
 
-/** Takes nothing of a call that is answered. */
+/** Ignores the rest of a call that has its response. */
 export const deaf: StreamHandler = { data() {}, closed() {} }

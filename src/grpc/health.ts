@@ -10,7 +10,7 @@ const notServing = 2
 export interface Health {
   readonly unary: Readonly<Record<string, Unary>>
   readonly sources: Readonly<Record<string, Source>>
-  /** Tells everyone who watches, and everyone who asks from now on. */
+  /** Sends NOT_SERVING to all watchers, and in all later responses. */
   drain(): void
 }
 

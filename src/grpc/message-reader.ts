@@ -1,36 +1,38 @@
-/** Length-prefixed messages out of HTTP/2 DATA (gRPC over HTTP/2, "Length-Prefixed-Message"). */
+/**
+ * Reads length-prefixed messages from HTTP/2 DATA (gRPC over HTTP/2, "Length-Prefixed-Message").
+ */
 
 import { gunzipSync } from 'node:zlib'
 import { CallError, code } from './status.ts'
 
-/** One byte of flags, four of length. */
+/** One byte of flags, four bytes of length. */
 export const prefixBytes = 5
 
-/** What keeping a part takes on top of its bytes. */
+/** The memory that a stored part takes besides its bytes. */
 const partBytes = 256
 
-/** How many bytes of unfinished messages one connection may have us keep. */
+/** The bytes of unfinished messages that one connection may make us keep. */
 export interface Allowance {
   left: number
 }
 
-/** What is common to the messages of one stream. */
+/** Properties that all messages of a stream share. */
 export interface MessageForm {
-  /** No message, compressed or not, may be longer; gRPC's own default is 4 MiB. */
+  /** The maximum size of a message, compressed or not; gRPC's own default is 4 MiB. */
   readonly maxBytes: number
   /** The stream's `grpc-encoding`. */
   readonly encoding: string | undefined
   readonly allowance: Allowance
 }
 
-/** Whether these bytes are one message that is not compressed, and no more than that. */
+/** Whether these bytes are exactly one uncompressed message. */
 export function isMessage(bytes: Buffer, { maxBytes }: MessageForm): boolean {
   if (bytes.length < prefixBytes || bytes[0] !== 0) return false
   const length = bytes.length - prefixBytes
   return length <= maxBytes && bytes.readUInt32BE(1) === length
 }
 
-/** Takes so much of what a connection may have us keep, and answers how much it was. */
+/** Takes this much of the connection's allowance; returns how much was taken. */
 export function charge({ allowance }: MessageForm, bytes: number): number {
   const charged = bytes + partBytes
   allowance.left -= charged
@@ -39,25 +41,25 @@ export function charge({ allowance }: MessageForm, bytes: number): number {
   throw new CallError(code.resourceExhausted, 'too many unfinished messages on this connection')
 }
 
-/** Puts messages together again, however they were cut into frames. */
+/** Reassembles messages, however they were split into frames. */
 export class MessageReader {
   readonly #form: MessageForm
   #parts: Buffer[] = []
   #held = 0
   #charged = 0
-  /** With how many bytes the first message in `#parts` is whole. */
+  /** The number of bytes at which the first message in `#parts` is complete. */
   #wanted = prefixBytes
 
   constructor(form: MessageForm) {
     this.#form = form
   }
 
-  /** A message has begun and not ended. */
+  /** Whether a message has begun and not ended. */
   get midway(): boolean {
     return this.#held > 0
   }
 
-  /** Hands over each message that `data` makes whole. Throws a CallError for a bad one. */
+  /** Passes on each message that `data` completes. Throws a CallError for an invalid one. */
   push(data: Buffer, take: (message: Buffer) => void): void {
     let rest = data
     if (this.#held > 0) {
@@ -77,7 +79,7 @@ export class MessageReader {
     if (rest.length > 0) this.#keep(rest)
   }
 
-  /** Gives back what is held; nothing may be pushed any more. */
+  /** Releases its memory; nothing may be pushed afterwards. */
   drop(): void {
     this.#form.allowance.left += this.#charged
     this.#charged = 0
@@ -85,11 +87,11 @@ export class MessageReader {
     this.#parts = []
   }
 
-  /** Whether there is now enough for the prefix or the message that is waited for. */
+  /** Stores a part; returns whether the awaited prefix or message is now complete. */
   #keep(part: Buffer): boolean {
     this.#charged += charge(this.#form, part.length)
     this.#held += part.length
-    // A part is a piece of what was read at once; kept as it is, a byte would keep all of that.
+    // A part is a slice of the buffer that was read; keeping it would retain the whole buffer.
     this.#parts.push(part.length * 2 < part.buffer.byteLength ? Buffer.from(part) : part)
     return this.#held >= this.#wanted
   }

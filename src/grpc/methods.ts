@@ -1,4 +1,4 @@
-/** The three kinds of call that the server knows, each on its stream. */
+/** The three kinds of calls that the server supports, each on its stream. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { answerWith, begin, Call, endWell, endWith, sendMessage } from './call.ts'
@@ -10,14 +10,14 @@ import { readTimeout } from './timeout.ts'
 
 /**
  * Answers one message with one message, at once or later. `traceparent` is the call's own header
- * (W3C Trace Context), as it came; one that does not sample may be left out.
+ * (W3C Trace Context), unparsed; it may be left out if it does not sample.
  */
 export type Unary = (request: Buffer, traceparent?: string) => Buffer | Promise<Buffer>
 
-/** Takes a client's stream of messages, one by one; the stream's own answer is empty. */
+/** Receives a client's stream of messages, one by one; the response is empty. */
 export type Sink = (message: Buffer) => void
 
-/** Sends one client messages until it leaves, when the function that was returned is called. */
+/** Sends a client messages until it leaves, which calls the returned function. */
 export type Source = (subscriber: Subscriber) => () => void
 
 export interface Subscriber {
@@ -26,12 +26,12 @@ export interface Subscriber {
 }
 
 type OnFault = (error: unknown) => void
-/** Takes a stream that is a gRPC call of its method; `head` holds its header fields only meanwhile. */
+/** Handles a stream that is a gRPC call of its method; `head` is valid only during the call. */
 export type Serve = (stream: Stream, head: RequestHead, form: MessageForm) => StreamHandler
 
-/** A client's stream is over for us once nothing has come for so long after the drain began. */
+/** During a drain, a client's stream ends once nothing has arrived for this long. */
 const quietMs = 100
-/** A stream that is never quiet is ended all the same: its client has another server to go to. */
+/** A stream that never pauses is ended anyway: its client has another server. */
 const patienceMs = 1_000
 
 const nothing = Buffer.alloc(0)
@@ -47,7 +47,7 @@ export function serveSource(source: Source, onFault: OnFault): Serve {
   return (stream, head, form) => new SourceCall(stream, form, source, onFault, head.timeout)
 }
 
-/** What fails as its method says, and in time. */
+/** A call that can fail and time out. */
 abstract class TimedCall extends Call {
   readonly #onFault: OnFault
   readonly #timeout: string | undefined
@@ -76,7 +76,7 @@ abstract class TimedCall extends Call {
 
 const tooLate = new CallError(code.deadlineExceeded, 'deadline exceeded')
 
-/** A call that has one message. */
+/** A call with a single message. */
 abstract class OnlyMessageCall extends TimedCall {
   #only: Buffer | undefined
 
@@ -114,7 +114,7 @@ class UnaryCall extends OnlyMessageCall {
     const answer = this.#answer
     const response = answer(message, this.#traceparent)
     if (response instanceof Promise) {
-      // Only an answer that is not there at once can be late.
+      // Only a response that is not immediate can be late.
       this.hurry()
       response.then((late) => answerWith(this.stream, late)).catch((error) => this.fail(error))
     } else {
@@ -156,7 +156,7 @@ class SourceCall extends OnlyMessageCall {
   }
 }
 
-/** The streams that clients hold open for good; a drain has to end them from this side. */
+/** Streams that clients keep open permanently; a drain must end them from this side. */
 export function createSinks() {
   const open = new Set<Stream>()
   let lastMessageAt = 0
@@ -187,7 +187,7 @@ export function createSinks() {
         const take = this.#take
         take(message)
       } catch (error) {
-        // One bad message must not end the stream that carries everybody's usage.
+        // One invalid message must not end the stream that carries everybody's usage.
         this.#tell(error)
       }
     }
@@ -207,7 +207,7 @@ export function createSinks() {
       (take: Sink, onFault: OnFault): Serve =>
       (stream, head, form) =>
         new SinkCall(stream, form, take, onFault, head.timeout),
-    /** Answers every stream once it is quiet, so that what is on its way still arrives. */
+    /** Ends every stream once it is quiet, so that messages in flight still arrive. */
     async end(): Promise<void> {
       const giveUpAt = performance.now() + patienceMs
       do await delay(quietMs)

@@ -1,9 +1,9 @@
-/** Where an address says to listen. */
+/** Resolves an address to listen on. */
 
 import { lookup } from 'node:dns/promises'
 import type { ListenOptions } from 'node:net'
 
-/** Every place that `host:port` or `unix:/path` names: a host's name may have several addresses. */
+/** All addresses of `host:port` or `unix:/path`: a host name may have several. */
 export async function findPlaces(address: string): Promise<readonly ListenOptions[]> {
   if (address.startsWith('unix:')) return [{ path: address.slice('unix:'.length) }]
   const colon = address.lastIndexOf(':')

@@ -1,4 +1,4 @@
-/** The gRPC port: starts, answers bytes with bytes, drains. */
+/** The gRPC server: starts, answers bytes with bytes, drains. */
 
 import { once } from 'node:events'
 import {
@@ -32,9 +32,9 @@ export interface GrpcMethods {
   /** By full path, `/package.Service/Method`. */
   readonly unary: Readonly<Record<string, Unary>>
   readonly sinks: Readonly<Record<string, Sink>>
-  /** Told of what was thrown that was not a bad message. */
+  /** Called for exceptions other than invalid messages. */
   readonly onFault: (error: unknown) => void
-  /** Of TCP addresses; what may use a Unix socket is said by its mode. undefined: in the clear. */
+  /** For TCP addresses; access to a Unix socket depends on its mode. undefined: plaintext. */
   readonly tls?: ServerTls | undefined
 }
 
@@ -43,13 +43,13 @@ export type GrpcServer = ReturnType<typeof createGrpcServer>
 const mebibyte = 2 ** 20
 /** gRPC's own default. */
 const maxMessageBytes = 4 * mebibyte
-/** What all the unfinished messages of one connection may hold. */
+/** The most bytes that all unfinished messages of one connection may take. */
 const maxUnfinishedBytes = 64 * mebibyte
 const unknownMethod = new CallError(code.unimplemented, 'unknown method')
 
 const socketOptions = {
   noDelay: true,
-  // So that a peer whose machine is gone is found out.
+  // Detects a peer whose machine is gone.
   keepAlive: true,
   keepAliveInitialDelay: 60_000,
 }
@@ -71,7 +71,7 @@ export function createGrpcServer(methods: GrpcMethods) {
   }
 
   const servers = new Set<Server>()
-  /** All that are open, those that have not shaken hands yet included. */
+  /** All open sockets, including those before the TLS handshake has finished. */
   const sockets = new Set<Socket>()
   const connections = new Set<Connection>()
   let draining = false
@@ -109,7 +109,7 @@ export function createGrpcServer(methods: GrpcMethods) {
     })
     server.listen(place)
     await once(server, 'listening')
-    // From now on these are connections that could not be accepted.
+    // From now on, errors are about connections that could not be accepted.
     server.on('error', onFault)
     servers.add(server)
     server.once('close', () => servers.delete(server))
@@ -117,7 +117,7 @@ export function createGrpcServer(methods: GrpcMethods) {
   }
 
   return {
-    /** Listens on `host:port` or `unix:/path`; answers the port (0 for a path). */
+    /** Listens on `host:port` or `unix:/path`; returns the port (0 for a path). */
     async listen(address: string): Promise<number> {
       let port: number | undefined
       let problem: unknown
@@ -132,7 +132,7 @@ export function createGrpcServer(methods: GrpcMethods) {
       if (port === undefined) throw problem
       return port
     },
-    /** Says NOT_SERVING, lets calls end for at most `graceMs`, then closes. */
+    /** Reports NOT_SERVING, waits at most `graceMs` for calls to end, then closes. */
     async stop(graceMs: number): Promise<void> {
       health.drain()
       void sinks.end()
@@ -155,7 +155,7 @@ function servePlain(accept: Accept): Server {
   return createServer(socketOptions, accept)
 }
 
-/** Whoever does not ask for HTTP/2 by ALPN is hung up on (RFC 9113, 3.2). */
+/** Closes connections of clients that do not request HTTP/2 by ALPN (RFC 9113, 3.2). */
 function serveTls(tls: ServerTls, accept: Accept): TlsServer {
   const options = { ...socketOptions, ...tls.options, ALPNProtocols: ['h2'] }
   const server = createTlsServer(options, (socket) => {
@@ -166,7 +166,7 @@ function serveTls(tls: ServerTls, accept: Accept): TlsServer {
   return server
 }
 
-/** Of a name's addresses, one that this machine does not have: `localhost` without IPv6. */
+/** An address that this machine does not have: `localhost` without IPv6. */
 function isNotHere(error: unknown): boolean {
   const { code } = error as NodeJS.ErrnoException
   return code === 'EADDRNOTAVAIL' || code === 'EAFNOSUPPORT'

@@ -2,7 +2,7 @@
 
 import { WireError } from './wire.ts'
 
-/** The codes of gRPC's statuscodes.md that this server says itself. */
+/** The codes of gRPC's statuscodes.md that this server uses itself. */
 export const code = {
   ok: 0,
   invalidArgument: 3,
@@ -12,7 +12,7 @@ export const code = {
   internal: 13,
 } as const
 
-/** Ends a call with this code and this message, which the client is shown. */
+/** Ends a call with this code and message, which the client sees. */
 export class CallError extends Error {
   readonly code: number
 
@@ -23,7 +23,7 @@ export class CallError extends Error {
   }
 }
 
-/** What a client is told of an error; of one that is our own fault it is told nothing. */
+/** The error for the client; it hides the details of our own bugs. */
 export function toCallError(error: unknown, onFault: (error: unknown) => void): CallError {
   if (error instanceof CallError) return error
   if (error instanceof WireError) {
@@ -33,7 +33,10 @@ export function toCallError(error: unknown, onFault: (error: unknown) => void): 
   return new CallError(code.internal, 'internal error')
 }
 
-/** A `grpc-message`: UTF-8, percent-encoded but for printable ASCII other than the percent sign. */
+/**
+ * Encodes a `grpc-message`: UTF-8, percent-encoded except for printable ASCII other than the
+ * percent sign.
+ */
 export function encodeMessage(message: string): string {
   let encoded = ''
   for (const byte of Buffer.from(message)) {

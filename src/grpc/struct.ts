@@ -5,7 +5,7 @@ import { type WireReader, type WireWriter, wireType } from './wire.ts'
 /** A value of a flat Struct; nested structs, lists and null are read as undefined. */
 export type FlatValue = string | number | boolean | undefined
 
-/** The top-level fields of a Struct message; names that are `known` are not made anew. */
+/** The top-level fields of a Struct message; names in `known` are reused strings. */
 export function readStruct(struct: WireReader, known?: readonly string[]): Map<string, FlatValue> {
   const values = new Map<string, FlatValue>()
   const fields = new StructReader(struct, known)
@@ -13,14 +13,16 @@ export function readStruct(struct: WireReader, known?: readonly string[]): Map<s
   return values
 }
 
-/** Walks the top-level fields of a Struct: `while (fields.next())`, then `key` and `value`. */
+/**
+ * Iterates over the top-level fields of a Struct: `while (fields.next())`, then `key` and `value`.
+ */
 export class StructReader {
   readonly #reader: WireReader
   readonly #known: readonly string[] | undefined
   key = ''
   value: FlatValue = undefined
 
-  /** `struct` is at the beginning of the message; names that are `known` are not made anew. */
+  /** `struct` is at the beginning of the message; names in `known` are reused strings. */
   constructor(struct: WireReader, known?: readonly string[]) {
     this.#reader = struct
     this.#known = known
@@ -57,7 +59,7 @@ function readValue(reader: WireReader): FlatValue {
   return value
 }
 
-/** Writes a Struct as field `field` of the message at hand. */
+/** Writes a Struct as field `field` of the current message. */
 export function writeStruct(
   writer: WireWriter,
   field: number,
@@ -68,7 +70,7 @@ export function writeStruct(
   writer.close(struct)
 }
 
-/** Writes a field of the Struct at hand. */
+/** Writes a field of the current Struct. */
 export function writeStructField(
   writer: WireWriter,
   key: string,

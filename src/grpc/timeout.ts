@@ -1,4 +1,4 @@
-/** `grpc-timeout` (gRPC over HTTP/2, "Timeout"): how long a client waits for its answer. */
+/** `grpc-timeout` (gRPC over HTTP/2, "Timeout"): how long a client waits for the response. */
 
 const form = /^([0-9]{1,8})([HMSmun])$/
 const unitMs: Readonly<Record<string, number>> = {
@@ -9,10 +9,10 @@ const unitMs: Readonly<Record<string, number>> = {
   u: 1e-3,
   n: 1e-6,
 }
-/** As long as a timer can wait: 24 days. */
+/** The longest time of a timer: 24 days. */
 const longestMs = 2 ** 31 - 1
 
-/** In milliseconds; undefined where none is said that can be read. */
+/** In milliseconds; undefined if absent or invalid. */
 export function readTimeout(text: string | undefined): number | undefined {
   const [, count, unit = ''] = form.exec(text ?? '') ?? []
   if (count === undefined) return undefined

@@ -1,7 +1,7 @@
 /**
- * A reader and a writer for the protobuf wire format (protobuf.dev, "Encoding"), as much of it as
- * the few messages we speak need. The request path goes from bytes to bytes through these two, so
- * nothing is built that is not used; tests hold them against Envoy's own proto files.
+ * A reader and a writer for the protobuf wire format (protobuf.dev, "Encoding"), limited to what
+ * our few messages need. The request path goes from bytes to bytes through these two, so nothing
+ * unused is allocated; tests compare them with Envoy's own proto files.
  */
 
 /** Wire types: how the bytes after a tag are laid out. */
@@ -13,12 +13,12 @@ const none: readonly string[] = []
 const entryKey = 0x0a
 const entryValue = 0x12
 
-/** Up to so many characters a string is written by a loop. */
+/** Strings up to this many characters are written by a loop. */
 const longestLoop = 48
-/** A writer that goes on to the next message keeps no more bytes than this. */
+/** A writer that is reused keeps at most this many bytes. */
 const mostKept = 65_536
 
-/** Thrown for bytes that are no protobuf message; the edge answers INVALID_ARGUMENT. */
+/** Thrown for bytes that are not a protobuf message; the server returns INVALID_ARGUMENT. */
 export class WireError extends Error {
   constructor(message: string) {
     super(message)
@@ -27,8 +27,8 @@ export class WireError extends Error {
 }
 
 /**
- * Walks the fields of a message: `while (reader.next()) switch (reader.field) …`. A field that is
- * not read is skipped by the next `next()`.
+ * Iterates over the fields of a message: `while (reader.next()) switch (reader.field) …`. The next
+ * `next()` skips a field that was not read.
  */
 export class WireReader {
   readonly #buffer: Buffer
@@ -58,14 +58,14 @@ export class WireReader {
     return true
   }
 
-  /** The current field as a string; one that is `known`, in ASCII, is not made anew. */
+  /** The current field as a string; an ASCII string in `known` is reused instead of allocated. */
   string(known: readonly string[] = none): string {
     const start = this.#step()
     for (const text of known) if (this.#holds(start, text)) return text
     return this.#buffer.toString('utf8', start, this.#at)
   }
 
-  /** The one of these, in ASCII, that the current field is; undefined for any other string. */
+  /** The one of these ASCII strings that the current field equals; undefined for any other. */
   oneOf(known: readonly string[]): string | undefined {
     const start = this.#step()
     for (const text of known) if (this.#holds(start, text)) return text
@@ -73,9 +73,9 @@ export class WireReader {
   }
 
   /**
-   * Steps over the current field where it is an entry of a map of strings as all encoders write it,
-   * key and value and nothing else, with a key of none of these lengths (below 32, as bits). Answers
-   * false where it may be another, which is then still to be read.
+   * Skips the current field if it is an entry of a map of strings in the usual encoding, with only
+   * key and value, and its key has none of these lengths (below 32, as bits). Returns false if it
+   * may be another entry, which must then be read.
    */
   skipEntry(keyLengths: number): boolean {
     if (this.type !== wireType.bytes) return false
@@ -95,15 +95,15 @@ export class WireReader {
     return true
   }
 
-  /** The current field as a message of its own. */
+  /** The current field as a separate message. */
   message(): WireReader {
     const start = this.#step()
     return new WireReader(this.#buffer, start, this.#at)
   }
 
   /**
-   * Goes on with the fields of the current one, a message: `next()` is false at its end, and `leave`
-   * of what this answers goes on behind it, however much of it was read.
+   * Continues with the fields of the current field, a message: `next()` is false at its end.
+   * `leave` with the returned value continues after it, however much of it was read.
    */
   enter(): number {
     const start = this.#step()
@@ -119,7 +119,7 @@ export class WireReader {
     this.#pending = false
   }
 
-  /** The current field as an unsigned integer; beyond 2^53 it loses its last digits. */
+  /** The current field as an unsigned integer; beyond 2^53 it loses precision. */
   unsigned(): number {
     this.#expect(wireType.varint)
     return this.#varint()
@@ -134,7 +134,7 @@ export class WireReader {
     return value
   }
 
-  /** Steps over a length-delimited field and answers where its content starts. */
+  /** Skips a length-delimited field and returns the offset of its content. */
   #step(): number {
     this.#expect(wireType.bytes)
     const length = this.#varint()
@@ -194,7 +194,7 @@ export class WireReader {
   }
 }
 
-/** Builds one message; nested messages are written in place and their length set afterwards. */
+/** Builds one message. Nested messages are written in place, and their length is set afterwards. */
 export class WireWriter {
   #buffer: Buffer
   #at = 0
@@ -203,9 +203,9 @@ export class WireWriter {
     this.#buffer = Buffer.allocUnsafe(capacity)
   }
 
-  /** A string field; empty strings too, since some oneofs and map entries need them. */
+  /** A string field, also if empty, because some oneofs and map entries need it. */
   string(field: number, text: string): this {
-    // UTF-8 needs at most three bytes for each UTF-16 unit.
+    // UTF-8 needs at most three bytes per UTF-16 unit.
     this.#reserve(text.length * 3 + 10)
     this.#tag(field, wireType.bytes)
     this.#at += 1
@@ -214,7 +214,7 @@ export class WireWriter {
     return this.close(start)
   }
 
-  /** A nested message, written by `body` into this same writer. */
+  /** A nested message; `body` writes it into this writer. */
   message(field: number, body: (writer: this) => void): this {
     const start = this.open(field)
     body(this)
@@ -222,8 +222,8 @@ export class WireWriter {
   }
 
   /**
-   * Begins a nested message, which `close` of what this answers ends. `lengthBytes`: what its length
-   * is likely to take; a wrong guess costs a move of the message.
+   * Begins a nested message; `close` with the returned value ends it. `lengthBytes`: the expected
+   * size of its length; a wrong guess moves the message.
    */
   open(field: number, lengthBytes = 1): number {
     this.#reserve(16)
@@ -245,7 +245,7 @@ export class WireWriter {
     return this
   }
 
-  /** Fields that were written before. */
+  /** Fields that are already encoded. */
   raw(fields: Buffer): this {
     this.#reserve(fields.length)
     this.#buffer.set(fields, this.#at)
@@ -269,12 +269,12 @@ export class WireWriter {
     return this
   }
 
-  /** The message so far; the writer is not to be used afterwards. */
+  /** The message; the writer must not be used afterwards. */
   finish(): Buffer {
     return this.#buffer.subarray(0, this.#at)
   }
 
-  /** A copy of the message so far; the writer begins the next one. */
+  /** A copy of the message; the writer can begin the next one. */
   take(): Buffer {
     const message = Buffer.allocUnsafe(this.#at)
     message.set(this.#buffer.subarray(0, this.#at))
@@ -282,7 +282,7 @@ export class WireWriter {
     return message
   }
 
-  /** Drops what was written, to begin another message. */
+  /** Discards the message, to begin another one. */
   clear(): void {
     this.#at = 0
     if (this.#buffer.length > mostKept) this.#buffer = Buffer.allocUnsafe(mostKept)
@@ -292,7 +292,7 @@ export class WireWriter {
     this.#varint(field * 8 + type)
   }
 
-  /** Writes a short string of ASCII, for which a call out of JavaScript costs more than a loop. */
+  /** Writes a short ASCII string, for which a call out of JavaScript costs more than a loop. */
   #ascii(text: string): boolean {
     const { length } = text
     if (length > longestLoop) return false
@@ -326,7 +326,7 @@ export class WireWriter {
   }
 }
 
-/** Where a varint of one or two bytes ends that begins here; 0 for a longer one. */
+/** The end of a varint of one or two bytes that begins here; 0 for a longer one. */
 function shortEnd(buffer: Buffer, at: number): number {
   if ((buffer[at] as number) < 0x80) return at + 1
   return (buffer[at + 1] as number) < 0x80 ? at + 2 : 0

@@ -1,4 +1,4 @@
-/** How often a peer may do what costs it nothing and us something: so many at once, then so many a second. */
+/** Limits operations that cost a peer nothing and us something: a burst, then a rate per second. */
 
 export interface BudgetLimits {
   readonly atOnce: number
@@ -16,7 +16,7 @@ export class Budget {
     this.#filledAt = nowMs
   }
 
-  /** Takes so many; false when there are not as many left. */
+  /** Takes this many; false if fewer are left. */
   take(count: number, nowMs: number): boolean {
     const { atOnce, perSecond } = this.#limits
     const filled = this.#left + ((nowMs - this.#filledAt) * perSecond) / 1_000
@@ -25,7 +25,7 @@ export class Budget {
     return this.#left >= 0
   }
 
-  /** Gives so many more, for what a peer did that was worth it. */
+  /** Returns this many, for useful work of the peer. */
   give(count: number): void {
     this.#left = Math.min(this.#limits.atOnce, this.#left + count)
   }

@@ -1,6 +1,6 @@
 /**
- * A client's connection: its socket, when it is written and read, and how it ends. All that one read
- * brings is answered in one write, and so are the answers of one tick that come later.
+ * A client's connection: its socket, when it is read and written, and how it ends. Everything that
+ * one read brings is answered in one write, as are later responses of one tick.
  */
 
 import type { Socket } from 'node:net'
@@ -11,7 +11,10 @@ import { Output } from './output.ts'
 import { putGoaway, putPing } from './put-frames.ts'
 import { Session, type SessionLink, type SessionOptions } from './session.ts'
 
-/** The payload of the PING whose answer says that the client has read our GOAWAY. */
+/**
+ * The payload of the PING that follows our GOAWAY: its acknowledgement shows that the client has
+ * read the GOAWAY.
+ */
 const partingPing = Buffer.from('tollgate')
 
 export class Connection implements SessionLink {
@@ -27,9 +30,9 @@ export class Connection implements SessionLink {
   #drains = false
   #goneAway = false
   #over = false
-  /** Ends a client that says or takes nothing. */
+  /** Ends a client that neither sends nor reads. */
   #stall: NodeJS.Timeout | undefined
-  /** Ends the wait for what a client still has to say when it is to go. */
+  /** Limits the wait for the client's last frames after GOAWAY. */
   #parting: NodeJS.Timeout | undefined
 
   constructor(socket: Socket, options: SessionOptions) {
@@ -44,7 +47,7 @@ export class Connection implements SessionLink {
     )
     socket.on('data', (data: Buffer) => this.#read(data))
     socket.on('drain', () => this.#goOn())
-    // What ends a socket is known by its 'close'; an error that nobody hears would end the process.
+    // The 'close' event handles the end of a socket; an unhandled error would end the process.
     socket.on('error', () => {})
     socket.on('close', () => this.#close())
     session.greet()
@@ -52,23 +55,23 @@ export class Connection implements SessionLink {
     this.#watchStall()
   }
 
-  /** The last GOAWAY is sent: what the client begins now is refused. */
+  /** The last GOAWAY is sent: new streams are refused. */
   get refuses(): boolean {
     return this.#goneAway
   }
 
-  /** Lets the streams end that have begun, and then the connection (6.8). Safe to call twice. */
+  /** Waits for the open streams to end, then closes the connection (6.8). May be called twice. */
   drain(): void {
     if (this.#drains || this.#over) return
     this.#drains = true
-    // What is under way to us still counts as begun, until the client has answered this PING.
+    // Streams that are on their way still count until the client acknowledges this PING.
     putGoaway(this.output, largestStreamId, errorCode.noError)
     putPing(this.output, 0, partingPing, 0)
     this.wrote()
     this.#parting = setTimeout(() => this.#goAway(), this.#limits.partingMs)
   }
 
-  /** Ends it at once. */
+  /** Closes it at once. */
   destroy(): void {
     this.#socket.destroy()
   }
@@ -112,13 +115,13 @@ export class Connection implements SessionLink {
     this.#flush()
   }
 
-  /** A fault of ours ends one connection, and nothing else. */
+  /** A bug of ours ends one connection and nothing else. */
   #toInternal(error: unknown): ConnectionError {
     this.#onFault(error)
     return new ConnectionError(errorCode.internalError, '')
   }
 
-  /** Says which streams are the last, and ends once they have. */
+  /** Announces the last stream, and closes once all have ended. */
   #goAway(): void {
     if (this.#goneAway || this.#over) return
     clearTimeout(this.#parting)
@@ -128,11 +131,11 @@ export class Connection implements SessionLink {
     this.streamClosed()
   }
 
-  /** Writes all that was put. A client that does not read is not read any more either. */
+  /** Writes all pending frames. Stops reading from a client that does not read. */
   #flush(): void {
     this.output.flush()
     if (this.#stalled || this.#over || this.output.waiting <= this.#limits.unwrittenBytes) return
-    // Only then will the socket say that it goes on.
+    // Only then does the socket emit 'drain'.
     if (!this.#socket.writableNeedDrain) return
     this.#stalled = true
     this.#socket.pause()
@@ -151,7 +154,7 @@ export class Connection implements SessionLink {
     this.#stall = setTimeout(() => this.destroy(), this.#limits.stallMs)
   }
 
-  /** Writes what is left and hangs up; what the client says until it does so too is not read. */
+  /** Writes the rest and closes; input until the client closes is ignored. */
   #end(): void {
     if (this.#over) return
     this.#over = true

@@ -1,8 +1,8 @@
-/** Cuts what a socket brings into frames, wherever it is torn (RFC 9113, 3.4 and 4.1). */
+/** Splits a socket's data into frames, wherever it is cut (RFC 9113, 3.4 and 4.1). */
 
 import { ConnectionError, errorCode, headBytes, preface, readUint31 } from './frames.ts'
 
-/** Takes a frame; its payload stands in `buffer` from `start` to `end`. */
+/** Receives a frame; its payload is in `buffer` from `start` to `end`. */
 export type OnFrame = (
   type: number,
   flags: number,
@@ -14,12 +14,12 @@ export type OnFrame = (
 
 const nothing = Buffer.alloc(0)
 
-/** The reader of a connection, from the client's preface on. */
+/** The reader of a connection, starting with the client's preface. */
 export class FrameReader {
   readonly #maxPayload: number
   readonly #onFrame: OnFrame
   #greeted = 0
-  /** The beginning of a frame whose end has not come: as long as the frame once its head is known. */
+  /** The beginning of an incomplete frame; has the frame's size once its head is known. */
   #torn: Buffer = nothing
   #have = 0
   #stopped = false
@@ -29,19 +29,19 @@ export class FrameReader {
     this.#onFrame = onFrame
   }
 
-  /** The client has said its preface. */
+  /** The client has sent its preface. */
   get greeted(): boolean {
     return this.#greeted === preface.length
   }
 
-  /** Takes no frame any more, not even of what is being read. */
+  /** Delivers no more frames, not even those already read. */
   stop(): void {
     this.#stopped = true
     this.#torn = nothing
     this.#have = 0
   }
 
-  /** Reads on. Throws a ConnectionError for what is not HTTP/2. */
+  /** Processes data. Throws a ConnectionError if it is not HTTP/2. */
   push(data: Buffer): void {
     let at = this.greeted ? 0 : this.#greet(data)
     while (at < data.length && !this.#stopped) {
@@ -61,7 +61,7 @@ export class FrameReader {
     }
   }
 
-  /** Adds to the torn frame and answers where in `data` what is not of it begins. */
+  /** Completes the partial frame; returns where in `data` the next one begins. */
   #mend(data: Buffer, at: number): number {
     const torn = this.#torn
     const added = data.copy(torn, this.#have, at)
@@ -73,7 +73,7 @@ export class FrameReader {
         this.#have = 0
         this.#take(torn, 0, size)
       } else {
-        // Only its head was known to be missing.
+        // The head is complete now, so the frame's size is known.
         this.#torn = Buffer.allocUnsafe(size)
         torn.copy(this.#torn)
       }
@@ -87,7 +87,7 @@ export class FrameReader {
     this.#onFrame(type, flags, readUint31(buffer, at + 5), buffer, at + headBytes, end)
   }
 
-  /** Of a frame with its head. */
+  /** The size of a frame with its head. */
   #sizeOf(buffer: Buffer, at: number): number {
     const length = buffer.readUIntBE(at, 3)
     if (length <= this.#maxPayload) return headBytes + length

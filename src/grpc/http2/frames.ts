@@ -1,4 +1,4 @@
-/** Frames of HTTP/2: their kinds, flags and head (RFC 9113, sections 4 and 6), and error codes (7). */
+/** HTTP/2 frames: types, flags and head (RFC 9113, sections 4 and 6), and error codes (7). */
 
 export const frameType = {
   data: 0,
@@ -13,7 +13,7 @@ export const frameType = {
   continuation: 9,
 } as const
 
-/** ACK and END_STREAM are one bit: no frame has both. */
+/** ACK and END_STREAM share a bit: no frame has both. */
 export const flag = { ack: 1, endStream: 1, endHeaders: 4, padded: 8, priority: 32 } as const
 
 export const setting = {
@@ -40,20 +40,23 @@ export const errorCode = {
   enhanceYourCalm: 11,
 } as const
 
-/** Bytes before every payload. */
+/** Bytes of a frame's head. */
 export const headBytes = 9
-/** The longest payload that everybody takes, and the longest that we do (SETTINGS_MAX_FRAME_SIZE). */
+/**
+ * The largest payload that every peer accepts, and the largest that we do
+ * (SETTINGS_MAX_FRAME_SIZE).
+ */
 export const usualFrameSize = 16_384
 export const largestFrameSize = 2 ** 24 - 1
-/** What both sides begin with (6.9.2), and what no window may pass (6.9.1). */
+/** The initial window of both sides (6.9.2), and the largest possible one (6.9.1). */
 export const usualWindow = 65_535
 export const largestWindow = 2 ** 31 - 1
 export const largestStreamId = 2 ** 31 - 1
 
-/** What a client says first (3.4). */
+/** The first bytes of a client (3.4). */
 export const preface: Buffer = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')
 
-/** An error of the connection (5.4.1): all of it ends with GOAWAY and this code. */
+/** A connection error (5.4.1): the connection ends with GOAWAY and this code. */
 export class ConnectionError extends Error {
   readonly code: number
 
@@ -64,7 +67,7 @@ export class ConnectionError extends Error {
   }
 }
 
-/** Writes a frame's head at `at` and answers where its payload begins. */
+/** Writes a frame's head at `at`; returns the offset of its payload. */
 export function putHead(
   buffer: Buffer,
   at: number,
@@ -81,7 +84,7 @@ export function putHead(
   return putUint32(buffer, at + 5, stream)
 }
 
-/** Writes 32 bits at `at` and answers what comes after them. */
+/** Writes 32 bits at `at`; returns the offset after them. */
 export function putUint32(buffer: Buffer, at: number, value: number): number {
   buffer[at] = value >>> 24
   buffer[at + 1] = value >>> 16
@@ -90,7 +93,7 @@ export function putUint32(buffer: Buffer, at: number, value: number): number {
   return at + 4
 }
 
-/** Reads 32 bits without the first, which is reserved: a stream's number, a window's increment. */
+/** Reads 32 bits without the first, reserved one: a stream id, a window increment. */
 export function readUint31(buffer: Buffer, at: number): number {
   return buffer.readUInt32BE(at) & 0x7fffffff
 }

@@ -1,4 +1,4 @@
-/** Header blocks: HEADERS and the CONTINUATION frames that follow it (RFC 9113, 4.3, 6.2 and 6.10). */
+/** Header blocks: HEADERS and its CONTINUATION frames (RFC 9113, 4.3, 6.2 and 6.10). */
 
 import { ConnectionError, errorCode, flag, readUint31 } from './frames.ts'
 
@@ -7,12 +7,12 @@ export interface BlockLimits {
   readonly blockFrames: number
 }
 
-/** A whole block, in `buffer` from `start` to `end`. */
+/** Receives a complete block, in `buffer` from `start` to `end`. */
 export type OnBlock = (
   stream: number,
-  /** The client has said all. */
+  /** The client sends nothing more on the stream. */
   last: boolean,
-  /** It says to depend on itself (RFC 7540, 5.3.1). */
+  /** The stream depends on itself (RFC 7540, 5.3.1). */
   circular: boolean,
   buffer: Buffer,
   start: number,
@@ -33,7 +33,7 @@ export class HeaderBlocks {
     this.#onBlock = onBlock
   }
 
-  /** The stream whose block goes on in the very next frame; 0: none. */
+  /** The stream whose block must continue in the next frame; 0: none. */
   get open(): number {
     return this.#stream
   }
@@ -76,7 +76,7 @@ export class HeaderBlocks {
 
   #keep(buffer: Buffer, start: number, end: number): void {
     this.#bytes += end - start
-    // A copy: a part would keep all that was read with it.
+    // A copy: a part would retain the whole buffer that was read.
     this.#parts.push(Buffer.from(buffer.subarray(start, end)))
     if (this.#bytes > this.#limits.blockBytes || this.#parts.length > this.#limits.blockFrames) {
       throw new ConnectionError(errorCode.enhanceYourCalm, 'header block without end')

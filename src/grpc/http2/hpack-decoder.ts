@@ -1,29 +1,29 @@
-/** Reads header blocks (HPACK, RFC 7541); one decoder for all that come on a connection. */
+/** Decodes header blocks (HPACK, RFC 7541); one decoder per connection. */
 
 import { ConnectionError, errorCode } from './frames.ts'
 import { decodeHuffman, mostExpansion } from './huffman.ts'
 import { type Field, fieldOverhead, toField } from './request-head.ts'
 import { staticFields } from './static-table.ts'
 
-/** Of our SETTINGS_HEADER_TABLE_SIZE, which we leave as it is. */
+/** Our SETTINGS_HEADER_TABLE_SIZE, the default. */
 const tableBytes = 4_096
 
-/** At index 0 stands what no block may name. */
+/** Index 0 is invalid. */
 const table: readonly (Field | undefined)[] = [
   undefined,
   ...staticFields.map(([name, value]) => toField(name, value)),
 ]
 
-/** Text out of Huffman's code; shared, since nothing of it outlives a field. */
+/** Decoded Huffman text; shared, because a field copies what it needs. */
 let text = Buffer.allocUnsafeSlow(1_024)
 
-/** Told of each field of a block, in order. */
+/** Receives each field of a block, in order. */
 export interface FieldSink {
   add(field: Field): void
 }
 
 /**
- * The decoder of a connection. A block that can not be decoded ends the connection, since the
+ * The decoder of a connection. A block that cannot be decoded ends the connection, because the
  * tables of both sides differ from then on.
  */
 export class HpackDecoder {
@@ -32,7 +32,7 @@ export class HpackDecoder {
   #at = 0
   #end = 0
 
-  /** Decodes the block from `start` to `end`. Throws a ConnectionError for a bad one. */
+  /** Decodes the block from `start` to `end`. Throws a ConnectionError for an invalid one. */
   decode(block: Buffer, start: number, end: number, sink: FieldSink): void {
     this.#block = block
     this.#at = start
@@ -44,15 +44,15 @@ export class HpackDecoder {
         // Indexed (6.1).
         sink.add(this.#fieldAt(this.#integer(7)))
       } else if (byte >= 0x40) {
-        // Literal, kept from now on (6.2.1).
+        // Literal with incremental indexing (6.2.1).
         const field = this.#literal(6)
         this.#dynamic.add(field)
         sink.add(field)
       } else if (byte < 0x20) {
-        // Literal, not kept or never to be kept (6.2.2, 6.2.3).
+        // Literal without indexing, or never indexed (6.2.2, 6.2.3).
         sink.add(this.#literal(4))
       } else {
-        // A new size of the table (6.3), which only a block's beginning may say (4.2).
+        // A new table size (6.3), allowed only at the start of a block (4.2).
         const size = this.#integer(5)
         if (begun) throw fail('table size within a block')
         if (size > tableBytes) throw fail(`table size ${size}`)
@@ -75,7 +75,7 @@ export class HpackDecoder {
     return toField(name, this.#string())
   }
 
-  /** An integer whose first byte has so many bits of it (5.1). */
+  /** An integer with a prefix of this many bits (5.1). */
   #integer(bits: number): number {
     const block = this.#block
     const most = (1 << bits) - 1
@@ -90,7 +90,7 @@ export class HpackDecoder {
     throw fail('integer is too long')
   }
 
-  /** A string (5.2); bytes are characters, as HTTP has them. */
+  /** A string (5.2); each byte is one character, as in HTTP. */
   #string(): string {
     if (this.#at >= this.#end) throw fail('cut short')
     const coded = (this.#block[this.#at] as number) >= 0x80
@@ -112,9 +112,9 @@ export class HpackDecoder {
   }
 }
 
-/** The fields that the peer told us to keep (2.3.2): the newest first, the oldest make room (4). */
+/** The dynamic table (2.3.2): newest entry first; the oldest are evicted (4). */
 class DynamicTable {
-  /** The newest last; those before `#oldest` are gone. */
+  /** The newest is last; entries before `#oldest` are evicted. */
   #fields: Field[] = []
   #oldest = 0
   #bytes = 0
@@ -125,7 +125,7 @@ class DynamicTable {
     return place >= this.#oldest ? this.#fields[place] : undefined
   }
 
-  /** One larger than the table empties it and is not kept (4.4). */
+  /** An entry larger than the table empties it and is not stored (4.4). */
   add(field: Field): void {
     const bytes = sizeOf(field)
     this.#shrink(this.#most - bytes)

@@ -1,26 +1,26 @@
 /**
- * Writes header blocks (HPACK, RFC 7541). What is said again and again is put into the peer's table
- * once; blocks of it are then two or three bytes, which are kept as they are.
+ * Encodes header blocks (HPACK, RFC 7541). Recurring fields are put into the peer's table once.
+ * Blocks that consist only of them are two or three bytes and are cached.
  */
 
 import { staticFields } from './static-table.ts'
 
-/** A header list. One of nothing but agreed fields has to be the same object every time. */
+/** A header list. A list of only agreed fields must be the same object every time. */
 export type FieldList = readonly FieldToSend[]
 
 export interface FieldToSend {
   readonly name: string
   readonly value: string
-  /** It is the same in most answers and worth a place in the peer's table. */
+  /** The field is the same in most responses and worth an entry in the peer's table. */
   readonly agreed?: boolean
 }
 
-/** What a peer's table holds unless it says otherwise (RFC 9113, 6.5.2). */
+/** The default size of a peer's table (RFC 9113, 6.5.2). */
 const usualTableBytes = 4_096
-/** Far fewer than fill the smallest table that is used, so that none of them is ever evicted. */
+/** Few enough to fit into the smallest table that is used, so that none is ever evicted. */
 const mostAgreed = 8
 
-/** Values by name, as far as the static table has them; -1 for the name alone. */
+/** Indexes by name and value in the static table; the value -1 stands for the name alone. */
 const staticIndex = new Map<string, number>()
 for (const [place, [name, value]] of staticFields.entries()) {
   const key = `${name}\0`
@@ -35,7 +35,9 @@ export class HpackEncoder {
   #usesTable = true
   #toEmpty = false
 
-  /** The peer's SETTINGS_HEADER_TABLE_SIZE. Once it was less than usual its table is left alone. */
+  /**
+   * The peer's SETTINGS_HEADER_TABLE_SIZE. If it was ever below the default, the table is not used.
+   */
   limitTable(bytes: number): void {
     if (bytes >= usualTableBytes || !this.#usesTable) return
     this.#usesTable = false
@@ -44,12 +46,12 @@ export class HpackEncoder {
     this.#blocks.clear()
   }
 
-  /** The block of this list. Every block that is asked for has to be sent, in this order. */
+  /** The block of this list. Every encoded block must be sent, in this order. */
   encode(fields: FieldList): Buffer {
     const known = this.#blocks.get(fields)
     if (known !== undefined) return known
     const bytes: number[] = []
-    // The next block after a smaller limit begins with the new size (RFC 7541, 4.2).
+    // The first block after a smaller limit begins with the new size (RFC 7541, 4.2).
     if (this.#toEmpty) bytes.push(0x20)
     let repeats = !this.#toEmpty
     this.#toEmpty = false
@@ -64,7 +66,7 @@ export class HpackEncoder {
       } else if (field.agreed && this.#usesTable && this.#agreed.length < mostAgreed) {
         putLiteral(bytes, 0x40, 6, field)
         this.#agreed.push(field)
-        // The places of those before have moved.
+        // The indexes of earlier entries have changed.
         this.#blocks.clear()
         repeats = false
       } else {
@@ -91,7 +93,7 @@ function putInteger(bytes: number[], pattern: number, bits: number, value: numbe
   bytes.push(rest)
 }
 
-/** RFC 7541, 6.2: by its name's place in the static table where it has one. */
+/** RFC 7541, 6.2: with the static table's index of its name, if it has one. */
 function putLiteral(bytes: number[], pattern: number, bits: number, field: FieldToSend): void {
   const name = staticIndex.get(`${field.name}\0`)
   putInteger(bytes, pattern, bits, name ?? 0)

@@ -1,8 +1,8 @@
 /** The Huffman code of HPACK (RFC 7541, section 5.2 and appendix B), decoded four bits at a time. */
 
 /**
- * How many bits each byte's code has; the last is EOS. The code is canonical: codes of one length
- * follow one another in the order of their bytes, after those of every shorter length.
+ * The code length of each byte in bits; the last is EOS. The code is canonical: codes of one length
+ * are consecutive in byte order, after those of every shorter length.
  */
 const lengths: readonly number[] = [
   13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28,
@@ -18,15 +18,15 @@ const lengths: readonly number[] = [
 ]
 const eos = 256
 
-/** The shortest code has five bits: text is at most so many times as long as its code. */
+/** The shortest code has five bits, which bounds the size of decoded text. */
 export const mostExpansion = 8 / 5
 
-/** In a step: no such code, or EOS, which may not be coded. */
+/** A step: an invalid code, or EOS, which must not be encoded. */
 const invalid = -1
-/** In a step, beside the next node and a byte: the byte is whole. */
+/** Flag of a step, beside the next node and a byte: the byte is complete. */
 const emits = 0x100
 
-/** The code's tree: the two children of node n at 2n and 2n + 1; a leaf is -1 less its byte. */
+/** The code's tree: the children of node n are at 2n and 2n + 1; a leaf is -1 minus its byte. */
 function buildTree(): Int16Array {
   const tree = new Int16Array(2 * lengths.length)
   const byLength = lengths.map((_, byte) => byte)
@@ -50,7 +50,7 @@ function buildTree(): Int16Array {
   return tree
 }
 
-/** For each node and four bits: `next << 9`, with `emits` and a byte if one became whole. */
+/** For each node and four bits: `next << 9`, with `emits` and a byte if one is complete. */
 function buildSteps(tree: Int16Array): Int32Array {
   const steps = new Int32Array(eos * 16)
   for (let at = 0; at < steps.length; at += 1) {
@@ -68,7 +68,10 @@ function buildSteps(tree: Int16Array): Int32Array {
   return steps
 }
 
-/** Where a text may end: padded with less than a byte of EOS's first bits, which are all ones. */
+/**
+ * Nodes at which a text may end: its padding is less than a byte of EOS's first bits, which are all
+ * ones.
+ */
 function buildEnds(tree: Int16Array): Uint8Array {
   const ends = new Uint8Array(eos)
   for (let node = 0, bits = 0; bits < 8; bits += 1) {
@@ -83,8 +86,8 @@ const steps = buildSteps(tree)
 const ends = buildEnds(tree)
 
 /**
- * Decodes `source` from `start` to `end` into `target`, which has room for `mostExpansion` times
- * as much; answers how many bytes it came to, or -1 for what is no such code.
+ * Decodes `source` from `start` to `end` into `target`, which must have `mostExpansion` times the
+ * space. Returns the number of decoded bytes, or -1 for an invalid code.
  */
 export function decodeHuffman(
   source: Uint8Array,

@@ -1,48 +1,48 @@
-/** What one connection may ask of us. */
+/** The limits of one connection. */
 
 import type { BudgetLimits } from './budget.ts'
 import type { HeadLimits } from './request-head.ts'
 
 export interface ConnectionLimits {
-  /** Streams open at once (SETTINGS_MAX_CONCURRENT_STREAMS). */
+  /** Concurrent streams (SETTINGS_MAX_CONCURRENT_STREAMS). */
   readonly streams: number
-  /** Bytes that a stream, and all of them together, may send before they hear from us. */
+  /** Bytes that a stream, and all of them together, may send before we extend the window. */
   readonly streamWindow: number
   readonly connectionWindow: number
   readonly head: HeadLimits
-  /** Bytes of a header block, as it is coded, and frames that it may come in. */
+  /** Bytes of an encoded header block, and the number of its frames. */
   readonly blockBytes: number
   readonly blockFrames: number
-  /** Streams that are reset, by the client or for an error of its. */
+  /** Streams that are reset, by the client or because of its errors. */
   readonly resets: BudgetLimits
-  /** Frames that bring nothing: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, unknown ones. */
+  /** Frames without content: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, unknown ones. */
   readonly idleFrames: BudgetLimits
-  /** How many more of those each request allows. */
+  /** The number of these that each request adds to the budget. */
   readonly idleFramesPerRequest: number
-  /** Bytes of answers that wait for the client's windows. */
+  /** Bytes of responses that wait for the client's windows. */
   readonly heldBytes: number
-  /** Bytes that wait for its socket before nothing more is read. */
+  /** Bytes that wait for its socket before reading stops. */
   readonly unwrittenBytes: number
-  /** Milliseconds for which such a socket may take nothing, and a new one say nothing. */
+  /** How long such a socket may accept nothing, and a new one send nothing; milliseconds. */
   readonly stallMs: number
-  /** Milliseconds in which a client acknowledges that it is to go, and then goes. */
+  /** How long a client may take to acknowledge GOAWAY, and then to close; milliseconds. */
   readonly partingMs: number
 }
 
 const mebibyte = 2 ** 20
 
 export const usualLimits: ConnectionLimits = {
-  // Envoy multiplexes all of a worker's requests on one connection, up to its circuit breaker.
+  // Envoy multiplexes all requests of a worker on one connection, up to its circuit breaker.
   streams: 65_536,
-  // The log stream's messages are far longer than HTTP/2's own 64 KiB of window would like.
+  // Messages of the log stream are much longer than HTTP/2's default window of 64 KiB.
   streamWindow: mebibyte,
   connectionWindow: 8 * mebibyte,
   head: { bytes: 32_768, fields: 128 },
   blockBytes: 65_536,
   blockFrames: 128,
-  // Envoy resets a Check when its client hangs up, which the client decides, and all that wait
-  // after 2 s. Hung-up clients must not end the connection that carries everybody's Checks: what
-  // is allowed is what one process could answer.
+  // Envoy resets a Check when its client hangs up, and all pending ones after 2 s. Clients that
+  // hang up must not end the connection that carries everybody's Checks, so the limit is what one
+  // process could answer.
   resets: { atOnce: 50_000, perSecond: 10_000 },
   idleFrames: { atOnce: 20_000, perSecond: 5_000 },
   idleFramesPerRequest: 4,

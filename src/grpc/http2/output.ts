@@ -1,17 +1,17 @@
-/** What goes out on a connection: frames are put one after another and written together. */
+/** The output of a connection: collects frames and writes them together. */
 
 import type { Socket } from 'node:net'
 
-/** Enough for who asks seldom: many connections are idle. */
+/** Enough for idle connections, of which there may be many. */
 const fewBytes = 1_024
-/** Enough for the answers to what one read brings. */
+/** Enough for the responses to what one read brings. */
 const usualBytes = 65_536
 
-/** The frames that wait to be written to one socket. */
+/** Frames that wait to be written to one socket. */
 export class Output {
   readonly #socket: Socket
   #buffer: Buffer = Buffer.allocUnsafeSlow(fewBytes)
-  /** What stands before this is written, or the socket's to write. */
+  /** Everything before it is written, or passed to the socket. */
   #start = 0
   #end = 0
   #closed = false
@@ -20,12 +20,12 @@ export class Output {
     this.#socket = socket
   }
 
-  /** Where frames are put: `bytes` of `reserve` from `at` on, until the next call of it. */
+  /** The buffer for frames: `bytes` from the offset of the last `reserve`, until its next call. */
   get buffer(): Buffer {
     return this.#buffer
   }
 
-  /** Makes room for so many bytes, all of which the caller fills, and answers where they begin. */
+  /** Reserves this many bytes, all of which the caller must fill; returns their offset. */
   reserve(bytes: number): number {
     if (this.#end + bytes > this.#buffer.length) this.#makeRoom(bytes)
     const at = this.#end
@@ -33,21 +33,21 @@ export class Output {
     return at
   }
 
-  /** Writes all that was put, in one write. */
+  /** Writes all pending frames in one write. */
   flush(): void {
     if (this.#start === this.#end) return
     const frames = this.#buffer.subarray(this.#start, this.#end)
     this.#start = this.#end
     if (this.#closed || !this.#socket.writable) this.#closed = true
     else this.#socket.write(frames)
-    // Nothing is the socket's any more, unless it could not write all of it at once.
+    // The buffer can be reused, unless the socket could not write all of it at once.
     if (this.#closed || this.#socket.writableLength === 0) {
       this.#start = 0
       this.#end = 0
     }
   }
 
-  /** Bytes that the socket could not pass on yet. */
+  /** Bytes that the socket has not written yet. */
   get waiting(): number {
     return this.#socket.writableLength
   }

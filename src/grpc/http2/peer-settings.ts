@@ -1,4 +1,4 @@
-/** What the peer takes, as its SETTINGS say (RFC 9113, 6.5.2). */
+/** The peer's limits, from its SETTINGS (RFC 9113, 6.5.2). */
 
 import {
   ConnectionError,
@@ -13,12 +13,12 @@ import {
 const settingBytes = 6
 
 export class PeerSettings {
-  /** The smallest SETTINGS_HEADER_TABLE_SIZE that was ever said, or what goes without saying. */
+  /** The smallest SETTINGS_HEADER_TABLE_SIZE so far; initially the default. */
   smallestTable = 4_096
   initialWindow = usualWindow
   maxFrame = usualFrameSize
 
-  /** Reads a payload. Throws a ConnectionError for a bad one. */
+  /** Reads a payload. Throws a ConnectionError for an invalid one. */
   read(buffer: Buffer, start: number, end: number): void {
     if ((end - start) % settingBytes !== 0) {
       throw new ConnectionError(errorCode.frameSizeError, 'SETTINGS')
@@ -28,7 +28,7 @@ export class PeerSettings {
     }
   }
 
-  /** One that is unknown, or limits what this server never does, is ignored. */
+  /** Ignores unknown settings, and limits of what this server never does. */
   #set(name: number, value: number): void {
     if (name === setting.headerTableSize) {
       this.smallestTable = Math.min(this.smallestTable, value)

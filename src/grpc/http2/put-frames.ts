@@ -1,4 +1,4 @@
-/** Writes the frames that concern a connection, and RST_STREAM (RFC 9113, section 6). */
+/** Writes connection frames, and RST_STREAM (RFC 9113, section 6). */
 
 import { flag, frameType, headBytes, putHead, putUint32 } from './frames.ts'
 import type { Output } from './output.ts'
@@ -23,7 +23,7 @@ export function putSettingsAck(output: Output): void {
   putHead(output.buffer, at, 0, frameType.settings, flag.ack, 0)
 }
 
-/** The payload stands in `payload` from `start` on. */
+/** The payload is in `payload` from `start` on. */
 export function putPing(output: Output, flags: number, payload: Buffer, start: number): void {
   const at = output.reserve(headBytes + pingBytes)
   const { buffer } = output
@@ -35,7 +35,7 @@ export function putPing(output: Output, flags: number, payload: Buffer, start: n
   )
 }
 
-/** `message` is ASCII, for whoever looks for what went wrong. */
+/** `message` is ASCII, for debugging. */
 export function putGoaway(output: Output, last: number, code: number, message = ''): void {
   const bytes = 8 + message.length
   const at = output.reserve(headBytes + bytes)

@@ -1,4 +1,4 @@
-/** The last few thousand of a connection's streams of some kind; older ones are forgotten. */
+/** The last few thousand stream ids of some kind on a connection; older ones are forgotten. */
 
 const atMost = 4_096
 

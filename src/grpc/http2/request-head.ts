@@ -1,13 +1,13 @@
 /**
- * The header fields of a request: those that calls need are kept, all are held to the rules
- * (RFC 9113, 8.2 and 8.3). One object takes every request of a connection, in turn.
+ * The header fields of a request: all are validated (RFC 9113, 8.2 and 8.3), those that calls need
+ * are kept. One object is reused for all requests of a connection.
  */
 
-/** What a field means here, found once for each that stands in a table. */
+/** The kind of a field, computed once for each table entry. */
 export const fieldKind = {
-  /** Nobody asks for it. */
+  /** Not used. */
   other: 0,
-  /** May not be sent at all (8.2.1, 8.2.2, 8.3). */
+  /** Must not be sent at all (8.2.1, 8.2.2, 8.3). */
   malformed: 1,
   method: 2,
   scheme: 3,
@@ -28,7 +28,7 @@ export interface Field {
   readonly kind: number
 }
 
-/** What a field counts for beside its name and value (RFC 7541, 4.1; RFC 9113, 6.5.2). */
+/** The size that a field adds beside its name and value (RFC 7541, 4.1; RFC 9113, 6.5.2). */
 export const fieldOverhead = 32
 
 const kinds: ReadonlyMap<string, number> = new Map([
@@ -48,9 +48,9 @@ const kinds: ReadonlyMap<string, number> = new Map([
   ['upgrade', fieldKind.malformed],
 ])
 
-/** Visible ASCII without capitals and the colon. */
+/** Visible ASCII without capital letters and the colon. */
 const nameForm = /^[!-9;-@[-~]+$/
-/** No NUL or line end, and no white space around. */
+/** No NUL or line break, and no whitespace around it. */
 const valueForm = /^(?![ \t])[^\0\r\n]*(?<![ \t])$/
 const lengthForm = /^[0-9]{1,15}$/
 
@@ -66,20 +66,20 @@ function kindOf(name: string, value: string): number {
   return nameForm.test(name) ? fieldKind.other : fieldKind.malformed
 }
 
-/** What one header list may come to. */
+/** The limits of one header list. */
 export interface HeadLimits {
   readonly fields: number
-  /** As SETTINGS_MAX_HEADER_LIST_SIZE counts. */
+  /** In the units of SETTINGS_MAX_HEADER_LIST_SIZE. */
   readonly bytes: number
 }
 
-/** Collects one header list at a time: `clear`, then `add` for each field, then the questions. */
+/** Collects one header list at a time: `clear`, then `add` for each field, then the getters. */
 export class RequestHead {
   readonly #limits: HeadLimits
   #fields = 0
   #bytes = 0
   #malformed = false
-  /** A regular field has come: no pseudo-header field may follow (8.3). */
+  /** A regular field has been added: no pseudo-header field may follow (8.3). */
   #regular = false
   #pseudo = 0
   #scheme = ''
@@ -87,7 +87,7 @@ export class RequestHead {
 
   method = ''
   path = ''
-  /** -1: not said. */
+  /** -1: absent. */
   contentLength = -1
   contentType: string | undefined
   /** `grpc-encoding` */
@@ -163,12 +163,12 @@ export class RequestHead {
     }
   }
 
-  /** The list is longer than we said that we take. */
+  /** The list is longer than our announced limit. */
   get tooLong(): boolean {
     return this.#bytes > this.#limits.bytes || this.#fields > this.#limits.fields
   }
 
-  /** A list that may begin a request (8.3.1). */
+  /** Whether the list may begin a request (8.3.1). */
   get isRequest(): boolean {
     if (this.#malformed || this.method === '') return false
     if (this.method === 'CONNECT') {
@@ -177,7 +177,7 @@ export class RequestHead {
     return this.#scheme !== '' && this.path !== ''
   }
 
-  /** A list that may end one (8.1). */
+  /** Whether the list may be trailers (8.1). */
   get isTrailers(): boolean {
     return !this.#malformed && this.#pseudo === 0
   }

@@ -1,15 +1,15 @@
 /**
- * What we may send on a connection (RFC 9113, section 5.2), and whose turn it is: streams that wait
- * for the connection's window send a frame each, in turn.
+ * The send window of a connection (RFC 9113, section 5.2), and the order of waiting streams: each
+ * sends one frame in turn.
  */
 
 import { ConnectionError, errorCode, largestWindow, usualWindow } from './frames.ts'
 
-/** A stream that has something to send. */
+/** A stream with data to send. */
 export interface Sender {
-  /** It waits in the queue. */
+  /** Whether it is in the queue. */
   queued: boolean
-  /** Sends one frame as far as the windows allow; whether it could go on. */
+  /** Sends one frame as far as the windows allow; returns whether more could be sent. */
   sendHeld(): boolean
 }
 
@@ -21,7 +21,7 @@ export class SendWindow {
   #held = 0
   readonly #mostHeld: number
 
-  /** `mostHeld` bytes of answers may wait for a client's windows. */
+  /** `mostHeld`: the most bytes of responses that may wait for a client's windows. */
   constructor(mostHeld: number) {
     this.#mostHeld = mostHeld
   }
@@ -30,12 +30,12 @@ export class SendWindow {
     return this.#left
   }
 
-  /** So many bytes are sent. */
+  /** This many bytes have been sent. */
   spend(bytes: number): void {
     this.#left -= bytes
   }
 
-  /** The peer takes so many more (6.9). */
+  /** The peer has extended the window (6.9). */
   add(increment: number): void {
     this.#left += increment
     if (this.#left > largestWindow) {
@@ -44,20 +44,20 @@ export class SendWindow {
     this.pump()
   }
 
-  /** So many bytes wait, or, below 0, do not any more; false when they are too many. */
+  /** This many bytes wait or, if negative, no longer do; false if too many are waiting. */
   hold(bytes: number): boolean {
     this.#held += bytes
     return this.#held <= this.#mostHeld
   }
 
-  /** Has this stream send when it is its turn. */
+  /** Queues this stream for its turn. */
   queue(sender: Sender): void {
     if (sender.queued) return
     sender.queued = true
     this.#queue.push(sender)
   }
 
-  /** Sends what the window allows. */
+  /** Sends as much as the window allows. */
   pump(): void {
     while (this.#left > 0 && this.#next < this.#queue.length) {
       const sender = this.#queue[this.#next] as Sender

@@ -1,6 +1,6 @@
 /**
- * What is said on a connection, frame by frame (RFC 9113, section 6): what concerns all of it is
- * answered here, what concerns a stream goes to the streams.
+ * The protocol of a connection, frame by frame (RFC 9113, section 6): handles connection frames,
+ * and passes stream frames to the streams.
  */
 
 import { Budget } from './budget.ts'
@@ -24,26 +24,26 @@ import { type Open, Streams, type StreamsLink } from './streams.ts'
 
 export interface SessionOptions {
   readonly limits: ConnectionLimits
-  /** Told of each request; answers who takes it. */
+  /** Called for each request; returns its handler. */
   readonly open: Open
-  /** Told of what our own side threw. */
+  /** Called for exceptions of our own code. */
   readonly onFault: (error: unknown) => void
 }
 
-/** What a session needs of its connection. */
+/** The connection, as the session uses it. */
 export interface SessionLink {
   readonly output: Output
   /** The last GOAWAY is sent. */
   readonly refuses: boolean
-  /** Something was put that has to be written soon. */
+  /** Output was added that must be written soon. */
   wrote(): void
-  /** The connection ends with this error. */
+  /** Ends the connection with this error. */
   fail(error: ConnectionError): void
-  /** The client's SETTINGS have come, the first frame of all. */
+  /** The client's SETTINGS have arrived, its first frame. */
   greeted(): void
-  /** A PING of ours is answered. */
+  /** The client has acknowledged a PING of ours. */
   pinged(payload: Buffer): void
-  /** A stream is over. */
+  /** A stream has ended. */
   streamClosed(): void
 }
 
@@ -57,7 +57,7 @@ export class Session implements StreamsLink {
   readonly encoder = new HpackEncoder()
   readonly window: SendWindow
   #greeted = false
-  /** What the client may still send; what it sent since it was last told that it may. */
+  /** What the client may still send, and what it has sent since the last extension. */
   #receiveWindow: number
   #received = 0
 
@@ -104,7 +104,7 @@ export class Session implements StreamsLink {
     this.#link.streamClosed()
   }
 
-  /** Says our SETTINGS, and as much of a window as they cannot say (6.9.2). */
+  /** Sends our SETTINGS, and the part of the window that they cannot express (6.9.2). */
   greet(): void {
     const { streams, streamWindow, head, connectionWindow } = this.#limits
     putSettings(this.output, [
@@ -117,7 +117,7 @@ export class Session implements StreamsLink {
     }
   }
 
-  /** Takes a frame, whose payload is `buffer` from `start` to `end`. Throws a ConnectionError. */
+  /** Handles a frame, whose payload is `buffer` from `start` to `end`. Throws a ConnectionError. */
   take(
     type: number,
     flags: number,
@@ -160,7 +160,7 @@ export class Session implements StreamsLink {
         this.#onWindowUpdate(stream, buffer, start, end)
         break
       case frameType.goaway:
-        // The client begins nothing more; what it has begun is answered (6.8).
+        // The client opens no more streams; open ones are answered (6.8).
         this.#charge(1)
         expect(stream === 0, 'GOAWAY')
         expectSize(end - start >= 8, 'GOAWAY')
@@ -168,7 +168,7 @@ export class Session implements StreamsLink {
       case frameType.pushPromise:
         throw new ConnectionError(errorCode.protocolError, 'PUSH_PROMISE')
       default:
-        // Extensions that are not known are ignored (5.5).
+        // Unknown extensions are ignored (5.5).
         this.#charge(1)
     }
   }
@@ -204,7 +204,7 @@ export class Session implements StreamsLink {
       this.#charge(1)
       return
     }
-    // A change of the windows concerns every stream.
+    // A change of the initial window affects every stream.
     if (this.#greeted) this.#charge(10 + (this.streams.size >> 4))
     else this.#link.greeted()
     this.#greeted = true

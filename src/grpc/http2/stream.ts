@@ -1,4 +1,4 @@
-/** A stream: one request and its answer (RFC 9113, section 5.1), as the server sees it. */
+/** A stream: one request and its response (RFC 9113, section 5.1), on the server's side. */
 
 import {
   ConnectionError,
@@ -14,26 +14,26 @@ import type { Output } from './output.ts'
 import { putReset } from './put-frames.ts'
 import type { Sender, SendWindow } from './send-window.ts'
 
-/** What a stream's messages go to. */
+/** Receives a stream's data. */
 export interface StreamHandler {
-  /** DATA, a part of what was read at once; `last`: the client has said all. */
+  /** DATA, a part of the buffer that was read; `last`: the client sends nothing more. */
   data(payload: Buffer, last: boolean): void
-  /** The stream is over, answered or not. It is called once, and nothing after it. */
+  /** The stream has ended, with or without a response. Called once, as the last call. */
   closed(): void
 }
 
-/** What a stream needs of its connection. */
+/** The connection, as a stream uses it. */
 export interface StreamLink {
   readonly output: Output
   readonly encoder: HpackEncoder
   readonly window: SendWindow
   /** The peer's SETTINGS_MAX_FRAME_SIZE. */
   readonly maxFrame: number
-  /** Something was put that has to be written soon. */
+  /** Output was added that must be written soon. */
   wrote(): void
-  /** The connection ends with this error. */
+  /** Ends the connection with this error. */
   fail(error: ConnectionError): void
-  /** The stream is over; `resetByUs` while the client was still sending. */
+  /** The stream has ended; `resetByUs`: while the client was still sending. */
   streamClosed(stream: Stream, resetByUs: boolean): void
 }
 
@@ -43,15 +43,15 @@ const deaf: StreamHandler = { data() {}, closed() {} }
 export class Stream implements Sender {
   readonly id: number
   readonly #link: StreamLink
-  /** Who is told; the connection sets it once the request is known. */
+  /** Set by the connection once the request is known. */
   handler: StreamHandler = deaf
-  /** The client has said all. */
+  /** The client sends nothing more. */
   remoteEnded = false
-  /** It is over. */
+  /** The stream has ended. */
   closed = false
   /** What the client may still send. */
   receiveWindow: number
-  /** Bytes of the body that `content-length` promises; -1: it does not say. */
+  /** Remaining bytes of the body by `content-length`; -1: unknown. */
   bodyLeft = -1
   queued = false
   /** What we may still send. */
@@ -69,12 +69,12 @@ export class Stream implements Sender {
     this.#sendWindow = sendWindow
   }
 
-  /** The answer's header list is sent, or can not be. */
+  /** The response's header list has been sent, or cannot be. */
   get responded(): boolean {
     return this.#responded || this.closed
   }
 
-  /** A frame of DATA came, so long with its padding and without. Answers a code of error. */
+  /** A DATA frame has arrived; its length with and without padding. Returns an error code. */
   receive(size: number, bytes: number, last: boolean): number {
     if (this.remoteEnded) return errorCode.streamClosed
     this.receiveWindow -= size
@@ -86,7 +86,7 @@ export class Stream implements Sender {
     return this.bodyLeft < 0 || (last && !whole) ? errorCode.protocolError : errorCode.noError
   }
 
-  /** Sends the header list of the answer; `end`: it is all of the answer. */
+  /** Sends the response's header list; `end`: it is the whole response. */
   respond(fields: FieldList, end = false): void {
     if (this.responded) return
     this.#responded = true
@@ -94,7 +94,7 @@ export class Stream implements Sender {
     if (end) this.#end()
   }
 
-  /** Sends DATA, in two parts of which copies are kept where they have to wait. */
+  /** Sends DATA in two parts, which are copied if they have to wait. */
   write(prefix: Buffer, body: Buffer): void {
     if (this.closed || this.#ended || this.#trailers !== undefined) return
     const { output, window, maxFrame } = this.#link
@@ -118,7 +118,7 @@ export class Stream implements Sender {
     this.#link.wrote()
   }
 
-  /** Ends the answer with trailers, once its DATA is sent. */
+  /** Ends the response with trailers, after its DATA. */
   finish(trailers: FieldList): void {
     if (this.closed || this.#ended || this.#trailers !== undefined) return
     if (this.#held.length > 0) {
@@ -129,7 +129,7 @@ export class Stream implements Sender {
     this.#end()
   }
 
-  /** Ends the stream at once (6.4). */
+  /** Resets the stream (6.4). */
   reset(code: number): void {
     if (this.closed) return
     putReset(this.#link.output, this.id, code)
@@ -137,7 +137,7 @@ export class Stream implements Sender {
     this.close(!this.remoteEnded)
   }
 
-  /** The client takes so many more bytes (6.9), or fewer (6.9.2); false beyond what may be. */
+  /** The client has extended the window (6.9) or reduced it (6.9.2); false above the maximum. */
   addWindow(bytes: number): boolean {
     this.#sendWindow += bytes
     if (this.#sendWindow > largestWindow) return false
@@ -168,7 +168,7 @@ export class Stream implements Sender {
     return false
   }
 
-  /** Nothing comes or goes on it any more. */
+  /** Ends the stream in both directions. */
   close(resetByUs: boolean): void {
     if (this.closed) return
     this.closed = true
@@ -192,7 +192,7 @@ export class Stream implements Sender {
     }
   }
 
-  /** The answer is whole. A client that is still sending is told that nobody listens (8.1). */
+  /** The response is complete. Resets a client that is still sending, without error (8.1). */
   #end(): void {
     this.#ended = true
     if (this.remoteEnded) this.close(false)

@@ -1,4 +1,4 @@
-/** The streams of a connection: which are open, which may be, and what comes for one that is not. */
+/** The streams of a connection: open ones, limits, and frames for streams that are not open. */
 
 import { Budget } from './budget.ts'
 import { ConnectionError, errorCode, readUint31 } from './frames.ts'
@@ -10,10 +10,10 @@ import { RecentIds } from './recent-ids.ts'
 import { RequestHead } from './request-head.ts'
 import { Stream, type StreamHandler, type StreamLink } from './stream.ts'
 
-/** Takes a request: `head` holds it during the call. */
+/** Handles a request; `head` is valid only during the call. */
 export type Open = (stream: Stream, head: RequestHead) => StreamHandler
 
-/** What the streams need of their connection. */
+/** The connection, as the streams use it. */
 export interface StreamsLink extends StreamLink {
   readonly initialWindow: number
   /** The last GOAWAY is sent. */
@@ -39,9 +39,9 @@ export class Streams {
   readonly #head: RequestHead
   readonly #blocks: HeaderBlocks
   readonly #resets: Budget
-  /** Reset by us; what the client sent before it heard of that is no error of its (5.1). */
+  /** Reset by us; frames that the client sent before it knew are no errors (5.1). */
   readonly #reset = new RecentIds()
-  /** The highest that the client has begun. */
+  /** The highest id that the client has opened. */
   #last = 0
 
   constructor({ link, limits, open, onFault }: StreamsOptions) {
@@ -64,13 +64,13 @@ export class Streams {
     return this.#last
   }
 
-  /** The stream whose header block goes on in the very next frame; 0: none. */
+  /** The stream whose header block must continue in the next frame; 0: none. */
   get openBlock(): number {
     return this.#blocks.open
   }
 
   onHeaders(flags: number, id: number, buffer: Buffer, start: number, end: number): void {
-    // Clients begin those of odd numbers (5.1.1).
+    // Clients open streams with odd ids (5.1.1).
     if (id % 2 === 0) throw new ConnectionError(errorCode.protocolError, `HEADERS on stream ${id}`)
     this.#blocks.begin(id, flags, buffer, start, end)
   }
@@ -79,7 +79,7 @@ export class Streams {
     this.#blocks.goOn(flags, buffer, start, end)
   }
 
-  /** `size` is that of the frame, its padding included; the data is `buffer` from `start` to `end`. */
+  /** `size` is that of the frame with padding; the data is `buffer` from `start` to `end`. */
   onData(
     id: number,
     last: boolean,
@@ -114,7 +114,7 @@ export class Streams {
     stream?.close(false)
   }
 
-  /** Priorities are not used (RFC 9113, 5.3.2); what has their form is let pass. */
+  /** Priorities are not used (RFC 9113, 5.3.2); valid ones are ignored. */
   onPriority(id: number, buffer: Buffer, start: number, end: number): void {
     if (id === 0) throw new ConnectionError(errorCode.protocolError, 'PRIORITY on stream 0')
     if (end - start !== 5) this.#failAny(id, errorCode.frameSizeError)
@@ -128,7 +128,7 @@ export class Streams {
     else if (!stream.addWindow(increment)) this.#fail(stream, errorCode.flowControlError)
   }
 
-  /** The window of every stream changes (6.9.2). */
+  /** The initial window of every stream changes (6.9.2). */
   addWindows(bytes: number): void {
     for (const stream of this.#streams.values()) {
       if (stream.addWindow(bytes)) continue
@@ -136,13 +136,13 @@ export class Streams {
     }
   }
 
-  /** One is over; `resetByUs` while the client was still sending. */
+  /** A stream has ended; `resetByUs`: while the client was still sending. */
   forget(stream: Stream, resetByUs: boolean): void {
     this.#streams.delete(stream.id)
     if (resetByUs) this.#reset.add(stream.id)
   }
 
-  /** Ends all of them: the connection is gone. */
+  /** Ends all streams: the connection is gone. */
   close(): void {
     for (const stream of this.#streams.values()) stream.close(false)
   }
@@ -157,7 +157,7 @@ export class Streams {
   ): void {
     const head = this.#head
     head.clear()
-    // Whatever becomes of it: the next block is decoded by what this one leaves in the table.
+    // Decodes the block even if it is refused: later blocks depend on its table entries.
     this.#decoder.decode(buffer, start, end, head)
     const stream = this.#streams.get(id)
     if (stream !== undefined) this.#onTrailers(stream, last)
@@ -211,7 +211,10 @@ export class Streams {
     }
   }
 
-  /** The stream of this number, if it is open. One that nobody has begun can hear nothing (5.1). */
+  /**
+   * The stream with this id, if it is open. Frames for a stream that was never opened are an error
+   * (5.1).
+   */
   #find(id: number): Stream | undefined {
     if (id === 0 || id % 2 === 0 || id > this.#last) {
       throw new ConnectionError(errorCode.protocolError, `frame on stream ${id}, which is idle`)
@@ -219,7 +222,7 @@ export class Streams {
     return this.#streams.get(id)
   }
 
-  /** An error of the client's on a stream (5.4.2). */
+  /** A stream error of the client (5.4.2). */
   #fail(stream: Stream, code: number): void {
     this.#chargeReset()
     stream.reset(code)
