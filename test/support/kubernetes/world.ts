@@ -48,9 +48,12 @@ const older: readonly ApiKind[] = othersCollections.map(({ group, versions, kind
   ...{ group, version: versions[1], kind, plural },
 }))
 
-/** Runs a test in the double, and in Kubernetes' own custom-resource server where that can run. */
+/**
+ * Runs a test in the double, and in Kubernetes' own custom-resource server where that can run. The former has a double of
+ * its own: where a file sets `root.jobs`, several run at once.
+ */
 export function inWorlds(title: string, body: (t: Test, world: World) => Promise<void>): void {
-  root.test(`${title}, in a double`, async (t) => body(t, await startDouble(t)))
+  root.test(`${title}, in a double`, { buffered: true }, async (t) => body(t, await startDouble(t)))
   root.test(`${title}, in the custom-resource server`, { skip: noCrdServer }, async (t) => {
     shared ??= startReal()
     const world = toWorld(await shared, undefined)
