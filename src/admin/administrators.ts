@@ -1,12 +1,12 @@
-/** Who administers: members of ADMIN_GROUPS, and whoever the cluster's roles allow to. */
+/** Administrators: members of ADMIN_GROUPS, and users whom the cluster's roles allow it. */
 
 import type { Caller } from '../core/caller.ts'
 import type { AccessReview } from '../identity/kubernetes/access-review.ts'
 
-/** Asked only where the answer matters: it may take a call to the cluster. */
+/** Called only if the result matters: it may need a request to the cluster. */
 export type IsAdmin = (caller: Caller) => boolean | Promise<boolean>
 
-/** A caller is an administrator through any of these groups, or by the review where there is one. */
+/** A caller is an administrator through any of these groups, or by the review if there is one. */
 export function createIsAdmin(
   adminGroups: ReadonlySet<string>,
   review: AccessReview = () => false,

@@ -1,9 +1,11 @@
-/** A key's record as clients see it (contract, 3.4). */
+/** A key's record in responses (contract, 3.4). */
 
 import { type ApiKeyRecord, statusAt } from '../core/api-key.ts'
 import { toTimestamp } from '../core/timestamp.ts'
 
-/** The record with its effective status; dates in both spellings, empty optional fields left out. */
+/**
+ * The record with its effective status; dates in both spellings, empty optional fields left out.
+ */
 export function showRecord(record: ApiKeyRecord, now: number): Record<string, unknown> {
   const createdAt = toTimestamp(record.createdAt)
   const expiresAt = record.expiresAt === null ? null : toTimestamp(record.expiresAt)

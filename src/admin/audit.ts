@@ -1,7 +1,7 @@
 /**
- * What the listeners tell the audit trail. A route that changes keys names its action; its refusals
- * and outcomes are written before the answer leaves, whatever came of it. Unauthenticated attempts
- * are counted among the requests and have no line.
+ * Writes the audit trail of the listeners. A route that changes keys names its action; its refusals
+ * and outcomes are written before the response is sent, whatever the result. Unauthenticated
+ * attempts are only counted as requests and have no line.
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -20,7 +20,7 @@ import { addressOf } from './trusted-proxies.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** What the trail calls a request to this route. */
+    /** The trail's name for a request to this route. */
     readonly audit?: AuditAction
   }
   interface FastifyRequest {
@@ -28,11 +28,11 @@ declare module 'fastify' {
   }
 }
 
-/** What the trail is to have of a request, beside what the request itself says. */
+/** The trail's data of a request, besides the request itself. */
 interface Audited {
   target: AuditTarget
   count?: number
-  /** Whether it is somebody else's keys that are looked at; changes are always told of. */
+  /** Whether the request reads another user's keys; changes are always recorded. */
   concernsOthers: boolean
   intended: boolean
   /** Its outcome has a line already. */
@@ -42,7 +42,7 @@ interface Audited {
 
 const looks: readonly AuditAction[] = ['key.read', 'key.search']
 
-/** Codes of answers after which nobody knows what the database did. */
+/** Error codes after which it is unknown whether the database has executed the change. */
 const unsure: ReadonlySet<ErrorCode> = new Set(['store_unavailable', 'store_slow', 'internal'])
 
 /** Writes the outcomes of this listener's routes. */
@@ -67,7 +67,9 @@ export function auditRoutes(app: FastifyInstance, trail: AuditTrail = noTrail): 
   })
 }
 
-/** To be called right before the statement: nothing is done without this line where it is required. */
+/**
+ * Call it right before the statement: if the trail is required, nothing is done without this line.
+ */
 export async function intend(request: FastifyRequest, target: AuditTarget = {}): Promise<void> {
   const { audited } = request
   audited.target = target
@@ -75,19 +77,22 @@ export async function intend(request: FastifyRequest, target: AuditTarget = {}):
   audited.intended = true
 }
 
-/** Adds to what the outcome's line will say. */
+/** Adds to the outcome's line. */
 export function addToOutcome(request: FastifyRequest, target: AuditTarget, count?: number): void {
   request.audited.target = { ...request.audited.target, ...target }
   if (count !== undefined) request.audited.count = count
 }
 
-/** Says that this looks at somebody else's keys, whatever comes of it. */
+/** Records that the request reads another user's keys, whatever the result. */
 export function lookAtOthers(request: FastifyRequest, target: AuditTarget): void {
   request.audited.concernsOthers = true
   addToOutcome(request, target)
 }
 
-/** To be called before such a look is answered: nothing is shown without this line where it is required. */
+/**
+ * Call it before such a read is answered: if the trail is required, nothing is returned without
+ * this line.
+ */
 export async function showOthers(request: FastifyRequest, count?: number): Promise<void> {
   if (!request.audited.concernsOthers) return
   addToOutcome(request, {}, count)
@@ -110,7 +115,7 @@ function eventOf(request: FastifyRequest, outcome: AuditOutcome, status?: number
   }
 }
 
-/** Behind the internal listener there are no callers. */
+/** The internal listener has no authenticated callers. */
 function whoAsks({ caller }: FastifyRequest): AuditActor {
   return caller ? actorOf(caller) : { user: '', source: 'internal' }
 }

@@ -1,4 +1,4 @@
-/** onRequest: credential → request.caller, before a byte of the body is read. */
+/** onRequest: credential → request.caller, before any of the body is read. */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Caller } from '../core/caller.ts'
@@ -10,27 +10,26 @@ import { addressOf } from './trusted-proxies.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Who asks; null on routes that are open to everybody. */
+    /** The caller; null on public routes. */
     caller: Caller | null
   }
 }
 
-/** RFC 6750, 3.1: where there is no credential, nothing is said about one. */
+/** RFC 6750, 3.1: without a credential, the challenge has no error. */
 const bareChallenge = ['www-authenticate', 'Bearer'] as const
 
 export interface CallerDeps {
   readonly authenticate: Authenticate
   readonly clock: () => number
-  /** How often one caller may ask, with whatever credential; as often as they like unless told. */
+  /** The rate limit of a caller over all its credentials; none by default. */
   readonly rate?: Rate | undefined
-  /** How many refused credentials one address or IPv6 /64 may show. */
+  /** The rate limit of refused credentials from one address or IPv6 /64. */
   readonly addressRate?: Rate | undefined
 }
 
 /**
- * Requires a believed credential on every route of this scope. Beyond the limits requests are answered
- * 429; a credential that is good opens its caller's requests wherever it is shown, since many people
- * may stand behind one address.
+ * Requires a valid credential on every route of this scope. Beyond the limits requests get 429. A
+ * valid credential is accepted from any address, because many people may share one.
  */
 export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
   const { authenticate, clock, rate, addressRate } = deps
@@ -39,7 +38,7 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
 
   async function prove(request: FastifyRequest): Promise<Caller> {
     const { authorization, 'x-api-key': apiKey } = request.headers
-    // Node joins a header that is repeated with commas, which no key holds.
+    // Node joins repeated headers with commas, which no key contains.
     const presented = { authorization, apiKey: apiKey?.toString() }
     const caller = await authenticate(presented, clock(), () => addressOf(request))
     if (caller === null) throw new ServiceError('credential_invalid')

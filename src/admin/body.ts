@@ -1,10 +1,10 @@
-/** JSON bodies, whatever their Content-Type says (contract, 1). */
+/** JSON bodies, whatever their Content-Type (contract, 1). */
 
 import type { FastifyInstance } from 'fastify'
 import type { FromSchema, JSONSchema } from 'json-schema-to-ts'
 import { ServiceError } from '../core/errors.ts'
 
-/** What is left of a body once its schema has let it pass; undefined where it may be left out. */
+/** The type of a body that its schema has accepted; undefined if the body is optional. */
 export type BodyOf<Schema extends JSONSchema> =
   FromSchema<Schema, { keepDefaultedPropertiesOptional: true }> extends infer Body
     ? null extends Body
@@ -12,14 +12,14 @@ export type BodyOf<Schema extends JSONSchema> =
       : Body
     : never
 
-/** Bytes of a body at most. */
+/** The largest body in bytes. */
 export const bodyLimit = 1_048_576
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
-/** Parses every body as one JSON value: UTF-8, nothing before or after it. */
+/** Parses every body as one JSON value in UTF-8, with nothing before or after it. */
 export function readBodies(app: FastifyInstance): void {
-  // Not even a Content-Type that is none may matter.
+  // Even an invalid Content-Type must not matter.
   app.addHook('onRequest', async ({ raw }) => {
     delete raw.headers['content-type']
   })
@@ -34,7 +34,7 @@ export function readBodies(app: FastifyInstance): void {
   })
 }
 
-/** Lets bodies flow away unread, in a scope whose routes know none. */
+/** Discards bodies unread, in a scope whose routes have none. */
 export function ignoreBodies(scope: FastifyInstance): void {
   scope.removeAllContentTypeParsers()
   scope.addContentTypeParser('*', (_request, payload, done) => {
@@ -52,7 +52,7 @@ function parseBody(bytes: Buffer): { readonly value: unknown } | undefined {
   }
 }
 
-/** Refuses text that Postgres cannot keep or that has no UTF-8: NUL and lone surrogates. */
+/** Refuses text that Postgres cannot store or UTF-8 cannot encode: NUL and lone surrogates. */
 export function requirePlainText(field: string, text: string | undefined): void {
   if (text === undefined || (text.isWellFormed() && !text.includes('\0'))) return
   throw new ServiceError('invalid_request', {

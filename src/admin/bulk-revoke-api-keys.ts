@@ -41,7 +41,7 @@ const schema = {
   },
 } as const
 
-/** Adds the route. Of calls side by side each key is counted by one. */
+/** Adds the route. Of concurrent calls, one counts each key. */
 export function bulkRevokeApiKeys(app: FastifyInstance, deps: RevokeDeps): void {
   const { keys, isAdmin, clock, propagation } = deps
   app.post<{ Body: BodyOf<typeof schema.body> }>(
@@ -61,7 +61,8 @@ export function bulkRevokeApiKeys(app: FastifyInstance, deps: RevokeDeps): void 
       const revokedCount = revoked.length
       addToOutcome(request, {}, revokedCount)
       const what = revokedCount === 1 ? '1 API key' : `${revokedCount} API keys`
-      // Also where there was nothing left to revoke: the call before may not have been answered.
+      // Also if there was nothing left to revoke: the response to an earlier call may have been
+      // lost.
       const message = `Revoked ${what} of user ${owner}.`
       return { revokedCount, message, propagation: await propagation(revoked) }
     },

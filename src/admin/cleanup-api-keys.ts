@@ -29,7 +29,9 @@ const schema = {
   },
 } as const
 
-/** Adds the route. A body is not looked at. Safe beside the schedule and beside itself. */
+/**
+ * Adds the route. The body is ignored. Safe to run concurrently with the schedule and with itself.
+ */
 export function cleanupApiKeys(app: FastifyInstance, { keys, clock }: CleanupApiKeysDeps): void {
   app.register(async (scope) => {
     ignoreBodies(scope)

@@ -27,14 +27,14 @@ export interface CreateApiKeyDeps {
   readonly snapshot: () => Snapshot
   readonly clock: () => number
   readonly keyMarker: string
-  /** The setting; the Tenant's own maximum wins over it. */
+  /** The setting; the Tenant's own maximum takes precedence. */
   readonly maxExpirationDays: number
 }
 
-/** Of names and descriptions; what was longer before there was a limit is shown as it is. */
+/** For names and descriptions; longer ones from before this limit are returned unchanged. */
 const longestText = 1_024
 
-/** `expiresIn` is left to `lifetime`, whose refusals say more than a schema's. */
+/** `lifetime` validates `expiresIn`, with better messages than a schema. */
 const schema = {
   operationId: 'createApiKey',
   summary: 'Create an API key',
@@ -107,7 +107,7 @@ const schema = {
 const noSubscription =
   'No subscription is open to you: ask an administrator to add you or one of your groups to one.'
 
-/** Adds the route. The answer is the only place where the plaintext is ever shown. */
+/** Adds the route. Only its response ever contains the plaintext. */
 export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void {
   const { keys, snapshot, clock } = deps
   const config = { audit: 'key.create' } as const
@@ -167,7 +167,7 @@ export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void
   )
 }
 
-/** Required and non-empty, but for ephemeral keys, which get one of their own. */
+/** Required and non-empty, except for ephemeral keys, which get a generated name. */
 function nameOf({ name }: BodyOf<typeof schema.body>, ephemeral: boolean): string {
   if (name) {
     requirePlainText('name', name)
@@ -177,10 +177,12 @@ function nameOf({ name }: BodyOf<typeof schema.body>, ephemeral: boolean): strin
   return `ephemeral-${process.hrtime.bigint() + epochOffsetNs}`
 }
 
-/** What turns the steady clock into Unix nanoseconds, so that two names made at once differ. */
+/**
+ * The offset from the monotonic clock to Unix nanoseconds, so that two simultaneous names differ.
+ */
 const epochOffsetNs = BigInt(Date.now()) * 1_000_000n - process.hrtime.bigint()
 
-/** Its name. Who left it out and has none is told that, and not to leave it out. */
+/** Its name. A caller without any subscription gets that as the reason if none was named. */
 function chooseSubscription(
   current: Snapshot,
   caller: Caller,

@@ -1,4 +1,4 @@
-/** `POST /internal/v1/drain`: asked before Envoy is ended, by whoever ends it on this machine. */
+/** `POST /internal/v1/drain`: called before Envoy is stopped, by its supervisor on this machine. */
 
 import type { FastifyInstance } from 'fastify'
 import { ignoreBodies } from './body.ts'
@@ -7,18 +7,21 @@ import { refusals } from './schemas.ts'
 
 export interface DrainState {
   /**
-   * `draining`: ask again; `overdue`: requests still run, and are waited for no longer;
-   * `unreachable`: Envoy's admin page does not answer.
+   * `draining`: call again; `overdue`: requests are still in progress and are no longer waited for;
+   * `unreachable`: Envoy's admin page does not respond.
    */
   readonly status: 'draining' | 'drained' | 'overdue' | 'unreachable'
-  /** That are running; undefined: not known. */
+  /** Requests in progress; undefined: unknown. */
   readonly requests?: number
 }
 
 export interface GatewayDrain {
-  /** Whether it was asked for, ever. */
+  /** Whether a drain was ever requested. */
   readonly isAsked: boolean
-  /** Begins it with the first call. Settles when it has ended, or in some seconds as it stands. */
+  /**
+   * The first call starts the drain. Resolves when it has ended, or after some seconds with its
+   * state.
+   */
   ask(): Promise<DrainState>
 }
 
@@ -45,8 +48,8 @@ const schema = {
 } as const
 
 /**
- * Adds the route. Only this machine (in a pod: its containers) may ask, and needs no certificate for
- * that: others who reach the listener could take the gateway out of service.
+ * Adds the route. Only callers on this machine (in a pod: its containers) may use it, and need no
+ * certificate: others that reach the listener could take the gateway out of service.
  */
 export function drainGateway(app: FastifyInstance, { gatewayDrain }: DrainGatewayDeps): void {
   app.register(async (scope) => {
@@ -58,8 +61,8 @@ export function drainGateway(app: FastifyInstance, { gatewayDrain }: DrainGatewa
 }
 
 /**
- * A Unix socket's peer has no address. Not all of 127.0.0.0/8: Istio's proxy comes from 127.0.0.6 for
- * whoever is outside.
+ * The peer of a Unix socket has no address. Not all of 127.0.0.0/8: Istio's proxy uses 127.0.0.6
+ * for external callers.
  */
 function isLocal(address: string | undefined): boolean {
   return address === undefined || /^(::ffff:)?127\.0\.0\.1$|^::1$/.test(address)

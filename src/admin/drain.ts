@@ -1,17 +1,20 @@
-/** The end of an HTTP listener that proxies keep connections to. */
+/** The shutdown of an HTTP listener to which proxies keep connections. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 
-/** How long kept connections are given to be used once more and so be told (milliseconds). */
+/**
+ * How long idle connections stay open, so that their next use announces the shutdown
+ * (milliseconds).
+ */
 const tellingMs = 500
 
 /**
- * Closes a listener. New connections are refused at once, which a proxy takes for a sign to go
- * elsewhere; on kept ones the next answer says `connection: close`, and to Envoy that this process is
- * about to end: it closes its idle connections and asks another one. Only after half a second are
- * idle ones closed: what we close might meet a request on its way, of which a proxy cannot know
- * whether it was done. What still runs after `graceMs` is cut off.
+ * Closes a listener. New connections are refused at once, so that a proxy goes elsewhere. On
+ * existing ones the next response has `connection: close`, and a header that makes Envoy close its
+ * idle connections and use another process. Idle connections are closed only after half a second,
+ * because a request might be on its way, and the proxy could not know whether it was executed.
+ * Requests still in progress after `graceMs` are cut off.
  */
 export async function drain(app: FastifyInstance, graceMs: number): Promise<void> {
   const { server } = app
@@ -19,7 +22,7 @@ export async function drain(app: FastifyInstance, graceMs: number): Promise<void
     response.setHeader('x-envoy-immediate-health-check-fail', 'true')
   })
   const force = setTimeout(() => server.closeAllConnections(), graceMs)
-  // Node and Fastify both begin by closing idle connections.
+  // Node and Fastify would both close idle connections first.
   const closeIdle = server.closeIdleConnections.bind(server)
   server.closeIdleConnections = () => {}
   const closed = app.close()

@@ -1,4 +1,4 @@
-/** Any error → status and envelope. Decoder and database texts never reach the client. */
+/** Any error → status and envelope. Texts of decoders and the database never reach the client. */
 
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { FastifySchemaValidationError } from 'fastify/types/schema.js'
@@ -14,12 +14,12 @@ import type { MethodsOf } from './methods.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The code of the refusal that it was answered with; null while there is none. */
+    /** The code of the request's refusal; null if there is none. */
     refusedWith: ErrorCode | null
   }
 }
 
-/** Makes every refusal of this listener the one envelope. */
+/** Gives every refusal of this listener the same envelope. */
 export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
   app.decorateRequest('refusedWith', null)
   app.setErrorHandler<FastifyError>((error, request, reply) => {
@@ -40,10 +40,11 @@ export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
     return sendError(reply, 'method_not_allowed')
   }
   app.setNotFoundHandler(answerUnknown)
-  // Before the body: what is wrong with it does not matter where nobody would read it.
+  // Before the body: its errors do not matter if no route would read it.
   app.addHook('onRequest', async (request, reply) => {
     if (request.is404) return answerUnknown(request, reply)
-    // The router takes GET /v1/api-keys/search for the key "search"; that path knows only POST.
+    // The router would take GET /v1/api-keys/search for a key "search"; that path supports only
+    // POST.
     const isParameterized = request.routeOptions.url?.includes(':') === true
     if (isParameterized && !methodsFor(request).includes(request.method)) {
       return answerUnknown(request, reply)
@@ -51,7 +52,7 @@ export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
   })
 }
 
-/** Answers with the envelope of a code. */
+/** Responds with the envelope of a code. */
 export function sendError(reply: FastifyReply, code: ErrorCode, message?: string): FastifyReply {
   const { status } = describe(code)
   reply.request.refusedWith = code
@@ -74,7 +75,7 @@ function toRefusal(error: FastifyError | ServiceError): ServiceError {
   return new ServiceError('internal', { cause: error })
 }
 
-/** `name must be string.`: the field, then what is wrong with it, then what would not be. */
+/** `name must be string.`: the field, the problem, and what is allowed. */
 function validationMessage({ validation }: FastifyError): string {
   const first = validation?.[0]
   const field = (first?.instancePath ?? '').slice(1).replaceAll('/', '.')
@@ -82,7 +83,7 @@ function validationMessage({ validation }: FastifyError): string {
   return field === '' ? `The body ${what}.` : `${field} ${what}.`
 }
 
-/** Ajv's own words, but for the two rules where they do not name what is allowed. */
+/** Ajv's own text, except for the two rules whose text does not name the allowed values. */
 function describeProblem({ keyword, message, ...rule }: FastifySchemaValidationError): string {
   const { parentSchema } = rule as { parentSchema?: { enum?: unknown[]; examples?: unknown[] } }
   const values = keyword === 'enum' ? parentSchema?.enum : parentSchema?.examples

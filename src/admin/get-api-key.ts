@@ -27,10 +27,10 @@ const schema = {
   },
 } as const
 
-/** What both an unknown id and somebody else's key are answered with. */
+/** The message for an unknown id and for another user's key. */
 export const keyNotFound = 'There is no such API key.'
 
-/** Adds the route. Somebody else's key and an unknown id are one answer. */
+/** Adds the route. Another user's key and an unknown id get the same response. */
 export function getApiKey(app: FastifyInstance, { keys, isAdmin, clock }: GetApiKeyDeps): void {
   const config = { audit: 'key.read' } as const
   app.get<{ Params: { id: string } }>('/v1/api-keys/:id', { schema, config }, async (request) => {
@@ -48,7 +48,7 @@ export function getApiKey(app: FastifyInstance, { keys, isAdmin, clock }: GetApi
   })
 }
 
-/** Whether an id could be a key's at all; what could not is not worth a query. */
+/** Whether an id has the form of a key's; others are not worth a query. */
 export function isKeyId(id: string): boolean {
   return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id)
 }

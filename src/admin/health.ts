@@ -1,4 +1,4 @@
-/** `GET /health` (contract, 3.1): the process answers, nothing more. */
+/** `GET /health` (contract, 3.1): shows only that the process responds. */
 
 import type { FastifyInstance } from 'fastify'
 

@@ -1,17 +1,17 @@
-/** Doing many things side by side, a few at a time. */
+/** Runs many tasks, a few at a time. */
 
 export interface LaneOptions {
-  /** How many run side by side. */
+  /** The number of concurrent tasks. */
   readonly lanes: number
-  /** One that takes longer (milliseconds) runs on, but no longer holds up those behind it. */
+  /** A task that takes longer (milliseconds) continues, but no longer blocks those behind it. */
   readonly patienceMs: number
-  /** Once aborted nothing more is begun. */
+  /** After an abort no more tasks are started. */
   readonly signal: AbortSignal
 }
 
 /**
- * Does `work` for every item, in order of the list. Ends when all of it has, or at once when the
- * signal aborts; what runs then is left to run. `work` must not reject.
+ * Runs `work` for every item in the order of the list. Resolves when all are done, or at once when
+ * the signal aborts; running tasks then continue. `work` must not reject.
  */
 export async function inLanes<Item>(
   items: readonly Item[],

@@ -1,4 +1,7 @@
-/** `GET /v1/models` and `GET /v1/models/{id}` (contract, 3.7): what the caller can use, asked of the models themselves. */
+/**
+ * `GET /v1/models` and `GET /v1/models/{id}` (contract, 3.7): the models that the caller can use,
+ * from the model servers' own lists.
+ */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { mayUse } from '../core/access.ts'
@@ -26,18 +29,18 @@ export interface ListModelsDeps {
   readonly probeModel: ProbeModel
   /** Public base URL of the gateway, without a trailing slash. */
   readonly gatewayUrl: string
-  /** Told what a model's server lists, where it was asked through the gateway. */
+  /** Called with the list of a model's server, if it was requested through the gateway. */
   readonly onServed?: (model: Model, served: readonly ServedModel[]) => void
-  /** What the whole answer may take; models that have not answered by then are left out. */
+  /** Timeout of the whole response; models that have not responded by then are left out. */
   readonly accessCheckTimeoutMs: number
 }
 
-/** Models asked side by side, and how long one may hold up those behind it. */
+/** Models queried concurrently, and how long one may block those behind it. */
 const lanes = 100
 const longestPatienceMs = 500
-/** All have been asked after so long, even if none answers. */
+/** All have been queried after this time, even if none responds. */
 const allAskedMs = 1_000
-/** From then on nobody is waited for once so many looks in a row have seen no answer come in. */
+/** After this time, waiting stops once this many checks in a row have seen no response arrive. */
 const usualMs = 2_000
 const lookEveryMs = 50
 const quietLooks = 5
@@ -180,7 +183,7 @@ export function listModels(app: FastifyInstance, deps: ListModelsDeps): void {
   app.get<{ Params: { id: string } }>('/v1/models/:id', { schema: oneSchema }, (request, reply) =>
     one(request.params.id, request, reply),
   )
-  // Ids hold slashes, which not every client escapes.
+  // Ids contain slashes, which not every client escapes.
   app.get<{ Params: { '*': string } }>(
     '/v1/models/*',
     { schema: { headers: schema.headers, response: oneSchema.response, hide: true } },
@@ -188,7 +191,7 @@ export function listModels(app: FastifyInstance, deps: ListModelsDeps): void {
   )
 }
 
-/** The subscriptions to look into. Throws 403 for one that cannot be looked into. */
+/** The subscriptions to list. Throws 403 for one that the caller may not list. */
 function subscriptionsOf(
   snapshot: Snapshot,
   caller: Caller,
@@ -197,7 +200,7 @@ function subscriptionsOf(
   const name = caller.by === 'key' ? caller.subscription : requested
   if (name === undefined) return accessibleSubscriptions(snapshot, caller)
   const subscription = findSubscription(snapshot, name)
-  // Foreign and unknown are one answer: names must not be found out by trying.
+  // Foreign and unknown ones get the same response, so that names cannot be guessed.
   if (subscription === undefined || !mayUse(caller, subscription)) {
     throw new ServiceError('subscription_not_allowed', {
       message: 'You have no access to the subscription.',
@@ -215,8 +218,8 @@ interface Search {
 }
 
 /**
- * Asks each model once, however many subscriptions open it: through the first of them, since each
- * lets this caller list. Answers with what is known when the time is up.
+ * Queries each model once, however many subscriptions open it: through the first of them, since
+ * each allows this caller to list. Returns what is known at the timeout.
  */
 async function findModels(deps: ListModelsDeps, search: Search): Promise<readonly FoundModel[]> {
   const { snapshot, caller, authorization, subscriptions } = search
@@ -227,7 +230,7 @@ async function findModels(deps: ListModelsDeps, search: Search): Promise<readonl
       const model = snapshot.models.get(key) as Model
       const endpoint = endpointOf(model, deps.gatewayUrl)
       if (model.resource.backend.kind === 'ExternalModel') {
-        // A provider's own list is not about this model, so its phase is all there is to go by.
+        // A provider's own list is not about this model, so only its phase counts.
         if (model.phase !== 'Ready') continue
         found.push({ model, subscription, endpoint: endpoint ?? '', served: undefined })
       } else if (endpoint !== undefined) {
@@ -260,12 +263,12 @@ async function findModels(deps: ListModelsDeps, search: Search): Promise<readonl
       const outcome = await deps.probeModel(request)
       if (outcome === 'closed') return
       looks = 0
-      // A server without a list is known by what the ModelRef says of it.
+      // A server without a list is represented by its ModelRef.
       const { modelIds, server } = model.resource
       const isNamed = modelIds.length > 0 || server.upstreamModel !== undefined
       if (outcome === 'missing' && !isNamed) return
       const served = typeof outcome === 'string' ? undefined : outcome
-      // Listed is callable, by the next request already.
+      // A listed model must be callable by the next request.
       if (served !== undefined && isAtGateway(model)) deps.onServed?.(model, served)
       for (const subscription of subscriptions)
         found.push({ model, subscription, endpoint, served })

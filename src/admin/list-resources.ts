@@ -1,4 +1,4 @@
-/** `GET /internal/v1/resources`: what is in force, in which phase, and what was refused. */
+/** `GET /internal/v1/resources`: resources in force with their phases, and refused ones. */
 
 import type { FastifyInstance } from 'fastify'
 import { type BackendState, statusOf } from '../core/conditions.ts'
@@ -10,9 +10,9 @@ export interface ListResourcesDeps {
   readonly snapshot: () => Snapshot
   /** How the last request to a model's server ended. */
   readonly backendOf?: (model: string) => BackendState | undefined
-  /** What the source of the resources found wrong, a sentence each. */
+  /** Problems that the source of the resources has found, one sentence each. */
   readonly resourceProblems: () => readonly string[]
-  /** What is in force of each model, here and in all processes that may be serving. */
+  /** The state of each model, here and in all processes that may be serving. */
   readonly enforcement: () => Promise<Enforcement>
 }
 

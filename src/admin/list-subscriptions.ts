@@ -44,7 +44,7 @@ const modelSchema = {
   response: { 200: listed, ...refusals(401, 404, 429, 500, 503) },
 } as const
 
-/** Adds both routes. The answers are bare arrays. */
+/** Adds both routes. The responses are bare arrays. */
 export function listSubscriptions(app: FastifyInstance, { snapshot }: ListSubscriptionsDeps): void {
   app.get('/v1/subscriptions', { schema }, async (request) => {
     return accessibleSubscriptions(snapshot(), callerOf(request)).map(showSubscription)
@@ -61,7 +61,7 @@ export function listSubscriptions(app: FastifyInstance, { snapshot }: ListSubscr
   )
 }
 
-/** Whether it covers a model of this name that is there. */
+/** Whether it covers an existing model of this name. */
 function includes({ limits, resource }: CompiledSubscription, name: string): boolean {
   return resource.modelRefs.some(
     (model) => model.name === name && limits.has(`${model.namespace}/${name}`),

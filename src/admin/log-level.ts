@@ -1,4 +1,4 @@
-/** `GET` and `PUT /internal/v1/log-level`: what a running process logs. */
+/** `GET` and `PUT /internal/v1/log-level`: the log level of a running process. */
 
 import type { FastifyInstance } from 'fastify'
 import type { BodyOf } from './body.ts'

@@ -1,4 +1,4 @@
-/** `POST /v1/tiers/lookup` (contract, 3.9): legacy, for clients that still ask. */
+/** `POST /v1/tiers/lookup` (contract, 3.9): for legacy clients. */
 
 import type { FastifyError, FastifyInstance } from 'fastify'
 import { ServiceError } from '../core/errors.ts'
@@ -52,7 +52,7 @@ const schema = {
   },
 } as const
 
-/** Adds the route. Its codes are those of the original, in our envelope. */
+/** Adds the route. Its codes are the original's, in our envelope. */
 export function lookUpTier(app: FastifyInstance, { snapshot, instanceName }: LookupTierDeps): void {
   app.post<{ Body: BodyOf<typeof schema.body> }>(
     '/v1/tiers/lookup',

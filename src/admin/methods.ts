@@ -1,14 +1,14 @@
-/** Which methods a path knows, for the answers to all the others: 405, and 204 to OPTIONS. */
+/** The methods that a path supports, for the responses to all others: 405, and 204 to OPTIONS. */
 
 import type { FastifyInstance } from 'fastify'
 
 /**
- * The methods of the route that a path belongs to: one without parameters before one with. Empty
- * when it belongs to none.
+ * The methods of the route that a path matches: one without parameters before one with. Empty if it
+ * matches none.
  */
 export type MethodsOf = (path: string) => readonly string[]
 
-/** Follows the routes as they are added to `app`. */
+/** Records the routes as they are added to `app`. */
 export function followMethods(app: FastifyInstance): MethodsOf {
   const routes = new Map<string, { readonly pattern: RegExp; readonly methods: Set<string> }>()
   app.addHook('onRoute', ({ url, method }) => {
@@ -27,8 +27,8 @@ export function followMethods(app: FastifyInstance): MethodsOf {
 }
 
 /**
- * `/v1/api-keys/:id` → one segment for each parameter; `*` at the end stands for any number, spelled
- * plainly: what is escaped there is nobody's path.
+ * `/v1/api-keys/:id` → a segment for each parameter; `*` at the end matches any number of them,
+ * unescaped.
  */
 function toPattern(url: string): RegExp {
   const segments = url.split('/').map((segment) => {

@@ -1,8 +1,8 @@
 /**
- * Asks a model's endpoint which models it serves, with the caller's own credential: whether they
- * may use it is for whoever guards the endpoint to say (contract, 3.7).
+ * Requests the list of models from a model's endpoint with the caller's own credential: the
+ * endpoint decides whether the caller may use the model (contract, 3.7).
  *
- * Certificates are verified. Node reads further authorities from NODE_EXTRA_CA_CERTS.
+ * Certificates are verified. Node reads additional authorities from NODE_EXTRA_CA_CERTS.
  */
 
 import { hash } from 'node:crypto'
@@ -14,20 +14,20 @@ import { readBody } from '../core/read-body.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 
 export interface ProbeRequest {
-  /** Base URL, as a resource names it; never anything that a client wrote. */
+  /** Base URL from a resource, never from a client. */
   readonly endpoint: string
-  /** The caller's `Authorization`, passed on unchanged. */
+  /** The caller's `Authorization`, forwarded unchanged. */
   readonly authorization: string
   readonly caller: Caller
-  /** Bare name of the subscription on whose behalf is asked. */
+  /** Bare name of the subscription that the request is made for. */
   readonly subscription: string
   readonly snapshot: Snapshot
 }
 
 /**
- * What the server lists. `unlisted`: it knows no list (405). `missing`: it does not know the path
- * (404), which is the same of a server of fixed models. `closed`: the caller may not, or there was no
- * answer in time.
+ * The server's list. `unlisted`: it has no list (405). `missing`: it does not serve the path (404),
+ * which means the same for a server of fixed models. `closed`: the caller may not use it, or there
+ * was no response in time.
  */
 export type ProbeOutcome = readonly ServedModel[] | 'unlisted' | 'missing' | 'closed'
 
@@ -35,11 +35,11 @@ export type ProbeOutcome = readonly ServedModel[] | 'unlisted' | 'missing' | 'cl
 export type ProbeModel = (request: ProbeRequest) => Promise<ProbeOutcome>
 
 export interface ProbeOptions {
-  /** What one probe may take with all its attempts, in milliseconds; 2 seconds when absent. */
+  /** The time limit of a probe with all its attempts, in milliseconds; 2 seconds by default. */
   readonly limitMs?: number
-  /** How long an answer is remembered, in milliseconds; 5 seconds when absent. */
+  /** How long a response is cached, in milliseconds; 5 seconds by default. */
   readonly cacheTtlMs?: number
-  /** Milliseconds that never go back; `performance.now` when absent. */
+  /** A monotonic clock in milliseconds; `performance.now` by default. */
   readonly monotonic?: () => number
 }
 
@@ -49,17 +49,17 @@ const largestAnswer = 4 * 1_048_576
 const attempts = 4
 const firstDelayMs = 100
 const jitter = 0.1
-/** For how many models answers are remembered, all together. */
+/** The most models whose responses are cached, over all entries. */
 const cachedModels = 100_000
-/** A server that has failed is left out for so long, and asked again behind the caller's back. */
+/** A server that has failed is skipped for this long, and queried again in the background. */
 const failureMs = 30_000
 const askAgainMs = 5_000
 const rememberedFailures = 10_000
 
-/** Probes that ask one thing for one caller at one time are one probe. */
+/** Identical concurrent probes of a caller share one request. */
 export function createProbeModel(options: ProbeOptions = {}): ProbeModel {
   const { limitMs = 2_000, cacheTtlMs = 5_000, monotonic = () => performance.now() } = options
-  /** By all that an answer depends on; refusals and failures are not kept. */
+  /** Keyed by all inputs of a response; refusals and failures are not cached. */
   const answers = new LRUCache<string, Answer, ProbeRequest>({
     maxSize: cachedModels,
     sizeCalculation: (answer) => 1 + (typeof answer === 'string' ? 0 : answer.length),
@@ -67,7 +67,9 @@ export function createProbeModel(options: ProbeOptions = {}): ProbeModel {
     perf: { now: monotonic },
     fetchMethod: (_key, _stale, { context }) => run(context),
   })
-  /** When servers that failed were asked last, by endpoint: no answer at all is nobody's own. */
+  /**
+   * When failed servers were last queried, by endpoint: a failure does not depend on the caller.
+   */
   const failures = new LRUCache<string, number>({
     max: rememberedFailures,
     ttl: failureMs,
@@ -76,7 +78,7 @@ export function createProbeModel(options: ProbeOptions = {}): ProbeModel {
   const generations = new WeakMap<Snapshot, number>()
   let latest = 0
 
-  /** Hashed, since it holds the credential. */
+  /** Hashed, because it contains the credential. */
   function keyOf(request: ProbeRequest): string {
     const { snapshot, authorization, caller, subscription, endpoint } = request
     let generation = generations.get(snapshot)
@@ -109,7 +111,7 @@ export function createProbeModel(options: ProbeOptions = {}): ProbeModel {
   }
 }
 
-/** Up to four attempts, each pause twice the one before; undefined when none was answered. */
+/** Up to four attempts with doubling pauses; undefined if there was no response. */
 async function askPatiently(
   request: ProbeRequest,
   signal: AbortSignal,
@@ -124,7 +126,7 @@ async function askPatiently(
   }
 }
 
-/** undefined: worth another attempt. Rejects when the connection fails, which is so as well. */
+/** undefined: worth another attempt, as is a connection failure, which rejects. */
 async function ask(request: ProbeRequest, signal: AbortSignal): Promise<ProbeOutcome | undefined> {
   const response = await fetch(`${request.endpoint}/v1/models`, {
     headers: {
@@ -132,7 +134,7 @@ async function ask(request: ProbeRequest, signal: AbortSignal): Promise<ProbeOut
       authorization: request.authorization,
       'x-maas-subscription': request.subscription,
     },
-    // The credential goes to the hosts that resources name, and not where these would send it.
+    // The credential is sent only to hosts that resources name, never to a redirect's target.
     redirect: 'manual',
     signal,
   })
@@ -144,7 +146,7 @@ async function ask(request: ProbeRequest, signal: AbortSignal): Promise<ProbeOut
   return status === 401 || status === 403 ? 'closed' : undefined
 }
 
-/** What is no list, or too much of one, opens nothing; asking again would not change it. */
+/** A response that is no list, or too long, opens nothing, and a retry would not change it. */
 async function readAnswer({ body }: Response): Promise<ProbeOutcome> {
   const text = body === null ? '' : await readBody(body, largestAnswer)
   try {

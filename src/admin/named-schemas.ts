@@ -1,16 +1,16 @@
 /**
- * Names for the schemas of the OpenAPI document. A schema with a `title` stands once, under that
- * name, so that a generated client has one type for it wherever it is used.
+ * Names for the schemas of the OpenAPI document. A schema with a `title` appears once, under that
+ * name, so that a generated client has one type for all its uses.
  */
 
 type Json = Record<string, unknown>
 
-/** What a schema says to the document alone, where a refusal of ours says more than a schema's. */
+/** The type for the document alone, if our refusal is more precise than a schema's. */
 export const typeInDocument = 'x-type'
 
 /**
- * Moves titled schemas to `components.schemas`. One of them that may be null is there without null.
- * Throws when two of one title differ in more than their description.
+ * Moves schemas with a title to `components.schemas`. Nullable ones are moved without null. Throws
+ * if two with one title differ in more than their description.
  */
 export function nameSchemas(document: { components?: object; paths?: unknown }): void {
   const named = new Map<string, Json>()
@@ -23,7 +23,7 @@ export function nameSchemas(document: { components?: object; paths?: unknown }):
     return { $ref: `#/components/schemas/${title}` }
   }
 
-  /** `isRoot`: nothing stands around it that could say that it may be null or left out. */
+  /** `isRoot`: no surrounding schema could make it nullable or optional. */
   function walk(value: unknown, isRoot = false): unknown {
     if (Array.isArray(value)) return value.map((each) => walk(each))
     if (!isObject(value)) return value
@@ -43,7 +43,7 @@ export function nameSchemas(document: { components?: object; paths?: unknown }):
   document.components = { ...document.components, schemas }
 }
 
-/** Generators make a type of every list of values, be it of one. */
+/** Generators make a type of every enum, even with one value. */
 function ofOneValue({ enum: values, ...schema }: Json): Json {
   if (Array.isArray(values) && values.length === 1) return { ...schema, const: values[0] }
   return values === undefined ? schema : { ...schema, enum: values }

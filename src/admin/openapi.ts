@@ -1,4 +1,4 @@
-/** The OpenAPI 3.1 document, made of the route schemas, and the page that shows it. */
+/** The OpenAPI 3.1 document, generated from the route schemas, and its page. */
 
 import swagger from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
@@ -25,7 +25,7 @@ interface MediaType {
   readonly schema?: { readonly type?: string | readonly string[] }
 }
 
-/** A body that may be null may be left out: the generator takes every body for required. */
+/** A nullable body is optional, but the generator marks every body as required. */
 function markOptionalBodies(paths: Record<string, Record<string, Operation>>): void {
   for (const operation of Object.values(paths).flatMap((path) => Object.values(path))) {
     const body = operation.requestBody
@@ -35,8 +35,8 @@ function markOptionalBodies(paths: Record<string, Record<string, Operation>>): v
 }
 
 /**
- * Follows the routes that are registered after it and serves what they amount to at
- * `/openapi.json` and `/docs`, both open without a credential.
+ * Collects the routes registered after it, and serves their document at `/openapi.json` and
+ * `/docs`, both without a credential.
  */
 export function describeApi(app: FastifyInstance): void {
   app.register(swagger, {
@@ -76,14 +76,14 @@ export function describeApi(app: FastifyInstance): void {
   app.register(swaggerUi, {
     routePrefix: '/docs',
     staticCSP: true,
-    // The page asks nobody but us, and works over plain http on a private network too.
+    // The page loads everything from us, and also works over plain HTTP on a private network.
     transformStaticCSP: (policy) =>
       policy.replace(' validator.swagger.io', '').replace(' upgrade-insecure-requests;', ''),
     logLevel: 'warn',
     uiConfig: { docExpansion: 'list', defaultModelsExpandDepth: -1 },
     theme: {
       title: 'Tollgate API',
-      // The bar offers to show other documents; here is one.
+      // The bar selects between documents; there is only one.
       css: [{ filename: 'theme.css', content: '.swagger-ui .topbar { display: none }' }],
     },
   })

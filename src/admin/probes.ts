@@ -3,9 +3,9 @@
 import type { FastifyInstance } from 'fastify'
 
 export interface ProbeDeps {
-  /** Whether requests should come here: resources loaded, not draining. */
+  /** Whether requests may be sent here: resources loaded, not draining. */
   readonly ready: () => boolean
-  /** Names of the parts that are out of reach; being degraded is no reason to be taken out. */
+  /** Names of unavailable parts; a degraded process should still get requests. */
   readonly degraded: () => Promise<readonly string[]>
 }
 

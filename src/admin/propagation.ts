@@ -1,11 +1,11 @@
-/** What the two endpoints that revoke have in common. */
+/** What the revoking endpoints have in common. */
 
 import { type ErrorCode, ServiceError } from '../core/errors.ts'
 import type { PropagationWatch } from '../store/revocations/propagation.ts'
 import type { GetApiKeyDeps } from './get-api-key.ts'
 
 export interface RevokeDeps extends GetApiKeyDeps {
-  /** Waits for a while until every replica knows of what was just revoked; never rejects. */
+  /** Waits, for a limited time, until every replica has applied a revocation; never rejects. */
   readonly propagation: PropagationWatch['wait']
 }
 
@@ -14,7 +14,10 @@ const unsure =
 
 const codes: ReadonlySet<ErrorCode> = new Set(['store_unavailable', 'store_slow'])
 
-/** The revocation's result; of an outage in its middle the caller learns that nothing is sure. */
+/**
+ * The revocation's result. After an outage in its middle, the error says that the result is
+ * unknown.
+ */
 export async function orUnsure<T>(revocation: Promise<T>, message = unsure): Promise<T> {
   try {
     return await revocation

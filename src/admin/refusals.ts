@@ -1,4 +1,4 @@
-/** What is told of each refusal of the listeners. */
+/** Reports the refusals of the listeners. */
 
 import type { FastifyInstance } from 'fastify'
 import type { Caller } from '../core/caller.ts'
@@ -7,17 +7,17 @@ import { addressOf } from './trusted-proxies.ts'
 
 export interface RefusedRequest {
   readonly code: ErrorCode
-  /** null: nobody is believed. */
+  /** null: no valid credential. */
   readonly caller: Caller | null
   readonly method: string
-  /** As it was registered; undefined for a path that is none of ours. */
+  /** The route's pattern; undefined for an unknown path. */
   readonly route: string | undefined
   readonly address: string
   readonly requestId: string
   readonly traceparent: string | undefined
 }
 
-/** Calls back for every refusal that is the request's own fault; faults of ours are logged as such. */
+/** Calls back for every refusal caused by the request; our own bugs are logged elsewhere. */
 export function tellRefusals(
   app: FastifyInstance,
   onRefused: ((refused: RefusedRequest) => void) | undefined,

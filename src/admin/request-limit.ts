@@ -1,6 +1,6 @@
-/** Requests of one owner within a window, counted in bounded memory. */
+/** Counts the requests of each owner within a window, in bounded memory. */
 
-/** So many requests within so many milliseconds. */
+/** This many requests within this many milliseconds. */
 export interface Rate {
   readonly limit: number
   readonly windowMs: number
@@ -15,16 +15,16 @@ interface Window {
 const usualOwners = 20_000
 
 /**
- * A limit for each owner; a window begins with its first request. Beyond `owners` of them those with
- * the fewest requests are forgotten: a flood of new owners frees nobody who is near the limit, and
- * who is forgotten has lost nothing.
+ * A limit per owner; a window begins with its first request. Beyond `owners` of them, those with
+ * the fewest requests are dropped. So a flood of new owners does not reset one near its limit, and
+ * a dropped owner loses nothing.
  */
 export function createRequestLimit({ limit, windowMs }: Rate, owners: number = usualOwners) {
   const windows = new Map<string, Window>()
-  // A clock that was set back must not make a window longer than it is.
+  // A clock that was set back must not lengthen a window.
   const isOpen = ({ endsAt }: Window, now: number) => endsAt > now && endsAt - now <= windowMs
 
-  /** Half of the room, so that the work is a constant for each owner that comes. */
+  /** Frees half of the space, so that the cost per new owner is constant. */
   function makeRoom(now: number): void {
     for (const [owner, window] of windows) if (!isOpen(window, now)) windows.delete(owner)
     const excess = windows.size - Math.floor(owners / 2)
@@ -35,8 +35,8 @@ export function createRequestLimit({ limit, windowMs }: Rate, owners: number = u
 
   return {
     /**
-     * Counts a request. Answers 0 when it is within the limit, else the milliseconds after which its
-     * owner may ask again; what is refused is not counted. `now` is in milliseconds.
+     * Counts a request. Returns 0 within the limit, otherwise the milliseconds until the owner may
+     * retry; refused requests are not counted. `now` is in milliseconds.
      */
     take(owner: string, now: number): number {
       let window = windows.get(owner)

@@ -35,8 +35,8 @@ const unsure =
   'The key store did not answer: the key may or may not be revoked. Repeat the call; 404 then means that it is done.'
 
 /**
- * Adds the route. Revoked once is revoked for good: a second call, an expired key, an unknown id
- * and somebody else's key are one answer. A body is not looked at.
+ * Adds the route. A revoked key stays revoked: a second call, an expired key, an unknown id and
+ * another user's key get the same response. The body is ignored.
  */
 export function revokeApiKey(app: FastifyInstance, deps: RevokeDeps): void {
   const { keys, isAdmin, clock, propagation } = deps

@@ -1,4 +1,4 @@
-/** `POST /v1/api-keys/revoke`: for a key that has leaked, by whoever has found it. */
+/** `POST /v1/api-keys/revoke`: lets anybody who has found a leaked key revoke it. */
 
 import type { FastifyInstance } from 'fastify'
 import { hashOfKey, type KeyMarkers } from '../core/api-key.ts'
@@ -30,7 +30,10 @@ const schema = {
   response: { 200: revokedRecord, ...refusals(400, 401, 404, 413, 429, 500, 503) },
 } as const
 
-/** Adds the route. What is no key of ours is not looked up, and answered as one that is unknown. */
+/**
+ * Adds the route. Text that is not a key of ours is not looked up, and gets the response for an
+ * unknown key.
+ */
 export function revokeGivenKey(app: FastifyInstance, deps: RevokeGivenKeyDeps): void {
   const { keys, clock, propagation, markers } = deps
   const config = { audit: 'key.revoke' } as const

@@ -1,4 +1,4 @@
-/** JSON schemas that several endpoints share; the OpenAPI document is made of these. */
+/** JSON schemas that several endpoints share, also used for the OpenAPI document. */
 
 /** The envelope of every refusal (contract, 1.3). */
 const errorEnvelope = {
@@ -32,7 +32,7 @@ const meanings = {
 
 type Refusal = keyof typeof meanings
 
-/** The refusals that an endpoint can answer with, for its `response` schema. */
+/** The refusals of an endpoint, for its `response` schema. */
 export function refusals(
   ...statuses: readonly Refusal[]
 ): Record<number, typeof errorEnvelope & { readonly description: string }> {
@@ -50,7 +50,7 @@ export const timestamp = {
 
 const nullableTimestamp = { ...timestamp, type: ['string', 'null'] } as const
 
-/** A key's record (contract, 3.4); dates stand in both spellings. */
+/** A key's record (contract, 3.4); dates in both spellings. */
 export const apiKeyRecord = {
   title: 'ApiKey',
   type: 'object',
@@ -93,7 +93,7 @@ export const apiKeyRecord = {
   },
 } as const
 
-/** Whether every replica knows of a revocation; an addition of ours to the contract. */
+/** Whether every replica has applied a revocation; our addition to the contract. */
 export const propagation = {
   title: 'Propagation',
   type: 'object',

@@ -13,7 +13,7 @@ import { apiKeyRecord, refusals } from './schemas.ts'
 import { createTurns } from './turns.ts'
 
 export interface SearchApiKeysDeps extends GetApiKeyDeps {
-  /** Of all callers together; the store's other connections are for everything else. */
+  /** Searches of all callers together; the store's other connections are for everything else. */
   readonly searchesAtOnce: number
 }
 
@@ -125,8 +125,8 @@ an older form, which counts only where filters, sort and pagination are all abse
 } as const
 
 /**
- * Adds the route. One record more than the page is read, to know whether there are more. A caller's
- * searches run one after the other: they cost the database more than all else.
+ * Adds the route. Reads one record more than the page, to know whether there are more. A caller's
+ * searches run one after the other, because they are the most expensive queries.
  */
 export function searchApiKeys(app: FastifyInstance, deps: SearchApiKeysDeps): void {
   const { keys, isAdmin, clock, searchesAtOnce } = deps
@@ -164,7 +164,7 @@ export function searchApiKeys(app: FastifyInstance, deps: SearchApiKeysDeps): vo
   )
 }
 
-/** A search that is slow says nothing of the store: it is told as itself. */
+/** A slow search does not mean that the store is slow, so it has its own code. */
 function toTimeout(error: unknown): never {
   if (!(error instanceof ServiceError) || error.code !== 'store_slow') throw error
   throw new ServiceError('search_timeout', { cause: error.cause })
@@ -172,7 +172,7 @@ function toTimeout(error: unknown): never {
 
 type Form = Omit<ApiKeySearch, 'owner' | 'now'> & { readonly username: string | undefined }
 
-/** The form in force, with a default for each field that is absent. */
+/** The search form, with a default for each missing field. */
 function readForm(body: NonNullable<BodyOf<typeof schema.body>>): Form {
   const { filters, sort, pagination } = body
   if (filters || sort || pagination) {
@@ -200,7 +200,7 @@ function readForm(body: NonNullable<BodyOf<typeof schema.body>>): Form {
   }
 }
 
-/** The schema has let only the three words pass. */
+/** The schema accepts only the three words. */
 function readStatuses(words: readonly string[]): ReadonlySet<ApiKeyStatus> {
   return new Set(words.map((word) => word.trim() as ApiKeyStatus))
 }
@@ -213,7 +213,7 @@ function readPrefix(written: string | null | undefined): string | undefined {
   throw new ServiceError('invalid_request', { message })
 }
 
-/** Past 2^53 an offset is beyond every table, and no number that Postgres would take. */
+/** Beyond 2^53 an offset exceeds every table, and is not a number that Postgres accepts. */
 function readPage(limit: number, offset: number | null | undefined) {
   return {
     limit: Math.min(limit, largestPage),

@@ -1,4 +1,4 @@
-/** `POST /internal/v1/subscriptions/select` (contract, 3.11): for gateways that ask over HTTP. */
+/** `POST /internal/v1/subscriptions/select` (contract, 3.11): for gateways that use HTTP. */
 
 import type { FastifyError, FastifyInstance } from 'fastify'
 import { displayOf } from '../core/display.ts'
@@ -71,7 +71,7 @@ const schema = {
   },
 } as const
 
-/** Adds the route. It answers 200 whatever happens: gateways read `error`, not the status. */
+/** Adds the route. Always returns 200: gateways read `error`, not the status. */
 export function selectSubscription(
   app: FastifyInstance,
   { snapshot }: SelectSubscriptionDeps,
@@ -105,7 +105,7 @@ export function selectSubscription(
   )
 }
 
-/** Operators read it, so it names what was asked for. */
+/** For operators, so it names what was requested. */
 function describeRefusal(
   { error, found }: SelectionRefusal,
   asked: {

@@ -1,4 +1,4 @@
-/** The two HTTP listeners, built but not yet listening: the external API and the internal one. */
+/** The two HTTP listeners, built but not listening yet: the external API and the internal one. */
 
 import { randomUUID } from 'node:crypto'
 import type { Server as TlsServer } from 'node:tls'
@@ -37,19 +37,19 @@ import { trustPeers } from './trusted-proxies.ts'
 import { type ValidateApiKeyDeps, validateApiKey } from './validate-api-key.ts'
 
 interface ListenerDeps {
-  /** Told of each answer; the route as it is written in the program, empty where there is none. */
+  /** Called for each response; the route's pattern, empty if there is none. */
   readonly onAnswered?: (route: string, method: string, status: number, durationMs: number) => void
   readonly log: FastifyBaseLogger
-  /** Has what is done to keys; nothing is kept of it where there is none. */
+  /** Records changes of keys; without it nothing is recorded. */
   readonly audit?: AuditTrail
-  /** Opens spans; there are none unless told. */
+  /** Opens spans; none by default. */
   readonly openSpan?: OpenRequestSpan
-  /** Told of each refusal that is no fault of ours. */
+  /** Called for each refusal that is not our own bug. */
   readonly onRefused?: (refused: RefusedRequest) => void
   readonly times?: ListenerTimes
-  /** Addresses and networks whose `x-forwarded-for` says where a request comes from; none unless told. */
+  /** Addresses and networks whose `x-forwarded-for` is trusted; none by default. */
   readonly trustedProxies?: readonly string[]
-  /** undefined: in the clear. */
+  /** undefined: plaintext. */
   readonly tls?: ServerTls | undefined
 }
 
@@ -71,24 +71,24 @@ export interface InternalDeps
     CleanupApiKeysDeps,
     SelectSubscriptionDeps,
     DrainGatewayDeps {
-  /** Whether callers have to show a certificate; probes and who drains need none. */
+  /** Whether callers must have a certificate; probes and drain requests need none. */
   readonly asksCallers?: boolean
 }
 
-/** How long a client may take over each part of a request, in milliseconds. */
+/** Timeouts of a client for each part of a request, in milliseconds. */
 export interface ListenerTimes {
   readonly header: number
   /** Header and body together. */
   readonly request: number
-  /** Without a byte of the answer being taken. */
+  /** Without any progress in sending the response. */
   readonly write: number
   /** Between two requests. */
   readonly idle: number
-  /** How often Node looks for requests that take too long: it acts on the first two only then. */
+  /** How often Node checks the first two timeouts. */
   readonly look: number
 }
 
-/** The contract's (chapter 1). */
+/** Required by the contract (chapter 1). */
 const contractTimes: ListenerTimes = {
   header: 5_000,
   request: 15_000,
@@ -117,7 +117,7 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
   return app
 }
 
-/** The internal listener: no route of the gateway leads here. */
+/** The internal listener, to which no route of the gateway leads. */
 export function buildInternal(deps: InternalDeps): FastifyInstance {
   const app = createListener(deps)
   probes(app, deps)
@@ -150,7 +150,7 @@ function createListener({
   }
   const app = Fastify({
     loggerInstance: log,
-    // So that client, gateway, service and model server speak of a request by one name.
+    // So that client, gateway, service and model server use the same id for a request.
     genReqId: ({ headers }) => requestIdOf(headers['x-request-id']),
     logController: new LogController({
       disableRequestLogging: true,
@@ -162,12 +162,12 @@ function createListener({
     connectionTimeout: times.write,
     keepAliveTimeout: times.idle,
     forceCloseConnections: 'idle',
-    // Who has a connection while we drain is answered on it, and told to make no more use of it.
+    // During a drain, existing connections still get a response, with `connection: close`.
     return503OnClosing: false,
     routerOptions: { maxParamLength: 512 },
-    // Node's own types know that a server with TLS is one without in all that is used here.
+    // Node's types do not express that a TLS server has everything used here.
     ...((tls ? { https: { ...http, ...tls.options } } : { http }) as { http: typeof http }),
-    // Exact types: "5" is no number, and nothing is dropped or filled in on the way.
+    // Strict types: "5" is not a number, and nothing is dropped or filled in.
     ajv: {
       customOptions: {
         coerceTypes: false,
@@ -175,7 +175,7 @@ function createListener({
         useDefaults: false,
         allowUnionTypes: true,
         keywords: [typeInDocument],
-        // With the schema in hand a refusal can say what would have been right.
+        // With the schema at hand, a refusal can name the allowed values.
         verbose: true,
       },
     },
@@ -202,7 +202,7 @@ function createListener({
   return app
 }
 
-/** The request's own id where it has a usable one, else a new one. */
+/** The request's own id if usable, otherwise a new one. */
 function requestIdOf(written: string | readonly string[] | undefined): string {
   const isUsable = typeof written === 'string' && /^[0-9A-Za-z._:-]{1,128}$/.test(written)
   return isUsable ? redact(written) : randomUUID()

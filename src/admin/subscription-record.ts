@@ -1,4 +1,4 @@
-/** A subscription as clients see it (contract, 3.8). Who owns it is never shown. */
+/** A subscription in responses (contract, 3.8), without its owners. */
 
 import { displayOf } from '../core/display.ts'
 import type { BilledModel } from '../core/resources.ts'

@@ -1,14 +1,14 @@
-/** A span for each request whose sender asks for one. */
+/** A span for each request whose client asks for one. */
 
 import type { FastifyInstance } from 'fastify'
 
-/** A span that is open, as the listeners see it. */
+/** An open span, as the listeners use it. */
 export interface RequestSpan {
   run<Result>(act: () => Result): Result
   end(attributes: Record<string, string | number>, failed: boolean): void
 }
 
-/** undefined: nobody wants a span for it. */
+/** undefined: the request has no span. */
 export type OpenRequestSpan = (
   name: string,
   traceparent: string | undefined,
@@ -32,7 +32,7 @@ export function traceRequests(app: FastifyInstance, open: OpenRequestSpan | unde
     if (request.span === undefined) done()
     else request.span.run(done)
   })
-  // Reading the body has left the span.
+  // Reading the body leaves the span's context.
   app.addHook('preValidation', (request, _reply, done) => {
     if (request.span === undefined) done()
     else request.span.run(done)

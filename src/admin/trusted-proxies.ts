@@ -1,16 +1,16 @@
-/** Where a request comes from: the peer, or what a trusted one says in `x-forwarded-for`. */
+/** The address of a request: the peer's, or the one in `x-forwarded-for` of a trusted peer. */
 
 import { BlockList, isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 
-/** What stands for the peer on a Unix socket, which has no address. */
+/** Stands for the peer of a Unix socket, which has no address. */
 const local = 'local'
-/** Of what a trusted proxy sends in the place of an address. */
+/** The longest text that a trusted proxy may send as an address. */
 const longestAddress = 64
 
 /**
- * Whether a peer is trusted, for Fastify. `networks` are addresses, networks in CIDR form, and
- * `loopback`, which stands for Unix sockets too.
+ * Whether a peer is trusted, for Fastify. `networks` are addresses, networks in CIDR notation, and
+ * `loopback`, which includes Unix sockets.
  */
 export function trustPeers(networks: readonly string[]): (address?: string) => boolean {
   const list = new BlockList()
@@ -30,9 +30,9 @@ export function trustPeers(networks: readonly string[]): (address?: string) => b
   }
 }
 
-/** The address a request comes from, as far as the trusted peers tell. */
+/** The address of a request, according to the trusted peers. */
 export function addressOf(request: FastifyRequest): string {
-  // Undefined on a Unix socket, whatever the types say.
+  // Undefined on a Unix socket, despite its type.
   const ip: string | undefined = request.ip
   return (ip ?? local).slice(0, longestAddress)
 }

@@ -1,15 +1,15 @@
-/** Turns for work that may take long: one at a time for each caller, and few at a time altogether. */
+/** Limits slow work: one task at a time for each caller, and few in total. */
 
 export interface TurnsOptions {
-  /** Of all callers together. */
+  /** The most tasks of all callers together. */
   readonly atOnce: number
   /** How long a call waits for its turn, in milliseconds. */
   readonly patienceMs: number
-  /** What a call rejects with whose turn does not come. */
+  /** The error of a call whose turn does not come in time. */
   readonly onTooLong: () => Error
 }
 
-/** A caller waits among the others with one call only, so that their turns come alike. */
+/** A caller competes with only one call at a time, so that callers get equal turns. */
 export function createTurns({ atOnce, patienceMs, onTooLong }: TurnsOptions) {
   const all = createGate(atOnce)
   const own = new Map<string, Gate>()
@@ -36,8 +36,8 @@ export function createTurns({ atOnce, patienceMs, onTooLong }: TurnsOptions) {
 
   return {
     /**
-     * Does the work once it is the caller's turn. Who is still waiting after a while is answered by
-     * `onTooLong` instead, and the work is not begun.
+     * Runs the work when it is the caller's turn. A call that waits too long rejects with
+     * `onTooLong`, and its work is not started.
      */
     take<T>(caller: string, work: () => Promise<T>): Promise<T> {
       return new Promise((resolve, reject) => {
@@ -49,7 +49,7 @@ export function createTurns({ atOnce, patienceMs, onTooLong }: TurnsOptions) {
         const begin = async (): Promise<void> => {
           if (isTooLate) return
           clearTimeout(timer)
-          // The turn ends when the work has, however it does.
+          // The turn ends when the work has ended, even with an error.
           await work().then(resolve, reject)
         }
         void pass(caller, begin)
@@ -67,12 +67,12 @@ function createGate(room: number) {
     get isUnused(): boolean {
       return inside === 0
     },
-    /** Settles once there is room, in the order of the calls. */
+    /** Resolves when there is room, in the order of the calls. */
     async enter(): Promise<void> {
       if (inside < room) inside += 1
       else await new Promise<void>((enter) => waiting.push(enter))
     },
-    // Whoever is next takes the place over.
+    // The next caller takes over the place.
     leave(): void {
       const next = waiting.shift()
       if (next === undefined) inside -= 1

@@ -1,4 +1,4 @@
-/** `POST /internal/v1/api-keys/validate` (contract, 3.10): for gateways that ask over HTTP. */
+/** `POST /internal/v1/api-keys/validate` (contract, 3.10): for gateways that use HTTP. */
 
 import type { FastifyInstance } from 'fastify'
 import { hashOfKey, type KeyMarkers, statusAt } from '../core/api-key.ts'
@@ -10,7 +10,7 @@ export interface ValidateApiKeyDeps {
   readonly keys: ApiKeyStore
   readonly markers: KeyMarkers
   readonly clock: () => number
-  /** Takes note that the key of this id was found valid (contract, 3.10). */
+  /** Records that the key with this id was found valid (contract, 3.10). */
   readonly noteUse?: (id: string, now: number) => void
 }
 
@@ -56,8 +56,7 @@ const schema = {
 } as const
 
 /**
- * Adds the route. A row past its expiry is not written to: its date says `expired` to everybody
- * already, and a stored word would change no answer.
+ * Adds the route. An expired row is not updated: its date already makes it `expired` everywhere.
  */
 export function validateApiKey(app: FastifyInstance, deps: ValidateApiKeyDeps): void {
   app.post<{ Body: BodyOf<typeof schema.body> }>(

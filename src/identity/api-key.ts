@@ -7,12 +7,12 @@ import { toTimestamp } from '../core/timestamp.ts'
 import type { KeyAnswer, KeyLookup } from '../store/api-keys.ts'
 import type { Verify } from './authenticate.ts'
 
-/** Takes note of a use of a key, by its id, at an instant (milliseconds since the epoch). */
+/** Records a use of a key, by its id, at an instant (milliseconds since the epoch). */
 export type NoteUse = (id: string, now: number) => void
 
 /**
- * Believes keys that are in the store and active at the very instant, and has that noted. Whoever
- * shows one that no longer is, secret and all, is told so: `credential_invalid` with why and since when.
+ * Accepts keys that are in the store and active at this instant, and records their use. For a
+ * complete key that has ended, throws `credential_invalid` with the reason and the time.
  */
 export function createVerifyKey(
   keys: KeyLookup,
@@ -46,7 +46,7 @@ function describeEnd(key: KeyAnswer, now: number): string | undefined {
   if (status === 'revoked') {
     return `The API key was revoked${revokedAt === undefined ? '' : ` at ${toTimestamp(revokedAt)}`}.`
   }
-  // One that was stored as expired may have been meant to end later.
+  // A key stored as expired may have had a later date.
   if (expiresAt === null || expiresAt > now) return 'The API key has expired.'
   return `The API key expired at ${toTimestamp(expiresAt)}.`
 }

@@ -1,30 +1,30 @@
-/** Who presents this? A credential → Caller, chosen by the credential's shape. */
+/** A credential → Caller, by the credential's form. */
 
 import { looksLikeKey } from '../core/api-key.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Source } from '../store/api-keys.ts'
 
-/** A way to believe one kind of credential. null: not believed. */
+/** Verifies one kind of credential. null: invalid. */
 export type Verify = (
   credential: string,
   now: number,
   source?: Source,
 ) => Caller | null | Promise<Caller | null>
 
-/** The same for what is known without asking anybody. */
+/** The same without any request to another system. */
 export type VerifyNow = (credential: string, now: number, source?: Source) => Caller | null
 
-/** The headers that a credential may stand in, as they were sent. */
+/** The headers that may contain a credential, as sent. */
 export interface Presented {
   readonly authorization: string | undefined
-  /** `x-api-key`, which Anthropic's clients send. */
+  /** `x-api-key`, as sent by Anthropic's clients. */
   readonly apiKey: string | undefined
 }
 
 /**
- * The Caller behind what a request presents, null when there is none to believe. Answers without a
- * promise when it knows; throws `credential_invalid` when it can say why not, and a code of 503 when
- * it cannot find out.
+ * The Caller of a request, null if it has no valid credential. Returns without a promise if it can.
+ * Throws `credential_invalid` if it can give a reason, and a code with status 503 if it cannot
+ * verify.
  */
 export type Authenticate = (
   presented: Presented,
@@ -32,14 +32,14 @@ export type Authenticate = (
   source?: Source,
 ) => Caller | null | Promise<Caller | null>
 
-/** `Bearer` in any case, one credential without blanks (RFC 6750, 2.1; RFC 9110, 11.1). */
+/** `Bearer` in any case, one credential without whitespace (RFC 6750, 2.1; RFC 9110, 11.1). */
 const bearer = /^bearer +([^\s,]+) *$/i
 
-/** What is longer is not read; identity tokens with hundreds of groups are shorter. */
+/** Longer ones are refused unread; identity tokens with hundreds of groups are shorter. */
 const longestCredential = 16_384
 const longestHeader = longestCredential + 'Bearer '.length
 
-/** Sends keys one way and identity tokens the other. */
+/** Verifies API keys and identity tokens separately. */
 export function createAuthenticate(deps: { key: Verify; token: Verify }): Authenticate {
   return function authenticate(presented, now, source) {
     const credential = credentialOf(presented)
@@ -49,11 +49,11 @@ export function createAuthenticate(deps: { key: Verify; token: Verify }): Authen
   }
 }
 
-/** The one credential of a request; undefined where there is none, or more than one. */
+/** The only credential of a request; undefined if there is none, or more than one. */
 function credentialOf({ authorization, apiKey }: Presented): string | undefined {
   const borne = bearerOf(authorization)
   if (apiKey === undefined) return borne
-  // An identity token opens nothing in a header that its own issuer's software knows nothing of.
+  // An identity token is not accepted in this header, which its issuer's software does not use.
   if (apiKey.length > longestCredential || !looksLikeKey(apiKey)) return undefined
   return authorization === undefined || borne === apiKey ? apiKey : undefined
 }

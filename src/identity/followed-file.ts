@@ -3,12 +3,12 @@
 import { readFileSync } from 'node:fs'
 import { type FilesWatch, watchFiles } from '../files/watch-files.ts'
 
-/** How often the file is looked at, in milliseconds. */
+/** How often the file is checked, in milliseconds. */
 const lookEveryMs = 500
 
 /**
- * Hands the text to `take`, now and after each change. Throws when it cannot be read now, and what
- * `take` throws now; a file that vanishes later is told to `onUnreadable`, once.
+ * Passes the text to `take`, now and after each change. Throws if it cannot be read now, and what
+ * `take` throws now. If it cannot be read later, calls `onUnreadable` once.
  */
 export function followFile(
   path: string,
@@ -17,7 +17,7 @@ export function followFile(
 ): FilesWatch {
   let text = readFileSync(path, 'utf8')
   take(text)
-  // The first look reads it again: it may have been saved since.
+  // The first check reads it again, because it may have changed since.
   let seen = ''
   return watchFiles([path], lookEveryMs, (signature) => {
     if (signature === seen) return

@@ -1,6 +1,6 @@
 /**
- * What proves an identity token, by its shape. The first that applies is final: a token that its own
- * issuer refuses is tried nowhere else.
+ * Selects the verifier of an identity token by its form. The first that applies decides: a token
+ * that its own issuer refuses is tried nowhere else.
  */
 
 import { decodeJwt } from 'jose'
@@ -11,17 +11,17 @@ import type { Verify, VerifyNow } from './authenticate.ts'
 export interface Proofs {
   /** The tokens of a file. */
   readonly file: VerifyNow
-  /** What verifies the tokens of an issuer; undefined: the issuer is not one of ours. */
+  /** The verifier for an issuer; undefined: the issuer is not configured. */
   readonly oidc: (issuer: string) => Verify | undefined
-  /** Everything else; undefined: nothing else is believed. */
+  /** The verifier for all other tokens; undefined: they are invalid. */
   readonly cluster: Verify | undefined
-  /** Told what became of each token. */
+  /** Called with the result for each token. */
   readonly onProved?: (by: ProofSource, result: ProofResult) => void
 }
 
-/** What had to prove a token; `none`: there is nothing that could. */
+/** The verifier of a token; `none`: there is none for it. */
 export type ProofSource = Proof['by'] | 'none'
-/** `failed`: a fault of ours. */
+/** `failed`: a bug of ours. */
 export type ProofResult = 'ok' | 'refused' | 'unavailable' | 'failed'
 
 /** File, OIDC, cluster. */
@@ -60,7 +60,7 @@ function resultOf(error: unknown): ProofResult {
   return error.code === 'credential_invalid' ? 'refused' : 'unavailable'
 }
 
-/** Who a JWT says has issued it; nothing of that is proved. */
+/** The issuer that a JWT claims, unverified. */
 function issuerOf(token: string): string | undefined {
   if (token.split('.', 4).length !== 3) return undefined
   try {

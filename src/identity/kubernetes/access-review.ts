@@ -1,5 +1,5 @@
 /**
- * What a person may do in the cluster: its API server is asked (authorization.k8s.io/v1
+ * What a person may do in the cluster, according to its API server (authorization.k8s.io/v1
  * SubjectAccessReview).
  */
 
@@ -9,30 +9,30 @@ import type { Person } from '../../core/caller.ts'
 import type { JsonObject } from '../../kubernetes/client.ts'
 import type { Review } from './review.ts'
 
-/** Whether a person may. Any failure is a no. */
+/** Whether a person may. Any failure counts as no. */
 export type AccessReview = (person: Person) => boolean | Promise<boolean>
 
-/** What the API server answered to a review. */
+/** The API server's response to a review. */
 export type AccessResult = 'allowed' | 'denied' | 'failed'
 
 export interface AccessReviewOptions {
   readonly review: Review
-  /** What has to be allowed: to `create` this, in the namespace of subscriptions. */
+  /** The permission that is required: to `create` this, in the namespace of subscriptions. */
   readonly resource: {
     readonly group: string
     readonly resource: string
     readonly namespace: string
   }
-  /** Told of each answer; of a failure in words for the log, too. */
+  /** Called for each response; for a failure also with a message for the log. */
   readonly onAnswered: (result: AccessResult, problem?: string) => void
-  /** Milliseconds that never go back. */
+  /** A monotonic clock in milliseconds. */
   readonly monotonic?: () => number
 }
 
-/** Yes and no alike; whoever loses a role has lost it after so long. */
+/** How long yes and no are cached; a removed role is lost after this time. */
 const keptMs = 30_000
 const entries = 10_000
-/** An API server that fails is not asked for so long. */
+/** After a failure the API server is not called for this long. */
 const pauseMs = 1_000
 
 export function createAccessReview(options: AccessReviewOptions): AccessReview {
@@ -47,7 +47,7 @@ export function createAccessReview(options: AccessReviewOptions): AccessReview {
     const at = monotonic()
     try {
       const status = await review(path, toReview(person, resource))
-      // A denial outweighs what another authorizer allows.
+      // A denial outweighs another authorizer's permission.
       const allowed = status.allowed === true && status.denied !== true
       verdicts.set(key, { allowed, at })
       onAnswered(allowed ? 'allowed' : 'denied')
@@ -77,7 +77,7 @@ export function createAccessReview(options: AccessReviewOptions): AccessReview {
 
 const path = '/apis/authorization.k8s.io/v1/subjectaccessreviews'
 
-/** As JSON, since the groups `["a,b"]` are not `["a","b"]`; their order says nothing. */
+/** As JSON, because the groups `["a,b"]` differ from `["a","b"]`; their order does not matter. */
 function keyOf({ user, groups }: Person): string {
   return hash('sha256', JSON.stringify([user, [...new Set(groups)].sort()]), 'base64')
 }

@@ -1,4 +1,4 @@
-/** The two questions that we ask a cluster's API server about people. */
+/** The two kinds of reviews of people by a cluster's API server. */
 
 import { isObject } from '../../core/fields.ts'
 import {
@@ -9,7 +9,7 @@ import {
   KubeError,
 } from '../../kubernetes/client.ts'
 
-/** Creates a review and answers it with its status. Rejects when there is no usable answer. */
+/** Creates a review and returns it with its status. Rejects without a usable response. */
 export type Review = (path: string, body: JsonObject) => Promise<JsonObject>
 
 const mostBytes = 1_048_576

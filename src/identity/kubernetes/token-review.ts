@@ -1,4 +1,7 @@
-/** Identity tokens of the cluster: its API server is asked (authentication.k8s.io/v1 TokenReview). */
+/**
+ * Identity tokens of the cluster, verified by its API server (authentication.k8s.io/v1
+ * TokenReview).
+ */
 
 import { LRUCache } from 'lru-cache'
 import type { TokenCaller } from '../../core/caller.ts'
@@ -14,15 +17,15 @@ export type TokenReview = ReturnType<typeof createTokenReview>
 
 export interface TokenReviewOptions {
   readonly review: Review
-  /** A token has to be meant for one of them. */
+  /** A token must be issued for one of them. */
   readonly audiences: readonly string[]
-  /** How long a token that was believed is believed on while the API server is away, in milliseconds. */
+  /** How long a verified token stays valid while the API server is unavailable, in milliseconds. */
   readonly graceMs: number
-  /** Told once when the API server fails, with the reason, and once when it is back. */
+  /** Called once when the API server fails, with the reason, and once when it is back. */
   readonly onAway: (problem: string | undefined) => void
-  /** Told why a token is refused, in words that hold nothing of it. */
+  /** Called with the reason why a token is refused, without any of its text. */
   readonly onRefused?: (reason: string) => void
-  /** Milliseconds that never go back. */
+  /** A monotonic clock in milliseconds. */
   readonly monotonic?: () => number
 }
 
@@ -40,12 +43,12 @@ interface Waiting {
 
 const believedMs = 60_000
 const refusedMs = 10_000
-/** Of each kind. */
+/** Cached entries of each kind. */
 const entries = 10_000
-/** Calls side by side; what waits for one waits in turn, network by network. */
+/** Concurrent calls; further ones wait in turn, network by network. */
 const atOnce = 16
 const room = { room: 4_000, roomForOne: 1_000 }
-/** An API server that fails is not asked for so long. */
+/** After a failure the API server is not called for this long. */
 const pauseMs = 1_000
 
 export function createTokenReview(options: TokenReviewOptions) {
@@ -58,7 +61,7 @@ export function createTokenReview(options: TokenReviewOptions) {
   let calls = 0
   let failedAt: number | undefined
 
-  /** What is remembered of a token: as it should be, or `late` as it may be in an outage. */
+  /** The cached result for a token: within its normal lifetime, or `late` as in an outage. */
   function recall(hash: string, late = false): TokenCaller | null | undefined {
     const good = believed.get(hash)
     const now = monotonic()
@@ -76,7 +79,7 @@ export function createTokenReview(options: TokenReviewOptions) {
       failedAt = undefined
       believed.delete(hash)
       refused.delete(hash)
-      // From when it was asked: what the cluster takes back meanwhile lives no longer for that.
+      // Counted from the call, so that a token revoked meanwhile does not live longer.
       const caller = typeof verdict === 'string' ? null : verdict
       if (typeof verdict === 'string') onRefused(verdict)
       const memory = caller === null ? refused : believed
@@ -108,7 +111,7 @@ export function createTokenReview(options: TokenReviewOptions) {
     }
   }
 
-  /** One call for all who ask about a token meanwhile. */
+  /** Concurrent checks of one token share a call. */
   function ask(token: string, hash: string, source?: Source): Promise<TokenCaller | null> {
     const under = asked.get(hash)
     if (under !== undefined) return under
@@ -124,11 +127,11 @@ export function createTokenReview(options: TokenReviewOptions) {
   }
 
   return {
-    /** Whether the API server failed to answer when it was last asked. */
+    /** Whether the API server failed at the last call. */
     get isAway(): boolean {
       return failedAt !== undefined
     },
-    /** Rejects with `identity_unavailable` when nobody can say. */
+    /** Rejects with `identity_unavailable` if the token cannot be verified. */
     verify(
       token: string,
       _now: number,
@@ -152,8 +155,8 @@ function toReview(token: string, audiences: readonly string[]): JsonObject {
 }
 
 /**
- * The caller, or why there is none. Believed only if the answer says for whom the token is: an API server that does not know audiences
- * answers none, and would let a token pass that was made for somebody else.
+ * The caller, or why there is none. The response must name the token's audience: an API server
+ * without support for audiences names none, and would accept a token issued for another service.
  */
 function readStatus(status: JsonObject, audiences: readonly string[]): TokenCaller | string {
   if (status.authenticated !== true) return 'is not known to the cluster'

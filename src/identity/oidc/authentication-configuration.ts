@@ -1,5 +1,5 @@
 /**
- * Several OIDC providers in kube-apiserver's own form (`--authentication-config`): an
+ * Several OIDC providers in kube-apiserver's own format (`--authentication-config`): an
  * AuthenticationConfiguration of `apiserver.config.k8s.io`. One file may serve both.
  */
 
@@ -17,12 +17,12 @@ import { list, object, type Schema, text } from '../../core/schema.ts'
 import { isTrustworthy } from '../../core/trustworthy.ts'
 import type { ClaimRules } from './claims.ts'
 
-/** One provider as the file has it. */
+/** A provider in the file. */
 export interface WrittenProvider {
   readonly issuer: string
-  /** Where its discovery document is, if not below the issuer. */
+  /** The URL of its discovery document, if not below the issuer. */
   readonly discoveryUrl: string | undefined
-  /** The authorities to trust for it (PEM), if not those of all providers. */
+  /** The authorities for its certificate (PEM), if not those of all providers. */
   readonly ca: string | undefined
   readonly audiences: readonly string[]
   readonly claims: ClaimRules
@@ -30,9 +30,12 @@ export interface WrittenProvider {
 
 export interface AuthenticationConfiguration {
   readonly providers: readonly WrittenProvider[]
-  /** `line 7: …`: what kube-apiserver would refuse as well. The file is of no use as it is. */
+  /** `line 7: …`: errors for kube-apiserver too. The file is not used. */
   readonly broken: readonly string[]
-  /** `line 7: …`: what kube-apiserver takes and we do not. Such a provider is not in `providers`. */
+  /**
+   * `line 7: …`: valid for kube-apiserver and not supported here. Such a provider is not in
+   * `providers`.
+   */
   readonly leftOut: readonly string[]
 }
 
@@ -50,16 +53,16 @@ const provider = object({
   claimMappings: object({ username: mapping, groups: mapping }),
 })
 const versions = ['v1', 'v1beta1'].map((each) => `apiserver.config.k8s.io/${each}`)
-/** The fields that are taken. */
+/** The supported fields. */
 const configuration = object({
   apiVersion: text({ enum: versions }),
   kind: text({ enum: ['AuthenticationConfiguration'] }),
   jwt: list(provider),
 })
-/** The same without what providers say. */
+/** The same without the providers' fields. */
 const head = object({ ...configuration.properties, jwt: { type: 'array' } })
 
-/** Reads the file's text. `issuers` are those that others have already. Never throws. */
+/** Parses the file's text. `issuers` are those already in use. Never throws. */
 export function parseAuthenticationConfiguration(
   text: string,
   issuers: readonly string[] = [],
@@ -101,7 +104,7 @@ export function parseAuthenticationConfiguration(
   return { providers, broken: problems.map(place), leftOut: strange.map(place) }
 }
 
-/** The document as plain values, or why it is none. */
+/** The document as plain values, or why it is invalid. */
 function toPlain(document: ReturnType<typeof parseDocument>): { readonly value: unknown } | string {
   const [error] = document.errors
   if (error !== undefined) {
@@ -121,7 +124,7 @@ function readKind(root: Field): void {
   root.at('kind').requiredString()
 }
 
-/** Fields beside those that are taken; what is empty says nothing. */
+/** Unsupported fields; empty ones are ignored. */
 function strangers(value: unknown, known: Schema, path: FieldPath): readonly FieldPath[] {
   const { properties } = known
   if (!isObject(value) || properties === undefined) return []
@@ -181,7 +184,7 @@ function readProvider(jwt: Field, issuer: string): WrittenProvider {
   }
 }
 
-/** The prefix has to be written, be it empty, so that nobody does without one unawares. */
+/** The prefix is required, even if empty, so that nobody omits it by accident. */
 function readMapping(mapping: Field): { readonly claim: string; readonly prefix: string } {
   return {
     claim: mapping.at('claim').requiredString(),
@@ -201,7 +204,7 @@ function readAuthority(authority: Field): string | undefined {
   }
 }
 
-/** The line of a field, or of the nearest that is there above it. */
+/** The line of a field, or of its nearest existing ancestor. */
 function lineOf(contents: unknown, path: FieldPath, lines: LineCounter): number {
   let node: unknown = contents
   let line = startOf(node, lines) ?? 1

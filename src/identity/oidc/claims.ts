@@ -4,22 +4,22 @@ import type { Person } from '../../core/caller.ts'
 import type { JsonObject } from './documents.ts'
 
 export interface ClaimRules {
-  /** undefined: `preferred_username`, and `sub` where that is absent. */
+  /** undefined: `preferred_username`, or `sub` if that is missing. */
   readonly username: string | undefined
-  /** undefined: nobody has any. */
+  /** undefined: users have no groups. */
   readonly groups: string | undefined
-  /** Put before each name. */
+  /** Prefix of each name. */
   readonly usernamePrefix: string
   readonly groupsPrefix: string
-  /** Claims that have to be there as these very texts. */
+  /** Claims that must be present with exactly these values. */
   readonly required: readonly { readonly claim: string; readonly value: string }[]
 }
 
-/** Names the cluster gives; nobody else may. */
+/** Names that only the cluster may assign. */
 const reserved = /^system:/
 const longestName = 1_024
 
-/** The person, or in a sentence's end why there is none. */
+/** The person, or why there is none, as the end of a sentence. */
 export function readClaims(claims: JsonObject, rules: ClaimRules): Person | string {
   for (const { claim, value } of rules.required) {
     if (findClaim(claims, claim) !== value) return `has another ${claim} than is required`
@@ -27,7 +27,7 @@ export function readClaims(claims: JsonObject, rules: ClaimRules): Person | stri
   const claim = rules.username ?? ('preferred_username' in claims ? 'preferred_username' : 'sub')
   const name = findClaim(claims, claim)
   if (!isName(name)) return `has no usable name in ${claim}`
-  // As kube-apiserver has it: an address that its owner has not proved names nobody.
+  // As in kube-apiserver: an unverified address names nobody.
   if (claim === 'email' && (claims.email_verified ?? true) !== true) {
     return 'has an address that is not verified'
   }
@@ -46,7 +46,9 @@ export function readClaims(claims: JsonObject, rules: ClaimRules): Person | stri
   }
 }
 
-/** By its whole name first (`https://example.com/groups`), then by a path (`realm_access.roles`). */
+/**
+ * By its whole name first (`https://example.com/groups`), then as a path (`realm_access.roles`).
+ */
 function findClaim(claims: JsonObject, name: string): unknown {
   if (Object.hasOwn(claims, name)) return claims[name]
   let found: unknown = claims
@@ -57,7 +59,7 @@ function findClaim(claims: JsonObject, name: string): unknown {
   return found
 }
 
-/** What the database can keep, byte for byte, and a log can show. */
+/** Text that the database can store byte for byte, and a log can show. */
 function isName(value: unknown): value is string {
   return (
     typeof value === 'string' &&

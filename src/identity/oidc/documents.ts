@@ -1,4 +1,4 @@
-/** Reads an OIDC provider's documents: bounded in time and size, and never from somewhere else. */
+/** Reads an OIDC provider's documents, limited in time and size, and never from another place. */
 
 import { readFile } from 'node:fs/promises'
 import { get as getHttp, type IncomingMessage } from 'node:http'
@@ -7,23 +7,23 @@ import { isObject } from '../../core/fields.ts'
 import { readBody } from '../../core/read-body.ts'
 import { isTrustworthy } from '../../core/trustworthy.ts'
 
-/** An object of JSON. Rejects with what went wrong, in words for the log. */
+/** Reads a JSON object. Rejects with a message for the log. */
 export type ReadDocument = (url: string, signal: AbortSignal) => Promise<JsonObject>
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
 export interface DocumentOptions {
-  /** Certificates (PEM) of the authorities to trust instead of the usual ones. */
+  /** Certificates (PEM) of the authorities to use instead of the default ones. */
   readonly ca?: string | undefined
   /** The same in a file, which is read each time. */
   readonly caFile?: string | undefined
-  /** For a whole document. */
+  /** Timeout for a whole document. */
   readonly timeoutMs?: number
 }
 
 const mostBytes = 1_048_576
 
-/** Reads over https, and over http from this machine alone. Redirects are not followed. */
+/** Reads over https, and over http only from this machine. Redirects are not followed. */
 export function createReadDocument(options: DocumentOptions = {}): ReadDocument {
   const { caFile, timeoutMs = 5_000 } = options
 
@@ -54,7 +54,7 @@ function parseObject(url: string, text: string): JsonObject {
     const value: unknown = JSON.parse(text)
     if (isObject(value)) return value
   } catch {
-    // Told below: the parser's own words quote the document.
+    // Reported below: the parser's own message quotes the document.
   }
   throw new Error(`${url} is not a JSON object`)
 }

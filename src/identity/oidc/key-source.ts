@@ -1,7 +1,8 @@
 /**
- * An issuer's public keys: read in the background, and again when a token names one that is not
- * known. jose's own remote set is not used: its cool-down counts from the last success, so that with
- * the provider down every token would fetch, and past its maximum age it drops keys that are good.
+ * An issuer's public keys: fetched in the background, and again when a token names an unknown one.
+ * jose's own remote set is not used: its cool-down counts from the last success, so during an
+ * outage of the provider every token would cause a fetch, and after its maximum age it drops valid
+ * keys.
  */
 
 import { type CryptoKey, createLocalJWKSet, errors, type JWSHeaderParameters } from 'jose'
@@ -9,7 +10,7 @@ import { ServiceError } from '../../core/errors.ts'
 import { isTrustworthy } from '../../core/trustworthy.ts'
 import type { JsonObject, ReadDocument } from './documents.ts'
 
-/** A key, and how many changes the set had seen when the key was in it. */
+/** A key, and the number of changes of the set when the key was in it. */
 export interface FoundKey {
   readonly key: CryptoKey
   readonly generation: number
@@ -19,21 +20,21 @@ export type KeySource = ReturnType<typeof createKeySource>
 
 export interface KeySourceOptions {
   readonly issuer: string
-  /** Where its discovery document is, if not below the issuer. */
+  /** The URL of its discovery document, if not below the issuer. */
   readonly discoveryUrl?: string | undefined
   readonly readDocument: ReadDocument
-  /** How long the last keys are believed once the provider is out of reach, in milliseconds. */
+  /** How long the last keys stay valid while the provider is unavailable, in milliseconds. */
   readonly graceMs: number
-  /** Told once when the provider fails, with the reason, and once when it is back. */
+  /** Called once when the provider fails, with the reason, and once when it is back. */
   readonly onAway: (problem: string | undefined) => void
   readonly monotonic?: () => number
-  /** Milliseconds between two readings of the keys. */
+  /** Milliseconds between two fetches of the keys. */
   readonly everyMs?: number
-  /** Least milliseconds between two attempts, whether they succeed or not. */
+  /** The least milliseconds between two attempts, successful or not. */
   readonly cooldownMs?: number
 }
 
-/** Begins to read at once. */
+/** Starts fetching at once. */
 export function createKeySource(options: KeySourceOptions) {
   const { issuer, readDocument, graceMs, onAway } = options
   const { discoveryUrl = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration` } = options
@@ -65,7 +66,7 @@ export function createKeySource(options: KeySourceOptions) {
     }
   }
 
-  /** One reading for all who want one meanwhile. From its end the time to the next is counted. */
+  /** Concurrent callers share a fetch. The time to the next one counts from its end. */
   function attempt(): Promise<void> {
     triedAt = monotonic()
     reading ??= read().finally(() => {
