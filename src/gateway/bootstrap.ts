@@ -216,10 +216,14 @@ function putElsewhere(connections: Connections, grpc: readonly Address[]): void 
   }
 }
 
+/** Two logs write it, each of them what the other leaves out. */
 function putJournal(connections: Connections, path: string | undefined): void {
-  const journal = named(connections.access_log, 'journal')
-  if (path !== undefined) journal.typed_config.path = path
-  else connections.access_log = connections.access_log.filter((log) => log !== journal)
+  const logs = ['journal', 'journal-json'].map((name) => named(connections.access_log, name))
+  if (path === undefined) {
+    connections.access_log = connections.access_log.filter((log) => !logs.includes(log))
+  } else {
+    for (const { typed_config } of logs) typed_config.path = path
+  }
 }
 
 function putBodyLimits(connections: Connections, settings: BootstrapSettings): void {

@@ -187,6 +187,7 @@ test('a journal is written only when named', async (t) => {
   t.match(logs({ journal: '/var/lib/tollgate/usage.jsonl' }), [
     { name: 'usage' },
     { name: 'journal', typed_config: { path: '/var/lib/tollgate/usage.jsonl' } },
+    { name: 'journal-json', typed_config: { path: '/var/lib/tollgate/usage.jsonl' } },
   ])
 })
 

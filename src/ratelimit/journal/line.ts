@@ -1,6 +1,6 @@
 /**
- * One line of the usage journal → the Usage of a response. The format is that of the access log
- * `journal` in envoy/bootstrap.yaml.
+ * One line of the usage journal → the Usage of a response. The format is that of the access logs
+ * `journal` and `journal-json` in envoy/bootstrap.yaml.
  */
 
 import { isObject } from '../../core/fields.ts'
@@ -10,8 +10,9 @@ import type { Usage } from '../../core/usage.ts'
 export type JournaledUsage = Usage & { readonly response: NonNullable<Usage['response']> }
 
 /**
- * Matches before the start of a line: Envoy sorts the fields; an older format had no `bytes`, or no
- * `group` either. No string in a line can contain this, because its quotes would be escaped.
+ * Matches before the start of a line: `journal` starts with `id`; Envoy sorts the fields of JSON, and an
+ * older format had no `bytes`, or no `group` either. No string in a line can contain this, because its
+ * quotes would be escaped.
  */
 const beforeLine = /(?=\{"(?:bytes|group|id)":)/
 

@@ -26,6 +26,20 @@ test('a line tells of a response', async (t) => {
   t.strictSame(parseLine(older), [{ ...usage, bytes: 0 }], 'as it was before it had a length')
 })
 
+test('a line that Envoy has written as text is one like any other', async (t) => {
+  const text =
+    '{"id":"274679e7-7e02-4a9e-b3f9-d869ae3099da","bytes":1234,"ms":38,"start":"1795264413046",' +
+    '"status":200,"model":"llm/sim","subscription":"plenty","user":"ann","reported":{"total_tokens":17}}'
+  t.strictSame(parseLine(text), [{ ...usage, user: 'ann' }])
+  t.strictSame(
+    parseLine(line.slice(0, 90) + text),
+    [{ ...usage, user: 'ann' }],
+    'behind a torn one',
+  )
+  t.strictSame(parseLine(text.slice(0, 90) + text), [{ ...usage, user: 'ann' }], 'both text')
+  t.strictSame(parseLine(text.slice(0, 90) + line), [usage], 'before one of sorted fields')
+})
+
 test('what was reported comes as it is', async (t) => {
   for (const reported of [
     { total_tokens: '17' },

@@ -1,0 +1,126 @@
+/** What Envoy writes into its journal, whatever Check and the answer say: a Check of our own says it. */
+
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'tap'
+import { readCheckRequest } from '../../src/extauthz/check-request.ts'
+import { writeHeader } from '../../src/extauthz/header.ts'
+import { renderClusters } from '../../src/gateway/clusters.ts'
+import { replaceFile } from '../../src/gateway/replace-file.ts'
+import { createGrpcServer } from '../../src/grpc/server.ts'
+import { writeStruct } from '../../src/grpc/struct.ts'
+import { WireWriter } from '../../src/grpc/wire.ts'
+import { parseLine } from '../../src/ratelimit/journal/line.ts'
+import { startEnvoy } from '../support/envoy.ts'
+import { envoyPath } from '../support/envoy-binary.ts'
+import { poll } from '../support/poll.ts'
+import { startScriptedModel } from '../support/scripted-model.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const skip = envoyPath() === undefined && 'no Envoy'
+
+type Metadata = Readonly<Record<string, string | boolean>>
+
+/** CheckResponse: status = 1, ok_response = 3 (headers = 2), dynamic_metadata = 4. */
+function allow(metadata: Metadata): Buffer {
+  const writer = new WireWriter()
+  writer.message(1, () => {})
+  writer.message(3, (ok) => {
+    writeHeader(ok, 'x-tollgate-cluster', 'llm/sim')
+    writeHeader(ok, 'x-tollgate-path', '/v1/chat/completions')
+  })
+  writeStruct(writer, 4, metadata)
+  return writer.finish()
+}
+
+const users = [
+  'ann',
+  'ann@example.com, of {here} [and] there\u007f',
+  'o"neill',
+  'back\\slash',
+  '","user":"bob',
+  'line\nbreak\r\n',
+  '\u0000',
+  '\u0001\u2028',
+  'ömer, 🦊',
+  '\ud800',
+  '%REQ(X-REQUEST-ID)%',
+  '-',
+  '',
+  'x'.repeat(65_536),
+  `"${'x'.repeat(65_536)}`,
+]
+const answers: readonly object[] = [
+  { usage: { total_tokens: 17, prompt_tokens: 7, completion_tokens: 10 } },
+  { usage: { total_tokens: '17' } },
+  { usage: { total_tokens: 1.5 } },
+  { usage: { prompt_tokens: 7 } },
+  { usage: null },
+  {},
+]
+
+test('each metered response is one line, and no user breaks it', { skip }, async (t) => {
+  const folder = temporaryFolder(t)
+  const model = await startScriptedModel()
+  const checks: Metadata[] = []
+  const service = createGrpcServer({
+    unary: {
+      '/envoy.service.auth.v3.Authorization/Check': (bytes) => {
+        const index = Number(readCheckRequest(bytes).path.split('/')[2])
+        return allow(checks[index] as Metadata)
+      },
+    },
+    sinks: {},
+    onFault: (error) => t.error(error),
+  })
+  const port = await service.listen('127.0.0.1:0')
+  t.teardown(() => service.stop(0))
+  const clustersFile = join(folder, 'clusters.json')
+  const cluster = { cluster: 'llm/sim', backendUrl: model.url }
+  await replaceFile(clustersFile, renderClusters([cluster], '1'))
+  const journal = join(folder, 'usage.jsonl')
+  const grpc = [{ host: '127.0.0.1', port }]
+  const envoy = await startEnvoy(t, { grpc, api: grpc, clustersFile, folder, journal })
+
+  const common = { subscription: 'plenty', model: 'llm/sim' }
+  const expected = new Map<string, object>()
+  async function ask(check: Metadata, answer: object): Promise<void> {
+    model.answer({
+      headers: { 'content-type': 'application/json' },
+      pieces: [JSON.stringify(answer)],
+    })
+    const url = `http://127.0.0.1:${envoy.port}/llm/${checks.push({ ...common, ...check }) - 1}`
+    const response = await fetch(`${url}/v1/chat/completions`, { method: 'POST', body: '{}' })
+    t.equal(response.status, 200)
+    await response.arrayBuffer()
+    if (!check.metered) return
+    const { usage } = answer as { usage?: object }
+    expected.set(response.headers.get('x-request-id') ?? '', {
+      ...common,
+      user: String(check.user).toWellFormed(),
+      status: 200,
+      bytes: JSON.stringify(answer).length,
+      reported: new Map(Object.entries(usage ?? {})),
+      ...(check.group !== undefined && { group: check.group }),
+    })
+  }
+
+  for (const user of users) {
+    for (const answer of answers) await ask({ user, metered: true }, answer)
+    await ask({ user, metered: true, group: 'red "and" blue' }, answers[0] ?? {})
+    await ask({ user, metered: false }, answers[0] ?? {})
+  }
+  const lines = () => readFileSync(journal, 'utf8').split('\n').slice(0, -1)
+  await poll(() => lines().length >= expected.size, 'Envoy has written its lines')
+  t.equal(lines().length, expected.size)
+  for (const line of lines()) {
+    const [usage, ...more] = parseLine(line)
+    t.equal(more.length, 0)
+    const { id } = usage?.response ?? { id: '' }
+    t.match(usage, expected.get(id) ?? { user: `nobody of ${line}` })
+    t.strictSame(usage?.reported, (expected.get(id) as { reported: object }).reported)
+    t.match(JSON.parse(line), { id }, 'which is JSON as it stands')
+    expected.delete(id)
+  }
+  t.equal(expected.size, 0)
+})
