@@ -1,6 +1,6 @@
 /**
- * Environment → one frozen Config, by the table in settings/table.ts; every bad variable is named at
- * once. Nothing else reads the environment. Secrets may come by file: NAME_FILE for NAME.
+ * Environment → one frozen Config, by the table in settings/table.ts; reports all invalid variables
+ * at once. Nothing else reads the environment. Secrets may come from files: NAME_FILE for NAME.
  */
 
 import { randomUUID } from 'node:crypto'
@@ -19,21 +19,21 @@ type Read = {
   readonly [Key in keyof Settings]: Settings[Key] extends Setting<infer Value> ? Value : never
 }
 
-/** What the settings say, where some of them follow from others. */
+/** The settings, with those that depend on others. */
 export type Config = Readonly<ReturnType<typeof derive>>
 
-/** What the SDK of OpenTelemetry is started with. */
+/** Settings for the OpenTelemetry SDK. */
 export interface Otel {
-  /** How they are sent; undefined: they are not. */
+  /** The protocol of spans; undefined: they are not sent. */
   readonly traces: 'http/protobuf' | 'http/json' | 'grpc' | undefined
   readonly metrics: 'http/protobuf' | 'http/json' | 'grpc' | undefined
   /** Whether the gateway traces. */
   readonly gateway: boolean
-  /** The variables that the SDK reads by itself. */
+  /** The variables that the SDK reads itself. */
   readonly env: Readonly<Record<string, string>>
 }
 
-/** Thrown with one line for each bad variable. */
+/** Has one line for each invalid variable. */
 export class ConfigError extends Error {
   readonly problems: readonly string[]
 
@@ -47,8 +47,8 @@ export class ConfigError extends Error {
 type Environment = Readonly<Record<string, string | undefined>>
 
 /**
- * Reads the settings; throws a ConfigError that names every bad one. `check` finds what is bad
- * though well written, as lines that begin with the setting's name.
+ * Reads the settings; throws a ConfigError that names all invalid ones. `check` returns further
+ * problems, as lines that begin with the setting's name.
  */
 export function loadConfig(
   env: Environment,
@@ -67,7 +67,7 @@ export function loadConfig(
   return Object.freeze(config)
 }
 
-/** Its value; where it is bad, its default, and a problem more. */
+/** The value; if it is invalid, the default, and a problem is recorded. */
 function readSetting<T>(env: Environment, setting: Setting<T>, problems: string[]): T {
   const { name, fallback, reader } = setting
   const written = textOf(env, name, problems)
@@ -77,7 +77,7 @@ function readSetting<T>(env: Environment, setting: Setting<T>, problems: string[
     const shown = reader.secret ? '' : `, is "${written}"`
     problems.push(`${name}: must be ${reader.form.replaceAll('`', '')}${shown}`)
   }
-  // The table's own defaults are good, and who has none may be undefined.
+  // The table's defaults are valid, and a setting without one may be undefined.
   return (fallback === undefined ? undefined : reader.read(fallback)) as T
 }
 
@@ -93,7 +93,7 @@ function textOf(env: Environment, name: string, problems: string[]): string | un
   }
 }
 
-/** Reads a secret again where a file holds it, so that it can be changed without a restart. */
+/** Reads a secret from its file again, so that it can change without a restart. */
 function rereader(
   env: Environment,
   { name, reader }: Setting<string | undefined>,
@@ -107,7 +107,7 @@ function rereader(
       const value = reader.read(readFileSync(file, 'utf8').trim())
       if (value !== invalid && value !== undefined) last = value
     } catch {
-      // Being replaced, or gone: what was read before may be right still.
+      // The file is being replaced or is gone: the previous value may still be valid.
     }
     return last
   }
@@ -121,18 +121,18 @@ function derive(all: Read, env: Environment) {
   const grpcAddresses = addressesOfWorkers(read.grpcAddresses, read.workers)
   return {
     ...read,
-    /** Where Check is answered: all of them by one process, or one by each worker. */
+    /** The addresses that serve Check: all of one process, or one per worker. */
     grpcAddresses,
     /** Which operations are counted, and whether the others are open. */
     paths: pathRules(
       [...meterPaths, ...(meterMessages ? ['messages' as const] : [])],
       unmeteredPaths,
     ),
-    // Beside the cluster's roles a default would make an administrator of whoever a provider puts there.
+    // With the cluster's roles there is no default group: a provider could put anybody into it.
     /** Administrators by group. */
     adminGroups:
       read.adminGroups ?? new Set<string>(read.kubernetesTokenReview ? [] : ['tollgate-admins']),
-    /** Where Envoy finds each process of the service. */
+    /** Addresses under which Envoy reaches each process of the service. */
     gatewayGrpcEndpoints: read.gatewayGrpcEndpoints ?? grpcAddresses,
     gatewayApiEndpoints: read.gatewayApiEndpoints ?? [read.apiAddress],
     /** Public base URL, without a trailing slash. */
@@ -141,23 +141,26 @@ function derive(all: Read, env: Environment) {
     envoyConfigDir: read.envoyConfigDir ?? join(read.dataDir, 'envoy'),
     /** Folder of the files of revocations; absolute. */
     revocationLogDir: read.revocationLogDir ?? read.dataDir,
-    /** Whose statuses are written in the cluster. */
+    /** The groups whose statuses are written in the cluster. */
     statusGroups: read.statusGroups ?? read.watchGroups.filter((group) => group === 'tollgate.dev'),
     /** Name of this installation; part of the names of service-account groups (contract, 3.9). */
     instanceName: read.instanceName ?? gatewayName ?? 'maas-default-gateway',
-    /** What this process is called where a revocation waits for it. */
+    /** The name of this process where a revocation waits for it. */
     replicaName: read.replicaName ?? read.podName ?? ownName,
-    /** DATABASE_URL and REDIS_URL as they are now, where a file holds them; the last good ones. */
+    /** The current DATABASE_URL and REDIS_URL, if files contain them; the last valid ones. */
     databaseUrlNow: rereader(env, settings.databaseUrl, read.databaseUrl),
     redisUrlNow: rereader(env, settings.redisUrl, read.redisUrl),
-    /** Where it runs: this machine since it was started, and the address only one process can have. */
+    /**
+     * Where it runs: this machine since its last boot, and an address that only one process can
+     * have.
+     */
     replicaPlace: `${bootId()}/${ownName}`,
-    /** What is exported, and how; undefined: nothing. */
+    /** Settings for exports; undefined: nothing is exported. */
     otel: deriveOtel(all, env),
   }
 }
 
-/** An endpoint that is set, or an exporter that is named: else nothing is exported. */
+/** Exports need an endpoint or an explicit exporter. */
 function deriveOtel(read: Read, env: Environment): Otel | undefined {
   const { otelEndpoint: both, otelTracesExporter, otelMetricsExporter, otelProtocol } = read
   const exportsTo = (exporter: string | undefined, endpoint: string | undefined): boolean =>
@@ -182,21 +185,21 @@ function deriveOtel(read: Read, env: Environment): Otel | undefined {
 
 type Pair = readonly [one: keyof Config & keyof Settings, other: keyof Config & keyof Settings]
 
-/** Of each pair the second has to be set beside the first. */
+/** The first of each pair requires the second. */
 const needed: readonly Pair[] = [
   ['oidcIssuerUrl', 'oidcClientIds'],
   ['gatewayTlsCertFile', 'gatewayTlsKeyFile'],
   ['gatewayTlsKeyFile', 'gatewayTlsCertFile'],
   ['tlsCertFile', 'tlsKeyFile'],
 ]
-/** Of each pair the first is of no use without the second. */
+/** The first of each pair is useless without the second. */
 const vain: readonly Pair[] = [
   ['oidcClientIds', 'oidcIssuerUrl'],
   ['tlsKeyFile', 'tlsCertFile'],
   ['tlsClientCaFile', 'tlsCertFile'],
 ]
 
-/** What is bad only beside another setting. */
+/** Settings that are invalid only in combination. */
 function checkTogether(config: Config): readonly string[] {
   const lacks = ([one, other]: Pair) => config[one] !== undefined && config[other] === undefined
   const nameOf = (key: keyof Settings): string => settings[key].name
@@ -224,7 +227,7 @@ function checkTogether(config: Config): readonly string[] {
   ]
 }
 
-/** All, or none; of some what is missing is told. */
+/** All or none; reports the missing ones. */
 function checkPod({ podNamespace, podName, podUid }: Config): readonly string[] {
   const all = { POD_NAMESPACE: podNamespace, POD_NAME: podName, POD_UID: podUid }
   const [set, unset] = [true, false].map((is) =>
@@ -267,7 +270,7 @@ function settingOf(problem: string): string {
   return problem.slice(0, problem.indexOf(':'))
 }
 
-/** Another one whenever the machine starts; a random one where the system has none. */
+/** Changes whenever the machine boots; random if the system has none. */
 function bootId(): string {
   try {
     return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
@@ -276,7 +279,10 @@ function bootId(): string {
   }
 }
 
-/** One for each, where the setting says only the first: its port and those after it, or sockets beside it. */
+/**
+ * One for each worker. If the setting has only the first, its port is incremented, or a suffix is
+ * added to its socket.
+ */
 function addressesOfWorkers(written: readonly Address[], workers: number): readonly Address[] {
   const [first] = written
   if (workers === 1 || written.length !== 1 || first === undefined) return written
@@ -287,7 +293,10 @@ function addressesOfWorkers(written: readonly Address[], workers: number): reado
   })
 }
 
-/** A name that no other living process has: its address is its own, but for a port still to find. */
+/**
+ * A name unique among living processes, because its address is, unless its port is still to be
+ * chosen.
+ */
 function nameReplica([address]: readonly Address[]): string {
   const shown = address === undefined ? '' : `/${showAddress(address)}`
   const isFound = address !== undefined && 'port' in address && address.port === 0

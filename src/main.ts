@@ -1,4 +1,7 @@
-/** The composition root: builds every part, hands it its dependencies, stops them in order. */
+/**
+ * The composition root: builds every part, passes it its dependencies, and stops the parts in
+ * order.
+ */
 
 import { type Logger, pino } from 'pino'
 import { drain } from './admin/drain.ts'
@@ -24,14 +27,14 @@ import { openJournal } from './wiring/usage.ts'
 import { createWorkers, workerShareMs } from './wiring/workers/workers.ts'
 
 export interface Service {
-  /** Where it listens, with the ports that were found where a setting said 0. */
+  /** The addresses it listens on, with actual ports where a setting was 0. */
   readonly addresses: ServiceAddresses
   /**
-   * Drains and closes every part, within 15 seconds. Answers whether all of them ended in time; what
-   * was lost with one that did not is logged. Safe to call twice.
+   * Drains and closes every part within 15 seconds. Returns whether all of them ended in time;
+   * losses of those that did not are logged. May be called twice.
    */
   stop(): Promise<boolean>
-  /** Logs at `debug`, and when called again as it did before; answers the level. */
+  /** Switches the log level to `debug` or back; returns the new level. */
   toggleDebug(): string
 }
 
@@ -44,9 +47,8 @@ export interface ServiceAddresses {
 }
 
 /**
- * Starts the service with these settings. When any part fails to start, those before it are
- * stopped again and the error says which setting to look at; the same happens when `signal` aborts
- * while it waits for something.
+ * Starts the service with these settings. If a part fails to start, or `signal` aborts during a
+ * wait, those before it are stopped again. The error names the setting to check.
  */
 export async function serve(
   env: NodeJS.ProcessEnv,
@@ -79,7 +81,7 @@ export async function serve(
   }
 }
 
-/** The level to go back to from `debug`. */
+/** The level to return to from `debug`. */
 const usualLevels = new WeakMap<Logger, string>()
 
 function toggleDebug(log: Logger): string {
@@ -91,7 +93,7 @@ function toggleDebug(log: Logger): string {
   return log.level
 }
 
-/** Builds and starts the parts, the ones that others ask first. */
+/** Starts the parts in order of their dependencies. */
 async function start(context: Context): Promise<ServiceAddresses> {
   const { config, log, onFault, stops } = context
   const tls = openTls(context)
@@ -103,7 +105,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
   await journal?.start()
   const told = (): void => journal?.told()
 
-  // One process answers the gateway itself; several are started for it.
+  // One process answers the gateway itself; otherwise workers do.
   const workers = config.workers === 1 ? undefined : createWorkers(context, parts, told)
   const grpc = workers ? undefined : createGatewayServer(context, parts, { tls, told })
   let ready = false
@@ -116,7 +118,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     metrics.close()
     metrics.closeAllConnections()
   })
-  // The probes are among the last to close: they tell what the others are about to do.
+  // The probes close late, because they report that the others are closing.
   stops.push(part('the internal listener', () => drain(internal, 0)))
   stops.push({
     name: workers ? 'the workers and the listeners' : 'the listeners',

@@ -1,5 +1,5 @@
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** The folder that holds package.json, envoy/ and examples/. */
+/** The folder with package.json, envoy/ and examples/. */
 export const packageRoot = dirname(dirname(fileURLToPath(import.meta.url)))

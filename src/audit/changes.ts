@@ -1,4 +1,4 @@
-/** What a fresh set of resources changes, for the trail. */
+/** The changes between two sets of resources, for the audit trail. */
 
 import { isDeepStrictEqual } from 'node:util'
 import type { Resource } from '../core/resources.ts'
@@ -12,7 +12,7 @@ export function knownOf(resources: readonly Resource[]): Known {
   return new Map(resources.map((resource) => [resourceKey(resource), resource]))
 }
 
-/** What is different; what did not change is usually the same object. */
+/** The differences; unchanged resources are usually the same object. */
 export function changesOf(before: Known, after: Known): readonly ResourceChange[] {
   const changes: ResourceChange[] = []
   for (const [resource, now] of after) {
@@ -27,7 +27,7 @@ export function changesOf(before: Known, after: Known): readonly ResourceChange[
   return changes
 }
 
-/** In parts of so many characters at most, so that each makes a line that is written whole. */
+/** In parts of at most this many characters, so that each line is written whole. */
 export function inParts(
   changes: readonly ResourceChange[],
   most = 3_000,

@@ -1,4 +1,4 @@
-/** What the audit trail has of an action: who did what to which key or resource, and how it ended. */
+/** An event of the audit trail: who did what to which key or resource, and the outcome. */
 
 import type { Caller } from '../core/caller.ts'
 import { redact } from '../core/redact.ts'
@@ -16,14 +16,14 @@ export type AuditAction =
   | 'service.stop'
 
 /**
- * `intent`: about to be done. `refused`: not done, and the caller is told why. `failed`: not done,
- * by a fault. `unknown`: the database may or may not have done it.
+ * `intent`: about to be done. `refused`: not done, and the caller gets the reason. `failed`: not
+ * done, because of a bug. `unknown`: the database may or may not have done it.
  */
 export type AuditOutcome = 'intent' | 'success' | 'refused' | 'failed' | 'unknown'
 
 export interface AuditActor {
   readonly user: string
-  /** What vouches for the user; `internal`: whoever reaches the internal listener. */
+  /** What verified the user; `internal`: a caller of the internal listener. */
   readonly source: 'file' | 'oidc' | 'cluster' | 'key' | 'internal' | 'service' | 'cli'
   readonly issuer?: string
   readonly keyId?: string
@@ -36,7 +36,7 @@ export interface AuditTarget {
   readonly resource?: string
 }
 
-/** A resource by kind and name, and what became of it. */
+/** A resource by kind and name, and its change. */
 export interface ResourceChange {
   readonly change: 'added' | 'changed' | 'removed'
   readonly resource: string
@@ -45,23 +45,23 @@ export interface ResourceChange {
 export interface AuditEvent {
   readonly action: AuditAction
   readonly outcome: AuditOutcome
-  /** Of the HTTP answer; where there is none yet, or none at all, it is null in the line. */
+  /** Of the HTTP response; null in the line if there is none. */
   readonly status?: number | undefined
   readonly actor: AuditActor
   readonly target?: AuditTarget | undefined
   readonly count?: number | undefined
   readonly changes?: readonly ResourceChange[]
-  /** Ties an intent to its outcome, and both to the log. */
+  /** Links an intent to its outcome, and both to the log. */
   readonly requestId: string
   readonly traceId?: string | undefined
-  /** Where the request came from; null in the line where it did not come over the network. */
+  /** The request's address; null in the line if it did not come over the network. */
   readonly address?: string | undefined
 }
 
-/** What the service does by itself. */
+/** The actor of what the service does by itself. */
 export const serviceActor: AuditActor = { user: 'tollgate', source: 'service' }
 
-/** A caller as the trail names one. */
+/** A caller as an actor of the trail. */
 export function actorOf(caller: Caller): AuditActor {
   const { user } = caller
   if (caller.by === 'key') return { user, source: 'key', keyId: caller.keyId }
@@ -69,7 +69,10 @@ export function actorOf(caller: Caller): AuditActor {
   return { user, source: proof.by, ...(proof.by === 'oidc' && { issuer: proof.issuer }) }
 }
 
-/** The event's line, without secrets and with a line break at its end. `time` in milliseconds since the epoch. */
+/**
+ * The event's line, without secrets and with a line break at its end. `time` in milliseconds since
+ * the epoch.
+ */
 export function toLine(event: AuditEvent, replica: string, time: number): string {
   const { action, outcome, actor, count, changes, traceId } = event
   const line = JSON.stringify({

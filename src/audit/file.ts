@@ -1,21 +1,21 @@
-/** Where lines of the audit trail go: a file that others may rename, or standard output. */
+/** The output of the audit trail: a file, which others may rename, or standard output. */
 
 import { writeSync } from 'node:fs'
 import { type FileHandle, open, stat } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 
 export interface AuditSink {
-  /** Whether the line has been handed to the system, within two seconds. Never rejects. */
+  /** Whether the line was passed to the system within two seconds. Never rejects. */
   write(line: string): Promise<boolean>
-  /** Settles when what is waiting has been written, or after this time. */
+  /** Resolves when all pending lines are written, or after this time. */
   close(graceMs: number): Promise<void>
 }
 
-/** How long an answer may wait for its line. */
+/** How long a response may wait for its line. */
 const patienceMs = 2_000
-/** Lines that wait for a disk that hangs; those beyond them are lost. */
+/** The most lines that wait for a hanging disk; further ones are lost. */
 const mostWaiting = 10_000
-/** How often a file that was renamed is looked for. */
+/** How often a renamed file is detected. */
 const lookMs = 500
 
 interface Waiting {
@@ -24,8 +24,8 @@ interface Waiting {
 }
 
 /**
- * Appends to a file. Lines that come together are written together, in their order. When the path
- * leads to another file, or to none, it is opened anew: at the next line and within half a second.
+ * Appends to a file. Concurrent lines are written together, in order. When the path leads to
+ * another file, or to none, the file is reopened: at the next line, within half a second.
  */
 export function openAuditFile(path: string): AuditSink {
   const waiting = new Set<Waiting>()
@@ -33,7 +33,7 @@ export function openAuditFile(path: string): AuditSink {
   let isTorn = false
   let work: Promise<void> = Promise.resolve()
 
-  /** What is done with the file is done one after another. */
+  /** Operations on the file run one after the other. */
   function inTurn(act: () => Promise<void>): Promise<void> {
     work = work.then(act)
     return work
@@ -56,12 +56,12 @@ export function openAuditFile(path: string): AuditSink {
       await reopen()
       written = await append(lines.map(({ line }) => line).join(''))
     } catch {
-      // What is not written is lost; whoever waits is told so.
+      // Lines that are not written are lost, and their waiters get false.
     }
     for (const { settle } of lines) settle(written)
   }
 
-  /** A disk that fills up may take a part of a line: the next one then begins on a line of its own. */
+  /** A disk that fills up may write part of a line; the next one then begins on a new line. */
   async function append(text: string): Promise<boolean> {
     const bytes = Buffer.from(isTorn ? `\n${text}` : text)
     for (let at = 0; at < bytes.length; ) {
@@ -109,7 +109,7 @@ export function openAuditFile(path: string): AuditSink {
   }
 }
 
-/** Writes at once, as the log does, so that the lines of the two do not mix. */
+/** Writes synchronously, as the log does, so that their lines do not mix. */
 export function openAuditStream(fd: number): AuditSink {
   return {
     async write(line) {

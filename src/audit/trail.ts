@@ -1,15 +1,17 @@
-/** The audit trail: what was meant and what came of it, a JSON line each. */
+/** The audit trail: intents and outcomes, one JSON line each. */
 
 import { ServiceError } from '../core/errors.ts'
 import { type AuditEvent, toLine } from './event.ts'
 import type { AuditSink } from './file.ts'
 
 export interface AuditTrail {
-  /** Writes a line of what has happened; whether it is there. Never rejects. */
+  /**
+   * Writes a line about something that has happened; returns whether it was written. Never rejects.
+   */
   note(event: AuditEvent): Promise<boolean>
   /**
-   * Writes a line without which the event must not happen, where the trail is required. Rejects with
-   * `audit_unavailable` then.
+   * Writes a line that must precede its event if the trail is required; then rejects with
+   * `audit_unavailable` if that fails.
    */
   require(event: AuditEvent): Promise<void>
   /** Lines that could not be written. */
@@ -18,12 +20,12 @@ export interface AuditTrail {
 
 export interface AuditTrailOptions {
   readonly sink: AuditSink
-  /** Whether an action is refused that the trail cannot have. */
+  /** Whether an action is refused if it cannot be recorded. */
   readonly required: boolean
   readonly replica: string
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** Told when the first line is lost, and when one is written again. */
+  /** Called when the first line is lost, and when lines are written again. */
   readonly onChange?: (isWritten: boolean) => void
 }
 
@@ -52,7 +54,7 @@ export function createAuditTrail(options: AuditTrailOptions): AuditTrail {
   }
 }
 
-/** A trail that keeps nothing, and never lacks a line. */
+/** A trail that stores nothing and never fails. */
 export const noTrail: AuditTrail = {
   note: async () => true,
   require: async () => {},

@@ -1,12 +1,12 @@
-/** Looks at files at an interval: unlike a watch of the system, it sees rename-saves and symlink swaps. */
+/** Polls files: unlike a watch of the system, this detects saves by rename and symlink swaps. */
 
 import { stat } from 'node:fs/promises'
 
 export type FilesWatch = ReturnType<typeof watchFiles>
 
 /**
- * Calls `look` every `everyMs` with what tells one state of the files from another: when and how each
- * was written, or why that cannot be known.
+ * Calls `look` every `everyMs` with a text that identifies the state of the files: when and how
+ * each was written, or why that is unknown.
  */
 export function watchFiles(
   paths: readonly string[],

@@ -1,5 +1,5 @@
 /**
- * Static identity tokens in kube-apiserver's form (`--token-auth-file`): lines of
+ * Static identity tokens in kube-apiserver's format (`--token-auth-file`): lines of
  * `token,user,uid,"group1,group2"`, the last column optional. Reloaded when the file changes.
  */
 
@@ -8,17 +8,17 @@ import type { TokenCaller } from '../core/caller.ts'
 import type { VerifyNow } from './authenticate.ts'
 import { followFile } from './followed-file.ts'
 
-/** What a header can carry as one bearer credential. */
+/** Characters that a bearer credential in a header may have. */
 const sendable = /^[!-+\--~]+$/
 
-/** What a token file says. Tokens are kept as hashes, so that looking one up leaks no timing. */
+/** The content of a token file. Tokens are stored as hashes, so that a look-up leaks no timing. */
 export interface TokenTable {
   readonly callers: ReadonlyMap<string, TokenCaller>
-  /** `line 3: …`, one for each line that was left out. */
+  /** `line 3: …`, one for each line that was skipped. */
   readonly problems: readonly string[]
 }
 
-/** Reads the file and follows its changes. Throws when it cannot be read at the start. */
+/** Reads the file and follows its changes. Throws if it cannot be read at the start. */
 export function openTokenFile(path: string, onProblem: (message: string) => void) {
   let callers: TokenTable['callers'] = new Map()
   const file = followFile(
@@ -34,14 +34,14 @@ export function openTokenFile(path: string, onProblem: (message: string) => void
   return { verify, close: file.close }
 }
 
-/** No token file: no identity token is believed. */
+/** No token file: no identity token is valid. */
 export const noTokens: VerifyNow = () => null
 
-/** Parses the whole file; a bad line is left out and named. */
+/** Parses the whole file; an invalid line is skipped and reported. */
 export function parseTokens(text: string): TokenTable {
   const callers = new Map<string, TokenCaller>()
   const problems: string[] = []
-  // Spreadsheets put a byte-order mark before the first line.
+  // Spreadsheets write a byte-order mark before the first line.
   for (const [index, line] of text
     .replace(/^\ufeff/, '')
     .split(/\r?\n/)
@@ -74,7 +74,7 @@ function addLine(line: string, callers: Map<string, TokenCaller>): string | unde
   return undefined
 }
 
-/** Columns of one CSV line (RFC 4180, no line breaks inside quotes); undefined: a stray quote. */
+/** Columns of a CSV line (RFC 4180, without line breaks in quotes); undefined: a stray quote. */
 function splitColumns(line: string): readonly string[] | undefined {
   const columns: string[] = []
   let at = 0

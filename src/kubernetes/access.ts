@@ -1,4 +1,7 @@
-/** How the cluster's API server is reached: as a pod's service account, or by a KUBECONFIG. */
+/**
+ * The address and credentials of the cluster's API server, from a pod's service account or a
+ * KUBECONFIG.
+ */
 
 import { readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
@@ -9,7 +12,7 @@ import type { ClusterAccess, JsonObject } from './client.ts'
 
 const accountFolder = '/var/run/secrets/kubernetes.io/serviceaccount'
 
-/** What a pod is given (Kubernetes, "Accessing the API from a Pod"). */
+/** The files of a pod (Kubernetes, "Accessing the API from a Pod"). */
 export function fromServiceAccount(
   host: string,
   port: number,
@@ -22,7 +25,7 @@ export function fromServiceAccount(
   }
 }
 
-/** The current context of a file. Throws with what is missing or not supported in it. */
+/** The current context of a file. Throws an error that names missing or unsupported parts. */
 export function fromKubeconfig(path: string): ClusterAccess {
   const file: unknown = parse(readFileSync(path, 'utf8'))
   if (!isObject(file)) throw new Error('is not a KUBECONFIG')
@@ -41,7 +44,7 @@ export function fromKubeconfig(path: string): ClusterAccess {
     const written = textOf(value)
     return written === undefined ? undefined : resolve(dirname(path), written)
   }
-  /** Either the text itself, in base64, or the file that holds it and may change. */
+  /** Either the text itself, in base64, or a file, which may change. */
   const pem = (of: JsonObject, field: string, name: 'ca' | 'cert' | 'key') => {
     const data = textOf(of[`${field}-data`])
     if (data !== undefined) return { [name]: Buffer.from(data, 'base64').toString() }

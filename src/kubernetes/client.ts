@@ -1,7 +1,7 @@
 /**
- * The requests that we make to a cluster's API server: JSON both ways, and watches. Few enough that
- * this is no general client: `@kubernetes/client-node` would cost 88 MB and more than half a second
- * at each start, and leave watching, retrying and leases to be written here all the same.
+ * Requests to a cluster's API server: JSON both ways, and watches. Not a general client, because we
+ * need few: `@kubernetes/client-node` would cost 88 MB and more than half a second at each start,
+ * and would still leave watching, retrying and leases to us.
  */
 
 import { readFile } from 'node:fs/promises'
@@ -12,7 +12,9 @@ import { readBody } from '../core/read-body.ts'
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
-/** Where the API server is, and what we show it. Files are in PEM, and read again each minute. */
+/**
+ * The address of the API server, and our credentials. Files are PEM, and read again each minute.
+ */
 export interface ClusterAccess {
   readonly server: string
   readonly tokenFile?: string | undefined
@@ -26,9 +28,9 @@ export interface ClusterAccess {
 }
 
 export interface ClientOptions {
-  /** For a whole answer; for the beginning of a watch. */
+  /** Timeout for a whole response, or for the start of a watch. */
   readonly timeoutMs?: number
-  /** The longest answer, but for watches. */
+  /** The largest response, except for watches. */
   readonly mostBytes?: number
   readonly monotonic?: () => number
 }
@@ -37,22 +39,22 @@ export interface KubeRequest {
   readonly method?: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   readonly path: string
   readonly body?: JsonObject
-  /** Of the body. */
+  /** The body's type. */
   readonly contentType?: string
   readonly signal?: AbortSignal
 }
 
 export interface KubeClient {
-  /** The answer's object. Rejects with a KubeError, or when there is no usable answer. */
+  /** The response's object. Rejects with a KubeError, or without a usable response. */
   send(request: KubeRequest): Promise<JsonObject>
-  /** An answer whose lines are read as they come; one that is silent for `idleMs` is cut. */
+  /** A response that is read line by line as it arrives; it is closed after `idleMs` of silence. */
   open(request: KubeRequest & { readonly idleMs: number }): Promise<AsyncIterable<Buffer>>
 }
 
-/** The API server refused. */
+/** The API server refused the request. */
 export class KubeError extends Error {
   readonly status: number
-  /** Seconds for which it wants to be left alone; 0: it did not say. */
+  /** Seconds until the next attempt, as requested by the server; 0: not given. */
   readonly retryAfterSeconds: number
 
   constructor(status: number, message: string, retryAfterSeconds = 0) {
@@ -88,7 +90,7 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
       access.key ?? readText(access.keyFile),
     ])
     const written = JSON.stringify([ca, cert, key])
-    // The same certificates go on with the same connections.
+    // Unchanged certificates keep their connections.
     const agent =
       last?.written === written
         ? last.agent
@@ -97,7 +99,7 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
     return last
   }
 
-  /** One reading for all who ask meanwhile; one that failed is not kept. */
+  /** Concurrent callers share one read; a failed one is not cached. */
   async function current(): Promise<Shown> {
     if (last !== undefined && monotonic() - last.readAt < rereadMs) return last
     shown ??= readAccess().finally(() => {
@@ -106,7 +108,7 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
     return await shown
   }
 
-  /** Sends a request; answers once the head of the answer is there. */
+  /** Sends a request; resolves with the head of the response. */
   async function begin(
     { method = 'GET', path, body, contentType = 'application/json' }: KubeRequest,
     signal: AbortSignal,
@@ -170,14 +172,14 @@ function isGood({ statusCode = 0 }: IncomingMessage): boolean {
   return statusCode >= 200 && statusCode < 300
 }
 
-/** The server's own sentence where it is a Status. */
+/** The server's message, if the response is a Status. */
 function toError({ statusCode = 0, headers }: IncomingMessage, text: string): KubeError {
   let message = `the API server answered ${statusCode}`
   try {
     const { kind, message: said } = JSON.parse(text) as Record<string, unknown>
     if (kind === 'Status' && typeof said === 'string' && said !== '') message += `: ${said}`
   } catch {
-    // Whoever answered was no API server.
+    // The response did not come from an API server.
   }
   const seconds = Number(headers['retry-after'])
   return new KubeError(statusCode, message, Number.isFinite(seconds) ? seconds : 0)
@@ -188,7 +190,7 @@ function toObject(text: string): JsonObject {
     const parsed: unknown = JSON.parse(text)
     if (isObject(parsed)) return parsed
   } catch {
-    // Told below: the parser's own words quote the answer.
+    // Reported below: the parser's own message quotes the response.
   }
   throw new Error('the API server answered no object')
 }
@@ -197,7 +199,7 @@ async function readText(path: string | undefined): Promise<string | undefined> {
   return path === undefined ? undefined : await readFile(path, 'utf8')
 }
 
-/** Without what is undefined. */
+/** Removes undefined fields. */
 function compact(fields: Readonly<Record<string, string | undefined>>): Record<string, string> {
   const found = Object.entries(fields).filter(([, value]) => value !== undefined)
   return Object.fromEntries(found) as Record<string, string>

@@ -1,6 +1,7 @@
 /**
- * Which pods of a namespace have ended, as the API server knows it: gone, replaced under their name,
- * Succeeded or Failed. A pod that is only out of reach has not; nor has any while the API server is.
+ * The pods of a namespace that have ended according to the API server: deleted, replaced under
+ * their name, Succeeded or Failed. A pod that is only unreachable has not ended. While the API
+ * server is unavailable, none has.
  */
 
 import { isObject } from '../core/fields.ts'
@@ -15,7 +16,7 @@ export interface PodIdentity {
 export interface EndedPodsOptions<Pod extends PodIdentity> {
   readonly client: KubeClient
   readonly namespace: string
-  /** Told of those that have ended, as soon as that is known; more than once perhaps. */
+  /** Called with those that have ended, as soon as that is known; possibly more than once. */
   readonly onEnded: (pods: readonly Pod[]) => void
   readonly onProblem: (problem: string | undefined) => void
 }
@@ -27,7 +28,7 @@ export function createEndedPods<Pod extends PodIdentity>(options: EndedPodsOptio
   let closing = new AbortController()
 
   function tell(): void {
-    // A list that cannot be had says nothing of what would be in it.
+    // A missing list says nothing about its pods.
     if (reflector === undefined || !reflector.isSynced || reflector.isAbsent) return
     const { objects } = reflector
     const ended = wanted.filter(({ name, uid }) => {
@@ -45,7 +46,7 @@ export function createEndedPods<Pod extends PodIdentity>(options: EndedPodsOptio
   }
 
   return {
-    /** These are of interest from now on. The namespace is watched while there are any. */
+    /** Sets the pods of interest. The namespace is watched while there are any. */
     look(pods: readonly Pod[]) {
       wanted = pods
       if (pods.length === 0) return stop()

@@ -1,7 +1,7 @@
 /**
- * One of several processes at a time, by a Lease of coordination.k8s.io/v1: whoever holds it renews
- * it, and whoever sees it unrenewed for its whole duration takes it. Clocks of other machines are
- * not believed: a Lease counts from when we saw it change.
+ * Elects one of several processes by a Lease of coordination.k8s.io/v1. The holder renews it, and
+ * another process takes it when it has not been renewed for its whole duration. Other machines'
+ * clocks are not trusted: a Lease counts from when this process saw it change.
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
@@ -13,18 +13,21 @@ export interface LeaseOptions {
   readonly client: KubeClient
   readonly namespace: string
   readonly name: string
-  /** Of this process alone. */
+  /** Unique to this process. */
   readonly identity: string
-  /** Told of each change: whether we hold it now. */
+  /** Called for each change: whether this process holds it. */
   readonly onChange: (isHeld: boolean) => void
-  /** Told why the Lease can be neither read nor written, and once when it can be again. */
+  /**
+   * Called when the Lease can be neither read nor written, with the reason, and once when it can be
+   * again.
+   */
   readonly onProblem: (problem: string | undefined) => void
   readonly signal: AbortSignal
   readonly durationMs?: number
   readonly renewMs?: number
-  /** Milliseconds since the epoch, for people to read. */
+  /** Milliseconds since the epoch, for readers of the Lease. */
   readonly clock?: () => number
-  /** Milliseconds that never go back. */
+  /** A monotonic clock in milliseconds. */
   readonly monotonic?: () => number
 }
 
@@ -74,7 +77,7 @@ export function followLease(options: LeaseOptions) {
     }
   }
 
-  /** Looks at the Lease, and takes or renews it where that is ours to do. */
+  /** Reads the Lease, and takes or renews it if this process may. */
   async function step(): Promise<void> {
     const lease = await client.send({ path, signal }).catch((error: unknown) => {
       if (error instanceof KubeError && error.status === 404) return undefined
@@ -90,7 +93,7 @@ export function followLease(options: LeaseOptions) {
       heldUntil = Number.NEGATIVE_INFINITY
       return
     }
-    // From before it is written: it is ours for no longer than others think.
+    // Measured before it is written, so that we never hold it longer than others think.
     const from = monotonic()
     const body = bodyOf(lease, identity)
     const written =
@@ -123,11 +126,13 @@ export function followLease(options: LeaseOptions) {
 
   void run()
   return {
-    /** False as soon as another may have taken it, be this process paused as long as it may. */
+    /**
+     * False as soon as another process may have taken it, even after a long pause of this process.
+     */
     get isHeld(): boolean {
       return isHeld()
     },
-    /** Gives it up, so that the next need not wait. Settles when that is tried. */
+    /** Releases it, so that the next process need not wait. Resolves after the attempt. */
     async release(): Promise<void> {
       if (!isHeld()) return
       heldUntil = Number.NEGATIVE_INFINITY
@@ -138,7 +143,7 @@ export function followLease(options: LeaseOptions) {
         const body = { ...lease, spec: { ...spec, holderIdentity: '', leaseDurationSeconds: 1 } }
         await client.send({ method: 'PUT', path, body })
       } catch {
-        // The next one waits for its duration.
+        // The next process waits for its duration.
       }
     },
   }

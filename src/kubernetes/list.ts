@@ -3,7 +3,7 @@
 import { isObject } from '../core/fields.ts'
 import type { KubeClient } from './client.ts'
 
-/** An object of the cluster, of which nothing but its name is certain. */
+/** An object of the cluster; only its name is validated. */
 export interface KubeObject {
   readonly metadata: {
     readonly name: string
@@ -11,7 +11,7 @@ export interface KubeObject {
     readonly uid?: string
     readonly resourceVersion?: string
     readonly generation?: number
-    /** It is being deleted, and gone once nobody's finalizer is left. */
+    /** It is being deleted, and is gone once it has no finalizers. */
     readonly deletionTimestamp?: string
     readonly finalizers?: readonly string[]
   }
@@ -21,23 +21,23 @@ export interface KubeObject {
 export interface Listed {
   /** By `<namespace>/<name>`. */
   readonly objects: ReadonlyMap<string, KubeObject>
-  /** From where a watch goes on. */
+  /** The version from which a watch continues. */
   readonly version: string
 }
 
 export interface ListOptions {
   /** Begins with `&`. */
   readonly selector?: string
-  /** What is kept of an object; unless told, all of it. */
+  /** Reduces an object to what is kept; by default all of it. */
   readonly keep?: ((object: KubeObject) => KubeObject) | undefined
-  /** Objects of one page; 500 unless told. */
+  /** Objects per page; 500 by default. */
   readonly pageSize?: number | undefined
   readonly signal?: AbortSignal
 }
 
 /**
- * Reads the collection at `path`. Rejects with a KubeError where the API
- * server refuses, 404 where it has no such collection.
+ * Reads the collection at `path`. Rejects with a KubeError if the API server refuses, 404 if there
+ * is no such collection.
  */
 export async function listObjects(
   client: KubeClient,

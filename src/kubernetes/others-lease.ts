@@ -1,4 +1,4 @@
-/** Whether another controller is alive, by the Leases of its name in whatever namespace. */
+/** Detects whether another controller is alive, by the Leases with its name in any namespace. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { KubeClient } from './client.ts'
@@ -9,16 +9,16 @@ export interface OthersLeaseOptions {
   readonly client: KubeClient
   readonly name: string
   /**
-   * Told what was found at first, of each change, and when it is known again that none is renewed:
-   * the Lease that is; undefined: none.
+   * Called with the first result, at each change, and when it is certain again that no Lease is
+   * renewed: with the renewed Lease; undefined: none.
    */
   readonly onChange: (alive: AliveLease | undefined) => void
-  /** Told when Leases cannot be read, with the reason, and once when they can be again. */
+  /** Called when Leases cannot be read, with the reason, and once when they can be again. */
   readonly onProblem: (problem: string | undefined) => void
   readonly signal: AbortSignal
-  /** Between two looks. */
+  /** Between two reads. */
   readonly everyMs?: number
-  /** Milliseconds that never go back. */
+  /** A monotonic clock in milliseconds. */
   readonly monotonic?: () => number
 }
 
@@ -30,7 +30,7 @@ export interface AliveLease {
 
 export type OthersLease = ReturnType<typeof followOthersLease>
 
-/** Looks until `signal`. */
+/** Reads until `signal`. */
 export function followOthersLease(options: OthersLeaseOptions) {
   const { client, name, onChange, onProblem, signal } = options
   const { everyMs = 2_000, monotonic = () => performance.now() } = options
@@ -54,7 +54,7 @@ export function followOthersLease(options: OthersLeaseOptions) {
     }
     let alive: AliveLease | undefined
     for (const [key, { durationMs, since, holder }] of seen) {
-      // One that is deleted is made again by whoever renews it, so it counts for as long as it would.
+      // A deleted Lease is recreated by its holder, so it counts for its whole duration.
       if (asked - since < durationMs) alive ??= { lease: key, holder }
       else if (!objects.has(key)) seen.delete(key)
     }
@@ -87,8 +87,8 @@ export function followOthersLease(options: OthersLeaseOptions) {
   void run()
   return {
     /**
-     * Whether none has been renewed for the whole of its duration while we looked, three looks ago at
-     * most. False as long as that is not known.
+     * Whether no Lease was renewed for the whole of its duration while we were reading, within the
+     * last three reads. False as long as that is unknown.
      */
     get isStale(): boolean {
       return isStale()

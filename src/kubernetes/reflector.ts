@@ -1,6 +1,6 @@
 /**
- * Holds the objects of one collection as the API server has them: a list, then a watch from where
- * the list ended, for as long as the cluster lasts.
+ * Mirrors the objects of one collection: a list, then a watch from its version, until it is
+ * stopped.
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
@@ -12,55 +12,55 @@ export interface ReflectorOptions {
   readonly client: KubeClient
   /** `/apis/<group>/<version>/…/<plural>`, without a query. */
   readonly path: string
-  /** The same in an older version, where there is no such collection at `path`. */
+  /** The path of an older version, for clusters without the collection at `path`. */
   readonly olderPath?: string | undefined
   readonly fieldSelector?: string | undefined
   readonly labelSelector?: string | undefined
-  /** What is kept of an object; unless told, all of it. */
+  /** Reduces an object to what is kept; by default all of it. */
   readonly keep?: ((object: KubeObject) => KubeObject) | undefined
-  /** Objects of one page of a list. */
+  /** Objects per page of a list. */
   readonly pageSize?: number | undefined
-  /** An object has come, gone or changed, by its key; undefined: many, or the first list. */
+  /** An object was added, removed or changed, by its key; undefined: many, or the first list. */
   readonly onChange: (key: string | undefined) => void
-  /** Told when the API server fails, with the reason, and once when it is back. */
+  /** Called when the API server fails, with the reason, and once when it is back. */
   readonly onProblem: (problem: string | undefined) => void
   /**
-   * Asked where listing is forbidden before there was a whole list: false has it read as if there
-   * were no such collection, until it is granted. Unless told, it is waited for.
+   * Called if listing is forbidden before there was a complete list: if false, the collection
+   * counts as missing until access is granted. By default access is waited for.
    */
   readonly isNeeded?: () => Promise<boolean>
   readonly signal: AbortSignal
-  /** Between two attempts, doubled from one to the next. */
+  /** The first pause between two attempts, which then doubles. */
   readonly shortestRestMs?: number
-  /** Until a collection that is not there is looked for again. */
+  /** The pause before a missing collection is looked for again. */
   readonly absentMs?: number
 }
 
 export interface Reflector {
   /** By `<namespace>/<name>`. */
   readonly objects: ReadonlyMap<string, KubeObject>
-  /** Whether there has been a whole list, or the word that there is none to be had. */
+  /** Whether there was a complete list, or it is certain that there is none. */
   readonly isSynced: boolean
-  /** Whether there is no such collection, as far as is known. */
+  /** Whether the collection is missing, as far as is known. */
   readonly isAbsent: boolean
 }
 
-/** What to do after a failure: rest for these milliseconds, and list anew or not. */
+/** The action after a failure: the pause in milliseconds, and whether to list again. */
 interface Next {
   readonly restMs: number
   readonly isLost: boolean
 }
 
-/** A watch ends after so many seconds and is renewed; API servers do the same of their own accord. */
+/** A watch ends after this many seconds and is renewed; API servers do the same by themselves. */
 const watchSeconds = 290
-/** A watch that says nothing, not even a bookmark, may hang on a connection that is gone. */
+/** A watch without any event, even a bookmark, may hang on a dead connection. */
 const silenceMs = 90_000
 const longestRestMs = 10_000
 const longestLine = 8 * 1_048_576
-/** Refusals until one is believed: an API server that is just starting knows of no rights yet. */
+/** The number of refusals before one counts: an API server that is starting has no roles yet. */
 const refusalsBelieved = 3
 
-/** Starts at once; never gives up before `signal`. */
+/** Starts at once; retries until `signal`. */
 export function startReflector(options: ReflectorOptions): Reflector {
   const { client, signal, onChange, onProblem, keep = (object) => object } = options
   const { shortestRestMs = 200, absentMs = 10_000, pageSize } = options
@@ -68,14 +68,14 @@ export function startReflector(options: ReflectorOptions): Reflector {
   const { path: newest, olderPath } = options
   const selector = selectorsOf(options)
   const objects = new Map<string, KubeObject>()
-  /** Where it was found last. */
+  /** The path where it was last found. */
   let path = newest
   let isSynced = false
   let isAbsent = false
   let failures = 0
-  /** How often in a row the collection was not there. */
+  /** How often in a row the collection was missing. */
   let missed = 0
-  /** How often in a row it was not ours to read. */
+  /** How often in a row access was forbidden. */
   let refusals = 0
   let problem: string | undefined
   let listedAt = Number.NEGATIVE_INFINITY
@@ -92,7 +92,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
     note(undefined)
   }
 
-  /** Reads all of it; answers the version from which to watch. */
+  /** Lists the whole collection; returns the version from which to watch. */
   async function list(): Promise<string> {
     path = newest
     try {
@@ -128,7 +128,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
     if (changed) onChange(undefined)
   }
 
-  /** Follows until the watch ends; `reached` keeps the version that was reached. */
+  /** Follows until the watch ends; `reached` holds the last version. */
   async function follow(reached: { version: string }): Promise<void> {
     const query = `watch=1&allowWatchBookmarks=true&timeoutSeconds=${watchSeconds}`
     const version = `resourceVersion=${encodeURIComponent(reached.version)}`
@@ -156,7 +156,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
     }
   }
 
-  /** The rights that it takes are not ours. */
+  /** This process lacks the permission. */
   async function forbid(said: string): Promise<Next> {
     refusals += 1
     const next = { restMs: restMsAfter(refusals), isLost: true }
@@ -177,13 +177,13 @@ export function startReflector(options: ReflectorOptions): Reflector {
 
   async function judge(error: unknown): Promise<Next> {
     const status = error instanceof KubeError ? error.status : 0
-    // The version is too old: what has happened since is not to be had, but all there is now is.
-    // A list that is too old as soon as it is there is not asked for in a loop.
+    // The version is too old: the changes since are lost, but the current state can be listed. If a
+    // new list is too old at once, it is not repeated in a tight loop.
     if (status === 410)
       return { restMs: performance.now() - listedAt < 1_000 ? 1_000 : 0, isLost: true }
     if (status === 404) {
       missed += 1
-      // An API server that is just starting may not know of it yet.
+      // An API server that is starting may not serve it yet.
       if (objects.size > 0 && missed < 3) return { restMs: 1_000, isLost: true }
       note(undefined)
       replaceAll(new Map(), true)
@@ -192,10 +192,10 @@ export function startReflector(options: ReflectorOptions): Reflector {
     if (status === 403) return await forbid((error as KubeError).message)
     failures += 1
     const restMs = restMsAfter(failures)
-    // A watch that breaks off and goes on at once has missed nothing.
+    // A watch that breaks off and continues at once has missed nothing.
     if (failures > 1) note(error instanceof Error ? error.message : String(error))
     const asked = error instanceof KubeError ? 1_000 * Math.min(error.retryAfterSeconds, 60) : 0
-    // A few watches that break off may have met an object that they cannot get past.
+    // After a few watches that break off, the cause may be an object that cannot be parsed.
     const isLost = error instanceof SyntaxError || failures % 5 === 0
     return { restMs: Math.max(asked, restMs), isLost }
   }
@@ -211,7 +211,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
         }
         const begunAt = performance.now()
         await follow(reached)
-        // A watch that ends as soon as it has begun is not asked for in a loop.
+        // A watch that ends as soon as it begins is not repeated in a tight loop.
         if (performance.now() - begunAt < shortestRestMs)
           await delay(shortestRestMs, null, { signal })
       } catch (error) {
@@ -242,7 +242,7 @@ function selectorsOf({ fieldSelector, labelSelector }: ReflectorOptions): string
     : `${fields}&labelSelector=${encodeURIComponent(labelSelector)}`
 }
 
-/** The whole lines of an answer. What follows the last line break is half of one. */
+/** The complete lines of a response; an incomplete last line is dropped. */
 async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
   let rest: Buffer[] = []
   let size = 0
@@ -261,7 +261,7 @@ async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
   }
 }
 
-/** Another one whenever the object is: made again under its name it has another uid. */
+/** Changes with every version of the object: an object recreated under its name has another uid. */
 function versionOf({ metadata: { uid, resourceVersion } }: KubeObject): string {
   return `${uid}/${resourceVersion}`
 }

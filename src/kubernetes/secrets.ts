@@ -1,17 +1,17 @@
-/** Entries of the cluster's Secrets, asked for one by one: our role may `get` named ones alone. */
+/** Entries of the cluster's Secrets, read one by one: our role may only `get` named ones. */
 
 import { isObject } from '../core/fields.ts'
 import { type KubeClient, KubeError } from './client.ts'
 
-/** Its text, or why it cannot be had; never the text in the complaint. */
+/** Its text, or why it is not available. The problem never contains the text. */
 export type SecretEntry = { readonly text: string } | { readonly problem: string }
 
 export type ReadSecretEntry = (namespace: string, name: string, key: string) => Promise<SecretEntry>
 
 export interface SecretsOptions {
-  /** For so long an answer is not asked for again, in milliseconds. */
+  /** How long a response is cached, in milliseconds. */
   readonly keptMs?: number
-  /** Milliseconds that never go back. */
+  /** A monotonic clock in milliseconds. */
   readonly monotonic?: () => number
 }
 
@@ -21,8 +21,8 @@ interface Known {
 }
 
 /**
- * While the API server fails, what a Secret held last stays. One that is gone, or that our role may
- * no longer see, does not.
+ * While the API server fails, the last text stays valid. That of a Secret that is deleted, or no
+ * longer permitted, does not.
  */
 export function createReadSecretEntry(
   client: KubeClient,

@@ -1,17 +1,20 @@
-/** A Lease as it was seen: it counts from when we saw it change, since other clocks are not believed. */
+/**
+ * A Lease as this process has seen it. It counts from when it was seen to change, because other
+ * clocks are not trusted.
+ */
 
 import { isObject } from '../core/fields.ts'
 
 export interface SeenLease {
   readonly version: string
-  /** Empty: nobody holds it. */
+  /** Empty: it has no holder. */
   readonly holder: string
   readonly durationMs: number
-  /** When it was first seen as it is. */
+  /** When this state was first seen. */
   readonly since: number
 }
 
-/** What is known once this was read; `before` itself where nothing has changed. */
+/** The state after this read; `before` itself if nothing has changed. */
 export function seeLease(
   lease: Readonly<Record<string, unknown>>,
   before: SeenLease | undefined,

@@ -1,4 +1,4 @@
-/** Where to listen or connect, as settings and logs write it. */
+/** Addresses to listen on or connect to, as in settings and logs. */
 
 export interface SocketAddress {
   readonly host: string
@@ -21,13 +21,13 @@ export function parseAddress(written: string): Address | undefined {
   return path === undefined ? parseSocketAddress(written) : { path }
 }
 
-/** Where this machine reaches what listens on every interface. */
+/** The address at which this machine reaches a listener on every interface. */
 export function localHost(host: string): string {
   if (host === '0.0.0.0') return '127.0.0.1'
   return host === '::' ? '::1' : host
 }
 
-/** As it is written in settings and logs. */
+/** The address as in settings and logs. */
 export function showAddress(address: Address): string {
   if ('path' in address) return `unix:${address.path}`
   return address.host.includes(':')

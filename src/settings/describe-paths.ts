@@ -1,6 +1,6 @@
 import { meterable, type PathRules } from '../core/operations.ts'
 
-/** Which operations are counted and what becomes of the others, in words for who runs the gateway. */
+/** Describes for operators which operations are counted and what happens to the others. */
 export function describePaths({ metered, unmetered }: PathRules): string {
   const others = Object.values(meterable).filter((each) => !metered.has(each))
   const counted = `counted: ${[...metered].join(', ')}`

@@ -1,7 +1,7 @@
 /**
- * The settings of OpenTelemetry, by the names of its specification ("Environment Variable
- * Specification", "OTLP Exporter Configuration"). They are read here so that a bad one stops the
- * start; the SDK itself would go on without it.
+ * OpenTelemetry's settings, under the names of its specification ("Environment Variable
+ * Specification", "OTLP Exporter Configuration"). They are read here so that an invalid one stops
+ * the start; the SDK itself would ignore it.
  */
 
 import * as form from './readers.ts'

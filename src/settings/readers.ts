@@ -1,4 +1,4 @@
-/** Readers of written settings: what each accepts, in words and in code. */
+/** Readers of settings: the accepted form, in words and in code. */
 
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
@@ -8,14 +8,14 @@ import { isTrustworthy } from '../core/trustworthy.ts'
 import { parseRedisUrl } from '../store/counters/redis/url.ts'
 import { type Address, parseAddress, parseSocketAddress, type SocketAddress } from './address.ts'
 
-/** What a reader answers for a text that it does not accept. */
+/** The result for a text that a reader does not accept. */
 export const invalid: unique symbol = Symbol('invalid')
 
 export interface Reader<T> {
   /** Completes "must be …". */
   readonly form: string
   readonly read: (written: string) => T | typeof invalid
-  /** Whether it may hold a password, and so is never shown. */
+  /** Whether it may contain a password, and so is never shown. */
   readonly secret?: boolean
 }
 
@@ -28,10 +28,10 @@ export const flag: Reader<boolean> = {
 
 export const secretText: Reader<string> = { ...anyText, secret: true }
 
-/** A path; what it answers is absolute. */
+/** A path, made absolute. */
 export const path: Reader<string> = { form: 'a path', read: (written) => resolve(written) }
 
-/** Where the audit trail goes: `stdout`, or a path; what it answers is absolute. */
+/** The target of the audit trail: `stdout`, or a path, made absolute. */
 export const auditPlace: Reader<string> = {
   form: 'a path, or `stdout`',
   read: (written) => (written === 'stdout' ? written : resolve(written)),
@@ -48,7 +48,7 @@ export const resources: Reader<string | undefined> = {
 
 const groups = ['tollgate.dev', 'maas.opendatahub.io'] as const
 
-/** Of these one or both. */
+/** One or both of these. */
 export const resourceGroups: Reader<readonly (typeof groups)[number][]> = {
   form: `a comma-separated list of ${groups.map((group) => `\`${group}\``).join(' and ')}`,
   read(written) {
@@ -76,7 +76,7 @@ export const addresses: Reader<readonly Address[]> = {
   },
 }
 
-/** What a key's name may begin with after `sk-`. */
+/** The beginning of a key after `sk-`. */
 export const marker: Reader<string> = {
   form: '1 to 16 lower-case letters and digits',
   read: (written) => (isMarker(written) ? written : invalid),
@@ -87,7 +87,7 @@ export const markers: Reader<ReadonlySet<string>> = {
   read: (written) => (itemsOf(written).every(isMarker) ? new Set(itemsOf(written)) : invalid),
 }
 
-/** Operations that can be counted, as `METER_PATHS` calls them. */
+/** Operations that can be counted, as named in `METER_PATHS`. */
 export const meters: Reader<readonly MeterName[]> = {
   form: `a comma-separated list of ${Object.keys(meterable).join(', ')}`,
   read(written) {
@@ -119,7 +119,7 @@ export const domainName: Reader<string> = {
   read: (written) => (new RegExp(`^${label}(\\.${label})*$`).test(written) ? written : invalid),
 }
 
-/** Addresses, networks in CIDR form, and `loopback`. */
+/** Addresses, networks in CIDR notation, and `loopback`. */
 export const networks: Reader<readonly string[]> = {
   form: 'a comma-separated list of addresses, networks like `10.0.0.0/8`, and `loopback`',
   read(written) {
@@ -142,7 +142,7 @@ export const origins: Reader<readonly string[]> = {
   },
 }
 
-/** Names with values; what they are is not looked at. It may hold a collector's credential. */
+/** Names with values, which are not validated. May contain a collector's credential. */
 export const pairs: Reader<string> = {
   form: 'a comma-separated list of `name=value`',
   secret: true,
@@ -150,7 +150,7 @@ export const pairs: Reader<string> = {
     itemsOf(written).every((item) => /^[^\s=,]+\s*=[^\r\n]*$/.test(item)) ? written : invalid,
 }
 
-/** A part of all. */
+/** A fraction from 0 to 1. */
 export const share: Reader<number> = {
   form: 'a number from 0 to 1',
   read(written) {
@@ -205,13 +205,13 @@ export function duration(shortest: string, longest: string): Reader<number> {
   }
 }
 
-/** Rights of a file, as chmod takes them. */
+/** File permissions, as for chmod. */
 export const fileMode: Reader<number> = {
   form: 'three octal digits',
   read: (written) => (/^[0-7]{3}$/.test(written) ? Number.parseInt(written, 8) : invalid),
 }
 
-/** So many within a time, in milliseconds. */
+/** A number per time span, in milliseconds. */
 export const rate: Reader<{ readonly limit: number; readonly windowMs: number }> = {
   form: 'a number and a duration like `600/1m`, of at most 1h',
   read(written) {
@@ -230,13 +230,13 @@ export function url(...schemes: readonly string[]): Reader<string> {
   }
 }
 
-/** An OIDC issuer: the very text that its documents and tokens hold. */
+/** An OIDC issuer: exactly the text in its documents and tokens. */
 export const issuerUrl: Reader<string> = {
   form: 'an https URL without query and fragment, or an http one on this machine',
   read: (written) => (isTrustworthy(written) && !/[?#]/.test(written) ? written : invalid),
 }
 
-/** Signatures by public keys alone: with `none` and HS256 anybody could make tokens. */
+/** Public-key signatures only: with `none` or HS256 anybody could make tokens. */
 export const signingAlgorithms: Reader<readonly string[]> = {
   form: 'a comma-separated list of RS, PS, ES with 256, 384 or 512, and EdDSA',
   read(written) {
@@ -254,7 +254,7 @@ export function oneOf<const Choice extends string>(...choices: readonly Choice[]
   }
 }
 
-/** What the other reads, or `off`: undefined. */
+/** The other reader's value, or `off`: undefined. */
 export function orOff<T>(reader: Reader<T>): Reader<T | undefined> {
   return {
     ...reader,
@@ -282,7 +282,7 @@ function isMarker(written: string): boolean {
   return /^[a-z0-9]{1,16}$/.test(written)
 }
 
-/** Milliseconds; besides what keys know also `0` and `250ms`. */
+/** Milliseconds; besides the durations of keys also `0` and `250ms`. */
 function readDuration(written: string): number | undefined {
   const milliseconds = /^(\d{1,9})ms$/.exec(written)?.[1] ?? (written === '0' ? '0' : undefined)
   return milliseconds === undefined ? parseDuration(written) : Number(milliseconds)

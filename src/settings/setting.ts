@@ -1,10 +1,10 @@
-/** What a setting is made of. */
+/** The parts of a setting. */
 
 import type { Reader } from './readers.ts'
 
 export interface Setting<T> {
   readonly name: string
-  /** As it would be written. undefined: `otherwise` says in words what holds then. */
+  /** As it would be written. undefined: `otherwise` describes the default. */
   readonly fallback: string | undefined
   readonly otherwise: string
   readonly reader: Reader<T>
@@ -12,7 +12,7 @@ export interface Setting<T> {
   readonly meaning: string
 }
 
-/** One with a default. */
+/** A setting with a default. */
 export function setting<T>(
   name: string,
   fallback: string,
@@ -22,7 +22,7 @@ export function setting<T>(
   return { name, fallback, otherwise: '', reader, meaning }
 }
 
-/** One that is undefined unless it is set. */
+/** A setting that is undefined unless it is set. */
 export function optional<T>(
   name: string,
   otherwise: string,

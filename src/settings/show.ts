@@ -1,10 +1,10 @@
-/** The table of settings, for people. */
+/** The table of settings, as text. */
 
 import { type Setting, settings } from './table.ts'
 
 const all: readonly Setting<unknown>[] = Object.values(settings)
 
-/** A table in Markdown. */
+/** As a table in Markdown. */
 export function settingsTable(): string {
   const rows = all.map((setting) => {
     const { name, reader, meaning } = setting
@@ -14,7 +14,7 @@ export function settingsTable(): string {
   return ['| variable | default | value | meaning |', '|---|---|---|---|', ...rows].join('\n')
 }
 
-/** Two lines of plain text each. */
+/** As plain text, two lines each. */
 export function settingsList(): string {
   const lines = all.flatMap((setting) => [
     `  ${setting.name} (${defaultOf(setting)})`,

@@ -1,7 +1,7 @@
 /**
- * Every setting: its name, its default, what it accepts, what it means. From this come the Config,
- * docs/settings.md (`npm run settings`) and `tollgate serve --help`. A setting that is added here
- * is a field of the Config at once.
+ * Every setting: its name, default, accepted values and meaning. The Config, docs/settings.md (`npm
+ * run settings`) and `tollgate serve --help` are derived from it. A setting that is added here is
+ * at once a field of the Config.
  */
 
 import { otelSettings } from './otel.ts'
@@ -24,7 +24,7 @@ export const settings = {
     'number of processes that answer Checks, each at its own address (docs/run.md)'),
   socketMode: setting('UNIX_SOCKET_MODE', '660', form.fileMode,
     'mode of the `unix:` sockets; whoever may write to a socket may connect'),
-  /** undefined: every listener speaks in the clear. */
+  /** undefined: every listener uses plaintext. */
   tlsCertFile: optional('TLS_CERT_FILE', 'none', form.path,
     'certificate (PEM, followed by its intermediates) of the API, internal, gRPC and metrics listeners; read again when it changes'),
   tlsKeyFile: optional('TLS_KEY_FILE', 'none', form.path,
@@ -33,10 +33,10 @@ export const settings = {
     'authorities (PEM) for client certificates, which gRPC and internal callers must then present'),
   tlsMinVersion: setting('TLS_MIN_VERSION', '1.2', form.oneOf('1.2', '1.3'),
     'lowest TLS version of these listeners'),
-  /** undefined: no metrics are shown. */
+  /** undefined: there are no metrics. */
   metricsAddress: setting('METRICS_ADDRESS', '127.0.0.1:9464', form.orOff(form.socketAddress),
     'Prometheus metrics, `GET /metrics`'),
-  /** How users are named in labels: as they are, by a hash, or not at all. */
+  /** How users are named in labels: in clear, by a hash, or not at all. */
   metricsUser: setting('METRICS_USER', 'on', form.oneOf('on', 'hash', 'off'),
     'whether metrics have the user as a label, by name or as a hash; `spec.telemetry` of the Tenant takes precedence'),
   metricsUserKey: optional('METRICS_USER_KEY', 'none', form.secretText,
@@ -70,7 +70,7 @@ export const settings = {
   /** undefined: counters in memory. */
   redisUrl: optional('REDIS_URL', 'counters in memory', form.redisUrl,
     'counters shared by several processes: Redis 6.2 or newer, or Valkey'),
-  /** What to think of a counter never seen while Redis is away. */
+  /** The result for an unknown counter while Redis is unavailable. */
   onCounterLoss: setting('ON_COUNTER_LOSS', 'allow', form.oneOf('allow', 'deny'),
     'while Redis is unavailable, whether a counter that the process has not seen allows, or denies with 503'),
   counterFlushMs: setting('COUNTER_FLUSH_MS', '5', form.integer(1, 1_000),
@@ -81,7 +81,7 @@ export const settings = {
     'the same as `messages` in `METER_PATHS`'),
   unmeteredPaths: setting('UNMETERED_PATHS', 'open', form.oneOf('open', 'closed'),
     'whether operations that use tokens but are not counted are served, or refused with 403'),
-  /** What an answer without usable usage counts: nothing, or a figure made from its length. */
+  /** What a response without usable usage counts: nothing, or an estimate from its length. */
   unusableUsage: setting('UNUSABLE_USAGE', 'allow', form.oneOf('allow', 'estimate'),
     'whether a response without usable usage counts nothing, or one token for every four bytes'),
   allowedOrigins: optional('CORS_ALLOWED_ORIGINS', 'none', form.origins,
@@ -92,7 +92,7 @@ export const settings = {
     'how long a request may take to arrive, including its body (used by Envoy)'),
   envoyHeapBytes: setting('ENVOY_HEAP_BYTES', '2147483648', form.integer(2 ** 27, 2 ** 40),
     'memory that Envoy may use for all connections, in bytes; near it Envoy resets the largest requests (used by Envoy)'),
-  /** The file that Envoy also writes what responses used to; absolute. undefined: there is none. */
+  /** The file in which Envoy also records usage; absolute. undefined: there is none. */
   usageJournal: optional('USAGE_JOURNAL', 'none (`npm start`: `DATA_DIR`/journal/usage.jsonl)', form.orOff(form.path),
     'the file to which Envoy writes the usage of responses'),
   usageJournalBytes: setting('USAGE_JOURNAL_BYTES', '16777216', form.integer(4_096, 2 ** 30),
@@ -117,7 +117,7 @@ export const settings = {
     'the groups whose kinds are read (`RESOURCES=kubernetes` only)'),
   statusGroups: optional('STATUS_GROUPS', '`tollgate.dev`, if `WATCH_GROUPS` has it', form.resourceGroups,
     'the groups of `WATCH_GROUPS` whose statuses `tollgate controller` writes; with `maas.opendatahub.io` it also removes its finalizers'),
-  /** undefined: whether models can be reached past us is not known. */
+  /** undefined: whether models can be reached without the gateway is unknown. */
   gatewayInternal: optional('GATEWAY_INTERNAL', 'none', form.namespacedName,
     'the models\' Gateway, which only Envoy can reach; a model whose HTTPRoute is attached to another Gateway is reported as `Bypass`'),
   clusterDomain: setting('CLUSTER_DOMAIN', 'cluster.local', form.domainName,
@@ -154,7 +154,7 @@ export const settings = {
     'how long an accepted token is cached'),
   tokensOpenInference: setting('INFERENCE_WITH_IDENTITY_TOKENS', 'false', form.flag,
     'whether identity tokens are accepted for inference; otherwise a key is required'),
-  /** Whether the cluster says who is asking, and who administers. */
+  /** Whether the cluster verifies identity tokens and decides who is an administrator. */
   kubernetesTokenReview: setting('KUBERNETES_TOKEN_REVIEW', 'false', form.flag,
     'whether the cluster\'s identity tokens are accepted and its roles define administrators'),
   kubeconfig: optional('KUBECONFIG', 'the pod\'s service account', form.path,
@@ -192,7 +192,10 @@ export const settings = {
     'new keys are `sk-tg-…`'),
   acceptedMarkers: setting('API_KEY_MARKERS_ACCEPTED', 'tg,oai', form.markers,
     'other markers accepted'),
-  /** So may all the models asked for it. More would run into the listener's own time-out for answers. */
+  /**
+   * The limit for all models together. A longer one would exceed the listener's own timeout for
+   * responses.
+   */
   accessCheckTimeoutSeconds: setting('ACCESS_CHECK_TIMEOUT_SECONDS', '15', form.integer(1, 25),
     'deadline for a whole model list'),
   /** Part of the names of service-account groups (contract, 3.9). */
@@ -209,12 +212,12 @@ export const settings = {
   /** 0: a minute. */
   keyCacheOutageGraceMs: setting('KEY_CACHE_OUTAGE_GRACE', '15m', form.duration('0', '24h'),
     'how long cached keys work without the database; at least a minute'),
-  /** What this process is called where a revocation waits for it. */
+  /** The name of this process where a revocation waits for it. */
   replicaName: optional('REPLICA_NAME', '`POD_NAME`, else host and `GRPC_ADDRESS`', form.anyText,
     'name of this process in `waitingFor`'),
   refusalLinesPerSecond: setting('LOG_REFUSALS_PER_SECOND', '20', form.integer(0, 100_000),
     'maximum number of refused requests logged per second and code; one more line says how many were omitted'),
-  /** `stdout`, or absolute. undefined: no trail is kept. */
+  /** `stdout`, or absolute. undefined: there is no trail. */
   auditLog: setting('AUDIT_LOG', 'stdout', form.orOff(form.auditPlace),
     'destination of the audit trail, JSON lines marked `"kind":"audit"` (`npm start`: `DATA_DIR`/audit/audit.jsonl)'),
   auditRequired: setting('AUDIT_REQUIRED', 'false', form.flag,

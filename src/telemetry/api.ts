@@ -1,4 +1,4 @@
-/** What the management API was asked, and how it answered. */
+/** Requests to the management API and their responses. */
 
 import type { Attributes } from '@opentelemetry/api'
 import type { MetricData } from '@opentelemetry/sdk-metrics'
@@ -8,17 +8,17 @@ import { createLabelledDurations } from './model-figures.ts'
 
 export type ApiMetrics = ReturnType<typeof createApiMetrics>
 
-/** There are so few routes, methods and statuses that this is never reached. */
+/** Never reached: there are few routes, methods and statuses. */
 const mostSeries = 2_000
 const mostRoutes = 100
 
-/** Counts nothing yet. */
+/** Starts without counts. */
 export function createApiMetrics() {
   const requests = new Map<string, { readonly attributes: Attributes; value: number }>()
   const durations = createLabelledDurations('route', callBounds, mostRoutes)
   let keysCreated = 0
   return {
-    /** A request was answered; `route` as it is written in the program, empty where there is none. */
+    /** A request was answered; `route` is its pattern, empty if there is none. */
     count(route: string, method: string, status: number, durationMs: number): void {
       durations.observe(route, durationMs)
       if (route === '/v1/api-keys' && method === 'POST' && status === 201) keysCreated += 1

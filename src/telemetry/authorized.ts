@@ -1,6 +1,6 @@
 /**
  * The specification's metrics: tokens, calls and refusals by limit of each user and subscription,
- * and how long allowed requests took. Their labels are the Tenant's and the settings' to choose.
+ * and the duration of allowed requests. The Tenant and the settings choose their labels.
  */
 
 import type { Attributes } from '@opentelemetry/api'
@@ -15,18 +15,21 @@ import { createSeries, type Series } from './series.ts'
 import { createUserNames } from './user-names.ts'
 
 export interface AuthorizedOptions {
-  /** Combinations of labels that are told apart. */
+  /** The most combinations of labels. */
   readonly mostSeries: number
   readonly users: { readonly naming: UserNaming; readonly key: string }
-  /** What the Tenant writes now; the same object as long as nothing has changed. */
+  /** The Tenant's current choice; the same object as long as nothing has changed. */
   readonly written: () => WrittenTelemetry | undefined
-  /** Whom a subscription's use is attributed to now. */
+  /** The current attribution of a subscription's usage. */
   readonly attributionOf: (subscription: string) => Attribution | undefined
 }
 
 const mostSubscriptions = 500
 
-/** Counts nothing yet. When the choice of labels changes, everything begins at 0, as after a restart. */
+/**
+ * Starts without counts. When the choice of labels changes, all figures restart at 0, as after a
+ * restart.
+ */
 export function createAuthorized(options: AuthorizedOptions) {
   const { mostSeries, users, attributionOf } = options
   const nameOf = createUserNames(users.key)
@@ -42,7 +45,7 @@ export function createAuthorized(options: AuthorizedOptions) {
     }
   }
 
-  /** Labels that were captured must not outlive the Tenant's word. */
+  /** Captured labels must not outlive the Tenant's choice. */
   function follow(): boolean {
     const now = options.written()
     if (now !== written) {
@@ -114,7 +117,7 @@ export function createAuthorized(options: AuthorizedOptions) {
       const modelLabel = labels.model ? model : ''
       figures.hits.find(name, subscription, modelLabel, groupOf(group)).tokens += tokens
     },
-    /** An allowed request has ended, so many milliseconds after its first byte. */
+    /** An allowed request has ended, this many milliseconds after its first byte. */
     observe(subscription: string, durationMs: number): void {
       if (follow()) figures.durations.observe(subscription, durationMs)
     },

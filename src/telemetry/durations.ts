@@ -1,29 +1,29 @@
-/** A histogram in fixed buckets, cheap enough for every request. */
+/** A histogram with fixed buckets, cheap enough for every request. */
 
 import type { Histogram } from '@opentelemetry/sdk-metrics'
 
-/** Upper bounds in seconds, from what memory answers to what waits for a database. */
+/** Upper bounds in seconds, for work in memory up to waits for a database. */
 export const shortBounds: readonly number[] = [
   0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
   0.25, 0.5, 1, 2.5,
 ]
 
-/** The same for what goes over a network and back. */
+/** The same for network round trips. */
 export const callBounds: readonly number[] = [
   0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 ]
 
-/** The same for answers of models. */
+/** The same for responses of models. */
 export const answerBounds: readonly number[] = [
   0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600,
 ]
 
-/** Upper bounds of how many there are of something. */
+/** Upper bounds for counts. */
 export const sizeBounds: readonly number[] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000]
 
 export type Durations = ReturnType<typeof createDurations>
 
-/** Counts nothing yet. `bounds` in the unit of what is observed, rising. */
+/** Starts without counts. `bounds` in the unit of the observations, ascending. */
 export function createDistribution(bounds: readonly number[]) {
   const counts = new Array<number>(bounds.length + 1).fill(0)
   let count = 0
@@ -40,7 +40,7 @@ export function createDistribution(bounds: readonly number[]) {
   }
 }
 
-/** The same of durations, with bounds in seconds. */
+/** The same for durations, with bounds in seconds. */
 export function createDurations(bounds = shortBounds) {
   const inMs = createDistribution(bounds.map((bound) => bound * 1_000))
   return {

@@ -1,4 +1,4 @@
-/** What readings say at the moment of a scrape, by way of OpenTelemetry's SDK. */
+/** Collects readings at the moment of a scrape, with OpenTelemetry's SDK. */
 
 import { PrometheusExporter, PrometheusSerializer } from '@opentelemetry/exporter-prometheus'
 import {
@@ -14,13 +14,13 @@ import { readingsOf, type Sources } from './readings.ts'
 export type Exposition = ReturnType<typeof createExposition>
 
 export interface ExpositionOptions {
-  /** Of what there is besides these sources. */
+  /** Producers of further metrics. */
   readonly producers?: MetricProducer[]
-  /** Figures of other processes, to be shown with those of this one; never rejects. */
+  /** Figures of other processes, to be merged with those of this one; never rejects. */
   readonly others?: (() => Promise<readonly (readonly MetricData[])[]>) | undefined
 }
 
-/** Of these sources, and of what the producers have besides. */
+/** Exposes these sources and the producers' metrics. */
 export function createExposition(
   sources: Sources,
   { producers = [], others }: ExpositionOptions = {},
@@ -50,15 +50,15 @@ export function createExposition(
   }
 
   return {
-    /** All metrics in Prometheus' text format 0.0.4. Rejects when one cannot be read. */
+    /** All metrics in Prometheus' text format 0.0.4. Rejects if one cannot be read. */
     async scrape(): Promise<string> {
       const { resourceMetrics, errors } = await collectAll()
       if (errors.length > 0) throw new AggregateError(errors, 'some metrics cannot be read')
       return `${serializer.serialize(resourceMetrics)}`
     },
-    /** The same metrics for whoever exports them otherwise. */
+    /** The same metrics for other exporters. */
     producer: { collect: collectAll },
-    /** Of them, those of this process alone. */
+    /** Only those of this process. */
     collect: async (): Promise<readonly MetricData[]> =>
       flatten((await reader.collect()).resourceMetrics),
     stop: (): Promise<void> => provider.shutdown(),

@@ -1,15 +1,15 @@
-/** How identity tokens fare, and reviews of who administers. */
+/** Results for identity tokens, and of reviews of administrators. */
 
 import type { Point } from './metric-data.ts'
 
 export interface IdentityFigures {
-  /** Tokens shown, by the labels `source` and `result`. */
+  /** Verified and refused tokens, by the labels `source` and `result`. */
   readonly proofs: () => readonly Point[]
-  /** Answers of the cluster, by result. */
+  /** The cluster's responses, by result. */
   readonly accessReviews: ReadonlyMap<string, number>
 }
 
-/** There from the start, so that the first of them is seen as a change. */
+/** Present from the start, so that the first increment is visible as a change. */
 const usual: Readonly<Record<string, readonly string[]>> = {
   file: ['ok'],
   oidc: ['ok', 'refused', 'unavailable'],
@@ -17,7 +17,7 @@ const usual: Readonly<Record<string, readonly string[]>> = {
   none: ['refused'],
 }
 
-/** Counts from 0. Sources and results come from us, not from callers: there are few of them. */
+/** Starts at 0. Sources and results come from us, not from callers, so there are few. */
 export function createIdentityCounts() {
   const bySource = new Map(
     Object.entries(usual).map(([source, results]) => [source, atZero(results)]),

@@ -1,23 +1,23 @@
-/** Figures of several processes as those of one. Pure. */
+/** Merges the figures of several processes. Pure. */
 
 import type { Attributes } from '@opentelemetry/api'
 import { DataPointType, type Histogram, type MetricData } from '@opentelemetry/sdk-metrics'
 
-/** Gauges of which each process has a part. Of the others the highest is shown. */
+/** Gauges that are added up. Of others the maximum is used. */
 const added: ReadonlySet<string> = new Set([
   'process_resident_memory_bytes',
   'tollgate_counters_unflushed',
   'tollgate_key_cache_entries',
   'tollgate_key_store_waiting',
 ])
-/** Gauges that are the first process's own. */
+/** Gauges of the first process alone. */
 const own: ReadonlySet<string> = new Set(['process_start_time_seconds'])
 
 type Point = MetricData['dataPoints'][number]
 
 /**
- * Counters and histograms are added up; gauges are added or compared. What only a later one has is
- * there too. Nothing that was given is changed.
+ * Adds counters and histograms; adds or compares gauges. Includes metrics that only later processes
+ * have. Does not change its arguments.
  */
 export function mergeMetrics(
   first: readonly MetricData[],
@@ -33,7 +33,7 @@ export function mergeMetrics(
   return [...merged.values()]
 }
 
-/** Of these figures what stays true when their process has ended. */
+/** The figures that remain valid after their process has ended. */
 export function lasting(metrics: readonly MetricData[]): readonly MetricData[] {
   return metrics.filter(({ dataPointType }) => dataPointType !== DataPointType.GAUGE)
 }
@@ -61,7 +61,7 @@ function combine({ descriptor, dataPointType }: MetricData, a: Point, b: Point):
   return isAdded ? one + other : Math.max(one, other)
 }
 
-/** Of the same bounds. */
+/** Both must have the same bounds. */
 function addHistograms(a: Histogram, b: Histogram): Histogram {
   const counts = a.buckets.counts.map((count, i) => count + (b.buckets.counts[i] as number))
   return {

@@ -1,4 +1,4 @@
-/** What is counted outside OpenTelemetry's SDK → its data, as if the SDK had collected it. */
+/** Converts figures counted outside OpenTelemetry's SDK to its data format. */
 
 import { type Attributes, type HrTime, ValueType } from '@opentelemetry/api'
 import {
@@ -17,7 +17,7 @@ export interface Point<Value = number> {
   readonly value: Value
 }
 
-/** A counter; `_total` is added to its name when it is shown. */
+/** A counter; `_total` is added to its name in output. */
 export function counterData(name: string, help: string, points: readonly Point[]): SumMetricData {
   return {
     descriptor: describe(name, help, '', ValueType.INT),
@@ -28,7 +28,7 @@ export function counterData(name: string, help: string, points: readonly Point[]
   }
 }
 
-/** Histograms, of seconds unless told. */
+/** Histograms, in seconds by default. */
 export function histogramData(
   name: string,
   help: string,
@@ -43,14 +43,14 @@ export function histogramData(
   }
 }
 
-/** Sets the times of fresh data, from when the figures began to when they were read. */
+/** Sets the times of new data: the start of the figures and the time of reading. */
 export function stamp(data: readonly MetricData[], startTime: HrTime, endTime: HrTime): void {
   for (const { dataPoints } of data) {
     for (const point of dataPoints) Object.assign(point, { startTime, endTime })
   }
 }
 
-/** Until they are stamped. Prometheus' text has no times: whoever scrapes knows when. */
+/** Before they are stamped. Prometheus' text has no times. */
 const noTime: HrTime = [0, 0]
 
 function describe(

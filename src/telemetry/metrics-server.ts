@@ -5,12 +5,12 @@ import { createServer as createSecureServer, type Server as SecureServer } from 
 import type { ServerTls } from '../tls/listener-tls.ts'
 import type { Exposition } from './exposition.ts'
 
-/** Prometheus' own name for its text format; since version 3 it scrapes nothing without one. */
+/** Prometheus' media type for its text format; Prometheus 3 requires one. */
 const contentType = 'text/plain; version=0.0.4; charset=utf-8'
 
 const limits = { requestTimeout: 10_000 }
 
-/** A server that does not listen yet. `onFault` is told why a scrape failed; its answer is 500. */
+/** A server that does not listen yet. Calls `onFault` if a scrape fails, which returns 500. */
 export function createMetricsServer(
   { scrape }: Pick<Exposition, 'scrape'>,
   onFault: (error: unknown) => void,

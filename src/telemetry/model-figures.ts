@@ -1,4 +1,4 @@
-/** Figures of each model, within bounds. */
+/** Figures per model, within bounds. */
 
 import type { Attributes } from '@opentelemetry/api'
 import type { Histogram } from '@opentelemetry/sdk-metrics'
@@ -10,12 +10,12 @@ interface Sum {
   value: number
 }
 
-/** Models that are told apart; those that come later share what is labelled `overflow`. */
+/** The most models with a label of their own; later ones share the label `overflow`. */
 const mostModels = 1_000
-/** Values of the second label that one model has; the rest are `other`. */
+/** The most values of the second label per model; the rest are `other`. */
 const mostValues = 30
 
-/** A sum for each model; for each of its values of `label`, where there is one. */
+/** A sum per model, and per value of `label` if given. */
 export function createModelCounter(label?: string) {
   const byModel = new Map<string, Map<string, Sum>>()
   const overflow = new Map<string, Sum>()
@@ -54,7 +54,7 @@ export function createModelCounter(label?: string) {
   }
 }
 
-/** A histogram for each of the first so many values of a label; the others share one. */
+/** A histogram for each of the first values of a label; the others share one. */
 export function createLabelledDurations(label: string, bounds: readonly number[], most: number) {
   const known = new Map<string, Durations>()
   const others = createDurations(bounds)

@@ -1,4 +1,4 @@
-/** What each model was asked and how it answered. */
+/** Requests and responses per model. */
 
 import type { MetricData } from '@opentelemetry/sdk-metrics'
 import type { Outcome } from '../core/model-failure.ts'
@@ -7,10 +7,10 @@ import { answerBounds } from './durations.ts'
 import { counterData, histogramData } from './metric-data.ts'
 import { createLabelledDurations, createModelCounter } from './model-figures.ts'
 
-/** Models that have histograms of their own. */
+/** The most models with histograms of their own. */
 const mostMeasured = 200
 
-/** Counts nothing yet. */
+/** Starts without counts. */
 export function createModelMetrics() {
   const checks = createModelCounter('decision')
   const responses = createModelCounter('code')
@@ -22,14 +22,14 @@ export function createModelMetrics() {
   const firstBytes = createLabelledDurations('model', answerBounds, mostMeasured)
   const durations = createLabelledDurations('model', answerBounds, mostMeasured)
   return {
-    /** Check was asked for this model, empty for none that there is, and has said so. */
+    /** Check made this decision for the model; empty if the model does not exist. */
     countCheck: (model: string, decision: string): void => checks.add(model, 1, decision),
-    /** A request was allowed whose tokens nobody counts. */
+    /** A request was allowed whose tokens are not counted. */
     countUncounted: (model: string): void => uncounted.add(model, 1),
-    /** An answer reported no usable usage. */
+    /** A response reported no usable usage. */
     countUnusable: (model: string): void => unusable.add(model, 1),
     countEstimated: (model: string, tokens: number): void => estimated.add(model, tokens),
-    /** An answer was counted that reported this. */
+    /** A response with this usage was counted. */
     countTokens(model: string, reported: Reported): void {
       const { input, cached, output, reasoning } = tokensByType(reported)
       if (input > 0) tokens.add(model, input, 'input')

@@ -1,6 +1,6 @@
 /**
- * Spans and metrics to a collector, by OpenTelemetry's SDK. Loaded only where something is exported:
- * the import alone takes a third of a second of CPU and tens of megabytes.
+ * Sends spans and metrics to a collector, with OpenTelemetry's SDK. Loaded only if something is
+ * exported: the import alone takes a third of a second of CPU and tens of megabytes.
  */
 
 import { metrics, trace } from '@opentelemetry/api'
@@ -16,16 +16,16 @@ export type Protocol = 'http/protobuf' | 'http/json' | 'grpc'
 export type Signal = 'traces' | 'metrics'
 
 export interface OtlpOptions {
-  /** How they are sent; undefined: they are not. */
+  /** The protocol of spans; undefined: they are not sent. */
   readonly traces: Protocol | undefined
   readonly metrics: Protocol | undefined
   readonly producer: MetricProducer
   readonly metricIntervalMs: number
   readonly metricTimeoutMs: number
-  /** The SDK's own variables; what they do not say of the resource is as in `resource`. */
+  /** The SDK's own variables; resource attributes that they do not set are those of `resource`. */
   readonly env: Readonly<Record<string, string>>
   readonly resource: Readonly<Record<string, string>>
-  /** Told when what is sent is refused or lost for the first time, and when it is taken again. */
+  /** Called when data is refused or lost for the first time, and when it is accepted again. */
   readonly onChange: (signal: Signal, problem: string | undefined) => void
 }
 
@@ -33,7 +33,7 @@ export type Otlp = Awaited<ReturnType<typeof startOtlp>>
 
 type TraceExporter = NonNullable<NodeSDKConfiguration['traceExporter']>
 
-/** Whoever asks for a span has decided that there is to be one. */
+/** The caller has already decided to sample. */
 const always: NonNullable<NodeSDKConfiguration['sampler']> = {
   shouldSample: () => ({ decision: 2 }),
   toString: () => 'always',
@@ -69,9 +69,9 @@ export async function startOtlp(options: OtlpOptions) {
     return sdk
   })
   return {
-    /** Makes spans that are exported; undefined: spans are not. */
+    /** Creates spans that are exported; undefined: spans are not exported. */
     tracer: spans && trace.getTracer('tollgate'),
-    /** Sends what is waiting, as far as the collector takes it. */
+    /** Sends pending data, as far as the collector accepts it. */
     async stop(): Promise<void> {
       await sdk.shutdown().catch(() => {})
       trace.disable()
@@ -103,7 +103,7 @@ interface Result {
   readonly error?: Error
 }
 
-/** The same exporter, which tells when it begins to fail and when that is over. */
+/** The exporter, which also reports when it begins to fail and when it recovers. */
 function watch<Items, Exporter extends { export(items: Items, done: (r: Result) => void): void }>(
   exporter: Exporter,
   signal: Signal,
@@ -121,7 +121,7 @@ function watch<Items, Exporter extends { export(items: Items, done: (r: Result) 
   return exporter
 }
 
-/** The SDK reads its settings from the environment, when its parts are made. */
+/** The SDK reads its settings from the environment when its parts are created. */
 function withVariables<T>(variables: Readonly<Record<string, string>>, act: () => T): T {
   const before = { ...process.env }
   Object.assign(process.env, variables)

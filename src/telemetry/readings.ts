@@ -1,6 +1,6 @@
-/** What is read from the parts of the service whenever somebody asks: names and what they mean. */
+/** Figures that are read from the parts of the service on demand: their names and descriptions. */
 
-/** Of the moment. A name's unit is its end. */
+/** Gauges. The end of a name is its unit. */
 const gauges = {
   tollgate_models: 'Models in force.',
   tollgate_models_waiting: 'Models not yet as written, as Envoy does not have their cluster.',
@@ -42,7 +42,7 @@ const gauges = {
   tollgate_build_info: 'Always 1; the version is in the label.',
 } as const
 
-/** Since the start; they never go down, and `_total` is added to their names when they are shown. */
+/** Counters since the start; `_total` is added to their names in output. */
 const counters = {
   tollgate_checks: 'Answers of Check, by decision: allowed, or the code of the refusal.',
   tollgate_worker_restarts: 'Workers that ended by themselves and were started again.',
@@ -63,7 +63,7 @@ const counters = {
   process_cpu_seconds: 'User and system CPU time spent.',
 } as const
 
-/** What tells the figures apart where there are several. */
+/** The label of a reading with several figures. */
 const labels: Partial<Record<Name, string>> = {
   tollgate_checks: 'decision',
   tollgate_access_reviews: 'result',
@@ -74,9 +74,9 @@ const labels: Partial<Record<Name, string>> = {
 type Name = keyof typeof gauges | keyof typeof counters
 
 /**
- * What reads each, as far as it is there, in the order in which they are read; all is of the moment
- * of the call. A map has a figure for each value of the label. undefined, or no finite number: there
- * is nothing to show; true is shown as 1.
+ * The function for each reading that exists, in order of reading; all describe the moment of the
+ * call. A map has a figure for each value of the label. undefined, or a number that is not finite:
+ * no figure; true is shown as 1.
  */
 export type Sources = Readonly<
   Partial<Record<Name, () => number | boolean | undefined | ReadonlyMap<string, number>>>

@@ -1,23 +1,23 @@
-/** Figures of each user, subscription and model, within a bound. */
+/** Figures per user, subscription and model, limited in number. */
 
-/** Figures of one user, subscription and model, since they are in the set. */
+/** The figures of one user, subscription and model, since it was added. */
 export interface Series<Figures> {
   readonly user: string
   readonly subscription: string
   readonly model: string
-  /** The group that pays; undefined where groups are not told apart. */
+  /** The group that pays; undefined if groups are not a label. */
   readonly group: string | undefined
   readonly figures: Figures
-  /** The generation in which it was last found. */
+  /** The generation in which it was last used. */
   usedIn: number
 }
 
 export type SeriesSet<Figures> = ReturnType<typeof createSeries<Figures>>
 
 /**
- * At most so many series, each of which begins with the figures that `begin` makes. When there is no
- * room for one more, those go that were quiet for a whole generation. One that comes back begins
- * anew, as after a restart, which is what readers of counters expect; what is shown never goes down.
+ * At most this many series, each starting with the figures from `begin`. If there is no room for
+ * another, series that were unused for a whole generation are removed. One that comes back restarts
+ * at 0, as after a restart, which readers of counters expect; displayed counters never decrease.
  */
 export function createSeries<Figures>(most: number, begin: () => Figures) {
   const bySubscription = new Map<string, Map<string, Map<string, Series<Figures>>>>()
@@ -45,7 +45,7 @@ export function createSeries<Figures>(most: number, begin: () => Figures) {
     return figures
   }
 
-  /** Looks through all of them, so once in a generation at most. */
+  /** Checks all series, so at most once per generation. */
   function dropQuiet(): void {
     if (droppedIn === generation) return
     droppedIn = generation
@@ -68,27 +68,27 @@ export function createSeries<Figures>(most: number, begin: () => Figures) {
 
   return {
     /**
-     * The figures to count in. Ready in three look-ups; an object is made for new ones alone. Whether a
-     * group is given has to be the same for all of a set.
+     * The figures to count in. Takes three look-ups; only new series allocate an object. Either all
+     * series of a set have a group, or none.
      */
     find(user: string, subscription: string, model: string, group?: string): Figures {
-      // A group holds no line break.
+      // A group contains no line break.
       const who = group === undefined ? user : `${group}\n${user}`
       const series = bySubscription.get(subscription)?.get(model)?.get(who)
       if (series === undefined) return add(who, user, subscription, model, group)
       series.usedIn = generation
       return series.figures
     },
-    /** All of them. Those that are not among them have counted in `overflow`. */
+    /** All series. All others are counted in `overflow`. */
     get all(): Iterable<Series<Figures>> {
       return all()
     },
     get size(): number {
       return size
     },
-    /** What is counted once there is no room for a series. */
+    /** Figures of everything for which there was no room. */
     overflow,
-    /** Ends a generation: what two of them have not seen used may make room for another. */
+    /** Ends a generation: a series unused for two of them may be removed. */
     age(): void {
       generation += 1
     },

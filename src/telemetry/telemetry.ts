@@ -1,6 +1,6 @@
 /**
- * The service's instruments. What happens with every request is counted in plain numbers; they
- * become OpenTelemetry's data, and Prometheus' text, only when somebody asks.
+ * The service's instruments. Counts per request are plain numbers, which are converted to
+ * OpenTelemetry's data and Prometheus' text only on demand.
  */
 
 import { millisToHrTime } from '@opentelemetry/core'
@@ -22,44 +22,46 @@ import type { Sources } from './readings.ts'
 
 export interface TelemetryOptions {
   readonly sources: Sources
-  /** Histograms that parts keep themselves. */
+  /** Histograms that parts maintain themselves. */
   readonly histograms?: () => readonly MetricData[]
-  /** Where somebody proves identity tokens: how that went. */
+  /** Results of identity tokens, if they are verified. */
   readonly proofs?: IdentityFigures['proofs']
-  /** The program's own. */
+  /** The program's version. */
   readonly version: string
-  /** Whose use is told apart, and by which labels; users by their names unless told. */
+  /** Options of the usage metrics; users by name by default. */
   readonly usage?: Partial<AuthorizedOptions>
-  /** Figures of other processes, to be shown with those of this one; never rejects. */
+  /** Figures of other processes, to be merged with those of this one; never rejects. */
   readonly others?: () => Promise<readonly (readonly MetricData[])[]>
-  /** Milliseconds that never go back; `performance.now` unless told. */
+  /** A monotonic clock in milliseconds; `performance.now` by default. */
   readonly monotonic?: () => number
 }
 
-/** A function from bytes to bytes, as the gateway's edges are; it may use the call's `traceparent`. */
+/**
+ * A function from bytes to bytes, as at the gateway's edge; it may use the call's `traceparent`.
+ */
 export type Answering = (bytes: Buffer, traceparent?: string) => Buffer | Promise<Buffer>
 
 export interface Telemetry extends Exposition {
-  /** Told of each decision of Check, and of the model that was asked for where there is one. */
+  /** Called for each decision of Check, with the requested model if it exists. */
   onDecided(decision: Decision, model?: string): void
-  /** Told of the tokens of each answer, once. */
+  /** Called for the tokens of each response, once. */
   onCounted(usage: Usage, counted: { tokens: number; estimated: boolean }): void
-  /** Told of each success whose model reported nothing usable. */
+  /** Called for each success whose model reported nothing usable. */
   onUnusable(model: string): void
-  /** Told how each allowed request ended. */
+  /** Called for the outcome of each allowed request. */
   onEnded(outcome: Outcome): void
-  /** Told of each answer of the REST API. */
+  /** Called for each response of the REST API. */
   onApiAnswered: ApiMetrics['count']
-  /** The same function, with its durations observed as those of Check. */
+  /** The same function, with its durations recorded as those of Check. */
   timed(answer: Answering): Answering
 }
 
 type DecisionLabel = 'allowed' | ErrorCode
 
 const usualMostSeries = 10_000
-/** What was quiet for one to two of these may make room for another. */
+/** A series unused for one to two of these may be removed. */
 const generationMs = 3_600_000
-/** There from the start, so that the first of them is seen as a change. */
+/** Present from the start, so that the first increment is visible as a change. */
 const usualDecisions: readonly DecisionLabel[] = [
   'allowed',
   'credential_invalid',
@@ -71,7 +73,7 @@ const usualDecisions: readonly DecisionLabel[] = [
   'store_locked',
 ]
 
-/** Instruments that read these parts, until they are stopped. */
+/** Instruments that read these parts until they are stopped. */
 export function createTelemetry(options: TelemetryOptions): Telemetry {
   const { sources, version } = options
   const monotonic = options.monotonic ?? (() => performance.now())
@@ -89,7 +91,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   const watched = watchProcess(version)
   let agedAt = monotonic()
 
-  // By a clock that never steps, so that no figure ends before it has begun.
+  // By a monotonic clock, so that no figure ends before it began.
   const startedAt = Date.now() - monotonic()
   const startTime = millisToHrTime(startedAt + monotonic())
   const own: MetricProducer = {
@@ -105,7 +107,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     { producers: [own], others: options.others },
   )
 
-  /** What has as many points as there are callers: the SDK would copy and hash each of them. */
+  /** Metrics with as many points as callers, which the SDK would copy and hash. */
   function collectOwn(): MetricData[] {
     if (monotonic() - agedAt >= generationMs) {
       agedAt = monotonic()

@@ -1,6 +1,6 @@
 /**
- * Spans of what is sampled, by the sender's own decision; of all else nothing is made. A span is
- * found again by what runs on its behalf, at once or later.
+ * Spans for sampled requests, as the client decided; nothing is created for others. Work for a
+ * request finds its span, now or later.
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks'
@@ -17,25 +17,27 @@ import { isSampled, parseTraceParent } from '../core/trace-context.ts'
 
 export interface Tracing {
   /**
-   * Calls `act` within a span that is a child of `traceparent`, where that is sampled. What it
-   * answers, or what it promises, ends the span.
+   * Calls `act` within a child span of `traceparent`, if that is sampled. The span ends with its
+   * result or promise.
    */
   server<Result>(name: string, traceparent: string | undefined, act: () => Result): Result
-  /** Opens such a span for who ends it by hand; undefined where none is wanted. */
+  /** Opens such a span, which the caller must end; undefined if it is not sampled. */
   open(name: string, traceparent: string | undefined): OpenSpan | undefined
-  /** The same function; where it makes a sampled call wait, the wait is a child span of this name. */
+  /**
+   * The same function; if a sampled call has to wait for it, the wait is a child span of this name.
+   */
   waiting<Args extends readonly unknown[], Result>(
     name: string,
     act: (...args: Args) => Result,
   ): (...args: Args) => Result
   /** Whether this runs within a span. */
   isActive(): boolean
-  /** Adds to the span that this runs within, if there is one. */
+  /** Adds attributes to the current span, if any. */
   annotate(attributes: Attributes): void
 }
 
 export interface OpenSpan {
-  /** Runs within the span; so does what it begins. */
+  /** Runs within the span, as does everything it starts. */
   run<Result>(act: () => Result): Result
   end(attributes: Attributes, failed: boolean): void
 }
@@ -92,7 +94,7 @@ export function createTracing(tracer: Tracer): Tracing {
   }
 }
 
-/** No tracing at all: every function is as it was. */
+/** No tracing: every function is unchanged. */
 export const noTracing: Tracing = {
   server: (_name, _traceparent, act) => act(),
   open: () => undefined,
@@ -101,7 +103,10 @@ export const noTracing: Tracing = {
   annotate() {},
 }
 
-/** Ends the span with what is thrown, answered or promised. Messages stay out of it: they may quote. */
+/**
+ * Ends the span with the error, result or promise. Error messages are left out, because they may
+ * quote data.
+ */
 function ending<Result>(span: Span, act: () => Result): Result {
   const end = (failed: boolean): void => {
     if (failed) span.setStatus({ code: SpanStatusCode.ERROR })

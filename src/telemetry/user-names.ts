@@ -1,15 +1,15 @@
-/** How users are called in labels. */
+/** Names of users in labels. */
 
 import { createHmac } from 'node:crypto'
 import type { UserNaming } from '../core/usage-labels.ts'
 
-/** Hashes that are remembered; a label is made for each request. */
+/** The most cached hashes; every request needs a label. */
 const mostHashes = 50_000
 const hashLength = 12
 
 /**
- * The label of a user: the name, the first 12 hexadecimal characters of its HMAC-SHA-256 with
- * `key` (the same in every process with this key), or an empty one for all.
+ * The label of a user: the name, or the first 12 hexadecimal characters of its HMAC-SHA-256 with
+ * `key` (the same in every process with this key), or empty for all users.
  */
 export function createUserNames(key: string): (user: string, naming: UserNaming) => string {
   const hashes = new Map<string, string>()

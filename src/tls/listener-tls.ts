@@ -1,6 +1,6 @@
 /**
- * TLS of our own listeners: certificate and key as their files are now. A server takes a new one for
- * its next connection; those that are open go on with theirs.
+ * TLS for our listeners, with the current certificate and key files. A server uses a new
+ * certificate for new connections; open ones keep theirs.
  */
 
 import { X509Certificate } from 'node:crypto'
@@ -14,31 +14,31 @@ import {
 } from 'node:tls'
 import { watchFiles } from '../files/watch-files.ts'
 
-/** The settings, of which those of the files are absolute paths. */
+/** The settings; file names are absolute paths. */
 export interface TlsSettings {
   readonly certFile: string
   readonly keyFile: string
-  /** Authorities of callers' certificates; undefined: callers show none. */
+  /** Authorities of callers' certificates; undefined: callers need none. */
   readonly clientCaFile?: string | undefined
   readonly minVersion: '1.2' | '1.3'
 }
 
 /** TLS of one server. */
 export interface ServerTls {
-  /** What the server is made with. */
+  /** Options for creating the server. */
   readonly options: TlsOptions
-  /** Its new connections have what the files hold by then. */
+  /** Updates the certificate for the server's new connections. */
   follow(server: Server): void
 }
 
 export type ListenerTls = ReturnType<typeof openListenerTls>
 
 export interface ListenerTlsOptions {
-  /** New files are in force; the certificate's end in RFC 3339. */
+  /** New files are in force, with the certificate's expiry in RFC 3339. */
   readonly onRead: (validTo: string) => void
-  /** The files can't be used; those before stay in force. */
+  /** The files cannot be used; the previous ones stay in force. */
   readonly onProblem: (problem: string) => void
-  /** Milliseconds between two looks at the files. */
+  /** Milliseconds between two checks of the files. */
   readonly everyMs?: number
 }
 
@@ -50,11 +50,14 @@ interface Material extends SecureContextOptions {
 }
 
 const usualEveryMs = 1_000
-/** Of a connection that has sent nothing yet, or its first bytes slowly. */
+/** For a connection that sends nothing, or its handshake slowly. */
 const handshakeTimeoutMs = 5_000
 const pemCertificate = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g
 
-/** Reads the files and looks at them every second. Throws with the setting's name in front. */
+/**
+ * Reads the files and checks them every second. Throws an error that begins with the setting's
+ * name.
+ */
 export function openListenerTls(
   settings: TlsSettings,
   { onRead, onProblem, everyMs = usualEveryMs }: ListenerTlsOptions,
@@ -64,7 +67,7 @@ export function openListenerTls(
   )
   const servers = new Map<Server, boolean>()
   let material = readMaterial(settings)
-  /** The files as they were at the last look; and those that are in force, or were told to be bad. */
+  /** The files at the last check; and those that are in force or were reported as invalid. */
   let seen = ''
   let settled = ''
   onRead(validToOf(material.cert))
@@ -79,7 +82,7 @@ export function openListenerTls(
       for (const [server, asks] of servers) server.setSecureContext(contextFor(asks))
       onRead(validToOf(read.cert))
     } catch (error) {
-      // Two files are not replaced at once: what is bad has to be so at two looks.
+      // Two files are not replaced at the same instant, so a problem must persist for two checks.
       if (now === seen) {
         settled = now
         onProblem((error as Error).message)
@@ -101,7 +104,7 @@ export function openListenerTls(
       follow(server) {
         servers.set(server, asks)
         server.once('close', () => servers.delete(server))
-        // The files may have changed since the server was made.
+        // The files may have changed since the server was created.
         server.setSecureContext(contextFor(asks))
       },
     }
@@ -110,19 +113,19 @@ export function openListenerTls(
   const asksCallers = settings.clientCaFile !== undefined
   const watch = watchFiles(paths, everyMs, look)
   return {
-    /** For a server whose callers show no certificate. */
+    /** For a server that needs no certificates of callers. */
     plain: serverTls(false, {}),
-    /** For one that asks for a certificate, and looks itself whether there was a good one. */
+    /** For a server that asks for a certificate and checks it itself. */
     asking: serverTls(true, { requestCert: asksCallers, rejectUnauthorized: false }),
-    /** For one that serves nobody without a good certificate, where there are authorities for one. */
+    /** For a server that requires a valid certificate, if authorities are configured. */
     demanding: serverTls(true, { requestCert: asksCallers, rejectUnauthorized: asksCallers }),
-    /** Whether callers have to show a certificate. */
+    /** Whether callers must have a certificate. */
     asksCallers,
     close: watch.close,
   }
 }
 
-/** What is wrong with the files, each problem with the setting's name in front. */
+/** The problems of the files, each beginning with the setting's name. */
 export function checkTls(settings: TlsSettings): readonly string[] {
   try {
     readMaterial(settings)
@@ -138,7 +141,7 @@ function readMaterial({ certFile, keyFile, clientCaFile, minVersion }: TlsSettin
   if (!key.includes('PRIVATE KEY-----')) {
     throw new Error(`TLS_KEY_FILE: ${keyFile} holds no private key in PEM`)
   }
-  // Node takes an empty list of authorities for "the usual ones", who vouch for anybody.
+  // Node takes an empty list of authorities as the default ones, which would accept anybody.
   const ca = clientCaFile && readCertificates('TLS_CLIENT_CA_FILE', clientCaFile)
   const material = { cert, key, minVersion: `TLSv${minVersion}` as const, ...(ca && { ca }) }
   try {
@@ -161,7 +164,7 @@ function readCertificates(setting: string, path: string): string {
     for (const one of found) new X509Certificate(one)
     if (found.length > 0) return text
   } catch {
-    // Told below.
+    // Reported below.
   }
   throw new Error(`${setting}: ${path} holds no certificate in PEM, or one that cannot be read`)
 }

@@ -78,7 +78,7 @@ export function createKeySource(options: KeySourceOptions) {
     return reading
   }
 
-  /** Reads unless that was tried a moment ago. */
+  /** Fetches, unless that was attempted a moment ago. */
   async function refresh(): Promise<void> {
     if (reading === undefined && monotonic() - triedAt < cooldownMs) return
     if (!end.signal.aborted) await (reading ?? attempt())
@@ -88,7 +88,7 @@ export function createKeySource(options: KeySourceOptions) {
     return awaySince !== undefined && monotonic() - awaySince > graceMs
   }
 
-  /** In the set as it is known and believed now. */
+  /** Looks in the set as it is now. */
   async function look(header: JWSHeaderParameters): Promise<FoundKey | undefined> {
     const of = generation
     const key = isLost() ? undefined : await keys?.(header).catch(ignoreUnknown)
@@ -100,7 +100,7 @@ export function createKeySource(options: KeySourceOptions) {
     if (known !== undefined) return known
     await refresh()
     const found = await look(header)
-    // Who knows nothing newer does not refuse: the key may be one that the provider has just added.
+    // During an outage an unknown key is not refused: the provider may have just added it.
     if (found === undefined && (awaySince !== undefined || keys === undefined)) {
       throw new ServiceError('identity_unavailable')
     }
@@ -109,11 +109,11 @@ export function createKeySource(options: KeySourceOptions) {
 
   void attempt()
   return {
-    /** Whether the provider failed to answer when it was last asked. */
+    /** Whether the provider failed at the last fetch. */
     get isAway(): boolean {
       return awaySince !== undefined
     },
-    /** Whether it has been away for so long that its last keys are believed no more. */
+    /** Whether it has been unavailable for so long that its last keys are no longer valid. */
     get isLost(): boolean {
       return isLost()
     },
@@ -123,7 +123,7 @@ export function createKeySource(options: KeySourceOptions) {
     },
     /**
      * The key for a token's header; undefined: the provider has none. Rejects with
-     * `identity_unavailable` when only the provider could say, and it is out of reach.
+     * `identity_unavailable` if only the provider could tell, and it is unavailable.
      */
     find,
     close(): void {
@@ -133,14 +133,15 @@ export function createKeySource(options: KeySourceOptions) {
   }
 }
 
-/** Discovery first: the place of the keys may change. */
+/** Starts with discovery, because the URL of the keys may change. */
 async function readKeys(
   issuer: string,
   readDocument: (url: string) => Promise<JsonObject>,
   about: string,
 ): Promise<JsonObject> {
   const discovered = await readDocument(about)
-  // OpenID Connect Discovery 4.3: else anybody who can write below the issuer's host could be it.
+  // OpenID Connect Discovery 4.3: otherwise anybody who can write below the issuer's host could
+  // impersonate it.
   if (discovered.issuer !== issuer) throw new Error(`${about} speaks for another issuer`)
   const place = discovered.jwks_uri
   if (typeof place !== 'string' || !isTrustworthy(place)) {

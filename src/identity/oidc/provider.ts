@@ -9,15 +9,15 @@ import type { KeySource } from './key-source.ts'
 
 export interface ProviderOptions {
   readonly issuer: string
-  /** A token has to name one of them (`aud`). */
+  /** A token must name one of them (`aud`). */
   readonly audiences: readonly string[]
-  /** Names of JWA, public-key signatures only. */
+  /** Names from JWA, public-key signatures only. */
   readonly algorithms: readonly string[]
   readonly claims: ClaimRules
-  /** How long a token that was believed is believed again unread; never past its `exp`. */
+  /** How long a verified token is cached; never past its `exp`. */
   readonly ttlMs: number
   readonly keys: KeySource
-  /** Told why a token is refused, in words that hold nothing of it. */
+  /** Called with the reason why a token is refused, without any of its text. */
   readonly onRefused: (reason: string) => void
 }
 
@@ -60,17 +60,17 @@ export function createProvider(options: ProviderOptions) {
 
   return {
     issuer,
-    /** Whether the provider is out of reach. */
+    /** Whether the provider is unavailable. */
     get isAway(): boolean {
       return keys.isAway
     },
     /**
      * The caller. Rejects with `credential_invalid`, whose message names expiry, audience or claim
-     * only after the signature stood, or with `identity_unavailable`.
+     * only if the signature is valid, or with `identity_unavailable`.
      */
     verify(token: string, now: number): TokenCaller | Promise<TokenCaller> {
       const known = verdicts.find(token, now)
-      // The key may have left the set since, even while its signature was looked at.
+      // The key may have left the set since, even during the verification.
       if (known?.provedBy === keys.generation && !keys.isLost) return known.caller
       return verifyAfresh(token, now).catch((error: unknown) => {
         if (error instanceof ServiceError) throw error
@@ -84,17 +84,17 @@ export function createProvider(options: ProviderOptions) {
   }
 }
 
-/** `jku`, `x5u` and `jwk` are not looked at: who signs does not choose the key. */
+/** `jku`, `x5u` and `jwk` are ignored: the signer does not choose the key. */
 function refuseHeader({ typ, cty, crit }: JWSHeaderParameters): void {
   const type = typ?.toLowerCase().replace(/^application\//, '') ?? 'jwt'
   if (type !== 'jwt' && type !== 'at+jwt') throw new Refusal('is of another type (typ)', false)
-  // A nested token, and a header that asks for more than we know.
+  // A nested token, or a header with unknown critical extensions.
   if (cty !== undefined || crit !== undefined) {
     throw new Refusal('has a header that is not supported (cty, crit)', false)
   }
 }
 
-/** Why a token is not believed, as a sentence's end; whether its bearer may be told. */
+/** Why a token is invalid, as the end of a sentence, and whether its bearer may know. */
 class Refusal extends Error {
   readonly reason: string
   readonly isTold: boolean
@@ -106,7 +106,10 @@ class Refusal extends Error {
   }
 }
 
-/** jose's errors in our words: its own may quote the token. The claims come after the signature. */
+/**
+ * jose's errors in our words, because its own may quote the token. Claims are verified after the
+ * signature.
+ */
 function toRefusal(error: unknown): Refusal {
   if (error instanceof Refusal) return error
   if (error instanceof errors.JWTExpired) return new Refusal('has expired (exp)')

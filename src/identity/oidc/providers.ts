@@ -1,8 +1,8 @@
-/** The OIDC providers in force: each as it was last written, none twice. */
+/** The OIDC providers in force: each in its last version, at most one per issuer. */
 
 import type { Provider } from './provider.ts'
 
-/** None at first. `open` starts a provider. */
+/** Starts without providers. `open` starts one. */
 export function createProviders<Wanted extends { readonly issuer: string }>(
   open: (wanted: Wanted) => Provider,
 ) {
@@ -28,16 +28,16 @@ export function createProviders<Wanted extends { readonly issuer: string }>(
   }
 
   return {
-    /** The provider of this issuer, if there is one. */
+    /** The provider of this issuer, if any. */
     find: (issuer: string): Provider | undefined => inForce.get(issuer)?.provider,
-    /** Whether one is out of reach. */
+    /** Whether one is unavailable. */
     get isAway(): boolean {
       for (const { provider } of inForce.values()) if (provider.isAway) return true
       return false
     },
     /**
-     * Puts these in force and no others. One that is wanted as it was goes on with its keys and its
-     * verdicts; of two for one issuer the first counts.
+     * Replaces the set of providers. An unchanged one keeps its keys and its cached tokens; of two
+     * for one issuer the first counts.
      */
     put,
     close: (): void => put([]),
