@@ -1,4 +1,4 @@
-/** The REST APIs: the external one, and the one of those who run the service. */
+/** The REST APIs: the external one, and the internal one for operators. */
 
 import type { FastifyInstance } from 'fastify'
 import { createIsAdmin } from '../admin/administrators.ts'
@@ -36,13 +36,13 @@ export function createExternalApi(
     trustedProxies: config.trustedProxies ?? [],
     rate: config.apiRateLimit,
     addressRate: config.apiAddressRateLimit,
-    // Who may use a Unix socket is said by its mode.
+    // Access to a Unix socket depends on its mode.
     tls: 'path' in config.apiAddress ? undefined : tls?.plain,
     isAdmin: createIsAdmin(config.adminGroups, tokens.mayAdminister),
     keyMarker: config.keyMarker,
     markers,
     maxExpirationDays: config.maxExpirationDays,
-    // So that look-ups and revocations never wait for searches to end.
+    // Leaves connections for look-ups and revocations, which never wait for searches.
     searchesAtOnce: Math.max(1, Math.floor(connectionsOfEach(config) / 5)),
     probeModel: createProbeModel(),
     onServed: learner.note,
@@ -52,7 +52,7 @@ export function createExternalApi(
   })
 }
 
-/** Who may use a Unix socket is said by its mode. */
+/** Access to a Unix socket depends on its mode. */
 export function internalTls(
   { internalAddress }: Config,
   tls: ListenerTls | undefined,
@@ -60,9 +60,9 @@ export function internalTls(
   return 'path' in internalAddress ? undefined : tls?.asking
 }
 
-/** What the internal API tells besides. */
+/** What the internal API also reports. */
 export interface Condition {
-  /** Whether all has been started, and nothing is about to end. */
+  /** Whether everything is started and nothing is shutting down. */
   readonly ready: () => boolean
   readonly gatewayDrain: GatewayDrain
   readonly journal: Journal | undefined
@@ -94,7 +94,7 @@ export function createInternalApi(
       ...(counterParts.redis?.away ? ['redis'] : []),
       ...(keyParts.follower.stats().silent.length > 0 ? ['replicas'] : []),
       ...(keyParts.keeper.stats().failing ? ['revocation-log'] : []),
-      // Both may name the cluster.
+      // Both may contain the cluster.
       ...new Set([...tokens.degraded(), ...resources.degraded()]),
       ...(journal?.stats.failing ? ['journal'] : []),
       ...(workers !== undefined && workers.ready < workers.count ? ['workers'] : []),

@@ -1,4 +1,4 @@
-/** The audit trail of a process: where it goes, and what the process itself does. */
+/** The audit trail of a process: its output, and events of the process itself. */
 
 import { randomUUID } from 'node:crypto'
 import { changesOf, inParts, knownOf } from '../audit/changes.ts'
@@ -12,7 +12,9 @@ import { part } from './stops.ts'
 
 const stdout = 1
 
-/** What the settings say; to be opened before the parts that use it, as it is closed after them. */
+/**
+ * Opens the configured trail. Call it before the parts that use it, so that it closes after them.
+ */
 export function openAudit({ config, log, clock, stops }: Omit<Context, 'audit'>): AuditTrail {
   const sink = openAuditSink(config)
   if (sink === undefined) return noTrail
@@ -29,13 +31,13 @@ export function openAudit({ config, log, clock, stops }: Omit<Context, 'audit'>)
   })
 }
 
-/** undefined: no trail is kept. */
+/** undefined: there is no trail. */
 export function openAuditSink({ auditLog }: Config): AuditSink | undefined {
   if (auditLog === undefined) return undefined
   return auditLog === 'stdout' ? openAuditStream(stdout) : openAuditFile(auditLog)
 }
 
-/** Notes the beginning of this process's service, and its end when it is stopped. */
+/** Records the start of this process's service, and its end when it is stopped. */
 export async function noteService({ audit, stops }: Context): Promise<void> {
   const note = (action: AuditAction) =>
     audit.note({ action, outcome: 'success', actor: serviceActor, requestId: randomUUID() })
@@ -43,7 +45,7 @@ export async function noteService({ audit, stops }: Context): Promise<void> {
   await note('service.start')
 }
 
-/** Deletes keys that are due, with a line before and one after it. */
+/** Deletes keys that are due, with a line before and after. */
 export async function auditCleanup(
   audit: AuditTrail,
   clean: () => Promise<number>,
@@ -60,7 +62,7 @@ export async function auditCleanup(
   }
 }
 
-/** Told of each set of resources that was put in force, notes what that changed. */
+/** Records the changes of each set of resources that was put in force. */
 export function createResourceAudit(
   audit: AuditTrail,
 ): (fresh: readonly Resource[]) => Promise<void> {

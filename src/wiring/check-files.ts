@@ -1,6 +1,6 @@
 /**
- * Settings that name files and folders, tried at the start: what cannot be used is told beside the
- * other bad settings, and not by the part that meets it.
+ * Tests the files and folders of the settings at the start, so that unusable ones are reported
+ * together with other bad settings, before any part needs them.
  */
 
 import {
@@ -20,7 +20,7 @@ import { checkTls } from '../tls/listener-tls.ts'
 import { checkEnvoyFiles } from './envoy-files.ts'
 import { tlsSettings } from './listener-tls.ts'
 
-/** `NAME: what is wrong` for each setting of a service whose file or folder cannot be used. */
+/** `NAME: what is wrong` for each setting of the service whose file or folder cannot be used. */
 export function checkFiles(config: Config): readonly string[] {
   const { resourceFolder, tokenAuthFile, usageJournal, dataDir, envoyConfigDir } = config
   const { revocationLogDir } = config
@@ -44,7 +44,10 @@ export function checkFiles(config: Config): readonly string[] {
   ]
 }
 
-/** A file of providers that is broken from the start; one that breaks later stays as it was. */
+/**
+ * A file of providers that is invalid at the start; one that becomes invalid later keeps its last
+ * content.
+ */
 function checkProviders({ oidcProvidersFile: path, oidcIssuerUrl }: Config): readonly string[] {
   const setting = 'OIDC_PROVIDERS_FILE'
   let broken: readonly string[] = []
@@ -60,12 +63,12 @@ function checkTlsFiles(config: Config): readonly string[] {
   return settings === undefined ? [] : checkTls(settings)
 }
 
-/** The same of DATA_DIR alone, for commands that need no more. */
+/** The same for DATA_DIR alone, for commands that need only that. */
 export function checkDataDir({ dataDir }: Config): readonly string[] {
   return attempt('DATA_DIR', dataDir, 'written to', tryFolder)
 }
 
-/** The same of AUDIT_LOG alone. */
+/** The same for AUDIT_LOG alone. */
 export function checkAuditLog({ auditLog }: Config): readonly string[] {
   return attempt('AUDIT_LOG', auditLog === 'stdout' ? undefined : auditLog, 'written', tryAudit)
 }
@@ -84,7 +87,7 @@ function attempt(
   }
 }
 
-/** Makes the folder where it is missing, and a file in it: rights alone say nothing to root. */
+/** Creates the folder if missing, and a file in it: permissions alone mean nothing for root. */
 function tryFolder(folder: string, mode = 0o777): void {
   makeFolder(folder, mode)
   const file = join(folder, `.tollgate-${process.pid}`)
@@ -92,19 +95,19 @@ function tryFolder(folder: string, mode = 0o777): void {
   rmSync(file)
 }
 
-/** The journal says who used what, so its folder is for us alone. */
+/** The journal contains user names, so its folder is private. */
 function tryJournal(path: string): void {
   tryFolder(dirname(path), 0o700)
   if (isFolder(path)) throw refusal('EISDIR')
 }
 
-/** It says who did what, so its folder is for us alone where we make it. */
+/** The trail contains user names, so a folder that we create is private. */
 function tryAudit(path: string): void {
   makeFolder(dirname(path), 0o700)
   closeSync(openSync(path, 'a', 0o600))
 }
 
-/** Node's own `recursive` never returns where a folder cannot be made in one that is there: /proc. */
+/** Node's own `recursive` hangs if a folder cannot be created in an existing one: /proc. */
 function makeFolder(folder: string, mode: number): void {
   const found = isFolder(folder)
   if (found === false) throw refusal('ENOTDIR')
@@ -113,12 +116,12 @@ function makeFolder(folder: string, mode: number): void {
   try {
     mkdirSync(folder, { mode })
   } catch (error) {
-    // Another process may have made it just now.
+    // Another process may have created it just now.
     if (!isFolder(folder)) throw error
   }
 }
 
-/** undefined: there is nothing. */
+/** undefined: it does not exist. */
 function isFolder(path: string): boolean | undefined {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory()
 }

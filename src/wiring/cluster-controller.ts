@@ -1,4 +1,4 @@
-/** `tollgate controller`: tells in the cluster what became of its resources. */
+/** `tollgate controller`: writes the state of resources to the cluster. */
 
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -38,21 +38,21 @@ export interface ClusterControllerOptions {
   readonly log: Logger
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** Of the Lease, for tests: see lease.ts. */
+  /** Times of the Lease, for tests: see lease.ts. */
   readonly leaseMs?: readonly [durationMs: number, renewMs: number]
-  /** Between two looks whether the original's controller is alive, for tests: see others-lease.ts. */
+  /** The interval of checks for the original's controller, for tests: see others-lease.ts. */
   readonly originalMs?: number
 }
 
 export const leaseName = 'tollgate-controller'
-/** Of the original's controller (its `--leader-elect`). */
+/** The Lease of the original's controller (its `--leader-elect`). */
 export const originalLeaseName = 'maas-controller.models-as-a-service.opendatahub.io'
-/** What the log says while it is alive, or may be. */
+/** The log message while it is alive, or may be. */
 const notWritten = `nothing of ${originalGroup} is written`
-/** Between two looks at all that is written. */
+/** The interval of checks of everything that is written. */
 const resyncMs = 300_000
 
-/** Settles once the cluster has been read. Throws with the setting to look at. */
+/** Resolves once the cluster has been read. Throws an error that names the setting to check. */
 export async function startClusterController(options: ClusterControllerOptions) {
   const { config, log, clock, leaseMs, originalMs } = options
   const closing = new AbortController()
@@ -123,16 +123,16 @@ export async function startClusterController(options: ClusterControllerOptions) 
   let policies: Policies = noPolicies
   let reports: Reports = { problem: 'DATABASE_URL is not set, by which processes report' }
   let published: Pick<StatusInputs, 'snapshot' | 'objects'> | undefined
-  /** What was last made of the reports about each model. */
+  /** The last verdict about each model from the reports. */
   const verdicts = new Map<string, string>()
   const lookAtAll = (): void => {
     writer.look(statusObjects.targetsOf())
     writer.look(policyObjects.all())
   }
-  // Whoever else writes to a status is not heard of: that is no change of a resource.
+  // Changes of a status by others are not watched, because they are no changes of a resource.
   const again = setInterval(lookAtAll, resyncMs).unref()
 
-  /** Takes what is known now, and looks at what these models, or all, are to carry. */
+  /** Takes the current state, and checks the objects of these models, or of all. */
   function show(models: Iterable<string> = policies.byModel.keys()): void {
     if (published === undefined) return
     const view = viewOf({ policies, reports })
@@ -193,11 +193,11 @@ export async function startClusterController(options: ClusterControllerOptions) 
   })
 
   return {
-    /** Whether this process is the one that writes. */
+    /** Whether this process is the leader, which writes. */
     get isLeader(): boolean {
       return lease.isHeld
     },
-    /** Requests that changed something in the cluster so far, and objects still to be looked at. */
+    /** Successful changes in the cluster so far, and objects still to be checked. */
     get written(): number {
       return writer.written
     },
@@ -206,13 +206,13 @@ export async function startClusterController(options: ClusterControllerOptions) 
     },
     problems: controller.problems,
     /**
-     * Whether the original's objects are not written though STATUS_GROUPS says so, since its controller
-     * is alive or may be; undefined: it does not say so.
+     * Whether STATUS_GROUPS includes the original's objects but they are not written, because its
+     * controller is or may be alive; undefined: it does not include them.
      */
     get isHeldBack(): boolean | undefined {
       return original && !original.isStale
     },
-    /** Gives the Lease up and ends. */
+    /** Releases the Lease and ends. */
     async stop(): Promise<void> {
       clearInterval(again)
       controller.close()
@@ -230,7 +230,7 @@ function changedModels(before: Policies, after: Policies): ReadonlySet<string> {
   return models
 }
 
-/** The pod's, where this is one. */
+/** The pod's namespace, if this is one. */
 function ownNamespace(): string {
   try {
     const file = '/var/run/secrets/kubernetes.io/serviceaccount/namespace'

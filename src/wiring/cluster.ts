@@ -1,4 +1,4 @@
-/** The cluster's word on identity tokens and administrators, where KUBERNETES_TOKEN_REVIEW is on. */
+/** Identity tokens and administrators by the cluster, if KUBERNETES_TOKEN_REVIEW is on. */
 
 import { readFileSync } from 'node:fs'
 import { decodeJwt } from 'jose'
@@ -20,7 +20,7 @@ export interface Cluster {
   readonly mayAdminister: AccessReview
 }
 
-/** undefined: the cluster is not asked. Throws with the setting to look at. */
+/** undefined: the cluster is not used. Throws an error that names the setting to check. */
 export function openCluster(
   { config, log }: Context,
   refusals: RefusalLog,
@@ -52,7 +52,9 @@ export function openCluster(
   }
 }
 
-/** How the API server is reached. Throws with the setting to look at. */
+/**
+ * The address and credentials of the API server. Throws an error that names the setting to check.
+ */
 export function accessOf({
   kubeconfig,
   kubernetesHost,
@@ -67,14 +69,14 @@ export function accessOf({
   }
 }
 
-/** What the cluster calls itself, where that is not its usual name. */
+/** The cluster's own audiences, if they differ from the default. */
 function ownAudiences({ token, tokenFile }: ClusterAccess): readonly string[] {
   try {
     const own = token ?? (tokenFile && readFileSync(tokenFile, 'utf8').trim())
     const { aud } = own ? decodeJwt(own) : {}
     return typeof aud === 'string' ? [aud] : (aud ?? [])
   } catch {
-    // A token that is no JWT names none; one that cannot be read shows at the first review.
+    // A token that is not a JWT names none; an invalid one fails at the first review.
     return []
   }
 }

@@ -1,4 +1,4 @@
-/** What every part of a process is built with. */
+/** The inputs of every part of a process. */
 
 import type { Logger } from 'pino'
 import type { AuditTrail } from '../audit/trail.ts'
@@ -8,22 +8,22 @@ import type { Link } from './workers/link.ts'
 
 export interface Context {
   readonly config: Config
-  /** What it was read from, for processes that are started with the same. */
+  /** The environment that it was read from, for child processes with the same settings. */
   readonly env: NodeJS.ProcessEnv
   readonly log: Logger
   readonly audit: AuditTrail
   /** Milliseconds since the epoch. */
   readonly clock: () => number
   readonly onFault: (error: unknown) => void
-  /** Where each part that was started leaves its own end; run last to first. */
+  /** Each started part adds a function that stops it; they run last to first. */
   readonly stops: Stop[]
-  /** Aborted when the start is to end before it is done. */
+  /** Aborted when the start must end early. */
   readonly signal: AbortSignal
-  /** Of a worker: the process that has started it. */
+  /** Only in a worker: its parent process. */
   readonly parent?: Link
 }
 
-/** What `work` comes to; rejects at once when the signal aborts. */
+/** The result of `work`; rejects at once when the signal aborts. */
 export async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   signal.throwIfAborted()
   const { promise, reject } = Promise.withResolvers<never>()

@@ -1,4 +1,4 @@
-/** The process of `tollgate controller`: what it writes, its probes and its metrics. */
+/** The process of `tollgate controller`: its writes, probes and metrics. */
 
 import type { Logger } from 'pino'
 import type { Address, Config, SocketAddress } from '../config.ts'
@@ -21,11 +21,11 @@ export interface ControllerProcess {
   readonly internal: Address
   /** undefined: metrics are off. */
   readonly metrics: SocketAddress | undefined
-  /** Gives the Lease up and ends; answers whether all of it ended in time. */
+  /** Releases the Lease and ends; returns whether everything ended in time. */
   stop(): Promise<boolean>
 }
 
-/** Alive at once, and ready once the cluster has been read, whoever writes. */
+/** Alive at once, and ready once the cluster has been read, whether or not it is the leader. */
 export async function serveController(config: Config, log: Logger): Promise<ControllerProcess> {
   const stops: Stop[] = []
   let isReady = false
@@ -43,7 +43,7 @@ export async function serveController(config: Config, log: Logger): Promise<Cont
   }
 }
 
-/** Opens the listeners, and then what they tell of. */
+/** Opens the listeners, then the controller. */
 async function start(context: Opening, isReady: () => boolean) {
   const { config, log, stops } = context
   const tls = openTls(context)

@@ -18,25 +18,25 @@ import { part } from './stops.ts'
 import type { Link } from './workers/link.ts'
 
 export interface Counters {
-  /** Of the batches sent to Redis, where there is one. */
+  /** Histograms of the batches sent to Redis, if there is one. */
   readonly histograms: () => readonly MetricData[]
   readonly counters: RedisCounters | ReturnType<typeof createMemoryCounters>
-  /** The same where Redis keeps them. */
+  /** The counters, if Redis stores them. */
   readonly redis: RedisCounters | undefined
-  /** What workers ask, where they share the counters of this process. */
+  /** For workers that share the counters of this process. */
   readonly owner?: CounterCommands
 }
 
 /** How long a start waits for Redis. */
 const connectWaitMs = 1_800
-/** A batch wakes worker and parent, which costs more than what is in it. */
+/** A batch wakes worker and parent, which costs more than its content. */
 const farFlushMs = 50
-/** After so long without an answer a worker's batch is sent again. */
+/** A worker's batch without a response after this time is sent again. */
 const parentAnswersMs = 1_000
 
 /**
- * A Redis that does not answer delays the start a little, and no more; one that refuses us, or whose
- * certificate is not to be believed, ends it.
+ * A Redis that does not respond delays the start only briefly. One that refuses us, or whose
+ * certificate is not trusted, ends it.
  */
 export async function openCounters(context: Context): Promise<Counters> {
   const { config, log, stops, signal, clock, parent } = context
@@ -47,7 +47,7 @@ export async function openCounters(context: Context): Promise<Counters> {
     const counters = createMemoryCounters(table)
     return { counters, redis: undefined, histograms: () => [], ...owner }
   }
-  // Its client is loaded where it is needed: it takes memory, and time to start.
+  // The client is loaded on demand, because it takes memory and start-up time.
   const { connectRedis } = await import('../store/counters/redis/connection.ts')
   const tookMs = createDurations(callBounds)
   const sizes = createDistribution(sizeBounds)
@@ -65,7 +65,7 @@ export async function openCounters(context: Context): Promise<Counters> {
       sizes.observe(size)
     },
     onAway(away, cause) {
-      // The message alone: what the error holds besides may be a password.
+      // Only the message: other fields of the error may contain a password.
       if (away)
         log.error(
           { cause: connection.problem?.message ?? String(cause) },
@@ -106,7 +106,7 @@ export async function openCounters(context: Context): Promise<Counters> {
   return { counters, redis: counters, histograms }
 }
 
-/** Of a worker: a view of what its parent counts, as it would have one of Redis. */
+/** In a worker: a view of its parent's counters, as otherwise of Redis. */
 function openParentsCounters({ config, log, stops }: Context, parent: Link): Counters {
   const ask =
     <Answer>(name: string) =>
@@ -118,14 +118,14 @@ function openParentsCounters({ config, log, stops }: Context, parent: Link): Cou
       add: ask('add'),
       read: ask('read'),
       restore: ask('restore'),
-      // The journal is the parent's to read.
+      // Only the parent reads the journal.
       claim: async () => 0,
       forget: async () => 0,
     },
     cluster: false,
     flushMs: config.counterFlushMs,
     farFlushMs: Math.max(farFlushMs, config.counterFlushMs),
-    // They live as long as this process.
+    // The counters live as long as this process.
     youngMs: 0,
     onLoss: config.onCounterLoss,
     onAway(away, cause) {

@@ -1,4 +1,4 @@
-/** The database of the settings, or the embedded one. */
+/** The configured database, or the embedded one. */
 
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -11,17 +11,17 @@ import { connectionsOfEach } from './workers/orders.ts'
 
 export interface Database {
   readonly pool: Pool
-  /** As it is now: a file that holds it may have changed. */
+  /** The current URL: a file that contains it may have changed. */
   readonly url: () => string
 }
 
 /** How long a start waits for it, in milliseconds. */
 const waitMs = 30_000
-/** Between two attempts, and between two lines about them. */
+/** Between two attempts, and between two log lines about them. */
 const retryMs = 500
 const tellEveryMs = 5_000
 
-/** A database that answers and has been migrated. */
+/** A database that responds and has been migrated. */
 export async function openDatabase(context: Context): Promise<Database> {
   const { config, log, stops } = context
   let url = config.databaseUrlNow
@@ -40,8 +40,9 @@ export async function openDatabase(context: Context): Promise<Database> {
 }
 
 /**
- * Migrates as soon as the database answers: services and their database often start together. What the
- * server has refused, or its certificate, ends the start at once: waiting would change nothing.
+ * Migrates as soon as the database responds, because services and their database often start
+ * together. A refusal by the server, or its certificate, ends the start at once: waiting would not
+ * help.
  */
 async function waitForDatabase(pool: Pool, { log, signal }: Context): Promise<void> {
   const startedAt = performance.now()

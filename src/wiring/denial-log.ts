@@ -1,4 +1,4 @@
-/** The log of refusals: a line each, of every code only so many a second. */
+/** The log of refusals: one line each, with a limit per code and second. */
 
 import type { Logger } from 'pino'
 import type { RefusedRequest } from '../admin/refusals.ts'
@@ -14,9 +14,9 @@ export type DenialLog = ReturnType<typeof createDenialLog>
 
 export interface DenialLogOptions {
   readonly log: Pick<Logger, 'info'>
-  /** Lines of one code in a second. */
+  /** Lines per code and second. */
   readonly perSecond: number
-  /** Milliseconds that never go back; `performance.now` unless told. */
+  /** A monotonic clock in milliseconds; `performance.now` by default. */
   readonly monotonic?: () => number
 }
 
@@ -33,7 +33,7 @@ export function createDenialLog(options: DenialLogOptions) {
   const seconds = new Map<ErrorCode, Second>()
   let timer: NodeJS.Timeout | undefined
 
-  /** Whether there is room for one more line of this code. */
+  /** Whether another line of this code is within the limit. */
   function admit(code: ErrorCode): boolean {
     const now = monotonic()
     let second = seconds.get(code)
@@ -82,7 +82,7 @@ export function createDenialLog(options: DenialLogOptions) {
   }
 
   return {
-    /** Told of each refusal of Check. */
+    /** Logs a refusal of Check. */
     check(refused: RefusedCheck): void {
       const { code, reason, caller, source, requestId, traceparent } = refused
       if (!admit(code)) return
@@ -94,7 +94,7 @@ export function createDenialLog(options: DenialLogOptions) {
         trace_id: traceIdOf(traceparent),
       })
     },
-    /** Told of each refusal of the REST API. */
+    /** Logs a refusal of the REST API. */
     request(refused: RefusedRequest): void {
       const { code, caller, method, route, address, requestId, traceparent } = refused
       if (!admit(code)) return
@@ -105,7 +105,7 @@ export function createDenialLog(options: DenialLogOptions) {
         trace_id: traceIdOf(traceparent),
       })
     },
-    /** Says what has been left out so far; to be called at the end. */
+    /** Logs how many lines were left out so far; call it at the end. */
     flush,
   }
 }

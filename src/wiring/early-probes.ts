@@ -1,4 +1,4 @@
-/** The internal listener from the first moment on: alive, and not ready yet. */
+/** The probes during the start: alive, and not ready yet. */
 
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
@@ -6,7 +6,7 @@ import type { Config } from '../config.ts'
 import type { ServerTls } from '../tls/listener-tls.ts'
 import { listenServer } from './listen.ts'
 
-/** A start may wait for its database for half a minute, in which a process is not to be taken for dead. */
+/** A start may wait half a minute for its database, and must not be taken for dead meanwhile. */
 const answerWith =
   (isReady: () => boolean): RequestListener =>
   ({ url }, response) => {
@@ -23,8 +23,8 @@ const answerWith =
   }
 
 /**
- * Listens at once; rejects with the setting's name when that is not possible. `isReady` is for a process
- * that has no other listener to hand over to.
+ * Listens at once; rejects with the setting's name if that fails. `isReady` is for a process
+ * without another listener to take over.
  */
 export async function openEarlyProbes(
   { internalAddress, socketMode }: Pick<Config, 'internalAddress' | 'socketMode'>,
@@ -37,7 +37,9 @@ export async function openEarlyProbes(
   let isOurs = true
   return {
     address,
-    /** Has `server` accept what comes from here on, at the same address and without a gap. */
+    /**
+     * Passes the socket to `server`, which accepts from now on at the same address, without a gap.
+     */
     async handOver(next: Server): Promise<void> {
       isOurs = false
       await new Promise<void>((listening, failed) => {
@@ -48,9 +50,9 @@ export async function openEarlyProbes(
         })
       })
     },
-    /** Safe to call after `handOver`. */
+    /** May be called after `handOver`. */
     close(): void {
-      // The address is then another server's to close.
+      // Otherwise the other server closes the address.
       if (isOurs) server.close()
       server.closeAllConnections()
     },

@@ -1,6 +1,6 @@
 /**
- * Envoy's files besides the clusters, as the settings describe them: what `tollgate envoy-config`
- * prints, and what `tollgate up` and a pod start Envoy with.
+ * Envoy's files besides the clusters, from the settings: used by `tollgate envoy-config`, `tollgate
+ * up`, and in a pod.
  */
 
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
@@ -16,11 +16,14 @@ import { tracingOf } from './gateway-tracing.ts'
 export interface EnvoyFiles {
   /** The text of `bootstrap.json`. */
   readonly bootstrap: string
-  /** Of `certificate.json`, which names the listener's certificate; undefined: it speaks plain HTTP. */
+  /**
+   * The text of `certificate.json`, which names the listener's certificate; undefined: it uses
+   * plain HTTP.
+   */
   readonly certificate: string | undefined
 }
 
-/** The texts, for files in ENVOY_CONFIG_DIR. */
+/** The texts of the files in ENVOY_CONFIG_DIR. */
 export function renderEnvoyFiles(config: Config): EnvoyFiles {
   const { gatewayTlsCertFile: cert, gatewayTlsKeyFile: key, envoyConfigDir } = config
   const template = readFileSync(join(packageRoot, 'envoy', 'bootstrap.yaml'), 'utf8')
@@ -47,14 +50,14 @@ export function renderEnvoyFiles(config: Config): EnvoyFiles {
 }
 
 /**
- * Writes them, and what Envoy does not start without: an empty list of clusters where the service
- * has not written one, and the folder of the journal. Answers the path of `bootstrap.json`.
+ * Writes them, and what Envoy does not start without: an empty list of clusters if the service has
+ * not written one, and the journal's folder. Returns the path of `bootstrap.json`.
  */
 export async function writeEnvoyFiles(config: Config): Promise<string> {
   const { envoyConfigDir, usageJournal } = config
   const { bootstrap, certificate } = renderEnvoyFiles(config)
   mkdirSync(envoyConfigDir, { recursive: true })
-  // It says who used what.
+  // It contains user names.
   if (usageJournal !== undefined) mkdirSync(dirname(usageJournal), { recursive: true, mode: 0o700 })
   if (certificate !== undefined) await replaceFile(certificatePath(config), certificate)
   if (!existsSync(join(envoyConfigDir, clustersFile))) {
@@ -69,7 +72,10 @@ function certificatePath({ envoyConfigDir }: Config): string {
   return join(envoyConfigDir, 'certificate.json')
 }
 
-/** `NAME: what is wrong` for what would keep Envoy from listening, or make it ask nobody. */
+/**
+ * `NAME: what is wrong` for settings with which Envoy could not listen, or would have no service to
+ * call.
+ */
 export function checkEnvoyFiles(config: Config): readonly string[] {
   const { gatewayTlsCertFile: cert, gatewayTlsKeyFile: key } = config
   const endpoints = [...config.gatewayGrpcEndpoints, ...config.gatewayApiEndpoints]

@@ -1,19 +1,20 @@
-/** The drain of this process's Envoy, as `tollgate drain` asks for it. */
+/** Drains this process's Envoy for `tollgate drain`. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { DrainState, GatewayDrain } from '../admin/drain-gateway.ts'
 import { drainEnvoy, isServing } from '../gateway/drain.ts'
 import type { Context } from './context.ts'
 
-/** How long one who asks is kept waiting (milliseconds): far below what a listener allows. */
+/** The longest wait for a response (milliseconds): far below the listener's timeout. */
 const answerWithinMs = 5_000
 
-/** Between two looks whether another Envoy has taken the place of the one that was drained. */
+/** Between two checks for a new Envoy in place of the drained one. */
 const lookEveryMs = 1_000
 
 /**
- * From the first call on the process is not ready; it goes on serving. It is ready again when an
- * Envoy answers that was not drained: a container that failed its probe is drained and begun anew.
+ * From the first call on the process is not ready, but continues to serve. It is ready again when
+ * an Envoy responds that is not drained, because a container whose probe failed is drained and
+ * restarted.
  */
 export function createGatewayDrain({ config, log, stops }: Context): GatewayDrain {
   const closing = new AbortController()

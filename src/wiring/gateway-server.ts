@@ -1,4 +1,4 @@
-/** What the gateway calls: Check, the access log, the rate limit service. */
+/** The gateway's gRPC services: Check, the access log, the rate limit service. */
 
 import type { Outcome } from '../core/model-failure.ts'
 import { createCheck } from '../extauthz/service.ts'
@@ -10,7 +10,10 @@ import type { Context } from './context.ts'
 import type { Parts } from './parts.ts'
 import { traceCheck, traceCounters, traceDecisions } from './tracing.ts'
 
-/** A server of these parts that does not listen yet. `told`: the stream has told of an answer. */
+/**
+ * A server of these parts that does not listen yet. `told` is called when the stream has reported a
+ * response.
+ */
 export function createGatewayServer(
   { config, log, clock, onFault }: Context,
   parts: Parts,

@@ -1,9 +1,9 @@
-/** How the gateway traces, by the settings that the service exports by. */
+/** The gateway's tracing, from the service's export settings. */
 
 import type { Config } from '../config.ts'
 import type { TracingSettings } from '../gateway/tracing.ts'
 
-/** Where the gateway's spans go; undefined: it traces nothing. */
+/** Where the gateway's spans are sent; undefined: it does not trace. */
 export function tracingOf(config: Config): TracingSettings | undefined {
   const { otel } = config
   if (otel?.traces === undefined || !otel.gateway) return undefined

@@ -1,6 +1,6 @@
 /**
- * Reports what this process has in force, and which clusters its Envoy has: what has changed, as soon
- * as it has, and every few seconds that it is still there.
+ * Reports what this process has in force, and which clusters its Envoy has: changes at once, and
+ * every few seconds that the process is alive.
  */
 
 import { randomUUID } from 'node:crypto'
@@ -22,21 +22,21 @@ import type { Sql } from '../store/postgres/sql.ts'
 
 export interface InForceReportDeps {
   readonly sql: Sql
-  /** What the process is called in the table of replicas. */
+  /** The process's name in the table of replicas. */
   readonly replica: string
-  /** What is in force, and what was left out of it. */
+  /** What is in force, and what was refused. */
   readonly state: () => { readonly snapshot: Snapshot; readonly refused: readonly Refused[] }
   readonly envoyOf: (model: string) => EnvoyState
-  /** A failure that is no outage of the database; it is tried again. */
+  /** A failure other than an outage of the database; it is retried. */
   readonly onFault: (error: unknown) => void
 }
 
-/** Milliseconds between two words that this process is still there. */
+/** Milliseconds between two reports that this process is alive. */
 const confirmMs = 5_000
 const retryMs = 500
-/** How long a start tries. */
+/** How long a start retries. */
 const startDeadlineMs = 5_000
-/** Confirmations between two looks for reports that nobody needs. */
+/** Confirmations between two deletions of obsolete reports. */
 const purgeEvery = 360
 
 export function createInForceReport(deps: InForceReportDeps) {
@@ -44,7 +44,7 @@ export function createInForceReport(deps: InForceReportDeps) {
   const closing = new AbortController()
   const { signal } = closing
   let policies: Policies = noPolicies
-  /** What the database knows, as one text a model; its end is told as well. */
+  /** What the database has, as one text per model; removed models are reported too. */
   let told = new Map<string, string>()
   let last: Edition | undefined
   let isNoted = false
@@ -79,7 +79,7 @@ export function createInForceReport(deps: InForceReportDeps) {
     isNoted = false
     const { snapshot, refused } = deps.state()
     policies = await inSlices(policiesInSteps(snapshot, refused, policies))
-    // Ends that were told are forgotten by telling all anew, before they are too many.
+    // Resets the reports before they contain too many removed models.
     if (told.size > 2 * policies.byModel.size + 1_000) last = undefined
     if (last === undefined) told = new Map()
     const changes: Changes = await inSlices(findChanges())
@@ -89,7 +89,7 @@ export function createInForceReport(deps: InForceReportDeps) {
       last = { edition, revision: 1 }
     } else {
       const known = last
-      // Where the answer is lost, nobody knows whether it was taken.
+      // Without a response it is unknown whether the report was stored.
       last = undefined
       if (!(await tellChanges(sql, replica, known, changes))) return tell()
       last = { ...known, revision: known.revision + (changes.size === 0 ? 0 : 1) }
@@ -116,11 +116,14 @@ export function createInForceReport(deps: InForceReportDeps) {
   }
 
   return {
-    /** Of what is in force; made anew as soon as something is noted. */
+    /** The policies in force; computed again after each `note`. */
     get policies(): Policies {
       return policies
     },
-    /** Settles once all has been told. Rejects with `store_unavailable` when that takes too long. */
+    /**
+     * Resolves once everything has been reported. Rejects with `store_unavailable` if that takes
+     * too long.
+     */
     async start(): Promise<void> {
       const giveUpAt = performance.now() + startDeadlineMs
       for (let isTold = false; !isTold; ) {
@@ -135,7 +138,7 @@ export function createInForceReport(deps: InForceReportDeps) {
       void purgeReports(sql).catch(() => {})
       void run()
     },
-    /** Something may be in force that was not before. */
+    /** Call it when something new may be in force. */
     note(): void {
       isNoted = true
       wake.abort()

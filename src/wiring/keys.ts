@@ -1,4 +1,4 @@
-/** API keys: the table, what is remembered of it, and who is told of revocations. */
+/** API keys: the table, the cache, and the follower of revocations. */
 
 import type { Config } from '../config.ts'
 import {
@@ -36,25 +36,25 @@ export interface Keys {
   readonly propagation: PropagationWatch
   readonly keeper: RevocationKeeper
   readonly noteUse: LastUsed['note']
-  /** How long look-ups of keys took. */
+  /** Durations of key look-ups. */
   readonly queries: Durations
 }
 
-/** Ids that one log line names. */
+/** The most ids in one log line. */
 const idsShown = 20
-/** The log is asked this often, whatever is set: what is remembered is believed for a second. */
+/** The longest interval of polls, whatever the setting: the cache is trusted for one second. */
 const mostRevalidateMs = 250
 
-/** How long keys are believed that the database does not confirm. */
+/** How long keys are trusted that the database does not confirm. */
 export function outageGraceMs({ keyCacheOutageGraceMs }: Config): number {
   return Math.max(leastGraceMs, keyCacheOutageGraceMs)
 }
 
-/** Starts to follow revocations before anything is remembered. */
+/** Starts to follow revocations before anything is cached. */
 export async function openKeys(context: Context, { pool, url }: Database): Promise<Keys> {
   const { config, log, audit, clock, onFault, stops, parent } = context
   const graceMs = outageGraceMs(config)
-  // A connection of its own: nothing that somebody asks for may keep a process from following.
+  // A separate connection, so that no other query delays the follower.
   const own = openPool({ url, connections: 1, applicationName: 'tollgate revocations' })
   const pods = openPods(context, pool)
   const follower = createRevocationFollower({
@@ -70,7 +70,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
       keys.evict(hashes)
       if (hashes.length > 0) keeper.readOn()
     },
-    // Something may be lost of what the database knew.
+    // The database may have lost data.
     forgetAll() {
       keys.forgetAll()
       keeper.replay()
@@ -120,7 +120,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
       await own.end(graceMs)
     }),
   )
-  // Before it appears among those that may be serving.
+  // Before the process is listed as serving.
   await noteStart(pool, follower.id)
   await follower.start()
   const propagation = createPropagationWatch({
@@ -142,7 +142,8 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
   stops.push(part('the last uses of keys', (graceMs) => lastUsed.stop(graceMs)))
   const cleanup = startCleanupSchedule({
     async run() {
-      // A worker's parent deletes, and says so in the audit trail; each has its own file and memory.
+      // A worker's parent deletes expired keys and records that; each process has its own file and
+      // cache.
       if (parent !== undefined) {
         await keeper.clean()
         return 0
@@ -159,7 +160,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
   return { keys, follower, propagation, keeper, noteUse: lastUsed.note, queries }
 }
 
-/** What was revoked, kept outside of the database. */
+/** Keeps revocations outside of the database. */
 function createKeeper(
   { config, log, clock, onFault }: Context,
   pool: Sql,

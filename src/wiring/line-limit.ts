@@ -1,15 +1,15 @@
-/** Lets one line about a thing into the log in a while, however often there is something to say. */
+/** Limits repeated log lines about one subject. */
 
-/** Things that are remembered; of more of them the oldest are forgotten. */
+/** The most subjects; beyond it the oldest are forgotten. */
 const mostKeys = 100_000
 
-/** At most one line about each thing in so many milliseconds. */
+/** At most one line about each subject in this many milliseconds. */
 export function createLineLimit(everyMs: number) {
   const lines = new Map<string, { readonly at: number; leftOut: number }>()
   return {
     /**
-     * How many lines about `key` were left out since the last one; undefined: leave this one out too.
-     * `now` in milliseconds. A clock that was set back lets the next one pass.
+     * The number of lines about `key` that were left out since the last one; undefined: leave this
+     * one out too. `now` in milliseconds. After a clock is set back, the next line passes.
      */
     pass(key: string, now: number): number | undefined {
       const last = lines.get(key)

@@ -1,4 +1,4 @@
-/** Opens listeners; a failure names the setting that asked for it. */
+/** Opens listeners; an error names the setting. */
 
 import { once } from 'node:events'
 import type { Server } from 'node:http'
@@ -8,7 +8,7 @@ import { type Address, showAddress } from '../config.ts'
 import type { GrpcServer } from '../grpc/server.ts'
 import { openSocket, removeStaleSocket } from './unix-socket.ts'
 
-/** Answers the address with the port that was found where it says 0; so do the others. */
+/** Returns the address with the actual port if it was 0, as do the other functions. */
 export async function listenHttp<At extends Address>(
   setting: string,
   app: FastifyInstance,

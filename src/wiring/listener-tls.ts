@@ -1,10 +1,10 @@
-/** TLS of the listeners, as the settings say. */
+/** TLS of the listeners, from the settings. */
 
 import type { Config } from '../config.ts'
 import { type ListenerTls, openListenerTls, type TlsSettings } from '../tls/listener-tls.ts'
 import type { Context } from './context.ts'
 
-/** undefined: the listeners speak in the clear. */
+/** undefined: the listeners use plaintext. */
 export function openTls({
   config,
   log,

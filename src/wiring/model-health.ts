@@ -1,4 +1,4 @@
-/** What the gateway's access log says of model servers: their state, and a line in the log. */
+/** The state of model servers according to the gateway's access log, and log lines about it. */
 
 import type { Logger } from 'pino'
 import type { BackendState } from '../core/conditions.ts'
@@ -8,7 +8,7 @@ import { createLineLimit } from './line-limit.ts'
 
 /** Milliseconds between two lines about one model and one reason. */
 const quietMs = 30_000
-/** Models that are remembered; of more of them the oldest are forgotten. */
+/** The most models; beyond it the oldest are forgotten. */
 const mostModels = 100_000
 
 export interface ModelHealthDeps {
@@ -16,7 +16,7 @@ export interface ModelHealthDeps {
   readonly log: Pick<Logger, 'warn'>
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** Told of each change of state, and of its reason. */
+  /** Called for each change of state or of its reason. */
   readonly onChange?: (model: string, state: BackendState) => void
 }
 
@@ -41,7 +41,7 @@ export function createModelHealth(deps: ModelHealthDeps) {
   }
 
   return {
-    /** Takes what another process has seen. */
+    /** Takes over what another process has seen. */
     take: remember,
     note({ model, requestId, failure, answered }: Outcome): void {
       if (failure === undefined) {

@@ -1,4 +1,4 @@
-/** OIDC providers: of the settings, of a file, and the Tenant's as long as the resource names one. */
+/** OIDC providers: from the settings, from a file, and from the Tenant. */
 
 import type { ExternalOidc } from '../core/resources.ts'
 import type { Verify } from '../identity/authenticate.ts'
@@ -18,7 +18,7 @@ interface Wanted extends WrittenProvider {
   readonly ttlMs: number
 }
 
-/** `tenant` tells what the Tenant says now. */
+/** `tenant` returns the Tenant's current provider. */
 export function openOidc(
   context: Context,
   tenant: () => ExternalOidc | undefined,
@@ -40,7 +40,7 @@ export function openOidc(
     providers.put([...others, ...(theirs ? [theirs] : [])])
   }
 
-  /** The resource may have changed since anybody asked. */
+  /** The resource may have changed since the last call. */
   function current(): typeof providers {
     const wanted = tenant()
     if (wanted !== followed) {
@@ -60,9 +60,9 @@ export function openOidc(
     providers.close()
   })
   return {
-    /** What verifies the tokens of this issuer; undefined: it is none of ours. */
+    /** The verifier for this issuer; undefined: it is not configured. */
     find: (issuer: string): Verify | undefined => current().find(issuer)?.verify,
-    /** Whether a provider is out of reach. */
+    /** Whether a provider is unavailable. */
     isAway: (): boolean => current().isAway,
   }
 }
@@ -84,7 +84,7 @@ function openProvider(wanted: Wanted, { config, log }: Context, refusals: Refusa
   return createProvider({ issuer, audiences, ttlMs, keys, algorithms, claims, onRefused })
 }
 
-/** Calls `take` with the providers of the file, now and after each change that is a good one. */
+/** Calls `take` with the providers of the file, now and after each valid change. */
 function followProviders(
   { config, log }: Context,
   take: (found: readonly Wanted[]) => void,
@@ -104,7 +104,7 @@ function followProviders(
   )
 }
 
-/** The one that the settings name; none where they do not. */
+/** The provider of the settings, if any. */
 function ownProvider({ config }: Context): readonly Wanted[] {
   const { oidcIssuerUrl: issuer, oidcClientIds = [], oidcCacheTtlMs: ttlMs } = config
   if (issuer === undefined) return []
@@ -119,7 +119,7 @@ function tenantProvider(
   return { ...usual(config), issuer: issuerUrl, audiences: [clientId], ttlMs }
 }
 
-/** What providers outside of a file have in common. */
+/** Options that providers outside of a file share. */
 function usual(config: Context['config']) {
   return {
     discoveryUrl: undefined,

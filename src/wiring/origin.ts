@@ -1,4 +1,4 @@
-/** Where resources and secrets come from: a folder, or a cluster. */
+/** The source of resources and secrets: a folder or a cluster. */
 
 import { createClusterSource } from '../controller/cluster-source.ts'
 import { createFolderSource } from '../controller/folder-source.ts'
@@ -15,11 +15,11 @@ export interface Origin {
   readonly readSecret: (secret: Secret) => Promise<Reading>
   /** `kubernetes` while the cluster cannot be read. */
   readonly degraded: () => readonly string[]
-  /** What it is, for the log. */
+  /** A description for the log. */
   readonly shown: string
 }
 
-/** Throws with the setting to look at. */
+/** Throws an error that names the setting to check. */
 export function openOrigin({ config, log }: Context): Origin {
   const { resourceFolder, secretsDir, watchGroups } = config
   const fromFolder = (secret: Secret): Promise<Reading> => readSecret(secretsDir, secret)

@@ -1,4 +1,4 @@
-/** What every process of the service has: it knows callers, resources, counters, and what it tells. */
+/** The parts that every process of the service has: callers, resources, counters and metrics. */
 
 import { createVerifyKey } from '../identity/api-key.ts'
 import { createAuthenticate } from '../identity/authenticate.ts'
@@ -19,13 +19,16 @@ import type { Workers } from './workers/workers.ts'
 
 export type Parts = Awaited<ReturnType<typeof openParts>>
 
-/** What is built of these parts, and that they tell of; asked only once everything has been built. */
+/**
+ * Objects that are built from these parts, and that the parts report; called only after everything
+ * is built.
+ */
 export interface Later {
   readonly journal: () => Journal | undefined
   readonly workers: () => Workers | undefined
 }
 
-/** Opens them, the ones that others ask first. */
+/** Opens them in order of their dependencies. */
 export async function openParts(context: Context, later: Later) {
   const { config, log, clock, stops, parent } = context
   const tracing = openTracing(config)
@@ -34,7 +37,7 @@ export async function openParts(context: Context, later: Later) {
   const resources = await openResources(context, database, keyParts)
   // The resources in force, with the names that model servers list.
   const learner = openServedNames(context, database, resources)
-  // Of keys: our own, and those accepted beside it.
+  // Markers of keys: our own, and others that are accepted.
   const markers = { own: config.keyMarker, accepted: config.acceptedMarkers }
   const tokens = openTokens(context, resources, tracing)
   const authenticate = createAuthenticate({

@@ -1,4 +1,4 @@
-/** The pod that this process runs in, and those of other processes that have ended. */
+/** The pod of this process, and pods of other processes that have ended. */
 
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -10,7 +10,10 @@ import { type ReplicaPod, removeEnded } from '../store/revocations/revocation-lo
 import { accessOf } from './cluster.ts'
 import type { Context } from './context.ts'
 
-/** undefined: this process runs in no pod, as far as it is told. Throws with the setting to look at. */
+/**
+ * undefined: this process is not known to run in a pod. Throws an error that names the setting to
+ * check.
+ */
 export function openPods({ config, log, onFault, stops }: Context, pool: Sql) {
   const { podNamespace: namespace, podName: name, podUid: uid } = config
   const isReachable = config.kubeconfig !== undefined || config.kubernetesHost !== undefined
@@ -45,14 +48,14 @@ export function openPods({ config, log, onFault, stops }: Context, pool: Sql) {
   stops.push(ended.stop)
   return {
     own: { cluster, namespace, name, uid },
-    // Whoever runs elsewhere is known to another API server.
-    /** These have not been heard of: those of them that have ended are taken from the replicas. */
+    // Pods elsewhere belong to another API server.
+    /** Checks these silent pods: those that have ended are removed from the replicas. */
     look: (silent: readonly ReplicaPod[]): void =>
       ended.look(silent.filter((pod) => pod.cluster === cluster && pod.namespace === namespace)),
   }
 }
 
-/** Each cluster has authorities of its own; without them its address has to do. */
+/** Each cluster has its own authorities; without them its address identifies it. */
 function nameCluster({ server, ca, caFile }: ClusterAccess): string {
   const text = ca ?? (caFile === undefined ? server : readFileSync(caFile, 'utf8'))
   return createHash('sha256').update(text.trim()).digest('hex').slice(0, 16)

@@ -1,18 +1,18 @@
-/** Why identity tokens are refused, for the log; it holds nothing of any token. */
+/** Logs why identity tokens are refused, without any of their text. */
 
 import type { Context } from './context.ts'
 import { createLineLimit } from './line-limit.ts'
 
 export type RefusalLog = ReturnType<typeof createRefusalLog>
 
-/** Milliseconds in which one reason is one line, however many tokens are refused for it. */
+/** A reason is logged at most once in this many milliseconds, however many tokens are refused. */
 const oneLineMs = 10_000
 
-/** A line for each reason; the next one says how many were not logged. */
+/** One line per reason; the next one gives the number that was not logged. */
 export function createRefusalLog({ log, clock }: Pick<Context, 'log' | 'clock'>) {
   const lines = createLineLimit(oneLineMs)
   return {
-    /** `about`: what would have proved the token, and where there is one its issuer. */
+    /** `about`: the verifier of the token and, if known, its issuer. */
     note(about: Readonly<Record<string, string>>, reason: string): void {
       const unlogged = lines.pass(JSON.stringify([about, reason]), clock())
       if (unlogged === undefined) return

@@ -1,4 +1,4 @@
-/** What every process that may be serving says it has in force, as far as the database tells. */
+/** What all processes that may be serving report to have in force, from the database. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { InForce, ProcessReport, Reports } from '../core/enforcement.ts'
@@ -50,15 +50,15 @@ export function followReports(sql: Sql) {
   }
 
   return {
-    /** What is new is read and added. Never rejects; a database that does not answer is a problem. */
+    /** Reads and adds what is new. Never rejects; an outage of the database is a problem. */
     read(): Promise<Reports> {
-      // Two at a time would each believe that they have read what the other one has.
+      // Two concurrent reads would each skip what the other one has read.
       reading ??= read()
         .catch((error: unknown) => {
           changed = undefined
           signature = ''
           failure = error
-          // The same sentence whatever the cause: it stands in thousands of conditions.
+          // The same sentence for every cause, because it appears in thousands of conditions.
           return { problem: 'Postgres does not answer' }
         })
         .finally(() => {
@@ -66,11 +66,11 @@ export function followReports(sql: Sql) {
         })
       return reading
     },
-    /** Models whose reports have changed with the last `read`; undefined: all may have. */
+    /** Models whose reports have changed with the last `read`; undefined: possibly all. */
     get changed(): ReadonlySet<string> | undefined {
       return changed
     },
-    /** Why the last one has failed. */
+    /** Why the last read failed. */
     get failure(): unknown {
       return failure
     },
@@ -80,21 +80,21 @@ export function followReports(sql: Sql) {
 export interface WatchedReportsOptions {
   readonly sql: Sql
   readonly url: string | (() => string)
-  /** What there is now, and of which models it may be something else than before; undefined: all. */
+  /** The current reports, and the models for which they may have changed; undefined: all. */
   readonly onRead: (reports: Reports, changed: ReadonlySet<string> | undefined) => void
-  /** The database does not answer, and why; undefined: it does again. */
+  /** The database does not respond, and why; undefined: it does again. */
   readonly onProblem: (problem: string | undefined) => void
   readonly signal: AbortSignal
 }
 
-/** Between two questions, milliseconds. */
+/** Between two polls, milliseconds. */
 const everyMs = 1_000
-/** Reports that come together are read together; milliseconds. */
+/** Reports within this time are read together; milliseconds. */
 const settleMs = 20
-/** Milliseconds for which what was read last is believed while the database does not answer. */
+/** How long the last reports stay valid while the database is unavailable; milliseconds. */
 const believedMs = 5_000
 
-/** Reads reports as they come, until `signal`. */
+/** Reads reports as they arrive, until `signal`. */
 export function watchReports(options: WatchedReportsOptions): void {
   const { sql, url, onRead, onProblem, signal } = options
   const reader = followReports(sql)

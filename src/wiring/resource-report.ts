@@ -1,16 +1,16 @@
-/** What the log has of resources: each change once, and of what is wrong that which is new. */
+/** Logs changes of resources, and new problems. */
 
 import type { Logger } from 'pino'
 import { bypassedModels } from '../core/bypass.ts'
 import { sharedPriorities } from '../core/conditions.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 
-/** Of one kind of line so many are logged for a change; the internal API has all. */
+/** The most lines of one kind per change; the internal API lists all. */
 export const linesShown = 100
 
 /**
- * Logs what is in force after a change. A problem, a shared priority or a way past us is a line when
- * it was not there before, and has one again when it comes back.
+ * Logs what is in force after a change. A problem, a shared priority or a route past us is logged
+ * when it is new or recurs.
  */
 export function createResourceReport(
   log: Pick<Logger, 'info' | 'warn'>,

@@ -1,4 +1,4 @@
-/** Resources from a folder or a cluster: read, compiled, told to Envoy and put in force. */
+/** Resources from a folder or a cluster: read, compiled, written for Envoy, and put in force. */
 
 import { startController } from '../controller/controller.ts'
 import { inSlices } from '../controller/slices.ts'
@@ -20,7 +20,7 @@ import { createResourceReport, linesShown } from './resource-report.ts'
 
 export type Resources = Awaited<ReturnType<typeof openResources>>
 
-/** Settles when the first snapshot is in force. */
+/** Resolves when the first snapshot is in force. */
 export async function openResources(
   context: Context,
   { pool: sql }: Database,
@@ -72,7 +72,7 @@ export async function openResources(
     onPublished(compileMs) {
       published = { compileS: compileMs / 1_000, at: performance.now() }
     },
-    // A worker's parent reads the same.
+    // A worker's parent logs the same.
     report: parent === undefined ? createResourceReport(log) : () => {},
     onFailure: (error) => log.error({ err: error }, 'resources could not be put in force'),
   }).catch((error: unknown) => {
@@ -81,21 +81,24 @@ export async function openResources(
   stops.push(() => controller.close())
   await report.start()
   return {
-    /** What is in force now. */
+    /** The snapshot in force. */
     snapshot: stage.snapshot,
-    /** What is in force of each model in this process, and what every process says of that. */
+    /** The state of each model in this process, and the reports of all processes. */
     async enforcement(): Promise<Enforcement> {
       const reports = await inForce.read()
       return { policies: report.policies, reports }
     },
-    /** What a resource names as a secret, from the files of SECRETS_DIR or the cluster's Secrets. */
+    /** A secret that a resource names, from the files of SECRETS_DIR or the cluster's Secrets. */
     readSecret: origin.readSecret,
     problems: (): readonly string[] => [...controller.problems(), ...secrets.problems()],
-    /** Models that are not in force, or not as written, because Envoy does not have their cluster yet. */
+    /**
+     * Models that are not in force, or in an old version, because Envoy does not have their cluster
+     * yet.
+     */
     modelsWaiting: (): number => clusterFile.waiting.size,
-    /** Where resources come from, when changes cannot be seen there now, as `/readyz` calls it. */
+    /** The source of resources if changes cannot be read now, under its name in `/readyz`. */
     degraded: origin.degraded,
-    /** How long the resources in force took to compile, and for how long they are; seconds. */
+    /** How long the resources in force took to compile, and since when they are; seconds. */
     published: (): { readonly compileS: number; readonly ageS: number } => ({
       compileS: published.compileS,
       ageS: (performance.now() - published.at) / 1_000,
@@ -103,14 +106,14 @@ export async function openResources(
   }
 }
 
-/** A snapshot, what it was compiled from, and what was left out. */
+/** A snapshot, its resources, and what was refused. */
 interface Published extends Pick<Gathered, 'resources' | 'refused'> {
   readonly fresh: Snapshot
 }
 
 /**
- * What is in force: the snapshot published last, but for models that wait for their cluster, which
- * are as they were. What is taken away never waits.
+ * The snapshot in force: the one published last, except for models that wait for their cluster,
+ * which stay in their previous version. Removals never wait.
  */
 function createStage(clusterFile: ClusterFile, secrets: SecretFiles, onShown: () => void) {
   let latest: Published | undefined
@@ -129,7 +132,7 @@ function createStage(clusterFile: ClusterFile, secrets: SecretFiles, onShown: ()
     onShown()
   }
 
-  /** One after the other: the last to begin knows most. */
+  /** One after the other: the last call has the latest state. */
   function show(): Promise<void> {
     turn = turn.then(update, update)
     return turn
@@ -145,10 +148,11 @@ function createStage(clusterFile: ClusterFile, secrets: SecretFiles, onShown: ()
     async publish(published: Published): Promise<void> {
       const { fresh } = published
       await inSlices(clusterFile.planInSteps(fresh))
-      // Not before it is known whose cluster is missing: a model released meanwhile shows the latest.
+      // Only once the missing clusters are known: a model released meanwhile shows the latest
+      // state.
       latest = published
       if (shown !== undefined) await show()
-      // Envoy refuses a cluster that names a file which is not there.
+      // Envoy refuses a cluster that names a missing file.
       await secrets.write(fresh)
       await clusterFile.write()
       if (shown !== undefined) return

@@ -1,6 +1,6 @@
 /**
- * Learns what model servers list: by asking them, from what callers are shown, and from the other
- * processes by way of the database. What is known stays known while a server does not answer.
+ * Learns the names that model servers list: by asking them, from lists for callers, and from the
+ * other processes through the database. Known names stay valid while a server does not respond.
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
@@ -17,9 +17,9 @@ import type { Database } from './database.ts'
 import type { Resources } from './resources.ts'
 
 export interface Learner {
-  /** What is in force, with the names that servers list. */
+  /** The snapshot in force, with the names that servers list. */
   readonly snapshot: () => Snapshot
-  /** Takes note of what a model's server lists. */
+  /** Records the list of a model's server. */
   note(model: Model, served: readonly ServedModel[]): void
   close(): void
 }
@@ -27,33 +27,36 @@ export interface Learner {
 export interface LearnerDeps {
   readonly snapshot: () => Snapshot
   readonly store: ServedNamesStore
-  /** The server's list as it came; rejects where there is none. undefined: another process asks. */
+  /**
+   * Requests the server's list, unparsed; rejects if there is none. undefined: another process
+   * asks.
+   */
   readonly ask: ((ref: ModelRef) => Promise<unknown>) | undefined
   readonly log: Pick<Logger, 'debug'>
   readonly onFault: (error: unknown) => void
-  /** Milliseconds between two looks at what the others know, and at which servers are to be asked. */
+  /** Milliseconds between two reads of the others' names and checks for servers that are due. */
   readonly restMs?: number
-  /** Milliseconds until a server that has answered is asked again. */
+  /** Milliseconds until a server that has responded is asked again. */
   readonly freshMs?: number
 }
 
-/** Milliseconds until a server that has not answered is asked again, from one time to the next. */
+/** Milliseconds until a server that has not responded is asked again, for each attempt. */
 const retryMs = [1_000, 2_000, 5_000, 15_000, 30_000] as const
 const askMs = 2_000
-/** Servers asked side by side, and how long one may hold up those behind it. */
+/** Servers asked concurrently, and how long one may block those behind it. */
 const lanes = 50
 const patienceMs = 500
-/** Each process says this often that a server still lists what it did. */
+/** How often each process confirms a server's unchanged list. */
 const confirmMs = 86_400_000
 
-/** When a server is asked again and was last told of, by `performance.now()`. */
+/** When a server is asked again and was last reported, by `performance.now()`. */
 interface Turn {
   dueAt: number
   failures: number
   toldAt: number
 }
 
-/** Asks the servers of models that say no ids themselves; a worker is told by who started it. */
+/** Asks the servers of models without ids of their own; a worker gets the names from its parent. */
 export function openServedNames(
   { config, log, onFault, stops, parent }: Context,
   { pool }: Database,
@@ -97,7 +100,7 @@ export function createLearner(deps: LearnerDeps): Learner {
     return turn
   }
 
-  /** The servers that there are now, each with one of its models. The others are forgotten. */
+  /** The current servers, each with one of its models. Others are forgotten. */
   function servers(): ReadonlyMap<string, Model> {
     const { models } = deps.snapshot()
     if (models === neededFor) return needed
@@ -113,7 +116,7 @@ export function createLearner(deps: LearnerDeps): Learner {
     return needed
   }
 
-  /** Tells the others what is new, and once in a while what is not. */
+  /** Reports new names to the others, and from time to time unchanged ones. */
   async function learn(model: Model, served: readonly ServedModel[]): Promise<void> {
     const id = idOf(model)
     if (!servers().has(id)) return
@@ -126,7 +129,7 @@ export function createLearner(deps: LearnerDeps): Learner {
     if (!isNew && performance.now() - turn.toldAt < confirmMs) return
     turn.toldAt = performance.now()
     await store.write(id, names.of(id)).catch((error: unknown) => {
-      // So that its next answer tells it again.
+      // So that its next response is reported again.
       turn.toldAt = -Infinity
       log.debug({ cause: String(error) }, 'the names of a model server could not be kept')
     })
@@ -145,7 +148,7 @@ export function createLearner(deps: LearnerDeps): Learner {
     }
   }
 
-  /** Those that have failed least come first. */
+  /** Servers with the fewest failures come first. */
   async function askAll(): Promise<void> {
     const due = new Map<Turn, Model>()
     for (const [id, model] of servers()) {
@@ -153,7 +156,8 @@ export function createLearner(deps: LearnerDeps): Learner {
       if (turn.dueAt <= performance.now()) due.set(turn, model)
     }
     const inOrder = [...due].sort(([a], [b]) => a.failures - b.failures)
-    // A signal for each round: who listens to one that lives as long as the process is never let go.
+    // A signal per round: listeners on one that lives as long as the process would never be
+    // released.
     const options = { lanes, patienceMs, signal: new AbortController().signal }
     await inLanes(inOrder, options, ([turn, model]) => ask(model, turn))
   }

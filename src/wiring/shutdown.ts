@@ -1,43 +1,44 @@
-/** The end of a process: its parts stop one after another, within one budget of time. */
+/** Shuts a process down: its parts stop one after another, within one time budget. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
 
 /** A part that may take time to stop. */
 export interface TimedStop {
-  /** As a log line names it: `the counters`. */
+  /** Its name in log lines: `the counters`. */
   readonly name: string
-  /** Milliseconds that it may take whatever the parts before it do. */
+  /** Milliseconds that it may always take, whatever earlier parts take. */
   readonly shareMs: number
-  /** Milliseconds that it may take at most where those before it leave some of theirs; else `shareMs`. */
+  /** The most milliseconds that it may take if earlier parts leave some; otherwise `shareMs`. */
   readonly mostMs?: number
-  /** What is lost when it is given up, for the log. */
+  /** What is lost if it is abandoned, for the log. */
   readonly lost: string
-  /** Stops it, within `graceMs` where it can. */
+  /** Stops it, within `graceMs` if possible. */
   stop(graceMs: number): unknown
 }
 
-/** How a part is stopped; a plain function is for one that stops at once. */
+/** How a part is stopped; a plain function stops at once. */
 export type Stop = TimedStop | (() => unknown)
 
 export interface ShutdownOptions {
   readonly log: Pick<Logger, 'error'>
   readonly budgetMs?: number
-  /** Milliseconds by a clock that never steps. */
+  /** A monotonic clock in milliseconds. */
   readonly monotonic?: () => number
-  /** Settles after so long, or when the signal says that nobody waits any more. */
+  /** Resolves after this time, or when the signal aborts the wait. */
   readonly pause?: (ms: number, signal: AbortSignal) => Promise<unknown>
 }
 
-/** Below the 15 seconds after which whoever asked for the end may enforce it. */
+/** Below the usual grace period of 15 seconds, after which a supervisor may kill the process. */
 const usualBudgetMs = 14_000
-/** By how much a part that was told its deadline may miss it. */
+/** By how much a part may miss its deadline. */
 const marginMs = 100
 
 /**
- * Stops the parts in this order. Each has a deadline: the shares up to its own, counted from the
- * beginning, or before that its `mostMs`. A part that hangs is given up then, with a log line that
- * says what is lost, and takes nothing from those behind it. Answers whether every part stopped in time and without an error.
+ * Stops the parts in this order. Each has a deadline: the sum of shares up to its own, counted from
+ * the beginning, or its `mostMs` if earlier. A part that hangs is then abandoned with a log line
+ * about what is lost, which takes no time from later parts. Returns whether every part stopped in
+ * time and without an error.
  */
 export async function stopInOrder(
   stops: readonly Stop[],

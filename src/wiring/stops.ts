@@ -1,8 +1,8 @@
-/** The parts of a process that take time to stop, and how the budget of a shutdown is divided. */
+/** The parts of a process that take time to stop, and their shares of a shutdown. */
 
 import type { TimedStop } from './shutdown.ts'
 
-/** Milliseconds that each may take whatever others do, and at most; what is lost where it is given up. */
+/** Milliseconds that each may always take, and at most; and what is lost if it is abandoned. */
 const shares = {
   'the audit trail': [200, 2_000, 'its last lines'],
   'the embedded Postgres': [1_300, 14_000, 'nothing that was committed; its next start recovers'],

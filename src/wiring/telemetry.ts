@@ -1,4 +1,4 @@
-/** The process's metrics, read from the parts that have something to tell. */
+/** The process's metrics, read from its parts. */
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -18,12 +18,12 @@ import type { Workers } from './workers/workers.ts'
 
 export interface Measured extends Keys, Counters, Resources {
   readonly identity: IdentityFigures
-  /** Asked only once everything has been built. */
+  /** Called only after everything is built. */
   readonly journal: () => Journal | undefined
   readonly workers: () => Workers | undefined
 }
 
-/** The program's own. */
+/** The program's version. */
 export function readVersion(): string {
   return JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')).version
 }
@@ -54,7 +54,7 @@ export function openTelemetry(context: Context, measured: Measured): Telemetry {
   return telemetry
 }
 
-/** What is read of each part. */
+/** The readings of each part. */
 export function sourcesOf(
   { config, audit, parent }: Pick<Context, 'config' | 'audit' | 'parent'>,
   measured: Omit<Measured, 'queries' | 'histograms'>,
@@ -102,7 +102,7 @@ export function sourcesOf(
     tollgate_revocation_propagation_seconds: () => (propagation.stats().lastMs ?? NaN) / 1_000,
     tollgate_revocations_replayed: () => keeper.stats().replayed,
     tollgate_revocation_log_failing: () => keeper.stats().failing,
-    // It is read by the process that keeps the counters.
+    // The process with the counters reads it.
     ...(config.usageJournal &&
       !parent && {
         tollgate_journal_lines: () => stats().lines,

@@ -1,4 +1,4 @@
-/** What proves identity tokens: a file, OIDC providers, the cluster. */
+/** The verifiers of identity tokens: a file, OIDC providers, the cluster. */
 
 import type { VerifyNow } from '../identity/authenticate.ts'
 import { createVerifyToken } from '../identity/identity-token.ts'
@@ -33,10 +33,10 @@ export function openTokens(
         if (by === 'none') refusals.note({ proof: by }, 'nothing here proves it')
       },
     }),
-    /** Who administers by the cluster's roles; undefined: the cluster is not asked. */
+    /** Administrators by the cluster's roles; undefined: the cluster is not used. */
     mayAdminister: cluster && tracing.waiting('API server', cluster.mayAdminister),
     figures: counts.figures,
-    /** Which of what proves tokens is out of reach, as `/readyz` calls it. */
+    /** The unavailable verifiers, under their names in `/readyz`. */
     degraded: (): readonly string[] => [
       ...(oidc.isAway() ? ['oidc'] : []),
       ...(cluster?.tokens.isAway ? ['kubernetes'] : []),

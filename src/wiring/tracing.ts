@@ -1,4 +1,4 @@
-/** Spans of what the service is asked, and of what that waits for, where they are exported. */
+/** Spans of requests to the service, and of their waits, if they are exported. */
 
 import { trace } from '@opentelemetry/api'
 import type { Config } from '../config.ts'
@@ -17,12 +17,12 @@ import type { Context } from './context.ts'
 import { part } from './stops.ts'
 import { readVersion } from './telemetry.ts'
 
-/** What makes spans; they go nowhere before `startExport`. */
+/** Creates spans; they are not sent before `startExport`. */
 export function openTracing({ otel }: Config): Tracing {
   return otel?.traces === undefined ? noTracing : createTracing(trace.getTracer('tollgate'))
 }
 
-/** Begins to send spans and metrics to a collector, where the settings name one. */
+/** Starts to send spans and metrics to a collector, if one is configured. */
 export async function startExport(context: Context, { producer }: Telemetry): Promise<void> {
   const { config, log, stops } = context
   const { otel } = config
@@ -51,7 +51,7 @@ export async function startExport(context: Context, { producer }: Telemetry): Pr
   stops.push(part('the export to the collector', () => otlp.stop()))
 }
 
-/** The same Check, within a span where its call is sampled. */
+/** The same Check, within a span if its call is sampled. */
 export function traceCheck(tracing: Tracing, check: Check): Check {
   if (tracing === noTracing) return check
   return (bytes, traceparent) =>
@@ -60,7 +60,7 @@ export function traceCheck(tracing: Tracing, check: Check): Check {
       : check(bytes, traceparent)
 }
 
-/** Says on the span of a Check where the key was known from. */
+/** Adds to the span of a Check where the key was found. */
 export function traceKey(tracing: Tracing, verify: Verify): Verify {
   if (tracing === noTracing) return verify
   const waiting = tracing.waiting('database', verify)
@@ -73,7 +73,7 @@ export function traceKey(tracing: Tracing, verify: Verify): Verify {
   }
 }
 
-/** The same store with its waits as spans of what they are for. */
+/** The same store, with spans for its waits. */
 export function traceKeys<Store extends ApiKeyStore>(tracing: Tracing, keys: Store): Store {
   if (tracing === noTracing) return keys
   const waiting = <Args extends readonly unknown[], Result>(act: (...args: Args) => Result) =>
@@ -90,7 +90,7 @@ export function traceKeys<Store extends ApiKeyStore>(tracing: Tracing, keys: Sto
   }
 }
 
-/** The same counters; only shared ones ever make anybody wait. */
+/** The same counters; only shared ones ever wait. */
 export function traceCounters(tracing: Tracing, counters: CounterStore): CounterStore {
   if (tracing === noTracing) return counters
   const read = tracing.waiting('redis', counters.read.bind(counters))
@@ -102,7 +102,7 @@ interface CheckListeners<More extends readonly unknown[]> {
   readonly onRefused: (refused: RefusedCheck) => void
 }
 
-/** The same listeners, and what became of a Check is said on its span. */
+/** The same callbacks, which also add the decision to the Check's span. */
 export function traceDecisions<More extends readonly unknown[]>(
   tracing: Tracing,
   { onDecided, onRefused }: CheckListeners<More>,

@@ -1,12 +1,12 @@
-/** Unix sockets that we listen on: one left over is removed, and others than the owner may use it. */
+/** Unix sockets to listen on: removes stale ones, and sets their permissions. */
 
 import { once } from 'node:events'
 import { chmodSync, lstatSync, rmSync } from 'node:fs'
 import { connect } from 'node:net'
 
 /**
- * Removes a socket on which nobody listens, as of a process that was killed. What is no socket stays,
- * and so does one on which somebody listens; to listen there then fails.
+ * Removes a socket on which no process listens, for example after a kill. Other files stay, as do
+ * sockets in use; listening there then fails.
  */
 export async function removeStaleSocket(path: string): Promise<void> {
   if (!lstatSync(path, { throwIfNoEntry: false })?.isSocket()) return
@@ -20,7 +20,7 @@ export async function removeStaleSocket(path: string): Promise<void> {
   }
 }
 
-/** `mode` as chmod takes it: who may write may connect. */
+/** `mode` as for chmod: permission to write is permission to connect. */
 export function openSocket(path: string, mode: number): void {
   chmodSync(path, mode)
 }

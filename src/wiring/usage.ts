@@ -1,4 +1,4 @@
-/** What answers used: charged from the gateway's stream, its journal and its rate limit calls. */
+/** Charges usage from the gateway's stream, its journal and its rate limit calls. */
 
 import { reopenLogs } from '../gateway/reopen-logs.ts'
 import { createJournal, type Journal } from '../ratelimit/journal/journal.ts'
@@ -9,7 +9,7 @@ import type { Counters } from './counters.ts'
 import type { Resources } from './resources.ts'
 import { part } from './stops.ts'
 
-/** What charges, told to the metrics too. */
+/** Charges usage, and reports it to the metrics. */
 export function openSettle(
   { config, log, clock }: Context,
   { counters, redis }: Counters,
@@ -23,7 +23,7 @@ export function openSettle(
     clock,
     unusableUsage: config.unusableUsage,
     onSettled(usage, settled, by) {
-      // It repeats what the stream has told, but for what the stream could not tell.
+      // The journal repeats the stream, except for responses that the stream missed.
       if (by === 'journal') return
       if (settled.unusable) {
         telemetry.onUnusable(usage.model)
@@ -34,7 +34,8 @@ export function openSettle(
       }
     },
     onCounted(usage, counted, by) {
-      // Counters of this process alone are rebuilt at its start of what the one before has counted.
+      // Counters of this process alone are rebuilt at its start from what its predecessor has
+      // counted.
       const isRebuilt = redis === undefined && by === 'journal'
       if (isRebuilt && (usage.response?.endedAt ?? 0) < startedAt) return
       telemetry.onCounted(usage, counted)
@@ -42,7 +43,7 @@ export function openSettle(
   })
 }
 
-/** The journal's reader, not started yet; undefined where there is none. */
+/** The journal's reader, not started yet; undefined if there is no journal. */
 export function openJournal(
   { config, log, clock, stops }: Context,
   { counters, redis }: Counters,

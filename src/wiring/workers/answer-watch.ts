@@ -1,14 +1,14 @@
 /**
- * Notices a process that hangs: one that does not answer, tick after tick. What counts is ticks, not
- * time: of a machine that was suspended, or of this process, which was, nobody is to blame.
+ * Detects a process that hangs: one that does not answer for a number of ticks. Ticks are counted
+ * instead of time, so that a suspended machine or a pause of this process has no effect.
  */
 
-/** `onHung` is called once, with the `mostMissed`-th tick in a row that finds no answer. */
+/** Calls `onHung` once, at the `mostMissed`-th tick in a row without an answer. */
 export function watchAnswers(ask: () => Promise<unknown>, mostMissed: number, onHung: () => void) {
   let isAnswered = true
   let missed = 0
   return {
-    /** To be called at equal intervals; asks, unless the last question has not been answered. */
+    /** Call it at equal intervals; sends a request, unless the last one is unanswered. */
     tick(): void {
       if (!isAnswered) {
         missed += 1
@@ -20,7 +20,7 @@ export function watchAnswers(ask: () => Promise<unknown>, mostMissed: number, on
       const answered = (): void => {
         isAnswered = true
       }
-      // Who is gone is noticed by others.
+      // A process that is gone is detected elsewhere.
       ask().then(answered, answered)
     },
   }

@@ -1,11 +1,11 @@
-/** Calls between a process and one that it has started, over the channel between them. */
+/** Calls between a process and its child, over the channel between them. */
 
-/** Who answers: by name, with the arguments that were sent; may throw or reject. */
+/** Functions by name, called with the arguments that were sent; may throw or reject. */
 export type Handlers = Readonly<Record<string, (...args: never[]) => unknown>>
 
 export type Link = ReturnType<typeof createLink>
 
-/** As it is sent: a call or a word, with its number where it is to be answered; or an answer. */
+/** A message: a call, with a number if it needs an answer; or an answer. */
 type Message =
   | { readonly to: string; readonly args: readonly unknown[]; readonly id?: number }
   | { readonly re: number; readonly answer?: unknown; readonly error?: string }
@@ -16,7 +16,9 @@ interface Waiting {
   readonly timer: NodeJS.Timeout
 }
 
-/** `send` never throws. `onFault` is told what a handler threw that nobody waits for. */
+/**
+ * `send` must never throw. `onFault` is called with errors of handlers whose result is not awaited.
+ */
 export function createLink(
   send: (message: object) => void,
   handlers: Handlers,
@@ -38,7 +40,7 @@ export function createLink(
   }
 
   return {
-    /** Rejects when the other side throws, is gone, or has not answered within `timeoutMs`. */
+    /** Rejects if the other side throws, is gone, or has not answered within `timeoutMs`. */
     call<Answer>(name: string, args: readonly unknown[], timeoutMs: number): Promise<Answer> {
       lastId += 1
       const id = lastId
@@ -52,9 +54,9 @@ export function createLink(
         send({ to: name, args, id })
       })
     },
-    /** The same without an answer; what cannot be delivered is lost. */
+    /** The same without an answer; a message that cannot be delivered is lost. */
     tell: (name: string, ...args: readonly unknown[]): void => send({ to: name, args }),
-    /** To be given each message of the channel. */
+    /** Call it with each message of the channel. */
     take(received: unknown): void {
       const message = received as Message
       if ('to' in message) return void handle(message)

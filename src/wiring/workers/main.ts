@@ -1,8 +1,8 @@
-/** The program of a worker, which workers.ts starts. */
+/** The program of a worker, started by workers.ts. */
 
 import { boundHeap } from '../../cli/heap.ts'
 
 boundHeap()
-// Its heap is bounded before it is loaded.
+// The heap must be bounded before this is loaded.
 const { runWorker } = await import('./worker.ts')
 runWorker()

@@ -1,4 +1,4 @@
-/** What a worker is told when it starts, besides the settings, which it reads itself. */
+/** What a worker gets from its parent at its start, besides the settings, which it reads itself. */
 
 import type { Config } from '../../config.ts'
 import type { Address } from '../../settings/address.ts'
@@ -6,16 +6,16 @@ import type { Address } from '../../settings/address.ts'
 export interface Orders {
   /** From 0. */
   readonly index: number
-  /** Where it answers the gateway. */
+  /** Where it serves the gateway. */
   readonly address: Address
-  /** The database, where the parent has started it. */
+  /** The database, if the parent has started it. */
   readonly databaseUrl: string | undefined
   readonly logLevel: string
   readonly replicaName: string
   readonly replicaPlace: string
 }
 
-/** For the worker at this place; each is a replica of its own to those who wait for revocations. */
+/** For the worker at this index; each is a separate replica for revocations. */
 export function ordersFor(
   config: Config,
   own: Pick<Orders, 'index' | 'address' | 'databaseUrl' | 'logLevel'>,
@@ -28,7 +28,7 @@ export function ordersFor(
   }
 }
 
-/** The settings of a worker. What the parent does for all is off; what is bounded is shared out. */
+/** The settings of a worker. Turns off what the parent does for all, and divides shared limits. */
 export function configFor(config: Config, orders: Orders): Config {
   const { databaseUrl, replicaName, replicaPlace, address } = orders
   const metrics = undefined
@@ -44,7 +44,7 @@ export function configFor(config: Config, orders: Orders): Config {
   })
 }
 
-/** DB_MAX_OPEN_CONNS is for all processes together; nobody can do with less than two. */
+/** DB_MAX_OPEN_CONNS is shared by all processes, and each needs at least two. */
 export function connectionsOfEach({ databaseConnections, workers }: Config): number {
   if (workers === 1) return databaseConnections
   return Math.max(2, Math.floor(databaseConnections / (workers + 1)))

@@ -1,4 +1,4 @@
-/** A worker as its parent sees it: a process, and the channel to it. */
+/** A worker process and the channel to it. */
 
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -8,15 +8,15 @@ import { createLink, type Handlers, type Link } from './link.ts'
 export interface WorkerProcess {
   readonly pid: number
   readonly link: Link
-  /** Settles when it has ended, and says how: `exit code 1`, `SIGKILL`. */
+  /** Resolves with how it ended: `exit code 1`, `SIGKILL`. */
   readonly exited: Promise<string>
-  /** Ends it at once. */
+  /** Kills it at once. */
   kill(): void
 }
 
 const program = fileURLToPath(new URL('./main.ts', import.meta.url))
 
-/** Starts one that waits for its orders. It ends by itself when this process does. */
+/** Starts a worker that waits for its orders. It ends by itself when this process does. */
 export function spawnWorker(
   env: NodeJS.ProcessEnv,
   handlers: Handlers,

@@ -1,7 +1,7 @@
 /**
- * A worker: a process that answers the gateway at an address of its own, and nothing else. Its parent
- * keeps the counters, reads the journal, shows the metrics of all and has the REST API. Towards the
- * database and the resources it is a replica like any other.
+ * A worker: a process that serves the gateway at an address of its own, and nothing else. Its
+ * parent has the counters, the journal, the metrics page and the REST API. For the database and the
+ * resources it is a replica like any other.
  */
 
 import { hostname } from 'node:os'
@@ -19,14 +19,14 @@ import { type Stop, stopInOrder } from '../shutdown.ts'
 import { createLink, type Link } from './link.ts'
 import { configFor, type Orders } from './orders.ts'
 
-/** Milliseconds in which a worker that is asked by a signal has stopped. */
+/** How long a worker that gets a signal may take to stop; milliseconds. */
 const usualGraceMs = 14_000
-/** Milliseconds between two words that the stream has told of answers. */
+/** Milliseconds between two messages that the stream has reported responses. */
 const toldEveryMs = 250
 
-/** Waits for its orders, follows them, and ends with its parent. */
+/** Waits for its orders, executes them, and ends with its parent. */
 export function runWorker(): void {
-  // Its counters are gone with the parent, which is started again and needs this one's address.
+  // Its counters are gone with the parent, which is restarted and needs this worker's address.
   process.once('disconnect', () => process.exit(1))
   const starting = new AbortController()
   let worker: ReturnType<typeof startWorker> | undefined
@@ -88,7 +88,7 @@ async function startWorker(orders: Orders, parent: Link, signal: AbortSignal) {
     lost: 'calls under way',
     async stop(graceMs) {
       await grpc.stop(graceMs)
-      // Nothing is counted any more once this is told.
+      // Nothing is counted any more after this message.
       await parts.counterParts.counters.kept()
       parent.tell('ended', await parts.telemetry.collect())
     },
@@ -97,7 +97,7 @@ async function startWorker(orders: Orders, parent: Link, signal: AbortSignal) {
   return { address, log, parts, stops }
 }
 
-/** Tells at once, and then again after a while where there was something more. */
+/** Sends at once, and again after a while if there was more. */
 function tellingSometimes(parent: Link): () => void {
   let timer: NodeJS.Timeout | undefined
   let isMore = false

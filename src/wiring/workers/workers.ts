@@ -1,6 +1,6 @@
 /**
- * The workers of this process (docs/decisions/0008-workers.md): started, each at an address of its own;
- * started again when one ends by itself; asked for their figures; stopped with us.
+ * The workers of this process (docs/decisions/0008-workers.md): starts each at an address of its
+ * own, restarts one that ends by itself, collects their metrics, and stops them with this process.
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
@@ -19,27 +19,29 @@ export type Workers = ReturnType<typeof createWorkers>
 
 interface Slot {
   readonly index: number
-  /** The port is the one that was found. */
+  /** With the actual port. */
   address: Address
   process: WorkerProcess | undefined
   isReady: boolean
-  /** As it was last told. */
+  /** Its last known metrics. */
   figures: readonly MetricData[]
 }
 
-/** How much of the time for stopping they need: their calls, then what they have to hand over. */
+/** Their share of a shutdown: for their calls, then for handing over what they have. */
 export const workerShareMs = 8_000
-/** A start waits for the database for half a minute. */
+/** A start may wait half a minute for the database. */
 const startMs = 60_000
 const figuresMs = 1_000
-/** One that ends sooner than this after its start is started again later and later. */
+/** If one ends sooner than this after its start, the pause before its next start grows. */
 const steadyMs = 10_000
 const longestBackoffMs = 10_000
-/** One that has not answered for so many of these intervals hangs; the busiest takes milliseconds. */
+/** A worker that misses this many pings hangs; the busiest one answers within milliseconds. */
 const pingEveryMs = 1_000
 const mostMissedPings = 10
 
-/** Workers that have not been started. `told`: the stream of one has told of an answer. */
+/**
+ * Workers that are not started yet. Calls `told` when the stream of one has reported a response.
+ */
 export function createWorkers(context: Context, parts: Parts, told: () => void) {
   const { config, env, log, onFault } = context
   const { counterParts, health, learner, database } = parts
@@ -62,7 +64,7 @@ export function createWorkers(context: Context, parts: Parts, told: () => void) 
       read: owner?.read,
       restore: owner?.restore,
       told,
-      // What one has seen of a model's server the others are to know when it changes.
+      // Changes of a model server's state that one has seen are passed on to the others.
       backend(model: string, state: BackendState) {
         health.take(model, state)
         for (const other of slots)
@@ -74,7 +76,7 @@ export function createWorkers(context: Context, parts: Parts, told: () => void) 
     }
   }
 
-  /** Settles when it answers the gateway. */
+  /** Resolves when it serves the gateway. */
   async function spawn(slot: Slot): Promise<void> {
     const started = spawnWorker(env, handlersFor(slot), onFault)
     slot.process = started
@@ -96,9 +98,9 @@ export function createWorkers(context: Context, parts: Parts, told: () => void) 
     endIfHung(slot.index, started)
   }
 
-  /** What hangs neither answers nor ends: it is killed, and `keep` starts it again. */
+  /** Kills one that hangs, because it neither answers nor ends; `keep` starts it again. */
   function endIfHung(worker: number, { pid: workerPid, link, exited, kill }: WorkerProcess): void {
-    // The link gives no answer up before the watch does.
+    // The timeout of a ping is longer than the watch.
     const ask = () => link.call('ping', [], 2 * mostMissedPings * pingEveryMs)
     const watch = watchAnswers(ask, mostMissedPings, () => {
       log.error({ worker, workerPid, pings: mostMissedPings }, 'a worker hangs: it is killed')
@@ -108,13 +110,13 @@ export function createWorkers(context: Context, parts: Parts, told: () => void) 
     void exited.then(() => clearInterval(pings))
   }
 
-  /** What it has counted stays counted. */
+  /** Its counts remain. */
   function remember(slot: Slot): void {
     departed = mergeMetrics(forgetLabels(), [lasting(slot.figures)])
     slot.figures = []
   }
 
-  /** Labels that were captured must not outlive the Tenant's word. */
+  /** Captured labels must not outlive the Tenant's choice. */
   function forgetLabels(): readonly MetricData[] {
     const under = JSON.stringify(learner.snapshot().tenant?.telemetry ?? null)
     if (under === departedUnder) return departed
@@ -151,7 +153,7 @@ export function createWorkers(context: Context, parts: Parts, told: () => void) 
     const figures = await process.link
       .call<readonly MetricData[]>('figures', [], figuresMs)
       .catch(() => undefined)
-    // Not of one that has ended meanwhile.
+    // Not if it has ended meanwhile.
     if (figures !== undefined && slot.process === process && slot.isReady) slot.figures = figures
   }
 
@@ -161,14 +163,14 @@ export function createWorkers(context: Context, parts: Parts, told: () => void) 
 
   return {
     count: slots.length,
-    /** Of them, those that answer the gateway now. */
+    /** The number of those that serve the gateway now. */
     get ready(): number {
       return countReady()
     },
     get stats(): { readonly ready: number; readonly restarts: number } {
       return { ready: countReady(), restarts }
     },
-    /** Settles with their addresses once all are ready; rejects with what keeps one from it. */
+    /** Resolves with their addresses once all are ready; rejects if one cannot start. */
     async start(): Promise<readonly Address[]> {
       await orAborted(Promise.all(slots.map(spawn)), context.signal).catch((cause: unknown) => {
         throw new Error('WORKERS: a worker could not start', { cause })
@@ -176,13 +178,13 @@ export function createWorkers(context: Context, parts: Parts, told: () => void) 
       for (const slot of slots) keep(slot).catch(onFault)
       return slots.map(({ address }) => address)
     },
-    /** What each has counted, those included that have ended. Waits a second for one that hangs. */
+    /** The metrics of all workers, including ended ones. Waits one second for one that hangs. */
     async figures(): Promise<readonly (readonly MetricData[])[]> {
       await Promise.all(slots.map(askFigures))
       departed = forgetLabels()
       return [departed, ...slots.map(({ figures }) => figures)]
     },
-    /** Lets calls end for at most so long. */
+    /** Waits at most this long for calls to end. */
     async stop(graceMs: number): Promise<void> {
       stopping.abort()
       const running = slots.flatMap(({ process }) => process ?? [])
