@@ -1,4 +1,4 @@
-/** What the audit trail has of keys that a command takes over. */
+/** Records in the audit trail that a command takes keys over. */
 
 import { randomUUID } from 'node:crypto'
 import { userInfo } from 'node:os'
@@ -8,8 +8,8 @@ import type { Config } from '../config.ts'
 import { openAuditSink } from '../wiring/audit.ts'
 
 /**
- * Runs a take-over with a line before and one after it, of the person at the terminal. `countOf`
- * says how many keys it took. With AUDIT_REQUIRED it is not run unless the first line can be written.
+ * Runs a take-over with a line before and after it, in the name of the terminal's user. `countOf`
+ * returns the number of keys. With AUDIT_REQUIRED it runs only if the first line can be written.
  */
 export async function auditTakeOver<Result>(
   config: Config,

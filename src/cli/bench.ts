@@ -1,4 +1,4 @@
-/** `tollgate bench`: what a request costs through the gateway, beside an Envoy that only passes it on. */
+/** `tollgate bench`: measures a request through the gateway, compared with a bare Envoy. */
 
 import { readFileSync, writeFileSync } from 'node:fs'
 import { cpus, loadavg } from 'node:os'
@@ -50,8 +50,9 @@ const stoppedStatus = 130
 const warmUpMs = 10_000
 
 /**
- * Ends the process with status 0 when it has measured, 130 when it was stopped; answers 2 for a wrong
- * call. Rejects when it cannot start or its requests are refused; nothing is left running then.
+ * Ends the process with status 0 after a measurement, 130 if it was interrupted; returns 2 for
+ * invalid arguments. Rejects if it cannot start or its requests are refused; no process is then
+ * left running.
  */
 export async function bench(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
   if (asksForHelp(args)) {
@@ -60,7 +61,7 @@ export async function bench(args: readonly string[], env: NodeJS.ProcessEnv): Pr
   }
   try {
     const options = readOptions(args, env)
-    // Before minutes are spent on what it is to be compared with.
+    // Read before minutes are spent on a measurement.
     const before = options.compare === undefined ? undefined : readFile(options.compare)
     const results = await run(options, env)
     report(options, results, before)
@@ -88,7 +89,7 @@ function report({ json, html }: BenchOptions, results: Results, before: Results 
   if (html !== undefined) writeFileSync(html, renderHtml(results))
 }
 
-/** What is to be measured, and how it ends. */
+/** What is measured, and how it is stopped. */
 interface Place {
   start(): Promise<{
     readonly subjects: readonly Subject[]
@@ -139,7 +140,7 @@ async function run(options: BenchOptions, env: NodeJS.ProcessEnv): Promise<Resul
     const measuring = { ...there, load, signal: stopping.signal, progress: progress.run }
     return await Promise.race([measureAll(options, measuring), broken])
   } catch (error) {
-    // Whoever asked to stop is told so, and by the right exit status.
+    // An interrupt exits with its own status.
     if (stopping.signal.aborted) await new Promise(() => {})
     throw error
   } finally {

@@ -1,4 +1,4 @@
-/** `tollgate check <folder>`: every problem of the resource files, by file and line. */
+/** `tollgate check <folder>`: reports all problems of the resource files, by file and line. */
 
 import { loadSnapshot } from '../controller/controller.ts'
 import { showProblem } from '../controller/files.ts'
@@ -15,8 +15,8 @@ Names every problem of the resources in a folder of YAML by file and line, then 
 resource would have, and whether all that is written of a model would be accepted. The exit status is 1 when there is a problem, and 0 when there is advice alone.`
 
 /**
- * Prints problems and advice, then the phase of each resource as the service would have it.
- * Answers the exit status: 1 when there is a problem, advice alone is none; 2 for a wrong call.
+ * Prints problems and advice, then the phase of each resource as in the service. Returns the exit
+ * status: 1 if there is a problem, 0 if there is only advice, 2 for invalid arguments.
  */
 export async function check(args: readonly string[]): Promise<number> {
   const call = readCall(args, usage, ([folder, ...rest]) =>
@@ -32,7 +32,7 @@ export async function check(args: readonly string[]): Promise<number> {
   const { snapshot, problems, refused } = loaded
   for (const problem of problems) console.error(showProblem(problem))
   for (const advice of adviceOn(snapshot)) console.error(`advice: ${advice}`)
-  // Where it is enforced is known to the processes that serve.
+  // Only serving processes know what is enforced.
   const policies = policiesOf(snapshot, refused)
   const policyConditions = createPolicyConditions(policies)
   const rows = statusOf(snapshot, { policyConditions }).map(({ kind, namespace, name, phase }) => [

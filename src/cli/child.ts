@@ -6,22 +6,22 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { endWithUs } from '../store/postgres/end-with-us.ts'
 import { record } from './run-records.ts'
 
-/** A running process of ours. */
+/** A running child process. */
 export type Child = ReturnType<typeof startChild>
 
-/** What to run and where its output goes. */
+/** The command and its output. */
 export interface ChildOptions {
   readonly name: string
   readonly command: string
   readonly args: readonly string[]
   readonly env: NodeJS.ProcessEnv
-  /** A file that is written anew, or a receiver of lines. */
+  /** A file that is overwritten, or a receiver of lines. */
   readonly output: string | ((line: string) => void)
-  /** Where to note that it runs (run-records.ts). */
+  /** Where its process is recorded (run-records.ts). */
   readonly records: string
   /**
-   * For a Node program: it sees the channel close when we are killed, and ends. Others get SIGTERM
-   * then, and SIGKILL when they do not heed it.
+   * For a Node program: it ends when the channel closes because we were killed. Other programs then
+   * get SIGTERM, and later SIGKILL.
    */
   readonly ipc: boolean
 }
@@ -30,8 +30,8 @@ const graceMs = 15_000
 const killedStopping = ['SIGTERM', '0', 'SIGKILL'] as const
 
 /**
- * Starts a process in a group of its own, out of reach of a Ctrl-C at the terminal, which is for us
- * to pass on in the right order. A program that cannot be run shows as one that has `exited`.
+ * Starts a process in a group of its own. So a Ctrl-C at the terminal does not reach it, and we
+ * stop the processes in the right order. A program that cannot be run counts as `exited`.
  */
 export function startChild({ name, command, args, env, output, records, ipc }: ChildOptions) {
   const file = typeof output === 'string' ? open(output) : undefined
@@ -67,14 +67,14 @@ export function startChild({ name, command, args, env, output, records, ipc }: C
   }
   return {
     pid: child.pid ?? 0,
-    /** Settles when it has ended, in whichever way, and says how: `exit code 1`, `SIGKILL`. */
+    /** Resolves with how it ended: `exit code 1`, `SIGKILL`. */
     exited,
-    /** Ends it at once. */
+    /** Kills it at once. */
     kill,
-    /** Asks it to end, and makes it after a while; settles when it has ended. */
+    /** Asks it to end, and kills it after a while; resolves when it has ended. */
     async stop(): Promise<void> {
       child.kill('SIGTERM')
-      // An open channel would keep a Node program running that has nothing else left to do.
+      // An open channel would keep an idle Node program running.
       if (child.connected) child.disconnect()
       const patience = new AbortController()
       const ended = exited.then(() => patience.abort())

@@ -1,4 +1,4 @@
-/** `tollgate cleanup`: has the service delete expired ephemeral keys (contract, 3.13). */
+/** `tollgate cleanup`: makes the service delete expired ephemeral keys (contract, 3.13). */
 
 import { readFileSync } from 'node:fs'
 import { type IncomingMessage, request as plainRequest } from 'node:http'
@@ -21,10 +21,12 @@ service does so by itself every 15 minutes; this is for those who want to see it
 Exit status: 0 done, 1 the service refused or cannot be reached, 2 a wrong call.`
 
 const timeoutMs = 30_000
-/** More than any answer of ours has. */
+/** More than any response of ours. */
 const mostBytes = 65_536
 
-/** Runs the command; answers the exit status. Rejects with a sentence when nothing was deleted. */
+/**
+ * Runs the command; returns the exit status. Rejects with a readable error if nothing was deleted.
+ */
 export async function cleanup(
   args: readonly string[],
   io: Pick<CommandIo, 'out' | 'err'> = terminal,

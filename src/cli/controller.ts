@@ -11,7 +11,7 @@ the Lease tollgate-controller; the others wait for it to end. The service needs 
 INTERNAL_ADDRESS has /livez and /readyz, METRICS_ADDRESS its metrics. It runs until SIGTERM, SIGINT or
 SIGHUP. docs/kubernetes.md says more.`
 
-/** `tollgate controller`: until it is asked to stop. Rejects with what keeps it from starting. */
+/** `tollgate controller`: runs until it is stopped. Rejects if it cannot start. */
 export async function controllerCommand(
   args: readonly string[],
   env: NodeJS.ProcessEnv,
@@ -24,7 +24,7 @@ export async function controllerCommand(
   }
   const log = pino({ level: config.logLevel })
   const asked = onStop(() => {})
-  // Before the cluster was read there is nothing to give back.
+  // Before the cluster has been read there is nothing to release.
   const started = serveController(config, log)
   await Promise.race([started, asked])
   await asked

@@ -1,4 +1,4 @@
-/** `tollgate drain`: what runs before Envoy is ended, as the preStop hook of its container. */
+/** `tollgate drain`: runs before Envoy is stopped, as the preStop hook of its container. */
 
 import { once } from 'node:events'
 import { type IncomingMessage, request as requestHttp } from 'node:http'
@@ -18,7 +18,7 @@ request is left or DRAIN_SECONDS have passed the command ends, with status 0 or 
 gone it asks Envoy itself, at ENVOY_ADMIN_ADDRESS. Meant as the preStop hook of Envoy's container. It
 cannot be taken back: end Envoy and start it again.`
 
-/** Alone: a container's other settings may name files that are not in it. */
+/** Only these: a container's other settings may name files that it lacks. */
 const names = [
   'INTERNAL_ADDRESS',
   'ENVOY_ADMIN_ADDRESS',
@@ -28,11 +28,11 @@ const names = [
   'TLS_KEY_FILE',
 ] as const
 
-/** Beyond DRAIN_SECONDS, for the last answer. */
+/** Time beyond DRAIN_SECONDS for the last response. */
 const marginMs = 10_000
 const answerWithinMs = 10_000
 
-/** Runs the command; 1 when requests still run, or nothing could be drained. */
+/** Runs the command; 1 if requests are still in progress, or nothing could be drained. */
 export async function drain(
   args: readonly string[],
   env: NodeJS.ProcessEnv,
@@ -58,7 +58,7 @@ export async function drain(
   }
 }
 
-/** Asks until it has ended. Rejects as soon as the service does not answer. */
+/** Calls until the drain has ended. Rejects as soon as the service does not respond. */
 async function askService(config: Config, out: (text: string) => void): Promise<DrainState> {
   const begunAt = performance.now()
   for (let told = ''; ; ) {
@@ -80,7 +80,7 @@ async function askOnce({ internalAddress: at, tlsCertFile }: Config): Promise<Dr
     path: '/internal/v1/drain',
     method: 'POST',
     signal: AbortSignal.timeout(answerWithinMs),
-    // The certificate is of the name that others know; nothing is told to whoever answers here.
+    // The certificate is for a public name; nothing secret is sent to this address.
     ...(isSecure && { rejectUnauthorized: false }),
   })
   asked.end()
@@ -90,7 +90,7 @@ async function askOnce({ internalAddress: at, tlsCertFile }: Config): Promise<Dr
   return JSON.parse(body) as DrainState
 }
 
-/** The same without the service, in what is left of the time. */
+/** The same without the service, in the remaining time. */
 async function askEnvoy(config: Config, goneMs: number): Promise<DrainState> {
   const { requests } = await drainEnvoy({
     admin: config.envoyAdminAddress,

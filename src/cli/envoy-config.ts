@@ -1,4 +1,4 @@
-/** `tollgate envoy-config`: Envoy's bootstrap for these settings, printed, written or validated. */
+/** `tollgate envoy-config`: prints, writes or validates Envoy's bootstrap for the settings. */
 
 import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -25,7 +25,10 @@ GATEWAY_GRPC_ENDPOINTS and GATEWAY_API_ENDPOINTS (one for each process of the se
 ENVOY_ADMIN_ADDRESS, USAGE_JOURNAL, BACKEND_CA_FILE, CORS_ALLOWED_ORIGINS, BODY_LIMIT, BODY_TIMEOUT,
 ENVOY_HEAP_BYTES, ENVOY_CONFIG_DIR. Start Envoy with: envoy -c <path> --file-flush-interval-msec 1000`
 
-/** Runs the command; answers the exit status, 2 for a wrong call. Rejects with what is wrong. */
+/**
+ * Runs the command; returns the exit status, 2 for invalid arguments. Rejects with a readable
+ * error.
+ */
 export async function envoyConfig(
   args: readonly string[],
   env: NodeJS.ProcessEnv,
@@ -55,7 +58,10 @@ function readArguments(args: string[]) {
   return values.write && values.validate ? undefined : values
 }
 
-/** Envoy's own verdict. It opens the files that it would write: those of a temporary folder. */
+/**
+ * Envoy's own validation. It opens the files that it would write, so they are in a temporary
+ * folder.
+ */
 async function validate(config: Config, env: NodeJS.ProcessEnv): Promise<string> {
   const log = (line: string) => console.error(line)
   const envoy = await findEnvoy({ path: config.envoyPath, env, log })

@@ -1,4 +1,4 @@
-/** `tollgate export`: the original's resources as ours, as YAML on standard output. */
+/** `tollgate export`: prints the original's resources as ours, as YAML on standard output. */
 
 import { readFile } from 'node:fs/promises'
 import { text } from 'node:stream/consumers'
@@ -22,7 +22,10 @@ input. What has no counterpart is named on standard error.
 
 Exit status: 0 everything is printed, 1 a resource is missing, 2 a wrong call.`
 
-/** Runs the command; answers the exit status. Rejects with a sentence when something is unreadable. */
+/**
+ * Runs the command; returns the exit status. Rejects with a readable error if something cannot be
+ * read.
+ */
 export async function exportCommand(
   args: readonly string[],
   io: Pick<CommandIo, 'env' | 'input' | 'out' | 'err'> = terminal,
@@ -52,7 +55,7 @@ async function readCluster(env: NodeJS.ProcessEnv): Promise<readonly unknown[]> 
   for (const { kind, plural } of collections[group]) {
     const apiVersion = `${group}/v1alpha1`
     const listed = await listObjects(client, `/apis/${apiVersion}/${plural}`).catch(absent)
-    // The items of a list do not say what they are.
+    // The items of a list have no kind.
     for (const object of listed?.objects.values() ?? [])
       objects.push({ ...object, apiVersion, kind })
   }
@@ -82,7 +85,7 @@ async function readFiles(
   return objects
 }
 
-/** What `kubectl get -o yaml` prints is one List. */
+/** `kubectl get -o yaml` prints one List. */
 function itemsOf(value: unknown): readonly unknown[] {
   return isObject(value) && value.kind === 'List' && Array.isArray(value.items)
     ? value.items

@@ -1,10 +1,13 @@
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:net'
 
-/** Below what Linux and macOS give to outgoing connections, which may take a port at any time. */
+/**
+ * Below the range that Linux and macOS use for outgoing connections, which may take a port at any
+ * time.
+ */
 const [lowest, highest] = [10_000, 32_000]
 
-/** Finds `count` different free ports on 127.0.0.1, held all at once so that none comes twice. */
+/** Finds `count` free ports on 127.0.0.1, holding all at once so that they differ. */
 export async function freePorts(count: number): Promise<number[]> {
   const servers = new Map<number, Server>()
   while (servers.size < count) {

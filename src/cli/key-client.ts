@@ -1,11 +1,11 @@
-/** The key endpoints as functions. Every failure is thrown as a sentence for the person who asked. */
+/** The key endpoints as functions. Every failure is thrown as a readable error. */
 import type { KeyServer } from './key-server.ts'
 import { printable } from './table.ts'
 
-/** The fields of a record that the commands show; the rest is passed through as it came. */
+/** The fields of a record that the commands show; others are passed through unchanged. */
 export interface KeyRecord {
   readonly id: string
-  /** Left out by servers that do not know it. */
+  /** Absent in responses of older servers. */
   readonly keyPrefix?: string
   readonly name: string
   readonly username: string
@@ -17,9 +17,9 @@ export interface KeyRecord {
   readonly lastUsedAt?: string
 }
 
-/** What the answer to a revocation says of who knows of it. */
+/** What a revocation's response says about its propagation. */
 export interface Revoked {
-  /** Left out by servers that do not say. */
+  /** Absent in responses of older servers. */
   readonly propagation?: { readonly state: string; readonly waitingFor?: readonly string[] }
 }
 
@@ -39,7 +39,7 @@ export interface KeySearch {
   /** The beginning of a key. */
   readonly prefix?: string | undefined
   readonly sort: { readonly by: string; readonly order: string }
-  /** Records at most. */
+  /** The most records. */
   readonly limit: number
 }
 
@@ -55,7 +55,7 @@ export function createKeyClient({ url, token }: KeyServer) {
       method,
       headers: { authorization: `Bearer ${token}`, accept: 'application/json' },
       ...(body !== undefined && { body: JSON.stringify(body) }),
-      // Nobody but the server that was named gets the token.
+      // Only the configured server gets the token.
       redirect: 'manual',
       signal: AbortSignal.timeout(timeoutMs),
     }).catch((error: unknown) => {
@@ -72,7 +72,7 @@ export function createKeyClient({ url, token }: KeyServer) {
       if (typeof created.key === 'string') return created
       throw new Error(`${url} answered without a key; it is not a Tollgate.`)
     },
-    /** Reads page after page. */
+    /** Reads all pages. */
     async search({
       statuses,
       includeEphemeral,
@@ -93,7 +93,7 @@ export function createKeyClient({ url, token }: KeyServer) {
           sort,
           pagination: { limit: Math.min(pageSize, limit - found.size), offset },
         })) as { readonly data: readonly KeyRecord[]; readonly has_more: boolean }
-        // A key made in between moves the pages: what came already is no news.
+        // A key created meanwhile shifts the pages, so records may repeat.
         for (const record of page.data) found.set(record.id, record)
         offset += page.data.length
         if (!page.has_more || page.data.length === 0) break
@@ -103,7 +103,7 @@ export function createKeyClient({ url, token }: KeyServer) {
     async revoke(id: string): Promise<KeyRecord & Revoked> {
       return (await call('DELETE', `/v1/api-keys/${encodeURIComponent(id)}`)) as KeyRecord & Revoked
     },
-    /** By the key's plaintext. */
+    /** By the key itself. */
     async revokeGiven(key: string): Promise<KeyRecord & Revoked> {
       return (await call('POST', '/v1/api-keys/revoke', { key })) as KeyRecord & Revoked
     },

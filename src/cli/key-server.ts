@@ -1,26 +1,26 @@
-/** Which server `tollgate key` talks to, and as whom. */
+/** The server and credential of `tollgate key`. */
 
 import { readFileSync } from 'node:fs'
 import { isLoopback } from '../core/trustworthy.ts'
 
-/** A base URL without a trailing slash, and the credential to show there. */
+/** A base URL without a trailing slash, and the credential. */
 export interface KeyServer {
   readonly url: string
   readonly token: string
 }
 
 export interface KeyServerOptions {
-  /** Instead of TOLLGATE_URL. */
+  /** Overrides TOLLGATE_URL. */
   readonly url?: string | undefined
-  /** Lets the token go over plain http to another machine. */
+  /** Allows sending the token over plain HTTP to another machine. */
   readonly insecureHttp?: boolean | undefined
 }
 
 const defaultUrl = 'http://127.0.0.1:8000'
 
 /**
- * What TOLLGATE_URL, and TOLLGATE_TOKEN or the file of TOLLGATE_TOKEN_FILE, say. Throws with a
- * sentence that says what to set.
+ * From TOLLGATE_URL, and TOLLGATE_TOKEN or the file TOLLGATE_TOKEN_FILE. Throws an error that says
+ * what to set.
  */
 export function findKeyServer(env: NodeJS.ProcessEnv, options: KeyServerOptions): KeyServer {
   const { TOLLGATE_URL, TOLLGATE_TOKEN, TOLLGATE_TOKEN_FILE } = env
@@ -42,7 +42,7 @@ function readToken(path: string): string {
   }
 }
 
-/** The base URL as written, without a trailing slash. Throws with a sentence that says what is wrong with it. */
+/** The base URL as written, without a trailing slash. Throws a readable error if it is invalid. */
 export function checkUrl(written: string, insecureHttp: boolean): string {
   const url = URL.parse(written)
   if (url === null || !['http:', 'https:'].includes(url.protocol) || url.search || url.hash) {

@@ -51,10 +51,10 @@ const forRevoke = {
   yes: { type: 'boolean' },
 } as const
 
-/** A call that makes no sense: its message is followed by the usage, and the exit status is 2. */
+/** Invalid arguments: the message is followed by the usage, and the exit status is 2. */
 class WrongCall extends Error {}
 
-/** Runs the command; answers the exit status: 1 when it failed, 2 for a wrong call. */
+/** Runs the command; returns the exit status: 1 if it failed, 2 for invalid arguments. */
 export async function key(args: string[], io: KeyIo = terminal): Promise<number> {
   const [command, ...rest] = args
   try {
@@ -154,7 +154,7 @@ async function revokeKeys(args: string[], io: KeyIo): Promise<number> {
   return revoked.length === ids.length ? 0 : 1
 }
 
-/** The key comes by standard input alone: arguments are seen by everybody on the machine. */
+/** The key is only read from standard input, because all users of the machine can see arguments. */
 async function revokeGiven(values: ServerFlags, io: KeyIo): Promise<number> {
   const client = clientOf(values, io)
   const key = (await io.read()).trim()
@@ -197,7 +197,7 @@ async function revokeOfUser(
   return 0
 }
 
-/** A revocation holds, but somebody who may be serving has not said that they know of it. */
+/** A revocation is in force, but some serving process has not acknowledged it. */
 function warnOfPending({ propagation }: Revoked, io: KeyIo): void {
   if (propagation?.state !== 'pending') return
   const names = printable(propagation.waitingFor?.join(', ') || 'some replica')
@@ -214,7 +214,7 @@ function clientOf({ url, 'insecure-http': insecureHttp }: ServerFlags, io: KeyIo
   return createKeyClient(findKeyServer(io.env, { url, insecureHttp }))
 }
 
-/** `name`, `name:desc`; names rise where nothing is said, dates fall. */
+/** `name`, `name:desc`; by default names ascend and dates descend. */
 function readSort(written = 'created_at'): { by: string; order: string } {
   const [by = '', order = by === 'name' ? 'asc' : 'desc', ...rest] = written.split(':')
   const known = ['created_at', 'expires_at', 'last_used_at', 'name']
@@ -230,7 +230,7 @@ function readLimit(written: string | undefined): number {
   throw new WrongCall('--limit is a whole number from 1.')
 }
 
-/** Whose they are is shown only where they are not all one person's. */
+/** The owner is shown only if there are several. */
 function showRecords(records: readonly KeyRecord[]): string {
   const several = new Set(records.map(({ username }) => username)).size > 1
   const header = ['ID', 'KEY', 'NAME', 'SUBSCRIPTION', 'STATUS', 'CREATED', 'EXPIRES', 'LAST USED']

@@ -1,4 +1,4 @@
-/** The commands of `tollgate`. Each is loaded only when it is asked for. */
+/** The commands of `tollgate`. Each is loaded on demand. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { packageRoot } from '../package-root.ts'
@@ -23,7 +23,7 @@ const usage = `Usage: tollgate <command>
 
 Settings come from the environment; docs/settings.md lists them.`
 
-// `help check` is `check --help`, and `help` alone is this text.
+// `help check` is `check --help`; `help` alone prints this text.
 const [first, ...rest] = process.argv.slice(2)
 const [command, args] =
   first === 'help' && rest[0] !== undefined ? [rest[0], ['--help']] : [first, rest]
@@ -70,7 +70,7 @@ function print(text: string): number {
   return 0
 }
 
-/** What a person can mend is a sentence, and so are its causes; a fault of ours comes with its stack. */
+/** An error that the user can fix is a sentence with its causes; a bug is shown with its stack. */
 function explain(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   if (['TypeError', 'RangeError', 'ReferenceError', 'SyntaxError'].includes(error.name)) {

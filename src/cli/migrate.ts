@@ -26,12 +26,12 @@ const usage = `Usage: tollgate migrate [--from <url>] [--tenant <name>] [--in-pl
   --dry-run      only says what would be done
   --plan         says what would be done to the schema, and which processes go on working on it`
 
-/** Progress is told every so many keys. */
+/** The number of keys between two progress messages. */
 const tellEvery = 50_000
 
 /**
- * `tollgate migrate`: answers the exit status, 0 when everything was done, 1 when keys had to be
- * left out, 2 for arguments that make no sense. Rejects with an Error fit for a person.
+ * `tollgate migrate`: returns the exit status, 0 if everything was done, 1 if keys were skipped, 2
+ * for invalid arguments. Rejects with a readable error.
  */
 export async function migrate(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
   const options = readCall(args, usage, readArguments)
@@ -140,7 +140,7 @@ async function copy(job: {
   return conflicting > 0 ? 1 : 0
 }
 
-/** Users of two tenants may have one name: their keys must not be thrown together. */
+/** Users of two tenants may share a name: their keys must not be mixed. */
 function chooseTenant({ tenantColumn, tenants }: KeyTable, name: string | undefined) {
   if (name !== undefined) {
     if (tenantColumn === undefined || !tenants.includes(name)) {

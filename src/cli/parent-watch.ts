@@ -1,10 +1,9 @@
 const pollMs = 500
 
 /**
- * Calls back once when the process that started us is gone without having told us: npm passes no
- * signal on when it is killed, and our own launcher cannot. Watches only where somebody waits for
- * us in that way (a script of npm, an IPC channel); a service that was put in the background keeps
- * running.
+ * Calls back once when the parent process is gone without a signal: npm passes none on when it is
+ * killed, and our own launcher cannot. Only if a parent waits for this process (an npm script, an
+ * IPC channel); a service in the background keeps running.
  */
 export function onParentGone(callback: () => void): void {
   let told = false

@@ -13,20 +13,20 @@ import type { Part } from './supervisor.ts'
 import { localUrl, type UpSettings } from './up-settings.ts'
 import { waitForHttp } from './wait-for-http.ts'
 
-/** What the processes are started with. */
+/** The inputs of the processes. */
 export interface PartsOptions {
   readonly env: NodeJS.ProcessEnv
   readonly settings: UpSettings
-  /** undefined: the cluster's. */
+  /** undefined: the cluster's resources. */
   readonly resourceFolder: string | undefined
   /** Path of the Envoy program. */
   readonly envoy: string
   readonly log: (line: string) => void
-  /** Instead of the sample model server: another program of Node that listens on its address. */
+  /** Replaces the sample model server: another Node program that listens on its address. */
   readonly modelServer?: string
-  /** Flags of Node for the service. */
+  /** Node flags for the service. */
   readonly serviceFlags?: readonly string[]
-  /** Threads of Envoy; up to four unless told. */
+  /** Threads of Envoy; up to four by default. */
   readonly envoyThreads?: number
 }
 
@@ -46,7 +46,7 @@ export function createParts(options: PartsOptions): Part[] {
       const server = await startEmbeddedPostgres({
         directory: join(config.dataDir, 'postgres'),
         log,
-        // The service knows the address it was started with.
+        // The service was started with this address.
         ...(embedded && { port: embedded.port }),
       })
       embedded = server
@@ -117,7 +117,7 @@ export function createParts(options: PartsOptions): Part[] {
         command: envoy,
         args: [
           ...['--config-path', bootstrap, '--concurrency', String(threads)],
-          // Without hot restart no two Envoys on a machine share memory by accident.
+          // Without hot restart, two Envoys on a machine never share memory by accident.
           ...['--log-level', 'warning', '--disable-hot-restart'],
           ...['--file-flush-interval-msec', '1000'],
         ],

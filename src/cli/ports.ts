@@ -2,14 +2,14 @@ import { once } from 'node:events'
 import { connect, createServer } from 'node:net'
 import { StartError } from './start-error.ts'
 
-/** An address that is about to be listened on, and the setting that names it. */
+/** An address to listen on, and its setting. */
 export interface Listen {
   readonly setting: string
   readonly host: string
   readonly port: number
 }
 
-/** Throws a StartError that names every address that cannot be listened on, with its setting. */
+/** Throws a StartError that names every address that is in use or invalid, with its setting. */
 export async function checkPorts(addresses: readonly Listen[]): Promise<void> {
   const problems: string[] = []
   const seen = new Map<string, string>()
@@ -29,7 +29,7 @@ export async function checkPorts(addresses: readonly Listen[]): Promise<void> {
   )
 }
 
-/** Whether somebody accepts connections there. */
+/** Whether a process accepts connections there. */
 export async function isListening(host: string, port: number): Promise<boolean> {
   const socket = connect(port, host)
   try {

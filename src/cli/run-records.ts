@@ -1,6 +1,6 @@
 /**
- * Notes in <DATA_DIR>/run of which processes were started, so that the next start can stop what a
- * killed one (kill -9, a crash) left running.
+ * Records in <DATA_DIR>/run which processes were started, so that the next start can stop those
+ * that a killed one (kill -9, a crash) left running.
  */
 import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -15,7 +15,7 @@ import {
 const graceMs = 5_000
 const pollMs = 25
 
-/** Notes that the process runs; call the result when it has ended. */
+/** Records that the process runs; call the result when it has ended. */
 export function record(folder: string, name: string, pid: number): () => void {
   const file = join(folder, `${name}.json`)
   mkdirSync(folder, { recursive: true })
@@ -23,7 +23,7 @@ export function record(folder: string, name: string, pid: number): () => void {
   return () => rmSync(file, { force: true })
 }
 
-/** Stops every process noted in `folder` that still runs, by force after five seconds. */
+/** Stops every recorded process in `folder` that still runs, by force after five seconds. */
 export async function reap(folder: string, log: (line: string) => void): Promise<void> {
   mkdirSync(folder, { recursive: true })
   const files = readdirSync(folder).filter((file) => file.endsWith('.json'))
@@ -48,7 +48,7 @@ async function end(left: ProcessIdentity): Promise<void> {
   while (isRunning(left) && Date.now() < deadline + graceMs) await delay(pollMs)
 }
 
-/** Sends a signal to a process, or a group of them, unless it is gone. */
+/** Sends a signal to a process or a process group, if it still exists. */
 export function signal(pid: number, name: NodeJS.Signals): void {
   try {
     process.kill(pid, name)

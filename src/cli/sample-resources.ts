@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import { sampleModelServer, sampleResourceFolder } from './up-settings.ts'
 
 /**
- * Writes the sample resources to `folder` with another address for the sample model server, so that
- * a second copy of everything runs beside the first on ports of its own. Replaces what was there.
+ * Writes the sample resources to `folder` with another address of the sample model server, so that
+ * a second gateway can run beside the first on its own ports. Replaces existing files.
  */
 export function writeSampleResources(folder: string, modelServerUrl: string): void {
   rmSync(folder, { recursive: true, force: true })

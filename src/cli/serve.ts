@@ -11,13 +11,13 @@ Settings come from the environment (default; meaning: value):
 
 ${settingsList()}`
 
-/** How long the process may go on after it was asked to stop (milliseconds). */
+/** How long the process may continue after a stop was requested (milliseconds). */
 const endWithinMs = 15_000
 
 /**
- * `tollgate serve`: the service alone, until SIGTERM, SIGINT or SIGHUP, or until the process that
- * started it is gone; the process then ends with status 0, or 1 when a part had to be given up. Rejects
- * with what kept it from serving.
+ * `tollgate serve`: runs the service until SIGTERM, SIGINT or SIGHUP, or until its parent process
+ * is gone. Then the process ends with status 0, or 1 if a part had to be abandoned. Rejects if it
+ * cannot start.
  */
 export async function serveCommand(
   args: readonly string[],
@@ -29,11 +29,11 @@ export async function serveCommand(
   const starting = new AbortController()
   void asked.then(() => {
     starting.abort()
-    // A start that hangs has nothing yet that could be lost.
+    // A start that hangs has nothing to lose yet.
     setTimeout(() => process.exit(1), endWithinMs).unref()
   })
   let service: Service | undefined
-  // Before there is anything to change it must not end the process, which is what it does by itself.
+  // During the start the signal must not end the process, as it does by default.
   process.on('SIGUSR2', () => service?.toggleDebug())
   try {
     service = await serve(env, starting.signal)

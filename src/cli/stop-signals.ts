@@ -1,15 +1,15 @@
 import { onParentGone } from './parent-watch.ts'
 
-// npm, the launcher and the terminal may each pass on one and the same Ctrl-C.
+// npm, the launcher and the terminal may each pass on the same Ctrl-C.
 const sameSignalMs = 500
 const killedStatus = 130
 
 /**
- * Settles with the reason once this process is asked to stop: SIGINT, SIGTERM, SIGHUP, or the end of
- * whoever started it. Asked again half a second or more later it calls `kill` and ends at once.
+ * Resolves with the reason when this process is asked to stop: SIGINT, SIGTERM, SIGHUP, or the end
+ * of its parent. A further signal half a second or more later calls `kill` and ends it at once.
  */
 export function onStop(kill: () => void): Promise<string> {
-  // A terminal that went away must not end us in the middle of stopping.
+  // A closed terminal must not end the process while it is stopping.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
   return new Promise((settle) => {
     let askedAt: number | undefined

@@ -2,15 +2,15 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Child } from './child.ts'
 import { StartError } from './start-error.ts'
 
-/** One of the processes that make up the whole. */
+/** A supervised process. */
 export interface Part {
-  /** As a sentence names it: `the service`. */
+  /** Its name in messages: `the service`. */
   readonly name: string
-  /** Starts it; the first time and whenever it has died. */
+  /** Starts it, initially and after each exit. */
   spawn(): Promise<Child>
-  /** Settles when it does its work; rejects when the signal says that nobody waits any more. */
+  /** Resolves when it is ready; rejects when the signal aborts the wait. */
   ready(signal: AbortSignal): Promise<void>
-  /** What it said last, for the message that it did not come up. */
+  /** Its last output, for the message that it did not start. */
   lastWords?(): string
 }
 
@@ -21,19 +21,19 @@ const steadyMs = 60_000
 export type Supervisor = ReturnType<typeof createSupervisor>
 
 /**
- * Keeps processes running. A part that dies by itself is started again, after one second, then two,
- * up to ten while it keeps dying. `log` gets a sentence for each such event.
+ * Keeps processes running. A part that exits by itself is restarted after one second, then two, up
+ * to ten while it keeps exiting. `log` gets a sentence for each such event.
  */
 export function createSupervisor(log: (line: string) => void) {
   const running: { part: Part; child: Child; isReady: boolean }[] = []
   const watches: Promise<void>[] = []
   const ending = new AbortController()
 
-  /** Starts a part for the first time. Rejects with a StartError when it dies before it is ready. */
+  /** Starts a part for the first time. Rejects with a StartError if it exits before it is ready. */
   async function start(part: Part): Promise<void> {
     const entry = { part, child: await part.spawn(), isReady: false }
     if (ending.signal.aborted) {
-      // Asked to stop meanwhile, when this one could not be stopped yet.
+      // A stop was requested before this process could be stopped.
       await entry.child.stop()
       ending.signal.throwIfAborted()
     }
@@ -86,21 +86,23 @@ export function createSupervisor(log: (line: string) => void) {
 
   return {
     start,
-    /** Aborted once everything is to end: no wait should outlive it. */
+    /** Aborted when everything is to end, so that no wait outlives it. */
     ending: ending.signal,
-    /** Ends every part, the last started first. Settles when nothing is left. Safe to call twice. */
+    /**
+     * Stops every part, the last started first. Resolves when nothing is left. May be called twice.
+     */
     async stop(): Promise<void> {
       ending.abort()
       for (const entry of running.toReversed()) await entry.child.stop()
       await Promise.all(watches)
     },
-    /** Passes a signal on to a part of this name; one that is not ready would not know it yet. */
+    /** Passes a signal on to the part with this name, if it is ready to handle it. */
     signal(name: string, signal: NodeJS.Signals): void {
       for (const { part, child, isReady } of running) {
         if (part.name === name && isReady) process.kill(child.pid, signal)
       }
     },
-    /** Ends every part at once, without a chance to finish. */
+    /** Kills every part at once. */
     kill(): void {
       ending.abort()
       for (const { child } of running) child.kill()

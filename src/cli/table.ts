@@ -1,8 +1,8 @@
-/** Rows of text aligned for a terminal. */
+/** Tables of text for a terminal. */
 
 const longestCell = 40
 
-/** Header and rows in columns, two blanks apart; a cell longer than `longest` is cut. */
+/** Header and rows in columns, two spaces apart; cells longer than `longest` are cut. */
 export function renderTable(
   header: readonly string[],
   rows: readonly (readonly string[])[],
@@ -22,7 +22,9 @@ export function renderTable(
     .join('\n')
 }
 
-/** Without what would move a terminal's cursor, change its colours or turn its text around. */
+/**
+ * Removes characters that would move a terminal's cursor, change its colours or reverse its text.
+ */
 export function printable(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, '\u{fffd}')
 }

@@ -1,10 +1,10 @@
-/** What commands print, ask and read: at a terminal, or in a test. */
+/** Input and output of commands: at a terminal, or in a test. */
 
 import { createInterface } from 'node:readline/promises'
 import { Writable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 
-/** The answer to a question; undefined where there is nobody to ask. */
+/** The answer to a question; undefined without a terminal. */
 async function ask(question: string): Promise<string | undefined> {
   if (!process.stdin.isTTY) return undefined
   const lines = createInterface({ input: process.stdin, output: process.stderr })
@@ -15,7 +15,7 @@ async function ask(question: string): Promise<string | undefined> {
   }
 }
 
-/** All of standard input; at a terminal one line, which is not shown as it is typed. */
+/** All of standard input; at a terminal one line, which is not echoed. */
 async function readHidden(): Promise<string> {
   if (!process.stdin.isTTY) return await text(process.stdin)
   process.stderr.write('Key (not shown): ')
@@ -29,32 +29,32 @@ async function readHidden(): Promise<string> {
   }
 }
 
-/** What a command takes its settings from, prints to a line at a time, asks and reads. */
+/** A command's environment, output by lines, questions and input. */
 export interface CommandIo {
   readonly env: NodeJS.ProcessEnv
   readonly out: (line: string) => void
   readonly err: (line: string) => void
-  /** The answer to a question; undefined where there is nobody to ask. */
+  /** The answer to a question; undefined without a terminal. */
   readonly ask: (question: string) => Promise<string | undefined>
-  /** All of standard input; what is typed there is not shown. */
+  /** All of standard input, not echoed. */
   readonly read: () => Promise<string>
   readonly input: NodeJS.ReadableStream
 }
 
-/** Those of this process. */
+/** The input and output of this process. */
 export const terminal: CommandIo = {
   env: process.env,
   out: (line) => console.log(line),
   err: (line) => console.error(line),
   ask,
   read: readHidden,
-  // Only made where it is read: standard input may be closed.
+  // Created on demand, because standard input may be closed.
   get input() {
     return process.stdin
   },
 }
 
-/** Whether the answer is yes; says how to go on where there is nobody to ask. */
+/** Whether the answer is yes; without a terminal, prints how to continue. */
 export async function agrees({ ask, err }: Pick<CommandIo, 'ask' | 'err'>, question: string) {
   const answer = await ask(`${question} [y/N] `)
   if (answer === undefined) err('There is nobody to ask; repeat it with --yes.')

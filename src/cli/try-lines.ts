@@ -1,8 +1,8 @@
-/** The three lines that show what the gateway is for: a 200, a 403 and a 429. */
+/** The three sample commands that show what the gateway does: a 200, a 403 and a 429. */
 import { setTimeout as delay } from 'node:timers/promises'
 import { StartError } from './start-error.ts'
 
-/** Where the gateway answers, and until when somebody waits for it. */
+/** The gateway's address, and the signal that ends the wait for it. */
 export interface TryLinesOptions {
   readonly gateway: string
   readonly signal: AbortSignal
@@ -12,10 +12,10 @@ const withinMs = 20_000
 const pollMs = 50
 
 /**
- * Mints three ephemeral keys for the sample identities and returns three `curl` lines that use
- * them. The first is answered 200, which also proves the whole way to a model; the second 403; the
- * third 429, because its key's one token of the day is spent here. Rejects with a StartError when
- * that cannot be had.
+ * Creates three ephemeral keys for the sample identities and returns three `curl` commands that use
+ * them. The first returns 200, which also tests the whole path to a model; the second 403; the
+ * third 429, because its key's single token per day is spent here. Rejects with a StartError if
+ * that fails.
  */
 export async function makeTryLines({ gateway, signal }: TryLinesOptions): Promise<string[]> {
   const mint = async (identity: string, subscription: string) => {
@@ -50,7 +50,10 @@ export async function makeTryLines({ gateway, signal }: TryLinesOptions): Promis
   return lines
 }
 
-/** Tries until the answer is the expected one: usage is counted a moment after an answer. */
+/**
+ * Retries until the response is the expected one, because usage is counted shortly after a
+ * response.
+ */
 async function untilAnswered(
   expected: number,
   url: string,

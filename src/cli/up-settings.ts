@@ -1,4 +1,4 @@
-/** The settings of `tollgate up`: those of the service, with the sample's files as defaults. */
+/** The settings of `tollgate up`: the service's, with the sample files as defaults. */
 
 import { join } from 'node:path'
 import { type Config, ConfigError, loadConfig, type SocketAddress } from '../config.ts'
@@ -8,7 +8,7 @@ import { localHost, showAddress } from '../settings/address.ts'
 import { settings } from '../settings/table.ts'
 import { checkDataDir, checkFiles } from '../wiring/check-files.ts'
 
-/** What `up` starts from. */
+/** The inputs of `up`. */
 export interface UpSettings {
   readonly config: Config & {
     readonly envoyAdminAddress: SocketAddress
@@ -19,17 +19,17 @@ export interface UpSettings {
   readonly sampleTokens: boolean
 }
 
-/** Where the sample resources say that the sample model server is. */
+/** The sample model server's address in the sample resources. */
 export const sampleModelServer = settings.modelServerAddress.fallback
 
-/** The sample resources as they ship. */
+/** The shipped sample resources. */
 export const sampleResourceFolder = join(packageRoot, 'examples', 'resources')
 
 const sampleTokensFile = join(packageRoot, 'examples', 'tokens.csv')
 
 /**
- * Reads them. Throws a ConfigError that names every bad one; an address beyond this machine is bad
- * while the identities are the sample's, whose tokens everybody knows.
+ * Reads the settings. Throws a ConfigError that names all invalid ones. An address beyond this
+ * machine is invalid with the sample's identities, whose tokens are public.
  */
 export function readUpSettings(env: NodeJS.ProcessEnv): UpSettings {
   const sampleResources = !env.RESOURCES
@@ -56,7 +56,10 @@ function areSocketAddresses(config: Config): config is UpSettings['config'] {
   return 'port' in config.envoyAdminAddress && 'port' in config.internalAddress
 }
 
-/** What is for an Envoy that somebody else starts: this one, and the service, are asked by plain HTTP. */
+/**
+ * Settings that only apply to an Envoy started elsewhere: this Envoy and the service use plain
+ * HTTP.
+ */
 function checkOwnEnvoy(config: Config): readonly string[] {
   return [
     ...('port' in config.envoyAdminAddress ? [] : ['ENVOY_ADMIN_ADDRESS: must be host:port here']),
@@ -92,7 +95,7 @@ function checkAddresses(config: UpSettings['config'], sampleTokens: boolean): re
   return problems
 }
 
-/** `http://host:port` as this machine reaches what listens there. */
+/** `http://host:port` at which this machine reaches the listener. */
 export function localUrl({ host, port }: SocketAddress): string {
   return `http://${showAddress({ host: localHost(host), port })}`
 }

@@ -1,6 +1,6 @@
 /**
- * `tollgate up`, which is what `npm start` runs: the whole gateway on this machine, each part a
- * process that is watched and restarted, until a signal or the end of whoever started it.
+ * `tollgate up`, the command of `npm start`: runs the whole gateway on this machine, with each part
+ * a supervised process, until a signal or the end of its parent.
  */
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -25,9 +25,8 @@ The whole gateway on this machine: Envoy, the service, Postgres, a sample model 
 this. Settings come from the environment; docs/settings.md lists them. Ctrl-C stops all of it.`
 
 /**
- * Starts everything, shows how to try it, and ends the process with status 0 once everything has
- * been stopped again because that was asked for. Rejects when it cannot start; nothing is left
- * running then.
+ * Starts everything, prints how to try it, and ends the process with status 0 after a requested
+ * stop. Rejects if it cannot start; no process is then left running.
  */
 export async function up(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
   const status = refuseArguments(args, usage)
@@ -87,14 +86,14 @@ async function start(
     log(`Starting ${part.name}`)
     await supervisor.start(part)
   }
-  // Only the sample's own identities and resources are known to answer in these three ways.
+  // Only the sample's own identities and resources give these three responses.
   const sample = settings.sampleResources && settings.sampleTokens
   const gateway = localUrl(config.gatewayAddress)
   const lines = sample ? await makeTryLines({ gateway, signal }) : []
   console.log(welcome({ settings, resourceFolder, lines }))
 }
 
-/** One data folder, one `up`: two would stop each other's processes. */
+/** One `up` per data folder: two would stop each other's processes. */
 function claimDataDir(dataDir: string): void {
   mkdirSync(dataDir, { recursive: true })
   const claimed = claim(join(dataDir, 'in-use'))
@@ -107,8 +106,8 @@ function claimDataDir(dataDir: string): void {
 }
 
 /**
- * The folder of resources: somebody's own, the sample's, or the sample's with another address.
- * undefined: they are the cluster's.
+ * The folder of resources: the user's own, the sample's, or the sample's with another address.
+ * undefined: they come from the cluster.
  */
 function chooseResources({ config, sampleResources }: UpSettings): string | undefined {
   const url = localUrl(config.modelServerAddress)
@@ -119,8 +118,8 @@ function chooseResources({ config, sampleResources }: UpSettings): string | unde
 }
 
 /**
- * Throws a StartError that names every document that would not be in force. A running service goes
- * on with the rest; whoever starts one wants to hear of it first.
+ * Throws a StartError that names every invalid document. A running service would continue with the
+ * others, but at a start the user should know first.
  */
 async function checkResources(folder: string): Promise<void> {
   const { problems } = await loadSnapshot(folder).catch((cause) => {

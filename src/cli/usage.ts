@@ -1,15 +1,15 @@
-/** What a command says of itself, when asked or called in a way that makes no sense. */
+/** The usage of a command, printed for --help or invalid arguments. */
 
 import { type CommandIo, terminal } from './terminal.ts'
 
-/** Whether these arguments ask how the command is called. */
+/** Whether these arguments ask for help. */
 export function asksForHelp(args: readonly string[]): boolean {
   return args.some((arg) => arg === '--help' || arg === '-h')
 }
 
 /**
- * Handles the arguments of a command that takes none: prints its usage where they ask for it (exit
- * status 0) or where there are any (2). Answers undefined where there are none.
+ * For commands without arguments: prints the usage if they ask for help (exit status 0) or if there
+ * are any (2). Returns undefined if there are none.
  */
 export function refuseArguments(args: readonly string[], usage: string): number | undefined {
   if (asksForHelp(args)) {
@@ -22,9 +22,9 @@ export function refuseArguments(args: readonly string[], usage: string): number 
 }
 
 /**
- * What the arguments of a command ask for, as `read` has it. Where they ask for help or make no sense
- * (`read` answers undefined, or its parseArgs throws), prints the usage and answers the exit status,
- * 0 or 2.
+ * Parses the arguments of a command with `read`. If they ask for help or are invalid (`read`
+ * returns undefined, or its parseArgs throws), prints the usage and returns the exit status, 0 or
+ * 2.
  */
 export function readCall<Call extends object>(
   args: readonly string[],

@@ -5,7 +5,9 @@ const pollMs = 50
 const withinMs = 60_000
 const answerWithinMs = 2_000
 
-/** Settles once `url` answers 200. Rejects with a StartError when it does not in time, or on the signal. */
+/**
+ * Resolves when `url` returns 200. Rejects with a StartError after the timeout, or on the signal.
+ */
 export async function waitForHttp(name: string, url: string, signal: AbortSignal): Promise<void> {
   const deadline = Date.now() + withinMs
   let last = 'no answer'
@@ -17,7 +19,7 @@ export async function waitForHttp(name: string, url: string, signal: AbortSignal
       if (response.status === 200) return
       last = `status ${response.status}`
     } catch {
-      // Not listening yet, or gone: the deadline and whoever watches the process decide.
+      // Not listening yet, or gone: the timeout and the process's supervisor decide.
     }
     await delay(pollMs)
   }

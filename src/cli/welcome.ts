@@ -3,16 +3,16 @@ import { showAddress } from '../config.ts'
 import { describePaths } from '../settings/describe-paths.ts'
 import { localUrl, type UpSettings } from './up-settings.ts'
 
-/** What there is to show once everything runs. */
+/** The content of the welcome text. */
 export interface WelcomeOptions {
   readonly settings: UpSettings
-  /** undefined: the cluster's. */
+  /** undefined: the cluster's resources. */
   readonly resourceFolder: string | undefined
-  /** The `curl` lines, or none when the resources or identities are not the sample's. */
+  /** The `curl` commands, or none if resources or identities are not the sample's. */
   readonly lines: readonly string[]
 }
 
-/** The text that says what listens where, who may be, and what to paste. */
+/** The text with all addresses, identities and sample commands. */
 export function welcome({ settings, resourceFolder, lines }: WelcomeOptions): string {
   const { config, sampleTokens } = settings
   const rows: [string, string][] = [
@@ -65,7 +65,7 @@ function identities(sample: boolean): string[] {
   ]
 }
 
-/** What to type where resources or identities are not the sample's. */
+/** The commands for resources or identities that are not the sample's. */
 function firstSteps(gateway: string): string[] {
   return [
     '',

@@ -1,25 +1,25 @@
-/** The requests that are measured: two ways to name the model, two kinds of answer, two sizes. */
+/** The requests that are measured: two ways to name the model, two kinds of response, two sizes. */
 
 /** One row of the table. */
 export interface Case {
-  /** As `--rows` names it: `path-json-small`. */
+  /** Its name for `--rows`: `path-json-small`. */
   readonly name: string
-  /** Whether the path names the model, or the body alone. */
+  /** Whether the path names the model, or only the body. */
   readonly route: 'path' | 'body'
   readonly answer: 'json' | 'stream'
-  /** Of the body. */
+  /** Size of the body. */
   readonly bytes: number
 }
 
-/** What the requests are made of besides. */
+/** Other inputs of the requests. */
 export interface Asking {
-  /** `Host` of the requests, and what stands before each path. */
+  /** `Host` of the requests, and the prefix of each path. */
   readonly host: string
   readonly base?: string
-  /** The path of the path route, `/llm/bench`; the name of the model in each body. */
+  /** The model's path, `/llm/bench`, and its name in each body. */
   readonly modelPath: string
   readonly model: string
-  /** Each is used in turn. */
+  /** Used in turn. */
   readonly keys: readonly string[]
 }
 
@@ -39,7 +39,7 @@ export const cases: readonly Case[] = (['path', 'body'] as const).flatMap((route
   ),
 )
 
-/** Sent one at a time: how long a body of 30 MiB keeps a thread of Envoy. */
+/** Sent one at a time: how long a body of 30 MiB occupies a thread of Envoy. */
 export const hugeCase: Case = {
   name: 'path-json-huge',
   route: 'path',
@@ -50,7 +50,7 @@ export const hugeCase: Case = {
 /** All rows, in the order of the table. */
 export const allCases: readonly Case[] = [...cases, hugeCase]
 
-/** The bytes of the requests of a case, one for each key; of what is huge one. */
+/** The bytes of the requests of a case, one per key; only one for the huge body. */
 export function buildRequests(of: Case, asking: Asking): readonly Buffer[] {
   const body = buildBody(of, asking.model)
   const path = `${asking.base ?? ''}${of.route === 'path' ? asking.modelPath : ''}`
@@ -69,7 +69,10 @@ export function buildRequests(of: Case, asking: Asking): readonly Buffer[] {
     )
 }
 
-/** A chat call of exactly so many bytes: English text in messages of a kilobyte, as clients send it. */
+/**
+ * A chat call of exactly this many bytes: English text in messages of a kilobyte, as clients send
+ * it.
+ */
 export function buildBody(
   { answer, bytes }: Pick<Case, 'answer' | 'bytes'>,
   model: string,
@@ -90,7 +93,7 @@ export function buildBody(
   const least = messageOf(messages.length, '').length + 1
   if (left < least)
     throw new RangeError(`A chat call of ${bytes} bytes has no place for its model.`)
-  // Quotes and line ends take two bytes each: the text is made of what is left, then filled up.
+  // Quotes and line breaks take two bytes each: the text is cut to fit, then padded.
   const most = left - least
   let last = text(most)
   while (JSON.stringify(last).length - 2 > most) last = last.slice(0, -1)

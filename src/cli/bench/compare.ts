@@ -1,16 +1,16 @@
-/** Two benches, figure by figure, and whether they differ by more than their noise. */
+/** Compares two benches figure by figure, and whether they differ by more than their noise. */
 
 import { renderTable } from '../table.ts'
 import { type Figure, figures } from './figures.ts'
 import { casesOf, type Results } from './results.ts'
 import { type Sample, spread } from './statistics.ts'
 
-/** How a figure changed. `share` is that of the old median: 0.1 is a tenth more. */
+/** The change of a figure. `share` is relative to the old median: 0.1 is a tenth more. */
 export interface Change {
   readonly share: number
-  /** What the runs of both benches differ by among themselves, as a share. */
+  /** How much the runs of both benches vary among themselves, as a fraction. */
   readonly noise: number
-  /** Within the noise nothing is said. */
+  /** `same` within the noise. */
   readonly verdict: 'better' | 'worse' | 'same'
 }
 
@@ -23,7 +23,7 @@ export function compareFigures(before: Sample, after: Sample, isCost: boolean): 
   return { share, noise, verdict }
 }
 
-/** What the table has; rows that only one of them has are left out. */
+/** The columns of the table; rows that only one of them has are left out. */
 export function renderComparison(before: Results, after: Results): string {
   const names = casesOf(after).filter((name) => casesOf(before).includes(name))
   const change = ({ read, isCost }: Figure, name: string) =>
@@ -51,7 +51,7 @@ function show({ share, noise, verdict }: Change): string {
   return `${mark} ${sign}${percent(share)} (${percent(noise)})`
 }
 
-/** What was not alike, so that the figures are not either. */
+/** Differences of the conditions, which make figures incomparable. */
 function differences({ about: before }: Results, { about: after }: Results): readonly string[] {
   const alike = [
     'processor',
@@ -67,7 +67,7 @@ function differences({ about: before }: Results, { about: after }: Results): rea
     .map((name) => `Not alike: ${name} was ${before[name]} and is ${after[name]}.`)
 }
 
-/** Reads what --json wrote. Throws an Error that says what is wrong with it. */
+/** Reads the output of --json. Throws a readable Error if it is invalid. */
 export function readResults(text: string): Results {
   const parsed: unknown = JSON.parse(text, (_, value) => (value === null ? Number.NaN : value))
   const { about, series } = parsed as Partial<Results>

@@ -1,4 +1,4 @@
-/** The processes beside the gateway: Envoys that pass on, and servers that answer Check. */
+/** The processes beside the gateway: bare Envoys, and servers that answer Check. */
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,7 +12,7 @@ import { waitForHttp } from '../wait-for-http.ts'
 import { type PlainEnvoySettings, renderPlainEnvoy } from './plain-envoy.ts'
 import type { Yardstick } from './yardsticks.ts'
 
-/** What they need of the world they stand in. */
+/** Their environment. */
 export interface Surroundings {
   readonly folder: string
   readonly env: NodeJS.ProcessEnv

@@ -1,4 +1,4 @@
-/** What is read from the runs of a case: the columns of the table, and what two benches are compared by. */
+/** Figures of the runs of a case: the columns of the table, and the values for comparisons. */
 
 import { shares } from './load/plan.ts'
 import { type Mode, perSecond, type Results, type Run, runsOf } from './results.ts'
@@ -7,12 +7,12 @@ import { pairwise, type Sample, sample } from './statistics.ts'
 export interface Figure {
   readonly title: string
   readonly unit: 'rps' | 'µs' | 'ms' | 'times'
-  /** Whether less is better. */
+  /** Whether lower is better. */
   readonly isCost: boolean
   read(results: Results, name: string): Sample
 }
 
-/** Figures of one subject, each over its runs. */
+/** Figures of one subject, over its runs. */
 export function figureOf(
   { results, name, mode, subject }: { results: Results; name: string; mode: Mode; subject: string },
   read: (run: Run) => number,
@@ -20,7 +20,7 @@ export function figureOf(
   return sample(runsOf(results, name, mode, subject).map(read))
 }
 
-/** Of each round the gateway's figure and the bare Envoy's, combined. */
+/** Combines the figures of the gateway and the bare Envoy of each round. */
 function beside(
   mode: Mode,
   read: (run: Run) => number,

@@ -1,4 +1,4 @@
-/** The same results as a page: bars with what the runs differ by, and lines of latency. One file, no scripts. */
+/** The results as a page: bars with their spread, and lines of latency. One file, no scripts. */
 
 import { hugeCase } from './cases.ts'
 import { figureOf } from './figures.ts'
@@ -58,7 +58,7 @@ function bars(results: Results, title: string, mode: Mode, read: (run: Run) => n
         subject,
         figure: figureOf({ results, name, mode, subject }, read),
       }))
-      // The huge body would make all others invisible.
+      // The huge body would make all other bars invisible.
       .filter(({ figure }) => figure.median > 0 && name !== hugeCase.name),
   )
   if (rows.length === 0) return ''
@@ -78,7 +78,10 @@ function bars(results: Results, title: string, mode: Mode, read: (run: Run) => n
   return section(title, rows.length * row, drawn.join(''), legend(results, subjects))
 }
 
-/** Latency from the median to the slowest; both axes logarithmic, the lower one by what is beyond. */
+/**
+ * Latency from the median to the maximum; both axes are logarithmic, the lower one by the fraction
+ * beyond.
+ */
 function lines(results: Results, name: string, mode: Mode): string {
   const height = 200
   const known = subjectsOf(results)
@@ -111,7 +114,7 @@ function lines(results: Results, name: string, mode: Mode): string {
   return section(title, height, [...ticks, ...names, ...drawn].join(''), legend(results, subjects))
 }
 
-/** 1, 2 and 5 of each power of ten between the two. */
+/** 1, 2 and 5 of each power of ten in the range. */
 function decades(low: number, high: number): readonly number[] {
   const powers = Array.from({ length: 10 }, (_, i) => i - 4)
   return powers

@@ -1,10 +1,10 @@
-/** Enough of HTTP/1.1 (RFC 9112) to know where one message ends and the next begins, cheaply. */
+/** A minimal, fast HTTP/1.1 (RFC 9112) parser that finds the end of each message. */
 
-/** What is told of each message; all of it before `read` returns. */
+/** Callbacks for each message; all are called before `read` returns. */
 export interface MessageSink {
-  /** Start line and fields, without the empty line. */
+  /** Start line and headers, without the empty line. */
   onHead(head: string): void
-  /** A piece of the body, without the framing; the bytes are reused afterwards. */
+  /** A part of the body, without framing; the buffer is reused afterwards. */
   onBody?(piece: Buffer): void
   onEnd(): void
 }
@@ -16,8 +16,8 @@ const longestLine = 1_024
 const states = { head: 0, fixed: 1, size: 2, chunk: 3, chunkEnd: 4, trailer: 5 } as const
 
 /**
- * Returns what is given the bytes of one connection, in order and torn anywhere. It throws an Error
- * with a sentence when they are no HTTP/1.1, or when a body has no length and would end with the
+ * Returns a function that takes the bytes of one connection, in order and split anywhere. It throws
+ * a readable Error if they are not HTTP/1.1, or if a body has no length and would end with the
  * connection.
  */
 export function createHttp1Reader(sink: MessageSink): (data: Buffer) => void {
@@ -42,7 +42,7 @@ export function createHttp1Reader(sink: MessageSink): (data: Buffer) => void {
     }
   }
 
-  /** Reads on in `data` from `at` in the present state; answers where it got to. */
+  /** Continues in `data` at `at` in the current state; returns the new offset. */
   function step(data: Buffer, at: number): number {
     if (state === states.head) {
       const end = data.indexOf(endOfHead, at, 'latin1')

@@ -1,4 +1,4 @@
-/** Runs in turn: each round measures every subject once, so that what slows one slows all. */
+/** Alternating runs: each round measures every subject once, so that a slowdown affects all. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { StartError } from '../start-error.ts'
@@ -9,16 +9,16 @@ import { cpuMicrosOf, residentBytesOf } from './process-costs.ts'
 import { readProbe } from './read-probe.ts'
 import type { Mode, Run, Series } from './results.ts'
 
-/** What requests are sent to, and the processes that serve them where they are on this machine. */
+/** A server to measure, and its processes if they are on this machine. */
 export interface Subject {
   readonly name: string
   readonly url: string
   readonly envoy?: number | undefined
-  /** Of the process that Envoy asks. */
+  /** The process that Envoy calls. */
   readonly service?: number | undefined
-  /** The folder of the sockets of probe.ts, in that process and those that it starts. */
+  /** The folder of probe.ts's sockets, in that process and its children. */
   readonly probe?: string
-  /** Answers Check and does nothing else: it is measured with the first case alone. */
+  /** A server that only answers Check: measured only with the first case. */
   readonly isYardstick?: boolean
 }
 
@@ -28,21 +28,25 @@ export interface Measuring {
   readonly load: Load
   readonly asking: Asking
   readonly rounds: number
-  /** Of a run, in milliseconds. */
+  /** Length of a run, in milliseconds. */
   readonly runMs: number
   readonly warmUpMs: number
   readonly connections: number
   readonly perSecond: number
   readonly signal: AbortSignal
-  /** Told before each run: how many are over, of how many, and which comes. */
+  /** Called before each run: the number of finished runs, the total, and the next one. */
   readonly progress: (over: number, of: number, what: string) => void
 }
 
-/** Envoy writes its journal once a second, and the service reads it at once: its share of a run. */
+/**
+ * Envoy writes its journal once a second, and the service reads it at once: both belong to the run.
+ */
 const aftermathMs = 1_100
 const restMs = 2_000
 
-/** Rejects with a StartError when requests are refused or fail, as figures of those say nothing. */
+/**
+ * Rejects with a StartError if requests are refused or fail, because their figures mean nothing.
+ */
 export async function measure(measuring: Measuring): Promise<readonly Series[]> {
   const { cases, subjects, rounds, signal, progress } = measuring
   const cells = cases.flatMap((one) =>
@@ -59,7 +63,7 @@ export async function measure(measuring: Measuring): Promise<readonly Series[]> 
   let over = 0
   for (let round = 0; round < rounds; round += 1) {
     for (const cell of cells) {
-      // There and back again: none is always the first.
+      // Alternating directions, so that no subject is always first.
       const turn = round % 2 === 0 ? cell.subjects : cell.subjects.toReversed()
       for (const { subject, runs } of turn) {
         signal.throwIfAborted()
@@ -81,7 +85,7 @@ export async function measure(measuring: Measuring): Promise<readonly Series[]> 
   )
 }
 
-/** What servers spend while nobody asks, in microseconds of CPU a millisecond, by subject. */
+/** Idle CPU of servers by subject, in microseconds per millisecond. */
 async function measureRest(
   subjects: readonly Subject[],
   signal: AbortSignal,
@@ -97,7 +101,7 @@ async function measureRest(
   )
 }
 
-/** How many runs that will be. */
+/** The number of runs. */
 export function countRuns({
   cases,
   subjects,
@@ -110,7 +114,7 @@ export function countRuns({
   return rounds * each.reduce((sum, count) => sum + count, 0)
 }
 
-/** One huge request at a time is no rate. */
+/** One huge request at a time is not a rate. */
 function modesOf(one: Case): readonly Mode[] {
   return one === hugeCase ? ['closed'] : ['closed', 'open']
 }
@@ -119,7 +123,7 @@ function isMeasured({ isYardstick = false }: Subject, one: Case, cases: readonly
   return !isYardstick || one === cases[0]
 }
 
-/** Each case against each subject, so that what is compiled and remembered is there. */
+/** Sends each case to each subject, so that code is compiled and caches are filled. */
 export async function warmUp(measuring: Measuring): Promise<void> {
   const { cases, subjects, load, signal, warmUpMs, progress } = measuring
   const pairs = subjects.flatMap((subject) =>
@@ -130,7 +134,7 @@ export async function warmUp(measuring: Measuring): Promise<void> {
     progress(i, pairs.length, `warming up ${subject.name}`)
     const plan = planOf(measuring, subject, one, 'closed')
     const ms = Math.min(plan.ms, warmUpMs / pairs.length)
-    // A single request first: whoever is refused is not asked a thousand times.
+    // A single request first, so that a refusal does not cause a thousand others.
     checkServed(subject, await load.run({ ...plan, connections: 1, ms: 1 }))
     checkServed(subject, await load.run({ ...plan, ms }))
   }

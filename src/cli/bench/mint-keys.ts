@@ -1,6 +1,6 @@
 import { StartError } from '../start-error.ts'
 
-/** Where keys are made, as whom, and how many. */
+/** Where keys are created, by whom, and how many. */
 export interface MintOptions {
   readonly gateway: string
   readonly token: string
@@ -8,7 +8,7 @@ export interface MintOptions {
   readonly signal: AbortSignal
 }
 
-/** Ephemeral API keys, made through the gateway. Rejects with a StartError when one is refused. */
+/** Creates ephemeral API keys through the gateway. Rejects with a StartError if one is refused. */
 export async function mintKeys(options: MintOptions): Promise<readonly string[]> {
   const { gateway, token, count, signal } = options
   const keys: string[] = []

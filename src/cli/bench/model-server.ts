@@ -1,8 +1,8 @@
 /**
- * The model server of `tollgate bench`: answers at once with the same bytes, an answer in JSON or a
- * stream of 11 events in one write, so that what is measured is what stands before it.
+ * The model server of `tollgate bench`: responds at once with fixed bytes, JSON or a stream of 11
+ * events in one write, so that only what is in front of it is measured.
  *
- *     node src/cli/bench/model-server.ts     # MODEL_SERVER_ADDRESS, and an IPC channel that ends it
+ * node src/cli/bench/model-server.ts     # MODEL_SERVER_ADDRESS, and an IPC channel that ends it
  */
 
 import { createServer } from 'node:net'
@@ -62,7 +62,7 @@ const server = createServer({ noDelay: true }, (socket) => {
       isFirst = true
     },
     onBody(piece) {
-      // It stands before the messages.
+      // It comes before the messages.
       if (isFirst && piece.subarray(0, 200).includes('"stream":true')) reply = stream
       isFirst = false
     },

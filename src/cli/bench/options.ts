@@ -6,7 +6,7 @@ import { casesOfTarget, readTarget, type Target } from './target.ts'
 
 export interface BenchOptions {
   readonly cases: readonly Case[]
-  /** For measuring, warming up not counted. */
+  /** Time for measuring, without warming up. */
   readonly seconds: number
   readonly rounds: number
   readonly connections: number
@@ -14,15 +14,15 @@ export interface BenchOptions {
   readonly envoyThreads: number
   readonly set: Readonly<Record<string, string>>
   readonly yardsticks: boolean
-  /** undefined: what is measured is started here. */
+  /** undefined: the gateway is started here. */
   readonly target: Target | undefined
-  /** Files: to write, `-` for standard output instead of the table; to write; to read. */
+  /** Files: output (`-`: standard output instead of the table); output; input. */
   readonly json: string | undefined
   readonly html: string | undefined
   readonly compare: string | undefined
 }
 
-/** A call that makes no sense; its message says which argument and why. */
+/** Invalid arguments; the message names the argument and the problem. */
 export class WrongCall extends Error {
   override readonly name = 'WrongCall'
 }
@@ -30,7 +30,7 @@ export class WrongCall extends Error {
 const leastRounds = 3
 const taken = { type: 'string' } as const
 
-/** `env` may hold TOLLGATE_KEY. Throws a WrongCall. */
+/** `env` may contain TOLLGATE_KEY. Throws a WrongCall. */
 export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): BenchOptions {
   const { values } = parse(args)
   const target = refusing(() => readTarget(values, env.TOLLGATE_KEY))
@@ -89,7 +89,7 @@ function refusing<T>(read: () => T): T {
   }
 }
 
-/** Each part of `--rows` is a word of names: `path`, `small`, `path-json-small`. */
+/** Each item of `--rows` is a part of a name: `path`, `small`, `path-json-small`. */
 function readCases(written: string | undefined): readonly Case[] {
   if (written === undefined) return allCases
   const wanted = written.split(',').map((name) => name.trim().split('-'))

@@ -1,10 +1,15 @@
-/** The Envoy that stands beside ours: the same listener and model server, and nothing between. */
+/**
+ * The bare Envoy beside ours: the same listener and model server, without any filter in between.
+ */
 
 import type { SocketAddress } from '../../config.ts'
 
 const types = 'type.googleapis.com/envoy'
 
-/** Where it listens, and where requests go. With `authorizer` it asks that gRPC server about each. */
+/**
+ * Where it listens, and where it sends requests. With `authorizer` it calls that gRPC server for
+ * each.
+ */
 export interface PlainEnvoySettings {
   readonly listen: SocketAddress
   readonly admin: SocketAddress
@@ -19,7 +24,7 @@ export function renderPlainEnvoy(settings: PlainEnvoySettings): string {
   const authorize = filter('envoy.filters.http.ext_authz', 'ext_authz.v3.ExtAuthz', {
     transport_api_version: 'V3',
     grpc_service: { envoy_grpc: { cluster_name: 'authorizer' }, timeout: '2s' },
-    // As ours: Check sees what names the caller, and no more.
+    // As in ours: Check gets only the credential.
     allowed_headers: { patterns: [{ exact: 'authorization' }, { exact: 'x-request-id' }] },
   })
   const connections = {

@@ -1,7 +1,6 @@
 /**
- * Loaded into the service that is measured, and so into its workers (`node --import`): whoever connects
- * to the socket of a process, in the folder that BENCH_PROBE names, is told in JSON what happened inside
- * since the last one was.
+ * Loaded into the measured service and its workers (`node --import`). A connection to a process's
+ * socket, in the folder BENCH_PROBE, gets JSON about the time since the previous one.
  */
 
 import { createServer } from 'node:net'
@@ -9,9 +8,9 @@ import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { GCProfiler, getHeapStatistics } from 'node:v8'
 
-/** What it tells; figures of the event loop in milliseconds. */
+/** The reported figures; those of the event loop in milliseconds. */
 export interface Inside {
-  /** Of the heap of the main thread, whether collected since or not. */
+  /** Allocations on the heap of the main thread, collected since or not. */
   readonly allocatedBytes: number
   readonly collections: number
   readonly loopP99Ms: number
@@ -40,7 +39,7 @@ export function watchInside(): () => Inside {
     last = now
     profiler = new GCProfiler()
     profiler.start()
-    // What is measured is the time between two looks.
+    // The measurement includes the sampling interval.
     const late = (nanoseconds: number) => Math.max(0, nanoseconds / 1e6 - resolutionMs)
     const loopP99Ms = loop.count > 0 ? late(loop.percentile(99)) : 0
     const loopMaxMs = loop.count > 0 ? late(loop.max) : 0

@@ -1,18 +1,18 @@
-/** What processes and those that they started have cost so far, from outside: Linux's /proc. */
+/** The costs of processes and their children so far, from Linux's /proc. */
 
 import { readdirSync, readFileSync } from 'node:fs'
 
 const ticksPerSecond = 100
 
 /**
- * CPU since the start, user and system time, in microseconds; NaN where there is no /proc. What those
- * spent that have ended by now is not in it.
+ * CPU since the start, user and system time, in microseconds; NaN without /proc. Does not include
+ * ended children.
  */
 export function cpuMicrosOf(pid: number): number {
   return withChildren(pid).reduce((sum, each) => sum + cpuOfOne(each), 0)
 }
 
-/** Resident memory in bytes, what they share counted for each; NaN where there is no /proc. */
+/** Resident memory in bytes, with shared pages counted for each; NaN without /proc. */
 export function residentBytesOf(pid: number): number {
   return withChildren(pid).reduce((sum, each) => sum + residentOfOne(each), 0)
 }
@@ -37,7 +37,7 @@ function cpuOfOne(pid: number): number {
   }
 }
 
-/** Linux counts nanoseconds for each thread. Those that ended are not in it; servers keep theirs. */
+/** Linux counts nanoseconds per thread. Ended threads are not included; servers keep theirs. */
 function nanosecondsOfThreads(pid: number): number {
   const folder = `/proc/${pid}/task`
   return readdirSync(folder).reduce((sum, thread) => {
@@ -48,7 +48,7 @@ function nanosecondsOfThreads(pid: number): number {
 
 function ticksOf(pid: number): number {
   try {
-    // The name, in brackets, may hold blanks; utime and stime are fields 14 and 15.
+    // The name, in brackets, may contain spaces; utime and stime are fields 14 and 15.
     const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
       .replace(/^.*\) /s, '')
       .split(' ')

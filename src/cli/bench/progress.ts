@@ -1,14 +1,14 @@
-/** What is going on, for a person who waits: on a terminal one line that changes, else lines. */
+/** Shows progress: on a terminal as one changing line, otherwise as separate lines. */
 
 const clearLine = '\r\u001b[K'
-/** Where nothing can change, a line for each tenth. */
+/** Without a terminal, a line for each tenth. */
 const lines = 10
 
 export function createProgress(to: NodeJS.WriteStream) {
   let lastTold = -1
   const clear = (): void => void (to.isTTY && to.write(clearLine))
   return {
-    /** Takes the line away that changes. */
+    /** Removes the changing line. */
     clear,
     line(text: string): void {
       clear()

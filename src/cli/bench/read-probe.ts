@@ -5,8 +5,8 @@ import { json } from 'node:stream/consumers'
 import type { Inside } from './probe.ts'
 
 /**
- * What happened in the processes of the service since this was last asked: allocated by all of them, and
- * how late the latest was. Rejects when none tells.
+ * Figures of the service's processes since the previous call: the sum of allocations, and the
+ * longest delay. Rejects if no process responds.
  */
 export async function readProbe(folder: string): Promise<Inside> {
   const told = await Promise.all(readdirSync(folder).map((name) => readOne(join(folder, name))))
@@ -20,7 +20,7 @@ export async function readProbe(folder: string): Promise<Inside> {
   }
 }
 
-/** undefined of a process that has ended. */
+/** undefined for a process that has ended. */
 async function readOne(path: string): Promise<Inside | undefined> {
   return (await json(connect(path)).catch(() => undefined)) as Inside | undefined
 }

@@ -1,4 +1,4 @@
-/** What a bench prints: a table of the cases, one of the yardsticks, and what else there is to know. */
+/** The output of a bench: a table of the cases, one of the yardsticks, and notes. */
 
 import { renderTable } from '../table.ts'
 import { figureOf, figures } from './figures.ts'
@@ -14,7 +14,7 @@ import {
 import { showFigure, showMs, showNumber } from './show-figure.ts'
 import { median, pairwise, sample } from './statistics.ts'
 
-/** Medians over the runs; after ± half of what lies between the lowest and the highest. */
+/** Medians over the runs, ± half of the range. */
 export function renderResults(results: Results): string {
   return [
     ...describe(results),
@@ -36,7 +36,7 @@ function describe({ about }: Results): readonly string[] {
   ]
 }
 
-/** Columns of nothing, as with a target on another machine, are left out. */
+/** Leaves out empty columns, for example with a target on another machine. */
 function renderCases(results: Results, has: (unit: string) => boolean): string {
   const names = casesOf(results)
   const shown = figures.filter(
@@ -65,7 +65,7 @@ function renderYardsticks(results: Results): readonly string[] {
   ) => showFigure(figureOf({ results, name, mode, subject }, read), unit)
   const micros = (subject: string, mode: Mode): readonly number[] =>
     runsOf(results, name, mode, subject).map((run) => run.serviceMicros)
-  /** How many times what it costs the service does, in the same round. */
+  /** The ratio of the service's cost to the yardstick's, in the same round. */
   const times = (subject: string, mode: Mode): string => {
     const ratio = pairwise(micros('gateway', mode), micros(subject, mode), (a, b) => a / b)
     return subject === 'gateway' ? '' : showFigure(ratio, 'times')

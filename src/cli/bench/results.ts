@@ -1,15 +1,17 @@
-/** What a bench has measured, run by run: the content of its JSON file. */
+/** The results of a bench, run by run: the content of its JSON file. */
 
 import type { LoadResult } from './load/plan.ts'
 import type { Inside } from './probe.ts'
 
-/** `closed`: each connection sends as soon as it was answered. `open`: so many a second, come what may. */
+/** `closed`: each connection sends again after a response. `open`: a fixed number per second. */
 export type Mode = 'closed' | 'open'
 
-/** One run. CPU is that of all threads of a process, in microseconds for each answer; NaN where unknown. */
+/**
+ * One run. CPU is that of all threads of a process, in microseconds per response; NaN if unknown.
+ */
 export interface Run extends LoadResult {
   readonly envoyMicros: number
-  /** Of what Envoy asks; NaN where there is nothing. */
+  /** CPU of the server that Envoy calls; NaN if there is none. */
   readonly serviceMicros: number
   /** Resident memory after the run. */
   readonly envoyBytes: number
@@ -19,7 +21,7 @@ export interface Run extends LoadResult {
 
 /** The runs of one kind of request against one subject. */
 export interface Series {
-  /** Of cases.ts. */
+  /** A case of cases.ts. */
   readonly case: string
   readonly mode: Mode
   readonly subject: string
@@ -31,15 +33,15 @@ export interface Results {
   readonly series: readonly Series[]
 }
 
-/** Where, when and how it was measured. */
+/** Conditions of the measurement. */
 export interface About {
-  /** Of this form. */
+  /** Version of this format. */
   readonly version: 1
   readonly at: string
   readonly node: string
   readonly processor: string
   readonly cores: number
-  /** Of the last minute, before and after: what else the machine did. */
+  /** Load average of the last minute, before and after: other work of the machine. */
   readonly loadBefore: number
   readonly loadAfter: number
   readonly rounds: number
@@ -47,11 +49,11 @@ export interface About {
   readonly connections: number
   readonly perSecond: number
   readonly envoyThreads: number
-  /** undefined: it was all started here. */
+  /** undefined: the gateway was started here. */
   readonly target?: string | undefined
 }
 
-/** The subjects in the order in which they were measured. */
+/** The subjects in the order of measurement. */
 export function subjectsOf({ series }: Results): readonly string[] {
   return [...new Set(series.map(({ subject }) => subject))]
 }
@@ -61,7 +63,7 @@ export function casesOf({ series }: Results): readonly string[] {
   return [...new Set(series.map((one) => one.case))]
 }
 
-/** The runs of one series; none where it was not measured. */
+/** The runs of one series; empty if it was not measured. */
 export function runsOf(
   { series }: Results,
   name: string,

@@ -1,4 +1,4 @@
-/** The resources of a bench: one model, open to one group, with limits that no bench reaches. */
+/** The resources of a bench: one model, open to one group, with limits that are never reached. */
 
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -11,7 +11,7 @@ const limits = [
 
 export const modelPath = `/${model.namespace}/${model.name}`
 export const modelName = model.name
-/** The identity token for which keys are made, and the line of it in a token file. */
+/** The identity token that creates keys, and its line in a token file. */
 export const token = 'bench-token'
 export const tokenLine = `${token},bench,1,bench\n`
 

@@ -1,6 +1,6 @@
 import { type Sample, spread } from './statistics.ts'
 
-/** A figure as people read it: the median, after ± half of what lies between the extremes. */
+/** A figure as text: the median, ± half of the range. */
 export function showFigure(figure: Sample, unit: string): string {
   if (Number.isNaN(figure.median)) return '–'
   if (unit === 'ms') return `${showMs(figure.median)} ±${showMs((figure.most - figure.least) / 2)}`

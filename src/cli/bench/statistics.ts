@@ -1,4 +1,4 @@
-/** Figures of several runs, and how far apart they lie. Pure. */
+/** Statistics of figures over several runs. Pure. */
 
 /** A figure that was measured several times. */
 export interface Sample {
@@ -7,7 +7,7 @@ export interface Sample {
   readonly most: number
 }
 
-/** Of an even number the mean of the two in the middle; NaN of none. Values that are NaN are left out. */
+/** For an even number the mean of the middle two; NaN for none. NaN values are ignored. */
 export function median(values: readonly number[]): number {
   const sorted = values.filter((value) => !Number.isNaN(value)).sort((a, b) => a - b)
   const upper = sorted[sorted.length >> 1] ?? Number.NaN
@@ -21,12 +21,12 @@ export function sample(values: readonly number[]): Sample {
   return { median: median(known), least: Math.min(...known), most: Math.max(...known) }
 }
 
-/** Half of the distance between the least and the most, as a share of the median: what is shown after ±. */
+/** Half of the range, as a fraction of the median: the value after ±. */
 export function spread({ median, least, most }: Sample): number {
   return (most - least) / 2 / Math.abs(median)
 }
 
-/** What each pair differs by; the pairs were measured one after the other, so what slowed one slowed both. */
+/** The differences of pairs. A pair was measured consecutively, so a slowdown affects both. */
 export function pairwise(
   ours: readonly number[],
   theirs: readonly number[],

@@ -1,13 +1,13 @@
-/** What is measured when it runs already: a gateway at a URL, with a key of somebody's. */
+/** A running gateway to measure: its URL and a key. */
 
 import { checkUrl } from '../key-server.ts'
 import type { Asking, Case } from './cases.ts'
 import type { Subject } from './measure.ts'
 
-/** As the arguments name it. */
+/** The target by its arguments. */
 export interface Target {
   readonly url: string
-  /** Of a server to measure beside it, such as the model server itself; it gets the key too. */
+  /** URL of a server to compare with, such as the model server itself; it gets the key too. */
   readonly baseline?: string | undefined
   readonly key: string
   readonly model: string
@@ -24,7 +24,7 @@ export interface TargetFlags {
   readonly 'insecure-http'?: boolean | undefined
 }
 
-/** Throws an Error that names the flag. `envKey` stands in for --key, which other users can see. */
+/** Throws an Error that names the flag. `envKey` replaces --key, which other users could see. */
 export function readTarget(flags: TargetFlags, envKey: string | undefined): Target | undefined {
   const { target, baseline, model } = flags
   if (target === undefined) {
@@ -57,7 +57,7 @@ export function readTarget(flags: TargetFlags, envKey: string | undefined): Targ
   }
 }
 
-/** The part of the cases that can be measured there. */
+/** The cases that can be measured there. */
 export function casesOfTarget({ modelPath }: Target, cases: readonly Case[]): readonly Case[] {
   return cases.filter(({ route }) => route === 'body' || modelPath !== undefined)
 }
@@ -68,7 +68,7 @@ export function subjectsOfTarget({ url, baseline }: Target): readonly Subject[] 
 
 export function askingOf({ url, key, model, modelPath = '' }: Target): Asking {
   const { host, pathname } = new URL(url)
-  // An OpenAI client's base URL ends in /v1, which is part of the paths that are asked.
+  // An OpenAI client's base URL ends in /v1, which is part of the request paths.
   const base = pathname.replace(/\/+$/, '').replace(/\/v1$/, '')
   return { host, base, keys: [key], model, modelPath }
 }

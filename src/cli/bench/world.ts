@@ -1,4 +1,4 @@
-/** A whole gateway on free ports and in a folder of its own, with a bare Envoy and yardsticks beside it. */
+/** A complete gateway on free ports and in a temporary folder, with a bare Envoy and yardsticks. */
 
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -18,7 +18,7 @@ import { mintKeys } from './mint-keys.ts'
 import { token, tokenLine, writeResources } from './sample-world.ts'
 import { findYardsticks } from './yardsticks.ts'
 
-/** How it is to be. */
+/** Options of the gateway. */
 export interface WorldOptions {
   readonly env: NodeJS.ProcessEnv
   /** Settings of the service, by name. */
@@ -29,12 +29,12 @@ export interface WorldOptions {
   readonly log: (line: string) => void
 }
 
-/** What can be measured in it. */
+/** The servers to measure. */
 export interface World {
   /** `bare`, `gateway`, then the yardsticks. */
   readonly subjects: readonly Subject[]
   readonly keys: readonly string[]
-  /** Rejects when a process that is measured has ended. */
+  /** Rejects when a measured process has ended. */
   readonly broken: Promise<never>
 }
 
@@ -42,11 +42,11 @@ const keyCount = 16
 const addresses = ['GATEWAY', 'API', 'INTERNAL', 'GRPC', 'METRICS', 'ENVOY_ADMIN', 'MODEL_SERVER']
 const here = join(packageRoot, 'src', 'cli', 'bench')
 
-/** The maker of a world, so that it can be stopped while it starts. */
+/** Can be stopped during its start. */
 export function createWorld(options: WorldOptions) {
   const { env, set, envoyThreads, log } = options
   const folder = mkdtempSync(join(tmpdir(), 'tollgate-bench-'))
-  // As root Postgres runs as another user, who has to enter it.
+  // As root, Postgres runs as another user, who must be able to enter it.
   chmodSync(folder, 0o755)
   const supervisor = createSupervisor(log)
   const pids = new Map<string, number>()
@@ -59,7 +59,7 @@ export function createWorld(options: WorldOptions) {
     await supervisor.start(once(part))
   }
 
-  /** A part that is not started again: its figures would be those of two processes. */
+  /** A part that is not restarted: its figures would mix two processes. */
   function once(part: Part): Part {
     return {
       ...part,
@@ -85,7 +85,7 @@ export function createWorld(options: WorldOptions) {
     const probe = join(folder, 'probes')
     mkdirSync(probe)
     const gateways = Array.from({ length: workers }, nextPort)
-    // Nothing of the caller's own settings: a bench must not write to somebody's database.
+    // Ignores the caller's own settings: a bench must not write to a real database.
     const settings = {
       ...set,
       DATA_DIR: join(folder, 'data'),
@@ -141,14 +141,16 @@ export function createWorld(options: WorldOptions) {
 
   const remove = (): void => rmSync(folder, { recursive: true, force: true })
   return {
-    /** Rejects when it cannot; call `stop` then too. */
+    /** Rejects if it fails; call `stop` then too. */
     start: startAll,
-    /** Ends everything and removes its folder. Settles when nothing is left; safe to call twice. */
+    /**
+     * Stops everything and removes its folder. Resolves when nothing is left; may be called twice.
+     */
     async stop(): Promise<void> {
       await supervisor.stop()
       remove()
     },
-    /** The same at once, without a chance to finish. */
+    /** The same at once, without a graceful end. */
     kill(): void {
       supervisor.kill()
       remove()

@@ -1,4 +1,4 @@
-/** Servers that answer Check and do nothing else, to hold the service against; they are in a checkout. */
+/** Servers that only answer Check, to compare the service with; they exist only in a checkout. */
 
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -8,7 +8,7 @@ import { promisify } from 'node:util'
 import { packageRoot } from '../../package-root.ts'
 import { findOnPath } from '../python-wheel.ts'
 
-/** A program that listens for gRPC on the address that is its last argument. */
+/** A program that serves gRPC on the address in its last argument. */
 export interface Yardstick {
   readonly name: string
   readonly command: string
@@ -19,7 +19,7 @@ export interface Yardstick {
 
 const buildWithinMs = 300_000
 
-/** Those that can be had here; `note` is told of each that cannot. What is built is put into `folder`. */
+/** The available ones; calls `note` for each that is not. Builds into `folder`. */
 export async function findYardsticks(
   env: NodeJS.ProcessEnv,
   folder: string,

@@ -1,4 +1,4 @@
-/** One connection of a client: a request at a time, its bytes written as they are. */
+/** A client's connection: one request at a time, sent as raw bytes. */
 
 import { connect as connectTcp, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
@@ -9,7 +9,9 @@ export type Connection = Awaited<ReturnType<typeof openConnection>>
 const bufferBytes = 65_536
 const connectWithinMs = 5_000
 
-/** Opens a connection to the server of a URL, and another one when it was lost. Rejects when it cannot. */
+/**
+ * Opens a connection to the server of a URL, and a new one if it is lost. Rejects if that fails.
+ */
 export async function openConnection(url: URL) {
   let status = 0
   let done: ((outcome: number | string) => void) | undefined
@@ -30,7 +32,7 @@ export async function openConnection(url: URL) {
         isLast = /\r\nconnection: *close/i.test(head)
       },
       onEnd() {
-        // The server says that it will take no other request here.
+        // The server will close this connection.
         if (isLast) opened.destroy()
         finish(status)
       },
@@ -54,7 +56,7 @@ export async function openConnection(url: URL) {
           noDelay: true,
           onread: { buffer: Buffer.alloc(bufferBytes), callback },
         })
-    // One buffer for all that is read, so that the load leaves no garbage.
+    // One buffer for all reads, so that the load generator makes no garbage.
     function callback(length: number, buffer: Uint8Array): boolean {
       take(buffer.subarray(0, length) as Buffer)
       return true
@@ -82,7 +84,10 @@ export async function openConnection(url: URL) {
   }
 
   return {
-    /** Sends a request; not before the answer to the last one. `done` gets the status of the answer, or why there is none. */
+    /**
+     * Sends a request; only after the response to the last one. `done` gets the response's status,
+     * or why there is none.
+     */
     send(request: Buffer, whenDone: (outcome: number | string) => void): void {
       done = whenDone
       if (socket.writable) {

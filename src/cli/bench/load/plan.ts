@@ -1,38 +1,38 @@
-/** What the process that makes the load is told, and what it answers. */
+/** The input and output of the load generator's process. */
 
 import type { Asking, Case } from '../cases.ts'
 
-/** One run: one kind of request to one place, for so long. */
+/** One run: one kind of request to one server, for this long. */
 export interface Plan {
   readonly url: string
   readonly case: Case
   readonly asking: Asking
-  /** Open at once; with `perSecond` undefined each sends as soon as it was answered. */
+  /** Open at once; without `perSecond` each sends again after a response. */
   readonly connections: number
-  /** Requests begun each second, whether those before are answered or not. */
+  /** Requests started per second, whether or not earlier ones have a response. */
   readonly perSecond?: number | undefined
   readonly ms: number
 }
 
-/** Milliseconds at the shares of `shares`, in their order. */
+/** Milliseconds at the quantiles of `shares`, in their order. */
 export type Distribution = readonly number[]
 
-/** Of what a distribution is told: from the median to the slowest. */
+/** The quantiles of a distribution: from the median to the maximum. */
 export const shares = [0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 1] as const
 
-/** What came of a run. */
+/** The result of a run. */
 export interface LoadResult {
-  /** Answers with status 200, and by other status, and why there was none. */
+  /** Responses with status 200, by other status, and failures by cause. */
   readonly answered: number
   readonly refused: Readonly<Record<string, number>>
   readonly failed: Readonly<Record<string, number>>
-  /** From the first request until the last answer. */
+  /** From the first request to the last response. */
   readonly tookMs: number
-  /** Of answers with 200, from when the request was due. */
+  /** Of responses with 200, measured from when the request was due. */
   readonly latencyMs: Distribution
-  /** Of that, how long requests waited to be sent. Without a rate nothing waits. */
+  /** The part of it before the request was sent. Without a rate nothing waits. */
   readonly waitedMs: Distribution
-  /** CPU of the process that made the load. */
+  /** CPU of the load generator's process. */
   readonly cpuMicros: number
 }
 

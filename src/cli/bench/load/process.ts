@@ -1,10 +1,10 @@
-/** The process that makes the load: a plan comes by the IPC channel, its result goes back. */
+/** The load generator's process: receives a plan over the IPC channel, and returns its result. */
 
 import { type Connection, openConnection } from './connection.ts'
 import type { Plan } from './plan.ts'
 import { runLoad } from './run-load.ts'
 
-/** By URL and count; they stay open between runs, so that no run pays for connecting. */
+/** By URL and number; they stay open between runs, so that no run includes connecting. */
 const pools = new Map<string, readonly Connection[]>()
 
 async function poolOf({ url, connections }: Plan): Promise<readonly Connection[]> {
@@ -18,7 +18,7 @@ async function poolOf({ url, connections }: Plan): Promise<readonly Connection[]
   return opened
 }
 
-/** An answer that comes late would be taken for that of the next run. */
+/** A late response would be attributed to the next run. */
 function discard(pool: readonly Connection[]): void {
   for (const connection of pool) connection.close()
   for (const [name, known] of pools) if (known === pool) pools.delete(name)
@@ -34,6 +34,6 @@ process.on('message', async (plan: Plan) => {
     process.send?.({ problem: (error as Error).message })
   }
 })
-// A Ctrl-C at the terminal is for whoever started this.
+// The parent handles a Ctrl-C at the terminal.
 process.on('SIGINT', () => {})
 process.once('disconnect', () => process.exit(0))

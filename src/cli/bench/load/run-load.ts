@@ -1,10 +1,10 @@
-/** Makes the load of one run on connections that stay open, and says what came of it. */
+/** Generates the load of one run on connections that stay open. */
 
 import { buildRequests } from '../cases.ts'
 import type { Connection } from './connection.ts'
 import { distribute, type LoadResult, type Plan } from './plan.ts'
 
-/** How long an answer may take once the run is over, and how many failures end a run early. */
+/** How long a response may take after the run, and the number of failures that ends a run early. */
 const patienceMs = 10_000
 const mostFailures = 1_000
 const tickMs = 1
@@ -27,7 +27,9 @@ export async function runLoad(plan: Plan, connections: readonly Connection[]): P
   const over = Promise.withResolvers<void>()
   const isOver = (now: number): boolean => now >= endsAt || failures >= mostFailures
 
-  /** Sends the next request, due at `due` or now; `next` when the connection is free again. */
+  /**
+   * Sends the next request, due at `due` or now; calls `next` when the connection is free again.
+   */
   function send(connection: Connection, due: number | undefined, next: (now: number) => void) {
     const request = requests[begun % requests.length] as Buffer
     begun += 1
@@ -56,7 +58,9 @@ export async function runLoad(plan: Plan, connections: readonly Connection[]): P
     else if (pending === 0) over.resolve()
   }
 
-  /** Requests are due at even distances; one that finds no free connection waits, and its wait counts. */
+  /**
+   * Requests are due at equal intervals; one without a free connection waits, and its wait counts.
+   */
   function sendSteadily(perSecond: number): void {
     const free = [...connections]
     const total = Math.max(1, Math.floor((plan.ms * perSecond) / 1_000))

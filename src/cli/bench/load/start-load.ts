@@ -1,4 +1,4 @@
-/** The process that makes the load, as seen from here. */
+/** Starts and controls the load generator's process. */
 
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -11,7 +11,7 @@ export function startLoad() {
   const child: ChildProcess = fork(new URL('./process.ts', import.meta.url), { execArgv: [] })
   const gone = once(child, 'exit')
   return {
-    /** One run at a time. Rejects with a StartError when the server cannot be reached. */
+    /** Executes one run at a time. Rejects with a StartError if the server cannot be reached. */
     async run(plan: Plan): Promise<LoadResult> {
       child.send(plan)
       const ended = gone.then(() => {
