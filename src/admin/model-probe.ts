@@ -10,8 +10,8 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import type { Caller } from '../core/caller.ts'
 import { readServedModels, type ServedModel } from '../core/model-list.ts'
-import { readBody } from '../core/read-body.ts'
 import type { Snapshot } from '../core/snapshot.ts'
+import { readBody } from '../http/read-body.ts'
 
 export interface ProbeRequest {
   /** Base URL from a resource, never from a client. */

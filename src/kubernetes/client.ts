@@ -8,7 +8,7 @@ import { readFile } from 'node:fs/promises'
 import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http'
 import { Agent, request as requestHttps } from 'node:https'
 import { isObject } from '../core/fields.ts'
-import { readBody } from '../core/read-body.ts'
+import { readBody } from '../http/read-body.ts'
 
 export type JsonObject = Readonly<Record<string, unknown>>
 

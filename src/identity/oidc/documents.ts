@@ -4,8 +4,8 @@ import { readFile } from 'node:fs/promises'
 import { get as getHttp, type IncomingMessage } from 'node:http'
 import { get as getHttps } from 'node:https'
 import { isObject } from '../../core/fields.ts'
-import { readBody } from '../../core/read-body.ts'
 import { isTrustworthy } from '../../core/trustworthy.ts'
+import { readBody } from '../../http/read-body.ts'
 
 /** Reads a JSON object. Rejects with a message for the log. */
 export type ReadDocument = (url: string, signal: AbortSignal) => Promise<JsonObject>
