@@ -30,10 +30,14 @@ export function chatTokens(served: readonly Served[]): number {
   return served.reduce((sum, { kind, tokens }) => (kind === 'chat' ? sum + tokens : sum), 0)
 }
 
-/** The path alone says what is counted; a server may find the name of another operation in the query. */
+/**
+ * The path alone decides what is counted; a server may find the name of another operation in the query. Of several
+ * requests on a connection those of a chat call may be counted, where it is plain which answer belongs to which.
+ */
 function mayBeCounted(heads: readonly string[], served: readonly Served[]): number | undefined {
-  if (!heads.every((head) => /^\S+ \/v1\/chat\/completions[? ]/.test(head))) return undefined
-  return served.reduce((sum, { tokens }) => sum + tokens, 0)
+  const isChat = heads.map((head) => /^\S+ \/v1\/chat\/completions[? ]/.test(head))
+  if (!isChat.every(Boolean) && heads.length !== served.length) return undefined
+  return served.reduce((sum, { tokens }, i) => (isChat[i] === false ? sum : sum + tokens), 0)
 }
 
 /** Once it is over Envoy, with its one thread, has seen that the client before it has left. */
