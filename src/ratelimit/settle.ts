@@ -57,7 +57,7 @@ export function createSettle(deps: SettleDeps): Settle {
     // A journal line is counted at its own time, so that a journal can be read again from its
     // start.
     const now = by === 'journal' && response ? Math.min(response.endedAt, clock()) : clock()
-    const report = response && { ...response, by, onCounted: tell }
+    const report = response && { id: response.id, endedAt: response.endedAt, by, onCounted: tell }
     counters.add(countersOf(usage, snapshot()), counted.tokens, now, report)
     if (report === undefined) tell()
   }

@@ -8,7 +8,7 @@
  * nothing is ever restored.
  */
 
-import { addLate, addTo, openAt } from '../../core/counter.ts'
+import { addLate, addTo, type Counter, openAt } from '../../core/counter.ts'
 import { type CounterTable, createMemoryCounters } from './memory.ts'
 import type { AddAnswer, CounterAnswer, CounterCommands } from './redis/scripts.ts'
 
@@ -52,19 +52,22 @@ export function createCounterOwner(options: CounterOwnerOptions): CounterCommand
     return [Math.floor(steady()), store]
   }
 
-  function pushSums(answer: Arg[], keys: readonly string[], now: number): void {
-    for (const written of keys) {
-      const key = keyOf(written)
-      const open = openAt(windows.get(key), windowMsOf(key), now)
+  function pushSums(answer: Arg[], counters: readonly Counter[], now: number): void {
+    for (const { key, windowMs } of counters) {
+      const open = openAt(windows.get(key), windowMs, now)
       answer.push(open?.used ?? 0, open === undefined ? -2 : Math.ceil(open.resetsAt - now))
     }
   }
 
-  function addTokens(written: string, tokens: number, leftMs: number, now: number): void {
+  function addTokens(
+    { key, windowMs }: Counter,
+    tokens: number,
+    leftMs: number,
+    now: number,
+  ): void {
     if (tokens === 0) return
-    const key = keyOf(written)
-    const open = openAt(windows.get(key), windowMsOf(key), now)
-    if (open !== undefined) windows.set(key, addTo(open, tokens, windowMsOf(key), now))
+    const open = openAt(windows.get(key), windowMs, now)
+    if (open !== undefined) windows.set(key, addTo(open, tokens, windowMs, now))
     else if (leftMs > 0) windows.set(key, { used: tokens, resetsAt: now + leftMs })
   }
 
@@ -73,24 +76,26 @@ export function createCounterOwner(options: CounterOwnerOptions): CounterCommand
    */
   function addReports(
     list: readonly Arg[],
-    keys: readonly string[],
+    counters: readonly Counter[],
     late: number,
     now: number,
   ): readonly number[] {
     const counted: number[] = []
     for (let at = 0; at < list.length; ) {
-      const [place, member, , , tokens, endedAt, counters] = list.slice(at, at + reportFields)
+      const place = Number(list[at])
+      const member = list[at + 1]
+      const tokens = Number(list[at + 4])
+      const endedAt = list[at + 5]
       const first = at + reportFields
-      at = first + 2 * Number(counters)
+      at = first + 2 * Number(list[at + 6])
       if (!seen.isNewMember(String(member), Number(endedAt), now)) continue
-      counted.push(Number(place))
+      counted.push(place)
       for (let i = first; i < at; i += 2) {
-        const key = keyOf(keys[Number(list[i]) - 1] as string)
-        const windowMs = windowMsOf(key)
+        const { key, windowMs } = counters[Number(list[i]) - 1] as Counter
         const leftMs = Number(list[i + 1]) - late
         const after = addLate(
           openAt(windows.get(key), windowMs, now),
-          Number(tokens),
+          tokens,
           windowMs,
           now,
           now + leftMs - windowMs,
@@ -112,16 +117,16 @@ export function createCounterOwner(options: CounterOwnerOptions): CounterCommand
       // Sweeps if it is due.
       sweeper.read([], now)
       const count = Number(args[headArgs - 1])
-      const counters = keys.slice(0, count)
+      const counters = keys.slice(0, count).map(toCounter)
       const sentAt = Number(args[3])
       const late = sentAt === 0 ? 0 : Math.max(0, Math.floor(steady()) - sentAt)
       const number = Number(args[0])
       const list = args[headArgs + 2 * count + 2]
       let { counted = '' } = marks.get(mark) ?? {}
       if (number > (marks.get(mark)?.number ?? 0)) {
-        for (const [i, key] of counters.entries()) {
+        for (const [i, counter] of counters.entries()) {
           const at = headArgs + 2 * i
-          addTokens(key, Number(args[at]), Number(args[at + 1]) - late, now)
+          addTokens(counter, Number(args[at]), Number(args[at + 1]) - late, now)
         }
         const reports = list === undefined ? [] : (JSON.parse(String(list)) as Arg[])
         counted = addReports(reports, counters, late, now).join(',')
@@ -135,7 +140,7 @@ export function createCounterOwner(options: CounterOwnerOptions): CounterCommand
     },
     async read([, , ...keys]): Promise<CounterAnswer> {
       const answer: number[] = []
-      pushSums(answer, keys, clock())
+      pushSums(answer, keys.map(toCounter), clock())
       return [...head(), ...answer]
     },
     async restore([, , ...keys]): Promise<CounterAnswer> {
@@ -148,9 +153,10 @@ export function createCounterOwner(options: CounterOwnerOptions): CounterCommand
   }
 }
 
-/** A counter's key without its prefix in Redis. */
-function keyOf(written: string): string {
-  return written.slice(written.indexOf('}:') + 2)
+/** The counter of a key with its prefix in Redis. */
+function toCounter(written: string): Counter {
+  const key = written.slice(written.indexOf('}:') + 2)
+  return { key, windowMs: windowMsOf(key) }
 }
 
 /** The third line of a counter's key (core/counter.ts). */

@@ -29,8 +29,6 @@ export function createBacklog() {
   let entered = 0
   let left = 0
   let underWay: readonly Part[] | undefined
-  /** The number of queued reports that name a counter. */
-  const named = new Map<SharedCounter, number>()
 
   function enter(counter: SharedCounter): boolean {
     const { size } = due
@@ -49,9 +47,7 @@ export function createBacklog() {
   function release(report: SharedReport, now: number): void {
     const { counters, tokens } = report
     for (const counter of counters) {
-      const others = (named.get(counter) ?? 1) - 1
-      if (others > 0) named.set(counter, others)
-      else named.delete(counter)
+      counter.named -= 1
       // The journal's reports are not in the view: most of them have been counted before.
       if (!isJournaled(report)) takeReported(counter, tokens, now)
     }
@@ -59,7 +55,7 @@ export function createBacklog() {
 
   function name({ counters }: SharedReport): void {
     for (const counter of counters) {
-      named.set(counter, 1 + (named.get(counter) ?? 0))
+      counter.named += 1
       enter(counter)
     }
   }
@@ -103,7 +99,7 @@ export function createBacklog() {
       name(report)
     },
     holds: (counter: SharedCounter): boolean =>
-      unansweredIn(counter) > 0 || due.has(counter) || named.has(counter),
+      unansweredIn(counter) > 0 || due.has(counter) || counter.named > 0,
     /** Takes the next batch, which is then in flight. */
     take,
     /**

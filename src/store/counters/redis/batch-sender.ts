@@ -5,7 +5,6 @@
  */
 
 import { createBacklog, type Holding } from './backlog.ts'
-import { seenPrefixOf } from './keys.ts'
 import type { SharedCounter, SharedReport } from './shared-counter.ts'
 import { createStoreLink, type StoreLinkOptions } from './store-link.ts'
 
@@ -158,8 +157,6 @@ export function createBatchSender(options: SenderOptions) {
   }
 
   const sender = {
-    /** The prefix of its sets of counted responses. */
-    seenPrefix: seenPrefixOf(options.tag, options.journal),
     /**
      * Queues the counter; it is flushed and refreshed at most this many intervals after the last
      * batch.

@@ -1,6 +1,7 @@
 /** One batch: the arguments of `addScript`. */
 
 import { rememberedMs } from '../../counters.ts'
+import { minuteOf, neighbourOf } from '../reports.ts'
 import type { SharedCounter, SharedReport } from './shared-counter.ts'
 
 /** One counter of a batch. */
@@ -31,6 +32,8 @@ export interface Attempt {
   readonly epoch: string
   /** Name of the journal that also contains the reports. */
   readonly journal: string
+  /** The prefix of the sets of counted responses. */
+  readonly seenPrefix: string
   readonly now: number
 }
 
@@ -51,7 +54,7 @@ const sourcesDifferMs = 10
 /** Made anew for each attempt, because windows may end meanwhile. */
 export function toAdditions(batch: Batch, attempt: Attempt): Additions | undefined {
   const { parts } = batch
-  const { number, acknowledged, markMs, sentAt, epoch, journal, now } = attempt
+  const { number, acknowledged, markMs, sentAt, epoch, journal, seenPrefix, now } = attempt
   const reports = batch.reports.filter(({ sendBy }) => sendBy > now)
   const hasTokens = parts.some(({ tokens, endsAt }) => tokens > 0 && now < endsAt)
   // A batch that was sent before is repeated even if its reports are too old: the response says
@@ -66,7 +69,7 @@ export function toAdditions(batch: Batch, attempt: Attempt): Additions | undefin
   }
   if (batch.reports.length > 0) {
     const ends = reports.map(({ gatewayEndedAt }) => gatewayEndedAt + sourcesDifferMs)
-    args.push(seenMs, Math.max(...ends, -1), toReportList(batch, keys, now))
+    args.push(seenMs, Math.max(...ends, -1), toReportList(batch, keys, seenPrefix, now))
   }
   return { keys, args }
 }
@@ -75,22 +78,31 @@ export function toAdditions(batch: Batch, attempt: Attempt): Additions | undefin
  * The script's list of the reports that are not too old, as one argument; adds the sets that it
  * refers to to `keys`.
  */
-function toReportList({ reports, places }: Batch, keys: string[], now: number): string {
-  const counterCount = keys.length
-  const numberOf = (key: string): number => {
-    const index = keys.indexOf(key, counterCount)
-    return (index < 0 ? keys.push(key) - 1 : index) - counterCount + 1
+function toReportList(
+  { reports, places }: Batch,
+  keys: string[],
+  seenPrefix: string,
+  now: number,
+): string {
+  const minutes: number[] = []
+  const numberOf = (minute: number): number => {
+    const index = minutes.indexOf(minute)
+    return index < 0 ? minutes.push(minute) : index + 1
   }
   const list: (string | number)[] = []
-  for (const [place, report] of reports.entries()) {
+  for (let place = 0; place < reports.length; place += 1) {
+    const report = reports[place] as SharedReport
     if (report.sendBy <= now) continue
-    const { counters, tokens, member, seenKey, neighbourKey, endedAt, gatewayEndedAt } = report
-    const neighbour = neighbourKey === undefined ? 0 : numberOf(neighbourKey)
-    list.push(place, member, numberOf(seenKey), neighbour, tokens, gatewayEndedAt, counters.length)
+    const { counters, tokens, member, endedAt, gatewayEndedAt } = report
+    const beside = neighbourOf(gatewayEndedAt)
+    const neighbour = beside === undefined ? 0 : numberOf(beside)
+    const own = numberOf(minuteOf(gatewayEndedAt))
+    list.push(place, member, own, neighbour, tokens, gatewayEndedAt, counters.length)
     for (const counter of counters) {
       const part = places.get(counter) as number
       list.push(part + 1, Math.max(0, Math.ceil(endedAt + counter.windowMs - now)))
     }
   }
+  for (const minute of minutes) keys.push(seenPrefix + minute)
   return JSON.stringify(list)
 }

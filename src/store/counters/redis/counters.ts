@@ -121,6 +121,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
       sender: senderFor(tag),
       toldIn: '',
       wantedAt: now,
+      named: 0,
     }
     counters.set(key, counter)
     return counter

@@ -1,7 +1,7 @@
 /** A counter and a report in the form of a store over Redis. */
 
 import type { Report } from '../../counters.ts'
-import { memberOf, minuteOf, neighbourOf } from '../reports.ts'
+import { memberOf } from '../reports.ts'
 import type { Sender } from './batch-sender.ts'
 import type { CounterView } from './view.ts'
 
@@ -14,16 +14,15 @@ export interface SharedCounter extends CounterView {
   toldIn: string
   /** When a request last used it. */
   wantedAt: number
+  /** The number of reports queued with its sender that count in it. */
+  named: number
 }
 
-/** Times are monotonic (ms). */
+/** Times are monotonic (ms). Thousands wait for one batch, so it holds no more than the batch needs. */
 export interface SharedReport {
   readonly counters: readonly SharedCounter[]
   readonly tokens: number
   readonly member: string
-  /** Keys of its minute's set, and of a neighbouring set to look into as well. */
-  readonly seenKey: string
-  readonly neighbourKey: string | undefined
   readonly endedAt: number
   /** The same by the gateway's clock, in whole milliseconds. */
   readonly gatewayEndedAt: number
@@ -38,35 +37,37 @@ export interface SharedReport {
  * counter.
  */
 export function tellReport(
-  { id, endedAt, onCounted }: Report,
+  report: Report,
   told: Pick<SharedReport, 'counters' | 'tokens' | 'endedAt' | 'sendBy'>,
   usual: Sender,
   intervals: number,
 ): void {
-  const [first] = told.counters
-  const member = memberOf(id)
-  const tell = (sender: Sender, counters: readonly SharedCounter[], isFirst = true): void => {
-    const neighbour = neighbourOf(endedAt)
-    const report = {
-      ...told,
-      counters,
-      member,
-      onCounted: isFirst ? onCounted : undefined,
-      gatewayEndedAt: Math.floor(endedAt),
-      seenKey: sender.seenPrefix + minuteOf(endedAt),
-      neighbourKey: neighbour === undefined ? undefined : sender.seenPrefix + neighbour,
-    }
-    sender.tell(report, intervals)
-  }
-  if (first === undefined) {
-    tell(usual, [])
-    return
-  }
+  const { counters } = told
+  const { sender } = counters[0] ?? { sender: usual }
+  const shared = toShared(report, told)
   // The same sender, except for counters of different users or subscriptions in a Cluster.
-  if (told.counters.every(({ sender }) => sender === first.sender)) {
-    tell(first.sender, told.counters)
+  if (counters.every((counter) => counter.sender === sender)) {
+    sender.tell(shared, intervals)
     return
   }
-  const groups = Map.groupBy(told.counters, ({ sender }) => sender)
-  for (const [sender, counters] of groups) tell(sender, counters, sender === first.sender)
+  for (const [each, own] of Map.groupBy(counters, (counter) => counter.sender)) {
+    const onCounted = each === sender ? report.onCounted : undefined
+    each.tell({ ...shared, counters: own, onCounted }, intervals)
+  }
+}
+
+function toShared(
+  { id, endedAt: gatewayEndedAt, onCounted }: Report,
+  { counters, tokens, endedAt, sendBy }: Parameters<typeof tellReport>[1],
+): SharedReport {
+  const member = memberOf(id)
+  return {
+    counters,
+    tokens,
+    member,
+    endedAt,
+    gatewayEndedAt: Math.floor(gatewayEndedAt),
+    sendBy,
+    onCounted,
+  }
 }

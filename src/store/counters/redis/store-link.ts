@@ -5,7 +5,7 @@
 
 import { randomUUID } from 'node:crypto'
 import { type Batch, toAdditions } from './batch.ts'
-import { keyPrefixOf, storeKeyOf } from './keys.ts'
+import { keyPrefixOf, seenPrefixOf, storeKeyOf } from './keys.ts'
 import { type Offer, offerOf, readState, toOffers } from './restore.ts'
 import type { AddAnswer, CounterAnswer, CounterCommands } from './scripts.ts'
 import type { SharedCounter } from './shared-counter.ts'
@@ -38,6 +38,7 @@ export function createStoreLink(options: StoreLinkOptions) {
   const { commands, journal, youngMs, monotonic } = options
   const mark = `${keyPrefixOf(options.tag)}batch:${randomUUID()}`
   const storeKey = storeKeyOf(options.tag)
+  const seenPrefix = seenPrefixOf(options.tag, journal)
   let number = 0
   let epoch = ''
   let matureAt = Number.POSITIVE_INFINITY
@@ -159,7 +160,10 @@ export function createStoreLink(options: StoreLinkOptions) {
     async send(batch: Batch, own: number): Promise<string> {
       const madeFor = epoch
       const attempt = { number: own, acknowledged: leastMark(), markMs, sentAt: redisTime() }
-      const additions = toAdditions(batch, { ...attempt, epoch, journal, now: monotonic() })
+      const additions = toAdditions(batch, {
+        ...{ ...attempt, epoch, journal, seenPrefix },
+        now: monotonic(),
+      })
       const counters = batch.parts.map(({ counter }) => counter)
       const begin = monotonic()
       const answered = await (additions === undefined

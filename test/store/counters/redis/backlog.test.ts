@@ -10,14 +10,13 @@ import { addReported, addTokens, createView } from '../../../../src/store/counte
 const hour = 3_600_000
 
 function counterOf(key: string): SharedCounter {
-  const own = { key, keyPrefix: '', sender: {} as Sender, toldIn: '', wantedAt: 0 }
+  const own = { key, keyPrefix: '', sender: {} as Sender, toldIn: '', wantedAt: 0, named: 0 }
   return { ...createView(hour), ...own }
 }
 
 /** One of the stream, too old at `sendBy`; of the journal without. */
 function reportOf(counter: SharedCounter, sendBy = Number.POSITIVE_INFINITY): SharedReport {
-  const seen = { member: 'x', seenKey: 'seen', neighbourKey: undefined }
-  return { counters: [counter], tokens: 1, endedAt: 0, gatewayEndedAt: 0, sendBy, ...seen }
+  return { counters: [counter], tokens: 1, member: 'x', endedAt: 0, gatewayEndedAt: 0, sendBy }
 }
 
 test('what is too old leaves without a batch', async (t) => {
