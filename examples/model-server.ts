@@ -1,9 +1,9 @@
 /**
- * The sample model server of `npm start`: answers like a model, without one. Chat, messages and
- * responses, whole and streamed; embeddings; the list of models. A word is a token, and an answer
+ * The sample model server of `npm start`: responds like a model, without one. Chat, messages and
+ * responses, whole and streamed; embeddings; the list of models. A word is a token, and a response
  * has 16 words or as many as the request allows.
  *
- *     node examples/model-server.ts [[host:]port]     # or MODEL_SERVER_ADDRESS; 127.0.0.1:8090
+ * node examples/model-server.ts [[host:]port]     # or MODEL_SERVER_ADDRESS; 127.0.0.1:8090
  *
  * SIGTERM, SIGINT and the end of a parent that started it with an IPC channel stop it.
  */
@@ -20,7 +20,7 @@ const list = ['sim-small', 'sim-large'].map((id) => {
   return { id, object: 'model', created: 1_704_067_200, owned_by: 'tollgate' }
 })
 
-/** The words of an answer, those of what was asked, and the usage that both make. */
+/** The words of a response, the number of words in the request, and the resulting usage. */
 function write(body: Json, most: unknown) {
   const length = typeof most === 'number' ? Math.max(0, Math.min(most, 10_000)) : 16
   const pieces = Array.from({ length }, (_, i) => ` ${vocabulary[i % vocabulary.length]}`)
@@ -128,7 +128,7 @@ const server = http.createServer(async (request, response) => {
   }
   response.end(answer === chat ? 'data: [DONE]\n\n' : '')
 })
-// A gateway keeps connections; closing one that it is about to use looks like a model that is down.
+// Gateways keep connections. Closing one that a gateway is about to use looks like a failing model.
 server.keepAliveTimeout = 0
 server.once('error', (error) => {
   console.error(`model server: ${error.message}`)

@@ -1,13 +1,13 @@
-/** What may differ between installations of the chart. The defaults are what the overlay says. */
+/** The values of the chart. Their defaults come from the overlay. */
 
-/** A place in the manifests: `Kind name`, and the path in it; a list's element goes by number or name. */
+/** A place in the manifests: `Kind name`, and the path in it; list elements by index or name. */
 export type Place = readonly [manifest: string, ...path: readonly (string | number)[]]
 
 export interface Value {
-  /** In values.yaml, with dots. */
+  /** Its name in values.yaml, with dots. */
   readonly name: string
   readonly meaning: string
-  /** They hold the same, which is the default. */
+  /** All have the same content, which is the default. */
   readonly places: readonly [Place, ...(readonly Place[])]
 }
 
@@ -87,7 +87,7 @@ export const values: readonly Value[] = [
   },
 ]
 
-/** Objects of one kind that an installation may do without. */
+/** Objects of one kind that an installation may leave out. */
 export const optional: Readonly<
   Record<string, { readonly kind: string; readonly meaning: string }>
 > = {

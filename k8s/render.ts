@@ -1,7 +1,7 @@
 /**
- * The manifests that a folder of k8s/ amounts to, for tests and for the chart, where there is no
- * kustomize: as much of it as these folders use, and an error for anything else. A test holds it to
- * kustomize itself where that is there.
+ * Renders the manifests of a folder of k8s/ without kustomize, for tests and for the chart:
+ * supports the features that these folders use, and fails for anything else. A test compares it
+ * with kustomize if that is installed.
  */
 
 import { readFileSync, statSync } from 'node:fs'
@@ -26,7 +26,9 @@ interface Kustomization {
 
 const known = ['apiVersion', 'kind', 'resources', 'components', 'patches']
 
-/** All objects of a kustomization, given the path of its folder; a component's are added to others. */
+/**
+ * All objects of a kustomization, given the path of its folder; a component's are added to others.
+ */
 export function render(folder: string, others: readonly Manifest[] = []): readonly Manifest[] {
   const kustomization = readKustomization(folder)
   const { resources = [], components = [], patches = [] } = kustomization
@@ -45,7 +47,7 @@ export function render(folder: string, others: readonly Manifest[] = []): readon
   return manifests
 }
 
-/** What tells an object from all others. */
+/** Identifies an object. */
 export function nameOf({ kind, metadata: { name, namespace = '' } }: Manifest): string {
   return `${kind} ${namespace}/${name}`
 }
@@ -72,8 +74,8 @@ export function readManifests(path: string): readonly Manifest[] {
 }
 
 /**
- * A strategic merge: objects field by field, null removes, lists of what has a name or a mountPath by
- * that, with what is new in front, as kustomize does; other lists are replaced.
+ * A strategic merge: objects by field, null removes, lists of elements with a name or a mountPath
+ * by that, new elements first, as in kustomize; other lists are replaced.
  */
 function merge(target: unknown, patch: unknown): unknown {
   if (Array.isArray(target) && Array.isArray(patch)) return mergeLists(target, patch)

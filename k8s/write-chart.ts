@@ -1,6 +1,6 @@
 /**
- * `npm run chart`: writes the Helm chart in k8s/chart from the overlay `production`, which stays the one
- * source. Tests check that it is so, and what Helm makes of it.
+ * `npm run chart`: writes the Helm chart in k8s/chart from the overlay `production`, which stays
+ * the single source. Tests check that it is up to date, and Helm's output.
  */
 
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -15,7 +15,7 @@ import { renderCrds } from './write-crds.ts'
 type JsonObject = Record<string, unknown>
 
 const note = '# Written by `npm run chart` from k8s/overlays/production.\n'
-/** Stands where Helm is to put something. */
+/** A placeholder for a Helm expression. */
 const mark = (expression: string): string => `HELM<${expression}>`
 const markOfValue = (name: string): string => mark(`.Values.${name} | toJson`)
 
@@ -53,7 +53,7 @@ function chart(): object {
   }
 }
 
-/** Puts marks where values go; answers the values that were there, by their names. */
+/** Puts placeholders where values go; returns the replaced values by name. */
 function takeDefaults(manifests: readonly Manifest[]): ReadonlyMap<string, Default> {
   const defaults = new Map<string, Default>()
   for (const { name, meaning, places } of values) {
@@ -74,7 +74,7 @@ interface Default {
   readonly meaning: string
 }
 
-/** Answers what was there. */
+/** Returns the replaced value. */
 function replace(manifests: readonly Manifest[], [target, ...path]: Place, by: unknown): unknown {
   let inside: unknown = manifests.find(
     ({ kind, metadata }) => `${kind} ${metadata.name}` === target,
@@ -100,7 +100,7 @@ function writeTemplate(manifest: Manifest): string {
   return flag === undefined ? text : `{{- if .Values.${flag} }}\n${text}{{- end }}\n`
 }
 
-/** Of every object and subject in our own namespace. */
+/** Replaces our namespace in every object and subject. */
 function inNamespaceOfRelease(part: unknown): unknown {
   if (Array.isArray(part)) return part.map(inNamespaceOfRelease)
   if (!isObject(part)) return part
@@ -136,7 +136,7 @@ function writeValues(defaults: ReadonlyMap<string, Default>): string {
   return note + document.toString({ lineWidth: 0 })
 }
 
-/** So that a misspelt value is refused and not overlooked. */
+/** So that a misspelt value is refused instead of ignored. */
 function schemaOf(defaults: ReadonlyMap<string, Default>): object {
   const properties: JsonObject = {}
   for (const [name, { value }] of defaults) {

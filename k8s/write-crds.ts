@@ -1,6 +1,6 @@
 /**
  * `npm run crds`: writes k8s/crds, a CustomResourceDefinition for each of our kinds, and
- * docs/resources.md, from the schemas in src/core; a test checks that they are so.
+ * docs/resources.md, from the schemas in src/core; a test checks that they are up to date.
  */
 
 import { mkdirSync, writeFileSync } from 'node:fs'
@@ -38,7 +38,7 @@ const condition = (type: string): Column => ({
   jsonPath: `.status.conditions[?(@.type=="${type}")].status`,
 })
 
-/** None of the short names is one of OpenShift's or Kuadrant's kinds. */
+/** None of the short names is used by a kind of OpenShift or Kuadrant. */
 export const kinds: readonly Kind[] = [
   own('ModelRef', 'modelrefs', 'mref', [
     phase,
@@ -94,7 +94,7 @@ function written(
   }
 }
 
-/** The definition of one kind, as the API server takes it. */
+/** The definition of one kind for the API server. */
 export function toCrd(kind: Kind): object {
   const { description, spec, status, isSpecRequired, rules, plural, shortName } = kind
   const root = object({ spec, status }, isSpecRequired ? ['spec'] : [], { description, rules })
@@ -133,7 +133,7 @@ export function toCrd(kind: Kind): object {
   }
 }
 
-/** A schema in what the API server knows: our own words become CEL rules or are left out. */
+/** Converts a schema for the API server: our own keywords become CEL rules or are left out. */
 function toOpenApi(schema: Schema): object {
   const { form, item, otherwise, refuses = [], rules = [], ...plain } = schema
   const { properties, additionalProperties, items } = schema
