@@ -27,7 +27,7 @@ const meanings = {
   413: 'The body is larger than 1 MiB.',
   429: 'Too many requests; retry-after says when to come back.',
   500: 'A fault of ours.',
-  503: 'The key store is out of reach; retry-after says when to come back.',
+  503: 'The key store is unavailable; retry after the time in retry-after.',
 } as const
 
 type Refusal = keyof typeof meanings

@@ -39,7 +39,7 @@ export async function envoyConfig(
   if (typeof call === 'number') return call
   const config = loadConfig(env, checkEnvoyFiles)
   if (config.tlsCertFile !== undefined) {
-    err('TLS_CERT_FILE: add to the clusters what envoy/README.md says under "TLS to the service".')
+    err('TLS_CERT_FILE: add the part of envoy/README.md under "TLS to the service".')
   }
   if (call.validate) out(await validate(config, env))
   else if (call.write) out(await writeEnvoyFiles(config))

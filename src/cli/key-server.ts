@@ -30,7 +30,8 @@ export function findKeyServer(env: NodeJS.ProcessEnv, options: KeyServerOptions)
   if (!token) {
     throw new Error('There is no identity token: set TOLLGATE_TOKEN or TOLLGATE_TOKEN_FILE.')
   }
-  if (!/^[\x21-\x7e]+$/.test(token)) throw new Error('The token holds blanks or odd characters.')
+  if (!/^[\x21-\x7e]+$/.test(token))
+    throw new Error('The token contains spaces or invalid characters.')
   return { url, token }
 }
 
@@ -48,7 +49,8 @@ export function checkUrl(written: string, insecureHttp: boolean): string {
   if (url === null || !['http:', 'https:'].includes(url.protocol) || url.search || url.hash) {
     throw new Error(`"${written}" is no address; write it like https://gateway.example.`)
   }
-  if (url.username || url.password) throw new Error('The address must not hold a user or password.')
+  if (url.username || url.password)
+    throw new Error('The address must not contain a user or password.')
   if (url.protocol === 'http:' && !isLoopback(url.hostname) && !insecureHttp) {
     throw new Error(
       `${url.origin} would get your credential in the clear; use https, or allow it by --insecure-http.`,

@@ -80,7 +80,8 @@ export async function key(args: string[], io: KeyIo = terminal): Promise<number>
 async function newKey(args: string[], io: KeyIo): Promise<number> {
   const { values, positionals } = parseArgs({ args, options: forNew, allowPositionals: true })
   const [name, ...others] = positionals
-  if (others.length > 0) throw new WrongCall('One name at a time; put one with blanks in quotes.')
+  if (others.length > 0)
+    throw new WrongCall('One name at a time; put a name with spaces in quotes.')
   if (!name && !values.ephemeral) throw new WrongCall('Give the key a name.')
   const created = await clientOf(values, io).create({
     name,

@@ -36,7 +36,7 @@ export async function replicas(args: readonly string[], io: Io = terminal): Prom
       await forgetReplicas(sql, ids)
       io.out(`Forgotten: ${printable(call.forget)}.`)
     } else if (call.json) io.out(JSON.stringify({ object: 'list', data: found }, null, 2))
-    else if (found.length === 0) io.err('No process is waited for.')
+    else if (found.length === 0) io.err('Revocations wait for no process.')
     else io.out(showReplicas(found))
     return 0
   } finally {
@@ -69,7 +69,7 @@ function readArguments(args: string[]): Call | undefined {
 async function isSure(named: readonly Replica[], call: Call, io: Io): Promise<boolean> {
   const name = printable(call.forget ?? '')
   if (named.length === 0) {
-    io.err(`No process called ${name} is waited for.`)
+    io.err(`Revocations wait for no process called ${name}.`)
     return false
   }
   if (named.some(({ unseenMs }) => unseenMs < runningMs)) {

@@ -62,6 +62,6 @@ async function replay(sql: Pool, file: string, { out, err }: Io): Promise<number
   out(`${file}: ${counts.keys} revocations, ${counts.again} of keys that were active again.`)
   if (broken > 0) err(`${file}: ${broken} lines cannot be read.`)
   if (counts.left > 0)
-    err(`${file}: ${counts.left} keys are locked by somebody; repeat the command.`)
+    err(`${file}: ${counts.left} keys are locked by a transaction; repeat the command.`)
   return broken + counts.left > 0 ? 1 : 0
 }

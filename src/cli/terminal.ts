@@ -57,6 +57,6 @@ export const terminal: CommandIo = {
 /** Whether the answer is yes; without a terminal, prints how to continue. */
 export async function agrees({ ask, err }: Pick<CommandIo, 'ask' | 'err'>, question: string) {
   const answer = await ask(`${question} [y/N] `)
-  if (answer === undefined) err('There is nobody to ask; repeat it with --yes.')
+  if (answer === undefined) err('There is no terminal to ask at; repeat the command with --yes.')
   return /^y(es)?$/i.test(answer?.trim() ?? '')
 }

@@ -35,16 +35,16 @@ const catalogue = {
     subscription_not_ready: 'The subscription is not ready to be used.',
     model_not_allowed: 'The model does not exist or you have no access to it.',
     subscription_not_allowed: 'You have no access to the subscription for this model.',
-    admin_required: "Only an administrator may ask for another user's API keys.",
+    admin_required: "Only an administrator may access another user's API keys.",
     /** Of the internal listener. */
-    client_certificate_required: 'Show a certificate of the authorities in TLS_CLIENT_CA_FILE.',
+    client_certificate_required: 'Use a certificate of the authorities in TLS_CLIENT_CA_FILE.',
     /** Of the internal listener. */
-    local_only: 'Only callers on this machine may ask for this.',
+    local_only: 'Only callers on this machine may do this.',
     path_closed: 'This path is closed; use one that is counted.',
   }),
   ...all(404, 'not_found_error', { not_found: 'Not found.' }),
   ...all(405, 'invalid_request_error', {
-    method_not_allowed: 'This path does not know that method.',
+    method_not_allowed: 'This path does not support that method.',
   }),
   ...all(413, 'invalid_request_error', { body_too_large: 'The body is larger than 1 MiB.' }),
   ...all(429, 'tokens', {
@@ -53,7 +53,7 @@ const catalogue = {
   }),
   ...all(429, 'rate_limit_error', {
     /** Of the management API; inference has token limits. */
-    too_many_requests: 'Too many requests; wait as retry-after says.',
+    too_many_requests: 'Too many requests; wait for the time in retry-after.',
   }),
   ...all(500, 'server_error', {
     internal: 'Something went wrong on our side.',
@@ -71,7 +71,7 @@ const catalogue = {
     audit_unavailable:
       'The audit trail cannot be written, so nothing was done; try again in a few seconds.',
     identity_unavailable:
-      'What proves identity tokens is out of reach; try again in a few seconds.',
+      'Identity tokens cannot be verified right now; try again in a few seconds.',
     counters_unavailable: 'The token counters are out of reach; try again in a few seconds.',
   }),
 } as const

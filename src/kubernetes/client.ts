@@ -138,7 +138,7 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
   async function readWhole(answer: IncomingMessage): Promise<string> {
     const text = await readBody(answer, mostBytes)
     if (text !== undefined) return text
-    throw new Error(`the API server answers more than ${mostBytes / 1_048_576} MiB`)
+    throw new Error(`the response of the API server is larger than ${mostBytes / 1_048_576} MiB`)
   }
 
   return {
@@ -192,7 +192,7 @@ function toObject(text: string): JsonObject {
   } catch {
     // Reported below: the parser's own message quotes the response.
   }
-  throw new Error('the API server answered no object')
+  throw new Error('the response of the API server is not an object')
 }
 
 async function readText(path: string | undefined): Promise<string | undefined> {

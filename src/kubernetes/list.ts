@@ -52,7 +52,7 @@ export async function listObjects(
       ...(signal && { signal }),
     })
     const { items, metadata } = page
-    if (!Array.isArray(items) || !isObject(metadata)) throw new Error('this is no list')
+    if (!Array.isArray(items) || !isObject(metadata)) throw new Error('the response is not a list')
     for (const item of items) if (isKubeObject(item)) objects.set(keyOf(item), keep(item))
     if (typeof metadata.continue !== 'string' || metadata.continue === '') {
       return { objects, version: String(metadata.resourceVersion ?? '') }

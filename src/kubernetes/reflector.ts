@@ -137,7 +137,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
     worked()
     for await (const line of lines) {
       const event: unknown = JSON.parse(line)
-      if (!isObject(event) || !isObject(event.object)) throw new Error('a watch that says nothing')
+      if (!isObject(event) || !isObject(event.object)) throw new Error('a watch without events')
       const { type, object } = event
       if (type === 'ERROR') {
         throw new KubeError(
@@ -257,7 +257,7 @@ async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
     }
     rest.push(chunk.subarray(start))
     size += chunk.length - start
-    if (size > longestLine) throw new Error('a watch says more than 8 MiB in a line')
+    if (size > longestLine) throw new Error('a watch has a line of more than 8 MiB')
   }
 }
 

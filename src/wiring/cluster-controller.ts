@@ -65,7 +65,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
     identity: `${hostname()}_${randomUUID()}`,
     signal,
     onChange(isHeld) {
-      log.info(isHeld ? 'this process writes statuses' : 'another one does')
+      log.info(isHeld ? 'this process writes statuses' : 'another process writes statuses')
       if (isHeld) lookAtAll()
     },
     onProblem: (problem) =>
@@ -181,7 +181,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
       onProblem: (problem) =>
         problem === undefined
           ? log.info('Postgres answers')
-          : log.warn({ problem }, 'Postgres does not answer: nobody knows what is enforced'),
+          : log.warn({ problem }, 'Postgres does not answer: it is unknown what is enforced'),
     })
   }
   const controller = await startController({

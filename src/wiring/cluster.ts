@@ -46,7 +46,10 @@ export function openCluster(
       onAnswered(result, problem) {
         onAccessReviewed(result)
         if (result !== 'failed') return
-        log.error({ problem }, 'nobody is an administrator by access review')
+        log.error(
+          { problem },
+          'access reviews fail: nobody is an administrator by roles of the cluster',
+        )
       },
     }),
   }

@@ -69,17 +69,16 @@ export async function openCounters(context: Context): Promise<Counters> {
       if (away)
         log.error(
           { cause: connection.problem?.message ?? String(cause) },
-          'Redis is out of reach: counters go on from what is known',
+          'Redis is out of reach: counters continue from the local view',
         )
       else log.info('Redis is back')
     },
-    onOther: () => log.error('Redis has lost its counters: it is told the highest that are known'),
+    onOther: () => log.error('Redis has lost its counters: the highest known sums are restored'),
   })
   stops.push(
     part('the counters', async (graceMs) => {
       const lost = await counters.stop(graceMs)
-      if (lost > 0)
-        log.error({ counters: lost }, 'Redis is out of reach: what they counted last is lost')
+      if (lost > 0) log.error({ counters: lost }, 'Redis is out of reach: the last counts are lost')
       connection.close()
     }),
   )
@@ -129,8 +128,12 @@ function openParentsCounters({ config, log, stops }: Context, parent: Link): Cou
     youngMs: 0,
     onLoss: config.onCounterLoss,
     onAway(away, cause) {
-      if (away) log.error({ cause: String(cause) }, 'the process that counts does not answer')
-      else log.info('the process that counts answers again')
+      if (away)
+        log.error(
+          { cause: String(cause) },
+          'the parent process, which keeps the counters, does not answer',
+        )
+      else log.info('the parent process answers again')
     },
   })
   stops.push({
@@ -139,7 +142,7 @@ function openParentsCounters({ config, log, stops }: Context, parent: Link): Cou
     lost: 'what was counted last',
     async stop(graceMs) {
       const lost = await counters.stop(graceMs)
-      if (lost > 0) log.error({ counters: lost }, 'what they counted last is left to the journal')
+      if (lost > 0) log.error({ counters: lost }, 'the last counts are left to the journal')
     },
   })
   return { counters, redis: undefined, histograms: () => [] }

@@ -24,7 +24,7 @@ export function createGatewayDrain({ config, log, stops }: Context): GatewayDrai
 
   async function drain(): Promise<void> {
     const { envoyAdminAddress: admin, drainLeastMs: leastMs, drainMs: mostMs } = config
-    log.info('not ready any more: Envoy takes leave of its clients')
+    log.info('not ready any more: Envoy is draining')
     const onRunning = (requests: number): void => {
       state = { status: 'draining', requests }
     }
@@ -33,8 +33,8 @@ export function createGatewayDrain({ config, log, stops }: Context): GatewayDrai
       const { requests, tookMs } = await drainEnvoy({ admin, leastMs, mostMs, onRunning, signal })
       state = { status: requests === 0 ? 'drained' : 'overdue', requests }
       const about = { requests, ms: Math.round(tookMs) }
-      if (requests === 0) log.info(about, 'Envoy has no request any more')
-      else log.warn(about, 'Envoy still has requests; they are waited for no longer')
+      if (requests === 0) log.info(about, 'Envoy has no requests any more')
+      else log.warn(about, 'Envoy still has requests; the drain stops waiting for them')
     } catch (error) {
       state = { status: 'unreachable' }
       log.warn({ cause: String(error) }, 'Envoy does not answer, so it cannot be drained')

@@ -78,13 +78,10 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     onAway: (cause) =>
       cause === undefined
         ? log.info('Postgres is back')
-        : log.error(
-            { cause: String(cause) },
-            'Postgres is out of reach: keys that are known go on',
-          ),
+        : log.error({ cause: String(cause) }, 'Postgres is out of reach: cached keys stay valid'),
     onSilent: (names) =>
       names.length === 0
-        ? log.info('every process that may be serving is heard of again')
+        ? log.info('no process is silent any more')
         : log.warn(
             { silent: names },
             'processes have not been heard of for 5 s: they hang, are cut off from the database, or were killed; revocations wait for them',
@@ -134,7 +131,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
   })
   if (config.keyCacheWarm > 0) {
     await keys.warm(config.keyCacheWarm, clock()).then(
-      (keys) => log.debug({ keys }, 'keys used last are remembered'),
+      (keys) => log.debug({ keys }, 'the most recently used keys are cached'),
       (error: unknown) => log.warn({ cause: String(error) }, 'no key is remembered from before'),
     )
   }

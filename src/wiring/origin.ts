@@ -34,7 +34,11 @@ export function openOrigin({ config, log }: Context): Origin {
     groups: watchGroups,
     onProblem(collection, problem) {
       if (problem === undefined) log.info({ collection }, 'the cluster can be read again')
-      else log.warn({ collection, problem }, 'the cluster cannot be read; what was read last stays')
+      else
+        log.warn(
+          { collection, problem },
+          'the cluster cannot be read; the last state stays in force',
+        )
     },
   })
   return {

@@ -42,7 +42,7 @@ export function openPods({ config, log, onFault, stops }: Context, pool: Sql) {
     onEnded: (pods) => void remove(pods).catch(onFault),
     onProblem(problem) {
       if (problem === undefined) log.info('pods can be read again')
-      else log.warn({ problem }, 'pods cannot be read: those that have ended are waited for too')
+      else log.warn({ problem }, 'pods cannot be read: revocations also wait for ended ones')
     },
   })
   stops.push(ended.stop)

@@ -34,7 +34,7 @@ export async function openResources(
     onSeen: () => report.note(),
     onOverdue(models, reason) {
       const about = { models: models.length, first: models.slice(0, linesShown) }
-      if (reason === 'not taken') log.warn(about, 'Envoy has not taken the clusters of new models')
+      if (reason === 'not taken') log.warn(about, 'Envoy has not loaded the clusters of new models')
       else log.info(about, "Envoy's admin page does not answer; new models may be 503 for a moment")
     },
     onFault,

@@ -61,7 +61,7 @@ export async function stopInOrder(
       const stopped = (async () => stop(graceMs))().then(() => false)
       if (await Promise.race([stopped, late])) {
         complete = false
-        log.error({ part: name, graceMs, lost }, 'given up at shutdown')
+        log.error({ part: name, graceMs, lost }, 'abandoned at shutdown')
       }
     } catch (error) {
       complete = false

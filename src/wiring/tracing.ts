@@ -39,7 +39,7 @@ export async function startExport(context: Context, { producer }: Telemetry): Pr
       'service.instance.id': config.replicaName,
     },
     onChange(signal, problem) {
-      if (problem === undefined) log.info({ signal }, 'the collector takes what is exported again')
+      if (problem === undefined) log.info({ signal }, 'the collector accepts exports again')
       else {
         log.warn(
           { signal, problem: toShown(problem) },

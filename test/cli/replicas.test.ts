@@ -48,7 +48,7 @@ test('one that is gone is forgotten when a person is sure', async (t) => {
   t.match(await propagation.wait(), { state: 'pending', waitingFor: ['gone'] })
   const declined = await run(url, ['forget', 'gone'], 'n')
   t.match(declined, { status: 1, asked: 1, err: /cut off .* revoked keys pass for another 5 min/ })
-  t.match(await run(url, ['forget', 'gone']), { status: 1, err: /nobody to ask; .*--yes/ })
+  t.match(await run(url, ['forget', 'gone']), { status: 1, err: /no terminal to ask at; .*--yes/ })
   t.match(await propagation.wait(), { state: 'pending' })
   t.match(await run(url, ['forget', 'gone'], 'y'), { status: 0, out: 'Forgotten: gone.' })
   t.match(await propagation.wait(), { state: 'confirmed', replicas: 1 })
@@ -57,7 +57,7 @@ test('one that is gone is forgotten when a person is sure', async (t) => {
 test('a script says yes', async (t) => {
   const { url } = await createPair(t)
   t.match(await run(url, ['forget', 'gone', '--yes']), { status: 0, asked: 0 })
-  t.match(await run(url, ['forget', 'gone', '--yes']), { status: 1, err: /No process called gone/ })
+  t.match(await run(url, ['forget', 'gone', '--yes']), { status: 1, err: /no process called gone/ })
 })
 
 test('one that runs is not forgotten', async (t) => {

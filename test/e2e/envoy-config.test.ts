@@ -224,7 +224,7 @@ t.test('two processes behind an Envoy of one’s own', { skip }, async (t) => {
     t.match(first?.log(), /not been heard of for 5 s/)
     t.match(first?.log(), /replica-2/)
     second?.signal('SIGCONT')
-    await poll(() => first?.log().includes('heard of again'), 'it is back')
+    await poll(() => first?.log().includes('no process is silent any more'), 'it is back')
   })
 })
 

@@ -181,7 +181,7 @@ for (const isStreamed of [true, false]) {
       t.ok(tookMs > 3_000, `${Math.round(tookMs)} ms`)
       t.strictSame(await Promise.all(long), [undefined, undefined], 'streams end whole')
       t.match(printed, /Requests that run: \d+.*No request is running, after/s)
-      t.match(pod.service.log(), /Envoy has no request any more/)
+      t.match(pod.service.log(), /Envoy has no requests any more/)
       await t.rejects(connect1(t, pod, certificate)('/health', {}), { code: 'ECONNREFUSED' })
       await endWithItsVolumes(t, pod)
 

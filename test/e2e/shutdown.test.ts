@@ -51,6 +51,6 @@ t.test('a process ends in time though all it needs hangs', { skip }, async (t) =
   const tookMs = performance.now() - askedAt
   t.ok(tookMs < endsWithinMs, `after ${Math.round(tookMs)} ms`)
   const log = replica?.log() ?? ''
-  t.match(log, /what they counted last is lost/)
-  t.match(log, /"part":"the follower of revocations".*given up at shutdown/)
+  t.match(log, /the last counts are lost/)
+  t.match(log, /"part":"the follower of revocations".*abandoned at shutdown/)
 })

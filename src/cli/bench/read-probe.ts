@@ -11,7 +11,7 @@ import type { Inside } from './probe.ts'
 export async function readProbe(folder: string): Promise<Inside> {
   const told = await Promise.all(readdirSync(folder).map((name) => readOne(join(folder, name))))
   const seen = told.filter((each) => each !== undefined)
-  if (seen.length === 0) throw new Error('no process of the service tells what it does')
+  if (seen.length === 0) throw new Error('no process of the service responds to the probe')
   return {
     allocatedBytes: seen.reduce((sum, each) => sum + each.allocatedBytes, 0),
     collections: seen.reduce((sum, each) => sum + each.collections, 0),

@@ -42,7 +42,7 @@ export function readTarget(flags: TargetFlags, envKey: string | undefined): Targ
   }
   const key = flags.key ?? envKey?.trim()
   if (!key) throw new Error('--target needs --key, or a key in TOLLGATE_KEY.')
-  if (!/^[\x21-\x7e]+$/.test(key)) throw new Error('--key holds blanks or odd characters.')
+  if (!/^[\x21-\x7e]+$/.test(key)) throw new Error('--key contains spaces or invalid characters.')
   if (!model) throw new Error('--target needs --model: the name of the model in bodies.')
   const modelPath = flags['model-path']?.replace(/\/+$/, '')
   if (modelPath !== undefined && !/^(\/[\w.~%-]+)+$/.test(modelPath)) {

@@ -20,7 +20,7 @@ export function createReview(access: ClusterAccess, options: ClientOptions = {})
     const answer = await client.send({ method: 'POST', path, body }).catch((error: unknown) => {
       throw error instanceof KubeError ? new Error(toProblem(error.status, path)) : error
     })
-    if (!isObject(answer.status)) throw new Error('the API server answered no review')
+    if (!isObject(answer.status)) throw new Error('the response of the API server is not a review')
     return answer.status
   }
 }

@@ -38,8 +38,8 @@ export type JournalLog = Record<
 export type Journal = ReturnType<typeof createJournal>
 
 const problems: Record<JournalProblem, string> = {
-  missing: 'the usage journal is missing: Envoy is asked to open it anew',
-  stuck: 'the usage journal does not grow while answers end: Envoy is asked to open it anew',
+  missing: 'the usage journal is missing: asking Envoy to reopen it',
+  stuck: 'the usage journal does not grow although responses end: asking Envoy to reopen it',
 }
 
 const readEveryMs = 500
@@ -82,8 +82,12 @@ export function createJournal(options: JournalOptions) {
     reopen: options.reopen,
     clock,
     onReopen(failure) {
-      if (failure === undefined) log.info({ journal: path }, 'Envoy opens its journal anew')
-      else log.warn({ journal: path, cause: String(failure) }, 'Envoy cannot be told to reopen')
+      if (failure === undefined) log.info({ journal: path }, 'Envoy reopens its journal')
+      else
+        log.warn(
+          { journal: path, cause: String(failure) },
+          'Envoy cannot be made to reopen its journal',
+        )
     },
   })
   const watch = createJournalWatch({
@@ -103,7 +107,8 @@ export function createJournal(options: JournalOptions) {
     isReader,
     isDone: reader.isDone,
     clock,
-    onLoss: (file) => log.error({ file }, 'the usage journal is not read; its oldest part is gone'),
+    onLoss: (file) =>
+      log.error({ file }, 'the usage journal is not read; its oldest part was removed'),
   })
   const faults = new Set<string>()
 

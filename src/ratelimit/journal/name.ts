@@ -27,7 +27,8 @@ export function nameJournal(path: string): string {
     rmSync(draft, { force: true })
   }
   const name = readName(file)
-  if (name === undefined) throw new Error(`${file} is no name of a journal; remove it`)
+  if (name === undefined)
+    throw new Error(`${file} does not contain the name of a journal; remove it`)
   return name
 }
 

@@ -38,7 +38,7 @@ export interface StoreState {
 /** Reads the store hash of a response. Throws for an unexpected form. */
 export function readState([time, store]: CounterAnswer): StoreState {
   if (typeof time !== 'number' || !Array.isArray(store)) {
-    throw new Error('Redis answered in another form')
+    throw new Error('the response of Redis has an unexpected form')
   }
   let epoch = ''
   const untils = new Map<string, number>()

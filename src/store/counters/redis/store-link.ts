@@ -208,5 +208,6 @@ function splitAnswer(answer: AddAnswer): { answer: CounterAnswer; counted: reado
 }
 
 function checkForm(counters: readonly unknown[], answer: CounterAnswer): void {
-  if (answer.length !== 2 * counters.length + 2) throw new Error('Redis answered in another form')
+  if (answer.length !== 2 * counters.length + 2)
+    throw new Error('the response of Redis has an unexpected form')
 }
