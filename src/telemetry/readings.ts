@@ -3,62 +3,60 @@
 /** Gauges. The end of a name is its unit. */
 const gauges = {
   tollgate_models: 'Models in force.',
-  tollgate_models_waiting: 'Models not yet as written, as Envoy does not have their cluster.',
-  tollgate_models_bypassed:
-    'Models whose HTTPRoute hangs on a Gateway other than GATEWAY_INTERNAL.',
+  tollgate_models_waiting: 'Models that wait because Envoy does not have their cluster.',
+  tollgate_models_bypassed: 'Models with an HTTPRoute on a Gateway other than GATEWAY_INTERNAL.',
   tollgate_subscriptions: 'Subscriptions in force.',
-  tollgate_resource_problems: 'What is wrong in the resource documents.',
+  tollgate_resource_problems: 'Problems in the resource documents.',
   tollgate_snapshot_compile_seconds: 'How long the resources in force took to compile.',
-  tollgate_snapshot_age_seconds: 'For how long these resources have been in force.',
+  tollgate_snapshot_age_seconds: 'How long these resources have been in force.',
   tollgate_workers: 'Processes that answer Checks and are ready.',
   tollgate_counters: 'Token counters held by this process.',
-  tollgate_redis_away: '1 while Redis fails to answer or to write.',
+  tollgate_redis_away: '1 while Redis does not respond or cannot write.',
   tollgate_counters_unflushed: 'Token counters with tokens that Redis has not acknowledged.',
-  tollgate_key_cache_entries: 'API keys remembered.',
-  tollgate_key_store_waiting: 'Keys that wait to be looked up, or are being so.',
-  tollgate_database_away: '1 while the database of API keys is out of reach.',
+  tollgate_key_cache_entries: 'Cached API keys.',
+  tollgate_key_store_waiting: 'Keys that are waiting for a look-up or being looked up.',
+  tollgate_database_away: '1 while the database of API keys is unavailable.',
   tollgate_key_age_seconds: 'Time since the database last confirmed which keys are revoked.',
-  tollgate_key_grace_seconds: 'From which of these ages on remembered keys are refused.',
-  tollgate_replicas: 'Processes that may be serving, this one included.',
+  tollgate_key_grace_seconds: 'The age at which cached keys are refused.',
+  tollgate_replicas: 'Processes that may be serving, including this one.',
   tollgate_replicas_silent:
-    'Other processes that may be serving and have not been heard of for 5 seconds.',
+    'Other processes that may be serving and have been silent for 5 seconds.',
   tollgate_revocation_propagation_seconds:
-    'How long the last confirmed revocation took to be known everywhere.',
+    'How long the last confirmed revocation took to reach all processes.',
   tollgate_revocation_log_failing:
     '1 while the revocation log outside of the database cannot be written.',
-  tollgate_journal_unread_bytes: 'What of the usage journal was not read yet when last looked.',
+  tollgate_journal_unread_bytes: 'Unread bytes of the usage journal at the last check.',
   tollgate_journal_failing:
-    '1 while the usage journal is missing, or does not grow while answers end.',
+    '1 while the usage journal is missing, or does not grow although responses end.',
   tollgate_controller_leader: 'Whether this process is the one that writes statuses.',
-  tollgate_controller_waiting: 'Objects whose status is still to be looked at.',
+  tollgate_controller_waiting: 'Objects whose status is still to be checked.',
   tollgate_controller_held_back:
-    "1 while the original's objects are not written, since its controller is alive or may be.",
+    "1 while the original's objects are not written because its controller is or may be alive.",
   process_resident_memory_bytes: 'Resident memory.',
   process_start_time_seconds: 'When the process started, since the epoch.',
   nodejs_eventloop_lag_p99_seconds:
-    'By how much the event loop was late, 99th percentile since the last scrape.',
-  nodejs_eventloop_lag_max_seconds:
-    'By how much the event loop was late at most since the last scrape.',
+    'Delay of the event loop, 99th percentile since the last scrape.',
+  nodejs_eventloop_lag_max_seconds: 'Delay of the event loop, maximum since the last scrape.',
   tollgate_build_info: 'Always 1; the version is in the label.',
 } as const
 
 /** Counters since the start; `_total` is added to their names in output. */
 const counters = {
-  tollgate_checks: 'Answers of Check, by decision: allowed, or the code of the refusal.',
-  tollgate_worker_restarts: 'Workers that ended by themselves and were started again.',
+  tollgate_checks: 'Responses of Check, by decision: allowed, or the code of the refusal.',
+  tollgate_worker_restarts: 'Workers that exited by themselves and were restarted.',
   tollgate_redis_losses: 'Times that Redis, or a shard of it, was found to have lost its data.',
-  tollgate_key_cache_hits: 'Keys known from memory.',
+  tollgate_key_cache_hits: 'Keys found in the cache.',
   tollgate_key_cache_misses: 'Keys that had to be looked up, or were refused.',
-  tollgate_key_cache_unknown_hits: 'Keys known from memory to be unknown.',
+  tollgate_key_cache_unknown_hits: 'Keys known from the cache not to exist.',
   tollgate_key_store_queries: 'Look-ups sent to the key store.',
   tollgate_key_store_refused: 'Keys not looked up because too many were waiting.',
   tollgate_audit_lost: 'Lines of the audit trail that could not be written.',
-  tollgate_access_reviews: 'Answers of the cluster on who administers: allowed, denied, failed.',
-  tollgate_revocations: 'Revocations answered, by what the answer said.',
+  tollgate_access_reviews: 'Decisions of the cluster on administrators: allowed, denied, failed.',
+  tollgate_revocations: 'Revocations, by the state in the response.',
   tollgate_revocations_replayed:
-    'Revoked keys that the database had as active again, as after a restore, and was told of.',
+    'Keys that were active again in the database, as after a restore, and were revoked again.',
   tollgate_journal_lines: 'Lines of the usage journal that this process has read.',
-  tollgate_journal_skipped: 'Lines of them that told nothing that can be counted.',
+  tollgate_journal_skipped: 'Lines of the journal without countable usage.',
   tollgate_controller_writes: 'Statuses written.',
   process_cpu_seconds: 'User and system CPU time spent.',
 } as const
