@@ -598,6 +598,8 @@ end
 local CHAT = '{"model":"m","messages":[' .. ('{"role":"user","content":"Hello, how are you?"},'):rep(200) .. '{}],"stream":true}'
 for _ = 1, 20 do examine(source_of(CHAT), true) end
 
+local JSON = "application/json"
+
 -- Charsets other than UTF-8 are refused, however the parameter is spelled.
 local function check_label(label)
   local lower = label:lower()
@@ -609,10 +611,10 @@ end
 -- A model server chooses the form of its answer by it, and we read these two.
 local function drop_odd_accept(headers)
   local accept = headers:get("accept")
-  if not accept then return end
+  if not accept or accept == "*/*" or accept == JSON then return end
   for range in accept:lower():gmatch("[^,]+") do
     local kind = match(range, "^%s*([^%s;]+)")
-    if kind ~= "application/json" and kind ~= "text/event-stream" and kind ~= "*/*" then
+    if kind ~= JSON and kind ~= "text/event-stream" and kind ~= "*/*" then
       return headers:remove("accept")
     end
   end
@@ -658,11 +660,12 @@ local function judge(handle, path, before_check)
   end
   if bodiless then refuse("this method takes none") end
   if headers:get("content-encoding") then refuse("a content-encoding is not accepted") end
-  check_label(headers:get("content-type") or "")
+  local label = headers:get("content-type")
+  if label ~= JSON then check_label(label or "") end
   local model, change, naming = examine(body, streams_usage(handle, path))
   local ids = headers:get("x-tollgate-models")
   if ids then check_model(ids, model) end
-  headers:replace("content-type", "application/json")
+  if label ~= JSON then headers:replace("content-type", JSON) end
   if before_check and model then headers:replace("x-tollgate-model", as_header(model)) end
   local name = headers:get("x-tollgate-upstream-model")
   if name then
