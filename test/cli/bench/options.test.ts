@@ -44,7 +44,7 @@ test('what makes no sense is refused by name', async (t) => {
     [['--target', 'http://10.0.0.1', ...of], /credential in the clear/],
     [['--target', 'http://127.0.0.1', '--model', 'm'], /--target needs --key/],
     [['--target', 'http://127.0.0.1', '--key', 'sk'], /--target needs --model/],
-    [['--target', 'http://127.0.0.1', '--key', 'a b', '--model', 'm'], /--key holds blanks/],
+    [['--target', 'http://127.0.0.1', '--key', 'a b', '--model', 'm'], /--key contains spaces/],
     [['--target', 'http://127.0.0.1', ...of, '--model-path', 'llm m'], /--model-path is like/],
     [['--target', 'http://127.0.0.1', ...of, '--rows', 'path'], /need --model-path/],
     [['--target', 'http://127.0.0.1', ...of, '--set', 'A=b'], /for what is started here/],
