@@ -1,4 +1,6 @@
-/** The load of check.bench.ts: so many calls at once on one HTTP/2 connection, as Envoy's worker. */
+/**
+ * The load of check.bench.ts: concurrent calls on one HTTP/2 connection, like a worker of Envoy.
+ */
 
 import http2 from 'node:http2'
 import type { Load, LoadResult } from './check.bench.ts'
@@ -34,7 +36,7 @@ process.once('message', async (load: Load) => {
         'content-type': 'application/grpc',
         te: 'trailers',
       })
-      // An allow begins with an empty Status: field 1, length 0. What comes may be torn anywhere.
+      // An allow begins with an empty Status: field 1, length 0. Data may be split anywhere.
       let allowed = false
       let seen = 0
       stream.on('data', (data: Buffer) => {
@@ -59,7 +61,7 @@ process.once('message', async (load: Load) => {
     }
   }
 
-  /** So many a second, whether they are answered or not. */
+  /** A fixed number per second, whether or not earlier ones have a response. */
   async function callSteadily(perSecond: number): Promise<void> {
     const startedAt = performance.now()
     const calls: Promise<void>[] = []
@@ -77,7 +79,7 @@ process.once('message', async (load: Load) => {
     await callSteadily(load.perSecond)
   }
   tookMs.sort((a, b) => a - b)
-  // Those that ended meanwhile were not open.
+  // Calls that ended meanwhile were not open.
   failures += (load.open ?? 0) - open
   const at = (share: number): number => tookMs[Math.floor(tookMs.length * share)] as number
   const result: LoadResult = { p50: at(0.5), p99: at(0.99), failures }

@@ -1,4 +1,4 @@
-/** What the benches run on: some models, subscriptions and keys, as a busy gateway would have. */
+/** The data of the benches: models, subscriptions and keys, as in a busy gateway. */
 
 import { mintKey } from '../src/core/api-key.ts'
 import type { KeyCaller } from '../src/core/caller.ts'
@@ -12,7 +12,7 @@ const apiVersion = 'tollgate.dev/v1alpha1'
 
 /**
  * A snapshot of models `llm/m<i>` from `first` on, open to everybody, and a subscription for each
- * team: of all of them or of `covered`, one team's after another's.
+ * team: for all of them or for `covered`, one team's after another's.
  */
 export function createSnapshot(
   models: number,
@@ -59,7 +59,7 @@ function resource(kind: string, metadata: object, spec: object): Resource {
   return parsed.resource
 }
 
-/** A caller of a team, as a key of theirs makes one. */
+/** A caller of a team, as from one of its keys. */
 export function createCaller(i: number, teams: number): KeyCaller {
   const team = `team-${i % teams}`
   return {
@@ -71,7 +71,7 @@ export function createCaller(i: number, teams: number): KeyCaller {
   }
 }
 
-/** Keys with their records, random bytes taken from the index so that runs are alike. */
+/** Keys with their records. The random bytes come from the index, so that runs are comparable. */
 export function createKeys(count: number, teams: number): { keys: string[]; table: ApiKeyTable } {
   const records = new Map<string, FoundKey>()
   const keys = Array.from({ length: count }, (_, i) => {
@@ -103,7 +103,7 @@ function bytes(length: number, seed: number): Uint8Array {
   return Uint8Array.from({ length }, (_, i) => (seed * 2_654_435_761 + i * 40_503) >>> 13)
 }
 
-/** The service's metrics, with nothing to read but what is counted. */
+/** The service's metrics, with no readings besides its counts. */
 export function createBenchTelemetry(): Telemetry {
   return createTelemetry({ version: 'bench', sources: {} })
 }

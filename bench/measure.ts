@@ -1,8 +1,8 @@
-/** CPU time, the figure that holds on noisy machines: user and system time of this process. */
+/** CPU time, the most stable figure on noisy machines: user and system time of this process. */
 
 import { GCProfiler, getHeapStatistics } from 'node:v8'
 
-/** Microseconds of CPU that this process spent since `begin` (0: since it started). */
+/** Microseconds of CPU that this process has used since `begin` (0: since its start). */
 export function cpuMicros(begin?: NodeJS.CpuUsage): number {
   const { user, system } = process.cpuUsage(begin)
   return user + system
@@ -20,8 +20,8 @@ export function microsPerCall(work: (i: number) => unknown, calls = 200_000, rou
 }
 
 /**
- * Microseconds of a call of each of these, in turn, slice by slice: of all slices that the quickest
- * quarter stays below, since what else the machine does meets most of the others.
+ * Microseconds per call of each of these, in alternating slices: the bound of the fastest quarter
+ * of slices, because other work of the machine affects most of the others.
  */
 export function microsInTurn(
   works: readonly ((i: number) => unknown)[],
@@ -41,7 +41,7 @@ export function microsInTurn(
   return figures.map((each) => each.sort((a, b) => a - b)[slices >> 2] as number)
 }
 
-/** Bytes of the heap that a call of `work` takes, be they garbage at once or kept. */
+/** Bytes of heap that a call of `work` allocates, garbage included. */
 export function bytesPerCall(work: (i: number) => unknown, calls = 50_000): number {
   for (let i = 0; i < calls; i += 1) work(i)
   const profiler = new GCProfiler()
@@ -57,12 +57,12 @@ export function bytesPerCall(work: (i: number) => unknown, calls = 50_000): numb
   return (bytes + end - used) / calls
 }
 
-/** Of an even number the upper one of the two. */
+/** For an even number the upper one of the middle two. */
 export function median(values: readonly number[]): number {
   return [...values].sort((a, b) => a - b)[values.length >> 1] as number
 }
 
-/** Milliseconds of CPU that this thread spent in one turn of its event loop at most. */
+/** The most milliseconds of CPU that this thread has used in one turn of its event loop. */
 export async function longestTurn(act: () => Promise<unknown>): Promise<number> {
   let longest = 0
   let isOver = false
@@ -78,7 +78,7 @@ export async function longestTurn(act: () => Promise<unknown>): Promise<number> 
   return longest
 }
 
-/** A row of the table that `npm run bench:parts` prints. */
+/** A row of the output of `npm run bench:parts`. */
 export interface Figure {
   readonly name: string
   readonly value: string

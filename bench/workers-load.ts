@@ -1,22 +1,25 @@
-/** The load of workers.bench.ts: Checks on one connection, as Envoy's thread, and an entry of each. */
+/**
+ * The load of workers.bench.ts: Checks on one connection, like a thread of Envoy, and an entry for
+ * each.
+ */
 
 import { randomUUID } from 'node:crypto'
 import http2 from 'node:http2'
 import { writeStruct } from '../src/grpc/struct.ts'
 import { WireWriter } from '../src/grpc/wire.ts'
 
-/** What it is told, for as long as it runs; a connection is kept for the next load of its port. */
+/** The input of a load; a connection is kept for the next load of its port. */
 export interface WorkersLoad {
   readonly port: number
-  /** `sk-…`, taken in turn, and the user of each. */
+  /** `sk-…`, used in turn, and the user of each. */
   readonly keys: readonly string[]
   readonly users: readonly string[]
   readonly calls: number
-  /** Checks under way at once, each followed by another one. */
+  /** Concurrent Checks, each followed by another one. */
   readonly atOnce: number
 }
 
-/** What it tells when done. */
+/** The result of a load. */
 export interface WorkersLoadResult {
   readonly failures: number
 }
@@ -27,7 +30,7 @@ function framed(message: Buffer): Buffer {
   return Buffer.concat([head, message])
 }
 
-/** A CheckRequest with what Envoy sends of an inference request under `allowed_headers`. */
+/** A CheckRequest with the headers that Envoy sends under `allowed_headers`. */
 function toCheck(key: string): Buffer {
   const path = '/llm/m0/v1/chat/completions'
   const headers = { ':method': 'POST', ':path': path, authorization: `Bearer ${key}` }
@@ -46,7 +49,7 @@ function toCheck(key: string): Buffer {
   return writer.finish()
 }
 
-/** A StreamAccessLogsMessage of one answer that has just ended. */
+/** A StreamAccessLogsMessage for one response that has just ended. */
 function toEntry(user: string): Buffer {
   const writer = new WireWriter()
   const now = Date.now()
@@ -76,7 +79,7 @@ function toEntry(user: string): Buffer {
 
 const head = { ':method': 'POST', 'content-type': 'application/grpc', te: 'trailers' }
 
-/** As one thread of Envoy: a connection, and its stream of access-log entries. */
+/** Like a thread of Envoy: a connection, and its stream of access-log entries. */
 function connect(port: number) {
   const session = http2.connect(`http://127.0.0.1:${port}`)
   const open = (path: string) => session.request({ ...head, ':path': path })

@@ -7,7 +7,7 @@ import { mkdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } 
 import { delimiter, join, resolve, sep } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** A reason to stop that is fit for the person at the terminal: one sentence, no stack. */
+/** A reason to stop, shown to the user as one sentence without a stack. */
 export class LaunchError extends Error {}
 
 /**
@@ -33,7 +33,7 @@ export function needsInstall(root, { dev }) {
     if (path === '') continue
     const present = installed[path]
     if (present !== undefined && present.version !== version) return true
-    // Optional packages are those of other platforms, or could not be had last time either.
+    // Optional packages are for other platforms, or could not be installed last time either.
     const dispensable = kind.optional || kind.devOptional || (kind.dev && !dev)
     if (present === undefined && !dispensable) return true
   }
@@ -100,7 +100,7 @@ async function takeTurn(root, log) {
     try {
       utimesSync(lock, now, now)
     } catch {
-      // Somebody removed the folder; npm will say what that means.
+      // The folder was removed; npm will report it.
     }
   }, HEARTBEAT_MS)
   return {
@@ -131,7 +131,7 @@ function isAbandoned(lock) {
   try {
     const silentMs = Date.now() - statSync(lock).mtimeMs
     if (silentMs < SILENT_MS) return false
-    // The long limit is for an id that has since gone to some other process.
+    // The longer limit is for an id that another process has reused.
     const holders = readFileSync(lock, 'utf8').split(' ').map(Number)
     return silentMs > ABANDONED_MS || !holders.some(isAlive)
   } catch {
@@ -153,8 +153,8 @@ function isAlive(pid) {
  * @param {(pid: number) => void} started
  */
 async function npmCi(root, started) {
-  // The npm that started us, else the one on PATH. It must not run on the Node in node_modules,
-  // which is among the things it is about to replace.
+  // The npm that started us, otherwise the one on PATH. It must not run on the Node in
+  // node_modules, which it is about to replace.
   const own = resolve(root, 'node_modules')
   const path = (process.env.PATH ?? '').split(delimiter).filter((entry) => {
     return resolve(entry) !== join(own, '.bin')

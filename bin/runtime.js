@@ -1,6 +1,6 @@
 /**
  * Finds a Node that can run the sources, and runs them on it. Node 24 strips types by itself; an
- * older one that happens to be on the machine only gets as far as this file.
+ * older Node can only run this file.
  */
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -10,7 +10,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { installPackages, LaunchError } from './install.js'
 
-/** The folder that holds package.json. */
+/** The folder with package.json. */
 export const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 
 const WANTED_MAJOR = 24
@@ -53,12 +53,12 @@ function findNode() {
     const manifest = require.resolve(`node-${process.platform}-${process.arch}/package.json`)
     candidates.push(join(dirname(manifest), 'bin', 'node'))
   } catch {
-    // No such package for this platform, or optional packages were left out.
+    // There is no such package for this platform, or optional packages were left out.
   }
   candidates.push('node')
   for (const node of candidates) {
     if (node !== 'node' && !existsSync(node)) continue
-    // Asked, not guessed: a binary for another C library is there but does not run.
+    // Tested by running it: a binary for another C library exists but does not run.
     const { stdout } = spawnSync(node, ['-p', 'process.versions.node'], { encoding: 'utf8' })
     if (major(stdout ?? '') >= WANTED_MAJOR) return node
   }
@@ -77,12 +77,12 @@ function major(version) {
  * @param {string[]} args
  */
 function runAsChild(node, args) {
-  // Over the IPC channel the child notices when this process is killed without a chance to say so.
+  // Over the IPC channel the child notices when this process is killed.
   const child = spawn(node, args, { stdio: ['inherit', 'inherit', 'inherit', 'ipc'] })
   for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR2'])) {
     process.on(signal, () => child.kill(signal))
   }
-  // npm does not tell its scripts when it is killed; they have to see for themselves.
+  // npm does not signal its scripts when it is killed, so they must check.
   const parent = process.ppid
   if (process.env.npm_lifecycle_event !== undefined) {
     const watch = setInterval(() => {

@@ -16,7 +16,7 @@ The definitions for a cluster are in [k8s/crds](../k8s/crds). \`npm run crds\` w
 schema, which is also used to read files. A field of an optional object is required only if the object is present.
 `
 
-/** The page as it is kept in the repository. */
+/** The page as it is committed. */
 export function renderResources(): string {
   const parts = Object.entries(specs).map(([kind, { description, spec }]) => {
     const rows = [...rowsOf(spec, 'spec')].join('\n')
@@ -38,7 +38,7 @@ function* rowsOf(schema: Schema, path: string): Generator<string> {
   }
 }
 
-/** What a field accepts, in a few words. */
+/** The accepted values of a field, in a few words. */
 function formOf(schema: Schema): string {
   const { type, minimum, maximum, maxLength, minItems = 0, maxItems, form } = schema
   if (schema.enum !== undefined) return schema.enum.map((each) => `\`${each}\``).join(' or ')

@@ -1,10 +1,13 @@
-/** `npm run openapi`: writes docs/openapi.json from the route schemas; a test checks that it is so. */
+/**
+ * `npm run openapi`: writes docs/openapi.json from the route schemas; a test checks that it is up
+ * to date.
+ */
 
 import { writeFileSync } from 'node:fs'
 import { pino } from 'pino'
 import { type AdminDeps, buildAdmin } from '../src/admin/server.ts'
 
-/** The document as it is kept in the repository. No dependency is asked: only schemas are read. */
+/** The document as it is committed. Calls no dependency: only schemas are read. */
 export async function renderOpenapi(): Promise<string> {
   const app = buildAdmin({ log: pino({ level: 'silent' }) } as unknown as AdminDeps)
   await app.ready()

@@ -1,4 +1,7 @@
-/** `npm run settings`: writes docs/settings.md from the table of settings; a test checks that it is so. */
+/**
+ * `npm run settings`: writes docs/settings.md from the table of settings; a test checks that it is
+ * up to date.
+ */
 
 import { writeFileSync } from 'node:fs'
 import { settingsTable } from '../src/settings/show.ts'
@@ -23,7 +26,7 @@ the reason at once and every 5 seconds. If Redis is not available, it waits two 
 at once.
 `
 
-/** The page as it is kept in the repository. */
+/** The page as it is committed. */
 export function renderSettings(): string {
   return `${head}\n${settingsTable()}\n`
 }

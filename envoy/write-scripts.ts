@@ -1,14 +1,16 @@
-/** `npm run envoy`: puts the scripts of lua/ into bootstrap.yaml, which is to be whole by itself. */
+/**
+ * `npm run envoy`: copies the scripts of lua/ into bootstrap.yaml, so that the file is complete.
+ */
 
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 const bootstrap = fileURLToPath(new URL('bootstrap.yaml', import.meta.url))
 
-/** A comment that names a script, and the block below it that is to hold the script. */
+/** A comment that names a script, and the block below it for its text. */
 const block = /^( *)# envoy\/(lua\/[a-z-]+\.lua)\n +inline_string: \|\n(?:\1 {2}.*\n|\n)*/gm
 
-/** The configuration with the scripts as they are now. */
+/** The configuration with the current scripts. */
 export function withScripts(text: string): string {
   return text.replace(block, (_, indent: string, file: string) => {
     const lines = readFileSync(new URL(file, import.meta.url), 'utf8')
