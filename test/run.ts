@@ -22,7 +22,7 @@ const { values: options, positionals: files } = parseArgs({
   allowPositionals: true,
   options: {
     timeout: { type: 'string', default: '600' },
-    jobs: { type: 'string', default: String(3 * availableParallelism()) },
+    jobs: { type: 'string', default: String(4 * availableParallelism()) },
   },
 })
 const inCi = process.env.CI === 'true'

@@ -72,7 +72,7 @@ export async function runTestFiles(files: readonly string[], run: TestRun): Prom
 }
 
 /** One file at a time is begun beyond one for each processor, where so much of them all is idle. */
-const enoughIdle = 0.25
+const enoughIdle = 0.15
 /** About how long a file takes to show whether it needs a processor, in milliseconds. */
 const lookEveryMs = 500
 
