@@ -15,7 +15,7 @@
 -- nothing else (`"choices":[]`) is taken out again.
 
 local ffi = require("ffi")
-local byte, find, gmatch, match, sub = string.byte, string.find, string.gmatch, string.match, string.sub
+local byte, find, match, sub = string.byte, string.find, string.match, string.sub
 
 local QUOTE, BACKSLASH, COMMA, COLON = 34, 92, 44, 58
 local OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET = 123, 125, 91, 93
@@ -181,25 +181,14 @@ local function to_figure(value)
   return match(value, '^%s*"([%w.+-]*)"%s*$')
 end
 
--- Sets figures, a list of names and values in turn, that have not been told before.
-local function set_figures(stream, figures)
-  local told, metadata = stream.told, nil
-  for i = 1, #figures, 2 do
-    local name, figure = figures[i], figures[i + 1]
-    if told[name] ~= figure then
-      told[name] = figure
-      -- Fetched each time: an object of the handle is not valid after waiting for the next chunk.
-      metadata = metadata or stream.handle:streamInfo():dynamicMetadata()
-      metadata:set("tollgate.usage", name, figure)
-    end
-  end
-end
-
 local function tell_figure(stream, name, value, prefix)
   local figure = to_figure(value)
   if not figure then return end
   name = stream.usage_prefix .. prefix .. stream.fields[name]
-  set_figures(stream, { name, figure })
+  if stream.told[name] == figure then return end
+  stream.told[name] = figure
+  -- The metadata each time anew: an object of the handle's does not outlive a wait for the next chunk.
+  stream.handle:streamInfo():dynamicMetadata():set("tollgate.usage", name, figure)
 end
 
 -- Tells the figures of a value of `usage`; whether it has any.
@@ -208,47 +197,6 @@ local function tell(stream, usage, prefix)
   stream.usage_prefix = prefix
   read(new_reader(stream, stream.fields, stream.details, tell_figure), usage)
   return true
-end
-
--- Most usage is plain: whole numbers and null, with no brackets or escapes after it. One pattern matches such a
--- text without following its structure. `read` finds the same figures, and reads all other texts. Without
--- escapes, each quotation mark starts or ends a string.
-local PLAIN_ANSWER = '^%s*:%s*{([%w_",:%s]*)}[^%[%]{}\\]*}%s*$'
-local PLAIN_EVENT = '^data: ?{[^%[%]{}\\\n]*"choices" *: *%[ *%]() *,[^%[%]{}\\\n]*"usage" *: *{([%w_",: ]*)}[^%[%]{}\\\n]*}\n\n$'
-
-local LONGEST_PLAIN_EVENT = 4096
-
--- Tells the figures of a plain usage; returns whether it is one.
-local function tell_plain(stream, usage)
-  -- Strings and exponents are left to `read`.
-  if find(usage, ':%s*"') or find(usage, "%d%a") then return false end
-  local figures = {}
-  for name, digits in gmatch(usage, '"([%w_]+)"%s*:%s*(%d+)') do
-    local told_as, number = stream.fields[name], tonumber(digits)
-    if told_as and number < math.huge then
-      figures[#figures + 1] = told_as
-      figures[#figures + 1] = number
-    end
-  end
-  set_figures(stream, figures)
-  return true
-end
-
--- Tells the usage of a whole answer if it is plain and the only one; returns whether it is.
-local function tell_plain_answer(stream, text)
-  local first, last = find(text, '"usage"', 1, true)
-  if not first then return true end
-  -- The quotation mark may be an escaped one, at the end of a longer name.
-  if not find(text, "^[{,%s]", first - 1) or find(text, '"usage"', last + 1, true) then return false end
-  local usage = match(text, PLAIN_ANSWER, last + 1)
-  return usage ~= nil and tell_plain(stream, usage)
-end
-
--- Tells the usage of an event that has nothing else, if it is plain; returns whether it is.
-local function tell_plain_event(stream, event)
-  if #event > LONGEST_PLAIN_EVENT then return false end
-  local past_choices, usage = match(event, PLAIN_EVENT)
-  return usage ~= nil and not find(event, '"choices"', past_choices, true) and tell_plain(stream, usage)
 end
 
 local function visit_event(stream, name, value, prefix)
@@ -324,8 +272,7 @@ local function read_whole_events(stream, text, usage)
     while first > from and not (p[first - 2] == LF and (first - 1 == from or p[first - 3] == LF)) do first = first - 1 end
     local _, last = find(text, "\n\n", usage, true)
     local event = sub(text, first, last)
-    local is_usage = tell_plain_event(stream, event) or #event <= LONGEST_EVENT and read_event(stream, data_of(event))
-    if is_usage and stream.removes and #event <= LONGEST_HELD then
+    if #event <= LONGEST_EVENT and read_event(stream, data_of(event)) and stream.removes and #event <= LONGEST_HELD then
       out[#out + 1] = sub(text, from, first - 1)
       from = last + 1
     end
@@ -427,8 +374,7 @@ local function meter(handle, anthropic, removes, short)
   }
   if short then
     local body = handle:body()
-    local text = body and body:getBytes(0, body:length())
-    if text and not (byte(text) == OPEN_BRACE and tell_plain_answer(stream, text)) then read_piece(stream, text) end
+    if body then read_piece(stream, body:getBytes(0, body:length())) end
     return
   end
   for chunk in handle:bodyChunks() do
