@@ -721,6 +721,3 @@ function envoy_on_request(handle)
     respond(handle, path, problem.status or "400", text, problem.code or "invalid_body")
   end
 end
-
--- Between two requests the heap is some 400 KiB. It may grow to ten times that before the next collection.
-collectgarbage("setpause", 1000)

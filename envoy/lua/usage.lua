@@ -434,6 +434,3 @@ function envoy_on_response(handle)
   local fine, problem = pcall(meter, handle, check.dialect == "anthropic", removes, short)
   if not fine then handle:logErr(tostring(problem)) end
 end
-
--- Between two answers the heap is some 300 KiB. It may grow to ten times that before the next collection.
-collectgarbage("setpause", 1000)
