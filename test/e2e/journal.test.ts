@@ -217,7 +217,7 @@ root.test('a journal that cannot be written is told of', { skip }, async (t) => 
   t.comment(`after ${Math.round(performance.now() - began)} ms`)
   t.strictSame(await degraded(gateway), ['journal'])
   const isLogged = (line: string) => poll(() => service?.log().includes(line), `it logs: ${line}`)
-  await isLogged('the usage journal does not grow while answers end')
+  await isLogged('the usage journal does not grow although responses end')
   rmSync(gateway.path)
   await poll(() => existsSync(gateway.path), 'Envoy opens it anew')
   await gateway.spend('fay', 1)
