@@ -43,6 +43,7 @@ function follow(handle: FileHandle, begin: Place, sizeAtFirst: number) {
   const { inode } = begin
   let { offset, head } = begin
   let size = sizeAtFirst
+  let writtenAtNs = 0n
   let atEnd = false
   let overlong = 0
   /** Whether the rest of an overlong line is still to come. */
@@ -79,9 +80,13 @@ function follow(handle: FileHandle, begin: Place, sizeAtFirst: number) {
     },
     /** Updates its length. A file that was truncated or rewritten is read from its start. */
     async refresh(): Promise<void> {
-      size = (await handle.stat()).size
+      const stat = await handle.stat({ bigint: true })
+      size = Number(stat.size)
+      // Another journal of the same length may be in its place.
+      const isUnchanged = size === offset && stat.mtimeNs === writtenAtNs
+      writtenAtNs = stat.mtimeNs
+      if (isUnchanged) return
       if (size < offset) restart()
-      if (size === offset) return
       atEnd = false
       const found = await readHead()
       if (head !== '' && found !== head) restart()

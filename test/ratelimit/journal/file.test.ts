@@ -4,6 +4,7 @@ import {
   renameSync,
   rmSync,
   truncateSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
@@ -110,6 +111,18 @@ test('a truncated file begins anew', async (t) => {
   truncateSync(path)
   appendFileSync(path, `${second}\n${third}\n${first}\n`)
   t.strictSame(await readAll(), [second, third, first], 'though it is longer by now')
+})
+
+test('another file of the same length begins anew', async (t) => {
+  const { path, file, readAll } = await follow(t, `${first}\n`)
+  t.strictSame(await readAll(), [first])
+  const { place } = file
+  writeFileSync(path, `${second}\n`)
+  // Past the resolution of the file system's clock.
+  utimesSync(path, Date.now() / 1_000, Date.now() / 1_000 + 1)
+  t.strictSame(await readAll(), [second])
+  t.strictSame(await readAll(), [], 'once')
+  t.strictSame(await (await reopen(t, path, [place])).readAll(), [second], 'for a new process too')
 })
 
 test('a file that was cut in its middle begins anew', async (t) => {
