@@ -22,7 +22,7 @@ const hugeBytes = 65_536
 function readSimply(content: string): { readonly certain: string[]; readonly huge: string[] } {
   const found = { certain: [] as string[], huge: [] as string[] }
   for (const line of content.split('\n').slice(0, -1)) {
-    const ids = line.split(/(?=\{"bytes":)/).flatMap((part) => {
+    const ids = line.split(/(?=\{"(?:bytes|id)":)/).flatMap((part) => {
       try {
         const { id, user } = JSON.parse(part)
         return user === undefined ? [] : [id as string]
@@ -33,6 +33,12 @@ function readSimply(content: string): { readonly certain: string[]; readonly hug
     found[line.length < hugeBytes ? 'certain' : 'huge'].push(...ids)
   }
   return found
+}
+
+/** The line as the access log `journal` writes it; `journal-json` sorts the fields. */
+function idFirst(sorted: string): string {
+  const { id, ...others } = JSON.parse(sorted)
+  return JSON.stringify({ id, ...others })
 }
 
 /** What is in the folder, and what was ever there. */
@@ -46,7 +52,8 @@ function createJournal(random: Random, path: string) {
   const line = () => {
     lastId += 1
     const reported = { total_tokens: random.below(1_000) }
-    return lineOf({ id: `id-${lastId}`, start: String(now), reported })
+    const sorted = lineOf({ id: `id-${lastId}`, start: String(now), reported })
+    return random.below(2) === 0 ? sorted : idFirst(sorted)
   }
   const garbage = (bytes: number) =>
     random.bytes(bytes).map((byte) => (byte === 10 || byte === 123 ? 0 : byte))
