@@ -64,6 +64,9 @@ export function createJournalReader(options: JournalReaderOptions) {
   const { path, settle, counters, lasting, clock, mayRead } = options
   let followed: Followed[] = []
   let places: readonly Place[] | undefined
+  let loadedAt = Number.NEGATIVE_INFINITY
+  /** The inodes of files opened since then. */
+  const opened = new Set<string>()
   let forgottenBefore = Number.NEGATIVE_INFINITY
   let newestEnd = Number.NEGATIVE_INFINITY
   let lines = 0
@@ -84,6 +87,8 @@ export function createJournalReader(options: JournalReaderOptions) {
     if (places !== undefined) return
     const position = lasting ? loadPosition(path) : undefined
     places = position?.places ?? []
+    loadedAt = clock()
+    opened.clear()
     if (!lasting) return
     removeDrafts(path, Date.now())
     forgottenBefore = position?.forgottenBefore ?? clock() - latenessMs
@@ -99,8 +104,12 @@ export function createJournalReader(options: JournalReaderOptions) {
       const file = await openJournalFile(each.path, places).catch(() => undefined)
       // Renamed meanwhile; the next call finds it.
       if (file === undefined) continue
-      if (file.inode !== each.inode) await file.close()
-      else followed.push({ file, kept: file.place.offset, seenAt: clock() })
+      if (file.inode !== each.inode) {
+        await file.close()
+        continue
+      }
+      opened.add(file.inode)
+      followed.push({ file, kept: file.place.offset, seenAt: clock() })
     }
     const now = clock()
     for (const each of [...followed]) {
@@ -161,9 +170,16 @@ export function createJournalReader(options: JournalReaderOptions) {
     save()
   }
 
+  /** Saved places of files that no listing has shown yet, perhaps because they were being renamed. */
+  function unopened(): readonly Place[] {
+    if (places === undefined || clock() - loadedAt > movedForMs) return []
+    return places.filter(({ inode }) => !opened.has(inode))
+  }
+
   function save(): void {
     if (!lasting) return
-    const position = { places: followed.map(({ file }) => file.place), forgottenBefore }
+    const known = [...followed.map(({ file }) => file.place), ...unopened()]
+    const position = { places: known, forgottenBefore }
     const text = JSON.stringify(position)
     if (text === savedAs) return
     savePosition(path, position)

@@ -128,6 +128,33 @@ test('a new process goes on where it was left', async (t) => {
   t.equal(second.position().places.length, 2)
 })
 
+test('a file that is being renamed while a process starts keeps its place', async (t) => {
+  const first = createWorld(t)
+  first.write(first.line('1'))
+  await first.reader.readAll()
+  first.rotate('.1')
+  first.write(first.line('2'))
+  const elsewhere = join(temporaryFolder(t), 'moved')
+  renameSync(`${first.path}.1`, elsewhere)
+
+  const second = createWorld(t, { path: first.path })
+  await second.reader.readAll()
+  renameSync(elsewhere, `${first.path}.1`)
+  const third = createWorld(t, { path: first.path })
+  await third.reader.readAll()
+  t.strictSame([...second.settled, ...third.settled], ['2'])
+
+  third.clock.now += minute
+  rmSync(`${first.path}.1`)
+  const fourth = createWorld(t, { path: first.path, clock: third.clock })
+  await fourth.reader.readAll()
+  t.equal(fourth.position().places.length, 2)
+  third.clock.now += minute
+  fourth.write(fourth.line('3'))
+  await fourth.reader.readAll()
+  t.equal(fourth.position().places.length, 1, 'and loses it once it is gone')
+})
+
 test('counters that begin empty get all', async (t) => {
   const first = createWorld(t, { lasting: false })
   first.write(first.line('1', 2 * 86_400_000), first.line('2'))
