@@ -116,16 +116,17 @@ async function isQuiet(controller: ClusterController): Promise<void> {
 
 type ApiServerFault = (faults: ApiServer, onTry: () => void) => void
 
-/** Refuses three writes of a policy in a row and takes the fourth: neither rest nor order may lose one. */
+/** Refuses three writes of each object in a row and takes the fourth: neither rest nor order may lose one. */
 function refuse(status: number, retryAfterSeconds = 0): ApiServerFault {
   return (faults, onTry) => {
-    let tried = 0
+    const tried = new Map<string, number>()
     faults.retryAfterSeconds = retryAfterSeconds
-    faults.refuses = (method) => {
+    faults.refuses = (method, url) => {
       if (method !== 'PATCH') return 0
       onTry()
-      tried += 1
-      return tried % 4 === 0 ? 0 : status
+      const count = 1 + (tried.get(url) ?? 0)
+      tried.set(url, count)
+      return count % 4 === 0 ? 0 : status
     }
   }
 }
