@@ -12,11 +12,11 @@ import { refuseArguments } from './usage.ts'
 
 const usage = `Usage: tollgate drain
 
-Asks the service at INTERNAL_ADDRESS on this machine to be ready no more and to drain its Envoy: every
-answer says that the connection ends, after DRAIN_MIN_SECONDS new connections are refused, and when no
-request is left or DRAIN_SECONDS have passed the command ends, with status 0 or 1. Where the service is
-gone it asks Envoy itself, at ENVOY_ADMIN_ADDRESS. Meant as the preStop hook of Envoy's container. It
-cannot be taken back: end Envoy and start it again.`
+Makes the service at INTERNAL_ADDRESS on this machine not ready, and drains its Envoy: every response
+closes its connection, and after DRAIN_MIN_SECONDS Envoy refuses new connections. The command ends when
+no request is left or after DRAIN_SECONDS, with status 0 or 1. If the service is gone, it drains Envoy
+directly, at ENVOY_ADMIN_ADDRESS. Use it as the preStop hook of Envoy's container. A drain cannot be
+undone: stop Envoy and start it again.`
 
 /** Only these: a container's other settings may name files that it lacks. */
 const names = [
