@@ -1,16 +1,12 @@
 import http2 from 'node:http2'
+import { readStat } from '../support/envoy.ts'
 import { chatPath, type Gateway, gatewayTests } from '../support/gateway.ts'
 
 const test = gatewayTests()
 
 /** One of Envoy's counters for the service's cluster. */
-async function counted(gateway: Gateway, name: string): Promise<number> {
-  const response = await fetch(`http://${gateway.envoy.admin}/stats?filter=cluster.tollgate`)
-  const found = new RegExp(`^cluster\\.tollgate\\.${name}: (\\d+)$`, 'm').exec(
-    await response.text(),
-  )
-  return Number(found?.[1] ?? Number.NaN)
-}
+const counted = ({ envoy }: Gateway, name: string): Promise<number> =>
+  readStat(envoy, `cluster.tollgate.${name}`)
 
 /** Asks so often and hangs up each time, before there can be an answer. */
 async function hangUp(gateway: Gateway, times: number): Promise<void> {

@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap'
+import { readStat } from '../support/envoy.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { chatPath, models, subscriptions } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
@@ -44,11 +45,7 @@ async function start(t: Test, count: number): Promise<Behind> {
     async send({ url, headers = {}, body = '' }) {
       return (await fetch(url, { method: 'POST', headers, body })).status
     },
-    async figure(name, cluster = 'tollgate') {
-      const filter = `^cluster.${cluster}.${name}$`
-      const response = await fetch(`http://${envoy.admin}/stats?filter=${filter}`)
-      return Number(/: (\d+)$/m.exec(await response.text())?.[1] ?? Number.NaN)
-    },
+    figure: (name, cluster = 'tollgate') => readStat(envoy, `cluster.${cluster}.${name}`),
   }
 }
 

@@ -1,4 +1,5 @@
 import http from 'node:http'
+import { readStat } from '../support/envoy.ts'
 import {
   chatPath,
   type Gateway,
@@ -42,14 +43,9 @@ function send(agent: http.Agent, url: string, key: string, body: string): Promis
 }
 
 /** What Envoy is busy with: requests of clients, and those it has at model servers. */
-async function busyWith(gateway: Gateway): Promise<readonly number[]> {
-  const response = await fetch(`http://${gateway.envoy.admin}/stats?filter=rq_active`)
-  const stats = await response.text()
-  const value = (name: string) => Number(new RegExp(`^${name}: (\\d+)$`, 'm').exec(stats)?.[1])
-  return [
-    value('http\\.gateway\\.downstream_rq_active'),
-    value('cluster\\.model/llm/sim\\.upstream_rq_active'),
-  ]
+function busyWith({ envoy }: Gateway): Promise<readonly number[]> {
+  const names = ['http.gateway.downstream_rq_active', 'cluster.model/llm/sim.upstream_rq_active']
+  return Promise.all(names.map((name) => readStat(envoy, name)))
 }
 
 const streamed = (model: string, more: object = {}): string =>

@@ -1,4 +1,5 @@
 import root, { type Test } from 'tap'
+import { readStat } from '../support/envoy.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { type Journaled, startJournaled } from '../support/journaled.ts'
 import { readScrape, type Scrape } from '../support/metrics.ts'
@@ -54,11 +55,8 @@ root.test('a service of two workers', { skip }, async (t) => {
   /** Both answer, and Envoy knows: until it has looked again it asks only the one that was there. */
   const bothAreAsked = async (): Promise<void> => {
     await poll(async () => (await scrape(env)).value('tollgate_workers') === 2, 'back', 60_000)
-    const stat = 'cluster.tollgate.membership_healthy'
-    await poll(async () => {
-      const answer = await fetch(`http://${gateway.envoy.admin}/stats?filter=^${stat}$`)
-      return (await answer.text()).trim() === `${stat}: 2`
-    }, 'Envoy asks both')
+    const healthy = () => readStat(gateway.envoy, 'cluster.tollgate.membership_healthy')
+    await poll(async () => (await healthy()) === 2, 'Envoy asks both')
   }
 
   await t.test('both answer, and one scrape tells of all', async (t) => {

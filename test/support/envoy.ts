@@ -104,6 +104,16 @@ export async function startEnvoy(t: Test, settings: EnvoySettings): Promise<Runn
   }
 }
 
+/** One of its counters or gauges by its whole name; NaN: it has none. */
+export async function readStat(
+  { admin }: Pick<RunningEnvoy, 'admin'>,
+  name: string,
+): Promise<number> {
+  const filter = encodeURIComponent(`^${name}$`)
+  const response = await fetch(`http://${admin}/stats?filter=${filter}`)
+  return Number(/: (\d+)$/m.exec(await response.text())?.[1] ?? Number.NaN)
+}
+
 interface Listeners {
   listener_statuses: { local_address: { socket_address: { port_value: number } } }[]
 }
