@@ -98,13 +98,12 @@ async function runTests(): Promise<void> {
  * machine of its own. Files that pass now are named as flaky. More than a few have not failed by accident.
  */
 async function runAgain(run: TestRun): Promise<void> {
-  if (report.failedFiles === 0 || report.failedFiles > mostRunAgain) return
-  for (const file of report.retractFailures()) {
-    print(`\nagain, alone: ${file}`)
-    const before = report.failedFiles
-    await runTestFiles([file], { ...run, jobs: 1 })
-    if (report.failedFiles === before) flaky.push(file)
-  }
+  const { length } = report.failedFiles
+  if (length === 0 || length > mostRunAgain) return
+  const again = report.retractFailures()
+  print(`\nagain, one at a time: ${again.join(', ')}`)
+  const isComplete = await runTestFiles(again, { ...run, jobs: 1 })
+  if (isComplete) flaky.push(...again.filter((file) => !report.failedFiles.includes(file)))
 }
 
 /** What cannot be had is a visible skip on somebody's machine, and a failure in CI. */

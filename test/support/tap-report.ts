@@ -95,9 +95,9 @@ export function createTapReport(print: (line: string) => void) {
     get skips(): readonly string[] {
       return skips
     },
-    /** How many files have failed. */
-    get failedFiles(): number {
-      return failedFiles.size
+    /** The files that have failed. */
+    get failedFiles(): readonly string[] {
+      return [...failedFiles.keys()]
     },
   }
 }
