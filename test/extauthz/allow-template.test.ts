@@ -11,7 +11,7 @@ import { createRandom, type Random } from '../support/random.ts'
 
 const start = Date.UTC(2026, 0, 1)
 
-/** Specs that change what an answer says of the model's server. */
+/** Specs of ModelRefs that change the response. */
 const specs: readonly object[] = [
   {},
   { upstreamModel: 'acme/big-70b' },
@@ -21,7 +21,7 @@ const specs: readonly object[] = [
   { credential: { file: 'key' } },
 ]
 
-/** One of the models in one of several states, as snapshots of different times hold them. */
+/** Two models with each spec, each from a snapshot of its own. */
 const models = specs.flatMap((spec) =>
   ['small', 'large'].map((name) => {
     const model = snapshotOf(modelRef(name, spec)).models.get(`llm/${name}`)
@@ -36,7 +36,7 @@ const limitsOf = (rates: readonly (readonly [number, string, number])[]) =>
     rates.map(([limit, window, windowMs]) => ({ limit, window, windowMs })),
   )
 const minute = ['1m', 60_000] as const
-/** The second and the third are the same limits, told apart by nothing but which objects they are. */
+/** The second and the third list have equal limits, but are different objects. */
 const limitLists = [
   [],
   limitsOf([[100, ...minute]]),
@@ -82,7 +82,7 @@ function randomGrant(random: Random, now: number): Grant {
   }
 }
 
-/** The message that the bytes have to be, told without them. */
+/** The expected message, built without the code under test. */
 function expectedOf(grant: Grant, now: number, dialect: Dialect, keyAgeMs?: number): object {
   const option = (key: string, value: string) => ({ header: { key, value }, append_action: 2 })
   const { upstreamModel, idleMs, answerMs, retries, credential } = grant.model.resource.server
@@ -124,7 +124,7 @@ function expectedOf(grant: Grant, now: number, dialect: Dialect, keyAgeMs?: numb
   }
 }
 
-test('a remembered template gives the bytes of a new one', async (t) => {
+test('a cached template gives the same bytes as a new one', async (t) => {
   const random = createRandom()
   t.comment(`SEED=${random.seed}`)
   const memories: readonly TemplateOf[] = [createTemplates(), createTemplates(5)]
@@ -144,17 +144,21 @@ test('a remembered template gives the bytes of a new one', async (t) => {
   }
 })
 
-test('the same grant gets the same template', async (t) => {
+test('returns the cached template for the same grant', async (t) => {
   const templateOf = createTemplates()
   const [model] = models
   const grant = { ...randomGrant(createRandom(1), start), ...(model && { model }) }
   const first = templateOf(grant, 'openai')
   t.equal(templateOf({ ...grant, upstreamPath: '/v1/other' }, 'openai'), first)
   t.not(templateOf(grant, 'anthropic'), first)
-  t.equal(templateOf(grant, 'openai'), first, 'and keeps it beside the others')
+  t.equal(
+    templateOf(grant, 'openai'),
+    first,
+    'the template of the other dialect does not replace it',
+  )
 })
 
-test('templates are forgotten when there are too many', async (t) => {
+test('drops the cached templates when there are too many', async (t) => {
   const grant = randomGrant(createRandom(2), start)
   const few = createTemplates(10)
   const oldest = few(grant, 'openai')
@@ -165,10 +169,10 @@ test('templates are forgotten when there are too many', async (t) => {
   const variants = createTemplates()
   const first = variants({ ...grant, owningGroup: 'g' }, 'openai')
   for (let i = 0; i < 16; i += 1) variants({ ...grant, owningGroup: `g-${i}` }, 'openai')
-  t.not(variants({ ...grant, owningGroup: 'g' }, 'openai'), first, 'of one model as well')
+  t.not(variants({ ...grant, owningGroup: 'g' }, 'openai'), first, 'also for a single model')
 })
 
-test('an answer is a Buffer of its own', async (t) => {
+test('responses do not share memory', async (t) => {
   const random = createRandom(3)
   const templateOf = createTemplates()
   const grants = Array.from({ length: 50 }, () => randomGrant(random, start))

@@ -17,13 +17,13 @@ const nothing = {
   requestId: undefined,
 }
 
-/** The request with its source and id read. */
+/** Reads the request, its source address and its id. */
 function read(bytes: Buffer) {
   const request = readCheckRequest(bytes)
   return { ...request, source: request.source(), requestId: request.requestId() }
 }
 
-/** A request as rich as Envoy may make it. */
+/** A request with all fields that Envoy can send. */
 const whole = checkRequest.encode({
   attributes: {
     source: {
@@ -68,7 +68,7 @@ const whole = checkRequest.encode({
   },
 })
 
-test('a request of Envoy is read', async (t) => {
+test('reads a request from Envoy', async (t) => {
   t.strictSame(read(whole), {
     path: '/llm/small/v1/chat/completions?a=b',
     method: 'POST',
@@ -84,7 +84,7 @@ test('a request of Envoy is read', async (t) => {
   t.strictSame(read(checkOf('/v1/models')), { ...nothing, path: '/v1/models', method: 'GET' })
 })
 
-test('a route may ask for the caller alone', async (t) => {
+test('reads that a route asks for authentication only', async (t) => {
   const stage = (context_extensions: Record<string, string>) =>
     read(checkOf('/', {}, { context_extensions })).authenticateOnly
   t.ok(stage({ stage: 'authenticate' }))
@@ -94,7 +94,7 @@ test('a route may ask for the caller alone', async (t) => {
   }
 })
 
-test('empty values are there, absent ones are not', async (t) => {
+test('distinguishes empty values from missing ones', async (t) => {
   const empty = read(checkOf('/', { authorization: '', 'x-tollgate-model': '' }))
   t.strictSame(empty, {
     ...nothing,
@@ -105,7 +105,7 @@ test('empty values are there, absent ones are not', async (t) => {
   })
 })
 
-test('only our own headers are looked at', async (t) => {
+test('reads no header of another name', async (t) => {
   const others = read(
     checkOf('/', {
       Authorization: 'Bearer a',
@@ -119,7 +119,7 @@ test('only our own headers are looked at', async (t) => {
   t.strictSame(others, { ...nothing, path: '/', method: 'POST' })
 })
 
-test('messages that say nothing are read as nothing', async (t) => {
+test('reads empty messages as an empty request', async (t) => {
   for (const message of [
     {},
     { attributes: {} },
@@ -131,7 +131,7 @@ test('messages that say nothing are read as nothing', async (t) => {
   t.strictSame(read(Buffer.alloc(0)), nothing)
 })
 
-test('unknown fields are passed over', async (t) => {
+test('ignores unknown fields', async (t) => {
   const later = new WireWriter().string(99, 'new').unsigned(98, 5).double(97, 1).finish()
   const padded = read(Buffer.concat([later, whole, later]))
   t.match(padded, { subscription: 'basic', source: '192.0.2.1' })
@@ -153,12 +153,13 @@ test('a client without an IP address has no source', async (t) => {
   }
 })
 
-test('a damaged source is none', async (t) => {
-  // CheckRequest.attributes, AttributeContext.source, Peer.address: one byte long, of ten.
+test('a damaged source address is undefined', async (t) => {
+  // CheckRequest.attributes, AttributeContext.source, Peer.address: its length is 10, but one byte
+  // is left.
   t.strictSame(read(Buffer.from('0a040a020a0a', 'hex')), nothing)
 })
 
-test('any cut of a request is refused or poorer', async (t) => {
+test('a truncated request is rejected or lacks fields', async (t) => {
   const full = read(whole)
   for (let length = 0; length < whole.length; length += 1) {
     try {
@@ -171,7 +172,7 @@ test('any cut of a request is refused or poorer', async (t) => {
   }
 })
 
-test('damaged requests throw nothing but WireErrors', async (t) => {
+test('damaged requests throw only WireErrors', async (t) => {
   const random = createRandom()
   t.comment(`SEED=${random.seed}`)
   const small = checkOf('/llm/small/v1/chat/completions', {

@@ -36,7 +36,7 @@ function deny(code: ErrorCode, more: Partial<Denial> = {}, dialect: Dialect = 'o
   return readDenial(toCheckResponse({ allowed: false, code, ...more }, now, dialect))
 }
 
-test('an allow is exactly what Envoy needs', async (t) => {
+test('an allow contains exactly what Envoy needs', async (t) => {
   const bytes = toCheckResponse(grant, now, 'openai')
   t.strictSame(JSON.parse(JSON.stringify(checkResponse.decode(bytes))), {
     status: {},
@@ -58,7 +58,7 @@ test('an allow is exactly what Envoy needs', async (t) => {
   })
 })
 
-test('the age of what is known is told if given', async (t) => {
+test('reports the age of cached data', async (t) => {
   const aged = checkResponse.decode(toCheckResponse(grant, now, 'openai', 61_999))
   t.match(aged.ok_response, { response_headers_to_add: [header('x-tollgate-key-age', '61')] })
   const denied = readDenial(
@@ -68,7 +68,7 @@ test('the age of what is known is told if given', async (t) => {
   t.notOk('x-tollgate-key-age' in deny('model_not_allowed').headers)
 })
 
-test('an identity token has no key id', async (t) => {
+test('the key id is empty for identity tokens', async (t) => {
   const caller = { by: 'token', proof: { by: 'file' }, user: 'ada', groups: [] } as const
   const { dynamic_metadata } = checkResponse.decode(
     toCheckResponse({ ...grant, caller, metered: false }, now, 'openai'),
@@ -76,12 +76,12 @@ test('an identity token has no key id', async (t) => {
   t.match(dynamic_metadata, { fields: { key: { stringValue: '' }, metered: { boolValue: false } } })
 })
 
-test('an allow holds nothing secret', async (t) => {
+test('an allow contains no secrets and no groups', async (t) => {
   const bytes = toCheckResponse(grant, now, 'openai').toString('latin1')
   t.notMatch(bytes, /team-a|sk-/)
 })
 
-test('each refusal has status, code and envelope', async (t) => {
+test('each denial has its status, code and body', async (t) => {
   for (const [code, grpc, http] of [
     ['invalid_body', 3, 400],
     ['model_ambiguous', 3, 400],
@@ -102,7 +102,7 @@ test('each refusal has status, code and envelope', async (t) => {
   }
 })
 
-test('every denial overwrites and none is an allow', async (t) => {
+test('a denial overwrites headers and is no OK response', async (t) => {
   const bytes = toCheckResponse({ allowed: false, code: 'model_not_allowed' }, now, 'openai')
   const { status, denied_response, ok_response } = checkResponse.decode(bytes) as Record<
     string,
@@ -113,7 +113,7 @@ test('every denial overwrites and none is an allow', async (t) => {
   t.match(denied_response, { headers: [{ append_action: 2 }, { append_action: 2 }] })
 })
 
-test('refusals carry their headers and no others', async (t) => {
+test('denials carry only the headers of their code', async (t) => {
   const json = { 'content-type': 'application/json' }
   for (const [code, more, headers] of [
     ['credential_invalid', {}, { 'www-authenticate': 'Bearer' }],
@@ -147,7 +147,7 @@ test('refusals carry their headers and no others', async (t) => {
   }
 })
 
-test('an allow tells what is left', async (t) => {
+test('an allow reports the remaining tokens', async (t) => {
   const counters = [{ used: 40, resetsAt: now + 30_000 }, undefined]
   const states = limitStates(limits, counters, now)
   for (const [dialect, own] of [
@@ -181,7 +181,7 @@ test('an allow tells what is left', async (t) => {
   }
 })
 
-test('a spent limit tells what is left', async (t) => {
+test('a denial reports the remaining tokens', async (t) => {
   const retryAt = now + 30_000
   const states = limitStates(limits, [{ used: 120, resetsAt: retryAt }, undefined], now)
   const { headers } = deny('token_limit_exceeded', { retryAt, states })
@@ -196,7 +196,7 @@ test('a spent limit tells what is left', async (t) => {
   })
 })
 
-test('Anthropic’s clients read their own words', async (t) => {
+test('Anthropic clients get errors in Anthropic’s format', async (t) => {
   for (const [code, http, type] of [
     ['credential_invalid', 401, 'authentication_error'],
     ['model_not_allowed', 403, 'permission_error'],
@@ -209,14 +209,14 @@ test('Anthropic’s clients read their own words', async (t) => {
   }
 })
 
-test('a wait too long for retries is told', async (t) => {
+test('sets x-should-retry: false if the wait is too long', async (t) => {
   const told = (afterMs: number) =>
     deny('token_limit_exceeded', { retryAt: now + afterMs }).headers['x-should-retry']
   t.equal(told(60_000), undefined)
   t.equal(told(60_001), 'false')
 })
 
-test('retry-after is whole seconds, at least one', async (t) => {
+test('retry-after is in whole seconds, at least one', async (t) => {
   for (const [afterMs, expected] of [
     [-5_000, '1'],
     [0, '1'],
@@ -235,7 +235,7 @@ test('retry-after is whole seconds, at least one', async (t) => {
   t.equal(deny('token_limit_exceeded').headers['retry-after'], '1')
 })
 
-test('a name goes into the body as it is', async (t) => {
+test('a message may contain any characters', async (t) => {
   const problem = 'Several "models" \n <b>ü😀</b>'
   const { message } = deny('invalid_body', { detail: { about: 'body', problem } }).body.error
   t.equal(message, `The request body is refused: ${problem}.`)

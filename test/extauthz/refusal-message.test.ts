@@ -5,7 +5,7 @@ import { messageOf } from '../../src/extauthz/refusal-message.ts'
 
 const now = 1_000_000
 
-test('a detail is told in a sentence', async (t) => {
+test('each detail has its message', async (t) => {
   const told = (detail: DenialDetail) =>
     messageOf({ allowed: false, code: 'invalid_request', detail }, now)
   for (const [detail, message] of [
@@ -37,7 +37,7 @@ test('a detail is told in a sentence', async (t) => {
   t.equal(messageOf({ allowed: false, code: 'not_found' }, now), undefined)
 })
 
-test('a limit that is used up is told with its figures', async (t) => {
+test('the message of an exhausted limit gives its figures', async (t) => {
   const state = (used: number): LimitState =>
     ({ limit: { limit: 100, window: '1m' }, used, resetsAt: now + 5_000 }) as LimitState
   const denial = { allowed: false, code: 'token_limit_exceeded', retryAt: now + 5_000 } as const

@@ -33,7 +33,7 @@ const snapshot = snapshotOf(
   subscription('second', team, { 'llm/small': [[100, '1m']] }),
 )
 
-/** A Check with its own stores and a clock that is set by hand. */
+/** A Check with its own stores and a clock that the test sets. */
 function createWorld(deps: Partial<CheckDeps> & { keys?: KeyLookup } = {}) {
   const keys = createMemoryApiKeys()
   const counters = createMemoryCounters()
@@ -64,7 +64,7 @@ function createWorld(deps: Partial<CheckDeps> & { keys?: KeyLookup } = {}) {
           ...headers,
         }),
       ),
-    /** Counts tokens of a user as the access log would. */
+    /** Counts tokens of a user as the access log does. */
     use(user: string, model: string, tokens: number) {
       const limits = snapshot.subscriptions.get('basic')?.limits.get(model) ?? []
       counters.add(
@@ -76,23 +76,23 @@ function createWorld(deps: Partial<CheckDeps> & { keys?: KeyLookup } = {}) {
   }
 }
 
-/** HTTP status and code of an answer that has to be there at once; 200 for an allow. */
+/** HTTP status and code of a response that is returned without a promise; 200 for an allow. */
 function told(answer: Buffer | Promise<Buffer>): string {
-  if (answer instanceof Promise) throw new Error('the answer is not there at once')
+  if (answer instanceof Promise) throw new Error('the response is a promise')
   if (checkResponse.decode(answer).ok_response) return '200'
   const { http, body } = readDenial(answer)
   return `${http} ${body.error.code}`
 }
 
-test('what is known is answered at once', async (t) => {
+test('answers synchronously if key and counters are cached', async (t) => {
   const { ask, keys } = createWorld()
   const key = keys.mint()
   const answer = ask(chat, key)
-  t.ok(Buffer.isBuffer(answer), 'a Buffer, no Promise')
+  t.ok(Buffer.isBuffer(answer), 'a Buffer, not a promise')
   t.equal(told(answer), '200')
 })
 
-test('whoever has no API key is asked nothing more', async (t) => {
+test('the authentication stage denies callers without a valid API key', async (t) => {
   const decisions: string[] = []
   const { keys, check } = createWorld({
     onDecided: (decision) => decisions.push(decision.allowed ? 'allowed' : decision.code),
@@ -108,13 +108,13 @@ test('whoever has no API key is asked nothing more', async (t) => {
   const { status, ok_response, dynamic_metadata } = checkResponse.decode(admit(keys.mint()))
   t.ok(ok_response)
   t.notOk((status as { code: number }).code)
-  t.notOk(dynamic_metadata, 'nothing is logged of it')
+  t.notOk(dynamic_metadata, 'no metadata, so nothing is logged')
   t.equal(told(admit('nonsense')), '401 credential_invalid')
-  t.equal(told(admit('ada-token')), '401 credential_invalid', 'nor an identity token')
+  t.equal(told(admit('ada-token')), '401 credential_invalid', 'identity tokens as well')
   t.strictSame(decisions, ['credential_invalid', 'credential_invalid'])
 })
 
-test('each decision is told once', async (t) => {
+test('reports each decision once', async (t) => {
   const decisions: string[] = []
   const { ask, keys, use } = createWorld({
     onDecided: (decision) => decisions.push(decision.allowed ? 'allowed' : decision.code),
@@ -128,7 +128,7 @@ test('each decision is told once', async (t) => {
   t.strictSame(decisions, ['allowed', 'credential_invalid', 'not_found', 'token_limit_exceeded'])
 })
 
-test('a fault is a decision too', async (t) => {
+test('reports internal and store errors as decisions', async (t) => {
   const decisions: unknown[] = []
   const onDecided = (decision: unknown) => decisions.push(decision)
   const atOnce = createWorld({
@@ -147,7 +147,7 @@ test('a fault is a decision too', async (t) => {
   t.equal(decisions.length, 2)
 })
 
-test('credentials that are not believed are 401', async (t) => {
+test('invalid credentials are 401', async (t) => {
   const { ask, check, keys } = createWorld()
   const key = keys.mint()
   const broken = key.slice(0, -1) + (key.endsWith('0') ? '1' : '0')
@@ -175,18 +175,22 @@ test('credentials that are not believed are 401', async (t) => {
   t.equal(
     told(check(checkOf(chat, { authorization: `bearer  ${key} ` }))),
     '200',
-    'the scheme in any case',
+    'the scheme is case-insensitive',
   )
-  t.equal(told(check(checkOf(chat, { 'x-api-key': key }))), '200', 'as Anthropic clients send it')
+  t.equal(
+    told(check(checkOf(chat, { 'x-api-key': key }))),
+    '200',
+    'the header of Anthropic clients',
+  )
 })
 
-test('a mistyped key never reaches the store', async (t) => {
+test('a mistyped key is not looked up in the store', async (t) => {
   const { ask, keys } = createWorld()
   ask(chat, `${keys.mint()}x`)
   t.strictSame(keys.asked, [])
 })
 
-test('a key ends at its very second', async (t) => {
+test('a key expires at the exact millisecond', async (t) => {
   const { ask, clock, keys } = createWorld()
   const key = keys.mint({ expiresAt: start + 1_000 })
   clock.now = start + 999
@@ -195,7 +199,7 @@ test('a key ends at its very second', async (t) => {
   t.equal(told(ask(chat, key)), '401 credential_invalid')
 })
 
-test('a revocation holds at the next request', async (t) => {
+test('a revocation takes effect at the next request', async (t) => {
   const { ask, keys } = createWorld()
   const key = keys.mint()
   t.equal(told(ask(chat, key)), '200')
@@ -204,7 +208,7 @@ test('a revocation holds at the next request', async (t) => {
   t.equal(told(ask(chat, key)), '401 credential_invalid')
 })
 
-test('unknown and unopened models differ in no byte', async (t) => {
+test('unknown and forbidden models get identical responses', async (t) => {
   const { ask, keys } = createWorld()
   const key = keys.mint()
   const answers = [
@@ -219,7 +223,7 @@ test('unknown and unopened models differ in no byte', async (t) => {
   t.equal(told(answers[0] as Buffer), '403 model_not_allowed')
 })
 
-test('a path that leads nowhere is 404', async (t) => {
+test('a path without a model is 404', async (t) => {
   const { ask, keys } = createWorld()
   const key = keys.mint()
   for (const path of [
@@ -235,7 +239,7 @@ test('a path that leads nowhere is 404', async (t) => {
   }
 })
 
-test('a shared path goes by the body’s model', async (t) => {
+test('on shared paths the body names the model', async (t) => {
   const { ask, keys } = createWorld()
   const key = keys.mint()
   t.equal(told(ask('/v1/chat/completions', key)), '400 invalid_body')
@@ -244,7 +248,7 @@ test('a shared path goes by the body’s model', async (t) => {
   t.match(answer, { dynamic_metadata: { fields: { model: { stringValue: 'llm/small' } } } })
 })
 
-test('forged headers change nothing', async (t) => {
+test('forged headers have no effect', async (t) => {
   const { ask, keys } = createWorld()
   const key = keys.mint()
   const forged = {
@@ -257,7 +261,7 @@ test('forged headers change nothing', async (t) => {
   t.ok((ask(chat, key, forged) as Buffer).equals(ask(chat, key) as Buffer))
 })
 
-test('a token names its subscription, the last one counts', async (t) => {
+test('for a token the last x-maas-subscription value applies', async (t) => {
   const { ask } = createWorld()
   const list = (value: string) =>
     ask('/llm/small/v1/models', 'ada-token', { 'x-maas-subscription': value })
@@ -273,10 +277,14 @@ test('a token names its subscription, the last one counts', async (t) => {
     t.equal(told(list(value)), expected, JSON.stringify(value))
   }
   const blank = readDenial(list(' ') as Buffer)
-  t.equal(blank.headers['x-ext-auth-reason'], 'multiple_subscriptions', 'blank is as if absent')
+  t.equal(
+    blank.headers['x-ext-auth-reason'],
+    'multiple_subscriptions',
+    'a blank value counts as missing',
+  )
 })
 
-test('a limit closes when it is reached', async (t) => {
+test('a reached limit denies until its window ends', async (t) => {
   const { ask, clock, keys, use } = createWorld()
   const key = keys.mint()
   for (let answer = 0; answer < 3; answer += 1) {
@@ -291,18 +299,18 @@ test('a limit closes when it is reached', async (t) => {
   t.equal(
     told(ask('/llm/small/v1/completions', key)),
     '429 rate_limit_exceeded',
-    'every path of the model',
+    'every operation of the model',
   )
-  t.equal(told(ask('/llm/small/v1/models', key)), '200', 'but listing')
+  t.equal(told(ask('/llm/small/v1/models', key)), '200', 'except listing models')
   clock.now = start + minute - 1
   t.equal(told(ask(chat, key)), '429 rate_limit_exceeded')
   clock.now = start + minute
   t.equal(told(ask(chat, key)), '200')
   use('ada', 'llm/small', 40)
-  t.equal(told(ask(chat, key)), '429 rate_limit_exceeded', 'the hour is used up')
+  t.equal(told(ask(chat, key)), '429 rate_limit_exceeded', 'the limit per hour is reached')
 })
 
-test('retry-after lies within the window', async (t) => {
+test('retry-after is at most the window', async (t) => {
   const { ask, clock, keys, use } = createWorld()
   const key = keys.mint()
   use('ada', 'llm/small', 100)
@@ -322,10 +330,14 @@ test('retry-after lies within the window', async (t) => {
     )
   }
   clock.now = start - 3_600_000 + minute
-  t.equal(told(ask(chat, key)), '200', 'a clock set back closes for one window, not for an hour')
+  t.equal(
+    told(ask(chat, key)),
+    '200',
+    'a clock that was set back denies for one window, not for an hour',
+  )
 })
 
-test('what is not known yet is waited for', async (t) => {
+test('waits for keys and counters that are not cached', async (t) => {
   const known = createMemoryApiKeys()
   const keys: KeyLookup = { findByHash: async (hash) => known.findByHash(hash) }
   const memory = createMemoryCounters()
@@ -339,7 +351,7 @@ test('what is not known yet is waited for', async (t) => {
   t.equal(told(await ask(chat, 'sk-oai-a_b')), '401 credential_invalid')
 })
 
-test('a spent limit refuses where its counters are fetched', async (t) => {
+test('a reached limit denies if counters are read asynchronously', async (t) => {
   const memory = createMemoryCounters()
   const counters: CounterStore = {
     add: memory.add,
@@ -370,7 +382,7 @@ test('a spent limit refuses where its counters are fetched', async (t) => {
   }
 })
 
-test('a store out of reach is 503, never an allow', async (t) => {
+test('an unavailable store is 503, never an allow', async (t) => {
   const cause = new Error('connect ECONNREFUSED 10.0.0.7')
   const away = (): never => {
     throw new ServiceError('store_unavailable', { cause })
@@ -390,12 +402,12 @@ test('a store out of reach is 503, never an allow', async (t) => {
     const { ask, faults } = createWorld(deps)
     const answer = await ask(chat, credential)
     t.match(readDenial(answer), { http: 503, headers: { 'retry-after': /^\d+$/ } }, title)
-    t.notMatch(answer.toString('latin1'), '10.0.0.7', 'the cause is for the log')
+    t.notMatch(answer.toString('latin1'), '10.0.0.7', 'the cause is only logged')
     t.match(faults, [{ cause }])
   }
 })
 
-test('answers from an old memory tell its age', async (t) => {
+test('responses based on cached keys give their age', async (t) => {
   let age: { ageMs?: number } = {}
   const known = createMemoryApiKeys()
   const atOnce: KeyLookup = {
@@ -412,15 +424,15 @@ test('answers from an old memory tell its age', async (t) => {
     const ageOf = async (path: string, credential?: string) =>
       /x-tollgate-key-age\W+(\d+)/.exec((await ask(path, credential)).toString('latin1'))?.[1]
     t.equal(await ageOf(chat, key), '61')
-    t.equal(await ageOf('/llm/nothing/v1/chat/completions', key), '61', 'on refusals too')
+    t.equal(await ageOf('/llm/nothing/v1/chat/completions', key), '61', 'also on denials')
     t.equal(await ageOf(chat), undefined, 'not without a key')
     t.equal(await ageOf('/llm/small/v1/models', 'ada-token'), undefined)
     age = {}
-    t.equal(await ageOf(chat, key), undefined, 'nor while the store is there')
+    t.equal(await ageOf(chat, key), undefined, 'not while the store is available')
   }
 })
 
-test('the age of a key is its own, whatever else is looked up meanwhile', async (t) => {
+test('concurrent requests each give the age of their own key', async (t) => {
   const known = createMemoryApiKeys()
   const old = known.mint({ id: 'old' })
   const fresh = known.mint({ id: 'fresh' })
@@ -447,7 +459,7 @@ test('the age of a key is its own, whatever else is looked up meanwhile', async 
   t.strictSame(ages, ['61', undefined, '61'])
 })
 
-test('a fault of ours is 500, never an allow', async (t) => {
+test('an internal error is 500, never an allow', async (t) => {
   const fault = new TypeError('secret detail')
   const away = (): never => {
     throw fault
@@ -467,14 +479,14 @@ test('a fault of ours is 500, never an allow', async (t) => {
   }
 })
 
-test('bytes that are no request are thrown back', async (t) => {
+test('throws a WireError for invalid bytes', async (t) => {
   const { check, faults } = createWorld()
   t.throws(() => check(Buffer.from('ff', 'hex')), WireError)
-  t.equal(told(check(Buffer.alloc(0))), '404 not_found', 'an empty one leads nowhere')
+  t.equal(told(check(Buffer.alloc(0))), '404 not_found', 'an empty message has no path')
   t.strictSame(faults, [])
 })
 
-test('a thousand requests take no promise', async (t) => {
+test('cached requests create no promises', async (t) => {
   const { ask, keys } = createWorld()
   const key = keys.mint()
   for (let round = 0; round < 1_000; round += 1) {
@@ -482,7 +494,7 @@ test('a thousand requests take no promise', async (t) => {
   }
 })
 
-test('a refusal is told with all that is known of it', async (t) => {
+test('reports a denial with its details', async (t) => {
   const told: object[] = []
   const { keys, check } = createWorld({
     onRefused: ({ source, requestId, ...refused }) =>
@@ -492,7 +504,7 @@ test('a refusal is told with all that is known of it', async (t) => {
   const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00'
   const headers = { authorization: `Bearer ${key}`, 'x-request-id': 'request-1' }
   check(checkOf(chat, headers), traceparent)
-  t.strictSame(told, [], 'an allow is none')
+  t.strictSame(told, [], 'an allow is not reported')
   check(checkOf('/llm/no-policy/v1/chat/completions', headers), traceparent)
   check(checkOf(chat, { authorization: 'Bearer sk-tg-none' }))
   check(checkOf('/llm/nowhere/v1/chat/completions', headers))
