@@ -4,22 +4,22 @@ import { readTaken } from '../../src/gateway/admin-page.ts'
 import { freePorts } from '../support/free-ports.ts'
 import { listenLocally } from '../support/listening.ts'
 
-/** The address of an admin page that treats requests like this. */
+/** Starts an admin page with this handler; returns its address. */
 async function adminPage(t: Test, treat: RequestListener) {
   return { host: '127.0.0.1', port: await listenLocally(t, createServer(treat)) }
 }
 
-test('an Envoy that is busy has not taken anything', async (t) => {
+test('a busy Envoy has loaded no clusters yet', async (t) => {
   const admin = await adminPage(t, () => {})
   t.strictSame(await readTaken(admin, 1_000), { version: undefined, warming: new Set() })
 })
 
-test('an Envoy that is not there is no answer', async (t) => {
+test('rejects if Envoy is not running', async (t) => {
   const [port = 0] = await freePorts(1)
   await t.rejects(readTaken({ host: '127.0.0.1', port }), { code: 'ECONNREFUSED' })
 })
 
-test('an admin page that fails is no answer', async (t) => {
+test('rejects if the admin page fails', async (t) => {
   const admin = await adminPage(t, (_, response) => void response.writeHead(503).end())
   await t.rejects(readTaken(admin), /answered 503/)
 })

@@ -81,7 +81,7 @@ function routesOf(bootstrap: ReturnType<typeof parse>): Route[] {
   return filter_chains[0].filters[0].typed_config.route_config.virtual_hosts[0].routes
 }
 
-/** As if nobody could choose how long the gateway waits in silence. */
+/** The bootstrap without the routes for the idle timeouts of models. */
 function withoutIdleTimeouts(bootstrap: ReturnType<typeof parse>): unknown {
   const routes = routesOf(bootstrap)
   const kept = routes.filter(({ name }) => !name.includes('-idle-'))
@@ -94,7 +94,7 @@ function withoutIdleTimeouts(bootstrap: ReturnType<typeof parse>): unknown {
   return bootstrap
 }
 
-test('the documented defaults render the template itself', async (t) => {
+test('the documented defaults reproduce the template', async (t) => {
   const rendered = renderBootstrap(template, {
     gateway: { host: '127.0.0.1', port: 8000 },
     admin: { host: '127.0.0.1', port: 9901 },
@@ -106,7 +106,7 @@ test('the documented defaults render the template itself', async (t) => {
   t.strictSame(withoutIdleTimeouts(JSON.parse(rendered)), parse(template))
 })
 
-test('each route to a model is there for each time of silence', async (t) => {
+test('each route to a model exists for each idle timeout', async (t) => {
   const written = routesOf(parse(template)).filter((route) => route.route?.cluster_header)
   const rendered = routesOf(render())
   t.ok(written.length > 3)
@@ -135,7 +135,7 @@ test('a cluster with a host name uses DNS', async (t) => {
   )
 })
 
-test('a Check is asked elsewhere where there is more than one address', async (t) => {
+test('Check is retried at another address if there is one', async (t) => {
   const one = { host: '127.0.0.1', port: 9001 }
   const policiesOf = (grpc: readonly object[]) => {
     const [{ filter_chains }] = JSON.parse(
@@ -164,19 +164,19 @@ test('a Check is asked elsewhere where there is more than one address', async (t
     t.ok(logged?.retry_host_predicate)
     for (const policy of asked) {
       t.notOk('retry_host_predicate' in policy)
-      t.equal(policy.num_retries, 2, 'it is still asked again')
+      t.equal(policy.num_retries, 2, 'still retried')
     }
   }
 })
 
-test('authorities are replaced only when named', async (t) => {
+test('a file of authorities replaces the default', async (t) => {
   const authorities = (changes = {}) =>
     render(changes).static_resources.secrets[0]?.validation_context.trusted_ca
   t.strictSame(authorities({ authoritiesFile: '/ca.pem' }), { filename: '/ca.pem' })
   t.strictSame(authorities(), { filename: '/etc/ssl/certs/ca-certificates.crt' })
 })
 
-test('a journal is written only when named', async (t) => {
+test('the journal is written only if a file is set', async (t) => {
   const logs = (changes = {}) =>
     render(changes).static_resources.listeners[0]?.filter_chains[0]?.filters[0]?.typed_config
       .access_log
@@ -191,7 +191,7 @@ test('a journal is written only when named', async (t) => {
   ])
 })
 
-test('the first known list of authorities is found', async (t) => {
+test('finds the first known list of authorities', async (t) => {
   const known = ['/etc/ssl/cert.pem', '/etc/pki/tls/certs/ca-bundle.crt']
   t.equal(
     findAuthorities((path) => known.includes(path)),
@@ -203,14 +203,14 @@ test('the first known list of authorities is found', async (t) => {
   )
 })
 
-test('proxies in front are believed only when told', async (t) => {
+test('trusts proxies in front only if configured', async (t) => {
   const hops = (changes = {}) =>
     render(changes).static_resources.listeners[0]?.filter_chains[0]?.filters[0]?.typed_config
   t.match(hops({ trustedHops: 2 }), { xff_num_trusted_hops: 2 })
   t.notOk(Object.hasOwn(hops({ trustedHops: 0 }) ?? {}, 'xff_num_trusted_hops'))
 })
 
-test('what cannot be replaced is refused', async (t) => {
+test('throws if a part of the template is missing', async (t) => {
   t.throws(() => render({ grpc: [] }), { message: 'cluster tollgate needs an address' })
   t.throws(() => renderBootstrap(template.replace('- name: gateway', '- name: other'), settings), {
     message: 'the bootstrap template has no part named gateway',
@@ -226,7 +226,7 @@ const tracing = {
   serviceName: 'tollgate-gateway',
 } as const
 
-test('Envoy accepts what is rendered', { skip: needsEnvoy }, async (t) => {
+test('Envoy accepts the rendered bootstrap', { skip: needsEnvoy }, async (t) => {
   const directory = temporaryFolder(t)
   await writeClusters(directory, renderClusters([], '0'))
   for (const [name, changes] of Object.entries({
@@ -245,9 +245,9 @@ test('Envoy accepts what is rendered', { skip: needsEnvoy }, async (t) => {
   }
 })
 
-test('Envoy accepts the template itself', { skip: needsEnvoy }, async (t) => {
+test('Envoy accepts the unchanged template', { skip: needsEnvoy }, async (t) => {
   const directory = temporaryFolder(t, { 'bootstrap.yaml': template })
-  // Relative paths in it are those of the folder that Envoy is started in.
+  // Its relative paths are resolved in Envoy’s working directory.
   await mkdir(join(directory, '.data/journal'), { recursive: true })
   await writeClusters(join(directory, '.data/envoy'), renderClusters([], '0'))
   await t.resolves(validate(join(directory, 'bootstrap.yaml'), directory))
@@ -257,8 +257,8 @@ function validate(file: string, cwd: string): Promise<unknown> {
   return promisify(execFile)(envoy ?? 'envoy', ['--mode', 'validate', '-c', file], { cwd })
 }
 
-test('routes and Check agree on which bodies are read', async (t) => {
-  /** The expression of a route; Envoy holds it to the whole path. */
+test('the routes and Check agree on which bodies are read', async (t) => {
+  /** The regular expression of a route; Envoy matches it against the whole path. */
   const expression = (name: string) => {
     const [, found = ''] =
       new RegExp(`- name: ${name}\\n.*?regex: '([^']+)'`, 's').exec(template) ?? []
@@ -286,7 +286,7 @@ test('routes and Check agree on which bodies are read', async (t) => {
   }
 })
 
-test('a gateway traces where there is a collector, and only then', async (t) => {
+test('the gateway sends spans only if a collector is set', async (t) => {
   const text = renderBootstrap(template, settings)
   t.notMatch(text, '"tracing"')
   t.notMatch(text, '"otel"')
@@ -313,7 +313,7 @@ test('a gateway traces where there is a collector, and only then', async (t) => 
   t.match(clusters.at(-1), { name: 'otel', type: 'STRICT_DNS', transport_socket: Object })
 })
 
-test('trace headers of clients are removed unless they are trusted', async (t) => {
+test('removes trace headers of clients unless they are trusted', async (t) => {
   const removals = (trustsTraces: boolean) =>
     ['traceparent', 'tracestate', 'x-client-trace-id'].filter((name) =>
       renderBootstrap(template, { ...settings, trustsTraces }).includes(`"remove": "${name}"`),

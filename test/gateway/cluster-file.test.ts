@@ -11,7 +11,7 @@ import { accessPolicy, modelRef, resourceOf, snapshotOf } from '../support/docum
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
-/** A file, and an Envoy whose admin page says what the test wants; undefined: it does not answer. */
+/** A cluster file, and an Envoy whose admin page shows `taken`; undefined: it does not respond. */
 function begin(t: Test) {
   const folder = temporaryFolder(t)
   const path = join(folder, 'clusters.json')
@@ -59,7 +59,7 @@ function begin(t: Test) {
   }
 }
 
-/** Past its start, with the model `old`. */
+/** The same after its start, with the model `old`. */
 async function running(t: Test) {
   const world = begin(t)
   const version = await world.write('old')
@@ -68,87 +68,87 @@ async function running(t: Test) {
   return { ...world, version }
 }
 
-test('a start waits for no Envoy that is not there', async (t) => {
+test('the start does not wait for an Envoy that is not running', async (t) => {
   const { file, overdue, write, clusters, waiting } = begin(t)
   await write('a', 'b')
   await file.settled()
   t.strictSame(overdue, [])
   t.equal(clusters(), 'a,b')
   await write('a', 'b', 'c')
-  t.equal(waiting(), 'c', 'later ones get some time')
+  t.equal(waiting(), 'c', 'later models wait for a while')
   await file.settled()
   t.strictSame(overdue, ['llm/c: no answer'])
 })
 
-test('what was put in force unseen is looked for until it is seen', async (t) => {
+test('models that stopped waiting are polled until Envoy has them', async (t) => {
   const { file, envoy, write, unseen, seen } = begin(t)
   const first = await write('a', 'b')
   await file.settled()
   t.equal(unseen(), 'a no answer,b no answer')
   const second = await write('a', 'c')
-  await poll(() => unseen() === 'a no answer,c no answer', 'a later one too')
+  await poll(() => unseen() === 'a no answer,c no answer', 'the same for a later model')
   envoy.taken = { version: first, warming: new Set() }
-  await poll(() => unseen() === 'c no answer', 'an older file has the one')
+  await poll(() => unseen() === 'c no answer', 'an older file has one of them')
   envoy.taken = { version: second, warming: new Set() }
-  await poll(() => unseen() === '', 'and a newer the other')
+  await poll(() => unseen() === '', 'a newer file has the other')
   t.equal(seen.times, 2)
   const { asked } = envoy
   await new Promise((settle) => setTimeout(settle, 1_200))
-  t.equal(envoy.asked, asked, 'then nobody is asked')
+  t.equal(envoy.asked, asked, 'polling has ended')
 })
 
-test('no models are a file too', async (t) => {
+test('writes a file without models', async (t) => {
   const { write, clusters, waiting } = begin(t)
   await write()
   t.equal(clusters() + waiting(), '')
 })
 
-test('a model waits until Envoy has taken it', async (t) => {
+test('a model waits until Envoy has loaded its cluster', async (t) => {
   const { file, envoy, write, waiting, overdue } = await running(t)
   const version = await write('old', 'new')
   t.equal(waiting(), 'new')
   const { asked } = envoy
-  await poll(() => envoy.asked > asked + 3, 'it is asked')
+  await poll(() => envoy.asked > asked + 3, 'the admin page is polled')
   t.equal(waiting(), 'new')
   envoy.taken = { version, warming: new Set(['model/llm/new']) }
   const warmed = envoy.asked
-  await poll(() => envoy.asked > warmed + 2, 'it is asked again')
-  t.equal(waiting(), 'new', 'its address is being looked up')
+  await poll(() => envoy.asked > warmed + 2, 'the admin page is polled again')
+  t.equal(waiting(), 'new', 'the cluster is still warming')
   envoy.taken = { version, warming: new Set() }
   await file.settled()
   t.equal(waiting(), '')
   t.strictSame(overdue, [])
 })
 
-test('an older file that Envoy has taken counts', async (t) => {
+test('an older file that Envoy has loaded counts', async (t) => {
   const { file, envoy, write, waiting } = await running(t)
   const first = await write('old', 'one')
   const second = await write('old', 'one', 'two')
   t.equal(waiting(), 'one,two')
   envoy.taken = { version: first, warming: new Set() }
-  await poll(() => waiting() === 'two', 'the first of them')
+  await poll(() => waiting() === 'two', 'the first model is loaded')
   envoy.taken = { version: second, warming: new Set() }
   await file.settled()
   t.equal(waiting(), '')
 })
 
-test('what is taken back does not wait', async (t) => {
+test('a removed model does not wait', async (t) => {
   const { write, waiting, clusters } = await running(t)
   await write('old', 'new')
   await write('old')
   t.equal(waiting(), '')
-  t.equal(clusters(), 'old,new', 'Checks already answered find it for a while')
+  t.equal(clusters(), 'old,new', 'answered Checks need the cluster for a while')
 })
 
-test('a model that is back before its cluster has left does not wait for long', async (t) => {
+test('a model that returns before its cluster is removed does not wait for long', async (t) => {
   const { file, envoy, write, waiting } = await running(t)
   envoy.taken = { version: await write('other'), warming: new Set() }
   await file.settled()
   envoy.taken = { version: await write('old', 'other'), warming: new Set() }
-  await poll(() => waiting() === '', 'the file says that it is there again', 1_000)
+  await poll(() => waiting() === '', 'the file shows the model again', 1_000)
 })
 
-test('the same clusters are written once', async (t) => {
+test('unchanged clusters are not written again', async (t) => {
   const { file, path, write, envoy } = await running(t)
   const { mtimeNs } = statSync(path, { bigint: true })
   const { asked } = envoy
@@ -158,23 +158,23 @@ test('the same clusters are written once', async (t) => {
   t.equal(statSync(path, { bigint: true }).mtimeNs, mtimeNs)
   await write('old')
   t.equal(statSync(path, { bigint: true }).mtimeNs, mtimeNs)
-  t.equal(envoy.asked, asked, 'and nobody is asked')
+  t.equal(envoy.asked, asked, 'the admin page is not polled')
 })
 
-test('a thousand clusters are planned in as many steps, and then in force at once', async (t) => {
+test('a thousand clusters are planned in as many steps and take effect together', async (t) => {
   const { file, waiting } = await running(t)
   const models = Array.from({ length: 1_000 }, (_, i) => modelRef(`m${i}`))
   const steps = file.planInSteps(snapshotOf(...models))
   let count = 0
   while (!steps.next().done) {
     count += 1
-    t.equal(waiting(), '', 'nobody waits before all is planned')
+    t.equal(waiting(), '', 'no model waits before all are planned')
   }
   t.equal(count, 1_000)
   t.equal(file.waiting.size, 1_000)
 })
 
-test('a folder that is gone is made again', async (t) => {
+test('recreates a missing folder', async (t) => {
   const { path, write, waiting } = await running(t)
   rmSync(join(path, '..'), { recursive: true })
   await write('old', 'new')
@@ -182,7 +182,7 @@ test('a folder that is gone is made again', async (t) => {
   t.equal(waiting(), 'new')
 })
 
-test('a held model is as it was, its access is not', async (t) => {
+test('a waiting model keeps its old server, but its access changes', async (t) => {
   const before = [
     modelRef('moves'),
     accessPolicy('open', ['llm/moves', 'llm/new'], { users: ['ada'] }),

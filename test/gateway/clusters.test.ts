@@ -23,7 +23,7 @@ const cluster = (backendUrl: string) => render([{ cluster: 'm', backendUrl }]).r
 const endpoint = (backendUrl: string) =>
   cluster(backendUrl)?.load_assignment.endpoints[0]?.lb_endpoints[0]?.endpoint
 
-test('a backend becomes an address and a host', async (t) => {
+test('a backend URL becomes an address and a host name', async (t) => {
   const cases: [url: string, type: string, host: string, address: string, port: number][] = [
     ['http://127.0.0.1:9000', 'STATIC', '127.0.0.1:9000', '127.0.0.1', 9000],
     ['http://127.0.0.1:9000/base/path', 'STATIC', '127.0.0.1:9000', '127.0.0.1', 9000],
@@ -41,7 +41,7 @@ test('a backend becomes an address and a host', async (t) => {
   }
 })
 
-test('https is verified for the host', async (t) => {
+test('https verifies the host name', async (t) => {
   t.equal(cluster('http://model.example')?.transport_socket, undefined)
   t.match(cluster('https://model.example')?.transport_socket?.typed_config, {
     sni: 'model.example',
@@ -55,11 +55,11 @@ test('https is verified for the host', async (t) => {
     },
   })
   const byAddress = cluster('https://[::1]:8443')?.transport_socket?.typed_config
-  t.notOk(byAddress && 'sni' in byAddress, 'an address is no server name')
+  t.notOk(byAddress && 'sni' in byAddress, 'an IP address is not sent as SNI')
   t.match(JSON.stringify(byAddress), '{"san_type":"IP_ADDRESS","matcher":{"exact":"::1"}}')
 })
 
-test('a name is asked for all of its addresses', async (t) => {
+test('a host name resolves to all its addresses', async (t) => {
   t.match(cluster('http://model.example'), {
     dns_lookup_family: 'ALL',
     outlier_detection: { consecutive_local_origin_failure: 3, enforcing_consecutive_5xx: 0 },
@@ -67,7 +67,7 @@ test('a name is asked for all of its addresses', async (t) => {
   t.notMatch(cluster('http://127.0.0.1:1'), { outlier_detection: {} })
 })
 
-test('Host and the name of TLS may be others than the address', async (t) => {
+test('the Host header and SNI may differ from the address', async (t) => {
   const backendUrl = 'https://10.96.0.7:8443/llm/small'
   const [found] = render([{ cluster: 'm', backendUrl, host: 'models.example.com' }]).resources
   const text = JSON.stringify(found)
@@ -81,7 +81,7 @@ test('Host and the name of TLS may be others than the address', async (t) => {
   t.match(named, '"hostname":"small.llm.svc.cluster.local"')
 })
 
-test('secrets are named, and read from their files', async (t) => {
+test('secrets are referenced by name and file', async (t) => {
   const place = (name: string) => ({ name, path: `/secrets/${name}.json` })
   const text = renderClusters(
     [
@@ -102,26 +102,26 @@ test('secrets are named, and read from their files', async (t) => {
   t.match(text, '"path":"/secrets/two.json"')
 })
 
-test('a neighbour does not change a cluster', async (t) => {
+test('a cluster does not depend on the others', async (t) => {
   const one = { cluster: 'one', backendUrl: 'http://127.0.0.1:1' }
   const two = { cluster: 'two', backendUrl: 'http://127.0.0.1:2' }
   t.strictSame(render([one], 'a').resources[0], render([two, one], 'b').resources[1])
   t.equal(render([one], 'a').version_info, 'a')
 })
 
-test('one name is one cluster', async (t) => {
+test('duplicate names become one cluster', async (t) => {
   const urls = ['http://127.0.0.1:1', 'http://127.0.0.1:2']
   const { resources } = render(urls.map((backendUrl) => ({ cluster: 'm', backendUrl })))
   t.strictSame(resources, [cluster('http://127.0.0.1:1')])
 })
 
-test('other schemes are refused', async (t) => {
+test('rejects other schemes', async (t) => {
   for (const url of ['ftp://model.example', 'unix:/run/model.sock', 'model.example:80', '']) {
     t.throws(() => cluster(url), TypeError, url)
   }
 })
 
-test('concurrent writes leave one whole file', async (t) => {
+test('concurrent writes leave one complete file', async (t) => {
   const directory = join(temporaryFolder(t), 'made', 'on', 'the', 'way')
   const texts = Array.from({ length: 10 }, (_, i) => `${i}`.repeat(100_000))
   await Promise.all(texts.map((text) => writeClusters(directory, text)))
@@ -129,8 +129,8 @@ test('concurrent writes leave one whole file', async (t) => {
   t.ok(texts.includes(await readFile(join(directory, 'clusters.json'), 'utf8')))
 })
 
-test('a failed write leaves nothing behind', async (t) => {
-  // A folder of that name cannot be replaced by a file.
+test('a failed write leaves no temporary file', async (t) => {
+  // A folder cannot be replaced by a file.
   const directory = temporaryFolder(t, { 'clusters.json': { inside: '' } })
   await t.rejects(writeClusters(directory, 'text'))
   t.strictSame(await readdir(directory), ['clusters.json'])

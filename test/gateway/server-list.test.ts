@@ -24,7 +24,7 @@ const options = (limitMs = 20_000) => ({
   signal: AbortSignal.timeout(limitMs),
 })
 
-test('a server is asked as Envoy would ask it', async (t) => {
+test('the request is like Envoy’s', async (t) => {
   const secretsDir = temporaryFolder(t, { llm: { key: 'sk-of-the-server\n' } })
   const server = await startAnswering(t, 200, listOf('a'))
   const spec = { backendUrl: `${server.url}/base/`, credential: { header: 'x-auth', file: 'key' } }
@@ -34,10 +34,10 @@ test('a server is asked as Envoy would ask it', async (t) => {
   const headers = { 'x-auth': 'sk-of-the-server', 'user-agent': 'tollgate' }
   t.match(server.asked, [{ path: '/base/v1/models', headers }])
   await t.rejects(askServer(refOf(spec), options()), { message: /SECRETS_DIR/ })
-  t.equal(server.asked.length, 1, 'without its credential it is not asked')
+  t.equal(server.asked.length, 1, 'no request without the credential')
 })
 
-test('its credential may be a Secret of the cluster', async (t) => {
+test('the credential may be a Secret of the cluster', async (t) => {
   const server = await startAnswering(t, 200, listOf('a'))
   const secretRef = { name: 'provider', key: 'api-key' }
   const asked: Secret[] = []
@@ -51,7 +51,7 @@ test('its credential may be a Secret of the cluster', async (t) => {
   t.match(server.asked, [{ headers: { authorization: 'Bearer sk-of-the-cluster' } }])
 })
 
-test('what is no list is an error', async (t) => {
+test('anything but a list of models is an error', async (t) => {
   for (const status of [301, 401, 404, 500]) {
     const { url } = await startAnswering(t, status, listOf('a'))
     await t.rejects(askServer(refOf({ backendUrl: url }), options()), { message: `${status}` })
@@ -68,7 +68,7 @@ test('what is no list is an error', async (t) => {
   await t.rejects(askServer(refOf({ backendUrl: 'http://127.0.0.1:9' }), options()))
 })
 
-test('its certificate is looked at', { skip: noOpenssl }, async (t) => {
+test('verifies the certificate of the server', { skip: noOpenssl }, async (t) => {
   const secretsDir = temporaryFolder(t, { llm: {}, made: {} })
   for (const folder of ['llm', 'made']) mkdirSync(join(secretsDir, folder), { recursive: true })
   const certificate = selfSigned(join(secretsDir, 'made'), 'IP:127.0.0.1')
@@ -85,7 +85,7 @@ test('its certificate is looked at', { skip: noOpenssl }, async (t) => {
   t.same(await askServer(refOf({ backendUrl }), { ...options(), caFile }), { data: [] })
 })
 
-test('one server is one, whoever has it and as whom', async (t) => {
+test('a server is identified by its address and credential', async (t) => {
   const [a, b] = ['http://a:80', 'http://b:80'].map((backendUrl) => ({ backendUrl }))
   const credential = { credential: { file: 'k' } }
   t.equal(serverOf(refOf(a!)), serverOf(refOf(a!, 'other')))
@@ -94,6 +94,6 @@ test('one server is one, whoever has it and as whom', async (t) => {
   t.not(
     serverOf(refOf({ ...a, ...credential })),
     serverOf(refOf({ ...a, ...credential }, 'other')),
-    'a file of the same name is another one',
+    'the file of another namespace is another credential',
   )
 })
