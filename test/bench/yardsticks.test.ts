@@ -19,7 +19,7 @@ for (const file of ['raw.ts', 'own.ts', 'grpc-js.ts']) {
       } catch {
         return false
       }
-    }, 'it answers')
+    }, 'the server responds')
     const answers = await Promise.all(Array.from({ length: 100 }, () => ask(checkPath, message)))
     t.ok(answers.every((answer) => answer.equals(allowed)))
   })

@@ -14,7 +14,7 @@ const body = {
   spec: { token: 'ada', audiences: ['https://kubernetes.default.svc'] },
 }
 
-test('a pod is its service account', async (t) => {
+test('a pod uses its service account', async (t) => {
   t.strictSame(fromServiceAccount('10.0.0.1', 443, '/f'), {
     server: 'https://10.0.0.1:443',
     tokenFile: '/f/token',
@@ -23,7 +23,7 @@ test('a pod is its service account', async (t) => {
   t.equal(fromServiceAccount('fd00::1', 6443).server, 'https://[fd00::1]:6443')
 })
 
-root.test('the API server is believed by its certificate', { skip: noOpenssl }, async (t) => {
+root.test('verifies the certificate of the API server', { skip: noOpenssl }, async (t) => {
   const [own, other] = [makeCertificate(t), makeCertificate(t)]
   const server = await startReviewServer(t, own)
   server.tokens.set('ada', { username: 'ada' })
@@ -33,7 +33,7 @@ root.test('the API server is believed by its certificate', { skip: noOpenssl }, 
   await t.rejects(createReview({ ...access, caFile: undefined })(path, body), /certificate/)
 })
 
-root.test('a certificate that changes is followed', { skip: noOpenssl }, async (t) => {
+root.test('follows a change of the API server’s certificate', { skip: noOpenssl }, async (t) => {
   const [first, second] = [makeCertificate(t), makeCertificate(t)]
   const server = await startReviewServer(t, first)
   server.tokens.set('ada', { username: 'ada' })
@@ -42,15 +42,15 @@ root.test('a certificate that changes is followed', { skip: noOpenssl }, async (
   const review = createReview(access, { monotonic: () => passed })
   t.match(await review(path, body), { authenticated: true })
   server.setCertificate(second)
-  // The first may meet the connection that was cut.
+  // The first request may fail because its connection was closed.
   await t.rejects(review(path, body))
-  await t.rejects(review(path, body), /certificate/, 'it is not believed yet')
+  await t.rejects(review(path, body), /certificate/, 'the new certificate is not trusted yet')
   writeFileSync(first.path, second.cert)
   passed += 60_000
-  t.match(await review(path, body), { authenticated: true }, 'its authority is read again')
+  t.match(await review(path, body), { authenticated: true }, 'the CA file is read again')
 })
 
-test('our own token is read again each minute', async (t) => {
+test('reads its own token again each minute', async (t) => {
   const server = await startReviewServer(t)
   server.tokens.set('ada', { username: 'ada' })
   let passed = 0
@@ -67,7 +67,7 @@ test('our own token is read again each minute', async (t) => {
   t.match(await review(path, body), { authenticated: true })
 })
 
-test('what a KUBECONFIG lacks is named', async (t) => {
+test('names what a KUBECONFIG lacks', async (t) => {
   const file = join(temporaryFolder(t), 'config')
   const cluster = { server: 'https://api' }
   const whole = {

@@ -22,7 +22,7 @@ async function start(t: Test) {
   return { world, pods, told, problems }
 }
 
-test('pods that have ended are told of, and no others', async (t) => {
+test('reports only pods that have ended', async (t) => {
   const { world, pods, told } = await start(t)
   const all = []
   for (const name of ['done', 'failed', 'gone', 'again', 'lost', 'here']) {
@@ -31,30 +31,30 @@ test('pods that have ended are told of, and no others', async (t) => {
   await setPhase(world, 'done', 'Succeeded')
   await setPhase(world, 'lost', 'Unknown')
   pods.look(all)
-  await poll(() => told.has('done'), 'at once')
+  await poll(() => told.has('done'), 'the pod done has ended')
   await setPhase(world, 'failed', 'Failed')
   await removePod(world, 'gone')
   await removePod(world, 'again')
   await makePod(world, 'again')
   for (const name of ['failed', 'gone', 'again']) await poll(() => told.has(name), name)
   t.strictSame([...told].sort(), ['again', 'done', 'failed', 'gone'])
-  await poll(() => world.faults.watches === 1, 'it is watched')
+  await poll(() => world.faults.watches === 1, 'the pods are watched')
   pods.look([])
-  await poll(() => world.faults.watches === 0, 'and no longer than somebody wants to know')
+  await poll(() => world.faults.watches === 0, 'the watch ends if no pods are of interest')
 })
 
-test('while the API server does not say, no pod has ended', async (t) => {
+test('no pod has ended while the API server is unavailable', async (t) => {
   const { world, pods, told, problems } = await start(t)
   const pod = await makePod(world, 'one')
   await setPhase(world, 'one', 'Failed')
   for (const status of [500, 403, 401]) {
     world.faults.status = status
     pods.look([pod])
-    await poll(() => problems.length === 1, `${status} is told`)
+    await poll(() => problems.length === 1, `${status} is reported`)
     problems.length = 0
     pods.look([])
   }
-  // What answers so for every path is no API server.
+  // Every API server has pods, so a 404 says nothing about them.
   world.faults.forget('pods')
   world.faults.status = 0
   const before = world.faults.requests.length
@@ -67,5 +67,5 @@ test('while the API server does not say, no pod has ended', async (t) => {
   world.faults.restore('pods')
   await makePod(world, 'two')
   pods.look([pod])
-  await poll(() => told.has('one'), 'gone, as it says itself')
+  await poll(() => told.has('one'), 'the pod one was deleted')
 })

@@ -6,7 +6,7 @@ import { poll } from '../support/poll.ts'
 
 const name = 'their-controller'
 
-/** Of 15 seconds, as their controller renews it. */
+/** A Lease of 15 seconds; its controller renews it by increasing `renewals`. */
 function lease(renewals: number, namespace = 'theirs') {
   return {
     apiVersion: 'coordination.k8s.io/v1',
@@ -15,7 +15,7 @@ function lease(renewals: number, namespace = 'theirs') {
     spec: {
       holderIdentity: 'them',
       leaseDurationSeconds: 15,
-      // Their clock is not ours.
+      // Their clock may differ from ours.
       renewTime: '2020-01-01T00:00:00.000000Z',
       leaseTransitions: renewals,
     },
@@ -23,12 +23,12 @@ function lease(renewals: number, namespace = 'theirs') {
 }
 
 interface Followed extends OthersLease {
-  /** Of a clock of its own, which only this moves. */
+  /** Moves the clock, and waits until the Leases were read with the new time. */
   pass(seconds: number): Promise<void>
   readonly told: string[]
 }
 
-/** Looks all the time. */
+/** Reads the Leases continuously. */
 function follow(t: Test, { access, faults }: World): Followed {
   const closing = new AbortController()
   t.teardown(() => closing.abort())
@@ -50,13 +50,13 @@ function follow(t: Test, { access, faults }: World): Followed {
       async value(seconds: number) {
         now += 1_000 * seconds
         const before = looks()
-        await poll(() => looks() >= before + 3, 'it has looked twice since')
+        await poll(() => looks() >= before + 3, 'two full reads since then')
       },
     },
   }) as Followed
 }
 
-test('a Lease that is renewed is alive, whatever its times say', async (t) => {
+test('a Lease that is renewed is alive, whatever its renewTime', async (t) => {
   const world = await startDouble(t)
   await world.apply(lease(0))
   const followed = follow(t, world)
@@ -69,24 +69,24 @@ test('a Lease that is renewed is alive, whatever its times say', async (t) => {
   await followed.pass(14)
   t.notOk(followed.isStale)
   await followed.pass(1)
-  t.ok(followed.isStale, 'it stood still for all of its duration')
+  t.ok(followed.isStale, 'not renewed for its whole duration')
   await world.apply(lease(5))
   await followed.pass(0)
-  t.notOk(followed.isStale, 'and is renewed again')
+  t.notOk(followed.isStale, 'renewed again')
   t.strictSame(followed.told, [`theirs/${name} of them`, 'none', `theirs/${name} of them`])
 })
 
-test('without a Lease nobody is alive', async (t) => {
+test('without a Lease no controller is alive', async (t) => {
   const world = await startDouble(t)
   await world.apply({ ...lease(0), metadata: { name: 'another', namespace: 'theirs' } })
   const followed = follow(t, world)
-  t.notOk(followed.isStale, 'which is not known before the first look')
+  t.notOk(followed.isStale, 'unknown before the first read')
   await followed.pass(0)
   t.ok(followed.isStale)
   t.strictSame(followed.told, ['none'])
 })
 
-test('one that is renewed anywhere is enough', async (t) => {
+test('one renewed Lease in any namespace is enough', async (t) => {
   const world = await startDouble(t)
   await world.apply(lease(0, 'a'))
   await world.apply(lease(0, 'b'))
@@ -99,7 +99,7 @@ test('one that is renewed anywhere is enough', async (t) => {
   t.strictSame(followed.told, [`a/${name} of them`, `b/${name} of them`])
 })
 
-test('one that is deleted counts until it would have ended', async (t) => {
+test('a deleted Lease counts until its duration has passed', async (t) => {
   const world = await startDouble(t)
   await world.apply(lease(0))
   const followed = follow(t, world)
@@ -111,14 +111,14 @@ test('one that is deleted counts until it would have ended', async (t) => {
   t.ok(followed.isStale)
 })
 
-test('what cannot be read is not known, and told once', async (t) => {
+test('a Lease that cannot be read is unknown, and reported once', async (t) => {
   const world = await startDouble(t)
   const followed = follow(t, world)
   await followed.pass(0)
   t.ok(followed.isStale)
   world.faults.status = 403
   await followed.pass(0)
-  t.ok(followed.isStale, 'for a moment what was found last holds')
+  t.ok(followed.isStale, 'the last result is still valid for a moment')
   await followed.pass(1)
   t.notOk(followed.isStale)
   world.faults.status = 0
