@@ -12,7 +12,7 @@ function object(metadata: object, status?: object) {
   return { metadata: { name: 'b', namespace: 'a', resourceVersion: '7', ...metadata }, status }
 }
 
-test('a status is replaced whole, or not at all', async (t) => {
+test('replaces a changed status as a whole', async (t) => {
   const status = { phase: 'Ready', conditions: [{ type: 'Ready', status: 'True' }] }
   t.match(replaceStatus(path, object({}), status), {
     method: 'PATCH',
@@ -28,7 +28,7 @@ test('a status is replaced whole, or not at all', async (t) => {
   t.equal(replaceStatus(path, object({}, { ...status }), status), undefined)
 })
 
-test('finalizers of the group are taken off, and others stay', async (t) => {
+test('removes the finalizers of the group and keeps others', async (t) => {
   const finalizers = [`${group}/model-cleanup`, 'foregroundDeletion', 'example.com/mine']
   const going = object({ deletionTimestamp, finalizers })
   t.match(takeOffFinalizers(path, group, going), {
@@ -39,7 +39,11 @@ test('finalizers of the group are taken off, and others stay', async (t) => {
   t.strictSame(takeOffFinalizers(path, group, going)?.body, {
     metadata: { resourceVersion: '7', finalizers: ['foregroundDeletion', 'example.com/mine'] },
   })
-  t.equal(takeOffFinalizers(path, group, object({ finalizers })), undefined, 'it is to stay')
+  t.equal(
+    takeOffFinalizers(path, group, object({ finalizers })),
+    undefined,
+    'the object is not being deleted',
+  )
   for (const others of [undefined, [], ['maas.opendatahub.io.example/x'], [group], 'text']) {
     const left = object({ deletionTimestamp, finalizers: others }) as typeof going
     t.equal(takeOffFinalizers(path, group, left), undefined, `${others}`)
@@ -47,7 +51,7 @@ test('finalizers of the group are taken off, and others stay', async (t) => {
 })
 
 inWorlds(
-  'a finalizer that goes meanwhile is no lost update',
+  'does not overwrite a concurrent change of finalizers',
   async (t, { client, apply, remove }) => {
     const document = {
       ...{ apiVersion: `${group}/v1alpha1`, kind: 'MaaSModelRef', spec: {} },
@@ -68,6 +72,6 @@ inWorlds(
     const now = await read()
     t.strictSame(now.metadata.finalizers, [`${group}/x`])
     await client.send(takeOffFinalizers(path, group, now) as KubeRequest)
-    await t.rejects(read(), { message: /^the API server answered 404/ }, 'and then it is gone')
+    await t.rejects(read(), { message: /^the API server answered 404/ }, 'the object is deleted')
   },
 )

@@ -25,7 +25,7 @@ interface Followed {
   readonly published: () => number
 }
 
-/** A controller on what a cluster has. */
+/** A controller that follows the cluster. */
 async function follow(t: Test, world: World): Promise<Followed> {
   const told: string[] = []
   const source = createClusterSource({
@@ -44,7 +44,7 @@ async function follow(t: Test, world: World): Promise<Followed> {
       published += 1
     },
     report() {},
-    onFailure: (error) => t.fail('a change is put in force', { error }),
+    onFailure: (error) => t.fail('the change cannot be applied', { error }),
   })
   t.teardown(() => controller.close())
   return {
@@ -113,7 +113,7 @@ inWorlds('a cluster gives the same snapshot as a folder', async (t, world) => {
   ])
 })
 
-/** Without what a cluster alone knows: when an object was made. */
+/** The snapshot without creation times, which only a cluster knows. */
 function comparable(snapshot: Snapshot): unknown {
   const plain = (value: unknown): unknown => {
     if (value instanceof Map) return Object.fromEntries([...value].map(([k, v]) => [k, plain(v)]))
@@ -126,7 +126,7 @@ function comparable(snapshot: Snapshot): unknown {
   return plain(snapshot)
 }
 
-inWorlds('a route that changes moves its model, and no other', async (t, world) => {
+inWorlds('a changed route affects only its model', async (t, world) => {
   const routed = (name: string) => modelRef(name, { backendUrl: undefined })
   for (const name of ['a', 'b']) await world.apply(routed(name))
   for (const service of ['a', 'b']) await world.apply(httpRoute({ service }))
@@ -137,23 +137,23 @@ inWorlds('a route that changes moves its model, and no other', async (t, world) 
   const { resource: untouched } = snapshot().models.get('llm/b') ?? {}
   const pool = { parentRefs: [{ name: 'models', namespace: 'gateways' }], rules: [toPool('a')] }
   await world.apply(httpRoute({ service: 'a', spec: pool }))
-  await poll(() => url('a') === 'http://10.96.0.7:80/llm/a', 'by its Gateway')
+  await poll(() => url('a') === 'http://10.96.0.7:80/llm/a', 'the address of its Gateway')
   await world.apply(gateway(undefined, ['10.96.0.8']))
-  await poll(() => url('a') === 'http://10.96.0.8:80/llm/a', 'a Gateway that moved')
+  await poll(() => url('a') === 'http://10.96.0.8:80/llm/a', 'the new address of its Gateway')
   await world.apply(httpRoute({ service: 'a', spec: pool, status: verdict('False', 'no') }))
-  await poll(() => url('a') === undefined, 'a Gateway that takes it no longer')
+  await poll(() => url('a') === undefined, 'the Gateway no longer accepts the route')
   const count = published()
   const { status } = verdict('True') as { status?: object }
   await world.apply({ ...httpRoute({ service: 'b' }), status: { ...status, other: 'field' } })
   await world.remove(httpRoute({ service: 'a' }))
   await world.apply(inferenceService({ addresses: [{ url: 'https://a.example.com' }] }, 'a'))
-  await poll(() => url('a') === 'https://a.example.com', 'what its service says')
-  t.ok(published() - count <= 2, 'a status that says nothing new is no change')
+  await poll(() => url('a') === 'https://a.example.com', 'the address in the status of its service')
+  t.ok(published() - count <= 2, 'an unchanged status publishes nothing')
   t.equal(snapshot().models.get('llm/b')?.resource, untouched)
   t.strictSame(controller.problems(), [])
 })
 
-test('an older version of a kind is read where it is the only one', async (t) => {
+test('reads an older version of a kind if it is the only one', async (t) => {
   const world = await startDouble(t)
   const newest = '/apis/gateway.networking.k8s.io/v1/httproutes'
   world.faults.refuses = (_, url) => (url.startsWith(newest) ? 404 : 0)
@@ -163,38 +163,41 @@ test('an older version of a kind is read where it is the only one', async (t) =>
   const { snapshot, source } = await follow(t, world)
   t.equal(snapshot().models.get('llm/small')?.phase, 'Ready')
   await world.remove({ ...httpRoute(), ...old })
-  await poll(() => snapshot().models.get('llm/small')?.phase === 'Pending', 'it is watched')
+  await poll(
+    () => snapshot().models.get('llm/small')?.phase === 'Pending',
+    'the older version is watched',
+  )
   t.notOk(source.isAway)
 })
 
-inWorlds('changes are in force as they come', async (t, world) => {
+inWorlds('changes take effect as they arrive', async (t, world) => {
   const { snapshot } = await follow(t, world)
-  t.equal(snapshot().models.size, 0, 'an empty cluster is a cluster')
+  t.equal(snapshot().models.size, 0, 'a cluster without resources is valid')
   await world.apply(model)
   await world.apply(policy)
   await poll(() => snapshot().models.get('llm/small')?.groups.has('team-a'), 'created')
   const before = snapshot()
   await world.apply(accessPolicy('open', ['llm/small'], { groups: ['team-b'] }))
   await poll(() => snapshot().models.get('llm/small')?.groups.has('team-b'), 'changed')
-  t.ok(before.models.get('llm/small')?.groups.has('team-a'), 'a snapshot stays as it was')
+  t.ok(before.models.get('llm/small')?.groups.has('team-a'), 'the old snapshot is unchanged')
   await world.remove(policy)
   await poll(() => snapshot().models.get('llm/small')?.groups.size === 0, 'deleted')
 })
 
-inWorlds('of one name in both groups ours counts', async (t, world) => {
+inWorlds('of two objects with one name tollgate.dev takes precedence', async (t, world) => {
   const theirs = modelRef('small', { backendUrl: 'http://theirs.example' })
   await world.apply({ ...theirs, ...original, kind: 'MaaSModelRef' })
   const { snapshot, controller } = await follow(t, world)
   const url = () => snapshot().models.get('llm/small')?.resource.backendUrl
   t.equal(url(), 'http://theirs.example')
   await world.apply(model)
-  await poll(() => url() === 'http://small.example:8000', 'ours')
-  await poll(() => controller.problems().length > 0, 'it is noted')
+  await poll(() => url() === 'http://small.example:8000', 'the object of tollgate.dev')
+  await poll(() => controller.problems().length > 0, 'the problem is reported')
   t.match(controller.problems(), [
     /^maasmodelrefs\.maas\.opendatahub\.io llm\/small: error: .*modelrefs\.tollgate\.dev llm\/small too/,
   ])
   await world.remove(model)
-  await poll(() => url() === 'http://theirs.example', 'theirs again')
+  await poll(() => url() === 'http://theirs.example', 'the object of the other group again')
 })
 
 inWorlds('a hundred edits of one object converge', async (t, world) => {
@@ -202,13 +205,13 @@ inWorlds('a hundred edits of one object converge', async (t, world) => {
   const followed = await follow(t, world)
   for (let i = 0; i < 100; i += 1) await world.apply(modelRef('small', { modelIds: [`id-${i}`] }))
   const ids = () => followed.snapshot().models.get('llm/small')?.resource.modelIds
-  await poll(() => ids()?.[0] === 'id-99', 'the last one is in force')
+  await poll(() => ids()?.[0] === 'id-99', 'the last edit')
   await world.apply(modelRef('small', { modelIds: ['end'] }))
-  await poll(() => ids()?.[0] === 'end', 'and one after it')
+  await poll(() => ids()?.[0] === 'end', 'one more edit')
   t.ok(followed.published() <= 102, `${followed.published()} published`)
 })
 
-inWorlds('what is written to a status changes nothing', async (t, world) => {
+inWorlds('a change of status publishes nothing', async (t, world) => {
   const made = await world.apply(model)
   const { snapshot, published } = await follow(t, world)
   const before = snapshot().models.get('llm/small')?.resource
@@ -218,11 +221,11 @@ inWorlds('what is written to a status changes nothing', async (t, world) => {
   await world.apply(modelRef('other'))
   await poll(() => snapshot().models.has('llm/other'), 'a later change')
   t.equal(snapshot().models.get('llm/small')?.resource, before, 'the same object')
-  await poll(() => published() > count, 'it is published')
-  t.equal(published(), count + 1, 'for one change')
+  await poll(() => published() > count, 'the later change is published')
+  t.equal(published(), count + 1, 'one snapshot for one change')
 })
 
-test('a broken watch loses nothing', async (t) => {
+test('a broken watch loses no change', async (t) => {
   const world = await startDouble(t)
   await world.apply(model)
   const { snapshot, source, told } = await follow(t, world)
@@ -234,13 +237,13 @@ test('a broken watch loses nothing', async (t) => {
     await poll(() => snapshot().models.get('llm/small')?.resource.modelIds[0] === id, what)
   }
   const { faults } = world
-  await change('no fault')
+  await change('no error')
   for (const [what, act] of Object.entries({
     cut: () => faults.cut(),
     'half a line': () => faults.cut('{"type":"ADDED","object":{"metada'),
-    'a line that is no JSON': () => faults.cut('{"type":\n'),
-    'a line that says nothing': () => faults.cut('{"type":"MODIFIED"}\n'),
-    'an end': () => faults.endWatches(),
+    'a line that is not JSON': () => faults.cut('{"type":\n'),
+    'a line without an object': () => faults.cut('{"type":"MODIFIED"}\n'),
+    'the end of the watch': () => faults.endWatches(),
     bookmarks: () => faults.bookmark(),
     '410': () => {
       faults.compact()
@@ -256,10 +259,10 @@ test('a broken watch loses nothing', async (t) => {
     await change(what)
   }
   t.notOk(source.isAway)
-  t.strictSame(told, [], 'nobody is told of what is mended at once')
+  t.strictSame(told, [], 'problems that are solved at once are not reported')
 })
 
-test('an API server that knows no version is not asked in a loop', async (t) => {
+test('does not retry in a tight loop if every watch is 410', async (t) => {
   const world = await startDouble(t)
   await world.apply(model)
   const { snapshot } = await follow(t, world)
@@ -267,14 +270,14 @@ test('an API server that knows no version is not asked in a loop', async (t) => 
   faults.refuses = (_, url) => (url.includes('watch=1') ? 410 : 0)
   faults.cut()
   const times = () => faults.refusedAt.get('/apis/tollgate.dev/v1alpha1/modelrefs') ?? []
-  await poll(() => times().length > 3, 'it asks again')
+  await poll(() => times().length > 3, 'it retries')
   const [, second = 0, third = 0] = times()
-  t.ok(third - second > 900, 'once a second')
+  t.ok(third - second > 900, 'at most once a second')
   await world.apply(modelRef('fresh'))
-  await poll(() => snapshot().models.has('llm/fresh'), 'lists alone tell of changes')
+  await poll(() => snapshot().models.has('llm/fresh'), 'the list alone shows the change')
 })
 
-test('what happens in a gap is seen after it', async (t) => {
+test('changes during an outage are seen after it', async (t) => {
   const world = await startDouble(t)
   await world.apply(model)
   await world.apply(modelRef('gone'))
@@ -289,12 +292,12 @@ test('what happens in a gap is seen after it', async (t) => {
   await world.apply(modelRef('fresh'))
   faults.compact()
   faults.status = 0
-  await poll(() => snapshot().models.has('llm/fresh'), 'what came')
-  t.notOk(snapshot().models.has('llm/gone'), 'what went')
-  t.not(snapshot().models.get('llm/small')?.resource, first, 'deleted and made again: another one')
+  await poll(() => snapshot().models.has('llm/fresh'), 'the created object')
+  t.notOk(snapshot().models.has('llm/gone'), 'the deleted object')
+  t.not(snapshot().models.get('llm/small')?.resource, first, 'deleted and recreated: a new object')
 })
 
-test('without its API server the last snapshot stays', async (t) => {
+test('keeps the last snapshot without the API server', async (t) => {
   const world = await startDouble(t)
   await world.apply(model)
   const followed = await follow(t, world)
@@ -315,13 +318,13 @@ test('without its API server the last snapshot stays', async (t) => {
   faults.cut()
   const path = '/apis/tollgate.dev/v1alpha1/modelrefs'
   const times = () => faults.refusedAt.get(path) ?? []
-  await poll(() => times().length > 2, 'it asks again')
+  await poll(() => times().length > 2, 'it retries')
   for (const [index, time] of times().slice(1).entries()) {
-    t.ok(time - (times()[index] as number) > 900, 'it is left alone for the second it asks for')
+    t.ok(time - (times()[index] as number) > 900, 'at least the second that Retry-After asks for')
   }
 })
 
-test('the first snapshot waits for all of the cluster', async (t) => {
+test('the first snapshot waits for all collections', async (t) => {
   const world = await startDouble(t)
   await world.apply(model)
   world.faults.status = 503
@@ -330,35 +333,38 @@ test('the first snapshot waits for all of the cluster', async (t) => {
   void following.then(() => {
     isThere = true
   })
-  await poll(() => world.faults.requests.length > 20, 'it asks again')
+  await poll(() => world.faults.requests.length > 20, 'it retries')
   t.notOk(isThere)
   world.faults.status = 0
   t.ok((await following).snapshot().models.has('llm/small'))
 })
 
-test('a kind that is not there is looked for again', async (t) => {
+test('looks again for a missing kind', async (t) => {
   const world = await startDouble(t)
   for (const plural of ['modelrefs', 'maasmodelrefs', 'tenants']) world.faults.forget(plural)
   const { snapshot, source, told } = await follow(t, world)
   t.notOk(source.isAway)
   world.faults.restore('modelrefs')
   await world.apply(model)
-  await poll(() => snapshot().models.has('llm/small'), 'its definition came')
+  await poll(() => snapshot().models.has('llm/small'), 'its definition was created')
   world.faults.forget('modelrefs')
-  await poll(() => !snapshot().models.has('llm/small'), 'its definition went, and all of it')
+  await poll(
+    () => !snapshot().models.has('llm/small'),
+    'its definition and its objects were deleted',
+  )
   world.faults.restore('modelrefs')
   await world.apply(model)
-  await poll(() => snapshot().models.has('llm/small'), 'and was made again')
+  await poll(() => snapshot().models.has('llm/small'), 'its definition was created again')
   t.strictSame(told, [])
 })
 
-/** Whether a request is for one of these collections. */
+/** Answers 403 to requests for one of these collections. */
 const about =
   (...plurals: readonly string[]) =>
   (_: string, url: string): number =>
     plurals.some((plural) => new RegExp(`/${plural}\\?`).test(url)) ? 403 : 0
 
-test('what may not be read and decides nothing is left out until it may', async (t) => {
+test('leaves out optional kinds while they may not be read', async (t) => {
   const world = await startDouble(t)
   await world.apply(model)
   await world.apply(modelRef('routed', { backendUrl: undefined }))
@@ -369,8 +375,8 @@ test('what may not be read and decides nothing is left out until it may', async 
   const { snapshot, source, told } = await follow(t, world)
   t.equal(snapshot().models.get('llm/small')?.phase, 'Ready')
   t.equal(snapshot().models.get('llm/routed')?.phase, 'Pending')
-  t.ok(source.isAway, '/readyz tells of it')
-  t.equal(told.length, others.length, 'each once')
+  t.ok(source.isAway, '/readyz reports it')
+  t.equal(told.length, others.length, 'each kind once')
   for (const plural of others) {
     t.ok(
       told.some(
@@ -381,15 +387,15 @@ test('what may not be read and decides nothing is left out until it may', async 
   }
   world.faults.refuses = undefined
   const isRouted = () => snapshot().models.get('llm/routed')?.phase === 'Ready'
-  await poll(isRouted, 'it is granted', 30_000)
-  await poll(() => !source.isAway, 'all are', 30_000)
+  await poll(isRouted, 'access is granted', 30_000)
+  await poll(() => !source.isAway, 'for all kinds', 30_000)
   world.faults.refuses = about(...others)
   world.faults.cut()
-  await poll(() => source.isAway, 'it is taken away again', 30_000)
-  t.ok(isRouted(), 'what was read last stays')
+  await poll(() => source.isAway, 'access is revoked', 30_000)
+  t.ok(isRouted(), 'keeps what was read last')
 })
 
-test('nothing is in force before our own kinds may be read', async (t) => {
+test('publishes nothing until its own kinds may be read', async (t) => {
   for (const plural of ['modelrefs', 'accesspolicies', 'subscriptions', 'tenants']) {
     const world = await startDouble(t)
     await world.apply(model)
@@ -408,7 +414,7 @@ test('nothing is in force before our own kinds may be read', async (t) => {
       isThere = true
     })
     first.catch(() => {})
-    await poll(() => told.length > 0, `${plural}: it is told`)
+    await poll(() => told.length > 0, `${plural}: the problem is reported`)
     t.match(
       told[0],
       `${plural}.tollgate.dev: nothing is in force before they are: list and watch are not granted`,
@@ -421,7 +427,7 @@ test('nothing is in force before our own kinds may be read', async (t) => {
   }
 })
 
-test("the original's kinds are needed where they are installed", async (t) => {
+test('the kinds of the original are required if they are installed', async (t) => {
   const plurals = ['maasmodelrefs', 'maasauthpolicies', 'maassubscriptions', 'externalmodels']
   const world = await startDouble(t)
   await world.apply(model)
@@ -432,30 +438,30 @@ test("the original's kinds are needed where they are installed", async (t) => {
     isThere = true
   })
   const asked = () => world.faults.requests.filter((each) => each.endsWith('/v1alpha1')).length
-  await poll(() => asked() >= 4 * 2, 'it is asked for twice whether each is there')
+  await poll(() => asked() >= 4 * 2, 'looks up twice whether each kind exists')
   t.notOk(isThere)
   for (const plural of plurals) world.faults.forget(plural)
-  t.ok((await following).snapshot().models.has('llm/small'), 'and no longer when they are gone')
+  t.ok(
+    (await following).snapshot().models.has('llm/small'),
+    'not required when their definitions are gone',
+  )
 })
 
-test('an API server that is just starting takes nothing away', async (t) => {
+test('an API server that is starting removes nothing', async (t) => {
   const world = await startDouble(t)
   await world.apply(model)
   const { snapshot } = await follow(t, world)
   const asked = world.faults.requests.length
   world.faults.status = 404
   world.faults.cut()
-  await poll(
-    () => world.faults.requests.length > asked + 5,
-    'it asks and is told that nothing is there',
-  )
+  await poll(() => world.faults.requests.length > asked + 5, 'every request is answered 404')
   world.faults.status = 0
   await world.apply(modelRef('other'))
-  await poll(() => snapshot().models.has('llm/other'), 'all is well')
+  await poll(() => snapshot().models.has('llm/other'), 'a new model is read')
   t.ok(snapshot().models.has('llm/small'))
 })
 
-test('a large cluster comes in pages', async (t) => {
+test('reads a large cluster in pages', async (t) => {
   const world = await startDouble(t)
   for (let i = 0; i < 1_200; i += 1) await world.apply(modelRef(`m${i}`))
   const { snapshot } = await follow(t, world)
@@ -463,7 +469,7 @@ test('a large cluster comes in pages', async (t) => {
   t.equal(world.faults.requests.filter((each) => each.includes('/modelrefs?limit')).length, 3)
 })
 
-test('tiers are in their ConfigMap', async (t) => {
+test('reads tiers from their ConfigMap', async (t) => {
   const world = await startDouble(t)
   const tiers = (name: string) => ({
     apiVersion: 'v1',
@@ -477,11 +483,11 @@ test('tiers are in their ConfigMap', async (t) => {
   await world.apply(tiers('tier-to-group-mapping'))
   await poll(() => snapshot().tiers?.[0]?.name === 'free', 'tiers')
   await world.apply({ ...tiers('tier-to-group-mapping'), data: { tiers: '- [' } })
-  await poll(() => controller.problems().length > 0, 'tiers that are no YAML')
+  await poll(() => controller.problems().length > 0, 'the tiers are not YAML')
   t.match(controller.problems()[0], /^configmaps opendatahub\/tier-to-group-mapping: error/)
 })
 
-test('what was stored before there were rules is left out, and said', async (t) => {
+test('leaves out and reports objects stored before their schema', async (t) => {
   const world = await startDouble(t)
   await world.apply(modelRef('small', { backendUrl: 'nowhere' }))
   await world.apply(modelRef('large'))

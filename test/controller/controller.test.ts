@@ -21,7 +21,7 @@ function save(folder: string, name: string, ...documents: readonly unknown[]): v
   renameSync(join(folder, `.${name}`), join(folder, name))
 }
 
-test('problems of all kinds stand in order of their places', async (t) => {
+test('problems of all kinds are sorted by file and line', async (t) => {
   const folder = temporaryFolder(t)
   save(
     folder,
@@ -46,14 +46,18 @@ test('problems of all kinds stand in order of their places', async (t) => {
   ])
   t.equal(problems.length, 5)
   t.strictSame([...snapshot.models.keys()], ['llm/small'])
-  t.strictSame([...snapshot.subscriptions.keys()], ['team-a'], 'an invalid one is not in force')
+  t.strictSame(
+    [...snapshot.subscriptions.keys()],
+    ['team-a'],
+    'an invalid Subscription is not in force',
+  )
   t.strictSame(
     [...snapshot.policies.values()].map(({ phase }) => phase),
     ['Failed'],
   )
 })
 
-/** A controller of a folder, and what it published. */
+/** A controller of a folder, with its snapshots and reports. */
 async function start(t: Test, folder: string, deps: Partial<ControllerDeps> = {}) {
   const published: Snapshot[] = []
   const reports: (readonly string[])[] = []
@@ -77,7 +81,7 @@ async function start(t: Test, folder: string, deps: Partial<ControllerDeps> = {}
   }
 }
 
-test('a start publishes the folder once', async (t) => {
+test('publishes the folder once at the start', async (t) => {
   const folder = temporaryFolder(t)
   save(folder, 'a.yaml', modelRef('small'))
   const { published, reports, models } = await start(t, folder)
@@ -86,11 +90,11 @@ test('a start publishes the folder once', async (t) => {
   t.equal(models(), 'llm/small')
 })
 
-test('a folder that cannot be read stops the start', async (t) => {
+test('the start fails if the folder cannot be read', async (t) => {
   await t.rejects(start(t, join(temporaryFolder(t), 'none')), { code: 'ENOENT' })
 })
 
-test('a failing publish stops the start', async (t) => {
+test('the start fails if publishing fails', async (t) => {
   const folder = temporaryFolder(t)
   let tries = 0
   const publish = () => {
@@ -100,63 +104,63 @@ test('a failing publish stops the start', async (t) => {
   await t.rejects(start(t, folder, { publish }), /disk full/)
   const { models } = await start(t, folder)
   save(folder, 'a.yaml', modelRef('large'))
-  await poll(() => models() === 'llm/large', 'another one follows the folder')
-  t.equal(tries, 1, 'the failed one no longer does')
+  await poll(() => models() === 'llm/large', 'another controller follows the folder')
+  t.equal(tries, 1, 'the failed one does not')
 })
 
-test('a save is in force within two seconds', async (t) => {
+test('a change takes effect within two seconds', async (t) => {
   const folder = temporaryFolder(t)
   save(folder, 'a.yaml', modelRef('small'))
   const { models } = await start(t, folder)
   save(folder, 'b.yaml', modelRef('large'))
   await poll(() => models() === 'llm/small,llm/large', 'a new file', 2_000)
   save(folder, 'a.yaml', modelRef('tiny'))
-  await poll(() => models() === 'llm/tiny,llm/large', 'a save by rename', 2_000)
+  await poll(() => models() === 'llm/tiny,llm/large', 'a file replaced by rename', 2_000)
   rmSync(join(folder, 'b.yaml'))
-  await poll(() => models() === 'llm/tiny', 'a file gone', 2_000)
+  await poll(() => models() === 'llm/tiny', 'a deleted file', 2_000)
   t.equal(models(), 'llm/tiny')
 })
 
-test('a change right after the start is not missed', async (t) => {
+test('does not miss a change right after the start', async (t) => {
   for (let round = 0; round < 5; round += 1) {
     const folder = temporaryFolder(t)
     save(folder, 'a.yaml', modelRef('small'))
     const starting = start(t, folder)
     save(folder, 'a.yaml', modelRef('large'))
     const { models } = await starting
-    await poll(() => models() === 'llm/large', 'the change')
+    await poll(() => models() === 'llm/large', 'the change takes effect')
   }
 })
 
-test('a broken save leaves the others in force', async (t) => {
+test('an invalid file leaves the others in force', async (t) => {
   const folder = temporaryFolder(t)
   save(folder, 'a.yaml', modelRef('small'))
   save(folder, 'b.yaml', modelRef('large'))
   const { controller, models, reports } = await start(t, folder)
   writeFileSync(join(folder, 'b.yaml'), 'kind: [')
-  await poll(() => reports.length === 2, 'the broken save is seen')
+  await poll(() => reports.length === 2, 'the invalid file is reported')
   t.equal(models(), 'llm/small')
   t.match(controller.problems(), [/^b\.yaml:1: error: not valid YAML/])
   save(folder, 'b.yaml', modelRef('large'))
-  await poll(() => controller.problems().length === 0, 'the mend is seen')
+  await poll(() => controller.problems().length === 0, 'the corrected file is read')
   t.equal(models(), 'llm/small,llm/large')
 })
 
-test('a folder that vanishes leaves all in force', async (t) => {
+test('a deleted folder leaves all resources in force', async (t) => {
   const folder = join(temporaryFolder(t), 'resources')
   mkdirSync(folder)
   save(folder, 'a.yaml', modelRef('small'))
   const { published, unreadable, models } = await start(t, folder)
   rmSync(folder, { recursive: true })
-  await poll(() => unreadable.length > 0, 'the loss is told')
+  await poll(() => unreadable.length > 0, 'the missing folder is reported')
   t.equal(published.length, 1)
   t.match(unreadable, [{ code: 'ENOENT' }])
   mkdirSync(folder)
   save(folder, 'a.yaml', modelRef('large'))
-  await poll(() => models() === 'llm/large', 'its return is seen')
+  await poll(() => models() === 'llm/large', 'the new folder is read')
 })
 
-test('snapshots are published one after the other', async (t) => {
+test('publishes one snapshot at a time', async (t) => {
   const folder = temporaryFolder(t)
   save(folder, 'a.yaml', modelRef('small'))
   let underWay = 0
@@ -164,7 +168,7 @@ test('snapshots are published one after the other', async (t) => {
   const { controller } = await start(t, folder, {
     async publish(snapshot) {
       underWay += 1
-      if (underWay > 1) t.fail('two at once')
+      if (underWay > 1) t.fail('two at the same time')
       const [key = ''] = snapshot.models.keys()
       if (key === 'llm/first') save(folder, 'a.yaml', modelRef('second'))
       seen.push(key)
@@ -173,7 +177,7 @@ test('snapshots are published one after the other', async (t) => {
     },
   })
   save(folder, 'a.yaml', modelRef('first'))
-  await poll(() => seen.at(-1) === 'llm/second', 'the last save')
+  await poll(() => seen.at(-1) === 'llm/second', 'the last change is published')
   t.strictSame(seen, ['llm/small', 'llm/first', 'llm/second'])
   controller.close()
 })

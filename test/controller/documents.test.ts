@@ -20,7 +20,7 @@ spec:
     name: small
 `
 
-/** The names and problems of a text, the latter as `line severity message`. */
+/** The names and problems in a text; problems as `line severity message`. */
 function read(text: string): { names: string[]; problems: string[] } {
   const { resources, problems } = readDocuments('f.yaml', text)
   return {
@@ -38,7 +38,7 @@ test('a file may hold several documents', async (t) => {
   })
 })
 
-test('nothing written is nothing read', async (t) => {
+test('an empty file has no resources and no problems', async (t) => {
   for (const text of [
     '',
     '\n\n',
@@ -53,7 +53,7 @@ test('nothing written is nothing read', async (t) => {
   }
 })
 
-test('a problem names the line of its field', async (t) => {
+test('a problem has the line of its field', async (t) => {
   const text = `# head
 apiVersion: tollgate.dev/v1alpha1
 kind: Subscription
@@ -83,7 +83,7 @@ spec:
   })
 })
 
-test('broken YAML is named and the rest stands', async (t) => {
+test('reports invalid YAML and reads the other documents', async (t) => {
   for (const [broken, line, message] of [
     ['a: [', 2, /flow collection|sequence/i],
     ['a:\n\t- b', 2, /Tabs are not allowed/],
@@ -96,11 +96,11 @@ test('broken YAML is named and the rest stands', async (t) => {
     t.equal(problems.length, 1, broken)
     t.match(problems[0], new RegExp(`^${line} error not valid YAML: `), broken)
     t.match(problems[0], message)
-    t.notMatch(problems[0], /\n|at line/, 'one line, told once')
+    t.notMatch(problems[0], /\n|at line/, 'one line, without the position in the YAML')
   }
 })
 
-test('what is no resource is named by its line', async (t) => {
+test('reports the line of a document that is not a resource', async (t) => {
   for (const [text, problem] of [
     ['hello', '1 error must be an object'],
     ['- a', '1 error must be an object'],
@@ -113,7 +113,7 @@ test('what is no resource is named by its line', async (t) => {
   }
 })
 
-test('aliases are read, a bomb of them is not', async (t) => {
+test('reads aliases, but limits their expansion', async (t) => {
   const aliased = model
     .replace('name: small', 'name: &name small')
     .replace(/name: small\n$/, 'name: *name\n')
@@ -129,7 +129,7 @@ test('aliases are read, a bomb of them is not', async (t) => {
   t.ok(process.cpuUsage(startedAt).user < 5_000_000)
 })
 
-test('a bottomless document is named, not thrown', async (t) => {
+test('reports a document that is nested too deeply', async (t) => {
   for (const deep of [
     '['.repeat(50_000),
     '- '.repeat(5_000),
@@ -141,7 +141,7 @@ test('a bottomless document is named, not thrown', async (t) => {
   }
 })
 
-test('blank lines are as cheap as any', async (t) => {
+test('reads a hundred thousand blank lines', async (t) => {
   const blank = '\n'.repeat(100_000)
   t.strictSame(read(`${blank}---\n${model}---\n${blank} \n---\nx`), {
     names: ['small'],
@@ -149,13 +149,13 @@ test('blank lines are as cheap as any', async (t) => {
   })
 })
 
-test('a prototype cannot be written', async (t) => {
+test('__proto__ does not change a prototype', async (t) => {
   const text = `${model}  modelIds: []\n__proto__:\n  polluted: true\n`
   t.strictSame(read(text).names, ['small'])
   t.notOk('polluted' in {})
 })
 
-test('a resource knows where its fields stand', async (t) => {
+test('finds the lines of a resource’s fields', async (t) => {
   const [written] = readDocuments('f.yaml', `---\n${model}`).resources
   for (const [path, line] of [
     [[], 2],
@@ -169,7 +169,7 @@ test('a resource knows where its fields stand', async (t) => {
   }
 })
 
-test('an unclosed quote breaks one document', async (t) => {
+test('an unclosed quote affects only its document', async (t) => {
   const broken = model.replace('name: small', 'name: "small')
   const text = `${broken}---\n${model}---\n# last\n${model.replaceAll('small', 'large')}`
   const { names, problems } = read(text)
@@ -177,7 +177,7 @@ test('an unclosed quote breaks one document', async (t) => {
   t.match(problems, [/^\d+ error not valid YAML: Missing closing "quote/])
 })
 
-test('a directive stays with its document', async (t) => {
+test('a directive belongs to its document', async (t) => {
   const text = `%YAML 1.2\n# why\n---\n${model}...\n%YAML 1.2\n---\n${model.replace('llm', '5')}`
   t.strictSame(read(text).names, ['small'])
   t.match(read(text).problems, [/^20 error ModelRef small: metadata.namespace must be a string/])

@@ -13,7 +13,7 @@ import { accessPolicy, modelRef } from '../support/documents.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
-/** A folder with these files; a value that is no string is written as JSON. */
+/** A folder with these files; a value that is not a string is written as JSON. */
 function folderOf(t: Test, files: Readonly<Record<string, unknown>>): string {
   const folder = temporaryFolder(t)
   for (const [name, content] of Object.entries(files)) write(join(folder, name), content)
@@ -27,7 +27,7 @@ function write(path: string, content: unknown): void {
 
 async function readFolder(folder: string): Promise<Gathered> {
   const gathered = await createFolder(folder).look(0)
-  if (gathered === undefined) throw new Error('the first look answers')
+  if (gathered === undefined) throw new Error('the first look found nothing')
   return gathered
 }
 
@@ -39,7 +39,7 @@ async function read(folder: string): Promise<{ names: string[]; problems: string
   }
 }
 
-test('every YAML and JSON file is read', async (t) => {
+test('reads every YAML and JSON file', async (t) => {
   const folder = folderOf(t, {
     'a.yaml': modelRef('a'),
     'b.yml': modelRef('b'),
@@ -57,13 +57,17 @@ test('every YAML and JSON file is read', async (t) => {
   t.strictSame(await read(folder), { names: ['a', 'b', 'c', 'e', 'd'], problems: [] })
 })
 
-test('a folder that is not there is thrown', async (t) => {
+test('throws if the folder does not exist', async (t) => {
   await t.rejects(readFolder(join(temporaryFolder(t), 'none')), { code: 'ENOENT' })
   await t.rejects(readFolder(join(folderOf(t, { 'a.yaml': '' }), 'a.yaml')), { code: 'ENOTDIR' })
-  t.strictSame(await read(temporaryFolder(t)), { names: [], problems: [] }, 'an empty one is not')
+  t.strictSame(
+    await read(temporaryFolder(t)),
+    { names: [], problems: [] },
+    'an empty folder is valid',
+  )
 })
 
-test('of two with one name the first counts', async (t) => {
+test('of two resources with one name the first is used', async (t) => {
   const original = {
     ...modelRef('same'),
     apiVersion: 'maas.opendatahub.io/v1alpha1',
@@ -83,7 +87,7 @@ test('of two with one name the first counts', async (t) => {
   ])
 })
 
-test('what cannot be read is named, the rest stands', async (t) => {
+test('reports unreadable files and reads the others', async (t) => {
   const folder = folderOf(t, {
     'good.yaml': modelRef('good'),
     'large.yaml': `# ${'x'.repeat(4 * 1_048_576)}\n${JSON.stringify(modelRef('large'))}`,
@@ -99,7 +103,7 @@ test('what cannot be read is named, the rest stands', async (t) => {
   })
 })
 
-test('bytes that are no text harm nobody', async (t) => {
+test('a binary file does not affect the others', async (t) => {
   const folder = folderOf(t, { 'good.yaml': modelRef('good') })
   writeFileSync(join(folder, 'binary.yaml'), Buffer.from('00ff80c3280a', 'hex'))
   const { names, problems } = await read(folder)
@@ -107,7 +111,7 @@ test('bytes that are no text harm nobody', async (t) => {
   t.match(problems, [/^binary\.yaml:1: error: /])
 })
 
-test('a mounted ConfigMap is read once', async (t) => {
+test('reads a mounted ConfigMap once', async (t) => {
   const folder = folderOf(t, {
     '..2026_01_01/a.yaml': modelRef('a'),
     '..2026_01_01/sub/b.yaml': modelRef('b'),
@@ -118,14 +122,14 @@ test('a mounted ConfigMap is read once', async (t) => {
   t.strictSame(await read(folder), { names: ['a', 'b'], problems: [] })
 })
 
-test('links that lead in circles end', async (t) => {
+test('cyclic links end', async (t) => {
   const folder = folderOf(t, { 'a.yaml': modelRef('a'), 'sub/b.yaml': modelRef('b') })
   symlinkSync('..', join(folder, 'sub', 'up'))
   symlinkSync('.', join(folder, 'self'))
   t.strictSame(await read(folder), { names: ['a', 'b'], problems: [] })
 })
 
-test('a problem is placed where its field stands', async (t) => {
+test('a problem has the file and line of its field', async (t) => {
   const folder = folderOf(t, { 'a.yaml': `\n\n${JSON.stringify(modelRef('a'), null, 1)}` })
   const content = await readFolder(folder)
   t.equal(
@@ -134,7 +138,7 @@ test('a problem is placed where its field stands', async (t) => {
   )
 })
 
-/** Counts the changes that a source tells of after the first answer. */
+/** Counts the changes that a source reports after the first result. */
 async function watch(t: Test, folder: string, onChange = (_: Gathered): void => {}) {
   const closing = new AbortController()
   t.teardown(() => closing.abort())
@@ -156,7 +160,7 @@ async function watch(t: Test, folder: string, onChange = (_: Gathered): void => 
   return { heard, close: () => closing.abort() }
 }
 
-test('each way of saving is noticed', async (t) => {
+test('detects each way of saving a file', async (t) => {
   const folder = folderOf(t, { 'a.yaml': 'a', 'sub/b.yaml': 'b' })
   symlinkSync('nowhere', join(folder, 'dangling.yaml'))
   const { heard } = await watch(t, folder)
@@ -183,33 +187,33 @@ test('each way of saving is noticed', async (t) => {
   }
 })
 
-test('a folder may go and come back', async (t) => {
+test('a folder may be deleted and recreated', async (t) => {
   const folder = folderOf(t, { 'a.yaml': modelRef('a') })
   const names: string[] = []
   const { heard } = await watch(t, folder, ({ resources }) => {
     for (const { metadata } of resources) names.push(metadata.name)
   })
   rmSync(folder, { recursive: true })
-  await poll(() => heard.losses > 0, 'the loss')
-  t.equal(heard.changes, 0, 'is no change')
+  await poll(() => heard.losses > 0, 'the folder is missing')
+  t.equal(heard.changes, 0, 'which is not a change')
   write(join(folder, 'b.yaml'), modelRef('b'))
-  await poll(() => heard.changes > 0, 'its return')
-  await poll(() => names.at(-1) === 'b', 'what it holds now')
+  await poll(() => heard.changes > 0, 'the folder is back')
+  await poll(() => names.at(-1) === 'b', 'its new content')
 })
 
-test('what was not written anew is the same object', async (t) => {
+test('unchanged documents keep their objects', async (t) => {
   const folder = folderOf(t, {
     'a.yaml': modelRef('a'),
     'b.yaml': `---\n${JSON.stringify(modelRef('b'))}\n---\n${JSON.stringify(modelRef('c'))}\n`,
   })
   const looked = createFolder(folder)
   const before = (await looked.look(0))?.resources ?? []
-  t.equal(await looked.look(1), undefined, 'nothing new')
+  t.equal(await looked.look(1), undefined, 'no change')
   write(join(folder, 'touched'), '')
   renameSync(join(folder, 'touched'), join(folder, 'd.yaml'))
   const longer = JSON.stringify(modelRef('d', { modelIds: ['more than before'] }))
   write(join(folder, 'b.yaml'), `---\n${longer}\n---\n${JSON.stringify(modelRef('b'))}\n`)
-  t.equal(await looked.look(2), undefined, 'seen once')
+  t.equal(await looked.look(2), undefined, 'the change was seen once')
   const after = (await looked.look(20_000)) ?? (await looked.look(40_000))
   const names = (resources: Gathered['resources'] = []) =>
     resources.map(({ metadata }) => metadata.name)
@@ -218,27 +222,27 @@ test('what was not written anew is the same object', async (t) => {
   t.equal(after?.resources[2], before[1])
 })
 
-test('a ConfigMap’s swap is noticed', async (t) => {
+test('detects the swap of a ConfigMap', async (t) => {
   const folder = folderOf(t, { '..1/a.yaml': 'a', '..2/a.yaml': 'b' })
   symlinkSync('..1', join(folder, '..data'))
   symlinkSync('..data/a.yaml', join(folder, 'a.yaml'))
   const { heard } = await watch(t, folder)
   symlinkSync('..2', join(folder, '..data_tmp'))
   renameSync(join(folder, '..data_tmp'), join(folder, '..data'))
-  await poll(() => heard.changes === 1, 'the swap')
+  await poll(() => heard.changes === 1, 'the swap is detected')
 })
 
-test('other files do not matter', async (t) => {
+test('ignores other files', async (t) => {
   const folder = folderOf(t, { 'a.yaml': 'a' })
   const { heard } = await watch(t, folder)
   write(join(folder, 'README.md'), 'x')
   write(join(folder, '.a.yaml.swp'), 'x')
   write(join(folder, 'a.yaml'), 'changed')
-  await poll(() => heard.changes > 0, 'the change that matters')
+  await poll(() => heard.changes > 0, 'a.yaml has changed')
   t.equal(heard.changes, 1)
 })
 
-test('a file still being written is waited for', async (t) => {
+test('waits until a file is no longer being written', async (t) => {
   const folder = folderOf(t, { 'a.yaml': '' })
   const { heard } = await watch(t, folder)
   for (let size = 1; size <= 50; size += 1) {
@@ -246,29 +250,29 @@ test('a file still being written is waited for', async (t) => {
     await delay(20)
   }
   t.equal(heard.changes, 0)
-  await poll(() => heard.changes === 1, 'the end of it')
+  await poll(() => heard.changes === 1, 'the complete file is read')
 })
 
-test('a change during a load is not missed', async (t) => {
+test('does not miss a change during a load', async (t) => {
   const folder = folderOf(t, { 'a.yaml': 'a' })
   const { heard } = await watch(t, folder, () => {
     if (heard.changes === 1) write(join(folder, 'a.yaml'), 'changed while loading')
   })
   write(join(folder, 'a.yaml'), 'changed')
-  await poll(() => heard.changes === 2, 'the second change')
+  await poll(() => heard.changes === 2, 'the second change is seen')
 })
 
-test('a closed watch is silent', async (t) => {
+test('a closed watch reports nothing', async (t) => {
   const folder = folderOf(t, { 'a.yaml': 'a' })
   const closed = await watch(t, folder)
   const open = await watch(t, folder)
   closed.close()
   write(join(folder, 'a.yaml'), 'changed')
-  await poll(() => open.heard.changes === 1, 'the open one hears')
+  await poll(() => open.heard.changes === 1, 'the open watch reports the change')
   t.equal(closed.heard.changes, 0)
 })
 
-test('other work goes on while much is read', async (t) => {
+test('reading many files does not block the event loop', async (t) => {
   const documents = Array.from({ length: 3_000 }, (_, i) => JSON.stringify(modelRef(`m-${i}`)))
   const users = Array.from({ length: 10_000 }, (_, i) => `user-${i}@example.com`)
   const folder = folderOf(t, {
@@ -278,7 +282,7 @@ test('other work goes on while much is read', async (t) => {
   let longest = 0
   let isOver = false
   const watchLoop = (since: number): void => {
-    // Of this thread alone, and however busy the machine is.
+    // CPU time of this thread, which does not depend on the load of the machine.
     const { user, system } = process.threadCpuUsage()
     const now = (user + system) / 1_000
     longest = Math.max(longest, now - since)
@@ -289,5 +293,5 @@ test('other work goes on while much is read', async (t) => {
   isOver = true
   t.equal(snapshot.models.size, 3_000)
   t.equal(snapshot.models.get('llm/m-0')?.users.size, 10_000)
-  t.ok(longest < 100, `${longest} ms of work between two turns of the event loop`)
+  t.ok(longest < 100, `${longest} ms of CPU time between two turns of the event loop`)
 })

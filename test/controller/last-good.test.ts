@@ -20,7 +20,7 @@ const text = (...documents: readonly unknown[]): string =>
   documents.map((document) => stringify(document)).join('---\n')
 const whole = text(small, open, team)
 
-/** A folder with one file, looked at by a clock that the test moves. */
+/** A folder with one file and a clock that the test moves. */
 async function begin(t: Test, content = whole) {
   const path = join(temporaryFolder(t), 'all.yaml')
   writeFileSync(path, content)
@@ -34,7 +34,7 @@ async function begin(t: Test, content = whole) {
       renameSync(join(path, '..', '.fresh'), path)
     },
     remove: () => rmSync(path),
-    /** Lets time go by with a look each 100 ms at most. */
+    /** Moves the clock, with a look every 100 ms. */
     async wait(ms: number) {
       for (const end = now + ms; now < end; ) {
         now = Math.min(end, now + 100)
@@ -47,7 +47,7 @@ async function begin(t: Test, content = whole) {
   }
 }
 
-test('a file written again in place loses nothing, wherever it is cut', async (t) => {
+test('a file that is rewritten in place loses nothing, wherever it is cut', async (t) => {
   const file = await begin(t)
   const { resources } = file.latest()
   for (let length = 0; length < whole.length; length += 1) {
@@ -63,7 +63,7 @@ test('a file written again in place loses nothing, wherever it is cut', async (t
   t.equal(file.names(), 'small,open,team')
 })
 
-test('what stays torn is reported after five seconds', async (t) => {
+test('a file that stays torn is reported after five seconds', async (t) => {
   for (const [torn, names, problem] of [
     ['', '', undefined],
     [text(small, open).slice(0, -1), 'small,open', undefined],
@@ -91,24 +91,24 @@ test('what stays torn is reported after five seconds', async (t) => {
   }
 })
 
-test('what a whole file leaves out goes at once', async (t) => {
+test('resources missing from a complete file are removed', async (t) => {
   const renamed = await begin(t)
   renamed.byRename(text(small, team))
   await renamed.wait(200)
-  t.equal(renamed.names(), 'small,team', 'by rename')
+  t.equal(renamed.names(), 'small,team', 'replaced by rename')
 
   const rewritten = await begin(t)
   rewritten.inPlace(text(small, team))
   await rewritten.wait(quietMs + 300)
-  t.equal(rewritten.names(), 'small,team', 'in place')
+  t.equal(rewritten.names(), 'small,team', 'rewritten in place')
 
   const removed = await begin(t)
   removed.remove()
   await removed.wait(200)
-  t.equal(removed.names(), '', 'with the file')
+  t.equal(removed.names(), '', 'the file was deleted')
 })
 
-test('what a torn file says besides counts at once', async (t) => {
+test('valid changes in a torn file take effect at once', async (t) => {
   const file = await begin(t)
   const shut = accessPolicy('open', ['llm/small'], { users: ['ada'] })
   file.inPlace(`${text(small, shut, modelRef('new'))}---\n${text(team).slice(0, 40)}`)
@@ -118,7 +118,7 @@ test('what a torn file says besides counts at once', async (t) => {
   t.strictSame(file.problems(), [])
 })
 
-test('what was never valid is reported at once', async (t) => {
+test('content that was never valid is reported at once', async (t) => {
   const file = await begin(t)
   file.inPlace(`${whole}---\nkind: [`)
   await file.wait(200)
@@ -126,10 +126,10 @@ test('what was never valid is reported at once', async (t) => {
   t.match(file.problems(), [/not valid YAML/])
   file.byRename(`${text(small)}---\nkind: [`)
   await file.wait(200)
-  t.equal(file.names(), 'small', 'and holds up nothing that is left out')
+  t.equal(file.names(), 'small', 'resources missing from the file are still removed')
 })
 
-test('no one is refused while a file is written slowly', async (t) => {
+test('slowly written files remove no access', async (t) => {
   const folder = temporaryFolder(t)
   const path = join(folder, 'all.yaml')
   writeFileSync(path, whole)
@@ -149,7 +149,7 @@ test('no one is refused while a file is written slowly', async (t) => {
     writeSync(file, longer.slice(at, at + Math.ceil(longer.length / 10)))
     await delay(400)
   }
-  await poll(() => published.at(-1)?.models.size === 2, 'the end of it')
+  await poll(() => published.at(-1)?.models.size === 2, 'the whole file is read')
   for (const { models, subscriptions } of published) {
     t.strictSame(models.get('llm/small')?.users, new Set(['ada', 'bob', 'eve']))
     t.equal(subscriptions.get('team')?.phase, 'Active')

@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { test } from 'tap'
 import { inSlices } from '../../src/controller/slices.ts'
 
-/** The steps taken in each turn of the event loop, until `works` have ended. */
+/** The number of steps in each turn of the event loop, until the promise of `works` settles. */
 async function stepsOfTurns(works: (step: () => void) => Promise<unknown>): Promise<number[]> {
   const turns = [0]
   let isOver = false
@@ -19,7 +19,7 @@ async function stepsOfTurns(works: (step: () => void) => Promise<unknown>): Prom
   return turns
 }
 
-/** Steps of a millisecond each. */
+/** Steps that take a millisecond each. */
 function* long(steps: number, step: () => void): Generator<void, number> {
   for (let i = 0; i < steps; i += 1) {
     step()
@@ -30,7 +30,7 @@ function* long(steps: number, step: () => void): Generator<void, number> {
   return steps
 }
 
-test('works side by side share a slice of each turn', async (t) => {
+test('concurrent jobs share a slice of each turn', async (t) => {
   const turns = await stepsOfTurns((step) =>
     Promise.all([1, 2, 3].map(() => inSlices(long(20, step)))),
   )
@@ -41,19 +41,19 @@ test('works side by side share a slice of each turn', async (t) => {
   t.ok(Math.max(...turns) <= 3, `${Math.max(...turns)} steps in one turn`)
 })
 
-test('works one after the other do not add up in a turn', async (t) => {
+test('consecutive jobs do not add up in a turn', async (t) => {
   const turns = await stepsOfTurns(async (step) => {
     for (let i = 0; i < 10; i += 1) t.equal(await inSlices(long(2, step)), 2)
   })
   t.ok(Math.max(...turns) <= 2, `${Math.max(...turns)} steps in one turn`)
 })
 
-test('a promise is waited for, and what it rejects with comes through', async (t) => {
+test('awaits promises and passes their errors on', async (t) => {
   function* asks(question: () => Promise<string>): Generator<Promise<string>, unknown> {
     const answer: unknown = yield question()
     return answer
   }
   t.equal(await inSlices(asks(async () => 'yes')), 'yes')
   await t.rejects(inSlices(asks(() => Promise.reject(new Error('no')))), { message: 'no' })
-  t.equal(await inSlices(asks(async () => 'again')), 'again', 'and others go on')
+  t.equal(await inSlices(asks(async () => 'again')), 'again', 'other jobs continue')
 })

@@ -2,7 +2,7 @@ import { test } from 'tap'
 import { objectsAbout } from '../../src/controller/status-objects.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 
-test('about a model are the objects that name it, in both groups', async (t) => {
+test('finds the objects about a model in both groups', async (t) => {
   const snapshot = snapshotOf(
     modelRef('small'),
     modelRef('large'),

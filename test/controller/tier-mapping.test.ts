@@ -16,7 +16,7 @@ function mapping(data: string): string {
   return `apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: tier-to-group-mapping\ndata:\n${data}`
 }
 
-test('tiers are YAML in a text', async (t) => {
+test('reads tiers as YAML in a string', async (t) => {
   const { resources, problems } = readDocuments(
     'tiers.yaml',
     mapping('  tiers: |\n    - name: free\n      groups: [a]\n  other: text\n'),
@@ -41,7 +41,7 @@ test('a malformed mapping is reported and not in force', async (t) => {
   }
 })
 
-test('other ConfigMaps are nobody’s business', async (t) => {
+test('ignores other ConfigMaps', async (t) => {
   const { resources, problems } = readDocuments(
     'any.yaml',
     'apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: other\ndata: 5\n',
@@ -49,7 +49,7 @@ test('other ConfigMaps are nobody’s business', async (t) => {
   t.strictSame([resources, problems], [[], []])
 })
 
-test('the sample mapping is the contract’s', async (t) => {
+test('the sample mapping is the one in the contract', async (t) => {
   const { snapshot, problems } = await loadSnapshot(join(packageRoot, 'examples', 'resources'))
   t.strictSame(problems, [])
   t.same(
