@@ -8,7 +8,7 @@ const headers = {
 }
 const traceId = '0af7651916cd43dd8448eb211c80319c'
 
-test('a key made, looked at and revoked is in the trail', async (t) => {
+test('the trail records a key being created, read and revoked', async (t) => {
   const api = await createKeyApi(t)
   const body = { name: 'a', subscription: 'basic' }
   const made = (await api.ask('POST /v1/api-keys', { as: 'alice', body, headers })).json()
@@ -28,7 +28,7 @@ test('a key made, looked at and revoked is in the trail', async (t) => {
   ])
   await api.ask(`GET /v1/api-keys/${made.id}`, { as: 'alice' })
   await api.ask('POST /v1/api-keys/search', { as: 'alice', body: {} })
-  t.strictSame(api.audited, [], 'one may look at what is one own')
+  t.strictSame(api.audited, [], 'reading your own key is not recorded')
 
   await api.ask(`GET /v1/api-keys/${made.id}`, { as: 'admin' })
   await api.ask(`GET /v1/api-keys/${made.id}`, { as: 'bob' })
@@ -72,7 +72,7 @@ test('a key made, looked at and revoked is in the trail', async (t) => {
   ])
 })
 
-test('a refused attempt has a line, one without a credential has none', async (t) => {
+test('a refused attempt is recorded, a request without a credential is not', async (t) => {
   const api = await createKeyApi(t)
   const { key } = await api.createKey('alice')
   api.audited.length = 0
@@ -89,7 +89,7 @@ test('a refused attempt has a line, one without a credential has none', async (t
   ])
 })
 
-test('a required line that cannot be written keeps the action from happening', async (t) => {
+test('an action fails if its required line cannot be written', async (t) => {
   const api = await createKeyApi(t, { auditRequired: true })
   const made = await api.createKey('alice')
   api.auditWorks = false
@@ -112,7 +112,7 @@ test('a required line that cannot be written keeps the action from happening', a
   t.equal(data.length, 1)
 })
 
-test('a line that is not required is lost and the action is done', async (t) => {
+test('an action succeeds if a line that is not required cannot be written', async (t) => {
   const api = await createKeyApi(t)
   api.auditWorks = false
   const made = await api.createKey('alice')
@@ -121,7 +121,7 @@ test('a line that is not required is lost and the action is done', async (t) => 
   t.strictSame(api.audited, [])
 })
 
-test('nobody knows what an outage in the middle left behind', async (t) => {
+test('an outage in the middle of an insert has an unknown outcome', async (t) => {
   const api = await createKeyApi(t, {
     around: (table) => ({
       ...table,
@@ -143,7 +143,7 @@ test('nobody knows what an outage in the middle left behind', async (t) => {
   ])
 })
 
-test('no key and no token is in the trail, wherever a caller puts it', async (t) => {
+test('the trail contains no key and no token, wherever a caller puts one', async (t) => {
   const api = await createKeyApi(t)
   const { key } = await api.createKey('alice')
   const mistyped = `${key.slice(0, -1)}x`

@@ -2,7 +2,7 @@ import { test } from 'tap'
 import { createKeyApi } from '../support/key-api.ts'
 import { refused } from '../support/refusals.ts'
 
-/** Every endpoint that reads a body, with one that it takes and its answer to that. */
+/** Every endpoint that reads a body: a body that it accepts, and the status of its answer. */
 const endpoints = [
   ['POST /v1/api-keys', '{"name":"k"}', 201],
   ['POST /v1/api-keys/search', '{}', 200],
@@ -12,19 +12,19 @@ const endpoints = [
 
 const asAlice = { as: 'alice' }
 
-test('a body is one JSON value in UTF-8', async (t) => {
+test('a body must be one JSON value in UTF-8', async (t) => {
   const api = await createKeyApi(t)
   for (const [route, good] of endpoints) {
     const bad: Readonly<Record<string, string | Buffer>> = {
       'a second value': `${good}{}`,
-      'a stray byte after': `${good}x`,
+      'a stray byte after it': `${good}x`,
       'NUL after': `${good}\0`,
-      'a comma after': `${good},`,
+      'a comma after it': `${good},`,
       'a byte order mark': `\ufeff${good}`,
       'a byte order mark alone': '\ufeff',
       'a no-break space alone': '\u00a0',
       'UTF-16': Buffer.from(good, 'utf16le'),
-      'UTF-16 with its mark': Buffer.from(`\ufeff${good}`, 'utf16le'),
+      'UTF-16 with a byte order mark': Buffer.from(`\ufeff${good}`, 'utf16le'),
       'invalid UTF-8': Buffer.from(good.replace('}', ',"x":"\u00ff"}'), 'latin1'),
       'an overlong NUL': Buffer.concat([Buffer.from(good), Buffer.from([0xc0, 0x80])]),
       'single quotes': "{'username':'alice'}",
@@ -42,7 +42,7 @@ test('a body is one JSON value in UTF-8', async (t) => {
   }
 })
 
-test('blanks around a body and unknown fields are fine', async (t) => {
+test('white space around a body and unknown fields are accepted', async (t) => {
   const api = await createKeyApi(t)
   for (const [route, good, status] of endpoints) {
     const more = good.replace(/\}$/, good === '{}' ? '' : ',')
@@ -59,7 +59,7 @@ test('blanks around a body and unknown fields are fine', async (t) => {
   }
 })
 
-test('nesting is harmless at any depth', async (t) => {
+test('deep nesting does no harm', async (t) => {
   const api = await createKeyApi(t)
   const deep = '['.repeat(100_000) + ']'.repeat(100_000)
   for (const [route, good, status] of endpoints) {
@@ -76,7 +76,7 @@ test('nesting is harmless at any depth', async (t) => {
   refused(t, await api.ask('POST /v1/api-keys', { ...asAlice, payload: lifetime }), 400)
 })
 
-test('the Content-Type never matters', async (t) => {
+test('the Content-Type is ignored', async (t) => {
   const api = await createKeyApi(t)
   const types = [
     'application/json; charset=utf-16',
@@ -101,7 +101,7 @@ test('the Content-Type never matters', async (t) => {
   refused(t, await api.ask('POST /v1/nowhere', { ...asAlice, headers, payload: '{}' }), 404)
 })
 
-test('bytes count up to a mebibyte, whatever they say', async (t) => {
+test('a body may have one mebibyte, whatever its content', async (t) => {
   const api = await createKeyApi(t)
   for (const [route, good, status] of endpoints) {
     const full = good.padEnd(1_048_576)
@@ -111,7 +111,7 @@ test('bytes count up to a mebibyte, whatever they say', async (t) => {
   }
 })
 
-test('huge numbers are numbers', async (t) => {
+test('huge numbers are accepted as numbers', async (t) => {
   const api = await createKeyApi(t)
   const digits = '9'.repeat(300)
   const ask = (payload: string) => api.ask('POST /v1/api-keys/search', { ...asAlice, payload })

@@ -6,7 +6,7 @@ import { failing, refused } from '../support/refusals.ts'
 const route = 'POST /v1/api-keys/bulk-revoke'
 const propagation = { state: 'confirmed', replicas: 1, acknowledged: 1 }
 
-test('your own go, whatever spells "own" (200)', async (t) => {
+test('revokes your own keys, however the body names you (200)', async (t) => {
   const api = await createKeyApi(t)
   const foreign = await api.createKey('bob')
   const bodies = [undefined, null, {}, { username: null }, { username: ' ' }, { username: 'alice' }]
@@ -26,7 +26,7 @@ test('your own go, whatever spells "own" (200)', async (t) => {
   t.equal((await api.keys.findById(foreign.id))?.status, 'active')
 })
 
-test('an administrator names another', async (t) => {
+test('an administrator may name another user', async (t) => {
   const api = await createKeyApi(t)
   await api.createKey('alice')
   await api.createKey('admin')
@@ -37,17 +37,21 @@ test('an administrator names another', async (t) => {
   t.match(unknown.json(), { revokedCount: 0, message: /0 API keys of user nobody/ })
 })
 
-test('who does not know of it is named', async (t) => {
+test('names the replicas that have not acknowledged the revocation', async (t) => {
   const api = await createKeyApi(t)
   await addReplica(api.sql, 'cut off')
   const pending = { state: 'pending', replicas: 2, acknowledged: 1, waitingFor: ['cut off'] }
   await api.createKey('alice')
   t.match((await api.ask(route, { as: 'alice' })).json(), { revokedCount: 1, propagation: pending })
   const again = await api.ask(route, { as: 'alice' })
-  t.match(again.json(), { revokedCount: 0, propagation: pending }, 'asked again, it is still so')
+  t.match(
+    again.json(),
+    { revokedCount: 0, propagation: pending },
+    'a second request reports them too',
+  )
 })
 
-test('expired and revoked keys stay what they are', async (t) => {
+test('expired and revoked keys stay as they are', async (t) => {
   const api = await createKeyApi(t)
   const past = await api.createKey('alice', { expiresIn: '1m' })
   const stored = await api.createKey('alice')
@@ -64,7 +68,7 @@ test('expired and revoked keys stay what they are', async (t) => {
   t.match((await api.ask(route, { as: 'alice' })).json(), { revokedCount: 0 })
 })
 
-test('two at once count each key once', async (t) => {
+test('two concurrent requests count each key once', async (t) => {
   const api = await createKeyApi(t)
   const fill = () => api.sql`
     insert into api_keys (id, username, name, key_hash, user_groups, subscription)
@@ -86,7 +90,7 @@ test('two at once count each key once', async (t) => {
   }
 })
 
-test('bulk and single revokes share the count', async (t) => {
+test('concurrent bulk and single revocations count each key once', async (t) => {
   const api = await createKeyApi(t)
   const created = await Promise.all(Array.from({ length: 20 }, () => api.createKey('alice')))
   const [bulk, ...single] = await Promise.all([
@@ -97,7 +101,7 @@ test('bulk and single revokes share the count', async (t) => {
   t.equal(bulk?.json().revokedCount + succeeded, 20)
 })
 
-test('what the request says wrong is named (400)', async (t) => {
+test('an invalid field is named (400)', async (t) => {
   const api = await createKeyApi(t)
   await api.createKey('alice')
   for (const body of [[], 'alice', 5, { username: 5 }, { username: ['alice'] }, { username: {} }]) {
@@ -112,12 +116,12 @@ test('what the request says wrong is named (400)', async (t) => {
   t.match((await api.ask(route, { as: 'alice' })).json(), { revokedCount: 1 })
 })
 
-test('nobody revokes nothing (401)', async (t) => {
+test('refuses a request without a credential (401)', async (t) => {
   const api = await createKeyApi(t)
   refused(t, await api.ask(route), 401, 'credential_invalid')
 })
 
-test('another’s name is refused (403)', async (t) => {
+test('refuses another user’s name (403)', async (t) => {
   const api = await createKeyApi(t)
   const { id } = await api.createKey('bob')
   refused(
@@ -129,12 +133,12 @@ test('another’s name is refused (403)', async (t) => {
   t.equal((await api.keys.findById(id))?.status, 'active')
 })
 
-test('a fault of ours tells nothing (500)', async (t) => {
+test('an internal fault reveals nothing (500)', async (t) => {
   const api = await createKeyApi(t, { around: failing('fault', 'revokeAll') })
   refused(t, await api.ask(route, { as: 'alice' }), 500, 'internal')
 })
 
-test('without the store nothing is sure (503)', async (t) => {
+test('revokes nothing while the store is unavailable (503)', async (t) => {
   const api = await createKeyApi(t, { around: failing('outage', 'revokeAll') })
   const answer = await api.ask(route, { as: 'alice' })
   refused(t, answer, 503, 'store_unavailable')

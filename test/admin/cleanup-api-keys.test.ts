@@ -5,7 +5,7 @@ import { failing, refused } from '../support/refusals.ts'
 const route = 'POST /internal/v1/api-keys/cleanup'
 const minute = 60_000
 
-test('long expired ephemeral keys go (200)', async (t) => {
+test('deletes ephemeral keys 30 minutes after their expiry (200)', async (t) => {
   const api = await createKeyApi(t)
   const kept = await api.createKey('alice', { expiresIn: '1m' })
   const gone = await api.createKey('alice', { ephemeral: true, expiresIn: '1m' })
@@ -30,14 +30,14 @@ test('long expired ephemeral keys go (200)', async (t) => {
   t.match((await api.ask(route)).json(), { deletedCount: 0 })
 })
 
-test('a body is not looked at', async (t) => {
+test('the body is ignored', async (t) => {
   const api = await createKeyApi(t)
   for (const payload of ['{', '{}', '', '\0', Buffer.alloc(2_000_000)]) {
     t.equal((await api.ask(route, { payload })).statusCode, 200)
   }
 })
 
-test('two at once delete each key once', async (t) => {
+test('two concurrent requests delete each key once', async (t) => {
   const api = await createKeyApi(t)
   for (let round = 0; round < 3; round += 1) {
     await api.sql`
@@ -55,12 +55,12 @@ test('two at once delete each key once', async (t) => {
   }
 })
 
-test('a fault of ours tells nothing (500)', async (t) => {
+test('an internal fault reveals nothing (500)', async (t) => {
   const api = await createKeyApi(t, { around: failing('fault', 'deleteExpiredEphemeral') })
   refused(t, await api.ask(route), 500, 'internal')
 })
 
-test('without the store nothing is deleted (503)', async (t) => {
+test('deletes nothing while the store is unavailable (503)', async (t) => {
   const api = await createKeyApi(t, { around: failing('outage', 'deleteExpiredEphemeral') })
   refused(t, await api.ask(route), 503, 'store_unavailable')
 })

@@ -7,7 +7,7 @@ const route = 'POST /v1/api-keys'
 const dayMs = 86_400_000
 const uuidV4 = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
-test('a key is made and shown once (201)', async (t) => {
+test('a key is created and shown once (201)', async (t) => {
   const api = await createKeyApi(t)
   const body = { name: 'laptop', description: 'mine', expiresIn: '30d', owner: 'ignored' }
   const answer = await api.ask(route, { as: 'alice', body })
@@ -33,7 +33,7 @@ test('a key is made and shown once (201)', async (t) => {
   t.notMatch(JSON.stringify(record), key.slice(30))
 })
 
-test('name and description have room for 1,024 characters', async (t) => {
+test('name and description may have 1,024 characters', async (t) => {
   const api = await createKeyApi(t)
   const [name, description] = ['🔑'.repeat(1_024), 'd'.repeat(1_024)]
   const { id } = await api.createKey('alice', { name, description })
@@ -55,7 +55,7 @@ test('an ephemeral key needs no name', async (t) => {
   t.equal(names.size, 5)
 })
 
-test('lifetimes reach up to the maximum', async (t) => {
+test('a lifetime may be as long as the maximum', async (t) => {
   const api = await createKeyApi(t)
   const expiries: readonly [object, string][] = [
     [{}, '2026-05-30T12:00:00Z'],
@@ -72,7 +72,7 @@ test('lifetimes reach up to the maximum', async (t) => {
   }
 })
 
-test('the Tenant sets another maximum', async (t) => {
+test('the Tenant may set another maximum', async (t) => {
   const tenant = {
     apiVersion: 'tollgate.dev/v1alpha1',
     kind: 'Tenant',
@@ -94,7 +94,7 @@ test('the Tenant sets another maximum', async (t) => {
   t.match(tooLong.json().error.message, /exceeds the maximum of 7 days/)
 })
 
-test('a subscription may be named in two ways', async (t) => {
+test('a subscription may be named with or without its namespace', async (t) => {
   const api = await createKeyApi(t)
   for (const name of ['basic', ' basic ', 'models-as-a-service/basic']) {
     const answer = await api.ask(route, { as: 'alice', body: { name: 'k', subscription: name } })
@@ -106,7 +106,7 @@ test('a subscription may be named in two ways', async (t) => {
   }
 })
 
-test('what the request says wrong is named (400)', async (t) => {
+test('an invalid field is named (400)', async (t) => {
   const api = await createKeyApi(t)
   const bad: readonly [unknown, RegExp][] = [
     [{}, /^name is required/],
@@ -148,7 +148,7 @@ test('what the request says wrong is named (400)', async (t) => {
   t.equal(count?.n, 0)
 })
 
-test('nobody makes no key (401)', async (t) => {
+test('refuses a request without a credential (401)', async (t) => {
   const api = await createKeyApi(t)
   const credentials = ['', 'Bearer', 'Bearer ', 'Basic YTpi', 'Bearer wrong', 'Bearer a b']
   for (const authorization of credentials) {
@@ -159,14 +159,14 @@ test('nobody makes no key (401)', async (t) => {
   refused(t, await api.ask(route, { headers, body: { name: 'k' } }), 401)
 })
 
-test('a key makes no key (403)', async (t) => {
+test('refuses a key as the credential (403)', async (t) => {
   const api = await createKeyApi(t)
   const { key } = await api.createKey('alice')
   const answer = await api.ask(route, { as: key, body: { name: 'k' } })
   refused(t, answer, 403, 'identity_token_required')
 })
 
-test('foreign, unknown and missing subscriptions are one answer (403)', async (t) => {
+test('other users’, unknown and missing subscriptions get the same answer (403)', async (t) => {
   const api = await createKeyApi(t)
   const answers = [
     await api.ask(route, { as: 'alice', body: { name: 'k', subscription: 'b-only' } }),
@@ -193,7 +193,7 @@ test('a failed subscription is not ready (403)', async (t) => {
   refused(t, chosen, 403, 'invalid_subscription')
 })
 
-test('a body above a mebibyte is refused (413)', async (t) => {
+test('refuses a body above one mebibyte (413)', async (t) => {
   const api = await createKeyApi(t)
   const padding = 'n'.repeat(1_048_576 - 25)
   const body = { name: 'k', padding }
@@ -201,18 +201,18 @@ test('a body above a mebibyte is refused (413)', async (t) => {
   refused(t, await api.ask(route, { as: 'alice', body: { ...body, name: 'kk' } }), 413)
 })
 
-test('a fault of ours tells nothing (500)', async (t) => {
+test('an internal fault reveals nothing (500)', async (t) => {
   const api = await createKeyApi(t, { around: failing('fault', 'insert') })
   refused(t, await api.ask(route, { as: 'alice', body: { name: 'k' } }), 500, 'internal')
   t.match(api.logged(), /relation \\"api_keys\\" does not exist/)
 })
 
-test('without the store no key is made (503)', async (t) => {
+test('creates no key while the store is unavailable (503)', async (t) => {
   const api = await createKeyApi(t, { around: failing('outage', 'insert') })
   refused(t, await api.ask(route, { as: 'alice', body: { name: 'k' } }), 503, 'store_unavailable')
 })
 
-test('a key speaks with the groups of its creation', async (t) => {
+test('a key has the groups that its owner had at its creation', async (t) => {
   const api = await createKeyApi(t)
   const { key, id } = await api.createKey('admin')
   api.now += dayMs

@@ -3,7 +3,7 @@ import { createKeyApi } from '../support/key-api.ts'
 
 const ask = { method: 'POST', url: '/internal/v1/drain' } as const
 
-test('this machine alone may have the gateway drained', async (t) => {
+test('only this machine may drain the gateway', async (t) => {
   const { internal, external } = await createKeyApi(t)
   for (const remoteAddress of ['127.0.0.1', '::1', '::ffff:127.0.0.1']) {
     const answer = await internal.inject({ ...ask, remoteAddress, payload: 'whatever' })

@@ -13,7 +13,7 @@ async function startListener() {
   return { app, port: (app.server.address() as AddressInfo).port }
 }
 
-t.test('a kept connection is answered while draining', async (t) => {
+t.test('a kept connection is answered during the drain', async (t) => {
   const { app, port } = await startListener()
   const agent = new Agent({ keepAlive: true, maxSockets: 1 })
   t.teardown(() => agent.destroy())
@@ -32,7 +32,11 @@ t.test('a kept connection is answered while draining', async (t) => {
   const answer = await ask()
   t.equal(answer.statusCode, 200)
   t.equal(answer.headers.connection, 'close')
-  t.equal(answer.headers['x-envoy-immediate-health-check-fail'], 'true', 'Envoy goes elsewhere')
+  t.equal(
+    answer.headers['x-envoy-immediate-health-check-fail'],
+    'true',
+    'makes Envoy use another host',
+  )
   await t.rejects(once(connect(port, '127.0.0.1'), 'connect'), { code: 'ECONNREFUSED' })
   await over
 })
@@ -45,7 +49,7 @@ t.test('an idle connection is closed at the end', async (t) => {
   const closed = once(idle, 'close')
   await drain(app, 5_000)
   await closed
-  t.pass('it was not waited for')
+  t.pass('did not wait for the idle connection')
 })
 
 t.test('a request that never ends is cut off', async (t) => {
@@ -58,5 +62,5 @@ t.test('a request that never ends is cut off', async (t) => {
   const closed = once(hanging, 'close')
   await drain(app, 100)
   await closed
-  t.pass('it has an end')
+  t.pass('the drain has ended')
 })

@@ -3,7 +3,7 @@ import { test } from 'tap'
 import { createKeyApi } from '../support/key-api.ts'
 import { failing, refused } from '../support/refusals.ts'
 
-test('the owner and an administrator read it (200)', async (t) => {
+test('the owner and an administrator may read a key (200)', async (t) => {
   const api = await createKeyApi(t)
   const { id, key } = await api.createKey('alice', { name: 'laptop', expiresIn: '1h' })
   const answers = [
@@ -29,7 +29,7 @@ test('the owner and an administrator read it (200)', async (t) => {
   }
 })
 
-test('optional fields appear when they have a value', async (t) => {
+test('optional fields appear only if they have a value', async (t) => {
   const api = await createKeyApi(t)
   const { id } = await api.createKey('alice', { description: 'ü' })
   await api.sql`update api_keys set last_used_at = '2026-03-02T00:00:00.9Z', expires_at = null`
@@ -41,7 +41,7 @@ test('optional fields appear when they have a value', async (t) => {
   })
 })
 
-test('past its expiry a key is expired', async (t) => {
+test('a key past its expiry is reported as expired', async (t) => {
   const api = await createKeyApi(t)
   const { id } = await api.createKey('alice', { expiresIn: '1h' })
   api.now += 3_599_999
@@ -59,7 +59,7 @@ test('revoked and stored-expired keys can be read', async (t) => {
   }
 })
 
-test('nobody reads nothing (401)', async (t) => {
+test('refuses a request without a credential (401)', async (t) => {
   const api = await createKeyApi(t)
   const { id, key } = await api.createKey('alice', { expiresIn: '1h' })
   refused(t, await api.ask(`GET /v1/api-keys/${id}`), 401, 'credential_invalid')
@@ -67,7 +67,7 @@ test('nobody reads nothing (401)', async (t) => {
   refused(t, await api.ask(`GET /v1/api-keys/${id}`, { as: key }), 401, 'credential_invalid')
 })
 
-test('foreign, unknown and impossible ids are one answer (404)', async (t) => {
+test('other users’, unknown and impossible ids get the same answer (404)', async (t) => {
   const api = await createKeyApi(t)
   const { id } = await api.createKey('bob')
   const ids = [id, randomUUID(), 'x', '%00', '%F0%9F%98%80', id.slice(1), `${id}0`, "'--", '..%2f']
@@ -80,12 +80,12 @@ test('foreign, unknown and impossible ids are one answer (404)', async (t) => {
   t.equal(bodies.size, 1)
 })
 
-test('a fault of ours tells nothing (500)', async (t) => {
+test('an internal fault reveals nothing (500)', async (t) => {
   const api = await createKeyApi(t, { around: failing('fault', 'findById') })
   refused(t, await api.ask(`GET /v1/api-keys/${randomUUID()}`, { as: 'alice' }), 500, 'internal')
 })
 
-test('without the store nothing is read (503)', async (t) => {
+test('reads nothing while the store is unavailable (503)', async (t) => {
   const api = await createKeyApi(t, { around: failing('outage', 'findById', 'findByHashes') })
   const route = `GET /v1/api-keys/${randomUUID()}`
   refused(t, await api.ask(route, { as: 'alice' }), 503, 'store_unavailable')

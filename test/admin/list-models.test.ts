@@ -15,12 +15,12 @@ import { refused } from '../support/refusals.ts'
 const team = { groups: ['team-a'] }
 const rate = [[100, '1m']] as const
 
-/** A ModelRef that is reached at this address. */
+/** A ModelRef with this endpoint override. */
 function at(name: string, endpointOverride: string, spec: object = {}): WrittenDocument {
   return modelRef(name, { endpointOverride, ...spec })
 }
 
-/** One subscription `basic` of team-a over models at these addresses. */
+/** One subscription `basic` of team-a, with a model for each of these addresses. */
 function worldOf(endpoints: Readonly<Record<string, string>>): Snapshot {
   return snapshotOf(
     ...Object.entries(endpoints).map(([name, url]) => at(name, url)),
@@ -47,7 +47,7 @@ async function idsOf(api: ListApi, credential = 'alice', headers: object = {}) {
   return answer.json().data.map(({ id }: { id: string }) => id)
 }
 
-test('an entry says all there is (200)', async (t) => {
+test('an entry has all fields (200)', async (t) => {
   const server = await startModelServer(t)
   const model = at('small', `${server.url}/`, { modelIds: ['sim-small'] })
   model.metadata.annotations = {
@@ -80,7 +80,7 @@ test('an entry says all there is (200)', async (t) => {
   })
 })
 
-test('the credential goes on unchanged, once for each model', async (t) => {
+test('the credential is passed on unchanged, once for each model', async (t) => {
   const server = await startAnswering(t, 200, listOf('m'))
   const api = await createListApi(t, {
     snapshot: snapshotOf(
@@ -104,7 +104,7 @@ test('the credential goes on unchanged, once for each model', async (t) => {
   }
 })
 
-test('the caller decides which subscriptions are asked', async (t) => {
+test('the caller and the header determine which subscriptions are listed', async (t) => {
   const server = await startAnswering(t, 200, listOf('m'))
   const api = await createListApi(t, {
     snapshot: snapshotOf(
@@ -132,7 +132,7 @@ test('the caller decides which subscriptions are asked', async (t) => {
   t.same(await idsOf(api, 'stranger'), [])
 })
 
-test('a credential is needed (401)', async (t) => {
+test('refuses a request without a credential (401)', async (t) => {
   const api = await createListApi(t, { snapshot: snapshotOf() })
   refused(t, await ask(api, undefined), 401, 'credential_invalid')
   refused(t, await ask(api, 'nobody'), 401, 'credential_invalid')
@@ -140,7 +140,7 @@ test('a credential is needed (401)', async (t) => {
   refused(t, await ask(api, undefined, forged), 401, 'credential_invalid')
 })
 
-test('a subscription that is not open is refused (403)', async (t) => {
+test('refuses a subscription that the caller may not use (403)', async (t) => {
   const api = await createListApi(t, {
     snapshot: snapshotOf(
       modelRef('small'),
@@ -155,7 +155,7 @@ test('a subscription that is not open is refused (403)', async (t) => {
     refused(t, answer, 403, 'subscription_not_allowed', name)
     bodies.push(answer.body)
   }
-  t.equal(new Set(bodies).size, 1, 'foreign and unknown are one answer')
+  t.equal(new Set(bodies).size, 1, 'other users’ and unknown subscriptions get the same answer')
   for (const key of ['sk-alice/theirs', 'sk-alice/unknown', 'sk-alice/']) {
     refused(t, await ask(api, key), 403, 'subscription_not_allowed', key)
   }
@@ -165,13 +165,13 @@ test('a subscription that is not open is refused (403)', async (t) => {
   }
 })
 
-test('faults and outages keep the envelope (500, 503)', async (t) => {
+test('faults and outages are answered in the error envelope (500, 503)', async (t) => {
   const api = await createListApi(t)
   refused(t, await ask(api, 'alice'), 500, 'internal')
   refused(t, await ask(api, 'outage'), 503, 'store_unavailable')
 })
 
-test('the answer of a server decides', async (t) => {
+test('a model is listed only if its server answers 200 with a list, or 405', async (t) => {
   const servers = {
     ok: await startAnswering(t, 200, listOf('listed')),
     unlisted: await startAnswering(t, 405),
@@ -189,7 +189,7 @@ test('the answer of a server decides', async (t) => {
   for (const [name, { asked }] of Object.entries(servers)) t.equal(asked.length, 1, name)
 })
 
-test('a failing server is asked four times', async (t) => {
+test('a failing server is asked up to four times', async (t) => {
   const failing = await startAnswering(t, 503)
   const limited = await startAnswering(t, 429)
   let calls = 0
@@ -213,7 +213,7 @@ test('a failing server is asked four times', async (t) => {
   t.equal(recovering.asked.length, 3)
 })
 
-test('a server that failed is left out at once, and asked again meanwhile', async (t) => {
+test('a server that timed out is left out for five seconds, then asked in the background', async (t) => {
   let isWell = false
   const server = await startScripted(t, (_request, response) => {
     if (isWell) response.end(JSON.stringify(listOf('m')))
@@ -225,19 +225,19 @@ test('a server that failed is left out at once, and asked again meanwhile', asyn
     probes: { limitMs: 200, monotonic: () => clock.now },
   })
   t.same(await idsOf(api), ['good'])
-  t.equal(server.asked.length, 1, 'it has used up its time')
+  t.equal(server.asked.length, 1, 'the first probe has used up its time')
   clock.now += 4_999
   t.same(await idsOf(api), ['good'])
-  t.same(await idsOf(api, 'sk-alice/basic'), ['good'], 'of whoever asks')
+  t.same(await idsOf(api, 'sk-alice/basic'), ['good'], 'for another credential too')
   t.equal(server.asked.length, 1)
   isWell = true
   clock.now += 1
-  t.same(await idsOf(api), ['good'], 'nobody waits')
-  await poll(async () => (await idsOf(api)).length === 2, 'it is back')
+  t.same(await idsOf(api), ['good'], 'the request does not wait for the probe')
+  await poll(async () => (await idsOf(api)).length === 2, 'the server is listed again')
   t.equal(server.asked.length, 2)
 })
 
-test('a server without the path is no failure where modelIds are set', async (t) => {
+test('a server that answers 404 is listed if modelIds are set', async (t) => {
   const server = await startAnswering(t, 404)
   const api = await createListApi(t, {
     snapshot: snapshotOf(
@@ -249,7 +249,7 @@ test('a server without the path is no failure where modelIds are set', async (t)
   t.same(await idsOf(api), ['org/large', 'org/small'])
 })
 
-test('one of the models is read by its id (200, 404)', async (t) => {
+test('one model is read by its id (200, 404)', async (t) => {
   const server = await startAnswering(t, 200, listOf('org/large', 'small'))
   const api = await createListApi(t, { snapshot: worldOf({ a: server.url }) })
   const get = (id: string, as?: string) =>
@@ -277,14 +277,14 @@ test('one of the models is read by its id (200, 404)', async (t) => {
   refused(t, other, 405)
 })
 
-test('of two thousand models each is asked once', async (t) => {
+test('each of two thousand models is asked once', async (t) => {
   const server = await startScripted(t, ({ url }, response) => {
     response.end(JSON.stringify(listOf(url?.split('/')[1] ?? '')))
   })
   const names = Array.from({ length: 2_000 }, (_, i) => `m-${i}`)
   const limits = Object.fromEntries(names.map((name) => [`llm/${name}`, rate]))
   const api = await createListApi(t, {
-    // However busy this machine is.
+    // Long enough for a busy machine.
     accessCheckTimeoutMs: 60_000,
     probes: { limitMs: 60_000, cacheTtlMs: 60_000 },
     snapshot: snapshotOf(
@@ -303,7 +303,7 @@ test('of two thousand models each is asked once', async (t) => {
   t.equal(server.asked.length, 2_000)
 })
 
-test('of two thousand models that hang each is asked, and none waited for', async (t) => {
+test('two thousand models that hang are all asked, and none is waited for', async (t) => {
   const hanging = await startScripted(t, () => {})
   const good = await startAnswering(t, 200, listOf('good'))
   const names = Array.from({ length: 2_000 }, (_, i) => `m-${i}`)
@@ -322,11 +322,11 @@ test('of two thousand models that hang each is asked, and none waited for', asyn
   t.same(await idsOf(api), ['good'])
   const tookMs = performance.now() - begun
   t.comment(`${Math.round(tookMs)} ms`)
-  // Twenty rounds of half a second each, were they asked in turn; machines that test are busy.
+  // Twenty rounds of half a second each if they were waited for; the bound allows for busy machines.
   t.ok(tookMs < 8_000)
 })
 
-test('a redirect is not followed', async (t) => {
+test('redirects are not followed', async (t) => {
   const elsewhere = await startAnswering(t, 200, listOf('elsewhere'))
   const server = await startScripted(t, (_request, response) => {
     response.writeHead(307, { location: `${elsewhere.url}/v1/models` }).end()
@@ -336,11 +336,11 @@ test('a redirect is not followed', async (t) => {
   t.equal(elsewhere.asked.length, 0)
 })
 
-test('hanging models cost time, not the others', async (t) => {
+test('models that hang do not keep others from being listed', async (t) => {
   const hanging = await startScripted(t, () => {})
   const trickling = await startScripted(t, (_request, response) => void response.write('{"data":['))
   const good = await startAnswering(t, 200, listOf('good'))
-  // More of them than are asked at once, in several subscriptions, before the good one.
+  // More than are asked at once, in several subscriptions, before the good one.
   const hangers = Array.from({ length: 12 }, (_, index) => `hang-${index}`)
   const all = Object.fromEntries(hangers.map((name) => [`llm/${name}`, rate]))
   const api = await createListApi(t, {
@@ -357,11 +357,11 @@ test('hanging models cost time, not the others', async (t) => {
     idsOf(api),
     idsOf(api, 'alice', { 'x-maas-subscription': 'two' }),
   ])
-  t.ok(performance.now() - begun < 4_000, 'one deadline for everything')
+  t.ok(performance.now() - begun < 4_000, 'one deadline for all models')
   t.same(answers[1], ['good'])
 })
 
-test('a deadline keeps what is known', async (t) => {
+test('at the deadline the models known so far are listed', async (t) => {
   const hanging = await startScripted(t, () => {})
   const good = await startAnswering(t, 200, listOf('good'))
   const api = await createListApi(t, {
@@ -386,15 +386,15 @@ test('concurrent callers share a probe', async (t) => {
   for (const release of held) release()
   t.same(await Promise.all([...same, other]), [['m'], ['m'], ['m'], ['m']])
   t.same(await idsOf(api), ['m'])
-  t.equal(server.asked.length, 2, 'and the answer is remembered')
+  t.equal(server.asked.length, 2, 'the answer is cached')
   api.snapshot = worldOf({ a: server.url })
   const fresh = idsOf(api)
-  await poll(() => held.length === 3, 'a change of resources asks again')
+  await poll(() => held.length === 3, 'a change of resources causes a new probe')
   held[2]?.()
   t.same(await fresh, ['m'])
 })
 
-test('a refusal is not remembered', async (t) => {
+test('a refusal is not cached', async (t) => {
   let status = 403
   const server = await startScripted(t, (_request, response) => {
     response.writeHead(status).end(JSON.stringify(listOf('m')))
@@ -405,7 +405,7 @@ test('a refusal is not remembered', async (t) => {
   t.same(await idsOf(api), ['m'])
 })
 
-test('a model is asked at the gateway or not at all', async (t) => {
+test('a model without an endpoint override is asked through the gateway or not at all', async (t) => {
   const gateway = await startScripted(t, ({ url }, response) => {
     if (url === '/llm/small/v1/models') response.end(JSON.stringify(listOf('through')))
     else response.writeHead(404).end()
@@ -438,7 +438,7 @@ test('a model is asked at the gateway or not at all', async (t) => {
   )
 })
 
-test('an endpoint that leads back to us ends', async (t) => {
+test('an endpoint that leads back to this API causes no endless loop', async (t) => {
   const api = await createListApi(t, {
     accessCheckTimeoutMs: 2_000,
     probes: { limitMs: 1_000 },
@@ -458,7 +458,7 @@ test('other methods are answered (204, 405)', async (t) => {
   refused(t, await api.external.inject({ method: 'POST', url: '/v1/models' }), 405)
 })
 
-test('a key in x-api-key is shown to endpoints as a bearer', async (t) => {
+test('a key in x-api-key is sent to endpoints as a bearer token', async (t) => {
   const server = await startAnswering(t, 200, listOf('a'))
   const api = await createListApi(t, { snapshot: worldOf({ a: server.url }) })
   const answer = await ask(api, undefined, { 'x-api-key': 'sk-alice/basic' })

@@ -48,7 +48,7 @@ function t200(status: number): void {
   if (status !== 200) throw new Error(`status ${status}`)
 }
 
-test('a bare list, ordered by name (200)', async (t) => {
+test('returns a bare list, ordered by name (200)', async (t) => {
   const api = await createListApi(t, { snapshot })
   t.same(await namesAt(api, '/v1/subscriptions'), ['by-user', 'partly', 'rich', 'shown'])
   t.same(await namesAt(api, '/v1/subscriptions', 'bob'), ['theirs'])
@@ -61,7 +61,7 @@ test('a bare list, ordered by name (200)', async (t) => {
   ])
 })
 
-test('a subscription says all there is', async (t) => {
+test('an entry has all fields of its subscription', async (t) => {
   const api = await createListApi(t, { snapshot })
   const [byUser, partly, whole, named] = (await ask(api, '/v1/subscriptions', 'alice')).json()
   t.strictSame(whole, {
@@ -111,7 +111,7 @@ test('a model has the subscriptions that cover it', async (t) => {
   }
 })
 
-test('headers of identity change nothing', async (t) => {
+test('identity headers are ignored', async (t) => {
   const api = await createListApi(t, { snapshot })
   const forged = { 'x-maas-username': 'alice', 'x-maas-group': '["team-a"]' }
   t.same(await namesAt(api, '/v1/subscriptions', 'bob', forged), ['theirs'])
@@ -119,7 +119,7 @@ test('headers of identity change nothing', async (t) => {
   for (const path of paths) refused(t, await ask(api, path, undefined, forged), 401)
 })
 
-test('a credential is needed (401)', async (t) => {
+test('refuses a request without a credential (401)', async (t) => {
   const api = await createListApi(t, { snapshot })
   for (const path of paths) {
     refused(t, await ask(api, path), 401, 'credential_invalid', path)
@@ -127,7 +127,7 @@ test('a credential is needed (401)', async (t) => {
   }
 })
 
-test('a path that is none is not found (404)', async (t) => {
+test('an invalid path is not found (404)', async (t) => {
   const api = await createListApi(t, { snapshot })
   for (const id of ['%zz', 'x'.repeat(600), 'a/b']) {
     refused(t, await ask(api, `/v1/model/${id}/subscriptions`, 'alice'), 404, 'not_found')
@@ -144,7 +144,7 @@ test('other methods are answered (204, 405)', async (t) => {
   }
 })
 
-test('faults and outages keep the envelope (500, 503)', async (t) => {
+test('faults and outages are answered in the error envelope (500, 503)', async (t) => {
   const api = await createListApi(t)
   for (const path of paths) {
     refused(t, await ask(api, path, 'alice'), 500, 'internal', path)

@@ -4,13 +4,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type Test, test } from 'tap'
 import { createKeyApi, type KeyApi } from '../support/key-api.ts'
 
-/** A raw connection to the external listener, and all that came back over it. */
+/** A raw connection to the external listener, and everything received over it. */
 interface Connection {
   readonly socket: Socket
   received(): string
-  /** Waits until this has come back. */
+  /** Waits until this text has been received. */
   until(text: string): Promise<void>
-  /** Settles when the other side has closed, with all that came back. */
+  /** Resolves to everything received once the other side has closed. */
   readonly closed: Promise<string>
 }
 
@@ -23,7 +23,7 @@ async function open(t: Test, api: KeyApi): Promise<Connection> {
   socket.setEncoding('utf8').on('data', (text: string) => {
     received += text
   })
-  // A reset is a way of closing too.
+  // A reset closes the connection too.
   socket.on('error', () => {})
   const closed = new Promise<string>((settle) => socket.on('close', () => settle(received)))
   t.teardown(() => socket.destroy())
@@ -49,7 +49,7 @@ function envelopeOf(received: string): unknown {
   return JSON.parse(received.slice(received.indexOf('\r\n\r\n') + 4)).error
 }
 
-test('the time-outs are the contract’s', async (t) => {
+test('the time-outs are those of the contract', async (t) => {
   const { external, internal } = await createKeyApi(t)
   for (const { server } of [external, internal]) {
     t.equal(server.headersTimeout, 5_000)
@@ -99,7 +99,7 @@ test('headers above a mebibyte end in 431', async (t) => {
   t.match(envelopeOf(received), { type: 'invalid_request_error' })
 })
 
-test('a flood of headers leaves others served', async (t) => {
+test('during a flood of headers others are served', async (t) => {
   const api = await createKeyApi(t)
   const { socket, closed } = await open(t, api)
   socket.write('GET /health HTTP/1.1\r\nhost: x\r\n')
@@ -108,7 +108,7 @@ test('a flood of headers leaves others served', async (t) => {
   t.equal((await api.ask('GET /health')).statusCode, 200)
 })
 
-test('what is not HTTP ends in 400', async (t) => {
+test('a request that is not HTTP ends in 400', async (t) => {
   const api = await createKeyApi(t)
   const floods = [
     'hello\r\n\r\n',
@@ -127,7 +127,7 @@ test('what is not HTTP ends in 400', async (t) => {
   }
 })
 
-test('a chunked body is counted too (413)', async (t) => {
+test('the limit applies to a chunked body too (413)', async (t) => {
   const api = await createKeyApi(t)
   const { socket, until } = await open(t, api)
   socket.write(`POST /v1/api-keys HTTP/1.1\r\n${alice}transfer-encoding: chunked\r\n\r\n`)
@@ -136,7 +136,7 @@ test('a chunked body is counted too (413)', async (t) => {
   await until('body_too_large')
 })
 
-test('a length above the limit is not waited for (413)', async (t) => {
+test('a Content-Length above the limit is refused without reading the body (413)', async (t) => {
   const api = await createKeyApi(t)
   const { socket, until } = await open(t, api)
   socket.write(`POST /v1/api-keys HTTP/1.1\r\n${alice}content-length: 1048577\r\n\r\n`)
@@ -151,7 +151,7 @@ test('a chunked body is read like any other', async (t) => {
   await until('"name":"ü"')
 })
 
-test('who waits for 100 Continue gets it', async (t) => {
+test('a client that expects 100 Continue gets it', async (t) => {
   const api = await createKeyApi(t)
   const { socket, until } = await open(t, api)
   const head = `POST /v1/api-keys/search HTTP/1.1\r\n${alice}expect: 100-continue\r\n`
@@ -161,7 +161,7 @@ test('who waits for 100 Continue gets it', async (t) => {
   await until('"object":"list"')
 })
 
-test('a refusal leaves the connection usable', async (t) => {
+test('after a refusal the connection stays usable', async (t) => {
   const api = await createKeyApi(t)
   const { socket, until, received } = await open(t, api)
   const post = 'POST /v1/api-keys HTTP/1.1\r\nhost: x\r\ncontent-length: 12\r\n\r\n{"name":"k"}'
@@ -172,7 +172,7 @@ test('a refusal leaves the connection usable', async (t) => {
   t.equal(received().match(/HTTP\/1\.1/g)?.length, 2)
 })
 
-test('a client that leaves early harms nobody', async (t) => {
+test('a client that disconnects early affects no other', async (t) => {
   const api = await createKeyApi(t)
   for (let i = 0; i < 5; i += 1) {
     const { socket } = await open(t, api)

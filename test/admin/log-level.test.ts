@@ -3,14 +3,14 @@ import { createKeyApi } from '../support/key-api.ts'
 
 const route = 'PUT /internal/v1/log-level'
 
-test('the level of a running process is changed', async (t) => {
+test('the log level of a running process can be changed', async (t) => {
   const api = await createKeyApi(t)
   t.strictSame((await api.ask('GET /internal/v1/log-level')).json(), { level: 'trace' })
   t.strictSame((await api.ask(route, { body: { level: 'error' } })).json(), { level: 'error' })
   t.strictSame((await api.ask('GET /internal/v1/log-level')).json(), { level: 'error' })
 })
 
-test('a level that is none is refused and changes nothing', async (t) => {
+test('an invalid level is refused and changes nothing', async (t) => {
   const api = await createKeyApi(t)
   for (const body of [{ level: 'loud' }, { level: 5 }, {}, [], null]) {
     t.equal((await api.ask(route, { body })).statusCode, 400, JSON.stringify(body))

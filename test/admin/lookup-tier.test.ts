@@ -27,7 +27,7 @@ function ask(api: ListApi, payload: unknown, credential = 'alice', headers: obje
   })
 }
 
-test('the highest tier of the groups answers (200)', async (t) => {
+test('returns the highest tier of the groups (200)', async (t) => {
   const api = await createListApi(t, { snapshot })
   const free = await ask(api, { groups: ['system:authenticated', 'x'] })
   t.equal(free.statusCode, 200)
@@ -41,7 +41,7 @@ test('the highest tier of the groups answers (200)', async (t) => {
   }
 })
 
-test('groups have to be a list of text (400)', async (t) => {
+test('groups must be a list of strings (400)', async (t) => {
   const api = await createListApi(t, { snapshot })
   for (const body of [
     undefined,
@@ -62,26 +62,26 @@ test('groups have to be a list of text (400)', async (t) => {
   }
 })
 
-test('a credential is needed (401)', async (t) => {
+test('refuses a request without a credential (401)', async (t) => {
   const api = await createListApi(t, { snapshot })
   refused(t, await ask(api, { groups: ['premium-group'] }, ''), 401, 'credential_invalid')
   const forged = { 'x-maas-username': 'alice', 'x-maas-group': '["premium-group"]' }
   refused(t, await ask(api, { groups: ['premium-group'] }, '', forged), 401, 'credential_invalid')
 })
 
-test('groups of no tier are not found (404)', async (t) => {
+test('groups without a tier are not found (404)', async (t) => {
   const api = await createListApi(t, { snapshot })
   for (const group of ['other', '', 'Premium-group', ' premium-group', 'premium', '__proto__']) {
     refused(t, await ask(api, { groups: [group] }), 404, 'not_found', group)
   }
 })
 
-test('a body too large is refused (413)', async (t) => {
+test('refuses a body that is too large (413)', async (t) => {
   const api = await createListApi(t, { snapshot })
   refused(t, await ask(api, { groups: ['x'.repeat(1_048_576)] }), 413, 'body_too_large')
 })
 
-test('without a mapping nothing is known (500)', async (t) => {
+test('without a mapping the answer is an error (500)', async (t) => {
   const api = await createListApi(t, { snapshot: snapshotOf() })
   refused(t, await ask(api, { groups: ['premium-group'] }), 500, 'internal_error')
   refused(t, await ask(api, {}), 400, 'bad_request')
@@ -89,11 +89,11 @@ test('without a mapping nothing is known (500)', async (t) => {
   refused(t, await ask(api, { groups: ['premium-group'] }), 500, 'internal')
 })
 
-test('an outage keeps the envelope (503)', async (t) => {
+test('an outage is answered in the error envelope (503)', async (t) => {
   const api = await createListApi(t, { snapshot })
   refused(t, await ask(api, { groups: ['premium-group'] }, 'outage'), 503, 'store_unavailable')
 })
 
-test('the mapping is a resource like others', async (t) => {
+test('the mapping is a resource like the others', async (t) => {
   t.match(resourceOf(mapping), { kind: 'ConfigMap', metadata: { name: 'tier-to-group-mapping' } })
 })

@@ -4,7 +4,7 @@ import { nameSchemas } from '../../src/admin/named-schemas.ts'
 
 type Json = Record<string, unknown>
 
-test('a titled schema stands once', async (t) => {
+test('a schema with a title is defined once', async (t) => {
   const leaf = { title: 'Leaf', type: 'string', description: 'One.' }
   const branch = { title: 'Branch', type: ['object', 'null'], properties: { leaf } }
   const document: { paths: unknown; components: Json } = {
@@ -56,10 +56,14 @@ test('every object of the document has a name', async (t) => {
   }
   look(paths, '')
   for (const [name, schema] of Object.entries(components.schemas as Record<string, Json>)) {
-    // The schema itself has a name; what is inside it may have none.
+    // The schema itself has a name; objects inside it may lack one.
     for (const [key, each] of Object.entries(schema)) look(each, `/${name}/${key}`)
   }
-  t.strictSame(unnamed, [], 'else: a title for each, from which generated clients name its type')
+  t.strictSame(
+    unnamed,
+    [],
+    'give each of these a title, from which generated clients name its type',
+  )
   t.match(components.schemas.NewApiKey.properties.expiresIn, {
     type: ['string', 'number', 'null'],
   })

@@ -26,11 +26,11 @@ async function operations(): Promise<(Operation & { readonly row: string })[]> {
   )
 }
 
-test('the kept document is what the routes amount to', async (t) => {
-  t.equal(await renderOpenapi(), read('docs/openapi.json'), 'else: npm run openapi')
+test('docs/openapi.json is up to date', async (t) => {
+  t.equal(await renderOpenapi(), read('docs/openapi.json'), 'run: npm run openapi')
 })
 
-test('every operation says what it can answer', async (t) => {
+test('every operation describes its answers', async (t) => {
   for (const { operationId, responses, security } of await operations()) {
     t.ok(operationId)
     t.ok(

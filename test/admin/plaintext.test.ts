@@ -2,7 +2,7 @@ import { test } from 'tap'
 import { createKeyApi } from '../support/key-api.ts'
 import { failing } from '../support/refusals.ts'
 
-test('no key is ever kept or logged', async (t) => {
+test('no key is ever stored or logged', async (t) => {
   const api = await createKeyApi(t)
   const created = [
     await api.createKey('alice'),
@@ -28,7 +28,7 @@ test('no key is ever kept or logged', async (t) => {
   }
 })
 
-test('not even where everything fails', async (t) => {
+test('no key is logged even if every store call fails', async (t) => {
   const methods = ['findByHashes', 'insert', 'search', 'findById'] as const
   const api = await createKeyApi(t, { around: failing('fault', ...methods) })
   const key = 'sk-oai-0123456789abcdef_verysecretverysecret'

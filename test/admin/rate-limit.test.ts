@@ -4,12 +4,16 @@ import { refused } from '../support/refusals.ts'
 
 const list = 'POST /v1/api-keys/search'
 
-test('a caller beyond the limit is told when to come back (429)', async (t) => {
+test('a caller over the limit gets 429 with Retry-After', async (t) => {
   const api = await createKeyApi(t, { rate: { limit: 3, windowMs: 60_000 } })
   const { key } = await api.createKey('alice')
   api.now += 1_500
   t.equal((await api.ask(list, { as: 'alice' })).statusCode, 200)
-  t.equal((await api.ask(list, { as: key })).statusCode, 200, 'a key of theirs counts too')
+  t.equal(
+    (await api.ask(list, { as: key })).statusCode,
+    200,
+    'their key counts towards the same limit',
+  )
   const answer = await api.ask(list, { as: 'alice' })
   refused(t, answer, 429, 'too_many_requests')
   t.equal(answer.headers['retry-after'], '59')
@@ -21,7 +25,7 @@ test('a caller beyond the limit is told when to come back (429)', async (t) => {
   t.equal((await api.ask(list, { as: 'alice' })).statusCode, 200)
 })
 
-test('refused credentials are counted by address, and good ones are served', async (t) => {
+test('refused credentials are counted by address, valid ones are served', async (t) => {
   const api = await createKeyApi(t, {
     addressRate: { limit: 2, windowMs: 60_000 },
     trustedProxies: ['loopback'],
@@ -36,7 +40,13 @@ test('refused credentials are counted by address, and good ones are served', asy
   t.equal(answer.headers['retry-after'], '60')
   const key = { 'x-api-key': 'not a key', ...from('192.0.2.1').headers }
   refused(t, await api.ask(list, { headers: key }), 429, 'too_many_requests')
-  refused(t, await wrong('192.0.2.1, 192.0.2.2'), 401, 'credential_invalid', 'the last is its own')
+  refused(
+    t,
+    await wrong('192.0.2.1, 192.0.2.2'),
+    401,
+    'credential_invalid',
+    'the last address has its own count',
+  )
   t.equal((await api.ask(list, { as: 'alice', ...from('192.0.2.1') })).statusCode, 200)
 
   for (const address of ['2001:db8::1', '2001:db8::2']) refused(t, await wrong(address), 401)
@@ -44,7 +54,7 @@ test('refused credentials are counted by address, and good ones are served', asy
   refused(t, await wrong('2001:db8:0:1::1'), 401, 'credential_invalid')
 })
 
-test('x-forwarded-for of a stranger is not believed', async (t) => {
+test('x-forwarded-for from an untrusted address is ignored', async (t) => {
   const api = await createKeyApi(t, { addressRate: { limit: 2, windowMs: 60_000 } })
   const statuses = []
   for (let i = 0; i < 3; i += 1) {

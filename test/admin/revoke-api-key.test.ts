@@ -4,7 +4,7 @@ import { addReplica } from '../support/followers.ts'
 import { createKeyApi } from '../support/key-api.ts'
 import { failing, refused } from '../support/refusals.ts'
 
-test('revoking answers the record (200)', async (t) => {
+test('revoking returns the record (200)', async (t) => {
   const api = await createKeyApi(t)
   const { id, key } = await api.createKey('alice', { name: 'laptop' })
   t.equal((await api.ask(`GET /v1/api-keys/${id}`, { as: key })).statusCode, 200)
@@ -16,7 +16,7 @@ test('revoking answers the record (200)', async (t) => {
   t.match((await api.ask(`GET /v1/api-keys/${id}`, { as: 'alice' })).json(), { status: 'revoked' })
 })
 
-test('who does not know of it is named (200)', async (t) => {
+test('names the replicas that have not acknowledged the revocation (200)', async (t) => {
   const api = await createKeyApi(t)
   const { id } = await api.createKey('alice')
   await addReplica(api.sql, 'cut off')
@@ -27,7 +27,7 @@ test('who does not know of it is named (200)', async (t) => {
   })
 })
 
-test('an administrator revokes anybody’s', async (t) => {
+test('an administrator may revoke anybody’s key', async (t) => {
   const api = await createKeyApi(t)
   const { id } = await api.createKey('alice')
   t.equal((await api.ask(`DELETE /v1/api-keys/${id}`, { as: 'admin' })).statusCode, 200)
@@ -40,14 +40,14 @@ test('a key may revoke itself', async (t) => {
   refused(t, await api.ask(`DELETE /v1/api-keys/${id}`, { as: key }), 401)
 })
 
-test('nobody revokes nothing (401)', async (t) => {
+test('refuses a request without a credential (401)', async (t) => {
   const api = await createKeyApi(t)
   const { id } = await api.createKey('alice')
   refused(t, await api.ask(`DELETE /v1/api-keys/${id}`), 401, 'credential_invalid')
   t.equal((await api.keys.findById(id))?.status, 'active')
 })
 
-test('what is not active and yours is not found (404)', async (t) => {
+test('keys that are not active or not yours are not found (404)', async (t) => {
   const api = await createKeyApi(t)
   const revoked = await api.createKey('alice')
   await api.ask(`DELETE /v1/api-keys/${revoked.id}`, { as: 'alice' })
@@ -69,7 +69,7 @@ test('what is not active and yours is not found (404)', async (t) => {
   t.equal((await api.keys.findById(foreign.id))?.status, 'active')
 })
 
-test('of parallel revokes exactly one succeeds', async (t) => {
+test('of concurrent revocations exactly one succeeds', async (t) => {
   const api = await createKeyApi(t)
   for (let round = 0; round < 5; round += 1) {
     const { id } = await api.createKey('alice')
@@ -83,26 +83,26 @@ test('of parallel revokes exactly one succeeds', async (t) => {
   }
 })
 
-test('a fault of ours tells nothing (500)', async (t) => {
+test('an internal fault reveals nothing (500)', async (t) => {
   const api = await createKeyApi(t, { around: failing('fault', 'revoke') })
   refused(t, await api.ask(`DELETE /v1/api-keys/${randomUUID()}`, { as: 'alice' }), 500, 'internal')
 })
 
-test('without the store nothing is revoked (503)', async (t) => {
+test('revokes nothing while the store is unavailable (503)', async (t) => {
   const api = await createKeyApi(t, { around: failing('outage', 'revoke') })
   const answer = await api.ask(`DELETE /v1/api-keys/${randomUUID()}`, { as: 'alice' })
   refused(t, answer, 503, 'store_unavailable')
   t.match(answer.json().error.message, /may or may not be revoked\. Repeat the call/)
 })
 
-test('an open transaction holds up its own keys alone', async (t) => {
+test('an open transaction blocks only the keys that it has changed', async (t) => {
   const api = await createKeyApi(t)
   const [touched, other, ...more] = await Promise.all(
     Array.from({ length: 5 }, () => api.createKey('alice')),
   )
   const remove = (key: { id: string } | undefined) =>
     api.ask(`DELETE /v1/api-keys/${key?.id}`, { as: 'alice' })
-  // As by psql: a key is revoked, and the transaction stays open.
+  // As in psql: a key is revoked, and the transaction stays open.
   await api.sql
     .begin(async (person) => {
       await person`update api_keys set status = 'revoked' where id = ${touched?.id}`

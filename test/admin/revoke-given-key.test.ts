@@ -4,7 +4,7 @@ import { failing } from '../support/refusals.ts'
 
 const route = 'POST /v1/api-keys/revoke'
 
-test('200: whoever holds a key may end it', async (t) => {
+test('200: whoever holds a key may revoke it', async (t) => {
   const api = await createKeyApi(t)
   const { key, id } = await api.createKey('alice')
   const answer = await api.ask(route, { as: 'bob', body: { key: ` ${key}\n` } })
@@ -27,14 +27,14 @@ test('200: whoever holds a key may end it', async (t) => {
   t.notOk(JSON.stringify(api.audited).includes(key.slice(14)))
 })
 
-test('200: a key ends itself', async (t) => {
+test('200: a key may revoke itself', async (t) => {
   const api = await createKeyApi(t)
   const { key } = await api.createKey('alice')
   t.equal((await api.ask(route, { as: key, body: { key } })).statusCode, 200)
   t.equal((await api.ask(route, { as: key, body: { key } })).statusCode, 401)
 })
 
-test('404: unknown, mistyped, revoked and expired are one answer', async (t) => {
+test('404: unknown, mistyped, revoked and expired keys get the same answer', async (t) => {
   const api = await createKeyApi(t)
   const { key } = await api.createKey('alice')
   const { key: short } = await api.createKey('alice', { expiresIn: '1h' })
@@ -56,7 +56,7 @@ test('404: unknown, mistyped, revoked and expired are one answer', async (t) => 
   t.equal(bodies.size, 1)
 })
 
-test('400: the key is not repeated', async (t) => {
+test('400: the answer and the log do not repeat the key', async (t) => {
   const api = await createKeyApi(t)
   const { key } = await api.createKey('alice')
   for (const body of [{}, { key: '' }, { key: [key] }, { key: { key } }, [key], key]) {
@@ -69,12 +69,12 @@ test('400: the key is not repeated', async (t) => {
   t.notOk(`${broken.body}${api.logged()}`.includes(key.slice(14)))
 })
 
-test('401: nobody', async (t) => {
+test('401: refuses a request without a credential', async (t) => {
   const api = await createKeyApi(t)
   t.equal((await api.ask(route, { body: { key: 'sk-tg-a_b' } })).statusCode, 401)
 })
 
-test('500 and 503: no body in the log', async (t) => {
+test('500 and 503: the log does not contain the body', async (t) => {
   for (const [kind, status] of [
     ['fault', 500],
     ['outage', 503],
@@ -85,6 +85,10 @@ test('500 and 503: no body in the log', async (t) => {
     t.equal(answer.statusCode, status)
     t.match(api.logged(), /"level":50/)
     t.notOk(api.logged().includes(key.slice(14)))
-    t.equal((await api.ask('GET /v1/models', { as: key })).statusCode === 401, false, 'it holds')
+    t.equal(
+      (await api.ask('GET /v1/models', { as: key })).statusCode === 401,
+      false,
+      'the key is still valid',
+    )
   }
 })

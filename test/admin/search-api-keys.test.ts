@@ -10,7 +10,10 @@ async function names(api: KeyApi, as: string, body?: unknown): Promise<readonly 
   return answer.json().data.map(({ name }: { name: string }) => name)
 }
 
-/** Keys of alice: active `a`, revoked `r`, stored expired `s`, past expiry `p`, ephemeral `e`. */
+/**
+ * Keys of alice: active `a`, revoked `r`, stored as expired `s`, past its expiry `p`, ephemeral
+ * `e`.
+ */
 async function withKeys(api: KeyApi): Promise<void> {
   const minute = 60_000
   for (const [name, body] of Object.entries({
@@ -29,7 +32,7 @@ async function withKeys(api: KeyApi): Promise<void> {
   api.now += 5 * minute
 }
 
-test('without a body it lists your own (200)', async (t) => {
+test('without a body it lists your own keys (200)', async (t) => {
   const api = await createKeyApi(t)
   await withKeys(api)
   for (const body of [undefined, null, {}, { filters: {} }, { sort: {} }, { pagination: {} }]) {
@@ -45,7 +48,7 @@ test('without a body it lists your own (200)', async (t) => {
   t.notMatch(JSON.stringify(data), /hash|[0-9a-f]{64}/)
 })
 
-test('long texts of before there was a limit are shown, and pages skip nobody', async (t) => {
+test('texts from before the length limit are returned whole, and paging skips no key', async (t) => {
   const api = await createKeyApi(t)
   const old = 'x'.repeat(100_000)
   for (let i = 0; i < 6; i += 1) {
@@ -66,13 +69,13 @@ test('long texts of before there was a limit are shown, and pages skip nobody', 
   t.strictSame(found, [...['0', '1', '2', '3'].map((name) => name + old), '4', '5'])
 })
 
-test('nothing found is an empty list', async (t) => {
+test('without a match the list is empty', async (t) => {
   const api = await createKeyApi(t)
   const answer = await api.ask(route, { as: 'stranger' })
   t.equal(answer.body, '{"object":"list","data":[],"has_more":false}')
 })
 
-test('status filters act on the effective status', async (t) => {
+test('status filters apply to the effective status', async (t) => {
   const api = await createKeyApi(t)
   await withKeys(api)
   const cases: readonly [readonly string[] | null, readonly string[]][] = [
@@ -99,7 +102,7 @@ test('status filters act on the effective status', async (t) => {
   }
 })
 
-test('ephemeral keys come when asked for', async (t) => {
+test('ephemeral keys are listed only on request', async (t) => {
   const api = await createKeyApi(t)
   await withKeys(api)
   const filters = { status: ['active'], includeEphemeral: true }
@@ -107,7 +110,7 @@ test('ephemeral keys come when asked for', async (t) => {
   t.strictSame(await names(api, 'alice', { includeEphemeral: true, status: 'active' }), ['e', 'a'])
 })
 
-test('an administrator sees everybody’s', async (t) => {
+test('an administrator sees everybody’s keys', async (t) => {
   const api = await createKeyApi(t)
   await withKeys(api)
   t.strictSame(await names(api, 'admin'), ['b', 'p', 's', 'r', 'a'])
@@ -123,7 +126,7 @@ test('an administrator sees everybody’s', async (t) => {
   t.strictSame(await names(api, 'admin', { filters: { username: 'admin' } }), [])
 })
 
-test('your own name is no privilege', async (t) => {
+test('naming yourself needs no privilege', async (t) => {
   const api = await createKeyApi(t)
   await withKeys(api)
   const { key } = await api.createKey('bob', { name: 'b2' })
@@ -131,7 +134,7 @@ test('your own name is no privilege', async (t) => {
   t.strictSame(await names(api, key, { filters: { username: null } }), ['b2', 'b'])
 })
 
-test('the flat form has a page of ten', async (t) => {
+test('the flat form has a default page of ten', async (t) => {
   const api = await createKeyApi(t)
   for (let i = 0; i < 12; i += 1) {
     await api.createKey('alice', { name: `k${i}` })
@@ -147,7 +150,7 @@ test('the flat form has a page of ten', async (t) => {
   t.equal((await names(api, 'alice', { other: 1, filters: null, limit: null })).length, 12)
 })
 
-test('with the new form flat fields do not count', async (t) => {
+test('the nested form ignores flat fields', async (t) => {
   const api = await createKeyApi(t)
   await withKeys(api)
   for (const form of [{ filters: {} }, { sort: {} }, { pagination: {} }]) {
@@ -165,7 +168,7 @@ test('each field has its own default', async (t) => {
   t.strictSame(await names(api, 'alice', { pagination: { limit: 1 } }), ['p'])
 })
 
-test('a page says whether there are more', async (t) => {
+test('a page says whether more follow', async (t) => {
   const api = await createKeyApi(t)
   await withKeys(api)
   const page = async (limit: number, offset: number) => {
@@ -182,7 +185,7 @@ test('a page says whether there are more', async (t) => {
   t.strictSame(await page(10, 2 ** 53 + 2), [0, false])
 })
 
-test('a page has a hundred records at most', async (t) => {
+test('a page has at most a hundred records', async (t) => {
   const api = await createKeyApi(t)
   await api.sql`
     insert into api_keys (id, username, name, key_hash, user_groups, subscription)
@@ -194,7 +197,7 @@ test('a page has a hundred records at most', async (t) => {
   t.equal((await names(api, 'alice')).length, 50)
 })
 
-test('what the request says wrong is named (400)', async (t) => {
+test('an invalid field is named (400)', async (t) => {
   const api = await createKeyApi(t)
   const bad: readonly [unknown, RegExp][] = [
     [[], /^The body must be object/],
@@ -239,13 +242,13 @@ test('what the request says wrong is named (400)', async (t) => {
   refused(t, await api.ask(route, infinite), 400, 'invalid_request')
 })
 
-test('nobody finds nothing (401)', async (t) => {
+test('refuses a request without a credential (401)', async (t) => {
   const api = await createKeyApi(t)
   refused(t, await api.ask(route), 401, 'credential_invalid')
   refused(t, await api.ask(route, { payload: 'not even JSON' }), 401, 'credential_invalid')
 })
 
-test('another’s name is refused (403)', async (t) => {
+test('refuses another user’s name (403)', async (t) => {
   const api = await createKeyApi(t)
   const body = { filters: { username: 'bob' } }
   refused(t, await api.ask(route, { as: 'alice', body }), 403, 'admin_required')
@@ -253,12 +256,12 @@ test('another’s name is refused (403)', async (t) => {
   refused(t, await api.ask(route, { as: 'alice', body: near }), 403, 'admin_required')
 })
 
-test('a fault of ours tells nothing (500)', async (t) => {
+test('an internal fault reveals nothing (500)', async (t) => {
   const api = await createKeyApi(t, { around: failing('fault', 'search') })
   refused(t, await api.ask(route, { as: 'alice' }), 500, 'internal')
 })
 
-test('without the store nothing is found (503)', async (t) => {
+test('searches nothing while the store is unavailable (503)', async (t) => {
   const api = await createKeyApi(t, { around: failing('outage', 'search') })
   refused(t, await api.ask(route, { as: 'alice' }), 503, 'store_unavailable')
 })

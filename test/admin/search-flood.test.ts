@@ -5,13 +5,13 @@ import { refused } from '../support/refusals.ts'
 
 const route = 'POST /v1/api-keys/search'
 const collected = 200_000
-/** A page in the middle of all that alice has, by a sort that no index serves. */
+/** A page in the middle of all keys of alice, in an order that no index serves. */
 const deepPage = {
   sort: { by: 'name', order: 'asc' },
   pagination: { limit: 100, offset: 99_950 },
 }
 
-/** alice has collected keys for years. */
+/** Inserts the keys of alice, as if collected over years. */
 async function collect(api: KeyApi): Promise<void> {
   await api.sql`
     insert into api_keys (id, username, name, key_hash, status, user_groups, subscription,
@@ -21,7 +21,7 @@ async function collect(api: KeyApi): Promise<void> {
     from generate_series(1, ${collected}::int) i`.run(60_000)
 }
 
-test("one user's searches leave the store to everybody else", async (t) => {
+test("one user's searches leave the store available to others", async (t) => {
   const api = await createKeyApi(t)
   await api.sql`set statement_timeout = 0`
   await collect(api)
@@ -35,21 +35,25 @@ test("one user's searches leave the store to everybody else", async (t) => {
       .data.map(({ name }: { name: string }) => name)
       .slice(0, 2),
     ['key 099951', 'key 099952'],
-    'the page itself',
+    'the page is correct',
   )
   for (const { hash, id } of cold) t.match(await api.keys.findByHash(hash), { id })
   const other = await api.createKey('bob', { subscription: 'b-only' })
-  t.equal((await api.ask(route, { as: 'bob' })).statusCode, 200, "another's search has its turn")
+  t.equal(
+    (await api.ask(route, { as: 'bob' })).statusCode,
+    200,
+    "another user's search gets its turn",
+  )
   t.equal((await api.ask(`DELETE /v1/api-keys/${other.id}`, { as: 'bob' })).statusCode, 200)
   const answers = await Promise.all(searches)
   const found = answers.filter(({ statusCode }) => statusCode === 200)
-  t.comment(`${found.length} of ${answers.length} searches had their turn`)
+  t.comment(`${found.length} of ${answers.length} searches were answered`)
   for (const answer of answers) {
     if (answer.statusCode !== 200) refused(t, answer, 503, 'search_timeout')
   }
 })
 
-test('a search that is slow is told as itself', async (t) => {
+test('a slow search is reported as search_timeout', async (t) => {
   const api = await createKeyApi(t)
   await api.createKey('alice')
   await api.sql`alter table api_keys rename to kept`

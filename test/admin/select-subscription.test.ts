@@ -31,7 +31,7 @@ async function select(api: ListApi, body: unknown) {
 
 const ada = { username: 'ada', groups: [' team-a '] }
 
-test('the one that serves is told whole (200)', async (t) => {
+test('the selected subscription is returned with all fields (200)', async (t) => {
   const api = await createListApi(t, { snapshot })
   t.strictSame(
     await select(api, {
@@ -57,7 +57,7 @@ test('the one that serves is told whole (200)', async (t) => {
   t.notHas(await select(api, { ...ada, requestedSubscription: 'large' }), { priority: Number })
 })
 
-test('each request has its answer', async (t) => {
+test('each request gets the documented answer', async (t) => {
   const api = await createListApi(t, { snapshot })
   const carol = { username: 'carol', groups: null }
   for (const [request, expected] of [
@@ -110,7 +110,7 @@ test('each request has its answer', async (t) => {
   }
 })
 
-test('whatever is malformed is a bad request (200)', async (t) => {
+test('a malformed body is a bad request (200)', async (t) => {
   const api = await createListApi(t, { snapshot })
   for (const body of [
     undefined,
@@ -130,7 +130,7 @@ test('whatever is malformed is a bad request (200)', async (t) => {
   }
 })
 
-test('a fault is told in the answer (200)', async (t) => {
+test('a fault is reported in the answer (200)', async (t) => {
   const api = await createListApi(t)
   t.strictSame(await select(api, ada), {
     phase: '',
@@ -140,7 +140,7 @@ test('a fault is told in the answer (200)', async (t) => {
   })
 })
 
-test('it is on the internal listener alone (404)', async (t) => {
+test('the endpoint exists only on the internal listener (404)', async (t) => {
   const api = await createListApi(t, { snapshot })
   for (const url of ['/internal/v1/subscriptions/select', '/maas-api/internal/v1/resources']) {
     const headers = { authorization: 'Bearer alice' }

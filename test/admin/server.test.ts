@@ -7,7 +7,7 @@ import { refused } from '../support/refusals.ts'
 
 const id = '0b5a3f3e-3c1e-4b6e-9d2a-6f3f1b2c4d5e'
 
-test('health is open to everybody (200)', async (t) => {
+test('health needs no credential (200)', async (t) => {
   const api = await createKeyApi(t)
   const answer = await api.ask('GET /health')
   t.equal(answer.statusCode, 200)
@@ -75,7 +75,7 @@ test('OPTIONS names the methods of a path (204)', async (t) => {
   }
 })
 
-test('an escaped path is the path', async (t) => {
+test('an escaped path is decoded', async (t) => {
   const api = await createKeyApi(t)
   const answer = await api.ask('POST /v1/api-keys/%73earch', { as: 'alice' })
   t.match(answer.json(), { object: 'list' })
@@ -94,7 +94,7 @@ test('HEAD is GET without a body', async (t) => {
   t.equal((await api.ask(`HEAD /v1/api-keys/${id}`, { as: 'alice' })).statusCode, 404)
 })
 
-test('broken escapes and endless ids are not found (404)', async (t) => {
+test('invalid escapes and very long ids are not found (404)', async (t) => {
   const api = await createKeyApi(t)
   const ids = [
     '%',
@@ -126,7 +126,7 @@ test('a query string changes nothing', async (t) => {
   t.equal((await api.ask(route, { as: 'alice', payload: 'ignored' })).statusCode, 200)
 })
 
-test('identity headers change nobody’s identity', async (t) => {
+test('identity headers are ignored', async (t) => {
   const api = await createKeyApi(t)
   const { id: ofBob } = await api.createKey('bob')
   const headers = { 'x-maas-username': 'bob', 'x-maas-group': '["tollgate-admins"]' }
@@ -134,7 +134,7 @@ test('identity headers change nobody’s identity', async (t) => {
   refused(t, await api.ask(`DELETE /v1/api-keys/${ofBob}`, { headers }), 401)
 })
 
-test('a refused credential is told so, a missing one is asked for (RFC 6750)', async (t) => {
+test('a refused credential is reported, a missing one is asked for (RFC 6750)', async (t) => {
   const api = await createKeyApi(t)
   const asked = (headers: Record<string, string>) =>
     api.ask('POST /v1/api-keys/search', { headers }).then((answer) => {
@@ -151,7 +151,7 @@ test('a refused credential is told so, a missing one is asked for (RFC 6750)', a
   }
 })
 
-test('only a trusted proxy says where a caller is', async (t) => {
+test('only a trusted proxy determines the address of a caller', async (t) => {
   const seen: (string | undefined)[] = []
   const deps = { snapshot: () => sampleSnapshot, clock: Date.now, log: pino({ level: 'silent' }) }
   const ask = async (trustedProxies: readonly string[] | undefined, remoteAddress: string) => {
@@ -171,7 +171,7 @@ test('only a trusted proxy says where a caller is', async (t) => {
   t.equal(
     await ask(['loopback'], '127.0.0.1'),
     '198.51.100.7',
-    'what the proxy saw, not what it was told',
+    'the address that the proxy saw, not the one that it was sent',
   )
   t.equal(await ask(['loopback'], '::1'), '198.51.100.7')
   t.equal(await ask(['loopback'], '203.0.113.9'), '203.0.113.9')

@@ -1,14 +1,14 @@
 import { test } from 'tap'
 import { createTurns } from '../../src/admin/turns.ts'
 
-/** Turns, and work that begins when its turn comes and ends when it is told to. */
+/** Turns, and work that begins at its turn and ends on request. */
 function createWorld(patienceMs = 60_000) {
   const turns = createTurns({ atOnce: 2, patienceMs, onTooLong: () => new Error('too long') })
   const begun: string[] = []
   const ends = new Map<string, () => void>()
   return {
     begun,
-    /** Asks for a turn; the name of the work begins with its caller's. */
+    /** Asks for a turn; the first letter of the name is the caller. */
     ask: (name: string) =>
       turns.take(name.slice(0, 1), async () => {
         begun.push(name)
@@ -23,7 +23,7 @@ function createWorld(patienceMs = 60_000) {
   }
 }
 
-test('one at a time for a caller, two altogether, in turn', async (t) => {
+test('runs one at a time for a caller and two in all, in turn', async (t) => {
   const { ask, end, begun } = createWorld()
   const asked = ['a1', 'a2', 'a3', 'b1', 'b2', 'c1', 'd1'].map(ask)
   await end('nothing')
@@ -42,12 +42,12 @@ test('one at a time for a caller, two altogether, in turn', async (t) => {
   t.strictSame(await Promise.all(asked), ['a1', 'a2', 'a3', 'b1', 'b2', 'c1', 'd1'])
 })
 
-test('who waits too long is told, and takes no turn', async (t) => {
+test('a caller that waits too long gets an error and takes no turn', async (t) => {
   const { ask, end, begun } = createWorld(20)
   const first = ask('a1')
   await t.rejects(ask('a2'), { message: 'too long' })
   await end('a1')
-  t.equal(await first, 'a1', 'what has begun is not hurried')
+  t.equal(await first, 'a1', 'running work is not interrupted')
   const third = ask('a3')
   await end('nothing')
   await end('a3')

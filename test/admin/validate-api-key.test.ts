@@ -4,7 +4,7 @@ import { failing, refused } from '../support/refusals.ts'
 
 const route = 'POST /internal/v1/api-keys/validate'
 
-test('a valid key tells whose it is (200)', async (t) => {
+test('returns the owner of a valid key (200)', async (t) => {
   const api = await createKeyApi(t)
   const { id, key } = await api.createKey('alice')
   const answer = await api.ask(route, { body: { key } })
@@ -19,7 +19,7 @@ test('a valid key tells whose it is (200)', async (t) => {
   })
 })
 
-test('no groups are left out', async (t) => {
+test('an empty list of groups is omitted', async (t) => {
   const api = await createKeyApi(t)
   const { key } = await api.createKey('alice')
   await api.sql`update api_keys set user_groups = '{}'`
@@ -28,7 +28,7 @@ test('no groups are left out', async (t) => {
   t.notOk('groups' in verdict)
 })
 
-test('a key that is not valid says why', async (t) => {
+test('an invalid key gets a reason', async (t) => {
   const api = await createKeyApi(t)
   const says = async (key: string, reason: string) =>
     t.strictSame((await api.ask(route, { body: { key } })).json(), { valid: false, reason }, key)
@@ -53,7 +53,7 @@ test('a key that is not valid says why', async (t) => {
   for (const key of [...garbage, '\0', '\ud800', mistyped]) await says(key, 'invalid key format')
 })
 
-test('a valid key was used, another one was not', async (t) => {
+test('a valid key counts as used, an invalid one does not', async (t) => {
   const api = await createKeyApi(t)
   const [valid, revoked] = [await api.createKey('alice'), await api.createKey('alice')]
   await api.ask(`DELETE /v1/api-keys/${revoked.id}`, { as: 'alice' })
@@ -65,7 +65,7 @@ test('a valid key was used, another one was not', async (t) => {
   t.strictSame(api.uses, [valid.id, valid.id], 'the external API counts as well')
 })
 
-test('a request without a key is refused (400)', async (t) => {
+test('refuses a request without a key (400)', async (t) => {
   const api = await createKeyApi(t)
   const bodies = [undefined, null, {}, [], 'key', { key: '' }, { key: null }, { key: 5 }]
   for (const body of bodies) {
@@ -74,22 +74,22 @@ test('a request without a key is refused (400)', async (t) => {
   refused(t, await api.ask(route, { payload: '{"key":' }), 400, 'invalid_body')
 })
 
-test('a body above a mebibyte is refused (413)', async (t) => {
+test('refuses a body above one mebibyte (413)', async (t) => {
   const api = await createKeyApi(t)
   refused(t, await api.ask(route, { body: { key: 'k'.repeat(1_048_576) } }), 413, 'body_too_large')
 })
 
-test('a fault of ours tells nothing (500)', async (t) => {
+test('an internal fault reveals nothing (500)', async (t) => {
   const api = await createKeyApi(t, { around: failing('fault', 'findByHashes') })
   refused(t, await api.ask(route, { body: { key: 'sk-oai-a_b' } }), 500, 'internal')
 })
 
-test('without the store there is no verdict (503)', async (t) => {
+test('gives no verdict while the store is unavailable (503)', async (t) => {
   const api = await createKeyApi(t, { around: failing('outage', 'findByHashes') })
   refused(t, await api.ask(route, { body: { key: 'sk-oai-a_b' } }), 503, 'store_unavailable')
 })
 
-test('outside it does not exist (404)', async (t) => {
+test('the endpoint does not exist on the external listener (404)', async (t) => {
   const api = await createKeyApi(t)
   const answer = await api.external.inject({
     method: 'POST',
