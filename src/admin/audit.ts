@@ -36,7 +36,7 @@ interface Audited {
   concernsOthers: boolean
   intended: boolean
   /** Its outcome has a line already. */
-  told: boolean
+  recorded: boolean
   trail: AuditTrail
 }
 
@@ -53,16 +53,16 @@ export function auditRoutes(app: FastifyInstance, trail: AuditTrail = noTrail): 
       target: {},
       concernsOthers: false,
       intended: false,
-      told: false,
+      recorded: false,
       trail,
     }
   })
   app.addHook('onSend', async (request, reply) => {
     const { audited, routeOptions } = request
     const { audit } = routeOptions.config
-    if (audit === undefined || audited.told || request.caller === null) return
+    if (audit === undefined || audited.recorded || request.caller === null) return
     if (looks.includes(audit) && !audited.concernsOthers) return
-    audited.told = true
+    audited.recorded = true
     await trail.note(eventOf(request, outcomeOf(request, reply), reply.statusCode))
   })
 }
@@ -97,7 +97,7 @@ export async function showOthers(request: FastifyRequest, count?: number): Promi
   if (!request.audited.concernsOthers) return
   addToOutcome(request, {}, count)
   await request.audited.trail.require(eventOf(request, 'success', 200))
-  request.audited.told = true
+  request.audited.recorded = true
 }
 
 function eventOf(request: FastifyRequest, outcome: AuditOutcome, status?: number): AuditEvent {

@@ -7,7 +7,7 @@ import type { FastifyInstance } from 'fastify'
  * How long idle connections stay open, so that their next use announces the shutdown
  * (milliseconds).
  */
-const tellingMs = 500
+const announceMs = 500
 
 /**
  * Closes a listener. New connections are refused at once, so that a proxy goes elsewhere. On
@@ -26,7 +26,7 @@ export async function drain(app: FastifyInstance, graceMs: number): Promise<void
   const closeIdle = server.closeIdleConnections.bind(server)
   server.closeIdleConnections = () => {}
   const closed = app.close()
-  if (server.listening) await delay(Math.min(tellingMs, graceMs))
+  if (server.listening) await delay(Math.min(announceMs, graceMs))
   server.closeIdleConnections = closeIdle
   closeIdle()
   await closed

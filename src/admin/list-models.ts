@@ -19,7 +19,7 @@ import { accessibleSubscriptions, findSubscription, isHealthy } from '../core/se
 import type { CompiledSubscription, Model, Snapshot } from '../core/snapshot.ts'
 import { toTimestamp } from '../core/timestamp.ts'
 import { callerOf } from './authenticate.ts'
-import { inLanes } from './lanes.ts'
+import { forEachConcurrently } from './concurrency.ts'
 import type { ProbeModel } from './model-probe.ts'
 import { refusals } from './schemas.ts'
 
@@ -36,7 +36,7 @@ export interface ListModelsDeps {
 }
 
 /** Models queried concurrently, and how long one may block those behind it. */
-const lanes = 100
+const concurrency = 100
 const longestPatienceMs = 500
 /** All have been queried after this time, even if none responds. */
 const allAskedMs = 1_000
@@ -252,10 +252,10 @@ async function findModels(deps: ListModelsDeps, search: Search): Promise<readonl
     if (isQuiet || tookMs >= deps.accessCheckTimeoutMs) deadline.abort()
   }, lookEveryMs)
   const items = [...asked]
-  const patienceMs = Math.min(longestPatienceMs, (allAskedMs * lanes) / items.length)
-  await inLanes(
+  const patienceMs = Math.min(longestPatienceMs, (allAskedMs * concurrency) / items.length)
+  await forEachConcurrently(
     items,
-    { lanes, patienceMs, signal },
+    { concurrency, patienceMs, signal },
     async ([model, { endpoint, subscriptions }]) => {
       const subscription = subscriptions[0]?.name ?? ''
       const request = { endpoint, authorization, caller, subscription, snapshot }

@@ -18,7 +18,7 @@ export interface RefusedRequest {
 }
 
 /** Calls back for every refusal caused by the request; our own bugs are logged elsewhere. */
-export function tellRefusals(
+export function reportRefusals(
   app: FastifyInstance,
   onRefused: ((refused: RefusedRequest) => void) | undefined,
 ): void {

@@ -104,7 +104,7 @@ export const propagation = {
       type: 'string',
       enum: ['confirmed', 'pending'],
       description:
-        'confirmed: no replica lets such a key pass any more, not even after a restored backup. pending: those that wait are told or stop by themselves.',
+        'confirmed: no replica lets such a key pass any more, not even after a restored backup. pending: the other replicas learn of it, or stop serving, on their own.',
     },
     replicas: {
       type: 'integer',

@@ -27,7 +27,7 @@ import { followMethods } from './methods.ts'
 import { typeInDocument } from './named-schemas.ts'
 import { describeApi } from './openapi.ts'
 import { type ProbeDeps, probes } from './probes.ts'
-import { type RefusedRequest, tellRefusals } from './refusals.ts'
+import { type RefusedRequest, reportRefusals } from './refusals.ts'
 import { revokeApiKey } from './revoke-api-key.ts'
 import { type RevokeGivenKeyDeps, revokeGivenKey } from './revoke-given-key.ts'
 import { type SearchApiKeysDeps, searchApiKeys } from './search-api-keys.ts'
@@ -187,7 +187,7 @@ function createListener({
   })
   traceRequests(app, openSpan)
   auditRoutes(app, audit)
-  tellRefusals(app, onRefused)
+  reportRefusals(app, onRefused)
   if (tls) {
     tls.follow(app.server as unknown as TlsServer)
     endHandshakes(app.server)

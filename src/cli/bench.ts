@@ -90,7 +90,7 @@ function report({ json, html }: BenchOptions, results: Results, before: Results 
 }
 
 /** What is measured, and how it is stopped. */
-interface Place {
+interface World {
   start(): Promise<{
     readonly subjects: readonly Subject[]
     readonly asking: Asking
@@ -100,11 +100,11 @@ interface Place {
   kill(): void
 }
 
-function placeOf(
+function worldOf(
   options: BenchOptions,
   env: NodeJS.ProcessEnv,
   log: (line: string) => void,
-): Place {
+): World {
   const { target } = options
   if (target !== undefined) {
     const there = { subjects: subjectsOfTarget(target), asking: askingOf(target) }
@@ -123,20 +123,20 @@ function placeOf(
 
 async function run(options: BenchOptions, env: NodeJS.ProcessEnv): Promise<Results> {
   const progress = createProgress(process.stderr)
-  const place = placeOf(options, env, progress.line)
+  const world = worldOf(options, env, progress.line)
   const load = startLoad()
   const stopping = new AbortController()
   const stop = async (): Promise<void> => {
     stopping.abort()
-    await Promise.all([load.stop(), place.stop()])
+    await Promise.all([load.stop(), world.stop()])
   }
-  void onStop(place.kill).then(async (reason) => {
+  void onStop(world.kill).then(async (reason) => {
     progress.line(`Stopping (${reason})`)
     await stop()
     process.exit(stoppedStatus)
   })
   try {
-    const { broken = new Promise<never>(() => {}), ...there } = await place.start()
+    const { broken = new Promise<never>(() => {}), ...there } = await world.start()
     const measuring = { ...there, load, signal: stopping.signal, progress: progress.run }
     return await Promise.race([measureAll(options, measuring), broken])
   } catch (error) {

@@ -61,22 +61,23 @@ export async function drain(
 /** Calls until the drain has ended. Rejects as soon as the service does not respond. */
 async function askService(config: Config, out: (text: string) => void): Promise<DrainState> {
   const begunAt = performance.now()
-  for (let told = ''; ; ) {
+  for (let printed = ''; ; ) {
     const state = await askOnce(config)
     const isLate = performance.now() - begunAt > config.drainMs + marginMs
     if (state.status !== 'draining') return state
     if (isLate) return { ...state, status: 'overdue' }
     const { requests } = state
-    if (requests !== undefined && told !== `${requests}`) out(`Requests that run: ${requests}`)
-    told = `${requests}`
+    if (requests !== undefined && printed !== `${requests}`) out(`Requests that run: ${requests}`)
+    printed = `${requests}`
   }
 }
 
 async function askOnce({ internalAddress: at, tlsCertFile }: Config): Promise<DrainState> {
   const isSecure = 'port' in at && tlsCertFile !== undefined
-  const place = 'path' in at ? { socketPath: at.path } : { port: at.port, host: localHost(at.host) }
+  const target =
+    'path' in at ? { socketPath: at.path } : { port: at.port, host: localHost(at.host) }
   const asked = (isSecure ? requestHttps : requestHttp)({
-    ...place,
+    ...target,
     path: '/internal/v1/drain',
     method: 'POST',
     signal: AbortSignal.timeout(answerWithinMs),

@@ -27,7 +27,7 @@ const usage = `Usage: tollgate migrate [--from <url>] [--tenant <name>] [--in-pl
   --plan         says what would be done to the schema, and which processes go on working on it`
 
 /** The number of keys between two progress messages. */
-const tellEvery = 50_000
+const reportEvery = 50_000
 
 /**
  * `tollgate migrate`: returns the exit status, 0 if everything was done, 1 if keys were skipped, 2
@@ -121,10 +121,10 @@ async function copy(job: {
     console.log('Nothing was written: the target is empty, every key would be copied.')
     return 0
   }
-  let told = 0
+  let reported = 0
   const onProgress = (read: number): void => {
-    if (read < told + tellEvery) return
-    told = read
+    if (read < reported + reportEvery) return
+    reported = read
     console.log(`${read} keys read`)
   }
   const take = () => copyKeys({ source, target, tenant, dryRun, onProgress })

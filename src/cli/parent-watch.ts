@@ -6,15 +6,15 @@ const pollMs = 500
  * IPC channel); a service in the background keeps running.
  */
 export function onParentGone(callback: () => void): void {
-  let told = false
-  const tell = () => {
-    if (!told) callback()
-    told = true
+  let notified = false
+  const notify = () => {
+    if (!notified) callback()
+    notified = true
   }
-  if (process.connected) process.once('disconnect', tell)
+  if (process.connected) process.once('disconnect', notify)
   else if (process.env.npm_lifecycle_event === undefined) return
   const parent = process.ppid
   setInterval(() => {
-    if (process.ppid !== parent) tell()
+    if (process.ppid !== parent) notify()
   }, pollMs).unref()
 }

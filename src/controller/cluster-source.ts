@@ -205,7 +205,7 @@ function keepRead(object: KubeObject, schema: Schema): KubeObject {
 
 /** Reads what has changed. Of two resources with one key the first counts. */
 function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator<void, Gathered> {
-  const found = new Map<string, { readonly place: string; readonly resource: Resource }>()
+  const found = new Map<string, { readonly shown: string; readonly resource: Resource }>()
   const problems: FileProblem[] = []
   const refused: Refused[] = []
   for (const each of watched) {
@@ -214,17 +214,17 @@ function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator
     for (const [name, object] of objects) {
       const { key, resource, problems: own, refused: not } = readOne(each, name, object)
       if (not !== undefined) refused.push(not)
-      const place = `${each.shown} ${name}`
+      const shown = `${each.shown} ${name}`
       const wrong: FileProblem[] = own.map(({ severity, message }) => ({
-        ...{ file: place, line: 0 },
+        ...{ file: shown, line: 0 },
         ...{ severity, message },
       }))
       if (key !== undefined && resource !== undefined) {
         const earlier = found.get(key)
         if (earlier === undefined) {
-          found.set(key, { place, resource })
+          found.set(key, { shown, resource })
           if (isModel(resource)) kept?.models.set(key, () => toOwner(each, name))
-        } else wrong.push(shadowed(place, key, earlier.place))
+        } else wrong.push(shadowed(shown, key, earlier.shown))
       }
       for (const problem of wrong) problems.push(problem)
       if (kept !== undefined) {
@@ -241,7 +241,7 @@ function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator
     problems,
     refused,
     locate: (key, _, message) => ({
-      file: found.get(key)?.place ?? '',
+      file: found.get(key)?.shown ?? '',
       line: 0,
       severity: 'warning',
       message: `${key}: ${message}`,
@@ -266,9 +266,9 @@ function isUnchanged(watched: Watched, name: string): boolean {
   )
 }
 
-function shadowed(place: string, key: string, earlier: string): FileProblem {
+function shadowed(shown: string, key: string, earlier: string): FileProblem {
   const message = `${key} is there as ${earlier} too, and that one counts`
-  return { file: place, line: 0, severity: 'error', message }
+  return { file: shown, line: 0, severity: 'error', message }
 }
 
 /** The resource of an object; the same object as before if only its status has changed. */

@@ -25,7 +25,7 @@ export function createFolderSource(path: string): ResourceSource {
     const options = { signal, ref: false }
     await delay(settleMs, undefined, options)
     if (restMs > settleMs) {
-      await Promise.race([delay(restMs - settleMs, undefined, options), listener.heard()])
+      await Promise.race([delay(restMs - settleMs, undefined, options), listener.changed()])
     }
   }
 
@@ -57,7 +57,7 @@ export function createFolderSource(path: string): ResourceSource {
 function listen(path: string) {
   let watcher: FSWatcher | undefined
   let changed = false
-  let tell = (): void => {}
+  let notify = (): void => {}
   const close = (): void => {
     watcher?.close()
     watcher = undefined
@@ -65,12 +65,12 @@ function listen(path: string) {
   const onChange = (_: string, name: string | null): void => {
     if (name !== null && !/^\.\.data$|\.(ya?ml|json)$/.test(name)) return
     changed = true
-    tell()
+    notify()
   }
   return {
     close,
     /** Resolves once a change is reported that is not forgotten; never without notifications. */
-    async heard(): Promise<void> {
+    async changed(): Promise<void> {
       if (watcher === undefined) {
         try {
           watcher = watch(path, { persistent: false }, onChange).on('error', close)
@@ -80,7 +80,7 @@ function listen(path: string) {
       }
       if (!changed)
         await new Promise<void>((settle) => {
-          tell = settle
+          notify = settle
         })
     },
     /** Changes reported until now are being checked. */

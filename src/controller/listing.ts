@@ -48,9 +48,9 @@ async function lookAt(path: string): Promise<Seen> {
  * because mounted ConfigMaps use them for subfolders; reads each folder once.
  */
 async function resourceFiles(folder: string, read = new Set<string>()): Promise<readonly string[]> {
-  const place = await realpath(folder)
-  if (read.has(place)) return []
-  read.add(place)
+  const folderPath = await realpath(folder)
+  if (read.has(folderPath)) return []
+  read.add(folderPath)
   const files: string[] = []
   for (const entry of await readdir(folder, { withFileTypes: true })) {
     if (entry.name.startsWith('.')) continue

@@ -129,7 +129,7 @@ interface Weakness {
 }
 
 /** The number of policies that one message names. */
-const policiesTold = 5
+const policiesNamed = 5
 
 /**
  * A Subscription depends only on `Accepted`, an AccessPolicy also on `Enforced` (contract, 7.2).
@@ -152,13 +152,13 @@ function weaknessOf(
     isFalse ||= found.status === 'False'
     const { type, status, message } = found
     const verb = status === 'Unknown' ? 'is not known to be' : 'is not'
-    if (weak <= policiesTold) {
+    if (weak <= policiesNamed) {
       const name = placeOfPolicy(kind, key).join('/')
       sentences.push(`${name} ${verb} ${type.toLowerCase()}${message && `: ${message}`}`)
     }
   }
   if (weak === 0) return undefined
-  if (weak > policiesTold) sentences.push(`and ${weak - policiesTold} more`)
+  if (weak > policiesNamed) sentences.push(`and ${weak - policiesNamed} more`)
   return { status: isFalse ? 'False' : 'Unknown', message: sentences.join('; ') }
 }
 

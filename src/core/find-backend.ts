@@ -41,9 +41,9 @@ export interface FoundBackend {
   readonly routing: Routing
 }
 
-type Place = { readonly url: string; readonly host: string | undefined }
-/** A place, or why there is none. */
-type Found = Place | string
+type Address = { readonly url: string; readonly host: string | undefined }
+/** An address, or why there is none. */
+type Found = Address | string
 
 /**
  * For a model whose ModelRef names an LLMInferenceService. A `backendUrl` in the resource takes
@@ -55,13 +55,13 @@ export function findBackend(
   options: RoutingOptions,
 ): FoundBackend {
   const found = around.routes.map((route) => ({ route, ...follow(route, ref, around, options) }))
-  const chosen = found.find(({ place }) => typeof place !== 'string') ?? found[0]
-  const place = chosen === undefined ? placeOfService(ref, around.service) : chosen.place
+  const chosen = found.find(({ address }) => typeof address !== 'string') ?? found[0]
+  const address = chosen === undefined ? addressOfService(ref, around.service) : chosen.address
   const isWritten = ref.backendUrl !== undefined
-  const isFound = !isWritten && typeof place !== 'string'
+  const isFound = !isWritten && typeof address !== 'string'
   return {
-    backendUrl: isFound ? place.url : ref.backendUrl,
-    backendHost: isFound ? place.host : undefined,
+    backendUrl: isFound ? address.url : ref.backendUrl,
+    backendHost: isFound ? address.host : undefined,
     routing: {
       route: chosen && {
         namespace: chosen.route.metadata.namespace,
@@ -69,7 +69,7 @@ export function findBackend(
         gateway: chosen.gateway,
         hostnames: chosen.route.hostnames,
       },
-      missing: isWritten || typeof place !== 'string' ? '' : place,
+      missing: isWritten || typeof address !== 'string' ? '' : address,
       bypasses: bypassesOf(around.routes, options),
     },
   }
@@ -81,12 +81,12 @@ function follow(
   ref: ModelRef,
   { gateways }: Surroundings,
   options: RoutingOptions,
-): { readonly place: Found; readonly gateway: string | undefined } {
+): { readonly address: Found; readonly gateway: string | undefined } {
   const shown = `the HTTPRoute ${keyOf(route)}`
   const parents = inOrder(route.parents, options)
   const open = parents.filter(({ refusal }) => refusal === undefined)
   const first = open[0] ?? parents[0]
-  const none = (problem: string) => ({ place: `${shown} ${problem}`, gateway: first?.gateway })
+  const none = (problem: string) => ({ address: `${shown} ${problem}`, gateway: first?.gateway })
   if (first?.refusal !== undefined) {
     return none(`is not accepted by the Gateway ${first.gateway}: ${first.refusal}`)
   }
@@ -105,18 +105,25 @@ function follow(
     if (direct.port === undefined) return none(`names the ${direct.shown} without a port`)
     const name = `${direct.name}.${direct.namespace}.svc.${options.clusterDomain}`
     const host = hostOf(route.hostnames, undefined, ref) ?? name
-    const place = toPlace('http', absolute(name, options), direct.port, prefix, host)
+    const address = toAddress('http', absolute(name, options), direct.port, prefix, host)
     return {
-      place: typeof place === 'string' ? `${shown} ${place}` : place,
+      address: typeof address === 'string' ? `${shown} ${address}` : address,
       gateway: first?.gateway,
     }
   }
   if (open.length === 0) return none('hangs on no Gateway, and needs one')
   const problems: string[] = []
   for (const parent of open) {
-    const place = throughGateway(gateways.get(parent.gateway), parent, route, prefix, ref, options)
-    if (typeof place !== 'string') return { place, gateway: parent.gateway }
-    problems.push(`the Gateway ${parent.gateway} ${place}`)
+    const address = throughGateway(
+      gateways.get(parent.gateway),
+      parent,
+      route,
+      prefix,
+      ref,
+      options,
+    )
+    if (typeof address !== 'string') return { address, gateway: parent.gateway }
+    problems.push(`the Gateway ${parent.gateway} ${address}`)
   }
   return none(`needs a Gateway: ${problems.slice(0, 3).join('; ')}`)
 }
@@ -163,7 +170,7 @@ function throughGateway(
   if (address === undefined) return 'has no address yet'
   const host = hostOf(route.hostnames, listener.hostname, ref) ?? address
   const scheme = listener.isSecure ? 'https' : 'http'
-  return toPlace(scheme, absolute(address, options), listener.port, prefix, host)
+  return toAddress(scheme, absolute(address, options), listener.port, prefix, host)
 }
 
 /** The listener that the route names; otherwise the first that fits, preferring TLS. */
@@ -205,7 +212,7 @@ function meet(host: string, other: string | undefined): string | undefined {
 }
 
 /** The external address from its status, preferring TLS (contract, 7.3). */
-function placeOfService(ref: ModelRef, service: InferenceService | undefined): Found {
+function addressOfService(ref: ModelRef, service: InferenceService | undefined): Found {
   const name = `${ref.metadata.namespace}/${ref.backend.name}`
   const nothing = `there is no HTTPRoute of the LLMInferenceService ${name}, `
   if (service === undefined) return `${nothing}which does not exist`
@@ -220,7 +227,7 @@ function placeOfService(ref: ModelRef, service: InferenceService | undefined): F
     : `${nothing}whose address is no URL like http://host`
 }
 
-function toPlace(
+function toAddress(
   scheme: string,
   address: string,
   port: number,

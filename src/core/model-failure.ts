@@ -49,7 +49,7 @@ export interface EndedStream {
   /** `upstream_transport_failure_reason`. */
   readonly transport: string
   /** The failure reason that one of our scripts recorded (`tollgate.failure`). */
-  readonly told: string | undefined
+  readonly reported: string | undefined
 }
 
 /** Field numbers in ResponseFlags. */
@@ -70,8 +70,8 @@ const flag = {
 
 /** undefined: no failure of the model's server. */
 export function failureOf(ended: EndedStream): ModelFailure | undefined {
-  const { flags, details, transport, told } = ended
-  if (told === 'credential_refused') return { reason: told, detail: details }
+  const { flags, details, transport, reported } = ended
+  if (reported === 'credential_refused') return { reason: reported, detail: details }
   const reason = reasonOf(flags, `${details} ${transport}`)
   // Both describe a connection failure; the transport's text is better.
   return reason && { reason, detail: transport || details }

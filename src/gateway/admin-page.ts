@@ -22,9 +22,9 @@ export async function askAdmin(
   method: 'GET' | 'POST' = 'GET',
   withinMs = answerWithinMs,
 ): Promise<string> {
-  const place = 'path' in admin ? { socketPath: admin.path } : admin
+  const target = 'path' in admin ? { socketPath: admin.path } : admin
   const signal = AbortSignal.timeout(withinMs)
-  const asked = request({ ...place, path, method, signal })
+  const asked = request({ ...target, path, method, signal })
   let isThere = false
   asked.once('socket', (socket) => {
     if (socket.connecting) socket.once('connect', () => (isThere = true))

@@ -10,7 +10,7 @@ import type { ModelRef } from '../core/resources.ts'
 import { clusterName, type Model, type Snapshot } from '../core/snapshot.ts'
 import type { TakenClusters } from './admin-page.ts'
 import { joinClusters, renderCluster, writeClusters } from './clusters.ts'
-import { placeOf, secretsOf } from './secret-place.ts'
+import { locationOf, secretsOf } from './secret-location.ts'
 
 /**
  * How long a cluster stays after its model was removed, because answered Checks still need it;
@@ -237,7 +237,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
 /** The cluster's settings besides the address; secrets are in files below `directory`. */
 function readFrom({ metadata, server }: ModelRef, directory: string) {
   const [credential, authorities] = secretsOf(metadata.namespace, server).map(
-    (secret) => secret && placeOf(secret, directory),
+    (secret) => secret && locationOf(secret, directory),
   )
   const header = server.credential?.header
   return {

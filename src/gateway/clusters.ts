@@ -7,7 +7,7 @@ import { mkdir } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { join } from 'node:path'
 import { replaceFile } from './replace-file.ts'
-import type { SecretPlace } from './secret-place.ts'
+import type { SecretLocation } from './secret-location.ts'
 
 /**
  * The target of a model's requests: `backendUrl` is `http://` or `https://`, host, port, base path.
@@ -23,8 +23,8 @@ export type Backend = {
    * Secrets that Envoy reads from files: the header with its credential, and the trusted
    * authorities.
    */
-  readonly credential?: { readonly header: string; readonly secret: SecretPlace } | undefined
-  readonly authorities?: SecretPlace | undefined
+  readonly credential?: { readonly header: string; readonly secret: SecretLocation } | undefined
+  readonly authorities?: SecretLocation | undefined
 }
 
 const usualConnectMs = 5_000
@@ -168,13 +168,13 @@ function identifying({ header, secret }: NonNullable<Backend['credential']>): ob
 }
 
 /** Envoy reads it again whenever the file is replaced. */
-function fromFile({ name, path }: SecretPlace): object {
+function fromFile({ name, path }: SecretLocation): object {
   const sds_config = { resource_api_version: 'V3', path_config_source: { path } }
   return { name, sds_config }
 }
 
 /** TLS to a server with this name or address, verified against the authorities. */
-export function tlsTo(host: string, authorities?: SecretPlace): object {
+export function tlsTo(host: string, authorities?: SecretLocation): object {
   const isName = isIP(host) === 0
   return {
     name: 'envoy.transport_sockets.tls',

@@ -8,7 +8,13 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Snapshot } from '../core/snapshot.ts'
 import { replaceFile } from './replace-file.ts'
-import { placeOf, type Secret, type SecretPlace, secretFolder, secretsOf } from './secret-place.ts'
+import {
+  locationOf,
+  type Secret,
+  type SecretLocation,
+  secretFolder,
+  secretsOf,
+} from './secret-location.ts'
 import type { Reading } from './secret-source.ts'
 
 /** Milliseconds between two checks of the files. */
@@ -33,7 +39,7 @@ export type SecretFiles = ReturnType<typeof createSecretFiles>
 
 interface Needed {
   readonly secret: Secret
-  readonly place: SecretPlace
+  readonly location: SecretLocation
   /** `<namespace>/<name>` of the first model that needs it. */
   readonly model: string
   written: string | undefined
@@ -49,14 +55,14 @@ export function createSecretFiles(deps: SecretFilesDeps) {
   let isFollowing = false
 
   async function bring(each: Needed): Promise<void> {
-    const { secret, place } = each
+    const { secret, location } = each
     const reading = await deps.read(secret)
     const problem = 'problem' in reading ? `ModelRef/${each.model}: ${reading.problem}` : undefined
-    const text = render(secret, place, 'text' in reading ? reading.text : undefined)
+    const text = render(secret, location, 'text' in reading ? reading.text : undefined)
     if (problem !== undefined && problem !== each.problem) deps.onProblem(problem)
     each.problem = problem
     if (text === each.written) return
-    await replaceFile(place.path, text, 0o600)
+    await replaceFile(location.path, text, 0o600)
     each.written = text
   }
 
@@ -80,7 +86,10 @@ export function createSecretFiles(deps: SecretFilesDeps) {
       await delay(restMs, undefined, { signal: closing.signal, ref: false })
       await inTurn(async () => {
         await bringAll()
-        await removeUnneeded(folder, new Set([...needed.values()].map(({ place }) => place.path)))
+        await removeUnneeded(
+          folder,
+          new Set([...needed.values()].map(({ location }) => location.path)),
+        )
       }).catch(deps.onFault)
     }
   }
@@ -94,10 +103,10 @@ export function createSecretFiles(deps: SecretFilesDeps) {
         for (const [model, { resource }] of snapshot.models) {
           for (const secret of secretsOf(resource.metadata.namespace, resource.server)) {
             if (secret === undefined) continue
-            const place = placeOf(secret, deps.directory)
-            const before = needed.get(place.name)
-            const fresh = { secret, place, model, written: undefined, problem: undefined }
-            if (!found.has(place.name)) found.set(place.name, before ?? fresh)
+            const location = locationOf(secret, deps.directory)
+            const before = needed.get(location.name)
+            const fresh = { secret, location, model, written: undefined, problem: undefined }
+            if (!found.has(location.name)) found.set(location.name, before ?? fresh)
           }
         }
         needed = found
@@ -123,7 +132,7 @@ export function createSecretFiles(deps: SecretFilesDeps) {
 /**
  * A `DiscoveryResponse` with the secret. Without a text Envoy has no secret, and sends no request.
  */
-function render(secret: Secret, { name }: SecretPlace, text: string | undefined): string {
+function render(secret: Secret, { name }: SecretLocation, text: string | undefined): string {
   const value = { inline_string: text ?? '' }
   const resource = {
     '@type': discovery,

@@ -6,7 +6,7 @@ import { X509Certificate } from 'node:crypto'
 import { constants } from 'node:fs'
 import { open, realpath } from 'node:fs/promises'
 import { join, sep } from 'node:path'
-import type { Secret } from './secret-place.ts'
+import type { Secret } from './secret-location.ts'
 
 /** Its text, or the problem with its file. The problem never contains the text. */
 export type Reading = { readonly text: string } | { readonly problem: string }

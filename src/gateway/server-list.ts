@@ -12,7 +12,7 @@ import { isIP } from 'node:net'
 import type { ModelRef } from '../core/resources.ts'
 import { readBody } from '../http/read-body.ts'
 import { findAuthorities } from './bootstrap.ts'
-import { type Secret, secretsOf } from './secret-place.ts'
+import { type Secret, secretsOf } from './secret-location.ts'
 import type { Reading } from './secret-source.ts'
 
 export interface ServerListOptions {

@@ -164,7 +164,7 @@ export function createSinks() {
 
   class SinkCall extends TimedCall {
     readonly #take: Sink
-    readonly #tell: OnFault
+    readonly #onFault: OnFault
 
     constructor(
       stream: Stream,
@@ -175,7 +175,7 @@ export function createSinks() {
     ) {
       super(stream, form, onFault, timeout)
       this.#take = take
-      this.#tell = onFault
+      this.#onFault = onFault
       open.add(stream)
       this.hurry()
       if (ended) setTimeout(answerWith, quietMs, stream, nothing)
@@ -188,7 +188,7 @@ export function createSinks() {
         take(message)
       } catch (error) {
         // One invalid message must not end the stream that carries everybody's usage.
-        this.#tell(error)
+        this.#onFault(error)
       }
     }
 

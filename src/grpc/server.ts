@@ -16,6 +16,7 @@ import { Connection } from './http2/connection.ts'
 import { usualLimits } from './http2/limits.ts'
 import type { RequestHead } from './http2/request-head.ts'
 import type { Stream, StreamHandler } from './http2/stream.ts'
+import { findListenAddresses } from './listen-addresses.ts'
 import type { MessageForm } from './message-reader.ts'
 import {
   createSinks,
@@ -25,7 +26,6 @@ import {
   serveUnary,
   type Unary,
 } from './methods.ts'
-import { findPlaces } from './places.ts'
 import { CallError, code } from './status.ts'
 
 export interface GrpcMethods {
@@ -101,19 +101,19 @@ export function createGrpcServer(methods: GrpcMethods) {
     if (draining) connection.drain()
   }
 
-  async function listenAt(place: ListenOptions): Promise<number> {
-    const server = place.path === undefined && tls ? serveTls(tls, accept) : servePlain(accept)
+  async function listenAt(at: ListenOptions): Promise<number> {
+    const server = at.path === undefined && tls ? serveTls(tls, accept) : servePlain(accept)
     server.on('connection', (socket: Socket) => {
       sockets.add(socket)
       socket.once('close', () => sockets.delete(socket))
     })
-    server.listen(place)
+    server.listen(at)
     await once(server, 'listening')
     // From now on, errors are about connections that could not be accepted.
     server.on('error', onFault)
     servers.add(server)
     server.once('close', () => servers.delete(server))
-    return place.path === undefined ? (server.address() as AddressInfo).port : 0
+    return at.path === undefined ? (server.address() as AddressInfo).port : 0
   }
 
   return {
@@ -121,9 +121,9 @@ export function createGrpcServer(methods: GrpcMethods) {
     async listen(address: string): Promise<number> {
       let port: number | undefined
       let problem: unknown
-      for (const place of await findPlaces(address)) {
+      for (const at of await findListenAddresses(address)) {
         try {
-          port = await listenAt(port === undefined ? place : { ...place, port })
+          port = await listenAt(port === undefined ? at : { ...at, port })
         } catch (error) {
           if (!isNotHere(error)) throw error
           problem = error

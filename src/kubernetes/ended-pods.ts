@@ -27,7 +27,7 @@ export function createEndedPods<Pod extends PodIdentity>(options: EndedPodsOptio
   let reflector: Reflector | undefined
   let closing = new AbortController()
 
-  function tell(): void {
+  function notify(): void {
     // A missing list says nothing about its pods.
     if (reflector === undefined || !reflector.isSynced || reflector.isAbsent) return
     const { objects } = reflector
@@ -50,12 +50,12 @@ export function createEndedPods<Pod extends PodIdentity>(options: EndedPodsOptio
     look(pods: readonly Pod[]) {
       wanted = pods
       if (pods.length === 0) return stop()
-      if (reflector !== undefined) return tell()
+      if (reflector !== undefined) return notify()
       closing = new AbortController()
       reflector = startReflector({
         client,
         path: `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods`,
-        onChange: tell,
+        onChange: notify,
         onProblem,
         signal: closing.signal,
       })

@@ -42,15 +42,15 @@ export function followLease(options: LeaseOptions) {
   const path = `${collection}/${name}`
   let seen: SeenLease | undefined
   let heldUntil = Number.NEGATIVE_INFINITY
-  let told = false
+  let reported = false
   let problem: string | undefined
 
   const isHeld = (): boolean => monotonic() < heldUntil
 
-  function tell(): void {
-    if (isHeld() === told) return
-    told = isHeld()
-    onChange(told)
+  function report(): void {
+    if (isHeld() === reported) return
+    reported = isHeld()
+    onChange(reported)
   }
 
   function noteProblem(fresh: string | undefined): void {
@@ -118,9 +118,9 @@ export function followLease(options: LeaseOptions) {
         const isRace = error instanceof KubeError && error.status === 409
         if (!isRace) noteProblem(error instanceof Error ? error.message : String(error))
       }
-      tell()
+      report()
       await delay(isHeld() ? renewMs : renewMs / 2, undefined, { signal }).catch(() => {})
-      tell()
+      report()
     }
   }
 

@@ -36,7 +36,7 @@ export function followOthersLease(options: OthersLeaseOptions) {
   const { everyMs = 2_000, monotonic = () => performance.now() } = options
   const seen = new Map<string, SeenLease>()
   let staleUntil = Number.NEGATIVE_INFINITY
-  let told: string | undefined
+  let reported: string | undefined
   let problem: string | undefined
 
   const isStale = (): boolean => monotonic() < staleUntil
@@ -61,9 +61,9 @@ export function followOthersLease(options: OthersLeaseOptions) {
     const wasStale = isStale()
     staleUntil = alive === undefined ? asked + 3 * everyMs : Number.NEGATIVE_INFINITY
     const state = JSON.stringify(alive ?? null)
-    const isNews = state !== told || (alive === undefined && !wasStale)
-    told = state
-    if (isNews) onChange(alive)
+    const isNew = state !== reported || (alive === undefined && !wasStale)
+    reported = state
+    if (isNew) onChange(alive)
   }
 
   function note(fresh: string | undefined): void {

@@ -53,7 +53,7 @@ export function readCommon(common: WireReader, journaled: boolean): LoggedStream
     firstByteMs: undefined,
     flags: noFlags,
     transport: '',
-    told: undefined,
+    reported: undefined,
   }
   let startedAt: number | undefined
   while (common.next()) {
@@ -104,7 +104,7 @@ function readNamespace(reader: WireReader, namespace: string, found: LoggedStrea
   if (!isUsage && !isFailure && !namespace.startsWith(checkNamespace)) return
   const end = reader.enter()
   if (isUsage) found.used = readStruct(reader, usageNames)
-  else if (isFailure) found.told = String(readStruct(reader).get('reason'))
+  else if (isFailure) found.reported = String(readStruct(reader).get('reason'))
   else found.check = readCheck(reader)
   reader.leave(end)
 }

@@ -37,12 +37,12 @@ export function createShouldRateLimit({
   settle,
   onIgnored,
 }: RateLimitDeps): (bytes: Buffer) => Buffer {
-  const told = new Set<string>()
+  const logged = new Set<string>()
   function ignore(reason: string): void {
     // A gateway repeats the same mistake with every response, and its text must not fill our
     // memory.
-    if (told.has(reason) || told.size >= 16) return
-    told.add(reason)
+    if (logged.has(reason) || logged.size >= 16) return
+    logged.add(reason)
     onIgnored(reason)
   }
 

@@ -53,13 +53,13 @@ export function createSettle(deps: SettleDeps): Settle {
 
   function count(usage: Usage, counted: Counted, by: Report['by']): void {
     const { response } = usage
-    const tell = () => onCounted(usage, counted, by)
+    const notify = () => onCounted(usage, counted, by)
     // A journal line is counted at its own time, so that a journal can be read again from its
     // start.
     const now = by === 'journal' && response ? Math.min(response.endedAt, clock()) : clock()
-    const report = response && { id: response.id, endedAt: response.endedAt, by, onCounted: tell }
+    const report = response && { id: response.id, endedAt: response.endedAt, by, onCounted: notify }
     counters.add(countersOf(usage, snapshot()), counted.tokens, now, report)
-    if (report === undefined) tell()
+    if (report === undefined) notify()
   }
 
   return function settle(usage, by = 'stream') {

@@ -31,7 +31,7 @@ export async function noteStart(sql: Sql, replica: string): Promise<void> {
 }
 
 /** Reports everything, as the first revision of this edition. */
-export async function tellAll(
+export async function reportAll(
   sql: Sql,
   replica: string,
   edition: string,
@@ -48,7 +48,7 @@ export async function tellAll(
       delete from tollgate_in_force
       where replica = ${replica} and model <> all(${[...all.keys()]}::text[])
     ),
-    told as (
+    written as (
       insert into tollgate_in_force (replica, model, revision, access, limits, server, envoy)
       select ${replica}, model, 1, access, limits, server, envoy from ${rowsOf(sql, all)}
       on conflict (replica, model) do update set revision = excluded.revision,
@@ -63,7 +63,7 @@ export async function tellAll(
  * Reports the changes since `last`; even without changes it shows that the process is alive. False:
  * the database does not have this process's last state, for example after a restore.
  */
-export async function tellChanges(
+export async function reportChanges(
   sql: Sql,
   replica: string,
   last: Edition,
@@ -84,7 +84,7 @@ export async function tellChanges(
       where replica = ${replica} and edition = ${edition} and revision = ${revision}::bigint
       returning revision
     ),
-    told as (
+    written as (
       insert into tollgate_in_force (replica, model, revision, access, limits, server, envoy)
       select ${replica}, model, report.revision, access, limits, server, envoy
       from ${rowsOf(sql, changes)}, report

@@ -19,7 +19,7 @@ export interface Database {
 const waitMs = 30_000
 /** Between two attempts, and between two log lines about them. */
 const retryMs = 500
-const tellEveryMs = 5_000
+const logEveryMs = 5_000
 
 /** A database that responds and has been migrated. */
 export async function openDatabase(context: Context): Promise<Database> {
@@ -46,7 +46,7 @@ export async function openDatabase(context: Context): Promise<Database> {
  */
 async function waitForDatabase(pool: Pool, { log, signal }: Context): Promise<void> {
   const startedAt = performance.now()
-  let toldAt = Number.NEGATIVE_INFINITY
+  let loggedAt = Number.NEGATIVE_INFINITY
   for (;;) {
     const problem = await orAborted(tryConnect(pool), signal)
     if (problem === undefined) break
@@ -55,8 +55,8 @@ async function waitForDatabase(pool: Pool, { log, signal }: Context): Promise<vo
     if (now - startedAt > waitMs) {
       throw new Error(`DATABASE_URL: no answer within ${waitMs / 1_000} s: ${problem.message}`)
     }
-    if (now - toldAt >= tellEveryMs) {
-      toldAt = now
+    if (now - loggedAt >= logEveryMs) {
+      loggedAt = now
       log.warn({ setting: 'DATABASE_URL', cause: problem.message }, 'waiting for the database')
     }
     await delay(retryMs, undefined, { signal })

@@ -38,7 +38,7 @@ export function createDenialLog(options: DenialLogOptions) {
     const now = monotonic()
     let second = seconds.get(code)
     if (second === undefined || now - second.startedAt >= secondMs) {
-      if (second !== undefined) tell(code, second)
+      if (second !== undefined) logOmitted(code, second)
       second = { startedAt: now, written: 0, omitted: 0 }
       seconds.set(code, second)
     }
@@ -51,7 +51,7 @@ export function createDenialLog(options: DenialLogOptions) {
     return false
   }
 
-  function tell(code: ErrorCode, second: Second): void {
+  function logOmitted(code: ErrorCode, second: Second): void {
     if (second.omitted > 0) log.info({ code, omitted: second.omitted }, 'refusals were not logged')
     second.omitted = 0
   }
@@ -59,7 +59,7 @@ export function createDenialLog(options: DenialLogOptions) {
   function flush(): void {
     clearTimeout(timer)
     timer = undefined
-    for (const [code, second] of seconds) tell(code, second)
+    for (const [code, second] of seconds) logOmitted(code, second)
   }
 
   function write(

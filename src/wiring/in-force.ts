@@ -15,8 +15,8 @@ import {
   type Changes,
   type Edition,
   purgeReports,
-  tellAll,
-  tellChanges,
+  reportAll,
+  reportChanges,
 } from '../store/in-force.ts'
 import type { Sql } from '../store/postgres/sql.ts'
 
@@ -45,7 +45,7 @@ export function createInForceReport(deps: InForceReportDeps) {
   const { signal } = closing
   let policies: Policies = noPolicies
   /** What the database has, as one text per model; removed models are reported too. */
-  let told = new Map<string, string>()
+  let reported = new Map<string, string>()
   let last: Edition | undefined
   let isNoted = false
   let wake = new AbortController()
@@ -66,35 +66,35 @@ export function createInForceReport(deps: InForceReportDeps) {
     const changes = new Map<string, InForce | undefined>()
     for (const model of policies.byModel.keys()) {
       const now = inForceOf(model)
-      if (told.get(model) !== show(now)) changes.set(model, now)
+      if (reported.get(model) !== show(now)) changes.set(model, now)
       yield
     }
-    for (const [model, text] of told) {
+    for (const [model, text] of reported) {
       if (text !== '' && !policies.byModel.has(model)) changes.set(model, undefined)
     }
     return changes
   }
 
-  async function tell(): Promise<void> {
+  async function report(): Promise<void> {
     isNoted = false
     const { snapshot, refused } = deps.state()
     policies = await inSlices(policiesInSteps(snapshot, refused, policies))
     // Resets the reports before they contain too many removed models.
-    if (told.size > 2 * policies.byModel.size + 1_000) last = undefined
-    if (last === undefined) told = new Map()
+    if (reported.size > 2 * policies.byModel.size + 1_000) last = undefined
+    if (last === undefined) reported = new Map()
     const changes: Changes = await inSlices(findChanges())
     if (last === undefined) {
       const edition = randomUUID()
-      await tellAll(sql, replica, edition, changes)
+      await reportAll(sql, replica, edition, changes)
       last = { edition, revision: 1 }
     } else {
       const known = last
       // Without a response it is unknown whether the report was stored.
       last = undefined
-      if (!(await tellChanges(sql, replica, known, changes))) return tell()
+      if (!(await reportChanges(sql, replica, known, changes))) return report()
       last = { ...known, revision: known.revision + (changes.size === 0 ? 0 : 1) }
     }
-    for (const [model, now] of changes) told.set(model, show(now))
+    for (const [model, now] of changes) reported.set(model, show(now))
   }
 
   async function run(): Promise<void> {
@@ -105,7 +105,7 @@ export function createInForceReport(deps: InForceReportDeps) {
         await delay(confirmMs, undefined, { signal: either, ref: false }).catch(() => {})
       if (signal.aborted) return
       try {
-        await tell()
+        await report()
         if (turn % purgeEvery === 0) await purgeReports(sql)
       } catch (error) {
         if (!(error instanceof ServiceError)) deps.onFault(error)
@@ -126,10 +126,10 @@ export function createInForceReport(deps: InForceReportDeps) {
      */
     async start(): Promise<void> {
       const giveUpAt = performance.now() + startDeadlineMs
-      for (let isTold = false; !isTold; ) {
+      for (let isReported = false; !isReported; ) {
         try {
-          await tell()
-          isTold = true
+          await report()
+          isReported = true
         } catch (error) {
           if (!(error instanceof ServiceError) || performance.now() > giveUpAt) throw error
           await delay(retryMs)

@@ -3,7 +3,7 @@
 import { createClusterSource } from '../controller/cluster-source.ts'
 import { createFolderSource } from '../controller/folder-source.ts'
 import type { ResourceSource } from '../controller/source.ts'
-import type { Secret } from '../gateway/secret-place.ts'
+import type { Secret } from '../gateway/secret-location.ts'
 import { type Reading, readSecret, toCredential } from '../gateway/secret-source.ts'
 import { createClient } from '../kubernetes/client.ts'
 import { createReadSecretEntry } from '../kubernetes/secrets.ts'

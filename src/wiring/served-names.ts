@@ -5,7 +5,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import { inLanes } from '../admin/lanes.ts'
+import { forEachConcurrently } from '../admin/concurrency.ts'
 import { readServedModels, type ServedModel } from '../core/model-list.ts'
 import type { ModelRef } from '../core/resources.ts'
 import { createServedNames, takenOf, takesServedNames } from '../core/served-names.ts'
@@ -44,7 +44,7 @@ export interface LearnerDeps {
 const retryMs = [1_000, 2_000, 5_000, 15_000, 30_000] as const
 const askMs = 2_000
 /** Servers asked concurrently, and how long one may block those behind it. */
-const lanes = 50
+const concurrency = 50
 const patienceMs = 500
 /** How often each process confirms a server's unchanged list. */
 const confirmMs = 86_400_000
@@ -53,7 +53,7 @@ const confirmMs = 86_400_000
 interface Turn {
   dueAt: number
   failures: number
-  toldAt: number
+  reportedAt: number
 }
 
 /** Asks the servers of models without ids of their own; a worker gets the names from its parent. */
@@ -95,7 +95,7 @@ export function createLearner(deps: LearnerDeps): Learner {
   }
 
   function turnOf(id: string): Turn {
-    const turn = turns.get(id) ?? { dueAt: -Infinity, failures: 0, toldAt: -Infinity }
+    const turn = turns.get(id) ?? { dueAt: -Infinity, failures: 0, reportedAt: -Infinity }
     turns.set(id, turn)
     return turn
   }
@@ -126,11 +126,11 @@ export function createLearner(deps: LearnerDeps): Learner {
       takenOf(served).map((each) => each.id),
     )
     if (isNew) log.debug({ model: model.key }, 'a model server lists other names')
-    if (!isNew && performance.now() - turn.toldAt < confirmMs) return
-    turn.toldAt = performance.now()
+    if (!isNew && performance.now() - turn.reportedAt < confirmMs) return
+    turn.reportedAt = performance.now()
     await store.write(id, names.of(id)).catch((error: unknown) => {
       // So that its next response is reported again.
-      turn.toldAt = -Infinity
+      turn.reportedAt = -Infinity
       log.debug({ cause: String(error) }, 'the names of a model server could not be kept')
     })
   }
@@ -158,8 +158,8 @@ export function createLearner(deps: LearnerDeps): Learner {
     const inOrder = [...due].sort(([a], [b]) => a.failures - b.failures)
     // A signal per round: listeners on one that lives as long as the process would never be
     // released.
-    const options = { lanes, patienceMs, signal: new AbortController().signal }
-    await inLanes(inOrder, options, ([turn, model]) => ask(model, turn))
+    const options = { concurrency, patienceMs, signal: new AbortController().signal }
+    await forEachConcurrently(inOrder, options, ([turn, model]) => ask(model, turn))
   }
 
   async function readOthers(): Promise<void> {

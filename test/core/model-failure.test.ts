@@ -1,11 +1,11 @@
 import { test } from 'tap'
 import { failureOf, isAnswered } from '../../src/core/model-failure.ts'
 
-const ended = (details: string, flags: readonly number[], transport = '', told?: string) => ({
+const ended = (details: string, flags: readonly number[], transport = '', reported?: string) => ({
   flags: new Set(flags),
   details,
   transport,
-  told,
+  reported,
 })
 
 test('each failure has its reason', async (t) => {
@@ -32,7 +32,7 @@ test('each failure has its reason', async (t) => {
   t.equal(detail, untrusted)
 })
 
-test('what a script has told comes first', async (t) => {
+test('what a script has reported comes first', async (t) => {
   const answer = ended('via_upstream', [], '', 'credential_refused')
   t.equal(failureOf(answer)?.reason, 'credential_refused')
   t.equal(failureOf(ended('via_upstream', [], '', 'else')), undefined)

@@ -6,8 +6,8 @@ import {
   noteStart,
   purgeReports,
   readReports,
-  tellAll,
-  tellChanges,
+  reportAll,
+  reportChanges,
 } from '../../src/store/in-force.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
@@ -43,7 +43,7 @@ test('a report is read whole, then by what is new', async (t) => {
   const sql = await begin(t)
   const id = await join(sql, 'one')
   const edition = randomUUID()
-  await tellAll(
+  await reportAll(
     sql,
     id,
     edition,
@@ -59,16 +59,16 @@ test('a report is read whole, then by what is new', async (t) => {
     ['llm/b', content('2')],
     ['llm/a', undefined],
   ])
-  t.ok(await tellChanges(sql, id, { edition, revision: 1 }, changes))
+  t.ok(await reportChanges(sql, id, { edition, revision: 1 }, changes))
   t.strictSame(await read(sql, known), ['one: revision 2 llm/a=undefined llm/b=2'])
-  t.ok(await tellChanges(sql, id, { edition, revision: 2 }, new Map()), 'it is still there')
+  t.ok(await reportChanges(sql, id, { edition, revision: 2 }, new Map()), 'it is still there')
   t.strictSame(await read(sql, new Map([[id, { edition, revision: 2 }]])), ['one: revision 2'])
 })
 
 test('who knows another edition is told all', async (t) => {
   const sql = await begin(t)
   const id = await join(sql, 'one')
-  await tellAll(
+  await reportAll(
     sql,
     id,
     randomUUID(),
@@ -78,7 +78,7 @@ test('who knows another edition is told all', async (t) => {
     ]),
   )
   const edition = randomUUID()
-  await tellAll(sql, id, edition, new Map([['llm/b', content('2')]]))
+  await reportAll(sql, id, edition, new Map([['llm/b', content('2')]]))
   const other = new Map([[id, { edition: randomUUID(), revision: 9 }]])
   t.strictSame(await read(sql, other), ['one: revision 1 llm/b=2'])
 })
@@ -87,13 +87,13 @@ test('a database that went back is noticed', async (t) => {
   const sql = await begin(t)
   const id = await join(sql, 'one')
   const edition = randomUUID()
-  await tellAll(sql, id, edition, new Map([['llm/a', content('1')]]))
+  await reportAll(sql, id, edition, new Map([['llm/a', content('1')]]))
   const changes = new Map([['llm/a', content('2')]])
-  t.notOk(await tellChanges(sql, id, { edition, revision: 7 }, changes))
-  t.notOk(await tellChanges(sql, id, { edition: randomUUID(), revision: 1 }, new Map()))
+  t.notOk(await reportChanges(sql, id, { edition, revision: 7 }, changes))
+  t.notOk(await reportChanges(sql, id, { edition: randomUUID(), revision: 1 }, new Map()))
   await sql`delete from tollgate_reports`
-  t.notOk(await tellChanges(sql, id, { edition, revision: 1 }, changes))
-  await tellAll(sql, id, edition, changes)
+  t.notOk(await reportChanges(sql, id, { edition, revision: 1 }, changes))
+  await reportAll(sql, id, edition, changes)
   t.strictSame(await read(sql), ['one: revision 1 llm/a=2'])
 })
 
@@ -106,7 +106,7 @@ test('who starts is not waited for, and an earlier version is', async (t) => {
   await join(sql, 'older')
   await join(sql, 'ended', randomUUID(), -1)
   t.strictSame(await read(sql), ['older: silent'])
-  await tellAll(sql, starting, randomUUID(), new Map())
+  await reportAll(sql, starting, randomUUID(), new Map())
   t.strictSame(await read(sql), ['older: silent', 'starting: revision 1'])
 })
 
@@ -115,7 +115,7 @@ test('reports of processes that are gone are forgotten', async (t) => {
   const id = await join(sql, 'one')
   const gone = randomUUID()
   for (const each of [id, gone]) {
-    await tellAll(sql, each, randomUUID(), new Map([['llm/a', content('1')]]))
+    await reportAll(sql, each, randomUUID(), new Map([['llm/a', content('1')]]))
   }
   await purgeReports(sql)
   const count = async () => (await sql`select from tollgate_in_force`).count

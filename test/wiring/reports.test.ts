@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { test } from 'tap'
 import type { Reports } from '../../src/core/enforcement.ts'
-import { tellAll, tellChanges } from '../../src/store/in-force.ts'
+import { reportAll, reportChanges } from '../../src/store/in-force.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool } from '../../src/store/postgres/postgres.ts'
 import { watchReports } from '../../src/wiring/reports.ts'
@@ -19,7 +19,7 @@ test('reports are read as they come, and a database that is away is a problem', 
     values (${id}, 'one', 'one', now(), now() + interval '1 hour', 0)`
   const edition = randomUUID()
   const entry = { access: 'a', limits: '', server: '1', envoy: 'taken' } as const
-  await tellAll(sql, id, edition, new Map([['llm/a', entry]]))
+  await reportAll(sql, id, edition, new Map([['llm/a', entry]]))
 
   const proxy = await startTcpProxy(t, Number(new URL(database).port))
   const url = proxy.through(database)
@@ -42,7 +42,7 @@ test('reports are read as they come, and a database that is away is a problem', 
   await poll(() => serverOf() === '1', 'it is read')
   t.strictSame(changes, [undefined], 'all may have changed')
   const next = new Map([['llm/a', { ...entry, server: '2' }]])
-  await tellChanges(sql, id, { edition, revision: 1 }, next)
+  await reportChanges(sql, id, { edition, revision: 1 }, next)
   await poll(() => serverOf() === '2', 'it is read again')
   t.strictSame(changes, [undefined, ['llm/a']], 'and what is new alone')
 

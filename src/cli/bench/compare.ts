@@ -36,7 +36,7 @@ export function renderComparison(before: Results, after: Results): string {
     names.map((name) => [name, ...shown.map((figure) => show(change(figure, name)))]),
   )
   return [
-    `Since ${before.about.at}: change (noise of both); = is within the noise. "rps bare" and "Envoy bare" tell how the machine itself differs.`,
+    `Since ${before.about.at}: change (noise of both); = is within the noise. "rps bare" and "Envoy bare" show how the machine itself differs.`,
     ...differences(before, after),
     '',
     table,

@@ -5,7 +5,7 @@ const clearLine = '\r\u001b[K'
 const lines = 10
 
 export function createProgress(to: NodeJS.WriteStream) {
-  let lastTold = -1
+  let lastWritten = -1
   const clear = (): void => void (to.isTTY && to.write(clearLine))
   return {
     /** Removes the changing line. */
@@ -17,8 +17,8 @@ export function createProgress(to: NodeJS.WriteStream) {
     run(over: number, of: number, what: string): void {
       const text = `${Math.floor((100 * over) / of)} %  ${what}`
       if (to.isTTY) to.write(`${clearLine}${text.slice(0, to.columns - 1)}`)
-      else if (what !== '' && lastTold !== Math.floor((lines * over) / of)) to.write(`${text}\n`)
-      lastTold = Math.floor((lines * over) / of)
+      else if (what !== '' && lastWritten !== Math.floor((lines * over) / of)) to.write(`${text}\n`)
+      lastWritten = Math.floor((lines * over) / of)
     },
   }
 }

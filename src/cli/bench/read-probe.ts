@@ -9,8 +9,8 @@ import type { Inside } from './probe.ts'
  * longest delay. Rejects if no process responds.
  */
 export async function readProbe(folder: string): Promise<Inside> {
-  const told = await Promise.all(readdirSync(folder).map((name) => readOne(join(folder, name))))
-  const seen = told.filter((each) => each !== undefined)
+  const readings = await Promise.all(readdirSync(folder).map((name) => readOne(join(folder, name))))
+  const seen = readings.filter((each) => each !== undefined)
   if (seen.length === 0) throw new Error('no process of the service responds to the probe')
   return {
     allocatedBytes: seen.reduce((sum, each) => sum + each.allocatedBytes, 0),

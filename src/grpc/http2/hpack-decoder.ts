@@ -121,8 +121,8 @@ class DynamicTable {
   #most = tableBytes
 
   at(index: number): Field | undefined {
-    const place = this.#fields.length - 1 - index
-    return place >= this.#oldest ? this.#fields[place] : undefined
+    const at = this.#fields.length - 1 - index
+    return at >= this.#oldest ? this.#fields[at] : undefined
   }
 
   /** An entry larger than the table empties it and is not stored (4.4). */

@@ -22,10 +22,10 @@ const mostAgreed = 8
 
 /** Indexes by name and value in the static table; the value -1 stands for the name alone. */
 const staticIndex = new Map<string, number>()
-for (const [place, [name, value]] of staticFields.entries()) {
+for (const [index, [name, value]] of staticFields.entries()) {
   const key = `${name}\0`
-  if (!staticIndex.has(key)) staticIndex.set(key, place + 1)
-  if (value !== '') staticIndex.set(`${name}\0${value}`, place + 1)
+  if (!staticIndex.has(key)) staticIndex.set(key, index + 1)
+  if (value !== '') staticIndex.set(`${name}\0${value}`, index + 1)
 }
 
 /** The encoder of a connection. */
@@ -57,12 +57,12 @@ export class HpackEncoder {
     this.#toEmpty = false
     let lasts = true
     for (const field of fields) {
-      const place = this.#agreed.indexOf(field)
+      const index = this.#agreed.indexOf(field)
       const fixed = staticIndex.get(`${field.name}\0${field.value}`)
       if (fixed !== undefined && field.value !== '') {
         putInteger(bytes, 0x80, 7, fixed)
-      } else if (place >= 0) {
-        putInteger(bytes, 0x80, 7, staticFields.length + this.#agreed.length - place)
+      } else if (index >= 0) {
+        putInteger(bytes, 0x80, 7, staticFields.length + this.#agreed.length - index)
       } else if (field.agreed && this.#usesTable && this.#agreed.length < mostAgreed) {
         putLiteral(bytes, 0x40, 6, field)
         this.#agreed.push(field)

@@ -99,7 +99,7 @@ export class Streams {
       this.#fail(stream, error)
       return
     }
-    this.#tell(stream, buffer.subarray(start, end), last)
+    this.#deliver(stream, buffer.subarray(start, end), last)
     const { streamWindow } = this.#limits
     if (last || stream.closed || stream.receiveWindow * 2 > streamWindow) return
     putWindowUpdate(this.#link.output, id, streamWindow - stream.receiveWindow)
@@ -184,7 +184,7 @@ export class Streams {
       stream.bodyLeft = head.contentLength
       this.#streams.set(id, stream)
       stream.handler = this.#open(stream, head)
-      if (last) this.#tell(stream, nothing, true)
+      if (last) this.#deliver(stream, nothing, true)
     }
   }
 
@@ -197,11 +197,11 @@ export class Streams {
       this.#fail(stream, errorCode.protocolError)
     } else {
       stream.remoteEnded = true
-      this.#tell(stream, nothing, true)
+      this.#deliver(stream, nothing, true)
     }
   }
 
-  #tell(stream: Stream, data: Buffer, last: boolean): void {
+  #deliver(stream: Stream, data: Buffer, last: boolean): void {
     if (stream.closed) return
     try {
       stream.handler.data(data, last)

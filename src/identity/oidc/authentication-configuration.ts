@@ -72,7 +72,7 @@ export function parseAuthenticationConfiguration(
   const written = toPlain(document)
   if (typeof written === 'string') return { providers: [], broken: [written], leftOut: [] }
   const [problems, strange]: [FieldProblem[], FieldProblem[]] = [[], []]
-  const place = ({ path, message }: FieldProblem): string =>
+  const show = ({ path, message }: FieldProblem): string =>
     `line ${lineOf(document.contents, path, lines)}: ${showPath(path)} ${message}`.replace(
       '  ',
       ' ',
@@ -101,7 +101,7 @@ export function parseAuthenticationConfiguration(
       }
       return foreign.length > 0 ? [] : [readProvider(jwt, issuer ?? '')]
     })
-  return { providers, broken: problems.map(place), leftOut: strange.map(place) }
+  return { providers, broken: problems.map(show), leftOut: strange.map(show) }
 }
 
 /** The document as plain values, or why it is invalid. */

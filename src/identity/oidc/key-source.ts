@@ -143,14 +143,14 @@ async function readKeys(
   // OpenID Connect Discovery 4.3: otherwise anybody who can write below the issuer's host could
   // impersonate it.
   if (discovered.issuer !== issuer) throw new Error(`${about} speaks for another issuer`)
-  const place = discovered.jwks_uri
-  if (typeof place !== 'string' || !isTrustworthy(place)) {
+  const address = discovered.jwks_uri
+  if (typeof address !== 'string' || !isTrustworthy(address)) {
     throw new Error(`${about} has no jwks_uri that is https`)
   }
-  if (issuer.startsWith('https:') && !place.startsWith('https:')) {
+  if (issuer.startsWith('https:') && !address.startsWith('https:')) {
     throw new Error(`${about} has a jwks_uri that is not https`)
   }
-  return await readDocument(place)
+  return await readDocument(address)
 }
 
 function ignoreUnknown(error: unknown): undefined {

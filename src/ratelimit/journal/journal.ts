@@ -62,7 +62,7 @@ export function createJournal(options: JournalOptions) {
   /** In monotonic time. */
   let claimedUntil = Number.NEGATIVE_INFINITY
   /** Changes each time the claim is acquired again, because others may have read in between. */
-  let tenure = 0
+  let claimEpoch = 0
   let readIn = 0
   let reading: Promise<void> = Promise.resolve()
   let over: Promise<unknown> = Promise.resolve()
@@ -75,7 +75,7 @@ export function createJournal(options: JournalOptions) {
     counters,
     lasting,
     clock,
-    mayRead: () => !stopped && isReader() && readIn === tenure,
+    mayRead: () => !stopped && isReader() && readIn === claimEpoch,
     onProblem: (problem) => log.warn({ journal: path, problem }, 'usage journal'),
   })
   const reopen = createReopening({
@@ -127,14 +127,14 @@ export function createJournal(options: JournalOptions) {
     const askedAt = monotonic()
     const wasReader = isReader()
     if (!(await counters.claimJournal(claimMs))) return
-    if (!wasReader) tenure += 1
+    if (!wasReader) claimEpoch += 1
     claimedUntil = askedAt + claimMs
   }
 
   async function read(): Promise<void> {
     if (!isReader()) return
-    if (readIn !== tenure) await reader.reset()
-    readIn = tenure
+    if (readIn !== claimEpoch) await reader.reset()
+    readIn = claimEpoch
     await reader.readAll()
   }
 

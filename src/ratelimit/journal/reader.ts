@@ -74,12 +74,12 @@ export function createJournalReader(options: JournalReaderOptions) {
   let sinceKept = 0
   let savedAs = ''
   let forgotAt = clock()
-  const told = new Set<string>()
+  const logged = new Set<string>()
 
   function skip(why: string): void {
     skipped += 1
-    if (told.has(why)) return
-    told.add(why)
+    if (logged.has(why)) return
+    logged.add(why)
     options.onProblem(why)
   }
 

@@ -65,11 +65,11 @@ export function connectionClass(options: ConnectionOptions): new () => Connectio
       // Missing in the package's types: sent by the server after connecting.
       const { processID, secretKey } = this as unknown as Record<string, number | null>
       if (typeof processID === 'number' && typeof secretKey === 'number') {
-        const place =
+        const server =
           remoteAddress === undefined || remotePort === undefined
             ? { path: `${this.host}/.s.PGSQL.${this.port}` }
             : { host: remoteAddress, port: remotePort }
-        cancel(place, processID, secretKey)
+        cancel(server, processID, secretKey)
       }
       this.connection.stream.destroy()
     }
@@ -137,12 +137,12 @@ export async function orGiveUp<T>(
 }
 
 /** Asks the server, over a separate connection, to cancel what one of its processes runs. */
-function cancel(place: NetConnectOpts, processId: number, secretKey: number): void {
+function cancel(server: NetConnectOpts, processId: number, secretKey: number): void {
   const request = Buffer.alloc(16)
   for (const [i, word] of [16, cancelRequestCode, processId, secretKey].entries()) {
     request.writeInt32BE(word, 4 * i)
   }
-  const socket = connect(place, () => socket.end(request))
+  const socket = connect(server, () => socket.end(request))
   socket.unref()
   socket.on('error', () => {})
   socket.resume()

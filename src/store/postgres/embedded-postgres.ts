@@ -13,7 +13,7 @@ import { claim } from './claim.ts'
 import { endWithUs } from './end-with-us.ts'
 import { openPool } from './postgres.ts'
 import { databaseUser, ensureData, lastLine } from './postgres-data.ts'
-import { choosePlace, type PostgresPlace, runAs } from './postgres-place.ts'
+import { chooseLocation, type PostgresLocation, runAs } from './postgres-location.ts'
 import { commandLine, identify, isRunning, readIfThere } from './process-identity.ts'
 
 /** A running embedded Postgres. */
@@ -56,17 +56,17 @@ export async function startEmbeddedPostgres(
   options: EmbeddedPostgresOptions,
 ): Promise<EmbeddedPostgres> {
   const { directory, log } = options
-  const place = choosePlace(directory, log)
+  const location = chooseLocation(directory, log)
   const claimed = claim(join(directory, 'in-use'))
   if ('heldBy' in claimed) {
     throw new Error(`The database in ${directory} is in use by process ${claimed.heldBy}.`)
   }
   try {
-    const data = join(place.home, 'data')
+    const data = join(location.home, 'data')
     await stopOrphan(data, log)
-    const password = ensureData(place, data, log)
+    const password = ensureData(location, data, log)
     const port = options.port ?? (await freePort())
-    const running = await run(place, data, { ...defaultSettings, ...options.settings, port })
+    const running = await run(location, data, { ...defaultSettings, ...options.settings, port })
     const exited = running.exited.then((how) => {
       claimed.release()
       return how
@@ -87,17 +87,17 @@ export async function startEmbeddedPostgres(
 }
 
 async function run(
-  place: PostgresPlace,
+  location: PostgresLocation,
   data: string,
   settings: Readonly<Record<string, string | number>> & { readonly port: number },
 ) {
-  const logFile = join(place.home, 'postgres.log')
+  const logFile = join(location.home, 'postgres.log')
   const output = openSync(logFile, 'w', 0o600)
   const child = spawn(
-    join(place.bin, 'postgres'),
+    join(location.bin, 'postgres'),
     ['-D', data, ...Object.entries(settings).flatMap(([k, v]) => ['-c', `${k}=${v}`])],
     // A separate process group: Ctrl-C at the terminal must not stop it before its clients.
-    { ...runAs(place), detached: true, stdio: ['ignore', output, output] },
+    { ...runAs(location), detached: true, stdio: ['ignore', output, output] },
   )
   closeSync(output)
   const unwatch = child.pid === undefined ? () => {} : endWithUs(child.pid, killedStopping)

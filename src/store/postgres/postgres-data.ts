@@ -14,7 +14,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
-import { type PostgresPlace, runAs } from './postgres-place.ts'
+import { type PostgresLocation, runAs } from './postgres-location.ts'
 
 /** The one user of the embedded database. */
 export const databaseUser = 'tollgate'
@@ -24,15 +24,15 @@ export const databaseUser = 'tollgate'
  * another major version created the data.
  */
 export function ensureData(
-  place: PostgresPlace,
+  location: PostgresLocation,
   data: string,
   log: (line: string) => void,
 ): string {
-  const password = ensurePassword(place.home, data)
-  if (existsSync(data)) checkVersion(place, data)
+  const password = ensurePassword(location.home, data)
+  if (existsSync(data)) checkVersion(location, data)
   else {
-    log(`Creating the database in ${place.home} (once)`)
-    createData(place, data)
+    log(`Creating the database in ${location.home} (once)`)
+    createData(location, data)
   }
   return password
 }
@@ -47,9 +47,9 @@ function ensurePassword(home: string, data: string): string {
   return readFileSync(file, 'utf8')
 }
 
-function checkVersion(place: PostgresPlace, data: string): void {
+function checkVersion(location: PostgresLocation, data: string): void {
   const found = readFileSync(join(data, 'PG_VERSION'), 'utf8').trim()
-  const { stdout } = runProgram(place, 'postgres', ['--version'])
+  const { stdout } = runProgram(location, 'postgres', ['--version'])
   const ours = /(\d+)\./.exec(stdout)?.[1]
   if (found === ours) return
   throw new Error(
@@ -58,22 +58,23 @@ function checkVersion(place: PostgresPlace, data: string): void {
 }
 
 /**
- * Runs initdb beside the final place and renames the result, so that a killed start leaves no
+ * Runs initdb beside the final location and renames the result, so that a killed start leaves no
  * partial database.
  */
-function createData(place: PostgresPlace, data: string): void {
-  for (const entry of readdirSync(place.home)) {
-    if (entry.startsWith('new-')) rmSync(join(place.home, entry), { recursive: true, force: true })
+function createData(location: PostgresLocation, data: string): void {
+  for (const entry of readdirSync(location.home)) {
+    if (entry.startsWith('new-'))
+      rmSync(join(location.home, entry), { recursive: true, force: true })
   }
-  const unfinished = join(place.home, 'new-data')
-  const secret = join(place.home, 'new-secret')
+  const unfinished = join(location.home, 'new-data')
+  const secret = join(location.home, 'new-secret')
   mkdirSync(unfinished, { mode: 0o700 })
-  writeFileSync(secret, readFileSync(join(place.home, 'password')), { mode: 0o600, flag: 'wx' })
-  if (place.user !== undefined) {
-    for (const path of [unfinished, secret]) chownSync(path, place.user.uid, place.user.gid)
+  writeFileSync(secret, readFileSync(join(location.home, 'password')), { mode: 0o600, flag: 'wx' })
+  if (location.user !== undefined) {
+    for (const path of [unfinished, secret]) chownSync(path, location.user.uid, location.user.gid)
   }
   try {
-    const { status, output } = runProgram(place, 'initdb', [
+    const { status, output } = runProgram(location, 'initdb', [
       ...['-D', unfinished, '-U', databaseUser, `--pwfile=${secret}`, '--auth=scram-sha-256'],
       ...['--encoding=UTF8', '--locale=C', '--no-instructions'],
     ])
@@ -85,9 +86,9 @@ function createData(place: PostgresPlace, data: string): void {
   }
 }
 
-function runProgram(place: PostgresPlace, name: string, args: string[]) {
-  const { status, stdout, stderr, error } = spawnSync(join(place.bin, name), args, {
-    ...runAs(place),
+function runProgram(location: PostgresLocation, name: string, args: string[]) {
+  const { status, stdout, stderr, error } = spawnSync(join(location.bin, name), args, {
+    ...runAs(location),
     encoding: 'utf8',
   })
   if (error !== undefined)

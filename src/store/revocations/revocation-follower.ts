@@ -143,7 +143,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
     silent = answer.silent
     options.onSilentPods?.(answer.silentPods)
     if (source === null) {
-      if (before.source !== null) tell('the triggers that log revocations are off')
+      if (before.source !== null) warn('the triggers that log revocations are off')
       options.evict(hashes)
       return true
     }
@@ -152,7 +152,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
     // The log is cut off or has another history, or the triggers were off, so changes may be
     // missing in it.
     const isGap = !answer.isSame || before.source !== source
-    if (isGap) tell('the log of revocations may have a gap: keys are read anew')
+    if (isGap) warn('the log of revocations may have a gap: keys are read anew')
     // Another server may have reused transaction numbers that the snapshot counts as known.
     const isOther = before.server !== server
     const isTooMuch = hashes.length > logRows || hashes.includes(everyKey)
@@ -161,7 +161,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
     return hashes.length === 0 && !isGap && !isOther
   }
 
-  function tell(what: string): void {
+  function warn(what: string): void {
     options.onFault(new Error(what))
   }
 

@@ -169,7 +169,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
     await write()
   }
 
-  async function tellDatabase(): Promise<void> {
+  async function replayInDatabase(): Promise<void> {
     await readFolder()
     await forgetForeignTransactions(pool)
     const hashes = [...ended.keys()]
@@ -219,7 +219,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
   })
   const finishFile = repeatedly(complete)
   const replay = repeatedly(async () => {
-    await tellDatabase()
+    await replayInDatabase()
     readOn()
   })
 
@@ -229,7 +229,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
     /** Reads every file and updates the database. Rejects if it cannot read. */
     async start(): Promise<void> {
       await readFolder()
-      await tellDatabase().catch((error: unknown) => {
+      await replayInDatabase().catch((error: unknown) => {
         if (!(error instanceof ServiceError)) options.onFault(error)
         replay()
       })

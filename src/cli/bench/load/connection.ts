@@ -19,9 +19,9 @@ export async function openConnection(url: URL) {
   let socket = await open()
 
   function finish(outcome: number | string): void {
-    const tell = done
+    const settle = done
     done = undefined
-    tell?.(outcome)
+    settle?.(outcome)
   }
 
   function open(): Promise<Socket> {

@@ -165,7 +165,7 @@ export function createBatchSender(options: SenderOptions) {
       if (backlog.enter(counter) || intervals < patience) arm(intervals)
     },
     /** Queues a response for a batch at most this late, unless it is too old by then. */
-    tell(report: SharedReport, intervals: number): void {
+    report(report: SharedReport, intervals: number): void {
       backlog.push(report)
       arm(intervals)
     },

@@ -22,7 +22,7 @@ import { createCounterFetch } from './fetch.ts'
 import { createRedisJournals } from './journals.ts'
 import { allTags, keyPrefixOf, tagOf } from './keys.ts'
 import type { CounterCommands } from './scripts.ts'
-import { type SharedCounter, tellReport } from './shared-counter.ts'
+import { queueReport, type SharedCounter } from './shared-counter.ts'
 import { addReported, addTokens, createView, isOpen, unansweredIn, usedIn } from './view.ts'
 
 export interface RedisCountersOptions {
@@ -85,7 +85,7 @@ const usualYoungMs = 5_000
 /** How long the view of a counter far from its limit is fresh enough. */
 const farMs = 80
 /** The share of a limit that a process may have added without reporting it soon. */
-const untoldShare = 1 / 64
+const unreportedShare = 1 / 64
 
 /** JournaledCounters over Redis. */
 export function createRedisCounters(options: RedisCountersOptions): RedisCounters {
@@ -119,7 +119,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
       key,
       keyPrefix: keyPrefixOf(tag),
       sender: senderFor(tag),
-      toldIn: '',
+      sumEpoch: '',
       wantedAt: now,
       named: 0,
     }
@@ -149,7 +149,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
     const sendBy = byStream ? endedAt + streamedWithinMs : Number.POSITIVE_INFINITY
     // Both stream and journal must choose the same sender.
     const usual = senderFor(tagOf(hit[0]?.key ?? report.id))
-    tellReport(report, { counters: open, tokens, endedAt, sendBy }, usual, intervals)
+    queueReport(report, { counters: open, tokens, endedAt, sendBy }, usual, intervals)
   }
 
   function senderOf(tag: string): Sender {
@@ -261,7 +261,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
           missing.push(counter)
         } else {
           const patienceMs = patienceFor(each, counter, flushMs)
-          if (instant - counter.toldAt >= patienceMs) {
+          if (instant - counter.sumAt >= patienceMs) {
             counter.sender.schedule(counter, Math.max(1, patienceMs / flushMs))
           }
         }
@@ -304,7 +304,7 @@ function patienceFor({ limit }: Counter, counter: SharedCounter, flushMs: number
 /** Whether the others decide the same for a while without this process's additions to a counter. */
 function mayWait({ limit }: Counter, counter: SharedCounter): boolean {
   if (limit === undefined || !counter.known || usedIn(counter) >= limit / 2) return false
-  return unansweredIn(counter) <= limit * untoldShare
+  return unansweredIn(counter) <= limit * unreportedShare
 }
 
 /** Without a cause, which is logged once when Redis becomes unavailable, not for each request. */

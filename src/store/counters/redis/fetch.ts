@@ -42,7 +42,7 @@ export function createCounterFetch(
         const [used, leftMs] = [answer[2 * i + 2] as number, answer[2 * i + 3] as number]
         takeAnswer(counter, { used, leftMs, acknowledged: 0 }, now)
         // A sum that may include tokens in flight must not be offered beside them.
-        counter.toldIn = counter.sending > 0 ? '' : epoch
+        counter.sumEpoch = counter.sending > 0 ? '' : epoch
       })
     } catch (error) {
       onOutcome(sender, error)

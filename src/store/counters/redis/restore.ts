@@ -90,6 +90,6 @@ export function offerOf(
 }
 
 /** The counter's last sum, if it came from another store than this. */
-function knownIn({ toldIn, used }: SharedCounter, epoch: string): number {
-  return toldIn === '' || toldIn === epoch ? 0 : used
+function knownIn({ sumEpoch, used }: SharedCounter, epoch: string): number {
+  return sumEpoch === '' || sumEpoch === epoch ? 0 : used
 }

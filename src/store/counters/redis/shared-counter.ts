@@ -11,7 +11,7 @@ export interface SharedCounter extends CounterView {
   readonly keyPrefix: string
   readonly sender: Sender
   /** Epoch of the store that the last sum came from; empty if there is none, or it had no epoch. */
-  toldIn: string
+  sumEpoch: string
   /** When a request last used it. */
   wantedAt: number
   /** The number of reports queued with its sender that count in it. */
@@ -36,29 +36,29 @@ export interface SharedReport {
  * `usual`, because it must still be known whether it has been counted. `intervals` as for a
  * counter.
  */
-export function tellReport(
+export function queueReport(
   report: Report,
-  told: Pick<SharedReport, 'counters' | 'tokens' | 'endedAt' | 'sendBy'>,
+  counting: Pick<SharedReport, 'counters' | 'tokens' | 'endedAt' | 'sendBy'>,
   usual: Sender,
   intervals: number,
 ): void {
-  const { counters } = told
+  const { counters } = counting
   const { sender } = counters[0] ?? { sender: usual }
-  const shared = toShared(report, told)
+  const shared = toShared(report, counting)
   // The same sender, except for counters of different users or subscriptions in a Cluster.
   if (counters.every((counter) => counter.sender === sender)) {
-    sender.tell(shared, intervals)
+    sender.report(shared, intervals)
     return
   }
   for (const [each, own] of Map.groupBy(counters, (counter) => counter.sender)) {
     const onCounted = each === sender ? report.onCounted : undefined
-    each.tell({ ...shared, counters: own, onCounted }, intervals)
+    each.report({ ...shared, counters: own, onCounted }, intervals)
   }
 }
 
 function toShared(
   { id, endedAt: gatewayEndedAt, onCounted }: Report,
-  { counters, tokens, endedAt, sendBy }: Parameters<typeof tellReport>[1],
+  { counters, tokens, endedAt, sendBy }: Parameters<typeof queueReport>[1],
 ): SharedReport {
   const member = memberOf(id)
   return {

@@ -68,16 +68,16 @@ export function createStoreLink(options: StoreLinkOptions) {
 
   /** Records the store that a response came from; returns its epoch. */
   function hear(answer: CounterAnswer): string {
-    const heard = readState(answer)
+    const state = readState(answer)
     const now = monotonic()
     answeredAt = now
     clock = { session: commands.session, ahead: answer[0] - now }
-    for (const [name, until] of heard.untils) {
+    for (const [name, until] of state.untils) {
       if (until > (untils.get(name) ?? 0)) untils.set(name, until)
     }
-    if (heard.epoch === epoch) return epoch
+    if (state.epoch === epoch) return epoch
     const before = epoch
-    epoch = heard.epoch
+    epoch = state.epoch
     // By whichever clock is earlier, because Redis's may have been set back.
     matureAt = Math.min(now, Number(epoch) / 1_000 - clock.ahead) + youngMs
     acknowledged = { number: 0, at: 0 }
@@ -95,11 +95,11 @@ export function createStoreLink(options: StoreLinkOptions) {
       const leftMs = answer[2 * i + 3] as number
       // All that was sent, because no other batch of it is in flight.
       takeAnswer(counter, { used, leftMs, acknowledged: counter.sending }, now)
-      counter.toldIn = epoch
+      counter.sumEpoch = epoch
     }
   }
 
-  async function tellOf({ number: own, counters }: Offer): Promise<void> {
+  async function sendOffer({ number: own, counters }: Offer): Promise<void> {
     const [madeFor, now] = [epoch, monotonic()]
     const known = JSON.stringify(Object.fromEntries(untils))
     const answer = await commands.restore(
@@ -151,7 +151,7 @@ export function createStoreLink(options: StoreLinkOptions) {
           return { number, counters }
         })
         const [offer] = offers
-        if (offer !== undefined) await tellOf(offer)
+        if (offer !== undefined) await sendOffer(offer)
       }
     },
     /**

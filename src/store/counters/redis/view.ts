@@ -23,7 +23,7 @@ export function createView(windowMs: number) {
     /** End of the open window; 0 if none is open. */
     endsAt: 0,
     /** When Redis last sent a sum. */
-    toldAt: 0,
+    sumAt: 0,
   }
 }
 
@@ -108,7 +108,7 @@ export function takeAnswer(
 ): void {
   isOpen(view, now)
   view.known = true
-  view.toldAt = now
+  view.sumAt = now
   view.sending = Math.max(0, view.sending - answer.acknowledged)
   if (answer.leftMs > 0) {
     view.used = answer.used

@@ -17,7 +17,7 @@ export interface Secret {
 }
 
 /** Where Envoy finds it: `path` contains the resource `name`. */
-export interface SecretPlace {
+export interface SecretLocation {
   readonly name: string
   readonly path: string
 }
@@ -42,7 +42,7 @@ export function secretsOf(
 }
 
 /** Equal secrets share a place. `directory` is the folder of Envoy's clusters. */
-export function placeOf(secret: Secret, directory: string): SecretPlace {
+export function locationOf(secret: Secret, directory: string): SecretLocation {
   const { kind, namespace, file, secretRef, prefix } = secret
   const id = createHash('sha256').update(JSON.stringify([kind, namespace, file, prefix, secretRef]))
   const name = `${kind}-${id.digest('hex').slice(0, 32)}`

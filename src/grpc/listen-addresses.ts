@@ -4,7 +4,7 @@ import { lookup } from 'node:dns/promises'
 import type { ListenOptions } from 'node:net'
 
 /** All addresses of `host:port` or `unix:/path`: a host name may have several. */
-export async function findPlaces(address: string): Promise<readonly ListenOptions[]> {
+export async function findListenAddresses(address: string): Promise<readonly ListenOptions[]> {
   if (address.startsWith('unix:')) return [{ path: address.slice('unix:'.length) }]
   const colon = address.lastIndexOf(':')
   const name = address.slice(0, colon).replace(/^\[(.*)\]$/, '$1')

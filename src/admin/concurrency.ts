@@ -1,8 +1,8 @@
 /** Runs many tasks, a few at a time. */
 
-export interface LaneOptions {
+export interface ConcurrencyOptions {
   /** The number of concurrent tasks. */
-  readonly lanes: number
+  readonly concurrency: number
   /** A task that takes longer (milliseconds) continues, but no longer blocks those behind it. */
   readonly patienceMs: number
   /** After an abort no more tasks are started. */
@@ -13,9 +13,9 @@ export interface LaneOptions {
  * Runs `work` for every item in the order of the list. Resolves when all are done, or at once when
  * the signal aborts; running tasks then continue. `work` must not reject.
  */
-export async function inLanes<Item>(
+export async function forEachConcurrently<Item>(
   items: readonly Item[],
-  { lanes, patienceMs, signal }: LaneOptions,
+  { concurrency, patienceMs, signal }: ConcurrencyOptions,
   work: (item: Item) => Promise<void>,
 ): Promise<void> {
   const waiting = items[Symbol.iterator]()
@@ -30,7 +30,7 @@ export async function inLanes<Item>(
     }
   }
 
-  const all = Promise.all(Array.from({ length: lanes }, run)).then(() => Promise.all(begun))
+  const all = Promise.all(Array.from({ length: concurrency }, run)).then(() => Promise.all(begun))
   await Promise.race([all, aborted(signal)])
 }
 

@@ -17,8 +17,8 @@ import {
 import { createRequire } from 'node:module'
 import { basename, dirname, join } from 'node:path'
 
-/** The place of the embedded Postgres, and its user. */
-export interface PostgresPlace {
+/** The location of the embedded Postgres, and its user. */
+export interface PostgresLocation {
   /** The folder of its programs. */
   readonly bin: string
   /** Contains data, password and log. Owned by us, so that Postgres cannot replace our files. */
@@ -32,12 +32,12 @@ export interface PostgresPlace {
 const outsideFolder = '/var/lib/tollgate'
 
 /**
- * Chooses the place for the database of `directory`: in that folder, with the programs from the npm
+ * Chooses the location for the database of `directory`: in that folder, with the programs from the npm
  * package. Postgres refuses to run as root, so root runs it as `nobody`. What `nobody` cannot reach
  * (a clone or home directory of mode 0700) is then kept under /var/lib/tollgate. Throws a readable
  * Error if there are no programs for this platform.
  */
-export function choosePlace(directory: string, log: (line: string) => void): PostgresPlace {
+export function chooseLocation(directory: string, log: (line: string) => void): PostgresLocation {
   const native = findPrograms()
   mkdirSync(directory, { recursive: true })
   if (process.getuid?.() !== 0) {
@@ -56,7 +56,7 @@ export function choosePlace(directory: string, log: (line: string) => void): Pos
  * missing locale would change what starts. Nor is the working folder, which `nobody` may not be
  * able to read.
  */
-export function runAs({ user }: PostgresPlace) {
+export function runAs({ user }: PostgresLocation) {
   return { cwd: '/', env: { PATH: process.env.PATH, LC_ALL: 'C', TZ: 'UTC' }, ...user }
 }
 
