@@ -11,8 +11,8 @@ const run = promisify(execFile)
 const skip = spawnSync('go', ['version']).status !== 0 && 'no Go'
 const anyPort = '127.0.0.1:0'
 
-/** bench/go/client has the checks; the modules come from the Go proxy, once. */
-test('a Go client is served as gRPC has it', { skip }, async (t) => {
+/** The checks are in bench/go/client; its modules are downloaded once from the Go proxy. */
+test('a Go gRPC client gets correct responses', { skip }, async (t) => {
   const folder = temporaryFolder(t)
   const client = join(folder, 'client')
   const build = ['build', '-o', client, './client']
@@ -23,7 +23,7 @@ test('a Go client is served as gRPC has it', { skip }, async (t) => {
   if (problem !== undefined) {
     const isAway = /dial tcp|no such host|timeout|connection refused/i.test(problem.stderr)
     if (!isAway) throw problem
-    t.pass('served', { skip: 'the Go module proxy is out of reach' })
+    t.pass('checks of the Go client', { skip: 'the Go module proxy is unavailable' })
     return
   }
   const service = await serve({

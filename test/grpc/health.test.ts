@@ -7,7 +7,7 @@ const checkPath = '/grpc.health.v1.Health/Check'
 const watchPath = '/grpc.health.v1.Health/Watch'
 const nothing = Buffer.alloc(0)
 
-/** HealthCheckResponse: status = 1. */
+/** The field `status` (1) of a HealthCheckResponse. */
 function statusOf(bytes: Buffer): string {
   const reader = new WireReader(bytes)
   let status = 0
@@ -25,7 +25,7 @@ test('a server is healthy from the start', async (t) => {
   )
 })
 
-test('who watches is told of the drain', async (t) => {
+test('a watch reports the drain', async (t) => {
   const { server, watch } = await startGrpc(t, {})
   const heard: string[] = []
   const calls = [watch(watchPath, nothing), watch(watchPath, nothing)]
@@ -41,7 +41,7 @@ test('who watches is told of the drain', async (t) => {
   t.strictSame(heard.slice(2), ['NOT_SERVING', 'NOT_SERVING'])
 })
 
-test('a watcher that left is not told', async (t) => {
+test('a cancelled watch gets no message', async (t) => {
   const { server, watch, faults } = await startGrpc(t, {})
   const call = watch(watchPath, nothing)
   call.on('error', () => {})

@@ -30,7 +30,7 @@ const methods = {
   sinks: { '/test/sink': () => {} },
 }
 
-/** What comes of a call, and whether the connection's next call is none the worse. */
+/** A call and its response. The next call on the connection must succeed in each case. */
 type Row = readonly [name: string, call: WireCall, answer: Partial<WireAnswer>]
 
 const ok = { http: 200, status: '0', alone: false }
@@ -51,19 +51,19 @@ const rows: readonly Row[] = [
   ],
   ['an empty message', { frames: [prefixed('')] }, { ...ok, body: prefixed('') }],
   [
-    'empty frames between',
+    'empty frames in between',
     { frames: [Buffer.alloc(0), hello, Buffer.alloc(0)] },
     { ...ok, body: hello },
   ],
   ['many frames', { frames: [prefixed(long)] }, { ...ok, body: prefixed(long) }],
-  ['a late answer', { path: '/test/late', frames: [hello] }, { ...ok, body: hello }],
-  ['as long as may be', { path: '/test/sink', frames: [prefixed(Buffer.alloc(4 * mebibyte))] }, ok],
-  ['one byte longer', { frames: [prefixed('', 0, 4 * mebibyte + 1)] }, failed('8')],
+  ['an asynchronous response', { path: '/test/late', frames: [hello] }, { ...ok, body: hello }],
   [
-    'one byte longer, never ended',
-    { frames: [prefixed('', 0, 2 ** 32 - 1)], open: true },
-    failed('8'),
+    'the longest message',
+    { path: '/test/sink', frames: [prefixed(Buffer.alloc(4 * mebibyte))] },
+    ok,
   ],
+  ['one byte too long', { frames: [prefixed('', 0, 4 * mebibyte + 1)] }, failed('8')],
+  ['too long and not ended', { frames: [prefixed('', 0, 2 ** 32 - 1)], open: true }, failed('8')],
   ['no message', {}, failed('12', 'no message')],
   [
     'two messages in a frame',
@@ -71,21 +71,29 @@ const rows: readonly Row[] = [
     failed('12', 'more than one message'),
   ],
   [
-    'two messages, never ended',
+    'two messages, not ended',
     { frames: [hello, hello], open: true },
     failed('12', 'more than one message'),
   ],
-  ['half a prefix', { frames: [hello.subarray(0, 3)] }, failed('13', 'message is cut short')],
-  ['half a message', { frames: [hello.subarray(0, 7)] }, failed('13', 'message is cut short')],
   [
-    'more than a message',
+    'an incomplete prefix',
+    { frames: [hello.subarray(0, 3)] },
+    failed('13', 'message is cut short'),
+  ],
+  [
+    'an incomplete message',
+    { frames: [hello.subarray(0, 7)] },
+    failed('13', 'message is cut short'),
+  ],
+  [
+    'a message and an incomplete one',
     { frames: [Buffer.concat([hello, hello.subarray(0, 7)])] },
     failed('13', 'message is cut short'),
   ],
   ['an unknown method', { path: '/test/none', frames: [hello] }, failed('12', 'unknown method')],
-  ['a name of every object', { path: '/__proto__' }, failed('12', 'unknown method')],
+  ['a property of Object.prototype', { path: '/__proto__' }, failed('12', 'unknown method')],
   [
-    'an unknown method, never ended',
+    'an unknown method, not ended',
     { path: '/test/none', frames: [hello], open: true },
     failed('12'),
   ],
@@ -94,24 +102,24 @@ const rows: readonly Row[] = [
     { path: '/test/malformed', frames: [hello] },
     failed('3', 'malformed message: 50 %25 of it %E2%80%93 cut%0D%0Ashort'),
   ],
-  ['a fault', { path: '/test/fault', frames: [hello] }, failed('13', 'internal error')],
+  ['an internal error', { path: '/test/fault', frames: [hello] }, failed('13', 'internal error')],
   [
     'gzip',
     { headers: { 'grpc-encoding': 'gzip' }, frames: [prefixed(gzipSync(long), 1)] },
     { ...ok, body: prefixed(long) },
   ],
   [
-    'gzip named and not used',
+    'gzip announced but not used',
     { headers: { 'grpc-encoding': 'gzip' }, frames: [hello] },
     { ...ok, body: hello },
   ],
   [
-    'gzip that is none',
+    'invalid gzip',
     { headers: { 'grpc-encoding': 'gzip' }, frames: [prefixed('hello', 1)] },
     failed('13', 'message cannot be decompressed'),
   ],
   [
-    'gzip of too much',
+    'gzip of a message that is too long',
     {
       headers: { 'grpc-encoding': 'gzip' },
       frames: [prefixed(gzipSync(Buffer.alloc(4 * mebibyte + 1)), 1)],
@@ -123,10 +131,10 @@ const rows: readonly Row[] = [
     { headers: { 'grpc-encoding': 'snappy' }, frames: [prefixed('hello', 1)] },
     failed('12', 'grpc-encoding snappy is not supported'),
   ],
-  ['compressed by nobody', { frames: [prefixed('hello', 1)] }, failed('13')],
-  ['a flag of the future', { frames: [prefixed('hello', 2)] }, failed('13')],
+  ['compressed without grpc-encoding', { frames: [prefixed('hello', 1)] }, failed('13')],
+  ['an unknown flag', { frames: [prefixed('hello', 2)] }, failed('13')],
   [
-    'the longer content type',
+    'a content type with a format',
     { headers: { 'content-type': 'application/grpc+proto' }, frames: [hello] },
     ok,
   ],
@@ -136,7 +144,7 @@ const rows: readonly Row[] = [
     { http: 415, status: undefined },
   ],
   [
-    'one that begins alike',
+    'a content type with the same prefix',
     { headers: { 'content-type': 'application/grpc-web' }, frames: [hello] },
     { http: 415 },
   ],
@@ -146,20 +154,20 @@ const rows: readonly Row[] = [
     { http: 415 },
   ],
   [
-    'another method of HTTP',
+    'another HTTP method',
     { headers: { ':method': 'PUT' }, frames: [hello] },
     { http: 405, status: undefined },
   ],
-  ['no body at all', { headers: { ':method': 'GET' } }, { http: 405 }],
+  ['no body', { headers: { ':method': 'GET' } }, { http: 405 }],
   ['HEAD', { headers: { ':method': 'HEAD' } }, { http: 405 }],
   [
-    'headers without end',
+    'headers without an end',
     { headers: { 'x-much': 'x'.repeat(40_000) }, frames: [hello] },
     { http: 0, rstCode: 11 },
   ],
 ]
 
-test('each form of a call is answered', async (t) => {
+test('each form of a call gets its response', async (t) => {
   const { port, faults } = await startGrpc(t, methods)
   const session = connectWire(t, port)
   for (const [name, call, answer] of rows) {
@@ -169,7 +177,7 @@ test('each form of a call is answered', async (t) => {
   t.match(faults, [{ message: 'secret' }])
 })
 
-test('a method learns the trace its call is part of', async (t) => {
+test('a method gets the traceparent of its call', async (t) => {
   const learnt: (string | undefined)[] = []
   const { port } = await startGrpc(t, {
     unary: {
@@ -187,7 +195,7 @@ test('a method learns the trace its call is part of', async (t) => {
   t.strictSame(learnt, [traceparent, undefined])
 })
 
-test('a refused compression names what is known', async (t) => {
+test('lists the supported compressions if one is refused', async (t) => {
   const { port } = await startGrpc(t, methods)
   const { headers } = await callWire(connectWire(t, port), {
     headers: { 'grpc-encoding': 'br' },
@@ -196,7 +204,7 @@ test('a refused compression names what is known', async (t) => {
   t.match(headers, { 'grpc-accept-encoding': 'identity,gzip' })
 })
 
-test('the log stream is read in any pieces', async (t) => {
+test('reads the log stream from frames of any size', async (t) => {
   const taken: string[] = []
   const { port } = await startGrpc(t, {
     sinks: { '/test/sink': (message) => taken.push(message.toString()) },
@@ -215,38 +223,42 @@ test('the log stream is read in any pieces', async (t) => {
     path: '/test/sink',
     frames: [prefixed('a'), hello.subarray(1)],
   })
-  t.match(cut, { status: '13' }, 'one that ends within a message has failed')
+  t.match(cut, { status: '13' }, 'a stream that ends within a message')
 })
 
-test('unfinished messages have room for so many', async (t) => {
+test('limits the size of unfinished messages per connection', async (t) => {
   const { port } = await startGrpc(t, methods)
   const [greedy, modest] = [connectWire(t, port), connectWire(t, port)]
   const unfinished = { frames: [prefixed(Buffer.alloc(4 * mebibyte - 10), 0, 4 * mebibyte)] }
   const held = Array.from({ length: 15 }, () => callWire(greedy, { ...unfinished, open: true }))
   const more = [1, 2, 3].map(() => callWire(greedy, { ...unfinished, open: true }))
   t.match(await Promise.race([...held, ...more]), { status: '8' })
-  t.match(await callWire(modest, unfinished), { status: '13' }, 'each connection has its own')
+  t.match(
+    await callWire(modest, unfinished),
+    { status: '13' },
+    'the other connection has its own limit',
+  )
   greedy.destroy()
   await Promise.all([...held, ...more])
   const again = connectWire(t, port)
   for (let i = 0; i < 20; i += 1) t.match(await callWire(again, unfinished), { status: '13' })
-  t.match(await callWire(again, { frames: [hello] }), ok, 'and what failed holds nothing')
+  t.match(await callWire(again, { frames: [hello] }), ok, 'failed calls hold no memory')
 })
 
-test('the drain answers a stream that goes on', async (t) => {
+test('a drain responds to an open stream', async (t) => {
   const taken: Buffer[] = []
   const { port, server } = await startGrpc(t, {
     sinks: { '/test/sink': (message) => taken.push(message) },
   })
   const session = connectWire(t, port)
   const call = callWire(session, { path: '/test/sink', frames: [hello], open: true })
-  await poll(() => taken.length === 1, 'the message is taken')
+  await poll(() => taken.length === 1, 'the message is processed')
   const stopped = server.stop(20_000)
   t.match(await call, { ...ok, body: prefixed(''), rstCode: 0 })
   await stopped
 })
 
-test('a drain ends connections that are idle', async (t) => {
+test('a drain closes idle connections', async (t) => {
   const { port, server } = await startGrpc(t, methods)
   const session = connectWire(t, port)
   await callWire(session, { frames: [hello] })
@@ -255,7 +267,7 @@ test('a drain ends connections that are idle', async (t) => {
   t.strictSame((await told)[0], 0, 'NO_ERROR')
 })
 
-test('no call is lost in a drain', async (t) => {
+test('a drain loses no call', async (t) => {
   const { port, server } = await startGrpc(t, { unary: methods.unary })
   const session = connectWire(t, port)
   await callWire(session, { frames: [hello] })
@@ -264,11 +276,11 @@ test('no call is lost in a drain', async (t) => {
   )
   await Promise.race(calls)
   await server.stop(20_000)
-  // 7 is REFUSED_STREAM: it has not begun, and the client knows.
+  // 7 is REFUSED_STREAM: the client knows that the call was not processed.
   for (const answer of await Promise.all(calls)) t.ok(answer.status === '0' || answer.rstCode === 7)
 })
 
-test('a name is listened on at its addresses', async (t) => {
+test('listens on the addresses of a host name', async (t) => {
   const { server } = await startGrpc(t, methods)
   const port = await server.listen('localhost:0')
   t.match(await callWire(connectWire(t, port), { frames: [hello] }), ok)

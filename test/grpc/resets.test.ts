@@ -13,7 +13,7 @@ const preface = Buffer.concat([
   frameOf(kind.settings, 0, 0),
 ])
 
-/** `:method: POST`, `:scheme: http`, then authority, path and content type as literals. */
+/** `:method: POST`, `:scheme: http`; then authority, path and content type as literals. */
 const request = Buffer.concat([
   Buffer.from([0x83, 0x86, 0x01, 1, 0x61, 0x04, 10]),
   Buffer.from('/test/echo'),
@@ -30,7 +30,7 @@ function frameOf(type: number, flags: number, stream: number, payload = Buffer.a
   return Buffer.concat([head, payload])
 }
 
-/** Calls that are reset in the very next frame, as fast as the server takes them. */
+/** Sends calls that are reset by the next frame, as fast as the server accepts them. */
 async function flood(t: Test, port: number, calls: number) {
   const socket = connect(port, '127.0.0.1')
   t.teardown(() => socket.destroy())
@@ -67,7 +67,7 @@ function typesOf(received: Buffer): number[] {
   return types
 }
 
-test('clients that hang up disturb no call', async (t) => {
+test('clients that reset streams do not affect other calls', async (t) => {
   const { port, faults } = await startGrpc(t, {
     unary: {
       '/test/echo': (message) => message,
@@ -83,7 +83,7 @@ test('clients that hang up disturb no call', async (t) => {
       'content-type': 'application/grpc',
     })
     stream.on('error', () => {})
-    // Before its message, before its answer or in the middle of either.
+    // Before the message, before the response, or during either.
     if (i % 3) stream.end(hello)
     if (i % 5) stream.close(cancel)
     else setTimeout(() => stream.close(cancel), i % 20)
@@ -98,12 +98,12 @@ test('clients that hang up disturb no call', async (t) => {
   t.strictSame(faults, [])
 })
 
-test('resets are allowed as Envoy makes them', async (t) => {
+test('tolerates as many resets as Envoy sends', async (t) => {
   const { port } = await startGrpc(t, { unary: { '/test/echo': (message) => message } })
   t.match(await flood(t, port, 30_000), { ended: false })
 })
 
-test('a flood of resets ends its own connection', async (t) => {
+test('a flood of resets closes only its connection', async (t) => {
   let begun = 0
   const { port } = await startGrpc(t, {
     unary: {
@@ -125,10 +125,10 @@ test('a flood of resets ends its own connection', async (t) => {
   }
   t.match(await flooded, { ended: true })
   t.ok(answered > 0)
-  t.equal(begun, answered, 'nothing was done for the flood')
+  t.equal(begun, answered, 'the calls of the flood are not processed')
 })
 
-test('refused calls end no connection', async (t) => {
+test('refused calls do not close the connection', async (t) => {
   const { port } = await startGrpc(t, { unary: { '/test/echo': (message) => message } })
   const session = connectWire(t, port)
   const slowly = { path: '/test/none', frames: [hello, hello], open: true }

@@ -16,7 +16,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 const check = '/envoy.service.auth.v3.Authorization/Check'
 const logs = '/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs'
 
-test('Check answers over a real channel', async (t) => {
+test('Check responds over a real channel', async (t) => {
   const snapshot = snapshotOf()
   const { ask, faults } = await startGrpc(t, {
     unary: {
@@ -39,15 +39,15 @@ test('Check answers over a real channel', async (t) => {
       malformed,
     )
   }
-  t.strictSame(faults, [], 'a bad message is no fault of ours')
+  t.strictSame(faults, [], 'a malformed message is not an internal error')
   t.match(
     readDenial(await ask(check, checkOf('/llm/small/v1/models'))),
     { http: 401 },
-    'and harms nobody',
+    'the next call succeeds',
   )
 })
 
-test('a late answer and a late failure arrive', async (t) => {
+test('returns asynchronous responses and errors', async (t) => {
   const fault = new Error('secret detail')
   const { ask, faults } = await startGrpc(t, {
     unary: {
@@ -77,13 +77,13 @@ test('a late answer and a late failure arrive', async (t) => {
   await t.rejects(ask('/test/none', Buffer.alloc(0)), { code: grpc.status.UNIMPLEMENTED })
 })
 
-test('many calls at once keep apart', async (t) => {
+test('concurrent calls get their own responses', async (t) => {
   const { ask } = await startGrpc(t, { unary: { '/test/echo': async (message) => message } })
   const messages = Array.from({ length: 500 }, (_, index) => Buffer.from(`message ${index}`))
   t.same(await Promise.all(messages.map((message) => ask('/test/echo', message))), messages)
 })
 
-test('a bad message does not end the log stream', async (t) => {
+test('an invalid message does not end the log stream', async (t) => {
   const taken: number[] = []
   const { send, faults } = await startGrpc(t, {
     sinks: {
@@ -96,7 +96,7 @@ test('a bad message does not end the log stream', async (t) => {
   const { stream, ended } = send(logs)
   for (const message of ['', 'ff', '1200', '0a05']) stream.write(Buffer.from(message, 'hex'))
   stream.write(Buffer.alloc(0))
-  await poll(() => taken.length === 3, 'good messages are taken while the stream is open')
+  await poll(() => taken.length === 3, 'valid messages are processed while the stream is open')
   stream.end()
   t.same(await ended, Buffer.alloc(0))
   t.strictSame(taken, [0, 2, 0])
@@ -106,7 +106,7 @@ test('a bad message does not end the log stream', async (t) => {
   )
 })
 
-test('a client that goes away harms nobody', async (t) => {
+test('cancelled streams affect no other call', async (t) => {
   const taken: Buffer[] = []
   const { ask, send, watch, faults } = await startGrpc(t, {
     unary: { '/test/echo': (message) => message },
@@ -116,7 +116,7 @@ test('a client that goes away harms nobody', async (t) => {
   log.stream.write(Buffer.from('1200', 'hex'))
   const watching = watch('/grpc.health.v1.Health/Watch', Buffer.alloc(0))
   watching.on('error', () => {})
-  await poll(() => taken.length === 1, 'the message is taken')
+  await poll(() => taken.length === 1, 'the message is processed')
   log.stream.cancel()
   watching.cancel()
   await t.rejects(log.ended, { code: grpc.status.CANCELLED })
@@ -124,7 +124,7 @@ test('a client that goes away harms nobody', async (t) => {
   t.strictSame(faults, [])
 })
 
-test('a stop lets calls end', async (t) => {
+test('a stop waits for calls', async (t) => {
   let finish: ((answer: Buffer) => void) | undefined
   const slow = (): Promise<Buffer> =>
     new Promise((resolve) => {
@@ -139,17 +139,17 @@ test('a stop lets calls end', async (t) => {
   await stopped
 })
 
-test('a stop does not wait for ever', async (t) => {
+test('a stop ends open streams after its deadline', async (t) => {
   const { send, server } = await startGrpc(t, { sinks: { [logs]: () => {} } })
   const { stream, ended } = send(logs)
   stream.write(Buffer.alloc(0))
   await server.stop(50)
   await t.rejects(ended)
   await server.stop(50)
-  t.pass('and a second stop ends as well')
+  t.pass('a second stop returns')
 })
 
-test('one server listens in several places', async (t) => {
+test('listens on several addresses', async (t) => {
   const path = `unix:${join(temporaryFolder(t), 'grpc.sock')}`
   const { server, ask } = await startGrpc(t, { unary: { '/test/echo': (message) => message } })
   t.equal(await server.listen(path), 0)
@@ -158,7 +158,7 @@ test('one server listens in several places', async (t) => {
     t.same(await call('/test/echo', Buffer.from('a')), Buffer.from('a'))
 })
 
-test('an address in use is refused', async (t) => {
+test('rejects an address in use', async (t) => {
   const { port } = await startGrpc(t, {})
   const second = createGrpcServer({ unary: {}, sinks: {}, onFault() {} })
   t.teardown(() => second.stop(0))

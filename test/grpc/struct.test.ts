@@ -5,20 +5,20 @@ import { accessLogMessage, checkResponse, structOf } from '../support/envoy-mess
 
 const values = { text: 'ü', empty: '', number: 1.5, zero: 0, minus: -40, yes: true, no: false }
 
-test('Envoy reads what is written', async (t) => {
+test('Envoy can read the written Struct', async (t) => {
   const writer = new WireWriter(0)
   writeStruct(writer, 4, values)
   const { dynamic_metadata } = checkResponse.decode(writer.finish())
   t.match(dynamic_metadata, structOf(values))
 })
 
-test('an empty struct is written', async (t) => {
+test('writes an empty Struct', async (t) => {
   const writer = new WireWriter()
   writeStruct(writer, 4, {})
   t.strictSame(writer.finish(), Buffer.from('2200', 'hex'))
 })
 
-/** The fields of a Struct as the access log carries it. */
+/** Reads the Struct from the metadata of an access-log entry. */
 function readBack(struct: object) {
   const bytes = accessLogMessage.encode({
     http_logs: {
@@ -33,11 +33,11 @@ function readBack(struct: object) {
   return Object.fromEntries(readStruct(reader))
 }
 
-test('what Envoy writes is read', async (t) => {
+test('reads a Struct that Envoy writes', async (t) => {
   t.strictSame(readBack(structOf(values)), values)
 })
 
-test('nested values and null are read as nothing', async (t) => {
+test('nested values and null are undefined', async (t) => {
   const struct = structOf({
     before: 1,
     nothing: null,
@@ -54,12 +54,12 @@ test('nested values and null are read as nothing', async (t) => {
   })
 })
 
-test('numbers that JSON cannot hold are read', async (t) => {
+test('reads numbers that JSON cannot represent', async (t) => {
   const read = readBack(structOf({ inf: Number.POSITIVE_INFINITY, nan: Number.NaN, big: 1e300 }))
   t.strictSame(read, { inf: Number.POSITIVE_INFINITY, nan: Number.NaN, big: 1e300 })
 })
 
-test('of a name given twice the last counts', async (t) => {
+test('the last of two equal names applies', async (t) => {
   const writer = new WireWriter()
   for (const text of ['first', 'last']) {
     writer.message(1, (entry) =>
@@ -69,7 +69,7 @@ test('of a name given twice the last counts', async (t) => {
   t.equal(readStruct(new WireReader(writer.finish())).get('name'), 'last')
 })
 
-test('names of the language are only names', async (t) => {
+test('names of object properties are plain names', async (t) => {
   const struct = readStruct(
     new WireReader(
       new WireWriter()

@@ -3,7 +3,7 @@ import { readTimeout } from '../../src/grpc/timeout.ts'
 import { startGrpc } from '../support/grpc-client.ts'
 import { callWire, connectWire, prefixed } from '../support/grpc-wire.ts'
 
-test('a timeout is read in its unit', async (t) => {
+test('reads a timeout in each unit', async (t) => {
   const read = ['1H', '2M', '3S', '4m', '5u', '6n', '0n', '99999999H'].map(readTimeout)
   t.strictSame(read, [3_600_000, 120_000, 3_000, 4, 1, 1, 0, 2 ** 31 - 1])
   for (const none of [undefined, '', '1', 'm', '-1m', '1.5S', '123456789m', '1s', ' 1m']) {
@@ -11,7 +11,7 @@ test('a timeout is read in its unit', async (t) => {
   }
 })
 
-test('a call that is late ends with DEADLINE_EXCEEDED', async (t) => {
+test('a late call ends with DEADLINE_EXCEEDED', async (t) => {
   const answers: ((answer: Buffer) => void)[] = []
   const { port, faults } = await startGrpc(t, {
     unary: {
@@ -28,7 +28,7 @@ test('a call that is late ends with DEADLINE_EXCEEDED', async (t) => {
   t.match(await callWire(session, sink), { status: '4' })
   const watch = { path: '/grpc.health.v1.Health/Watch', headers, frames: [prefixed('')] }
   t.match(await callWire(session, watch), { status: '4', alone: false })
-  // An answer that comes after all goes nowhere.
+  // A response after the deadline is dropped.
   for (const answer of answers) answer(Buffer.from('too late'))
   t.match(await callWire(session, { headers, frames: [prefixed('a')] }), { status: '0' })
   t.strictSame(faults, [])

@@ -11,7 +11,7 @@ import { poll } from '../support/poll.ts'
 const hello = prefixed('hello')
 const skip = noOpenssl
 
-/** A server over TLS, and a way to call it. */
+/** Starts a server with TLS; `session` connects to it. */
 async function startSecure(t: Test, asksCallers = false) {
   const own = makeCertificate(t)
   const servers: Server[] = []
@@ -35,7 +35,7 @@ async function startSecure(t: Test, asksCallers = false) {
   return { own, port, server, faults, servers, session }
 }
 
-/** How a connection without HTTP/2 ends. */
+/** Connects without HTTP/2; returns how the connection ends. */
 async function shake(t: Test, options: ConnectionOptions): Promise<string> {
   const socket = connect({ host: '127.0.0.1', servername: 'localhost', ...options })
   t.teardown(() => socket.destroy())
@@ -50,7 +50,7 @@ async function shake(t: Test, options: ConnectionOptions): Promise<string> {
   return said
 }
 
-test('calls go over TLS', { skip }, async (t) => {
+test('serves calls over TLS', { skip }, async (t) => {
   const { session, servers, server, faults } = await startSecure(t)
   const one = session()
   const long = prefixed(Buffer.alloc(500_000, 'long'))
@@ -64,7 +64,7 @@ test('calls go over TLS', { skip }, async (t) => {
   t.strictSame(faults, [])
 })
 
-test('a new certificate is for new connections', { skip }, async (t) => {
+test('a new certificate applies to new connections', { skip }, async (t) => {
   const { session, servers } = await startSecure(t)
   const before = session()
   t.match(await callWire(before, { frames: [hello] }), { status: '0' })
@@ -72,21 +72,21 @@ test('a new certificate is for new connections', { skip }, async (t) => {
   servers[0]?.setSecureContext({ key: next.key, cert: next.cert })
   const after = session({ ca: next.cert })
   t.match(await callWire(after, { frames: [hello] }), { status: '0' })
-  t.match(await callWire(before, { frames: [hello] }), { status: '0' }, 'those of before go on')
+  t.match(await callWire(before, { frames: [hello] }), { status: '0' }, 'open connections stay')
 })
 
-test('a caller shows a certificate where one is asked for', { skip }, async (t) => {
+test('requires a client certificate if configured', { skip }, async (t) => {
   const { session, own } = await startSecure(t, true)
   const known = session({ key: own.key, cert: own.cert })
   t.match(await callWire(known, { frames: [hello] }), { status: '0' })
   const stranger = makeCertificate(t)
   for (const options of [{}, { key: stranger.key, cert: stranger.cert }]) {
     const refused = session(options)
-    await poll(() => refused.destroyed, 'who shows none, or a wrong one, is refused')
+    await poll(() => refused.destroyed, 'a missing or unknown certificate is refused')
   }
 })
 
-test('who does not speak HTTP/2 is hung up on', { skip }, async (t) => {
+test('closes connections that do not speak HTTP/2', { skip }, async (t) => {
   const { own, port, session, faults } = await startSecure(t)
   t.equal(await shake(t, { port, ca: own.cert }), '', 'without ALPN')
   t.match(await shake(t, { port, ca: own.cert, ALPNProtocols: ['http/1.1'] }), /ALERT|ECONNRESET/)
@@ -94,7 +94,7 @@ test('who does not speak HTTP/2 is hung up on', { skip }, async (t) => {
   t.strictSame(faults, [])
 })
 
-test('a stop does not wait for a handshake', { skip }, async (t) => {
+test('a stop does not wait for TLS handshakes', { skip }, async (t) => {
   const { port, server } = await startSecure(t)
   const silent = dial(port, '127.0.0.1')
   t.teardown(() => silent.destroy())
@@ -102,5 +102,5 @@ test('a stop does not wait for a handshake', { skip }, async (t) => {
   await once(silent, 'connect')
   await server.stop(50)
   if (!silent.destroyed) await once(silent, 'close')
-  t.pass('it is over')
+  t.pass('the connection is closed')
 })

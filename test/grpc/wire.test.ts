@@ -2,7 +2,7 @@ import { test } from 'tap'
 import { WireError, WireReader, WireWriter, wireType } from '../../src/grpc/wire.ts'
 import { createRandom } from '../support/random.ts'
 
-/** Walks a message as deep as it goes, reading every field as its type allows. */
+/** Reads a message and up to four levels of nested ones; returns the number of fields. */
 function walk(reader: WireReader, depth = 0): number {
   let fields = 0
   while (reader.next()) {
@@ -15,7 +15,7 @@ function walk(reader: WireReader, depth = 0): number {
   return fields
 }
 
-/** Skips every field, as a reader does with what it does not know. */
+/** Skips every field, as a reader skips unknown ones. */
 function skip(bytes: Buffer): number {
   const reader = new WireReader(bytes)
   let fields = 0
@@ -25,7 +25,7 @@ function skip(bytes: Buffer): number {
 
 const hex = (text: string): Buffer => Buffer.from(text.replaceAll(' ', ''), 'hex')
 
-test('what is written is read again', async (t) => {
+test('reads back what it has written', async (t) => {
   for (const text of [
     '',
     'a',
@@ -78,7 +78,7 @@ test('what is written is read again', async (t) => {
   }
 })
 
-test('nested messages of every length close rightly', async (t) => {
+test('writes nested messages of every length', async (t) => {
   for (const length of [
     0, 1, 120, 125, 126, 127, 128, 129, 16_380, 16_383, 16_384, 16_390, 2_097_152,
   ]) {
@@ -111,7 +111,7 @@ test('nested messages of every length close rightly', async (t) => {
   }
 })
 
-test('fields that are not read are skipped', async (t) => {
+test('skips fields that are not read', async (t) => {
   const bytes = new WireWriter()
     .string(1, 'a')
     .unsigned(2, 300)
@@ -125,11 +125,11 @@ test('fields that are not read are skipped', async (t) => {
   t.equal(skip(Buffer.alloc(0)), 0)
 })
 
-test('bytes that are no message are refused', async (t) => {
+test('throws for malformed messages', async (t) => {
   for (const [title, bytes] of [
-    ['a tag cut short', '80'],
+    ['a truncated tag', '80'],
     ['a tag without value', '08'],
-    ['a varint cut short', '08 80'],
+    ['a truncated varint', '08 80'],
     ['a varint of eleven bytes', '08 8080808080808080808001'],
     ['an endless varint', `08 ${'ff'.repeat(50)}`],
     ['an endless tag', 'ff'.repeat(50)],
@@ -155,14 +155,14 @@ test('bytes that are no message are refused', async (t) => {
   }
 })
 
-test('a varint may have ten bytes', async (t) => {
+test('reads varints of ten bytes', async (t) => {
   const reader = new WireReader(hex('08 ffffffffffffffffff01'))
   t.ok(reader.next())
   t.ok(reader.unsigned() > 2 ** 63)
-  t.equal(skip(hex('08 80808080808080808000')), 1, 'zero, padded')
+  t.equal(skip(hex('08 80808080808080808000')), 1, 'a padded zero')
 })
 
-test('a field of another type is refused', async (t) => {
+test('throws if a field has another type', async (t) => {
   for (const [bytes, read] of [
     ['08 01', (reader: WireReader) => reader.string()],
     ['08 01', (reader: WireReader) => reader.message()],
@@ -179,14 +179,14 @@ test('a field of another type is refused', async (t) => {
   }
 })
 
-test('an inner length never reaches beyond its message', async (t) => {
-  // An outer message of 3 bytes whose inner string claims 5, with 5 bytes lying behind it.
+test('an inner length cannot exceed its message', async (t) => {
+  // An outer message of 3 bytes, whose inner string has length 5, followed by 5 bytes.
   const reader = new WireReader(hex('0a 03 0a 05 61 6262626262'))
   t.ok(reader.next())
   const inner = reader.message()
   t.ok(inner.next())
   t.throws(() => inner.string(), WireError)
-  // The same for a varint that goes on behind the end, read and skipped.
+  // The same for a varint that continues after the end, read and skipped.
   for (const read of [skip, (bytes: Buffer) => walk(new WireReader(bytes))]) {
     const outer = new WireReader(hex('0a 02 0880 0801'))
     t.ok(outer.next())
@@ -195,8 +195,8 @@ test('an inner length never reaches beyond its message', async (t) => {
   }
 })
 
-test('closing many messages at once finds room', async (t) => {
-  // Doubles, since they leave least of what was reserved for them.
+test('closing many nested messages does not overflow the buffer', async (t) => {
+  // With doubles, which leave the least of the space that was reserved for them.
   const nest = (writer: WireWriter, depth: number): WireWriter => {
     if (depth > 0) return writer.message(2, (inner) => nest(inner, depth - 1))
     for (let round = 0; round < 20; round += 1) writer.double(536_870_911, round)
@@ -210,7 +210,7 @@ test('closing many messages at once finds room', async (t) => {
   t.equal(walk(new WireReader(expected), -8), 32)
 })
 
-test('random bytes end in a WireError or not at all', async (t) => {
+test('random bytes throw only WireErrors', async (t) => {
   const random = createRandom()
   t.comment(`SEED=${random.seed}`)
   const valid = new WireWriter()
@@ -237,11 +237,11 @@ test('random bytes end in a WireError or not at all', async (t) => {
       }
     }
   }
-  t.ok(refused > 1_000, 'much of it is refused')
+  t.ok(refused > 1_000, 'many are malformed')
   t.ok(process.cpuUsage(startedAt).user < 20_000_000, 'in bounded time')
 })
 
-test('a large hostile message is read in no time', async (t) => {
+test('reads large hostile messages quickly', async (t) => {
   const startedAt = process.cpuUsage()
   t.equal(skip(Buffer.alloc(2_000_000, hex('08 00'))), 1_000_000)
   t.throws(() => skip(Buffer.alloc(2_000_000, 0xff)), WireError)
@@ -249,7 +249,7 @@ test('a large hostile message is read in no time', async (t) => {
   t.ok(process.cpuUsage(startedAt).user < 10_000_000)
 })
 
-test('a string that is known is the same as one that is not', async (t) => {
+test('reads known strings like others', async (t) => {
   const known = ['authorization', 'x-request-id', '']
   for (const text of ['authorization', 'authorizatiom', 'x-request-i', 'x-request-id', '', 'é']) {
     const reader = new WireReader(new WireWriter().string(1, text).finish())
@@ -259,21 +259,23 @@ test('a string that is known is the same as one that is not', async (t) => {
   }
 })
 
-test('of several strings the field is one or none', async (t) => {
+test('oneOf returns a known string or undefined', async (t) => {
   const known = ['authorization', 'x-api-key']
   for (const text of ['authorization', 'x-api-key', 'x-api-kez', 'x-api-ke', '', 'é']) {
     const reader = new WireReader(new WireWriter().string(1, text).unsigned(2, 5).finish())
     t.ok(reader.next())
     t.equal(reader.oneOf(known), known.includes(text) ? text : undefined)
     t.ok(reader.next())
-    t.equal(reader.unsigned(), 5, 'and it is behind us')
+    t.equal(reader.unsigned(), 5, 'the string was consumed')
   }
 })
 
 const knownKeys = [9, 13, 31].map((length) => 'k'.repeat(length))
 const knownLengths = knownKeys.reduce((bits, { length }) => bits | (1 << length), 0)
 
-/** What a map's entries with these keys hold, each entry read to its end; or the error. */
+/**
+ * The entries of a map with the known keys, each entry read to its end; or the name of the error.
+ */
 function readEntries(bytes: Buffer, skips: boolean): readonly string[] | string {
   const reader = new WireReader(bytes)
   const seen: string[] = []
@@ -300,7 +302,7 @@ function readEntry(reader: WireReader, seen: string[]): void {
   }
 }
 
-test('a map entry that is stepped over is one that nobody reads', async (t) => {
+test('skips only map entries with unknown keys', async (t) => {
   const pieces: Buffer[] = []
   const entry = (...fields: readonly (readonly [field: number, text: string])[]): void => {
     const writer = new WireWriter()
@@ -329,7 +331,7 @@ test('a map entry that is stepped over is one that nobody reads', async (t) => {
   for (let round = 0; round < 30_000; round += 1) {
     const some = Array.from({ length: 1 + random.below(3) }, () => random.below(pieces.length))
     let torn = Buffer.concat(some.map((i) => pieces[i] as Buffer))
-    // Where the lengths are.
+    // In the first bytes, where the lengths are.
     for (let hits = random.below(4); hits > 0; hits -= 1) {
       torn[random.below(Math.min(torn.length, 16))] = random.below(256)
     }
@@ -338,5 +340,5 @@ test('a map entry that is stepped over is one that nobody reads', async (t) => {
     if (plain === 'WireError') refused += 1
     if (JSON.stringify(quick) !== JSON.stringify(plain)) t.fail(torn.toString('hex'))
   }
-  t.ok(refused > 1_000, 'much of it is refused')
+  t.ok(refused > 1_000, 'many are malformed')
 })

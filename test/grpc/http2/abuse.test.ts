@@ -19,13 +19,13 @@ const whole = endStream | endHeaders
 const call = (stream: number): Buffer => frame('headers', stream, whole, post())
 const begin = (stream: number): Buffer => frame('headers', stream, endHeaders, post())
 
-/** Small allowances, so that a test is short. */
+/** Low limits, so that the tests are short. */
 const strict = {
   resets: { atOnce: 100, perSecond: 0 },
   idleFrames: { atOnce: 200, perSecond: 0 },
 }
 
-/** Sends again and again until the connection ends, at most so often; answers the error's code. */
+/** Sends frames until the connection ends, at most `times`; returns the error code of GOAWAY. */
 async function flood(connection: RawConnection, next: (i: number) => Buffer, times: number) {
   await connection.send(hello)
   for (let i = 0; i < times && !connection.closed; i += 1) await connection.send(next(i))
@@ -37,26 +37,28 @@ async function flood(connection: RawConnection, next: (i: number) => Buffer, tim
 const id = (i: number): number => 2 * i + 1
 const floods: Readonly<Record<string, (i: number) => Buffer>> = {
   PING: () => frame('ping', 0, 0, Buffer.alloc(8)),
-  'answers to no PING': () => frame('ping', 0, flag.ack, Buffer.alloc(8)),
+  'unsolicited PING acknowledgements': () => frame('ping', 0, flag.ack, Buffer.alloc(8)),
   SETTINGS: () => frame('settings', 0),
-  'acknowledged SETTINGS': () => frame('settings', 0, flag.ack),
+  'SETTINGS acknowledgements': () => frame('settings', 0, flag.ack),
   PRIORITY: () => frame('priority', 1, 0, Buffer.alloc(5)),
   'unknown frames': () => frame(77, 1, 0, 'x'),
   GOAWAY: () => frame('goaway', 0, 0, Buffer.alloc(8)),
-  'windows of a byte': () => frame('windowUpdate', 0, 0, uint32(1)),
+  'WINDOW_UPDATE of one byte': () => frame('windowUpdate', 0, 0, uint32(1)),
   'empty DATA': (i) => (i === 0 ? begin(1) : frame('data', 1)),
   'empty DATA with padding': (i) =>
     i === 0 ? begin(1) : frame('data', 1, flag.padded, Buffer.alloc(200, 199)),
   'RST_STREAM of one stream': (i) => (i === 0 ? begin(1) : frame('rstStream', 1, 0, uint32(8))),
   'rapid reset': (i) => Buffer.concat([begin(id(i)), frame('rstStream', id(i), 0, uint32(8))]),
-  'resets that we are made to do, by a window': (i) =>
+  'streams reset by the server for a WINDOW_UPDATE of zero': (i) =>
     Buffer.concat([begin(id(i)), frame('windowUpdate', id(i), 0, uint32(0))]),
-  'by a list that is malformed': (i) => frame('headers', id(i), whole, Buffer.of(0x83)),
-  'by DATA after the end': (i) => Buffer.concat([call(id(i)), frame('data', id(i), 0, 'x')]),
+  'streams reset by the server for malformed headers': (i) =>
+    frame('headers', id(i), whole, Buffer.of(0x83)),
+  'streams reset by the server for DATA after their end': (i) =>
+    Buffer.concat([call(id(i)), frame('data', id(i), 0, 'x')]),
   'by PRIORITY': (i) => frame('priority', id(i), 0, uint32(0)),
 }
 
-test('a flood ends its own connection', async (t) => {
+test('a flood closes only its connection', async (t) => {
   const { port, faults } = await startHttp2(t, strict)
   const bystander = await connectRaw(t, port)
   await bystander.send(hello)
@@ -68,7 +70,7 @@ test('a flood ends its own connection', async (t) => {
   t.strictSame(faults, [])
 })
 
-test('requests pay for the frames that come with them', async (t) => {
+test('requests earn an allowance for the frames that belong to them', async (t) => {
   const { port } = await startHttp2(t, strict)
   const usual = (i: number): Buffer =>
     Buffer.concat([
@@ -80,7 +82,7 @@ test('requests pay for the frames that come with them', async (t) => {
   t.equal(await flood(await connectRaw(t, port), usual, 1_000), undefined)
 })
 
-test('a block without end ends the connection', async (t) => {
+test('a header block without an end closes the connection', async (t) => {
   const { port } = await startHttp2(t)
   const start = frame('headers', 1, endStream, post())
   const long = (): Buffer => frame('continuation', 1, 0, Buffer.alloc(16_000))
@@ -91,7 +93,7 @@ test('a block without end ends the connection', async (t) => {
   }
 })
 
-test('a list that names a long field often is refused and kept nowhere', async (t) => {
+test('rejects a header list that repeats a long field', async (t) => {
   const { port, seen } = await startHttp2(t)
   const connection = await connectRaw(t, port)
   const long = literal('x-long', 'x'.repeat(3_900))
@@ -105,7 +107,7 @@ test('a list that names a long field often is refused and kept nowhere', async (
   t.equal(seen.paths.length, 2)
 })
 
-test('who reads nothing is not read either', async (t) => {
+test('stops reading from a client that does not read', async (t) => {
   const { port, connections } = await startHttp2(t, {
     unwrittenBytes: 1_000,
     idleFrames: { atOnce: 1e9, perSecond: 0 },
@@ -119,15 +121,15 @@ test('who reads nothing is not read either', async (t) => {
   const pings = Buffer.concat(
     Array.from({ length: 3_000 }, () => frame('ping', 0, 0, Buffer.alloc(8))),
   )
-  // The sockets of both sides hold some; beyond, the server has to stop.
+  // The sockets of both sides buffer some; after that the server has to stop reading.
   for (; written < 100e6; written += pings.length) if (!connection.socket.write(pings)) break
   const drained = new Promise((resolve) => connection.socket.once('drain', () => resolve(true)))
   for (let i = 0; i < 2_000; i += 1) connection.socket.write(pings)
-  const ended = poll(() => connections.size === 0, 'the server ends it')
+  const ended = poll(() => connections.size === 0, 'the server closes the connection')
   t.equal(await Promise.race([drained, ended.then(() => false)]), false)
 })
 
-test('who reads slowly is answered all the same', async (t) => {
+test('a slow reader gets all its responses', async (t) => {
   const { port } = await startHttp2(t, { unwrittenBytes: 1_000 })
   const connection = await connectRaw(t, port)
   const wide = settings({ [setting.initialWindowSize]: 2 ** 30 })
@@ -147,7 +149,7 @@ test('who reads slowly is answered all the same', async (t) => {
         .heard()
         .filter(({ type, flags }) => type === frameType.headers && flags & endStream).length ===
       600,
-    'all are answered',
+    'all responses have ended',
     30_000,
   )
   const bytes = connection
@@ -156,7 +158,7 @@ test('who reads slowly is answered all the same', async (t) => {
   t.equal(bytes, 600 * 16_384)
 })
 
-test('answers that nobody takes have room for so many', async (t) => {
+test('limits the size of responses that wait for a window', async (t) => {
   const { port } = await startHttp2(t, { heldBytes: 100_000 })
   const closed = frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 0 }))
   const body = Buffer.alloc(16_384, 'a')
@@ -169,7 +171,7 @@ test('answers that nobody takes have room for so many', async (t) => {
   t.equal(goaway.payload.readUInt32BE(4), enhanceYourCalm)
 })
 
-test('many who wait cost nothing while they do', async (t) => {
+test('waiting streams cost no CPU', async (t) => {
   const { port } = await startHttp2(t)
   const connection = await connectRaw(t, port)
   await connection.send(
@@ -179,7 +181,7 @@ test('many who wait cost nothing while they do', async (t) => {
   const calls = Array.from({ length: 20_000 }, (_, i) => call(id(i)))
   await connection.send(...calls)
   await connection.settle()
-  // One after the other, from the last: each is found without a look at the others.
+  // One window per stream, from the last: each is found without a search.
   const updates = Array.from({ length: 5_000 }, (_, i) =>
     frame('windowUpdate', id(19_999 - i), 0, uint32(5)),
   )
@@ -194,7 +196,7 @@ test('many who wait cost nothing while they do', async (t) => {
   t.equal(ends.length, 5_000)
 })
 
-test('an end in the middle of anything ends its streams', async (t) => {
+test('a lost connection closes its streams', async (t) => {
   const { port, seen, faults, connections } = await startHttp2(t)
   for (const last of [
     begin(1),
@@ -206,12 +208,12 @@ test('an end in the middle of anything ends its streams', async (t) => {
     await new Promise(setImmediate)
     connection.socket.resetAndDestroy()
   }
-  await poll(() => connections.size === 0, 'all are gone')
+  await poll(() => connections.size === 0, 'all connections are closed')
   t.equal(seen.closed, seen.paths.length)
   t.strictSame(faults, [])
 })
 
-test('an answer after the end goes nowhere', async (t) => {
+test('drops a response to a closed stream', async (t) => {
   const { port, faults } = await startHttp2(t)
   const connection = await connectRaw(t, port)
   await connection.send(hello, begin(1), frame('rstStream', 1, 0, uint32(8)))

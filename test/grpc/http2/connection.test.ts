@@ -21,7 +21,7 @@ const begin = (stream: number, ...more: Buffer[]): Buffer =>
 const update = (stream: number, bytes: number): Buffer =>
   frame('windowUpdate', stream, 0, uint32(bytes))
 
-/** What a client says after its preface and SETTINGS, and what comes of it. */
+/** The frames that a client sends after its preface and SETTINGS, and the reaction. */
 type Row = readonly [name: string, frames: readonly Buffer[], comes: Comes]
 type Comes =
   | { readonly goaway: number }
@@ -34,14 +34,18 @@ const { enhanceYourCalm } = errorCode
 
 const rows: readonly Row[] = [
   ['a request', [call(1)], { answered: [1] }],
-  ['two in one read', [call(1), call(3)], { answered: [1, 3] }],
-  ['one whose number leaps', [call(5), call(9)], { answered: [5, 9] }],
-  ['one of a lower number', [call(5), call(3)], { goaway: streamClosed }],
-  ['one of an even number', [call(2)], { goaway: protocolError }],
+  ['two requests in one read', [call(1), call(3)], { answered: [1, 3] }],
+  ['a request that skips stream ids', [call(5), call(9)], { answered: [5, 9] }],
+  ['a request with a lower id', [call(5), call(3)], { goaway: streamClosed }],
+  ['a request with an even id', [call(2)], { goaway: protocolError }],
   ['a request on stream 0', [call(0)], { goaway: protocolError }],
   ['a second request on a stream', [call(1), call(1)], { goaway: streamClosed }],
   ['a body', [begin(1), frame('data', 1, endStream, 'x')], { answered: [1] }],
-  ['an empty end', [begin(1), frame('data', 1), frame('data', 1, endStream)], { answered: [1] }],
+  [
+    'an empty DATA frame at the end',
+    [begin(1), frame('data', 1), frame('data', 1, endStream)],
+    { answered: [1] },
+  ],
   [
     'padded frames',
     [
@@ -56,20 +60,16 @@ const rows: readonly Row[] = [
     { answered: [1] },
   ],
   [
-    'padding longer than HEADERS',
+    'HEADERS with too much padding',
     [frame('headers', 1, whole | padded, Buffer.concat([Buffer.of(9), post()]))],
     { goaway: protocolError },
   ],
   [
-    'padding longer than DATA',
+    'DATA with too much padding',
     [begin(1), frame('data', 1, padded, 'aa')],
     { goaway: protocolError },
   ],
-  [
-    'padded DATA without its length',
-    [begin(1), frame('data', 1, padded)],
-    { goaway: protocolError },
-  ],
+  ['DATA without its pad length', [begin(1), frame('data', 1, padded)], { goaway: protocolError }],
   [
     'a priority',
     [frame('headers', 1, whole | priority, Buffer.concat([uint32(0), Buffer.of(9), post()]))],
@@ -85,7 +85,11 @@ const rows: readonly Row[] = [
     [frame('headers', 1, whole | priority, Buffer.concat([uint32(1), Buffer.of(9), post()]))],
     { reset: protocolError },
   ],
-  ['PRIORITY of nobody', [frame('priority', 7, 0, Buffer.alloc(5)), call(9)], { answered: [9] }],
+  [
+    'PRIORITY of an idle stream',
+    [frame('priority', 7, 0, Buffer.alloc(5)), call(9)],
+    { answered: [9] },
+  ],
   ['PRIORITY of the wrong length', [frame('priority', 1, 0, 'abc')], { reset: frameSizeError }],
   ['PRIORITY on stream 0', [frame('priority', 0, 0, Buffer.alloc(5))], { goaway: protocolError }],
   [
@@ -103,11 +107,15 @@ const rows: readonly Row[] = [
     { goaway: protocolError },
   ],
   [
-    'a block that another stream goes on with',
+    'CONTINUATION on another stream',
     [frame('headers', 1, endStream, post()), frame('continuation', 3, endHeaders)],
     { goaway: protocolError },
   ],
-  ['CONTINUATION of nothing', [frame('continuation', 1, endHeaders)], { goaway: protocolError }],
+  [
+    'CONTINUATION without HEADERS',
+    [frame('continuation', 1, endHeaders)],
+    { goaway: protocolError },
+  ],
   ['DATA on stream 0', [frame('data', 0, 0, 'x')], { goaway: protocolError }],
   ['DATA before a request', [frame('data', 1, 0, 'x')], { goaway: protocolError }],
   [
@@ -123,12 +131,16 @@ const rows: readonly Row[] = [
   ],
   ['WINDOW_UPDATE before a request', [update(1, 1)], { goaway: protocolError }],
   ['WINDOW_UPDATE after the end', [call(1), update(1, 1), call(3)], { answered: [1, 3] }],
-  ['a window of nothing more', [update(0, 0)], { goaway: protocolError }],
-  ['the same of a stream', [begin(1), update(1, 0)], { reset: protocolError }],
-  ['a window without measure', [update(0, 2 ** 31 - 1)], { goaway: flowControlError }],
-  ['the same of a stream, too', [begin(1), update(1, 2 ** 31 - 1)], { reset: flowControlError }],
+  ['a WINDOW_UPDATE of zero for the connection', [update(0, 0)], { goaway: protocolError }],
+  ['a WINDOW_UPDATE of zero for a stream', [begin(1), update(1, 0)], { reset: protocolError }],
+  ['a window overflow of the connection', [update(0, 2 ** 31 - 1)], { goaway: flowControlError }],
   [
-    'a window without measure, by SETTINGS',
+    'a window overflow of a stream',
+    [begin(1), update(1, 2 ** 31 - 1)],
+    { reset: flowControlError },
+  ],
+  [
+    'a window overflow by SETTINGS',
     [
       begin(1),
       update(1, 2 ** 30),
@@ -136,57 +148,57 @@ const rows: readonly Row[] = [
     ],
     { goaway: flowControlError },
   ],
-  ['SETTINGS of a stream', [frame('settings', 1)], { goaway: protocolError }],
+  ['SETTINGS on a stream', [frame('settings', 1)], { goaway: protocolError }],
   ['SETTINGS of a wrong length', [frame('settings', 0, 0, 'abc')], { goaway: frameSizeError }],
   [
-    'an acknowledgement that says more',
+    'a SETTINGS acknowledgement with a payload',
     [frame('settings', 0, ack, 'abcdef')],
     { goaway: frameSizeError },
   ],
   [
-    'a setting that is unknown',
+    'an unknown setting',
     [frame('settings', 0, 0, settings({ 99: 1 })), call(1)],
     { answered: [1] },
   ],
   [
-    'a window beyond the largest',
+    'an initial window that is too large',
     [frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 2 ** 31 }))],
     { goaway: flowControlError },
   ],
   [
-    'frames smaller than the smallest',
+    'a frame size below the minimum',
     [frame('settings', 0, 0, settings({ [setting.maxFrameSize]: 16_383 }))],
     { goaway: protocolError },
   ],
   [
-    'push, or not, or what',
+    'an invalid ENABLE_PUSH',
     [frame('settings', 0, 0, settings({ [setting.enablePush]: 2 }))],
     { goaway: protocolError },
   ],
   ['PUSH_PROMISE', [frame('pushPromise', 1, endHeaders, uint32(2))], { goaway: protocolError }],
-  ['PING of a stream', [frame('ping', 1, 0, Buffer.alloc(8))], { goaway: protocolError }],
+  ['PING on a stream', [frame('ping', 1, 0, Buffer.alloc(8))], { goaway: protocolError }],
   ['PING of the wrong length', [frame('ping', 0, 0, 'abc')], { goaway: frameSizeError }],
-  ['GOAWAY, and a request', [frame('goaway', 0, 0, Buffer.alloc(8)), call(1)], { answered: [1] }],
+  ['GOAWAY and a request', [frame('goaway', 0, 0, Buffer.alloc(8)), call(1)], { answered: [1] }],
   ['GOAWAY of the wrong length', [frame('goaway', 0, 0, 'abc')], { goaway: frameSizeError }],
-  ['a frame of the future', [frame(0x42, 7, 0xff, 'what'), call(1)], { answered: [1] }],
+  ['a frame of unknown type', [frame(0x42, 7, 0xff, 'what'), call(1)], { answered: [1] }],
   [
     'a frame that is too long',
     [begin(1), frame('data', 1, 0, Buffer.alloc(16_385))],
     { goaway: frameSizeError },
   ],
   [
-    'one as long as may be',
+    'the longest frame',
     [begin(1), frame('data', 1, endStream, Buffer.alloc(16_384))],
     { answered: [1] },
   ],
   [
-    'an index of nothing',
+    'an index beyond the tables',
     [frame('headers', 1, whole, Buffer.of(0x80))],
     { goaway: compressionError },
   ],
   ['trailers', [begin(1), frame('headers', 1, whole, literal('x-end', 'yes'))], { answered: [1] }],
   [
-    'trailers that do not end',
+    'trailers without END_STREAM',
     [begin(1), frame('headers', 1, endHeaders, literal('x', 'y'))],
     { reset: protocolError },
   ],
@@ -256,7 +268,7 @@ const rows: readonly Row[] = [
     { reset: protocolError },
   ],
   [
-    'a length that is kept to',
+    'a body of the announced length',
     [
       begin(1, literal('content-length', '2')),
       frame('data', 1, 0, 'a'),
@@ -265,38 +277,42 @@ const rows: readonly Row[] = [
     { answered: [1] },
   ],
   [
-    'more than was said',
+    'a longer body',
     [begin(1, literal('content-length', '1')), frame('data', 1, 0, 'ab')],
     { reset: protocolError },
   ],
   [
-    'less than was said',
+    'a shorter body',
     [begin(1, literal('content-length', '3')), frame('data', 1, endStream, 'ab')],
     { reset: protocolError },
   ],
   [
-    'less, and trailers',
+    'a shorter body and trailers',
     [begin(1, literal('content-length', '3')), frame('headers', 1, whole, literal('a', 'b'))],
     { reset: protocolError },
   ],
   [
-    'a length and no body',
+    'a length without a body',
     [frame('headers', 1, whole, post(literal('content-length', '3')))],
     { reset: protocolError },
   ],
   [
-    'two lengths',
+    'two content lengths',
     [begin(1, literal('content-length', '3'), literal('content-length', '4'))],
     { reset: protocolError },
   ],
-  ['a length that is none', [begin(1, literal('content-length', '-1'))], { reset: protocolError }],
   [
-    'a list that is too long',
+    'an invalid content length',
+    [begin(1, literal('content-length', '-1'))],
+    { reset: protocolError },
+  ],
+  [
+    'a header list that is too long',
     [frame('headers', 1, whole, post(...Array.from({ length: 126 }, () => literal('a', 'b'))))],
     { reset: enhanceYourCalm },
   ],
   [
-    'one as long as may be, in fields',
+    'the longest header list',
     [frame('headers', 1, whole, post(...Array.from({ length: 125 }, () => literal('a', 'b'))))],
     { answered: [1] },
   ],
@@ -316,7 +332,7 @@ async function said(connection: RawConnection, comes: Comes): Promise<Comes> {
   return { answered: ends.map(({ stream }) => stream) }
 }
 
-test('each frame has its answer', async (t) => {
+test('reacts correctly to each frame', async (t) => {
   const { port, faults } = await startHttp2(t)
   for (const [name, frames, comes] of rows) {
     const connection = await connectRaw(t, port)
@@ -332,7 +348,7 @@ test('each frame has its answer', async (t) => {
   t.strictSame(faults, [])
 })
 
-test('what is torn is put together again', async (t) => {
+test('reassembles frames from pieces of any size', async (t) => {
   const { port } = await startHttp2(t)
   const frames = [
     ...[begin(1), frame('data', 1, endStream, 'hello'), frame('ping', 0, 0, Buffer.alloc(8, 1))],
@@ -352,7 +368,7 @@ test('what is torn is put together again', async (t) => {
     let from = 0
     for (const at of [...tears, all.length]) {
       await connection.send(all.subarray(from, at))
-      // So that the pieces are read apart.
+      // So that the server reads the pieces separately.
       await new Promise(setImmediate)
       from = at
     }
@@ -365,7 +381,7 @@ test('what is torn is put together again', async (t) => {
   t.pass(`${tearings.length} ways`)
 })
 
-test('what is not HTTP/2 is hung up on', async (t) => {
+test('closes connections that do not speak HTTP/2', async (t) => {
   const { port } = await startHttp2(t)
   const openings = [
     Buffer.from('GET / HTTP/1.1\r\nhost: a\r\n\r\n'),
@@ -382,23 +398,23 @@ test('what is not HTTP/2 is hung up on', async (t) => {
   }
 })
 
-test('who says nothing at all is hung up on', async (t) => {
+test('closes connections that send nothing', async (t) => {
   const { port } = await startHttp2(t, { stallMs: 200 })
   const greet = async (): Promise<RawConnection> => {
     const connection = await connectRaw(t, port)
     await connection.send(hello)
     await connection.settle()
-    // On a busy machine the greeting itself may have come too late.
+    // On a busy machine the preface itself may arrive too late.
     return connection.closed ? greet() : connection
   }
   const greeted = await greet()
   const silent = await connectRaw(t, port)
   await poll(() => silent.closed, 'the connection ends')
   await greeted.settle()
-  t.equal(greeted.closed, false, 'but not who has begun')
+  t.equal(greeted.closed, false, 'a client that has started stays connected')
 })
 
-test('an answer waits for the windows of both', async (t) => {
+test('a response waits for both windows', async (t) => {
   const { port } = await startHttp2(t)
   const connection = await connectRaw(t, port)
   const small = frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 3 }))
@@ -423,7 +439,7 @@ test('an answer waits for the windows of both', async (t) => {
   await connection.send(frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 100 })))
   await connection.settle()
   t.strictSame([data(1), ended(1)], ['hel|l|o', true])
-  // 65,530 bytes are left of the connection's window.
+  // 65,530 bytes of the connection's window are left.
   const long = Buffer.alloc(65_529, 'a')
   const body = [0, 16_384, 32_768, 49_152].map((at) => long.subarray(at, at + 16_384))
   const wide = frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 1_000_000 }))
@@ -440,13 +456,13 @@ test('an answer waits for the windows of both', async (t) => {
   t.strictSame([data(5), data(7)], ['h|el', ''])
   await connection.send(update(0, 3))
   await connection.settle()
-  t.strictSame([data(5), data(7)], ['h|el', 'hel'], 'whoever has waited is next')
+  t.strictSame([data(5), data(7)], ['h|el', 'hel'], 'the waiting stream is served next')
   await connection.send(update(0, 100))
   await connection.settle()
   t.strictSame([ended(5), ended(7)], [true, true])
 })
 
-test('a smaller window than what is sent takes nothing more', async (t) => {
+test('sends nothing if the window is smaller than what was sent', async (t) => {
   const { port } = await startHttp2(t)
   const connection = await connectRaw(t, port)
   await connection.send(hello, begin(1))
@@ -459,7 +475,7 @@ test('a smaller window than what is sent takes nothing more', async (t) => {
   t.equal(String((await connection.hear('data')).payload), 'body')
 })
 
-test('a client keeps to the windows that it is given', async (t) => {
+test('closes streams that exceed their window', async (t) => {
   const { port } = await startHttp2(t, { streamWindow: 100, connectionWindow: 65_535 })
   const connection = await connectRaw(t, port)
   await connection.send(hello, begin(1), frame('data', 1, 0, Buffer.alloc(60)))
@@ -474,10 +490,10 @@ test('a client keeps to the windows that it is given', async (t) => {
   ])
   await greedy.send(hello, ...frames.flat())
   await greedy.settle()
-  t.equal(greedy.closed, false, 'what is taken is given back')
+  t.equal(greedy.closed, false, 'consumed bytes are returned to the window')
 })
 
-test('streams beyond the most are refused', async (t) => {
+test('refuses streams beyond the limit', async (t) => {
   const { port, seen } = await startHttp2(t, { streams: 2 })
   const connection = await connectRaw(t, port)
   await connection.send(hello, begin(1), begin(3), begin(5), frame('data', 5, endStream, 'x'))
@@ -488,7 +504,7 @@ test('streams beyond the most are refused', async (t) => {
   t.equal(seen.paths.length, 3)
 })
 
-test('an answer that repeats itself is short', async (t) => {
+test('repeated responses have short headers', async (t) => {
   const { port } = await startHttp2(t)
   const connection = await connectRaw(t, port)
   await connection.send(hello, call(1), call(3))
@@ -497,20 +513,20 @@ test('an answer that repeats itself is short', async (t) => {
       .heard()
       .filter((one) => one.type === frameType.headers && one.stream === stream)
       .map(({ payload }) => payload.toString('hex'))
-  await poll(() => blocks(3).length === 2, 'both are answered')
+  await poll(() => blocks(3).length === 2, 'both responses have ended')
   t.strictSame(blocks(3), ['88bf', 'be'])
   const none = await connectRaw(t, port)
   const table = frame('settings', 0, 0, settings({ [setting.headerTableSize]: 0 }))
   await none.send(hello, table, call(1), call(3))
   await none.hear('headers', ({ stream, flags }) => stream === 3 && (flags & endStream) > 0)
   const first = none.heard().find(({ type }) => type === frameType.headers)
-  t.equal(first?.payload[0], 0x20, 'who keeps no table is told that nothing is in it')
+  t.equal(first?.payload[0], 0x20, 'a peer without a table gets a size update to zero')
   t.notOk(
     none.heard().some(({ type, payload }) => type === frameType.headers && payload[0] === 0xbe),
   )
 })
 
-test('a drain takes what is on its way, and then ends', async (t) => {
+test('a drain accepts calls that are on their way, and then ends', async (t) => {
   const { port, connections, seen } = await startHttp2(t, { partingMs: 20_000 })
   const connection = await connectRaw(t, port)
   await connection.send(hello, begin(1))
@@ -518,7 +534,7 @@ test('a drain takes what is on its way, and then ends', async (t) => {
   for (const one of connections) one.drain()
   const last = ({ payload }: { payload: Buffer }): number => payload.readUInt32BE(0)
   t.equal(last(await connection.hear('goaway')), 2 ** 31 - 1)
-  // The client has not heard of it yet.
+  // The client does not know about the drain yet.
   await connection.send(call(3))
   await connection.hear('headers', ({ stream }) => stream === 3)
   const ping = await connection.hear('ping', ({ flags }) => (flags & ack) === 0)
@@ -526,14 +542,14 @@ test('a drain takes what is on its way, and then ends', async (t) => {
   t.equal(last(await connection.hear('goaway', (one) => last(one) < 2 ** 31 - 1)), 3)
   const refused = await connection.hear('rstStream')
   t.strictSame([refused.stream, refused.payload.readUInt32BE(0)], [5, errorCode.refusedStream])
-  t.equal(connection.closed, false, 'a call has not ended')
+  t.equal(connection.closed, false, 'one call has not ended')
   await connection.send(frame('data', 1, endStream, 'x'))
   await connection.hear('headers', ({ stream, flags }) => stream === 1 && (flags & endStream) > 0)
   await poll(() => connection.closed, 'the connection ends')
   t.strictSame(seen.bodies, ['', 'x'])
 })
 
-test('a drain does not wait for a client that says nothing', async (t) => {
+test('a drain does not wait for silent clients', async (t) => {
   const { port, connections } = await startHttp2(t, { partingMs: 30 })
   const silent = await connectRaw(t, port)
   const deaf = await connectRaw(t, port)

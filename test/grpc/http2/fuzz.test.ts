@@ -1,6 +1,7 @@
 /**
- * Whatever bytes come, the server answers or hangs up, and others are served as before. Files of
- * `corpus` hold what clients said, in hex: real ones once, and what found something.
+ * For any bytes, the server responds or closes the connection, and other connections are served as
+ * before. The files of `corpus` contain the bytes that clients sent, in hex: recorded from real
+ * clients, and inputs that found a bug.
  */
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -25,7 +26,7 @@ function readCorpus(): readonly Buffer[] {
     )
 }
 
-/** Changes a few frames or bytes, or leaves them out, or says them twice. */
+/** Changes, removes or repeats some frames or bytes. */
 function mutate(said: Buffer, random: Random): Buffer {
   const frames = framesOf(said.subarray(preface.length))
   for (let n = random.below(5); n >= 0; n -= 1) {
@@ -47,16 +48,19 @@ function mutate(said: Buffer, random: Random): Buffer {
     frame(type, stream, flags, payload),
   )
   const whole = Buffer.concat([preface, ...bytes])
-  // Now and then a byte of anything, a frame's length perhaps.
+  // Sometimes any byte, such as a frame's length.
   if (random.below(3) === 0) whole[random.below(whole.length)] = random.below(256)
   return whole
 }
 
-/** Says it, and waits until the server has hung up or answered a PING; throws where it does neither. */
+/**
+ * Sends the bytes and waits until the server closes the connection or answers a PING; throws if it
+ * does neither.
+ */
 async function say(t: Test, port: number, bytes: Buffer): Promise<void> {
   const connection = await connectRaw(t, port)
   await connection.send(bytes)
-  // In the middle of a frame the PING is a part of it: the end of what is said has to do.
+  // Within a frame the PING would be a part of it, so nothing is awaited.
   const { length } = bytes
   let at = preface.length
   while (at + headBytes <= length) at += headBytes + bytes.readUIntBE(at, 3)
@@ -68,7 +72,7 @@ async function say(t: Test, port: number, bytes: Buffer): Promise<void> {
   connection.socket.destroy()
 }
 
-test('whatever comes harms nobody else', async (t) => {
+test('no input affects other connections', async (t) => {
   const { port, faults } = await startGrpc(t, {
     unary: {
       '/test/echo': (message) => message,

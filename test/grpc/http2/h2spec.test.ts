@@ -1,7 +1,7 @@
 /**
- * h2spec, which asks everything that RFC 9113 and RFC 7541 say of a server. It is a program in Go:
- * without Go, or where it cannot be had, this is a visible skip; connection.test.ts asks much of
- * the same by hand.
+ * Runs h2spec, which tests servers for the requirements of RFC 9113 and RFC 7541. It is a Go
+ * program: if it cannot be built, the test is skipped visibly. connection.test.ts covers much of
+ * the same.
  */
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -17,7 +17,7 @@ const version = 'v2.2.1+incompatible'
 const folder = join(packageRoot, '.tools', `h2spec-${version}`)
 const program = join(folder, 'h2spec')
 
-/** Why it cannot run; undefined when it can. */
+/** Why h2spec is missing; undefined if it is available. */
 async function obtain(): Promise<string | undefined> {
   if (existsSync(program)) return undefined
   const go = findOnPath('go', process.env)
@@ -36,8 +36,8 @@ async function obtain(): Promise<string | undefined> {
 
 const problem = await obtain()
 
-test('h2spec finds nothing', { skip: problem ?? false }, async (t) => {
-  // It opens as many streams as it is told that it may, and one more.
+test('h2spec passes', { skip: problem ?? false }, async (t) => {
+  // It opens as many streams as the server allows, and one more.
   const { port, faults } = await startHttp2(t, { streams: 100 })
   const asked = ['--strict', '--host', '127.0.0.1', '--port', String(port), '--timeout', '10']
   const { stdout } = await run(program, asked, { timeout: 300_000, maxBuffer: 2 ** 24 }).catch(

@@ -59,7 +59,7 @@ const requests = [
   ],
 ]
 
-/** RFC 7541, appendix C: blocks that one decoder reads in turn, and what they say. */
+/** RFC 7541, appendix C: the blocks that one decoder reads in sequence, and their fields. */
 const vectors: Readonly<Record<string, readonly [blocks: readonly string[], said: unknown]>> = {
   'C.2.1': [
     ['400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572'],
@@ -84,7 +84,7 @@ const vectors: Readonly<Record<string, readonly [blocks: readonly string[], said
     ],
     requests,
   ],
-  // Of a table of 256 bytes, which is said first.
+  // With a table of 256 bytes, which is set first.
   'C.5': [
     [
       `3fe101 4803 3330 3258 0770 7269 7661 7465 611d 4d6f 6e2c 2032 3120 4f63 7420 3230
@@ -110,7 +110,7 @@ const vectors: Readonly<Record<string, readonly [blocks: readonly string[], said
   ],
 }
 
-test('the examples of RFC 7541 are read', async (t) => {
+test('decodes the examples of RFC 7541', async (t) => {
   for (const [name, [blocks, said]] of Object.entries(vectors)) {
     const decoder = new HpackDecoder()
     t.strictSame(
@@ -124,30 +124,30 @@ test('the examples of RFC 7541 are read', async (t) => {
 const bad: Readonly<Record<string, string>> = {
   'index 0': '80',
   'an index beyond the tables': 'be',
-  'a name beyond them': '7f 00 01 61',
-  'an integer cut short': 'ff',
+  'a name index beyond the tables': '7f 00 01 61',
+  'a truncated integer': 'ff',
   'an integer without end': 'ff ff ff ff ff ff 7f',
-  'a name cut short': '00 05 61',
-  'no value': '00 01 61',
-  'a value cut short': '00 01 61 02 62',
-  'padding of zeros': '00 01 61 81 18',
-  'padding of a byte': '00 01 61 82 1f ff',
-  'EOS in a text': '00 01 61 84 ff ff ff ff',
-  'a table larger than was agreed': '3f e2 1f',
-  'a size of the table within a block': '82 20',
+  'a truncated name': '00 05 61',
+  'a missing value': '00 01 61',
+  'a truncated value': '00 01 61 02 62',
+  'padding with zeros': '00 01 61 81 18',
+  'a whole byte of padding': '00 01 61 82 1f ff',
+  'EOS in a string': '00 01 61 84 ff ff ff ff',
+  'a table larger than agreed': '3f e2 1f',
+  'a table size within a block': '82 20',
 }
 
-test('a block that is none ends the connection', async (t) => {
+test('an invalid block closes the connection', async (t) => {
   for (const [name, block] of Object.entries(bad)) {
     t.throws(() => decode(new HpackDecoder(), hex(block)), { code: 9 }, name)
   }
 })
 
-test('the largest table that was agreed may be asked for', async (t) => {
+test('accepts the largest agreed table', async (t) => {
   t.strictSame(decode(new HpackDecoder(), hex('3f e1 1f 82')), [[':method', 'GET']])
 })
 
-test('a field larger than the table empties it', async (t) => {
+test('a field larger than the table clears it', async (t) => {
   const decoder = new HpackDecoder()
   decode(decoder, hex('40 01 61 01 62'))
   t.strictSame(decode(decoder, hex('be')), [['a', 'b']])
@@ -156,7 +156,7 @@ test('a field larger than the table empties it', async (t) => {
   t.throws(() => decode(decoder, hex('be')), { code: 9 })
 })
 
-test('whatever comes is decoded or refused', async (t) => {
+test('random blocks are decoded or rejected', async (t) => {
   const random = createRandom()
   t.comment(`SEED=${random.seed}`)
   const seeds = Object.values(vectors).flatMap(([blocks]) => blocks.map(hex))
@@ -175,7 +175,7 @@ test('whatever comes is decoded or refused', async (t) => {
   }
 })
 
-test("node's encoder is understood", async (t) => {
+test("decodes the blocks of Node's encoder", async (t) => {
   const random = createRandom()
   t.comment(`SEED=${random.seed}`)
   const { blocks, session } = await catchBlocks(t)
@@ -199,7 +199,7 @@ test("node's encoder is understood", async (t) => {
     }
     sent.push(fields)
     session.request(Object.fromEntries(fields), { endStream: true }).on('error', () => {})
-    if (i % 50 === 49) await poll(() => blocks.length === sent.length, 'the requests come')
+    if (i % 50 === 49) await poll(() => blocks.length === sent.length, 'all requests have arrived')
   }
   const decoder = new HpackDecoder()
   for (const [i, block] of blocks.entries()) {
@@ -212,7 +212,7 @@ test("node's encoder is understood", async (t) => {
   t.equal(blocks.length, 400)
 })
 
-/** What the header blocks of node's client are; nobody answers it. */
+/** Collects the header blocks of Node's client, without responding. */
 async function catchBlocks(t: Test) {
   const blocks: Buffer[] = []
   const server = createServer((socket) => {

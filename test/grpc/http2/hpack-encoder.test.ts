@@ -34,7 +34,7 @@ function pair() {
 const plain = (fields: readonly { name: string; value: string }[]) =>
   fields.map(({ name, value }) => ({ name, value }))
 
-test('what is encoded in any order is decoded', async (t) => {
+test('blocks can be decoded in any order', async (t) => {
   for (const orders of [
     [head, end, head, end, error, head, end],
     [error, refusal, end, head, end, head],
@@ -45,7 +45,7 @@ test('what is encoded in any order is decoded', async (t) => {
   }
 })
 
-test('what is agreed takes a byte from its second time on', async (t) => {
+test('agreed fields take one byte from their second use on', async (t) => {
   const { pass } = pair()
   t.ok(pass(head).bytes > 10)
   t.ok(pass(end).bytes > 10)
@@ -53,12 +53,12 @@ test('what is agreed takes a byte from its second time on', async (t) => {
   t.equal(pass(end).bytes, 1)
 })
 
-test('a peer that keeps less is told nothing to keep', async (t) => {
+test("adds nothing to the table if the peer's is smaller", async (t) => {
   const { encoder, pass } = pair()
   pass(head)
   pass(end)
   encoder.limitTable(4_096)
-  t.equal(pass(head).bytes, 2, 'the usual size changes nothing')
+  t.equal(pass(head).bytes, 2, 'the default size changes nothing')
   encoder.limitTable(100)
   for (const fields of [head, end, error, head, end]) t.strictSame(pass(fields).said, plain(fields))
   encoder.limitTable(4_096)
