@@ -14,7 +14,7 @@ const chart = folderOf('chart')
 const helm = findProgram('helm')
 const noHelm = helm === undefined && 'no helm (go install helm.sh/helm/v3/cmd/helm@v3.19.0)'
 
-/** The objects of a stream of YAML by their names. */
+/** The objects in a YAML stream by name. */
 function read(text: string): Readonly<Record<string, Manifest>> {
   const manifests = parseAllDocuments(text).map((document) => document.toJS() as Manifest | null)
   return byName(manifests.filter((each) => each !== null))
@@ -32,14 +32,14 @@ function template(...args: readonly string[]) {
 
 const folders = ['namespaces', 'crds', 'base', 'overlays/production', 'overlays/trial']
 
-test('the kept chart is what the overlay amounts to', async (t) => {
+test('the chart in the repository matches the overlay', async (t) => {
   const rendered = renderChart()
   const kept = readdirSync(chart, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map(({ parentPath, name }) => join(parentPath, name).slice(chart.length + 1))
-  t.strictSame(kept.sort(), [...rendered.keys()].sort(), 'else: npm run chart')
+  t.strictSame(kept.sort(), [...rendered.keys()].sort(), 'otherwise run npm run chart')
   for (const [name, text] of rendered) {
-    t.equal(readFileSync(join(chart, name), 'utf8'), text, `${name}, else: npm run chart`)
+    t.equal(readFileSync(join(chart, name), 'utf8'), text, `${name}: otherwise run npm run chart`)
   }
 })
 
@@ -49,7 +49,7 @@ for (const [name, command, source] of [
 ] as const) {
   const tool = findProgram(name) ?? ''
   const skip = tool === '' && `no ${name} (${source})`
-  test(`our reading of the folders is that of ${name}`, { skip }, async (t) => {
+  test(`renders the folders like ${name}`, { skip }, async (t) => {
     for (const folder of folders) {
       const theirs = read(execFileSync(tool, [command, folderOf(folder)], { encoding: 'utf8' }))
       t.strictSame(byName(render(folderOf(folder))), theirs, folder)
@@ -69,20 +69,20 @@ for (const [name, command, source] of [
   })
 }
 
-test('the chart is the production overlay, object by object', { skip: noHelm }, async (t) => {
+test('the chart renders the objects of the production overlay', { skip: noHelm }, async (t) => {
   const { stdout, stderr } = template('--namespace', 'tollgate')
   t.equal(stderr, '')
   t.strictSame(read(stdout), byName(render(folderOf('overlays/production'))))
 })
 
-test('helm finds no fault with the chart', { skip: noHelm }, async (t) => {
+test('helm lint finds no problem', { skip: noHelm }, async (t) => {
   const { status, stdout } = spawnSync(helm ?? '', ['lint', '--strict', chart], {
     encoding: 'utf8',
   })
   t.equal(status, 0, stdout)
 })
 
-test('values change what they say', { skip: noHelm }, async (t) => {
+test('values change the objects', { skip: noHelm }, async (t) => {
   const { stdout, stderr } = template(
     ...['--namespace', 'gate', '--set', 'image=registry.example/tollgate@sha256:0'],
     ...['--set', 'settings.GATEWAY_URL=https://models.example', '--set', 'storesSecret=stores'],
@@ -101,7 +101,7 @@ test('values change what they say', { skip: noHelm }, async (t) => {
   t.ok(controller)
 })
 
-test('a misspelt value is refused by its name', { skip: noHelm }, async (t) => {
+test('helm names a misspelt value', { skip: noHelm }, async (t) => {
   for (const [wrong, reason] of [
     ['contoller.replicas=1', 'contoller'],
     ['controller.replicas=none', '/controller/replicas'],

@@ -9,7 +9,7 @@ const [packages = [], image = []] = readContainerfile()
 const allOf = (stage: typeof image, name: string) =>
   stage.filter((each) => each.name === name).map(({ text }) => text)
 
-test('the image runs by a user without rights, and says its version', async (t) => {
+test('the image runs as an unprivileged user and has its version', async (t) => {
   const { version } = JSON.parse(textOf('package.json'))
   t.strictSame(allOf(image, 'USER'), ['65532:65532'])
   t.match(allOf(image, 'LABEL').join(), `org.opencontainers.image.version=${version} `)
@@ -17,16 +17,16 @@ test('the image runs by a user without rights, and says its version', async (t) 
   t.strictSame(allOf(image, 'ENTRYPOINT'), ['["tollgate"]'])
 })
 
-test('packages are production’s, by a Node like ours', async (t) => {
+test('installs production packages with the same major version of Node', async (t) => {
   const runs = allOf(packages, 'RUN').join('\n')
   t.match(runs, 'npm ci --omit=dev')
   t.match(runs, '--require-hashes')
   t.match(allOf(packages, 'FROM').join(), `node:${textOf('.node-version').split('.')[0]}-`)
 })
 
-test('what is copied is there, and not ignored', async (t) => {
+test('copied files exist and are not ignored', async (t) => {
   const kept = textOf('.containerignore').split('\n')
-  t.ok(kept.includes('*'), 'all else is')
+  t.ok(kept.includes('*'), 'all other files are ignored')
   const copied = allOf(packages, 'COPY').flatMap((text) => text.split(' ').slice(0, -1))
   t.ok(copied.length > 6)
   for (const path of copied) {

@@ -13,18 +13,18 @@ import { createRandom } from '../support/random.ts'
 
 const documents = 2_000
 
-/** Documents on which reader and API server disagree, by name, and why. */
+/** Documents that the reader and the API server judge differently, by name, and why. */
 const exceptions: Readonly<
   Record<string, { readonly of: (document: WrittenDocument) => boolean; readonly why: string }>
 > = {
   namespace: {
     of: ({ kind, metadata: { namespace } }) =>
       kind === 'ModelRef' ? namespace === 'v1' : namespace !== 'models-as-a-service',
-    why: 'CEL of a definition cannot see metadata.namespace; others are not watched anyway',
+    why: 'CEL rules cannot read metadata.namespace; other namespaces are not watched anyway',
   },
   URL: {
     of: ({ spec }) => /"https?:\/\/[^"]*(\[|xn--|\.0x)/.test(JSON.stringify(spec)),
-    why: 'whether an IPv6 address or a name in Punycode is one is more than a pattern says',
+    why: 'a pattern cannot check IPv6 addresses and Punycode completely',
   },
 }
 
@@ -32,18 +32,29 @@ function isAccepted(document: unknown): boolean {
   return 'resource' in parseResource(document)
 }
 
-test('the kept definitions and the page are what the schemas amount to', async (t) => {
+test('the CRDs and docs/resources.md match the schemas', async (t) => {
   const folder = new URL('../../k8s/crds/', import.meta.url)
   const rendered = renderCrds()
-  t.strictSame(readdirSync(folder).sort(), [...rendered.keys()].sort(), 'else: npm run crds')
+  t.strictSame(
+    readdirSync(folder).sort(),
+    [...rendered.keys()].sort(),
+    'otherwise run npm run crds',
+  )
   for (const [name, text] of rendered) {
-    t.equal(readFileSync(new URL(name, folder), 'utf8'), text, `${name}, else: npm run crds`)
+    t.equal(
+      readFileSync(new URL(name, folder), 'utf8'),
+      text,
+      `${name}: otherwise run npm run crds`,
+    )
   }
   const page = readFileSync(new URL('../../docs/resources.md', import.meta.url), 'utf8')
-  t.equal(renderResources(), page, 'else: npm run crds')
+  t.equal(renderResources(), page, 'otherwise run npm run crds')
 })
 
-/** What each CEL rule says, since there is no CEL here; the custom-resource server has it. */
+/**
+ * The CEL rules as functions, since there is no CEL here; a real API server evaluates them in
+ * another test.
+ */
 const ruleInCode: readonly (readonly [RegExp, (self: never, cel: string) => boolean])[] = [
   [/^duration\(self\) <= duration\('8784h'\)$/, (self: string) => parseWindow(self) !== undefined],
   [
@@ -90,7 +101,7 @@ function millisecondsOf(text: string): number {
   return Number(/^(\d+)ms$/.exec(text)?.[1] ?? parseDuration(text) ?? 0)
 }
 
-/** A validator of the definition of each kind. */
+/** A validator for the CRD of each kind. */
 function createValidators(): ReadonlyMap<string, (document: unknown) => boolean> {
   const ajv = new Ajv({ strict: false, validateFormats: false })
   ajv.addKeyword({
@@ -102,7 +113,7 @@ function createValidators(): ReadonlyMap<string, (document: unknown) => boolean>
         try {
           return holds(self as never, rule)
         } catch {
-          // Of another type than the rule is for.
+          // The value has another type than the rule expects.
           return false
         }
       }),
@@ -116,7 +127,7 @@ function createValidators(): ReadonlyMap<string, (document: unknown) => boolean>
   )
 }
 
-/** As the API server takes a document: a field that is null is none. */
+/** Removes null fields, as the API server does. */
 function withoutNulls(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value
   if (Array.isArray(value)) return value.map(withoutNulls)
@@ -124,7 +135,7 @@ function withoutNulls(value: unknown): unknown {
   return Object.fromEntries(fields.map(([name, inside]) => [name, withoutNulls(inside)]))
 }
 
-/** Compares the reader's word on generated documents with another's. */
+/** Compares the reader with another validator on generated documents. */
 async function compare(
   t: Test,
   accepts: (document: WrittenDocument) => boolean | Promise<boolean>,
@@ -142,45 +153,52 @@ async function compare(
     else t.fail(`${ours ? 'the reader alone' : 'the definition alone'} accepts`, { document })
   }
   t.comment(`${accepted} of ${documents} accepted, ${excepted} exceptions`)
-  t.ok(accepted > documents / 5 && accepted < (documents * 4) / 5, 'some are, and some are not')
+  t.ok(
+    accepted > documents / 5 && accepted < (documents * 4) / 5,
+    'some documents are accepted and some are not',
+  )
   t.ok(excepted < documents / 50, 'exceptions are few')
 }
 
-test('what the reader accepts the schema accepts, and nothing else', async (t) => {
+test('the reader and the schema accept the same documents', async (t) => {
   const validators = createValidators()
   await compare(t, (document) => validators.get(document.kind)?.(withoutNulls(document)) ?? false)
 })
 
-root.test('what the reader accepts the API server accepts', { skip: noCrdServer }, async (t) => {
-  const access = await startCrdServer(t)
-  const client = createClient(access, { timeoutMs: 30_000 })
-  await installCrds(access, kinds.map(toCrd))
-  const plurals = new Map(kinds.map(({ kind, plural }) => [kind, plural]))
-  const isStored = async (document: WrittenDocument, strict = false): Promise<boolean> => {
-    const { namespace } = document.metadata
-    const at = `/apis/tollgate.dev/v1alpha1/namespaces/${namespace}/${plurals.get(document.kind)}`
-    const path = `${at}?dryRun=All&fieldValidation=${strict ? 'Strict' : 'Ignore'}`
-    try {
-      await client.send({ method: 'POST', path, body: { ...document } })
-      return true
-    } catch (error) {
-      if (error instanceof KubeError && [400, 422].includes(error.status)) return false
-      throw error
+root.test(
+  'the reader and the API server accept the same documents',
+  { skip: noCrdServer },
+  async (t) => {
+    const access = await startCrdServer(t)
+    const client = createClient(access, { timeoutMs: 30_000 })
+    await installCrds(access, kinds.map(toCrd))
+    const plurals = new Map(kinds.map(({ kind, plural }) => [kind, plural]))
+    const isStored = async (document: WrittenDocument, strict = false): Promise<boolean> => {
+      const { namespace } = document.metadata
+      const at = `/apis/tollgate.dev/v1alpha1/namespaces/${namespace}/${plurals.get(document.kind)}`
+      const path = `${at}?dryRun=All&fieldValidation=${strict ? 'Strict' : 'Ignore'}`
+      try {
+        await client.send({ method: 'POST', path, body: { ...document } })
+        return true
+      } catch (error) {
+        if (error instanceof KubeError && [400, 422].includes(error.status)) return false
+        throw error
+      }
     }
-  }
-  await t.test('of generated documents', (t) => compare(t, isStored))
-  await t.test('of the exceptions, which are still some', async (t) => {
-    const open = accessPolicy('open', ['llm/small'], { groups: ['a'] })
-    const inDefault = { ...open.metadata, namespace: 'default' }
-    const elsewhere = { ...open, metadata: inDefault }
-    t.strictSame([isAccepted(elsewhere), await isStored(elsewhere)], [false, true], 'namespace')
-    const noAddress = modelRef('small', { backendUrl: 'http://[:::1]' })
-    t.strictSame([isAccepted(noAddress), await isStored(noAddress)], [false, true], 'URL')
-  })
-  await t.test('with no unknown field in what we write ourselves', async (t) => {
-    const paid = subscription('a', { groups: ['a'] }, { 'llm/small': [[100, '1m']] })
-    const placed = { ...paid, metadata: { ...paid.metadata, namespace: 'models-as-a-service' } }
-    t.ok(await isStored(placed, true))
-    t.notOk(await isStored({ ...placed, spec: { ...placed.spec, more: 1 } }, true))
-  })
-})
+    await t.test('generated documents', (t) => compare(t, isStored))
+    await t.test('the exceptions still differ', async (t) => {
+      const open = accessPolicy('open', ['llm/small'], { groups: ['a'] })
+      const inDefault = { ...open.metadata, namespace: 'default' }
+      const elsewhere = { ...open, metadata: inDefault }
+      t.strictSame([isAccepted(elsewhere), await isStored(elsewhere)], [false, true], 'namespace')
+      const noAddress = modelRef('small', { backendUrl: 'http://[:::1]' })
+      t.strictSame([isAccepted(noAddress), await isStored(noAddress)], [false, true], 'URL')
+    })
+    await t.test('the documents of the tests have no unknown fields', async (t) => {
+      const paid = subscription('a', { groups: ['a'] }, { 'llm/small': [[100, '1m']] })
+      const placed = { ...paid, metadata: { ...paid.metadata, namespace: 'models-as-a-service' } }
+      t.ok(await isStored(placed, true))
+      t.notOk(await isStored({ ...placed, spec: { ...placed.spec, more: 1 } }, true))
+    })
+  },
+)

@@ -1,4 +1,7 @@
-/** The manifests in a whole kube-apiserver, and the rights of our accounts there (KUBEBUILDER_ASSETS). */
+/**
+ * Tests the manifests and the permissions of the service accounts with a real kube-apiserver
+ * (KUBEBUILDER_ASSETS).
+ */
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -25,7 +28,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const forbidden = { status: 403, message: /forbidden/ }
 
-/** One for the file, with the production overlay installed as the README says. */
+/** One server for the file, with the production overlay installed as the README describes. */
 let installed: Promise<KubeServer> | undefined
 
 async function install(): Promise<KubeServer> {
@@ -39,14 +42,10 @@ async function install(): Promise<KubeServer> {
     ['apply', '--validate=strict', '-k', folderOf('overlays/production')],
   ].map((args) => kube.kubectl(args))
   for (const { status, output } of applied) if (status !== 0) throw new Error(output)
-  // A controller would make it: the account of pods that name none.
+  // The service account that a Kubernetes controller would create.
   kube.kubectl(['-n', 'tollgate', 'create', 'serviceaccount', 'default'])
   const path = '/apis/tollgate.dev/v1alpha1/subscriptions'
-  await poll(
-    () => kube.client.send({ path }).catch(() => undefined),
-    'our kinds are served',
-    30_000,
-  )
+  await poll(() => kube.client.send({ path }).catch(() => undefined), 'the CRDs are served', 30_000)
   const documents = [
     { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'llm' } },
     modelRef('small'),
@@ -74,7 +73,7 @@ function test(title: string, body: (t: Test, kube: KubeServer) => Promise<void>)
 }
 
 for (const folder of ['overlays/production', 'overlays/trial', 'namespaces']) {
-  test(`a strict dry run of ${folder} finds nothing`, async (t, kube) => {
+  test(`a strict dry run of ${folder} has no errors`, async (t, kube) => {
     const args = ['apply', '--dry-run=server']
     const { status, output } = kube.kubectl(
       [...args, '--validate=strict', '-f', '-'],
@@ -87,7 +86,7 @@ for (const folder of ['overlays/production', 'overlays/trial', 'namespaces']) {
   })
 }
 
-test('every pod is admitted where only restricted ones are', async (t, kube) => {
+test('every pod meets the restricted standard', async (t, kube) => {
   const path = '/api/v1/namespaces/tollgate/pods?dryRun=All'
   const pods = [...podsOf(overlays.production), ...podsOf(overlays.trial)]
   t.ok(pods.length > 5)
@@ -105,7 +104,7 @@ test('every pod is admitted where only restricted ones are', async (t, kube) => 
   }
 })
 
-test('the service reads what it has to, with the rights it has', async (t, kube) => {
+test('the gateway account can read all resources', async (t, kube) => {
   const problems: string[] = []
   const closing = new AbortController()
   t.teardown(() => closing.abort())
@@ -119,7 +118,7 @@ test('the service reads what it has to, with the rights it has', async (t, kube)
   t.strictSame(problems, [])
 })
 
-test('neither account may do what it does not', async (t, kube) => {
+test('no account can read what it does not need', async (t, kube) => {
   for (const account of ['tollgate-gateway', 'tollgate-controller']) {
     const client = createClient(await kube.accessAs('tollgate', account))
     for (const path of [
@@ -138,7 +137,7 @@ test('neither account may do what it does not', async (t, kube) => {
   }
 })
 
-test('a Secret is read where a Role names it, and no other', async (t, kube) => {
+test('reads only the Secret that a Role names', async (t, kube) => {
   const page = readFileSync(join(packageRoot, 'docs', 'kubernetes.md'), 'utf8')
   const role = [...page.matchAll(/```yaml\n(.*?)```/gs)].find(([, text]) =>
     text?.includes('secrets]'),
@@ -153,7 +152,7 @@ test('a Secret is read where a Role names it, and no other', async (t, kube) => 
   await t.rejects(secret('other'), forbidden)
 })
 
-test('the controller writes statuses, and holds a Lease as Kubernetes has it', async (t, kube) => {
+test('the controller writes statuses and holds a valid Lease', async (t, kube) => {
   const lines: string[] = []
   const controller = await startClusterController({
     config: loadConfig({
@@ -187,7 +186,7 @@ test('the controller writes statuses, and holds a Lease as Kubernetes has it', a
   t.strictSame(lines, [])
 })
 
-test('tokens of the cluster make keys, and its roles administrators', async (t, kube) => {
+test('cluster tokens can create keys, and cluster roles make administrators', async (t, kube) => {
   for (const account of ['alice', 'ops']) {
     kube.kubectl(['-n', 'llm', 'create', 'serviceaccount', account])
   }

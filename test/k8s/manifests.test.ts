@@ -16,7 +16,7 @@ import {
 } from '../support/kubernetes/manifests.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
-/** Runs for each overlay. */
+/** Runs the test for each overlay. */
 function inOverlays(
   title: string,
   body: (t: Test, manifests: readonly Manifest[], pods: readonly Pod[]) => void,
@@ -56,7 +56,7 @@ inOverlays('every pod is restricted', (t, _manifests, pods) => {
   }
 })
 
-inOverlays('the token of a service account is where it is used', (t, _manifests, pods) => {
+inOverlays('only containers that use a service account token mount it', (t, _manifests, pods) => {
   const mounting = pods.flatMap((pod) =>
     pod.containers
       .filter((each) => each.volumeMounts?.some(({ name }) => name === 'service-account'))
@@ -65,7 +65,7 @@ inOverlays('the token of a service account is where it is used', (t, _manifests,
   t.strictSame(mounting.sort(), ['controller', 'tollgate'])
 })
 
-inOverlays('every port has a name, and who asks for one asks by it', (t, manifests, pods) => {
+inOverlays('every port has a name, which probes and Services use', (t, manifests, pods) => {
   let asked = 0
   for (const { name, containers } of pods) {
     const ports = containers.flatMap((each) => (each.ports ?? []).map((port) => port.name))
@@ -98,14 +98,14 @@ inOverlays('every port has a name, and who asks for one asks by it', (t, manifes
   t.ok(asked > 8)
 })
 
-/** Those that a selector means. */
+/** The pods that a selector selects. */
 function selected(pods: readonly Pod[], labels: Readonly<Record<string, string>>) {
   return pods.filter((pod) =>
     Object.entries(labels).every(([name, value]) => pod.labels[name] === value),
   )
 }
 
-inOverlays('no secret is in a manifest', (t, manifests, pods) => {
+inOverlays('no manifest contains a secret', (t, manifests, pods) => {
   t.notOk(manifests.some(({ kind }) => kind === 'Secret'))
   for (const { name, containers } of pods) {
     for (const container of containers) {
@@ -117,12 +117,12 @@ inOverlays('no secret is in a manifest', (t, manifests, pods) => {
   }
 })
 
-inOverlays('one image is pinned everywhere, of this version', (t, _manifests, pods) => {
+inOverlays('all pods use the image of this version', (t, _manifests, pods) => {
   const images = new Set(pods.flatMap(({ containers }) => containers.map(({ image }) => image)))
   t.strictSame([...images], [`tollgate:${version}`])
 })
 
-inOverlays('every container says what it needs', (t, _manifests, pods) => {
+inOverlays('every container has requests and limits', (t, _manifests, pods) => {
   for (const { name, containers } of pods) {
     for (const { name: container, resources } of containers) {
       const { requests, limits } = resources ?? {}
@@ -134,13 +134,13 @@ inOverlays('every container says what it needs', (t, _manifests, pods) => {
   }
 })
 
-/** Cores or bytes. */
+/** The number of cores or bytes. */
 function quantity(written = ''): number {
   const [, figure, unit = ''] = /^([\d.]+)(m|Mi|Gi)?$/.exec(written) ?? []
   return Number(figure) * ({ '': 1, m: 0.001, Mi: 2 ** 20, Gi: 2 ** 30 }[unit] ?? Number.NaN)
 }
 
-inOverlays('the settings are settings, and good ones', (t, manifests, pods) => {
+inOverlays('the settings exist and are valid', (t, manifests, pods) => {
   const folder = temporaryFolder(t)
   const stores = { DATABASE_URL_FILE: 'postgres://db/tollgate', REDIS_URL_FILE: 'redis://redis' }
   const known = new Set(Object.values(settings).flatMap(({ name }) => [name, `${name}_FILE`]))
@@ -166,46 +166,46 @@ inOverlays('the settings are settings, and good ones', (t, manifests, pods) => {
   t.ok(count > 15)
 })
 
-inOverlays(
-  'what the service writes and Envoy reads is on volumes of both',
-  (t, manifests, pods) => {
-    const { containers, spec } = named(pods, gatewayName)
-    const [service, envoy] = ['tollgate', 'envoy'].map((name) =>
-      containers.find((each) => each.name === name),
-    ) as [Container, Container]
-    t.equal(service.restartPolicy, 'Always', 'a native sidecar')
-    const config = loadConfig({
-      ...environmentOf(service, manifests),
-      DATABASE_URL_FILE: '',
-      REDIS_URL_FILE: '',
-      KUBERNETES_SERVICE_HOST: '10.0.0.1',
-    })
-    const sockets = [config.apiAddress, config.envoyAdminAddress, ...config.grpcAddresses]
-    const shared = [
-      config.usageJournal ?? '',
-      ...sockets.map((address) => ('path' in address ? address.path : '')),
-    ]
-    for (const path of shared) {
-      t.same(mountOf(service, path), mountOf(envoy, path), path)
-      t.ok(mountOf(service, path) && !mountOf(service, path)?.readOnly, path)
-    }
-    const bootstrap = envoy.command?.[(envoy.command?.indexOf('--config-path') ?? 0) + 1] ?? ''
-    t.equal(bootstrap, join(config.envoyConfigDir, 'bootstrap.json'))
-    t.equal(config.envoyConfigWrite, true)
-    t.match(mountOf(envoy, bootstrap), { readOnly: true })
-    t.notOk(mountOf(service, bootstrap)?.readOnly)
-    t.ok(mountOf(service, join(config.dataDir, 'x')))
-    const volumes = new Set(spec.volumes?.map(({ name }) => name))
-    for (const each of containers)
-      for (const { name } of each.volumeMounts ?? []) t.ok(volumes.has(name))
-    t.equal(config.gatewayAddress.port, envoy.ports?.[0]?.containerPort)
-    t.ok(config.envoyHeapBytes <= 0.8 * quantity(envoy.resources?.limits?.memory), 'sheds in time')
-    const threads = envoy.command?.[(envoy.command?.indexOf('--concurrency') ?? 0) + 1]
-    t.equal(threads, envoy.resources?.limits?.cpu, 'a thread for each core')
-  },
-)
+inOverlays('files of the service that Envoy reads are on shared volumes', (t, manifests, pods) => {
+  const { containers, spec } = named(pods, gatewayName)
+  const [service, envoy] = ['tollgate', 'envoy'].map((name) =>
+    containers.find((each) => each.name === name),
+  ) as [Container, Container]
+  t.equal(service.restartPolicy, 'Always', 'a native sidecar')
+  const config = loadConfig({
+    ...environmentOf(service, manifests),
+    DATABASE_URL_FILE: '',
+    REDIS_URL_FILE: '',
+    KUBERNETES_SERVICE_HOST: '10.0.0.1',
+  })
+  const sockets = [config.apiAddress, config.envoyAdminAddress, ...config.grpcAddresses]
+  const shared = [
+    config.usageJournal ?? '',
+    ...sockets.map((address) => ('path' in address ? address.path : '')),
+  ]
+  for (const path of shared) {
+    t.same(mountOf(service, path), mountOf(envoy, path), path)
+    t.ok(mountOf(service, path) && !mountOf(service, path)?.readOnly, path)
+  }
+  const bootstrap = envoy.command?.[(envoy.command?.indexOf('--config-path') ?? 0) + 1] ?? ''
+  t.equal(bootstrap, join(config.envoyConfigDir, 'bootstrap.json'))
+  t.equal(config.envoyConfigWrite, true)
+  t.match(mountOf(envoy, bootstrap), { readOnly: true })
+  t.notOk(mountOf(service, bootstrap)?.readOnly)
+  t.ok(mountOf(service, join(config.dataDir, 'x')))
+  const volumes = new Set(spec.volumes?.map(({ name }) => name))
+  for (const each of containers)
+    for (const { name } of each.volumeMounts ?? []) t.ok(volumes.has(name))
+  t.equal(config.gatewayAddress.port, envoy.ports?.[0]?.containerPort)
+  t.ok(
+    config.envoyHeapBytes <= 0.8 * quantity(envoy.resources?.limits?.memory),
+    'the heap limit is reached before the memory limit',
+  )
+  const threads = envoy.command?.[(envoy.command?.indexOf('--concurrency') ?? 0) + 1]
+  t.equal(threads, envoy.resources?.limits?.cpu, 'one thread for each core')
+})
 
-inOverlays('Envoy is drained before it is ended', (t, manifests, pods) => {
+inOverlays('Envoy is drained before it ends', (t, manifests, pods) => {
   const { containers, spec } = named(pods, gatewayName)
   const find = (name: string) => containers.find((each) => each.name === name) as Container
   const [service, envoy] = ['tollgate', 'envoy'].map((name) => environmentOf(find(name), manifests))
@@ -230,14 +230,14 @@ interface Peer {
 interface PolicySpec {
   readonly podSelector: { readonly matchLabels: Readonly<Record<string, string>> }
   readonly policyTypes: readonly string[]
-  /** None: nobody may come. */
+  /** None: no connection is allowed. */
   readonly ingress?: readonly {
     readonly from?: readonly Peer[]
     readonly ports: readonly { readonly port: number }[]
   }[]
 }
 
-inOverlays('every pod has a policy, for its own ports alone', (t, manifests, pods) => {
+inOverlays('every pod has one network policy, for its own ports only', (t, manifests, pods) => {
   const policies = manifests
     .filter(({ kind }) => kind === 'NetworkPolicy')
     .map(({ spec }) => spec as PolicySpec)
@@ -261,7 +261,7 @@ inOverlays('every pod has a policy, for its own ports alone', (t, manifests, pod
   }
 })
 
-inOverlays('who is named is there', (t, manifests, pods) => {
+inOverlays('every referenced object exists', (t, manifests, pods) => {
   const names = new Set(manifests.map(nameOf))
   const namespaces = readManifests(join(folderOf('namespaces'), 'namespaces.yaml'))
   for (const manifest of manifests) {
@@ -285,7 +285,7 @@ inOverlays('who is named is there', (t, manifests, pods) => {
   }
 })
 
-test('the cleanup runs as the contract says', async (t) => {
+test('the cleanup runs as the contract describes', async (t) => {
   const job = overlays.production.find(({ kind }) => kind === 'CronJob')
   t.match(job, {
     metadata: { name: 'maas-api-key-cleanup' },
@@ -302,7 +302,7 @@ test('the cleanup runs as the contract says', async (t) => {
   t.match(service, { kind: 'Service', spec: { ports: [{ port: Number(port) }] } })
 })
 
-test('production outlives a node', async (t) => {
+test('production survives the loss of a node', async (t) => {
   const { production } = overlays
   const pods = podsOf(production)
   const { spec } = named(pods, gatewayName)
@@ -335,14 +335,14 @@ test('production outlives a node', async (t) => {
   )
 })
 
-test('the resources of the trial are read', async (t) => {
+test('the resources of the trial overlay are valid', async (t) => {
   const path = join(folderOf('overlays/trial'), 'resources.yaml')
   const documents = readManifests(path).filter(({ kind }) => kind !== 'Namespace')
   t.equal(documents.length, 3)
   for (const document of documents) t.match(parseResource(document), { resource: Object })
 })
 
-test('every file is in an overlay, or meant for a person', async (t) => {
+test('every file is in an overlay, or meant to be applied by hand', async (t) => {
   const apart = ['overlays/trial/resources.yaml']
   const folders = ['base', 'overlays/production', 'overlays/trial']
   for (const folder of [...folders, 'components/monitoring', 'components/take-over']) {

@@ -36,7 +36,7 @@ function manifestsOf(folder: string): readonly Manifest[] {
 const base = manifestsOf('base')
 const takeOver = manifestsOf('components/take-over')
 
-/** One thing that an account may do: `verb group/resource name in namespace`, `*` for any. */
+/** One permission: `verb group/resource name in namespace`, `*` for any. */
 interface Grant {
   readonly verb: string
   readonly group: string
@@ -69,7 +69,10 @@ const verbs: Readonly<Record<string, string>> = {
   ...{ POST: 'create', PUT: 'update', PATCH: 'patch', DELETE: 'delete' },
 }
 
-/** What a request needs, as an API server reads it: to apply what may not be there is to create it. */
+/**
+ * The permissions that the API server requires for a request. Applying an object that may be
+ * missing requires `create`.
+ */
 function neededBy(request: string): readonly Grant[] {
   const [method = '', target = ''] = request.split(' ')
   const url = new URL(target, 'http://localhost')
@@ -96,7 +99,7 @@ function covers(grant: Grant, needed: Grant): boolean {
   )
 }
 
-/** What was asked for is granted, and what is to be `used` was. */
+/** Checks that the requests need only granted permissions, and that those in `used` were needed. */
 function compare(
   t: Test,
   { faults }: World,
@@ -125,7 +128,7 @@ async function fill(world: World): Promise<void> {
   await world.apply({ apiVersion, kind: 'Tenant', metadata: { name: 'default-tenant' }, spec: {} })
 }
 
-test('the service may do what it does, and nothing else', async (t) => {
+test('the service has exactly the permissions that it needs', async (t) => {
   const world = await startDouble(t)
   await fill(world)
   const closing = new AbortController()
@@ -144,7 +147,7 @@ test('the service may do what it does, and nothing else', async (t) => {
   })
   t.teardown(() => pods.stop())
   pods.look([{ name: 'silent', uid: '1' }])
-  await poll(() => world.faults.watches === 14, 'all is watched')
+  await poll(() => world.faults.watches === 14, 'all collections are watched')
   const grants = grantsOf('tollgate-gateway')
   const isReview = ({ resource }: Grant): boolean => resource.endsWith('reviews')
   compare(
@@ -155,7 +158,10 @@ test('the service may do what it does, and nothing else', async (t) => {
   )
 })
 
-/** A controller with more settings on a cluster; it ends with `t`. */
+/**
+ * Starts a controller on a cluster, with these settings in addition; stops it at the end of the
+ * test.
+ */
 async function startIn(t: Test, world: World, env: Readonly<Record<string, string>> = {}) {
   const kubeconfig = join(temporaryFolder(t), 'config')
   writeFileSync(
@@ -182,11 +188,11 @@ async function startIn(t: Test, world: World, env: Readonly<Record<string, strin
   return controller
 }
 
-test('the controller may do what it does, and nothing else', async (t) => {
+test('the controller has exactly the permissions that it needs', async (t) => {
   const world = await startDouble(t)
   await fill(world)
   const controller = await startIn(t, world)
-  await poll(() => controller.written === 8, 'each kind has its status, and each policy')
+  await poll(() => controller.written === 8, 'each resource and each policy has its status')
   await world.remove(accessPolicy('open', ['llm/small'], { groups: ['team-a'] }))
   await world.remove(subscription('a', { groups: ['team-a'] }, { 'llm/small': [[1, '1m']] }))
   await poll(
@@ -197,12 +203,12 @@ test('the controller may do what it does, and nothing else', async (t) => {
     () => world.faults.requests.some((each) => each.startsWith('PUT')),
     'the Lease is renewed',
   )
-  await poll(() => world.faults.watches === 15, 'all is watched')
+  await poll(() => world.faults.watches === 15, 'all collections are watched')
   await controller.stop()
   compare(t, world, grantsOf('tollgate-controller'))
 })
 
-test('for the original it may do more, where that is installed', async (t) => {
+test('the controller has more permissions where the original is installed', async (t) => {
   const world = await startDouble(t)
   const originals = [
     modelRef('small'),
@@ -212,16 +218,16 @@ test('for the original it may do more, where that is installed', async (t) => {
   ].map((each) => original(each, ['maas.opendatahub.io/cleanup']))
   for (const each of originals) await world.apply(each)
   const controller = await startIn(t, world, { STATUS_GROUPS: 'tollgate.dev,maas.opendatahub.io' })
-  await poll(() => controller.written === 8, 'each kind has its status, and each policy')
+  await poll(() => controller.written === 8, 'each resource and each policy has its status')
   for (const each of originals) await world.remove(each)
   const writes = () => world.faults.requests.filter((each) => /^PATCH .*maas\./.test(each)).length
-  await poll(() => writes() >= 8, 'the finalizers are taken off')
+  await poll(() => writes() >= 8, 'the finalizers are removed')
   await controller.stop()
   const grants = grantsOf('tollgate-controller', takeOver)
   compare(t, world, [...grantsOf('tollgate-controller'), ...grants], grants)
 })
 
-test('nothing is granted by a wildcard, and no Secret of the whole cluster', async (t) => {
+test('no rule has a wildcard or grants the Secrets of the cluster', async (t) => {
   for (const { rules = [] } of [...base, ...takeOver]) {
     t.notMatch(JSON.stringify(rules), '*')
     t.notMatch(JSON.stringify(rules), 'secrets')
