@@ -12,7 +12,7 @@ const good = [
   subscription('one', team, { 'llm/small': [[100, '1m']] }),
 ]
 
-/** What `tollgate check` says of these files, and its exit status. */
+/** Runs `tollgate check` on these files; returns its output and exit status. */
 async function check(t: Test, files: Record<string, readonly object[] | string>) {
   const folder = temporaryFolder(t)
   for (const [name, content] of Object.entries(files)) {
@@ -28,7 +28,7 @@ async function check(t: Test, files: Record<string, readonly object[] | string>)
   return { status, output: tollgate.output() }
 }
 
-test('good resources are listed with their phase', async (t) => {
+test('lists valid resources with their phase', async (t) => {
   const { status, output } = await check(t, { 'all.yaml': good })
   t.equal(status, 0)
   t.match(output, /^ModelRef +llm\/small +Ready$/m)
@@ -38,7 +38,7 @@ test('good resources are listed with their phase', async (t) => {
   t.match(output, '3 resources, 0 problems')
 })
 
-test('every problem is named by file and line', async (t) => {
+test('reports each problem with file and line', async (t) => {
   const { status, output } = await check(t, {
     'a.yaml': good,
     'b/again.yaml': [modelRef('small', {})],
@@ -56,7 +56,7 @@ test('every problem is named by file and line', async (t) => {
   t.match(output, /^TokenRateLimitPolicy +llm\/maas-trlp-small +NotAccepted$/m)
 })
 
-test('advice alone is no problem', async (t) => {
+test('advice is not a problem', async (t) => {
   const users = Array.from({ length: 501 }, (_, i) => `user-${i}`)
   const { status, output } = await check(t, {
     'a.yaml': [
@@ -70,7 +70,7 @@ test('advice alone is no problem', async (t) => {
   t.match(output, 'advice: priority 0 is shared by 2 Subscriptions: one, two')
 })
 
-test('a folder that is not there is said', async (t) => {
+test('reports a missing folder', async (t) => {
   const tollgate = runTollgate(t, ['check', '/nowhere'], {})
   t.equal(await tollgate.ended, 1)
   t.match(tollgate.output(), '/nowhere cannot be read')
@@ -78,7 +78,7 @@ test('a folder that is not there is said', async (t) => {
   t.equal(await nothing.ended, 2)
 })
 
-test('advice is given about servers too', async (t) => {
+test('gives advice about model servers', async (t) => {
   const twice = modelRef('twice', { backendUrl: 'http://127.0.0.1:1/v1/' })
   const wide = modelRef('wide', { backendUrl: 'http://127.0.0.1:1', paths: 'all' })
   const { status, output } = await check(t, { 'a.yaml': [...good, twice, wide] })
@@ -87,7 +87,7 @@ test('advice is given about servers too', async (t) => {
   t.match(output, /^advice: ModelRef\/llm\/wide opens all paths/m)
 })
 
-test('advice names the models that no key can call', async (t) => {
+test('advises about models that no key can call', async (t) => {
   const closed = modelRef('closed', { backendUrl: 'http://127.0.0.1:1' })
   const unpaid = modelRef('unpaid', { backendUrl: 'http://127.0.0.1:1' })
   const policy = accessPolicy('more', ['llm/unpaid'], team)

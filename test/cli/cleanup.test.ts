@@ -21,7 +21,7 @@ async function run(...args: readonly string[]) {
 
 type Around = NonNullable<Parameters<typeof createKeyApi>[1]>['around']
 
-/** The internal API with one ephemeral key that is due. */
+/** The internal API with one ephemeral key that is to be deleted. */
 async function startApi(t: Test, around?: Around) {
   const api = await createKeyApi(t, { ...(around && { around }) })
   await api.createKey('alice', { ephemeral: true, expiresIn: '1m' })
@@ -36,7 +36,7 @@ async function answering(t: Test, listener: RequestListener): Promise<string> {
   return `http://127.0.0.1:${await listenLocally(t, createServer(listener))}`
 }
 
-test('expired ephemeral keys are deleted, and counted', async (t) => {
+test('deletes expired ephemeral keys and prints their number', async (t) => {
   const { url } = await startApi(t)
   const first = runTollgate(t, ['cleanup', url], {})
   t.equal(await first.ended, 0)
@@ -44,20 +44,20 @@ test('expired ephemeral keys are deleted, and counted', async (t) => {
   t.match(await run(url), { status: 0, out: 'Deleted 0 expired ephemeral keys.', err: '' })
 })
 
-test('the reason of a refusal is told, and the status is 1', async (t) => {
+test('prints why the service refused, with status 1', async (t) => {
   const { url } = await startApi(t, failing('outage', 'deleteExpiredEphemeral'))
   const command = runTollgate(t, ['cleanup', url], {})
   t.equal(await command.ended, 1)
   t.match(command.output(), `${url} answered 503: `)
 })
 
-test('a service that is not there is named', async (t) => {
+test('names a service that cannot be reached', async (t) => {
   await t.rejects(run('http://127.0.0.1:1'), {
     message: 'http://127.0.0.1:1 cannot be reached (ECONNREFUSED).',
   })
 })
 
-test('what is no Tollgate is not taken for one', async (t) => {
+test('rejects the response of another server', async (t) => {
   for (const [body, reason] of [
     ['', /answered 200 and no count/],
     ['<html>', /answered 200 and no count/],
@@ -74,7 +74,7 @@ test('what is no Tollgate is not taken for one', async (t) => {
   await t.rejects(run(elsewhere), { message: /answered 307/ })
 })
 
-test('a certificate is shown where one is asked for', { skip: noOpenssl }, async (t) => {
+test('sends a client certificate if the service requires one', { skip: noOpenssl }, async (t) => {
   const { api } = await startApi(t)
   const [own, client] = [makeCertificate(t), makeCertificate(t)]
   const server = createTlsServer(
@@ -92,7 +92,7 @@ test('a certificate is shown where one is asked for', { skip: noOpenssl }, async
   })
 })
 
-test('wrong calls show the usage', async (t) => {
+test('invalid arguments print the usage', async (t) => {
   for (const args of [
     ['here'],
     ['ftp://127.0.0.1'],

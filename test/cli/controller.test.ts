@@ -10,7 +10,7 @@ import { runTollgate } from '../support/tollgate.ts'
 
 const groups = (count: number) => Array.from({ length: count }, (_, i) => `team-${i}`)
 
-test('a leader that is paused or killed loses the policies to another', async (t) => {
+test('another controller takes over from a paused or killed leader', async (t) => {
   const world = await startDouble(t)
   const open = (count: number) =>
     world.apply(accessPolicy('open', ['llm/small'], { groups: groups(count) }))
@@ -34,36 +34,44 @@ test('a leader that is paused or killed loses the policies to another', async (t
     }
     return { signal, read, leads: async () => (await read('leader')) === 1 }
   }
-  /** The policy counts so many groups, and is enforced so. */
+  /** Waits until the policy has `count` groups and is enforced. */
   const counts = async (count: number) =>
     await enforced(world, 'auth', 'small', ({ spec }) => spec.groups === count)
 
   const first = await start()
-  await poll(first.leads, 'the first leads', 60_000)
+  await poll(first.leads, 'the first controller leads', 60_000)
   await counts(1)
   await enforced(world, 'trlp', 'small')
   const second = await start()
-  await poll(async () => (await second.read('leader')) === 0, 'the second is there', 60_000)
+  await poll(
+    async () => (await second.read('leader')) === 0,
+    'the second controller has started',
+    60_000,
+  )
   const written = await first.read('writes_total')
 
-  await t.test('paused past its Lease', async (t) => {
+  await t.test('paused for longer than its Lease', async (t) => {
     first.signal('SIGSTOP')
     await open(2)
     const { metadata } = await counts(2)
     t.ok(await second.leads())
     first.signal('SIGCONT')
-    await poll(async () => (await first.read('leader')) === 0, 'it knows', 60_000)
+    await poll(async () => (await first.read('leader')) === 0, 'it no longer leads', 60_000)
     await open(3)
     const changed = await counts(3)
     t.equal(changed.metadata.uid, metadata.uid)
     t.ok(await second.leads())
-    t.equal(await first.read('writes_total'), written, 'what is paused writes nothing afterwards')
+    t.equal(
+      await first.read('writes_total'),
+      written,
+      'a paused leader writes nothing after its Lease ended',
+    )
   })
 
   await t.test('killed', async () => {
     second.signal('SIGKILL')
     await open(4)
     await counts(4)
-    await poll(first.leads, 'the first leads again')
+    await poll(first.leads, 'the first controller leads again')
   })
 })

@@ -17,11 +17,11 @@ const nobody = { host: '127.0.0.1', port: 9 }
 
 interface Slow {
   readonly envoy: RunningEnvoy
-  /** Those of clients that are held. */
+  /** Responses to clients that the test holds back. */
   readonly held: ServerResponse[]
 }
 
-/** An Envoy whose API answers when it is told to. */
+/** An Envoy with an API whose responses the test releases. */
 async function startSlow(t: Test): Promise<Slow> {
   const folder = temporaryFolder(t)
   mkdirSync(join(folder, 'clusters'))
@@ -37,7 +37,7 @@ async function startSlow(t: Test): Promise<Slow> {
   return { envoy: await startEnvoy(t, settings), held }
 }
 
-/** What became of a request: its status and `connection` header, or the error's code. */
+/** The outcome of a request: its status and `connection` header, or the error's code. */
 async function ask(port: number, agent?: Agent): Promise<string> {
   const asked = get({ host: '127.0.0.1', port, path: '/health', agent: agent ?? false })
   const answer = (await once(asked, 'response').catch(({ code }) => [code]))[0] as IncomingMessage
@@ -48,15 +48,15 @@ async function ask(port: number, agent?: Agent): Promise<string> {
 
 const serviceIsGone = async () => `127.0.0.1:${(await freePorts(1))[0]}`
 
-test('Envoy finishes what it has, and takes nothing new', { skip }, async (t) => {
+test('Envoy finishes its requests and accepts no new ones', { skip }, async (t) => {
   const { envoy, held } = await startSlow(t)
   const first = ask(envoy.port)
-  await poll(() => held.length === 1, 'one is running')
+  await poll(() => held.length === 1, 'one request is running')
   const kept = new Agent({ keepAlive: true, maxSockets: 1 })
   t.teardown(() => kept.destroy())
   const answered = async (agent?: Agent) => {
     const asked = ask(envoy.port, agent)
-    await poll(() => held.length === 2, 'it has come')
+    await poll(() => held.length === 2, 'the request has arrived')
     held.pop()?.end()
     return await asked
   }
@@ -68,18 +68,24 @@ test('Envoy finishes what it has, and takes nothing new', { skip }, async (t) =>
     ENVOY_ADMIN_ADDRESS: envoy.admin,
     DRAIN_MIN_SECONDS: '2',
     DRAIN_SECONDS: '60',
-    // Of no concern here, and perhaps not to be read where this runs.
+    // Not needed here, and perhaps not readable where this runs.
     DATABASE_URL_FILE: '/none',
   }
   const drained = drain([], env, (line) => void printed.push(line))
-  await poll(async () => (await answered(kept)) === '200 close', 'who is there is told')
-  t.equal(await answered(), '200 close', 'and who comes is answered')
+  await poll(
+    async () => (await answered(kept)) === '200 close',
+    'open connections are asked to close',
+  )
+  t.equal(await answered(), '200 close', 'new connections are still served')
   await poll(async () => {
     const asked = ask(envoy.port)
-    await poll(async () => held.length === 2 || (await isRefused(asked)), 'it has come or not')
+    await poll(
+      async () => held.length === 2 || (await isRefused(asked)),
+      'the request has arrived or was refused',
+    )
     held.splice(1, 1)[0]?.end()
     return (await asked) === 'ECONNREFUSED'
-  }, 'nobody can come any more')
+  }, 'new connections are refused')
   held.pop()?.end()
   t.equal(await first, '200 close')
   t.equal(await drained, 0)
@@ -90,10 +96,10 @@ async function isRefused(asked: Promise<string>): Promise<boolean> {
   return (await Promise.race([asked, undefined])) === 'ECONNREFUSED'
 }
 
-test('what takes too long is waited for no longer', { skip }, async (t) => {
+test('stops waiting after DRAIN_SECONDS', { skip }, async (t) => {
   const { envoy, held } = await startSlow(t)
   const asked = ask(envoy.port)
-  await poll(() => held.length === 1, 'one is running')
+  await poll(() => held.length === 1, 'one request is running')
   const printed: string[] = []
   const env = {
     INTERNAL_ADDRESS: await serviceIsGone(),
@@ -107,7 +113,7 @@ test('what takes too long is waited for no longer', { skip }, async (t) => {
   t.match(await asked, /^200/)
 })
 
-test('where nobody is, nothing is waited for', async (t) => {
+test('fails at once if Envoy is not running', async (t) => {
   const folder = temporaryFolder(t)
   const env = {
     INTERNAL_ADDRESS: `unix:${join(folder, 'no.sock')}`,

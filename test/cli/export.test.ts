@@ -16,7 +16,7 @@ const model = (name: string) => ({
   spec: { modelRef: { kind: 'LLMInferenceService', name } },
 })
 
-/** What the command prints, and its exit status. */
+/** Runs the command; returns its output and its exit status. */
 async function run(args: readonly string[], env: NodeJS.ProcessEnv = {}, input = '') {
   const out: string[] = []
   const err: string[] = []
@@ -30,7 +30,7 @@ async function run(args: readonly string[], env: NodeJS.ProcessEnv = {}, input =
   return { status, documents, out: out.join('\n'), err: err.join('\n') }
 }
 
-test('the resources of a cluster are printed as ours', async (t) => {
+test('prints the resources of a cluster in our format', async (t) => {
   const world = await startDouble(t)
   await world.apply(model('granite'))
   await world.apply(model('llama'))
@@ -49,14 +49,14 @@ test('the resources of a cluster are printed as ours', async (t) => {
   t.equal(err, '2 resources exported, 0 problems')
 })
 
-test('a List of kubectl is read from standard input', async (t) => {
+test('reads a List of kubectl from standard input', async (t) => {
   const list = { apiVersion: 'v1', kind: 'List', items: [model('granite'), { kind: 'Pod' }] }
   const { status, documents } = await run(['-'], {}, stringify(list))
   t.equal(status, 0)
   t.equal(documents.length, 1)
 })
 
-test('a resource that is broken is named, and the exit status is 1', async (t) => {
+test('reports an invalid resource, with status 1', async (t) => {
   const file = join(temporaryFolder(t), 'all.yaml')
   const broken = { ...model('granite'), spec: {} }
   writeFileSync(file, [model('llama'), broken].map((each) => stringify(each)).join('---\n'))
@@ -66,7 +66,7 @@ test('a resource that is broken is named, and the exit status is 1', async (t) =
   t.match(err, 'error: MaaSModelRef llm/granite: spec.modelRef is required')
 })
 
-test('what cannot be read is an error, and what is no call shows how it is called', async (t) => {
+test('unreadable input is an error, and invalid arguments print the usage', async (t) => {
   await t.rejects(run(['-'], {}, 'a: [b'), /not valid YAML/)
   await t.rejects(run(['/nowhere/at/all.yaml']), /ENOENT/)
   t.equal((await run(['--nope'])).status, 2)

@@ -11,10 +11,10 @@ import { paste, tryLines } from '../support/try-lines.ts'
 
 const WITHIN_MS = 30_000
 
-// What git has of a clone as far as `npm start` needs it.
+// The parts of a clone that `npm start` needs.
 const CLONED = ['.npmrc', 'bin', 'envoy', 'examples', 'package.json', 'package-lock.json', 'src']
 
-test('npm start is enough in a private fresh clone', async (t) => {
+test('npm start suffices in a private fresh clone', async (t) => {
   const folder = temporaryFolder(t)
   const clone = join(folder, 'clone')
   for (const part of CLONED) {
@@ -34,12 +34,12 @@ test('npm start is enough in a private fresh clone', async (t) => {
   if (home.startsWith('/var/lib/')) t.teardown(() => rmSync(home, { recursive: true }))
   const processes = Object.values(processesOf(dataDir))
   t.equal(processes.length, 4)
-  // npm can tell its script nothing when it is killed like this.
+  // After SIGKILL, npm cannot signal its script.
   npm.signal('SIGKILL')
-  await poll(() => !processes.some(identify), 'everything ends with npm', WITHIN_MS)
+  await poll(() => !processes.some(identify), 'all processes end with npm', WITHIN_MS)
 })
 
-/** A home of its own would fetch once more what this machine has fetched. */
+/** The caches of this machine: a new home would download everything again. */
 function caches(): NodeJS.ProcessEnv {
   const { npm_config_cache, PIP_CACHE_DIR, XDG_CACHE_HOME } = process.env
   return {
@@ -48,7 +48,9 @@ function caches(): NodeJS.ProcessEnv {
   }
 }
 
-/** The environment without what npm and tap put there, and without the packages' programs on PATH. */
+/**
+ * The environment without the variables of npm and tap, and without the packages' programs on PATH.
+ */
 function bareEnvironment(): NodeJS.ProcessEnv {
   const env: NodeJS.ProcessEnv = {}
   for (const [name, value] of Object.entries(process.env)) {

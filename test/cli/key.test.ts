@@ -9,13 +9,13 @@ import { createKeyApi } from '../support/key-api.ts'
 import { startAnswering, startScripted } from '../support/list-api.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
-/** Runs the command; what it printed and its exit status. */
+/** Runs the command; returns its output and exit status. */
 async function run(env: NodeJS.ProcessEnv, ...args: string[]) {
   const { status, out, err } = await runAt({}, env, ...args)
   return { status, out, err }
 }
 
-/** The same with somebody at the terminal. */
+/** The same with a person at the terminal, who answers `answer`. */
 async function runAt(
   { answer, input = '' }: { readonly answer?: string; readonly input?: string },
   env: NodeJS.ProcessEnv,
@@ -36,7 +36,7 @@ async function runAt(
   return { status, out: out.join('\n'), err: err.join('\n'), asked }
 }
 
-/** A real API on a free port, and the environment that leads there as alice. */
+/** A real API on a free port, and the environment for calling it as alice. */
 async function start(t: Test) {
   const api = await createKeyApi(t)
   api.now = Date.now()
@@ -44,7 +44,7 @@ async function start(t: Test) {
   return { api, url, env: { TOLLGATE_URL: `${url}/`, TOLLGATE_TOKEN: 'alice-token' } }
 }
 
-test('a new key is all of stdout', async (t) => {
+test('prints only the new key to stdout', async (t) => {
   const { api, env } = await start(t)
   const made = await run(env, 'new', 'my laptop', '--expires', '1h', '--description', 'blue')
   t.equal(made.status, 0)
@@ -56,7 +56,7 @@ test('a new key is all of stdout', async (t) => {
   t.match(JSON.parse(json.out), { key: /^sk-/, name: /^ephemeral-/, subscription: 'basic' })
 })
 
-test('keys are listed in a table', async (t) => {
+test('lists keys in a table', async (t) => {
   const { api, env } = await start(t)
   const first = await api.createKey('alice', { name: 'first' })
   const evil = await api.createKey('alice', { name: `\u001b[31m\u202e${'x'.repeat(60)}` })
@@ -93,7 +93,7 @@ test('keys are listed in a table', async (t) => {
   t.equal(admin.out.split('\n').length, 3)
 })
 
-test('lists go over pages', async (t) => {
+test('lists keys of all pages', async (t) => {
   const { api, env } = await start(t)
   for (let i = 0; i < 103; i += 1) await api.createKey('alice', { name: `key ${i}` })
   await api.createKey('bob')
@@ -106,7 +106,7 @@ test('lists go over pages', async (t) => {
   t.match(admin.out, / bob$/m)
 })
 
-test('keys are revoked by id', async (t) => {
+test('revokes keys by id', async (t) => {
   const { api, env } = await start(t)
   const one = await api.createKey('alice', { name: 'one' })
   const two = await api.createKey('alice', { name: 'two' })
@@ -118,7 +118,7 @@ test('keys are revoked by id', async (t) => {
   t.equal(partly.err, `${one.id}: There is no such API key.\n../x: There is no such API key.`)
 })
 
-test('who has not confirmed is named', async (t) => {
+test('names the process that has not confirmed a revocation', async (t) => {
   const { api, url, env } = await start(t)
   const one = await api.createKey('alice', { name: 'one' })
   const propagation = { state: 'pending', replicas: 2, acknowledged: 1, waitingFor: ['far-away'] }
@@ -139,7 +139,7 @@ test('who has not confirmed is named', async (t) => {
   }
 })
 
-test('a key is revoked by itself, and never shown', async (t) => {
+test('revokes a key given on stdin, and never prints it', async (t) => {
   const { api, env } = await start(t)
   const bobs = { ...env, TOLLGATE_TOKEN: 'bob-token' }
   const { key: leaked, id } = await api.createKey('alice')
@@ -154,7 +154,7 @@ test('a key is revoked by itself, and never shown', async (t) => {
   t.notOk(again.err.includes(leaked.slice(14)))
 })
 
-test("a user's keys are counted before they are revoked", async (t) => {
+test('asks before it revokes the keys of a user', async (t) => {
   const { api, env } = await start(t)
   await api.createKey('bob')
   await api.createKey('bob', { ephemeral: true })
@@ -170,7 +170,7 @@ test("a user's keys are counted before they are revoked", async (t) => {
   t.match(await run(env, 'revoke', '--user', 'bob'), { status: 1, err: /administrator/ })
 })
 
-test('a key is found by its beginning', async (t) => {
+test('finds a key by its prefix', async (t) => {
   const { api, env } = await start(t)
   const { key, id } = await api.createKey('alice')
   await api.createKey('alice')
@@ -183,7 +183,7 @@ test('a key is found by its beginning', async (t) => {
   t.notOk(api.logged().includes(key.slice(14)))
 })
 
-test('all keys are revoked at once', async (t) => {
+test('revokes all keys of a user', async (t) => {
   const { api, env } = await start(t)
   await api.createKey('alice')
   await api.createKey('alice', { ephemeral: true })
@@ -195,7 +195,7 @@ test('all keys are revoked at once', async (t) => {
   t.match(await run(env, 'revoke', '--all', '--user', 'bob'), { status: 1, err: /administrator/ })
 })
 
-test('a refusal is a sentence of the API', async (t) => {
+test('prints the API’s error message', async (t) => {
   const { env } = await start(t)
   t.match(await run(env, 'new', 'x', '--expires', '91d'), { status: 1, out: '', err: /90 days\.$/ })
   t.match(await run(env, 'new', 'x', '--subscription', 'b-only'), { status: 1, err: /No subscr/ })
@@ -203,7 +203,7 @@ test('a refusal is a sentence of the API', async (t) => {
   t.match(await run(env, 'list', '--status', 'odd'), { status: 1, err: /active, revoked, expired/ })
 })
 
-test('a server that is no Tollgate is survived', async (t) => {
+test('handles responses of other servers', async (t) => {
   const env = (url: string) => ({ TOLLGATE_URL: url, TOLLGATE_TOKEN: 'x' })
   const html = await startAnswering(t, 502, '<html>')
   t.match(await run(env(html.url), 'list'), { status: 1, err: /answered 502 without a reason\.$/ })
@@ -220,7 +220,7 @@ test('a server that is no Tollgate is survived', async (t) => {
   t.match(await run(env('http://127.0.0.1:1'), 'list'), { status: 1, err: /cannot be reached/ })
 })
 
-test('a wrong call shows the usage', async (t) => {
+test('invalid arguments print the usage', async (t) => {
   const env = { TOLLGATE_TOKEN: 'x' }
   for (const [args, message] of [
     [[], /^Usage/],
@@ -246,7 +246,7 @@ test('a wrong call shows the usage', async (t) => {
   t.match(await run(env, 'list', '--help'), { status: 0, out: /^Usage/ })
 })
 
-test('a token does not travel in the clear', async (t) => {
+test('does not send a token in the clear', async (t) => {
   const env = { TOLLGATE_TOKEN: 'x' }
   for (const url of [
     'http://gateway.invalid',
@@ -262,7 +262,7 @@ test('a token does not travel in the clear', async (t) => {
   }
 })
 
-test('the environment says where and who', async (t) => {
+test('reads URL and token from the environment', async (t) => {
   const { url, env } = await start(t)
   const file = join(temporaryFolder(t), 'token')
   writeFileSync(file, 'bob-token\n')

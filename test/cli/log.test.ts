@@ -8,7 +8,7 @@ import { ownSettings, runTollgate } from '../support/tollgate.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
 
-test('refusals are found by the id that the client was told', { skip }, async (t) => {
+test('finds a refusal in the log by the client’s request id', { skip }, async (t) => {
   const dataDir = temporaryFolder(t)
   const settings = await ownSettings(dataDir)
   const up = runTollgate(t, ['up'], { ...settings, LOG_REFUSALS_PER_SECOND: '3' })
@@ -22,7 +22,7 @@ test('refusals are found by the id that the client was told', { skip }, async (t
     poll(() => {
       const id = answer.headers.get('x-request-id')
       return lines().find((line) => line.request_id === id)
-    }, 'the refusal has a line')
+    }, 'the refusal is logged')
   const path = '/llm/sim-small/v1/chat/completions'
   const headers = { authorization: 'Bearer sk-tg-nobody' }
   const refused = await fetch(gateway + path, { method: 'POST', headers, body: '{}' })
@@ -54,14 +54,14 @@ test('refusals are found by the id that the client was told', { skip }, async (t
     const written = fresh.filter(({ msg }) => msg === 'request refused').length
     return omitted > 0 && omitted + written === 60
   }
-  await poll(summed, 'lines and omissions are all refusals')
+  await poll(summed, 'logged and omitted refusals add up')
 
   const level = `http://${settings.INTERNAL_ADDRESS}/internal/v1/log-level`
   const read = async () => ((await (await fetch(level)).json()) as { level: string }).level
   up.signal('SIGUSR2')
-  await poll(async () => (await read()) === 'debug', 'the signal has reached the service')
+  await poll(async () => (await read()) === 'debug', 'the first signal has changed the level')
   up.signal('SIGUSR2')
-  await poll(async () => (await read()) === 'info', 'and once more')
+  await poll(async () => (await read()) === 'info', 'the second signal has changed it back')
   await fetch(level, { method: 'PUT', body: JSON.stringify({ level: 'error' }) })
   t.equal(await read(), 'error')
   up.signal('SIGTERM')

@@ -5,13 +5,13 @@ import { packageRoot } from '../../src/package-root.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { ownSettings, runTollgate } from '../support/tollgate.ts'
 
-test('an unknown command shows the commands', async (t) => {
+test('an unknown command prints the list of commands', async (t) => {
   const tollgate = runTollgate(t, ['upp'], {})
   t.equal(await tollgate.ended, 2)
   t.match(tollgate.output(), /There is no command "upp"\.[\s\S]*Usage: tollgate <command>/)
 })
 
-test('help and version are answered', async (t) => {
+test('prints help and version', async (t) => {
   const help = runTollgate(t, ['help'], {})
   t.equal(await help.ended, 0)
   t.match(help.output(), 'Usage: tollgate <command>')
@@ -20,12 +20,12 @@ test('help and version are answered', async (t) => {
   t.match(version.output(), /^\d+\.\d+\.\d+\n$/)
 })
 
-test('every command says how it is called', async (t) => {
+test('every command prints its usage', async (t) => {
   const general = runTollgate(t, ['help'], {})
   await general.ended
   const commands = [...general.output().matchAll(/^ {2}([a-z]+) /gm)].map(([, name = '']) => name)
   t.ok(commands.length > 4)
-  // Nothing is started: these settings are refused wherever they are read.
+  // The settings are invalid, so nothing is started by mistake.
   const settings = { GATEWAY_ADDRESS: 'nowhere' }
   for (const command of commands.filter((name) => name !== 'help')) {
     for (const args of [
@@ -47,7 +47,7 @@ test('every command says how it is called', async (t) => {
   }
 })
 
-test('every bad setting is named at once', async (t) => {
+test('reports all invalid settings at once', async (t) => {
   const settings = {
     ...(await ownSettings(temporaryFolder(t))),
     API_ADDRESS: 'here',
@@ -61,14 +61,14 @@ test('every bad setting is named at once', async (t) => {
   }
 })
 
-test('sample identities stay on this machine', async (t) => {
+test('sample identities require a local gateway address', async (t) => {
   const settings = { ...(await ownSettings(temporaryFolder(t))), GATEWAY_ADDRESS: '0.0.0.0:8000' }
   const tollgate = runTollgate(t, ['up'], settings)
   t.equal(await tollgate.ended, 1)
   t.match(tollgate.output(), /GATEWAY_ADDRESS: .* set TOKEN_AUTH_FILE/)
 })
 
-test('a broken resource is named by file and line', async (t) => {
+test('reports an invalid resource with file and line', async (t) => {
   const folder = temporaryFolder(t)
   const resources = join(folder, 'resources')
   cpSync(join(packageRoot, 'examples', 'resources'), resources, { recursive: true })
@@ -83,9 +83,9 @@ test('a broken resource is named by file and line', async (t) => {
   t.notMatch(tollgate.output(), 'Starting')
 })
 
-test('a machine without Python hears what to install', async (t) => {
+test('without Python it says what to install', async (t) => {
   const folder = temporaryFolder(t)
-  // A copy of the sources beside the same packages: here Envoy has not been fetched yet.
+  // A copy of the sources with the same packages, but without Envoy.
   for (const part of ['bin', 'src', 'envoy', 'examples', 'package.json']) {
     cpSync(join(packageRoot, part), join(folder, 'clone', part), { recursive: true })
   }

@@ -14,12 +14,12 @@ const total = 2_500
 const columns =
   'id, username, name, description, key_hash, user_groups, status, created_at, expires_at, ephemeral, subscription'
 
-/** The key that the original made as its `i`th. */
+/** The `i`th key of the original. */
 function originalKey(i: number): string {
   return `sk-oai-abcdefghijkl${i}_secretsecretsecret${i}`
 }
 
-/** A database as the original leaves it, with keys; `more` are the columns of a later version. */
+/** A database of the original with keys; `more` are the columns of a later version. */
 async function createOriginal(t: Test, more: readonly string[] = []) {
   const url = await createDatabase(t)
   const sql = await createPool(t, url)
@@ -55,7 +55,7 @@ async function createOriginal(t: Test, more: readonly string[] = []) {
   return { url, sql }
 }
 
-/** Runs the command; answers its exit status and what it printed. */
+/** Runs the command; returns its exit status and its output. */
 async function run(t: Test, args: readonly string[], env: NodeJS.ProcessEnv) {
   const logged = t.capture(console, 'log')
   const failed = t.capture(console, 'error')
@@ -81,7 +81,7 @@ const migrations = readdirSync(
   new URL('../../src/store/postgres/migrations', import.meta.url),
 ).sort()
 
-test('alone it brings the schema', async (t) => {
+test('without arguments it migrates the schema', async (t) => {
   const url = await createDatabase(t)
   const env = { DATABASE_URL: url }
   t.strictSame(await run(t, [], env), {
@@ -92,7 +92,7 @@ test('alone it brings the schema', async (t) => {
   t.notMatch(await run(t, ['--dry-run'], env), { text: /Applied/ })
 })
 
-test('keys are copied and go on working', async (t) => {
+test('copies keys, which still work', async (t) => {
   const original = await createOriginal(t)
   const before = await fingerprint(original.sql)
   const url = await createDatabase(t)
@@ -120,7 +120,7 @@ test('keys are copied and go on working', async (t) => {
   t.equal(list.json().data.length, 50)
 })
 
-test('run again it goes on where it was', async (t) => {
+test('a second run continues where the first ended', async (t) => {
   const original = await createOriginal(t)
   const url = await createDatabase(t)
   const args = ['--from', original.url]
@@ -128,7 +128,7 @@ test('run again it goes on where it was', async (t) => {
   const target = await createPool(t, url)
   const half = `00000000-0000-4000-8000-${String(total / 2).padStart(12, '0')}`
   await target`delete from api_keys where id >= ${half}`
-  // Revoked there since; revoked here since.
+  // One key was revoked in the source since, another in the target.
   const [there, here] = [0, 4].map((i) => `00000000-0000-4000-8000-${String(i).padStart(12, '0')}`)
   await original.sql`update api_keys set status = 'revoked' where id = ${there!}`
   await target`update api_keys set status = 'revoked' where id = ${here!}`
@@ -152,7 +152,7 @@ test('run again it goes on where it was', async (t) => {
   t.match(third.text, /0 copied, 0 revoked or expired since, 2500 here already/)
 })
 
-test('keys in conflict are left out (exit 1)', async (t) => {
+test('leaves out conflicting keys (exit 1)', async (t) => {
   const original = await createOriginal(t)
   const url = await createDatabase(t)
   await run(t, [], { DATABASE_URL: url })
@@ -169,7 +169,7 @@ test('keys in conflict are left out (exit 1)', async (t) => {
   t.equal(row?.x, 2)
 })
 
-test('of several tenants one is chosen', async (t) => {
+test('a tenant must be chosen if there are several', async (t) => {
   const columns = ["tenant text not null default 'one'", "labels jsonb not null default '{}'"]
   const original = await createOriginal(t, columns)
   const url = await createDatabase(t)
@@ -187,7 +187,7 @@ test('of several tenants one is chosen', async (t) => {
   await t.rejects(inPlace, { message: /several tenants/ })
 })
 
-test('the table is taken over in place', async (t) => {
+test('takes over a table in place', async (t) => {
   const original = await createOriginal(t, ["tenant text not null default 'one'", 'labels jsonb'])
   await original.sql`update api_keys set labels = '{}'`
   await original.sql`alter table api_keys alter column labels set not null`
@@ -210,7 +210,7 @@ test('the table is taken over in place', async (t) => {
   }
 })
 
-test('what is no table of the original is refused', async (t) => {
+test('rejects tables that are not the original’s', async (t) => {
   const url = await createDatabase(t)
   const sql = await createPool(t, url)
   const target = { DATABASE_URL: await createDatabase(t) }
@@ -222,7 +222,7 @@ test('what is no table of the original is refused', async (t) => {
   await t.rejects(run(t, ['--in-place'], { DATABASE_URL: url }), { message: /no column/ })
 })
 
-test('arguments without sense end in usage (exit 2)', async (t) => {
+test('invalid arguments print the usage (exit 2)', async (t) => {
   const wrong = [['--what'], ['x'], ['--from', 'mysql://x'], ['--tenant', 'a'], ['--from']]
   for (const args of wrong) {
     const { status, text } = await run(t, args, {})
@@ -232,10 +232,10 @@ test('arguments without sense end in usage (exit 2)', async (t) => {
   await t.rejects(run(t, ['--in-place'], {}), { message: /--from or DATABASE_URL/ })
 })
 
-test('a source is never written to', async (t) => {
+test('never writes to the source', async (t) => {
   const original = await createOriginal(t)
   await original.sql`create sequence touched`
-  // A view that would write when it is read, in the place of the table.
+  // A view in place of the table, which would write when it is read.
   await original.sql`alter table api_keys rename to kept_keys`
   await original.sql`
     create view api_keys as select * from kept_keys where nextval('touched') > 0`
@@ -245,7 +245,7 @@ test('a source is never written to', async (t) => {
   t.equal(row?.is_called, false)
 })
 
-test('a take-over is in the audit trail, unless it is only tried', async (t) => {
+test('a take-over is in the audit trail, except for a dry run', async (t) => {
   const original = await createOriginal(t)
   const target = await createDatabase(t)
   const path = join(temporaryFolder(t), 'audit.jsonl')
@@ -264,7 +264,7 @@ test('a take-over is in the audit trail, unless it is only tried', async (t) => 
   )
 })
 
-test('without its line a take-over does not happen where one is required', async (t) => {
+test('takes nothing over if a required audit line cannot be written', async (t) => {
   const original = await createOriginal(t)
   const target = await createDatabase(t)
   const env = { DATABASE_URL: target, AUDIT_LOG: '/dev/full', AUDIT_REQUIRED: 'true' }

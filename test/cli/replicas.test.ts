@@ -3,7 +3,7 @@ import { replicas } from '../../src/cli/replicas.ts'
 import { createPropagationWatch } from '../../src/store/revocations/propagation.ts'
 import { addReplica, createKeyDatabase, startFollower } from '../support/followers.ts'
 
-/** A database with a process that runs and one that was killed ten minutes ago. */
+/** A database with one running process, and one that was killed ten minutes ago. */
 async function createPair(t: Test) {
   const { url, sql } = await createKeyDatabase(t)
   const running = await startFollower(t, url, { name: 'running', servesMs: 900_000 })
@@ -14,7 +14,7 @@ async function createPair(t: Test) {
   return { url, sql, running }
 }
 
-/** Runs the command; `answer` is what a person would say, undefined when there is none. */
+/** Runs the command; `answer` is the person's answer, undefined without a terminal. */
 async function run(url: string, args: readonly string[], answer?: string) {
   const [out, err, asked]: string[][] = [[], [], []]
   const status = await replicas(args, {
@@ -29,7 +29,7 @@ async function run(url: string, args: readonly string[], answer?: string) {
   return { status, out: out?.join('\n'), err: err?.join('\n'), asked: asked?.length }
 }
 
-test('those that are waited for are listed', async (t) => {
+test('lists the processes that revocations wait for', async (t) => {
   const { url } = await createPair(t)
   const { status, out } = await run(url, [])
   t.equal(status, 0)
@@ -42,7 +42,7 @@ test('those that are waited for are listed', async (t) => {
   t.match(data, [{ name: 'gone' }, { name: 'running' }])
 })
 
-test('one that is gone is forgotten when a person is sure', async (t) => {
+test('forgets an ended process after confirmation', async (t) => {
   const { url, sql, running } = await createPair(t)
   const propagation = createPropagationWatch({ pool: sql, id: running.id, others: () => [] })
   t.match(await propagation.wait(), { state: 'pending', waitingFor: ['gone'] })
@@ -54,20 +54,20 @@ test('one that is gone is forgotten when a person is sure', async (t) => {
   t.match(await propagation.wait(), { state: 'confirmed', replicas: 1 })
 })
 
-test('a script says yes', async (t) => {
+test('--yes confirms without a question', async (t) => {
   const { url } = await createPair(t)
   t.match(await run(url, ['forget', 'gone', '--yes']), { status: 0, asked: 0 })
   t.match(await run(url, ['forget', 'gone', '--yes']), { status: 1, err: /no process called gone/ })
 })
 
-test('one that runs is not forgotten', async (t) => {
+test('does not forget a running process', async (t) => {
   const { url } = await createPair(t)
   const { status, err } = await run(url, ['forget', 'running', '--yes'])
   t.equal(status, 1)
   t.match(err, /running is running/)
 })
 
-test('wrong calls show the usage', async (t) => {
+test('invalid arguments print the usage', async (t) => {
   for (const args of [['forget'], ['forget', 'a', 'b'], ['list'], ['--yes'], ['--all']]) {
     const { status, err } = await run('postgres://nowhere/x', args)
     t.equal(status, 2, args.join(' '))

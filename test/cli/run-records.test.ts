@@ -6,7 +6,7 @@ import { test } from 'tap'
 import { reap, record } from '../../src/cli/run-records.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
-test('what a killed start left is stopped, and nothing else', async (t) => {
+test('stops only the processes that a killed start left behind', async (t) => {
   const folder = temporaryFolder(t)
   const sleeps = ['left', 'ended', 'stranger'].map(() => spawn('sleep', ['600']))
   t.teardown(() => {
@@ -16,7 +16,7 @@ test('what a killed start left is stopped, and nothing else', async (t) => {
   record(folder, 'left', left?.pid ?? 0)
   const forget = record(folder, 'ended', ended?.pid ?? 0)
   forget()
-  // Its number went to somebody else.
+  // Another process now has its number.
   const note = JSON.stringify({ pid: stranger?.pid, started: 'before' })
   writeFileSync(join(folder, 'stranger.json'), note)
   writeFileSync(join(folder, 'torn.json'), '{"pid":')

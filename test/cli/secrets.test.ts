@@ -11,7 +11,7 @@ import { ownSettings, runTollgate } from '../support/tollgate.ts'
 const skip = envoyPath() === undefined && 'no Envoy'
 const random = () => randomBytes(12).toString('hex')
 
-test('no secret is in any log, metric, span or audit line', { skip }, async (t) => {
+test('no log, metric, span or audit line contains a secret', { skip }, async (t) => {
   const receiver = await startOtlpReceiver(t)
   const dataDir = temporaryFolder(t)
   const settings = await ownSettings(dataDir)
@@ -36,7 +36,7 @@ test('no secret is in any log, metric, span or audit line', { skip }, async (t) 
   })
   await up.until(String(settings.GATEWAY_ADDRESS))
   const gateway = `http://${settings.GATEWAY_ADDRESS}`
-  await poll(async () => (await fetch(`${gateway}/health`)).ok, 'it serves', 30_000)
+  await poll(async () => (await fetch(`${gateway}/health`)).ok, 'the service is ready', 30_000)
 
   const ask = (path: string, credential: string, body?: object, method = 'POST', more = {}) =>
     fetch(gateway + path, {
@@ -59,7 +59,7 @@ test('no secret is in any log, metric, span or audit line', { skip }, async (t) 
     t.equal((await ask(path, bad, chat)).status, 401)
     await ask('/v1/models', bad, undefined, 'GET')
   }
-  // A secret where nobody expects one.
+  // Secrets in unusual places.
   await ask(`/llm/${key}/v1/chat/completions`, key, chat)
   await ask('/v1/chat/completions', key, { ...chat, model: key })
   await ask(`/v1/api-keys/${key}`, secrets.admin, undefined, 'DELETE', { 'x-request-id': key })
@@ -75,7 +75,7 @@ test('no secret is in any log, metric, span or audit line', { skip }, async (t) 
   const metrics = await scraped.text()
   await poll(
     () => receiver.spans.some(({ name }) => name === 'DELETE /v1/api-keys/:id'),
-    'spans are sent',
+    'the spans are sent',
     20_000,
   )
   up.signal('SIGTERM')
@@ -94,12 +94,12 @@ test('no secret is in any log, metric, span or audit line', { skip }, async (t) 
   for (const file of files) if (statSync(file).isFile()) outputs[file] = readFileSync(file, 'utf8')
   const forbidden = { ...secrets, key, secretPart, mistyped, foreign, prompt }
   for (const [output, text] of Object.entries(outputs)) {
-    t.ok(text.length > 0 || !output.endsWith('.jsonl'), `${output} has something in it`)
+    t.ok(text.length > 0 || !output.endsWith('.jsonl'), `${output} is not empty`)
     for (const [name, secret] of Object.entries(forbidden)) {
       t.notOk(text.includes(secret), `${name} in ${output}`)
     }
   }
-  t.match(outputs[join(dataDir, 'audit', 'audit.jsonl')], id, 'what was done is there')
+  t.match(outputs[join(dataDir, 'audit', 'audit.jsonl')], id, 'the audit trail has the action')
   t.ok(
     receiver.headers.some(({ authorization }) => authorization === `Bearer ${secrets.collector}`),
   )

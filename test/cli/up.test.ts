@@ -21,8 +21,8 @@ async function start(t: Test, dataDir: string) {
   return { tollgate, settings, gateway: `http://${settings.GATEWAY_ADDRESS}` }
 }
 
-// A start of everything is the dear part: these go on with what those before them have left.
-test('the printed lines give 200, 403, 429', { skip }, async (t) => {
+// Starting everything is slow, so later steps continue with the state of earlier ones.
+test('the printed commands give 200, 403, 429', { skip }, async (t) => {
   const dataDir = temporaryFolder(t)
   const { tollgate, settings, gateway } = await start(t, dataDir)
   const lines = tryLines(tollgate.output())
@@ -31,16 +31,16 @@ test('the printed lines give 200, 403, 429', { skip }, async (t) => {
   const again = runTollgate(t, ['up'], settings)
   t.equal(await again.ended, 1)
   t.match(again.output(), `in use by another Tollgate (process ${tollgate.pid})`)
-  t.strictSame(lines.map(paste), [200, 403, 429], 'the first is not disturbed')
+  t.strictSame(lines.map(paste), [200, 403, 429], 'the first instance is unaffected')
 
   const kept = await mint(gateway)
   const processes = Object.values(processesOf(dataDir))
   t.equal(processes.length, 4)
   tollgate.signal('SIGTERM')
   t.equal(await tollgate.ended, 0)
-  t.strictSame(processes.filter(identify), [], 'nothing is left')
+  t.strictSame(processes.filter(identify), [], 'no process is left')
 
-  await t.test('the data holds no key in clear', async (t) => {
+  await t.test('no file contains a plaintext key', async (t) => {
     const keys = lines.map((line) => /sk-tg-\w+/.exec(line)?.[0] ?? '')
     t.equal(keys.length, 3)
     for (const file of [
@@ -61,20 +61,20 @@ test('the printed lines give 200, 403, 429', { skip }, async (t) => {
   const second = await start(t, dataDir)
   t.equal(await ask(second.gateway, kept), 200, 'a second start keeps the keys')
 
-  await t.test('a kill -9 ends all of it', async (t) => {
+  await t.test('kill -9 ends all processes', async (t) => {
     const { tollgate, settings } = second
     const processes = Object.values(processesOf(dataDir))
     t.equal(processes.length, 4)
     tollgate.signal('SIGKILL')
     await tollgate.ended
     const killedAt = performance.now()
-    await poll(() => !processes.some(identify), 'every part ends', WITHIN_MS)
+    await poll(() => !processes.some(identify), 'all processes end', WITHIN_MS)
     t.comment(`ended after ${Math.round(performance.now() - killedAt)} ms`)
     await runTollgate(t, ['up'], settings).until(UP)
   })
 })
 
-test('a part that dies is started again', { skip }, async (t) => {
+test('restarts a part that ends', { skip }, async (t) => {
   const dataDir = temporaryFolder(t)
   const { tollgate, gateway } = await start(t, dataDir)
   const key = await mint(gateway)
@@ -91,12 +91,12 @@ test('a part that dies is started again', { skip }, async (t) => {
     await tollgate.until(`${title} is back`)
   }
   const answered = async () => (await ask(gateway, key).catch(() => 0)) === 200
-  await poll(answered, 'a key works again', WITHIN_MS)
+  await poll(answered, 'the key works again', WITHIN_MS)
   tollgate.signal('SIGINT')
   t.equal(await tollgate.ended, 0)
 })
 
-test('every taken port is named with its setting', { skip }, async (t) => {
+test('names every port in use with its setting', { skip }, async (t) => {
   const settings = await ownSettings(temporaryFolder(t))
   const taken = ['GATEWAY_ADDRESS', 'METRICS_ADDRESS', 'MODEL_SERVER_ADDRESS']
   for (const setting of taken) {
@@ -113,15 +113,15 @@ test('every taken port is named with its setting', { skip }, async (t) => {
   t.notMatch(tollgate.output(), 'Starting')
 })
 
-test('an Envoy that does not start undoes the start', async (t) => {
+test('stops everything if Envoy does not start', async (t) => {
   const settings = await ownSettings(temporaryFolder(t))
   const tollgate = runTollgate(t, ['up'], { ...settings, ENVOY_PATH: '/bin/false' })
   t.equal(await tollgate.ended, 1)
   t.match(tollgate.output(), /^Envoy ended before it was ready \(exit code 1\)/m)
-  t.strictSame(processesOf(settings.DATA_DIR ?? ''), {}, 'nothing is left')
+  t.strictSame(processesOf(settings.DATA_DIR ?? ''), {}, 'no process is left')
 })
 
-test('a stop in the middle of a start leaves nothing', async (t) => {
+test('a signal during the start leaves no process', async (t) => {
   const settings = await ownSettings(temporaryFolder(t))
   for (const stage of ['Starting Postgres', 'Starting the service']) {
     const tollgate = runTollgate(t, ['up'], { ...settings, ENVOY_PATH: process.execPath })

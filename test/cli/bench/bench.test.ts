@@ -6,7 +6,7 @@ import { runTollgate } from '../../support/tollgate.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
 
-/** Processes whose command line names this folder. */
+/** Processes whose command line contains this folder. */
 function processesNaming(folder: string): string[] {
   return readdirSync('/proc').filter((pid) => {
     const file = `/proc/${pid}/cmdline`
@@ -22,7 +22,7 @@ function readQuietly(file: string): string {
   }
 }
 
-test('a short bench prints its table and leaves nothing', { skip }, async (t) => {
+test('a short bench prints its table and cleans up', { skip }, async (t) => {
   const folder = temporaryFolder(t)
   const settings = { ENVOY_PATH: envoyPath() ?? '', TMPDIR: folder }
   const args = ['--rows', 'path-json-small', '--seconds', '2', '--rate', '50', '--no-yardsticks']
@@ -30,12 +30,12 @@ test('a short bench prints its table and leaves nothing', { skip }, async (t) =>
   t.equal(await bench.ended, 0, bench.output())
   const row = bench.output().match(/^path-json-small +([\d,]+) ±\d+% +([\d,]+) ±\d+%/m)
   t.ok(row, bench.output())
-  t.ok(Number(row?.[1]?.replace(',', '')) > 1, 'the bare Envoy has answered')
+  t.ok(Number(row?.[1]?.replace(',', '')) > 1, 'the bare Envoy has answered requests')
   t.strictSame(readdirSync(folder), [])
   t.strictSame(processesNaming(folder), [])
 })
 
-test('Ctrl-C in the middle leaves nothing', { skip }, async (t) => {
+test('Ctrl-C during a run cleans up', { skip }, async (t) => {
   const folder = temporaryFolder(t)
   const settings = { ENVOY_PATH: envoyPath() ?? '', TMPDIR: folder }
   const bench = runTollgate(t, ['bench', '--seconds', '60', '--no-yardsticks'], settings)
@@ -47,7 +47,7 @@ test('Ctrl-C in the middle leaves nothing', { skip }, async (t) => {
   t.strictSame(processesNaming(folder), [])
 })
 
-test('a wrong call says what is wrong', async (t) => {
+test('an invalid option prints the reason', async (t) => {
   const bench = runTollgate(t, ['bench', '--rounds', '1'], {})
   t.equal(await bench.ended, 2)
   t.match(bench.output(), '--rounds is a whole number from 3 to 99, not "1".')

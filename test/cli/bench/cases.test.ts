@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { buildBody, buildRequests, cases } from '../../../src/cli/bench/cases.ts'
 
-test('a body has exactly the length of its case', async (t) => {
+test('a body has the exact length of its case', async (t) => {
   for (const one of cases) {
     const body = buildBody(one, 'some-model')
     t.equal(body.length, one.bytes, one.name)
@@ -16,7 +16,7 @@ test('a body has exactly the length of its case', async (t) => {
   t.throws(() => buildBody({ answer: 'json', bytes: 30 }, 'm'), RangeError)
 })
 
-test('there is a request for each key', async (t) => {
+test('builds one request per key', async (t) => {
   const asking = { host: 'gateway:80', modelPath: '/llm/m', model: 'm', keys: ['sk-1', 'sk-2'] }
   for (const one of cases) {
     const requests = buildRequests(one, asking).map(String)

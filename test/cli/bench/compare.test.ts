@@ -5,7 +5,7 @@ import { renderResults } from '../../../src/cli/bench/report.ts'
 import { sample } from '../../../src/cli/bench/statistics.ts'
 import { resultsOf } from './some-results.ts'
 
-test('a change counts when it is beyond the noise', async (t) => {
+test('a difference counts if it exceeds the noise', async (t) => {
   const before = sample([95, 100, 105])
   const verdict = (values: number[], isCost = true) =>
     compareFigures(before, sample(values), isCost).verdict
@@ -13,7 +13,11 @@ test('a change counts when it is beyond the noise', async (t) => {
   t.equal(verdict([75, 80, 85], false), 'worse')
   t.equal(verdict([115, 120, 125]), 'worse')
   t.equal(verdict([90, 97, 104]), 'same', 'the runs overlap')
-  t.equal(verdict([106, 108, 140]), 'same', 'apart, but by less than they differ among themselves')
+  t.equal(
+    verdict([106, 108, 140]),
+    'same',
+    'they do not overlap, but differ by less than their spread',
+  )
   const { share, noise } = compareFigures(before, sample([80, 80, 80]), true)
   t.equal(share, -0.2)
   t.equal(noise, 0.05)
@@ -23,12 +27,12 @@ test('the table has medians, spreads and ratios', async (t) => {
   const table = renderResults(resultsOf({ envoyMicros: [300, 330, 310] }))
   t.match(table, /^request +rps bare +rps +rps\/core +Envoy bare +Envoy +times bare +service/m)
   t.match(table, /^path-json-small .* 100 ±0% +310 ±5% +3\.10 ±5% +150 ±0%/m)
-  t.match(table, /^path-json-small +1\.00 ±0\.00/m, 'what it added to the median')
-  t.match(table, /^Go +60 ±0% +2\.50 ±0%/m, 'the service is two and a half times the yardstick')
+  t.match(table, /^path-json-small +1\.00 ±0\.00/m, 'the latency added to the median')
+  t.match(table, /^Go +60 ±0% +2\.50 ±0%/m, 'the service takes 2.5 times as long as the yardstick')
   t.match(table, 'The service allocated 4,000 bytes a request')
 })
 
-test('a rate that was not reached is told', async (t) => {
+test('reports a rate that was not reached', async (t) => {
   t.notMatch(renderResults(resultsOf({})), 'was not reached')
   t.match(
     renderResults(resultsOf({ tookMs: 5_000 })),
@@ -36,7 +40,7 @@ test('a rate that was not reached is told', async (t) => {
   )
 })
 
-test('what was written is compared with what is measured', async (t) => {
+test('compares a results file with new results', async (t) => {
   const before = readResults(JSON.stringify(resultsOf({ envoyMicros: [300, 300, 300] })))
   const after = resultsOf({ envoyMicros: [200, 200, 200] })
   const text = renderComparison(before, after)
@@ -48,7 +52,7 @@ test('what was written is compared with what is measured', async (t) => {
   t.throws(() => readResults('nonsense'))
 })
 
-test('the page holds the table and lets no text out', async (t) => {
+test('the page contains the table and escapes text', async (t) => {
   const results = resultsOf({})
   const page = renderHtml({ ...results, about: { ...results.about, target: '<script>x' } })
   t.match(page, '&lt;script&gt;x')

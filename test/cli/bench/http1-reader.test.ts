@@ -26,7 +26,7 @@ function read(pieces: readonly Buffer[]): string[] {
   return seen
 }
 
-test('messages are read alike wherever they are torn', async (t) => {
+test('reads messages from pieces of any size', async (t) => {
   const whole = Buffer.from(messages)
   const expected = [
     ...['HTTP/1.1 200 OK', 'hello', 'HTTP/1.1 204 No Content', ''],
@@ -35,12 +35,12 @@ test('messages are read alike wherever they are torn', async (t) => {
   ]
   t.strictSame(read([whole]), expected)
   for (let at = 1; at < whole.length; at += 1) {
-    t.strictSame(read([whole.subarray(0, at), whole.subarray(at)]), expected, `torn at ${at}`)
+    t.strictSame(read([whole.subarray(0, at), whole.subarray(at)]), expected, `split at ${at}`)
   }
   t.strictSame(read([...whole].map((byte) => Buffer.from([byte]))), expected, 'byte by byte')
 })
 
-test('what has no end of its own is refused', async (t) => {
+test('rejects messages without a length', async (t) => {
   t.throws(() => read([Buffer.from('HTTP/1.1 200 OK\r\n\r\n')]), /has no length/)
   const chunked = 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n'
   t.throws(() => read([Buffer.from(`${chunked}nonsense\r\n`)]), /no size/)

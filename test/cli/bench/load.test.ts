@@ -16,7 +16,7 @@ async function loadOf(t: Test, answer: RequestListener) {
   return { load, plan }
 }
 
-test('each connection asks again once it was answered', async (t) => {
+test('each connection sends its next request after a response', async (t) => {
   const { load, plan } = await loadOf(t, async (_, response) => {
     await sleep(20)
     response.end('{}')
@@ -25,25 +25,25 @@ test('each connection asks again once it was answered', async (t) => {
   t.ok(result.answered > 4 && result.answered <= 42, `${result.answered}`)
   t.strictSame([result.refused, result.failed], [{}, {}])
   t.ok((result.latencyMs[0] ?? 0) >= 19)
-  t.equal(result.waitedMs.at(-1), 0, 'nothing waits')
+  t.equal(result.waitedMs.at(-1), 0, 'no request waits')
   t.ok(result.cpuMicros > 0)
 })
 
-test('the time before a request is sent counts', async (t) => {
-  // Two connections, 50 ms an answer: 40 a second at most, of 100 that are due.
+test('latency includes the time before a request is sent', async (t) => {
+  // Two connections and 50 ms per response: at most 40 a second, while 100 are due.
   const { load, plan } = await loadOf(t, async (_, response) => {
     await sleep(50)
     response.end('{}')
   })
   const result = await load.run({ ...plan, ms: 500, perSecond: 100 })
-  t.equal(result.answered, 50, 'all that were due are sent')
+  t.equal(result.answered, 50, 'all due requests are sent')
   t.ok(result.tookMs > 1_000)
   const [medianWait = 0] = result.waitedMs
   t.ok(medianWait > 100, `${medianWait}`)
   t.ok((result.latencyMs[0] ?? 0) >= medianWait + 30)
 })
 
-test('refusals and failures are told apart', async (t) => {
+test('distinguishes refusals from failures', async (t) => {
   let count = 0
   const { load, plan } = await loadOf(t, (_, response) => {
     count += 1
@@ -56,7 +56,7 @@ test('refusals and failures are told apart', async (t) => {
   t.strictSame(Object.keys(failed), ['the connection was closed'])
 })
 
-test('a server that is not there is told by its URL', async (t) => {
+test('names the URL of a server that cannot be reached', async (t) => {
   const { load, plan } = await loadOf(t, () => {})
   const gone = { ...plan, url: 'http://127.0.0.1:9', ms: 100 }
   await t.rejects(load.run(gone), /http:\/\/127.0.0.1:9 cannot be reached: .*ECONNREFUSED/)

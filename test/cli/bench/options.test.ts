@@ -6,13 +6,13 @@ import { askingOf } from '../../../src/cli/bench/target.ts'
 const of = ['--model', 'm', '--key', 'sk-1']
 const namesOf = (rows: string) => readOptions(['--rows', rows], {}).cases.map(({ name }) => name)
 
-test('all rows are measured for three minutes unless told', async (t) => {
+test('by default measures all rows for three minutes', async (t) => {
   const options = readOptions([], {})
   t.equal(options.cases, allCases)
   t.match(options, { seconds: 180, rounds: 3, perSecond: 400, envoyThreads: 1, set: {} })
 })
 
-test('rows are named whole or by their words', async (t) => {
+test('selects rows by full names or words', async (t) => {
   t.strictSame(namesOf('path-json-small'), ['path-json-small'])
   t.strictSame(namesOf('small-stream, body-json-large'), [
     'path-stream-small',
@@ -22,12 +22,12 @@ test('rows are named whole or by their words', async (t) => {
   t.equal(namesOf('path').length, 5)
 })
 
-test('settings of the service are passed on', async (t) => {
+test('passes settings on to the service', async (t) => {
   const { set } = readOptions(['--set', 'UNUSABLE_USAGE=estimate', '--set', 'METER_PATHS=a=b'], {})
   t.strictSame(set, { UNUSABLE_USAGE: 'estimate', METER_PATHS: 'a=b' })
 })
 
-test('what makes no sense is refused by name', async (t) => {
+test('rejects invalid options by name', async (t) => {
   for (const [args, message] of [
     [['--rows', 'path,medium'], /no row "medium"; rows are path-json-small/],
     [['--rows', ''], /no row ""/],
@@ -54,7 +54,7 @@ test('what makes no sense is refused by name', async (t) => {
   }
 })
 
-test('a target is a URL, a key and a model', async (t) => {
+test('a target has a URL, a key and a model', async (t) => {
   const args = ['--target', 'https://gateway.example/v1/', '--model', 'm']
   const options = readOptions(args, { TOLLGATE_KEY: 'sk-env\n' })
   t.match(options.target, { url: 'https://gateway.example/v1', key: 'sk-env', model: 'm' })

@@ -12,7 +12,7 @@ async function runs(child: ChildProcess): Promise<void> {
   await once(child.stdout as never, 'data')
 }
 
-test('the CPU of a process is that of it and its children', { skip }, async (t) => {
+test('the CPU time of a process includes its children', { skip }, async (t) => {
   const inner = `${spin} console.log(1); ${rest}`
   const outer = `require('child_process').spawn(process.execPath, ['-e', ${JSON.stringify(inner)}], { stdio: 'inherit' }); ${rest}`
   const child = spawn(process.execPath, ['-e', outer], {
@@ -24,11 +24,11 @@ test('the CPU of a process is that of it and its children', { skip }, async (t) 
   t.teardown(() => void other.kill('SIGKILL'))
   await Promise.all([runs(child), runs(other)])
   const [both, one] = [child.pid ?? 0, other.pid ?? 0]
-  t.ok(cpuMicrosOf(both) > cpuMicrosOf(one) + 30_000, 'what the child spent is in it')
+  t.ok(cpuMicrosOf(both) > cpuMicrosOf(one) + 30_000, 'includes the CPU time of the child')
   t.ok(residentBytesOf(both) > residentBytesOf(one) * 1.3)
 })
 
-test('of a process that is gone nothing is known', async (t) => {
+test('the costs of an ended process are unknown', async (t) => {
   t.ok(Number.isNaN(cpuMicrosOf(2 ** 22 + 1)))
   t.ok(Number.isNaN(residentBytesOf(2 ** 22 + 1)))
 })

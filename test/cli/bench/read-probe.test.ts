@@ -11,7 +11,7 @@ import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const probe = pathToFileURL(join(packageRoot, 'src/cli/bench/probe.ts')).href
 
-test('all processes of a service tell', async (t) => {
+test('reads the probes of all processes of a service', async (t) => {
   const folder = temporaryFolder(t)
   await t.rejects(readProbe(folder), { message: /no process of the service/ })
   const start = (megabytes: number) => {
@@ -27,15 +27,15 @@ test('all processes of a service tell', async (t) => {
     return child
   }
   const children = [start(20), start(30)]
-  await poll(() => readdirSync(folder).length === 2, 'both listen')
+  await poll(() => readdirSync(folder).length === 2, 'both probes are listening')
   await readProbe(folder)
   for (const { stdin, stdout } of children) {
     stdin.write('go\n')
     await once(stdout, 'data')
   }
   const { allocatedBytes } = await readProbe(folder)
-  t.ok(allocatedBytes > 45 * 2 ** 20, `${allocatedBytes} bytes are told of both`)
+  t.ok(allocatedBytes > 45 * 2 ** 20, `${allocatedBytes} bytes for both processes`)
   children[0]?.kill('SIGKILL')
   await once(children[0] as NonNullable<(typeof children)[0]>, 'exit')
-  t.ok((await readProbe(folder)).allocatedBytes < 45 * 2 ** 20, 'one that has ended is left out')
+  t.ok((await readProbe(folder)).allocatedBytes < 45 * 2 ** 20, 'an ended process is left out')
 })

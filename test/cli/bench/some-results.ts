@@ -1,12 +1,12 @@
 import type { Mode, Results, Run } from '../../../src/cli/bench/results.ts'
 
-/** Figures of the gateway's three rounds that differ from the usual ones. */
+/** Figures of the gateway's three rounds that differ from the default. */
 export interface Unusual {
   readonly envoyMicros?: readonly number[]
   readonly tookMs?: number
 }
 
-/** Of one case: a bare Envoy at 100 µs, the gateway at 300, a yardstick in Go. */
+/** Results of one case: a bare Envoy at 100 µs, the gateway at 300 µs, and a yardstick in Go. */
 export function resultsOf({ envoyMicros = [300, 300, 300], tookMs = 1_000 }: Unusual): Results {
   const run = (latency: number, fields: Partial<Run>): Run => ({
     answered: 400,

@@ -12,7 +12,7 @@ async function benchOf(t: Test, answer: RequestListener, ...args: readonly strin
   return runTollgate(t, ['bench', ...flags, '--rate', '20', ...args], { TOLLGATE_KEY: 'sk-test' })
 }
 
-test('a gateway that runs is measured by URL and key', async (t) => {
+test('measures a running gateway by URL and key', async (t) => {
   const seen = new Set<string>()
   const answer: RequestListener = (request, response) => {
     seen.add(`${request.url} ${request.headers.authorization}`)
@@ -33,7 +33,7 @@ for (const [status, why] of [
   [403, 'the key may not call this model'],
   [429, 'a limit of the key is spent'],
 ] as const) {
-  test(`${status} of the target is told, after one request`, async (t) => {
+  test(`reports a ${status} of the target after one request`, async (t) => {
     let count = 0
     const bench = await benchOf(t, (_, response) => {
       count += 1
@@ -46,15 +46,15 @@ for (const [status, why] of [
   })
 }
 
-test('a target that is not there is told', async (t) => {
+test('reports a target that cannot be reached', async (t) => {
   const flags = ['--target', 'http://127.0.0.1:9', '--model', 'm', '--key', 'sk-1']
   const bench = runTollgate(t, ['bench', ...flags], {})
   t.equal(await bench.ended, 1)
   t.match(bench.output(), /http:\/\/127\.0\.0\.1:9 cannot be reached: .*ECONNREFUSED/)
-  t.notMatch(bench.output(), '    at ', 'no stack')
+  t.notMatch(bench.output(), '    at ', 'without a stack trace')
 })
 
-test('a file to compare with is read before anything is measured', async (t) => {
+test('reads the file for --compare before it measures', async (t) => {
   const bench = runTollgate(t, ['bench', '--compare', '/nowhere.json'], {})
   t.equal(await bench.ended, 1)
   t.match(bench.output(), '--compare: /nowhere.json cannot be read.')
