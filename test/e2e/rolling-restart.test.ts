@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
+import { everyProcessIsAsked } from '../support/envoy.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { chatPath, models, subscriptions } from '../support/gateway.ts'
 import { startReplicas } from '../support/replicas.ts'
@@ -8,7 +9,7 @@ import { type LoadRequest, startLoad, tally } from '../support/steady-load.ts'
 const skip = envoyPath() === undefined && 'no Envoy'
 
 t.test('a rolling restart answers nothing with 5xx', { skip }, async (t) => {
-  const { url, all } = await startReplicas(t, {
+  const { url, all, envoy } = await startReplicas(t, {
     count: 2,
     resources: (backendUrl) => [...models(backendUrl), ...subscriptions({ plenty: 1e9 })],
     tokens: ['token-ann,ann,1,team'],
@@ -32,7 +33,7 @@ t.test('a rolling restart answers nothing with 5xx', { skip }, async (t) => {
     t.equal(await replica.end('SIGTERM'), 0, `${replica.name} ends in order`)
     await delay(300)
     await replica.start()
-    await delay(300)
+    await everyProcessIsAsked(envoy)
   }
   const shots = await load.stop()
   t.strictSame(tally(shots), { 200: shots.length })

@@ -3,6 +3,7 @@ import { symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { packageRoot } from '../../src/package-root.ts'
+import { everyProcessIsAsked } from '../support/envoy.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { startRevoking } from '../support/revoking.ts'
 import { startLoad, tally } from '../support/steady-load.ts'
@@ -38,6 +39,7 @@ t.test('the version before runs beside this one, there and back', { skip }, asyn
     for (const [replica, running] of pair.all.entries()) {
       await running.end('SIGTERM')
       await running.start(root)
+      await everyProcessIsAsked(pair.envoy)
       // One of each is running after the first: what one does the other has to know.
       const made = await pair.mint()
       await pair.use(made.key)

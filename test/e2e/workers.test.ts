@@ -1,5 +1,5 @@
 import root, { type Test } from 'tap'
-import { readStat } from '../support/envoy.ts'
+import { everyProcessIsAsked } from '../support/envoy.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { type Journaled, startJournaled } from '../support/journaled.ts'
 import { readScrape, type Scrape } from '../support/metrics.ts'
@@ -52,11 +52,10 @@ root.test('a service of two workers', { skip }, async (t) => {
   const [service] = gateway.all
   if (service === undefined) throw new Error('there is none')
   t.equal(workersOf(service.pid).length, 2)
-  /** Both answer, and Envoy knows: until it has looked again it asks only the one that was there. */
+  /** Both answer, and Envoy knows. */
   const bothAreAsked = async (): Promise<void> => {
     await poll(async () => (await scrape(env)).value('tollgate_workers') === 2, 'back', 60_000)
-    const healthy = () => readStat(gateway.envoy, 'cluster.tollgate.membership_healthy')
-    await poll(async () => (await healthy()) === 2, 'Envoy asks both')
+    await everyProcessIsAsked(gateway.envoy)
   }
 
   await t.test('both answer, and one scrape tells of all', async (t) => {

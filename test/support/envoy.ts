@@ -114,6 +114,24 @@ export async function readStat(
   return Number(/: (\d+)$/m.exec(await response.text())?.[1] ?? Number.NaN)
 }
 
+/**
+ * Waits until every process of these clusters is healthy to it. One that was started again is not asked before
+ * its next health check; a test that ends another one meanwhile leaves nobody to ask.
+ */
+export async function everyProcessIsAsked(
+  envoy: Pick<RunningEnvoy, 'admin'>,
+  clusters: readonly string[] = ['tollgate', 'api'],
+): Promise<void> {
+  for (const cluster of clusters) {
+    const figure = (name: string) => readStat(envoy, `cluster.${cluster}.membership_${name}`)
+    await poll(
+      async () => (await figure('healthy')) === (await figure('total')),
+      `${cluster} is healthy`,
+      30_000,
+    )
+  }
+}
+
 interface Listeners {
   listener_statuses: { local_address: { socket_address: { port_value: number } } }[]
 }
