@@ -20,7 +20,7 @@ fail, with the same effect as an outage.
 **If a start fails**, the process exits with status 1 and one sentence that begins with the name of the setting,
 followed by the error of the server or the driver. If Postgres or Redis rejects the connection (password, user,
 database, TLS), or a certificate is not trusted, the process exits at once. If Postgres is not available yet
-(connection refused, unknown host, starting up, too many connections), the process waits up to 30 seconds and logs
+(connection refused, unknown host, starting up, too many connections, no answer), the process waits up to 30 seconds and logs
 the reason at once and every 5 seconds. If Redis is not available, it waits two seconds and starts without it
 (\`degraded\` in \`/readyz\`). Meanwhile \`/livez\` answers 200 and \`/readyz\` 503, and SIGTERM ends the start
 at once.

@@ -2,6 +2,7 @@
 
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { ServiceError } from '../core/errors.ts'
 import { startEmbeddedPostgres } from '../store/postgres/embedded-postgres.ts'
 import { migrate } from '../store/postgres/migrate.ts'
 import { openPool, type Pool, tryConnect } from '../store/postgres/postgres.ts'
@@ -44,23 +45,41 @@ export async function openDatabase(context: Context): Promise<Database> {
  * together. A refusal by the server, or its certificate, ends the start at once: waiting would not
  * help.
  */
-async function waitForDatabase(pool: Pool, { log, signal }: Context): Promise<void> {
+async function waitForDatabase(pool: Pool, context: Context): Promise<void> {
+  await untilAnswered(async () => {
+    const problem = await tryConnect(pool)
+    if (problem?.isFinal) throw new Error(`DATABASE_URL: ${problem.message}`)
+    if (problem) throw new ServiceError('store_unavailable', { cause: new Error(problem.message) })
+  }, context)
+  const applied = await migrate(pool)
+  if (applied.length > 0) context.log.info({ migrations: applied }, 'database migrated')
+}
+
+/**
+ * The result of `ask`, which a start cannot do without. It is asked again while it rejects with a
+ * ServiceError: the database is away or slow, or another transaction holds a lock.
+ */
+export async function untilAnswered<T>(
+  ask: () => Promise<T>,
+  { log, signal }: Pick<Context, 'log' | 'signal'>,
+): Promise<T> {
   const startedAt = performance.now()
   let loggedAt = Number.NEGATIVE_INFINITY
   for (;;) {
-    const problem = await orAborted(tryConnect(pool), signal)
-    if (problem === undefined) break
+    const result = await orAborted(ask(), signal).catch((error: unknown) => {
+      if (error instanceof ServiceError) return error
+      throw error
+    })
+    if (!(result instanceof ServiceError)) return result
+    const cause = result.cause instanceof Error ? result.cause.message : result.message
     const now = performance.now()
-    if (problem.isFinal) throw new Error(`DATABASE_URL: ${problem.message}`)
     if (now - startedAt > waitMs) {
-      throw new Error(`DATABASE_URL: no answer within ${waitMs / 1_000} s: ${problem.message}`)
+      throw new Error(`DATABASE_URL: no answer within ${waitMs / 1_000} s: ${cause}`)
     }
     if (now - loggedAt >= logEveryMs) {
       loggedAt = now
-      log.warn({ setting: 'DATABASE_URL', cause: problem.message }, 'waiting for the database')
+      log.warn({ setting: 'DATABASE_URL', cause }, 'waiting for the database')
     }
     await delay(retryMs, undefined, { signal })
   }
-  const applied = await migrate(pool)
-  if (applied.length > 0) log.info({ migrations: applied }, 'database migrated')
 }

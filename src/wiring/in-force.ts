@@ -34,8 +34,6 @@ export interface InForceReportDeps {
 /** Milliseconds between two reports that this process is alive. */
 const confirmMs = 5_000
 const retryMs = 500
-/** How long a start retries. */
-const startDeadlineMs = 5_000
 /** Confirmations between two deletions of obsolete reports. */
 const purgeEvery = 360
 
@@ -121,20 +119,11 @@ export function createInForceReport(deps: InForceReportDeps) {
       return policies
     },
     /**
-     * Resolves once everything has been reported. Rejects with `store_unavailable` if that takes
-     * too long.
+     * Resolves once everything has been reported. Rejects with a ServiceError if the database does not
+     * answer; it may then be called again.
      */
     async start(): Promise<void> {
-      const giveUpAt = performance.now() + startDeadlineMs
-      for (let isReported = false; !isReported; ) {
-        try {
-          await report()
-          isReported = true
-        } catch (error) {
-          if (!(error instanceof ServiceError) || performance.now() > giveUpAt) throw error
-          await delay(retryMs)
-        }
-      }
+      await report()
       void purgeReports(sql).catch(() => {})
       void run()
     },

@@ -26,7 +26,7 @@ import { purgeRevocations } from '../store/revocations/revocation-log.ts'
 import { callBounds, createDurations, type Durations } from '../telemetry/durations.ts'
 import { auditCleanup } from './audit.ts'
 import type { Context } from './context.ts'
-import type { Database } from './database.ts'
+import { type Database, untilAnswered } from './database.ts'
 import { openPods } from './pods.ts'
 import { part } from './stops.ts'
 
@@ -118,8 +118,8 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     }),
   )
   // Before the process is listed as serving.
-  await noteStart(pool, follower.id)
-  await follower.start()
+  await untilAnswered(() => noteStart(pool, follower.id), context)
+  await untilAnswered(() => follower.start(), context)
   const propagation = createPropagationWatch({
     pool,
     id: follower.id,

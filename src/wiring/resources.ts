@@ -11,7 +11,7 @@ import { holdModels } from '../gateway/held-models.ts'
 import { createSecretFiles, type SecretFiles } from '../gateway/secret-files.ts'
 import { createResourceAudit } from './audit.ts'
 import type { Context } from './context.ts'
-import type { Database } from './database.ts'
+import { type Database, untilAnswered } from './database.ts'
 import { createInForceReport } from './in-force.ts'
 import type { Keys } from './keys.ts'
 import { openOrigin } from './origin.ts'
@@ -79,7 +79,7 @@ export async function openResources(
     throw new Error(`RESOURCES: ${origin.shown} cannot be read`, { cause: error })
   })
   stops.push(() => controller.close())
-  await report.start()
+  await untilAnswered(() => report.start(), context)
   return {
     /** The snapshot in force. */
     snapshot: stage.snapshot,

@@ -3,9 +3,12 @@ import { connect, createServer } from 'node:net'
 import tls from 'node:tls'
 import root, { type Test } from 'tap'
 import { serve } from '../../src/main.ts'
+import type { Pool } from '../../src/store/postgres/postgres.ts'
 import { type Certificate, makeCertificate, noOpenssl } from '../support/certificates.ts'
 import { createDatabase } from '../support/database.ts'
+import { createKeyDatabase } from '../support/followers.ts'
 import { freePorts } from '../support/free-ports.ts'
+import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { startTlsPostgres } from '../support/tls-postgres.ts'
 import { runTollgate } from '../support/tollgate.ts'
@@ -97,6 +100,37 @@ root.test('a Postgres that is not there yet is waited for, by name', async (t) =
   await waits(t, { DATABASE_URL: nowhere }, 'nowhere.invalid')
 })
 
+root.test('a Postgres that does not answer a start is asked again', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const holds = ['tollgate_reports', 'tollgate_replicas'].map((table) => holdTable(sql, table))
+  const releases = await Promise.all(holds)
+  const own = { ...(await settings(t)), LOG_LEVEL: 'info', DATABASE_URL: url }
+  const service = runTollgate(t, ['serve'], own)
+  const waiting = '"msg":"waiting for the database"'
+  for (const [times, release] of releases.entries()) {
+    await poll(() => service.output().split(waiting).length > times + 1, 'it waits', 60_000)
+    await release()
+  }
+  await service.until('"msg":"ready"')
+  service.signal('SIGTERM')
+  t.equal(await service.ended, 0)
+})
+
+/** Locks a table against all others, until the result is called. */
+async function holdTable(sql: Pool, table: string): Promise<() => Promise<void>> {
+  const [locked, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const over = sql.begin(async (transaction) => {
+    await transaction.unsafe(`lock table ${table} in access exclusive mode`)
+    locked.resolve()
+    await released.promise
+  })
+  await Promise.race([locked.promise, over])
+  return async () => {
+    released.resolve()
+    await over
+  }
+}
+
 root.test('a Postgres that comes later is used', async (t) => {
   const url = await createDatabase(t)
   const [port = 0] = await freePorts(1)
@@ -148,11 +182,12 @@ root.test(
 
 root.test('a Redis that is not there is named, and the start goes on', async (t) => {
   const [port] = await freePorts(1)
-  const DATABASE_URL = await createDatabase(t)
   for (const [url, cause] of [
     [`redis://127.0.0.1:${port}`, `connect ECONNREFUSED 127.0.0.1:${port}`],
     ['redis://nowhere.invalid', 'nowhere.invalid'],
   ] as const) {
+    // Where nobody waits for one that was killed before.
+    const DATABASE_URL = await createDatabase(t)
     const own = { ...(await settings(t)), LOG_LEVEL: 'info', DATABASE_URL, REDIS_URL: url }
     const service = runTollgate(t, ['serve'], own)
     await service.until('"msg":"ready"')

@@ -57,7 +57,7 @@ export interface RevocationFollower extends Freshness {
   readonly id: string
   /**
    * Resolves when revocations wait for this process; nothing may be cached before that. Rejects
-   * with `store_unavailable` if the database does not respond.
+   * with `store_unavailable` if the database does not respond; it may then be called again.
    */
   start(): Promise<void>
   stats(): FollowerStats
@@ -201,7 +201,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
     async start() {
       const giveUpAt = lease.now() + startDeadlineMs
       while (state() !== 'confirmed') {
-        if (lease.now() > giveUpAt) throw new ServiceError('store_unavailable')
+        if (isStopped || lease.now() > giveUpAt) throw new ServiceError('store_unavailable')
         await catchUp()
         if (state() === 'away') await delay(awayEveryMs)
       }
