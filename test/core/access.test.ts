@@ -3,7 +3,7 @@ import { mayUse } from '../../src/core/access.ts'
 
 const model = { users: new Set(['ada']), groups: new Set(['team-a', 'team-b']) }
 
-test('a user or any group is enough', async (t) => {
+test('a matching user or any matching group gives access', async (t) => {
   for (const [user, groups, expected] of [
     ['ada', [], true],
     ['ada', ['other'], true],
@@ -21,6 +21,6 @@ test('a user or any group is enough', async (t) => {
   }
 })
 
-test('a model without policy is nobody’s', async (t) => {
+test('nobody may use a model without a policy', async (t) => {
   t.equal(mayUse({ user: 'ada', groups: ['a'] }, { users: new Set(), groups: new Set() }), false)
 })

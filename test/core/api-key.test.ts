@@ -37,7 +37,7 @@ function checksum(text: string): string {
   return base62(crc).padStart(6, '0')
 }
 
-test('a key is marker, id, secret, checksum', async (t) => {
+test('a key has a marker, an id, a secret and a checksum', async (t) => {
   t.equal(keyIdBytes, 12)
   t.equal(keySecretBytes, 32)
   for (let round = 0; round < 100; round += 1) {
@@ -52,14 +52,14 @@ test('a key is marker, id, secret, checksum', async (t) => {
   }
 })
 
-test('even all-zero bytes make a key', async (t) => {
+test('even all-zero bytes make a valid key', async (t) => {
   const minted = mintKey('tg', new Uint8Array(12), new Uint8Array(32))
   t.match(minted.key, /^sk-tg-0_0[0-9A-Za-z]{6}$/)
   t.equal(hashOfKey(minted.key, markers), minted.hash)
   t.equal(minted.prefix, 'sk-tg-0...')
 })
 
-test('one wrong character is noticed without a store', async (t) => {
+test('one wrong character is detected without a store', async (t) => {
   const { key } = fresh()
   for (let at = 6; at < key.length; at += 1) {
     for (const other of ['0', '1', '_'].filter((one) => one !== key[at])) {
@@ -72,19 +72,19 @@ test('one wrong character is noticed without a store', async (t) => {
   t.equal(hashOfKey(key.replace('sk-tg', 'sk-tG'), markers), undefined, 'another marker')
 })
 
-test('keys of the original service go on working', async (t) => {
+test('keys of the original service stay valid', async (t) => {
   const id = base62(randomBytes(12))
   const secret = base62(randomBytes(32))
   t.equal(hashOfKey(`sk-oai-${id}_${secret}`, markers), sha256(id, secret), 'without a checksum')
   t.equal(hashOfKey('sk-oai-a_b', markers), sha256('a', 'b'))
-  t.equal(hashOfKey(`sk-tg-${id}_${secret}`, markers), undefined, 'ours needs one')
+  t.equal(hashOfKey(`sk-tg-${id}_${secret}`, markers), undefined, 'ours requires a checksum')
   const onlyOwn: KeyMarkers = { own: 'tg', accepted: new Set() }
   t.equal(hashOfKey(`sk-oai-${id}_${secret}`, onlyOwn), undefined)
-  t.equal(hashOfKey(fresh().key, onlyOwn)?.length, 64, 'our own marker is always honoured')
+  t.equal(hashOfKey(fresh().key, onlyOwn)?.length, 64, 'our own marker is always accepted')
   t.equal(hashOfKey(fresh('acme').key, { own: 'acme', accepted: new Set() })?.length, 64)
 })
 
-test('other forms are no keys', async (t) => {
+test('other forms are not keys', async (t) => {
   for (const key of [
     '',
     'sk-',
@@ -123,23 +123,23 @@ test('other forms are no keys', async (t) => {
   }
 })
 
-test('a checksum alone is no secret', async (t) => {
+test('a checksum without a secret is not a key', async (t) => {
   const unsigned = 'sk-tg-a_'
   t.equal(hashOfKey(unsigned + checksum(unsigned), markers), undefined)
 })
 
-test('id and secret cannot change places', async (t) => {
+test('id and secret cannot be swapped', async (t) => {
   t.not(hashOfKey('sk-oai-ab_c', markers), hashOfKey('sk-oai-a_bc', markers))
 })
 
-test('keys are told from tokens by their beginning', async (t) => {
+test('the beginning of a credential tells keys from tokens', async (t) => {
   t.equal(looksLikeKey(fresh().key), true)
   t.equal(looksLikeKey('sk-anything'), true)
   for (const token of ['eyJhbGciOi', 'alice-token', 'SK-x', ' sk-x', 'xsk-', ''])
     t.equal(looksLikeKey(token), false)
 })
 
-test('the prefix is fit to find a key by', async (t) => {
+test('a key can be found by its prefix', async (t) => {
   t.equal(prefixOf('sk-tg-0123456789_abc'), 'sk-tg-012345')
   t.equal(prefixOf('sk-tg-012345'), 'sk-tg-012345')
   for (const other of [
@@ -154,7 +154,7 @@ test('the prefix is fit to find a key by', async (t) => {
   }
 })
 
-test('the status is the one at the instant', async (t) => {
+test('the status depends on the instant', async (t) => {
   const record: ApiKeyRecord = {
     id: 'id',
     hash: 'h',
@@ -171,7 +171,7 @@ test('the status is the one at the instant', async (t) => {
     lastUsedAt: null,
   }
   t.equal(statusAt(record, 999), 'active')
-  t.equal(statusAt(record, 1_000), 'expired', 'at its very second')
+  t.equal(statusAt(record, 1_000), 'expired', 'at the very second of the expiry')
   t.equal(statusAt(record, 1_001), 'expired')
   t.equal(statusAt({ ...record, expiresAt: null }, Number.MAX_SAFE_INTEGER), 'active')
   for (const now of [0, 2_000]) {

@@ -5,7 +5,7 @@ import { checksumLength, crc32, isBase62, toBase62, toChecksum } from '../../src
 
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 
-/** Base62 the other way round: text to number. */
+/** Decodes base62 text to a number. */
 function numberOf(text: string): bigint {
   return [...text].reduce((sum, digit) => sum * 62n + BigInt(alphabet.indexOf(digit)), 0n)
 }
@@ -15,7 +15,7 @@ function bytes(seed: number, length: number): Buffer {
   return createHash('shake256', { outputLength: length }).update(String(seed)).digest()
 }
 
-test('base62 is one big-endian number', async (t) => {
+test('base62 encodes one big-endian number', async (t) => {
   for (const [hex, expected] of [
     ['', '0'],
     ['00', '0'],
@@ -39,7 +39,7 @@ test('base62 is one big-endian number', async (t) => {
   }
 })
 
-test('the CRC is the one of zlib', async (t) => {
+test('the CRC is that of zlib', async (t) => {
   for (const text of ['', 'a', '123456789', 'sk-tg-abc_def', '\u0000\u00ff', 'x'.repeat(5_000)]) {
     t.equal(crc32(text), zlibCrc32(Buffer.from(text, 'latin1')), JSON.stringify(text.slice(0, 20)))
   }
@@ -50,7 +50,7 @@ test('the CRC is the one of zlib', async (t) => {
   }
 })
 
-test('a checksum has always six characters', async (t) => {
+test('a checksum always has six characters', async (t) => {
   for (const crc of [0, 1, 61, 62, 62 ** 5 - 1, 62 ** 5, 0x7fffffff, 0x80000000, 0xffffffff]) {
     const text = toChecksum(crc)
     t.equal(text.length, checksumLength)
@@ -58,7 +58,7 @@ test('a checksum has always six characters', async (t) => {
   }
 })
 
-test('only digits of base62 make a number', async (t) => {
+test('only base62 digits make a number', async (t) => {
   for (const text of ['0', 'Az9', toBase62(Uint8Array.of(1, 2, 3))]) t.ok(isBase62(text), text)
   for (const text of [
     '',

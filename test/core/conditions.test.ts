@@ -26,7 +26,7 @@ function conditions(kind: string, name: string) {
   return found?.conditions.map(({ type, status, reason }) => `${type} ${status} ${reason}`)
 }
 
-test('statuses stand in order of their names', async (t) => {
+test('statuses are sorted by name', async (t) => {
   t.strictSame(
     statuses.map(({ kind, namespace, name, phase }) => `${kind} ${namespace}/${name} ${phase}`),
     [
@@ -43,7 +43,7 @@ test('statuses stand in order of their names', async (t) => {
   )
 })
 
-test('Ready says why it is not', async (t) => {
+test('Ready says why a resource is not ready', async (t) => {
   t.strictSame(conditions('ModelRef', 'small'), ['Ready True Reconciled'])
   t.strictSame(conditions('ModelRef', 'large'), ['Ready False BackendNotReady'])
   t.strictSame(conditions('AccessPolicy', 'open'), ['Ready True Reconciled'])
@@ -76,7 +76,7 @@ test('subscriptions say whether their priority is shared', async (t) => {
   ])
 })
 
-test('peers are named in order, the first ten of them', async (t) => {
+test('peers are listed in order, at most ten of them', async (t) => {
   const limits = { 'llm/small': [[1, '1m']] } as const
   const crowd = (names: readonly string[]) =>
     snapshotOf(

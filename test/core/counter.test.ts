@@ -22,7 +22,7 @@ function limits(...written: readonly (readonly [number, string, number])[]) {
   )
 }
 
-/** `spentUntil` of limits whose counters are known so far. */
+/** `spentUntil` of these limits with counters known so far. */
 const until = (
   of: ReturnType<typeof limits>,
   counters: readonly (CounterState | undefined)[],
@@ -32,13 +32,13 @@ const until = (
 const perMinute = limits([100, '1m', minute])
 const both = limits([100, '1m', minute], [150, '1h', hour])
 
-test('a counter is user, subscription, model, window', async (t) => {
+test('a counter belongs to a user, subscription, model and window', async (t) => {
   const [limit] = perMinute
   const counter = counterOf(limit as NonNullable<typeof limit>, 'ada')
   t.strictSame(counter, { key: 'team-a\nllm/small\n60000\nada', windowMs: minute, limit: 100 })
 })
 
-test('no user can name the counter of another', async (t) => {
+test('no user name leads to the counter of another user', async (t) => {
   const [limit] = perMinute
   const [other] = toCountedLimits('team-a', 'llm/smal', [
     { limit: 1, window: '1m', windowMs: minute },
@@ -49,7 +49,7 @@ test('no user can name the counter of another', async (t) => {
   )
 })
 
-test('equally long windows share the lowest limit', async (t) => {
+test('windows of equal length share the lowest limit', async (t) => {
   const shared = limits(
     [100, '1m', minute],
     [50, '60s', minute],
@@ -65,18 +65,22 @@ test('equally long windows share the lowest limit', async (t) => {
   )
 })
 
-test('a limit is told as a policy', async (t) => {
+test('a limit is described as a RateLimit-Policy item', async (t) => {
   t.strictSame(
     both.map(({ policy }) => policy),
     ['"1m";q=100;w=60;qu="tokens"', '"1h";q=150;w=3600;qu="tokens"'],
   )
 })
 
-test('the first hit opens a fixed window', async (t) => {
+test('the first count opens a fixed window', async (t) => {
   const first = addTo(undefined, 40, minute, now)
   t.strictSame(first, { used: 40, resetsAt: now + minute })
   const second = addTo(first, 40, minute, now + minute - 1)
-  t.strictSame(second, { used: 80, resetsAt: now + minute }, 'a later hit does not move it')
+  t.strictSame(
+    second,
+    { used: 80, resetsAt: now + minute },
+    'a later count does not move the window',
+  )
   t.strictSame(addTo(second, 7, minute, now + minute), { used: 7, resetsAt: now + 2 * minute })
   t.strictSame(addTo(second, 7, minute, now + 50 * minute), {
     used: 7,
@@ -93,7 +97,7 @@ test('reading sees only open windows', async (t) => {
   t.equal(openAt(state, minute, now + minute), undefined)
 })
 
-test('a limit is spent when it is reached', async (t) => {
+test('a limit is spent once it is reached', async (t) => {
   for (const [used, expected] of [
     [0, undefined],
     [99, undefined],
@@ -105,12 +109,12 @@ test('a limit is spent when it is reached', async (t) => {
   }
   const spent = [{ used: 100, resetsAt: now + 5_000 }]
   t.equal(until(perMinute, spent, now + 4_999), now + 5_000)
-  t.equal(until(perMinute, spent, now + 5_000), undefined, 'open again at its very end')
+  t.equal(until(perMinute, spent, now + 5_000), undefined, 'open again exactly at its end')
   t.equal(until(perMinute, [undefined], now), undefined)
   t.equal(spentUntil([]), undefined)
 })
 
-test('every rate has to hold', async (t) => {
+test('all limits must have tokens left', async (t) => {
   const soon = now + 5_000
   const later = now + hour
   const states = (m: number, h: number): CounterState[] => [
@@ -121,50 +125,54 @@ test('every rate has to hold', async (t) => {
   t.equal(until(both, states(100, 149), now), soon)
   t.equal(until(both, states(99, 150), now), later)
   t.equal(until(both, states(100, 150), now), later, 'the later end counts')
-  t.equal(until(both, states(100, 150), soon), later, 'the shorter one is open again')
+  t.equal(until(both, states(100, 150), soon), later, 'the shorter window has ended')
   t.equal(until([...both].reverse(), states(100, 150).reverse(), now), later)
 })
 
-test('three answers pass and the fourth waits', async (t) => {
+test('three responses pass and the fourth request is refused', async (t) => {
   let state: CounterState | undefined
   for (let answer = 0; answer < 3; answer += 1) {
     t.equal(until(perMinute, [state], now + answer), undefined)
     state = addTo(state, 40, minute, now + answer)
   }
-  t.equal(state?.used, 120, 'counted whole')
+  t.equal(state?.used, 120, 'the third response is counted whole')
   t.equal(until(perMinute, [state], now + 3), now + minute)
   t.equal(until(perMinute, [state], now + minute), undefined)
 })
 
-test('a clock stepping back closes nothing for long', async (t) => {
+test('a clock that is set back keeps a window closed for at most its length', async (t) => {
   const spent = { used: 100, resetsAt: now + minute }
   const back = now - hour
-  t.equal(until(perMinute, [spent], back), back + minute, 'a window at most')
+  t.equal(until(perMinute, [spent], back), back + minute, 'at most one window')
   t.strictSame(openAt(spent, minute, back), { used: 100, resetsAt: back + minute })
   t.strictSame(addTo(spent, 1, minute, back), { used: 101, resetsAt: back + minute })
   t.strictSame(openAt(spent, minute, now - 1), { used: 100, resetsAt: now - 1 + minute })
 })
 
-test('a clock stepping forward opens the window', async (t) => {
+test('a clock that is set forward opens the window', async (t) => {
   const spent = { used: 100, resetsAt: now + minute }
   t.equal(until(perMinute, [spent], now + hour), undefined)
   t.strictSame(addTo(spent, 1, minute, now + hour), { used: 1, resetsAt: now + hour + minute })
 })
 
-test('late tokens count in the window that they had', async (t) => {
+test('late tokens count in the window in which they were used', async (t) => {
   const now = 10 * hour
   const open = { used: 5, resetsAt: now + 20_000 }
   t.strictSame(addLate(undefined, 7, minute, now, now - 50_000), {
     used: 7,
     resetsAt: now + 10_000,
   })
-  t.equal(addLate(undefined, 7, minute, now, now - minute), undefined, 'it is over')
+  t.equal(addLate(undefined, 7, minute, now, now - minute), undefined, 'that window has ended')
   t.strictSame(addLate(undefined, 7, minute, now, now + hour), { used: 7, resetsAt: now + minute })
   t.strictSame(addLate(open, 7, minute, now, now - 59_999), { ...open, used: 12 })
   t.equal(addLate(open, 7, minute, now, now - minute), open)
   const past = now - hour
-  t.equal(addLate(open, 7, minute, past, past), open, 'it was over when the window began')
+  t.equal(addLate(open, 7, minute, past, past), open, 'it had ended before the open window began')
   const during = now - 30_000
-  t.strictSame(addLate(open, 7, minute, during, during), { ...open, used: 12 }, 'nothing is cut')
+  t.strictSame(
+    addLate(open, 7, minute, during, during),
+    { ...open, used: 12 },
+    'the end of the window stays as it is',
+  )
   t.match(addLate({ used: 5, resetsAt: now }, 7, minute, now, now), { used: 7 })
 })

@@ -113,7 +113,7 @@ test('a key uses its model under its subscription', async (t) => {
   })
 })
 
-test('refusals come in their order', async (t) => {
+test('the first check that fails determines the refusal', async (t) => {
   const stranger: KeyCaller = { ...key, user: 'eve', groups: [] }
   const unbound: KeyCaller = { ...key, subscription: 'none' }
   for (const [path, caller, expected] of [
@@ -131,7 +131,7 @@ test('refusals come in their order', async (t) => {
   }
 })
 
-test('unknown and forbidden models are one answer', async (t) => {
+test('unknown and forbidden models get the same answer', async (t) => {
   const answers = [
     '/llm/none/v1/chat/completions',
     '/llm/no-policy/v1/chat/completions',
@@ -155,7 +155,7 @@ test('unknown and forbidden models are one answer', async (t) => {
   }
 })
 
-test('the key’s binding is what pays', async (t) => {
+test('the subscription of the key is charged, whatever the header says', async (t) => {
   const path = '/llm/small/v1/chat/completions'
   for (const [subscriptionName, expected] of [
     ['basic', 'llm/small by basic'],
@@ -176,7 +176,7 @@ test('the key’s binding is what pays', async (t) => {
   )
 })
 
-test('an identity token only lists', async (t) => {
+test('an identity token may only list models', async (t) => {
   for (const path of [
     '/llm/small/v1/chat/completions',
     '/llm/small/v1/completions',
@@ -208,7 +208,7 @@ test('an identity token only lists', async (t) => {
   })
 })
 
-test('a token’s subscription is chosen by header', async (t) => {
+test('the header selects the subscription of an identity token', async (t) => {
   for (const [requestedSubscription, expected] of [
     ['basic', 'llm/small by basic'],
     ['models-as-a-service/premium', 'llm/small by premium'],
@@ -226,16 +226,16 @@ test('a token’s subscription is chosen by header', async (t) => {
   t.strictSame(
     ask('/llm/small/v1/models', token, { requestedSubscription: 'foreign' }),
     ask('/llm/small/v1/models', token, { requestedSubscription: 'none' }),
-    'names cannot be found out',
+    'the answer does not reveal which subscriptions exist',
   )
   t.equal(
     told(ask('/east/lone/v1/models', token)),
     'east/lone by basic',
-    'the only one needs no name',
+    'a single subscription need not be named',
   )
 })
 
-test('only chat completions are metered, listing is free', async (t) => {
+test('only chat completions are metered, and listing needs no limits', async (t) => {
   for (const [operation, metered, limits] of [
     ['/v1/chat/completions', true, 2],
     ['/v1/completions', false, 2],
@@ -252,7 +252,7 @@ test('only chat completions are metered, listing is free', async (t) => {
   }
 })
 
-test('a body that was refused is refused once the caller is known', async (t) => {
+test('an invalid body is reported only to an authenticated caller', async (t) => {
   const path = '/v1/chat/completions'
   const more = { bodyProblem: 'it is broken', bodyModel: 'small' }
   t.match(ask(path, key, more), {
@@ -262,7 +262,7 @@ test('a body that was refused is refused once the caller is known', async (t) =>
   t.match(ask(path, null, more), { code: 'credential_invalid' })
 })
 
-test('uploads name their model in the path', async (t) => {
+test('uploads must name their model in the path', async (t) => {
   t.match(ask('/v1/audio/transcriptions'), {
     code: 'model_path_needed',
     detail: { about: 'path_needed', operation: '/v1/audio/transcriptions' },
@@ -271,20 +271,20 @@ test('uploads name their model in the path', async (t) => {
   t.match(ask('/llm/small/v1/audio/transcriptions'), { allowed: true, metered: false })
 })
 
-test('only an API key opens inference', async (t) => {
+test('only an API key allows inference', async (t) => {
   t.equal(refuseCaller(key), undefined)
   t.match(refuseCaller(token), { allowed: false, code: 'credential_invalid' })
   t.match(refuseCaller(null), { allowed: false, code: 'credential_invalid' })
 })
 
-test('identity tokens open inference where that is set', async (t) => {
+test('identity tokens allow inference if the setting permits it', async (t) => {
   const open = { tokensOpen: true }
   const path = '/llm/small/v1/chat/completions'
   t.equal(refuseCaller(token, true), undefined)
   t.match(refuseCaller(null, true), { code: 'credential_invalid' })
   const named = ask(path, token, { ...open, requestedSubscription: 'basic' })
   const byKey = ask(path, { ...key, ...token, by: 'key', subscription: 'basic' })
-  t.strictSame({ ...named, caller: null }, { ...byKey, caller: null }, 'as a key of that user')
+  t.strictSame({ ...named, caller: null }, { ...byKey, caller: null }, 'as for a key of that user')
   t.match(ask(path, token, open), {
     code: 'subscription_not_allowed',
     selection: 'multiple_subscriptions',
@@ -296,7 +296,7 @@ test('identity tokens open inference where that is set', async (t) => {
   t.equal(told(ask('/east/lone/v1/chat/completions', token, open)), 'east/lone by basic')
 })
 
-test('messages are metered where that is asked for', async (t) => {
+test('messages are metered if the setting says so', async (t) => {
   const withMessages = pathRules(['chat', 'messages'])
   for (const [operation, metered] of [
     ['/v1/messages', true],
@@ -327,12 +327,12 @@ test('a misspelled chat path is refused', async (t) => {
       code: 'not_found',
       detail: { about: 'spelling', path: '/v1/chat/completions' },
     })
-    // Without a model in the path it is no path of ours at all; `v1` is no namespace either.
+    // Without a model, the path is none of ours; `v1` is not a namespace either.
     t.equal(readTarget(operation), undefined)
   }
 })
 
-test('a shared path asks the body for the model', async (t) => {
+test('on a shared path the body names the model', async (t) => {
   for (const [bodyModel, expected] of [
     ['small', 'llm/small by basic'],
     ['org/Small', 'llm/small by basic'],
@@ -346,12 +346,12 @@ test('a shared path asks the body for the model', async (t) => {
   t.equal(
     told(ask('/llm/small/v1/chat/completions', key, { bodyModel: 'twin' })),
     'llm/small by basic',
-    'the path wins',
+    'the path takes precedence',
   )
   t.equal(told(ask('/v1/chat/completions', null, { bodyModel: 'small' })), 'credential_invalid')
 })
 
-test('an ambiguous name shows the paths', async (t) => {
+test('an ambiguous name is answered with the paths to use', async (t) => {
   const paths = ['/east/pair/v1/chat/completions', '/west/pair/v1/chat/completions']
   t.strictSame(ask('/v1/chat/completions', key, { bodyModel: 'pair' }), {
     allowed: false,
@@ -362,11 +362,11 @@ test('an ambiguous name shows the paths', async (t) => {
   t.match(
     ask('/v1/chat/completions', elsewhere, { bodyModel: 'twin' }),
     { code: 'model_ambiguous' },
-    'none is covered',
+    'the subscription covers none of them',
   )
 })
 
-test('an ambiguous name shows nothing foreign', async (t) => {
+test('an ambiguous name reveals no model that the caller may not use', async (t) => {
   const eve: KeyCaller = { ...key, user: 'eve', groups: [] }
   t.strictSame(ask('/v1/chat/completions', eve, { bodyModel: 'pair' }), {
     allowed: false,
@@ -374,7 +374,7 @@ test('an ambiguous name shows nothing foreign', async (t) => {
   })
 })
 
-test('spending looks at every limit', async (t) => {
+test('every limit is checked', async (t) => {
   const grant = ask('/llm/small/v1/chat/completions') as Grant
   const soon = now + 5_000
   t.match(enforceLimits(grant, [], now), { allowed: true, states: [{ used: 0 }, { used: 0 }] })

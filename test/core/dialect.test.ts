@@ -2,7 +2,7 @@ import { test } from 'tap'
 import { dialectOf, toRefusalBody } from '../../src/core/dialect.ts'
 import { describe, toEnvelope } from '../../src/core/errors.ts'
 
-test('the path tells the dialect', async (t) => {
+test('the path determines the dialect', async (t) => {
   for (const operation of ['/v1/messages', '/v1/messages/', '/v1/messages/count_tokens']) {
     t.equal(dialectOf(operation), 'anthropic', operation)
   }
@@ -12,12 +12,12 @@ test('the path tells the dialect', async (t) => {
   t.equal(dialectOf(undefined), 'openai')
 })
 
-test('OpenAI’s body is the envelope', async (t) => {
+test('an OpenAI error is the envelope', async (t) => {
   t.strictSame(toRefusalBody('openai', 'not_found', 'Gone.'), toEnvelope('not_found', 'Gone.'))
   t.strictSame(toRefusalBody('openai', 'internal'), toEnvelope('internal'))
 })
 
-test('Anthropic’s body has its own type', async (t) => {
+test('an Anthropic error has a type of its own', async (t) => {
   for (const [code, type] of [
     ['invalid_body', 'invalid_request_error'],
     ['model_ambiguous', 'invalid_request_error'],

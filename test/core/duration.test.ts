@@ -6,7 +6,7 @@ const minute = 60 * second
 const hour = 60 * minute
 const day = 24 * hour
 
-test('durations are sums of falling units', async (t) => {
+test('a duration is a sum of units, largest first', async (t) => {
   for (const [text, expected] of [
     ['30d', 30 * day],
     ['1.5d', 1.5 * day],
@@ -25,7 +25,7 @@ test('durations are sums of falling units', async (t) => {
   }
 })
 
-test('everything else is no duration', async (t) => {
+test('everything else is refused as a duration', async (t) => {
   for (const text of [
     '1d12h',
     '12h1d',
@@ -80,7 +80,7 @@ test('everything else is no duration', async (t) => {
   }
 })
 
-test('windows are one count and one unit', async (t) => {
+test('a window is one number and one unit', async (t) => {
   for (const [text, expected] of [
     ['1s', second],
     ['60s', minute],

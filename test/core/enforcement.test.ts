@@ -41,12 +41,12 @@ const show = (reports: Reports) => {
   return `${status} ${reason} ${message}`.trim()
 }
 
-test('Enforced is True where every process has it in force', async (t) => {
+test('Enforced is True if the policy is in force in every process', async (t) => {
   t.equal(show([process('a')]), 'True Enforced')
   t.equal(show([process('a'), process('b', {}, 29_000)]), 'True Enforced')
 })
 
-test('one process that lacks it is enough, and is named', async (t) => {
+test('a single process without the policy makes Enforced False and is named', async (t) => {
   t.equal(show([]), 'False NotEnforced no process is serving')
   const absent = { name: 'b', unreportedMs: 0, inForce: new Map() }
   t.equal(show([process('a'), absent]), 'False NotEnforced not in force yet in b')
@@ -56,14 +56,18 @@ test('one process that lacks it is enough, and is named', async (t) => {
     show([process('a', { envoy: 'not taken' }), process('b', { envoy: 'no answer' })]),
     'False NotEnforced the cluster is not taken by the Envoy of a; no answer from the Envoy of b',
   )
-  t.equal(show([process('a', { limits: 'other' })]), 'True Enforced', 'limits are another policy')
+  t.equal(
+    show([process('a', { limits: 'other' })]),
+    'True Enforced',
+    'the limits are another policy',
+  )
   const ofLimits = (more: Partial<InForce>) =>
     enforcedOf(small, 'TokenRateLimitPolicy', [process('a', more)]).status
   t.equal(ofLimits({ limits: 'other' }), 'False')
   t.equal(ofLimits({ access: 'other' }), 'True')
 })
 
-test('what is not known is Unknown, never True', async (t) => {
+test('Enforced is Unknown, not True, without current reports', async (t) => {
   t.equal(show({ problem: 'Postgres does not answer' }), 'Unknown Unknown Postgres does not answer')
   t.equal(show([process('a', {}, 30_001)]), 'Unknown Unknown no report for 30 s by a')
   t.equal(
@@ -74,12 +78,12 @@ test('what is not known is Unknown, never True', async (t) => {
   t.equal(show([older]), 'Unknown Unknown no reports, as of an earlier version, by a')
 })
 
-test('of many processes ten are named', async (t) => {
+test('at most ten processes are named', async (t) => {
   const many = Array.from({ length: 12 }, (_, i) => process(`p${i}`, { access: 'x' }))
   t.match(show(many), /not in force yet in p0, p1, .*p9 and 2 more$/)
 })
 
-test('a model that nothing serves has nothing enforced', async (t) => {
+test('for a model without a backend nothing is enforced', async (t) => {
   const bare = policies.byModel.get('llm/bare') as ModelPolicies
   for (const reports of [[process('a')], { problem: 'x' }]) {
     t.match(enforcedOf(bare, 'ModelAuthPolicy', reports), {
@@ -99,7 +103,7 @@ test('a ModelRef says whether Envoy has its cluster', async (t) => {
   })
 })
 
-test('resources follow what is enforced', async (t) => {
+test('the conditions of resources follow the enforcement', async (t) => {
   const phases = (reports: Reports) => {
     const all = statusOf(snapshot, viewOf({ policies, reports }))
     return all.map(({ name, phase, conditions: [ready] }) => `${name} ${phase} ${ready?.status}`)

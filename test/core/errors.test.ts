@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { describe, ServiceError, toEnvelope } from '../../src/core/errors.ts'
 
-test('each status has its type', async (t) => {
+test('each status has its error type', async (t) => {
   for (const [code, status, type] of [
     ['invalid_request', 400, 'invalid_request_error'],
     ['invalid_body', 400, 'invalid_request_error'],
@@ -36,22 +36,22 @@ test('the envelope has three fields', async (t) => {
   })
 })
 
-test('both readiness refusals have one code', async (t) => {
+test('both readiness refusals have the same code', async (t) => {
   t.equal(toEnvelope('subscription_pending').error.code, 'subscription_not_ready')
   t.equal(toEnvelope('subscription_not_ready').error.code, 'subscription_not_ready')
 })
 
-test('a spent limit is told as OpenAI does', async (t) => {
+test('a spent limit is reported as OpenAI does', async (t) => {
   t.match(toEnvelope('token_limit_exceeded'), {
     error: { type: 'tokens', code: 'rate_limit_exceeded' },
   })
 })
 
-test('the subscription refusal speaks of access', async (t) => {
+test('the subscription refusal mentions access', async (t) => {
   t.match(describe('subscription_not_allowed').message, /no access to the subscription/)
 })
 
-test('the cause stays out of the message', async (t) => {
+test('the cause is not part of the message', async (t) => {
   const error = new ServiceError('store_unavailable', { cause: new Error('password=secret') })
   t.equal(error.message, describe('store_unavailable').message)
   t.match(error, { name: 'ServiceError', code: 'store_unavailable', cause: /secret/ })

@@ -68,7 +68,7 @@ const all = [
   external('alone', { provider: 'openai', targetModel: undefined }),
 ]
 
-/** As the service reads them. */
+/** The resources as the service would read them. */
 function read(documents: readonly object[]): readonly Resource[] {
   const resources = documents.map((document) => {
     const result = parseResource(document)
@@ -77,7 +77,7 @@ function read(documents: readonly object[]): readonly Resource[] {
   })
   return [...joinExternalModels(resources)]
     .map((resource) => {
-      // The tools' annotations are read by nobody; a file is for folders alone.
+      // The service ignores annotations of tools; a credential file exists only in our own kinds.
       const { annotations, ...metadata } = resource.metadata
       const shown = { displayName: annotations['openshift.io/display-name'] }
       if (resource.kind !== 'ModelRef') return { ...resource, metadata: { ...metadata, ...shown } }
@@ -94,9 +94,9 @@ function read(documents: readonly object[]): readonly Resource[] {
 
 const keyOf = ({ kind, metadata }: Resource) => `${kind}/${metadata.namespace}/${metadata.name}`
 
-test('what is exported means what the original does', async (t) => {
+test('exported documents mean the same as the originals', async (t) => {
   const { documents, notes } = exportResources(all)
-  // An ExternalModel that a ModelRef has taken is also a model of its own name, as it is served.
+  // An ExternalModel that a ModelRef refers to is also served as a model under its own name.
   t.strictSame(read(documents), read(all))
   t.ok(documents.every((each) => each.apiVersion === 'tollgate.dev/v1alpha1'))
   t.strictSame(notes, [
@@ -108,7 +108,7 @@ test('what is exported means what the original does', async (t) => {
   ])
 })
 
-test('of metadata only what is read goes along', async (t) => {
+test('only the metadata that the service reads is exported', async (t) => {
   const [document] = exportResources([subscription]).documents
   t.strictSame(document?.metadata, {
     name: 'one',
@@ -117,7 +117,7 @@ test('of metadata only what is read goes along', async (t) => {
   })
 })
 
-test('an ExternalModel gives its server to the ModelRef', async (t) => {
+test('the server of an ExternalModel moves into the ModelRef', async (t) => {
   const { documents } = exportResources(all)
   t.strictSame(documents.find(({ metadata }) => metadata.name === 'claude')?.spec, {
     modelRef: { kind: 'ExternalModel', name: 'shared' },
@@ -132,7 +132,7 @@ test('an ExternalModel gives its server to the ModelRef', async (t) => {
   })
 })
 
-test('a ModelRef counts before an ExternalModel of its name', async (t) => {
+test('a ModelRef takes precedence over an ExternalModel of the same name', async (t) => {
   const ref = model('twice', { kind: 'LLMInferenceService', name: 'other' })
   const { documents } = exportResources([external('twice'), ref])
   t.strictSame(
@@ -141,7 +141,7 @@ test('a ModelRef counts before an ExternalModel of its name', async (t) => {
   )
 })
 
-test('what is broken is named, what goes away left out, what is not theirs passed over', async (t) => {
+test('reports invalid objects, omits those being deleted and ignores other kinds', async (t) => {
   const broken = { ...subscription, spec: { ...subscription.spec, modelRefs: [] } }
   const leaving = model(
     'leaving',

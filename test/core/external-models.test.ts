@@ -43,18 +43,18 @@ test('an ExternalModel is the server of the ModelRefs that name it', async (t) =
   }
 })
 
-test('one whose name no ModelRef has is a model itself', async (t) => {
+test('without a ModelRef of its name it is a model itself', async (t) => {
   const model = modelsOf(external('gpt')).get('llm/gpt')
   t.equal(model?.resource.backend.kind, 'ExternalModel')
   t.equal(model?.phase, 'Ready')
 })
 
-test('a backendUrl of the ModelRef wins', async (t) => {
+test('the backendUrl of a ModelRef takes precedence', async (t) => {
   const own = ref('chat', 'gpt', { backendUrl: 'http://own.example' })
   t.equal(modelsOf(own, external('gpt')).get('llm/chat')?.resource.backendUrl, 'http://own.example')
 })
 
-test('what is not there, elsewhere or going serves nothing', async (t) => {
+test('a missing ExternalModel, one of another namespace or one being deleted serves nothing', async (t) => {
   t.equal(modelsOf(ref('chat', 'gpt')).get('llm/chat')?.phase, 'Pending')
   const elsewhere = external('gpt', {}, { namespace: 'other' })
   t.equal(modelsOf(ref('chat', 'gpt'), elsewhere).get('llm/chat')?.phase, 'Pending')
@@ -63,7 +63,7 @@ test('what is not there, elsewhere or going serves nothing', async (t) => {
   t.notOk(modelsOf(going).has('llm/gpt'))
 })
 
-test('the same objects are joined to the same object', async (t) => {
+test('joining the same objects again returns the same object', async (t) => {
   const resources = [ref('chat', 'gpt'), external('gpt'), external('alone')]
   t.strictSame(joinExternalModels(resources), joinExternalModels(resources))
   const [first, second] = [joinExternalModels(resources), joinExternalModels(resources)]
@@ -80,7 +80,7 @@ test('providers have their own headers', async (t) => {
   t.match(header('constructor'), { header: 'authorization', prefix: 'Bearer ' })
 })
 
-test('what cannot be a server is refused', async (t) => {
+test('an invalid server is refused', async (t) => {
   for (const spec of [
     { endpoint: 'http://api.example.com' },
     { endpoint: 'localhost' },

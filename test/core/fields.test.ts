@@ -2,7 +2,7 @@ import { test } from 'tap'
 import { type Field, type FieldProblem, readField, showPath } from '../../src/core/fields.ts'
 import { integer, labels, list, object, type Schema, text } from '../../src/core/schema.ts'
 
-/** What a reader answers and what it noted, as `path message`. */
+/** What a reader returns, and the problems that it noted, as `path message`. */
 function read<T>(
   value: unknown,
   reader: (field: Field) => T,
@@ -13,7 +13,7 @@ function read<T>(
   return [result, problems.map(({ path, message }) => `${showPath(path)} ${message}`)]
 }
 
-test('paths are shown as kubectl does', async (t) => {
+test('paths are shown as kubectl shows them', async (t) => {
   for (const [path, shown] of [
     [[], ''],
     [['spec'], 'spec'],
@@ -24,7 +24,7 @@ test('paths are shown as kubectl does', async (t) => {
   }
 })
 
-test('strings keep their rules', async (t) => {
+test('the rules for strings are checked', async (t) => {
   const rule = text({ minLength: 2, maxLength: 3, pattern: '^[a-z]+$', form: 'lower case' })
   for (const [value, result, problem] of [
     ['ab', 'ab', undefined],
@@ -51,7 +51,7 @@ test('strings keep their rules', async (t) => {
   )
 })
 
-test('what is required is asked for once', async (t) => {
+test('a missing required field is reported once', async (t) => {
   t.strictSame(
     read(undefined, (field) => field.requiredString(), text({ minLength: 1 })),
     ['', ['it is required']],
@@ -66,7 +66,7 @@ test('what is required is asked for once', async (t) => {
   )
 })
 
-test('integers are whole and in range', async (t) => {
+test('integers must be whole and in range', async (t) => {
   for (const value of [1, 5, 9, 5.0])
     t.strictSame(
       read(value, (field) => field.integer(), integer(1, 9)),
@@ -81,7 +81,7 @@ test('integers are whole and in range', async (t) => {
   }
 })
 
-test('lists hand out their items with places', async (t) => {
+test('problems of list items name their index', async (t) => {
   const models = list(text(), { minItems: 1, maxItems: 2, item: 'model' })
   const names = (field: Field) => field.list().map((item) => item.string())
   t.strictSame(read(['a', 'b'], names, models), [['a', 'b'], []])
@@ -95,17 +95,17 @@ test('lists hand out their items with places', async (t) => {
   ])
 })
 
-test('maps hold strings and nothing else', async (t) => {
+test('maps may contain only strings', async (t) => {
   const strings = (field: Field) => field.strings()
   t.strictSame(read({ a: 'b' }, strings, labels()), [{ a: 'b' }, []])
   t.strictSame(read(undefined, strings, labels()), [{}, []])
   t.strictSame(read({ a: 'b', c: 5 }, strings, labels()), [{ a: 'b' }, ['it.c must be a string']])
   t.strictSame(read(['a'], strings, labels()), [{}, ['it must be an object']])
   const [map] = read(JSON.parse('{"__proto__":"x"}'), strings, labels())
-  t.equal(Object.getPrototypeOf(map), Object.prototype, 'no prototype from a document')
+  t.equal(Object.getPrototypeOf(map), Object.prototype, 'documents cannot set a prototype')
 })
 
-test('booleans are true or false', async (t) => {
+test('booleans must be true or false', async (t) => {
   for (const value of [true, false])
     t.strictSame(
       read(value, (field) => field.boolean()),
@@ -121,7 +121,7 @@ test('booleans are true or false', async (t) => {
   )
 })
 
-test('children of nothing are not there', async (t) => {
+test('children of a missing field are missing', async (t) => {
   const nested = object({ a: object({ b: text() }) })
   for (const value of [undefined, null, 'text', 5, [], {}]) {
     t.equal(read(value, (field) => field.at('a').at('b').present, nested)[0], false)
@@ -137,7 +137,7 @@ test('lengths are counted in code points', async (t) => {
   t.strictSame(read('\u{1f600}', (field) => field.string(), two)[1], ['it needs 2 characters'])
 })
 
-test('what has the form may be refused', async (t) => {
+test('a well-formed value may still be refused', async (t) => {
   const header = text({ refuses: [{ pattern: '^host$', ignoreCase: true, message: 'is taken' }] })
   t.strictSame(
     read('hosts', (field) => field.string(), header),
@@ -149,7 +149,7 @@ test('what has the form may be refused', async (t) => {
   )
 })
 
-test('a field that the schema does not have cannot be read', async (t) => {
+test('reading a field that the schema lacks throws', async (t) => {
   t.throws(
     () => read({ a: 1 }, (field) => field.at('a'), object({ b: text() })),
     /no schema has it.a/,

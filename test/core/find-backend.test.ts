@@ -21,7 +21,7 @@ const small = modelRef('small', { backendUrl: undefined })
 
 function find(documents: readonly unknown[], options?: RoutingOptions): ModelRef {
   const [ref, ...others] = joinAll([small, ...documents], options)
-  if (ref?.kind !== 'ModelRef' || others.length > 0) throw new Error('a ModelRef alone is left')
+  if (ref?.kind !== 'ModelRef' || others.length > 0) throw new Error('expected only the ModelRef')
   return ref
 }
 
@@ -45,28 +45,28 @@ test('a plain route leads to its Service', async (t) => {
   const to = `http://small.llm.${cluster}.:8000`
   const plain = toService('small')
   table(t, {
-    'whatever the path': [`${to} small.llm.${cluster}`, httpRoute()],
-    'by the host of the route': [
+    'any path': [`${to} small.llm.${cluster}`, httpRoute()],
+    'the host of the route': [
       `${to} models.example.com`,
       httpRoute({ spec: { ...host, rules: [plain] } }),
     ],
-    'by one that a wildcard stands for': [
+    'a host that matches the wildcard': [
       `${to} small.example.com`,
       httpRoute({ spec: { hostnames: ['*.example.com'], rules: [plain] } }),
     ],
-    'a whole name goes before a wildcard': [
+    'a full name takes precedence over a wildcard': [
       `${to} b.example.com`,
       httpRoute({ spec: { hostnames: ['*.example.com', 'b.example.com'], rules: [plain] } }),
     ],
-    'with its path': [
+    'the path of the route': [
       `${to}/llm/small small.llm.${cluster}`,
       httpRoute({ spec: { rules: [{ ...plain, matches: [path('/llm/small/')] }] } }),
     ],
-    'with what stands before /v1': [
+    'the path before /v1': [
       `${to}/x small.llm.${cluster}`,
       httpRoute({ spec: { rules: [{ ...plain, matches: [path('/x/v1')] }] } }),
     ],
-    'besides one without weight': [
+    'a second backend without weight is ignored': [
       `${to} small.llm.${cluster}`,
       httpRoute({
         spec: {
@@ -74,15 +74,15 @@ test('a plain route leads to its Service', async (t) => {
         },
       }),
     ],
-    'while its Gateway has not spoken': [`${to} small.llm.${cluster}`, httpRoute(), gateway()],
-    'and its Gateway is for it': [
+    'its Gateway has not reported a status': [`${to} small.llm.${cluster}`, httpRoute(), gateway()],
+    'its Gateway accepts it': [
       `${to} small.llm.${cluster}`,
       httpRoute({ status: verdict('True') }),
     ],
   })
 })
 
-test('where more than an address stands between, the Gateway is asked', async (t) => {
+test('a route that is more than an address leads to the Gateway', async (t) => {
   const to = 'http://10.96.0.7:80'
   const plain = toService('small')
   const split = {
@@ -93,11 +93,11 @@ test('where more than an address stands between, the Gateway is asked', async (t
   }
   const through = (spec: object) => [httpRoute({ spec }), gateway()]
   table(t, {
-    'an InferencePool, as KServe has it': [
+    'an InferencePool, as KServe creates it': [
       `${to}/llm/small models.example.com`,
       ...through({ ...rules(toPool('small')), ...host }),
     ],
-    'and with a rule for each operation': [
+    'an InferencePool with a rule for each operation': [
       `${to}/llm/small 10.96.0.7`,
       ...through(
         rules(
@@ -116,12 +116,12 @@ test('where more than an address stands between, the Gateway is asked', async (t
       ),
     ],
     'several backends': [`${to} 10.96.0.7`, ...through(rules(split))],
-    'a header that has to be there': [
+    'a required header': [
       `${to} 10.96.0.7`,
       ...through(rules({ ...plain, matches: [{ headers: [{ name: 'a', value: 'b' }] }] })),
     ],
     'a method': [`${to} 10.96.0.7`, ...through(rules({ ...plain, matches: [{ method: 'POST' }] }))],
-    'one operation alone': [
+    'a single operation': [
       `${to}/m 10.96.0.7`,
       ...through(rules({ ...plain, matches: [path('/m/v1/chat/completions', 'Exact')] })),
     ],
@@ -129,14 +129,14 @@ test('where more than an address stands between, the Gateway is asked', async (t
       `${to} 10.96.0.7`,
       ...through(rules(toService('small', 8000, { namespace: 'other' }))),
     ],
-    'a kind that nobody knows': [
+    'an unknown kind': [
       `${to} 10.96.0.7`,
       ...through(rules(toService('small', 8000, { group: 'example.com', kind: 'Thing' }))),
     ],
   })
 })
 
-test('a Gateway has listeners and addresses', async (t) => {
+test('listeners and addresses of a Gateway are selected', async (t) => {
   const pool = (more: object = host) => httpRoute({ spec: { ...rules(toPool('small')), ...more } })
   const at = (name: string) => ({ parentRefs: [{ ...onGateway.parentRefs[0], sectionName: name }] })
   const on = (name: string, port: number, protocol = 'HTTP', hostname?: string) => ({
@@ -145,15 +145,15 @@ test('a Gateway has listeners and addresses', async (t) => {
   })
   const both = [on('http', 80), on('https', 443, 'HTTPS')]
   table(t, {
-    'TLS goes first': [
+    'TLS takes precedence': [
       'https://10.96.0.7:443/llm/small models.example.com',
       ...[pool(), gateway(both)],
     ],
-    'the one that the route names': [
+    'the listener that the route names': [
       'http://10.96.0.7:80/llm/small models.example.com',
       ...[pool({ ...host, ...at('http') }), gateway(both)],
     ],
-    'one that is not there': [
+    'a listener that does not exist': [
       /has no listener for it/,
       pool({ ...host, ...at('x') }),
       gateway(both),
@@ -163,9 +163,9 @@ test('a Gateway has listeners and addresses', async (t) => {
       pool({ ...host, parentRefs: [{ ...onGateway.parentRefs[0], port: 80 }] }),
       gateway(both),
     ],
-    'none for HTTP': [/has no listener/, pool(), gateway([on('tcp', 9000, 'TCP')])],
+    'no listener for HTTP': [/has no listener/, pool(), gateway([on('tcp', 9000, 'TCP')])],
     'another host': [/has no listener/, pool(), gateway([on('http', 80, 'HTTP', 'a.example.com')])],
-    'the host that both take': [
+    'the host that both have in common': [
       'http://10.96.0.7:80/llm/small a.example.com',
       pool({ hostnames: ['b.example.org', '*.example.com'] }),
       gateway([on('http', 80, 'HTTP', 'a.example.com')]),
@@ -175,12 +175,12 @@ test('a Gateway has listeners and addresses', async (t) => {
       pool({ hostnames: ['*.example.com'] }),
       gateway([on('http', 80, 'HTTP', '*.a.example.com')]),
     ],
-    'the host of the listener alone': [
+    'only the listener has a host': [
       'http://10.96.0.7:80/llm/small small.example.com',
       pool({}),
       gateway([on('http', 80, 'HTTP', '*.example.com')]),
     ],
-    'its Service before an address outside': [
+    'its Service before an external address': [
       `http://models-istio.gateways.${cluster}.:80/llm/small models.example.com`,
       pool(),
       gateway(undefined, ['203.0.113.4', `models-istio.gateways.${cluster}`]),
@@ -189,24 +189,24 @@ test('a Gateway has listeners and addresses', async (t) => {
       'http://[fd00::7]:80/llm/small models.example.com',
       ...[pool(), gateway(undefined, ['fd00::7'])],
     ],
-    'IPv6 as the only host': [
+    'IPv6 without a host name': [
       'http://[fd00::7]:80/llm/small fd00::7',
       ...[pool({}), gateway(undefined, ['fd00::7'])],
     ],
     'none yet': [/the Gateway gateways\/models has no address yet/, pool(), gateway(undefined, [])],
-    'one that is no host': [/that is no host/, pool(), gateway(undefined, ['a b/c'])],
+    'an address that is not a host': [/that is no host/, pool(), gateway(undefined, ['a b/c'])],
     'not there': [/the Gateway gateways\/models is not there/, pool()],
   })
 })
 
-test('what is wrong with a route keeps its model Pending', async (t) => {
+test('a problem of the route keeps its model Pending', async (t) => {
   const of = (more: object) => httpRoute({ spec: { ...onGateway, ...more } })
   table(t, {
     'not accepted': [
       /^- the HTTPRoute llm\/small-kserve-route is not accepted by the Gateway gateways\/models: no listener$/,
       httpRoute({ status: verdict('False', 'no listener') }),
     ],
-    'and the address of its service does not help': [
+    'the address of its inference service is not used instead': [
       /is not accepted/,
       httpRoute({ status: verdict('False', 'no listener') }),
       inferenceService({ url: 'http://small.example.com' }),
@@ -239,14 +239,14 @@ test('what is wrong with a route keeps its model Pending', async (t) => {
         spec: { parentRefs: [{ group: '', kind: 'Service', name: 's' }], rules: [toPool('small')] },
       }),
     ],
-    'none at all': [
+    'no route at all': [
       /^- there is no HTTPRoute of the LLMInferenceService llm\/small, which/,
       gateway(),
     ],
   })
 })
 
-test('what cannot be an address is not read at all', async (t) => {
+test('a document with an invalid address is not read', async (t) => {
   const of = (more: object) => httpRoute({ spec: { ...onGateway, ...more } })
   for (const [document, problem] of [
     [of({ rules: [toService('small', 70_000)] }), /port must be a whole number from 1 to 65535/],
@@ -274,7 +274,7 @@ function showLast(path: readonly (string | number)[]): string {
   return typeof last === 'number' ? `${before}[${last}]` : `${last}`
 }
 
-test('without a route the inference service says where it is', async (t) => {
+test('without a route, the inference service gives the address', async (t) => {
   const address = (url: string, name?: string) => ({ url, ...(name && { name }) })
   const [inside, outside, secure] = [
     address('http://small.llm.svc:8000/', 'gateway-internal'),
@@ -283,19 +283,31 @@ test('without a route the inference service says where it is', async (t) => {
   ]
   const url = 'https://small.example.com'
   table(t, {
-    'outside by TLS': [secure.url, inferenceService({ addresses: [inside, outside, secure], url })],
+    'external, with TLS': [
+      secure.url,
+      inferenceService({ addresses: [inside, outside, secure], url }),
+    ],
     outside: [outside.url, inferenceService({ addresses: [inside, outside], url })],
-    'the first one': ['http://small.llm.svc:8000', inferenceService({ addresses: [inside], url })],
+    'the first address': [
+      'http://small.llm.svc:8000',
+      inferenceService({ addresses: [inside], url }),
+    ],
     'its URL': [url, inferenceService({ addresses: [], url })],
     'nothing yet': [/which has no address yet/, inferenceService({})],
-    'what is no URL': [/whose address is no URL/, inferenceService({ url: 'ftp://a' })],
-    'what has a password': [/whose address is no URL/, inferenceService({ url: 'http://a:b@c/' })],
-    'a control character': [/whose address is no URL/, inferenceService({ url: 'http://a/\n' })],
+    'a URL of another scheme': [/whose address is no URL/, inferenceService({ url: 'ftp://a' })],
+    'a URL with a password': [
+      /whose address is no URL/,
+      inferenceService({ url: 'http://a:b@c/' }),
+    ],
+    'a URL with a control character': [
+      /whose address is no URL/,
+      inferenceService({ url: 'http://a/\n' }),
+    ],
     'another one': [/which does not exist/, inferenceService({ url }, 'other')],
   })
 })
 
-test('what is written goes first, and the route is known all the same', async (t) => {
+test('a configured backendUrl takes precedence, and the route is still shown', async (t) => {
   const written = modelRef('small', {})
   const route = httpRoute({ spec: { ...onGateway, ...host, rules: [toService('small')] } })
   const [ref] = joinAll([written, route])
@@ -312,7 +324,7 @@ test('what is written goes first, and the route is known all the same', async (t
   })
 })
 
-test('of several routes the first that serves is taken', async (t) => {
+test('the first of several routes that works is used', async (t) => {
   const to = (name: string, backend: string, more: object = {}) =>
     httpRoute({ name, spec: rules(toService(backend)), ...more })
   const first = to('a', 'first')
@@ -327,21 +339,21 @@ test('of several routes the first that serves is taken', async (t) => {
   t.match(find([to('a', 'x', { namespace: 'other' }), second]).backendUrl, 'http://second.llm.')
 })
 
-test('routes of others are nothing to us', async (t) => {
+test('other routes are ignored without a note', async (t) => {
   const others = httpRoute({ metadata: { labels: { 'app.kubernetes.io/name': 'small' } } })
   t.strictSame(parseResource(others), { ignored: undefined })
   const grpc = { ...others, kind: 'GRPCRoute' }
   t.match(parseResource(grpc), { ignored: /v1 GRPCRoute is not one of our kinds/ })
 })
 
-test('Gateways past us are named', async (t) => {
+test('Gateways that bypass ours are named', async (t) => {
   const internal: RoutingOptions = { ...usualRouting, internalGateway: 'gateways/models' }
   const parents = (...names: readonly string[]) => ({
     parentRefs: names.map((name) => ({ name, namespace: 'gateways' })),
     rules: [toPool('small')],
   })
   const bypasses = (...documents: readonly unknown[]) => find(documents, internal).routing?.bypasses
-  t.equal(bypasses(gateway()), undefined, 'without a route there is nothing to say')
+  t.equal(bypasses(gateway()), undefined, 'without a route nothing is known')
   t.strictSame(bypasses(httpRoute()), [])
   const both = httpRoute({ spec: parents('public', 'models', 'public') })
   const way = { route: 'llm/small-kserve-route', gateway: 'gateways/public' }
@@ -352,29 +364,29 @@ test('Gateways past us are named', async (t) => {
       backendUrl: 'http://10.96.0.7:80/llm/small',
       routing: { route: { gateway: 'gateways/models' } },
     },
-    'the way goes by ours',
+    'requests use our Gateway',
   )
   t.strictSame(bypasses(httpRoute({ spec: parents('public') })), [way])
-  t.equal(find([both]).routing?.bypasses, undefined, 'where none is named, nobody can tell')
+  t.equal(find([both]).routing?.bypasses, undefined, 'without internalGateway nothing is known')
   const refused = verdict('False', 'no')
   t.strictSame(
     find([httpRoute({ status: refused })], { ...usualRouting, internalGateway: 'a/b' }).routing
       ?.bypasses,
     [],
-    'a Gateway that does not take it is no way',
+    'a Gateway that refuses the route is no bypass',
   )
 })
 
-test('what is found the same again is the same object', async (t) => {
+test('joining the same routes again returns the same object', async (t) => {
   const resources = readAll([small, httpRoute(), gateway()])
   const [first] = joinResources(resources)
   t.equal(joinResources(resources)[0], first)
   const moved = resources.with(2, readAll([gateway(undefined, ['10.0.0.1'])])[0] as Resource)
-  t.equal(joinResources(moved)[0], first, 'what does not matter changes nothing')
+  t.equal(joinResources(moved)[0], first, 'an irrelevant change has no effect')
   const other = readAll([httpRoute({ spec: rules(toService('other')) })])[0] as Resource
   const [second] = joinResources(resources.with(1, other))
   t.not(second, first)
   t.match(second, { backendUrl: /^http:\/\/other/ })
   const none = readAll([small])
-  t.equal(joinResources(none), none, 'without any of these kinds nothing is touched')
+  t.equal(joinResources(none), none, 'without any of these kinds the list itself is returned')
 })

@@ -30,7 +30,7 @@ const owner = { apiVersion: 'tollgate.dev/v1alpha1', kind: 'ModelRef', name: 'sm
 const isEnforced = (status: 'True' | 'False' | 'Unknown') => () =>
   ({ type: 'Enforced', status, reason: 'R', message: 'gateway-1 lacks it' }) as const
 
-test('policies carry the names of the contract', async (t) => {
+test('policies have the names that the contract gives', async (t) => {
   t.strictSame(toPolicyObject(small, 'ModelAuthPolicy', owner), {
     apiVersion: 'tollgate.dev/v1alpha1',
     kind: 'ModelAuthPolicy',
@@ -71,14 +71,14 @@ test('policies carry the names of the contract', async (t) => {
   t.equal(toPolicyObject({ ...small, access: undefined }, 'ModelAuthPolicy', owner), undefined)
 })
 
-test('a policy leads back to its model', async (t) => {
+test('the model is found by the name of its policy', async (t) => {
   for (const kind of policyKinds) {
     t.equal(modelOfPolicy(kind, placeOfPolicy(kind, 'llm/small').join('/')), 'llm/small')
     t.equal(modelOfPolicy(kind, 'llm/small'), undefined)
   }
 })
 
-test('Accepted is False with the sentence', async (t) => {
+test('Accepted is False with the reason for the refusal', async (t) => {
   const conditionsOf = createPolicyConditions(policies)
   t.strictSame(conditionsOf('llm/small', 'ModelAuthPolicy'), [
     { type: 'Accepted', status: 'True', reason: 'Accepted', message: '' },
@@ -103,7 +103,7 @@ test('Accepted is False with the sentence', async (t) => {
   )
 })
 
-test('a resource is as good as its policies', async (t) => {
+test('a resource is ready only if its policies are', async (t) => {
   const show = (enforced?: 'True' | 'False' | 'Unknown') => {
     const policyConditions = createPolicyConditions(policies, enforced && isEnforced(enforced))
     return statusOf(snapshot, { policyConditions })
@@ -123,13 +123,13 @@ test('a resource is as good as its policies', async (t) => {
   })
 })
 
-test('a status lists what became of each model', async (t) => {
+test('a status lists the result for each model', async (t) => {
   const fields = (kind: string, name: string, enforced: 'True' | 'False') => {
     const policyConditions = createPolicyConditions(policies, isEnforced(enforced))
     const status = statusOf(snapshot, { policyConditions }).find(
       (each) => each.kind === kind && each.name === name,
     )
-    if (status === undefined) throw new Error('there is none')
+    if (status === undefined) throw new Error('no such status')
     const about = { snapshot, gatewayUrl: '', before: undefined, generation: 1, now: 0 }
     return toObjectStatus({ status, policyConditions, ...about })
   }

@@ -17,7 +17,7 @@ const notReadable = { code: 'invalid_lifetime', message: /must be (like|a string
 const tooLong = { code: 'invalid_lifetime', message: /exceeds the maximum of 90 days/ }
 const tooLongEphemeral = { code: 'invalid_lifetime', message: /exceed.*1 hour/ }
 
-test('left out means as long as allowed', async (t) => {
+test('the default is the maximum', async (t) => {
   for (const absent of [undefined, null]) {
     t.equal(life(absent), 90 * day)
     t.equal(life(absent, { maximumDays: 7 }), 7 * day)
@@ -25,11 +25,11 @@ test('left out means as long as allowed', async (t) => {
   }
 })
 
-test('numbers are seconds, fractions too', async (t) => {
+test('numbers are seconds and may have fractions', async (t) => {
   t.equal(life(3_600), hour)
   t.equal(life(1.5), 1_500)
   t.equal(life(90 * 86_400), 90 * day, 'exactly the maximum')
-  t.equal(life(1e-9), 1, 'any positive length ends after it began')
+  t.equal(life(1e-9), 1, 'any positive lifetime ends after it begins')
   t.equal(life(Number.MIN_VALUE), 1)
 })
 
@@ -42,7 +42,7 @@ test('strings are durations', async (t) => {
   t.equal(life('0.001s'), 1)
 })
 
-test('nothing and less is not positive', async (t) => {
+test('zero and negative lifetimes are refused', async (t) => {
   for (const expiresIn of [
     '',
     0,
@@ -63,7 +63,7 @@ test('nothing and less is not positive', async (t) => {
   }
 })
 
-test('what cannot be read says how to write', async (t) => {
+test('an unreadable lifetime is answered with the format', async (t) => {
   for (const expiresIn of [
     '3600',
     '1h 30m',
@@ -95,7 +95,7 @@ test('what cannot be read says how to write', async (t) => {
   }
 })
 
-test('beyond the maximum is refused', async (t) => {
+test('a lifetime above the maximum is refused', async (t) => {
   for (const expiresIn of [
     '91d',
     '90.00001d',
@@ -110,7 +110,7 @@ test('beyond the maximum is refused', async (t) => {
   t.throws(() => life(Number.NaN), { code: 'invalid_lifetime' })
 })
 
-test('ephemeral keys live an hour at most', async (t) => {
+test('ephemeral keys live for an hour at most', async (t) => {
   t.equal(life('1h', { ephemeral: true }), hour)
   t.equal(life(3_600, { ephemeral: true }), hour)
   t.equal(life('60m', { ephemeral: true }), hour)

@@ -14,7 +14,7 @@ const limits = toCountedLimits('basic', 'llm/small', [
   { limit: 1_000, window: '1h', windowMs: 3_600_000 },
 ])
 
-/** A window of which so much is used, ending so many milliseconds from now. */
+/** A window with so many tokens used, ending after so many milliseconds. */
 const used = (tokens: number, endsInMs: number): CounterState => ({
   used: tokens,
   resetsAt: now + endsInMs,
@@ -32,21 +32,21 @@ function headers(
   return put
 }
 
-test('every limit stands in the IETF fields', async (t) => {
+test('the IETF fields list every limit', async (t) => {
   t.match(headers([used(30, 12_345), used(30, 1_800_000)]), {
     'ratelimit-policy': '"1m";q=100;w=60;qu="tokens", "1h";q=1000;w=3600;qu="tokens"',
     ratelimit: '"1m";r=70;t=13, "1h";r=970;t=1800',
   })
 })
 
-test('one limit makes lists of one', async (t) => {
+test('one limit makes a list of one', async (t) => {
   t.match(headers([used(30, 1_000)], 'openai', limits.slice(0, 1)), {
     'ratelimit-policy': '"1m";q=100;w=60;qu="tokens"',
     ratelimit: '"1m";r=70;t=1',
   })
 })
 
-test('the least share left binds', async (t) => {
+test('the limit with the smallest share left is the binding one', async (t) => {
   for (const [states, window, remaining, resetMs] of [
     [[used(30, 1_000), used(30, 2_000)], '1m', 70, 1_000],
     [[used(30, 1_000), used(301, 2_000)], '1h', 699, 2_000],
@@ -80,16 +80,16 @@ test('Anthropic’s reset is an instant', async (t) => {
   })
 })
 
-test('without a limit nothing is told', async (t) => {
+test('without a limit there are no headers', async (t) => {
   t.strictSame(headers([], 'openai', []), {})
   t.strictSame(headers([], 'anthropic', []), {})
 })
 
-test('a window of another clock is cut', async (t) => {
+test('a reset beyond the length of the window is shortened to it', async (t) => {
   t.match(headers([used(30, 90_000), undefined]), { ratelimit: /^"1m";r=70;t=60,/ })
 })
 
-test('waits are written as Go writes them', async (t) => {
+test('reset times are written in Go’s format', async (t) => {
   for (const [waitMs, expected] of [
     [-5, '1ms'],
     [0, '1ms'],
@@ -111,7 +111,7 @@ test('waits are written as Go writes them', async (t) => {
   }
 })
 
-test('seconds are rounded up, one at least', async (t) => {
+test('seconds are rounded up and at least one', async (t) => {
   for (const [afterMs, expected] of [
     [-5_000, 1],
     [0, 1],

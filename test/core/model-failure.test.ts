@@ -32,13 +32,13 @@ test('each failure has its reason', async (t) => {
   t.equal(detail, untrusted)
 })
 
-test('what a script has reported comes first', async (t) => {
+test('a reason from Envoy’s script takes precedence', async (t) => {
   const answer = ended('via_upstream', [], '', 'credential_refused')
   t.equal(failureOf(answer)?.reason, 'credential_refused')
   t.equal(failureOf(ended('via_upstream', [], '', 'else')), undefined)
 })
 
-test('a client that goes, and a body that we refuse, are no failure', async (t) => {
+test('a client that disconnects and a body that we refuse are not failures', async (t) => {
   t.equal(failureOf(ended('downstream_remote_disconnect', [15])), undefined)
   t.equal(failureOf(ended('lua_response', [])), undefined)
   t.notOk(isAnswered(ended('lua_response', [])))

@@ -25,7 +25,7 @@ function find(
   return { model, subscription: owner, endpoint, served }
 }
 
-test('a list is read with distrust', async (t) => {
+test('invalid parts of a server’s list are ignored', async (t) => {
   const usable = (data: unknown) => readServedModels({ data }).map(({ id }) => id)
   for (const list of [undefined, null, 1, 'x', [], ['a'], {}, { data: {} }, { data: 'x' }]) {
     t.strictSame(readServedModels(list), [], JSON.stringify(list))
@@ -40,7 +40,7 @@ test('a list is read with distrust', async (t) => {
   t.equal(usable(Array.from({ length: 20_000 }, (_, id) => ({ id: `${id}` }))).length, 10_000)
 })
 
-test('a date that is none is left out', async (t) => {
+test('an invalid date is omitted', async (t) => {
   for (const [created, expected] of [
     [0, 0],
     [1_700_000_000, 1_700_000_000],
@@ -58,7 +58,7 @@ test('a date that is none is left out', async (t) => {
   }
 })
 
-test('findings of one triple are one entry', async (t) => {
+test('an id, URL and ModelRef make one entry, with all their subscriptions', async (t) => {
   const small = modelRef('small')
   const served = [{ id: 'm', created: 5 }]
   const merged = mergeModels([
@@ -85,7 +85,7 @@ test('findings of one triple are one entry', async (t) => {
   )
 })
 
-test('the ModelRef stands in for its server', async (t) => {
+test('a model without a list is shown under the name of its ModelRef', async (t) => {
   const model = modelRef('small')
   model.metadata.creationTimestamp = '2026-01-01T00:00:00.9Z'
   const created = Date.UTC(2026, 0, 1) / 1_000
@@ -95,7 +95,7 @@ test('the ModelRef stands in for its server', async (t) => {
   t.strictSame(mergeModels([find(model, '', [])]), [])
 })
 
-test('modelIds choose from a shared server', async (t) => {
+test('modelIds filter the list of a shared server', async (t) => {
   const served = ['a', 'b', 'c'].map((id) => ({ id, created: 1 }))
   const shared = find(modelRef('small', { modelIds: ['b', 'd'] }), 'http://a', served)
   t.same(
@@ -104,7 +104,7 @@ test('modelIds choose from a shared server', async (t) => {
   )
 })
 
-test('an endpoint is named or at the gateway', async (t) => {
+test('the URL is the endpointOverride or the path at the gateway', async (t) => {
   for (const [spec, expected] of [
     [{}, 'http://gate/llm/small'],
     [{ endpointOverride: 'https://x.example/y//' }, 'https://x.example/y'],

@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { networkOf } from '../../src/core/network.ts'
 
-test('an address stands for its network', async (t) => {
+test('an IPv6 address is counted by its /64, an IPv4 address alone', async (t) => {
   for (const [address, network] of [
     ['203.0.113.7', '203.0.113.7'],
     ['::ffff:203.0.113.7', '203.0.113.7'],

@@ -86,7 +86,7 @@ const misspelled = [
   '/v1/chat/comple%c2%adtions',
 ]
 
-test('lenient spellings of a metered path name it', async (t) => {
+test('a misspelled metered path is refused with its correct spelling', async (t) => {
   for (const operation of misspelled) {
     for (const rules of [chat, withMessages]) {
       const detail = { about: 'spelling', path: '/v1/chat/completions' }
@@ -95,7 +95,7 @@ test('lenient spellings of a metered path name it', async (t) => {
   }
 })
 
-test('forms that nobody writes are malformed', async (t) => {
+test('spellings that no client uses are malformed', async (t) => {
   for (const operation of [
     '/v1/chat%c0%afcompletions',
     '/v1/chat%C1%9Ccompletions',
@@ -147,7 +147,7 @@ test('known operations are open', async (t) => {
   }
 })
 
-test('all else is closed', async (t) => {
+test('all other operations are closed', async (t) => {
   const { metered } = pathRules(['chat', 'messages', 'responses', 'completions', 'embeddings'])
   for (const operation of [
     '/v1',
@@ -188,7 +188,7 @@ test('all else is closed', async (t) => {
   }
 })
 
-test('an id is not the tail of a metered path', async (t) => {
+test('an id must not look like the end of a metered path', async (t) => {
   const rules = pathRules(['chat', 'completions', 'messages'])
   for (const operation of ['/v1/files/messages', '/v1/models/completions', '/v1/files/Messages']) {
     t.equal(refused(operation, { method: 'GET', rules })?.code, 'not_found', operation)
@@ -196,7 +196,7 @@ test('an id is not the tail of a metered path', async (t) => {
   }
 })
 
-test('a query holds no metered path', async (t) => {
+test('a query must not contain a metered path', async (t) => {
   for (const query of [
     '?/v1/chat/completions',
     '?x=/v1/chat/completions',
@@ -224,7 +224,7 @@ test('a query holds no metered path', async (t) => {
   }
 })
 
-test('listing is GET and HEAD of one path', async (t) => {
+test('listing is GET or HEAD of one path', async (t) => {
   t.ok(isListing('/v1/models', 'GET'))
   t.ok(isListing('/v1/models', 'HEAD'))
   t.notOk(isListing('/v1/models', 'POST'))
@@ -232,7 +232,7 @@ test('listing is GET and HEAD of one path', async (t) => {
   t.notOk(isListing('/v1/models/', 'GET'))
 })
 
-test('closed paths name those that are counted', async (t) => {
+test('the refusal of a closed path names the counted ones', async (t) => {
   const rules = pathRules(['chat', 'messages'], 'closed')
   const open = ['/v1/chat/completions', '/v1/messages']
   const detail = { about: 'uncounted', operation: '/v1/responses', open }
@@ -254,7 +254,7 @@ test('closed paths name those that are counted', async (t) => {
   }
 })
 
-test('a hostile path is judged in no time', async (t) => {
+test('a hostile path is checked in less than a second', async (t) => {
   for (const part of ['%25', '/', '../', ';', '%', '?', '\n?', '/chat/completions']) {
     const long = part.repeat(Math.floor(60_000 / part.length))
     for (const [operation, query] of [
@@ -268,7 +268,7 @@ test('a hostile path is judged in no time', async (t) => {
   }
 })
 
-test('all paths are open where the list does not matter', async (t) => {
+test('a model with all paths has no closed operations', async (t) => {
   const closed = pathRules(['chat'], 'closed')
   t.equal(refuseOperation('/v1/model/info', 'GET', pathRules(), true), undefined)
   t.equal(refuseOperation('/v1/anything', 'POST', pathRules(), true), undefined)

@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { toOriginalStatus } from '../../src/core/original-status.ts'
 
-test('a status of the original has its own fields alone', async (t) => {
+test('a status of an original kind has only the fields of that kind', async (t) => {
   const conditions = [
     {
       ...{ type: 'Ready', status: 'True', reason: 'Reconciled', message: '' },

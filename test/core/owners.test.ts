@@ -18,23 +18,23 @@ function namesOf(user: string, ...groups: readonly string[]): readonly string[] 
   return [...ownedBy(snapshot.owners, { user, groups })].map(({ name }) => name).sort()
 }
 
-test('a person owns by name and by group, each once', async (t) => {
+test('subscriptions are found by user and by group, each once', async (t) => {
   t.strictSame(namesOf('ada'), ['by-both', 'by-user'])
   t.strictSame(namesOf('ada', 'team', 'other', 'team'), ['by-both', 'by-group', 'by-user'])
   t.strictSame(namesOf('eve', 'other'), ['by-both'])
-  t.strictSame(namesOf('team'), ['by-user'], 'a user is no group')
-  t.strictSame(namesOf('eve', 'ada'), [], 'and a group no user')
-  t.strictSame(namesOf('eve', 'a', 'b'), [], 'a group is not split')
+  t.strictSame(namesOf('team'), ['by-user'], 'a user is not a group')
+  t.strictSame(namesOf('eve', 'ada'), [], 'a group is not a user')
+  t.strictSame(namesOf('eve', 'a', 'b'), [], 'a group name is not split')
   t.strictSame(namesOf('eve', 'a,b'), ['by-group'])
   t.strictSame(namesOf('constructor', '__proto__'), [])
   t.strictSame([...ownedBy(noOwners, { user: 'ada', groups: ['team'] })], [])
 })
 
-test('the index goes with the subscriptions', async (t) => {
+test('the index changes with the subscriptions', async (t) => {
   const model = resourceOf(modelRef('small'))
   const mine = resourceOf(subscription('mine', { users: ['ada'] }, limits))
   const before = compile([model, mine])
-  t.equal(compile([mine, model], before).owners, before.owners, 'none has changed')
+  t.equal(compile([mine, model], before).owners, before.owners, 'no subscription has changed')
   const moved = resourceOf(subscription('mine', { users: ['bob'] }, limits))
   const after = compile([model, moved], before)
   const ask = (user: string) => select(after, { user, groups: [] }, undefined, 'llm/small')
@@ -42,7 +42,7 @@ test('the index goes with the subscriptions', async (t) => {
   t.match(ask('ada'), { error: 'not_found' })
 })
 
-test('of ten thousand subscriptions only the own ones are looked at', async (t) => {
+test('of ten thousand subscriptions only the caller’s own are examined', async (t) => {
   const many = Array.from({ length: 10_000 }, (_, i) =>
     resourceOf(subscription(`s${i}`, { users: [`user-${i}`], groups: [`group-${i}`] }, limits)),
   )
@@ -54,5 +54,5 @@ test('of ten thousand subscriptions only the own ones are looked at', async (t) 
   const steps = indexOwners(world.subscriptions.values())
   let count = 0
   while (!steps.next().done) count += 1
-  t.equal(count, 10_000, 'it is built in steps')
+  t.equal(count, 10_000, 'the index is built in steps')
 })

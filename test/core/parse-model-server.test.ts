@@ -8,7 +8,7 @@ function serverOf(spec: object): ModelServer {
   return resource.server
 }
 
-test('a ModelRef says nothing of its server unless it wants to', async (t) => {
+test('a ModelRef need not describe its server', async (t) => {
   t.strictSame(serverOf({}), {
     credential: undefined,
     upstreamModel: undefined,
@@ -21,7 +21,7 @@ test('a ModelRef says nothing of its server unless it wants to', async (t) => {
   })
 })
 
-test('all of it is read', async (t) => {
+test('all fields are read', async (t) => {
   const server = serverOf({
     credential: { header: 'Api-Key', file: 'provider.key' },
     upstreamModel: 'org/Model-7B:latest',
@@ -42,7 +42,7 @@ test('all of it is read', async (t) => {
   })
 })
 
-test('an address has no other to be tried', async (t) => {
+test('an IP address has no retries by default', async (t) => {
   for (const host of ['127.0.0.1', '[::1]']) {
     t.equal(serverOf({ backendUrl: `http://${host}:80` }).retries, 0)
     t.equal(serverOf({ backendUrl: `http://${host}:80`, retries: 1 }).retries, 1)
@@ -50,7 +50,7 @@ test('an address has no other to be tried', async (t) => {
   t.equal(serverOf({ backendUrl: 'http://1.example' }).retries, 2)
 })
 
-test('authorization is a bearer unless told', async (t) => {
+test('the authorization header has the prefix Bearer by default', async (t) => {
   const file = 'key'
   t.equal(serverOf({ credential: { file } }).credential?.prefix, 'Bearer ')
   t.equal(serverOf({ credential: { file, prefix: '' } }).credential?.prefix, '')
@@ -62,7 +62,7 @@ test('a credential may be in a Secret', async (t) => {
   t.match(serverOf({ credential: { secretRef } }).credential, { file: undefined, secretRef })
 })
 
-test('what no server can be told is refused', async (t) => {
+test('an invalid server is refused', async (t) => {
   const file = 'key'
   for (const spec of [
     { credential: {} },

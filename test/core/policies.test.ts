@@ -22,7 +22,7 @@ const written = [
 const { byModel } = policiesOf(compile(written))
 const small = byModel.get('llm/small')
 
-test('what names a model is counted', async (t) => {
+test('policies count the resources that name a model', async (t) => {
   t.strictSame([...byModel.keys()], ['llm/small', 'llm/large', 'llm/unnamed'])
   t.match(byModel.get('llm/unnamed'), { access: undefined, limits: undefined, isServed: true })
   t.match(small?.access, { names: ['also', 'open'], count: 2, users: 2, groups: 2, refusals: [] })
@@ -38,7 +38,7 @@ test('the same content has the same digest in any order', async (t) => {
   t.equal(other?.server, small?.server)
 })
 
-test('a digest follows what is about its model alone', async (t) => {
+test('a digest depends only on what concerns its model', async (t) => {
   const changedBy = (...documents: readonly object[]) => {
     const fresh = documents.map(resourceOf)
     const names = new Set(fresh.map(({ metadata }) => metadata.name))
@@ -89,12 +89,12 @@ test('what has not changed is the same object again', async (t) => {
   t.not(next.byModel.get('llm/small'), first.policies.byModel.get('llm/small'))
   const unnamed = written.filter(({ metadata }) => metadata.name !== 'unnamed')
   const fewer = steps(unnamed, first.policies, first.snapshot).policies
-  t.notOk(fewer.byModel.has('llm/unnamed'), 'what is gone is not')
+  t.notOk(fewer.byModel.has('llm/unnamed'), 'a model that no resource names is removed')
   const without = steps(written.slice(1), first.policies, first.snapshot).policies
   t.equal(without.byModel.get('llm/small'), undefined)
 })
 
-test('of many names the first hundred are kept', async (t) => {
+test('at most a hundred names are kept', async (t) => {
   const many = Array.from({ length: 250 }, (_, i) => `s${String((i * 77) % 250).padStart(3, '0')}`)
   const resources = [
     modelRef('small'),
@@ -105,7 +105,7 @@ test('of many names the first hundred are kept', async (t) => {
   t.strictSame(limits?.names, many.toSorted().slice(0, 100))
 })
 
-test('what is refused is told of the models that it names', async (t) => {
+test('a refused resource is reported at the models that it names', async (t) => {
   const refused = toRefused(
     {
       kind: 'MaaSSubscription',
@@ -131,7 +131,7 @@ test('what is refused is told of the models that it names', async (t) => {
   t.equal(unnamed?.access, undefined)
 })
 
-test('what is about no models is refused without a word', async (t) => {
+test('a refused document that names no models is not reported', async (t) => {
   const body = { metadata: { name: 'a' }, spec: { modelRefs: [] } }
   for (const document of [
     null,

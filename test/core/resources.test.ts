@@ -21,7 +21,7 @@ const tenant: WrittenDocument = {
   spec: {},
 }
 
-/** The document with the value at a path replaced; undefined takes it away. */
+/** The document with the value at this path replaced; undefined removes it. */
 function change(document: unknown, path: readonly (string | number)[], value: unknown): unknown {
   const copy = structuredClone(document)
   let place = copy as Record<string | number, unknown>
@@ -40,7 +40,7 @@ function problemsOf(document: unknown): string[] {
   return result.problems.map(({ path, message }) => `${showPath(path)} ${message}`.trim())
 }
 
-test('each kind is read in both spellings', async (t) => {
+test('each kind is read in both API groups', async (t) => {
   for (const [document, kind] of [
     [model, 'MaaSModelRef'],
     [policy, 'MaaSAuthPolicy'],
@@ -52,7 +52,7 @@ test('each kind is read in both spellings', async (t) => {
   }
 })
 
-test('the spellings do not mix', async (t) => {
+test('the kinds of one API group are refused in the other', async (t) => {
   t.strictSame(problemsOf({ ...model, kind: 'MaaSModelRef' }), [
     'kind must be one of ModelRef, AccessPolicy, Subscription, Tenant',
   ])
@@ -62,7 +62,7 @@ test('the spellings do not mix', async (t) => {
   t.strictSame(problemsOf({ ...model, kind: 'constructor' }).length, 1)
 })
 
-test('what is not ours is left alone', async (t) => {
+test('other kinds are ignored', async (t) => {
   for (const [apiVersion, kind] of [
     ['v1', 'Service'],
     ['apps/v1', 'Deployment'],
@@ -74,7 +74,7 @@ test('what is not ours is left alone', async (t) => {
   }
 })
 
-test('what is no resource is a problem', async (t) => {
+test('a document that is not a resource is a problem', async (t) => {
   for (const document of [null, undefined, 'text', 5, true, [], [model]]) {
     t.equal(problemsOf(document).length, 1, JSON.stringify(document))
   }
@@ -85,7 +85,7 @@ test('what is no resource is a problem', async (t) => {
   ])
 })
 
-test('a model is read whole', async (t) => {
+test('all fields of a model are read', async (t) => {
   const document = modelRef('small', {
     endpointOverride: 'https://small.example/x',
     modelIds: ['Small-7B', 'small:latest'],
@@ -109,7 +109,7 @@ test('a model is read whole', async (t) => {
   })
 })
 
-test('namespaces left out have their defaults', async (t) => {
+test('a missing namespace has its default', async (t) => {
   for (const [document, namespace] of [
     [model, 'default'],
     [policy, 'models-as-a-service'],
@@ -122,7 +122,7 @@ test('namespaces left out have their defaults', async (t) => {
   }
 })
 
-test('of a model billed twice the first counts', async (t) => {
+test('of a model with two sets of limits the first counts', async (t) => {
   const twice = structuredClone(paid)
   const refs = twice.spec.modelRefs as object[]
   refs.push({ namespace: 'llm', name: 'small', tokenRateLimits: [{ limit: 7, window: '1h' }] })
@@ -132,7 +132,7 @@ test('of a model billed twice the first counts', async (t) => {
   t.equal((resourceOf(twice) as { modelRefs?: unknown[] }).modelRefs?.length, 1)
 })
 
-test('what may be left out is left out', async (t) => {
+test('optional fields may be missing', async (t) => {
   t.match(resourceOf(paid), {
     priority: 0,
     attribution: { organizationId: '', costCenter: '', labels: {} },
@@ -157,7 +157,7 @@ test('what may be left out is left out', async (t) => {
   t.match(resourceOf(change(tenant, ['spec'], undefined)), { maxExpirationDays: undefined })
 })
 
-test('the rest of a subscription is read', async (t) => {
+test('the other fields of a subscription are read', async (t) => {
   let document = change(paid, ['spec', 'tokenMetadata'], {
     organizationId: 'o',
     costCenter: 'c',
@@ -441,7 +441,7 @@ const validations = [
   ],
 ] as const
 
-test('each rule is told with path and mend', async (t) => {
+test('each broken rule is reported with its path and the fix', async (t) => {
   for (const [document, path, value, expected] of validations) {
     const problems = problemsOf(change(document, path, value))
     const title = `${document.kind} ${showPath(path)} = ${JSON.stringify(value)?.slice(0, 40)}`
@@ -450,7 +450,7 @@ test('each rule is told with path and mend', async (t) => {
   }
 })
 
-test('the edges of each rule are valid', async (t) => {
+test('the limits of each rule are valid', async (t) => {
   for (const [document, path, value] of [
     [model, ['metadata', 'name'], 'x'.repeat(63)],
     [model, ['metadata', 'name'], 'a.b-c.0'],
@@ -476,7 +476,7 @@ test('the edges of each rule are valid', async (t) => {
   }
 })
 
-test('one pass finds all the problems', async (t) => {
+test('all problems are found at once', async (t) => {
   let document = change(paid, ['metadata', 'name'], 'A')
   document = change(document, [...limits, 'limit'], 0)
   document = change(document, [...limits, 'window'], '0m')

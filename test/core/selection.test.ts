@@ -27,7 +27,7 @@ const several = world(
   subscription('nobody', {}, small),
 )
 
-test('a named subscription is asked in order', async (t) => {
+test('a named subscription is checked in the documented order', async (t) => {
   for (const [requested, model, expected] of [
     ['mine', 'llm/small', '=mine'],
     ['models-as-a-service/mine', 'llm/small', '=mine'],
@@ -55,7 +55,7 @@ test('a named subscription is asked in order', async (t) => {
   }
 })
 
-test('without a name exactly one has to fit', async (t) => {
+test('without a name exactly one subscription must fit', async (t) => {
   for (const [model, expected] of [
     ['llm/small', '=mine'],
     ['llm/large', 'multiple_subscriptions'],
@@ -68,7 +68,7 @@ test('without a name exactly one has to fit', async (t) => {
   t.equal(named(select(several, { user: 'eve', groups: [] }, undefined, 'llm/small')), 'not_found')
 })
 
-test('priority never decides for a request', async (t) => {
+test('priority never selects the subscription of a request', async (t) => {
   const snapshot = world(
     subscription('high', team, small, { priority: 100 }),
     subscription('low', team, small, { priority: 1 }),
@@ -76,7 +76,7 @@ test('priority never decides for a request', async (t) => {
   t.equal(named(select(snapshot, ada, undefined, 'llm/small')), 'multiple_subscriptions')
 })
 
-test('a new key takes the preferred one', async (t) => {
+test('a new key gets the preferred subscription', async (t) => {
   const one = (limit: number, window = '1m') => ({ 'llm/small': [[limit, window]] }) as const
   for (const [title, winner, loser] of [
     [
@@ -85,22 +85,22 @@ test('a new key takes the preferred one', async (t) => {
       subscription('a', team, one(999), { priority: 1 }),
     ],
     [
-      'priority missing is 0',
+      'a missing priority is 0',
       subscription('z', team, one(1), { priority: 1 }),
       subscription('a', team, one(999)),
     ],
     [
-      'negative is 0, the larger limit wins',
+      'a negative priority is 0, the larger limit wins',
       subscription('z', team, one(2), { priority: -5 }),
       subscription('a', team, one(1), { priority: 0 }),
     ],
     [
-      'larger limit, whatever the window',
+      'the larger limit wins, whatever the window',
       subscription('z', team, one(1_000, '1h')),
       subscription('a', team, one(900, '1s')),
     ],
     [
-      'the largest of several rates',
+      'the largest of several rates counts',
       subscription('z', team, {
         'llm/small': [
           [1, '1m'],
@@ -115,31 +115,35 @@ test('a new key takes the preferred one', async (t) => {
       }),
     ],
     [
-      'the largest of several models',
+      'the largest of several models counts',
       subscription('z', team, { 'llm/small': [[1, '1m']], 'llm/large': [[50, '1m']] }),
       subscription('a', team, { 'llm/small': [[40, '1m']], 'llm/large': [[40, '1m']] }),
     ],
-    ['then the name', subscription('a', team, one(1)), subscription('b', team, one(1))],
-    ['in byte order', subscription('a-b', team, one(1)), subscription('a.b', team, one(1))],
+    ['the name decides next', subscription('a', team, one(1)), subscription('b', team, one(1))],
+    [
+      'names are compared in byte order',
+      subscription('a-b', team, one(1)),
+      subscription('a.b', team, one(1)),
+    ],
     ['digits before letters', subscription('a10', team, one(1)), subscription('a9', team, one(1))],
     ['a prefix first', subscription('team', team, one(1)), subscription('team-a', team, one(1))],
     [
-      'its own before a better foreign one',
+      'its own before a better one of another owner',
       subscription('z', team, one(1)),
       subscription('a', others, one(9), { priority: 9 }),
     ],
     [
-      'a Degraded one counts',
+      'a Degraded one may be selected',
       subscription('z', team, { ...one(1), ...gone }, { priority: 2 }),
       subscription('a', team, one(1)),
     ],
     [
-      'a Failed one is passed over',
+      'a Failed one is skipped',
       subscription('z', team, one(1)),
       subscription('a', team, gone, { priority: 9 }),
     ],
     [
-      'a leaving one is passed over',
+      'one that is being deleted is skipped',
       subscription('z', team, one(1)),
       subscription('a', team, one(1), { priority: 9, deleting: true }),
     ],
@@ -149,7 +153,7 @@ test('a new key takes the preferred one', async (t) => {
     t.equal(
       selectForKey(world(loser, winner), ada, undefined).name,
       name,
-      `${title}, other way round`,
+      `${title}, in reverse order`,
     )
   }
 })
@@ -163,7 +167,7 @@ test('a new key may name its subscription', async (t) => {
   }
 })
 
-test('foreign, unknown and none are one refusal', async (t) => {
+test('other users’, unknown and missing subscriptions get the same refusal', async (t) => {
   const refusals = [
     ['foreign', ada],
     ['nobody', ada],

@@ -24,7 +24,7 @@ const snapshot = snapshotOf(
   subscription('few', team, { 'llm/two': rate }),
   subscription('theirs', { groups: ['team-b'] }, { 'llm/shut': rate, 'llm/two': rate }),
 )
-/** Each ModelRef of these has a server of its own. */
+/** Names as if each ModelRef had a server of its own with this list. */
 function given(lists: Record<string, readonly string[]>) {
   const names = createServedNames()
   for (const [server, list] of Object.entries(lists)) names.set(server, list)
@@ -38,19 +38,19 @@ function given(lists: Record<string, readonly string[]>) {
   return { names, ask }
 }
 
-test('a name that a server lists is an id', async (t) => {
+test('a name that a server lists is an id of its model', async (t) => {
   const { names, ask } = given({ one: ['org/One', 'lora'] })
   t.equal(ask('org/One'), 'llm/one')
   t.equal(ask('lora'), 'llm/one')
   t.equal(ask('one'), 'llm/one')
   t.equal(ask('org/Two'), 'model_not_allowed')
   t.ok(names.set('one', ['org/Two']))
-  t.notOk(names.set('one', ['org/Two']), 'nothing new')
-  t.equal(ask('org/Two'), 'llm/one', 'as it changes')
+  t.notOk(names.set('one', ['org/Two']), 'the list has not changed')
+  t.equal(ask('org/Two'), 'llm/one', 'the new list is used')
   t.equal(ask('lora'), 'model_not_allowed')
 })
 
-test('configured names win, shared ones stay ambiguous', async (t) => {
+test('configured names take precedence, shared names are ambiguous', async (t) => {
   const { ask } = given({
     one: ['org/Named', 'named', 'renamed', 'both', 'theirs'],
     two: ['both', 'one'],
@@ -61,22 +61,30 @@ test('configured names win, shared ones stay ambiguous', async (t) => {
   t.equal(ask('renamed'), 'llm/renamed')
   t.equal(ask('one'), 'llm/one')
   t.equal(ask('both'), 'model_ambiguous')
-  t.equal(ask('both', { ...ada, subscription: 'few' }), 'llm/two', 'the one that is covered')
-  t.equal(ask('theirs'), 'llm/one', 'what is closed does not disturb')
+  t.equal(
+    ask('both', { ...ada, subscription: 'few' }),
+    'llm/two',
+    'the one that the subscription covers',
+  )
+  t.equal(
+    ask('theirs'),
+    'llm/one',
+    'a model that the caller may not use does not make a name ambiguous',
+  )
   t.equal(ask('theirs', eve), 'llm/shut')
-  t.equal(ask('org/Named', eve), 'llm/shut', 'nor does a name of what is closed')
+  t.equal(ask('org/Named', eve), 'llm/shut', 'nor does its configured name')
 })
 
-test('a resource that says its names takes no others', async (t) => {
+test('a resource with names of its own takes none from its server', async (t) => {
   const list = ['listed']
   const { ask } = given({ named: list, renamed: list, hosted: list })
   t.equal(ask('listed'), 'model_not_allowed')
 })
 
-test('lists are bounded', async (t) => {
+test('lists are limited in length', async (t) => {
   const entries = Array.from({ length: 3_000 }, (_, i) => ({ id: `m-${9_999 - i}` }))
   t.equal(takenOf(entries).length, 1_000)
-  t.equal(takenOf(entries)[0]?.id, 'm-7000', 'the first by name, in whichever order they come')
+  t.equal(takenOf(entries)[0]?.id, 'm-7000', 'the first by name, in whatever order they arrive')
   const names = createServedNames()
   const list = (from: number) => Array.from({ length: 1_000 }, (_, i) => `n-${from}-${i}`)
   for (let server = 0; server < 150; server += 1) names.set(`s-${server}`, list(server))
@@ -84,5 +92,5 @@ test('lists are bounded', async (t) => {
   t.equal(names.of('s-100').length, 0)
   names.set('s-0', [])
   names.set('s-101', list(101))
-  t.equal(names.of('s-101').length, 1_000, 'what is given back can be used')
+  t.equal(names.of('s-101').length, 1_000, 'freed space can be used again')
 })

@@ -11,14 +11,14 @@ import {
 } from '../support/documents.ts'
 import { createRandom } from '../support/random.ts'
 
-test('nothing compiles to nothing', async (t) => {
+test('no resources compile to an empty snapshot', async (t) => {
   const snapshot = compile([])
   t.equal(snapshot.models.size, 0)
   t.equal(snapshot.subscriptions.size, 0)
   t.strictSame(snapshot.problems, [])
 })
 
-test('a model knows all who may use it', async (t) => {
+test('a model has all users and groups of its policies', async (t) => {
   const { models } = snapshotOf(
     modelRef('small'),
     modelRef('large'),
@@ -31,7 +31,7 @@ test('a model knows all who may use it', async (t) => {
   t.strictSame([...(models.get('llm/large')?.users ?? [])], ['bob'])
 })
 
-test('a model is served once it has a backend', async (t) => {
+test('a model is Ready once it has a backend', async (t) => {
   const { models } = snapshotOf(
     modelRef('small', { backendUrl: 'http://small:8000/base//' }),
     modelRef('large', { backendUrl: undefined }),
@@ -44,7 +44,7 @@ test('a model is served once it has a backend', async (t) => {
   t.match(models.get('llm/large'), { phase: 'Pending', cluster: undefined, basePath: '' })
 })
 
-test('a name may stand for several models', async (t) => {
+test('several models may share a name', async (t) => {
   const { modelsByName } = snapshotOf(
     modelRef('small', { modelIds: ['org/Small', 'small', 'org/Small'] }),
     modelRef('small', { modelIds: ['org/Small'] }, 'other'),
@@ -67,7 +67,7 @@ test('a name may stand for several models', async (t) => {
   }
 })
 
-test('a subscription grants what exists', async (t) => {
+test('a subscription covers only models that exist', async (t) => {
   const { subscriptions, problems } = snapshotOf(
     modelRef('small'),
     subscription(
@@ -102,7 +102,7 @@ test('a subscription grants what exists', async (t) => {
   )
 })
 
-test('phases follow the references that stand', async (t) => {
+test('the phase depends on how many references are valid', async (t) => {
   const all = { groups: ['a'] }
   const { policies, subscriptions } = snapshotOf(
     modelRef('small'),
@@ -133,7 +133,7 @@ test('phases follow the references that stand', async (t) => {
   )
 })
 
-test('a negative priority counts as none', async (t) => {
+test('a negative priority counts as zero', async (t) => {
   const { subscriptions } = snapshotOf(
     modelRef('small'),
     subscription('low', {}, { 'llm/small': [[1, '1m']] }, { priority: -9 }),
@@ -141,7 +141,7 @@ test('a negative priority counts as none', async (t) => {
   t.equal(subscriptions.get('low')?.priority, 0)
 })
 
-test('what is being deleted is out of force', async (t) => {
+test('a resource that is being deleted is not in force', async (t) => {
   const deleting = (document: ReturnType<typeof modelRef>) => ({
     ...document,
     metadata: { ...document.metadata, deletionTimestamp: '2026-01-01T00:00:00Z' },
@@ -171,11 +171,11 @@ test('the order of resources does not matter', async (t) => {
   )
 })
 
-test('a resource is kind, namespace and name', async (t) => {
+test('a resource is identified by kind, namespace and name', async (t) => {
   t.equal(resourceKey(resourceOf(modelRef('small'))), 'ModelRef/llm/small')
 })
 
-test('the tenant is the one that stands', async (t) => {
+test('the snapshot has the Tenant, if there is one', async (t) => {
   const tenant = {
     apiVersion: 'tollgate.dev/v1alpha1',
     kind: 'Tenant',
@@ -186,7 +186,7 @@ test('the tenant is the one that stands', async (t) => {
   t.equal(snapshotOf(modelRef('small')).tenant, undefined)
 })
 
-test('what did not change is taken over', async (t) => {
+test('unchanged parts are reused', async (t) => {
   const limits = { 'llm/small': [[1, '1m']] } as const
   const resources = [
     modelRef('small'),
@@ -221,7 +221,7 @@ test('what did not change is taken over', async (t) => {
   t.strictSame(more.problems, [])
 })
 
-test('compiled on top of anything, resources mean the same', async (t) => {
+test('the result does not depend on the previous snapshot', async (t) => {
   const random = createRandom()
   const pick = <Item>(items: readonly Item[]): Item => items[random.below(items.length)] as Item
   const names = ['a', 'b', 'c', 'd', 'e']

@@ -1,13 +1,13 @@
 import { test } from 'tap'
 import { readTarget } from '../../src/core/target.ts'
 
-test('a path names the model or leaves it out', async (t) => {
+test('a path may name the model', async (t) => {
   for (const [path, modelKey, operation, query] of [
     ['/v1/chat/completions', undefined, '/v1/chat/completions', ''],
     ['/v1/chat/completions?a=b', undefined, '/v1/chat/completions', '?a=b'],
     ['/llm/small/v1/chat/completions', 'llm/small', '/v1/chat/completions', ''],
     ['/llm/small/v1/models', 'llm/small', '/v1/models', ''],
-    // No namespace can be named v1, so this is one more unknown model.
+    // v1 cannot be a namespace, so this is an unknown model.
     ['/v1/x/v1/embeddings', 'v1/x', '/v1/embeddings', ''],
     ['/llm/small/v1', 'llm/small', '/v1', ''],
     ['/llm/small/v1/', 'llm/small', '/v1/', ''],
@@ -19,7 +19,7 @@ test('a path names the model or leaves it out', async (t) => {
   }
 })
 
-test('the query never decides', async (t) => {
+test('the query is ignored', async (t) => {
   for (const query of [
     '?x=/v1/models',
     '?/v1/models',
@@ -64,7 +64,7 @@ test('other paths lead to no model', async (t) => {
   }
 })
 
-test('odd names are taken as they stand', async (t) => {
+test('unusual names are taken literally', async (t) => {
   t.equal(readTarget('//small/v1/models')?.modelKey, '/small')
   t.equal(readTarget('///v1/models')?.modelKey, '/')
   t.equal(readTarget('/llm//v1/models')?.modelKey, 'llm/')

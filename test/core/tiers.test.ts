@@ -25,7 +25,7 @@ test('a tier is read with its defaults', async (t) => {
   ])
 })
 
-test('what is wrong with a mapping is named', async (t) => {
+test('problems of a mapping are reported', async (t) => {
   for (const [tiers, path, message] of [
     [undefined, 'data.tiers', /is required/],
     [null, 'data.tiers', /is required/],
@@ -52,7 +52,7 @@ test('what is wrong with a mapping is named', async (t) => {
   }
 })
 
-test('other ConfigMaps are passed over in silence', async (t) => {
+test('other ConfigMaps are ignored without a note', async (t) => {
   t.strictSame(parseResource(mapping(undefined, { name: 'other' })), { ignored: undefined })
   t.strictSame(parseResource(mapping(undefined, {})), { ignored: undefined })
 })
@@ -72,7 +72,7 @@ test('the first of two mappings counts', async (t) => {
   t.match(snapshot.problems, [{ resource: `ConfigMap/b/${name}`, message: /first/ }])
 })
 
-test('the highest level wins, then the first', async (t) => {
+test('the highest level wins, then the first tier', async (t) => {
   const tiers = [
     tier('low', -1, 'all', 'low'),
     tier('mid', 5, 'all', 'mid'),

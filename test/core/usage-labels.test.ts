@@ -10,7 +10,7 @@ const nothing: WrittenTelemetry = {
   captureModelUsage: undefined,
 }
 
-test('without a word of the Tenant the setting says it', async (t) => {
+test('without the Tenant’s word the setting decides', async (t) => {
   for (const naming of ['on', 'hash', 'off'] as const) {
     for (const written of [undefined, nothing]) {
       t.strictSame(toUsageLabels(written, naming), {
@@ -24,7 +24,7 @@ test('without a word of the Tenant the setting says it', async (t) => {
   }
 })
 
-test('what the Tenant writes wins', async (t) => {
+test('what the Tenant says takes precedence', async (t) => {
   for (const [captureUser, naming, user] of [
     [true, 'off', 'on'],
     [true, 'hash', 'hash'],
@@ -41,9 +41,9 @@ test('what the Tenant writes wins', async (t) => {
   t.equal(toUsageLabels({ ...nothing, enabled: false }, 'on').enabled, false)
 })
 
-test('the owning group is the first that both have', async (t) => {
+test('the owning group is the first that user and owner share', async (t) => {
   const owned = { owner: { users: ['ada'], groups: ['red', 'blue'] } } as unknown as Subscription
   t.equal(owningGroup(owned, ['blue', 'red']), 'red')
   t.equal(owningGroup(owned, ['blue', 'x']), 'blue')
-  t.equal(owningGroup(owned, []), '', 'by name')
+  t.equal(owningGroup(owned, []), '', 'the user owns it by name')
 })

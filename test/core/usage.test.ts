@@ -21,14 +21,14 @@ function reporting(fields: Readonly<Record<string, unknown>>): Usage {
   return { ...usage, reported: new Map(Object.entries(fields)) }
 }
 
-test('whole tokens of a success count', async (t) => {
+test('whole numbers of tokens of a successful response are counted', async (t) => {
   for (const status of [200, 201, 204, 299]) t.equal(countedTokens({ ...usage, status }), 40)
   for (const totalTokens of [0, 1, Number.MAX_SAFE_INTEGER]) {
     t.equal(countedTokens(reporting({ total_tokens: totalTokens })), totalTokens)
   }
 })
 
-test('anything but a success counts nothing', async (t) => {
+test('only a successful response is counted', async (t) => {
   for (const status of [0, 100, 199, 300, 301, 400, 401, 429, 500, 503, Number.NaN]) {
     t.equal(countedTokens({ ...usage, status }), undefined, String(status))
   }
@@ -64,13 +64,13 @@ test('other reports of tokens are ignored', async (t) => {
   t.equal(countedTokens({ ...usage, reported: nothingReported }), undefined)
 })
 
-test('a message counts all it took in and gave', async (t) => {
+test('a message counts all input and output tokens', async (t) => {
   const cached = { cache_creation_input_tokens: 100, cache_read_input_tokens: 1_000 }
   for (const [report, tokens] of [
     [{ input_tokens: 25, output_tokens: 12 }, 37],
     [{ input_tokens: 25, output_tokens: 12, ...cached }, 1_137],
     [{ input_tokens: 0, output_tokens: 0 }, 0],
-    // Half a report is counted, so that what was generated always is.
+    // An incomplete report is counted too, so that no generated token is free.
     [{ output_tokens: 12 }, 12],
     [{ input_tokens: 25 }, 25],
     [{ cache_read_input_tokens: 7 }, 7],
@@ -82,7 +82,7 @@ test('a message counts all it took in and gave', async (t) => {
   }
 })
 
-test('start and end of a stream tell of one answer', async (t) => {
+test('start and end of a stream describe one response', async (t) => {
   for (const [report, tokens] of [
     [{ start_input_tokens: 25, start_output_tokens: 1, output_tokens: 12 }, 37],
     [{ start_input_tokens: 25, start_output_tokens: 1 }, 26],
@@ -90,7 +90,7 @@ test('start and end of a stream tell of one answer', async (t) => {
     [{ start_input_tokens: 25, input_tokens: 0, output_tokens: 12 }, 37],
     [{ start_input_tokens: 25, input_tokens: 25, output_tokens: 12 }, 37],
     [{ start_input_tokens: 25, start_output_tokens: 8, output_tokens: 0 }, 33],
-    // What the start took for fresh, the end knows to have come from the cache.
+    // The end reports input as cached that the start has reported as uncached.
     [
       { start_input_tokens: 100, input_tokens: 20, cache_read_input_tokens: 80, output_tokens: 5 },
       105,
@@ -109,7 +109,7 @@ test('start and end of a stream tell of one answer', async (t) => {
   }
 })
 
-test('usage belongs to every window in force', async (t) => {
+test('usage is counted in every window in force', async (t) => {
   const snapshot = snapshotOf(
     modelRef('small'),
     subscription(
