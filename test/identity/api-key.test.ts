@@ -5,7 +5,7 @@ import { createMemoryApiKeys } from '../support/memory-api-keys.ts'
 const now = 1_000_000
 const markers = { own: 'tg', accepted: new Set(['oai']) }
 
-test('an active key is its owner of then', async (t) => {
+test('an active key gives its owner as of its creation', async (t) => {
   const keys = createMemoryApiKeys()
   const key = keys.mint({ id: 'id-1', user: 'ada', groups: ['then'], subscription: 'basic' })
   t.strictSame(createVerifyKey(keys, markers)(key, now), {
@@ -17,14 +17,14 @@ test('an active key is its owner of then', async (t) => {
   })
 })
 
-test('other keys are nobody', async (t) => {
+test('other keys give no caller', async (t) => {
   const keys = createMemoryApiKeys()
   const verify = createVerifyKey(keys, markers)
   t.equal(verify('sk-oai-a_b', now), null, 'unknown')
   t.match(verify(keys.mint({ expiresAt: now + 1 }), now), { by: 'key' })
 })
 
-test('the holder of a key that has ended is told why and since when', async (t) => {
+test('the holder of an ended key is told why and when it ended', async (t) => {
   const keys = createMemoryApiKeys()
   const verify = createVerifyKey(keys, markers)
   const late = createVerifyKey({ findByHash: async (hash) => keys.findByHash(hash) }, markers)
@@ -40,13 +40,13 @@ test('the holder of a key that has ended is told why and since when', async (t) 
     const refusal = { code: 'credential_invalid', message }
     t.throws(() => verify(key, now), refusal)
     await t.rejects(async () => late(key, now), refusal)
-    // Its id without its secret says nothing.
+    // The id without the secret reveals nothing.
     t.equal(verify(`${key.slice(0, -1)}${key.endsWith('0') ? '1' : '0'}`, now), null)
     t.equal(verify(`${key.split('_')[0]}_${keys.mint().split('_')[1]}`, now), null)
   }
 })
 
-test('the store is asked only for well-formed keys', async (t) => {
+test('only well-formed keys are looked up in the store', async (t) => {
   const keys = createMemoryApiKeys()
   const verify = createVerifyKey(keys, markers)
   const key = keys.mint()
@@ -65,7 +65,7 @@ test('the store is asked only for well-formed keys', async (t) => {
   t.strictSame(keys.asked, [])
 })
 
-test('a late store is waited for', async (t) => {
+test('a store that answers later is waited for', async (t) => {
   const keys = createMemoryApiKeys()
   const verify = createVerifyKey({ findByHash: async (hash) => keys.findByHash(hash) }, markers)
   const answer = verify(keys.mint(), now)
@@ -76,7 +76,7 @@ test('a late store is waited for', async (t) => {
   await t.rejects(async () => broken(keys.mint(), now), /away/)
 })
 
-test('a use is noted when the key is believed', async (t) => {
+test('a use is recorded if the key is valid', async (t) => {
   const keys = createMemoryApiKeys()
   const uses: (readonly [string, number])[] = []
   const note = (id: string, at: number) => void uses.push([id, at])
@@ -93,7 +93,7 @@ test('a use is noted when the key is believed', async (t) => {
     try {
       verify(key, now)
     } catch {
-      // It has ended.
+      // The key has ended.
     }
   }
   t.strictSame(uses, [

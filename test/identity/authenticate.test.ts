@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { createAuthenticate, type Presented } from '../../src/identity/authenticate.ts'
 
-/** Says which way a credential went. */
+/** Records which way a credential was verified. */
 const authenticate = createAuthenticate({
   key: (credential) => ({
     by: 'token',
@@ -21,7 +21,7 @@ function bearing(authorization: string | undefined): Presented {
   return { authorization, apiKey: undefined }
 }
 
-test('the shape of a credential chooses its way', async (t) => {
+test('the form of a credential determines how it is verified', async (t) => {
   for (const [header, user] of [
     ['Bearer sk-tg-a_b', 'key sk-tg-a_b'],
     ['Bearer sk-', 'key sk-'],
@@ -37,7 +37,7 @@ test('the shape of a credential chooses its way', async (t) => {
   }
 })
 
-test('anything else is no credential', async (t) => {
+test('anything else is not a credential', async (t) => {
   for (const header of [
     undefined,
     '',
@@ -65,14 +65,14 @@ test('anything else is no credential', async (t) => {
   }
 })
 
-test('a long header is refused in no time', async (t) => {
+test('a long header is refused quickly', async (t) => {
   const startedAt = process.cpuUsage()
   t.equal(authenticate(bearing(`Bearer ${' '.repeat(16_000)},`), 0), null)
   t.equal(authenticate(bearing(`Bearer ${'a'.repeat(8_000)} ${' '.repeat(8_000)},`), 0), null)
   t.ok(process.cpuUsage(startedAt).user < 2_000_000)
 })
 
-test('instant, source and refusal are passed on', async (t) => {
+test('the instant, the source and the refusal are passed on', async (t) => {
   const told: unknown[] = []
   const deny = createAuthenticate({
     key: (_, now, source) => {
@@ -89,7 +89,7 @@ test('instant, source and refusal are passed on', async (t) => {
   t.strictSame(told, [7, '192.0.2.1'])
 })
 
-test('a key may stand in x-api-key', async (t) => {
+test('a key may be in x-api-key', async (t) => {
   const key = 'sk-tg-a_b'
   for (const authorization of [undefined, `Bearer ${key}`, `bearer  ${key}`])
     t.match(authenticate({ authorization, apiKey: key }, 0), { user: `key ${key}` })
@@ -108,7 +108,7 @@ test('a key may stand in x-api-key', async (t) => {
   }
 })
 
-test('what is above 16 KiB is not read', async (t) => {
+test('credentials above 16 KiB are not read', async (t) => {
   const [fits, long] = ['a'.repeat(16_384), 'a'.repeat(16_385)]
   t.match(authenticate(bearing(`Bearer ${fits}`), 0), { user: `token ${fits}` })
   t.equal(authenticate(bearing(`Bearer ${long}`), 0), null)

@@ -26,7 +26,7 @@ function jwt(claims: unknown, header: unknown = { alg: 'ES256' }, signature = 'c
   return `${encode(header)}.${encode(claims)}.${signature}`
 }
 
-test('the first proof that applies is final', async (t) => {
+test('the first method that applies is final', async (t) => {
   const verify = createVerifyToken({ file, oidc, cluster })
   const userOf = async (token: string) => (await verify(token, 0))?.user
   const ours = jwt({ iss: 'https://ours' })
@@ -35,12 +35,12 @@ test('the first proof that applies is final', async (t) => {
   t.equal(
     await userOf(jwt({ iss: 'https://ours' }, { alg: 'none' }, '')),
     'oidc',
-    'to be refused there',
+    'OIDC refuses it',
   )
   await t.rejects(
     userOf(jwt({ iss: 'https://ours' }, {}, 'refused')),
     { code: 'credential_invalid' },
-    'and nowhere else',
+    'no other method is tried',
   )
   for (const token of [
     'opaque',
@@ -60,12 +60,12 @@ test('the first proof that applies is final', async (t) => {
   }
 })
 
-test('without a proof that applies nobody is believed', async (t) => {
+test('without a method that applies, a token is refused', async (t) => {
   const verify = createVerifyToken({ file, oidc, cluster: undefined })
   for (const token of ['opaque', jwt({ iss: 'https://theirs' })]) t.equal(verify(token, 0), null)
 })
 
-test('what became of a token is told', async (t) => {
+test('the result of each verification is reported', async (t) => {
   const told: string[] = []
   const onProved = (by: string, result: string) => void told.push(`${by} ${result}`)
   const failing = async (token: string) => {
@@ -92,7 +92,7 @@ test('what became of a token is told', async (t) => {
   ])
 })
 
-test('a huge payload is looked at in no time', async (t) => {
+test('a huge payload is refused quickly', async (t) => {
   const verify = createVerifyToken({ file, oidc, cluster: undefined })
   const startedAt = process.cpuUsage()
   for (const token of [

@@ -12,7 +12,7 @@ function callersOf(text: string): string[] {
   )
 }
 
-test('a line is token, user, uid and groups', async (t) => {
+test('a line has a token, a user, a uid and groups', async (t) => {
   for (const [line, caller] of [
     ['t,ada,1', 'ada '],
     ['t,ada,1,team-a', 'ada team-a'],
@@ -41,7 +41,7 @@ test('a line is token, user, uid and groups', async (t) => {
   }
 })
 
-test('lines end in either way, empty ones are passed over', async (t) => {
+test('both line endings are read, empty lines are skipped', async (t) => {
   t.strictSame(callersOf('a,ada,1\r\n\r\n# a comment, with commas\n  \nb,bob,2\n'), [
     'ada ',
     'bob ',
@@ -49,7 +49,7 @@ test('lines end in either way, empty ones are passed over', async (t) => {
   t.strictSame(parseTokens(''), { callers: new Map(), problems: [] })
 })
 
-test('bad lines are named, the others stand', async (t) => {
+test('invalid lines are reported, the others are in force', async (t) => {
   const text = [
     'a,ada,1',
     'only-a-token',
@@ -88,12 +88,12 @@ test('bad lines are named, the others stand', async (t) => {
   t.notMatch(problems.join(), /only-a-token|sk-tg-x/, 'no token is shown')
 })
 
-test('tokens are not kept as they are', async (t) => {
+test('tokens are not stored in plain text', async (t) => {
   const { callers } = parseTokens('alice-token,ada,1')
   t.notMatch([...callers.keys()].join(), 'alice-token')
 })
 
-test('a hostile line is read in no time', async (t) => {
+test('a hostile line is read quickly', async (t) => {
   const startedAt = process.cpuUsage()
   for (const line of [
     `${','.repeat(200_000)}`,
@@ -111,7 +111,7 @@ function open(t: Test, path: string) {
   return { file, problems }
 }
 
-test('a file tells who presents a token', async (t) => {
+test('the file determines whose a token is', async (t) => {
   const path = join(temporaryFolder(t), 'tokens.csv')
   writeFileSync(path, 'alice-token,ada,1,"team-a"\nbad\n')
   const { file, problems } = open(t, path)
@@ -127,33 +127,33 @@ test('a file tells who presents a token', async (t) => {
   t.strictSame(problems, [`${path}, line 2: needs token, user and uid`])
 })
 
-test('a missing file stops the start', async (t) => {
+test('the service does not start without its token file', async (t) => {
   t.throws(() => openTokenFile(join(temporaryFolder(t), 'none.csv'), () => {}), { code: 'ENOENT' })
 })
 
-test('a save takes effect, by rename too', async (t) => {
+test('a change takes effect, also by rename', async (t) => {
   const path = join(temporaryFolder(t), 'tokens.csv')
   writeFileSync(path, 'a,ada,1\n')
   const { file } = open(t, path)
   const believed = (token: string) => file.verify(token, 0) !== null
   writeFileSync(path, 'a,ada,1\nb,bob,2\n')
-  await poll(() => believed('b'), 'a save in place')
+  await poll(() => believed('b'), 'a change in place')
   writeFileSync(`${path}.new`, 'c,carol,3\n')
   renameSync(`${path}.new`, path)
-  await poll(() => believed('c'), 'a save by rename')
-  t.equal(believed('a'), false, 'tokens that are gone are refused')
+  await poll(() => believed('c'), 'a change by rename')
+  t.equal(believed('a'), false, 'removed tokens are refused')
 })
 
-test('a file that vanishes leaves its tokens in force', async (t) => {
+test('if the file disappears, its tokens stay in force', async (t) => {
   const path = join(temporaryFolder(t), 'tokens.csv')
   writeFileSync(path, 'a,ada,1\n')
   const { file, problems } = open(t, path)
   rmSync(path)
-  await poll(() => problems.length > 0, 'the loss is told')
+  await poll(() => problems.length > 0, 'the missing file is reported')
   t.match(problems, [/cannot be read; the tokens read before stay in force/])
   t.match(file.verify('a', 0), { user: 'ada' })
   writeFileSync(path, 'b,bob,2\n')
-  await poll(() => file.verify('b', 0) !== null, 'its return is seen')
+  await poll(() => file.verify('b', 0) !== null, 'the file has been read again')
   t.equal(file.verify('a', 0), null)
 })
 
@@ -165,9 +165,9 @@ test('a mounted Secret is followed through its link', async (t) => {
   const { file } = open(t, join(folder, 'tokens.csv'))
   symlinkSync('second.csv', join(folder, 'next'))
   renameSync(join(folder, 'next'), join(folder, 'tokens.csv'))
-  await poll(() => file.verify('b', 0) !== null, 'the swap is seen')
+  await poll(() => file.verify('b', 0) !== null, 'the new Secret has been read')
 })
 
-test('without a file no token is believed', async (t) => {
+test('without a file no token is accepted', async (t) => {
   for (const token of ['', 'a', 'alice-token']) t.equal(noTokens(token, 0), null)
 })

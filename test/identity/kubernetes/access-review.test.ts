@@ -35,7 +35,7 @@ async function createWorld(t: Test) {
   }
 }
 
-test('who may create access policies administers', async (t) => {
+test('a user who may create access policies is an administrator', async (t) => {
   const { server, ask } = await createWorld(t)
   server.admins.add('ada').add('ops')
   t.equal(await ask('ada'), true)
@@ -48,7 +48,7 @@ test('who may create access policies administers', async (t) => {
   })
 })
 
-test('groups are told apart, in either order of asking', async (t) => {
+test('sets of groups are kept apart, in any order of reviews', async (t) => {
   for (const first of [true, false]) {
     const { server, ask } = await createWorld(t)
     server.admins.add('b')
@@ -62,11 +62,11 @@ test('groups are told apart, in either order of asking', async (t) => {
       t.equal(await asking(), expected)
     t.equal(server.asked.length, 4)
     t.equal(await ask('eve', 'b', 'a', 'a'), true)
-    t.equal(server.asked.length, 4, 'order and repetition say nothing')
+    t.equal(server.asked.length, 4, 'order and repetition do not matter')
   }
 })
 
-test('a role that is taken away is gone within 30 seconds', async (t) => {
+test('a role that is taken away ends within 30 seconds', async (t) => {
   const { server, ask, pass } = await createWorld(t)
   server.admins.add('ada')
   t.equal(await ask('ada'), true)
@@ -76,13 +76,13 @@ test('a role that is taken away is gone within 30 seconds', async (t) => {
   pass(1)
   t.equal(await ask('ada'), false)
   server.admins.add('ada')
-  t.equal(await ask('ada'), false, 'a no is remembered as well')
+  t.equal(await ask('ada'), false, 'a no is cached too')
   server.answer = (_request, response) => response.writeHead(500).end()
   pass(30_000)
   t.equal(await ask('ada'), false)
 })
 
-test('any failure is a no, and told', async (t) => {
+test('any failure means no, and is reported', async (t) => {
   const { server, failures, answers: answered, ask, pass } = await createWorld(t)
   server.admins.add('ada')
   t.equal(await ask('ada'), true)
@@ -95,17 +95,17 @@ test('any failure is a no, and told', async (t) => {
   for (const [index, answer] of answers.entries()) {
     server.answer = answer
     pass(30_000)
-    t.equal(await ask('ada'), false, 'not even who was one a moment ago')
+    t.equal(await ask('ada'), false, 'even for a recent administrator')
     t.equal(failures.length, index + 1)
     t.equal(await ask('ada'), false)
-    t.equal(failures.length, index + 1, 'asked once in a second')
+    t.equal(failures.length, index + 1, 'asked at most once a second')
   }
   t.strictSame(answered, ['allowed', 'failed', 'failed', 'failed', 'failed'])
   t.match(failures[0], /our role may not create subjectaccessreviews/)
   server.answer = (_request, response) =>
     response.writeHead(201).end(JSON.stringify({ status: { allowed: true, denied: true } }))
   pass(1_000)
-  t.equal(await ask('ada'), false, 'denied outweighs allowed')
+  t.equal(await ask('ada'), false, 'denied takes precedence over allowed')
   server.answer = (_request, response) =>
     response.writeHead(201).end(JSON.stringify({ status: { allowed: 'true' } }))
   t.equal(await ask('bob'), false)

@@ -3,12 +3,12 @@ import { test } from 'tap'
 import { ownToken, startReviewServer } from '../../support/review-server.ts'
 
 /**
- * What the double of the review APIs answers, a file for each question, so that an API server's own
- * answers can be laid beside them: POST `request` to `path`.
+ * The requests to the fake review APIs and its answers, a file each, to be compared with those of a
+ * real API server: POST `request` to `path`.
  */
 const folder = new URL('../../support/kubernetes/review-answers/', import.meta.url)
 
-test('the double answers as its files have it', async (t) => {
+test('the fake API server answers as its files say', async (t) => {
   const server = await startReviewServer(t)
   const groups = ['system:serviceaccounts', 'system:serviceaccounts:team', 'system:authenticated']
   server.tokens.set('ada-token', { username: 'system:serviceaccount:team:ada', groups })

@@ -40,7 +40,7 @@ async function createWorld(t: Test, options: ClientOptions = {}) {
   }
 }
 
-test('a token of the cluster names a caller', async (t) => {
+test('a token of the cluster identifies a caller', async (t) => {
   const { server, tokens, ask, refusals } = await createWorld(t)
   t.strictSame(await tokens.verify('ada', 0), {
     by: 'token',
@@ -55,12 +55,12 @@ test('a token of the cluster names a caller', async (t) => {
   })
   t.equal(await ask('sa'), 'system:serviceaccount:a:b')
   server.tokens.set('else', { username: 'eve', audiences: ['vault'] })
-  t.equal(await ask('else'), null, 'made for somebody else')
+  t.equal(await ask('else'), null, 'for another audience')
   t.equal(await ask('invented'), null)
   t.strictSame(refusals, ['is not known to the cluster', 'is not known to the cluster'])
 })
 
-test('only a whole yes is one', async (t) => {
+test('only a complete confirmation is accepted', async (t) => {
   const { server, ask } = await createWorld(t)
   const user = { username: 'ada', groups: ['a'] }
   const good = { authenticated: true, user, audiences: [audiences[0]] }
@@ -69,15 +69,15 @@ test('only a whole yes is one', async (t) => {
     ['whole', good, 'ada'],
     ['without groups', { ...good, user: { username: 'ada' } }, 'ada'],
     ['not authenticated', { ...good, authenticated: false }, null],
-    ['authenticated by a text', { ...good, authenticated: 'true' }, null],
-    ['audiences not known to the server', { authenticated: true, user }, null],
+    ['authenticated is a string', { ...good, authenticated: 'true' }, null],
+    ['a server that does not know audiences', { authenticated: true, user }, null],
     ['no audience', { ...good, audiences: [] }, null],
     ['another audience', { ...good, audiences: ['x'] }, null],
-    ['a text of audiences', { ...good, audiences: audiences[0] }, null],
+    ['audiences is a string', { ...good, audiences: audiences[0] }, null],
     ['no user', { authenticated: true, audiences }, null],
     ['no name', { ...good, user: { username: '' } }, null],
-    ['groups in a text', { ...good, user: { ...user, groups: 'a' } }, null],
-    ['a group that is a list', { ...good, user: { ...user, groups: [['a']] } }, null],
+    ['groups is a string', { ...good, user: { ...user, groups: 'a' } }, null],
+    ['a group is a list', { ...good, user: { ...user, groups: [['a']] } }, null],
     ['an error', { error: 'x' }, null],
   ] as const) {
     server.answer = (_request, response) => response.writeHead(201).end(JSON.stringify({ status }))
@@ -86,15 +86,15 @@ test('only a whole yes is one', async (t) => {
   }
 })
 
-test('verdicts are remembered, yes for a minute and no for ten seconds', async (t) => {
+test('verdicts are cached, a yes for a minute and a no for ten seconds', async (t) => {
   const { server, tokens, ask, pass } = await createWorld(t)
   t.equal(await ask('ada'), 'ada')
   pass(59_999)
-  t.match(tokens.verify('ada', 0), { user: 'ada' }, 'at once')
+  t.match(tokens.verify('ada', 0), { user: 'ada' }, 'from the cache')
   server.tokens.delete('ada')
   t.equal(await ask('ada'), 'ada')
   pass(1)
-  t.equal(await ask('ada'), null, 'a minute is over')
+  t.equal(await ask('ada'), null, 'after a minute')
   server.tokens.set('ada', { username: 'ada' })
   pass(9_999)
   t.equal(tokens.verify('ada', 0), null)
@@ -103,7 +103,7 @@ test('verdicts are remembered, yes for a minute and no for ten seconds', async (
   t.equal(server.asked.length, 3)
 })
 
-test('askers of one token share a call, and no two tokens do', async (t) => {
+test('concurrent reviews of one token share a call, those of two tokens do not', async (t) => {
   const { server, ask } = await createWorld(t)
   server.tokens.set('bob', { username: 'bob' })
   const names = ['ada', 'bob', 'ada', 'eve', 'bob', 'ada']
@@ -118,7 +118,7 @@ test('askers of one token share a call, and no two tokens do', async (t) => {
   t.equal(server.asked.length, 3)
 })
 
-test('without the API server nobody new is believed', async (t) => {
+test('without the API server only cached tokens are accepted', async (t) => {
   const { server, tokens, ask, pass, told } = await createWorld(t, { timeoutMs: 200 })
   const failures: readonly (readonly [string, typeof server.answer, RegExp])[] = [
     [
@@ -146,16 +146,16 @@ test('without the API server nobody new is believed', async (t) => {
     t.notOk(tokens.isAway)
     server.answer = answer
     pass(60_000)
-    t.equal(await ask('ada'), 'ada', `${title}: what is remembered goes on`)
+    t.equal(await ask('ada'), 'ada', `${title}: the cached verdict is still used`)
     t.match(told.at(-1), problem, title)
     t.ok(tokens.isAway, title)
     t.equal(await ask('bob'), 'identity_unavailable', title)
     pass(300_000)
-    t.equal(await ask('ada'), 'identity_unavailable', `${title}: but not for ever`)
+    t.equal(await ask('ada'), 'identity_unavailable', `${title}: the cached verdict has expired`)
   }
 })
 
-test('what the cluster took back does not return in an outage', async (t) => {
+test('a token that the cluster has refused stays refused in an outage', async (t) => {
   const { server, ask, pass } = await createWorld(t)
   t.equal(await ask('ada'), 'ada')
   server.tokens.delete('ada')
@@ -179,7 +179,7 @@ test('a flood of invented tokens leaves room for others', async (t) => {
     })
   }
   const flood = Array.from({ length: 10_000 }, (_, i) => ask(`invented-${i}`, '203.0.113.9'))
-  await poll(() => open === 16, 'as many calls as there may be')
+  await poll(() => open === 16, 'as many concurrent calls as allowed')
   const honest = ask('ada')
   server.answer = undefined
   for (const goOn of waiting.splice(0)) goOn()

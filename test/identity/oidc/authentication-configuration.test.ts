@@ -2,7 +2,7 @@ import root, { test } from 'tap'
 import { parseAuthenticationConfiguration } from '../../../src/identity/oidc/authentication-configuration.ts'
 import { makeCertificate, noOpenssl } from '../../support/certificates.ts'
 
-/** As kube-apiserver's documentation has it, but for what is not taken. */
+/** As in kube-apiserver's documentation, without the fields that we do not support. */
 const good = `apiVersion: apiserver.config.k8s.io/v1
 kind: AuthenticationConfiguration
 jwt:
@@ -28,12 +28,12 @@ jwt:
       username: { claim: email, prefix: "" }
 `
 
-/** Reads the text with a part replaced. */
+/** Reads the text with one part replaced. */
 function read(part: string | RegExp = '', by = '') {
   return parseAuthenticationConfiguration(good.replace(part, by))
 }
 
-test('the form of kube-apiserver is read', async (t) => {
+test("kube-apiserver's format is read", async (t) => {
   t.strictSame(read(), {
     providers: [
       {
@@ -70,7 +70,7 @@ test('the form of kube-apiserver is read', async (t) => {
   t.strictSame(read(/jwt:.*/s, ''), { providers: [], broken: [], leftOut: [] })
 })
 
-test('what is not taken is named with its line and keeps its provider out', async (t) => {
+test('an unsupported field is reported with its line and disables its provider', async (t) => {
   for (const [part, by, line] of [
     [
       '        claim: sub\n',
@@ -110,12 +110,16 @@ test('what is not taken is named with its line and keeps its provider out', asyn
   }
   const { providers, leftOut } = read('jwt:', 'anonymous: { enabled: true }\njwt:')
   t.strictSame(leftOut, ['line 3: anonymous is not taken'])
-  t.equal(providers.length, 2, 'and is about no provider')
+  t.equal(providers.length, 2, 'the problem concerns no provider')
   const empty = '    userValidationRules: []\n    claimMappings:\n      uid:\n      username:\n'
-  t.strictSame(read('    claimMappings:\n      username:\n', empty).leftOut, [], 'nothing is said')
+  t.strictSame(
+    read('    claimMappings:\n      username:\n', empty).leftOut,
+    [],
+    'no problem is reported',
+  )
 })
 
-test('what is broken is named with its line', async (t) => {
+test('an invalid field is reported with its line', async (t) => {
   for (const [part, by, line] of [
     ['io/v1', 'io/v2', /^line 1: apiVersion must be one of apiserver.config.k8s.io\/v1, /],
     ['kind: A', 'kind: B', /^line 2: kind must be one of AuthenticationConfiguration$/],
@@ -179,7 +183,7 @@ test('what is broken is named with its line', async (t) => {
   t.match(broken, [/^line 5: .* names an issuer that another provider has$/])
 })
 
-root.test('an authority of its own is a certificate', { skip: noOpenssl }, async (t) => {
+root.test('an authority of its own must be a certificate', { skip: noOpenssl }, async (t) => {
   const { cert } = makeCertificate(t)
   const by = `      certificateAuthority: ${JSON.stringify(cert)}\n      audienceMatch`
   t.equal(read('      audienceMatch', by).providers[0]?.ca, cert)

@@ -19,7 +19,7 @@ function groupsOf(groups: unknown, rules: Partial<ClaimRules> = {}) {
   return typeof found === 'string' ? undefined : found.groups
 }
 
-test('the user is the preferred name, else the subject', async (t) => {
+test('the user is preferred_username, or else sub', async (t) => {
   t.equal(userOf({ preferred_username: 'ada', sub: '1' }), 'ada')
   t.equal(userOf({ sub: '1' }), '1')
   t.equal(userOf({ preferred_username: 'ada', sub: '1' }, { username: 'sub' }), '1')
@@ -30,7 +30,7 @@ test('the user is the preferred name, else the subject', async (t) => {
     t.equal(userOf({ sub: name }), name, 'byte for byte')
 })
 
-test('what names nobody is refused', async (t) => {
+test('claims without a usable user name are refused', async (t) => {
   for (const name of [
     null,
     '',
@@ -45,16 +45,16 @@ test('what names nobody is refused', async (t) => {
     'x'.repeat(1_025),
   ]) {
     t.equal(userOf({ sub: name }), undefined, JSON.stringify(name))
-    t.equal(userOf({ preferred_username: name, sub: 'ada' }), undefined, 'not made up for by sub')
+    t.equal(userOf({ preferred_username: name, sub: 'ada' }), undefined, 'sub is not used instead')
   }
   t.equal(userOf({}), undefined)
   t.equal(userOf({ a: ['ada'] }, { username: 'a.length' }), undefined)
-  t.equal(userOf({}, { username: 'constructor.name' }), undefined, 'own claims only')
+  t.equal(userOf({}, { username: 'constructor.name' }), undefined, 'own properties only')
   t.equal(userOf(JSON.parse('{"__proto__":{"sub":"root"}}')), undefined)
   t.equal(userOf({ sub: 'x'.repeat(1_024) })?.length, 1_024)
 })
 
-test('an address counts once it is verified', async (t) => {
+test('an email address that is not verified is refused', async (t) => {
   const email = 'ada@example.com'
   const rules = { username: 'email' }
   t.equal(userOf({ email }, rules), email)
@@ -62,10 +62,10 @@ test('an address counts once it is verified', async (t) => {
   for (const email_verified of [false, 'true', 1]) {
     t.equal(userOf({ email, email_verified }, rules), undefined, String(email_verified))
   }
-  t.equal(userOf({ sub: 'ada', email_verified: false }), 'ada', 'another claim is the name')
+  t.equal(userOf({ sub: 'ada', email_verified: false }), 'ada', 'another claim is the user name')
 })
 
-test('groups are a list of texts, taken as they are', async (t) => {
+test('groups are a list of strings, taken as they are', async (t) => {
   t.strictSame(groupsOf(undefined), [])
   t.strictSame(groupsOf([]), [])
   t.strictSame(groupsOf(['a,b', '"c"', ' d ', '["e"]']), ['a,b', '"c"', ' d ', '["e"]'])
@@ -90,7 +90,7 @@ test('groups are a list of texts, taken as they are', async (t) => {
   t.match(readClaims({ sub: 'a', 'https://example.com/groups': ['x'] }, named), { groups: ['x'] })
 })
 
-test("the cluster's own names are its to give", async (t) => {
+test('names of the cluster itself are refused or removed', async (t) => {
   t.equal(userOf({ sub: 'system:admin' }), undefined)
   t.equal(userOf({ sub: 'admin' }, { usernamePrefix: 'system:' }), undefined)
   t.equal(userOf({ sub: 'system:admin' }, { usernamePrefix: 'oidc:' }), 'oidc:system:admin')
@@ -98,7 +98,7 @@ test("the cluster's own names are its to give", async (t) => {
   t.strictSame(groupsOf(['masters'], { groupsPrefix: 'system:' }), [])
 })
 
-test('a claim that is required is there as it is written', async (t) => {
+test('a required claim must have exactly the required value', async (t) => {
   const required = [{ claim: 'hd', value: 'example.com' }]
   t.equal(userOf({ sub: 'ada', hd: 'example.com' }, { required }), 'ada')
   for (const hd of [undefined, null, '', 'Example.com', ['example.com'], 7, true]) {
@@ -109,7 +109,7 @@ test('a claim that is required is there as it is written', async (t) => {
   t.equal(userOf({ sub: 'ada', hd: 'example.com', org: { unit: '' } }, { required: both }), 'ada')
 })
 
-test('without a claim for groups nobody has any', async (t) => {
+test('without a claim for groups a caller has none', async (t) => {
   t.strictSame(groupsOf(['team-a'], { groups: undefined }), [])
   t.strictSame(groupsOf('team-a', { groups: undefined }), [])
 })

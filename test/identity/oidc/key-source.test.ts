@@ -10,9 +10,11 @@ import { poll } from '../../support/poll.ts'
 interface World {
   readonly issuer: OidcIssuer
   readonly keys: KeySource
-  /** What the log was told: each problem, and `back`. */
+  /** The messages of the log: each problem, and `back`. */
   readonly told: string[]
-  /** Lets time pass for cool-down and grace; what is read every so often is read by the real clock. */
+  /**
+   * Lets time pass for the cool-down and the grace period. Periodic reading uses the real clock.
+   */
   pass(milliseconds: number): void
   /** `found`, `unknown`, or the code of the failure. */
   ask(kid: string): Promise<string>
@@ -33,7 +35,7 @@ async function createWorld(
     graceMs,
     onAway: (problem) => told.push(problem ?? 'back'),
     monotonic: () => passed,
-    // Its own timer looks every ten seconds of the real clock: no test lasts that long.
+    // The periodic timer uses the real clock; no test lasts for its ten minutes.
   })
   t.teardown(() => keys.close())
   return {
@@ -51,35 +53,35 @@ async function createWorld(
   }
 }
 
-test('keys are read at the start, and then known', async (t) => {
+test('keys are read at the start and then kept', async (t) => {
   const { issuer, ask } = await createWorld(t)
   t.equal(await ask('first'), 'found')
   t.equal(await ask('first'), 'found')
   t.strictSame(issuer.asked, ['/.well-known/openid-configuration', '/keys'])
 })
 
-test('an unknown key is asked for once in ten seconds', async (t) => {
+test('keys are read for an unknown key at most once in ten seconds', async (t) => {
   const { issuer, ask, pass } = await createWorld(t)
   await ask('first')
   await issuer.addKey('second')
-  t.equal(await ask('second'), 'unknown', 'the set was read a moment ago')
+  t.equal(await ask('second'), 'unknown', 'the keys have just been read')
   pass(10_000)
   t.strictSame(await Promise.all([ask('second'), ask('second'), ask('x')]), [
     'found',
     'found',
     'unknown',
   ])
-  t.equal(issuer.asked.length, 4, 'one reading for all that wait')
+  t.equal(issuer.asked.length, 4, 'one reading answers all that wait')
   for (let i = 0; i < 1_000; i++) t.equal(await ask(`invented-${i}`), 'unknown')
   t.equal(issuer.asked.length, 4)
 })
 
-test('without the provider its keys hold for the grace', async (t) => {
+test('without the provider its keys are valid for the grace period', async (t) => {
   const { issuer, keys, ask, pass, told } = await createWorld(t)
   await ask('first')
   await issuer.stop()
   pass(10_000)
-  t.equal(await ask('second'), 'identity_unavailable', 'it may be a new one')
+  t.equal(await ask('second'), 'identity_unavailable', 'the provider may have a new key')
   t.ok(keys.isAway)
   t.equal(await ask('first'), 'found')
   pass(graceMs)
@@ -88,12 +90,12 @@ test('without the provider its keys hold for the grace', async (t) => {
   t.equal(await ask('first'), 'identity_unavailable')
   await issuer.start()
   pass(10_000)
-  t.equal(await ask('first'), 'found', 'it heals by itself')
+  t.equal(await ask('first'), 'found', 'recovers without a restart')
   t.notOk(keys.isAway)
-  t.match(told, [/ECONNREFUSED/, 'back'], 'a line for each change')
+  t.match(told, [/ECONNREFUSED/, 'back'], 'one line for each change')
 })
 
-test('a dead provider is tried once in ten seconds', async (t) => {
+test('an unreachable provider is tried once in ten seconds', async (t) => {
   const { issuer, ask, pass } = await createWorld(t)
   await ask('first')
   issuer.answer = (_request, response) => response.writeHead(500).end()
@@ -121,17 +123,17 @@ test('keys are read again in the background', async (t) => {
   const before = await poll(() => keys.generation, 'the first reading')
   issuer.published.clear()
   await issuer.addKey('second')
-  // A reading in between may have seen no key at all.
+  // A reading in between may have seen no keys.
   await poll(() => keys.find({ alg: 'ES256', kid: 'second' }), 'the second reading')
   t.ok(keys.generation > before)
   t.equal(await keys.find({ alg: 'ES256', kid: 'first' }), undefined)
   const { generation } = keys
   const { length } = issuer.asked
   await poll(() => issuer.asked.length > length + 2, 'another reading')
-  t.equal(keys.generation, generation, 'the same keys are no change')
+  t.equal(keys.generation, generation, 'the same keys are not a change')
 })
 
-test('keys are ten minutes old at most, and a provider that fails is tried sooner', async (t) => {
+test('keys are at most ten minutes old, and a failing provider is tried again sooner', async (t) => {
   mock.timers.enable({ apis: ['setTimeout'] })
   t.teardown(() => mock.timers.reset())
   let passed = 0
@@ -175,7 +177,7 @@ test('keys are ten minutes old at most, and a provider that fails is tried soone
   t.equal(readAt.at(-1), 1_840_000)
 })
 
-test('what is no key set changes nothing', async (t) => {
+test('an invalid key set changes nothing', async (t) => {
   const { issuer, ask, pass, told } = await createWorld(t, { timeoutMs: 300 })
   await ask('first')
   const discovery = (document: unknown) => (response: ServerResponse) =>
@@ -192,7 +194,7 @@ test('what is no key set changes nothing', async (t) => {
     ],
     ['5 MB', (response) => response.end(`{"a":"${'x'.repeat(5_000_000)}"}`), /larger than 1 MiB/],
     ['silence', () => {}, /abort|timeout/i],
-    ['half an answer', (response) => response.writeHead(200).write('{'), /abort|timeout/i],
+    ['half of an answer', (response) => response.writeHead(200).write('{'), /abort|timeout/i],
     ['another issuer', discovery({ issuer: `${issuer.url}/`, jwks_uri }), /another issuer/],
     ['no place', discovery({ issuer: issuer.url }), /no jwks_uri/],
     ['plain http', discovery({ issuer: issuer.url, jwks_uri: 'http://192.0.2.1/' }), /no jwks_uri/],

@@ -16,7 +16,7 @@ interface World {
   readonly issuer: OidcIssuer
   readonly provider: Provider
   readonly reasons: string[]
-  /** What verifying leads to: the caller, or the message of the refusal. */
+  /** The result of the verification: the caller, or the message of the refusal. */
   ask(token: string, at?: number): Promise<TokenCaller | string>
 }
 
@@ -65,7 +65,7 @@ async function createWorld(
   }
 }
 
-test('a token of the issuer names a caller', async (t) => {
+test('a token of the issuer identifies a caller', async (t) => {
   const { issuer, ask } = await createWorld(t)
   await issuer.addKey('rsa', { alg: 'RS256' })
   await issuer.addKey('ed', { alg: 'EdDSA' })
@@ -96,7 +96,7 @@ test('a token of the issuer names a caller', async (t) => {
   }
 })
 
-test('a wrong claim is named once the signature stood', async (t) => {
+test('a wrong claim is named after the signature has been verified', async (t) => {
   const { issuer, ask } = await createWorld(t)
   for (const [claims, message] of [
     [{ exp: seconds - 60 }, 'has expired (exp)'],
@@ -125,7 +125,7 @@ test('a wrong claim is named once the signature stood', async (t) => {
   }
 })
 
-test('a forged token is not valid, and hears no more', async (t) => {
+test('the answer to a forged token says only that it is not valid', async (t) => {
   const { issuer, ask, reasons } = await createWorld(t)
   await issuer.addKey('hidden', { publish: false })
   const claims = { iss: issuer.url, aud: 'tollgate', sub: 'root', exp: seconds + 300 }
@@ -151,8 +151,8 @@ test('a forged token is not valid, and hears no more', async (t) => {
     ['payload replaced', `${header}.${encode(claims)}.${signature}`],
     ['header replaced', `${encode({ alg: 'ES256', kid: 'first', x: 1 })}.${payload}.${signature}`],
     ['one bit off', `${header}.${payload}.${signature.slice(0, -4)}AAAA`],
-    ['HS256 by the public key', hmac(published)],
-    ['HS256 by the empty key', hmac('')],
+    ['HS256 with the public key', hmac(published)],
+    ['HS256 with an empty key', hmac('')],
     ['another key under a known kid', await signed({ kid: 'first' })],
     ['another key without a kid', await signed({})],
     ['jwk embedded', await signed({ jwk })],
@@ -162,11 +162,17 @@ test('a forged token is not valid, and hears no more', async (t) => {
     ['kid as a path', await signed({ kid: '../../dev/null' })],
     ['kid as a query', await signed({ kid: "' or 1=1 --" })],
     ['kid of a prototype', await signed({ kid: '__proto__' })],
-    ['a key that is not published', await issuer.sign({ sub: 'ada' }, { kid: 'hidden' })],
-    ['an algorithm not allowed', good.replace(header, encode({ alg: 'ES384', kid: 'first' }))],
+    ['an unpublished key', await issuer.sign({ sub: 'ada' }, { kid: 'hidden' })],
+    [
+      'an algorithm that is not allowed',
+      good.replace(header, encode({ alg: 'ES384', kid: 'first' })),
+    ],
     ['crit', await signed({ kid: 'first', crit: ['b64'], b64: true })],
     ['another type', await issuer.sign({ sub: 'ada' }, { typ: 'logout+jwt' })],
-    ['a type that is no text', await issuer.sign({ sub: 'ada' }, { typ: 7 as unknown as string })],
+    [
+      'a typ that is not a string',
+      await issuer.sign({ sub: 'ada' }, { typ: 7 as unknown as string }),
+    ],
     ['nested', await issuer.sign({ sub: 'ada' }, { cty: 'JWT' })],
     ['encrypted', encrypted],
     ['no JSON', `${header}.${base64url.encode('x')}.${signature}`],
@@ -175,13 +181,13 @@ test('a forged token is not valid, and hears no more', async (t) => {
   for (const [title, token] of forged) {
     t.equal(await ask(token), 'The identity token is not valid.', title)
   }
-  t.equal(reasons.length, forged.length, 'the log is told why')
+  t.equal(reasons.length, forged.length, 'the log has the reason')
   for (const reason of reasons) t.notMatch(reason, /eyJ|root|ada/)
-  t.match(await ask(good), { user: 'ada' }, 'the good one is still good')
+  t.match(await ask(good), { user: 'ada' }, 'the valid token is still valid')
   t.strictSame([...new Set(issuer.asked)], ['/.well-known/openid-configuration', '/keys'])
 })
 
-test('only signatures that are allowed are believed', async (t) => {
+test('only signatures with an allowed algorithm are accepted', async (t) => {
   const { issuer, ask, reasons } = await createWorld(t)
   await issuer.addKey('rs384', { alg: 'RS384' })
   await issuer.addKey('ps256', { alg: 'PS256' })
@@ -192,7 +198,7 @@ test('only signatures that are allowed are believed', async (t) => {
   }
 })
 
-test('the last of two claims of one name counts, as it does everywhere', async (t) => {
+test('a claim added before another of the same name breaks the signature', async (t) => {
   const { issuer, ask } = await createWorld(t)
   const token = await issuer.sign({ sub: 'ada' })
   const [header, payload = '', signature] = token.split('.')
@@ -200,25 +206,25 @@ test('the last of two claims of one name counts, as it does everywhere', async (
   t.equal(
     await ask(`${header}.${base64url.encode(doubled)}.${signature}`),
     'The identity token is not valid.',
-    'and nobody but the issuer writes it',
+    'only the issuer can sign it',
   )
 })
 
-test('a token that was believed is not read again, until it expires', async (t) => {
+test('a verified token is not verified again until it expires', async (t) => {
   const { issuer, ask, provider } = await createWorld(t)
   const token = await issuer.sign({ sub: 'ada', exp: seconds + 100 })
   const first = await ask(token)
-  t.equal(provider.verify(token, now + 99_000), first, 'at once, without a promise')
-  t.type(provider.verify(token, now - 1), Promise, 'a clock that was set back knows nothing')
-  t.match(await ask(token, now + 100_000), { user: 'ada' }, 'read again: within the tolerance')
+  t.equal(provider.verify(token, now + 99_000), first, 'synchronously, without a promise')
+  t.type(provider.verify(token, now - 1), Promise, 'not cached for a clock that was set back')
+  t.match(await ask(token, now + 100_000), { user: 'ada' }, 'verified again, within the tolerance')
   t.equal(await ask(token, now + 160_000), 'The identity token has expired (exp).')
   const long = await issuer.sign({ sub: 'ada', exp: seconds + 10_000 })
   await ask(long)
   t.equal(provider.verify(long, now + 299_999) instanceof Promise, false)
-  t.equal(provider.verify(long, now + 300_000) instanceof Promise, true, 'no longer than the TTL')
+  t.equal(provider.verify(long, now + 300_000) instanceof Promise, true, 'not longer than the TTL')
 })
 
-test('a verdict goes with the key that signed', async (t) => {
+test('a cached verdict ends with the key that signed the token', async (t) => {
   const { issuer, ask } = await createWorld(t)
   const token = await issuer.sign({ sub: 'ada' })
   t.match(await ask(token), { user: 'ada' })
@@ -228,7 +234,7 @@ test('a verdict goes with the key that signed', async (t) => {
   t.equal(await ask(token), 'The identity token is not valid.')
 })
 
-test('no verdict outlives the grace of an outage', async (t) => {
+test('no verdict outlasts the grace period of an outage', async (t) => {
   let passed = 0
   const { issuer, ask, provider } = await createWorld(t, {
     graceMs: 1_000,
@@ -245,13 +251,13 @@ test('no verdict outlives the grace of an outage', async (t) => {
   passed += 1_000
   t.match(await ask(token), { user: 'ada' })
   passed += 1
-  await t.rejects(ask(token), { code: 'identity_unavailable' }, 'remembered or not')
+  await t.rejects(ask(token), { code: 'identity_unavailable' }, 'cached or not')
   await issuer.start()
   passed += 1
-  t.match(await ask(token), { user: 'ada' }, 'and it heals')
+  t.match(await ask(token), { user: 'ada' }, 'recovers after the outage')
 })
 
-test('keys that are rotated twice in a moment are followed', async (t) => {
+test('two key rotations in quick succession are followed', async (t) => {
   const { issuer, ask } = await createWorld(t)
   const token = await issuer.sign({ sub: 'ada' })
   t.match(await ask(token), { user: 'ada' })
@@ -269,7 +275,7 @@ test('keys that are rotated twice in a moment are followed', async (t) => {
   t.equal(await ask(token), 'The identity token is not valid.')
 })
 
-test('a flood of forged tokens asks nobody', async (t) => {
+test('a flood of forged tokens causes no requests to the provider', async (t) => {
   const { issuer, ask, reasons } = await createWorld(t)
   const good = await issuer.sign({ sub: 'ada' })
   await ask(good)
@@ -279,10 +285,10 @@ test('a flood of forged tokens asks nobody', async (t) => {
     const signature = createHmac('sha512', `${i}`).update(good).digest('base64url')
     return ask(`${header}.${payload}.${signature}`)
   })
-  t.match(await ask(good), { user: 'ada' }, 'the honest one is answered from memory')
+  t.match(await ask(good), { user: 'ada' }, 'the valid token is answered from the cache')
   t.strictSame([...new Set(await Promise.all(forged))], ['The identity token is not valid.'])
   const { user, system } = process.cpuUsage(startedAt)
-  t.equal(issuer.asked.length, 2, 'discovery and keys, once')
+  t.equal(issuer.asked.length, 2, 'discovery and keys, once each')
   t.equal(reasons.length, 2_000)
   t.comment(`2,000 forged tokens: ${Math.round((user + system) / 2_000)} µs CPU each`)
 })
