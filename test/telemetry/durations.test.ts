@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { createDurations } from '../../src/telemetry/durations.ts'
 
-test('a duration is in the bucket that it fits', async (t) => {
+test('a duration is counted in the right bucket', async (t) => {
   const durations = createDurations()
   for (const milliseconds of [0, 0.01, 0.011, 0.1, 3, 2_500, 2_501, 1e9]) {
     durations.observe(milliseconds)
@@ -19,7 +19,7 @@ test('a duration is in the bucket that it fits', async (t) => {
   t.ok(Math.abs((sum ?? 0) - 1_000_005.004_121) < 1e-6)
 })
 
-test('what was read stays as it was', async (t) => {
+test('a value that was read does not change later', async (t) => {
   const durations = createDurations()
   const { buckets } = durations.read()
   durations.observe(1)

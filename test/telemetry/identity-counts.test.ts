@@ -1,13 +1,13 @@
 import { test } from 'tap'
 import { createIdentityCounts } from '../../src/telemetry/identity-counts.ts'
 
-test('tokens and reviews are counted by what became of them', async (t) => {
+test('tokens and reviews are counted by their result', async (t) => {
   const { figures, onProved, onAccessReviewed } = createIdentityCounts()
   const read = (source: string, result: string) =>
     figures
       .proofs()
       .find(({ attributes }) => attributes.source === source && attributes.result === result)?.value
-  t.equal(read('oidc', 'refused'), 0, 'there before the first')
+  t.equal(read('oidc', 'refused'), 0, 'is 0 before the first')
   onProved('oidc', 'refused')
   onProved('oidc', 'refused')
   onProved('cluster', 'failed')

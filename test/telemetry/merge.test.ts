@@ -27,7 +27,7 @@ const calls = (...points: [user: string, model: string, value: number][]): Metri
     points.map(([user, model, value]) => ({ attributes: { user, model }, value })),
   )
 
-test('counters are added up by their labels', async (t) => {
+test('counters are summed by their labels', async (t) => {
   const own = [calls(['ann', 'a', 1], ['bob', 'a', 2])]
   const swapped = counterData('calls', '', [{ attributes: { model: 'a', user: 'bob' }, value: 40 }])
   const merged = mergeMetrics(own, [[swapped], [calls(['ann', 'b', 500])], []])
@@ -36,10 +36,10 @@ test('counters are added up by their labels', async (t) => {
     [{ user: 'bob', model: 'a' }, 42],
     [{ user: 'ann', model: 'b' }, 500],
   ])
-  t.strictSame(own, [calls(['ann', 'a', 1], ['bob', 'a', 2])], 'what was given is as it was')
+  t.strictSame(own, [calls(['ann', 'a', 1], ['bob', 'a', 2])], 'the arguments are unchanged')
 })
 
-test('histograms are added up by bucket', async (t) => {
+test('histograms are summed by bucket', async (t) => {
   const of = (...milliseconds: number[]): MetricData => {
     const durations = createDurations([0.1, 1])
     for (const each of milliseconds) durations.observe(each)
@@ -50,7 +50,7 @@ test('histograms are added up by bucket', async (t) => {
   t.match(valuesOf(merged, 'took'), [[{}, { buckets, sum: 5.6, count: 4 }]])
 })
 
-test('gauges are compared, or added where each has a part', async (t) => {
+test('gauges are summed if each process has a share, else compared', async (t) => {
   const names = ['tollgate_models', 'process_resident_memory_bytes', 'process_start_time_seconds']
   const [one, two] = [1, 7].map((value) => names.map((name) => gauge(name, value)))
   const merged = mergeMetrics(one as MetricData[], [two as MetricData[]])
@@ -60,7 +60,7 @@ test('gauges are compared, or added where each has a part', async (t) => {
   )
 })
 
-test('what a process has counted outlasts it, its gauges do not', async (t) => {
+test('counters of a process outlast it, its gauges do not', async (t) => {
   const left = lasting([gauge('tollgate_models', 3), calls(['ann', 'a', 1])])
   t.strictSame(left, [calls(['ann', 'a', 1])])
 })

@@ -15,7 +15,7 @@ async function start(t: Test, scrape: () => Promise<string>) {
   return { faults, ask: (path: string, method = 'GET') => fetch(url + path, { method }) }
 }
 
-test('GET /metrics is the scrape', async (t) => {
+test('GET /metrics returns the scrape', async (t) => {
   const { ask } = await start(t, async () => 'a 1\n')
   for (const path of ['/metrics', '/metrics?x=y']) {
     const answer = await ask(path)
@@ -26,7 +26,7 @@ test('GET /metrics is the scrape', async (t) => {
   t.equal((await ask('/metrics', 'HEAD')).status, 200)
 })
 
-test('there is nothing else', async (t) => {
+test('other paths and methods are refused', async (t) => {
   const { ask } = await start(t, async () => 'a 1\n')
   for (const path of ['/', '/metrics/', '/metrics/x', '/readyz', '//metrics']) {
     t.equal((await ask(path)).status, 404, path)
@@ -36,7 +36,7 @@ test('there is nothing else', async (t) => {
   t.equal(posted.headers.get('allow'), 'GET, HEAD')
 })
 
-test('a failed scrape is a 500 and told', async (t) => {
+test('a failed scrape is answered with 500 and reported', async (t) => {
   const { ask, faults } = await start(t, () => Promise.reject(new Error('secret')))
   const answer = await ask('/metrics')
   t.equal(answer.status, 500)
@@ -44,7 +44,7 @@ test('a failed scrape is a 500 and told', async (t) => {
   t.match(faults, [/secret/])
 })
 
-test('thirty-two scrapes at once are all answered', async (t) => {
+test('thirty-two concurrent scrapes are all answered', async (t) => {
   const { ask, faults } = await start(t, async () => 'a 1\n')
   const answers = await Promise.all(Array.from({ length: 32 }, () => ask('/metrics')))
   for (const answer of answers) t.equal(await answer.text(), 'a 1\n')

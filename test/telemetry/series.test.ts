@@ -19,7 +19,7 @@ function shown({ all }: SeriesSet<Figures>): Record<string, number> {
   )
 }
 
-test('each combination has a series', async (t) => {
+test('each combination has a series of its own', async (t) => {
   const series = createCallSeries(10)
   for (const [user, subscription, model] of [
     ['ada', 'basic', 'llm/a'],
@@ -39,7 +39,7 @@ test('each combination has a series', async (t) => {
   t.equal(series.size, 4)
 })
 
-test('names of every kind are names', async (t) => {
+test('names may contain anything', async (t) => {
   const series = createCallSeries(10)
   for (const user of ['', '__proto__', 'constructor', 'a\nb', 'ä']) {
     series.find(user, user, user).calls += 1
@@ -51,7 +51,7 @@ test('names of every kind are names', async (t) => {
   )
 })
 
-test('beyond the bound all count in one', async (t) => {
+test('beyond the bound everything is counted in one series', async (t) => {
   const series = createCallSeries(3)
   for (let user = 0; user < 1_000; user += 1) {
     series.find(`user-${user}`, 'basic', 'llm/a').calls += 1
@@ -62,7 +62,7 @@ test('beyond the bound all count in one', async (t) => {
   t.strictSame(series.overflow, { calls: 997, tokens: 4_985 })
 })
 
-test('what is quiet for long makes room', async (t) => {
+test('a series that is unused for long is removed when room is needed', async (t) => {
   const series = createCallSeries(3)
   const use = (...users: readonly string[]) => {
     for (const user of users) series.find(user, 'basic', 'llm/a').calls += 1
@@ -71,7 +71,7 @@ test('what is quiet for long makes room', async (t) => {
   series.age()
   use('ada')
   use('dora')
-  t.equal(series.overflow.calls, 1, 'bob and cy were there a moment ago')
+  t.equal(series.overflow.calls, 1, 'bob and cy were used recently')
   series.age()
   use('cy')
   use('dora')
@@ -81,10 +81,10 @@ test('what is quiet for long makes room', async (t) => {
     'dora basic llm/a',
   ])
   use('bob')
-  t.equal(series.overflow.calls, 2, 'there is no room again')
+  t.equal(series.overflow.calls, 2, 'the set is full again')
 })
 
-test('nothing is dropped while there is room', async (t) => {
+test('nothing is removed while there is room', async (t) => {
   const series = createCallSeries(3)
   series.find('ada', 'basic', 'llm/a').calls += 7
   for (let generation = 0; generation < 5; generation += 1) series.age()
@@ -92,7 +92,7 @@ test('nothing is dropped while there is room', async (t) => {
   t.strictSame(shown(series), { 'ada basic llm/a': 7, 'bob basic llm/a': 1 })
 })
 
-test('what comes back begins at 0', async (t) => {
+test('a removed series starts at 0 again', async (t) => {
   const series = createCallSeries(1)
   series.find('ada', 'basic', 'llm/a').calls += 7
   series.age()
@@ -106,7 +106,7 @@ test('what comes back begins at 0', async (t) => {
   t.equal(series.size, 1)
 })
 
-test('groups are told apart where they are given', async (t) => {
+test('series with and without a group are separate', async (t) => {
   const series = createCallSeries(10)
   series.find('ada', 'basic', '', 'red').calls += 1
   series.find('ada', 'basic', '', '').calls += 2

@@ -78,7 +78,7 @@ test('decisions are counted by their outcome', async (t) => {
   t.equal(after.families.get('tollgate_checks_total')?.type, 'counter')
 })
 
-test('the three counters tell of who used what', async (t) => {
+test('the three counters show who used what', async (t) => {
   const { onDecided, onCounted, read } = start(t)
   onDecided(allowed('ada'))
   onDecided(allowed('ada'))
@@ -97,10 +97,14 @@ test('the three counters tell of who used what', async (t) => {
     { labels: { user: 'bob', subscription: 'more' }, value: 1 },
   ])
   t.strictSame(scrape.samples('limited_calls_total'), [{ labels: ada, value: 1 }])
-  t.equal(scrape.value('tollgate_checks_total', { decision: 'allowed' }), 4, 'listing is a check')
+  t.equal(
+    scrape.value('tollgate_checks_total', { decision: 'allowed' }),
+    4,
+    'a list request is a check too',
+  )
 })
 
-test('what never counted is not shown', async (t) => {
+test('counters without a value are not shown', async (t) => {
   const { onDecided, onEnded, read } = start(t)
   t.notOk([...(await read()).families.keys()].some((name) => /^(authorized|limited)_/.test(name)))
   onDecided(limited('ada'))
@@ -111,7 +115,7 @@ test('what never counted is not shown', async (t) => {
   t.equal((await read()).samples('authorized_request_duration_seconds_count').length, 1)
 })
 
-test('a long stream is in the bucket for its length', async (t) => {
+test('a long stream is counted in the right bucket', async (t) => {
   const { onEnded, read } = start(t)
   onEnded(ended({ durationMs: 30_040 }))
   onEnded(ended({ durationMs: 601_000, subscription: 'more' }))
@@ -135,7 +139,7 @@ test('five hundred subscriptions have durations of their own', async (t) => {
   t.strictSame(counts.at(-1), { labels: { overflow: 'true' }, value: 10 })
 })
 
-test('models are told of by what they were asked and answered', async (t) => {
+test('models have metrics of their requests and responses', async (t) => {
   const { onDecided, onEnded, onUnusable, onCounted, read } = start(t)
   onDecided(allowed('ada'), 'llm/small')
   onDecided(limited('ada'), 'llm/small')
@@ -165,7 +169,7 @@ test('models are told of by what they were asked and answered', async (t) => {
   }
 })
 
-test('tokens are told by type, as far as models say', async (t) => {
+test('tokens are counted by type, as far as models report it', async (t) => {
   const { onCounted, read } = start(t)
   const reported = new Map([
     ['total_tokens', 30],
@@ -183,7 +187,7 @@ test('tokens are told by type, as far as models say', async (t) => {
   ])
 })
 
-test('the REST API is told of by route', async (t) => {
+test('the REST API has metrics by route', async (t) => {
   const { onApiAnswered, read } = start(t)
   onApiAnswered('/v1/api-keys', 'POST', 201, 12)
   onApiAnswered('/v1/api-keys', 'POST', 400, 1)
@@ -198,7 +202,7 @@ test('the REST API is told of by route', async (t) => {
   t.equal(scrape.value('tollgate_api_request_duration_seconds_count', { route }), 2)
 })
 
-test('a model cannot make series without end', async (t) => {
+test('a model cannot create an unlimited number of series', async (t) => {
   const { onEnded, read } = start(t)
   for (let status = 200; status < 900; status += 1) onEnded(ended({ status }))
   const responses = (await read()).samples('tollgate_model_responses_total')
@@ -206,7 +210,7 @@ test('a model cannot make series without end', async (t) => {
   t.strictSame(responses.at(-1), { labels: { model: 'llm/small', code: 'other' }, value: 670 })
 })
 
-test('users may be hashed, or left out', async (t) => {
+test('users may be hashed or omitted', async (t) => {
   const key = 'the key of all replicas'
   for (const [naming, shown] of [
     ['hash', [{ user: '86d27fb3a3ee' }, { user: 'x' }]],
@@ -242,7 +246,7 @@ const unwritten = {
   captureModelUsage: undefined,
 }
 
-test('the Tenant chooses the labels, and wins', async (t) => {
+test('the Tenant chooses the labels and takes precedence', async (t) => {
   let written: WrittenTelemetry | undefined
   const { onDecided, onCounted, onEnded, read } = start(t, {
     usage: {
@@ -263,7 +267,7 @@ test('the Tenant chooses the labels, and wins', async (t) => {
   use()
   t.strictSame(await labelsOf('authorized_calls_total'), [{ subscription: 'basic' }])
   written = { ...unwritten, captureUser: true, captureModelUsage: false }
-  t.strictSame(await labelsOf('authorized_calls_total'), [], 'begun anew')
+  t.strictSame(await labelsOf('authorized_calls_total'), [], 'counting has restarted')
   use()
   t.strictSame(await labelsOf('authorized_hits_total'), [{ user: 'ada', subscription: 'basic' }])
   written = { ...unwritten, captureOrganization: true, captureGroup: true, captureUser: false }
@@ -275,7 +279,11 @@ test('the Tenant chooses the labels, and wins', async (t) => {
     { subscription: 'other', ...added },
   ])
   written = { ...written }
-  t.equal((await labelsOf('authorized_calls_total')).length, 2, 'the same words change nothing')
+  t.equal(
+    (await labelsOf('authorized_calls_total')).length,
+    2,
+    'the same labels again change nothing',
+  )
   t.strictSame((await labelsOf('authorized_request_duration_seconds_count'))[0], {
     subscription: 'basic',
   })
@@ -306,7 +314,7 @@ test('the number of series is bounded', async (t) => {
   t.equal(scrape.samples('tollgate_usage_unusable_total').length, 1_001)
 })
 
-test('fifty thousand users leave the scrape whole', async (t) => {
+test('with fifty thousand users the scrape is still complete', async (t) => {
   const { onDecided, onCounted, scrape } = start(t)
   for (let i = 0; i < 50_000; i += 1) {
     onDecided(allowed(`user-${i}`))
@@ -318,13 +326,13 @@ test('fifty thousand users leave the scrape whole', async (t) => {
   t.equal(shown.value('authorized_calls_total', { overflow: 'true' }), 40_000)
 })
 
-test('ten thousand are told apart unless told', async (t) => {
+test('the default bound is ten thousand series', async (t) => {
   const { onDecided, read } = start(t)
   for (let i = 0; i < 10_010; i += 1) onDecided(allowed(`user-${i}`))
   t.equal((await read()).value('authorized_calls_total', { overflow: 'true' }), 10)
 })
 
-test('quiet series make room after an hour', async (t) => {
+test('unused series are removed after an hour if room is needed', async (t) => {
   let now = 0
   const { onDecided, read } = start(t, { usage: { mostSeries: 1 }, monotonic: () => now })
   const callers = async () =>
@@ -346,7 +354,7 @@ test('the durations of Check are observed', async (t) => {
     now += 0.02
     return bytes
   })
-  t.equal(atOnce(answer), answer, 'without a promise')
+  t.equal(atOnce(answer), answer, 'synchronously, without a promise')
   const later = timed(async (bytes) => {
     now += 30
     return bytes
@@ -366,17 +374,17 @@ test('the durations of Check are observed', async (t) => {
   )
 })
 
-test('sources are read when asked', async (t) => {
+test('sources are read at each scrape', async (t) => {
   let models = 2
   const { read } = start(t, { sources: { tollgate_models: () => models } })
   const first = await read()
   models = 3
   const second = await read()
   t.strictSame([first.value('tollgate_models'), second.value('tollgate_models')], [2, 3])
-  t.equal(second.value('tollgate_redis_away'), undefined, 'there is none')
+  t.equal(second.value('tollgate_redis_away'), undefined, 'has no source')
 })
 
-test('flags, labels and figures that are none', async (t) => {
+test('flags, labels and missing values are shown correctly', async (t) => {
   const { read } = start(t, {
     sources: {
       tollgate_redis_away: () => true,
@@ -402,7 +410,7 @@ test('flags, labels and figures that are none', async (t) => {
   t.equal(scrape.families.get('tollgate_redis_away')?.type, 'gauge')
 })
 
-test('the process tells of itself', async (t) => {
+test('the process reports its own figures', async (t) => {
   const { read } = start(t)
   const scrape = await read()
   t.ok((scrape.value('process_cpu_seconds_total') ?? 0) > 0)
@@ -412,7 +420,7 @@ test('the process tells of itself', async (t) => {
   t.equal(scrape.value('tollgate_build_info', { version: '1.2.3' }), 1)
 })
 
-test('labels of every kind are read back', async (t) => {
+test('labels with any characters can be read back', async (t) => {
   const { onDecided, scrape } = start(t)
   const users = [
     ...[
@@ -440,7 +448,7 @@ test('labels of every kind are read back', async (t) => {
   passesPromtool(t, text)
 })
 
-test('no label of ours but those promised', async (t) => {
+test('we use only the documented labels', async (t) => {
   const { onDecided, onEnded, onUnusable, onCounted, read } = start(t)
   onDecided(allowed('ada'), 'llm/small')
   onDecided(limited('ada'))
@@ -470,7 +478,7 @@ test('a part that cannot be read fails the scrape', async (t) => {
   await t.rejects(scrape(), /cannot be read/)
 })
 
-test('a block of the event loop shows until it has been read', async (t) => {
+test('a block of the event loop is shown at the next scrape only', async (t) => {
   const { read } = start(t)
   const max = async () => (await read()).value('nodejs_eventloop_lag_max_seconds') ?? 0
   await delay(100)
