@@ -11,7 +11,7 @@ function model(name: string, backendUrl: string): Resource {
   return parsed.resource
 }
 
-test('what was added, changed and removed is told by kind and name', (t) => {
+test('added, changed and removed resources are listed by kind and name', (t) => {
   const kept = model('kept', 'http://127.0.0.1:1')
   const before = knownOf([
     kept,
@@ -34,7 +34,7 @@ test('what was added, changed and removed is told by kind and name', (t) => {
   t.end()
 })
 
-test('many changes are lines that a pipe takes whole, and none is left out', (t) => {
+test('many changes are split into lines of at most 4,096 characters, without loss', (t) => {
   const changes = Array.from({ length: 10_000 }, (_, i) => ({
     change: 'added' as const,
     resource: `ModelRef/llm/model-${i}`,

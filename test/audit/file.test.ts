@@ -16,7 +16,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const hasFull = existsSync('/dev/full')
 
-test('lines are appended in order, for nobody else to read', async (t) => {
+test('lines are appended in order to a file that only its owner can read', async (t) => {
   const path = join(temporaryFolder(t), 'audit.jsonl')
   const file = openAuditFile(path)
   const written = await Promise.all(Array.from({ length: 500 }, (_, i) => file.write(`${i}\n`)))
@@ -24,27 +24,27 @@ test('lines are appended in order, for nobody else to read', async (t) => {
   t.strictSame(readFileSync(path, 'utf8'), Array.from({ length: 500 }, (_, i) => `${i}\n`).join(''))
   t.equal(statSync(path).mode & 0o777, 0o600)
   await file.close(1_000)
-  t.equal(await file.write('late\n'), true, 'a line after the end finds the file again')
+  t.equal(await file.write('late\n'), true, 'the file is opened again for a line after the end')
   await file.close(1_000)
 })
 
-test('a renamed file is opened anew, without a line to write', async (t) => {
+test('a renamed file is replaced at once, without waiting for a line', async (t) => {
   const path = join(temporaryFolder(t), 'audit.jsonl')
   const file = openAuditFile(path)
   t.teardown(() => file.close(1_000))
   await file.write('before\n')
   renameSync(path, `${path}.1`)
-  await poll(() => existsSync(path), 'it is there again')
+  await poll(() => existsSync(path), 'the file exists again')
   t.equal(statSync(path).mode & 0o777, 0o600)
   await file.write('after\n')
   t.equal(readFileSync(path, 'utf8'), 'after\n')
   t.equal(readFileSync(`${path}.1`, 'utf8'), 'before\n')
   rmSync(path)
-  t.equal(await file.write('at once\n'), true, 'the next line does not go to a file that is gone')
+  t.equal(await file.write('at once\n'), true, 'the next line is not written to the deleted file')
   t.equal(readFileSync(path, 'utf8'), 'at once\n')
 })
 
-test('a disk that is full loses lines, and says so', { skip: !hasFull }, async (t) => {
+test('a full disk loses lines and is reported', { skip: !hasFull }, async (t) => {
   const path = join(temporaryFolder(t), 'audit.jsonl')
   symlinkSync('/dev/full', path)
   const file = openAuditFile(path)

@@ -24,21 +24,21 @@ function write(path: string, packages: object): void {
   writeFileSync(path, JSON.stringify({ packages }))
 }
 
-test('packages are installed when they differ', async (t) => {
+test('packages are installed if they differ from the lockfile', async (t) => {
   const used = { 'node_modules/used': { version: '1.2.3' } }
   for (const [name, installed, dev, expected] of [
     ['nothing installed', undefined, false, true],
-    ['all of it', ALL, true, false],
-    ['without what tests need', used, false, false],
-    ['without what tests need, for tests', used, true, true],
+    ['all packages', ALL, true, false],
+    ['without the packages for tests', used, false, false],
+    ['without the packages for tests, to run tests', used, true, true],
     ['another version', { ...ALL, 'node_modules/used': { version: '1.2.4' } }, false, true],
-    ['one is missing', {}, false, true],
+    ['one package is missing', {}, false, true],
   ] as const) {
     t.equal(needsInstall(clone(t, installed), { dev }), expected, name)
   }
 })
 
-test('packages of others are left alone', async (t) => {
+test('a Tollgate that is not a clone installs nothing', async (t) => {
   const root = join(clone(t), 'node_modules', 'tollgate')
   mkdirSync(root)
   write(join(root, 'package-lock.json'), LOCKED)
@@ -46,7 +46,7 @@ test('packages of others are left alone', async (t) => {
   t.equal(needsInstall(temporaryFolder(t), { dev: false }), false, 'without a lockfile')
 })
 
-test('a machine without npm hears so', async (t) => {
+test('without npm there is an error that says so', async (t) => {
   const { PATH } = process.env
   t.teardown(() => {
     process.env.PATH = PATH

@@ -10,14 +10,14 @@ import t, { type Test } from 'tap'
 const program = fileURLToPath(new URL('../../examples/model-server.ts', import.meta.url))
 const asked = [{ role: 'user' as const, content: 'hello dear model' }]
 
-/** Waits for the line that says where it listens. */
+/** Waits for the line with its address. */
 async function originOf(t: Test, child: ChildProcess): Promise<string> {
   t.teardown(() => child.kill('SIGKILL'))
   const [line] = await once(createInterface(child.stdout!), 'line')
   return String(line).replace('model server listening on ', '')
 }
 
-t.test('the official clients read every answer', async (t) => {
+t.test('the official clients can read every answer', async (t) => {
   const origin = await originOf(t, spawn(process.execPath, [program, '0']))
   const openai = new OpenAI({ apiKey: 'none', baseURL: `${origin}/v1`, maxRetries: 0 })
   const anthropic = new Anthropic({ apiKey: 'none', baseURL: origin, maxRetries: 0 })
@@ -59,7 +59,7 @@ t.test('the official clients read every answer', async (t) => {
   t.equal((await fetch(`${origin}/v1/messages`, { method: 'POST', body: '{' })).status, 400)
 })
 
-t.test('the program says what it cannot do, and stops', async (t) => {
+t.test('a failed start is reported, and the program ends on request', async (t) => {
   const spawned = spawn(process.execPath, [program, '0'])
   const origin = await originOf(t, spawned)
   const taken = spawn(process.execPath, [program, new URL(origin).host])

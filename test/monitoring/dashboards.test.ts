@@ -37,11 +37,11 @@ const dashboards = readdirSync(folder)
   .filter((name) => name.endsWith('.dashboard.json'))
   .map((name): Dashboard => JSON.parse(readFileSync(new URL(name, folder), 'utf8')))
 
-/** What Grafana has besides. */
+/** Variables that Grafana itself defines. */
 const builtIn = ['__rate_interval', '__range']
 
-/** Grafana is not run here: this is what its import would stumble over. */
-root.test('dashboards refer to nothing that is not there', async (t) => {
+/** Grafana does not run here; these are the mistakes on which its import would fail. */
+root.test('dashboards refer only to what exists', async (t) => {
   t.equal(dashboards.length, 2)
   t.equal(new Set(dashboards.map(({ uid }) => uid)).size, 2)
   const documented = readFileSync(new URL('../docs/metrics.md', folder), 'utf8')
@@ -55,7 +55,7 @@ root.test('dashboards refer to nothing that is not there', async (t) => {
     for (const name of names) {
       t.match(JSON.stringify(panels), new RegExp(`\\$\\{?${name}\\b`), `${title}: ${name} is used`)
     }
-    t.equal(new Set(panels.map(({ id }) => id)).size, panels.length, 'ids are different')
+    t.equal(new Set(panels.map(({ id }) => id)).size, panels.length, 'panel ids are unique')
     for (const panel of panels.filter(({ type }) => type !== 'row')) {
       t.equal(panel.datasource?.uid, `\${datasource}`, panel.title)
       for (const { expr } of panel.targets ?? []) {
@@ -68,7 +68,7 @@ root.test('dashboards refer to nothing that is not there', async (t) => {
   }
 })
 
-/** These have data only where there is Redis, or where something has failed. */
+/** These have data only with Redis, or after a failure. */
 const mayBeEmpty =
   /redis|unflushed|journal|model_failures|usage_unusable|revocation_propagation|limited_calls/
 
@@ -87,14 +87,14 @@ root.test('each query of a panel has data in a real Prometheus', { skip }, async
     await gateway.chat('sk-tg-nobody', {})
     await gateway.mint({ user })
   }
-  // Rates need two samples that differ.
+  // A rate needs two samples that differ.
   await poll(
     async () => {
       await use()
       const rate = await prometheus.query('sum(rate(authorized_hits_total[1m])) > 0')
       return rate.length > 0
     },
-    'Prometheus has seen tokens grow',
+    'Prometheus has a rate of tokens',
     60_000,
   )
   const values: Readonly<Record<string, string>> = {

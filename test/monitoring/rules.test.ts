@@ -22,7 +22,7 @@ const rules = groups.flatMap((group) => group.rules)
 const alerts = rules.filter(({ alert }) => alert !== undefined)
 const skip = spawnSync('promtool', ['--version']).error !== undefined && 'promtool is not on PATH'
 
-test('each alert says what it means and where to read on', async (t) => {
+test('each alert has a description and a link to the runbook', async (t) => {
   t.ok(alerts.length >= 25)
   for (const { alert = '', labels, annotations } of alerts) {
     t.match(labels?.severity, /^(critical|warning|info)$/, alert)
@@ -32,9 +32,9 @@ test('each alert says what it means and where to read on', async (t) => {
   }
 })
 
-test('the operator has the same rules', async (t) => {
+test('the PrometheusRule has the same rules', async (t) => {
   const written = read('prometheus-rule.yaml')
-  t.equal(written, toPrometheusRule(read('rules.yaml')), 'npm run monitoring')
+  t.equal(written, toPrometheusRule(read('rules.yaml')), 'run: npm run monitoring')
   t.strictSame(parse(written).spec.groups, groups)
 })
 
@@ -55,7 +55,7 @@ test('each metric of a rule is documented', async (t) => {
   }
 })
 
-test('the rules are good, and their tests pass', { skip }, async (t) => {
+test('the rules are valid and their tests pass', { skip }, async (t) => {
   for (const [command, file] of [
     ['check', 'rules.yaml'],
     ['test', 'rules.test.yaml'],

@@ -1,13 +1,13 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: the sources hold templates
 /**
- * Small faults, each of which some test has to notice: a line of the source, what stands in its
- * place, and the tests to ask. A mutant that survives shows a promise that nobody holds.
+ * Small faults, each of which some test must detect: a line of the source, its replacement, and the
+ * tests to run. A mutant that survives shows a promise without a test.
  */
 
 export interface Mutant {
   /** Below src. */
   readonly file: string
-  /** Text that stands in the file exactly once. */
+  /** Text that occurs in the file exactly once. */
   readonly find: string
   readonly replace: string
   /** Below test. */

@@ -1,6 +1,6 @@
 /**
- * `npm run mutants`: puts each fault of mutants.ts into a copy of the sources, and runs the tests
- * that have to notice. Ends with status 1 when one survives, or does not fit the sources any more.
+ * `npm run mutants`: puts each fault of mutants.ts into a copy of the sources and runs the tests
+ * that must detect it. Exits with status 1 if one survives or no longer fits the sources.
  */
 
 import { spawnSync } from 'node:child_process'
@@ -37,7 +37,7 @@ function fateOf({ file, find, replace, tests }: Mutant): 'killed' | 'survived' |
   const path = join(folder.path, 'src', file)
   const source = readFileSync(path, 'utf8')
   if (source.split(find).length !== 2) return 'does not fit'
-  // A function, since a text may hold `$`.
+  // A function, because the text may contain `$`.
   writeFileSync(
     path,
     source.replace(find, () => replace),

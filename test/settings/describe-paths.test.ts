@@ -2,7 +2,7 @@ import { test } from 'tap'
 import { pathRules } from '../../src/core/operations.ts'
 import { describePaths } from '../../src/settings/describe-paths.ts'
 
-test('what is counted is told', async (t) => {
+test('the description lists which paths are counted', async (t) => {
   t.equal(
     describePaths(pathRules()),
     'counted: /v1/chat/completions; open and not counted: /v1/messages, /v1/responses, ' +

@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import * as form from '../../src/settings/readers.ts'
 
-/** What the reader makes of each of these, or that it refuses it. */
+/** What the reader returns for each of these texts, or that it refuses it. */
 function reads<T>(reader: form.Reader<T>, texts: readonly string[]): (T | 'refused')[] {
   return texts.map((text) => {
     const value = reader.read(text)
@@ -9,7 +9,7 @@ function reads<T>(reader: form.Reader<T>, texts: readonly string[]): (T | 'refus
   })
 }
 
-test('numbers are whole and in their range', async (t) => {
+test('numbers must be whole and in their range', async (t) => {
   const texts = ['0', '1', '9', '10', '1.5', '-1', '1e0', ' 1', '']
   const refused = 'refused'
   t.strictSame(reads(form.integer(1, 9), texts), [
@@ -18,7 +18,7 @@ test('numbers are whole and in their range', async (t) => {
   ])
 })
 
-test('durations are milliseconds in their range', async (t) => {
+test('durations are read as milliseconds and must be in their range', async (t) => {
   const texts = ['100ms', '99ms', '1s', '1m', '61s', '1', 'soon']
   t.strictSame(reads(form.duration('100ms', '1m'), texts), [
     ...[100, 'refused', 1_000, 60_000],
@@ -27,7 +27,7 @@ test('durations are milliseconds in their range', async (t) => {
   t.strictSame(reads(form.duration('0', '1m'), ['0', '0ms']), [0, 0])
 })
 
-test('a rate is a number in a time', async (t) => {
+test('a rate is a number per duration', async (t) => {
   const texts = ['600/1m', '1/1s', '5/1h', '0/1m', '5', '5/', '5/2h', '5/1ms', '1.5/1m', '-1/1m']
   t.strictSame(reads(form.rate, texts), [
     { limit: 600, windowMs: 60_000 },
@@ -37,7 +37,7 @@ test('a rate is a number in a time', async (t) => {
   ])
 })
 
-test('an object of the cluster has a namespace and a name', async (t) => {
+test('an object of the cluster is written as namespace/name', async (t) => {
   t.strictSame(reads(form.namespacedName, ['a/b', 'a-1/b.c-d', 'a', 'a/', '/b', 'a/b/c', 'A/b']), [
     ...['a/b', 'a-1/b.c-d'],
     ...Array.from({ length: 5 }, () => 'refused'),
@@ -59,7 +59,7 @@ test('a switch may be off', async (t) => {
   t.strictSame(reads(form.oneOf('a', 'b'), ['a', 'A']), ['a', 'refused'])
 })
 
-test('lists lose blanks and empty items', async (t) => {
+test('white space and empty items of lists are removed', async (t) => {
   t.strictSame(reads(form.names, [' a , ,b', ',']), [new Set(['a', 'b']), new Set()])
   t.strictSame(reads(form.markers, ['tg,oai', 'tg,T']), [new Set(['tg', 'oai']), 'refused'])
   t.strictSame(reads(form.addresses, [':1,unix:/a', ':1,b', ',']), [
@@ -69,12 +69,12 @@ test('lists lose blanks and empty items', async (t) => {
   ])
 })
 
-test('what may hold a password is never shown', async (t) => {
+test('a value that may contain a password is never shown', async (t) => {
   t.ok(form.redisUrl.secret)
   t.ok(form.url('postgres:').secret)
 })
 
-test('origins are as browsers write them', async (t) => {
+test('origins are written as browsers send them', async (t) => {
   t.strictSame(form.origins.read('https://a.example, http://localhost:3000'), [
     'https://a.example',
     'http://localhost:3000',

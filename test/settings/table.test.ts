@@ -5,14 +5,14 @@ import { invalid } from '../../src/settings/readers.ts'
 import { settingsList } from '../../src/settings/show.ts'
 import { settings } from '../../src/settings/table.ts'
 
-test('the kept page is what the table amounts to', async (t) => {
+test('docs/settings.md is up to date', async (t) => {
   const kept = readFileSync(new URL('../../docs/settings.md', import.meta.url), 'utf8')
-  t.equal(renderSettings(), kept, 'else: npm run settings')
+  t.equal(renderSettings(), kept, 'run: npm run settings')
 })
 
-test('every default is one that may be written', async (t) => {
+test('every default is a valid value', async (t) => {
   const names = Object.values(settings).map(({ name }) => name)
-  t.equal(new Set(names).size, names.length, 'a name stands once')
+  t.equal(new Set(names).size, names.length, 'names are unique')
   for (const { name, fallback, otherwise, reader } of Object.values(settings)) {
     if (fallback === undefined) t.not(otherwise, '', name)
     else t.not(reader.read(fallback), invalid, name)

@@ -50,7 +50,7 @@ function open(t: Test, first: Certificate, ca?: Certificate): World {
   return { settings, tls: listenerTls, problems, put }
 }
 
-/** Says back what it hears. */
+/** An echo server with TLS. */
 async function listen(t: Test, { options, follow }: ServerTls): Promise<number> {
   const sockets = new Set<tls.TLSSocket>()
   const server = tls.createServer(options, (socket) => {
@@ -69,7 +69,7 @@ async function listen(t: Test, { options, follow }: ServerTls): Promise<number> 
   return (server.address() as AddressInfo).port
 }
 
-/** A connection that has had an echo, or the code of what went wrong. */
+/** A connection after its first echo, or the code of the error. */
 async function connect(t: Test, port: number, options: ConnectionOptions) {
   const socket = tls.connect({ port, host: '127.0.0.1', ...options })
   t.teardown(() => socket.destroy())
@@ -86,7 +86,7 @@ async function serial(t: Test, port: number, ca: string[]): Promise<string | und
   return typeof socket === 'string' ? undefined : socket.getPeerCertificate().serialNumber
 }
 
-root.test('a new certificate is for the next connection', { skip }, async (t) => {
+root.test('a new certificate is used for the next connection', { skip }, async (t) => {
   const [first, second] = [makeCertificate(t), makeCertificate(t)]
   const ca = [first.cert, second.cert]
   const { tls: own, put, problems } = open(t, first)
@@ -97,18 +97,18 @@ root.test('a new certificate is for the next connection', { skip }, async (t) =>
   t.ok(before)
 
   put('cert', second.path)
-  await poll(() => problems.length > 0, 'one that does not fit is told')
+  await poll(() => problems.length > 0, 'a certificate that does not match its key is reported')
   t.match(problems, [/^TLS_KEY_FILE: .* is not the key of /])
   t.equal(await serial(t, port, ca), before, 'and is not used')
   put('key', second.keyPath)
-  await poll(async () => (await serial(t, port, ca)) !== before, 'the new one is in force')
+  await poll(async () => (await serial(t, port, ca)) !== before, 'the new certificate is in use')
   kept.write('still here')
   const [echo] = await once(kept, 'data')
-  t.equal(String(echo), 'still here')
+  t.equal(String(echo), 'the old connection still works')
   t.equal(problems.length, 1)
 })
 
-root.test('a server made later has the newest', { skip }, async (t) => {
+root.test('a server created later has the newest certificate', { skip }, async (t) => {
   const [first, second] = [makeCertificate(t), makeCertificate(t)]
   const { tls: own, put } = open(t, first)
   put('cert', second.path)
@@ -116,10 +116,10 @@ root.test('a server made later has the newest', { skip }, async (t) => {
   await poll(async () => {
     const port = await listen(t, own.plain)
     return (await serial(t, port, [second.cert])) !== undefined
-  }, 'it has')
+  }, 'the newest certificate is in use')
 })
 
-root.test('authorities of callers are read again too', { skip }, async (t) => {
+root.test('authorities for client certificates are read again too', { skip }, async (t) => {
   const [own, ann, bob] = [makeCertificate(t), makeCertificate(t), makeCertificate(t)]
   const { tls: listeners, put, problems } = open(t, own, ann)
   const port = await listen(t, listeners.demanding)
@@ -131,16 +131,16 @@ root.test('authorities of callers are read again too', { skip }, async (t) => {
   t.equal(await as(bob), false)
   t.equal(await as(undefined), false)
   put('ca', bob.path)
-  await poll(() => as(bob), 'bob is let in')
+  await poll(() => as(bob), 'the client of the new authority is accepted')
   t.equal(await as(ann), false)
   put('ca', own.keyPath)
-  await poll(() => problems.length > 0, 'a file without certificates is told')
+  await poll(() => problems.length > 0, 'a file without certificates is reported')
   t.match(problems, [/^TLS_CLIENT_CA_FILE: .* holds no certificate/])
   t.equal(await as(bob), true)
   t.equal(await as(ann), false)
 })
 
-root.test('old TLS, plain text and silence get nowhere', { skip }, async (t) => {
+root.test('old TLS, plain text and silence are refused', { skip }, async (t) => {
   const own = makeCertificate(t)
   const ca = [own.cert]
   const { tls: listeners, settings } = open(t, own)
@@ -170,7 +170,7 @@ root.test('old TLS, plain text and silence get nowhere', { skip }, async (t) => 
   t.equal(listeners.plain.options.handshakeTimeout, 5_000)
 })
 
-root.test('each bad file is named with its setting', { skip }, async (t) => {
+root.test('each bad file is reported with its setting', { skip }, async (t) => {
   const [own, other] = [makeCertificate(t), makeCertificate(t)]
   const folder = temporaryFolder(t)
   const [empty, broken, brokenKey] = ['empty', 'broken', 'key'].map((name) =>
