@@ -20,17 +20,17 @@ const text = '{"id":"c","choices":[{"index":0,"delta":{"content":"Hi"}}]}'
 const extra = '{"id":"c","choices":[],"usage":{"total_tokens":40}}'
 const closing = '{"choices":[{"index":0,"delta":{}}],"usage":{"total_tokens":40}}'
 
-/** A stream of these data, its lines ended so. */
+/** A stream of these data fields, with this line ending. */
 const events = (data: readonly string[], eol = '\n') =>
   data.map((each) => `data: ${each}${eol}${eol}`).join('')
 
-/** The bytes one by one. */
+/** The bytes as separate chunks. */
 const torn = (bytes: string) => Array.from(Buffer.from(bytes), (byte) => Buffer.of(byte))
 
 const plain = [text, text, '[DONE]']
 const withExtra = [text, text, extra, '[DONE]']
 
-/** Streams as the model sends them, and as a client gets them who has not asked for usage. */
+/** Streams as the model sends them, and as a client receives them that did not ask for usage. */
 const streams: Readonly<Record<string, readonly [readonly (string | Buffer)[], string]>> = {
   'an extra event': [[events(withExtra)], events(plain)],
   'an extra event on its own': [
@@ -58,33 +58,30 @@ const streams: Readonly<Record<string, readonly [readonly (string | Buffer)[], s
     [`data: {"choices":[],\ndata: "usage":{"total_tokens":40}}\n\n${events(plain)}`],
     events(plain),
   ],
-  'no blank behind the colon': [[`data:${extra}\n\n${events(plain)}`], events(plain)],
+  'no space after the colon': [[`data:${extra}\n\n${events(plain)}`], events(plain)],
   'a byte-order mark': [[`\ufeff${events(withExtra)}`], `\ufeff${events(plain)}`],
   'no blank line at the end': [
     [events([text]), `data: ${extra}\n\ndata: [DONE]`],
     `${events([text])}data: [DONE]`,
   ],
-  'the extra event is the last and has no end': [
-    [events([text]), `data: ${extra}`],
-    events([text]),
-  ],
-  'usage beside text stays': [
+  'an unterminated extra event at the end': [[events([text]), `data: ${extra}`], events([text])],
+  'usage with text is kept': [
     [events([text, closing, '[DONE]'])],
     events([text, closing, '[DONE]']),
   ],
-  'usage of null stays': [
+  'a null usage is kept': [
     [events(['{"choices":[],"usage":null}', extra, '[DONE]'])],
     events(['{"choices":[],"usage":null}', '[DONE]']),
   ],
-  'blanks in the JSON': [
+  'spaces in the JSON': [
     [events(['{ "usage" : { "total_tokens" : 40 } , "choices" : [ ] }', '[DONE]'])],
     events(['[DONE]']),
   ],
-  'a NaN beside it': [
+  'NaN in the JSON': [
     [events(['{"x":NaN,"choices":[],"usage":{"total_tokens":40}}', '[DONE]'])],
     events(['[DONE]']),
   ],
-  'usage in what the model wrote': [
+  'usage in the generated text': [
     [
       events([
         JSON.stringify({ choices: [{ delta: { content: '"usage":{"total_tokens":1}' } }] }),
@@ -93,7 +90,7 @@ const streams: Readonly<Record<string, readonly [readonly (string | Buffer)[], s
     ],
     events([JSON.stringify({ choices: [{ delta: { content: '"usage":{"total_tokens":1}' } }] })]),
   ],
-  'usage further in': [
+  'nested usage': [
     [
       events([
         '{"choices":[{"usage":{"total_tokens":1}}],"x":{"usage":{"total_tokens":2}}}',
@@ -109,7 +106,7 @@ const streams: Readonly<Record<string, readonly [readonly (string | Buffer)[], s
 }
 
 for (const [title, [pieces, seen]] of Object.entries(streams)) {
-  test(`a stream is as it was asked for: ${title}`, async (t, gateway) => {
+  test(`removes only the usage that was not asked for: ${title}`, async (t, gateway) => {
     for (const headers of [stream, { 'content-type': 'text/plain' }, {}]) {
       scripted.answer({ headers, pieces })
       await counts(
@@ -119,7 +116,7 @@ for (const [title, [pieces, seen]] of Object.entries(streams)) {
         async (key) => {
           const answer = await gateway.chat(key, {}, { stream: true }, path)
           t.equal(answer.status, 200)
-          t.ok(answer.text === seen.replace(/^\ufeff/, ''), 'the extra event is gone, no more')
+          t.ok(answer.text === seen.replace(/^\ufeff/, ''), 'only the extra event is missing')
         },
         'other',
       )
@@ -127,7 +124,7 @@ for (const [title, [pieces, seen]] of Object.entries(streams)) {
   })
 }
 
-test('a client that asks for usage gets all of it', async (t, gateway) => {
+test('a client that asks for usage gets the stream unchanged', async (t, gateway) => {
   const asked = { stream: true, stream_options: { include_usage: true } }
   for (const bytes of [events(withExtra), events(withExtra, '\r\n')]) {
     scripted.answer({ headers: stream, pieces: torn(bytes) })
@@ -143,7 +140,7 @@ test('a client that asks for usage gets all of it', async (t, gateway) => {
   }
 })
 
-test('a length that is no longer true is taken out', async (t, gateway) => {
+test('removes a content-length that is no longer right', async (t, gateway) => {
   const bytes = events(withExtra)
   scripted.answer({ headers: { ...stream, 'content-length': bytes.length }, pieces: [bytes] })
   const { key } = await gateway.mint({ subscription: 'limit-41' })
@@ -154,21 +151,21 @@ test('a length that is no longer true is taken out', async (t, gateway) => {
 
 const whole = '{"choices":[{"message":{"content":"Hi"}}],"usage":{"total_tokens":40}}'
 
-/** Answers that are not streams, all of 40 tokens. */
+/** Responses that are not streams, each of 40 tokens. */
 const documents: Readonly<Record<string, readonly (string | Buffer)[]>> = {
   'at once': [whole],
   'byte by byte': torn(whole),
-  'behind blanks': [`\r\n \t${whole}`],
+  'after white space': [`\r\n \t${whole}`],
   'with a NaN': [whole.replace('{', '{"x":NaN,"y":Infinity,')],
-  'after a usage of the model’s': [
+  'after usage in the generated text': [
     whole.replace('"Hi"', '"\\"usage\\":{\\"total_tokens\\":1}","usage":{"total_tokens":2}'),
   ],
-  'in lines, the last counts': ['{"usage":{"total_tokens":1}}\n', `${whole}\n`],
+  'several lines: the last counts': ['{"usage":{"total_tokens":1}}\n', `${whole}\n`],
   'with escapes': [whole.replace('"Hi"', '"\\\\\\"{[\\u0022"')],
 }
 
 for (const [title, pieces] of Object.entries(documents)) {
-  test(`an answer counts whatever it is called: ${title}`, async (t, gateway) => {
+  test(`counts a response of any content type: ${title}`, async (t, gateway) => {
     for (const type of ['application/json', 'text/plain', 'application/x-ndjson', undefined]) {
       scripted.answer({ headers: type === undefined ? {} : { 'content-type': type }, pieces })
       await counts(
@@ -177,7 +174,7 @@ for (const [title, pieces] of Object.entries(documents)) {
         40,
         async (key) => {
           const { text: seen } = await gateway.chat(key, {}, {}, path)
-          t.equal(seen, pieces.join(''), 'the client gets it as it is')
+          t.equal(seen, pieces.join(''), 'the response is unchanged')
         },
         'other',
       )
@@ -185,7 +182,7 @@ for (const [title, pieces] of Object.entries(documents)) {
   })
 }
 
-test('an answer is not held until it is whole', async (t, gateway) => {
+test('a response is not buffered', async (t, gateway) => {
   const size = 40 * 2 ** 20
   const long = `{"choices":[{"message":{"content":"${'x'.repeat(size)}"}}],"usage":{"total_tokens":40}}`
   scripted.answer({ headers: { 'content-type': 'application/json' }, pieces: [long] })

@@ -1,17 +1,17 @@
 import { clientAt } from '../support/client-at.ts'
 import { gatewayTests } from '../support/gateway.ts'
 
-// The defaults; the harness puts both off for tests that poll.
+// The defaults; for other tests, which poll, the harness disables both limits.
 const test = gatewayTests({
   env: {
     API_RATE_LIMIT: '600/1m',
     API_RATE_LIMIT_ADDRESS: '1200/1m',
-    // Envoy alone; the clients' own addresses are loopback's too.
+    // Only Envoy; the addresses of the clients are in 127.0.0.0/8 too.
     TRUSTED_PROXIES: '127.0.0.1',
   },
 })
 
-test('2,000 wrong credentials from one address earn 429', async (t, gateway) => {
+test('2,000 wrong credentials from one address get 429', async (t, gateway) => {
   const guesser = clientAt('127.0.0.2', gateway)
   const other = clientAt('127.0.0.3', gateway)
   t.teardown(guesser.close)
@@ -21,10 +21,10 @@ test('2,000 wrong credentials from one address earn 429', async (t, gateway) => 
   const answers = await Promise.all(
     Array.from({ length: 2_000 }, async (_, i) => {
       const token = i % 2 === 0 ? `guess-${i}` : `sk-oai-${i}_${'x'.repeat(32)}`
-      // What the client says of itself is not believed.
+      // Envoy replaces the client's own x-forwarded-for.
       const answer = await guesser.ask({ token, forwardedFor: `192.0.2.${i % 250}` })
       if (i % 200 !== 0) return answer
-      t.equal((await other.ask(good)).status, 200, 'another address is served meanwhile')
+      t.equal((await other.ask(good)).status, 200, 'another address is served')
       return answer
     }),
   )
@@ -37,14 +37,18 @@ test('2,000 wrong credentials from one address earn 429', async (t, gateway) => 
   const retryAfter = Number(last?.headers['retry-after'])
   t.ok(retryAfter >= 1 && retryAfter <= 60, `retry-after: ${retryAfter}`)
 
-  t.equal((await other.ask({ token: 'guess' })).status, 401, 'of which nothing was counted')
-  t.equal((await guesser.ask(good)).status, 200, 'a good credential is served anywhere')
+  t.equal(
+    (await other.ask({ token: 'guess' })).status,
+    401,
+    'nothing was counted for the other address',
+  )
+  t.equal((await guesser.ask(good)).status, 200, 'a valid credential is served from any address')
   t.equal((await guesser.ask({ path: '/health' })).status, 200)
   const { key } = await gateway.mint({ user })
-  t.equal((await gateway.chat(key)).status, 200, 'inference has no part in it')
+  t.equal((await gateway.chat(key)).status, 200, 'inference is not limited')
 })
 
-test('a caller has 600 requests a minute, and inference has no part in them', async (t, gateway) => {
+test('limits a caller to 600 API requests a minute, but not inference', async (t, gateway) => {
   const client = clientAt('127.0.0.4', gateway)
   t.teardown(client.close)
   const user = gateway.newUser()

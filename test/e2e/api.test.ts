@@ -3,7 +3,7 @@ import { gatewayTests } from '../support/gateway.ts'
 const test = gatewayTests()
 
 for (const prefix of ['', '/maas-api']) {
-  test(`keys are managed at ${prefix}/v1/api-keys`, async (t, gateway) => {
+  test(`manages keys at ${prefix}/v1/api-keys`, async (t, gateway) => {
     const user = gateway.newUser()
     const token = `token-${user}`
     const created = await gateway.ask(`${prefix}/v1/api-keys`, token, {
@@ -20,11 +20,19 @@ for (const prefix of ['', '/maas-api']) {
       t.equal(read.status, 200)
       t.match(JSON.parse(read.text), { id, username: user, status: 'active' })
     }
-    t.equal((await gateway.ask(path, `token-${gateway.newUser()}`)).status, 404, 'not mine')
+    t.equal(
+      (await gateway.ask(path, `token-${gateway.newUser()}`)).status,
+      404,
+      'a key of another user',
+    )
     t.equal((await gateway.ask(path, 'token-admin')).status, 200, 'an administrator')
     t.equal((await gateway.ask(path)).status, 401)
     const more = { method: 'POST', body: '{"name":"more"}' }
-    t.equal((await gateway.ask(`${prefix}/v1/api-keys`, key, more)).status, 403, 'no key by key')
+    t.equal(
+      (await gateway.ask(`${prefix}/v1/api-keys`, key, more)).status,
+      403,
+      'a key cannot create keys',
+    )
 
     t.equal((await gateway.ask(path, token, { method: 'DELETE' })).status, 200)
     t.equal((await gateway.ask(path, token, { method: 'DELETE' })).status, 404)
@@ -44,7 +52,7 @@ for (const prefix of ['', '/maas-api']) {
   })
 }
 
-test('a body of the API is a megabyte at most', async (t, gateway) => {
+test('limits bodies of the API to one megabyte', async (t, gateway) => {
   const token = `token-${gateway.newUser()}`
   const empty = JSON.stringify({ name: 'x', subscription: 'plenty', more: '' }).length
   for (const [bytes, status] of [
@@ -62,7 +70,7 @@ test('a body of the API is a megabyte at most', async (t, gateway) => {
   }
 })
 
-test('a key outlives a restart of the service', async (t, gateway) => {
+test('a key survives a restart of the service', async (t, gateway) => {
   const user = gateway.newUser()
   const { key, id } = await gateway.mint({ user })
   await gateway.stopService()

@@ -35,11 +35,11 @@ function read(from = path): Record<string, unknown>[] {
   return text.split('\n').flatMap((line) => (line === '' ? [] : JSON.parse(line)))
 }
 
-test('a process, its resources and their changes are in the trail', async (t, gateway) => {
+test('the start, the resources and their changes are in the trail', async (t, gateway) => {
   const lines = await poll(() => {
     const found = read()
     return found.some(({ action }) => action === 'service.start') ? found : undefined
-  }, 'the start has a line')
+  }, 'the start is in the trail')
   const applied = lines?.find(({ action }) => action === 'resources.apply')
   t.match(applied, {
     outcome: 'success',
@@ -59,10 +59,13 @@ test('a process, its resources and their changes are in the trail', async (t, ga
   )
   gateway.put('more.yaml', subscriptions({ more: 5 }))
   const changes = [{ change: 'added', resource: 'Subscription/models-as-a-service/more' }]
-  await poll(() => JSON.stringify(read().at(-1)?.changes) === JSON.stringify(changes), 'it is told')
+  await poll(
+    () => JSON.stringify(read().at(-1)?.changes) === JSON.stringify(changes),
+    'the change is in the trail',
+  )
 })
 
-test('one request has one id at the client and in the trail', async (t, gateway) => {
+test('one request has the same id at the client and in the trail', async (t, gateway) => {
   const user = gateway.newUser()
   const answer = await gateway.ask('/v1/api-keys', `token-${user}`, {
     method: 'POST',
@@ -80,16 +83,16 @@ test('one request has one id at the client and in the trail', async (t, gateway)
   )
 })
 
-test('a renamed file is left to whoever renamed it', async (t, gateway) => {
+test('writes a new file after the old one was renamed', async (t, gateway) => {
   const before = read().length
   renameSync(path, `${path}.1`)
-  await poll(() => existsSync(path), 'there is a new one')
+  await poll(() => existsSync(path), 'the new file exists')
   await gateway.mint()
   t.equal(read(`${path}.1`).length, before)
   t.match(read(), [{ outcome: 'intent' }, { outcome: 'success' }])
 })
 
-test('logrotate rotates it as the example says', async (t, gateway) => {
+test('logrotate works with the example configuration', async (t, gateway) => {
   const example = readFileSync(
     new URL('../../examples/audit-log/logrotate.conf', import.meta.url),
     'utf8',
@@ -113,7 +116,7 @@ test('logrotate rotates it as the example says', async (t, gateway) => {
   t.equal(read().length, 2)
 })
 
-test('a full disk stops what is done to keys, and nothing else', async (t, gateway) => {
+test('a full disk refuses key changes, but nothing else', async (t, gateway) => {
   if (!existsSync('/dev/full')) {
     t.pass('refused', { skip: 'no /dev/full' })
     return
@@ -145,7 +148,7 @@ test('a full disk stops what is done to keys, and nothing else', async (t, gatew
   t.match(read().at(-1), { action: 'key.revoke', outcome: 'success', actor: { user: 'admin' } })
 })
 
-test('the end of a process is in the trail', async (t, gateway) => {
+test('the stop is in the trail', async (t, gateway) => {
   await gateway.stopService()
   t.match(read().at(-1), { action: 'service.stop', actor: { user: 'tollgate' } })
   await gateway.startService()

@@ -15,7 +15,7 @@ const test = gatewayTests({
 })
 const body = '{"model":"other","messages":[]}'
 
-/** Labels under which some server reads another document, or the same one in another charset. */
+/** Content types with which some servers read another document, or another charset. */
 const refused: readonly string[] = [
   'application/json; charset*0="utf"; charset*1="-7"',
   'application/json; x="charset=utf-8"; charset=utf-7',
@@ -42,7 +42,7 @@ const kept: readonly string[] = [
   'x',
 ]
 
-test('a body is sent under the name it was judged by', async (t, gateway) => {
+test('sends an accepted body as application/json', async (t, gateway) => {
   const { key } = await gateway.mint()
   for (const path of ['/llm/other/v1/chat/completions', '/v1/chat/completions', '/v1/embeddings']) {
     for (const label of [...kept, undefined]) {
@@ -57,7 +57,7 @@ test('a body is sent under the name it was judged by', async (t, gateway) => {
   }
 })
 
-test('other charsets are refused, however they are spelled', async (t, gateway) => {
+test('refuses other charsets in any spelling', async (t, gateway) => {
   const { key } = await gateway.mint()
   const before = scripted.received.length
   for (const path of ['/llm/other/v1/chat/completions', '/v1/chat/completions', '/v1/responses']) {
@@ -68,10 +68,10 @@ test('other charsets are refused, however they are spelled', async (t, gateway) 
       t.match(JSON.parse(answer.body).error, { code: 'invalid_body', message: /UTF-8/ })
     }
   }
-  t.equal(scripted.received.length, before, 'the model is not asked')
+  t.equal(scripted.received.length, before, 'the model gets no request')
 })
 
-test('two labels are one too many', async (t, gateway) => {
+test('two content types are refused or replaced', async (t, gateway) => {
   const { key } = await gateway.mint()
   const headers = [
     `authorization: Bearer ${key}`,
@@ -89,7 +89,7 @@ test('two labels are one too many', async (t, gateway) => {
   }
 })
 
-test('what says how to read a request does not reach the model', async (t, gateway) => {
+test('removes or replaces headers that change how a request is read', async (t, gateway) => {
   const { key } = await gateway.mint()
   const odd = {
     'x-http-method-override': 'GET',
@@ -124,7 +124,7 @@ test('what says how to read a request does not reach the model', async (t, gatew
   }
 })
 
-test('names that readers of protobuf know are refused', async (t, gateway) => {
+test('refuses names that protobuf JSON parsers accept', async (t, gateway) => {
   const { key } = await gateway.mint()
   for (const path of ['/llm/other/v1/chat/completions', '/v1/chat/completions']) {
     for (const members of [

@@ -4,7 +4,7 @@ const origin = 'https://app.example'
 const test = gatewayTests({ limits: { allowedOrigins: [origin] } })
 const paths = ['/v1/chat/completions', '/llm/sim/v1/chat/completions', '/v1/api-keys', '/v1/models']
 
-test('a preflight is answered before any credential is asked for', async (t, gateway) => {
+test('answers a preflight without a credential', async (t, gateway) => {
   for (const path of paths) {
     const { status, headers } = await gateway.ask(path, undefined, {
       method: 'OPTIONS',
@@ -22,7 +22,7 @@ test('a preflight is answered before any credential is asked for', async (t, gat
   }
 })
 
-test('pages of the origin read answers and refusals', async (t, gateway) => {
+test('a page of the allowed origin can read responses and errors', async (t, gateway) => {
   const { key } = await gateway.mint()
   for (const credential of [key, undefined, 'sk-tg-wrong']) {
     for (const path of paths.slice(0, 2)) {
@@ -38,7 +38,7 @@ test('pages of the origin read answers and refusals', async (t, gateway) => {
   }
 })
 
-test('other origins are told nothing', async (t, gateway) => {
+test('other origins get no CORS headers', async (t, gateway) => {
   const { key } = await gateway.mint()
   for (const other of ['https://evil.example', 'https://app.example.evil.example', 'null']) {
     for (const method of ['OPTIONS', 'GET']) {

@@ -10,7 +10,7 @@ const test = gatewayTests({
   resources: (backendUrl) => [...models(backendUrl), ...subscriptions({ plenty: 1_000_000 })],
 })
 
-/** A model of its own, with the subscription that pays for it; both bear its name. */
+/** A model with its own policy and subscription, all of this name. */
 function family(name: string, backendUrl: string) {
   return [
     modelRef(name, { backendUrl }),
@@ -23,7 +23,7 @@ async function statusOf(gateway: Gateway, key: string, model: string): Promise<n
   return (await gateway.chat(key, {}, {}, `/llm/${model}/v1/chat/completions`)).status
 }
 
-/** Mints as soon as the subscription is there. */
+/** Creates a key as soon as the subscription is in force. */
 async function mintBy(gateway: Gateway, name: string): Promise<string> {
   const user = gateway.newUser()
   let key = ''
@@ -53,7 +53,11 @@ test('a new model drops no request', async (t, gateway) => {
     const since = performance.now()
     gateway.put(`${name}.yaml`, family(name, gateway.model.url))
     const own = await mintBy(gateway, name)
-    t.equal(await statusOf(gateway, own, name), 200, 'usable as soon as it is known')
+    t.equal(
+      await statusOf(gateway, own, name),
+      200,
+      'usable as soon as its subscription is in force',
+    )
     waits.push(performance.now() - since)
   }
   for (const name of ['new-1', 'new-2', 'new-3']) gateway.put(`${name}.yaml`, undefined)
@@ -64,7 +68,7 @@ test('a new model drops no request', async (t, gateway) => {
   t.ok(middle < 2_000, `usable within ${waits.map(Math.round).join(', ')} ms`)
 })
 
-test('a model may move', async (t, gateway) => {
+test('a model may move to another server', async (t, gateway) => {
   gateway.put('moving.yaml', family('moving', gateway.model.url))
   const key = await mintBy(gateway, 'moving')
   const next = await startModelServer(t)
@@ -78,29 +82,29 @@ test('a model may move', async (t, gateway) => {
   const asked = async () => (await next.tally()).requests['/base/v1/chat/completions'] ?? 0
   await poll(async () => {
     const status = await statusOf(gateway, key, 'moving')
-    t.ok(status === 200 || status === 404, `${status} is one of the two servers`)
+    t.ok(status === 200 || status === 404, `${status} is from one of the two servers`)
     return (await asked()) > 0
-  }, 'the new server is asked, below its base path')
-  t.match((await slow).text, /data: \[DONE\]\n\n$/, 'what runs stays where it is')
+  }, 'the new server gets requests, below its base path')
+  t.match((await slow).text, /data: \[DONE\]\n\n$/, 'a running stream stays on the old server')
   gateway.put('moving.yaml', undefined)
 })
 
-test('a stream outlives its model', async (t, gateway) => {
+test('a stream survives the removal of its model', async (t, gateway) => {
   gateway.put('leaving.yaml', family('leaving', gateway.model.url))
   const key = await mintBy(gateway, 'leaving')
   const path = '/llm/leaving/v1/chat/completions'
   const { open } = await gateway.model.tally()
-  // Longer than the cluster is kept for Checks that are already answered.
+  // Longer than the cluster is kept for Checks that were already answered.
   const streaming = gateway.chat(key, { chunkDelayMs: 400 }, { stream: true }, path)
-  await poll(async () => (await gateway.model.tally()).open > open, 'it has begun')
+  await poll(async () => (await gateway.model.tally()).open > open, 'the stream has begun')
   gateway.put('leaving.yaml', undefined)
-  await poll(async () => (await statusOf(gateway, key, 'leaving')) === 403, 'the model is gone')
+  await poll(async () => (await statusOf(gateway, key, 'leaving')) === 403, 'the model is removed')
   const { status, text } = await streaming
   t.equal(status, 200)
   t.match(text, /data: \[DONE\]\n\n$/)
 })
 
-test('a broken file leaves the rest', async (t, gateway) => {
+test('a broken file leaves the others in force', async (t, gateway) => {
   const { key } = await gateway.mint()
   gateway.put('broken.yaml', 'kind: [')
   gateway.put('bad.yaml', [modelRef('sim', { backendUrl: 'no URL' })])
@@ -111,20 +115,20 @@ test('a broken file leaves the rest', async (t, gateway) => {
   for (const file of ['broken.yaml', 'bad.yaml', 'fine.yaml']) gateway.put(file, undefined)
 })
 
-test('a closed model closes for old keys', async (t, gateway) => {
+test('closing a model takes effect for existing keys', async (t, gateway) => {
   gateway.put('shut.yaml', family('shut', gateway.model.url))
   const key = await mintBy(gateway, 'shut')
   t.equal(await statusOf(gateway, key, 'shut'), 200)
   const [model, , paid] = family('shut', gateway.model.url)
-  if (model === undefined || paid === undefined) throw new Error('a family has three')
+  if (model === undefined || paid === undefined) throw new Error('a family has three resources')
   gateway.put('shut.yaml', [model, paid])
-  await poll(async () => (await statusOf(gateway, key, 'shut')) === 403, 'the policy is gone')
+  await poll(async () => (await statusOf(gateway, key, 'shut')) === 403, 'the policy is removed')
   gateway.put('shut.yaml', [...family('shut', gateway.model.url)])
-  await poll(async () => (await statusOf(gateway, key, 'shut')) === 200, 'and back')
+  await poll(async () => (await statusOf(gateway, key, 'shut')) === 200, 'the policy is back')
   gateway.put('shut.yaml', [
     ...family('shut', gateway.model.url).slice(1),
     modelRef('shut', { backendUrl: undefined }),
   ])
-  await poll(async () => (await statusOf(gateway, key, 'shut')) === 503, 'nothing serves it')
+  await poll(async () => (await statusOf(gateway, key, 'shut')) === 503, 'the model has no server')
   gateway.put('shut.yaml', undefined)
 })

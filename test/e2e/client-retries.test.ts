@@ -22,7 +22,7 @@ interface Attempt {
   readonly retryAfterS: number
 }
 
-/** A fetch that keeps the times of its calls. */
+/** A fetch that records its calls. */
 function recorder() {
   const attempts: Attempt[] = []
   const recorded: typeof fetch = async (input, init) => {
@@ -36,7 +36,7 @@ function recorder() {
   return { attempts, fetch: recorded }
 }
 
-/** A call of each client, with as many retries, answering what the model said. */
+/** Makes a call by each client library with this many retries; returns the model's answer. */
 const clients = {
   openai: async (gateway: Gateway, apiKey: string, maxRetries: number, via: typeof fetch) => {
     const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey, maxRetries, fetch: via })
@@ -64,7 +64,9 @@ async function spent(gateway: Gateway, name: string): Promise<string> {
   return key
 }
 
-/** Claims one refusal, the wait that it asked for, and then the answer. */
+/**
+ * Checks that one attempt was refused, and that the client waited before the next, successful one.
+ */
 function waited(t: Test, attempts: readonly Attempt[]): void {
   t.strictSame(
     attempts.map(({ status }) => status),
@@ -78,14 +80,14 @@ function waited(t: Test, attempts: readonly Attempt[]): void {
 }
 
 for (const [name, call] of Object.entries(clients)) {
-  test(`the ${name} client waits for the window`, async (t, gateway) => {
+  test(`the ${name} client waits for the end of the window`, async (t, gateway) => {
     const key = await spent(gateway, 'short')
     const { attempts, fetch } = recorder()
     t.match(await call(gateway, key, 1, fetch), /^a small river/)
     waited(t, attempts)
   })
 
-  test(`the ${name} client does not retry in vain`, async (t, gateway) => {
+  test(`the ${name} client does not retry if the wait is too long`, async (t, gateway) => {
     const key = await spent(gateway, 'hour')
     const { attempts, fetch } = recorder()
     const error = await call(gateway, key, 5, fetch).catch((thrown: unknown) => thrown)
@@ -99,7 +101,7 @@ for (const [name, call] of Object.entries(clients)) {
   })
 }
 
-test('the anthropic client knows our refusals', async (t, gateway) => {
+test('the anthropic client recognizes our errors', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'hour' })
   const ask = async (authToken: string, model: string) => {
     const client = new Anthropic({ baseURL: gateway.url, apiKey: null, authToken, maxRetries: 0 })

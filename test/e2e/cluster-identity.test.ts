@@ -24,23 +24,23 @@ async function create(gateway: Gateway, token: string) {
   return { status: answer.status, ...JSON.parse(answer.text) }
 }
 
-test('a token of the cluster mints a key that works', async (t, gateway) => {
+test('a cluster token creates a key that works', async (t, gateway) => {
   const { status, key, id } = await create(gateway, 'ada')
   t.equal(status, 201)
   t.equal((await gateway.chat(key)).status, 200)
   const read = await gateway.ask(`/v1/api-keys/${id}`, 'ada')
   t.match(JSON.parse(read.text), { username: ada })
-  t.equal((await gateway.chat('ada')).status, 401, 'and opens no inference')
+  t.equal((await gateway.chat('ada')).status, 401, 'the token does not allow inference')
   for (const token of ['invented', 'vault', 'a.b.c']) {
     t.equal((await create(gateway, token)).status, 401, token)
   }
 })
 
-test("an administrator by the cluster's roles sees the keys of others", async (t, gateway) => {
+test('an administrator by cluster roles sees the keys of others', async (t, gateway) => {
   const { id } = await create(gateway, 'ada')
   t.equal((await gateway.ask(`/v1/api-keys/${id}`, 'ops')).status, 200)
   const late = await gateway.ask(`/v1/api-keys/${id}`, 'late')
-  t.equal(late.status, 404, 'a group that nobody set makes no administrator')
+  t.equal(late.status, 404, 'a group that is not configured makes no administrator')
   const search = (token: string) =>
     gateway.ask('/v1/api-keys/search', token, {
       method: 'POST',
@@ -51,20 +51,20 @@ test("an administrator by the cluster's roles sees the keys of others", async (t
   const reviews = cluster.asked.length
   t.equal((await gateway.ask(`/v1/api-keys/${id}`, 'ada')).status, 200)
   t.equal((await gateway.ask(`/v1/api-keys/${id}`, 'ada', { method: 'DELETE' })).status, 200)
-  t.equal(cluster.asked.length, reviews, 'for a key of their own nobody is asked about')
+  t.equal(cluster.asked.length, reviews, "no access review for one's own key")
 })
 
-test('with the API server away its tokens are 503, and all else works', async (t, gateway) => {
+test('without the API server cluster tokens get 503, and everything else works', async (t, gateway) => {
   const { key } = await gateway.mint()
   const { id } = await create(gateway, 'ada')
   cluster.answer = (_request, response) => response.writeHead(500).end()
   cluster.tokens.set('fresh', { username: 'fresh', groups: ['team'] })
   t.equal((await create(gateway, 'fresh')).status, 503)
-  t.equal((await gateway.ask(`/v1/api-keys/${id}`, 'ada')).status, 200, 'still remembered')
+  t.equal((await gateway.ask(`/v1/api-keys/${id}`, 'ada')).status, 200, 'still cached')
   t.equal(
     (await gateway.ask(`/v1/api-keys/${id}`, `token-${gateway.newUser()}`)).status,
     404,
-    'nobody is an admin',
+    'no one is an administrator',
   )
   t.equal((await gateway.chat(key)).status, 200)
   const ready = await fetch(`http://${showAddress(gateway.addresses.internal)}/readyz`)

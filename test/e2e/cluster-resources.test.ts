@@ -11,7 +11,7 @@ import { startScriptedModel } from '../support/scripted-model.ts'
 const skip = envoyPath() === undefined && 'no Envoy'
 const chat = '/llm/fresh/v1/chat/completions'
 
-root.test('what is applied to a cluster is usable through Envoy', { skip }, async (t) => {
+root.test('resources of a cluster can be used through Envoy', { skip }, async (t) => {
   const server = await startScriptedModel()
   const world = await startDouble(t)
   const kubeconfig = writeKubeconfig(t, world.access)
@@ -22,7 +22,7 @@ root.test('what is applied to a cluster is usable through Envoy', { skip }, asyn
     env: { RESOURCES: 'kubernetes', KUBECONFIG: kubeconfig },
   })
   const { key } = await gateway.mint().catch(() => ({ key: '' }))
-  t.equal(key, '', 'a Subscription whose only model is not there pays for nothing')
+  t.equal(key, '', 'a Subscription without existing models selects nothing')
   const readyz = async () => {
     const answer = await fetch(`http://${showAddress(gateway.addresses.internal)}/readyz`)
     return JSON.stringify(await answer.json())
@@ -37,12 +37,12 @@ root.test('what is applied to a cluster is usable through Envoy', { skip }, asyn
   await put('first\n')
   const secretRef = { name: 'provider', key: 'api-key' }
 
-  await t.test('within seconds, and without a 503', async (t) => {
+  await t.test('within seconds and without a 503', async (t) => {
     const spec = { backendUrl: server.url, credential: { secretRef } }
     await world.apply(modelRef('fresh', spec))
     const { key } = await poll(
       async () => (await gateway.mint().catch(() => undefined)) as { key: string },
-      'a key can be made',
+      'a key can be created',
     )
     const { status } = await gateway.chat(key, {}, {}, chat)
     t.equal(status, 200)
@@ -53,12 +53,12 @@ root.test('what is applied to a cluster is usable through Envoy', { skip }, asyn
         await gateway.chat(key, {}, {}, chat)
         return server.received.at(-1)?.headers.authorization === 'Bearer second'
       },
-      'a replaced Secret is in force',
+      'the replaced Secret is in force',
       30_000,
     )
   })
 
-  await t.test('two seconds after it was applied', async (t) => {
+  await t.test('two seconds after they were applied', async (t) => {
     const team = { groups: ['team'] }
     const timed = async (act: () => Promise<unknown>): Promise<number> => {
       const begunAt = performance.now()
@@ -90,23 +90,23 @@ root.test('what is applied to a cluster is usable through Envoy', { skip }, asyn
     }
     const show = (times: readonly number[]) => times.map((ms) => ms.toFixed(0)).join(', ')
     t.comment(`usable after ${show(took)} ms; to ask takes ${show(asking)} ms`)
-    // On a slow machine the questions themselves, one in vain and one that is answered, take long.
+    // On a slow machine the calls themselves take long: one that fails and one that succeeds.
     t.ok(median(took) <= 2_000 + 2 * median(asking), `usable after ${show(took)} ms`)
   })
 
-  await t.test('and stays so without the API server', async (t) => {
+  await t.test('without the API server they stay in force', async (t) => {
     const { key } = await gateway.mint()
     t.notMatch(await readyz(), 'kubernetes')
     world.faults.status = 503
     world.faults.cut()
-    await poll(async () => (await readyz()).includes('kubernetes'), '/readyz says so')
+    await poll(async () => (await readyz()).includes('kubernetes'), '/readyz reports it')
     t.equal((await gateway.chat(key, {}, {}, chat)).status, 200)
     t.equal(server.received.at(-1)?.headers.authorization, 'Bearer second')
     world.faults.status = 0
     await world.remove(modelRef('fresh'))
     await poll(
       async () => (await gateway.chat(key, {}, {}, chat)).status === 403,
-      'it goes on',
+      'changes take effect again',
       30_000,
     )
   })

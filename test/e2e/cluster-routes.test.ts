@@ -26,14 +26,14 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const skip = noOpenssl || (envoyPath() === undefined && 'no Envoy')
 
-/** One that says what has reached it, and which server name TLS had. */
+/** What a server received: the request, and the server name of TLS. */
 interface Seen {
   readonly host: string | undefined
   readonly path: string | undefined
   readonly serverName?: string | undefined
 }
 
-root.test('requests go where the HTTPRoute of the model leads', { skip }, async (t) => {
+root.test('requests follow the HTTPRoute of the model', { skip }, async (t) => {
   const folder = temporaryFolder(t)
   const certificate = selfSigned(folder, 'DNS:models.example.com')
   const answer = (server: string) => (request: IncomingMessage, response: http.ServerResponse) => {
@@ -83,7 +83,7 @@ root.test('requests go where the HTTPRoute of the model leads', { skip }, async 
   })
   const { key } = await gateway.mint()
 
-  await t.test('a Service, by its name', async (t) => {
+  await t.test('to a Service by its name', async (t) => {
     for (const name of models) {
       const seen = await ask(gateway, key, name)
       t.strictSame(seen, {
@@ -94,16 +94,16 @@ root.test('requests go where the HTTPRoute of the model leads', { skip }, async 
     }
   })
 
-  await t.test('the route changes, and requests follow', async (t) => {
+  await t.test('to the new Service after a change of the route', async (t) => {
     await world.apply(route('small', two))
     await arrives('small', 'two')
-    t.match(await ask(gateway, key, 'other'), { server: 'one' }, 'others are untouched')
+    t.match(await ask(gateway, key, 'other'), { server: 'one' }, 'other models are unaffected')
     const rule = { ...toService('small', two), matches: [{ path: { value: '/llm/small' } }] }
     const spec = { hostnames: ['small.example.com'], rules: [rule] }
     await world.apply(httpRoute({ spec }))
     await poll(
       async () => (await ask(gateway, key, 'small')).path === '/llm/small/v1/chat/completions',
-      'with the path of the route',
+      'the path of the route is kept',
     )
     t.match(await ask(gateway, key, 'small'), { server: 'two', host: 'small.example.com' })
   })
@@ -117,7 +117,7 @@ root.test('requests go where the HTTPRoute of the model leads', { skip }, async 
     return { ...httpRoute({ spec, ...(status && { status }) }), spec }
   }
 
-  await t.test('an InferencePool is reached by its Gateway', async (t) => {
+  await t.test('to the Gateway of an InferencePool', async (t) => {
     const listeners = [
       { name: 'http', port: one, protocol: 'HTTP' },
       { name: 'https', port: pool, protocol: 'HTTPS', hostname: '*.example.com' },
@@ -133,7 +133,7 @@ root.test('requests go where the HTTPRoute of the model leads', { skip }, async 
     })
   })
 
-  await t.test('a route on another Gateway is a way past us', async (t) => {
+  await t.test('a route on another Gateway is reported as a bypass', async (t) => {
     const { internal, metrics } = gateway.addresses
     const get = async (address: Address | undefined, path: string): Promise<string> =>
       (await fetch(`http://${address && showAddress(address)}${path}`)).text()
@@ -143,17 +143,21 @@ root.test('requests go where the HTTPRoute of the model leads', { skip }, async 
     const { spec } = throughGateway()
     const parentRefs = [...spec.parentRefs, { name: 'public', namespace: 'gateways' }]
     await world.apply(httpRoute({ spec: { ...spec, parentRefs } }))
-    await poll(async () => (await bypassed()) === 1, 'it counts')
+    await poll(async () => (await bypassed()) === 1, 'the bypass is counted')
     t.match(
       await get(internal, '/internal/v1/resources'),
       /"type":"Bypass","status":"True".*llm\/small-kserve-route on the Gateway gateways\/public/,
     )
-    t.match(await ask(gateway, key, 'small'), { server: 'pool' }, 'requests go by the internal one')
+    t.match(
+      await ask(gateway, key, 'small'),
+      { server: 'pool' },
+      'requests use the internal Gateway',
+    )
   })
 
-  await t.test('what leads nowhere is 503, and others go on', async (t) => {
+  await t.test('a route without a usable target is 503, and others are served', async (t) => {
     await world.apply(route('small', two, { namespace: 'elsewhere' }))
-    await refused('a Service that may not be granted, without a Gateway')
+    await refused('a Service in another namespace, without a grant')
     await world.apply(route('small', two))
     await arrives('small', 'two')
     const spec = throughGateway().spec
@@ -171,11 +175,11 @@ root.test('requests go where the HTTPRoute of the model leads', { skip }, async 
         },
       }),
     )
-    await refused('a route that its Gateway does not accept')
+    await refused('a route that its Gateway has not accepted')
     t.match(await ask(gateway, key, 'other'), { server: 'one' })
   })
 
-  await t.test('an object that cannot be read stops no other', async () => {
+  await t.test('an invalid route affects no other', async () => {
     for (const [what, rule] of Object.entries({
       'a port': toService('small', 99_999),
       'a host': toService('small.llm.svc:80/../x'),
@@ -192,9 +196,9 @@ root.test('requests go where the HTTPRoute of the model leads', { skip }, async 
     }
   })
 
-  await t.test('a route that is deleted takes its model off, and no other', async (t) => {
+  await t.test('deleting a route removes only its model', async (t) => {
     await world.remove(httpRoute())
-    await refused('nothing says where it is')
+    await refused('no address is known')
     t.match(await ask(gateway, key, 'other'), { server: 'one' })
     await world.apply(inferenceService({ url: `http://127.0.0.1:${two}/from/status` }))
     await arrives('small', 'two')
@@ -202,7 +206,10 @@ root.test('requests go where the HTTPRoute of the model leads', { skip }, async 
   })
 
   async function arrives(model: string, server: string): Promise<void> {
-    await poll(async () => (await ask(gateway, key, model)).server === server, `at ${server}`)
+    await poll(
+      async () => (await ask(gateway, key, model)).server === server,
+      `${model} is at ${server}`,
+    )
   }
 
   async function refused(why: string): Promise<void> {
@@ -217,7 +224,7 @@ interface Told extends Partial<Seen> {
   readonly code?: string
 }
 
-/** What the server has said of the request; else why none has got it. */
+/** The request as the server received it, or the error. */
 async function ask(gateway: Gateway, key: string, model: string): Promise<Told> {
   const path = `/llm/${model}/v1/chat/completions`
   const { status, text } = await gateway.chat(key, {}, {}, path)
@@ -226,7 +233,7 @@ async function ask(gateway: Gateway, key: string, model: string): Promise<Told> 
   return { status, ...(error?.code && { code: error.code }) }
 }
 
-/** As in a pod: names of Services are known, and an authority of one's own vouches for TLS. */
+/** As in a pod: names of Services are resolved, and TLS trusts these authorities. */
 function adjust(bootstrap: string, dnsPort: number, authorities: string): string {
   const parsed = JSON.parse(bootstrap)
   const [secret] = parsed.static_resources.secrets

@@ -14,7 +14,7 @@ import { runTollgate } from '../support/tollgate.ts'
 
 const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
 
-test('a collector that is away is told of once, and once that it is back', async (t) => {
+test('logs a collector that is unavailable once, and its recovery once', async (t) => {
   const receiver = await startOtlpReceiver(t)
   const folder = temporaryFolder(t)
   const [api, internal, grpc, metrics] = await freePorts(4)
@@ -67,18 +67,18 @@ test('a collector that is away is told of once, and once that it is back', async
   await poll(() => receiver.points.has('tollgate_checks'), 'metrics are sent')
   for (const mode of [400, 429, 'hang'] as const) {
     receiver.mode = mode
-    await until('away', `${mode} is told`)
+    await until('away', `${mode} is logged`)
     const lines = signals.map((signal) => told(signal).length)
-    // More than the queue holds.
+    // More spans than the queue holds.
     for (let i = 0; i < 150; i += 1) await ask()
     t.strictSame(
       signals.map((signal) => told(signal).length),
       lines,
-      `${mode} is told once`,
+      `${mode} is logged once`,
     )
     receiver.mode = 'take'
     receiver.spans.length = 0
-    await until('back', `after ${mode} it is told that it is over`)
+    await until('back', `the recovery after ${mode} is logged`)
     t.ok(receiver.spans.length > 0)
   }
   for (const signal of signals) {
@@ -86,14 +86,14 @@ test('a collector that is away is told of once, and once that it is back', async
     t.strictSame(
       states,
       states.map((_, i) => (i % 2 === 0 ? 'away' : 'back')),
-      'one line a change',
+      'one line per change',
     )
   }
   service.signal('SIGTERM')
   t.equal(await service.ended, 0)
 })
 
-test('the SDK is not loaded unless something is exported', async (t) => {
+test('loads the SDK only if something is exported', async (t) => {
   const program = `
     const { registerHooks } = await import('node:module')
     const seen = []

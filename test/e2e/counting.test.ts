@@ -12,42 +12,46 @@ const test = gatewayTests({
 const messages = [{ role: 'user', content: 'Hi' }]
 const withUsage = { stream: true, stream_options: { include_usage: true } }
 
-/** The tokens of the usage blocks of a stream, in their order. */
+/** The total tokens of the usage blocks in a stream, in order. */
 function usagesIn(stream: string): readonly number[] {
   return [...stream.matchAll(/"total_tokens":(\d+)/g)].map(([, digits]) => Number(digits))
 }
 
-test('a whole answer is counted', async (t, gateway) => {
+test('counts a complete response', async (t, gateway) => {
   await counts(t, gateway, 17, async (key) => {
     const { status, text } = await gateway.chat(key)
     t.equal(status, 200)
-    t.equal(JSON.parse(text).usage.total_tokens, 17, 'one word asks, sixteen answer')
+    t.equal(
+      JSON.parse(text).usage.total_tokens,
+      17,
+      'one token in the prompt, sixteen in the answer',
+    )
   })
 })
 
 for (const [title, sim, fields] of [
-  ['a stream is counted unasked', {}, { stream: true }],
-  ['a stream is counted when asked', {}, withUsage],
+  ['counts a stream', {}, { stream: true }],
+  ['counts a stream with requested usage', {}, withUsage],
   [
-    'an unwanted usage is still counted',
+    'counts usage that the client declined',
     {},
     { stream: true, stream_options: { include_usage: false } },
   ],
-  ['running usage counts once, the last', { usageEveryChunk: true }, { stream: true }],
-  ['a usage in single bytes is counted', { splitUsageBytes: true }, { stream: true }],
-  ['a stream in single bytes is counted', { splitBytes: 1, words: 39 }, { stream: true }],
-  ['CRLF ends lines as well', { crlf: true }, { stream: true }],
-  ['CRLF in single bytes is counted', { crlf: true, splitUsageBytes: 1 }, { stream: true }],
-  ['a slow stream is counted', { chunkDelayMs: 20 }, { stream: true }],
-  ['a megabyte in events is counted', { answerBytes: 1_048_576 }, { stream: true }],
-  ['a megabyte at once is counted', { answerBytes: 1_048_576 }, {}],
-  ['an answer in single bytes is counted', { splitBytes: 1 }, {}],
+  ['counts cumulative usage once', { usageEveryChunk: true }, { stream: true }],
+  ['counts usage that arrives byte by byte', { splitUsageBytes: true }, { stream: true }],
+  ['counts a stream that arrives byte by byte', { splitBytes: 1, words: 39 }, { stream: true }],
+  ['counts a stream with CRLF', { crlf: true }, { stream: true }],
   [
-    'a charset beside the type is no matter',
-    { contentType: 'application/json; charset=utf-8' },
-    {},
+    'counts usage with CRLF that arrives byte by byte',
+    { crlf: true, splitUsageBytes: 1 },
+    { stream: true },
   ],
-  ['an empty answer has tokens too', { words: 0, totalTokens: 40 }, { stream: true }],
+  ['counts a slow stream', { chunkDelayMs: 20 }, { stream: true }],
+  ['counts a megabyte in events', { answerBytes: 1_048_576 }, { stream: true }],
+  ['counts a megabyte in one response', { answerBytes: 1_048_576 }, {}],
+  ['counts a response that arrives byte by byte', { splitBytes: 1 }, {}],
+  ['ignores a charset in the content type', { contentType: 'application/json; charset=utf-8' }, {}],
+  ['counts an empty stream', { words: 0, totalTokens: 40 }, { stream: true }],
 ] as const) {
   test(title, async (t, gateway) => {
     const tokens = 'totalTokens' in sim || 'words' in sim ? 40 : 17
@@ -58,20 +62,20 @@ for (const [title, sim, fields] of [
       t.equal(
         usagesIn(text).at(-1),
         unasked ? undefined : tokens,
-        'the client sees what it asked for',
+        'the client gets usage only if it asked for it',
       )
       if ('stream' in fields) t.match(text, /data: \[DONE\]\r?\n\r?\n$/)
     })
   })
 }
 
-test('shared routes count alike', async (t, gateway) => {
+test('counts on shared routes', async (t, gateway) => {
   for (const fields of [{}, { stream: true }, withUsage]) {
     await counts(t, gateway, 17, (key) => gateway.chat(key, {}, fields, '/v1/chat/completions'))
   }
 })
 
-test('a client that wants gzip is counted', async (t, gateway) => {
+test('counts a response for a client that accepts gzip', async (t, gateway) => {
   for (const fields of [{}, { stream: true }]) {
     await counts(t, gateway, 17, async (key) => {
       const body = JSON.stringify({ messages, sim: { compress: 'auto' }, ...fields })
@@ -83,8 +87,8 @@ test('a client that wants gzip is counted', async (t, gateway) => {
   }
 })
 
-test('gzip that nobody asked for goes uncounted', async (t, gateway) => {
-  // What cannot be read is not guessed; the service warns about such a model.
+test('does not count a gzip response that the client did not ask for', async (t, gateway) => {
+  // An unreadable response is not estimated; the service warns about the model.
   await counts(t, gateway, 0, async (key) => {
     const body = JSON.stringify({ messages, sim: { compress: 'gzip' } })
     const answer = await send(gateway, key, body)
@@ -92,7 +96,7 @@ test('gzip that nobody asked for goes uncounted', async (t, gateway) => {
   })
 })
 
-test('a request of five megabytes is counted', async (t, gateway) => {
+test('counts a request of five megabytes', async (t, gateway) => {
   const content = 'x'.repeat(5 * 1_048_576)
   for (const path of [chatPath, '/v1/chat/completions']) {
     for (const fields of [{}, { stream: true }]) {
@@ -104,14 +108,14 @@ test('a request of five megabytes is counted', async (t, gateway) => {
   }
 })
 
-test('twenty megabytes each way are counted', async (t, gateway) => {
+test('counts 20 megabytes in each direction', async (t, gateway) => {
   await counts(t, gateway, 17, async (key) => {
     const long = { messages: [{ role: 'user', content: 'x'.repeat(20_000_000) }] }
     t.equal((await gateway.chat(key, { answerBytes: 20_000_000 }, long)).status, 200)
   })
 })
 
-test('a chunked request is counted', async (t, gateway) => {
+test('counts a chunked request', async (t, gateway) => {
   await counts(t, gateway, 17, async (key) => {
     const body = JSON.stringify({ messages, ...withUsage })
     const pieces = [body.slice(0, 5), body.slice(5, 6), body.slice(6)]
@@ -121,7 +125,7 @@ test('a chunked request is counted', async (t, gateway) => {
   })
 })
 
-test('a client of HTTP/2 is counted', async (t, gateway) => {
+test('counts an HTTP/2 request', async (t, gateway) => {
   const session = http2.connect(gateway.url)
   t.teardown(() => session.close())
   for (const fields of [{}, withUsage]) {
@@ -140,7 +144,7 @@ test('a client of HTTP/2 is counted', async (t, gateway) => {
   }
 })
 
-test('only chat completions are counted', async (t, gateway) => {
+test('counts only chat completions by default', async (t, gateway) => {
   const body = JSON.stringify({ model: 'sim', input: 'x', prompt: 'x', max_tokens: 1, messages })
   for (const operation of ['completions', 'embeddings', 'messages', 'responses']) {
     for (const path of [`/llm/sim/v1/${operation}`, `/v1/${operation}`]) {
@@ -153,7 +157,7 @@ test('only chat completions are counted', async (t, gateway) => {
   }
 })
 
-/** A chat call by node:http, which leaves all headers and the encoding as they are. */
+/** A chat call by node:http, which leaves headers and encoding unchanged. */
 async function send(
   gateway: Gateway,
   key: string,

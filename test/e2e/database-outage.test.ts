@@ -8,10 +8,10 @@ import { startLoad, tally } from '../support/steady-load.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
-/** Well formed, and nobody's. */
+/** A well-formed key that does not exist. */
 const invented = (n: number) => `sk-oai-invented${n}_0123456789abcdef`
 
-t.test('a database away leaves known keys at work', { skip }, async (t) => {
+t.test('known keys work without the database', { skip }, async (t) => {
   const url = await createDatabase(t)
   const proxy = await startTcpProxy(t, Number(new URL(url).port))
   const gateway = await startGateway(t, { env: { DATABASE_URL: proxy.through(url) } })
@@ -41,14 +41,14 @@ t.test('a database away leaves known keys at work', { skip }, async (t) => {
       away()
       await poll(
         async () => (await chat(known.key)).headers.get('x-tollgate-key-age')?.match(/^\d+$/),
-        'answers tell that they are from memory',
+        'responses are based on cached keys',
       )
       const forbidden = await chat(known.key, {}, {}, '/llm/nothing/v1/chat/completions')
       t.equal(forbidden.status, 403)
-      t.match(forbidden.headers.get('x-tollgate-key-age'), /^\d+$/, 'refusals too')
+      t.match(forbidden.headers.get('x-tollgate-key-age'), /^\d+$/, 'also on errors')
       for (const [title, answer] of [
-        ['a key not seen yet', await chat(other.key)],
-        ['an invented key', await chat(invented(1))],
+        ['a key that is not cached', await chat(other.key)],
+        ['an unknown key', await chat(invented(1))],
       ] as const) {
         t.equal(answer.status, 503, title)
         t.match(answer.headers.get('retry-after'), /^\d+$/)
@@ -56,13 +56,17 @@ t.test('a database away leaves known keys at work', { skip }, async (t) => {
         t.match(JSON.parse(answer.text), { error: { code: 'store_unavailable' } })
       }
       t.equal((await chat(`${known.key}x`)).status, 401, 'a mistyped key needs no database')
-      await t.rejects(mint({ user }), /503/, 'no key is made')
+      await t.rejects(mint({ user }), /503/, 'no key is created')
       const revoking = await ask(`/v1/api-keys/${other.id}`, `token-${user}`, { method: 'DELETE' })
-      t.equal(revoking.status, 503, 'none is revoked')
+      t.equal(revoking.status, 503, 'no key is revoked')
       t.match(await readiness(), { degraded: ['database'] })
 
       proxy.heal()
-      await poll(async () => (await chat(other.key)).status === 200, 'it heals', 30_000)
+      await poll(
+        async () => (await chat(other.key)).status === 200,
+        'the database is available again',
+        30_000,
+      )
       const healed = await chat(known.key)
       t.equal(healed.status, 200)
       t.notOk(healed.headers.has('x-tollgate-key-age'))
@@ -71,7 +75,7 @@ t.test('a database away leaves known keys at work', { skip }, async (t) => {
       await poll(async () => {
         const { text } = await ask(`/v1/api-keys/${known.id}`, `token-${user}`)
         return JSON.parse(text).lastUsedAt
-      }, 'its last use is noted')
+      }, 'the last use is stored')
     })
   }
 })

@@ -11,10 +11,10 @@ import { ownSettings, runTollgate } from '../support/tollgate.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
 
-/** A shell block of a document, and the block after it if that shows what it prints. */
+/** A shell block of a document, and the block after it if that shows the output. */
 interface Example {
   readonly commands: string
-  /** `…` stands for anything. */
+  /** `…` matches anything. */
   readonly prints: string | undefined
 }
 
@@ -29,7 +29,7 @@ function isLike(printed: string, shown: string): boolean {
   return new RegExp(`^${parts.join('[^\\n]*?')}$`).test(printed)
 }
 
-test('commands of the documents print what the documents say', { skip }, async (t) => {
+test('the documented commands print the documented output', { skip }, async (t) => {
   const settings = await ownSettings(temporaryFolder(t))
   const { GATEWAY_ADDRESS = '', INTERNAL_ADDRESS = '' } = settings
   await runTollgate(t, ['up'], settings).until('Ctrl-C stops everything.')
@@ -58,7 +58,7 @@ test('commands of the documents print what the documents say', { skip }, async (
         t.ok(isShown, document)
         if (!isShown) t.comment(script, stdout)
       }
-      // A later block goes on with what an earlier one has made.
+      // A later block uses the key of an earlier one.
       env.KEY = /sk-tg-\w+_\w+/.exec(stdout)?.[0] ?? env.KEY
       env.ID = /"id":"([\da-f-]{36})"/.exec(stdout)?.[1] ?? env.ID
     }
@@ -81,7 +81,7 @@ test("the first steps lead to an answer of one's own model", { skip }, async (t)
       .replaceAll('127.0.0.1:8000', GATEWAY_ADDRESS)
       .replaceAll('curl ', 'curl -sS ')
     const env = { PATH, HOME, NODE_COMPILE_CACHE }
-    // The model answers in this process, so nothing may block it.
+    // Not execFileSync: the model runs in this process.
     return (await promisify(execFile)('sh', ['-ec', script], { cwd, env })).stdout
   }
   const blocks = examplesOf('docs/start.md')

@@ -15,8 +15,8 @@ interface Revoked {
 }
 
 /**
- * Two pods on one database, of one cluster unless told; the second has been killed, and has not been
- * heard of since.
+ * Starts two pods on one database, by default in one cluster. The second is killed and has been
+ * silent for a while.
  */
 async function start(t: Test, isElsewhere = false) {
   const world = await startDouble(t)
@@ -43,7 +43,7 @@ async function start(t: Test, isElsewhere = false) {
     const gone = await first.ask(`DELETE /v1/api-keys/${made.id}`, headers)
     return gone.propagation as Revoked
   }
-  // On a machine that is slow a revocation's own second may be too short for all that it waits for.
+  // On a slow machine the second that a revocation waits may be too short for all confirmations.
   const confirmedBy = (count: number) =>
     poll(async () => {
       const { state, replicas } = await revoke()
@@ -52,44 +52,52 @@ async function start(t: Test, isElsewhere = false) {
   await confirmedBy(2)
   await second.service.end('SIGKILL')
   t.match(await revoke(), { state: 'pending', waitingFor: ['second'] })
-  await poll(() => first.service.log().includes('not been heard of'), 'it is silent', 20_000)
-  t.match(await revoke(), { state: 'pending', waitingFor: ['second'] }, 'as the Pod still runs')
+  await poll(
+    () => first.service.log().includes('not been heard of'),
+    'the second pod is silent',
+    20_000,
+  )
+  t.match(await revoke(), { state: 'pending', waitingFor: ['second'] }, 'its Pod still runs')
   return { world, first, second, revoke, confirmedBy }
 }
 
-root.test('a pod that has Failed is waited for no longer', async (t) => {
+root.test('a Failed pod is not waited for', async (t) => {
   const { world, first, second, revoke, confirmedBy } = await start(t)
   await setPhase(world, 'second', 'Unknown')
-  t.match(await revoke(), { state: 'pending' }, 'its node may only be out of reach')
+  t.match(await revoke(), { state: 'pending' }, 'its node may only be unreachable')
 
   world.faults.status = 503
   world.faults.cut()
   await setPhase(world, 'second', 'Failed')
-  t.match(await revoke(), { state: 'pending' }, 'nobody has heard of it')
+  t.match(await revoke(), { state: 'pending' }, 'the failure is not known yet')
   await delay(1_000)
-  t.match(await revoke(), { state: 'pending' }, 'nor will, while the API server is away')
+  t.match(await revoke(), { state: 'pending' }, 'unknown while the API server is unavailable')
   world.faults.status = 0
-  await poll(() => first.service.log().includes('whose pods have ended'), 'it is heard', 20_000)
+  await poll(
+    () => first.service.log().includes('whose pods have ended'),
+    'the failure is known',
+    20_000,
+  )
   await confirmedBy(1)
 
-  // Whoever is there after all, as after a forced deletion, is waited for again.
+  // A process that still runs, as after a forced deletion, is waited for again.
   await second.service.start()
   await confirmedBy(2)
 })
 
-root.test('so is one that is gone, and one whose name another has', async (t) => {
+root.test('a deleted pod is not waited for, even if its name is reused', async (t) => {
   const { world, confirmedBy } = await start(t)
   await removePod(world, 'second')
   await makePod(world, 'second')
   await confirmedBy(1)
 })
 
-root.test('a pod of another cluster is not gone for not being in this one', async (t) => {
+root.test('a pod of another cluster is not taken for a deleted one', async (t) => {
   const { world, revoke } = await start(t, true)
   await delay(1_000)
   t.match(await revoke(), { state: 'pending', waitingFor: ['second'] })
   t.notOk(
     world.faults.requests.some((each) => each.includes('/pods')),
-    'nor is it asked',
+    'its pods are not requested',
   )
 })

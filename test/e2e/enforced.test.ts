@@ -8,15 +8,18 @@ import { startLoad, tally } from '../support/steady-load.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
 const team = { groups: ['team'] }
-/** A process that is silent changes three objects of each model, of which twenty a second are written. */
+/**
+ * The time until all statuses show that a process is silent. Three objects of each model change, and
+ * twenty are written per second.
+ */
 const silentWithinMs = 60_000
 
-root.test('what is enforced holds, and what is not known is not said', { skip }, async (t) => {
+root.test('Enforced is True only while every process is known to enforce', { skip }, async (t) => {
   const enforcing = await startEnforcing(t, 100)
   const { world, proxy, database, model, all } = enforcing
   const { condition, enforced, isEnforced: isTrue, mint, chat, chatOf } = enforcing
 
-  await t.test('two models on one route are enforced, and both hold', async (t) => {
+  await t.test('two models on one route are enforced separately', async (t) => {
     for (const name of ['one', 'two']) await world.apply(modelRef(name, { backendUrl: model.url }))
     await world.apply(accessPolicy('open', ['llm/one', 'llm/two'], team))
     const limits = { 'llm/one': [[10, '1h']], 'llm/two': [[1_000_000, '1h']] } as const
@@ -29,12 +32,15 @@ root.test('what is enforced holds, and what is not known is not said', { skip },
         `the cluster of ${name}`,
       )
     }
-    // From now on, and nothing but the limit refuses.
+    // Now only the limit refuses.
     const key = await mint('both')
     t.equal(await chat(key, 'one'), 200)
     for (let i = 0; i < 20; i += 1) t.equal(await chat(key, 'two'), 200)
-    await poll(async () => (await chat(key, 'one')) === 429, 'the limit of the one')
-    t.equal(await chat(key, 'two'), 200, 'is not that of the other')
+    await poll(
+      async () => (await chat(key, 'one')) === 429,
+      'the limit of the first model is reached',
+    )
+    t.equal(await chat(key, 'two'), 200, 'the other model has its own limit')
     const own = 'models-as-a-service'
     await poll(
       async () => (await condition('accesspolicies', 'open', 'Ready', own))?.status === 'True',
@@ -42,7 +48,7 @@ root.test('what is enforced holds, and what is not known is not said', { skip },
     )
   })
 
-  await t.test('the last of ten policies admits while the others go', async (t) => {
+  await t.test('the last of ten policies still admits while the others are removed', async (t) => {
     const names = Array.from({ length: 10 }, (_, i) => `p${i}`)
     for (const name of names) await world.apply(accessPolicy(name, ['llm/two'], team))
     await world.remove(accessPolicy('open', [], {}))
@@ -59,20 +65,20 @@ root.test('what is enforced holds, and what is not known is not said', { skip },
         spec: { accessPolicyCount: number }
       }
       return spec.accessPolicyCount === 1
-    }, 'one is left')
+    }, 'one policy is left')
     await isTrue('two')
     const shots = await load.stop()
     t.strictSame(tally(shots), { 200: shots.length })
   })
 
-  await t.test('a process that is stopped is named', async (t) => {
+  await t.test('names a process that is stopped', async (t) => {
     const [, second] = all
     second?.signal('SIGSTOP')
     await world.apply(accessPolicy('later', ['llm/two'], { users: ['bob'] }))
     const lacking = await poll(async () => {
       const found = await enforced('two')
       return found?.message === 'not in force yet in replica-2' ? found : undefined
-    }, 'it is missing')
+    }, 'Enforced is False')
     t.match(lacking, { status: 'False', reason: 'NotEnforced' })
     t.match(await enforced('two', 'trlp'), { status: 'True' })
     const sql = openPool({ url: database, connections: 1 })
@@ -84,7 +90,7 @@ root.test('what is enforced holds, and what is not known is not said', { skip },
         const found = await enforced('two', 'trlp')
         return found?.status === 'Unknown' && found.message.endsWith('by replica-2')
       },
-      'it is silent',
+      'Enforced is Unknown',
       silentWithinMs,
     )
     second?.signal('SIGCONT')
@@ -92,7 +98,7 @@ root.test('what is enforced holds, and what is not known is not said', { skip },
     await isTrue('two', 'trlp')
   })
 
-  await t.test('without the database nothing is True', async (t) => {
+  await t.test('without the database no policy is shown as enforced', async (t) => {
     proxy.refuse()
     await world.apply(accessPolicy('later', ['llm/two'], { users: ['eve'] }))
     const seen = new Set<string>()
@@ -102,7 +108,7 @@ root.test('what is enforced holds, and what is not known is not said', { skip },
         seen.add((await enforced('two'))?.status ?? '')
         return found?.status === 'Unknown'
       },
-      'what has not changed is Unknown',
+      'unchanged policies are Unknown',
       silentWithinMs,
     )
     t.notOk(seen.has('True') && (await enforced('two'))?.status === 'True')
@@ -111,7 +117,7 @@ root.test('what is enforced holds, and what is not known is not said', { skip },
     await isTrue('two')
   })
 
-  await t.test('each process shows the same', async (t) => {
+  await t.test('each process shows the same conditions', async (t) => {
     for (const { internal } of all) {
       const answer = await fetch(`http://${internal}/internal/v1/resources`)
       const { data } = (await answer.json()) as {

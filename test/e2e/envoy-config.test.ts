@@ -18,7 +18,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const skip = envoyPath() === undefined ? 'no Envoy' : noOpenssl
 
-/** What the command prints for these settings. */
+/** Runs the command with these settings; returns its output. */
 async function print(env: Record<string, string>, ...args: string[]): Promise<string> {
   const printed: string[] = []
   const status = await envoyConfig(args, { ENVOY_PATH: envoyPath(), ...env }, (text) =>
@@ -28,7 +28,7 @@ async function print(env: Record<string, string>, ...args: string[]): Promise<st
   return printed.join('\n')
 }
 
-/** Everything that can be set, for processes that need not be there. */
+/** All settings, for addresses on which nothing needs to listen. */
 function fullSettings(folder: string): Record<string, string> {
   mkdirSync(join(folder, 'tls'))
   selfSigned(join(folder, 'tls'), 'DNS:localhost,IP:127.0.0.1')
@@ -45,7 +45,7 @@ function fullSettings(folder: string): Record<string, string> {
   }
 }
 
-t.test('it says what is wrong', async (t) => {
+t.test('reports invalid settings', async (t) => {
   const folder = temporaryFolder(t)
   const cases: [Record<string, string>, RegExp][] = [
     [{ GATEWAY_TLS_CERT_FILE: '/none' }, /GATEWAY_TLS_KEY_FILE: has to be set/],
@@ -69,15 +69,15 @@ t.test('it says what is wrong', async (t) => {
   )
 })
 
-t.test('Envoy accepts what it prints, and nothing is left behind', { skip }, async (t) => {
+t.test('Envoy accepts the output, and no file is left', { skip }, async (t) => {
   const folder = temporaryFolder(t)
   const env = fullSettings(folder)
   t.match(await print(env, '--validate'), /accepts it/)
-  t.notOk(existsSync(join(folder, 'journal')), 'no file of a user who only looked')
+  t.notOk(existsSync(join(folder, 'journal')), 'no journal is created')
   t.notOk(existsSync(join(folder, 'data')))
   const bootstrap = JSON.parse(await print(env))
   const { path } = bootstrap.dynamic_resources.cds_config.path_config_source
-  t.equal(path, join(folder, 'data', 'envoy', 'clusters.json'), 'where the service writes it')
+  t.equal(path, join(folder, 'data', 'envoy', 'clusters.json'), 'the file that the service writes')
   writeFileSync(join(folder, 'tls', 'key.pem'), 'no key')
   await t.rejects(print(env, '--validate'), { message: /GATEWAY_TLS_CERT_FILE/ })
 })
@@ -123,7 +123,7 @@ function startEnvoy(t: Test, config: string): ChildProcess {
   return child
 }
 
-t.test('two processes behind an Envoy of one’s own', { skip }, async (t) => {
+t.test('two processes behind a separately configured Envoy', { skip }, async (t) => {
   const folder = temporaryFolder(t)
   const [port = 0] = await freePorts(1)
   const admin = { path: join(folder, 'admin.sock') }
@@ -142,7 +142,7 @@ t.test('two processes behind an Envoy of one’s own', { skip }, async (t) => {
   }
   const path = await print(env, '--write')
   t.equal(path, join(ours, 'clusters', 'bootstrap.json'))
-  // As a front proxy's administrator would see it: who was asking.
+  // An additional access log with the client's address.
   const log = join(folder, 'clients')
   const bootstrap = JSON.parse(readFileSync(path, 'utf8'))
   bootstrap.static_resources.listeners[0].filter_chains[0].filters[0].typed_config.access_log.push({
@@ -163,7 +163,7 @@ t.test('two processes behind an Envoy of one’s own', { skip }, async (t) => {
         () => true,
         () => false,
       ),
-    'Envoy serves',
+    'Envoy is ready',
     30_000,
   )
 
@@ -192,10 +192,17 @@ t.test('two processes behind an Envoy of one’s own', { skip }, async (t) => {
     )
   t.equal((await chat()).status, 200)
   await askAdmin(admin, '/reopen_logs', 'POST')
-  await poll(() => readFileSync(log, 'utf8').includes('192.0.2.7\n'), 'the client is told apart')
-  t.notMatch(readFileSync(log, 'utf8'), /203\.0\.113\.9/, 'and cannot say who it is')
+  await poll(
+    () => readFileSync(log, 'utf8').includes('192.0.2.7\n'),
+    'the address from the trusted proxy is used',
+  )
+  t.notMatch(
+    readFileSync(log, 'utf8'),
+    /203\.0\.113\.9/,
+    'the address that the client claims is not used',
+  )
 
-  t.test('a certificate is taken as soon as it is replaced', async (t) => {
+  t.test('a replaced certificate takes effect at once', async (t) => {
     const { fingerprint } = await chat()
     const fresh = join(folder, 'fresh')
     mkdirSync(fresh)
@@ -204,11 +211,14 @@ t.test('two processes behind an Envoy of one’s own', { skip }, async (t) => {
       cpSync(join(fresh, name), join(folder, 'tls', `.${name}`))
       renameSync(join(folder, 'tls', `.${name}`), join(folder, 'tls', name))
     }
-    await poll(async () => (await chat()).fingerprint !== fingerprint, 'the new one is shown')
+    await poll(
+      async () => (await chat()).fingerprint !== fingerprint,
+      'the new certificate is used',
+    )
     t.equal((await chat()).status, 200)
   })
 
-  t.test('one that hangs is told of by the other', async (t) => {
+  t.test('a process reports that another hangs', async (t) => {
     const [first, second] = all
     second?.signal('SIGSTOP')
     for (let i = 0; i < 20; i += 1) t.equal((await chat()).status, 200)
@@ -218,17 +228,17 @@ t.test('two processes behind an Envoy of one’s own', { skip }, async (t) => {
         const { degraded = [] } = (await ready.json()) as { degraded?: readonly string[] }
         return ready.status === 200 && degraded.includes('replicas')
       },
-      '/readyz has it',
+      '/readyz shows it',
       20_000,
     )
     t.match(first?.log(), /not been heard of for 5 s/)
     t.match(first?.log(), /replica-2/)
     second?.signal('SIGCONT')
-    await poll(() => first?.log().includes('no process is silent any more'), 'it is back')
+    await poll(() => first?.log().includes('no process is silent any more'), 'the process is back')
   })
 })
 
-t.test('the built-in command prints it', { skip }, async (t) => {
+t.test('the built-in command prints the configuration', { skip }, async (t) => {
   const folder = temporaryFolder(t)
   const printed = execFileSync(
     process.execPath,
@@ -236,10 +246,10 @@ t.test('the built-in command prints it', { skip }, async (t) => {
     { env: { PATH: process.env.PATH, DATA_DIR: folder }, cwd: folder },
   )
   t.equal(JSON.parse(printed.toString()).node.id, 'tollgate-gateway')
-  t.notOk(existsSync(join(folder, 'envoy')), 'and writes nothing')
+  t.notOk(existsSync(join(folder, 'envoy')), 'no file is written')
 })
 
-t.test('the service writes it before it is ready, where it is told to', async (t) => {
+t.test('the service writes the configuration before it is ready', async (t) => {
   const folder = temporaryFolder(t)
   const env = {
     API_ADDRESS: `unix:${join(folder, 'api.sock')}`,

@@ -10,7 +10,7 @@ import { chatPath, type Gateway, gatewayTests, meter } from '../support/gateway.
 import { startModelServer } from '../support/model-server.ts'
 import { poll } from '../support/poll.ts'
 
-/** A model that writes what a test says, byte for byte, and then leaves the connection open. */
+/** A model that writes the bytes of a test and then leaves the connection open. */
 let script: (socket: Socket) => void = () => {}
 let open = 0
 const scripted = createServer((socket) => {
@@ -41,7 +41,7 @@ const head = 'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n'
 const event = (tokens: number | null) =>
   `data: {"choices":[],"usage":${tokens === null ? null : `{"total_tokens":${tokens}}`}}\n\n`
 
-/** Calls the scripted model, leaves when this has come. */
+/** Calls the scripted model and disconnects after this text has arrived. */
 async function leaveAfter(gateway: Gateway, key: string, end: string): Promise<void> {
   const headers = { authorization: `Bearer ${key}` }
   const request = http.request(gateway.url + otherPath, { method: 'POST', headers })
@@ -62,19 +62,19 @@ function isEnvelope(text: string, code: string): boolean {
   return error.code === code && typeof error.type === 'string' && typeof error.message === 'string'
 }
 
-test('who leaves a stream pays what was reported', async (t, gateway) => {
+test('a client that leaves a stream is charged the reported usage', async (t, gateway) => {
   script = (socket) => socket.write(head + event(1) + event(2) + event(3))
   await counts(t, gateway, 3, (key) => leaveAfter(gateway, key, event(3)), 'other')
-  await poll(() => open === 0, 'the model sees that its client is gone')
+  await poll(() => open === 0, 'the connection to the model is closed')
 })
 
-test('who leaves before any usage pays nothing', async (t, gateway) => {
+test('a client that leaves before any usage is charged nothing', async (t, gateway) => {
   script = (socket) => socket.write(head + event(null))
   await counts(t, gateway, 0, (key) => leaveAfter(gateway, key, event(null)), 'other')
-  await poll(() => open === 0, 'the model sees that its client is gone')
+  await poll(() => open === 0, 'the connection to the model is closed')
 })
 
-test('who does not wait for an answer pays nothing', async (t, gateway) => {
+test('a client that leaves before the response is charged nothing', async (t, gateway) => {
   const { abandoned, open: before } = await gateway.model.tally()
   const { key } = await gateway.mint({ subscription: 'limit-1' })
   const patience = new AbortController()
@@ -92,13 +92,13 @@ test('who does not wait for an answer pays nothing', async (t, gateway) => {
   await failed
   await poll(
     async () => (await gateway.model.tally()).abandoned === abandoned + 1,
-    'the model sees that its client is gone',
+    'the connection to the model is closed',
   )
   await gateway.settled()
   t.notOk(await gateway.isSpent(key))
 })
 
-test('a stream that its model breaks off ends', async (t, gateway) => {
+test('a stream that the model aborts ends', async (t, gateway) => {
   await counts(t, gateway, 3, async (key) => {
     const sim = { usageEveryChunk: true, dropAfterChunks: 3 }
     await t.rejects(gateway.chat(key, sim, { stream: true }), { name: 'TypeError' })
@@ -108,7 +108,7 @@ test('a stream that its model breaks off ends', async (t, gateway) => {
   })
 })
 
-test('an answer that breaks off is an error', async (t, gateway) => {
+test('an aborted response is an error', async (t, gateway) => {
   await counts(t, gateway, 0, async (key) => {
     const { status, text } = await gateway.chat(key, { dropAfterChunks: 1 })
     t.ok(status >= 500, `status ${status}`)
@@ -116,7 +116,7 @@ test('an answer that breaks off is an error', async (t, gateway) => {
   })
 })
 
-test('an error of the model stays its own', async (t, gateway) => {
+test('passes errors of the model on', async (t, gateway) => {
   await counts(t, gateway, 0, async (key) => {
     const { status, text } = await gateway.chat(key, { status: 500 })
     t.equal(status, 500)
@@ -124,7 +124,7 @@ test('an error of the model stays its own', async (t, gateway) => {
   })
 })
 
-test('answers that are not HTTP are 502', async (t, gateway) => {
+test('a response that is not HTTP is 502', async (t, gateway) => {
   script = (socket) => socket.end('I am a teapot\r\n\r\n')
   const { key } = await gateway.mint({ subscription: 'limit-1' })
   const { status, text } = await gateway.chat(key, {}, {}, otherPath)
@@ -132,7 +132,7 @@ test('answers that are not HTTP are 502', async (t, gateway) => {
   t.ok(isEnvelope(text, 'bad_gateway'))
 })
 
-test('a model that hangs up is 503', async (t, gateway) => {
+test('a model that closes the connection is 503', async (t, gateway) => {
   script = (socket) => socket.destroy()
   const { key } = await gateway.mint({ subscription: 'limit-1' })
   const { status, text } = await gateway.chat(key, {}, {}, otherPath)
@@ -140,7 +140,7 @@ test('a model that hangs up is 503', async (t, gateway) => {
   t.ok(isEnvelope(text, 'unavailable'))
 })
 
-test('text that is labelled JSON passes uncounted', async (t, gateway) => {
+test('passes invalid JSON on without counting it', async (t, gateway) => {
   const body = 'no JSON: "usage":{"total_tokens":3}'
   script = (socket) =>
     socket.end(
@@ -159,7 +159,7 @@ test('text that is labelled JSON passes uncounted', async (t, gateway) => {
   )
 })
 
-test('events that are no JSON pass uncounted', async (t, gateway) => {
+test('passes events that are not JSON on without counting them', async (t, gateway) => {
   const body =
     'data: {"usage":{"total_tokens":3}\n\ndata:\n\n: {"usage":{"total_tokens":3}}\n\nx\n\n'
   script = (socket) => socket.end(head + body)
@@ -176,7 +176,7 @@ test('events that are no JSON pass uncounted', async (t, gateway) => {
   )
 })
 
-test('a model that is down is 503', async (t, gateway) => {
+test('an unreachable model is 503', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'down' })
   const ask = () => gateway.chat(key, {}, {}, '/llm/down/v1/chat/completions')
   const { status, text, headers } = await ask()
@@ -184,5 +184,5 @@ test('a model that is down is 503', async (t, gateway) => {
   t.equal(headers.get('retry-after'), '1')
   t.ok(isEnvelope(text, 'unavailable'))
   await startModelServer(t, downPort)
-  await poll(async () => (await ask()).status === 200, 'it is back')
+  await poll(async () => (await ask()).status === 200, 'the model is back')
 })

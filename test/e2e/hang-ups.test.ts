@@ -4,11 +4,11 @@ import { chatPath, type Gateway, gatewayTests } from '../support/gateway.ts'
 
 const test = gatewayTests()
 
-/** One of Envoy's counters for the service's cluster. */
+/** Reads one of Envoy's statistics for the service's cluster. */
 const counted = ({ envoy }: Gateway, name: string): Promise<number> =>
   readStat(envoy, `cluster.tollgate.${name}`)
 
-/** Asks so often and hangs up each time, before there can be an answer. */
+/** Sends this many requests and cancels each before it can be answered. */
 async function hangUp(gateway: Gateway, times: number): Promise<void> {
   const session = http2.connect(gateway.url)
   session.on('error', () => {})
@@ -28,7 +28,7 @@ async function hangUp(gateway: Gateway, times: number): Promise<void> {
   session.destroy()
 }
 
-test('clients that hang up cost others nothing', async (t, gateway) => {
+test('cancelled requests do not affect others', async (t, gateway) => {
   const { key } = await gateway.mint()
   await gateway.chat(key)
   let asking = true
@@ -43,7 +43,7 @@ test('clients that hang up cost others nothing', async (t, gateway) => {
   }
   asking = false
   await asked
-  t.ok((await counted(gateway, 'upstream_rq_tx_reset')) >= target, 'that many Checks were reset')
-  t.equal(await counted(gateway, 'upstream_cx_destroy_remote'), 0, 'on connections that go on')
+  t.ok((await counted(gateway, 'upstream_rq_tx_reset')) >= target, 'enough Checks were reset')
+  t.equal(await counted(gateway, 'upstream_cx_destroy_remote'), 0, 'their connections stay open')
   t.strictSame([...new Set(statuses)], [200])
 })

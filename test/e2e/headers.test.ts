@@ -25,7 +25,7 @@ const test = gatewayTests({
 const echo = 'x-sim: {"echo":true}'
 const body = '{"model":"sim","messages":[],"input":"x"}'
 
-/** Every header of ours, as a client might write it. */
+/** All internal headers, as a client might forge them. */
 const forged = [
   'x-maas-subscription: closed',
   'X-MaaS-Subscription: plenty',
@@ -64,7 +64,7 @@ function received(answer: RawAnswer): Record<string, string> {
   return JSON.parse(answer.body).sim_echo.headers
 }
 
-test('a model receives no credential', async (t, gateway) => {
+test('the model gets no credential', async (t, gateway) => {
   const { key } = await gateway.mint()
   for (const path of [chatPath, '/v1/chat/completions', '/llm/sim/v1/embeddings']) {
     const answer = await send(gateway, key, path, [
@@ -78,7 +78,7 @@ test('a model receives no credential', async (t, gateway) => {
     t.equal(answer.status, 418, path)
     const headers = received(answer)
     t.notOk(answer.body.includes(key))
-    t.equal(headers['x-maas-subscription'], 'plenty', 'its only word about the caller')
+    t.equal(headers['x-maas-subscription'], 'plenty', 'the only header about the caller')
     const ours = /^(x-maas|x_maas|x-tollgate|x-envoy|authorization|proxy-authorization|x-api-key)/
     t.strictSame(
       Object.keys(headers).filter((name) => ours.test(name)),
@@ -87,18 +87,18 @@ test('a model receives no credential', async (t, gateway) => {
     t.equal(headers['accept-encoding'], 'identity')
     t.not(headers['x-request-id'], '11111111-1111-1111-1111-111111111111')
     t.equal(headers.host, new URL(gateway.model.url).host)
-    t.equal(headers.cookie, 'a=b', 'other headers pass')
+    t.equal(headers.cookie, 'a=b', 'other headers are passed on')
   }
 })
 
-test('a model learns neither namespace nor prefix', async (t, gateway) => {
+test('the model sees neither namespace nor prefix', async (t, gateway) => {
   const { key } = await gateway.mint()
   const answer = await send(gateway, key, `${chatPath}?a=b%20c&x=/v1/models`, [echo])
   const { path, method } = JSON.parse(answer.body).sim_echo
   t.equal(`${method} ${path}`, 'POST /v1/chat/completions?a=b%20c&x=/v1/models')
 })
 
-test('a forged header opens nothing', async (t, gateway) => {
+test('forged headers grant no access', async (t, gateway) => {
   const { key } = await gateway.mint()
   for (const path of ['/llm/closed/v1/chat/completions', '/llm/nothing/v1/chat/completions']) {
     for (const header of forged) {
@@ -111,7 +111,7 @@ test('a forged header opens nothing', async (t, gateway) => {
   }
 })
 
-test('a forged header makes nothing free', async (t, gateway) => {
+test('forged headers do not avoid counting', async (t, gateway) => {
   for (const path of [chatPath, '/v1/chat/completions']) {
     for (const header of [...forged, ...proxied]) {
       const { key } = await gateway.mint({ subscription: 'one' })
@@ -121,7 +121,7 @@ test('a forged header makes nothing free', async (t, gateway) => {
   }
 })
 
-test('a forged body model cannot steer', async (t, gateway) => {
+test('a forged model header is ignored on shared routes', async (t, gateway) => {
   const { key } = await gateway.mint()
   const headers = [`authorization: Bearer ${key}`, ...forged]
   const path = '/v1/chat/completions'
@@ -129,12 +129,12 @@ test('a forged body model cannot steer', async (t, gateway) => {
   const steer = async (text: string) =>
     (await sendRaw(gateway.port, toBytes({ path, headers, body: text }))).status
   t.equal(await steer(closedBody), 403)
-  t.equal(await steer('{"messages":[]}'), 400, 'the body has to name one')
+  t.equal(await steer('{"messages":[]}'), 400, 'the body must name a model')
   t.equal(await steer('{"model":"sim","model":"sim","messages":[]}'), 400)
   t.equal(await steer(body), 200)
 })
 
-test('an identity in headers is nobody\u2019s', async (t, gateway) => {
+test('identity headers are ignored', async (t, gateway) => {
   const headers = { 'x-maas-username': 'admin', 'x-maas-group': '["tollgate-admins"]' }
   const search = { method: 'POST', headers, body: '{"filters":{"username":"admin"}}' }
   t.equal((await gateway.ask('/v1/api-keys/search', undefined, search)).status, 401)
@@ -150,7 +150,7 @@ test('an identity in headers is nobody\u2019s', async (t, gateway) => {
   t.equal(JSON.parse(found.text).username, user)
 })
 
-test('a timeout is not the client\u2019s to set', async (t, gateway) => {
+test('clients cannot set timeouts', async (t, gateway) => {
   const { key } = await gateway.mint()
   const slow = 'x-sim: {"delayMs":300}'
   t.equal((await send(gateway, key, chatPath, [slow, ...proxied])).status, 200)

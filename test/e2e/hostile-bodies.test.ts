@@ -7,11 +7,11 @@ const test = gatewayTests({
 })
 
 const paths = [chatPath, '/v1/chat/completions']
-/** The model then reads names in any letter case, as servers written in Go do. */
+/** Makes the model ignore the case of names, as servers written in Go do. */
 const foldKeys = 'x-sim: {"foldKeys":true}'
 const whole = '{"model":"sim","messages":[],"stream":true}'
 
-/** Members beside "model" and "messages" that readers take in different ways. */
+/** Members besides "model" and "messages" that parsers read differently. */
 const members: readonly string[] = [
   '"stream":false,"stream":true',
   '"stream":true,"stream":true',
@@ -75,7 +75,7 @@ const members: readonly string[] = [
   `"x":${'['.repeat(100_000)}${']'.repeat(100_000)},"stream":true`,
 ]
 
-test('what readers could take differently is refused', async (t, gateway) => {
+test('refuses bodies that parsers read differently', async (t, gateway) => {
   for (const member of members) {
     const body = `{"model":"sim","messages":[],${member}}`
     for (const path of paths) {
@@ -87,8 +87,8 @@ test('what readers could take differently is refused', async (t, gateway) => {
 
 const latin1 = (text: string) => Buffer.from(text, 'latin1')
 const bodies: Readonly<Record<string, string | Buffer>> = {
-  'bytes that are no UTF-8': latin1('{"model":"sim","messages":[],"x":"\xff","stream":true}'),
-  'a name that is no UTF-8': latin1('{"model":"sim","messages":[],"stre\xffam":true}'),
+  'bytes that are not UTF-8': latin1('{"model":"sim","messages":[],"x":"\xff","stream":true}'),
+  'a name that is not UTF-8': latin1('{"model":"sim","messages":[],"stre\xffam":true}'),
   'an overlong letter': latin1('{"model":"sim","messages":[],"\xc1\xb3tream":true}'),
   'an encoded surrogate': latin1('{"model":"sim","messages":[],"x":"\xed\xa0\x80","stream":true}'),
   'a byte-order mark': `\ufeff${whole}`,
@@ -106,14 +106,14 @@ const bodies: Readonly<Record<string, string | Buffer>> = {
   'a letter after it': `${whole}x`,
   'a NUL after it': `${whole}\0`,
   'a comment after it': `${whole}//`,
-  'an end that is missing': whole.slice(0, -1),
-  'a comma in front': whole.replace('{', '{,'),
+  'a missing end': whole.slice(0, -1),
+  'a leading comma': whole.replace('{', '{,'),
   'a no-break space': whole.replace(',', ',\u00a0'),
   'a form feed': whole.replace(',', ',\f'),
   'single quotes': whole.replaceAll('"', "'"),
 }
 
-test('what is no JSON object is refused', async (t, gateway) => {
+test('refuses bodies that are not a JSON object', async (t, gateway) => {
   for (const [title, body] of Object.entries(bodies)) {
     for (const path of paths) {
       await neverFree(t, gateway, 400, { path, headers: [foldKeys], body }, `${title} at ${path}`)
@@ -121,7 +121,7 @@ test('what is no JSON object is refused', async (t, gateway) => {
   }
 })
 
-test('encodings of the body are refused', async (t, gateway) => {
+test('refuses encoded bodies', async (t, gateway) => {
   for (const path of paths) {
     for (const encoding of ['gzip', 'identity', 'br', 'x']) {
       const headers = [`content-encoding: ${encoding}`]
@@ -140,7 +140,7 @@ test('encodings of the body are refused', async (t, gateway) => {
   }
 })
 
-test('no content type is free', async (t, gateway) => {
+test('counts bodies of any content type', async (t, gateway) => {
   for (const path of paths) {
     for (const type of [
       'text/plain',
@@ -157,7 +157,7 @@ test('no content type is free', async (t, gateway) => {
   }
 })
 
-test('names of models break no lines', async (t, gateway) => {
+test('model names cannot inject headers', async (t, gateway) => {
   const before = await gateway.model.tally()
   for (const model of [
     'sim\n',
@@ -182,5 +182,5 @@ test('names of models break no lines', async (t, gateway) => {
     const { status } = await gateway.chat(key, {}, { model }, '/v1/chat/completions')
     t.ok(status === 400 || status === 403, `${JSON.stringify(model)} is ${status}`)
   }
-  t.strictSame(await gateway.model.tally(), before, 'the model is not asked')
+  t.strictSame(await gateway.model.tally(), before, 'the model gets no request')
 })

@@ -8,7 +8,7 @@ const test = gatewayTests({
 
 const body = '{"model":"sim","stream":true,"messages":[]}'
 
-/** Spellings below the model's path, with the status of each; 200 is one that is counted. */
+/** Spellings of a path below the model, with their status; 200 is also counted. */
 const spellings: Readonly<Record<string, number>> = {
   '/v1/chat/completions': 200,
   '/v1/chat/completions?x=1': 200,
@@ -65,19 +65,19 @@ const spellings: Readonly<Record<string, number>> = {
   '/v1/chat/completions%252f': 404,
 }
 
-test('no spelling is free by path', async (t, gateway) => {
+test("no spelling of a model's path avoids counting", async (t, gateway) => {
   for (const [spelling, status] of Object.entries(spellings)) {
     await neverFree(t, gateway, status, { path: `/llm/sim${spelling}`, body })
   }
 })
 
-test('no spelling is free on shared routes', async (t, gateway) => {
+test('no spelling of a shared path avoids counting', async (t, gateway) => {
   for (const [spelling, status] of Object.entries(spellings)) {
     await neverFree(t, gateway, status, { path: spelling, body })
   }
 })
 
-test('no spelling of the model is free', async (t, gateway) => {
+test('no spelling of the model avoids counting', async (t, gateway) => {
   for (const [path, status] of Object.entries({
     '//llm/sim/v1/chat/completions': 200,
     '/llm//sim/v1/chat/completions': 200,
@@ -106,7 +106,7 @@ test('no spelling of the model is free', async (t, gateway) => {
   }
 })
 
-test('no method is free', async (t, gateway) => {
+test('no method avoids counting', async (t, gateway) => {
   for (const path of ['/llm/sim/v1/chat/completions', '/v1/chat/completions']) {
     for (const method of ['GET', 'HEAD', 'OPTIONS', 'CONNECT']) {
       await neverFree(t, gateway, 400, { method, path, body }, `${method} ${path}`)
@@ -118,13 +118,13 @@ test('no method is free', async (t, gateway) => {
       t.equal(
         (await sendRaw(gateway.port, request)).status,
         405,
-        `${method} is for the model to say`,
+        `${method} is refused by the model`,
       )
     }
   }
 })
 
-test('the internal surface is under no path', async (t, gateway) => {
+test('no path leads to the internal API', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'one' })
   for (const path of [
     '/internal',

@@ -10,18 +10,18 @@ const skip = envoyPath() === undefined && 'no Envoy'
 
 interface Behind {
   readonly first: Replica
-  /** Makes a key of this subscription. */
+  /** Creates a key of this subscription. */
   mint(subscription: string): Promise<string>
-  /** A chat call, and a call to the API. */
+  /** A chat call; `list` is a call to the API. */
   chat(key: string, sim?: object): LoadRequest
   readonly list: LoadRequest
-  /** Sends one request; answers the status. */
+  /** Sends a request; returns the status. */
   send(request: LoadRequest): Promise<number>
-  /** One of Envoy's figures for a cluster. */
+  /** Reads one of Envoy's statistics for a cluster. */
   figure(name: string, cluster?: string): Promise<number>
 }
 
-/** So many processes behind one Envoy. */
+/** Starts this many processes behind one Envoy. */
 async function start(t: Test, count: number): Promise<Behind> {
   const { url, all, envoy } = await startReplicas(t, {
     count,
@@ -49,53 +49,53 @@ async function start(t: Test, count: number): Promise<Behind> {
   }
 }
 
-t.test('of two processes one hangs', { skip }, async (t) => {
+t.test('one of two processes hangs', { skip }, async (t) => {
   const { first, mint, chat, list, send, figure } = await start(t, 2)
   const [plenty, one] = [await mint('plenty'), await mint('one')]
-  // By now each of Envoy's threads has opened its log stream to one of them.
+  // By now each worker thread of Envoy has opened its log stream to one of the processes.
   for (let i = 0; i < 20; i += 1) t.equal(await send(chat(plenty)), 200)
 
   const load = startLoad(100, () => chat(plenty))
   first.signal('SIGSTOP')
   const hungAt = performance.now()
-  await t.test('it is left out, and nobody is refused', async (t) => {
+  await t.test('Envoy removes it, and every request succeeds', async (t) => {
     for (const cluster of ['tollgate', 'api']) {
       await poll(
         async () => (await figure('membership_healthy', cluster)) === 1,
-        `${cluster} has one process`,
+        `${cluster} has one healthy process`,
       )
     }
     t.comment(`left out after ${Math.round(performance.now() - hungAt)} ms`)
     const shots = await load.stop()
     t.strictSame(tally(shots), { 200: shots.length })
-    t.ok((await figure('upstream_rq_retry')) > 0, 'the other one was asked')
+    t.ok((await figure('upstream_rq_retry')) > 0, 'requests were retried at the other process')
   })
-  await t.test('then no request meets it', async (t) => {
+  await t.test('it gets no more requests', async (t) => {
     const load = startLoad(100, (n) => (n % 2 === 0 ? chat(plenty) : list))
-    await poll(() => load.shots.length > 100, 'a hundred answers')
+    await poll(() => load.shots.length > 100, 'a hundred responses')
     const shots = await load.stop()
     t.strictSame(tally(shots), { 200: shots.length })
   })
-  await t.test('what answers used is told to the other', async (t) => {
+  await t.test('the other process gets the usage', async (t) => {
     t.equal(await send(chat(one, { totalTokens: 1 })), 200)
-    await poll(async () => (await send(chat(one))) === 429, 'the limit is spent')
+    await poll(async () => (await send(chat(one))) === 429, 'the limit is reached')
   })
-  await t.test('once it goes on it is asked again', async () => {
+  await t.test('it gets requests again once it continues', async () => {
     first.signal('SIGCONT')
-    await poll(async () => (await figure('membership_healthy')) === 2, 'both are asked')
+    await poll(async () => (await figure('membership_healthy')) === 2, 'both processes are healthy')
   })
 })
 
-t.test('the only process is asked even while it hangs', { skip }, async (t) => {
+t.test('the only process still gets requests while it hangs', { skip }, async (t) => {
   const { first, mint, chat, send, figure } = await start(t, 1)
   const key = await mint('plenty')
   t.equal(await send(chat(key)), 200)
   first.signal('SIGSTOP')
-  await poll(async () => (await figure('membership_healthy')) === 0, 'it is known to hang')
-  t.equal(await send(chat(key)), 503, 'refused after two seconds')
+  await poll(async () => (await figure('membership_healthy')) === 0, 'the process is unhealthy')
+  t.equal(await send(chat(key)), 503, '503 after two seconds')
   const asked = await figure('upstream_rq_total')
   const answer = send(chat(key))
-  await poll(async () => (await figure('upstream_rq_total')) > asked, 'it has been asked')
+  await poll(async () => (await figure('upstream_rq_total')) > asked, 'the request was sent')
   first.signal('SIGCONT')
-  t.equal(await answer, 200, 'answered once it goes on')
+  t.equal(await answer, 200, 'answered once the process continues')
 })

@@ -12,7 +12,7 @@ import { poll } from '../support/poll.ts'
 import { startReplicas } from '../support/replicas.ts'
 import { startReviewServer } from '../support/review-server.ts'
 
-/** A real provider, a double of the cluster, a process of the service, and Envoy before it. */
+/** A real OpenID provider, a test double of the cluster, one process of the service, and Envoy. */
 async function startWorld(t: Test) {
   const provider = await startOpenidProvider(t)
   const cluster = await startReviewServer(t)
@@ -50,7 +50,7 @@ interface Answer {
 
 const skip = envoyPath() === undefined && 'no Envoy'
 let starting: ReturnType<typeof startWorld> | undefined
-/** Every credential that was shown or given out, to be looked for at the end. */
+/** All credentials that were used or issued; the last test searches the outputs for them. */
 const secrets = new Set<string>()
 
 async function world() {
@@ -73,7 +73,7 @@ async function world() {
     replicas,
     ask,
     mint,
-    /** A key and its id; any other answer than 201 is an error. */
+    /** Creates a key; any status other than 201 is an error. */
     async minted(token: string): Promise<{ readonly key: string; readonly id: string }> {
       const answer = await mint(token)
       if (answer.status !== 201) throw new Error(`no key: ${answer.status} ${answer.text}`)
@@ -83,7 +83,7 @@ async function world() {
     },
     chat: (key: string) =>
       ask(chatPath, key, { method: 'POST', body: '{"model":"sim","messages":[]}' }),
-    /** A token with these claims by the provider's own key, good but for them. */
+    /** A token of the provider with these claims; otherwise valid. */
     sign(claims: Record<string, unknown> = {}, header: Record<string, unknown> = {}) {
       const now = Math.floor(Date.now() / 1_000)
       const good = {
@@ -102,7 +102,12 @@ function test(title: string, body: (t: Test, world: World) => Promise<unknown>):
   root.test(title, { skip }, async (t) => void (await body(t as Test, await world())))
 }
 
-test('tokens of each kind mint, read and revoke', async (t, { provider, ask, minted, chat }) => {
+test('tokens of each kind create, read and revoke keys', async (t, {
+  provider,
+  ask,
+  minted,
+  chat,
+}) => {
   const { idToken, accessToken } = await provider.logIn('ada')
   for (const [token, owner] of [
     [idToken, 'ada'],
@@ -117,11 +122,11 @@ test('tokens of each kind mint, read and revoke', async (t, { provider, ask, min
     t.match(JSON.parse(read.text), { username: owner, subscription: 'plenty' })
     t.equal((await ask(`/v1/api-keys/${id}`, token, { method: 'DELETE' })).status, 200)
     t.equal((await chat(key)).status, 401, 'revoked')
-    t.equal((await chat(token)).status, 401, 'a token where a key belongs')
+    t.equal((await chat(token)).status, 401, 'a token is not accepted as a key')
   }
 })
 
-test('groups decide the subscription', async (t, { provider, ask, mint }) => {
+test('groups decide which subscriptions apply', async (t, { provider, ask, mint }) => {
   const { idToken } = await provider.logIn('eve')
   t.equal((await mint(idToken)).status, 403)
   t.equal((await mint(idToken, 'none')).status, 403)
@@ -131,7 +136,7 @@ test('groups decide the subscription', async (t, { provider, ask, mint }) => {
   t.equal(JSON.parse(listed.text).length, 1)
 })
 
-test('the groups ["a,b"] open nothing that ["a","b"] opens', async (t, all) => {
+test('the group "a,b" is not the groups "a" and "b"', async (t, all) => {
   const { sign, mint, ask, minted } = all
   const { id } = await minted('listed-token')
   const joined = (name: string) => sign({ preferred_username: name, groups: ['a,b'] })
@@ -144,14 +149,19 @@ test('the groups ["a,b"] open nothing that ["a","b"] opens', async (t, all) => {
     for (const make of order) {
       const token = await make(name)
       const opens = make === apart
-      t.equal((await mint(token, 'of-a')).status, opens ? 201 : 403, `${name} mints`)
+      t.equal((await mint(token, 'of-a')).status, opens ? 201 : 403, `${name} creates a key`)
       const read = await ask(`/v1/api-keys/${id}`, token)
       t.equal(read.status, opens ? 200 : 404, `${name} administers`)
     }
   }
 })
 
-test('a key is no token, and a token no key', async (t, { minted, mint, sign, ask }) => {
+test('a key is not accepted as a token, nor a token as a key', async (t, {
+  minted,
+  mint,
+  sign,
+  ask,
+}) => {
   const { key } = await minted(await sign())
   const refused = await mint(key)
   t.equal(refused.status, 403)
@@ -168,7 +178,7 @@ test('a key is no token, and a token no key', async (t, { minted, mint, sign, as
   }
 })
 
-test('everything else is 401, in the API and at inference', async (t, all) => {
+test('refuses all other tokens with 401, for the API and inference', async (t, all) => {
   const { provider, sign, ask } = all
   const now = Math.floor(Date.now() / 1_000)
   const [published] = provider.published
@@ -205,11 +215,15 @@ test('everything else is 401, in the API and at inference', async (t, all) => {
     ['kid as a path', await forge({ kid: '../../../dev/null' }), /token is not valid/],
     ['no name', await sign({ sub: null, preferred_username: null }), /name in sub/],
     ['a numeric name', await sign({ preferred_username: 7 }), /name in preferred_username/],
-    ['groups as a text', await sign({ groups: 'team' }), /list of groups/],
-    ["a name of the cluster's", await sign({ preferred_username: 'system:admin' }), /system:/],
+    ['groups as a string', await sign({ groups: 'team' }), /list of groups/],
+    [
+      'a name reserved for the cluster',
+      await sign({ preferred_username: 'system:admin' }),
+      /system:/,
+    ],
     ['16 KiB', await sign({ padding: 'x'.repeat(13_000) }), /missing or not valid/],
     ['200 KB', await sign({ padding: 'x'.repeat(150_000) }), /missing or not valid/],
-    ['invented', 'an-invented-token', /missing or not valid/],
+    ['not a token', 'an-invented-token', /missing or not valid/],
   ]
   for (const [title, token, reason] of rows) {
     for (const path of ['/v1/subscriptions', chatPath]) {
@@ -226,11 +240,19 @@ test('everything else is 401, in the API and at inference', async (t, all) => {
       t.match(JSON.parse(text), { error: { code: 'credential_invalid' } }, title)
     }
   }
-  t.equal((await ask('/v1/subscriptions', await sign({ exp: now - 40 }))).status, 200, 'tolerance')
-  t.equal((await ask('/v1/subscriptions', await sign({ iat: now + 50 }))).status, 200, 'tolerance')
+  t.equal(
+    (await ask('/v1/subscriptions', await sign({ exp: now - 40 }))).status,
+    200,
+    'within the tolerance',
+  )
+  t.equal(
+    (await ask('/v1/subscriptions', await sign({ iat: now + 50 }))).status,
+    200,
+    'within the tolerance',
+  )
 })
 
-test('keys come and go with the provider', async (t, { provider, sign, ask }) => {
+test("follows the provider's key rotation", async (t, { provider, sign, ask }) => {
   const status = async (token: string) => (await ask('/v1/subscriptions', token)).status
   const old = await sign()
   t.equal(await status(old), 200)
@@ -239,32 +261,35 @@ test('keys come and go with the provider', async (t, { provider, sign, ask }) =>
   const startedAt = performance.now()
   await poll(async () => (await status(added)) === 200, 'the added key works', 65_000)
   t.comment(`an added key worked after ${Math.round(performance.now() - startedAt)} ms`)
-  t.equal(await status(old), 200, 'and the old one still does')
+  t.equal(await status(old), 200, 'the old key still works')
   await provider.rotate(['third', 'second'])
   const third = (await provider.logIn('ada')).idToken
   await poll(async () => (await status(third)) === 200, 'rotated twice in a minute', 65_000)
-  t.equal(await status(old), 401, 'the removed key is gone, remembered or not')
+  t.equal(await status(old), 401, 'the removed key is refused, even for a cached token')
   t.equal(await status(added), 200)
 })
 
-/** When the administrator's role was taken away; what follows lasts for most of the time it may live. */
+/**
+ * When the administrator's role was removed; the following tests use up most of the time it may
+ * last.
+ */
 let takenAt = 0
 
-test('administrators are those of the cluster', async (t, { cluster, minted, ask, sign }) => {
+test('administrators are decided by the cluster', async (t, { cluster, minted, ask, sign }) => {
   const { id } = await minted(await sign())
   const read = async (token: string) => (await ask(`/v1/api-keys/${id}`, token)).status
   t.equal(await read('cluster-token-of-ops'), 200)
   t.equal(await read(await sign({ preferred_username: 'bob' })), 404)
   cluster.answer = (_request, response) => response.writeHead(403).end('{}')
   const late = await sign({ preferred_username: 'late', groups: ['team', 'a'] })
-  t.equal(await read(late), 404, 'a broken review makes nobody an administrator')
+  t.equal(await read(late), 404, 'a failed review makes no one an administrator')
   cluster.answer = undefined
-  await poll(async () => (await read(late)) === 200, 'it heals', 5_000)
+  await poll(async () => (await read(late)) === 200, 'reviews work again', 5_000)
   cluster.admins.delete('ops')
   takenAt = performance.now()
 })
 
-test('without the provider tokens go on for the grace', async (t, all) => {
+test('without the provider tokens work for the grace period', async (t, all) => {
   const { provider, sign, ask, minted, chat, replicas } = all
   const { key } = await minted('listed-token')
   const known = await sign()
@@ -273,21 +298,21 @@ test('without the provider tokens go on for the grace', async (t, all) => {
   await provider.stop()
   await provider.rotate(['fourth', 'third'])
   const fresh = await sign()
-  await poll(async () => (await status(fresh)) === 503, 'it may be a new key', 30_000)
-  t.equal(await status(known), 200, 'the last keys are believed')
-  await poll(async () => (await status(known)) === 503, 'until the grace is over', 30_000)
+  await poll(async () => (await status(fresh)) === 503, 'the key may be new', 30_000)
+  t.equal(await status(known), 200, 'the cached keys are still used')
+  await poll(async () => (await status(known)) === 503, 'the grace period is over', 30_000)
   const away = await ask('/v1/subscriptions', known)
   t.equal(away.headers.get('retry-after'), '2')
   t.match(JSON.parse(away.text), { error: { code: 'identity_unavailable' } })
   const ready = await fetch(`http://${replicas.all[0]?.internal}/readyz`)
   t.match([ready.status, await ready.json()], [200, { degraded: ['oidc'] }])
-  t.equal((await chat(key)).status, 200, 'keys work on')
+  t.equal((await chat(key)).status, 200, 'API keys still work')
   await minted('listed-token')
   await provider.start()
-  await poll(async () => (await status(fresh)) === 200, 'it heals by itself', 30_000)
+  await poll(async () => (await status(fresh)) === 200, 'recovers on its own', 30_000)
 })
 
-test('a role that is taken away is gone within 30 seconds', async (t, { ask, minted }) => {
+test('a removed role ends within 30 seconds', async (t, { ask, minted }) => {
   const { id } = await minted('listed-token')
   await sleep(Math.max(0, takenAt + 30_500 - performance.now()))
   t.equal((await ask(`/v1/api-keys/${id}`, 'cluster-token-of-ops')).status, 404)
@@ -295,7 +320,7 @@ test('a role that is taken away is gone within 30 seconds', async (t, { ask, min
   t.equal((await ask('/v1/api-keys/search', 'cluster-token-of-ops', search)).status, 403)
 })
 
-test('no output holds a credential', async (t, { replicas, metricsPort }) => {
+test('no output contains a credential', async (t, { replicas, metricsPort }) => {
   const metrics = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text()
   for (const [source, result] of [
     ['file', 'ok'],
@@ -321,17 +346,17 @@ test('no output holds a credential', async (t, { replicas, metricsPort }) => {
     envoy: replicas.envoy.log(),
     database: await readDatabase(replicas.database),
   }
-  t.match(outputs.database, /ada/, 'the dump is one')
+  t.match(outputs.database, /ada/, 'the dump contains data')
   for (const [name, output] of Object.entries(outputs)) {
     const found = [...secrets].flatMap(partsOf).filter((part) => output.includes(part))
     t.strictSame(found, [], name)
   }
   t.comment(
-    `${secrets.size} credentials looked for in ${Object.values(outputs).join('').length} bytes`,
+    `searched for ${secrets.size} credentials in ${Object.values(outputs).join('').length} bytes`,
   )
 })
 
-/** A credential, and what of it is as good as the whole: a JWT's claims and signature. */
+/** The parts of a credential that are as good as the whole: of a JWT, its claims and signature. */
 function partsOf(secret: string): readonly string[] {
   const [, claims = '', signature = ''] = secret.split('.')
   return [secret, claims, signature].filter((part) => part.length > 10)

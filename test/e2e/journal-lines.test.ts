@@ -1,4 +1,7 @@
-/** What Envoy writes into its journal, whatever Check and the answer say: a Check of our own says it. */
+/**
+ * What Envoy writes to its journal for unusual metadata and usage. The test implements Check
+ * itself.
+ */
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -59,7 +62,7 @@ const answers: readonly object[] = [
   {},
 ]
 
-test('each metered response is one line, and no user breaks it', { skip }, async (t) => {
+test("each metered response is one line, whatever the user's name", { skip }, async (t) => {
   const folder = temporaryFolder(t)
   const model = await startScriptedModel()
   const checks: Metadata[] = []
@@ -119,7 +122,7 @@ test('each metered response is one line, and no user breaks it', { skip }, async
     const { id } = usage?.response ?? { id: '' }
     t.match(usage, expected.get(id) ?? { user: `nobody of ${line}` })
     t.strictSame(usage?.reported, (expected.get(id) as { reported: object }).reported)
-    t.match(JSON.parse(line), { id }, 'which is JSON as it stands')
+    t.match(JSON.parse(line), { id }, 'the line is valid JSON')
     expected.delete(id)
   }
   t.equal(expected.size, 0)

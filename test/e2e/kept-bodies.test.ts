@@ -8,7 +8,7 @@ const paths = [chatPath, '/v1/chat/completions']
 const start = '{"model":"sim","messages":[]'
 const asked = '"stream_options":{"include_usage":true}'
 
-/** The body as sent, and as the model gets it. */
+/** The body as sent, and as the model receives it. */
 const streams: readonly (readonly [string, string])[] = [
   [`${start},"stream":true}`, `${start},"stream":true,${asked}}`],
   [` ${start} , "stream" : true \n } \n `, ` ${start} , "stream" : true \n ,${asked}} \n `],
@@ -36,7 +36,7 @@ const streams: readonly (readonly [string, string])[] = [
   ],
 ]
 
-/** Members that no reader takes amiss: nothing of them is changed. */
+/** Members that no parser misreads; they are passed on unchanged. */
 const members: readonly string[] = [
   '"seed":9007199254740993,"x":1.10,"y":1E2,"tools":{"b":1,"a":2}',
   '"x":123456789012345678901234567890',
@@ -52,12 +52,15 @@ interface Seen {
   readonly body: string
 }
 
-/** What arrived, from an answer or the first event of a stream that echoes it. */
+/**
+ * The request as the model received it, from a response or the first event of a stream that echoes
+ * it.
+ */
 function seenIn(text: string): Seen {
   return JSON.parse(text.replace(/^data: /, '').split('\n\n')[0] ?? '').sim_echo
 }
 
-test('streams ask for usage, else unchanged', async (t, gateway) => {
+test('adds a request for usage to streams, and changes nothing else', async (t, gateway) => {
   for (const [sent, arrives] of streams) {
     for (const path of paths) {
       const { key } = await gateway.mint({ subscription: 'one' })
@@ -66,13 +69,17 @@ test('streams ask for usage, else unchanged', async (t, gateway) => {
       t.equal(answer.status, 200)
       t.equal(seenIn(answer.text).body, arrives)
       const asked = /"(include_usage|continuous_usage_stats)":true/.test(sent)
-      t.equal(answer.text.includes('"total_tokens":16'), asked, 'the answer is as asked for')
+      t.equal(
+        answer.text.includes('"total_tokens":16'),
+        asked,
+        'the response has usage only if requested',
+      )
       await poll(() => gateway.isSpent(key), `${sent} is counted`)
     }
   }
 })
 
-test('the same where the script reads on in the middle of it', async (t, gateway) => {
+test('also if the body reaches the script in pieces', async (t, gateway) => {
   const headers = { 'x-sim': '{"echo":true}' }
   const options = '"stream":true,"stream_options":{"include_usage" : false , "a":{"}":1}}}'
   const rest = `",${start.slice(1)},${options}`
@@ -84,7 +91,7 @@ test('the same where the script reads on in the middle of it', async (t, gateway
   }
 })
 
-test('other members pass byte for byte', async (t, gateway) => {
+test('passes other members on byte for byte', async (t, gateway) => {
   for (const member of members) {
     for (const [end, added] of [
       ['}', ''],
@@ -103,7 +110,7 @@ test('other members pass byte for byte', async (t, gateway) => {
   }
 })
 
-test('what was judged is sent as JSON', async (t, gateway) => {
+test('sends accepted bodies as application/json', async (t, gateway) => {
   for (const type of [
     'text/plain;charset=UTF-8',
     'Application/JSON',
@@ -121,7 +128,7 @@ test('what was judged is sent as JSON', async (t, gateway) => {
   }
 })
 
-test('what is not counted is not read', async (t, gateway) => {
+test('does not read bodies of uncounted operations', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'one' })
   const headers = { 'x-sim': '{"status":418,"echo":true}', 'content-type': 'application/json' }
   const body = '{"stream":true,"stream":'

@@ -4,7 +4,7 @@ const test = gatewayTests()
 const shared = '/v1/chat/completions'
 const unknownPath = '/llm/nothing/v1/chat/completions'
 
-test('a revoked key is refused at once', async (t, gateway) => {
+test('refuses a revoked key at once', async (t, gateway) => {
   const user = gateway.newUser()
   const { key, id } = await gateway.mint({ user })
   t.equal((await gateway.chat(key)).status, 200)
@@ -14,7 +14,7 @@ test('a revoked key is refused at once', async (t, gateway) => {
     t.equal((await gateway.chat(key, {}, {}, path)).status, 401, path)
   }
   t.equal((await gateway.ask(`/v1/api-keys/${id}`, key)).status, 401)
-  // Its holder is told why; who only knows its id is not.
+  // The holder of the key learns the reason; a client that knows only its id does not.
   for (const path of [chatPath, `/v1/api-keys/${id}`]) {
     const { text, headers } = await gateway.ask(path, key)
     const { error } = JSON.parse(text)
@@ -29,7 +29,7 @@ test('a revoked key is refused at once', async (t, gateway) => {
   }
 })
 
-test('an expired key is refused at its second', async (t, gateway) => {
+test('refuses an expired key from its second of expiry', async (t, gateway) => {
   const { key, expiresAt } = await gateway.mint({ expiresIn: 2 })
   const end = Date.parse(expiresAt)
   const answers: { sentAt: number; endedAt: number; status: number }[] = []
@@ -42,7 +42,7 @@ test('an expired key is refused at its second', async (t, gateway) => {
   t.equal(answers.at(-1)?.status, 401)
   t.ok(
     answers.every(({ sentAt, endedAt, status }) => {
-      // Timestamps are cut to whole seconds.
+      // Timestamps are truncated to whole seconds.
       if (status === 401) return endedAt >= end
       return sentAt < end + 1_000
     }),
@@ -52,7 +52,7 @@ test('an expired key is refused at its second', async (t, gateway) => {
   t.equal(JSON.parse(text).error.message, `The API key expired at ${expiresAt}.`)
 })
 
-test('an identity token only lists models', async (t, gateway) => {
+test('an identity token can only list models', async (t, gateway) => {
   const token = `token-${gateway.newUser()}`
   for (const path of [chatPath, shared, '/llm/sim/v1/embeddings', '/llm/sim/v1/models/sim-small']) {
     const { status, text } = await gateway.chat(token, {}, {}, path)
@@ -72,7 +72,7 @@ test('an identity token only lists models', async (t, gateway) => {
   }
 })
 
-test('unknown models are 401, then 403', async (t, gateway) => {
+test('an unknown model is 401 without a valid key, and 403 with one', async (t, gateway) => {
   const { key } = await gateway.mint()
   const refusals: string[] = []
   for (const [path, model] of [
@@ -91,13 +91,13 @@ test('unknown models are 401, then 403', async (t, gateway) => {
     t.equal(refused.headers.get('x-ext-auth-reason'), 'unauthorized')
     refusals.push(refused.text)
   }
-  t.equal(new Set(refusals).size, 1, 'byte for byte the same')
+  t.equal(new Set(refusals).size, 1, 'identical byte for byte')
   t.match(JSON.parse(refusals[0] ?? ''), {
     error: { type: 'permission_error', code: 'model_not_allowed', message: String },
   })
 })
 
-test('keys that are none are all alike', async (t, gateway) => {
+test('all invalid keys get the same response', async (t, gateway) => {
   const { key } = await gateway.mint()
   const refusals: string[] = []
   for (const forged of [
@@ -113,5 +113,5 @@ test('keys that are none are all alike', async (t, gateway) => {
     t.equal(status, 401, forged.slice(0, 8))
     refusals.push(text)
   }
-  t.equal(new Set(refusals).size, 1, 'byte for byte the same')
+  t.equal(new Set(refusals).size, 1, 'identical byte for byte')
 })

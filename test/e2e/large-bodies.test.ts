@@ -23,7 +23,7 @@ const test = gatewayTests({
 })
 const shared = '/v1/chat/completions'
 
-/** What of a request that announces so many bytes is answered, though few of them are ever sent. */
+/** The response to a request that announces a long body, but sends only its beginning. */
 async function announce(gateway: Gateway, lines: readonly string[]): Promise<string> {
   const sent = lines.some((line) => line.includes('chunked')) ? '1\r\n{\r\n' : '{'
   const socket = connect(gateway.port, '127.0.0.1')
@@ -34,7 +34,7 @@ async function announce(gateway: Gateway, lines: readonly string[]): Promise<str
   return answer.toString()
 }
 
-test('a large body is not read for an unknown credential', async (t, gateway) => {
+test('does not read a large body with an unknown credential', async (t, gateway) => {
   for (const length of ['content-length: 3000000', 'transfer-encoding: chunked']) {
     for (const credential of [
       'nonsense',
@@ -45,13 +45,13 @@ test('a large body is not read for an unknown credential', async (t, gateway) =>
       const began = performance.now()
       const lines = [`authorization: Bearer ${credential}`, length]
       t.match(await announce(gateway, lines), /^HTTP\/1\.1 401 .*"credential_invalid"/s)
-      t.ok(performance.now() - began < bodyTimeoutMs, 'at once, not when its time is over')
+      t.ok(performance.now() - began < bodyTimeoutMs, 'before the timeout for bodies')
     }
-    t.match(await announce(gateway, [length]), /^HTTP\/1\.1 401 /, 'nor without one')
+    t.match(await announce(gateway, [length]), /^HTTP\/1\.1 401 /, 'also without a credential')
   }
 })
 
-test('large and chunked bodies of known callers are served and counted', async (t, gateway) => {
+test('serves and counts large and chunked bodies of known callers', async (t, gateway) => {
   const long = 'x'.repeat(3 * 2 ** 20)
   for (const path of [shared, chatPath]) {
     for (const content of [long, 'x'.repeat(65_536), 'short']) {
@@ -63,23 +63,23 @@ test('large and chunked bodies of known callers are served and counted', async (
           ...(chunked ? { body: new Blob([body]).stream(), duplex: 'half' } : { body }),
         } as RequestInit)
         t.equal(answer.status, 200, `${content.length} bytes at ${path}`)
-        await poll(() => gateway.isSpent(key), 'it is counted')
+        await poll(() => gateway.isSpent(key), 'the response is counted')
       }
     }
   }
 })
 
-test('a body above the limit is 413, for who may send one', async (t, gateway) => {
+test('refuses a body above the limit with 413', async (t, gateway) => {
   const { key } = await gateway.mint()
   const body = JSON.stringify({ model: 'sim', messages: [], x: 'x'.repeat(5 * 2 ** 20) })
   for (const path of [shared, chatPath]) {
     const answer = await gateway.ask(path, key, { method: 'POST', body }).catch(() => undefined)
-    // Who still sends may see the connection close instead.
+    // A client that is still sending may see a closed connection instead.
     if (answer !== undefined) t.equal(answer.status, 413, path)
   }
 })
 
-test('a body that never ends has its time', async (t, gateway) => {
+test('a body that never ends times out', async (t, gateway) => {
   const { key } = await gateway.mint()
   const lines = [`authorization: Bearer ${key}`, 'content-length: 3000000']
   for (const path of [shared, chatPath]) {
@@ -94,9 +94,9 @@ test('a body that never ends has its time', async (t, gateway) => {
   }
 })
 
-test('bodies of nothing but brackets hold nobody up', async (t, gateway) => {
+test('a body of brackets does not keep Envoy busy', async (t, gateway) => {
   const { key } = await gateway.mint()
-  /** utime and stime of Envoy, in milliseconds: the clock of /proc ticks a hundred times a second. */
+  /** utime and stime of Envoy in milliseconds; /proc counts in hundredths of a second. */
   const cpu = () => {
     const fields = readFileSync(`/proc/${gateway.envoy.pid}/stat`, 'utf8').split(' ')
     return (Number(fields[13]) + Number(fields[14])) * 10
@@ -109,11 +109,11 @@ test('bodies of nothing but brackets hold nobody up', async (t, gateway) => {
   }
   const each = (cpu() - before) / 3
   t.comment(`${Math.round(each)} ms of Envoy's CPU for ${Math.round(body.length / 2 ** 20)} MiB`)
-  // A tree of it takes more than twice that.
+  // Building a tree of the body would take more than twice as long.
   t.ok(each < 600, `${each} ms`)
 })
 
-test('one connection has a hundred streams at most', async (t, gateway) => {
+test('limits a connection to a hundred streams', async (t, gateway) => {
   const session = http2.connect(gateway.url)
   t.teardown(() => session.destroy())
   session.on('error', () => {})

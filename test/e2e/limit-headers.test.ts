@@ -12,7 +12,7 @@ import {
   subscriptions,
 } from '../support/gateway.ts'
 
-/** What a provider would say of its own account. */
+/** Headers that a provider sends about its own account. */
 const foreign = {
   ratelimit: '"theirs";r=1;t=1',
   'ratelimit-policy': '"theirs";q=1;w=1',
@@ -43,7 +43,7 @@ const test = gatewayTests({
   resources: (backendUrl) => [
     ...models(backendUrl),
     modelRef('provided', { backendUrl: providerUrl }),
-    // Nothing listens there.
+    // Nothing listens on this port.
     modelRef('gone', { backendUrl: 'http://127.0.0.1:1/base' }),
     accessPolicy('provided', ['llm/provided', 'llm/gone'], team),
     ...subscriptions({ plenty: 1_000_000 }),
@@ -62,12 +62,12 @@ const test = gatewayTests({
 const policies = '"1m";q=100;w=60;qu="tokens", "1h";q=1000;w=3600;qu="tokens"'
 const init = { method: 'POST', body: JSON.stringify({ model: 'sim', max_tokens: 5, messages: [] }) }
 
-/** The headers of an answer that speak of limits. */
+/** The headers of a response about limits. */
 function limitsIn({ headers }: Answer): Record<string, string> {
   return Object.fromEntries([...headers].filter(([name]) => /ratelimit|retry/.test(name)))
 }
 
-test('a success tells what was left', async (t, gateway) => {
+test('a successful response reports the remaining tokens', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'two' })
   t.strictSame(limitsIn(await gateway.chat(key, { totalTokens: 40 })), {
     'ratelimit-policy': policies,
@@ -85,7 +85,7 @@ test('a success tells what was left', async (t, gateway) => {
   })
 })
 
-test('Anthropic’s clients read their own headers', async (t, gateway) => {
+test('Anthropic clients get Anthropic’s headers', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'two' })
   await gateway.chat(key, { totalTokens: 40 })
   await gateway.settled()
@@ -107,7 +107,7 @@ test('Anthropic’s clients read their own headers', async (t, gateway) => {
   }
 })
 
-test('a spent limit is told in both dialects', async (t, gateway) => {
+test('reports a reached limit in both formats', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'two' })
   await gateway.chat(key, { totalTokens: 140 })
   await gateway.settled()
@@ -139,7 +139,7 @@ test('a spent limit is told in both dialects', async (t, gateway) => {
   }
 })
 
-test('a provider’s own figures do not get through', async (t, gateway) => {
+test('removes the provider’s own limit headers', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'two' })
   const body = JSON.stringify({ model: 'provided', messages: [] })
   for (const path of [
@@ -160,10 +160,10 @@ test('a provider’s own figures do not get through', async (t, gateway) => {
   }
   const listing = await gateway.ask('/llm/provided/v1/models', key)
   t.equal(listing.headers.get('x-theirs'), 'kept')
-  t.strictSame(limitsIn(listing), {}, 'no limit holds for the list')
+  t.strictSame(limitsIn(listing), {}, 'no limit applies to the list')
 })
 
-test('nobody sees the figures of another', async (t, gateway) => {
+test('no caller sees the figures of another', async (t, gateway) => {
   const [ada, bob] = [
     await gateway.mint({ subscription: 'two' }),
     await gateway.mint({ subscription: 'two' }),
@@ -184,7 +184,7 @@ test('nobody sees the figures of another', async (t, gateway) => {
   }
 })
 
-/** Claims Anthropic's envelope, with this status and type. */
+/** Checks for Anthropic’s error format, with this status and type. */
 function isAnthropic(t: Test, answer: Answer, status: number, type: string): void {
   t.equal(answer.status, status, answer.text)
   t.equal(answer.headers.get('content-type'), 'application/json')
@@ -195,7 +195,7 @@ function isAnthropic(t: Test, answer: Answer, status: number, type: string): voi
   t.match(error.message, /\.$/)
 }
 
-test('every refusal of messages is Anthropic’s', async (t, gateway) => {
+test('every error for messages has Anthropic’s format', async (t, gateway) => {
   const { key } = await gateway.mint()
   const ask = (path: string, credential?: string, body = init.body) =>
     gateway.ask(path, credential, { method: 'POST', body })
@@ -216,7 +216,7 @@ test('every refusal of messages is Anthropic’s', async (t, gateway) => {
   )
 })
 
-test('a model away is told as Anthropic does', async (t, gateway) => {
+test('an unreachable model is reported in Anthropic’s format', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'two' })
   const body = JSON.stringify({ model: 'gone', max_tokens: 5, messages: [] })
   for (const path of ['/v1/messages', '/llm/gone/v1/messages?beta=true']) {
@@ -226,7 +226,7 @@ test('a model away is told as Anthropic does', async (t, gateway) => {
   }
 })
 
-test('without the service messages are Anthropic’s too', async (t, gateway) => {
+test('Envoy’s own errors for messages have Anthropic’s format', async (t, gateway) => {
   const { key } = await gateway.mint()
   await gateway.stopService()
   const answer = await gateway.ask('/v1/messages', key, init)

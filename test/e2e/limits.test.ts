@@ -22,7 +22,7 @@ const test = gatewayTests({
 
 const forty = { totalTokens: 40 }
 
-test('three answers of forty pass a hundred', async (t, gateway) => {
+test('three responses of 40 tokens exceed a limit of 100', async (t, gateway) => {
   const user = gateway.newUser()
   const { key } = await gateway.mint({ user, subscription: 'minute' })
   for (let i = 0; i < 3; i += 1) {
@@ -38,19 +38,23 @@ test('three answers of forty pass a hundred', async (t, gateway) => {
   t.match(JSON.parse(refused.text), {
     error: { type: 'tokens', code: 'rate_limit_exceeded', message: String },
   })
-  t.strictSame(await gateway.model.tally(), before, 'the model is not asked')
+  t.strictSame(await gateway.model.tally(), before, 'the model gets no request')
 
   const other = await gateway.mint({ subscription: 'minute' })
-  t.equal((await gateway.chat(other.key, forty)).status, 200, 'another user passes')
+  t.equal((await gateway.chat(other.key, forty)).status, 200, 'another user is allowed')
   const anotherModel = await gateway.chat(key, forty, {}, '/llm/other/v1/chat/completions')
-  t.equal(anotherModel.status, 200, 'another model passes')
+  t.equal(anotherModel.status, 200, 'another model is allowed')
   const plenty = await gateway.mint({ user, subscription: 'hundred' })
-  t.equal((await gateway.chat(plenty.key, forty)).status, 200, 'another subscription passes')
+  t.equal((await gateway.chat(plenty.key, forty)).status, 200, 'another subscription is allowed')
   const same = await gateway.mint({ user, subscription: 'minute' })
-  t.equal((await gateway.chat(same.key, forty)).status, 429, 'another key of the user does not')
+  t.equal(
+    (await gateway.chat(same.key, forty)).status,
+    429,
+    'another key of the same user is refused',
+  )
 })
 
-test('after the window it passes again', async (t, gateway) => {
+test('requests are allowed again after the window', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'short' })
   const closes = async () => {
     t.equal((await gateway.chat(key, { totalTokens: 10 })).status, 200)
@@ -60,22 +64,22 @@ test('after the window it passes again', async (t, gateway) => {
   await closes()
   const { headers } = await gateway.ask(chatPath, key)
   t.match(headers.get('retry-after') ?? '1', /^[12]$/)
-  await poll(async () => !(await gateway.isSpent(key)), 'the window is over')
-  t.ok(performance.now() - startedAt > 1_900, 'not before its time')
+  await poll(async () => !(await gateway.isSpent(key)), 'the window has ended')
+  t.ok(performance.now() - startedAt > 1_900, 'not before its end')
   await closes()
 })
 
-test('every rate of a subscription holds', async (t, gateway) => {
+test('every limit of a subscription applies', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'two-rates' })
   t.equal((await gateway.chat(key, { totalTokens: 50 })).status, 200)
-  await poll(() => gateway.isSpent(key), 'the longer one is reached')
+  await poll(() => gateway.isSpent(key), 'the longer limit is reached')
   const { status, headers } = await gateway.chat(key)
   t.equal(status, 429)
   const retryAfterS = Number(headers.get('retry-after'))
   t.ok(retryAfterS > 3_000 && retryAfterS <= 3_600, `retry-after ${retryAfterS}`)
 })
 
-test('models on the shared route hold apart', async (t, gateway) => {
+test('models on the shared route have separate limits', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'uneven' })
   const ask = (model: string) => gateway.chat(key, forty, { model }, '/v1/chat/completions')
   t.equal((await ask('sim')).status, 200)
@@ -87,10 +91,10 @@ test('models on the shared route hold apart', async (t, gateway) => {
   await gateway.settled()
   t.equal((await ask('other')).status, 429)
   t.equal((await ask('sim')).status, 429)
-  t.equal((await gateway.chat(key)).status, 429, 'by path it is the same counter')
+  t.equal((await gateway.chat(key)).status, 429, 'the path of the model uses the same counter')
 })
 
-test('a limit closes all but the listing', async (t, gateway) => {
+test('a reached limit refuses everything except the list of models', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'one' })
   await gateway.chat(key, forty)
   await gateway.settled()
@@ -105,13 +109,13 @@ test('a limit closes all but the listing', async (t, gateway) => {
   t.equal((await gateway.ask('/llm/sim/v1/models', key)).status, 200)
 })
 
-test('parallel answers are all counted whole', async (t, gateway) => {
+test('counts concurrent responses in full', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'hundred' })
   const sim = { totalTokens: 20, delayMs: 500 }
   const statuses = await Promise.all(
     Array.from({ length: 6 }, async () => (await gateway.chat(key, sim)).status),
   )
-  t.strictSame(statuses, [200, 200, 200, 200, 200, 200], 'none of them was counted yet')
+  t.strictSame(statuses, [200, 200, 200, 200, 200, 200], 'none was counted when they started')
   await gateway.settled()
   t.equal((await gateway.chat(key, sim)).status, 429)
 })

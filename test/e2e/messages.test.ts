@@ -9,9 +9,9 @@ import { accessPolicy, modelRef } from '../support/documents.ts'
 import { type Gateway, gatewayTests, meter, subscriptions } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
 
-/** A model that streams the usage it is told to, and reports some wherever it is not asked to stream. */
+/** A model that reports the requested usage in streams, and always reports usage otherwise. */
 const reporter = createServer(async (request, response) => {
-  // The service asks which models it has.
+  // The service requests the list of models.
   if (request.method === 'GET') return void response.writeHead(404).end()
   const { stream, report } = (await json(request)) as { stream?: boolean; report: Report }
   const usage = { input_tokens: 25, output_tokens: 12 }
@@ -48,7 +48,7 @@ const off = gatewayTests({ resources })
 const on = gatewayTests({ resources, env: { METER_MESSAGES: 'true' } })
 
 const paths = ['/llm/sim/v1/messages', '/v1/messages']
-/** As the model says it: one word in, sixteen out. */
+/** The model reports one input and sixteen output tokens. */
 const plainTokens = 17
 
 function send(gateway: Gateway, key: string, path: string, fields: object = {}) {
@@ -58,9 +58,9 @@ function send(gateway: Gateway, key: string, path: string, fields: object = {}) 
 
 for (const path of paths) {
   for (const stream of [false, true]) {
-    const what = `${stream ? 'a stream' : 'an answer'} at ${path}`
+    const what = `${stream ? 'a stream' : 'a response'} at ${path}`
 
-    off(`${what} counts nothing unless asked`, async (t, gateway) => {
+    off(`does not count ${what} by default`, async (t, gateway) => {
       await counts(t, gateway, 0, async (key) => {
         const { status, text } = await send(gateway, key, path, { stream })
         t.equal(status, 200)
@@ -68,7 +68,7 @@ for (const path of paths) {
       })
     })
 
-    on(`${what} counts what it reports`, async (t, gateway) => {
+    on(`counts ${what} as reported`, async (t, gateway) => {
       await counts(t, gateway, plainTokens, async (key) => {
         t.equal((await send(gateway, key, path, { stream })).status, 200)
       })
@@ -76,7 +76,7 @@ for (const path of paths) {
   }
 }
 
-/** Values of `usage`, and the tokens that are to be counted for each. */
+/** Values of `usage`, and the number of tokens to be counted for each. */
 const forms: Readonly<Record<string, number>> = {
   '{"input_tokens":25,"output_tokens":12}': 37,
   '{"input_tokens":25,"cache_creation_input_tokens":null,"output_tokens":12}': 37,
@@ -98,7 +98,7 @@ for (const [form, tokens] of Object.entries(forms)) {
         const sim = { usageRaw: form }
         const { status, text } = await send(gateway, key, '/v1/messages', { stream, sim })
         t.equal(status, 200)
-        t.ok(text.includes(`"usage":${form}`), 'the client gets it as it is')
+        t.ok(text.includes(`"usage":${form}`), 'the response is unchanged')
       })
     }
   })
@@ -109,28 +109,28 @@ interface Report {
   readonly deltas: readonly object[]
 }
 
-/** Usage as servers report it in a stream: at `message_start`, and at each `message_delta`. */
+/** Usage as servers report it in a stream: in `message_start` and in each `message_delta`. */
 const streams: Readonly<Record<string, readonly [tokens: number, report: Report]>> = {
-  'only its end': [37, { deltas: [{ input_tokens: 25, output_tokens: 12 }] }],
-  'its input at its start': [
+  'usage only at the end': [37, { deltas: [{ input_tokens: 25, output_tokens: 12 }] }],
+  'input at the start': [
     37,
     { start: { input_tokens: 25, output_tokens: 1 }, deltas: [{ output_tokens: 12 }] },
   ],
-  'zeroes at its start': [
+  'zeros at the start': [
     37,
     {
       start: { input_tokens: 0, output_tokens: 0 },
       deltas: [{ input_tokens: 25, output_tokens: 12 }],
     },
   ],
-  'no input at its end': [
+  'no input at the end': [
     37,
     {
       start: { input_tokens: 25, output_tokens: 0 },
       deltas: [{ input_tokens: 0, output_tokens: 12 }],
     },
   ],
-  'running sums': [
+  'cumulative sums': [
     37,
     {
       start: { input_tokens: 25, output_tokens: 1 },
@@ -148,12 +148,12 @@ const streams: Readonly<Record<string, readonly [tokens: number, report: Report]
       deltas: [{ output_tokens: 12 }],
     },
   ],
-  'its start alone': [25, { start: { input_tokens: 25, output_tokens: 0 }, deltas: [] }],
+  'usage only at the start': [25, { start: { input_tokens: 25, output_tokens: 0 }, deltas: [] }],
   nothing: [0, { deltas: [] }],
 }
 
 for (const [title, [tokens, report]] of Object.entries(streams)) {
-  on(`a stream that reports ${title} counts ${tokens}`, async (t, gateway) => {
+  on(`counts ${tokens} for a stream with ${title}`, async (t, gateway) => {
     await counts(
       t,
       gateway,
@@ -172,7 +172,7 @@ for (const [title, [tokens, report]] of Object.entries(streams)) {
   })
 }
 
-on('counting the tokens of a prompt counts nothing', async (t, gateway) => {
+on('counts nothing for count_tokens', async (t, gateway) => {
   await counts(
     t,
     gateway,
@@ -187,28 +187,28 @@ on('counting the tokens of a prompt counts nothing', async (t, gateway) => {
   )
 })
 
-on('messages and chat spend one limit', async (_, gateway) => {
+on('messages and chat share one limit', async (_, gateway) => {
   const { key } = await gateway.mint({ subscription: 'limit-37' })
   await gateway.chat(key, { totalTokens: 20 })
   await send(gateway, key, '/v1/messages')
-  await poll(() => gateway.isSpent(key), '20 and 17 are 37')
+  await poll(() => gateway.isSpent(key), '20 and 17 tokens reach the limit of 37')
 })
 
-on('a stream that is cut counts what was reported', async (t, gateway) => {
+on('counts the reported usage of an aborted stream', async (t, gateway) => {
   await counts(t, gateway, 1, async (key) => {
     const sim = { dropAfterChunks: 3 }
     await send(gateway, key, '/v1/messages', { stream: true, sim }).catch(() => {})
   })
 })
 
-on('a failed message counts nothing', async (t, gateway) => {
+on('counts nothing for a failed message', async (t, gateway) => {
   await counts(t, gateway, 0, async (key) => {
     const sim = { status: 500, usage: { input_tokens: 25, output_tokens: 12 } }
     t.equal((await send(gateway, key, '/v1/messages', { sim })).status, 500)
   })
 })
 
-on('lenient spellings are refused once metered', async (t, gateway) => {
+on('refuses other spellings of the path if it is metered', async (t, gateway) => {
   const { key } = await gateway.mint()
   for (const end of ['/v1/messages/', '/v1/Messages', '/v1/messages;a=b', '/v1/messages%20']) {
     const { status, text } = await send(gateway, key, `/llm/sim${end}`)
@@ -217,12 +217,12 @@ on('lenient spellings are refused once metered', async (t, gateway) => {
   }
 })
 
-off('no spelling but one is served', async (t, gateway) => {
+off('serves only the exact path', async (t, gateway) => {
   const { key } = await gateway.mint()
   t.equal((await send(gateway, key, '/llm/sim/v1/messages/')).status, 404)
 })
 
-/** Anthropic's own client, without retries. */
+/** Anthropic's client library, without retries. */
 function client(gateway: Gateway, apiKey: string): Anthropic {
   return new Anthropic({ baseURL: gateway.url, apiKey, maxRetries: 0 })
 }

@@ -31,23 +31,23 @@ function call(gateway: Gateway, path: string, key: string, fields: object) {
 }
 
 for (const [operation, body] of Object.entries(bodies)) {
-  all(`${operation} count where they are metered`, async (t, gateway) => {
+  all(`counts ${operation} if metered`, async (t, gateway) => {
     for (const stream of operation === 'embeddings' ? [false] : [false, true]) {
       for (const path of [`/llm/sim/v1/${operation}`, `/v1/${operation}`]) {
-        // The sample server takes no total for messages, where input and output are added.
+        // For messages, the sample server ignores totalTokens; input and output are added.
         const sim = operation === 'messages' ? {} : { totalTokens: 40 }
         await counts(t, gateway, operation === 'messages' ? 17 : 40, async (key) => {
           const { status, text } = await call(gateway, path, key, { ...body, stream, sim })
           t.equal(status, 200, `${path} ${stream}`)
           const asked = operation === 'responses' || operation === 'messages' || !stream
-          t.equal(text.includes('"usage":{'), asked, 'a stream is as it was asked for')
+          t.equal(text.includes('"usage":{'), asked, 'a stream has usage only if requested')
         })
       }
     }
   })
 }
 
-responsesAlone('what is not counted is closed where that is wanted', async (t, gateway) => {
+responsesAlone('refuses uncounted operations if configured', async (t, gateway) => {
   const { key } = await gateway.mint()
   for (const operation of ['chat/completions', 'completions', 'embeddings', 'messages']) {
     for (const path of [`/llm/sim/v1/${operation}`, `/v1/${operation}`]) {
@@ -60,7 +60,7 @@ responsesAlone('what is not counted is closed where that is wanted', async (t, g
   t.equal((await gateway.ask('/llm/sim/v1/models', key)).status, 200)
 })
 
-estimated('what reports nothing is estimated where that is wanted', async (t, gateway) => {
+estimated('estimates unreported usage if configured', async (t, gateway) => {
   const body = JSON.stringify({ messages: [], sim: { usage: 'none', words: 0 } })
   const send = (key: string) =>
     gateway.ask('/llm/sim/v1/chat/completions', key, { method: 'POST', body })

@@ -25,7 +25,7 @@ async function scrape({ addresses }: Gateway): Promise<string> {
   return response.text()
 }
 
-test('known requests are known figures', async (t, gateway) => {
+test('known requests give known figures', async (t, gateway) => {
   const user = gateway.newUser()
   const { key } = await gateway.mint({ user })
   const before = readScrape(await scrape(gateway))
@@ -42,11 +42,11 @@ test('known requests are known figures', async (t, gateway) => {
         ...labels,
         model: 'llm/sim',
       }) === 67,
-    'all answers are counted',
+    'all responses are counted',
   )
   await gateway.settled()
   const after = readScrape(await scrape(gateway))
-  t.equal(after.value('authorized_calls_total', labels), 5, 'listing is none')
+  t.equal(after.value('authorized_calls_total', labels), 5, 'without the list of models')
   const grew = (name: string, labels: Record<string, string>) =>
     (after.value(name, labels) ?? 0) - (before.value(name, labels) ?? 0)
   t.equal(grew('tollgate_usage_unusable_total', { model: 'llm/sim' }), 1)
@@ -64,7 +64,7 @@ test('known requests are known figures', async (t, gateway) => {
   t.ok((after.value('tollgate_key_cache_entries') ?? 0) >= 1)
 })
 
-test('40 and 70 tokens and one refusal are the three counters', async (t, gateway) => {
+test('the three counters show the tokens, calls and refusals of a user', async (t, gateway) => {
   const user = gateway.newUser()
   const { key } = await gateway.mint({ user, subscription: 'small' })
   await gateway.chat(key, { totalTokens: 40 })
@@ -86,7 +86,7 @@ test('40 and 70 tokens and one refusal are the three counters', async (t, gatewa
   const model = 'llm/sim'
   await poll(
     async () => (await ownSamples())[0]?.length === 2,
-    'both are among the tokens within a second',
+    'the tokens of both are counted within a second',
     1_000,
   )
   t.equal((await gateway.chat(key)).status, 429)
@@ -103,7 +103,7 @@ test('40 and 70 tokens and one refusal are the three counters', async (t, gatewa
   ])
 })
 
-test('tokens are told by type, in each form that answers have', async (t, gateway) => {
+test('counts tokens by type in each form of response', async (t, gateway) => {
   const { key } = await gateway.mint()
   const usage = {
     prompt_tokens: 20,
@@ -120,17 +120,17 @@ test('tokens are told by type, in each form that answers have', async (t, gatewa
   }
   const path = '/llm/other/v1/chat/completions'
   await gateway.chat(key, { usage }, {}, path)
-  await poll(async () => `${await read()}` === '20,8,10,4', 'a whole answer')
+  await poll(async () => `${await read()}` === '20,8,10,4', 'a complete response')
   await gateway.chat(key, { usage }, { stream: true }, path)
   await poll(async () => `${await read()}` === '40,16,20,8', 'a stream')
   const shown = readScrape(await scrape(gateway))
   const hits = shown
     .samples('authorized_hits_total')
     .filter(({ labels }) => labels.model === 'llm/other')
-  t.equal(hits.at(-1)?.value, 60, 'a total among the details is none')
+  t.equal(hits.at(-1)?.value, 60, 'a total in the details is ignored')
 })
 
-test('a stream is in the bucket for its length, metered or not', async (t, gateway) => {
+test('records the duration of a stream, metered or not', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'plenty' })
   const name = 'authorized_request_duration_seconds'
   const figures = async () => {
@@ -148,7 +148,7 @@ test('a stream is in the bucket for its length, metered or not', async (t, gatew
   t.ok((await figures()).long >= before.long + 1)
 })
 
-test('every metric is documented, and no other', async (t, gateway) => {
+test('the documentation lists exactly the existing metrics', async (t, gateway) => {
   const { key } = await gateway.mint()
   await gateway.chat(key, { usage: 'none' })
   await gateway.chat(key, {}, { input: 'x' }, '/llm/sim/v1/embeddings')
@@ -161,7 +161,7 @@ test('every metric is documented, and no other', async (t, gateway) => {
     const row = documented.find(([, documentedName]) => documentedName === name)
     t.equal(row?.[3], type, name)
   }
-  // These need what this gateway has not got, or has not been asked to do yet.
+  // Metrics of features that this gateway does not use, or has not used yet.
   const absent = [
     'tollgate_tokens_estimated_total',
     'tollgate_model_failures_total',
@@ -188,7 +188,7 @@ test('every metric is documented, and no other', async (t, gateway) => {
   passesPromtool(t, text)
 })
 
-test('nothing secret is a label', async (t, gateway) => {
+test('no label contains a secret', async (t, gateway) => {
   const { key, id } = await gateway.mint()
   await gateway.chat(key)
   const text = await scrape(gateway)
@@ -196,7 +196,7 @@ test('nothing secret is a label', async (t, gateway) => {
   t.notOk(text.includes(id))
 })
 
-root.test('a taken METRICS_ADDRESS is named', async (t) => {
+root.test('names a METRICS_ADDRESS in use', async (t) => {
   const taken = createServer()
   await once(taken.listen(0, '127.0.0.1'), 'listening')
   t.teardown(() => taken.close())

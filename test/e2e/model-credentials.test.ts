@@ -47,7 +47,7 @@ const test = gatewayTests({
 const chat = (name: string) => `/llm/${name}/v1/chat/completions`
 const lastHeaders = () => server.received.at(-1)?.headers ?? {}
 
-test('a model server gets the credential of its resource', async (t, gateway) => {
+test('a model server gets the credential of its ModelRef', async (t, gateway) => {
   const { key } = await gateway.mint()
   const cases: [model: string, header: string, value: string | undefined][] = [
     ['plain', 'authorization', 'Bearer sk-first-secret'],
@@ -62,10 +62,10 @@ test('a model server gets the credential of its resource', async (t, gateway) =>
     if (header !== 'authorization') t.notOk(lastHeaders().authorization, model)
   }
   await gateway.ask('/llm/plain/v1/models', key)
-  t.equal(lastHeaders().authorization, 'Bearer sk-first-secret', 'on paths without a body too')
+  t.equal(lastHeaders().authorization, 'Bearer sk-first-secret', 'also on paths without a body')
 })
 
-test("a client's own header of that name does not survive", async (t, gateway) => {
+test("replaces the client's own header of that name", async (t, gateway) => {
   const { key } = await gateway.mint()
   for (const path of ['/v1/chat/completions', '/v1/models', '/v1/files']) {
     const post = path.endsWith('completions')
@@ -79,7 +79,7 @@ test("a client's own header of that name does not survive", async (t, gateway) =
   }
 })
 
-test('a replaced file is in force within seconds', async (_, gateway) => {
+test('a replaced file takes effect within seconds', async (_, gateway) => {
   const { key } = await gateway.mint()
   writeFileSync(join(secrets, 'fresh'), 'sk-second-secret')
   renameSync(join(secrets, 'fresh'), join(secrets, 'llm', 'plain'))
@@ -90,14 +90,14 @@ test('a replaced file is in force within seconds', async (_, gateway) => {
   }, 'the new credential is sent')
 })
 
-test('without its credential nothing is sent', async (t, gateway) => {
+test('sends no request without the credential', async (t, gateway) => {
   const { key } = await gateway.mint()
   for (const model of ['stolen', 'missing', 'broken']) {
     const before = server.received.length
     const answer = await gateway.chat(key, {}, {}, chat(model))
     t.equal(answer.status, 502, model)
     t.equal(JSON.parse(answer.text).error.code, 'model_credential_refused', model)
-    t.equal(server.received.length, before, `${model} was not asked`)
+    t.equal(server.received.length, before, `${model} got no request`)
   }
   const internal = showAddress(gateway.addresses.internal)
   const told = (await (await fetch(`http://${internal}/internal/v1/resources`)).json()) as {
@@ -108,7 +108,7 @@ test('without its credential nothing is sent', async (t, gateway) => {
   }
 })
 
-test('a refused credential is not the fault of the caller', async (t, gateway) => {
+test("a refused credential is not reported as the caller's", async (t, gateway) => {
   const { key } = await gateway.mint()
   t.teardown(() => server.answer({ pieces: ['{}'] }))
   for (const status of [401, 403]) {
@@ -136,12 +136,12 @@ test('a refused credential is not the fault of the caller', async (t, gateway) =
       else t.equal(error.code, 'model_credential_refused', path)
     }
     const open = await gateway.chat(key, {}, {}, chat('open'))
-    t.equal(open.status, status, 'without a credential the answer is left alone')
+    t.equal(open.status, status, 'without a credential the response is passed on')
     t.match(open.text, 'Incorrect API key')
   }
 })
 
-test('the credential is nowhere but in its file and on its way to the server', async (t, gateway) => {
+test('the credential is only in its file and in requests to the server', async (t, gateway) => {
   const { key } = await gateway.mint()
   await gateway.chat(key, {}, {}, chat('azure'))
   const dump = await (await fetch(`http://${gateway.envoy.admin}/config_dump?include_eds`)).text()

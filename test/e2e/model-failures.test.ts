@@ -69,11 +69,11 @@ interface Condition {
   readonly message: string
 }
 
-test('a failing model server is seen', async (t, gateway) => {
+test('failures of model servers are counted and shown', async (t, gateway) => {
   const { key } = await gateway.mint()
   const ask = async (name: string, query: string) => {
     const answer = gateway.chat(key, {}, {}, `/llm/${name}/v1/chat/completions?${query}`)
-    // What breaks off in the middle is no answer to the client either.
+    // An aborted response is an error for the client too.
     return (await answer.catch(() => undefined))?.status
   }
   const cases: [name: string, query: string, status: number | undefined, reason: string][] = [
@@ -89,7 +89,7 @@ test('a failing model server is seen', async (t, gateway) => {
   for (const [name, query, status] of cases) t.equal(await ask(name, query), status, name)
   const unread = { method: 'POST', body: '{' }
   const refused = await gateway.ask('/llm/unasked/v1/chat/completions', key, unread)
-  t.equal(refused.status, 400, 'what the gateway refuses is no fault of the server')
+  t.equal(refused.status, 400, 'a request that the gateway refuses is not a failure of the server')
   t.equal(await ask('fine', 'error'), 500)
   t.equal(await ask('mended', 'reset'), 503)
   t.equal(await ask('mended', ''), 200)
@@ -122,7 +122,7 @@ test('a failing model server is seen', async (t, gateway) => {
   }
   await poll(
     async () => (await conditionsOf()).get('mended')?.status === 'True',
-    'the server is seen to answer again',
+    'the server is shown as available again',
   )
   const conditions = await conditionsOf()
   for (const [name, , , reason] of cases) {
@@ -131,7 +131,7 @@ test('a failing model server is seen', async (t, gateway) => {
     t.equal(condition?.reason.toLowerCase(), reason.replace('_', ''), name)
     t.not(condition?.message, '', name)
   }
-  t.equal(conditions.get('fine')?.status, 'True', 'an error of the server is an answer')
+  t.equal(conditions.get('fine')?.status, 'True', 'an error from the server is a response')
   t.equal(conditions.get('unasked')?.status, 'Unknown')
   t.match(
     conditions.get('unvouched')?.message,
@@ -139,7 +139,7 @@ test('a failing model server is seen', async (t, gateway) => {
   )
 })
 
-test("the caller's answer carries the request's id and no more", async (t, gateway) => {
+test('the response has the request id, but no details', async (t, gateway) => {
   const { key } = await gateway.mint()
   const { headers, text } = await gateway.chat(key, {}, {}, '/llm/closed/v1/chat/completions')
   t.match(headers.get('x-request-id'), /^[0-9a-f-]{36}$/)

@@ -19,25 +19,29 @@ const test = gatewayTests({
 const shared = '/v1/chat/completions'
 const keep = { echo: true }
 
-test('a model has the ids of its resource', async (t, gateway) => {
+test('a model can be called by the ids of its ModelRef', async (t, gateway) => {
   const { key } = await gateway.mint()
   for (const model of ['sim', 'acme/Sim-7B', 'sim:latest']) {
     const { status, text } = await gateway.chat(key, keep, { model }, shared)
     t.equal(status, 200, model)
-    t.equal(JSON.parse(JSON.parse(text).sim_echo.body).model, model, 'the model sees it as written')
+    t.equal(
+      JSON.parse(JSON.parse(text).sim_echo.body).model,
+      model,
+      'the model gets the id as the client wrote it',
+    )
   }
   for (const model of ['acme/sim-7b', 'Sim-7B', 'llm/sim', 'sim:', 'constructor']) {
     t.equal((await gateway.chat(key, {}, { model }, shared)).status, 403, model)
   }
 })
 
-test('of one name the covered model is meant', async (t, gateway) => {
+test('an ambiguous name means the model that the subscription covers', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'east' })
   t.equal((await gateway.chat(key, {}, { model: 'twin' }, shared)).status, 200)
   t.equal((await gateway.chat(key, {}, { model: 'only-west' }, shared)).status, 403)
 })
 
-test('a name that stays unclear is refused', async (t, gateway) => {
+test('refuses a name that stays ambiguous', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'both' })
   const { status, text } = await gateway.chat(key, {}, { model: 'twin' }, shared)
   t.equal(status, 400)
@@ -50,11 +54,11 @@ test('a name that stays unclear is refused', async (t, gateway) => {
       200,
     )
   }
-  t.notMatch(error.message, 'shut', 'what is closed to the caller is not told')
+  t.notMatch(error.message, 'shut', 'models that the caller may not use are not named')
   t.equal((await gateway.chat(key, {}, { model: 'only-west' }, shared)).status, 200)
 })
 
-test('by path the body may name no other model', async (t, gateway) => {
+test("on a model's path the body may name no other model", async (t, gateway) => {
   const { key } = await gateway.mint()
   const ask = (operation: string, body: object) =>
     gateway.ask(`/llm/sim${operation}`, key, {
@@ -72,8 +76,8 @@ test('by path the body may name no other model', async (t, gateway) => {
   }
   const refused = await ask('/v1/completions', { model: 'twin' })
   const unknown = await gateway.chat(key, {}, { model: 'nothing' }, shared)
-  t.equal(refused.text, unknown.text, 'one answer for what is closed and what is not there')
-  t.strictSame(await gateway.model.tally(), before, 'the model was not asked')
+  t.equal(refused.text, unknown.text, 'forbidden and unknown models get the same response')
+  t.strictSame(await gateway.model.tally(), before, 'the model gets no request')
   for (const model of ['sim', 'acme/Sim-7B', 'sim:latest']) {
     t.equal((await ask('/v1/embeddings', { model, input: 'a' })).status, 200, model)
   }
@@ -81,7 +85,7 @@ test('by path the body may name no other model', async (t, gateway) => {
   t.notMatch(Object.keys(JSON.parse(echo.text).sim_echo.headers), /tollgate/)
 })
 
-test('where ids are not known the body may say what it likes', async (t, gateway) => {
+test('on the path of a model without ids the body may name any model', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'east' })
   t.equal(
     (await gateway.chat(key, {}, { model: 'any' }, '/east/twin/v1/chat/completions')).status,

@@ -29,7 +29,7 @@ async function listen(server: http.Server | https.Server, host = '127.0.0.1'): P
 
 const fine: RequestListener = (_, response) => response.end('{}')
 const secure = await listen(https.createServer({ ...certificate }, fine))
-/** Begins its answer at once and then says nothing more; with `?late` it does not even begin. */
+/** Starts its response at once and then stalls; with `?late` it sends no response. */
 const silent = await listen(
   http.createServer((request, response) => {
     if (request.url?.includes('late')) return
@@ -40,7 +40,7 @@ const silent = await listen(
 const overV4 = await listen(http.createServer(fine))
 const overV6 = await listen(http.createServer(fine), '::1').catch(() => undefined)
 
-/** Names below localhost are looked up as any other: two addresses, of which one refuses here. */
+/** Names below localhost resolve to two addresses, of which one refuses connections here. */
 const refs: Record<string, object> = {
   renamed: { backendUrl: scripted.url, upstreamModel: 'org/Model-7B:latest' },
   vouched: { backendUrl: `https://127.0.0.1:${secure}`, caFile: 'ca.pem' },
@@ -62,7 +62,7 @@ const test = gatewayTests({
     accessPolicy('open', keys, { groups: ['team'] }),
     subscription('plenty', { groups: ['team'] }, limits),
   ],
-  // Ten seconds of silence would be ten seconds of test.
+  // The smallest idle timeout is 10 s, which is too long for a test.
   adjustEnvoy: (config) => config.replaceAll('"idle_timeout": "10s"', '"idle_timeout": "0.4s"'),
 })
 
@@ -73,7 +73,7 @@ const post = (body: string) => ({
   body,
 })
 
-test('the server reads its own name of the model', async (t, gateway) => {
+test("replaces the model's name by the server's own", async (t, gateway) => {
   const { key } = await gateway.mint()
   const server = '"org/Model-7B:latest"'
   const long = 'y'.repeat(100_000)
@@ -105,14 +105,14 @@ test('the server reads its own name of the model', async (t, gateway) => {
   t.notMatch(JSON.stringify(scripted.received.at(-1)?.headers), /tollgate|envoy/)
 })
 
-test('a body that names no model is refused where it is to be renamed', async (t, gateway) => {
+test('refuses a body without a model if the name is to be replaced', async (t, gateway) => {
   const { key } = await gateway.mint()
   const before = scripted.received.length
   t.equal((await gateway.ask(`/llm/renamed${chat}`, key, post('{"messages":[]}'))).status, 400)
   t.equal(scripted.received.length, before)
 })
 
-test("an authority of the resource's own vouches for its server", async (t, gateway) => {
+test("verifies the server by the ModelRef's own CA", async (t, gateway) => {
   if (noOpenssl) {
     t.skip(noOpenssl, () => {})
     return
@@ -122,7 +122,7 @@ test("an authority of the resource's own vouches for its server", async (t, gate
   t.equal((await gateway.ask(`/llm/unvouched${chat}`, key, post('{"model":"a"}'))).status, 503)
 })
 
-test('an answer may take so long, and a silence too', async (t, gateway) => {
+test('applies the timeouts of the ModelRef', async (t, gateway) => {
   const { key } = await gateway.mint()
   for (const model of ['hurried', 'fidgety']) {
     const late = await gateway.ask(`/llm/${model}${chat}?late`, key, post('{"model":"a"}'))
@@ -130,12 +130,12 @@ test('an answer may take so long, and a silence too', async (t, gateway) => {
     t.equal(JSON.parse(late.text).error.code, 'timeout', model)
     for (const path of [`/llm/${model}${chat}`, `/llm/${model}/v1/models`]) {
       const init = path.endsWith('models') ? {} : post('{"model":"a","stream":true}')
-      await t.rejects(gateway.ask(path, key, init), `${path} breaks off`)
+      await t.rejects(gateway.ask(path, key, init), `${path} is aborted`)
     }
   }
 })
 
-test('a name is served on all of its addresses', async (t, gateway) => {
+test('a host name is served at all its addresses', async (t, gateway) => {
   const { key } = await gateway.mint()
   if (overV6 === undefined) t.comment('no IPv6 here')
   for (const model of overV6 === undefined ? ['four'] : ['four', 'six']) {
@@ -146,10 +146,10 @@ test('a name is served on all of its addresses', async (t, gateway) => {
   }
 })
 
-test('a large body finds the other address too', async (t, gateway) => {
+test('a large body reaches the other address too', async (t, gateway) => {
   const { key } = await gateway.mint()
   const body = `{"model":"a","x":"${'y'.repeat(5_000_000)}"}`
-  // An upload is not kept, so only a connection that tries both addresses helps it.
+  // Envoy does not buffer uploads for a retry, so only connecting to both addresses helps.
   for (const path of [`/llm/bulk${chat}`, '/llm/upload/v1/files']) {
     for (let round = 0; round < 8; round += 1) {
       const { status } = await gateway.ask(path, key, post(body))
@@ -158,7 +158,7 @@ test('a large body finds the other address too', async (t, gateway) => {
   }
 })
 
-test('all paths are open where the resource says so', async (t, gateway) => {
+test('serves all paths if the ModelRef says so', async (t, gateway) => {
   const { key } = await gateway.mint()
   for (const [path, method] of [
     ['/v1/model/info', 'GET'],
@@ -168,5 +168,5 @@ test('all paths are open where the resource says so', async (t, gateway) => {
     t.equal((await gateway.ask(`/llm/renamed${path}`, key, { method })).status, 404, path)
   }
   const disguised = await gateway.ask('/llm/wide/v1/Chat/Completions', key, post('{}'))
-  t.equal(disguised.status, 404, 'what some server takes for a counted path stays closed')
+  t.equal(disguised.status, 404, 'other spellings of a counted path are still refused')
 })

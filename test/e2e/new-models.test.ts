@@ -15,11 +15,11 @@ import { poll } from '../support/poll.ts'
 
 const team = { groups: ['team'] }
 const names = ['one', 'two', 'three']
-/** Beside so many others Envoy needs most of a second for one more cluster. */
+/** With so many clusters Envoy takes most of a second to add one. */
 const crowd = Array.from({ length: 2_500 }, (_, i) =>
   modelRef(`crowd-${i}`, { backendUrl: 'http://127.0.0.1:1' }),
 )
-/** Pays for models that are there from the start and for some that will come. */
+/** Covers existing models and some that are added later. */
 const wide = subscription(
   'wide',
   team,
@@ -32,7 +32,7 @@ const test = gatewayTests({
   resources: (backendUrl) => [...models(backendUrl), wide, ...crowd],
 })
 
-/** A model with the policy that opens it. */
+/** A model with its own AccessPolicy. */
 const opened = (name: string, backendUrl: string) => [
   modelRef(name, { backendUrl }),
   accessPolicy(name, [`llm/${name}`], team),
@@ -42,7 +42,7 @@ async function ask(gateway: Gateway, key: string, model: string): Promise<number
   return (await gateway.chat(key, {}, {}, `/llm/${model}/v1/chat/completions`)).status
 }
 
-test('a new model among thousands is served once it is there', async (t, gateway) => {
+test('a new model among thousands works as soon as it is known', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'wide' })
   for (const name of names) {
     gateway.put(`${name}.yaml`, opened(name, gateway.model.url))
@@ -50,7 +50,7 @@ test('a new model among thousands is served once it is there', async (t, gateway
     await poll(async () => {
       statuses.push(await ask(gateway, key, name))
       return statuses.at(-1) !== 403
-    }, `${name} is there`)
+    }, `${name} is known`)
     for (let more = 0; more < 20; more += 1) statuses.push(await ask(gateway, key, name))
     t.strictSame([...new Set(statuses)], [403, 200], name)
   }
@@ -62,7 +62,7 @@ root.test(
     skip: envoyPath() === undefined && 'no Envoy',
   },
   async (t) => {
-    // An admin page whose Envoy never takes anything.
+    // An admin page on which no new cluster ever appears.
     const admin = createServer((request, response) => {
       const isStats = request.url?.startsWith('/stats')
       response.end(isStats ? 'cluster_manager.cds.version_text: "old"\n' : '{}')
@@ -78,16 +78,16 @@ root.test(
     const putAt = performance.now()
     gateway.put('change.yaml', opened('one', gateway.model.url))
     gateway.put('resources.yaml', [...models(gateway.model.url).slice(0, 2), wide])
-    await poll(async () => (await ask(gateway, key, 'sim')) === 403, 'the policy is gone', 5_000)
+    await poll(async () => (await ask(gateway, key, 'sim')) === 403, 'the policy is removed', 5_000)
     const { metrics } = gateway.addresses
     const scrape = await fetch(`http://${metrics?.host}:${metrics?.port}/metrics`)
     t.equal(readScrape(await scrape.text()).value('tollgate_models_waiting'), 1)
-    t.equal(await ask(gateway, key, 'one'), 403, 'the new model is not there yet')
+    t.equal(await ask(gateway, key, 'one'), 403, 'the new model is not in force yet')
     await poll(
       async () => (await ask(gateway, key, 'one')) === 200,
-      'it does not wait for ever',
+      'the model stops waiting',
       20_000,
     )
-    t.ok(performance.now() - putAt > 9_000, 'but for ten seconds')
+    t.ok(performance.now() - putAt > 9_000, 'after ten seconds')
   },
 )

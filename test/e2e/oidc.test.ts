@@ -23,29 +23,29 @@ function create(gateway: Gateway, token: string, headers: Record<string, string>
   return gateway.ask('/v1/api-keys', token, { method: 'POST', body, headers })
 }
 
-test('a token of the provider mints, reads and revokes a key', async (t, gateway) => {
+test('a token of the provider creates, reads and revokes a key', async (t, gateway) => {
   const token = await issuer.sign(ada)
   const created = await create(gateway, token)
   t.equal(created.status, 201, created.text)
   const { key, id } = JSON.parse(created.text)
   t.equal((await gateway.chat(key)).status, 200)
   const read = await gateway.ask(`/v1/api-keys/${id}`, token)
-  t.match(JSON.parse(read.text), { username: 'ada' }, 'the owner is the claim')
+  t.match(JSON.parse(read.text), { username: 'ada' }, 'the owner is the name in the claim')
   const bob = await issuer.sign({ ...ada, preferred_username: 'bob' })
-  t.equal((await gateway.ask(`/v1/api-keys/${id}`, bob)).status, 404, "somebody else's")
+  t.equal((await gateway.ask(`/v1/api-keys/${id}`, bob)).status, 404, 'a key of another user')
   const revoked = await gateway.ask(`/v1/api-keys/${id}`, token, { method: 'DELETE' })
   t.equal(revoked.status, 200)
   t.equal((await gateway.chat(key)).status, 401)
 })
 
-test('groups decide, and headers do not', async (t, gateway) => {
+test('groups grant access, and headers do not', async (t, gateway) => {
   const stranger = await issuer.sign({ ...ada, groups: ['tea', 'm', 'te,am', '["team"]'] })
   const forged = { 'x-maas-username': 'root', 'x-maas-group': '["team"]' }
   t.equal((await create(gateway, stranger, forged)).status, 403)
   t.equal((await create(gateway, await issuer.sign({ ...ada, groups: undefined }))).status, 403)
 })
 
-test('a token lists models, and opens none', async (t, gateway) => {
+test('a token lists models, but cannot call them', async (t, gateway) => {
   const token = await issuer.sign(ada)
   const listed = await gateway.ask('/llm/sim/v1/models', token, {
     headers: { 'x-maas-subscription': 'plenty' },
@@ -55,7 +55,7 @@ test('a token lists models, and opens none', async (t, gateway) => {
   t.equal((await gateway.chat(await issuer.sign({ ...ada, exp: 1 }), {}, {}, chatPath)).status, 401)
 })
 
-test('a refusal says why', async (t, gateway) => {
+test('an error gives the reason', async (t, gateway) => {
   const expired = await issuer.sign({ ...ada, exp: Math.floor(Date.now() / 1_000) - 61 })
   const refused = await create(gateway, expired)
   t.equal(refused.status, 401)
@@ -77,7 +77,7 @@ test('a refusal says why', async (t, gateway) => {
   )
 })
 
-test("the Tenant's provider comes and goes with the resource", async (t, gateway) => {
+test('follows changes of the provider in the Tenant', async (t, gateway) => {
   if (certificate === undefined) {
     t.pass('certificates are made', { skip: 'no openssl' })
     return
@@ -95,20 +95,20 @@ test("the Tenant's provider comes and goes with the resource", async (t, gateway
   ]
   const status = async () => (await create(gateway, token)).status
   gateway.put('tenant.yaml', tenant(theirs.url))
-  await poll(async () => (await status()) === 201, 'the provider is in force')
+  await poll(async () => (await status()) === 201, 'the new provider is in force')
   gateway.put('tenant.yaml', undefined)
-  await poll(async () => (await status()) === 401, 'the provider is gone, and what it had said')
+  await poll(async () => (await status()) === 401, 'the provider and its cached results are gone')
 })
 
-test('with the provider away its tokens are 503, and all else works', async (t, gateway) => {
+test('without the provider its tokens get 503, and everything else works', async (t, gateway) => {
   const { key } = await gateway.mint()
   await issuer.stop()
   const unknown = await issuer.sign(ada, { kid: 'first' })
-  t.equal((await create(gateway, unknown)).status, 201, 'nobody has noticed yet')
+  t.equal((await create(gateway, unknown)).status, 201, 'the outage has not been noticed yet')
   await issuer.addKey('second')
   const fresh = await issuer.sign(ada, { kid: 'second' })
   const status = async () => (await create(gateway, fresh)).status
-  await poll(async () => (await status()) === 503, 'it may be a new key', 20_000)
+  await poll(async () => (await status()) === 503, 'the key may be new', 20_000)
   const { internal } = gateway.addresses
   const ready = await fetch(`http://${showAddress(internal)}/readyz`)
   t.equal(ready.status, 200)
@@ -116,5 +116,5 @@ test('with the provider away its tokens are 503, and all else works', async (t, 
   t.equal((await gateway.chat(key)).status, 200)
   await gateway.mint()
   await issuer.start()
-  await poll(async () => (await status()) === 201, 'it heals by itself', 30_000)
+  await poll(async () => (await status()) === 201, 'recovers on its own', 30_000)
 })

@@ -10,13 +10,13 @@ const test = gatewayTests({
 })
 const messages = [{ role: 'user' as const, content: 'Hi' }]
 
-/** The client with its base URL at the gateway: on shared routes, or below a model's path. */
+/** The client library with its base URL on the shared routes or below a model's path. */
 function clientOf(gateway: Gateway, apiKey: string, path = '/v1'): OpenAI {
   return new OpenAI({ baseURL: gateway.url + path, apiKey, maxRetries: 0 })
 }
 
 for (const path of ['/v1', '/llm/sim/v1']) {
-  test(`the official client chats at ${path}`, async (t, gateway) => {
+  test(`the openai client chats at ${path}`, async (t, gateway) => {
     const { key } = await gateway.mint()
     const { chat } = clientOf(gateway, key, path)
     const answer = await chat.completions.create({ model: 'sim', messages })
@@ -24,7 +24,7 @@ for (const path of ['/v1', '/llm/sim/v1']) {
     t.equal(answer.usage?.total_tokens, 17)
   })
 
-  test(`the official client streams at ${path}`, async (t, gateway) => {
+  test(`the openai client streams at ${path}`, async (t, gateway) => {
     const { key } = await gateway.mint({ subscription: 'one' })
     const { chat } = clientOf(gateway, key, path)
     let text = ''
@@ -37,11 +37,11 @@ for (const path of ['/v1', '/llm/sim/v1']) {
     }
     t.match(text, /^a small river/)
     await gateway.settled()
-    t.ok(await gateway.isSpent(key), 'it was counted')
+    t.ok(await gateway.isSpent(key), 'the stream was counted')
   })
 }
 
-test('the official client knows our refusals', async (t, gateway) => {
+test('the openai client recognizes our errors', async (t, gateway) => {
   const ask = async (key: string, model = 'sim', path = '/v1') => {
     const { chat } = clientOf(gateway, key, path)
     return chat.completions.create({ model, messages, stream: true }).then(
@@ -65,7 +65,7 @@ test('the official client knows our refusals', async (t, gateway) => {
   t.match(limited, { status: 429, code: 'rate_limit_exceeded', type: 'tokens' })
 })
 
-test('the official client uses the rest', async (t, gateway) => {
+test('the openai client uses other operations', async (t, gateway) => {
   const { key } = await gateway.mint()
   const client = clientOf(gateway, key)
   const embedding = await client.embeddings.create({ model: 'sim', input: 'hello' })

@@ -3,7 +3,9 @@ import { gatewayTests, meter, models, subscriptions } from '../support/gateway.t
 import { sendRaw, toBytes } from '../support/raw-http.ts'
 import { startScriptedModel } from '../support/scripted-model.ts'
 
-/** It answers every path and method: whatever reaches it might have been a chat call. */
+/**
+ * It responds to every path and method, so a request that reaches it could have been a chat call.
+ */
 const scripted = await startScriptedModel()
 const team = { groups: ['team'] }
 const test = gatewayTests({
@@ -18,7 +20,7 @@ const test = gatewayTests({
 })
 const body = '{"model":"other","messages":[]}'
 
-/** Requests that some server takes for a chat call although they are not; the status of each. */
+/** Requests that some servers take for a chat call although they are none, and their status. */
 const odd: readonly (readonly [string, string, number])[] = [
   ['POST', '/llm/other/v1/models?/v1/chat/completions', 404],
   ['POST', '/llm/other/v1/models', 404],
@@ -43,7 +45,7 @@ const odd: readonly (readonly [string, string, number])[] = [
   ['POST', '/v1/embeddings?/v1/chat/completions', 404],
 ]
 
-test('nothing but a chat path is a chat call', async (t, gateway) => {
+test('only exact chat paths are chat calls', async (t, gateway) => {
   const { key } = await gateway.mint()
   for (const [method, path, status] of odd) {
     const before = scripted.received.length
@@ -54,7 +56,7 @@ test('nothing but a chat path is a chat call', async (t, gateway) => {
   }
 })
 
-test('a spent key and an identity token get nowhere but the list', async (t, gateway) => {
+test('a key at its limit and an identity token can only list models', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'spent' })
   scripted.answer({
     headers: { 'content-type': 'application/json' },
@@ -89,11 +91,11 @@ test('a spent key and an identity token get nowhere but the list', async (t, gat
   const headers = [`authorization: Bearer ${key}`]
   for (const method of ['GET', 'HEAD']) {
     const listing = toBytes({ method, path: '/llm/other/v1/models', headers })
-    t.equal((await sendRaw(gateway.port, listing)).status, 200, 'the list stays open')
+    t.equal((await sendRaw(gateway.port, listing)).status, 200, 'the list is still allowed')
   }
 })
 
-test('known operations and their queries arrive', async (t, gateway) => {
+test('passes known operations and their queries on', async (t, gateway) => {
   const { key } = await gateway.mint()
   for (const [method, operation] of [
     ['POST', '/v1/chat/completions?api-version=2024-10-21'],
@@ -120,7 +122,7 @@ test('known operations and their queries arrive', async (t, gateway) => {
   }
 })
 
-test('bodies in JSON name their model on more shared paths', async (t, gateway) => {
+test('JSON bodies name the model on more shared paths', async (t, gateway) => {
   const { key } = await gateway.mint()
   for (const path of [
     '/v1/messages/count_tokens',
@@ -137,7 +139,7 @@ test('bodies in JSON name their model on more shared paths', async (t, gateway) 
   }
 })
 
-test('uploads are told the path to use', async (t, gateway) => {
+test('uploads to shared paths get an error with the path to use', async (t, gateway) => {
   const { key } = await gateway.mint()
   for (const path of ['/v1/audio/transcriptions', '/v1/images/edits', '/v1/files', '/v1/batches']) {
     const answer = await gateway.ask(path, key, { method: 'POST', body: new FormData() })

@@ -8,7 +8,7 @@ const skip = envoyPath() === undefined && 'no Envoy'
 const group = 'maas.opendatahub.io'
 const team = { groups: ['team'] }
 
-root.test('what the original has is read, enforced and deleted', { skip }, async (t) => {
+root.test("reads, enforces and finalizes the original's resources", { skip }, async (t) => {
   const groups = { STATUS_GROUPS: `tollgate.dev,${group}` }
   const { world, model, isEnforced, mint, chat } = await startEnforcing(t, 0, groups)
   const one = original(modelRef('one', { backendUrl: model.url }), [`${group}/model-cleanup`])
@@ -29,16 +29,19 @@ root.test('what the original has is read, enforced and deleted', { skip }, async
   await isEnforced('one', 'trlp')
   const key = await mint('paid')
   t.equal(await chat(key, 'one'), 200)
-  await poll(async () => (await policy()) === 'Active', 'its own status says so')
+  await poll(async () => (await policy()) === 'Active', 'its own status is Active')
 
   await world.remove(open)
-  await poll(async () => (await policy()) === 'gone', 'the policy is gone')
-  await poll(async () => (await chat(key, 'one')) === 403, 'and admits nobody')
+  await poll(async () => (await policy()) === 'gone', 'the policy is deleted')
+  await poll(async () => (await chat(key, 'one')) === 403, 'access has ended')
   await world.remove(one)
   await world.remove(paid)
-  await poll(async () => (await read('llm', 'maasmodelrefs/one')) === 'gone', 'the model')
+  await poll(
+    async () => (await read('llm', 'maasmodelrefs/one')) === 'gone',
+    'the model is deleted',
+  )
   await poll(
     async () => (await read('models-as-a-service', 'maassubscriptions/paid')) === 'gone',
-    'the Subscription',
+    'the Subscription is deleted',
   )
 })

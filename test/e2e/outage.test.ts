@@ -11,7 +11,7 @@ const test = gatewayTests({
 })
 const shared = '/v1/chat/completions'
 
-test('without the service nothing gets through', async (t, gateway) => {
+test('without the service every request is refused', async (t, gateway) => {
   const user = gateway.newUser()
   const { key } = await gateway.mint({ user })
   const { key: limited } = await gateway.mint({ subscription: 'one' })
@@ -38,25 +38,29 @@ test('without the service nothing gets through', async (t, gateway) => {
       t.match(JSON.parse(answer.body), { error: { code: 'unavailable', type: 'server_error' } })
     }
   }
-  t.equal((await gateway.chat(undefined, {}, {}, shared)).status, 401, 'Envoy knows this itself')
-  t.strictSame(await gateway.model.tally(), before, 'the model was not asked')
+  t.equal(
+    (await gateway.chat(undefined, {}, {}, shared)).status,
+    401,
+    'Envoy refuses it without Check',
+  )
+  t.strictSame(await gateway.model.tally(), before, 'the model gets no request')
 
   await gateway.startService()
-  await poll(async () => (await gateway.chat(key)).status === 200, 'it works again')
-  t.ok((await gateway.mint({ user })).key, 'keys are made')
+  await poll(async () => (await gateway.chat(key)).status === 200, 'the service works again')
+  t.ok((await gateway.mint({ user })).key, 'keys can be created')
   t.equal((await gateway.chat(limited)).status, 200)
-  await poll(() => gateway.isSpent(limited), 'answers are counted')
+  await poll(() => gateway.isSpent(limited), 'responses are counted')
 })
 
-test('a stream outlives the service', async (t, gateway) => {
+test('a stream survives a stop of the service', async (t, gateway) => {
   const { key } = await gateway.mint()
   const { open } = await gateway.model.tally()
   const streaming = gateway.chat(key, { chunkDelayMs: 60 }, { stream: true })
-  await poll(async () => (await gateway.model.tally()).open > open, 'it has begun')
+  await poll(async () => (await gateway.model.tally()).open > open, 'the stream has begun')
   await gateway.stopService()
   const { status, text } = await streaming
   t.equal(status, 200)
   t.match(text, /data: \[DONE\]\n\n$/)
   await gateway.startService()
-  await poll(async () => (await gateway.chat(key)).status === 200, 'it works again')
+  await poll(async () => (await gateway.chat(key)).status === 200, 'the service works again')
 })

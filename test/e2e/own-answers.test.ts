@@ -4,24 +4,24 @@ import { type RawAnswer, sendRaw, toBytes } from '../support/raw-http.ts'
 
 const test = gatewayTests()
 
-/** Claims the JSON envelope, with this status and code. */
+/** Checks for a JSON error with this status and code. */
 function isRefusal(t: Test, answer: RawAnswer, status: number, code: string, title: string): void {
   t.equal(answer.status, status, title)
   t.match(answer.head, /content-type: application\/json/i)
   t.match(JSON.parse(answer.body), { error: { code, type: String, message: String } })
 }
 
-test('refusals of the gateway are one envelope', async (t, gateway) => {
+test("the gateway's own errors have one format", async (t, gateway) => {
   const { key } = await gateway.mint()
   const headers = [`authorization: Bearer ${key}`]
   const many = Array.from({ length: 101 }, (_, i) => `x-${i}: y`)
   for (const [title, bytes, status, code] of [
-    ['a path that is nothing', toBytes({ path: '/nothing' }), 404, 'not_found'],
+    ['an unknown path', toBytes({ path: '/nothing' }), 404, 'not_found'],
     ['a path with %2f', toBytes({ path: '/llm%2fsim' }), 400, 'bad_request'],
-    ['no HTTP', 'hello\r\n\r\n', 400, 'bad_request'],
+    ['not HTTP', 'hello\r\n\r\n', 400, 'bad_request'],
     ['no host', `GET ${chatPath} HTTP/1.1\r\n\r\n`, 400, 'bad_request'],
     [
-      'two lengths',
+      'two content lengths',
       toBytes({ path: '/', headers: ['content-length: 1', 'content-length: 2'] }),
       400,
       'bad_request',
@@ -63,7 +63,7 @@ test('refusals of the gateway are one envelope', async (t, gateway) => {
   }
 })
 
-test('clients of HTTP/1.0 are served', async (t, gateway) => {
+test('serves HTTP/1.0 clients', async (t, gateway) => {
   const { key } = await gateway.mint()
   const body = '{"model":"sim","messages":[],"stream":true}'
   for (const path of [chatPath, '/v1/chat/completions']) {
@@ -78,17 +78,17 @@ test('clients of HTTP/1.0 are served', async (t, gateway) => {
   }
 })
 
-test('a huge body is 413', async (t, gateway) => {
+test('a body of 34 MiB is 413', async (t, gateway) => {
   const body = `{"model":"sim","messages":[],"x":"${'x'.repeat(34 * 1_048_576)}"}`
   for (const path of [chatPath, '/v1/chat/completions', '/v1/embeddings']) {
-    const { key } = await gateway.mint() // A key not yet known takes Check longest.
+    const { key } = await gateway.mint() // A new key makes Check take longest.
     const headers = [`authorization: Bearer ${key}`]
     const answer = await sendRaw(gateway.port, toBytes({ path, headers, body }))
     isRefusal(t, answer, 413, 'body_too_large', path)
   }
 })
 
-test('nobody unknown makes us hold a body', async (t, gateway) => {
+test('does not wait for the body of an unknown client', async (t, gateway) => {
   const length = 'content-length: 1000000000'
   const bad = 'authorization: Bearer sk-tg-0123456789abcdef_0123456789'
   for (const [path, headers, status] of [
@@ -99,13 +99,13 @@ test('nobody unknown makes us hold a body', async (t, gateway) => {
     ['/llm/sim/v1/files', [length, bad], 401],
     ['/nothing', [length, bad], 404],
   ] as const) {
-    // The body never comes, and the answer does not wait for it.
+    // The body never arrives.
     const answer = await sendRaw(gateway.port, toBytes({ path, headers }))
     t.equal(answer.status, status, path)
   }
 })
 
-test('every schema of credentials is read alike', async (t, gateway) => {
+test('reads credentials in the same way on both routes', async (t, gateway) => {
   const { key } = await gateway.mint()
   const body = '{"model":"sim","messages":[]}'
   for (const [credential, status] of [
@@ -130,5 +130,5 @@ test('every schema of credentials is read alike', async (t, gateway) => {
   }
   const twice = [`authorization: Bearer ${key}`, `authorization: Bearer ${key}`]
   const answer = await sendRaw(gateway.port, toBytes({ path: chatPath, headers: twice, body }))
-  t.equal(answer.status, 401, 'two credentials are none')
+  t.equal(answer.status, 401, 'two credentials are invalid')
 })

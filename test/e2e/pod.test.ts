@@ -17,7 +17,7 @@ import { skipValkey, startValkey } from '../support/valkey.ts'
 
 const skip = skipValkey || noOpenssl || (envoyPath() === undefined && 'no Envoy')
 const limit = 1_000_000_000
-/** Where clients come from; of 127.0.0.1 Envoy says that it is the machine's own address. */
+/** The address of the clients. Envoy takes 127.0.0.1 for its own address. */
 const proxy = '127.0.0.5'
 
 interface Answer {
@@ -28,7 +28,7 @@ interface Answer {
 
 type Send = (path: string, headers: Record<string, string>, body?: string) => Promise<Answer>
 
-/** A client with kept connections of HTTP/1. */
+/** An HTTP/1.1 client with a persistent connection. */
 function connect1(t: Test, { port }: Pod, { cert: ca }: Certificate): Send {
   const agent = new https.Agent({ keepAlive: true, maxSockets: 1, ca })
   t.teardown(() => agent.destroy())
@@ -41,7 +41,7 @@ function connect1(t: Test, { port }: Pod, { cert: ca }: Certificate): Send {
   }
 }
 
-/** One with a connection of HTTP/2, and another one as soon as it is told to leave. */
+/** An HTTP/2 client, which reconnects after GOAWAY. */
 function connect2(t: Test, { port }: Pod, { cert: ca }: Certificate): Send {
   let session: http2.ClientHttp2Session | undefined
   const leave = () => {
@@ -72,13 +72,13 @@ const chat = (send: Send, key: string, sim: object, stream = false) =>
     JSON.stringify({ model: 'sim', messages: [], stream, sim }),
   )
 
-/** What was wrong with an answer; undefined: it is whole. */
+/** Why a response is incomplete or an error; undefined if it is complete. */
 function wrongWith({ status, text }: Answer, stream: boolean): string | undefined {
   const isWhole = stream ? text.endsWith('data: [DONE]\n\n') : text.endsWith('}')
   return status === 200 && isWhole ? undefined : `${status} …${text.slice(-80)}`
 }
 
-/** Starts it in the order of a kubelet; Envoy tells of answers by the stream too unless told. */
+/** Starts the pod in the order of a kubelet; by default Envoy also sends usage by the stream. */
 async function start({ service, envoy, volumes }: Pod, isStreamed = true): Promise<void> {
   await service.start()
   const bootstrap = join(volumes, 'envoy', 'bootstrap.json')
@@ -95,7 +95,7 @@ async function endWithItsVolumes(t: Test, { service, envoy, volumes }: Pod): Pro
 for (const isStreamed of [true, false]) {
   const how = isStreamed ? 'by stream and journal' : 'by the journal alone'
   root.test(
-    `a pod that ends under load fails nobody, and counts all, ${how}`,
+    `a pod that ends under load fails no request and counts all tokens, ${how}`,
     { skip },
     async (t) => {
       const certificate = makeCertificate(t)
@@ -134,7 +134,7 @@ for (const isStreamed of [true, false]) {
       }
       const refusals = []
       for (let i = 0; i < 4; i += 1) refusals.push(await isRefused('192.0.2.1'))
-      t.strictSame(refusals, [401, 401, 401, 429], 'a client behind the proxy is one client')
+      t.strictSame(refusals, [401, 401, 401, 429], 'a client behind the proxy has its own address')
       t.equal(await isRefused('192.0.2.2'), 401)
 
       const wrong: string[] = []
@@ -159,12 +159,12 @@ for (const isStreamed of [true, false]) {
         caller(connect1(t, pod, certificate)),
         caller(connect2(t, pod, certificate)),
       ])
-      await poll(() => sent > 100, 'there is load', 60_000)
+      await poll(() => sent > 100, 'the load has started', 60_000)
       const long = [connect1, connect2].map(async (connect) => {
         const sim = { totalTokens: 1_000, words: 12, chunkDelayMs: 1_000 }
         return wrongWith(await chat(connect(t, pod, certificate), key, sim, true), true)
       })
-      await poll(async () => (await model.tally()).open >= 2, 'two will take 12 s')
+      await poll(async () => (await model.tally()).open >= 2, 'two streams of 12 s have started')
 
       const begunAt = performance.now()
       const drained = pod.drain()
@@ -172,14 +172,14 @@ for (const isStreamed of [true, false]) {
       const before = sent
       await delay(1_000)
       heard = true
-      t.ok(sent > before, 'what comes meanwhile is answered')
+      t.ok(sent > before, 'new requests are still answered')
       await Promise.all(callers)
-      t.strictSame(wrong, [], `not one of ${sent} failed`)
+      t.strictSame(wrong, [], `none of ${sent} requests failed`)
       const { status, printed } = await drained
       const tookMs = performance.now() - begunAt
       t.equal(status, 0, printed)
       t.ok(tookMs > 3_000, `${Math.round(tookMs)} ms`)
-      t.strictSame(await Promise.all(long), [undefined, undefined], 'streams end whole')
+      t.strictSame(await Promise.all(long), [undefined, undefined], 'the streams are complete')
       t.match(printed, /Requests that run: \d+.*No request is running, after/s)
       t.match(pod.service.log(), /Envoy has no requests any more/)
       await t.rejects(connect1(t, pod, certificate)('/health', {}), { code: 'ECONNREFUSED' })
@@ -190,15 +190,15 @@ for (const isStreamed of [true, false]) {
       const send = connect1(t, next, certificate)
       const { headers } = await chat(send, key, { totalTokens: 0 })
       const used = limit - Number(headers['x-ratelimit-remaining-tokens'])
-      t.equal(used, (await model.tally()).totalTokens, 'the counters are what the model has done')
+      t.equal(used, (await model.tally()).totalTokens, "the counters match the model's tally")
 
       if (!isStreamed) return
-      // A kubelet that finds Envoy dead does the same, but for the pod: Envoy is begun anew.
+      // After Envoy has died, a kubelet does the same without the pod: it restarts Envoy.
       t.equal((await next.drain()).status, 0)
       t.equal(await next.readyz(), 503)
       t.equal(await next.envoy.end('SIGTERM'), 0)
       await next.envoy.start()
-      await poll(async () => (await next.readyz()) === 200, 'ready with another Envoy')
+      await poll(async () => (await next.readyz()) === 200, 'ready with the new Envoy')
       t.equal((await chat(connect1(t, next, certificate), key, {})).status, 200)
       t.ok(existsSync(join(next.volumes, 'envoy', 'certificate.json')))
     },

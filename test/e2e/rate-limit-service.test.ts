@@ -15,7 +15,7 @@ interface Manager {
 }
 
 const readme = readFileSync(new URL('../../envoy/README.md', import.meta.url), 'utf8')
-/** What envoy/README.md tells an operator to put in place of the access log. */
+/** The configuration that envoy/README.md describes in place of the access log. */
 const { filter, route } = parse(/```yaml\n(# Among http_filters.*?)```/s.exec(readme)?.[1] ?? '')
 
 function withoutAccessLog(text: string): string {
@@ -39,7 +39,7 @@ const test = gatewayTests({
 
 for (const path of [chatPath, '/v1/chat/completions']) {
   for (const stream of [false, true]) {
-    test(`${stream ? 'a stream' : 'an answer'} at ${path} counts once`, async (t, gateway) => {
+    test(`counts ${stream ? 'a stream' : 'a response'} at ${path} once`, async (t, gateway) => {
       await counts(t, gateway, 17, async (key) => {
         t.equal((await gateway.chat(key, {}, { stream }, path)).status, 200)
       })
@@ -48,15 +48,15 @@ for (const path of [chatPath, '/v1/chat/completions']) {
 }
 
 for (const [title, tokens, sim, fields] of [
-  ['no tokens are no tokens', 0, { totalTokens: 0 }, {}],
-  ['an answer without usage counts nothing', 0, { usage: 'none' }, {}],
+  ['zero tokens count nothing', 0, { totalTokens: 0 }, {}],
+  ['a response without usage counts nothing', 0, { usage: 'none' }, {}],
   ['a usage of null counts nothing', 0, { usage: 'null' }, {}],
-  ['a fraction is cut off by Envoy', 1, { usageRaw: '{"total_tokens":1.5}' }, {}],
-  ['a number in a string is read by Envoy', 40, { usageRaw: '{"total_tokens":"40"}' }, {}],
-  ['less than nothing counts nothing', 0, { usageRaw: '{"total_tokens":-40}' }, {}],
-  ['a failed answer counts nothing', 0, { status: 500, totalTokens: 40 }, {}],
+  ['Envoy truncates a fraction', 1, { usageRaw: '{"total_tokens":1.5}' }, {}],
+  ['Envoy reads a number in a string', 40, { usageRaw: '{"total_tokens":"40"}' }, {}],
+  ['a negative number counts nothing', 0, { usageRaw: '{"total_tokens":-40}' }, {}],
+  ['a failed response counts nothing', 0, { status: 500, totalTokens: 40 }, {}],
   [
-    'running usage counts once, the last',
+    'cumulative usage counts once',
     40,
     { usageEveryChunk: true, totalTokens: 40 },
     { stream: true },
@@ -67,7 +67,7 @@ for (const [title, tokens, sim, fields] of [
   })
 }
 
-test('a stream that the client leaves counts', async (t, gateway) => {
+test('counts a stream that the client leaves', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'limit-17' })
   const body = { model: 'sim', messages: [{ role: 'user', content: 'Hi' }], stream: true }
   const sim = JSON.stringify({ usageEveryChunk: true, chunkDelayMs: 20, words: 1_000 })
@@ -85,7 +85,7 @@ test('a stream that the client leaves counts', async (t, gateway) => {
   t.ok(await gateway.isSpent(key))
 })
 
-test('what was refused reports nothing', async (t, gateway) => {
+test('refused requests report no usage', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'limit-17' })
   t.equal((await gateway.chat(undefined, { totalTokens: 40 })).status, 401)
   t.equal(

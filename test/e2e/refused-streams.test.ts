@@ -22,12 +22,12 @@ interface Whole {
   readonly status: number
   readonly headers: http.IncomingHttpHeaders
   readonly text: string
-  /** Whether the answer came to its own end, and on a connection used before. */
+  /** Whether the response was complete, and on a connection used before. */
   readonly complete: boolean
   readonly reused: boolean
 }
 
-/** One request over this agent's connection, read to its end. */
+/** Sends a request over the agent's connection and reads the response. */
 function send(agent: http.Agent, url: string, key: string, body: string): Promise<Whole> {
   return new Promise((resolve, reject) => {
     const headers = { 'content-type': 'application/json', authorization: `Bearer ${key}` }
@@ -42,7 +42,7 @@ function send(agent: http.Agent, url: string, key: string, body: string): Promis
   })
 }
 
-/** What Envoy is busy with: requests of clients, and those it has at model servers. */
+/** The number of active requests in Envoy, from clients and to the model server. */
 function busyWith({ envoy }: Gateway): Promise<readonly number[]> {
   const names = ['http.gateway.downstream_rq_active', 'cluster.model/llm/sim.upstream_rq_active']
   return Promise.all(names.map((name) => readStat(envoy, name)))
@@ -51,22 +51,22 @@ function busyWith({ envoy }: Gateway): Promise<readonly number[]> {
 const streamed = (model: string, more: object = {}): string =>
   JSON.stringify({ model, stream: true, messages: [{ role: 'user', content: 'Hi' }], ...more })
 
-/** Every way to be refused that a streamed call has. */
+/** Every reason for which a streaming call can be refused. */
 const refusals = [
-  ['no such key', 'unknown', chatPath, streamed('sim'), 401],
-  ['no such key, shared', 'unknown', '/v1/chat/completions', streamed('sim'), 401],
-  ['a closed model', 'good', '/llm/nothing/v1/chat/completions', streamed('sim'), 403],
-  ['a closed model, shared', 'good', '/v1/chat/completions', streamed('nothing'), 403],
-  ['a spent limit', 'spent', chatPath, streamed('sim'), 429],
-  ['a spent limit, shared', 'spent', '/v1/chat/completions', streamed('sim'), 429],
-  ['a spent limit, messages', 'spent', '/v1/messages', streamed('sim', { max_tokens: 9 }), 429],
-  ['a spent limit, responses', 'spent', '/v1/responses', streamed('sim', { input: 'x' }), 429],
-  ['a body to be misread', 'good', chatPath, '{"stream":true,"stream":false}', 400],
-  ['options to be misread', 'good', chatPath, streamed('sim', { stream_options: 1 }), 400],
-  ['no path of ours', 'good', '/v1/chat/nothing', streamed('sim'), 404],
+  ['an unknown key', 'unknown', chatPath, streamed('sim'), 401],
+  ['an unknown key, shared', 'unknown', '/v1/chat/completions', streamed('sim'), 401],
+  ['a forbidden model', 'good', '/llm/nothing/v1/chat/completions', streamed('sim'), 403],
+  ['a forbidden model, shared', 'good', '/v1/chat/completions', streamed('nothing'), 403],
+  ['a reached limit', 'spent', chatPath, streamed('sim'), 429],
+  ['a reached limit, shared', 'spent', '/v1/chat/completions', streamed('sim'), 429],
+  ['a reached limit, messages', 'spent', '/v1/messages', streamed('sim', { max_tokens: 9 }), 429],
+  ['a reached limit, responses', 'spent', '/v1/responses', streamed('sim', { input: 'x' }), 429],
+  ['an ambiguous body', 'good', chatPath, '{"stream":true,"stream":false}', 400],
+  ['ambiguous options', 'good', chatPath, streamed('sim', { stream_options: 1 }), 400],
+  ['an unknown path', 'good', '/v1/chat/nothing', streamed('sim'), 404],
 ] as const
 
-test('a refused stream is a whole answer', async (t, gateway) => {
+test('a refused stream is a complete response', async (t, gateway) => {
   const { key: good } = await gateway.mint()
   const { key: spent } = await gateway.mint({ subscription: 'one' })
   await gateway.chat(spent)
@@ -83,12 +83,12 @@ test('a refused stream is a whole answer', async (t, gateway) => {
     t.equal(answer.headers['content-type'], 'application/json', title)
     t.equal(answer.headers['content-length'], String(answer.text.length), title)
     t.match(JSON.parse(answer.text), { error: { message: String } }, title)
-    t.equal(answer.reused, open, `${title}: a connection that was kept is good`)
-    // Envoy closes after it has answered by itself; what Check refuses costs no connection.
+    t.equal(answer.reused, open, `${title}: the connection is reused if it was kept open`)
+    // Envoy closes the connection after errors of its own, but not after those of Check.
     open = answer.headers.connection !== 'close'
-    if ([401, 403, 429].includes(status)) t.ok(open, `${title}: it is kept`)
+    if ([401, 403, 429].includes(status)) t.ok(open, `${title}: the connection stays open`)
   }
-  t.strictSame(await gateway.model.tally(), before, 'the model has seen none of them')
+  t.strictSame(await gateway.model.tally(), before, 'the model gets no request')
 
   const allowed = await send(agent, gateway.url + chatPath, good, streamed('sim'))
   t.match(allowed, { status: 200, complete: true })
@@ -96,12 +96,12 @@ test('a refused stream is a whole answer', async (t, gateway) => {
   await poll(async () => (await busyWith(gateway)).every((each) => each === 0), 'Envoy is idle')
 })
 
-test('refusals beside a stream leave it alone', async (t, gateway) => {
+test('refused requests do not affect a running stream', async (t, gateway) => {
   const user = gateway.newUser()
   const { key } = await gateway.mint({ user, subscription: 'one' })
   const slow = gateway.chat(key, { chunkDelayMs: 40 }, { stream: true })
-  await poll(async () => (await gateway.model.tally()).open === 1, 'the stream runs')
-  // Another key of the same user spends the limit meanwhile.
+  await poll(async () => (await gateway.model.tally()).open === 1, 'the stream is running')
+  // Another key of the same user reaches the limit meanwhile.
   const { key: second } = await gateway.mint({ user, subscription: 'one' })
   await gateway.chat(second, { totalTokens: 40 })
   await poll(() => gateway.isSpent(key), 'the limit is reached')
@@ -112,8 +112,8 @@ test('refusals beside a stream leave it alone', async (t, gateway) => {
   t.ok(refused.every(({ status }) => status === 429))
   const { status, text } = await slow
   t.equal(status, 200)
-  t.match(text, /data: \[DONE\]\r?\n\r?\n$/, 'what was let in is answered to its end')
+  t.match(text, /data: \[DONE\]\r?\n\r?\n$/, 'the allowed stream is complete')
   const after = await gateway.model.tally()
-  t.strictSame(after.requests, before.requests, 'no refusal has reached the model')
+  t.strictSame(after.requests, before.requests, 'no refused request reached the model')
   t.match(after, { open: 0, abandoned: before.abandoned })
 })

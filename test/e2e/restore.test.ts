@@ -11,11 +11,11 @@ import { type RevokingReplicas, startRevoking } from '../support/revoking.ts'
 const skip = envoyPath() === undefined && 'no Envoy'
 
 interface Backup {
-  /** Puts the database back to what it was; processes may be running. */
+  /** Restores the database; processes may be running. */
   restore(): Promise<void>
 }
 
-/** A copy of the whole database by Postgres itself, as of a disk. */
+/** Copies the whole database in Postgres, like a disk snapshot. */
 async function copyDatabase(t: Test, url: string): Promise<Backup> {
   const name = new URL(url).pathname.slice(1)
   const copy = `${name}_backup`
@@ -29,7 +29,7 @@ async function copyDatabase(t: Test, url: string): Promise<Backup> {
       await sql.end()
     }
   }
-  /** Of a database that is in use there can be no copy. */
+  /** A database with connections cannot be copied. */
   const copyTo = (from: string, to: string) =>
     administer(async (sql) => {
       await sql`alter database ${sql.identifier(from)} allow_connections false`
@@ -40,7 +40,7 @@ async function copyDatabase(t: Test, url: string): Promise<Backup> {
             () => true,
             () => false,
           ),
-        'the copy',
+        'the database is copied',
       )
       for (const each of [from, to]) {
         await sql`alter database ${sql.identifier(each)} allow_connections true`
@@ -56,7 +56,7 @@ async function copyDatabase(t: Test, url: string): Promise<Backup> {
   }
 }
 
-/** What an operator does: a dump by pg_dump, and psql to put it back. */
+/** The operator's way: a dump by pg_dump, restored by psql. */
 function dumpDatabase(url: string): Backup {
   const dump = execFileSync('pg_dump', ['--clean', '--if-exists', url], { maxBuffer: 2 ** 26 })
   return {
@@ -69,7 +69,7 @@ function dumpDatabase(url: string): Backup {
   }
 }
 
-/** Why there can be no dump: the version of its program has to be the server's at least. */
+/** Why pg_dump cannot be used: it must be at least as new as the server. */
 async function whyNoDump(): Promise<string | false> {
   const url = process.env.TEST_DATABASE_URL
   if (url === undefined) return 'no server of the whole run'
@@ -87,7 +87,10 @@ async function whyNoDump(): Promise<string | false> {
   }
 }
 
-/** Back up, revoke, restore: no revoked key passes, on processes that kept running and on new ones. */
+/**
+ * Backs up, revokes and restores. Afterwards no process accepts a revoked key, whether it kept
+ * running or was started later.
+ */
 async function drill(
   t: Test,
   pair: RevokingReplicas,
@@ -97,7 +100,10 @@ async function drill(
   const kept = await Promise.all([pair.mint(), pair.mint()])
   const backup = await backUp()
   const revoked: string[] = []
-  await poll(async () => await pair.mint().catch(() => undefined), 'keys are made after the backup')
+  await poll(
+    async () => await pair.mint().catch(() => undefined),
+    'keys can be created after the backup',
+  )
   const made = await pair.mint()
   const alsoMade = await pair.mint()
   for (const { key, id } of [...before, made]) {
@@ -105,11 +111,11 @@ async function drill(
     await poll(async () => {
       const propagation = await pair.revoke(id).catch(() => undefined)
       return propagation === undefined || propagation.state === 'confirmed'
-    }, 'it is revoked')
+    }, 'the key is revoked')
     revoked.push(key)
   }
   await backup.restore()
-  // From the first answer of the restored database on.
+  // From the first response with the restored database on.
   for (let round = 0; round < 20; round += 1) {
     for (const key of revoked) {
       const statuses = await pair.statuses(key)
@@ -121,7 +127,7 @@ async function drill(
   }
   await poll(
     () => pair.all.some((replica) => replica.log().includes('older than its revocations')),
-    'one tells of it',
+    'one process reports it',
   )
   const sql = openPool({ url: pair.database, connections: 1 })
   t.teardown(() => sql.end())
@@ -130,10 +136,10 @@ async function drill(
       { n: number }[]
     >`select count(*)::int as n from api_keys where status = 'active'`
     return row?.n === kept.length
-  }, 'the database knows them again')
+  }, 'the keys are revoked in the database again')
   await poll(
     async () => (await pair.statuses(alsoMade.key)).join() === '401,401',
-    'a key made after the backup is refused',
+    'refuses a key created after the backup',
   )
   const second = pair.all[1]
   await second?.end('SIGKILL')
@@ -142,12 +148,12 @@ async function drill(
   for (const { key } of kept) t.strictSame(await pair.statuses(key), [200, 200])
 }
 
-t.test('a restored backup brings no revoked key back', { skip }, async (t) => {
+t.test('a restored backup revives no revoked key', { skip }, async (t) => {
   const pair = await startRevoking(t, { count: 2, env: { LOG_LEVEL: 'warn' } })
   const sql = openPool({ url: pair.database, connections: 1 })
   t.teardown(() => sql.end())
 
-  await t.test('copied by Postgres', async (t) => {
+  await t.test('copied in Postgres', async (t) => {
     await drill(t, pair, () => copyDatabase(t, pair.database))
   })
 
@@ -159,10 +165,10 @@ t.test('a restored backup brings no revoked key back', { skip }, async (t) => {
     await poll(async () => {
       const [row] = await sql`select status from api_keys where id = ${id}`
       return row?.status === 'revoked'
-    }, 'it is revoked again as soon as it is used')
+    }, 'the row is revoked again once the key is used')
   })
 
-  await t.test('by hand', async (t) => {
+  await t.test('by tollgate revocations replay', async (t) => {
     const { id } = await pair.mint()
     await pair.revoke(id)
     for (const replica of pair.all) await replica.end('SIGTERM')
@@ -189,7 +195,7 @@ t.test('a restored backup brings no revoked key back', { skip }, async (t) => {
 
 const noDump = skip || (await whyNoDump())
 
-t.test('a dump that is read back neither', { skip: noDump }, async (t) => {
+t.test('a restored dump revives no revoked key', { skip: noDump }, async (t) => {
   const pair = await startRevoking(t, { count: 2, env: { LOG_LEVEL: 'warn' } })
   await drill(t, pair, () => dumpDatabase(pair.database))
 })

@@ -9,7 +9,7 @@ import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
 
-/** Two replicas, the second of which reaches its database through a proxy. */
+/** Two replicas, of which the second reaches its database through a proxy. */
 async function startPair(t: Test) {
   let proxy: TcpProxy | undefined
   const pair = await startRevoking(t, {
@@ -23,12 +23,12 @@ async function startPair(t: Test) {
   return { ...pair, proxy: proxy as TcpProxy }
 }
 
-t.test('two replicas know of a revocation', { skip }, async (t) => {
+t.test('revocations reach both replicas', { skip }, async (t) => {
   const pair = await startPair(t)
   const { proxy } = pair
   const second = pair.all[1]
 
-  t.test('after a confirmed answer nothing passes', async (t) => {
+  t.test('refuses a key everywhere after confirmation', async (t) => {
     let confirmed = 0
     for (let round = 0; round < 15 && confirmed < 5; round += 1) {
       const { key, id } = await pair.mint()
@@ -37,7 +37,7 @@ t.test('two replicas know of a revocation', { skip }, async (t) => {
       await poll(() => load.shots.length >= 20, 'the key is in use')
       const propagation = await pair.revoke(id)
       if (propagation.state === 'pending') {
-        // Where the machine is too busy for a second to be enough, nothing is claimed.
+        // On a busy machine a second may be too short; such a round is skipped.
         await load.stop()
         continue
       }
@@ -53,18 +53,18 @@ t.test('two replicas know of a revocation', { skip }, async (t) => {
     t.ok(confirmed > 0, `${confirmed} confirmed`)
   })
 
-  t.test('a cut connection changes nothing', async (t) => {
+  t.test('a closed connection loses no revocation', async (t) => {
     for (let round = 0; round < 3; round += 1) {
       const { key, id } = await pair.mint()
       await pair.use(key)
       proxy.cut()
       const { state } = await pair.revoke(id)
       if (state === 'confirmed') t.strictSame(await pair.statuses(key), [401, 401])
-      await poll(async () => (await pair.status(1, key)) === 401, 'the second knows', 2_000)
+      await poll(async () => (await pair.status(1, key)) === 401, 'the second replica knows', 2_000)
     }
   })
 
-  t.test('a replica cut off is named', async (t) => {
+  t.test('names a replica that is cut off', async (t) => {
     const { key, id } = await pair.mint()
     const { key: kept } = await pair.mint()
     await pair.use(key)
@@ -77,20 +77,20 @@ t.test('two replicas know of a revocation', { skip }, async (t) => {
       waitingFor: ['replica-2'],
     })
     t.equal(await pair.status(0, key), 401)
-    t.equal(await pair.status(1, kept), 200, 'what it knows goes on working')
+    t.equal(await pair.status(1, kept), 200, 'keys known to it still work')
     proxy.swallow(false)
     proxy.cut()
     await poll(async () => (await pair.status(1, key)) === 401, 'it has caught up')
-    await poll(() => second?.log().includes('Postgres is back'), 'it says so')
+    await poll(() => second?.log().includes('Postgres is back'), 'it logs its recovery')
     t.match(second?.log(), /"cause":".+","msg":"Postgres is out of reach/)
     t.equal(await pair.status(1, kept), 200)
   })
 
-  t.test('a resumed replica refuses before all else', async (t) => {
+  t.test('a resumed replica refuses the key at once', async (t) => {
     await poll(async () => {
       const { id } = await pair.mint()
       return (await pair.revoke(id)).state === 'confirmed'
-    }, 'both are well')
+    }, 'both replicas confirm')
     const { key, id } = await pair.mint()
     const { key: kept } = await pair.mint()
     await pair.use(key)
@@ -104,7 +104,7 @@ t.test('two replicas know of a revocation', { skip }, async (t) => {
     t.equal(await pair.status(1, kept), 200)
   })
 
-  t.test('a replica that has stopped is not waited for', async (t) => {
+  t.test('does not wait for a stopped replica', async (t) => {
     const { key, id } = await pair.mint()
     await second?.end('SIGTERM')
     t.match(second?.log(), /"starting".*"ready".*"draining".*"complete":true,"msg":"stopped"/s)
@@ -113,7 +113,7 @@ t.test('two replicas know of a revocation', { skip }, async (t) => {
     t.strictSame(await pair.statuses(key), [401, 401])
   })
 
-  t.test('a killed replica is waited for until it is back', async (t) => {
+  t.test('waits for a killed replica until it is back', async (t) => {
     const { id } = await pair.mint()
     await second?.end('SIGKILL')
     t.match(await pair.revoke(id), { state: 'pending', waitingFor: ['replica-2'] })
@@ -123,11 +123,11 @@ t.test('two replicas know of a revocation', { skip }, async (t) => {
       const { state, replicas } = await pair.revoke(other)
       t.strictSame(await pair.statuses(key), [401, 401])
       return state === 'confirmed' && replicas === 2
-    }, 'the one that was killed is not waited for any more')
+    }, 'the killed process is not waited for any more')
   })
 })
 
-t.test('a revocation that is not logged', { skip }, async (t) => {
+t.test('a revocation missing from the log', { skip }, async (t) => {
   const three = await startRevoking(t, { count: 3 })
   const sql = openPool({ url: three.database, connections: 1 })
   t.teardown(() => sql.end())
@@ -139,7 +139,7 @@ t.test('a revocation that is not logged', { skip }, async (t) => {
     return await working
   }
 
-  t.test('is pending, told, and known soon', async (t) => {
+  t.test('is pending, logged, and soon known', async (t) => {
     for (let round = 0; round < 5; round += 1) {
       const { key, id } = await three.mint()
       await three.use(key)
@@ -147,14 +147,14 @@ t.test('a revocation that is not logged', { skip }, async (t) => {
       t.equal(state, 'pending')
       await poll(
         async () => (await three.statuses(key)).every((status) => status === 401),
-        'all refuse it',
+        'all replicas refuse the key',
         5_000,
       )
     }
     t.match(three.all[0]?.log(), /not in the log of revocations/)
   })
 
-  t.test('is found by every process, whoever made it', async (t) => {
+  t.test('is found by every process, even if made in SQL', async (t) => {
     const { key, id } = await three.mint()
     const { key: kept } = await three.mint()
     await three.use(key)
@@ -163,7 +163,7 @@ t.test('a revocation that is not logged', { skip }, async (t) => {
     })
     await poll(
       async () => (await three.statuses(key)).every((status) => status === 401),
-      'all refuse it',
+      'all replicas refuse the key',
       5_000,
     )
     t.strictSame(await three.statuses(kept), [200, 200, 200])

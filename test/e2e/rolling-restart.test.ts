@@ -8,7 +8,7 @@ import { type LoadRequest, startLoad, tally } from '../support/steady-load.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
 
-t.test('a rolling restart answers nothing with 5xx', { skip }, async (t) => {
+t.test('a rolling restart causes no 5xx', { skip }, async (t) => {
   const { url, all, envoy } = await startReplicas(t, {
     count: 2,
     resources: (backendUrl) => [...models(backendUrl), ...subscriptions({ plenty: 1e9 })],
@@ -30,7 +30,7 @@ t.test('a rolling restart answers nothing with 5xx', { skip }, async (t) => {
   const load = startLoad(200, (n) => (n % 10 === 0 ? list : chat), 16)
   await delay(500)
   for (const replica of all) {
-    t.equal(await replica.end('SIGTERM'), 0, `${replica.name} ends in order`)
+    t.equal(await replica.end('SIGTERM'), 0, `${replica.name} exits with status 0`)
     await delay(300)
     await replica.start()
     await everyProcessIsAsked(envoy)

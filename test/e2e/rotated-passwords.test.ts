@@ -11,7 +11,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
 
 interface World {
-  /** Status and code of a search for keys. */
+  /** Status and error code of a search for keys. */
   search(): Promise<string>
   degraded(): Promise<readonly string[]>
 }
@@ -54,7 +54,7 @@ function put(file: string, text: string): void {
   renameSync(`${file}.new`, file)
 }
 
-/** A role of its own that owns the database. */
+/** A role that owns the database. */
 async function createRole(t: Test, url: string, password: string) {
   const sql: Pool = openPool({ url, connections: 1 })
   const { pathname } = new URL(url)
@@ -79,13 +79,13 @@ async function createRole(t: Test, url: string, password: string) {
   return {
     as,
     alter: (password: string) => sql.unsafe(`alter role "${name}" password '${password}'`).run(),
-    /** Ends every connection of the role, so that new ones have to be made. */
+    /** Closes all connections of the role, so that new ones must be opened. */
     cut: () =>
       sql`select pg_terminate_backend(pid) from pg_stat_activity where usename = ${name}`.run(),
   }
 }
 
-root.test('a password of Postgres is rotated without a restart', async (t) => {
+root.test('rotates a password of Postgres without a restart', async (t) => {
   const role = await createRole(t, await createDatabase(t), 'one')
   const file = join(temporaryFolder(t), 'url')
   put(file, role.as('one'))
@@ -94,17 +94,20 @@ root.test('a password of Postgres is rotated without a restart', async (t) => {
 
   await role.alter('two')
   await role.cut()
-  await poll(async () => (await world.search()) === '503 store_unavailable', 'it is refused')
+  await poll(
+    async () => (await world.search()) === '503 store_unavailable',
+    'the old password is refused',
+  )
   for (let i = 0; i < 5; i += 1) t.equal(await world.search(), '503 store_unavailable')
-  await poll(async () => (await world.degraded()).includes('database'), 'and says so')
+  await poll(async () => (await world.degraded()).includes('database'), '/readyz reports it')
   put(file, 'no URL at all')
   t.equal(await world.search(), '503 store_unavailable')
   put(file, role.as('two'))
-  await poll(async () => (await world.search()) === '200', 'the new one is used')
-  await poll(async () => (await world.degraded()).length === 0, 'by all that ask')
+  await poll(async () => (await world.search()) === '200', 'the new password is used')
+  await poll(async () => (await world.degraded()).length === 0, 'the database is available again')
 })
 
-root.test('rights that are taken away are an outage', async (t) => {
+root.test('revoked privileges are an outage', async (t) => {
   const url = await createDatabase(t)
   const role = await createRole(t, url, 'one')
   const world = await start(t, { DATABASE_URL: role.as('one') })
@@ -115,7 +118,7 @@ root.test('rights that are taken away are an outage', async (t) => {
   t.equal(await world.search(), '503 store_unavailable')
 })
 
-root.test('a password of Redis is rotated without a restart', { skip: skipValkey }, async (t) => {
+root.test('rotates a password of Redis without a restart', { skip: skipValkey }, async (t) => {
   const valkey = await startValkey(t)
   await valkey.client.config('SET', 'requirepass', 'one')
   const file = join(temporaryFolder(t), 'url')
@@ -126,7 +129,7 @@ root.test('a password of Redis is rotated without a restart', { skip: skipValkey
   await valkey.client.auth('one')
   await valkey.client.config('SET', 'requirepass', 'two')
   await valkey.client.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
-  await poll(async () => (await world.degraded()).includes('redis'), 'it is refused')
+  await poll(async () => (await world.degraded()).includes('redis'), 'the old password is refused')
   put(file, as('two'))
-  await poll(async () => (await world.degraded()).length === 0, 'the new one is used')
+  await poll(async () => (await world.degraded()).length === 0, 'the new password is used')
 })

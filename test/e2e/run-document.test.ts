@@ -19,7 +19,7 @@ const skip =
   (lacking.length > 0 && `no ${lacking.join()}`) ||
   (!existsSync(join(packageRoot, '.git')) && 'no clone')
 
-/** Two instances of tollgate@, which are the first digits of four ports each. */
+/** Two instances of tollgate@; an instance is the first digits of its four ports. */
 async function freeInstances(): Promise<readonly [string, string]> {
   for (;;) {
     const [first = 0] = await freePorts(1)
@@ -28,7 +28,7 @@ async function freeInstances(): Promise<readonly [string, string]> {
   }
 }
 
-/** The settings of a unit's [Service]: `Key=value` lines, of which some are repeated. */
+/** Reads the settings of a unit's [Service]: `Key=value` lines, with repetitions. */
 function readUnit(file: string, instance: string, replace: (text: string) => string) {
   const lines = replace(readFileSync(join(units, file), 'utf8'))
     .replaceAll('%i', instance)
@@ -45,7 +45,7 @@ function readUnit(file: string, instance: string, replace: (text: string) => str
   return { env, before: all('ExecStartPre'), start: all('ExecStart')[0] ?? '' }
 }
 
-/** What systemd would do with a unit. */
+/** Starts a unit as systemd would. */
 function startUnit(t: Test, unit: ReturnType<typeof readUnit>, path: string): () => string {
   const { HOME, NODE_COMPILE_CACHE } = process.env
   const env = { ...unit.env, PATH: path, HOME, NODE_COMPILE_CACHE }
@@ -69,7 +69,7 @@ function startUnit(t: Test, unit: ReturnType<typeof readUnit>, path: string): ()
   }
 }
 
-t.test('docs/run.md leads from an empty folder to an answer of a model', { skip }, async (t) => {
+t.test("docs/run.md leads from an empty folder to a model's response", { skip }, async (t) => {
   const folder = temporaryFolder(t)
   const model = await startModelServer(t)
   const database = await createDatabase(t)
@@ -94,7 +94,7 @@ t.test('docs/run.md leads from an empty folder to an answer of a model', { skip 
   const document = readFileSync(join(packageRoot, 'docs', 'run.md'), 'utf8')
   const blocks = [...document.matchAll(/^```(sh|console)\n(.*?)^```$/gms)]
   const path = `${join(folder, 'usr/local/bin')}:${process.env.PATH}`
-  // One shell, since a later block goes on with what an earlier one has set.
+  // One shell, because later blocks use variables of earlier ones.
   const done: string[] = []
   const { HOME, NODE_COMPILE_CACHE } = process.env
   const shell = spawn('sh', ['-e'], {
@@ -103,7 +103,7 @@ t.test('docs/run.md leads from an empty folder to an answer of a model', { skip 
       PATH: path,
       ...{ HOME, NODE_COMPILE_CACHE },
       REPOSITORY: packageRoot,
-      // What is in its cache need not be asked for.
+      // Cached packages need not be requested.
       npm_config_prefer_offline: 'true',
     },
     stdio: ['pipe', 'pipe', 'pipe'],
@@ -132,7 +132,7 @@ t.test('docs/run.md leads from an empty folder to an answer of a model', { skip 
   for (const [, kind, commands = ''] of blocks) {
     if (kind === 'sh') {
       await run(replace(commands))
-      // The file that comes with the clone names the places of a whole machine.
+      // The file in the clone has the paths of a real installation.
       if (commands.includes('tollgate.env /etc')) {
         const shared = join(folder, 'etc/tollgate/tollgate.env')
         writeFileSync(shared, replace(readFileSync(shared, 'utf8')))
@@ -143,20 +143,20 @@ t.test('docs/run.md leads from an empty folder to an answer of a model', { skip 
       )) {
         const own = instance === '80' ? first : second
         const unit = readUnit(`${name}.service`, own, replace)
-        // The units' own file is the one that the document has put there.
+        // Its EnvironmentFile is the copy that the document's commands installed.
         logs.push(startUnit(t, unit, path))
       }
       t.equal(logs.length, 3)
     }
   }
-  t.match(output, /"choices"/, 'the model has answered')
+  t.match(output, /"choices"/, 'the model has responded')
   for (const log of logs) t.notMatch(log(), /processes of its own/)
   shell.stdin.end()
   t.strictSame(await over, [0, null])
   const kept = readdirSync(join(folder, 'var/lib/tollgate')).filter((file) =>
     /^revocations-/.test(file),
   )
-  t.ok(kept.length >= 2, 'each process has a file of its own')
+  t.ok(kept.length >= 2, 'each process has its own file')
 })
 
 const noVerify = spawnSync('systemd-analyze', ['--version']).status !== 0 && 'no systemd-analyze'
@@ -167,7 +167,7 @@ t.test('systemd accepts the units', { skip: noVerify }, async (t) => {
   writeFileSync(command, '#!/bin/sh\n')
   chmodSync(command, 0o755)
   for (const file of readdirSync(units).filter((name) => name.endsWith('.service'))) {
-    // Its commands are not where they will be.
+    // The commands are not installed where the units expect them.
     const text = readFileSync(join(units, file), 'utf8').replaceAll(
       /^(Exec\w+=)\S+/gm,
       `$1${command}`,
@@ -184,11 +184,11 @@ t.test('systemd accepts the units', { skip: noVerify }, async (t) => {
 
 const noLogrotate = spawnSync('logrotate', ['--version']).status !== 0 && 'no logrotate'
 
-t.test('logrotate accepts its file', { skip: noLogrotate }, async (t) => {
+t.test('logrotate accepts the configuration', { skip: noLogrotate }, async (t) => {
   const folder = temporaryFolder(t)
   const text = readFileSync(join(units, 'logrotate.conf'), 'utf8')
   const path = join(folder, 'logrotate.conf')
-  // There is no user of this name here, and nobody but root may become one.
+  // The user does not exist here, and only root may switch users.
   writeFileSync(path, text.replace(/^ *su .*$/m, ''), { mode: 0o644 })
   const { status, stderr } = spawnSync('logrotate', ['--debug', path], { encoding: 'utf8' })
   t.equal(status, 0, stderr)

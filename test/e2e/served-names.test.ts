@@ -18,10 +18,10 @@ const test = gatewayTests({
   ],
 })
 
-test('what a server lists is callable, listed or not, and what is listed is callable', async (t, gateway) => {
+test('every listed name is callable, and unlisted names of a server too', async (t, gateway) => {
   const { key } = await gateway.mint()
   const statusOf = async (model: string) => (await gateway.chat(key, {}, { model }, shared)).status
-  await poll(async () => (await statusOf('sim-small')) === 200, 'nobody has listed it yet')
+  await poll(async () => (await statusOf('sim-small')) === 200, 'not listed yet')
   t.equal(await statusOf('sim-huge'), 403)
   const list = await gateway.ask('/v1/models', key)
   const listed: { id: string; owned_by: string }[] = JSON.parse(list.text).data
@@ -39,19 +39,19 @@ test('what a server lists is callable, listed or not, and what is listed is call
   t.equal(JSON.parse(JSON.parse(text).sim_echo.body).model, 'sim-large')
 })
 
-test('a name of two servers stays ambiguous, and known while they are away', async (t, gateway) => {
+test('a name of two servers stays ambiguous, also while one is unavailable', async (t, gateway) => {
   const { key } = await gateway.mint()
   const ask = (model: string) => gateway.chat(key, {}, { model }, shared)
   const other = await startModelServer(t)
   gateway.put('two.yaml', [modelRef('two', { backendUrl: other.url })])
-  await poll(async () => (await ask('sim-small')).status === 400, 'the second one is known')
+  await poll(async () => (await ask('sim-small')).status === 400, 'the second server is known')
   t.match((await ask('sim-small')).text, '/llm/one/v1/chat/completions or /llm/two/v1')
-  t.equal((await ask('sim-large')).status, 200, 'a configured name wins')
+  t.equal((await ask('sim-large')).status, 200, 'a configured name takes precedence')
   other.server.close()
   other.server.closeAllConnections()
   await poll(async () => {
     const { status } = await gateway.chat(key, {}, { model: 'two' }, shared)
     return status === 503
-  }, 'its server is away')
+  }, 'its server is unavailable')
   t.equal((await ask('sim-small')).status, 400)
 })

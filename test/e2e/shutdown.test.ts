@@ -8,10 +8,10 @@ import { startTcpProxy } from '../support/tcp-proxy.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
 
 const skip = skipValkey || (envoyPath() === undefined && 'no Envoy')
-/** After which a supervisor may kill: docs/revocation.md, Rolling restarts. */
+/** After this time a supervisor may kill the process: docs/revocation.md, Rolling restarts. */
 const endsWithinMs = 15_000
 
-t.test('a process ends in time though all it needs hangs', { skip }, async (t) => {
+t.test('a process ends in time while all its stores hang', { skip }, async (t) => {
   const database = await createDatabase(t)
   const valkey = await startValkey(t)
   const [toDatabase, toRedis] = [
@@ -40,14 +40,14 @@ t.test('a process ends in time though all it needs hangs', { skip }, async (t) =
   const remaining = async () =>
     Number((await chat()).headers.get('x-ratelimit-remaining-tokens') ?? Number.NaN)
   await chat()
-  await poll(async () => (await remaining()) < 1e9, 'answers are counted')
+  await poll(async () => (await remaining()) < 1e9, 'responses are counted')
   toDatabase.swallow()
   toRedis.swallow()
   const before = await remaining()
-  await poll(async () => (await remaining()) < before, 'they are, without Redis')
+  await poll(async () => (await remaining()) < before, 'responses are counted without Redis')
 
   const askedAt = performance.now()
-  t.equal(await replica?.end('SIGTERM'), 1, 'the status says that something was given up')
+  t.equal(await replica?.end('SIGTERM'), 1, 'the status reports that something was abandoned')
   const tookMs = performance.now() - askedAt
   t.ok(tookMs < endsWithinMs, `after ${Math.round(tookMs)} ms`)
   const log = replica?.log() ?? ''

@@ -53,7 +53,7 @@ function mutate(random: Random, text: string): Buffer {
   return bytes
 }
 
-/** Answers the status that a body gets. */
+/** Returns a function that sends a body and returns the status. */
 async function createSender(t: Test, gateway: Gateway): Promise<(body: Buffer) => Promise<number>> {
   const { key } = await gateway.mint()
   const agent = new http.Agent({ keepAlive: true, maxSockets: 4 })
@@ -61,7 +61,7 @@ async function createSender(t: Test, gateway: Gateway): Promise<(body: Buffer) =
   return (body) =>
     new Promise((settle, fail) => {
       const headers = { authorization: `Bearer ${key}`, 'content-length': body.length }
-      // The sample server answers this path whatever the body holds.
+      // The sample server responds to this path whatever the body contains.
       const path = '/llm/sim/v1/rerank'
       const request = http.request({ agent, port: gateway.port, path, method: 'POST', headers })
       request.on('error', fail)
@@ -72,7 +72,7 @@ async function createSender(t: Test, gateway: Gateway): Promise<(body: Buffer) =
     })
 }
 
-test('the gateway takes what a strict parser takes', async (t, gateway) => {
+test('the gateway accepts the bodies that a strict parser accepts', async (t, gateway) => {
   const random = createRandom()
   t.comment(`SEED=${random.seed}`)
   const send = await createSender(t, gateway)
@@ -87,15 +87,15 @@ test('the gateway takes what a strict parser takes', async (t, gateway) => {
         t.fail(`${statuses[i]} for ${JSON.stringify(body.toString('latin1'))}`)
     }
   }
-  t.ok(taken > documents / 8 && taken < documents, `${taken} of ${documents} were taken`)
+  t.ok(taken > documents / 8 && taken < documents, `${taken} of ${documents} were accepted`)
 })
 
-/** What the script reads of a body at once. */
+/** The number of bytes that the script reads at once. */
 const window = 65_536
 
 const nines = '9'.repeat(320)
 
-/** Members whose judging needs more than the byte at hand. */
+/** Members whose validation needs more than one byte. */
 const torn: readonly string[] = [
   '"a":1e309',
   '"a":[-1.5E+308,2]',
@@ -113,7 +113,7 @@ const torn: readonly string[] = [
   '"Model":1',
 ]
 
-test('where the window ends makes no difference', async (t, gateway) => {
+test('the position of the window makes no difference', async (t, gateway) => {
   const send = await createSender(t, gateway)
   for (const member of torn) {
     const rest = Buffer.from(`",${member}}\n `)

@@ -22,7 +22,7 @@ interface Cluster {
 }
 
 const readme = readFileSync(new URL('../../envoy/README.md', import.meta.url), 'utf8')
-/** What envoy/README.md tells an operator to add to Envoy's clusters. */
+/** The additions to Envoy's clusters that envoy/README.md describes. */
 const additions = /```yaml\n(# To be added to the clusters.*?)```/s.exec(readme)?.[1] ?? ''
 
 function addToClusters(bootstrap: string, folder: string): string {
@@ -38,12 +38,12 @@ function addToClusters(bootstrap: string, folder: string): string {
 
 interface World {
   readonly gateway: Gateway
-  /** Authorities of the service. */
+  /** The service's certificate authorities. */
   readonly ca: string[]
-  /** What Envoy shows. */
+  /** Envoy's client certificate. */
   readonly client: { readonly key: string; readonly cert: string }
   readonly stranger: { readonly key: string; readonly cert: string }
-  /** Replaces the service's certificate by another one that Envoy believes. */
+  /** Replaces the service's certificate by another one that Envoy trusts. */
   renew(): void
 }
 
@@ -79,25 +79,25 @@ async function ask(at: Address | undefined, path: string, options: RequestOption
   return { status: answer.statusCode as number, text }
 }
 
-root.test('everything goes over TLS', { skip }, async (t) => {
+root.test('TLS everywhere', { skip }, async (t) => {
   const { gateway, ca, client, stranger, renew } = await start(t)
   const { api, internal, metrics, grpc } = gateway.addresses
 
-  await t.test('Check, usage and the API through Envoy', async (t) => {
+  await t.test('Check, usage and the API work through Envoy', async (t) => {
     const { key } = await gateway.mint()
     t.equal((await gateway.chat(key)).status, 200)
     t.equal((await gateway.ask('/v1/subscriptions', key)).status, 200)
     await gateway.settled()
   })
 
-  await t.test('the API and the metrics ask for no certificate', async (t) => {
+  await t.test('the API and the metrics require no client certificate', async (t) => {
     t.equal((await ask(api, '/health', { ca })).status, 200)
     t.match((await ask(metrics, '/metrics', { ca })).text, /^tollgate_/m)
     await t.rejects(ask(api, '/health'), { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' })
     await t.rejects(fetch(`http://${showAddress(api)}/health`))
   })
 
-  await t.test('gRPC serves nobody without one', async (t) => {
+  await t.test('gRPC requires a client certificate', async (t) => {
     const status = async (options: tls.ConnectionOptions): Promise<unknown> => {
       const session = http2.connect(`https://${showAddress(grpc[0] as Address)}`, {
         ca,
@@ -122,7 +122,7 @@ root.test('everything goes over TLS', { skip }, async (t) => {
     t.equal(await status({ key: stranger.key, cert: stranger.cert }), 'refused')
   })
 
-  await t.test('neither does the internal listener, but for probes', async (t) => {
+  await t.test('the internal listener requires one, except for probes', async (t) => {
     const post = { method: 'POST' }
     for (const path of ['/livez', '/readyz']) {
       t.equal((await ask(internal, path, { ca })).status, 200, path)
@@ -146,7 +146,7 @@ root.test('everything goes over TLS', { skip }, async (t) => {
     t.equal((await ask(internal, '/internal/v1/resources', { ca, key, cert })).status, 200)
   })
 
-  await t.test('a resumed session has shown nothing either', async (t) => {
+  await t.test('a resumed session does not replace the certificate', async (t) => {
     const port = 'port' in internal ? internal.port : 0
     const get = 'GET /internal/v1/resources HTTP/1.1\r\nhost: x\r\n\r\n'
     const first = tls.connect({ port, host: '127.0.0.1', ca: ca }, () => first.write(get))
@@ -162,7 +162,7 @@ root.test('everything goes over TLS', { skip }, async (t) => {
     second.destroy()
   })
 
-  await t.test('tollgate key speaks it', async (t) => {
+  await t.test('tollgate key works', async (t) => {
     const folder = temporaryFolder(t)
     writeFileSync(join(folder, 'ca.pem'), ca.join(''))
     const list = runTollgate(t, ['key', 'list'], {
@@ -174,7 +174,7 @@ root.test('everything goes over TLS', { skip }, async (t) => {
     t.equal(await list.ended, 0, list.output())
   })
 
-  await t.test('a new certificate costs nobody an answer', async (t) => {
+  await t.test('a new certificate interrupts no request', async (t) => {
     const { key } = await gateway.mint()
     const served = async () => {
       const { hostname, port } = new URL(`https://${showAddress(api)}`)
@@ -198,7 +198,7 @@ root.test('everything goes over TLS', { skip }, async (t) => {
     renew()
     await poll(async () => (await served()) !== before, 'the new certificate is served')
     const enough = statuses.length + 20
-    await poll(() => statuses.length > enough, 'and so are requests')
+    await poll(() => statuses.length > enough, 'requests are still served')
     isOver = true
     await load
     t.strictSame(new Set(statuses), new Set([200]))

@@ -23,7 +23,7 @@ const test = gatewayTests({
 
 const sixty = { totalTokens: 60 }
 
-/** A chat by an identity token that names a subscription, or none. */
+/** Sends a chat call with an identity token, and with a subscription if given. */
 function chat(
   gateway: Gateway,
   user: string,
@@ -44,19 +44,23 @@ function chat(
   })
 }
 
-test('a token spends what a key of that user would', async (t, gateway) => {
+test('a token and a key of one user share a limit', async (t, gateway) => {
   const user = gateway.newUser()
   const first = await chat(gateway, user, 'hundred')
   t.equal(first.status, 200, first.text)
   t.equal(first.headers.get('x-ratelimit-limit-tokens'), '100')
   await gateway.settled()
   const { key } = await gateway.mint({ user, subscription: 'hundred' })
-  t.equal((await gateway.chat(key, sixty)).status, 200, '40 are left')
+  t.equal((await gateway.chat(key, sixty)).status, 200, '40 tokens are left')
   await gateway.settled()
-  t.equal((await chat(gateway, user, 'hundred')).status, 429, 'of the token')
-  t.equal((await gateway.chat(key, sixty)).status, 429, 'and of the key')
-  t.equal((await chat(gateway, user, 'other')).status, 200, 'another subscription passes')
-  t.equal((await chat(gateway, gateway.newUser(), 'hundred')).status, 200, 'another user passes')
+  t.equal((await chat(gateway, user, 'hundred')).status, 429, 'the token is refused')
+  t.equal((await gateway.chat(key, sixty)).status, 429, 'the key is refused')
+  t.equal((await chat(gateway, user, 'other')).status, 200, 'another subscription is allowed')
+  t.equal(
+    (await chat(gateway, gateway.newUser(), 'hundred')).status,
+    200,
+    'another user is allowed',
+  )
 
   const { metrics } = gateway.addresses
   const labels = { user, subscription: 'hundred' }
@@ -71,29 +75,29 @@ test('a token spends what a key of that user would', async (t, gateway) => {
   const lines = () => readFileSync(journal, 'utf8').split('\n')
   const noted = () => lines().filter((line) => line.includes(`"${user}"`)).length
   await poll(() => noted() === 3, 'both are in the journal')
-  t.notMatch(lines().join(''), `token-${user}`, 'and the token is not')
+  t.notMatch(lines().join(''), `token-${user}`, 'the token is not')
 })
 
-test('the subscription is the named one, or the only one that fits', async (t, gateway) => {
+test('uses the named subscription, or the only one that fits', async (t, gateway) => {
   const user = gateway.newUser()
   const several = await chat(gateway, user)
   t.equal(several.status, 403)
   t.equal(several.headers.get('x-ext-auth-reason'), 'multiple_subscriptions')
   t.match(JSON.parse(several.text), { error: { message: /name one in x-maas-subscription/ } })
   const other = { path: '/llm/other/v1/chat/completions' }
-  t.equal((await chat(gateway, user, undefined, other)).status, 200, 'there is one')
+  t.equal((await chat(gateway, user, undefined, other)).status, 200, 'only one fits')
   for (const name of ['foreign', 'none']) {
     const refused = await chat(gateway, user, name)
     t.equal(refused.status, 403, name)
-    t.equal(refused.headers.get('x-ext-auth-reason'), 'access_denied', 'names cannot be found out')
+    t.equal(refused.headers.get('x-ext-auth-reason'), 'access_denied', 'reveals no names')
   }
-  t.equal((await chat(gateway, user, 'only')).status, 403, 'it does not include the model')
+  t.equal((await chat(gateway, user, 'only')).status, 403, 'a subscription without the model')
   const shared = { path: '/v1/chat/completions', model: 'other' }
   t.equal((await chat(gateway, user, undefined, shared)).status, 200, 'the body may name the model')
-  t.equal((await chat(gateway, 'guest', 'hundred')).status, 403, 'one without groups')
+  t.equal((await chat(gateway, 'guest', 'hundred')).status, 403, 'a user without groups')
 })
 
-test('what is no token opens nothing', async (t, gateway) => {
+test('refuses invalid tokens', async (t, gateway) => {
   const user = gateway.newUser()
   t.equal((await chat(gateway, 'nobody', 'hundred')).status, 401)
   const inKeyHeader = await gateway.ask(chatPath, undefined, {

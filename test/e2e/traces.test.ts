@@ -11,7 +11,7 @@ import { poll } from '../support/poll.ts'
 const skip = envoyPath() === undefined && 'no Envoy'
 const quick = { OTEL_BSP_SCHEDULE_DELAY: '50', OTEL_METRIC_EXPORT_INTERVAL: '200' }
 
-/** A gateway that exports all it has to a receiver. */
+/** Starts a gateway that exports traces and metrics to a receiver. */
 async function startTraced(t: Test, protocol: string, env: Record<string, string> = {}) {
   const receiver = await startOtlpReceiver(t)
   const gateway = await startGateway(t, {
@@ -28,7 +28,7 @@ async function startTraced(t: Test, protocol: string, env: Record<string, string
   return { receiver, gateway }
 }
 
-/** Envoy sends spans every five seconds by itself. */
+/** Makes Envoy send its spans often; the default is every five seconds. */
 function flushSoon(bootstrap: string): string {
   const config = JSON.parse(bootstrap)
   const [layer] = config.layered_runtime.layers
@@ -36,7 +36,7 @@ function flushSoon(bootstrap: string): string {
   return JSON.stringify(config)
 }
 
-/** Waits for a span of the gateway with these attributes, and all of its trace. */
+/** Waits for a span of the gateway with these attributes, and for enough of its trace. */
 async function findTrace(
   { spans }: OtlpReceiver,
   fits: (attributes: ReceivedSpan['attributes']) => boolean,
@@ -48,10 +48,10 @@ async function findTrace(
       const trace = spans.filter(({ traceId }) => traceId === first?.traceId)
       return first && enough(trace) ? { first, trace } : undefined
     },
-    'the trace is there',
+    'the trace has arrived',
     30_000,
   )
-  if (found === undefined) throw new Error('poll answers what is there')
+  if (found === undefined) throw new Error('poll returns a truthy value')
   return found
 }
 
@@ -59,7 +59,7 @@ const requestId = (answer: { headers: Headers }) => answer.headers.get('x-reques
 const idOf = (attributes: ReceivedSpan['attributes']) => attributes['guid:x-request-id']
 const isOurs = ({ service }: ReceivedSpan) => service === 'tollgate'
 
-/** Whether a span descends from another, by however many steps. */
+/** Whether a span descends from another, directly or indirectly. */
 function isBeneath(span: ReceivedSpan, top: ReceivedSpan, trace: readonly ReceivedSpan[]): boolean {
   if (span.parentId === top.spanId) return true
   const parent = trace.find(({ spanId }) => spanId === span.parentId)
@@ -85,7 +85,7 @@ for (const protocol of ['http/protobuf', 'grpc']) {
       'gen_ai.usage.total_tokens': '42',
     })
     const check = trace.find(({ name }) => name === 'Check')
-    t.ok(check && isBeneath(check, first, trace), 'ours is beneath the gateway’s')
+    t.ok(check && isBeneath(check, first, trace), 'our span descends from the gateway’s')
     t.match(check?.attributes, {
       'tollgate.decision': 'allowed',
       'tollgate.model': 'llm/sim',
@@ -106,7 +106,7 @@ for (const protocol of ['http/protobuf', 'grpc']) {
     t.match(known.trace.filter(isOurs), [{ attributes: { 'tollgate.key.from': 'memory' } }])
   })
 
-  root.test(`metrics are sent with their times, by ${protocol}`, { skip }, async (t) => {
+  root.test(`exports metrics with their times, by ${protocol}`, { skip }, async (t) => {
     const { receiver, gateway } = await startTraced(t, protocol)
     const begun = BigInt(Date.now()) * 1_000_000n
     const { key } = await gateway.mint()
@@ -116,16 +116,16 @@ for (const protocol of ['http/protobuf', 'grpc']) {
       receiver.points
         .get('tollgate_checks')
         ?.find(({ attributes }) => attributes.decision === 'allowed')
-    await poll(() => (allowed()?.value ?? 0) >= 2, 'decisions are sent', 30_000)
+    await poll(() => (allowed()?.value ?? 0) >= 2, 'decisions are exported', 30_000)
     const durations = await poll(
       () => receiver.points.get('tollgate_check_duration_seconds')?.[0],
-      'so are our own sums',
+      'so are our own histograms',
     )
     t.match(durations, { kind: 'histogram' })
     if (durations === undefined) return
     t.ok(durations.value >= 2)
-    t.ok(durations.startedAt < begun, 'from when the process began')
-    t.ok(durations.endedAt > begun, 'to when they were read')
+    t.ok(durations.startedAt < begun, 'starts when the process started')
+    t.ok(durations.endedAt > begun, 'ends when they were read')
     t.match(receiver.resources.get('tollgate'), {
       'service.version': String,
       'service.instance.id': String,
@@ -149,11 +149,11 @@ root.test('a client cannot force a trace', { skip }, async (t) => {
   }
   await gateway.settled()
   const before = receiver.raw.length
-  await poll(() => receiver.raw.length > before + 1, 'what there is has been sent', 30_000)
+  await poll(() => receiver.raw.length > before + 1, 'all spans have been sent', 30_000)
   t.strictSame(receiver.spans, [])
 })
 
-root.test('the trace of a client that is trusted is joined', { skip }, async (t) => {
+root.test('joins the trace of a trusted client', { skip }, async (t) => {
   const { receiver, gateway } = await startTraced(t, 'http/protobuf', {
     TRACE_TRUST_CLIENTS: 'true',
   })
@@ -165,7 +165,11 @@ root.test('the trace of a client that is trusted is joined', { skip }, async (t)
   await ask(`00-${wanted}-b7ad6b7169203331-01`)
   const services = () =>
     receiver.spans.flatMap(({ traceId, service }) => (traceId === wanted ? service : []))
-  await poll(() => new Set(services()).size === 2, 'gateway and service are part of it', 30_000)
+  await poll(
+    () => new Set(services()).size === 2,
+    'gateway and service belong to the trace',
+    30_000,
+  )
   t.notOk(receiver.spans.some(({ traceId }) => traceId === unwanted))
 })
 

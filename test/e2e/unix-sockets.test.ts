@@ -17,7 +17,7 @@ const test = gatewayTests({
     API_ADDRESS: `unix:${api}`,
     GRPC_ADDRESS: `unix:${grpc}`,
     API_RATE_LIMIT_ADDRESS: '3/1h',
-    // TLS is for TCP: on the sockets Envoy goes on in the clear.
+    // TLS applies to TCP; on the sockets Envoy still uses plaintext.
     ...(certificate && { TLS_CERT_FILE: certificate.path, TLS_KEY_FILE: certificate.keyPath }),
   },
 })
@@ -30,7 +30,7 @@ test('Envoy reaches Check and the API over Unix sockets', async (t, gateway) => 
   await gateway.settled()
 })
 
-test('what Envoy says of the client is believed there', async (t, gateway) => {
+test('trusts the client address that Envoy sends over a socket', async (t, gateway) => {
   const ask = async (address: string) => {
     const client = clientAt(address, gateway)
     const { status } = await client.ask({ token: 'wrong' })
@@ -43,7 +43,7 @@ test('what Envoy says of the client is believed there', async (t, gateway) => {
   t.equal(await ask('127.0.0.3'), 401)
 })
 
-test('a restart takes the same sockets', async (t, gateway) => {
+test('a restart uses the same sockets', async (t, gateway) => {
   const { key } = await gateway.mint()
   await gateway.stopService()
   await gateway.startService()

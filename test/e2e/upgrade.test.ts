@@ -9,7 +9,9 @@ import { startRevoking } from '../support/revoking.ts'
 import { startLoad, tally } from '../support/steady-load.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
-/** What is upgraded from while there is no tag: the last commit with the schema of migration 0004. */
+/**
+ * The version to upgrade from if there is no tag: the last commit with the schema of migration 0004.
+ */
 const firstCommit = 'b8016c8ba862d45977f72a185c4fe88d26c81749'
 
 function git(...args: string[]): string | undefined {
@@ -17,14 +19,14 @@ function git(...args: string[]): string | undefined {
   return status === 0 ? stdout.trim() : undefined
 }
 
-/** The last release, else that commit; undefined where the clone does not reach so far. */
+/** The last release, otherwise that commit; undefined if the clone does not contain it. */
 const before =
   git('describe', '--tags', '--abbrev=0', 'HEAD^') ??
   git('rev-parse', '--verify', '--quiet', `${firstCommit}^{commit}`)
 const skip =
   (envoyPath() === undefined && 'no Envoy') || (before === undefined && 'no older commit here')
 
-t.test('the version before runs beside this one, there and back', { skip }, async (t) => {
+t.test('an upgrade from the previous version, and a downgrade', { skip }, async (t) => {
   const old = temporaryFolder(t)
   const archive = execFileSync('git', ['-C', packageRoot, 'archive', before ?? ''], {
     maxBuffer: 2 ** 28,
@@ -40,17 +42,18 @@ t.test('the version before runs beside this one, there and back', { skip }, asyn
       await running.end('SIGTERM')
       await running.start(root)
       await everyProcessIsAsked(pair.envoy)
-      // One of each is running after the first: what one does the other has to know.
+      // One process of each version is running after the first replacement, and each must know what
+      // the other did.
       const made = await pair.mint()
       await pair.use(made.key)
       await pair.revoke(made.id, replica)
-      t.strictSame(await pair.statuses(made.key), [401, 401], 'and so is its end')
+      t.strictSame(await pair.statuses(made.key), [401, 401], 'the revocation is known to both')
     }
   }
-  await t.test('there', () => replace())
-  await t.test('and back', () => replace(old))
+  await t.test('upgrade', () => replace())
+  await t.test('downgrade', () => replace(old))
   const counts = tally(await load.stop())
   const { 200: served = 0, 503: late = 0, ...others } = counts
-  t.strictSame(others, {}, 'nothing is answered otherwise')
+  t.strictSame(others, {}, 'no other status')
   t.ok(served > 100 && late <= served / 20, JSON.stringify(counts))
 })

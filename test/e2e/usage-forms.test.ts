@@ -5,7 +5,7 @@ const test = gatewayTests({
   resources: (backendUrl) => [...models(backendUrl), ...scales(0, 40, 1_000), meter],
 })
 
-/** Values of `usage` in an answer, and the tokens that are to be counted for each. */
+/** Values of `usage` in a response, and the number of tokens to be counted for each. */
 const forms: Readonly<Record<string, number>> = {
   '{"total_tokens":40}': 40,
   '{"prompt_tokens":1,"total_tokens":40,"completion_tokens":5}': 40,
@@ -40,18 +40,18 @@ const forms: Readonly<Record<string, number>> = {
 const asked = { stream: true, stream_options: { include_usage: true } }
 
 for (const [form, tokens] of Object.entries(forms)) {
-  test(`usage ${form} counts ${tokens}`, async (t, gateway) => {
+  test(`counts ${tokens} for usage ${form}`, async (t, gateway) => {
     for (const fields of [{}, asked]) {
       await counts(t, gateway, tokens, async (key) => {
         const { status, text } = await gateway.chat(key, { usageRaw: form }, fields)
         t.equal(status, 200)
-        t.ok(text.includes(`"usage":${form}`), 'the client gets it as it is')
+        t.ok(text.includes(`"usage":${form}`), 'the response is unchanged')
       })
     }
   })
 }
 
-test('what an answer is called does not matter', async (t, gateway) => {
+test('counts a response of any content type', async (t, gateway) => {
   for (const contentType of ['text/plain', 'application/x-ndjson', 'application/jsonx', 'x']) {
     for (const stream of [false, true]) {
       const sim = { contentType, totalTokens: 40 }
@@ -60,19 +60,19 @@ test('what an answer is called does not matter', async (t, gateway) => {
   }
 })
 
-test('relatives of JSON are read', async (t, gateway) => {
+test('counts variants of application/json', async (t, gateway) => {
   for (const contentType of ['Application/JSON', 'application/vnd.x+json; v=1']) {
     await counts(t, gateway, 40, (key) => gateway.chat(key, { contentType, totalTokens: 40 }))
   }
 })
 
-test('an answer without usage counts nothing', async (t, gateway) => {
+test('counts nothing for a response without usage', async (t, gateway) => {
   for (const fields of [{}, { stream: true }]) {
     await counts(t, gateway, 0, (key) => gateway.chat(key, { usage: 'none' }, fields))
   }
 })
 
-test('an error counts nothing, whatever it reports', async (t, gateway) => {
+test('counts nothing for an error, whatever it reports', async (t, gateway) => {
   for (const status of [400, 404, 429, 500, 503, 302]) {
     await counts(t, gateway, 0, async (key) => {
       const sim = { status, totalTokens: 40 }

@@ -6,7 +6,7 @@ import { counts, gone, ofTwo, workersOf } from '../support/workers.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
 
-root.test('workers begin and end with their parent', { skip }, async (t) => {
+root.test('workers start and end with their parent', { skip }, async (t) => {
   const gateway = await startJournaled(t as Test, { env: await ofTwo() })
   const [service] = gateway.all
   if (service === undefined) throw new Error('there is none')

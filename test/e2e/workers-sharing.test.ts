@@ -7,7 +7,7 @@ import { ofTwo } from '../support/workers.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
 
-root.test('a confirmed revocation holds at every worker', { skip }, async (t) => {
+root.test('a confirmed revocation holds in every worker', { skip }, async (t) => {
   const env = await ofTwo()
   const service = await startRevoking(t as Test, { count: 1, env })
   let confirmed = 0
@@ -15,13 +15,13 @@ root.test('a confirmed revocation holds at every worker', { skip }, async (t) =>
     const { key, id } = await service.mint()
     await service.use(key)
     const { state, replicas } = await service.revoke(id)
-    // Where the machine is too busy for a second to be enough, nothing is claimed.
+    // On a busy machine a second may be too short; such a round is skipped.
     if (state !== 'confirmed') continue
     confirmed += 1
-    t.equal(replicas, 3, 'the workers, and the process that has started them')
+    t.equal(replicas, 3, 'the workers and their parent')
     t.strictSame(await service.statuses(key), [401, 401])
   }
-  t.ok(confirmed > 0, 'it was confirmed at least once')
+  t.ok(confirmed > 0, 'confirmed at least once')
 })
 
 const narrow = 3_000
@@ -50,9 +50,10 @@ limited('a limit holds across workers', async (t, gateway) => {
   }
   await Promise.all(Array.from({ length: lanes }, lane))
   t.ok(spent >= narrow, `${spent} of ${narrow}`)
-  // What is under way when the limit is reached, and what follows before the workers have told.
+  // The requests in progress when the limit is reached, and those that follow before the workers
+  // have exchanged their counts.
   t.ok(spent <= narrow + 4 * lanes * tokens, `${spent} of ${narrow}`)
-  // One that was not asked for a while decides by what it knew, and asks meanwhile.
+  // A worker without recent requests decides by its last counts, and asks for new ones meanwhile.
   for (let i = 0; i < 10; i += 1) await gateway.isSpent(key)
   await delay(100)
   for (let i = 0; i < 40; i += 1) t.ok(await gateway.isSpent(key))

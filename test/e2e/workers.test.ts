@@ -17,7 +17,7 @@ async function readiness(at: string): Promise<{ status: number; degraded?: reado
   return { ...((await answer.json()) as object), status: answer.status }
 }
 
-/** Requests side by side until told to stop, each of `tokens`; settles with how many there were. */
+/** Sends concurrent requests of `tokens` each until stopped; resolves with their number. */
 function spendOn(gateway: Journaled, user: string, tokens: number, lanes: number) {
   let running = true
   let answered = 0
@@ -46,21 +46,25 @@ function spendOn(gateway: Journaled, user: string, tokens: number, lanes: number
   }
 }
 
-root.test('a service of two workers', { skip }, async (t) => {
+root.test('a service with two workers', { skip }, async (t) => {
   const env = await ofTwo()
   const gateway = await startJournaled(t as Test, { env })
   const [service] = gateway.all
   if (service === undefined) throw new Error('there is none')
   t.equal(workersOf(service.pid).length, 2)
-  /** Both answer, and Envoy knows. */
+  /** Waits until both workers are running and Envoy uses both. */
   const bothAreAsked = async (): Promise<void> => {
-    await poll(async () => (await scrape(env)).value('tollgate_workers') === 2, 'back', 60_000)
+    await poll(
+      async () => (await scrape(env)).value('tollgate_workers') === 2,
+      'both workers are running',
+      60_000,
+    )
     await everyProcessIsAsked(gateway.envoy)
   }
 
-  await t.test('both answer, and one scrape tells of all', async (t) => {
+  await t.test('both respond, and one scrape has the sum', async (t) => {
     const load = spendOn(gateway, 'ann', 7, 8)
-    await poll(() => load.answered >= 200, 'many have been answered', 60_000)
+    await poll(() => load.answered >= 200, 'many responses', 60_000)
     const answered = await load.stop()
     t.strictSame(load.failures, [])
     await poll(async () => {
@@ -68,18 +72,18 @@ root.test('a service of two workers', { skip }, async (t) => {
         ...{ user: 'ann', subscription: 'plenty', model: 'llm/sim' },
       })
       return hits === 7 * answered
-    }, 'the metrics have all of it')
+    }, 'the metrics include all responses')
     const shown = await scrape(env)
     const labels = { user: 'ann', subscription: 'plenty' }
-    // A Check that a slow machine is late with is asked again, of the other worker.
+    // On a slow machine Envoy retries a late Check at the other worker.
     t.ok((shown.value('authorized_calls_total', labels) ?? 0) >= answered)
     t.equal(shown.value('tollgate_workers'), 2)
     const checks = shown.value('tollgate_check_duration_seconds_count') ?? 0
-    t.ok(checks >= answered, 'a histogram is added up too')
+    t.ok(checks >= answered, 'histograms are summed too')
     await counts(gateway, 'ann', 7 * answered)
   })
 
-  await t.test('a killed worker costs no answer and no token', async (t) => {
+  await t.test('a killed worker loses no response and no token', async (t) => {
     const before = await gateway.used('bob')
     const asked = (await gateway.model.tally()).totalTokens
     const hitsOf = async () =>
@@ -90,33 +94,33 @@ root.test('a service of two workers', { skip }, async (t) => {
       const beginning = load.answered
       await poll(() => load.answered >= beginning + 40, 'it is under load', 60_000)
       const shown = (await hitsOf()) ?? 0
-      t.ok(shown >= most, 'no counter goes back')
+      t.ok(shown >= most, 'no counter decreases')
       most = shown
       const [victim = 0] = workersOf(service.pid)
       process.kill(victim, 'SIGKILL')
       await poll(async () => {
         const { status, degraded } = await readiness(service.internal)
         return status === 200 && degraded?.includes('workers')
-      }, 'it is missed')
+      }, '/readyz reports the missing worker')
       await bothAreAsked()
     }
     const answered = await load.stop()
-    t.strictSame(load.failures, [], 'each was answered with 200')
+    t.strictSame(load.failures, [], 'each response was 200')
     await gateway.readUp()
-    // What the model server has answered is what is counted, that of the marker left out.
+    // Exactly these responses are counted; the model server's own tally may be larger.
     await counts(gateway, 'bob', before + 11 * answered)
     const { totalTokens } = await gateway.model.tally()
     t.ok(totalTokens - asked >= 11 * answered)
     t.equal((await scrape(env)).value('tollgate_worker_restarts_total'), 2)
   })
 
-  await t.test('one that is asked to end hands over and is replaced', async (t) => {
+  await t.test('a worker that gets SIGTERM hands over and is replaced', async (t) => {
     const used = await gateway.used('ann')
     await gateway.spend('ann', 13)
     for (const worker of workersOf(service.pid)) process.kill(worker, 'SIGTERM')
     await poll(
       async () => (await scrape(env)).value('tollgate_worker_restarts_total') === 4,
-      'new',
+      'both were replaced',
       60_000,
     )
     await bothAreAsked()
@@ -125,16 +129,16 @@ root.test('a service of two workers', { skip }, async (t) => {
     await counts(gateway, 'ann', used + 13)
   })
 
-  await t.test('one that hangs is killed and replaced', async (t) => {
+  await t.test('a hanging worker is killed and replaced', async (t) => {
     const restarts = async () => (await scrape(env)).value('tollgate_worker_restarts_total') ?? 0
     const [before, used] = [await restarts(), await gateway.used('bob')]
     const [victim = 0] = workersOf(service.pid)
     process.kill(victim, 'SIGSTOP')
     const load = spendOn(gateway, 'bob', 3, 4)
-    await poll(async () => (await restarts()) === before + 1, 'it is replaced', 60_000)
+    await poll(async () => (await restarts()) === before + 1, 'the worker was replaced', 60_000)
     await bothAreAsked()
     const answered = await load.stop()
-    t.strictSame(load.failures, [], 'each was answered with 200')
+    t.strictSame(load.failures, [], 'each response was 200')
     await gateway.readUp()
     await counts(gateway, 'bob', used + 3 * answered)
     t.notOk(workersOf(service.pid).includes(victim))
