@@ -1,5 +1,7 @@
 /** `tollgate key new|list|revoke`: API keys from a terminal. */
+
 import { parseArgs } from 'node:util'
+import { errorMessage } from '../core/error-message.ts'
 import { createKeyClient, type KeyClient, type KeyRecord, type Revoked } from './key-client.ts'
 import { findKeyServer } from './key-server.ts'
 import { printable, renderTable } from './table.ts'
@@ -68,7 +70,7 @@ export async function key(args: string[], io: KeyIo = terminal): Promise<number>
     throw new WrongCall(command === undefined ? '' : `There is no command "key ${command}".`)
   } catch (error) {
     if (!isWrongCall(error)) {
-      io.err(sentenceOf(error))
+      io.err(errorMessage(error))
       return 1
     }
     if (error.message !== '') io.err(`${error.message}\n`)
@@ -148,7 +150,7 @@ async function revokeKeys(args: string[], io: KeyIo): Promise<number> {
       if (!values.json) io.out(`Revoked ${record.id} (${printable(record.name)}).`)
       warnOfPending(record, io)
     } catch (error) {
-      io.err(`${printable(id)}: ${sentenceOf(error)}`)
+      io.err(`${printable(id)}: ${errorMessage(error)}`)
     }
   }
   if (values.json) io.out(toJson({ object: 'list', data: revoked }))
@@ -263,8 +265,4 @@ function toJson(value: object): string {
 function isWrongCall(error: unknown): error is Error {
   const code = (error as NodeJS.ErrnoException | undefined)?.code ?? ''
   return error instanceof WrongCall || code.startsWith('ERR_PARSE_ARGS_')
-}
-
-function sentenceOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

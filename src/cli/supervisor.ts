@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { errorMessage } from '../core/error-message.ts'
 import type { Child } from './child.ts'
 import { StartError } from './start-error.ts'
 
@@ -62,7 +63,7 @@ export function createSupervisor(log: (line: string) => void) {
         entry.isReady = true
         log(`${capital(entry.part.name)} is back`)
       } catch (error) {
-        if (!ending.signal.aborted) log(error instanceof Error ? error.message : String(error))
+        if (!ending.signal.aborted) log(errorMessage(error))
       }
     }
   }

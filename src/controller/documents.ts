@@ -10,6 +10,7 @@ import {
   parse,
   parseAllDocuments,
 } from 'yaml'
+import { errorMessage } from '../core/error-message.ts'
 import { type FieldPath, showPath } from '../core/fields.ts'
 import { parseResource } from '../core/parse-resource.ts'
 import { type Refused, toRefused } from '../core/refused.ts'
@@ -105,7 +106,7 @@ export function* readInSteps(
 }
 
 function unread(error: unknown): readonly DocumentContent[] {
-  const message = `cannot be read: ${error instanceof Error ? error.message : error}`
+  const message = `cannot be read: ${errorMessage(error)}`
   const problems = [{ line: 1, severity: 'error', message }] as const
   return [{ found: undefined, problems, lines: { line: 1, inside: undefined } }]
 }

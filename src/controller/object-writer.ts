@@ -1,6 +1,7 @@
 /** Writes objects that differ to the cluster, in turn and at a limited rate. */
 
 import { setTimeout as delay } from 'node:timers/promises'
+import { errorMessage } from '../core/error-message.ts'
 import { type KubeClient, KubeError, type KubeRequest } from '../kubernetes/client.ts'
 import type { KubeObject } from '../kubernetes/list.ts'
 
@@ -77,8 +78,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
     // The object was deleted before its turn, which the watch reports; or its kind was, and may
     // come back.
     const isGone = error instanceof KubeError && error.status === 404
-    if (failed > 0 && !isGone)
-      onProblem(path, error instanceof Error ? error.message : String(error))
+    if (failed > 0 && !isGone) onProblem(path, errorMessage(error))
     const restMs = Math.min(500 * 2 ** failed, longestRestMs)
     setTimeout(lookAgain, restMs, target).unref()
   }

@@ -5,6 +5,7 @@
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
+import { errorMessage } from '../core/error-message.ts'
 import { isObject } from '../core/fields.ts'
 import { type JsonObject, type KubeClient, KubeError } from './client.ts'
 import { type SeenLease, seeLease } from './seen-lease.ts'
@@ -116,7 +117,7 @@ export function followLease(options: LeaseOptions) {
       } catch (error) {
         if (signal.aborted) return
         const isRace = error instanceof KubeError && error.status === 409
-        if (!isRace) noteProblem(error instanceof Error ? error.message : String(error))
+        if (!isRace) noteProblem(errorMessage(error))
       }
       report()
       await delay(isHeld() ? renewMs : renewMs / 2, undefined, { signal }).catch(() => {})

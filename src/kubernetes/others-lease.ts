@@ -1,6 +1,7 @@
 /** Detects whether another controller is alive, by the Leases with its name in any namespace. */
 
 import { setTimeout as delay } from 'node:timers/promises'
+import { errorMessage } from '../core/error-message.ts'
 import type { KubeClient } from './client.ts'
 import { keyOf, listObjects } from './list.ts'
 import { type SeenLease, seeLease } from './seen-lease.ts'
@@ -78,7 +79,7 @@ export function followOthersLease(options: OthersLeaseOptions) {
         note(undefined)
       } catch (error) {
         if (signal.aborted) return
-        note(error instanceof Error ? error.message : String(error))
+        note(errorMessage(error))
       }
       await delay(everyMs, undefined, { signal }).catch(() => {})
     }

@@ -4,6 +4,7 @@
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
+import { errorMessage } from '../core/error-message.ts'
 import { isObject } from '../core/fields.ts'
 import { type KubeClient, KubeError } from './client.ts'
 import { isKubeObject, type KubeObject, keyOf, listObjects } from './list.ts'
@@ -193,7 +194,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
     failures += 1
     const restMs = restMsAfter(failures)
     // A watch that breaks off and continues at once has missed nothing.
-    if (failures > 1) note(error instanceof Error ? error.message : String(error))
+    if (failures > 1) note(errorMessage(error))
     const asked = error instanceof KubeError ? 1_000 * Math.min(error.retryAfterSeconds, 60) : 0
     // After a few watches that break off, the cause may be an object that cannot be parsed.
     const isLost = error instanceof SyntaxError || failures % 5 === 0

@@ -1,5 +1,6 @@
 /** Entries of the cluster's Secrets, read one by one: our role may only `get` named ones. */
 
+import { errorMessage } from '../core/error-message.ts'
 import { isObject } from '../core/fields.ts'
 import { type KubeClient, KubeError } from './client.ts'
 
@@ -40,7 +41,7 @@ export function createReadSecretEntry(
       .catch((error: unknown) => {
         const isRefused = error instanceof KubeError && [401, 403, 404].includes(error.status)
         if (!isRefused && typeof before?.data === 'object') return before.data
-        return error instanceof Error ? error.message : String(error)
+        return errorMessage(error)
       })
     const fresh = { askedAt, data }
     known.set(path, fresh)

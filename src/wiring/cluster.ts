@@ -2,6 +2,7 @@
 
 import { readFileSync } from 'node:fs'
 import { decodeJwt } from 'jose'
+import { errorMessage } from '../core/error-message.ts'
 import { subscriptionNamespace } from '../core/resources.ts'
 import {
   type AccessResult,
@@ -67,7 +68,7 @@ export function accessOf({
   try {
     return fromKubeconfig(kubeconfig)
   } catch (error) {
-    const problem = error instanceof Error ? error.message : String(error)
+    const problem = errorMessage(error)
     throw new Error(`KUBECONFIG: ${kubeconfig} ${problem}`, { cause: error })
   }
 }

@@ -3,6 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { InForce, ProcessReport, Reports } from '../core/enforcement.ts'
 import { isSilent } from '../core/enforcement.ts'
+import { errorMessage } from '../core/error-message.ts'
 import { type Edition, inForceChannel, readReports } from '../store/in-force.ts'
 import type { Sql } from '../store/postgres/sql.ts'
 import { startListener } from '../store/revocations/listener.ts'
@@ -123,6 +124,5 @@ export function watchReports(options: WatchedReportsOptions): void {
 }
 
 function describe(failure: unknown): string {
-  const cause = failure instanceof Error ? (failure.cause ?? failure) : failure
-  return cause instanceof Error ? cause.message : String(cause)
+  return errorMessage(failure instanceof Error ? (failure.cause ?? failure) : failure)
 }

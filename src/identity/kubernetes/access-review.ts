@@ -6,6 +6,7 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Person } from '../../core/caller.ts'
+import { errorMessage } from '../../core/error-message.ts'
 import type { JsonObject } from '../../kubernetes/client.ts'
 import type { Review } from './review.ts'
 
@@ -54,7 +55,7 @@ export function createAccessReview(options: AccessReviewOptions): AccessReview {
       return allowed
     } catch (error) {
       failedAt = monotonic()
-      onAnswered('failed', error instanceof Error ? error.message : String(error))
+      onAnswered('failed', errorMessage(error))
       return false
     } finally {
       asked.delete(key)

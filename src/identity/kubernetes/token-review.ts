@@ -5,6 +5,7 @@
 
 import { LRUCache } from 'lru-cache'
 import type { TokenCaller } from '../../core/caller.ts'
+import { errorMessage } from '../../core/error-message.ts'
 import { ServiceError } from '../../core/errors.ts'
 import { networkOf } from '../../core/network.ts'
 import type { JsonObject } from '../../kubernetes/client.ts'
@@ -86,7 +87,7 @@ export function createTokenReview(options: TokenReviewOptions) {
       memory.set(hash, { caller, at: begunAt })
       return caller
     } catch (error) {
-      if (failedAt === undefined) onAway(error instanceof Error ? error.message : String(error))
+      if (failedAt === undefined) onAway(errorMessage(error))
       failedAt = monotonic()
       return doWithout(hash)
     }

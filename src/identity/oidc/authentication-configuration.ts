@@ -5,6 +5,7 @@
 
 import { X509Certificate } from 'node:crypto'
 import { isMap, isNode, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml'
+import { errorMessage } from '../../core/error-message.ts'
 import {
   type Field,
   type FieldPath,
@@ -114,7 +115,7 @@ function toPlain(document: ReturnType<typeof parseDocument>): { readonly value: 
   try {
     return { value: document.toJS({ maxAliasCount: 100 }) }
   } catch (thrown) {
-    return `line 1: ${thrown instanceof Error ? thrown.message : thrown}`
+    return `line 1: ${errorMessage(thrown)}`
   }
 }
 

@@ -6,6 +6,7 @@
  */
 
 import { type CryptoKey, createLocalJWKSet, errors, type JWSHeaderParameters } from 'jose'
+import { errorMessage } from '../../core/error-message.ts'
 import { ServiceError } from '../../core/errors.ts'
 import { isTrustworthy } from '../../core/trustworthy.ts'
 import type { JsonObject, ReadDocument } from './documents.ts'
@@ -61,7 +62,7 @@ export function createKeySource(options: KeySourceOptions) {
       awaySince = undefined
     } catch (error) {
       if (end.signal.aborted) return
-      if (awaySince === undefined) onAway(String(error instanceof Error ? error.message : error))
+      if (awaySince === undefined) onAway(errorMessage(error))
       awaySince ??= monotonic()
     }
   }

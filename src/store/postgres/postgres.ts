@@ -1,6 +1,7 @@
 /** The connection pool, and how it classifies outages. */
 
 import pg from 'pg'
+import { errorMessage } from '../../core/error-message.ts'
 import { ServiceError } from '../../core/errors.ts'
 import {
   ask,
@@ -204,7 +205,7 @@ export async function tryConnect(sql: Sql): Promise<ConnectProblem | undefined> 
     await sql`select 1`.run(attemptDeadlineMs)
     return undefined
   } catch (error) {
-    return { message: describeProblem(error), isFinal: !isWorthWaiting(error) }
+    return { message: errorMessage(error), isFinal: !isWorthWaiting(error) }
   }
 }
 
@@ -219,10 +220,4 @@ function isWorthWaiting(error: unknown): boolean {
   return code === undefined
     ? /timeout|terminated/i.test(message)
     : /^(ECONN|EHOST|ENET|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_)/.test(code)
-}
-
-/** A name with several addresses fails once per address, and has no message of its own. */
-function describeProblem(error: unknown): string {
-  if (error instanceof AggregateError) return error.errors.map(describeProblem).join(', ')
-  return error instanceof Error ? error.message : String(error)
 }
