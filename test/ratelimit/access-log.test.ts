@@ -25,7 +25,7 @@ interface EntryOptions {
   namespace?: string
 }
 
-/** One log entry, as rich as Envoy may make it. */
+/** One log entry with every field that Envoy may set. */
 function entry(options: EntryOptions = {}): object {
   const { namespace = 'envoy.filters.http.ext_authz', status = 200 } = options
   const metadata: Record<string, object> = {
@@ -70,13 +70,13 @@ function message(...entries: readonly object[]): Buffer {
   return accessLogMessage.encode({ http_logs: { log_entry: entries } })
 }
 
-test('an entry tells who used what', async (t) => {
+test('an entry gives who used what', async (t) => {
   t.strictSame(readUsages(message(entry())), [usage])
 })
 
-test('beside a journal it says which response', async (t) => {
+test('with a journal, an entry identifies its response', async (t) => {
   const id = '274679e7-7e02-4a9e-b3f9-d869ae3099da'
-  // As the journal has it, where start and duration are whole milliseconds each.
+  // As in the journal, where start and duration are whole milliseconds.
   const response = { id, endedAt: 1_795_264_510_477 + 23_000 }
   t.strictSame(readUsages(message(entry()), true), [{ ...usage, response }])
   const { common_properties, request, ...rest } = entry() as Record<string, object>
@@ -88,7 +88,7 @@ test('beside a journal it says which response', async (t) => {
   ])
 })
 
-test('every allowed request is told of as it ended', async (t) => {
+test('the end of every allowed request is reported', async (t) => {
   const outcomes: Outcome[] = []
   const { common_properties, ...rest } = entry({ check: { ...check, metered: false } }) as Record<
     string,
@@ -114,13 +114,13 @@ test('every allowed request is told of as it ended', async (t) => {
   ])
 })
 
-test('the group that pays is told where Check has said it', async (t) => {
+test('the owning group is passed on if Check has set it', async (t) => {
   for (const group of ['red', '']) {
     t.strictSame(readUsages(message(entry({ check: { ...check, group } }))), [{ ...usage, group }])
   }
 })
 
-test('the filter’s name may carry a suffix', async (t) => {
+test('the filter’s name may have a suffix', async (t) => {
   for (const namespace of [
     'envoy.filters.http.ext_authz',
     'envoy.filters.http.ext_authz.by_path',
@@ -130,7 +130,7 @@ test('the filter’s name may carry a suffix', async (t) => {
   t.strictSame(readUsages(message(entry({ namespace: 'x.envoy.filters.http.ext_authz' }))), [])
 })
 
-test('what is not metered is left out', async (t) => {
+test('an unmetered response is left out', async (t) => {
   for (const metered of [false, undefined, 'true', 1, null, {}]) {
     const checked = metered === undefined ? { ...check, metered: 0 } : { ...check, metered }
     t.strictSame(readUsages(message(entry({ check: checked }))), [], JSON.stringify(metered))
@@ -139,7 +139,7 @@ test('what is not metered is left out', async (t) => {
   t.strictSame(readUsages(message({})), [])
 })
 
-test('what the answer reported comes as it is', async (t) => {
+test('reported values are passed on unchanged', async (t) => {
   for (const [used, fields] of [
     [undefined, {}],
     [{}, {}],
@@ -165,7 +165,7 @@ test('what the answer reported comes as it is', async (t) => {
   }
 })
 
-test('the status is the answer’s, else 0', async (t) => {
+test('the status is that of the response, or 0', async (t) => {
   for (const status of [200, 400, 503])
     t.match(readUsages(message(entry({ status }))), [{ status }])
   const none = { ...entry(), response: undefined }
@@ -173,7 +173,7 @@ test('the status is the answer’s, else 0', async (t) => {
   t.match(readUsages(message({ ...none, response: {} })), [{ status: 0 }])
 })
 
-test('one message may hold several entries', async (t) => {
+test('one message may contain several entries', async (t) => {
   const bytes = message(
     entry({ used: { total_tokens: 1 } }),
     entry({ check: undefined }),
@@ -189,7 +189,7 @@ test('one message may hold several entries', async (t) => {
   t.equal(readUsages(Buffer.concat([bytes, bytes])).length, 6)
 })
 
-test('the first message’s node is stepped over', async (t) => {
+test('the node of the first message is skipped', async (t) => {
   const extensions = Array.from({ length: 1_000 }, (_, index) => ({
     name: `envoy.filters.http.${index}`,
     category: 'envoy.filters.http',
@@ -206,7 +206,7 @@ test('the first message’s node is stepped over', async (t) => {
   t.strictSame(readUsages(bytes), [usage])
 })
 
-test('messages without entries tell nothing', async (t) => {
+test('messages without entries give nothing', async (t) => {
   for (const bytes of [
     Buffer.alloc(0),
     accessLogMessage.encode({ identifier: { log_name: 'usage' } }),
@@ -217,7 +217,7 @@ test('messages without entries tell nothing', async (t) => {
   }
 })
 
-test('bytes that are no message are a WireError', async (t) => {
+test('bytes that are not a message cause a WireError', async (t) => {
   const whole = message(entry())
   for (const bytes of ['ff', '12ff', '1205', '13', '00'].map((text) => Buffer.from(text, 'hex'))) {
     t.throws(() => readUsages(bytes), WireError)
@@ -229,7 +229,7 @@ test('bytes that are no message are a WireError', async (t) => {
   t.throws(() => readUsages(wrongType), WireError)
 })
 
-test('damaged messages throw nothing but WireErrors', async (t) => {
+test('damaged messages cause only WireErrors', async (t) => {
   const random = createRandom()
   t.comment(`SEED=${random.seed}`)
   const whole = message(entry(), entry())

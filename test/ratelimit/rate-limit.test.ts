@@ -24,7 +24,7 @@ const entries = {
   status: '200',
 }
 
-/** A descriptor of these entries; `hits` undefined leaves the wrapper out. */
+/** A descriptor with these entries; `hits` undefined omits the field. */
 function descriptor(values: Readonly<Record<string, string>> = entries, hits?: number): object {
   return {
     entries: Object.entries(values).map(([key, value]) => ({ key, value })),
@@ -46,7 +46,7 @@ function createWorld() {
   return { settled, ignored, shouldRateLimit }
 }
 
-test('a descriptor tells who used what', async (t) => {
+test('a descriptor gives who used what', async (t) => {
   const { settled, ignored, shouldRateLimit } = createWorld()
   const answer = rateLimitResponse.decode(shouldRateLimit(request([descriptor(entries, 40)])))
   t.strictSame(settled, [usage])
@@ -54,7 +54,7 @@ test('a descriptor tells who used what', async (t) => {
   t.match(answer, { overall_code: 1, statuses: [{ code: 1 }] })
 })
 
-test('the message is read as Envoy’s proto says', async (t) => {
+test('the message is read as Envoy’s proto defines it', async (t) => {
   const rich = {
     ...descriptor({ ...entries, other: 'entry' }, 40),
     limit: { requests_per_unit: 3, unit: 2 },
@@ -65,7 +65,7 @@ test('the message is read as Envoy’s proto says', async (t) => {
   })
 })
 
-test('the descriptor’s own hits win', async (t) => {
+test('the descriptor’s own hits take precedence', async (t) => {
   for (const [own, whole, totalTokens] of [
     [undefined, undefined, undefined],
     [undefined, 0, undefined],
@@ -98,31 +98,31 @@ test('the status decides as in the access log', async (t) => {
   }
 })
 
-test('what is not ours is not counted', async (t) => {
+test('descriptors of others are not counted', async (t) => {
   const { settled, ignored, shouldRateLimit } = createWorld()
   for (const name of ['user', 'subscription', 'model', 'status', 'metered'] as const) {
     const { [name]: _, ...others } = entries
     shouldRateLimit(request([descriptor(others, 40)]))
   }
   shouldRateLimit(request([descriptor({ ...entries, metered: 'false' }, 40)]))
-  t.equal(ignored.length, 1, 'said once')
+  t.equal(ignored.length, 1, 'reported once')
   for (let i = 0; i < 50; i += 1) {
     const answer = shouldRateLimit(request([descriptor(entries, 40)], { domain: `other-${i}` }))
     t.match(rateLimitResponse.decode(answer), { overall_code: 1 })
   }
-  t.equal(ignored.length, 16, 'and not for ever')
+  t.equal(ignored.length, 16, 'not forever')
   t.match(ignored[1], /"other-0"/)
   t.strictSame(settled, [])
 })
 
-test('a descriptor beside a strange one is counted', async (t) => {
+test('a descriptor next to an unknown one is counted', async (t) => {
   const { settled, shouldRateLimit } = createWorld()
   const answer = shouldRateLimit(request([descriptor({ a: 'b' }), descriptor(entries, 40)]))
   t.match(rateLimitResponse.decode(answer).statuses, { length: 2 })
   t.strictSame(settled, [usage])
 })
 
-test('a malformed request counts nothing', async (t) => {
+test('nothing of a malformed request is counted', async (t) => {
   const { settled, shouldRateLimit } = createWorld()
   const good = descriptor(entries, 40)
   for (const [title, bytes] of [
@@ -155,7 +155,7 @@ test('random bytes are refused or read', async (t) => {
   t.pass(`seed ${seed}`)
 })
 
-test('a gateway asks over a channel', async (t) => {
+test('a gateway can call the service over a channel', async (t) => {
   const { settled, shouldRateLimit } = createWorld()
   const { ask, faults } = await startGrpc(t, { unary: { [path]: shouldRateLimit } })
   const answer = await ask(path, request([descriptor(entries, 40)]))

@@ -55,25 +55,25 @@ function createWorld(
   }
 }
 
-test('an answer is counted in every window', async (t) => {
+test('a response is counted in every window', async (t) => {
   const { settle, used, settled } = createWorld()
   for (let answer = 0; answer < 3; answer += 1) settle(usage)
-  t.strictSame(used(), [120, 120], 'whole, even across a limit')
+  t.strictSame(used(), [120, 120], 'whole, even beyond the limit')
   t.strictSame(used('bob'), [undefined, undefined])
   t.strictSame(settled, [40, 40, 40])
 })
 
-test('what a success does not report is estimated if wanted', async (t) => {
+test('a success without usage is estimated if the setting says so', async (t) => {
   const { settle, used, settled } = createWorld([[900, '1h']], 'estimate')
   settle({ ...usage, reported: nothingReported })
   settle({ ...usage, reported: total('40') })
   settle({ ...usage, reported: nothingReported, status: 500 })
   settle(usage)
-  t.strictSame(settled, [251, 251, undefined, 40], 'a token for every four bytes begun')
+  t.strictSame(settled, [251, 251, undefined, 40], 'one token for every four bytes, rounded up')
   t.strictSame(used(), [undefined, 542])
 })
 
-test('equally long windows are charged once', async (t) => {
+test('windows of equal length are charged once', async (t) => {
   const { settle, used } = createWorld([
     [100, '1m'],
     [50, '60s'],
@@ -82,14 +82,14 @@ test('equally long windows are charged once', async (t) => {
   t.strictSame(used(), [40, undefined])
 })
 
-test('no tokens open no window', async (t) => {
+test('a response without tokens opens no window', async (t) => {
   const { settle, store, settled } = createWorld()
   settle({ ...usage, reported: total(0) })
   t.equal(store.size, 0)
-  t.strictSame(settled, [0], 'though it was usable')
+  t.strictSame(settled, [0], 'although its usage was valid')
 })
 
-test('what cannot be counted is told', async (t) => {
+test('usage that cannot be counted is reported', async (t) => {
   const { settle, store, settled } = createWorld()
   for (const more of [
     { status: 500 },
@@ -107,7 +107,7 @@ test('what cannot be counted is told', async (t) => {
   t.strictSame(settled, Array(8).fill(undefined))
 })
 
-test('a window is opened by its first hit', async (t) => {
+test('the first count opens a window', async (t) => {
   const { settle, used, clock } = createWorld()
   settle(usage)
   clock.now = start + 59_999
@@ -119,7 +119,7 @@ test('a window is opened by its first hit', async (t) => {
   t.strictSame(used(), [40, 120])
 })
 
-test('what is told of twice counts once', async (t) => {
+test('a response that is reported twice is counted once', async (t) => {
   const { settle, used, settled, clock } = createWorld()
   const response = { id: 'one', endedAt: start - 1_000 }
   settle({ ...usage, response })
@@ -130,13 +130,13 @@ test('what is told of twice counts once', async (t) => {
   settle({ ...usage, response: { ...response, id: 'two' } }, 'journal')
   t.strictSame(used(), [80, 80])
   clock.now = start - 1_000 + 60_000
-  t.strictSame(used(), [undefined, 80], 'from when the first response ended')
+  t.strictSame(used(), [undefined, 80], 'the window begins at the end of the first response')
 })
 
-test('a journal tells of the past as it was', async (t) => {
+test('a journal is counted in the windows of its time', async (t) => {
   const { settle, used, clock } = createWorld()
   const ended = (id: string, ageMs: number) => ({ response: { id, endedAt: clock.now - ageMs } })
-  // One minute's window is over, the hour's is not: as it would be had nothing been restarted.
+  // The window of one minute has ended, that of one hour has not: the same as without a restart.
   settle({ ...usage, ...ended('one', 90_000) }, 'journal')
   settle({ ...usage, ...ended('two', 31_000) }, 'journal')
   t.strictSame(used(), [undefined, 80])
@@ -144,7 +144,7 @@ test('a journal tells of the past as it was', async (t) => {
   t.strictSame(used(), [40, 120])
 })
 
-test('usage of limits that are gone counts nowhere', async (t) => {
+test('usage under removed limits is not counted', async (t) => {
   const { settle, store, settled, replace } = createWorld()
   replace(snapshotOf(modelRef('small')))
   settle(usage)
@@ -153,7 +153,7 @@ test('usage of limits that are gone counts nowhere', async (t) => {
   t.strictSame(settled, [40, 40])
 })
 
-test('tokens are told once, by what counted first', async (t) => {
+test('tokens are reported once, by the source that counted them first', async (t) => {
   const { settle, counted } = createWorld([[900, '1h']], 'estimate')
   const response = { id: 'one', endedAt: start }
   settle({ ...usage, response }, 'journal')
@@ -172,7 +172,7 @@ test('tokens are told once, by what counted first', async (t) => {
   ])
 })
 
-test('tokens that no limit holds are told too', async (t) => {
+test('tokens without a limit are reported too', async (t) => {
   const { settle, counted, replace } = createWorld()
   replace(snapshotOf())
   const response = { id: 'one', endedAt: start }

@@ -50,10 +50,10 @@ async function reopen(t: Test, path: string, places?: readonly Place[]): Promise
   }
 }
 
-test('whole lines are read once', async (t) => {
+test('each whole line is read once', async (t) => {
   const { path, file, readAll } = await follow(t, `${first}\n${second}\n`)
   t.equal(file.unread, 122)
-  t.notOk(file.atEnd, 'nothing has been read')
+  t.notOk(file.atEnd, 'nothing has been read yet')
   t.strictSame(await readAll(), [first, second])
   t.strictSame(await readAll(), [])
   appendFileSync(path, `${third}\n`)
@@ -61,7 +61,7 @@ test('whole lines are read once', async (t) => {
   t.equal(file.unread, 0)
 })
 
-test('half a line waits for its rest', async (t) => {
+test('a partial line is read once it is complete', async (t) => {
   const { path, file, readAll } = await follow(t, `${first}\n${second.slice(0, 9)}`)
   t.strictSame(await readAll(), [first])
   t.equal(file.unread, 9)
@@ -71,7 +71,7 @@ test('half a line waits for its rest', async (t) => {
   t.strictSame(await readAll(), [second, ''])
 })
 
-test('many lines come in parts', async (t) => {
+test('many lines are returned in parts', async (t) => {
   const lines = Array.from({ length: 5_000 }, (_, i) => `${i} ä ${'x'.repeat(i % 300)}`)
   const { file, readAll } = await follow(t, `${lines.join('\n')}\n`)
   await file.refresh()
@@ -80,7 +80,7 @@ test('many lines come in parts', async (t) => {
   t.strictSame([...part, ...(await readAll())], lines)
 })
 
-test('a line beyond all measure is skipped', async (t) => {
+test('an overlong line is skipped', async (t) => {
   const long = 'x'.repeat(200_000)
   const { path, file, readAll } = await follow(t, `${first}\n${long}\n${second}\n${long}`)
   t.strictSame(await readAll(), [first, second])
@@ -90,7 +90,7 @@ test('a line beyond all measure is skipped', async (t) => {
   t.equal(file.overlong, 2)
 })
 
-test('it is followed under another name', async (t) => {
+test('a renamed file is followed', async (t) => {
   const { path, readAll } = await follow(t, `${first}\n`)
   t.strictSame(await readAll(), [first])
   renameSync(path, `${path}.1`)
@@ -98,10 +98,10 @@ test('it is followed under another name', async (t) => {
   t.strictSame(await readAll(), [second])
   appendFileSync(`${path}.1`, `${third}\n`)
   rmSync(`${path}.1`)
-  t.strictSame(await readAll(), [third], 'and when it is gone')
+  t.strictSame(await readAll(), [third], 'also once it is deleted')
 })
 
-test('a truncated file begins anew', async (t) => {
+test('a truncated file is read from its beginning', async (t) => {
   const { path, readAll } = await follow(t, `${first}\n${second}\n`)
   await readAll()
   truncateSync(path)
@@ -110,22 +110,22 @@ test('a truncated file begins anew', async (t) => {
   t.strictSame(await readAll(), [third])
   truncateSync(path)
   appendFileSync(path, `${second}\n${third}\n${first}\n`)
-  t.strictSame(await readAll(), [second, third, first], 'though it is longer by now')
+  t.strictSame(await readAll(), [second, third, first], 'even if it is longer by now')
 })
 
-test('another file of the same length begins anew', async (t) => {
+test('another file of the same length is read from its beginning', async (t) => {
   const { path, file, readAll } = await follow(t, `${first}\n`)
   t.strictSame(await readAll(), [first])
   const { place } = file
   writeFileSync(path, `${second}\n`)
-  // Past the resolution of the file system's clock.
+  // A later time, even if the clock of the file system is coarse.
   utimesSync(path, Date.now() / 1_000, Date.now() / 1_000 + 1)
   t.strictSame(await readAll(), [second])
   t.strictSame(await readAll(), [], 'once')
   t.strictSame(await (await reopen(t, path, [place])).readAll(), [second], 'for a new process too')
 })
 
-test('a file that was cut in its middle begins anew', async (t) => {
+test('a file that was cut in the middle is read from its beginning', async (t) => {
   const { path, readAll } = await follow(t, `${first}\n${second}\n${third}\n`)
   await readAll()
   truncateSync(path, first.length + 1)
@@ -134,7 +134,7 @@ test('a file that was cut in its middle begins anew', async (t) => {
   t.strictSame(await readAll(), [third])
 })
 
-test('a place outlives the process', async (t) => {
+test('a saved position outlasts the process', async (t) => {
   const { path, file, readAll } = await follow(t, `${first}\n${second}\n${third.slice(0, 5)}`)
   await readAll()
   const places = [{ ...file.place, inode: '1' }, JSON.parse(JSON.stringify(file.place))]
@@ -144,11 +144,11 @@ test('a place outlives the process', async (t) => {
   t.strictSame(
     await (await reopen(t, path, [])).readAll(),
     [first, second, third],
-    'without one all is read',
+    'without a position everything is read',
   )
 })
 
-test('the place of another file is none', async (t) => {
+test('a position of another file is ignored', async (t) => {
   const { path, file, readAll } = await follow(t, `${first}\n${second}\n`)
   await readAll()
   const content = `${third}\n${second}\n${first}\n`
@@ -159,6 +159,6 @@ test('the place of another file is none', async (t) => {
   t.equal(readFileSync(path, 'utf8'), content)
 })
 
-test('a file that is not there is an error', async (t) => {
+test('a missing file is an error', async (t) => {
   await t.rejects(openJournalFile(join(temporaryFolder(t), 'none')), { code: 'ENOENT' })
 })

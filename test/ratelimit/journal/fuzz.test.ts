@@ -1,7 +1,7 @@
 /**
- * The journal reader against a simple one. A journal is written in cuts, torn, soiled with garbage,
- * NULs and huge lines, rotated, truncated and removed while it is read by processes that end and
- * crash. ROUNDS and SEED choose how much of it; `npm run fuzz:journal` runs many.
+ * Compares the journal reader with a simple one. A journal is written in pieces, torn, filled with
+ * garbage, NULs and huge lines, rotated, truncated and removed, while processes that end and crash
+ * read it. ROUNDS and SEED choose how much; `npm run fuzz:journal` runs many rounds.
  */
 import { appendFileSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -15,10 +15,10 @@ import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
 const rounds = Number(process.env.ROUNDS ?? 10)
 const stepsPerRound = 60
 const now = 1_795_264_000_000
-/** A line of this length or more may be passed over. */
+/** A line of this length or more may be skipped. */
 const hugeBytes = 65_536
 
-/** The ids of all whole lines; those that only stand in huge ones apart. */
+/** The ids of all whole lines; those that occur only in huge lines are listed apart. */
 function readSimply(content: string): { readonly certain: string[]; readonly huge: string[] } {
   const found = { certain: [] as string[], huge: [] as string[] }
   for (const line of content.split('\n').slice(0, -1)) {
@@ -41,11 +41,11 @@ function idFirst(sorted: string): string {
   return JSON.stringify({ id, ...others })
 }
 
-/** What is in the folder, and what was ever there. */
+/** What the folder contains, and everything that was ever written to it. */
 function createJournal(random: Random, path: string) {
   let lastId = 0
   let rotations = 0
-  /** Paths of the files that are there, the one that Envoy writes last. */
+  /** Paths of the existing files; Envoy writes to the last one. */
   const paths = [path]
   const gone: string[] = []
 
@@ -59,7 +59,7 @@ function createJournal(random: Random, path: string) {
     random.bytes(bytes).map((byte) => (byte === 10 || byte === 123 ? 0 : byte))
   const write = (...parts: (string | Uint8Array)[]) =>
     appendFileSync(paths.at(-1) as string, Buffer.concat(parts.map((part) => Buffer.from(part))))
-  /** A file begins with a line: by that it is told from others that had its inode. */
+  /** A file begins with a line, which tells it from earlier files with the same inode. */
   const begin = () => writeFileSync(path, `${line()}\n`)
   const anyOld = () => paths[random.below(paths.length)] as string
 
@@ -87,7 +87,7 @@ function createJournal(random: Random, path: string) {
       begin()
     },
   }
-  /** What takes lines away: only for a journal that has been read to its end. */
+  /** Changes that remove lines; used only on a journal that has been read to its end. */
   const removals = [
     () => {
       const index = random.below(paths.length)
@@ -117,7 +117,10 @@ function pick<T>(random: Random, from: readonly T[]): T {
   return from[random.below(from.length)] as T
 }
 
-/** One journal from its first line to its end; what differs from what was written, if anything. */
+/**
+ * Runs one journal from its first line to its end. Returns the difference from what was written, if
+ * there is one.
+ */
 async function compare(t: Test, seed: number): Promise<string | undefined> {
   const random = createRandom(seed)
   const folder = makeTemporaryFolder()
@@ -150,7 +153,7 @@ async function compare(t: Test, seed: number): Promise<string | undefined> {
       () => 'read',
       () => 'crashed',
     )
-    // Written while it is read.
+    // Written during the reading.
     for (let count = random.below(4); count > 0; count -= 1) {
       await turn()
       journal.write()
@@ -183,12 +186,13 @@ async function compare(t: Test, seed: number): Promise<string | undefined> {
   if (missing.length > 0) return `not read: ${missing}`
   if (invented.length > 0) return `never written: ${invented}`
   if (unreadBytes > 0) return `${unreadBytes} bytes left`
-  // After a crash what may not have been counted is told again; the counters know it.
+  // After a crash, lines that may not have been counted are reported again; the counters recognize
+  // them.
   if (crashes === 0 && seen.size < settled.length) return 'read twice'
   return undefined
 }
 
-test('a soiled journal is read like a clean one', async (t) => {
+test('a corrupted journal gives the same lines as a clean one', async (t) => {
   const { seed } = createRandom()
   t.comment(`SEED=${seed} ROUNDS=${rounds}`)
   for (let round = 0; round < rounds; round += 1) {

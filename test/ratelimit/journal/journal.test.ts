@@ -36,7 +36,7 @@ function createWorld(t: Test, options: WorldOptions = {}) {
   return { path, settled, logged, time, journal, write }
 }
 
-/** A claim that one owner at a time has, as in Redis; it is taken away by hand. */
+/** A claim that one owner at a time has, as in Redis; the test passes it on. */
 function createClaims() {
   let owner: string | undefined
   return {
@@ -58,14 +58,14 @@ function savedOffset(path: string): number {
   return JSON.parse(readFileSync(positionOf(path), 'utf8')).places[0].offset
 }
 
-test('counters in memory have all before the start is over', async (t) => {
+test('counters in memory have all usage at the end of the start', async (t) => {
   const { journal, settled, write, logged } = createWorld(t)
   for (const id of ['1', '2', '3']) write(id)
   await journal.start()
   t.strictSame(settled, ['1', '2', '3'])
   t.match(logged, ['usage journal read'])
   write('4')
-  await poll(() => settled.length === 4, 'it is followed')
+  await poll(() => settled.length === 4, 'new lines are read')
   t.match(journal.stats, { lines: 4, skipped: 0, unreadBytes: 0 })
 })
 
@@ -78,57 +78,60 @@ test('shared counters do not delay the start', async (t) => {
   write('1')
   await journal.start()
   t.strictSame(settled, [])
-  await poll(() => settled.length === 1, 'it is read')
+  await poll(() => settled.length === 1, 'the line is read')
   t.notOk(existsSync(positionOf(path)))
   kept.resolve()
-  await poll(() => existsSync(positionOf(path)), 'and the position kept')
+  await poll(() => existsSync(positionOf(path)), 'the position is saved')
 })
 
-test('one of two reads, the other takes over', async (t) => {
+test('only one of two processes reads, and the other takes over', async (t) => {
   const claims = createClaims()
   const one = createWorld(t, { lasting: true, counters: claims.of('one') })
   const two = createWorld(t, { path: one.path, lasting: true, counters: claims.of('two') })
   one.write('1')
   await one.journal.start()
-  await poll(() => one.settled.length === 1, 'the first reads')
+  await poll(() => one.settled.length === 1, 'the first one reads')
   await two.journal.start()
   one.write('2')
-  await poll(() => existsSync(positionOf(one.path)) && one.settled.length === 2, 'and goes on')
+  await poll(
+    () => existsSync(positionOf(one.path)) && one.settled.length === 2,
+    'it goes on reading',
+  )
   t.strictSame(two.settled, [])
   await one.journal.stop()
   one.write('3')
-  await poll(() => two.settled.length > 0, 'the other is the reader', 20_000)
-  t.strictSame(two.settled, ['3'], 'and goes on where it was left')
+  await poll(() => two.settled.length > 0, 'the other one is the reader', 20_000)
+  t.strictSame(two.settled, ['3'], 'continues at the saved position')
   t.equal(one.settled.length, 2)
 })
 
-test('who reads again goes on where the other was', async (t) => {
+test('a process that reads again continues where the other one stopped', async (t) => {
   const claims = createClaims()
   const one = createWorld(t, { lasting: true, counters: claims.of('one') })
   const two = createWorld(t, { path: one.path, lasting: true, counters: claims.of('two') })
   one.write('1')
   await one.journal.start()
-  await poll(() => existsSync(positionOf(one.path)), 'the first has read')
+  await poll(() => existsSync(positionOf(one.path)), 'the first one has read')
   claims.give('two')
   one.time.aheadMs += 60_000
   one.write('2')
   await two.journal.start()
-  await poll(() => two.settled.length > 0, 'the other reads')
+  await poll(() => two.settled.length > 0, 'the other one reads')
   t.strictSame(two.settled, ['2'])
-  // Stopped in the middle of nothing, it has saved how far it came.
-  await poll(() => savedOffset(one.path) === statSync(one.path).size, 'and says how far')
+  // It has saved its position, so that it can be stopped at any time.
+  await poll(() => savedOffset(one.path) === statSync(one.path).size, 'the position is saved')
   await two.journal.stop()
   one.write('3')
-  await poll(() => one.settled.length > 1, 'the first reads again')
+  await poll(() => one.settled.length > 1, 'the first one reads again')
   t.strictSame(one.settled, ['1', '3'])
 })
 
-test('a stop reads what there is, and leaves the rest to nobody', async (t) => {
+test('a stop reads all present lines, unless another process is the reader', async (t) => {
   const claims = createClaims()
   const one = createWorld(t, { lasting: true, counters: claims.of('one') })
   one.write('1')
   await one.journal.start()
-  await poll(() => one.settled.length === 1, 'it reads')
+  await poll(() => one.settled.length === 1, 'the line is read')
   for (let id = 2; id <= 3_000; id += 1) one.write(`${id}`)
   await one.journal.stop(5_000)
   t.equal(one.settled.length, 3_000)
@@ -139,7 +142,7 @@ test('a stop reads what there is, and leaves the rest to nobody', async (t) => {
   claims.give('another')
   await two.journal.start()
   await two.journal.stop()
-  t.strictSame(two.settled, [], 'what another one reads is left to it')
+  t.strictSame(two.settled, [], 'lines of another reader are left to it')
 })
 
 test('a stop does not wait for lost counters', async (t) => {
@@ -149,14 +152,14 @@ test('a stop does not wait for lost counters', async (t) => {
   })
   write('1')
   await journal.start()
-  await poll(() => settled.length === 1, 'it reads')
+  await poll(() => settled.length === 1, 'the line is read')
   await journal.stop()
   await journal.stop()
   write('2')
   t.equal(settled.length, 1)
 })
 
-test('a fault that lasts is told once', async (t) => {
+test('a lasting fault is logged once', async (t) => {
   const { journal, logged, settled, write, path } = createWorld(t, {
     path: join(temporaryFolder(t, { file: '' }), 'file', 'usage.jsonl'),
   })
@@ -165,5 +168,5 @@ test('a fault that lasts is told once', async (t) => {
   t.strictSame(settled, [])
   t.throws(() => write('1'), { code: 'ENOTDIR' }, path)
   await journal.stop()
-  t.ok(logged.length <= 2, 'once by each that looks')
+  t.ok(logged.length <= 2, 'at most once by each of its two checks')
 })

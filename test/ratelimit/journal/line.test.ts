@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { parseLine } from '../../../src/ratelimit/journal/line.ts'
 
-/** Field for field what Envoy 1.40 writes. */
+/** Exactly as Envoy 1.40 writes it. */
 const line =
   '{"bytes":1234,"group":null,"id":"274679e7-7e02-4a9e-b3f9-d869ae3099da","model":"llm/sim","ms":38,' +
   '"reported":{"total_tokens":17},"start":"1795264413046","status":200,' +
@@ -20,13 +20,17 @@ function lineWith(fields: Record<string, unknown>): string {
   return JSON.stringify({ ...JSON.parse(line), ...fields })
 }
 
-test('a line tells of a response', async (t) => {
+test('a line describes a response', async (t) => {
   t.strictSame(parseLine(line), [usage])
   const older = lineWith({ bytes: undefined })
-  t.strictSame(parseLine(older), [{ ...usage, bytes: 0 }], 'as it was before it had a length')
+  t.strictSame(
+    parseLine(older),
+    [{ ...usage, bytes: 0 }],
+    'as written by versions without a length',
+  )
 })
 
-test('a line that Envoy has written as text is one like any other', async (t) => {
+test('a line in Envoy’s text format is read too', async (t) => {
   const text =
     '{"id":"274679e7-7e02-4a9e-b3f9-d869ae3099da","bytes":1234,"ms":38,"start":"1795264413046",' +
     '"status":200,"model":"llm/sim","subscription":"plenty","user":"ann","reported":{"total_tokens":17}}'
@@ -34,13 +38,17 @@ test('a line that Envoy has written as text is one like any other', async (t) =>
   t.strictSame(
     parseLine(line.slice(0, 90) + text),
     [{ ...usage, user: 'ann' }],
-    'behind a torn one',
+    'after a torn line',
   )
-  t.strictSame(parseLine(text.slice(0, 90) + text), [{ ...usage, user: 'ann' }], 'both text')
-  t.strictSame(parseLine(text.slice(0, 90) + line), [usage], 'before one of sorted fields')
+  t.strictSame(
+    parseLine(text.slice(0, 90) + text),
+    [{ ...usage, user: 'ann' }],
+    'both in the text format',
+  )
+  t.strictSame(parseLine(text.slice(0, 90) + line), [usage], 'before a line with sorted fields')
 })
 
-test('what was reported comes as it is', async (t) => {
+test('reported values are passed on unchanged', async (t) => {
   for (const reported of [
     { total_tokens: '17' },
     { total_tokens: 1.5 },
@@ -53,12 +61,12 @@ test('what was reported comes as it is', async (t) => {
   t.strictSame(parseLine(lineWith({ reported: null })), [{ ...usage, reported: new Map() }])
 })
 
-test('a group is read where there is one', async (t) => {
+test('a group is read if there is one', async (t) => {
   t.strictSame(parseLine(lineWith({ group: 'red' })), [{ ...usage, group: 'red' }])
   t.strictSame(parseLine(lineWith({ group: null })), [usage])
 })
 
-test('any user is read', async (t) => {
+test('any user name is read', async (t) => {
   for (const user of [
     '',
     'o"neill\\',
@@ -76,7 +84,7 @@ test('any user is read', async (t) => {
     )
 })
 
-test('a line behind a torn one is read', async (t) => {
+test('a line after a torn one is read', async (t) => {
   const user = 'x{"id":y'
   const whole = lineWith({ user })
   for (let length = 1; length < whole.length; length += 1) {
@@ -85,11 +93,15 @@ test('a line behind a torn one is read', async (t) => {
   }
   t.strictSame(parseLine(whole + line), [{ ...usage, user }, usage], 'torn before its end')
   for (const fields of [{ bytes: undefined }, { bytes: undefined, group: undefined }]) {
-    t.match(parseLine(whole.slice(0, 40) + lineWith(fields)), [{ user: 'ädä' }], 'of an older form')
+    t.match(
+      parseLine(whole.slice(0, 40) + lineWith(fields)),
+      [{ user: 'ädä' }],
+      'in an older format',
+    )
   }
 })
 
-test('what is of another form is left out', async (t) => {
+test('lines of another format are left out', async (t) => {
   for (const text of ['', ' ', 'null', '[]', '17', '{}', '\0\0', 'GET / 200', line.slice(1)])
     t.strictSame(parseLine(text), [], text)
   for (const fields of [

@@ -9,7 +9,7 @@ t.test('a journal keeps its name', async (t) => {
   const name = nameJournal(path)
   t.match(name, /^[0-9a-f]{16}$/)
   t.equal(nameJournal(path), name)
-  t.strictSame(readdirSync(join(path, '..')), ['usage.jsonl.name'], 'nothing else is left')
+  t.strictSame(readdirSync(join(path, '..')), ['usage.jsonl.name'], 'no other file is left')
 })
 
 t.test('another journal has another name', async (t) => {
@@ -17,7 +17,7 @@ t.test('another journal has another name', async (t) => {
   t.not(nameJournal(join(one, 'usage.jsonl')), nameJournal(join(two, 'usage.jsonl')))
 })
 
-t.test('what is no name is told of', async (t) => {
+t.test('an invalid name is reported', async (t) => {
   const path = join(temporaryFolder(t), 'usage.jsonl')
   writeFileSync(`${path}.name`, 'half')
   t.throws(() => nameJournal(path), /remove it/)

@@ -26,7 +26,7 @@ interface WorldOptions {
   readonly clock?: { now: number }
 }
 
-/** A reader of a journal in a folder of its own, with counters that note what they are asked. */
+/** A reader of a journal in a folder of its own, with counters that record their calls. */
 function createWorld(t: Test, options: WorldOptions = {}) {
   const { path = join(temporaryFolder(t), 'usage.jsonl'), lasting = true } = options
   const clock = options.clock ?? { now: start }
@@ -59,12 +59,12 @@ function createWorld(t: Test, options: WorldOptions = {}) {
     path,
     clock,
     reader,
-    /** A line of this id, ended so long ago. */
+    /** A line with this id whose response ended so long ago. */
     line: (id: string, ageMs = 0) => `${lineOf({ id, start: String(clock.now - ageMs) })}\n`,
     write: (...lines: string[]) => appendFileSync(path, lines.join('')),
     rotate(suffix: string) {
       renameSync(path, path + suffix)
-      // Names say nothing of the order: the time of the last line does.
+      // The order does not depend on the names, but on the time of the last line.
       utimesSync(path + suffix, clock.now / 1_000, clock.now / 1_000)
       clock.now += 1_000
     },
@@ -115,7 +115,7 @@ test('older files are read first', async (t) => {
   t.strictSame(settled, ['1', '2', '3', '4'])
 })
 
-test('a new process goes on where it was left', async (t) => {
+test('a new process continues at the saved position', async (t) => {
   const first = createWorld(t)
   first.write(first.line('1'), first.line('2'))
   await first.reader.readAll()
@@ -128,7 +128,7 @@ test('a new process goes on where it was left', async (t) => {
   t.equal(second.position().places.length, 2)
 })
 
-test('a file that is being renamed while a process starts keeps its place', async (t) => {
+test('a file that is renamed while a process starts keeps its position', async (t) => {
   const first = createWorld(t)
   first.write(first.line('1'))
   await first.reader.readAll()
@@ -152,10 +152,10 @@ test('a file that is being renamed while a process starts keeps its place', asyn
   third.clock.now += minute
   fourth.write(fourth.line('3'))
   await fourth.reader.readAll()
-  t.equal(fourth.position().places.length, 1, 'and loses it once it is gone')
+  t.equal(fourth.position().places.length, 1, 'the position is removed with the file')
 })
 
-test('counters that begin empty get all', async (t) => {
+test('counters that start empty get every line', async (t) => {
   const first = createWorld(t, { lasting: false })
   first.write(first.line('1', 2 * 86_400_000), first.line('2'))
   await first.reader.readAll()
@@ -165,7 +165,7 @@ test('counters that begin empty get all', async (t) => {
   t.notOk(existsSync(positionOf(first.path)))
 })
 
-test('no position is kept before the counters are', async (t) => {
+test('a position is saved only after the counters are', async (t) => {
   const world = createWorld(t)
   const asked = Promise.withResolvers<void>()
   const keeping = Promise.withResolvers<void>()
@@ -185,7 +185,7 @@ test('no position is kept before the counters are', async (t) => {
   t.ok(file && world.reader.isDone(file))
 })
 
-test('counters that stop end the reading', async (t) => {
+test('reading ends when the counters stop', async (t) => {
   const world = createWorld(t)
   world.kept = () => Promise.reject(new Error('stopped'))
   world.write(world.line('1'))
@@ -193,7 +193,7 @@ test('counters that stop end the reading', async (t) => {
   t.notOk(existsSync(positionOf(world.path)))
 })
 
-test('the counters are waited for every thousand lines', async (t) => {
+test('the reader waits for the counters every thousand lines', async (t) => {
   const world = createWorld(t)
   let settledWhenKept: number[] = []
   world.kept = async () => void settledWhenKept.push(world.settled.length)
@@ -204,10 +204,10 @@ test('the counters are waited for every thousand lines', async (t) => {
     t.ok(count - (settledWhenKept[i - 1] ?? 0) < 1_500, String(count))
   settledWhenKept = []
   await world.reader.readAll()
-  t.strictSame(settledWhenKept, [], 'and not for nothing')
+  t.strictSame(settledWhenKept, [], 'without new lines it does not wait')
 })
 
-test('whose turn is over saves nothing', async (t) => {
+test('a reader that loses its turn saves nothing', async (t) => {
   const world = createWorld(t)
   world.kept = async () => {
     world.mayRead = false
@@ -221,10 +221,10 @@ test('whose turn is over saves nothing', async (t) => {
   await world.reader.reset()
   const before = world.settled.length
   await world.reader.readAll()
-  t.equal(world.settled.length - before, 3_500, 'what it had read is read again')
+  t.equal(world.settled.length - before, 3_500, 'its lines are read again')
 })
 
-test('what was forgotten is not counted again', async (t) => {
+test('a response whose id has been forgotten is not counted again', async (t) => {
   const { reader, settled, forgotten, clock, write, line, path, problems } = createWorld(t)
   write(line('1'))
   await reader.readAll()
@@ -235,18 +235,18 @@ test('what was forgotten is not counted again', async (t) => {
   copyFileSync(path, `${path}.1`)
   truncateSync(path)
   await reader.readAll()
-  t.strictSame(settled, ['1', '2', '2'], 'the counters know of 2, not of 1')
+  t.strictSame(settled, ['1', '2', '2'], 'the counters know 2, but no longer 1')
   t.match(problems, [/may have been counted before/])
   t.equal(reader.stats.skipped, 1)
   clock.now += 30_000
   await reader.readAll()
-  t.equal(forgotten.length, 1, 'not more often than once a minute')
+  t.equal(forgotten.length, 1, 'at most once a minute')
   clock.now += 5 * minute
   await reader.readAll()
-  t.equal(forgotten.length, 1, 'nor when nothing has come')
+  t.equal(forgotten.length, 1, 'nor without new lines')
 })
 
-test('a late clock of Envoy forgets late', async (t) => {
+test('if Envoy’s clock is behind, ids are forgotten later', async (t) => {
   const { reader, forgotten, clock, write, line } = createWorld(t)
   clock.now += 5 * minute
   write(line('1', 4 * minute))
@@ -258,7 +258,7 @@ test('a late clock of Envoy forgets late', async (t) => {
   t.strictSame(forgotten, [clock.now - 4 * minute - 130_000])
 })
 
-test('what is forgotten is noted before', async (t) => {
+test('what will be forgotten is saved first', async (t) => {
   const { reader, clock, write, line, position, path } = createWorld(t)
   write(line('1'))
   await reader.readAll()
@@ -275,7 +275,7 @@ test('what is forgotten is noted before', async (t) => {
   t.ok(file && second.reader.isDone(file))
 })
 
-test('a lost position counts what is sure', async (t) => {
+test('without a position only recent lines are counted', async (t) => {
   for (const content of [undefined, '', '{}', 'null', '{"places":[7],"forgottenBefore":0}']) {
     const { reader, settled, write, line, path, problems } = createWorld(t)
     rmSync(path, { force: true })
@@ -306,11 +306,11 @@ test('drafts of killed processes are removed', async (t) => {
   t.strictSame(
     others.filter((each) => existsSync(path + each)),
     others,
-    'one may be at it, and what is no draft stays',
+    'a recent draft may be in use, and other files stay',
   )
 })
 
-test('what ended more than a day ago is over', async (t) => {
+test('a response that ended more than a day ago is not counted', async (t) => {
   const { reader, settled, clock, write, line, problems } = createWorld(t)
   await reader.readAll()
   write(line('0'))
@@ -323,7 +323,7 @@ test('what ended more than a day ago is over', async (t) => {
   t.match(problems, [/more than a day ago/])
 })
 
-test('what is no line is told once', async (t) => {
+test('invalid lines are reported once', async (t) => {
   const { reader, settled, write, line, problems } = createWorld(t)
   write('nonsense\n', 'more\n', line('1').slice(0, 30), line('2'), 'x'.repeat(99_999), '\n')
   write(line('3'))
@@ -333,7 +333,7 @@ test('what is no line is told once', async (t) => {
   t.match(reader.stats, { skipped: 3 })
 })
 
-test('any schedule of renames loses nothing', async (t) => {
+test('no order of renames loses a line', async (t) => {
   const random = createRandom()
   t.comment(`SEED=${random.seed}`)
   let world = createWorld(t)
@@ -343,7 +343,7 @@ test('any schedule of renames loses nothing', async (t) => {
     const what = random.below(8)
     if (what === 0 && existsSync(world.path)) world.rotate(`.${step}`)
     else if (what === 1) {
-      // A process dies, and another takes its place.
+      // The process dies, and another one takes its place.
       settled.push(...world.settled)
       world.settled.length = 0
       await world.reader.reset()
@@ -362,7 +362,7 @@ test('any schedule of renames loses nothing', async (t) => {
   )
 })
 
-test('whatever happens to the files, every line is told', async (t) => {
+test('every line is counted, whatever happens to the files', async (t) => {
   const random = createRandom()
   t.comment(`SEED=${random.seed}`)
   let world = createWorld(t)
@@ -375,7 +375,7 @@ test('whatever happens to the files, every line is told', async (t) => {
   const acts: readonly (() => unknown)[] = [
     () => existsSync(path) && world.rotate(`.${clock.now}`),
     () => {
-      // As logrotate copies and truncates.
+      // As logrotate does with copytruncate.
       if (!existsSync(path)) return
       copyFileSync(path, `${path}-${clock.now}`)
       truncateSync(path)
@@ -387,13 +387,13 @@ test('whatever happens to the files, every line is told', async (t) => {
       world = createWorld(t, { path, clock })
     },
     async () => {
-      // A turn that ends in the middle of reading, and comes again.
+      // A turn that ends during the reading and comes back.
       world.mayRead = false
       await world.reader.readAll()
       world.mayRead = true
       await world.reader.reset()
     },
-    // What is no line, ended or cut off by the next; and one beyond all measure.
+    // Invalid lines, complete or cut off by the next one, and an overlong one.
     () => world.write(random.bytes(random.below(99)).toString('latin1').replaceAll('{"id":', '')),
     () => world.write('x'.repeat(random.below(200_000)), '\n'),
     () => world.write(world.line('torn').slice(0, 7 + random.below(50))),
@@ -416,6 +416,6 @@ test('whatever happens to the files, every line is told', async (t) => {
   t.strictSame(
     [...told].filter((id) => !written.has(id)),
     [],
-    'and nothing else',
+    'nothing else is counted',
   )
 })

@@ -12,7 +12,7 @@ function createWorld(t: Test, path = join(temporaryFolder(t), 'usage.jsonl')) {
     now: start,
     reader: true,
     done: (_path: string): boolean => false,
-    /** What Envoy does when it is told to reopen. */
+    /** What Envoy does on a request to reopen its file. */
     envoy: async (): Promise<void> => writeFileSync(path, ''),
     reopened: 0,
     failures: [] as unknown[],
@@ -49,7 +49,7 @@ function createWorld(t: Test, path = join(temporaryFolder(t), 'usage.jsonl')) {
   })
 }
 
-test('a long file is renamed and begun anew', async (t) => {
+test('a long file is renamed and a new one created', async (t) => {
   const { path, tidy, names, ...world } = createWorld(t)
   await tidy()
   t.strictSame(names(), [], 'nothing to do yet')
@@ -62,7 +62,7 @@ test('a long file is renamed and begun anew', async (t) => {
   t.strictSame(world.failures, [])
 })
 
-test('Envoy is told until it has heard', async (t) => {
+test('Envoy is asked to reopen until it does', async (t) => {
   const world = createWorld(t)
   world.envoy = () => Promise.reject(new Error('away'))
   appendFileSync(world.path, 'x'.repeat(100))
@@ -70,7 +70,7 @@ test('Envoy is told until it has heard', async (t) => {
     await world.tidy()
     world.now += 1_000
   }
-  t.match(world.failures, [{ message: 'away' }], 'said once')
+  t.match(world.failures, [{ message: 'away' }], 'reported once')
   t.equal(world.reopened, 3, 'every two seconds')
   const again = createWorld(t, world.path)
   again.envoy = async () => {}
@@ -83,10 +83,10 @@ test('Envoy is told until it has heard', async (t) => {
   const { reopened } = world
   world.now += 10_000
   await world.tidy()
-  t.equal(world.reopened, reopened, 'no more once it is there')
+  t.equal(world.reopened, reopened, 'not again once the file exists')
 })
 
-test('another process leaves it to the reader', async (t) => {
+test('another process rotates only a file that is a quarter too long', async (t) => {
   const world = createWorld(t)
   world.reader = false
   appendFileSync(world.path, 'x'.repeat(124))
@@ -94,10 +94,10 @@ test('another process leaves it to the reader', async (t) => {
   t.strictSame(world.names(), ['usage.jsonl'])
   appendFileSync(world.path, 'x')
   await world.tidy()
-  t.equal(world.names().length, 2, 'while there is one')
+  t.equal(world.names().length, 2, 'no reader has rotated it')
 })
 
-test('two at once do no harm', async (t) => {
+test('two concurrent rotations do no harm', async (t) => {
   const one = createWorld(t)
   const two = createWorld(t, one.path)
   two.now += 1
@@ -108,7 +108,7 @@ test('two at once do no harm', async (t) => {
   t.strictSame([...one.failures, ...two.failures], [])
 })
 
-test('what is read goes, but for four', async (t) => {
+test('files that were read are deleted, except the last four', async (t) => {
   const world = createWorld(t)
   world.rotated(7)
   writeFileSync(world.path, '')
@@ -116,7 +116,7 @@ test('what is read goes, but for four', async (t) => {
     writeFileSync(world.path + other, '')
   const others = world.names().length
   await world.tidy()
-  t.equal(world.names().length, others, 'nothing is read')
+  t.equal(world.names().length, others, 'nothing has been read')
   const [first, second] = world.names().filter((name) => /\.\d{13}$/.test(name))
   world.done = (path) => !path.endsWith(second as string)
   await world.tidy()
@@ -126,15 +126,15 @@ test('what is read goes, but for four', async (t) => {
   world.done = () => true
   world.reader = false
   await world.tidy()
-  t.equal(world.names().length, others - 2, 'only the reader knows')
+  t.equal(world.names().length, others - 2, 'only the reader knows what has been read')
   world.reader = true
   await world.tidy()
   t.equal(world.names().filter((name) => /\.\d{13}$/.test(name)).length, 4)
-  t.equal(world.names().length, others - 3, 'what others named is theirs')
+  t.equal(world.names().length, others - 3, 'files with other names are kept')
   t.strictSame(world.losses, [])
 })
 
-test('what nobody reads is bounded', async (t) => {
+test('without a reader the number of files is limited', async (t) => {
   const world = createWorld(t)
   world.rotated(62)
   writeFileSync(world.path, '')

@@ -11,7 +11,7 @@ function createWorld(t: Test) {
     reopened: 0,
     removed: 0,
     changes: [] as (JournalProblem | undefined)[],
-    /** What Envoy does when it is asked to open its file anew. */
+    /** What Envoy does on a request to reopen its file. */
     envoy: (): void => {},
   }
   const watch = createJournalWatch({
@@ -30,7 +30,7 @@ function createWorld(t: Test) {
     path,
     watch,
     write: () => appendFileSync(path, 'a line\n'),
-    /** Lets so much time pass, with its looks, and answers that the stream tells of at the start. */
+    /** Lets time pass, with regular checks; `told`: the stream reports a response at the start. */
     async pass(ms: number, { told = false } = {}) {
       if (told) watch.told()
       for (const end = state.now + ms; state.now < end; ) {
@@ -41,7 +41,7 @@ function createWorld(t: Test) {
   })
 }
 
-test('where nothing has begun nothing is missed', async (t) => {
+test('before the first response no file is missing', async (t) => {
   const world = createWorld(t)
   await world.pass(60_000)
   world.write()
@@ -50,7 +50,7 @@ test('where nothing has begun nothing is missed', async (t) => {
   t.equal(world.reopened, 0, 'an idle gateway writes nothing')
 })
 
-test('a file that was removed is made again', async (t) => {
+test('a removed file is created again', async (t) => {
   const world = createWorld(t)
   world.write()
   await world.pass(1_000)
@@ -65,7 +65,7 @@ test('a file that was removed is made again', async (t) => {
   t.equal(world.removed, 1)
 })
 
-test('one that was replaced at once is told of', async (t) => {
+test('a file that is replaced at once is reported', async (t) => {
   const world = createWorld(t)
   world.write()
   await world.pass(500)
@@ -75,7 +75,7 @@ test('one that was replaced at once is told of', async (t) => {
   t.equal(world.removed, 1)
 })
 
-test('rotation is no removal', async (t) => {
+test('a rotation is not a removal', async (t) => {
   const world = createWorld(t)
   world.write()
   await world.pass(500)
@@ -90,10 +90,10 @@ test('rotation is no removal', async (t) => {
   t.equal(world.removed, 0)
   renameSync(world.path, `${world.path}.2`)
   await world.pass(2_000)
-  t.strictSame(world.changes, ['missing'], 'but nobody begins a new one')
+  t.strictSame(world.changes, ['missing'], 'no new file is created')
 })
 
-test('answers without lines are noticed within five seconds', async (t) => {
+test('responses without lines are noticed within five seconds', async (t) => {
   const world = createWorld(t)
   world.write()
   await world.pass(10_000)
@@ -101,23 +101,23 @@ test('answers without lines are noticed within five seconds', async (t) => {
   t.strictSame(world.changes, ['stuck'])
   t.ok(world.reopened > 0)
   await world.pass(60_000)
-  t.strictSame(world.changes, ['stuck'], 'told once')
+  t.strictSame(world.changes, ['stuck'], 'reported once')
   world.write()
   await world.pass(500)
   t.strictSame(world.changes, ['stuck', undefined])
 })
 
-test('Envoy is asked to write before it is blamed', async (t) => {
+test('Envoy is asked to flush its file before a problem is reported', async (t) => {
   const world = createWorld(t)
   world.write()
   await world.pass(1_000)
   world.envoy = world.write
   for (let i = 0; i < 20; i += 1) await world.pass(1_000 * i, { told: true })
   t.strictSame(world.changes, [])
-  t.ok(world.reopened > 0, 'its interval is longer')
+  t.ok(world.reopened > 0, 'its flush interval is longer')
 })
 
-test('a line may be there before the stream tells', async (t) => {
+test('a line may precede the report of the stream', async (t) => {
   const world = createWorld(t)
   world.write()
   await world.pass(500)
@@ -126,7 +126,7 @@ test('a line may be there before the stream tells', async (t) => {
   t.strictSame(world.changes, [])
 })
 
-test('a journal that was never there is missed by the first answer', async (t) => {
+test('a journal that never existed is missing from the first response on', async (t) => {
   const world = createWorld(t)
   await world.pass(1_000)
   await world.pass(2_000, { told: true })
