@@ -17,7 +17,7 @@ function problemsOf(env: Record<string, string>, check = checkFiles): readonly s
   }
 }
 
-/** Settings of a service whose files are all there. */
+/** Settings of a service whose files all exist. */
 function goodSettings(t: Test): Record<string, string> & { folder: string } {
   const folder = temporaryFolder(t)
   mkdirSync(join(folder, 'resources'))
@@ -31,15 +31,15 @@ function goodSettings(t: Test): Record<string, string> & { folder: string } {
   }
 }
 
-test('what can be used is, and folders are made', async (t) => {
+test('usable files are accepted and missing folders are created', async (t) => {
   const { folder, ...env } = goodSettings(t)
   t.strictSame(problemsOf(env), [])
-  t.strictSame(problemsOf(env), [], 'and again, now that they are there')
-  t.strictSame(readdirSync(join(folder, 'data')), [], 'nothing is left')
+  t.strictSame(problemsOf(env), [], 'again, now that they exist')
+  t.strictSame(readdirSync(join(folder, 'data')), [], 'no trial file is left')
   t.equal(statSync(join(folder, 'a', 'b')).mode & 0o777, 0o700)
 })
 
-test('everything that cannot be used is named beside bad settings', async (t) => {
+test('every unusable file is reported together with the bad settings', async (t) => {
   const { folder } = goodSettings(t)
   const file = join(folder, 'tokens.csv')
   const env = {
@@ -58,10 +58,14 @@ test('everything that cannot be used is named beside bad settings', async (t) =>
     `ENVOY_CONFIG_DIR: ${file} cannot be written to (ENOTDIR)`,
     `USAGE_JOURNAL: ${folder}/resources cannot be written (EISDIR)`,
   ])
-  t.match(problemsOf({ RESOURCES: 'nonsense' }), [/^RESOURCES: must be/], 'once is enough')
+  t.match(
+    problemsOf({ RESOURCES: 'nonsense' }),
+    [/^RESOURCES: must be/],
+    'a problem is reported once',
+  )
 })
 
-test('a folder below /proc is refused at once', { skip: skipProc }, async (t) => {
+test('a folder below /proc is refused without hanging', { skip: skipProc }, async (t) => {
   const { folder, ...env } = goodSettings(t)
   for (const [name, written] of [
     ['DATA_DIR', '/proc/tollgate'],
@@ -74,7 +78,7 @@ test('a folder below /proc is refused at once', { skip: skipProc }, async (t) =>
   t.ok(folder)
 })
 
-test('a data folder that nothing needs is not asked for', async (t) => {
+test('a data folder that no part needs is not checked', async (t) => {
   const { folder, ...env } = goodSettings(t)
   const elsewhere = {
     ENVOY_CONFIG_DIR: join(folder, 'envoy'),
@@ -87,7 +91,7 @@ test('a data folder that nothing needs is not asked for', async (t) => {
   ])
 })
 
-test('Envoy’s files are tried where they are written', async (t) => {
+test('Envoy’s files are tested in the folder where they are written', async (t) => {
   const { folder, ...env } = goodSettings(t)
   const anyPort = { ...env, GRPC_ADDRESS: '127.0.0.1:0' }
   t.strictSame(problemsOf(anyPort), [])

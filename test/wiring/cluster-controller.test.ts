@@ -48,7 +48,7 @@ interface Policy {
 
 const plurals = { auth: 'modelauthpolicies', trlp: 'tokenratelimitpolicies' }
 
-/** A generated policy in the namespace `llm`; undefined: there is none. */
+/** A generated policy in the namespace `llm`; undefined if there is none. */
 async function policy(
   world: World,
   kind: keyof typeof plurals,
@@ -65,7 +65,7 @@ async function policy(
   }
 }
 
-inWorlds('each model that is named has its policies', async (t, world) => {
+inWorlds('each model that a resource names has its policies', async (t, world) => {
   const made = await world.apply(modelRef('small'))
   await world.apply(modelRef('unnamed'))
   const open = accessPolicy('open', ['llm/small'], { groups: ['team-a'] })
@@ -74,8 +74,14 @@ inWorlds('each model that is named has its policies', async (t, world) => {
   const controller = await start(t, world)
   const accepted = (found: Policy | undefined) =>
     found?.status?.conditions.some(({ type, status }) => type === 'Accepted' && status === 'True')
-  await poll(async () => accepted(await policy(world, 'auth', 'small')), 'the auth policy')
-  await poll(async () => accepted(await policy(world, 'trlp', 'small')), 'the limits')
+  await poll(
+    async () => accepted(await policy(world, 'auth', 'small')),
+    'the auth policy is accepted',
+  )
+  await poll(
+    async () => accepted(await policy(world, 'trlp', 'small')),
+    'the policy of limits is accepted',
+  )
   const auth = await policy(world, 'auth', 'small')
   t.match(auth, {
     metadata: {
@@ -92,27 +98,33 @@ inWorlds('each model that is named has its policies', async (t, world) => {
   const fresh = await poll(async () => {
     const found = await policy(world, 'auth', 'small')
     return found?.spec.accessPolicies?.length === 2 ? found : undefined
-  }, 'it follows')
+  }, 'the policy names both AccessPolicies')
   t.equal(fresh?.metadata.uid, auth?.metadata.uid, 'replaced in place')
   t.not(fresh?.spec.digest, auth?.spec.digest)
   await poll(async () => {
     const { status } = await read(world, 'accesspolicies', 'more')
     return (status as { authPolicies?: readonly unknown[] } | undefined)?.authPolicies?.length === 1
-  }, 'the AccessPolicy says so')
+  }, 'the status of the AccessPolicy lists the policy')
 
   const path = '/apis/tollgate.dev/v1alpha1/namespaces/llm/tokenratelimitpolicies/maas-trlp-small'
   await world.client.send({ method: 'DELETE', path })
-  await poll(async () => accepted(await policy(world, 'trlp', 'small')), 'it is made again')
+  await poll(
+    async () => accepted(await policy(world, 'trlp', 'small')),
+    'the policy is created again',
+  )
   await world.remove(open)
   await world.remove(accessPolicy('more', [], {}))
-  await poll(async () => (await policy(world, 'auth', 'small')) === undefined, 'it is gone')
+  await poll(
+    async () => (await policy(world, 'auth', 'small')) === undefined,
+    'the policy is deleted',
+  )
   t.ok(await policy(world, 'trlp', 'small'))
   const { written } = controller
   await new Promise((settle) => setTimeout(settle, 500))
-  t.ok(controller.written <= written + 1, 'and then there is nothing to write')
+  t.ok(controller.written <= written + 1, 'nothing more is written')
 })
 
-test('a policy that is not managed is left alone', async (t) => {
+test('a policy that is marked as not managed is left alone', async (t) => {
   const world = await startDouble(t)
   await world.apply(modelRef('small'))
   await world.apply(paid('one', 5))
@@ -134,13 +146,13 @@ test('a policy that is not managed is left alone', async (t) => {
   await poll(() => controller.written === 2, 'the statuses are written')
   await world.remove(paid('one', 5))
   await world.apply(modelRef('later'))
-  await poll(() => controller.written === 3, 'a later one too')
+  await poll(() => controller.written === 3, 'the status of the later model is written too')
   t.equal((await policy(world, 'trlp', 'small'))?.spec.digest, 'mine')
-  t.ok(await policy(world, 'trlp', 'absent'), 'what somebody else has made stays')
+  t.ok(await policy(world, 'trlp', 'absent'), 'a policy of somebody else stays')
   await world.apply({ ...mine, metadata: { ...mine.metadata, annotations: {} } })
   await poll(
     async () => (await policy(world, 'trlp', 'small')) === undefined,
-    'until it is managed',
+    'it is deleted once it is managed',
   )
 })
 
@@ -154,10 +166,10 @@ test('kinds that are not installed are written once they are', async (t) => {
   const tried = world.faults.requests.filter((each) => /^PATCH .*modelauthpolicies/.test(each))
   t.strictSame(tried, [])
   world.faults.restore('modelauthpolicies')
-  await poll(async () => await policy(world, 'auth', 'small'), 'the policy is there', 20_000)
+  await poll(async () => await policy(world, 'auth', 'small'), 'the policy exists', 20_000)
 })
 
-test('what could not be put in force is not Accepted', async (t) => {
+test('a resource that cannot be put in force makes Accepted False', async (t) => {
   const world = await startDouble(t)
   await world.apply(modelRef('small'))
   await world.apply(paid('one', 5))
@@ -167,7 +179,7 @@ test('what could not be put in force is not Accepted', async (t) => {
   const trlp = await poll(async () => {
     const found = await policy(world, 'trlp', 'small')
     return found?.status?.conditions.length ? found : undefined
-  }, 'it is written')
+  }, 'the conditions are written')
   t.match(trlp?.status?.conditions, [
     {
       type: 'Accepted',
@@ -179,15 +191,15 @@ test('what could not be put in force is not Accepted', async (t) => {
   await poll(async () => {
     const { status } = await read(world, 'subscriptions', 'one')
     return status?.phase === 'Degraded'
-  }, 'the Subscription beside it says so')
+  }, 'the other Subscription is Degraded')
   await world.remove(endless)
   await poll(
     async () => (await read(world, 'subscriptions', 'one')).status?.phase === 'Active',
-    'and is Active without it',
+    'it is Active again',
   )
 })
 
-inWorlds('statuses tell what became of resources', async (t, world) => {
+inWorlds('statuses describe the state of resources', async (t, world) => {
   await world.apply(modelRef('small'))
   await world.apply(modelRef('bare', { backendUrl: undefined }))
   await world.apply(accessPolicy('open', ['llm/small', 'llm/absent'], { groups: ['team-a'] }))
@@ -214,7 +226,7 @@ inWorlds('statuses tell what became of resources', async (t, world) => {
     ],
   })
   const duplicates = () => controller.lines.filter((line) => line.includes('priority 5 is shared'))
-  t.equal(duplicates().length, 1, 'one log line, once')
+  t.equal(duplicates().length, 1, 'logged once')
 
   await poll(async () => {
     const before = controller.written
@@ -229,13 +241,13 @@ inWorlds('statuses tell what became of resources', async (t, world) => {
     'the new generation is observed',
   )
   const [ready] = (await read(world, 'modelrefs', 'small')).status?.conditions ?? []
-  t.equal(ready?.lastTransitionTime, then, 'a time moves with its status alone')
-  await poll(() => controller.written > written, 'it is counted')
-  t.equal(controller.written, written + 1, 'and nothing else is written')
+  t.equal(ready?.lastTransitionTime, then, 'the time changes only with the status')
+  await poll(() => controller.written > written, 'the write is counted')
+  t.equal(controller.written, written + 1, 'nothing else is written')
   t.equal(duplicates().length, 1)
 })
 
-inWorlds('the status of a model tells its route, and ways past us', async (t, world) => {
+inWorlds('the status of a model has its route and the routes that bypass us', async (t, world) => {
   await world.apply(modelRef('small', { backendUrl: undefined }))
   const parentRefs = (...names: readonly string[]) =>
     names.map((name) => ({ name, namespace: 'gateways' }))
@@ -271,7 +283,7 @@ inWorlds('the status of a model tells its route, and ways past us', async (t, wo
   await poll(
     async () =>
       (await status())?.conditions.find(({ type }) => type === 'Bypass')?.status === 'False',
-    'its own Gateway alone',
+    'only our own Gateway is left',
   )
   await world.remove(on())
   await poll(async () => (await status())?.phase === 'Pending', 'Pending')
@@ -286,11 +298,15 @@ inWorlds('the status of a model tells its route, and ways past us', async (t, wo
     { type: 'Programmed', status: 'False', reason: 'BackendNotReady' },
   ])
   t.equal(conditions.length, 2)
-  t.strictSame(Object.keys(fields).sort(), ['observedGeneration', 'phase'], 'nothing is left of it')
+  t.strictSame(
+    Object.keys(fields).sort(),
+    ['observedGeneration', 'phase'],
+    'the fields of the route are removed',
+  )
   t.equal(told().length, 1)
 })
 
-test('a status that was not right is put right', async (t) => {
+test('a wrong status is corrected', async (t) => {
   const world = await startDouble(t)
   const made = await world.apply(modelRef('small'))
   const path = '/apis/tollgate.dev/v1alpha1/namespaces/llm/modelrefs/small/status'
@@ -303,7 +319,7 @@ test('a status that was not right is put right', async (t) => {
   )
 })
 
-test('what cannot be read as what it is has Failed', async (t) => {
+test('an invalid resource is Failed', async (t) => {
   const world = await startDouble(t)
   await world.apply(modelRef('small', { backendUrl: 'nowhere' }))
   await start(t, world)
@@ -316,10 +332,10 @@ test('what cannot be read as what it is has Failed', async (t) => {
   ])
 })
 
-test('of two one writes, and the other when that one is gone', async (t) => {
+test('one of two controllers writes, the other takes over when it is gone', async (t) => {
   const world = await startDouble(t)
   const first = await start(t, world)
-  await poll(() => first.isLeader, 'the first leads')
+  await poll(() => first.isLeader, 'the first one leads')
   const second = await start(t, world)
   await world.apply(modelRef('small'))
   await poll(
@@ -327,26 +343,26 @@ test('of two one writes, and the other when that one is gone', async (t) => {
     'Ready',
   )
   t.notOk(second.isLeader)
-  await poll(() => first.written === 1, 'the first has written it')
+  await poll(() => first.written === 1, 'the first one has written the status')
   t.equal(second.written, 0)
   await first.stop()
-  await poll(() => second.isLeader, 'the second leads')
+  await poll(() => second.isLeader, 'the second one leads')
   await world.apply(modelRef('large'))
   await poll(
     async () => (await read(world, 'modelrefs', 'large')).status?.phase === 'Ready',
     'Ready',
   )
-  await poll(() => second.written === 1, 'the second has written it')
+  await poll(() => second.written === 1, 'the second one has written the status')
   t.equal(first.written, 1)
 })
 
-test('a Lease that nobody renews is taken when its time is over, and not before', async (t) => {
+test('a Lease that nobody renews is taken after its duration, not before', async (t) => {
   const world = await startDouble(t)
   const lease = (acquireTime: string) => ({
     apiVersion: 'coordination.k8s.io/v1',
     kind: 'Lease',
     metadata: { name: 'tollgate-controller', namespace: 'models-as-a-service' },
-    // Another machine's clock says that it ended long ago, which is not believed.
+    // According to another machine's clock it ended long ago; that clock is not trusted.
     spec: {
       holderIdentity: 'killed',
       leaseDurationSeconds: 2,
@@ -369,32 +385,32 @@ test('a Lease that nobody renews is taken when its time is over, and not before'
 test('a leader that cannot renew its Lease stops writing', async (t) => {
   const world = await startDouble(t)
   const controller = await start(t, world)
-  await poll(() => controller.isLeader, 'it leads')
+  await poll(() => controller.isLeader, 'the controller leads')
   world.faults.status = 500
-  await poll(() => !controller.isLeader, 'it leads no longer')
+  await poll(() => !controller.isLeader, 'it no longer leads')
   world.faults.status = 0
-  await poll(() => controller.isLeader, 'and does again')
+  await poll(() => controller.isLeader, 'it leads again')
 })
 
-test('an API server that refuses is asked again, and not in a loop', async (t) => {
+test('requests that the API server refuses are repeated with delays', async (t) => {
   const world = await startDouble(t)
   const controller = await start(t, world)
-  await poll(() => controller.isLeader, 'it leads')
+  await poll(() => controller.isLeader, 'the controller leads')
   world.faults.refuses = (method) => (method === 'PATCH' ? 409 : 0)
   for (let i = 0; i < 5; i += 1) await world.apply(modelRef(`m${i}`))
   const tries = () => world.faults.requests.filter((each) => each.startsWith('PATCH')).length
-  await poll(() => tries() >= 10, 'each is tried twice')
+  await poll(() => tries() >= 10, 'each write is tried twice')
   world.faults.refuses = undefined
   await poll(() => controller.written === 5, 'all are written', 30_000)
-  t.ok(tries() < 40, `${tries()} tries`)
+  t.ok(tries() < 40, `${tries()} attempts`)
 })
 
-test('a new model does not wait behind hundreds', async (t) => {
+test('a new model does not wait behind hundreds of others', async (t) => {
   const world = await startDouble(t)
   const crowd = 400
   for (let i = 0; i < crowd; i += 1) await world.apply(modelRef(`m${i}`))
   const controller = await start(t, world)
-  await poll(() => controller.written > 0, 'the first of many')
+  await poll(() => controller.written > 0, 'the first of many is written')
   await world.apply(modelRef('fresh'))
   await poll(
     async () => (await read(world, 'modelrefs', 'fresh')).status?.phase === 'Ready',
@@ -404,10 +420,10 @@ test('a new model does not wait behind hundreds', async (t) => {
   t.ok(controller.written < crowd / 2, `after ${controller.written} others`)
 })
 
-test('a hundred edits are few writes', async (t) => {
+test('a hundred edits cause few writes', async (t) => {
   const world = await startDouble(t)
   const controller = await start(t, world)
-  await poll(() => controller.isLeader, 'it leads')
+  await poll(() => controller.isLeader, 'the controller leads')
   const begunAt = performance.now()
   for (let i = 0; i < 100; i += 1) await world.apply(modelRef('small', { modelIds: [`id-${i}`] }))
   await poll(async () => {

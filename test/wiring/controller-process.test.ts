@@ -9,7 +9,7 @@ import { startDouble } from '../support/kubernetes/world.ts'
 import { readScrape } from '../support/metrics.ts'
 import { poll } from '../support/poll.ts'
 
-test('a controller is alive at once, and ready when the cluster has been read', async (t) => {
+test('a controller is alive at once, and ready once it has read the cluster', async (t) => {
   const world = await startDouble(t)
   await world.apply(modelRef('small', { backendUrl: 'nowhere' }))
   world.faults.status = 503
@@ -45,19 +45,15 @@ test('a controller is alive at once, and ready when the cluster has been read', 
   const figures = await scrape()
   t.equal(figures.value('tollgate_controller_leader'), 1)
   t.equal(figures.value('tollgate_controller_waiting'), 0)
-  t.equal(
-    figures.value('tollgate_controller_held_back'),
-    undefined,
-    'nothing of others is asked for',
-  )
+  t.equal(figures.value('tollgate_controller_held_back'), undefined, 'it asks for nothing else')
   t.equal(figures.value('tollgate_resource_problems'), 1)
   t.ok((figures.value('process_cpu_seconds_total') ?? 0) > 0)
 
   t.equal(await controller.stop(), true)
-  t.equal(await statusOf('/livez'), 0, 'nobody listens any more')
+  t.equal(await statusOf('/livez'), 0, 'it no longer listens')
 })
 
-test('an address that is taken is named', async (t) => {
+test('an address that is in use is reported', async (t) => {
   const world = await startDouble(t)
   const config = loadConfig({
     RESOURCES: 'kubernetes',

@@ -21,7 +21,7 @@ const refused: RefusedCheck = {
   traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00',
 }
 
-/** A log with a clock that is set by hand, and its lines. */
+/** A log with a clock that the test sets, and its lines. */
 function createLog(perSecond = 2) {
   const lines: Record<string, unknown>[] = []
   const clock = { now: 0 }
@@ -32,7 +32,7 @@ function createLog(perSecond = 2) {
   return { log, lines, clock }
 }
 
-test('a refusal is a line that says who, what and whence', async (t) => {
+test('a refusal is logged with who, what and from where', async (t) => {
   const { log, lines } = createLog()
   log.check(refused)
   log.request({
@@ -70,11 +70,11 @@ test('a refusal is a line that says who, what and whence', async (t) => {
   ])
 })
 
-test('of each code only so many a second are lines', async (t) => {
+test('the number of lines per code and second is limited', async (t) => {
   const { log, lines, clock } = createLog()
   for (let i = 0; i < 10; i += 1) log.check(refused)
   log.check({ ...refused, code: 'token_limit_exceeded' })
-  t.equal(lines.length, 3, 'another code has room of its own')
+  t.equal(lines.length, 3, 'another code has a limit of its own')
   clock.now = 1_000
   log.check(refused)
   t.match(lines.slice(3), [
@@ -82,10 +82,10 @@ test('of each code only so many a second are lines', async (t) => {
     { message: 'request refused' },
   ])
   log.flush()
-  t.equal(lines.length, 5, 'nothing was left out since')
+  t.equal(lines.length, 5, 'none was suppressed since')
 })
 
-test('what was left out last is told though no refusal follows', async (t) => {
+test('suppressed lines are reported even if no refusal follows', async (t) => {
   const { log, lines } = createLog(0)
   log.check(refused)
   log.check(refused)
@@ -94,7 +94,7 @@ test('what was left out last is told though no refusal follows', async (t) => {
   t.match(lines, [{ code: 'model_not_allowed', omitted: 2 }])
 })
 
-test('a client cannot write secrets or books into the log', async (t) => {
+test('a client cannot write secrets or long texts into the log', async (t) => {
   const { log, lines } = createLog()
   const secret = 'sk-tg-abcdefghijkl_secretsecretsecret'
   log.check({

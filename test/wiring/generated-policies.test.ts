@@ -17,7 +17,7 @@ import {
 import { inWorlds, startDouble, type World } from '../support/kubernetes/world.ts'
 import { poll } from '../support/poll.ts'
 
-// They mostly wait for back-offs and reports. A real server is one for all.
+// The tests mostly wait for back-offs and reports. A real server is shared by all.
 if (noCrdServer) root.jobs = 8
 
 const policyKinds = Object.keys(plurals) as (keyof typeof plurals)[]
@@ -35,7 +35,7 @@ async function begin(t: Test, world: World) {
   return controller
 }
 
-inWorlds('policies share their object with other writers', async (t, world) => {
+inWorlds('other writers may change fields of a policy that are not ours', async (t, world) => {
   await begin(t, world)
   const path = pathOf('auth', 'small')
   const { metadata, spec, status } = await enforced(world, 'auth', 'small')
@@ -46,20 +46,20 @@ inWorlds('policies share their object with other writers', async (t, world) => {
   await applyAs(world, 'somebody', path, mine)
   await world.apply(opened('team', 'others'))
   const changed = await enforced(world, 'auth', 'small', (found) => found.spec.groups === 2)
-  t.equal(changed.metadata.labels['example.com/team'], 'ours', 'what another has applied stays')
+  t.equal(changed.metadata.labels['example.com/team'], 'ours', 'fields applied by others stay')
   t.equal(changed.metadata.labels['tollgate.dev/model'], 'small')
   t.equal(changed.metadata.uid, metadata.uid, 'replaced in place')
   t.not(changed.spec.digest, spec.digest)
   const timeOf = (found: typeof status) =>
     found?.conditions.find(({ type }) => type === 'Accepted')?.lastTransitionTime
-  t.equal(timeOf(changed.status), timeOf(status), 'a time moves with its status alone')
+  t.equal(timeOf(changed.status), timeOf(status), 'the time changes only with the status')
 
   const stolen = { ...mine, spec: { modelRef: { name: 'small' }, digest: 'other' } }
   if (world.faults === undefined) {
     await t.rejects(
       applyAs(world, 'somebody', path, stolen),
       { status: 409, message: /conflict with "tollgate-controller"/ },
-      'what is ours is not taken without force',
+      'our fields cannot be taken over without force',
     )
     const managers = changed.metadata.managedFields?.filter(
       ({ manager }) => manager === 'tollgate-controller',
@@ -80,11 +80,11 @@ inWorlds('policies share their object with other writers', async (t, world) => {
   t.strictSame(
     again.status?.conditions.map(({ type }) => type),
     ['Accepted', 'Enforced'],
-    'a status that somebody has replaced is put right',
+    'a status that somebody has replaced is corrected',
   )
 })
 
-inWorlds('a hundred edits at once converge in few writes', async (t, world) => {
+inWorlds('a hundred concurrent edits converge in few writes', async (t, world) => {
   const controller = await begin(t, world)
   const groups = (count: number) => Array.from({ length: count }, (_, i) => `team-${i}`)
   const { written } = controller
@@ -101,7 +101,7 @@ inWorlds('a hundred edits at once converge in few writes', async (t, world) => {
   await isQuiet(controller)
 })
 
-/** Waits until there is nothing to write for a while. */
+/** Waits until nothing has been written for a while. */
 async function isQuiet(controller: ClusterController): Promise<void> {
   await poll(
     async () => {
@@ -116,7 +116,10 @@ async function isQuiet(controller: ClusterController): Promise<void> {
 
 type ApiServerFault = (faults: ApiServer, onTry: () => void) => void
 
-/** Refuses three writes of each object in a row and takes the fourth: neither rest nor order may lose one. */
+/**
+ * Refuses three writes of each object in a row and accepts the fourth: with pauses and in any
+ * order, none may be lost.
+ */
 function refuse(status: number, retryAfterSeconds = 0): ApiServerFault {
   return (faults, onTry) => {
     const tried = new Map<string, number>()
@@ -150,7 +153,7 @@ const apiServerFaults: Record<string, ApiServerFault> = {
 }
 
 for (const [what, begins] of Object.entries(apiServerFaults)) {
-  root.test(`${what} leaves no policy as it was`, { buffered: true }, async (t) => {
+  root.test(`${what} leaves no policy out of date`, { buffered: true }, async (t) => {
     const world = await startDouble(t)
     const { faults } = world
     const controller = await begin(t, world)
@@ -167,49 +170,58 @@ for (const [what, begins] of Object.entries(apiServerFaults)) {
     const seconds = (performance.now() - begunAt) / 1_000
     const writes = controller.written - written
     t.ok(writes <= 2 + 20 * seconds, `${writes} writes in ${seconds} s`)
-    t.ok(tries <= 2 + 20 * seconds, `${tries} tries`)
+    t.ok(tries <= 2 + 20 * seconds, `${tries} attempts`)
     await isQuiet(controller)
   })
 }
 
-inWorlds('a namespace goes with all that is in it, and comes back', async (t, world) => {
-  const controller = await begin(t, world)
-  const first = await enforced(world, 'auth', 'small')
-  // What is being deleted takes nothing new in; the policies may go before their model.
-  if (world.faults !== undefined) {
-    world.faults.refuses = (method, url) =>
-      method === 'PATCH' && url.includes('/namespaces/llm/') ? 403 : 0
-  }
-  for (const kind of policyKinds) {
-    await world.client.send({ method: 'DELETE', path: pathOf(kind, 'small') })
-  }
-  await world.remove(modelRef('small'))
-  const ready = async () => {
-    const own = '/apis/tollgate.dev/v1alpha1/namespaces/models-as-a-service/accesspolicies/open'
-    return (await world.client.send({ path: own })).status as { phase?: string } | undefined
-  }
-  await poll(async () => (await ready())?.phase === 'Failed', 'its policy names nothing', 30_000)
-  // Whatever was made again before the model went is collected with its owner in a cluster.
-  for (const kind of policyKinds) {
-    const path = pathOf(kind, 'small')
-    await world.client.send({ method: 'DELETE', path }).catch(() => {})
-  }
-  await isQuiet(controller)
-  for (const kind of policyKinds) t.equal(await policyOf(world, kind, 'small'), undefined, kind)
-  if (world.faults !== undefined) world.faults.refuses = undefined
+inWorlds(
+  'the policies of a namespace are deleted with it and come back with it',
+  async (t, world) => {
+    const controller = await begin(t, world)
+    const first = await enforced(world, 'auth', 'small')
+    // A namespace that is being deleted takes no new objects; policies may be deleted before their
+    // model.
+    if (world.faults !== undefined) {
+      world.faults.refuses = (method, url) =>
+        method === 'PATCH' && url.includes('/namespaces/llm/') ? 403 : 0
+    }
+    for (const kind of policyKinds) {
+      await world.client.send({ method: 'DELETE', path: pathOf(kind, 'small') })
+    }
+    await world.remove(modelRef('small'))
+    const ready = async () => {
+      const own = '/apis/tollgate.dev/v1alpha1/namespaces/models-as-a-service/accesspolicies/open'
+      return (await world.client.send({ path: own })).status as { phase?: string } | undefined
+    }
+    await poll(async () => (await ready())?.phase === 'Failed', 'its policy names nothing', 30_000)
+    // In a cluster, a policy that was created again before its model was deleted is collected with
+    // its owner.
+    for (const kind of policyKinds) {
+      const path = pathOf(kind, 'small')
+      await world.client.send({ method: 'DELETE', path }).catch(() => {})
+    }
+    await isQuiet(controller)
+    for (const kind of policyKinds) t.equal(await policyOf(world, kind, 'small'), undefined, kind)
+    if (world.faults !== undefined) world.faults.refuses = undefined
 
-  const made = await world.apply(modelRef('small'))
-  for (const kind of policyKinds) {
-    const { metadata } = await enforced(world, kind, 'small')
-    t.equal(metadata.ownerReferences[0]?.uid, (made.metadata as { uid: string }).uid)
-    t.not(metadata.uid, first.metadata.uid)
-  }
-  await poll(async () => (await ready())?.phase === 'Active', 'its policy is Active again', 30_000)
-})
+    const made = await world.apply(modelRef('small'))
+    for (const kind of policyKinds) {
+      const { metadata } = await enforced(world, kind, 'small')
+      t.equal(metadata.ownerReferences[0]?.uid, (made.metadata as { uid: string }).uid)
+      t.not(metadata.uid, first.metadata.uid)
+    }
+    await poll(
+      async () => (await ready())?.phase === 'Active',
+      'its policy is Active again',
+      30_000,
+    )
+  },
+)
 
 const definitions = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
 
-/** Takes a definition of ours away with all objects of it. */
+/** Deletes one of our definitions with all its objects. */
 async function forget({ faults, client }: World, plural: string): Promise<void> {
   if (faults !== undefined) return faults.forget(plural)
   const path = `${definitions}/${plural}.tollgate.dev`
@@ -228,7 +240,7 @@ async function restore({ faults, access }: World, plural: string): Promise<void>
   if (found !== undefined) await installCrds(access, [toCrd(found)])
 }
 
-inWorlds('definitions are deleted and made again', async (t, world) => {
+inWorlds('definitions may be deleted and created again', async (t, world) => {
   const controller = await begin(t, world)
   const before = await enforced(world, 'trlp', 'small')
   await forget(world, 'tokenratelimitpolicies')

@@ -1,17 +1,17 @@
 import { test } from 'tap'
 import { createLineLimit } from '../../src/wiring/line-limit.ts'
 
-test('one line in a while, and how many were left out', async (t) => {
+test('passes one line per interval, with the number of suppressed ones', async (t) => {
   const lines = createLineLimit(1_000)
   t.equal(lines.pass('a', 0), 0)
   t.equal(lines.pass('a', 999), undefined)
   t.equal(lines.pass('a', 999), undefined)
-  t.equal(lines.pass('b', 999), 0, 'of another thing')
+  t.equal(lines.pass('b', 999), 0, 'of another kind')
   t.equal(lines.pass('a', 1_000), 2)
   t.equal(lines.pass('a', 2_000), 0)
 })
 
-test('a clock that was set back silences nothing', async (t) => {
+test('a clock that was set back suppresses nothing', async (t) => {
   const lines = createLineLimit(1_000)
   t.equal(lines.pass('a', 10_000), 0)
   t.equal(lines.pass('a', 9_500), undefined)

@@ -33,7 +33,7 @@ const refused: Outcome = {
   answered: false,
 }
 
-test('a failure is a line with model, request and reason', async (t) => {
+test('a failure is logged with model, request and reason', async (t) => {
   const { health, lines } = watched()
   health.note(refused)
   t.strictSame(lines, [
@@ -43,7 +43,7 @@ test('a failure is a line with model, request and reason', async (t) => {
   t.equal(lines[1]?.authorities, 'ca.pem')
 })
 
-test('many of a kind are few lines', async (t) => {
+test('many failures of one kind are few lines', async (t) => {
   const { health, lines, pass } = watched()
   for (let i = 0; i < 100; i += 1) health.note(refused)
   t.equal(lines.length, 1)
@@ -57,12 +57,12 @@ test('many of a kind are few lines', async (t) => {
   t.notOk(lines[3] && 'more' in lines[3])
 })
 
-test('the state is that of the last request that says something', async (t) => {
+test('the state is that of the last request that succeeded or failed', async (t) => {
   const { health } = watched()
   const stateOf = () => health.stateOf('llm/small')
   t.equal(stateOf(), undefined)
   health.note({ ...refused, failure: undefined })
-  t.equal(stateOf(), undefined, 'neither answered nor failed')
+  t.equal(stateOf(), undefined, 'neither succeeded nor failed')
   health.note(refused)
   t.match(stateOf(), { failure: { reason: 'refused' } })
   health.note({ ...refused, failure: undefined })

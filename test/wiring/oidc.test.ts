@@ -64,7 +64,7 @@ function openWorld(t: Test, jwt: readonly Entry[], settings: Record<string, stri
     setTenant(wanted: ExternalOidc | undefined) {
       tenant = wanted
     },
-    /** The user that a token of this issuer names; undefined: no provider, or a refusal. */
+    /** The user of a token of this issuer; undefined: no provider, or a refusal. */
     async userOf(issuer: OidcIssuer, claims: object = { sub: 'ada', name: 'Ada' }) {
       const verify = oidc.find(issuer.url)
       const caller = await verify?.(await issuer.sign({ ...claims }), Date.now())
@@ -80,16 +80,16 @@ root.test('providers of a file come and go with it', async (t) => {
   t.equal(oidc.find(second.url), undefined)
   const { length } = first.asked
   put([entry(first), entry(second)])
-  await poll(() => oidc.find(second.url), 'another provider')
+  await poll(() => oidc.find(second.url), 'the second provider is in force')
   t.equal(await userOf(second), 'ada')
-  t.equal(first.asked.length, length, 'one that is as it was is not read again')
+  t.equal(first.asked.length, length, 'an unchanged provider is not read again')
   const token = await second.sign({ sub: 'ada', name: 'Ada' })
   put([entry(second, 'name')])
-  await poll(() => oidc.find(first.url) === undefined, 'the first is gone')
+  await poll(() => oidc.find(first.url) === undefined, 'the first provider is gone')
   t.match(await oidc.find(second.url)?.(token, Date.now()), { user: 'Ada' }, 'by the new rules')
 })
 
-root.test('a file that breaks later leaves the last good one in force', async (t) => {
+root.test('if the file becomes invalid, its last valid content stays in force', async (t) => {
   const issuer = await startOidcIssuer(t)
   const { put, save, path, userOf, lines } = openWorld(t, [entry(issuer)])
   const told = (what: string) => poll(() => lines.some((line) => line.includes(what)), what)
@@ -103,10 +103,10 @@ root.test('a file that breaks later leaves the last good one in force', async (t
   await told('cannot be read')
   t.equal(await userOf(issuer), 'ada')
   put([entry(issuer, 'name')])
-  await poll(async () => (await userOf(issuer)) === 'Ada', 'the mended one')
+  await poll(async () => (await userOf(issuer)) === 'Ada', 'the corrected file is in force')
 })
 
-root.test('one that is not taken whole is out, and the others stay', async (t) => {
+root.test('a provider with an unsupported field is left out, the others stay', async (t) => {
   const [first, second] = [await startOidcIssuer(t), await startOidcIssuer(t)]
   const strange = entry(first, 'sub', { egressSelectorType: 'cluster' })
   const { put, oidc, lines, userOf } = openWorld(t, [strange, entry(second)])
@@ -114,12 +114,12 @@ root.test('one that is not taken whole is out, and the others stay', async (t) =
   t.equal(await userOf(second), 'ada')
   t.match(lines.join(''), /line \d+: jwt\[0\].issuer.egressSelectorType is not taken/)
   put([entry(first)])
-  await poll(() => oidc.find(first.url), 'it is in force')
+  await poll(() => oidc.find(first.url), 'the provider is in force')
   put([strange])
-  await poll(() => oidc.find(first.url) === undefined, 'and out again')
+  await poll(() => oidc.find(first.url) === undefined, 'the provider is left out again')
 })
 
-root.test('a file that is broken stops the start, all of it named', async (t) => {
+root.test('an invalid file stops the start, and all its problems are reported', async (t) => {
   const issuer = await startOidcIssuer(t)
   const problemsOf = (jwt: readonly Entry[], settings?: Record<string, string>) => {
     try {
@@ -147,7 +147,7 @@ root.test('a file that is broken stops the start, all of it named', async (t) =>
 })
 
 root.test(
-  'discovery may be elsewhere, with an authority of its own',
+  'discovery may have another URL and an authority of its own',
   { skip: noOpenssl },
   async (t) => {
     const certificate = makeCertificate(t)
@@ -163,17 +163,17 @@ root.test(
     }
     const { length } = issuer.asked
     put([entry(issuer, 'sub', elsewhere)])
-    await poll(() => issuer.asked.length > length + 1, 'it is read')
+    await poll(() => issuer.asked.length > length + 1, 'its keys are read')
     t.strictSame(issuer.asked.slice(length), ['/about', '/keys'])
     t.equal(await userOf(issuer), 'ada')
     const verify = oidc.find(issuer.url)
     put([entry(issuer)])
-    await poll(() => oidc.find(issuer.url) !== verify, 'without its authority')
+    await poll(() => oidc.find(issuer.url) !== verify, 'fails without its authority')
     await t.rejects(userOf(issuer), { code: 'identity_unavailable' })
   },
 )
 
-root.test("the Tenant's provider is one more, unless the settings have it", async (t) => {
+root.test("the Tenant's provider is added unless the settings have it", async (t) => {
   const [first, second] = [await startOidcIssuer(t), await startOidcIssuer(t)]
   const { setTenant, userOf, oidc, lines } = openWorld(t, [entry(first, 'name')])
   setTenant({ issuerUrl: second.url, clientId: 'tollgate', ttlSeconds: 300 })
@@ -181,7 +181,7 @@ root.test("the Tenant's provider is one more, unless the settings have it", asyn
   setTenant({ issuerUrl: second.url, clientId: 'web', ttlSeconds: 300 })
   await t.rejects(userOf(second), { code: 'credential_invalid' })
   setTenant({ issuerUrl: first.url, clientId: 'tollgate', ttlSeconds: 300 })
-  t.equal(await userOf(first), 'Ada', 'the settings hold')
+  t.equal(await userOf(first), 'Ada', 'the settings take precedence')
   t.match(lines.join(''), /the Tenant names an issuer of the settings/)
   t.equal(oidc.find(second.url), undefined)
   setTenant(undefined)

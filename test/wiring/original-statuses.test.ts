@@ -21,7 +21,7 @@ const all = [model, policy, paid, tenant]
 const start = (t: Test, world: World): Promise<TestController> =>
   startTestController(t, world, { STATUS_GROUPS: `tollgate.dev,${group}` })
 
-/** The Lease of the original's controller; without more, alive for an hour. */
+/** The Lease of the original's controller; by default valid for an hour. */
 function lease(leaseDurationSeconds = 3_600) {
   return {
     apiVersion: 'coordination.k8s.io/v1',
@@ -53,7 +53,7 @@ function pathOf(plural: string, name: string): string {
   return `/apis/${group}/v1alpha1/namespaces/${namespace}/${plural}/${name}`
 }
 
-/** undefined: it is not there. */
+/** undefined: it does not exist. */
 async function read(world: World, plural: string, name: string): Promise<Read | undefined> {
   try {
     return (await world.client.send({ path: pathOf(plural, name) })) as unknown as Read
@@ -69,12 +69,12 @@ const phaseOf = async (world: World, plural: string, name: string) =>
 const isGone = async (world: World, plural: string, name: string) =>
   (await read(world, plural, name)) === undefined
 
-/** Requests that change something of the original's. */
+/** Requests that change an object of the original. */
 function writesOf({ faults }: World): readonly string[] {
   return (faults?.requests ?? []).filter((each) => /^(?!GET)\w+ \S*maas\.opendatahub/.test(each))
 }
 
-/** Until nothing has been written for a while. */
+/** Waits until nothing has been written for a while. */
 async function rest(controller: TestController): Promise<void> {
   await poll(async () => {
     const { written } = controller
@@ -83,7 +83,7 @@ async function rest(controller: TestController): Promise<void> {
   }, 'nothing is left to write')
 }
 
-inWorlds("the original's statuses are written in its own fields", async (t, world) => {
+inWorlds("the original's statuses are written with its own fields", async (t, world) => {
   const lastTransitionTime = '2026-01-01T00:00:00Z'
   const left = (type: string) => ({
     ...{ type, status: 'False', reason: 'ReconcileFailed', message: 'no route' },
@@ -128,41 +128,44 @@ inWorlds("the original's statuses are written in its own fields", async (t, worl
   ])
   const { status: ofTenant } = (await read(world, 'tenants', 'default-tenant')) ?? {}
   t.match(ofTenant?.conditions, [ready])
-  t.equal(ofTenant?.conditions?.length, 1, 'nobody keeps the others true any more')
+  t.equal(ofTenant?.conditions?.length, 1, 'the statuses of the others are no longer maintained')
   t.strictSame(
     (await read(world, 'maasmodelrefs', 'small'))?.metadata.finalizers,
     [finalizer],
-    'what stays keeps its finalizer',
+    'an object that stays keeps its finalizer',
   )
 
   await controller.stop()
   const again = await start(t, world)
-  await poll(() => again.isLeader && again.isHeldBack === false, 'another one writes')
+  await poll(() => again.isLeader && again.isHeldBack === false, 'another controller writes')
   await rest(again)
-  t.equal(again.written, 0, 'nothing is written where nothing has changed')
+  t.equal(again.written, 0, 'nothing is written without a change')
 })
 
-test('unless it is said nothing of the original is written', async (t) => {
+test('by default nothing of the original is written', async (t) => {
   const world = await startDouble(t)
   for (const each of all) await world.apply(each)
   await world.apply(modelRef('small'))
   const controller = await startTestController(t, world)
-  await poll(() => controller.written === 5, 'the status of ours, and both policies with theirs')
+  await poll(
+    () => controller.written === 5,
+    'the status of ours, and both policies with theirs, are written',
+  )
   await world.remove(model)
   await world.remove(policy)
   await world.apply(modelRef('later'))
-  await poll(() => controller.written > 5, 'a later one')
+  await poll(() => controller.written > 5, 'a later status is written')
   await rest(controller)
   t.strictSame(writesOf(world), [])
   t.notOk(
     world.faults.requests.some((each) => each.includes('v1/leases?')),
-    'nor asked for',
+    'nor requested',
   )
   t.equal(controller.isHeldBack, undefined)
   t.match(await read(world, 'maasmodelrefs', 'small'), { metadata: { finalizers: [finalizer] } })
 })
 
-test('what is shadowed or broken is told so', async (t) => {
+test('statuses say whether an object is shadowed or invalid', async (t) => {
   const world = await startDouble(t)
   await world.apply(modelRef('small'))
   await world.apply(model)
@@ -176,53 +179,62 @@ test('what is shadowed or broken is told so', async (t) => {
     await poll(() => messageOf('small'), 'the shadowed one'),
     /is there as modelrefs.tollgate.dev llm\/small too, and that one counts/,
   )
-  t.match(await poll(() => messageOf('broken'), 'the broken one'), /backendUrl must be/)
+  t.match(await poll(() => messageOf('broken'), 'the invalid one'), /backendUrl must be/)
   await world.remove(modelRef('small'))
   await poll(
     async () => (await phaseOf(world, 'maasmodelrefs', 'small')) === 'Ready',
-    'without ours it counts',
+    'without ours it is in force',
   )
 })
 
-inWorlds('while its own controller is alive nothing is written', async (t, world) => {
-  await world.apply(lease())
-  for (const each of all) await world.apply(each)
-  await world.apply(modelRef('mine'))
-  const controller = await start(t, world)
-  await poll(() => controller.written === 5, 'the status of ours, and both policies with theirs')
-  await world.remove(paid)
-  await rest(controller)
-  t.equal(controller.isHeldBack, true)
-  t.strictSame(writesOf(world), [])
-  t.match(await read(world, 'maasmodelrefs', 'small'), { status: undefined })
-  const told = (text: RegExp) => controller.lines.filter((line) => text.test(line)).length
-  t.equal(told(/"holder":"them".*controller is alive: nothing of maas.opendatahub.io/), 1)
+inWorlds(
+  "while the original's controller is alive nothing of the original is written",
+  async (t, world) => {
+    await world.apply(lease())
+    for (const each of all) await world.apply(each)
+    await world.apply(modelRef('mine'))
+    const controller = await start(t, world)
+    await poll(
+      () => controller.written === 5,
+      'the status of ours, and both policies with theirs, are written',
+    )
+    await world.remove(paid)
+    await rest(controller)
+    t.equal(controller.isHeldBack, true)
+    t.strictSame(writesOf(world), [])
+    t.match(await read(world, 'maasmodelrefs', 'small'), { status: undefined })
+    const told = (text: RegExp) => controller.lines.filter((line) => text.test(line)).length
+    t.equal(told(/"holder":"them".*controller is alive: nothing of maas.opendatahub.io/), 1)
 
-  await world.apply(lease(1))
-  await poll(async () => (await phaseOf(world, 'maasmodelrefs', 'small')) === 'Ready', 'written')
-  await poll(() => isGone(world, 'maassubscriptions', 'paid'), 'what was deleted meanwhile goes')
-  t.ok(told(/controller is not alive: maas.opendatahub.io is written/))
-  await rest(controller)
+    await world.apply(lease(1))
+    await poll(async () => (await phaseOf(world, 'maasmodelrefs', 'small')) === 'Ready', 'written')
+    await poll(
+      () => isGone(world, 'maassubscriptions', 'paid'),
+      'an object deleted meanwhile is gone',
+    )
+    t.ok(told(/controller is not alive: maas.opendatahub.io is written/))
+    await rest(controller)
 
-  await world.apply(lease())
-  await poll(() => controller.isHeldBack === true, 'it is alive again')
-  const { written } = controller
-  const writes = writesOf(world).length
-  await world.remove(model)
-  await world.apply(modelRef('later'))
-  await poll(() => controller.written > written, 'ours are written')
-  await rest(controller)
-  t.equal(writesOf(world).length, writes)
-  t.match(await read(world, 'maasmodelrefs', 'small'), { metadata: { finalizers: [finalizer] } })
-})
+    await world.apply(lease())
+    await poll(() => controller.isHeldBack === true, "the original's controller is alive again")
+    const { written } = controller
+    const writes = writesOf(world).length
+    await world.remove(model)
+    await world.apply(modelRef('later'))
+    await poll(() => controller.written > written, 'only ours are written')
+    await rest(controller)
+    t.equal(writesOf(world).length, writes)
+    t.match(await read(world, 'maasmodelrefs', 'small'), { metadata: { finalizers: [finalizer] } })
+  },
+)
 
-test('where Leases cannot be read nothing is written', async (t) => {
+test('if Leases cannot be read nothing of the original is written', async (t) => {
   const world = await startDouble(t)
   world.faults.refuses = (method, url) => (/^GET .*v1\/leases\?/.test(`${method} ${url}`) ? 403 : 0)
   await world.apply(model)
   await world.apply(modelRef('mine'))
   const controller = await start(t, world)
-  await poll(() => controller.written === 1, 'ours is written')
+  await poll(() => controller.written === 1, 'the status of ours is written')
   await rest(controller)
   t.strictSame(writesOf(world), [])
   t.match(
@@ -233,7 +245,7 @@ test('where Leases cannot be read nothing is written', async (t) => {
   await poll(async () => (await phaseOf(world, 'maasmodelrefs', 'small')) === 'Ready', 'written')
 })
 
-inWorlds('what is deleted goes, once others let it', async (t, world) => {
+inWorlds('a deleted object goes once the other finalizers are removed', async (t, world) => {
   for (const each of all) await world.apply(each)
   const theirs = 'example.com/backup'
   await world.apply({
@@ -247,7 +259,7 @@ inWorlds('what is deleted goes, once others let it', async (t, world) => {
   const going = await poll(async () => {
     const found = await read(world, 'maasauthpolicies', 'open')
     return found?.metadata.finalizers?.length === 1 ? found : undefined
-  }, 'ours to take off')
+  }, 'only other finalizers are left')
   t.strictSame(going?.metadata.finalizers, [theirs])
   t.ok(going?.metadata.deletionTimestamp)
   await world.client.send({
@@ -256,18 +268,18 @@ inWorlds('what is deleted goes, once others let it', async (t, world) => {
     contentType: 'application/merge-patch+json',
     body: { metadata: { finalizers: null } },
   })
-  await poll(() => isGone(world, 'maasauthpolicies', 'open'), 'it is gone')
+  await poll(() => isGone(world, 'maasauthpolicies', 'open'), 'the object is gone')
   await world.remove(model)
-  await poll(() => isGone(world, 'maasmodelrefs', 'small'), 'the model')
+  await poll(() => isGone(world, 'maasmodelrefs', 'small'), 'the model is gone')
   await poll(
     async () => (await phaseOf(world, 'maassubscriptions', 'paid')) === 'Failed',
-    'who names it is told',
+    'the resource that names it has a new status',
   )
   await world.remove(paid)
-  await poll(() => isGone(world, 'maassubscriptions', 'paid'), 'the Subscription')
+  await poll(() => isGone(world, 'maassubscriptions', 'paid'), 'the Subscription is gone')
 })
 
-test('a change in between is looked at again', async (t) => {
+test('an object that changes meanwhile is read again', async (t) => {
   const world = await startDouble(t)
   const theirs = 'example.com/backup'
   await world.apply({ ...model, metadata: { ...model.metadata, finalizers: [theirs, finalizer] } })
@@ -284,33 +296,33 @@ test('a change in between is looked at again', async (t) => {
   await poll(async () => {
     const found = await read(world, 'maasmodelrefs', 'small')
     return found?.metadata.finalizers?.length === 1
-  }, 'it is taken off all the same')
+  }, 'the finalizer is removed nevertheless')
   t.strictSame((await read(world, 'maasmodelrefs', 'small'))?.metadata.finalizers, [theirs])
   t.equal(refused, 3)
 })
 
-test('one that takes over ends what another has begun', async (t) => {
+test('a new leader completes what another one has begun', async (t) => {
   const world = await startDouble(t)
   await world.apply(lease())
   await world.apply(paid)
   const first = await start(t, world)
-  await poll(() => first.isLeader, 'the first leads')
+  await poll(() => first.isLeader, 'the first one leads')
   const second = await start(t, world)
   await world.remove(paid)
   await rest(first)
   t.equal((await read(world, 'maassubscriptions', 'paid'))?.metadata.finalizers?.length, 1)
   await first.stop()
   await world.apply(lease(1))
-  await poll(() => isGone(world, 'maassubscriptions', 'paid'), 'it is gone', 30_000)
+  await poll(() => isGone(world, 'maassubscriptions', 'paid'), 'the object is gone', 30_000)
   t.equal(first.written, 0)
   await rest(second)
-  t.equal(second.written, 1, 'by one request')
+  t.equal(second.written, 1, 'with a single request')
 })
 
-test('a hundred edits of the original are few writes', async (t) => {
+test('a hundred edits of an original cause few writes', async (t) => {
   const world = await startDouble(t)
   const controller = await start(t, world)
-  await poll(() => controller.isLeader && controller.isHeldBack === false, 'it writes')
+  await poll(() => controller.isLeader && controller.isHeldBack === false, 'the controller writes')
   const begunAt = performance.now()
   for (let i = 0; i < 100; i += 1)
     await world.apply(original(modelRef('small', { modelIds: [`id-${i}`] })))

@@ -9,7 +9,7 @@ import { createDatabase } from '../support/database.ts'
 import { poll } from '../support/poll.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
 
-test('reports are read as they come, and a database that is away is a problem', async (t) => {
+test('reports are read as they arrive, and an unavailable database is a problem', async (t) => {
   const database = await createDatabase(t)
   const sql = openPool({ url: database, connections: 1 })
   t.teardown(() => sql.end())
@@ -39,17 +39,17 @@ test('reports are read as they come, and a database that is away is a problem', 
     onProblem: (problem) => problems.push(problem),
   })
   const serverOf = () => ('problem' in reports ? '' : reports[0]?.inForce.get('llm/a')?.server)
-  await poll(() => serverOf() === '1', 'it is read')
-  t.strictSame(changes, [undefined], 'all may have changed')
+  await poll(() => serverOf() === '1', 'the report is read')
+  t.strictSame(changes, [undefined], 'anything may have changed')
   const next = new Map([['llm/a', { ...entry, server: '2' }]])
   await reportChanges(sql, id, { edition, revision: 1 }, next)
-  await poll(() => serverOf() === '2', 'it is read again')
-  t.strictSame(changes, [undefined, ['llm/a']], 'and what is new alone')
+  await poll(() => serverOf() === '2', 'the next report is read')
+  t.strictSame(changes, [undefined, ['llm/a']], 'only the new entry')
 
   proxy.refuse()
-  await poll(() => 'problem' in reports, 'it is away', 20_000)
+  await poll(() => 'problem' in reports, 'the database is unavailable', 20_000)
   t.equal(problems.length, 1)
   proxy.heal()
-  await poll(() => serverOf() === '2', 'it is back', 20_000)
+  await poll(() => serverOf() === '2', 'the database is back', 20_000)
   t.equal(problems.at(-1), undefined)
 })

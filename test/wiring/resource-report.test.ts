@@ -5,7 +5,7 @@ import { createResourceReport, linesShown } from '../../src/wiring/resource-repo
 import { modelRef, snapshotOf, subscription } from '../support/documents.ts'
 import { httpRoute, joinAll, toService } from '../support/routes.ts'
 
-/** A report, and what it has logged since that was last asked. */
+/** A report, and its log lines since they were last read. */
 function begin() {
   let lines: string[] = []
   const log = pino(
@@ -27,7 +27,7 @@ function begin() {
   }
 }
 
-test('a problem is logged when it comes, not while it stays', async (t) => {
+test('a problem is logged when it appears, not while it lasts', async (t) => {
   const { report, logged } = begin()
   const nothing = compile([])
   for (const [problems, lines] of [
@@ -56,7 +56,7 @@ test('thousands of problems are few lines', async (t) => {
   t.equal(lines.at(-1), 'and more resource problems')
 })
 
-test('a shared priority is one line when it changes', async (t) => {
+test('a shared priority is logged once per change', async (t) => {
   const { report, logged } = begin()
   const limits = { 'llm/small': [[1, '1m']] } as const
   const sharing = (...names: readonly string[]) =>
@@ -71,7 +71,7 @@ test('a shared priority is one line when it changes', async (t) => {
   t.strictSame(logged(), [])
 })
 
-test('a way past us is one line when it is there', async (t) => {
+test('a route that bypasses us is logged once', async (t) => {
   const { report, logged } = begin()
   const routing = { internalGateway: 'gateways/models', clusterDomain: 'cluster.local' }
   const on = (...gateways: readonly string[]) => {

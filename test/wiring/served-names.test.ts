@@ -23,7 +23,7 @@ interface Settings {
   readonly freshMs?: number
 }
 
-/** A process of its own, as far as this is concerned. */
+/** Learns names as a process of its own would. */
 function start(t: Test, sql: Pool, { ask = away, shown, freshMs }: Settings = {}): Learner {
   const learner = createLearner({
     snapshot: shown ?? (() => snapshot),
@@ -41,7 +41,7 @@ function start(t: Test, sql: Pool, { ask = away, shown, freshMs }: Settings = {}
 const modelsOf = (learner: Learner, name: string) =>
   (learner.snapshot().modelsByServedName.get(name) ?? []).map(({ key }) => key).join()
 
-test('what one process sees all know, and those that start later', async (t) => {
+test('names seen by one process are known to all, also to later ones', async (t) => {
   const sql = await createMigrated(t)
   let list = listOf('b', 'a')
   const seeing = start(t, sql, {
@@ -51,33 +51,33 @@ test('what one process sees all know, and those that start later', async (t) => 
   const blind = start(t, sql)
   for (const learner of [seeing, blind]) {
     await poll(() => modelsOf(learner, 'a') === 'llm/one', 'the name is known')
-    t.equal(modelsOf(learner, 'two'), '', 'a name of the resource is none of these')
+    t.equal(modelsOf(learner, 'two'), '', 'the name of a resource is not a served name')
   }
   list = listOf('c')
-  await poll(() => modelsOf(blind, 'c') === 'llm/one', 'a change is known')
+  await poll(() => modelsOf(blind, 'c') === 'llm/one', 'the change is known')
   t.equal(modelsOf(blind, 'a'), '')
   seeing.close()
-  // While the server is away.
+  // While the model server is unavailable.
   const late = start(t, sql)
-  await poll(() => modelsOf(late, 'c') === 'llm/one', 'it is known from the store')
+  await poll(() => modelsOf(late, 'c') === 'llm/one', 'the name is known from the store')
   const [row] = await sql`select names from tollgate_served_names`
   t.strictSame(row?.names, ['c'])
 })
 
-test('what a caller was shown is known at once', async (t) => {
+test('a name that a caller was shown is known at once', async (t) => {
   const sql = await createMigrated(t)
   const [showing, other] = [start(t, sql), start(t, sql)]
   const model = snapshot.models.get('llm/two')!
   showing.note(model, [{ id: 'shown', created: undefined }])
   t.equal(modelsOf(showing, 'shown'), 'llm/two')
-  await poll(() => modelsOf(other, 'shown') === 'llm/two', 'by the others too')
-  t.equal(modelsOf(showing, 'shown'), 'llm/two', 'it stays')
+  await poll(() => modelsOf(other, 'shown') === 'llm/two', 'the other processes know it too')
+  t.equal(modelsOf(showing, 'shown'), 'llm/two', 'the name stays')
   const named = snapshotOf(modelRef('two', { modelIds: ['x'] })).models.get('llm/two')!
   showing.note(named, [{ id: 'not taken', created: undefined }])
   t.equal(modelsOf(showing, 'not taken'), '')
 })
 
-test('a list survives the server, the database and a restart of neither', async (t) => {
+test('a list stays known while the model server and the database are unavailable', async (t) => {
   const sql = await createMigrated(t)
   let answers = true
   let asked = 0
@@ -88,11 +88,14 @@ test('a list survives the server, the database and a restart of neither', async 
       return answers ? listOf('kept') : await away()
     },
   })
-  await poll(() => modelsOf(learner, 'kept') === 'llm/one,llm/two', 'both servers are known')
+  await poll(
+    () => modelsOf(learner, 'kept') === 'llm/one,llm/two',
+    'the names of both servers are known',
+  )
   answers = false
   await sql`drop table tollgate_served_names`
   const before = asked
-  await poll(() => asked > before + 2, 'it is asked again')
+  await poll(() => asked > before + 2, 'the server is asked again')
   t.equal(modelsOf(learner, 'kept'), 'llm/one,llm/two')
 })
 
@@ -106,17 +109,20 @@ test('models come and go', async (t) => {
     shown: () => current,
     ask: async (ref) => (answers ? listOf(`of ${ref.metadata.name}`) : await away()),
   })
-  await poll(() => modelsOf(learner, 'of one') && modelsOf(learner, 'of two'), 'both are known')
+  await poll(
+    () => modelsOf(learner, 'of one') && modelsOf(learner, 'of two'),
+    'both names are known',
+  )
   current = single
   t.equal(modelsOf(learner, 'of one'), '')
   t.equal(modelsOf(learner, 'of two'), 'llm/two')
   await delay(60)
   answers = false
   current = both
-  await poll(() => modelsOf(learner, 'of one') === 'llm/one', 'it is known from the store')
+  await poll(() => modelsOf(learner, 'of one') === 'llm/one', 'the name is known from the store')
 })
 
-test('servers that hang hold up nobody else', async (t) => {
+test('servers that hang do not delay others', async (t) => {
   const sql = await createMigrated(t)
   const many = Array.from({ length: 200 }, (_, i) => modelRef(`m-${i}`))
   const everything = snapshotOf(...many)
@@ -127,5 +133,5 @@ test('servers that hang hold up nobody else', async (t) => {
       return await delay(60_000, undefined, { ref: false })
     },
   })
-  await poll(() => modelsOf(learner, 'last'), 'the last is known')
+  await poll(() => modelsOf(learner, 'last'), 'the last name is known')
 })

@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { type Stop, stopInOrder } from '../../src/wiring/shutdown.ts'
 
-/** A clock that stands still but for who waits: the first alarm to come is the time then. */
+/** A clock that advances only to the next alarm that is waited for. */
 function createClock() {
   let time = 1_000
   const alarms = new Set<{ at: number; ring: () => void }>()
@@ -14,7 +14,7 @@ function createClock() {
         signal?.addEventListener('abort', () => alarms.delete(alarm))
       })
     },
-    /** Runs until `over` is settled. */
+    /** Runs the clock until `over` is settled. */
     async run<T>(over: Promise<T>): Promise<T> {
       let running = true
       const ended = over.finally(() => {
@@ -34,10 +34,10 @@ function createClock() {
 }
 
 interface World {
-  /** What began to stop, when, and with how much time. */
+  /** The parts that began to stop, when, and with how much time. */
   readonly begun: [name: string, at: number, graceMs: number][]
   readonly logged: object[]
-  /** A part that takes so long; it never ends when absent. */
+  /** A part that takes this long to stop; forever if undefined. */
   part(name: string, shareMs: number, takesMs?: number, mostMs?: number): Stop
   stop(parts: Stop[], budgetMs: number): Promise<boolean>
   now(): number
@@ -73,7 +73,7 @@ function createWorld(): World {
   }
 }
 
-test('what a part leaves is given to those behind it', async (t) => {
+test('time that a part leaves is given to the parts after it', async (t) => {
   const { part, begun, logged, stop } = createWorld()
   t.equal(await stop([part('calls', 500, 200), part('counters', 400, 100)], 1_000), true)
   t.strictSame(begun, [
@@ -83,7 +83,7 @@ test('what a part leaves is given to those behind it', async (t) => {
   t.strictSame(logged, [])
 })
 
-test('a part has no more of it than it can use', async (t) => {
+test('a part gets no more time than it can use', async (t) => {
   const { part, begun, stop } = createWorld()
   const parts = [part('calls', 500, 0), part('pool', 100, undefined, 150), part('data', 400, 0)]
   t.equal(await stop(parts, 1_000), false)
@@ -94,7 +94,7 @@ test('a part has no more of it than it can use', async (t) => {
   ])
 })
 
-test('parts that hang are given up, and take nothing from others', async (t) => {
+test('parts that hang are abandoned and take no time from others', async (t) => {
   const { part, begun, logged, stop, now } = createWorld()
   const parts = [part('calls', 500), part('counters', 400, 250), part('pool', 100), () => {}]
   t.equal(await stop(parts, 1_000), false)
@@ -107,10 +107,10 @@ test('parts that hang are given up, and take nothing from others', async (t) => 
     { part: 'calls', graceMs: 500, lost: 'what calls had' },
     { part: 'pool', graceMs: 150, lost: 'what pool had' },
   ])
-  t.equal(now(), 1_100, 'all of it in the budget, and a margin')
+  t.equal(now(), 1_100, 'everything within the budget and a margin')
 })
 
-test('shares beyond the budget are cut in proportion', async (t) => {
+test('shares beyond the budget are reduced in proportion', async (t) => {
   const { part, begun, stop } = createWorld()
   await stop([part('calls', 3_000), part('counters', 1_000, 10)], 2_000)
   t.strictSame(begun, [

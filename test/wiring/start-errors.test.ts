@@ -27,14 +27,17 @@ async function settings(t: Test) {
   }
 }
 
-/** The start fails with this; how long that took is printed. */
+/** Expects the start to fail with this message, and prints how long that took. */
 async function fails(t: Test, env: Record<string, string>, message: RegExp): Promise<void> {
   const since = performance.now()
   await t.rejects(serve({ ...(await settings(t)), ...env }), { message }, String(message))
   t.comment(`${Math.round(performance.now() - since)} ms: ${message}`)
 }
 
-/** Waits, and says for what; is alive and not ready meanwhile; ends at once when it is asked to. */
+/**
+ * Expects a process that waits, logs for what, is alive but not ready meanwhile, and ends at once
+ * on SIGTERM.
+ */
 async function waits(t: Test, env: Record<string, string>, cause: string): Promise<void> {
   const own = { ...(await settings(t)), LOG_LEVEL: 'info', ...env }
   const service = runTollgate(t, ['serve'], own)
@@ -43,7 +46,7 @@ async function waits(t: Test, env: Record<string, string>, cause: string): Promi
   t.equal((await fetch(`${internal}/livez`)).status, 200)
   t.equal((await fetch(`${internal}/readyz`)).status, 503)
   t.match(service.output(), /"setting":"DATABASE_URL"/)
-  t.equal(service.output().split(cause).length, 2, 'said once so far')
+  t.equal(service.output().split(cause).length, 2, 'logged once so far')
   const since = performance.now()
   service.signal('SIGTERM')
   t.equal(await service.ended, 0)
@@ -56,7 +59,7 @@ function changed(url: string, change: (url: URL) => void): string {
   return other.href
 }
 
-root.test('what Postgres refuses ends the start, in its words', async (t) => {
+root.test('an error from Postgres ends the start, in the words of Postgres', async (t) => {
   const url = await createDatabase(t)
   const refused = (change: (url: URL) => void, message: RegExp) =>
     fails(t, { DATABASE_URL: changed(url, change) }, message)
@@ -82,17 +85,13 @@ root.test('what Postgres refuses ends the start, in its words', async (t) => {
   }, /^DATABASE_URL: ENOENT: .*\/nowhere/)
 })
 
-root.test(
-  'a certificate of Postgres that nobody vouches for does too',
-  { skip: noOpenssl },
-  async (t) => {
-    const { url } = await startTlsPostgres(t, makeCertificate(t))
-    const full = changed(url, ({ searchParams }) => searchParams.set('sslmode', 'verify-full'))
-    await fails(t, { DATABASE_URL: full }, /^DATABASE_URL: self-signed certificate/)
-  },
-)
+root.test('an untrusted certificate of Postgres ends the start', { skip: noOpenssl }, async (t) => {
+  const { url } = await startTlsPostgres(t, makeCertificate(t))
+  const full = changed(url, ({ searchParams }) => searchParams.set('sslmode', 'verify-full'))
+  await fails(t, { DATABASE_URL: full }, /^DATABASE_URL: self-signed certificate/)
+})
 
-root.test('a Postgres that is not there yet is waited for, by name', async (t) => {
+root.test('the start waits for an unreachable Postgres and names it', async (t) => {
   const [port] = await freePorts(1)
   const there = `postgres://tollgate:secret@127.0.0.1:${port}/tollgate`
   await waits(t, { DATABASE_URL: there }, `connect ECONNREFUSED 127.0.0.1:${port}`)
@@ -100,7 +99,7 @@ root.test('a Postgres that is not there yet is waited for, by name', async (t) =
   await waits(t, { DATABASE_URL: nowhere }, 'nowhere.invalid')
 })
 
-root.test('a Postgres that does not answer a start is asked again', async (t) => {
+root.test('a Postgres that does not answer during the start is asked again', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const holds = ['tollgate_reports', 'tollgate_replicas'].map((table) => holdTable(sql, table))
   const releases = await Promise.all(holds)
@@ -116,7 +115,7 @@ root.test('a Postgres that does not answer a start is asked again', async (t) =>
   t.equal(await service.ended, 0)
 })
 
-/** Locks a table against all others, until the result is called. */
+/** Locks a table against all others until the returned function is called. */
 async function holdTable(sql: Pool, table: string): Promise<() => Promise<void>> {
   const [locked, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const over = sql.begin(async (transaction) => {
@@ -131,7 +130,7 @@ async function holdTable(sql: Pool, table: string): Promise<() => Promise<void>>
   }
 }
 
-root.test('a Postgres that comes later is used', async (t) => {
+root.test('a Postgres that becomes reachable is used', async (t) => {
   const url = await createDatabase(t)
   const [port = 0] = await freePorts(1)
   const own = { ...(await settings(t)), LOG_LEVEL: 'info' }
@@ -153,23 +152,27 @@ root.test('a Postgres that comes later is used', async (t) => {
   t.equal(await service.ended, 0)
 })
 
-root.test('what Redis refuses ends the start, in its words', { skip: skipValkey }, async (t) => {
-  const valkey = await startValkey(t)
-  await valkey.client.config('SET', 'requirepass', 'right')
-  const DATABASE_URL = await createDatabase(t)
-  const refused = (url: string, message: RegExp) =>
-    fails(t, { DATABASE_URL, REDIS_URL: url }, message)
-  await refused(`redis://:wrong@127.0.0.1:${valkey.port}`, /^REDIS_URL: WRONGPASS /)
-  await refused(`redis://127.0.0.1:${valkey.port}`, /^REDIS_URL: NOAUTH /)
-  await refused(
-    `redis://:right@127.0.0.1:${valkey.port}/99`,
-    /^REDIS_URL: ERR DB index is out of range/,
-  )
-  await refused(`redis+cluster://:wrong@127.0.0.1:${valkey.port}`, /^REDIS_URL: .*WRONGPASS /)
-})
+root.test(
+  'an error from Redis ends the start, in the words of Redis',
+  { skip: skipValkey },
+  async (t) => {
+    const valkey = await startValkey(t)
+    await valkey.client.config('SET', 'requirepass', 'right')
+    const DATABASE_URL = await createDatabase(t)
+    const refused = (url: string, message: RegExp) =>
+      fails(t, { DATABASE_URL, REDIS_URL: url }, message)
+    await refused(`redis://:wrong@127.0.0.1:${valkey.port}`, /^REDIS_URL: WRONGPASS /)
+    await refused(`redis://127.0.0.1:${valkey.port}`, /^REDIS_URL: NOAUTH /)
+    await refused(
+      `redis://:right@127.0.0.1:${valkey.port}/99`,
+      /^REDIS_URL: ERR DB index is out of range/,
+    )
+    await refused(`redis+cluster://:wrong@127.0.0.1:${valkey.port}`, /^REDIS_URL: .*WRONGPASS /)
+  },
+)
 
 root.test(
-  'a certificate of Redis that nobody vouches for does too',
+  'an untrusted certificate of Redis ends the start',
   { skip: skipValkey || noOpenssl },
   async (t) => {
     const valkey = await startValkey(t)
@@ -180,13 +183,13 @@ root.test(
   },
 )
 
-root.test('a Redis that is not there is named, and the start goes on', async (t) => {
+root.test('an unreachable Redis is named, and the start continues', async (t) => {
   const [port] = await freePorts(1)
   for (const [url, cause] of [
     [`redis://127.0.0.1:${port}`, `connect ECONNREFUSED 127.0.0.1:${port}`],
     ['redis://nowhere.invalid', 'nowhere.invalid'],
   ] as const) {
-    // Where nobody waits for one that was killed before.
+    // A database of its own, so that it does not wait for a process that was killed before.
     const DATABASE_URL = await createDatabase(t)
     const own = { ...(await settings(t)), LOG_LEVEL: 'info', DATABASE_URL, REDIS_URL: url }
     const service = runTollgate(t, ['serve'], own)
@@ -195,13 +198,13 @@ root.test('a Redis that is not there is named, and the start goes on', async (t)
     t.match(service.output(), cause)
     const ready = await fetch(`http://${own.INTERNAL_ADDRESS}/readyz`)
     t.strictSame(await ready.json(), { status: 'ready', degraded: ['redis'] })
-    // It would wait for Redis to take what was counted.
+    // SIGTERM would wait for Redis to take what was counted.
     service.signal('SIGKILL')
     await service.ended
   }
 })
 
-/** Speaks TLS before a server that does not. */
+/** Accepts TLS in front of a server without it. */
 async function startTls(t: Test, port: number, { key, cert }: Certificate): Promise<number> {
   const server = tls.createServer({ key, cert }, (client) => {
     client.on('error', () => {})

@@ -31,7 +31,7 @@ function read(
   return Object.fromEntries(Object.entries(sources).map(([name, one]) => [name, one()]))
 }
 
-test('every part is read', async (t) => {
+test('every part has metrics', async (t) => {
   const redis = { away: true, unflushed: 4, losses: 2 }
   const config = { usageJournal: '/journal', keyCacheOutageGraceMs: 900_000 }
   t.strictSame(read(config, { redis }), {
@@ -75,18 +75,18 @@ test('every part is read', async (t) => {
   })
 })
 
-test('what is not there is not read', async (t) => {
+test('a part that does not exist has no metrics', async (t) => {
   t.notOk(Object.keys(read()).some((name) => /redis|journal/.test(name)))
   const ofWorker = read({ usageJournal: '/journal' }, {}, {})
   t.notOk(
     Object.keys(ofWorker).some((name) => name.includes('journal')),
-    'its parent reads it',
+    'read by its parent process',
   )
   const propagation = { stats: () => ({ confirmed: 0, pending: 0, lastMs: undefined }) }
   t.strictSame(read({}, { propagation }).tollgate_revocation_propagation_seconds, NaN)
 })
 
-test('workers are counted where there are several', async (t) => {
+test('workers have a metric if there are several', async (t) => {
   const figures = (found: Record<string, unknown>) => [
     found.tollgate_workers,
     found.tollgate_worker_restarts,

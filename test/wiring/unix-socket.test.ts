@@ -9,7 +9,7 @@ import { createGrpcServer } from '../../src/grpc/server.ts'
 import { listenGrpc, listenHttp } from '../../src/wiring/listen.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
-/** A socket whose process was killed. */
+/** Leaves the socket of a killed process. */
 async function leaveSocket(path: string): Promise<void> {
   const program = `require('net').createServer().listen(${JSON.stringify(path)}, () => console.log(1))`
   const child = spawn(process.execPath, ['-e', program], { stdio: ['ignore', 'pipe', 'ignore'] })
@@ -31,7 +31,7 @@ function createGrpc(t: Test) {
   return server
 }
 
-test('a socket that was left over is replaced, with its rights', async (t) => {
+test('the socket of a killed process is replaced, with its permissions', async (t) => {
   const folder = temporaryFolder(t)
   const [api, grpc] = [join(folder, 'api'), join(folder, 'grpc')]
   for (const path of [api, grpc]) {
@@ -46,7 +46,7 @@ test('a socket that was left over is replaced, with its rights', async (t) => {
   t.equal(answer.statusCode, 200)
 })
 
-test('one that somebody listens on is not taken', async (t) => {
+test('a socket in use is not taken over', async (t) => {
   const path = join(temporaryFolder(t), 'socket')
   const app = createApi(t)
   await listenHttp('API_ADDRESS', app, { path })
@@ -57,10 +57,10 @@ test('one that somebody listens on is not taken', async (t) => {
     message: `GRPC_ADDRESS: unix:${path} is already taken`,
   })
   await app.close()
-  t.notOk(existsSync(path), 'it goes with who listened')
+  t.notOk(existsSync(path), 'removed when its server closes')
 })
 
-test('a file that is no socket stays', async (t) => {
+test('a file that is not a socket stays', async (t) => {
   const folder = temporaryFolder(t)
   const path = join(folder, 'file')
   writeFileSync(path, 'precious')
