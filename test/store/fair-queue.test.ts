@@ -8,7 +8,7 @@ function takeAll(queue: FairQueue<string>): string[] {
   return taken
 }
 
-test('owners take turns, each in order', async (t) => {
+test('owners take turns, each in its own order', async (t) => {
   const queue = createFairQueue<string>({ room: 100, roomForOne: 100 })
   for (const item of ['a1', 'a2', 'a3', 'a4', 'b1', 'c1', 'c2']) queue.offer(item[0] ?? '', item)
   t.equal(queue.size, 7)
@@ -19,12 +19,16 @@ test('owners take turns, each in order', async (t) => {
   t.equal(queue.take(), undefined)
 })
 
-test('nobody leaves the others without room', async (t) => {
+test('one owner cannot take the room of the others', async (t) => {
   const queue = createFairQueue<string>({ room: 1_000, roomForOne: 400 })
   const flood = (owner: string) =>
     Array.from({ length: 500 }, (_, i) => queue.offer(owner, `${owner} ${i}`))
   const dropped = flood('flood')
-  t.equal(dropped.indexOf('flood 400'), 400, 'what is too much for one goes at once')
+  t.equal(
+    dropped.indexOf('flood 400'),
+    400,
+    'what exceeds the share of an owner is refused at once',
+  )
   t.ok(dropped.slice(0, 400).every((item) => item === undefined))
   for (let i = 0; i < 50; i += 1) {
     flood(`flood ${i}`)
@@ -38,7 +42,7 @@ test('nobody leaves the others without room', async (t) => {
   t.equal(queue.offer('flood', 'again'), undefined, 'there is room again')
 })
 
-test('what is pushed takes a turn but no room', async (t) => {
+test('a pushed item takes a turn but no room', async (t) => {
   const queue = createFairQueue<string>({ room: 4, roomForOne: 2 })
   for (let i = 0; i < 10; i += 1) queue.push(`p${i}`)
   const offered = ['a1', 'a2', 'a3', 'b1'].map((item) => queue.offer(item[0] ?? '', item))
@@ -47,15 +51,15 @@ test('what is pushed takes a turn but no room', async (t) => {
   t.equal(queue.offer('a', 'a3'), undefined)
 })
 
-test('the last one of the longest line goes', async (t) => {
+test('the last item of the longest line is dropped', async (t) => {
   const queue = createFairQueue<string>({ room: 5, roomForOne: 5 })
   for (const item of ['a1', 'a2', 'a3', 'b1', 'b2']) queue.offer(item[0] ?? '', item)
   t.equal(queue.offer('c', 'c1'), 'a3')
-  t.equal(queue.offer('a', 'a4'), 'a4', 'nobody has more than this owner')
+  t.equal(queue.offer('a', 'a4'), 'a4', 'no owner has a longer line')
   t.match(queue.offer('c', 'c2'), /^c2|[ab]2$/)
   t.match(queue.offer('d', 'd1'), /^[abc]2$/)
   t.match(queue.offer('e', 'e1'), /^[abc]2$/)
-  t.match(queue.offer('f', 'f1'), /^[abcde]1$|2$/, 'equals make room for a newcomer')
+  t.match(queue.offer('f', 'f1'), /^[abcde]1$|2$/, 'among equal lines there is room for a newcomer')
   t.equal(takeAll(queue).length, 5)
 })
 

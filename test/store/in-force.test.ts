@@ -22,14 +22,14 @@ async function begin(t: Test) {
   return sql
 }
 
-/** Among those that may be serving, as the follower of revocations notes it. */
+/** Adds a process that may be serving, as the follower of revocations does. */
 async function join(sql: Pool, name: string, id: string = randomUUID(), servesS = 60) {
   await sql`insert into tollgate_replicas (id, name, place, seen_at, serves_until, acknowledged)
     values (${id}, ${name}, ${name}, now(), now() + ${servesS}::float8 * interval '1 second', 0)`
   return id
 }
 
-/** What is new since `known`, in words. */
+/** What is new since `known`, as text. */
 async function read(sql: Pool, known: ReadonlyMap<string, Edition> = new Map()) {
   const found = await readReports(sql, known, 5_000)
   return found.map(({ name, last, changes, unreportedMs }) => {
@@ -39,7 +39,7 @@ async function read(sql: Pool, known: ReadonlyMap<string, Edition> = new Map()) 
   })
 }
 
-test('a report is read whole, then by what is new', async (t) => {
+test('a report is read whole first, then only its changes', async (t) => {
   const sql = await begin(t)
   const id = await join(sql, 'one')
   const edition = randomUUID()
@@ -61,11 +61,11 @@ test('a report is read whole, then by what is new', async (t) => {
   ])
   t.ok(await reportChanges(sql, id, { edition, revision: 1 }, changes))
   t.strictSame(await read(sql, known), ['one: revision 2 llm/a=undefined llm/b=2'])
-  t.ok(await reportChanges(sql, id, { edition, revision: 2 }, new Map()), 'it is still there')
+  t.ok(await reportChanges(sql, id, { edition, revision: 2 }, new Map()), 'it still exists')
   t.strictSame(await read(sql, new Map([[id, { edition, revision: 2 }]])), ['one: revision 2'])
 })
 
-test('who knows another edition is told all', async (t) => {
+test('after a change of edition the whole report is read', async (t) => {
   const sql = await begin(t)
   const id = await join(sql, 'one')
   await reportAll(
@@ -83,7 +83,7 @@ test('who knows another edition is told all', async (t) => {
   t.strictSame(await read(sql, other), ['one: revision 1 llm/b=2'])
 })
 
-test('a database that went back is noticed', async (t) => {
+test('a database that was reset is noticed', async (t) => {
   const sql = await begin(t)
   const id = await join(sql, 'one')
   const edition = randomUUID()
@@ -97,7 +97,7 @@ test('a database that went back is noticed', async (t) => {
   t.strictSame(await read(sql), ['one: revision 1 llm/a=2'])
 })
 
-test('who starts is not waited for, and an earlier version is', async (t) => {
+test('a starting process is not waited for, one of an earlier version is', async (t) => {
   const sql = await begin(t)
   const starting = randomUUID()
   await noteStart(sql, starting)
@@ -110,7 +110,7 @@ test('who starts is not waited for, and an earlier version is', async (t) => {
   t.strictSame(await read(sql), ['older: silent', 'starting: revision 1'])
 })
 
-test('reports of processes that are gone are forgotten', async (t) => {
+test('reports of ended processes are deleted', async (t) => {
   const sql = await begin(t)
   const id = await join(sql, 'one')
   const gone = randomUUID()

@@ -13,7 +13,7 @@ import { poll } from '../../support/poll.ts'
 
 const minute = 60_000
 
-/** A cache over Postgres whose queries for hashes are noted. */
+/** A cache over Postgres, with the queries for hashes recorded. */
 async function createStored(
   t: Test,
   around: (table: ApiKeyTable) => Partial<ApiKeyTable> = () => ({}),
@@ -34,7 +34,7 @@ async function createStored(
   return { keys, table, queries }
 }
 
-/** A cache over a table in memory, with a freshness and a clock to set. */
+/** A cache over a table in memory, with a freshness and a clock that the test sets. */
 function createFaked(options: { entries?: number; outageGraceMs?: number } = {}) {
   const fake = createFakeTable()
   const freshness = createFakeFreshness()
@@ -48,7 +48,7 @@ function createFaked(options: { entries?: number; outageGraceMs?: number } = {})
   return { ...fake, freshness, clock, keys }
 }
 
-/** A key that the cache remembers. */
+/** A key in the cache. */
 async function remember({ keys, add }: ReturnType<typeof createFaked>): Promise<FoundKey> {
   const row = add()
   await keys.findByHash(row.hash)
@@ -59,7 +59,7 @@ function isUnavailable(t: Test, keys: CachedApiKeys, hash: string, title = hash)
   t.throws(() => keys.findByHash(hash), { code: 'store_unavailable' }, title)
 }
 
-test('a known key is answered at once', async (t) => {
+test('a known key is answered synchronously', async (t) => {
   const { keys, queries } = await createStored(t)
   const record = createRecord()
   await keys.insert(record)
@@ -70,7 +70,7 @@ test('a known key is answered at once', async (t) => {
   t.match(keys.stats(), { entries: 1, hits: 1, misses: 10, queries: 1 })
 })
 
-test('500 keys unknown to the memory take few queries', async (t) => {
+test('500 keys that are not cached take few queries', async (t) => {
   const { keys, queries } = await createStored(t)
   const records = Array.from({ length: 500 }, (_, i) => createRecord({ user: `user ${i}` }))
   for (const record of records) await keys.insert(record)
@@ -82,7 +82,7 @@ test('500 keys unknown to the memory take few queries', async (t) => {
   t.equal(queries.length, 1)
 })
 
-test('a flood of invented keys is no lockout', async (t) => {
+test('a flood of invented keys locks nobody out', async (t) => {
   const { keys, queries } = await createStored(t)
   const [warm, ...cold] = Array.from({ length: 41 }, () => createRecord())
   for (const record of [warm as ApiKeyRecord, ...cold]) await keys.insert(record)
@@ -94,22 +94,22 @@ test('a flood of invented keys is no lockout', async (t) => {
     flood.push([`${i}`, Promise.resolve(answer).catch((error) => error.code)])
     if (i % 250 === 0) {
       honest.push(keys.findByHash(cold[i / 250]?.hash ?? '', () => `198.51.100.${i / 250}`))
-      t.match(keys.findByHash(warm?.hash ?? ''), { status: 'active' }, 'at once')
+      t.match(keys.findByHash(warm?.hash ?? ''), { status: 'active' }, 'synchronously')
     }
     if (i % 1_000 === 999) await nextTurn()
   }
   for (const key of await Promise.all(honest)) t.match(key, { status: 'active' })
   const answers = new Set(await Promise.all(flood.map(([, answer]) => answer)))
-  t.ok(answers.has(undefined), 'unknown is told where it was found out')
+  t.ok(answers.has(undefined), 'some are refused after a look-up')
   for (const code of [undefined, 'store_unavailable']) answers.delete(code)
-  t.equal(answers.size, 0, 'and 503 where it was not')
+  t.equal(answers.size, 0, 'others with 503, without one')
   t.ok(queries.length < 100, `${queries.length} queries`)
 })
 
-test('an unknown key is not asked for again at once', async (t) => {
+test('an unknown key is not looked up again at once', async (t) => {
   const { keys, queries, clock, add } = createFaked()
   t.equal(await keys.findByHash('a'), undefined)
-  t.equal(keys.findByHash('a'), undefined, 'at once')
+  t.equal(keys.findByHash('a'), undefined, 'synchronously')
   t.equal(queries.length, 1)
   t.equal(keys.stats().unknownHits, 1)
   add({ hash: 'a' })
@@ -117,13 +117,13 @@ test('an unknown key is not asked for again at once', async (t) => {
   t.match(await keys.findByHash('a'), { status: 'active' })
 })
 
-test('a key that is made here is known at once', async (t) => {
+test('a key that this process creates is known at once', async (t) => {
   const { keys, queries, hold } = createFaked()
   const [asked, underWay] = [createRecord(), createRecord()]
   await keys.findByHash(asked.hash)
   const release = hold()
   const early = keys.findByHash(underWay.hash)
-  await poll(() => queries.length === 2, 'it is under way')
+  await poll(() => queries.length === 2, 'the look-up is under way')
   for (const record of [asked, underWay]) await keys.insert(record)
   release()
   t.match(await early, { id: underWay.id })
@@ -145,20 +145,20 @@ test('a revocation evicts, single and bulk', async (t) => {
   }
 })
 
-test('what others revoke is evicted as they tell', async (t) => {
+test('a revocation by another process evicts when it is announced', async (t) => {
   const world = createFaked()
   const { keys, rows, queries } = world
   const row = await remember(world)
   const other = await remember(world)
   rows.set(row.hash, { ...row, status: 'revoked' })
-  t.match(keys.findByHash(row.hash), { status: 'active' }, 'nobody has told yet')
-  keys.evict([row.hash, 'never heard of'])
+  t.match(keys.findByHash(row.hash), { status: 'active' }, 'not announced yet')
+  keys.evict([row.hash, 'never seen'])
   t.match(await keys.findByHash(row.hash), { status: 'revoked' })
-  t.match(keys.findByHash(other.hash), { status: 'active' }, 'others are known as before')
+  t.match(keys.findByHash(other.hash), { status: 'active' }, 'other keys stay known')
   t.equal(queries.length, 3)
 })
 
-test('what nobody tells of is found within a minute', async (t) => {
+test('a change without an announcement is found within a minute', async (t) => {
   const world = createFaked()
   const { keys, rows, queries, clock, freshness } = world
   const [used, unused] = [await remember(world), await remember(world)]
@@ -167,17 +167,24 @@ test('what nobody tells of is found within a minute', async (t) => {
   t.match(keys.findByHash(used.hash), { status: 'active' })
   t.equal(queries.length, 2)
   clock.now = 30_000
-  t.match(keys.findByHash(used.hash), { status: 'active' }, 'it is read beside the request')
-  await poll(() => queries.length === 3, 'it is read')
-  await poll(async () => (await keys.findByHash(used.hash))?.status === 'revoked', 'and taken in')
+  t.match(
+    keys.findByHash(used.hash),
+    { status: 'active' },
+    'the key is read again beside the request',
+  )
+  await poll(() => queries.length === 3, 'the key is read')
+  await poll(
+    async () => (await keys.findByHash(used.hash))?.status === 'revoked',
+    'the change is in the cache',
+  )
   clock.now = 60_000
   freshness.is = 'away'
-  t.match(keys.findByHash(unused.hash), { status: 'active' }, 'while there is nothing to read')
+  t.match(keys.findByHash(unused.hash), { status: 'active' }, 'while there is no answer')
   freshness.is = 'confirmed'
-  t.match(await keys.findByHash(unused.hash), { status: 'revoked' }, 'before it is answered')
+  t.match(await keys.findByHash(unused.hash), { status: 'revoked' }, 'before the query is answered')
 })
 
-test('no look-up answers from before an eviction', async (t) => {
+test('a look-up that began before an eviction is not used', async (t) => {
   const world = createFaked()
   const { keys, rows, queries, hold, add } = world
   const evictions: readonly ((row: FoundKey) => unknown)[] = [
@@ -190,7 +197,7 @@ test('no look-up answers from before an eviction', async (t) => {
     const release = hold()
     const before = queries.length
     const answer = keys.findByHash(row.hash)
-    await poll(() => queries.length > before, 'it is under way')
+    await poll(() => queries.length > before, 'the look-up is under way')
     rows.set(row.hash, { ...row, status: 'revoked' })
     await evict(row)
     release()
@@ -213,7 +220,7 @@ test('after a gap every key is read again, together', async (t) => {
   t.equal(queries.length, before + 1)
 })
 
-test('a key in doubt is no flood', async (t) => {
+test('keys in doubt do not count as a flood', async (t) => {
   const world = createFaked({ entries: 10_000 })
   const { keys, add } = world
   const rows = Array.from({ length: 6_000 }, () => add())
@@ -225,7 +232,7 @@ test('a key in doubt is no flood', async (t) => {
   t.ok(found.every((key) => key?.status === 'active'))
 })
 
-test('an unconfirmed memory is confirmed before it answers', async (t) => {
+test('a key that is not confirmed is confirmed before it is used', async (t) => {
   const world = createFaked()
   const { keys, freshness, rows } = world
   const [row, other] = [await remember(world), await remember(world)]
@@ -240,12 +247,12 @@ test('an unconfirmed memory is confirmed before it answers', async (t) => {
   t.match(await Promise.all(answers), [{ status: 'revoked' }, { status: 'active' }])
 })
 
-test('what was read before a pause is confirmed too', async (t) => {
+test('a key read before a pause is confirmed too', async (t) => {
   const { keys, freshness, rows, queries, hold, add } = createFaked()
   const row = add()
   const release = hold()
   const answer = keys.findByHash(row.hash)
-  await poll(() => queries.length === 1, 'it is under way')
+  await poll(() => queries.length === 1, 'the look-up is under way')
   freshness.is = 'unconfirmed'
   freshness.onConfirm = () => {
     rows.set(row.hash, { ...row, status: 'revoked' })
@@ -256,7 +263,7 @@ test('what was read before a pause is confirmed too', async (t) => {
   t.match(await answer, { status: 'revoked' })
 })
 
-test('an outage leaves known keys, and no others', async (t) => {
+test('in an outage known keys are valid, and no others', async (t) => {
   const world = createFaked({ outageGraceMs: 15 * minute })
   const { keys, freshness, queries, add } = world
   const [row, unknownSince] = [await remember(world), 'unknown']
@@ -264,18 +271,22 @@ test('an outage leaves known keys, and no others', async (t) => {
   const before = queries.length
   freshness.is = 'away'
   freshness.age = 15 * minute - 1
-  t.match(keys.findByHash(row.hash), { status: 'active', ageMs: 15 * minute - 1 }, 'at once')
-  isUnavailable(t, keys, add().hash, 'a key not seen yet')
-  isUnavailable(t, keys, unknownSince, 'not even what was unknown is called so')
+  t.match(keys.findByHash(row.hash), { status: 'active', ageMs: 15 * minute - 1 }, 'synchronously')
+  isUnavailable(t, keys, add().hash, 'a key not seen before')
+  isUnavailable(t, keys, unknownSince, 'even a hash that was unknown')
   freshness.age = 15 * minute
-  isUnavailable(t, keys, row.hash, 'the grace is over')
-  t.equal(queries.length, before, 'nobody was asked')
+  isUnavailable(t, keys, row.hash, 'the grace period is over')
+  t.equal(queries.length, before, 'nothing was queried')
   freshness.is = 'confirmed'
-  t.match(keys.findByHash(row.hash), { status: 'active', ageMs: undefined }, 'it heals')
+  t.match(
+    keys.findByHash(row.hash),
+    { status: 'active', ageMs: undefined },
+    'recovers after the outage',
+  )
   t.match(await keys.findByHash(add().hash), { status: 'active' })
 })
 
-test('without a grace a key is believed for a minute', async (t) => {
+test('without a grace period a key is valid for a minute', async (t) => {
   const world = createFaked({ outageGraceMs: 0 })
   const { keys, freshness } = world
   const { hash } = await remember(world)
@@ -288,7 +299,7 @@ test('without a grace a key is believed for a minute', async (t) => {
   isUnavailable(t, keys, hash, 'never confirmed')
 })
 
-test('a key in doubt is not believed in an outage', async (t) => {
+test('a key in doubt is not valid in an outage', async (t) => {
   const world = createFaked()
   const { hash } = await remember(world)
   world.keys.forgetAll()
@@ -296,7 +307,7 @@ test('a key in doubt is not believed in an outage', async (t) => {
   isUnavailable(t, world.keys, hash)
 })
 
-test('a store found away in the middle answers 503', async (t) => {
+test('a store that fails during a look-up answers 503', async (t) => {
   const world = createFaked()
   const { keys, freshness } = world
   const { hash } = await remember(world)
@@ -304,17 +315,17 @@ test('a store found away in the middle answers 503', async (t) => {
   freshness.onConfirm = () => 'away'
   freshness.age = 7
   const answer = keys.findByHash(hash)
-  await poll(() => freshness.is === 'away', 'it is away')
+  await poll(() => freshness.is === 'away', 'the store is unavailable')
   freshness.is = 'confirmed'
   t.match(keys.findByHash(hash), { ageMs: undefined }, 'another request, answered meanwhile')
   freshness.is = 'away'
-  t.match(await answer, { status: 'active', ageMs: 7 }, 'known and young')
+  t.match(await answer, { status: 'active', ageMs: 7 }, 'known and recent')
   freshness.is = 'unconfirmed'
   freshness.age = 60 * minute
   await t.rejects(async () => keys.findByHash(hash), { code: 'store_unavailable' })
 })
 
-test('a state that does not settle is not waited for', async (t) => {
+test('a state that keeps changing is not waited for', async (t) => {
   const world = createFaked()
   const { keys, freshness } = world
   const { hash } = await remember(world)
@@ -323,7 +334,7 @@ test('a state that does not settle is not waited for', async (t) => {
   await t.rejects(async () => keys.findByHash(hash), { code: 'store_unavailable' })
 })
 
-test('a failed lookup is not remembered', async (t) => {
+test('a failed look-up is not cached', async (t) => {
   const { keys, failWith, add } = createFaked()
   const { hash } = add()
   failWith(new Error('away'))
@@ -333,7 +344,7 @@ test('a failed lookup is not remembered', async (t) => {
   t.match(await keys.findByHash(hash), { status: 'active' })
 })
 
-test('a revoke racing lookups leaves no active record', async (t) => {
+test('a revocation that races with look-ups leaves no active record', async (t) => {
   const { keys } = await createStored(t)
   for (let round = 0; round < 20; round += 1) {
     const record = createRecord()
@@ -374,11 +385,11 @@ test('a revocation whose answer was lost evicts too', async (t) => {
   t.match(await keys.findByHash(bulk.hash), { status: 'revoked' })
   const before = queries.length
   await t.rejects(keys.revoke(other.id, 'bob', now), { message: 'no answer' })
-  t.match(keys.findByHash(other.hash), { status: 'active' }, 'others are known as before')
-  t.equal(queries.length, before, 'nobody makes a key of others forgotten')
+  t.match(keys.findByHash(other.hash), { status: 'active' }, 'other keys stay known')
+  t.equal(queries.length, before, 'nobody can evict keys of other users')
 })
 
-test('the keys used last are known from the start', async (t) => {
+test('the most recently used keys are known from the start', async (t) => {
   const { keys, rows, queries, add } = createFaked()
   const [first, second] = [add(), add()]
   add()
@@ -387,10 +398,10 @@ test('the keys used last are known from the start', async (t) => {
     t.match(keys.findByHash(hash), { hash: undefined, status: 'active' })
   t.equal(queries.length, 0)
   rows.set(first.hash, { ...first, status: 'revoked' })
-  t.equal(await keys.warm(2, now), 0, 'what is known is left as it is')
+  t.equal(await keys.warm(2, now), 0, 'known keys are left as they are')
 })
 
-test('the start brings nothing back that was evicted', async (t) => {
+test('loading at the start brings back no evicted key', async (t) => {
   for (const [evict, warmed] of [
     [(keys: CachedApiKeys, row: FoundKey) => keys.evict([row.hash]), 1],
     [(keys: CachedApiKeys) => keys.forgetAll(), 0],
@@ -409,7 +420,7 @@ test('the start brings nothing back that was evicted', async (t) => {
   }
 })
 
-test('an ended key is revoked whatever the table says', async (t) => {
+test('an ended key is revoked, whatever the table says', async (t) => {
   const { table, add } = createFakeTable()
   const ended = new Set<string>()
   let revived = 0
@@ -424,7 +435,7 @@ test('an ended key is revoked whatever the table says', async (t) => {
   const other = add()
   ended.add(hash)
   t.match(await keys.findByHash(hash), { status: 'revoked' })
-  t.match(keys.findByHash(hash), { status: 'revoked' }, 'from memory too')
+  t.match(keys.findByHash(hash), { status: 'revoked' }, 'from the cache too')
   t.match(await keys.findByHash(other.hash), { status: 'active' })
   t.equal(revived, 1)
   const cold = createCachedApiKeys(table, { entries: 10, isEnded: (each) => each === hash })

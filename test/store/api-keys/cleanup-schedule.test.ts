@@ -10,7 +10,7 @@ const quiet: Pick<CleanupScheduleOptions, 'onDeleted' | 'onFault'> = {
   onFault() {},
 }
 
-test('it runs now and again, whatever fails', async (t) => {
+test('the cleanup runs regularly, even after failures', async (t) => {
   const told: unknown[] = []
   let runs = 0
   const schedule = startCleanupSchedule({
@@ -32,7 +32,7 @@ test('it runs now and again, whatever fails', async (t) => {
   t.equal(runs, stoppedAt)
 })
 
-test('stopping waits for the run under way', async (t) => {
+test('stopping waits for the current run', async (t) => {
   const begun = Promise.withResolvers<void>()
   const end = Promise.withResolvers<void>()
   let ended = false

@@ -7,11 +7,11 @@ test('a key is kept as it was read', async (t) => {
   const record = createRecord({ groups: ['a "b"', 'c,d', 'ü'], expiresAt: null })
   t.match(keys.set(record.hash, record), knownOf(record))
   t.match(keys.get(record.hash), knownOf(record))
-  t.notOk('name' in (keys.get(record.hash) ?? {}), 'and no more of it')
+  t.notOk('name' in (keys.get(record.hash) ?? {}), 'only its own fields')
   t.equal(keys.get('another'), undefined)
 })
 
-test('what was used longest ago makes room', async (t) => {
+test('the least recently used key is removed first', async (t) => {
   const keys = createKnownKeys(2)
   for (const hash of ['a', 'b']) keys.set(hash, createRecord())
   keys.get('a')
@@ -23,7 +23,7 @@ test('what was used longest ago makes room', async (t) => {
   t.equal(keys.size, 2)
 })
 
-test('equal owners and groups are kept once', async (t) => {
+test('equal owners and groups are stored once', async (t) => {
   const keys = createKnownKeys(10)
   const copy = (text: string) => Buffer.from(text).toString()
   const make = () => createRecord({ user: copy('ann'), groups: [copy('team'), copy('all')] })
@@ -32,7 +32,7 @@ test('equal owners and groups are kept once', async (t) => {
   t.strictSame(other.groups, ['team'])
 })
 
-test('keys in doubt have to be set again', async (t) => {
+test('keys in doubt must be set again', async (t) => {
   const keys = createKnownKeys(10)
   for (const hash of ['a', 'b']) keys.set(hash, createRecord())
   keys.doubtAll()
@@ -43,7 +43,7 @@ test('keys in doubt have to be set again', async (t) => {
   t.equal(keys.get('b'), undefined)
 })
 
-test('keys are dropped one by one or by rule', async (t) => {
+test('keys are removed singly or by a condition', async (t) => {
   const keys = createKnownKeys(10)
   for (const user of ['ann', 'bob', 'cid']) keys.set(user, createRecord({ user }))
   keys.delete('ann')

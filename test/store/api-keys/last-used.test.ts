@@ -27,7 +27,7 @@ function createWorld(t: Test, options: Partial<LastUsedOptions> = {}) {
   return Object.assign(world, { lastUsed, writes, faults })
 }
 
-test('uses are written together, the last of each key', async (t) => {
+test('uses are written together, the last one of each key', async (t) => {
   const { lastUsed, writes } = createWorld(t, { everyMs: 10 })
   for (const [id, at] of [
     ['a', 1],
@@ -36,11 +36,11 @@ test('uses are written together, the last of each key', async (t) => {
   ] as const)
     lastUsed.note(id, at)
   t.strictSame(writes, [], 'not while a request is answered')
-  await poll(() => writes.length > 0, 'they are written')
+  await poll(() => writes.length > 0, 'the uses are written')
   t.strictSame(writes, [{ a: 3, b: 2 }])
 })
 
-test('a key is written once in 30 seconds', async (t) => {
+test('a key is written at most once in 30 seconds', async (t) => {
   const { lastUsed, writes } = createWorld(t, { everyMs: 5 })
   lastUsed.note('a', now)
   await poll(() => writes.length === 1, 'the first use')
@@ -52,7 +52,7 @@ test('a key is written once in 30 seconds', async (t) => {
   t.strictSame(writes, [{ a: now }, { b: now }, { a: now + 30 * second }])
 })
 
-test('one write is bounded, the rest comes next', async (t) => {
+test('one write is limited, the rest follows', async (t) => {
   const { lastUsed, writes } = createWorld(t, { everyMs: 5, batchSize: 3 })
   for (let i = 0; i < 8; i += 1) lastUsed.note(`k${i}`, now)
   await poll(() => writes.length === 3, 'all are written')
@@ -62,7 +62,7 @@ test('one write is bounded, the rest comes next', async (t) => {
   )
 })
 
-test('an outage loses no use, and fills no memory', async (t) => {
+test('an outage loses no use and needs no extra memory', async (t) => {
   const world = createWorld(t, { everyMs: 5, most: 3 })
   const { lastUsed, writes, faults } = world
   world.failure = outage
@@ -78,20 +78,20 @@ test('an outage loses no use, and fills no memory', async (t) => {
   await new Promise((done) => setTimeout(done, 30))
   lastUsed.note('b', 6)
   world.failure = undefined
-  await poll(() => writes.length > 0, 'it is back')
+  await poll(() => writes.length > 0, 'the database is back')
   t.strictSame(writes, [{ a: 5, b: 6, c: 3 }])
-  t.strictSame(faults, [], 'an outage is told elsewhere')
+  t.strictSame(faults, [], 'an outage is reported elsewhere')
 })
 
-test('what cannot be written is told and given up', async (t) => {
+test('a use that cannot be written is reported and dropped', async (t) => {
   const world = createWorld(t, { everyMs: 5, batchSize: 1 })
   const { lastUsed, writes, faults } = world
   world.failure = new TypeError('odd')
   lastUsed.note('odd', 1)
-  await poll(() => faults.length === 1, 'it is told')
+  await poll(() => faults.length === 1, 'the failure is reported')
   world.failure = undefined
   lastUsed.note('a', 2)
-  await poll(() => writes.length === 1, 'the next one')
+  await poll(() => writes.length === 1, 'the next use is written')
   t.strictSame(writes, [{ a: 2 }])
 })
 
@@ -105,15 +105,15 @@ test('a stop writes what is left', async (t) => {
   away.failure = outage
   away.lastUsed.note('a', 1)
   await away.lastUsed.stop(60_000)
-  t.strictSame(away.writes, [], 'in vain it is not tried twice')
+  t.strictSame(away.writes, [], 'a failed write is not repeated')
 })
 
-test('noting costs no promise', async (t) => {
+test('recording a use creates no promise', async (t) => {
   const { lastUsed } = createWorld(t)
   t.equal(lastUsed.note('a', 1), undefined)
 })
 
-/** A migrated table, and what it says of uses. */
+/** A migrated table, and the last uses in it. */
 async function createTable(t: Test) {
   const { url, sql } = await createKeyDatabase(t)
   const keys = createPostgresApiKeys(sql)
@@ -126,7 +126,7 @@ async function createTable(t: Test) {
   return { url, sql, keys, create, usedAt }
 }
 
-test('a use is noted in the row', async (t) => {
+test('a use is recorded in its row', async (t) => {
   const { keys, create, usedAt } = await createTable(t)
   const [id, other] = [await create(), await create()]
   const note = (at: number) =>
@@ -138,9 +138,9 @@ test('a use is noted in the row', async (t) => {
     )
   for (const [at, noted, title] of [
     [now, now, 'the first'],
-    [now + 29_999, now, 'half a minute is not over'],
-    [now + 30_000, now + 30_000, 'now it is'],
-    [now, now + 30_000, 'it never goes back'],
+    [now + 29_999, now, 'half a minute has not passed'],
+    [now + 30_000, now + 30_000, 'now it has'],
+    [now, now + 30_000, 'the time never goes back'],
   ] as const) {
     await note(at)
     t.equal(await usedAt(id), noted, title)
@@ -149,14 +149,14 @@ test('a use is noted in the row', async (t) => {
   await keys.noteUses(new Map())
 })
 
-test('a clock that is ahead does not keep others out', async (t) => {
+test('a clock that is ahead does not suppress the uses of others', async (t) => {
   const { keys, create, usedAt } = await createTable(t)
   const id = await create()
   await keys.noteUses(new Map([[id, Date.now() + 86_400_000]]))
   t.ok(Number(await usedAt(id)) <= Date.now() + 1_000)
 })
 
-test('replicas that write at once do it once', async (t) => {
+test('concurrent replicas write a use once', async (t) => {
   const { sql, keys, create, usedAt } = await createTable(t)
   const ids: string[] = []
   for (let i = 0; i < 200; i += 1) ids.push(await create())
@@ -178,7 +178,7 @@ test('replicas that write at once do it once', async (t) => {
   for (const id of ids) t.ok(Number(await usedAt(id)) >= now)
 })
 
-test('a row that is being changed is not waited for', async (t) => {
+test('a locked row is not waited for', async (t) => {
   const { sql, keys, create, usedAt } = await createTable(t)
   const [held, free] = [await create(), await create()]
   const holding = sql`
@@ -188,7 +188,7 @@ test('a row that is being changed is not waited for', async (t) => {
     select pid from pg_stat_activity
     where wait_event = 'PgSleep' and query like '%from locked%' and pid <> pg_backend_pid()
       and datname = current_database()`
-  const pid = await poll(async () => (await asleep())[0]?.pid ?? 0, 'the row is held')
+  const pid = await poll(async () => (await asleep())[0]?.pid ?? 0, 'the row is locked')
   await keys.noteUses(
     new Map([
       [held, now],
@@ -200,12 +200,12 @@ test('a row that is being changed is not waited for', async (t) => {
   await holding
 })
 
-test('a use touches no index and tells nobody', async (t) => {
+test('a use changes no index and causes no notification', async (t) => {
   const { url, sql, keys, create } = await createTable(t)
   const ids: string[] = []
   for (let i = 0; i < 50; i += 1) ids.push(await create())
   const told = await hear(t, url, ['tollgate_revocations', 'probe'])
-  // A page keeps room for some of its rows; all at once would not fit.
+  // A page has room for a new version of some of its rows, not of all at once.
   await keys.noteUses(new Map(ids.slice(0, 3).map((id) => [id, now])))
   await sql`select pg_notify('probe', '')`
   await poll(() => told.length > 0, 'the later notification')
@@ -217,5 +217,5 @@ test('a use touches no index and tells nobody', async (t) => {
     await sql`select pg_stat_force_next_flush()`
     return (await counts()).filter(({ updated }) => updated > 0)[0] ?? null
   }, 'the statistics')
-  t.strictSame(changes, { updated: 3, hot: 3 }, 'each within its page')
+  t.strictSame(changes, { updated: 3, hot: 3 }, 'each update stays within its page')
 })

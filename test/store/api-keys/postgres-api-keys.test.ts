@@ -17,7 +17,7 @@ const foundOf = (record: ApiKeyRecord) => ({ ...knownOf(record), hash: record.ha
 
 const sorts: readonly ApiKeySort[] = ['created_at', 'expires_at', 'last_used_at', 'name']
 
-test('a record comes back as it went in', async (t) => {
+test('a record is read as it was written', async (t) => {
   const keys = createPostgresApiKeys(await createMigrated(t))
   const records = [
     createRecord(),
@@ -35,7 +35,7 @@ test('a record comes back as it went in', async (t) => {
   t.strictSame(await keys.findByHashes([]), [])
 })
 
-test('many hashes are found in one query', async (t) => {
+test('many hashes are found with one query', async (t) => {
   const keys = createPostgresApiKeys(await createMigrated(t))
   const records = Array.from({ length: 20 }, () => createRecord())
   for (const record of records) await keys.insert(record)
@@ -45,7 +45,7 @@ test('many hashes are found in one query', async (t) => {
   t.strictSame(new Set(found.map(({ hash }) => hash)), new Set(hashes.slice(5)))
 })
 
-test('the active keys used last are found in order', async (t) => {
+test('the most recently used active keys are found in order', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
   const insert = async (usedAt: number | null, fields: Partial<ApiKeyRecord> = {}) => {
@@ -65,7 +65,7 @@ test('the active keys used last are found in order', async (t) => {
   t.strictSame(await keys.findLastUsed(1, now), [foundOf(recent)])
 })
 
-test('of parallel revokes one gets the record', async (t) => {
+test('of concurrent revocations one gets the record', async (t) => {
   const keys = createPostgresApiKeys(await createMigrated(t))
   const record = createRecord()
   await keys.insert(record)
@@ -78,7 +78,7 @@ test('of parallel revokes one gets the record', async (t) => {
   t.strictSame(revoked, [{ ...record, status: 'revoked', transaction, revokedAt }])
 })
 
-test('a revocation leaves its instant, whoever it is by', async (t) => {
+test('a revocation sets its instant, whoever makes it', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
   const [single, bulk, byHand, kept] = [{}, { user: 'bob' }, {}, {}].map(createRecord)
@@ -97,7 +97,7 @@ test('a revocation leaves its instant, whoever it is by', async (t) => {
   t.equal((await keys.findById(single!.id))?.revokedAt, undefined)
 })
 
-test('what has expired is not revoked', async (t) => {
+test('expired keys are not revoked', async (t) => {
   const keys = createPostgresApiKeys(await createMigrated(t))
   const past = createRecord({ expiresAt: now })
   const stored = createRecord({ status: 'expired' })
@@ -110,7 +110,7 @@ test('what has expired is not revoked', async (t) => {
   t.equal((await keys.findById(stored.id))?.status, 'expired')
 })
 
-test('bulk revokes side by side share the keys', async (t) => {
+test('concurrent bulk revocations share the keys', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
   const total = 5_000
@@ -130,7 +130,7 @@ test('bulk revokes side by side share the keys', async (t) => {
   t.equal(new Set(hashes).size, total)
 })
 
-test('cleanups side by side share the keys', async (t) => {
+test('concurrent cleanups share the keys', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
   const halfHour = 1_800_000
@@ -160,7 +160,7 @@ test('cleanups side by side share the keys', async (t) => {
   t.same(new Set(rest.map(({ id }) => id)), new Set(kept.map(({ id }) => id)))
 })
 
-/** 40 keys with few different dates and names, so that only the id tells most of them apart. */
+/** 40 keys with few different dates and names, most of which only the id tells apart. */
 function similarRecords(): readonly ApiKeyRecord[] {
   return Array.from({ length: 40 }, (_, i) =>
     createRecord({
@@ -171,7 +171,7 @@ function similarRecords(): readonly ApiKeyRecord[] {
   )
 }
 
-test('pages never overlap, whatever the order', async (t) => {
+test('pages never overlap, in any order', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
   const records = similarRecords()
@@ -194,7 +194,7 @@ test('pages never overlap, whatever the order', async (t) => {
   }
 })
 
-test('the order is by the field, nulls last', async (t) => {
+test('the order is that of the field, nulls last', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
   for (const record of similarRecords()) await keys.insert(record)
@@ -221,7 +221,7 @@ test('the order is by the field, nulls last', async (t) => {
   }
 })
 
-test('a user’s page is found by index', async (t) => {
+test('a user’s page is found by an index', async (t) => {
   const sql = await createMigrated(t)
   await sql`
     insert into api_keys (id, username, name, key_hash, status, user_groups, subscription,
@@ -259,7 +259,7 @@ test('a user’s page is found by index', async (t) => {
   }
 })
 
-/** The most rows that any step of an analyzed plan has handled, the filtered ones included. */
+/** The largest number of rows that a step of an analyzed plan has read, including filtered ones. */
 function rowsRead(plan: string): number {
   const counts = [...plan.matchAll(/actual rows=(\d+)|Removed by Filter: (\d+)/g)]
   return Math.max(...counts.map(([, rows, removed]) => Number(rows ?? removed)))
@@ -271,7 +271,7 @@ test('of two processes one cleans up', async (t) => {
   await keys.insert(createRecord({ ephemeral: true, expiresAt: 0 }))
   await sql.begin(async (other) => {
     await other`select pg_advisory_xact_lock(7005101902)`
-    t.equal(await keys.deleteExpiredEphemeral(now), 0, 'the other is at it')
+    t.equal(await keys.deleteExpiredEphemeral(now), 0, 'the other one is cleaning up')
   })
   t.equal(await keys.deleteExpiredEphemeral(now), 1)
 })

@@ -7,7 +7,7 @@ function create(entries: number) {
   return { clock, unknown }
 }
 
-test('a hash is unknown for a while', async (t) => {
+test('a hash stays unknown for a while', async (t) => {
   const { clock, unknown } = create(10)
   unknown.add('a')
   t.ok(unknown.has('a'))
@@ -22,7 +22,7 @@ test('a hash is unknown for a while', async (t) => {
   t.notOk(unknown.has('b'))
 })
 
-test('no hash is kept longer, however late it is asked for', async (t) => {
+test('no hash is kept longer, however late it is looked up', async (t) => {
   const { clock, unknown } = create(10)
   unknown.add('a')
   clock.now = 90
@@ -35,7 +35,7 @@ test('no hash is kept longer, however late it is asked for', async (t) => {
   t.notOk(unknown.has('b'))
 })
 
-test('the oldest make room', async (t) => {
+test('the oldest hashes are removed first', async (t) => {
   const { clock, unknown } = create(4)
   for (const hash of ['a', 'b', 'a', 'c', 'd']) {
     clock.now += 1

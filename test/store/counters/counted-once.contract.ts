@@ -12,11 +12,11 @@ const b: Counter = { key: 'basic\nllm/small\n600000\nada', windowMs: 10 * minute
 type Claimed = CounterWorld & {
   /** Reads what both agree on. */
   read(...asked: Counter[]): Promise<(CounterState | undefined)[]>
-  /** A report of a response that ended `agoMs` ago; told by the journal unless said. */
+  /** A report of a response that ended `agoMs` ago; by default from the journal. */
   report(agoMs: number, by?: Report['by'], id?: string): Report
 }
 
-/** What every backend keeps for responses that are told of more than once. */
+/** The promises of every backend about responses that are reported more than once. */
 export function testCountedOnce(name: string, createWorld: () => Promise<CounterWorld>): void {
   const claim = (title: string, body: (t: Test, world: Claimed) => Promise<void>): void => {
     test(`${name}: ${title}`, async (t) => {
@@ -35,7 +35,7 @@ export function testCountedOnce(name: string, createWorld: () => Promise<Counter
     })
   }
 
-  /** Claims that the window ends at `expected`, give or take what passes by itself. */
+  /** Claims that the window ends at `expected`, allowing for the time that passes by itself. */
   function endsAt(
     t: Test,
     { slackMs }: CounterWorld,
@@ -51,7 +51,7 @@ export function testCountedOnce(name: string, createWorld: () => Promise<Counter
     ['journal', 'stream'],
     ['journal', 'journal', 'stream', 'stream', 'journal'],
   ] as const) {
-    claim(`told by ${order.join(', ')}, it counts once`, async (t, world) => {
+    claim(`reported by ${order.join(', ')}, a response is counted once`, async (t, world) => {
       const { counters, other, read, report, now } = world
       await read(a, b)
       const ids = ['here', 'elsewhere', randomUUID(), randomUUID().toUpperCase(), '']
@@ -67,7 +67,7 @@ export function testCountedOnce(name: string, createWorld: () => Promise<Counter
   }
 
   claim(
-    'told at once by both, it counts once',
+    'reported by both at the same time, a response is counted once',
     async (t, { counters, other, read, report, now }) => {
       for (let i = 0; i < 500; i += 1) {
         const told = report(i)
@@ -78,7 +78,7 @@ export function testCountedOnce(name: string, createWorld: () => Promise<Counter
     },
   )
 
-  claim('one report of a response is told that it counts', async (t, world) => {
+  claim('exactly one report of a response is told that it counts', async (t, world) => {
     const { counters, other, read, report, now } = world
     await read(a)
     const counted: string[] = []
@@ -103,29 +103,35 @@ export function testCountedOnce(name: string, createWorld: () => Promise<Counter
     t.strictSame(counted.sort(), expected)
   })
 
-  claim('the sources may differ by a moment', async (t, { counters, other, read, report, now }) => {
-    const edge = Math.floor(now() / minute) * minute
-    let count = 0
-    for (const around of [0, 500, -500, 999, -999]) {
-      for (const offMs of [-1, 1, 0.4, -0.4]) {
-        const told = { ...report(0), endedAt: edge + around }
-        counters.add([b], 1, now(), told)
-        await counters.kept()
-        other.add([b], 1, now(), { ...told, endedAt: told.endedAt + offMs })
-        count += 1
+  claim(
+    'the times of the two sources may differ slightly',
+    async (t, { counters, other, read, report, now }) => {
+      const edge = Math.floor(now() / minute) * minute
+      let count = 0
+      for (const around of [0, 500, -500, 999, -999]) {
+        for (const offMs of [-1, 1, 0.4, -0.4]) {
+          const told = { ...report(0), endedAt: edge + around }
+          counters.add([b], 1, now(), told)
+          await counters.kept()
+          other.add([b], 1, now(), { ...told, endedAt: told.endedAt + offMs })
+          count += 1
+        }
       }
-    }
-    t.match(await read(b), [{ used: count }])
-  })
+      t.match(await read(b), [{ used: count }])
+    },
+  )
 
-  claim('additions of no response all count', async (t, { counters, read, report, now }) => {
-    for (let i = 0; i < 3; i += 1) counters.add([a], 5, now())
-    counters.add([a], 2, now(), report(0, 'stream'))
-    counters.add([a], 5, now())
-    t.match(await read(a), [{ used: 22 }])
-  })
+  claim(
+    'additions without a response are all counted',
+    async (t, { counters, read, report, now }) => {
+      for (let i = 0; i < 3; i += 1) counters.add([a], 5, now())
+      counters.add([a], 2, now(), report(0, 'stream'))
+      counters.add([a], 5, now())
+      t.match(await read(a), [{ used: 22 }])
+    },
+  )
 
-  claim('a response opens a window as of its end', async (t, world) => {
+  claim('a response opens a window from its end', async (t, world) => {
     const { counters, read, report, now } = world
     const told = report(20 * second)
     counters.add([a, b], 5, now(), told)
@@ -135,7 +141,7 @@ export function testCountedOnce(name: string, createWorld: () => Promise<Counter
     endsAt(t, world, long, told.endedAt + 10 * minute)
   })
 
-  claim('the same of one told by the stream', async (t, world) => {
+  claim('the same for a report of the stream', async (t, world) => {
     const { counters, read, report, now } = world
     const told = report(9 * second, 'stream')
     counters.add([a], 5, now(), told)
@@ -145,7 +151,7 @@ export function testCountedOnce(name: string, createWorld: () => Promise<Counter
     endsAt(t, world, state, told.endedAt + minute)
   })
 
-  claim('an open window takes what comes late', async (t, world) => {
+  claim('an open window takes late tokens', async (t, world) => {
     const { counters, read, report, now, advance } = world
     const openedAt = now()
     counters.add([a], 100, openedAt)
@@ -157,7 +163,7 @@ export function testCountedOnce(name: string, createWorld: () => Promise<Counter
     endsAt(t, world, state, openedAt + minute)
   })
 
-  claim('tokens of a window that is over count for nothing', async (t, world) => {
+  claim('tokens of a window that has ended are not counted', async (t, world) => {
     const { counters, read, report, now, advance } = world
     counters.add([a, b], 5, now(), report(70 * second))
     t.match(await read(a, b), [undefined, { used: 5 }])
@@ -168,7 +174,7 @@ export function testCountedOnce(name: string, createWorld: () => Promise<Counter
     t.match(await read(a, b), [undefined, { used: 17 }])
   })
 
-  claim('what ended in the future ends now', async (t, world) => {
+  claim('an end in the future is taken as now', async (t, world) => {
     const { counters, read, report, now } = world
     counters.add([a], 5, now(), report(-10 * minute, 'stream'))
     counters.add([a], 5, now(), report(-10 * minute))
@@ -177,7 +183,7 @@ export function testCountedOnce(name: string, createWorld: () => Promise<Counter
     endsAt(t, world, state, now() + minute)
   })
 
-  claim('a late stream leaves it to the journal', async (t, world) => {
+  claim('a late report of the stream is left to the journal', async (t, world) => {
     const { counters, other, read, report, now } = world
     const told = report(30 * second)
     counters.add([a], 5, now(), { ...told, by: 'stream' })
@@ -188,7 +194,7 @@ export function testCountedOnce(name: string, createWorld: () => Promise<Counter
     t.match(await read(a), [{ used: 5 }])
   })
 
-  claim('large sums stay exact with reports', async (t, { counters, read, report, now }) => {
+  claim('large sums with reports are exact', async (t, { counters, read, report, now }) => {
     counters.add([a], 2 ** 52, now(), report(0))
     counters.add([a], 1, now(), report(0))
     counters.add([a], 1, now())
@@ -197,7 +203,7 @@ export function testCountedOnce(name: string, createWorld: () => Promise<Counter
     t.match(await read(a), [{ used: 2 ** 52 + 3 }])
   })
 
-  claim('what is kept is kept', async (t, { counters, read, report, now }) => {
+  claim('what is kept stays kept', async (t, { counters, read, report, now }) => {
     await counters.kept()
     for (let i = 0; i < 3_000; i += 1) {
       counters.add([{ key: `basic\nllm/small\n60000\n${i}`, windowMs: minute }], 1, now())
@@ -208,7 +214,7 @@ export function testCountedOnce(name: string, createWorld: () => Promise<Counter
   })
 
   claim(
-    'only what ended before is forgotten',
+    'only responses that ended earlier are forgotten',
     async (t, { counters, read, report, now, other }) => {
       const [old, young] = [report(20 * minute), report(5 * minute)]
       const long = { ...b, key: 'basic\nllm/small\n86400000\nada', windowMs: 24 * 60 * minute }
@@ -222,7 +228,7 @@ export function testCountedOnce(name: string, createWorld: () => Promise<Counter
       t.match(await read(long), [{ used: 2 }])
       await other.forgetReports(now() - 10 * minute)
       await tell()
-      t.match(await read(long), [{ used: 3 }], 'the old one again, which nobody may tell of')
+      t.match(await read(long), [{ used: 3 }], 'the old one again, which may no longer be reported')
     },
   )
 }

@@ -2,20 +2,20 @@ import { type Test, test } from 'tap'
 import type { Counter, CounterState } from '../../../src/core/counter.ts'
 import type { JournaledCounters } from '../../../src/store/counters.ts'
 
-/** A store and the time that it lives in. */
+/** A store and its time. */
 export interface CounterWorld {
   readonly counters: JournaledCounters
-  /** What another process has of the same counters; where they are not shared, the same. */
+  /** The same counters as another process sees them; the same object if they are not shared. */
   readonly other: JournaledCounters
   /** The process's wall clock. */
   now(): number
-  /** Waits until both know of these counters what the other has added. */
+  /** Waits until each has seen what the other has added to these counters. */
   agree(asked: readonly Counter[]): Promise<void>
-  /** Lets so much time pass. */
+  /** Lets this much time pass. */
   advance(ms: number): Promise<void>
-  /** Sets the wall clock back: no time passes. */
+  /** Sets the wall clock back; no time passes. */
   setBack(ms: number): void
-  /** What may pass by itself while a test runs (ms); 0 where time stands still. */
+  /** The time that may pass by itself during a test (ms); 0 if time stands still. */
   readonly slackMs: number
   close(): Promise<void>
 }
@@ -24,7 +24,7 @@ const minute = 60_000
 const a: Counter = { key: 'basic\nllm/small\n60000\nada', windowMs: minute }
 const b: Counter = { key: 'basic\nllm/small\n600000\nada', windowMs: 10 * minute }
 
-/** The window semantics that every backend keeps (contract, 8.2). */
+/** The window semantics of every backend (contract, 8.2). */
 export function testCounterStore(name: string, createWorld: () => Promise<CounterWorld>): void {
   const claim = (
     title: string,
@@ -43,7 +43,7 @@ export function testCounterStore(name: string, createWorld: () => Promise<Counte
     })
   }
 
-  /** Claims that the window ends at `expected`, give or take what passes by itself. */
+  /** Claims that the window ends at `expected`, allowing for the time that passes by itself. */
   function endsAt(
     t: Test,
     { slackMs }: CounterWorld,
@@ -54,7 +54,7 @@ export function testCounterStore(name: string, createWorld: () => Promise<Counte
     t.ok(off <= slackMs, `${state?.resetsAt} is ${expected}, within ${slackMs} ms`)
   }
 
-  claim('counters are read in the order asked', async (t, { counters, read, now }) => {
+  claim('counters are returned in the order requested', async (t, { counters, read, now }) => {
     t.strictSame(await read(a, b), [undefined, undefined])
     counters.add([a], 40, now())
     counters.add([a, b], 2, now())
@@ -62,7 +62,7 @@ export function testCounterStore(name: string, createWorld: () => Promise<Counte
     t.strictSame(await read(), [])
   })
 
-  claim('the first hit opens a window', async (t, world) => {
+  claim('the first count opens a window', async (t, world) => {
     const { counters, read, now, advance } = world
     await read(a)
     await advance(5_000)
@@ -86,19 +86,22 @@ export function testCounterStore(name: string, createWorld: () => Promise<Counte
     endsAt(t, world, (await read(a))[0], openedAt + minute)
   })
 
-  claim('an ended window is closed until a hit', async (t, { counters, read, now, advance }) => {
-    counters.add([a], 100, now())
-    await advance(minute - 5_000)
-    t.match(await read(a), [{ used: 100 }])
-    await advance(5_000)
-    t.strictSame(await read(a), [undefined])
-    await advance(30_000)
-    t.strictSame(await read(a), [undefined])
-    counters.add([a], 7, now())
-    t.match(await read(a), [{ used: 7 }])
-  })
+  claim(
+    'an ended window stays closed until the next count',
+    async (t, { counters, read, now, advance }) => {
+      counters.add([a], 100, now())
+      await advance(minute - 5_000)
+      t.match(await read(a), [{ used: 100 }])
+      await advance(5_000)
+      t.strictSame(await read(a), [undefined])
+      await advance(30_000)
+      t.strictSame(await read(a), [undefined])
+      counters.add([a], 7, now())
+      t.match(await read(a), [{ used: 7 }])
+    },
+  )
 
-  claim('every rate has its own window', async (t, { counters, read, now, advance }) => {
+  claim('every limit has its own window', async (t, { counters, read, now, advance }) => {
     counters.add([a, b], 10, now())
     await advance(minute)
     t.match(await read(a, b), [undefined, { used: 10 }])
@@ -106,13 +109,13 @@ export function testCounterStore(name: string, createWorld: () => Promise<Counte
     t.match(await read(a, b), [{ used: 10 }, { used: 20 }])
   })
 
-  claim('no tokens add nothing', async (t, { counters, read, now }) => {
+  claim('zero tokens add nothing', async (t, { counters, read, now }) => {
     counters.add([a], 5, now())
     counters.add([a], 0, now())
     t.match(await read(a), [{ used: 5 }])
   })
 
-  claim('a clock set back lengthens no window', async (t, world) => {
+  claim('a clock that is set back lengthens no window', async (t, world) => {
     const { counters, read, now, advance, setBack } = world
     counters.add([a], 100, now())
     setBack(60 * minute)
@@ -123,7 +126,7 @@ export function testCounterStore(name: string, createWorld: () => Promise<Counte
     t.strictSame(await read(a), [undefined])
   })
 
-  claim('users are told apart whatever they are called', async (t, { counters, read, now }) => {
+  claim('users are kept apart, whatever their names', async (t, { counters, read, now }) => {
     const users = [
       '',
       'ada',
@@ -146,7 +149,7 @@ export function testCounterStore(name: string, createWorld: () => Promise<Counte
     )
   })
 
-  claim('large sums stay exact', async (t, { counters, read, now }) => {
+  claim('large sums are exact', async (t, { counters, read, now }) => {
     counters.add([a], 2 ** 52, now())
     counters.add([a], 1, now())
     t.match(await read(a), [{ used: 2 ** 52 + 1 }])

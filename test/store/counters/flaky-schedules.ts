@@ -8,33 +8,33 @@ import { createRandom } from '../../support/random.ts'
 import { createReplica, redisKey } from '../../support/redis-world.ts'
 import type { RunningValkey } from '../../support/valkey.ts'
 
-/** What one schedule came to. */
+/** The result of one schedule. */
 export interface Outcome {
   readonly seed: number
   /** What was added to each counter, and what Redis has in the end. */
   readonly added: readonly number[]
   readonly stored: readonly number[]
-  /** What each replica believes in the end. */
+  /** The sums that each replica reports in the end. */
   readonly believed: readonly (readonly number[])[]
-  /** Breaches of what has to hold at every moment. */
+  /** Violations of the rules that hold at every moment. */
   readonly breaches: readonly string[]
   readonly mishaps: Readonly<Record<string, number>>
 }
 
-/** What waits for an answer that does not come, in these tests. */
+/** The time-out of calls without an answer, in these tests. */
 const timeoutMs = 80
-/** Windows that do not end while a schedule runs. */
+/** Windows that do not end during a schedule. */
 const long = 600_000
 
-/** How many rounds a response may be told of before or after another source has. */
+/** By how many rounds the two sources may report a response apart. */
 const longestLag = 12
 
 /**
- * Replicas that add random tokens to shared counters, each over a way of its own on which answers
- * are lost, delayed and cut, and requests come late, twice, and in another order. Some additions
- * are of responses: each is told of by the journal to one replica, once or more, and by the stream
- * to another, earlier, later or never. In every third schedule all are, and a replica dies with
- * what it has. Windows of `windowMs`; the model is a sum for each counter.
+ * Runs replicas that add random tokens to shared counters, each over a connection of its own on
+ * which answers are lost, delayed and cut, and requests arrive late, twice or out of order. Some
+ * additions belong to responses: the journal reports each of them to one replica, once or more, and
+ * the stream to another one, earlier, later or never. In every third schedule all additions do, and
+ * one replica dies with what it has. Windows are `windowMs` long; the model is one sum per counter.
  */
 export async function runSchedule(
   t: Pick<Test, 'teardown'>,
@@ -52,7 +52,7 @@ export async function runSchedule(
   )
   const added = counters.map(() => 0)
   const hasDeath = seed % 3 === 0
-  /** What is told of in which round. */
+  /** The reports of each round. */
   const tellings = new Map<number, (() => void)[]>()
   const breaches: string[] = []
   const replicas = await Promise.all(
@@ -60,7 +60,7 @@ export async function runSchedule(
       const proxy = await startFlakyProxy(t, valkey.port, createRandom(seed * 8 + i))
       const flushMs = 1 + random.below(8)
       const replica = await createReplica({ url: proxy.url, flushMs, timeoutMs })
-      // Told by the stream, which is believed here even if the journal has been first.
+      // A report of the stream counts here at once, even if the journal came first.
       return { proxy, ...replica, streamed: counters.map(() => 0) }
     }),
   )
@@ -68,7 +68,7 @@ export async function runSchedule(
   const deathIn = 1 + random.below(10)
   let round = 0
 
-  /** How often each response was said to be counted. */
+  /** How often each response was reported as counted. */
   const counted = new Map<string, number>()
 
   function tellOfResponse(): void {
@@ -157,7 +157,7 @@ export async function runSchedule(
   const stored = (await valkey.client.mget(counters.map(redisKey))).map(Number)
   const believed = await Promise.all(
     living.map(async (replica) => {
-      // Each read has it told anew, so that what is believed comes to what is stored.
+      // Each read requests the sum again, so that the replica comes to know what is stored.
       const giveUpAt = performance.now() + (windowMs >= long ? 10_000 : 0)
       for (;;) {
         const used = (await replica.used(...counters)).map((each) => each ?? 0)
@@ -184,7 +184,7 @@ export async function runSchedule(
   return { seed, added, stored, believed, breaches, mishaps }
 }
 
-/** Claims it of `count` schedules from `seed` on, some at once. */
+/** Claims it for `count` schedules from `seed` on, some of them concurrently. */
 export async function claimExactlyOnce(
   t: Test,
   valkey: RunningValkey,
@@ -198,15 +198,15 @@ export async function claimExactlyOnce(
       next += 1
       const outcome = await runSchedule(t, valkey, seed + next - 1, windowMs)
       const { added, stored, believed, breaches, mishaps } = outcome
-      t.strictSame(breaches, [], `seed ${outcome.seed}: nothing twice, no window too long`)
+      t.strictSame(breaches, [], `seed ${outcome.seed}: nothing counted twice, no window too long`)
       if (windowMs >= long) {
         t.strictSame(stored, added, `seed ${outcome.seed}: the sums are exact`)
-        for (const each of believed) t.strictSame(each, added, 'and every replica knows them')
+        for (const each of believed) t.strictSame(each, added, 'every replica knows the sums')
       }
       for (const [name, times] of Object.entries(mishaps)) total[name] = (total[name] ?? 0) + times
     }
   }
   await Promise.all(Array.from({ length: 12 }, work))
   t.comment(JSON.stringify(total))
-  for (const [name, times] of Object.entries(total)) t.ok(times > 0, `${name} has happened`)
+  for (const [name, times] of Object.entries(total)) t.ok(times > 0, `${name} has occurred`)
 }

@@ -9,23 +9,23 @@ import { createRandom } from '../../support/random.ts'
 import { createReplica, redisKey } from '../../support/redis-world.ts'
 import { type RunningValkey, startValkey } from '../../support/valkey.ts'
 
-/** What one schedule came to, summed over its counters. */
+/** The result of one schedule, summed over its counters. */
 export interface LossOutcome {
   /** Used before, during and after the loss. */
   readonly before: number
   readonly during: number
   readonly after: number
-  /** What of them Redis has in the end less than was used. */
+  /** By how much Redis has less in the end than was used. */
   readonly missing: number
   readonly kind: LossKind
 }
 
-/** All is gone, or all since an earlier moment. */
+/** Everything is lost, or everything since an earlier moment. */
 type LossKind = 'empty' | 'older'
 
 const windowMs = 3_600_000
 const timeoutMs = 80
-/** For how long a new store takes no reports, in these tests. */
+/** How long a new store takes no reports, in these tests. */
 const youngMs = 2_000
 
 interface Told {
@@ -35,10 +35,11 @@ interface Told {
 }
 
 /**
- * Replicas that share counters over ways on which things go wrong, as in flaky-schedules.ts. First
- * they count until Redis has it all; then Redis loses its data while they go on, one more begins,
- * perhaps one dies, and the journal tells of every response once more; then they go on. Claims that
- * no sum is ever more than was used, and in the end less by no more than what came in during the loss.
+ * Replicas share counters over faulty connections, as in flaky-schedules.ts. First they count until
+ * Redis has everything. Then Redis loses its data while they go on, another replica starts, one may
+ * die, and the journal reports every response again. Then they go on. Claims that no sum ever
+ * exceeds what was used, and that in the end it falls short by no more than what was used during
+ * the loss.
  */
 export async function runLoss(t: Test, valkey: RunningValkey, seed: number): Promise<LossOutcome> {
   await valkey.client.flushall()
@@ -66,7 +67,7 @@ export async function runLoss(t: Test, valkey: RunningValkey, seed: number): Pro
   }
   const replicas = await Promise.all(Array.from({ length: 2 + random.below(2) }, begin))
   const any = () => replicas[random.below(replicas.length)] as (typeof replicas)[number]
-  /** The one that reads the journal never dies in these schedules. */
+  /** The replica that reads the journal does not die in these schedules. */
   const [reader] = replicas as [(typeof replicas)[number]]
   let isRead = 0
 
@@ -89,7 +90,7 @@ export async function runLoss(t: Test, valkey: RunningValkey, seed: number): Pro
     if (!chance(4)) tell(told, 'stream', any())
   }
 
-  /** The journal lags, and some of it is told twice. */
+  /** The journal lags, and parts of it are read twice. */
   function readJournal(all: boolean): void {
     while (isRead < written.length && (all || chance(3))) {
       tell(written[isRead] as Told, 'journal', reader)
@@ -127,7 +128,7 @@ export async function runLoss(t: Test, valkey: RunningValkey, seed: number): Pro
     readJournal(true)
   }
 
-  /** Until Redis has all that it is to have, and every replica knows it. */
+  /** Waits until Redis has everything that it should have, and every replica knows it. */
   async function settle(): Promise<number[]> {
     await Promise.all(replicas.map((replica) => replica.counters.kept()))
     await poll(
@@ -148,7 +149,7 @@ export async function runLoss(t: Test, valkey: RunningValkey, seed: number): Pro
   t.strictSame(before, [...used.values()], `${title}: exact before`)
   t.ok(
     replicas.every(({ losses }) => losses === 0),
-    `${title}: nothing was thought lost`,
+    `${title}: no loss was assumed`,
   )
 
   const count = 8 + random.below(10)
@@ -166,17 +167,17 @@ export async function runLoss(t: Test, valkey: RunningValkey, seed: number): Pro
   })
   await settle()
   const during = [...used.values()]
-  // As when the journal is copied and truncated: the copy is a file that nobody knows.
+  // As when the journal is copied and truncated: the copy is an unknown file.
   for (const told of written) tell(told, 'journal', reader)
   const afterwards = await settle()
   for (const [i, sum] of afterwards.entries()) {
     const [least, most] = [before[i] as number, used.get(counters[i] as Counter) as number]
     t.ok(least <= sum && sum <= most, `${title}, ${kind}: ${least} <= ${sum} <= ${most}`)
   }
-  // An older copy is known by what somebody has added since it was made.
+  // An older copy is recognized only by additions made since.
   if (kind === 'empty') t.ok(reader.losses > 0, `${title}: the loss was noticed`)
 
-  // By more than the sources may differ.
+  // Longer than the times of the two sources may differ.
   await delay(30)
   await rounds(5, () => {})
   const last = await settle()
@@ -221,7 +222,7 @@ async function loseAll({ client }: RunningValkey, copy: readonly Copied[]): Prom
   await loss.exec()
 }
 
-/** Claims it of `count` schedules from `seed` on, some at once. */
+/** Claims it for `count` schedules from `seed` on, some of them concurrently. */
 export async function claimLosses(
   t: Test,
   { seed, count }: { seed: number; count: number },

@@ -31,7 +31,7 @@ async function createWorld(): Promise<CounterWorld> {
 testCounterStore('memory', createWorld)
 testCountedOnce('memory', createWorld)
 
-test('counters are read in the order asked', async (t) => {
+test('counters are returned in the order requested', async (t) => {
   const counters = createMemoryCounters()
   t.strictSame(counters.read([a, b], start), [undefined, undefined])
   counters.add([a], 40, start)
@@ -53,7 +53,7 @@ test('reading neither counts nor opens', async (t) => {
   t.match(counters.read([a], start + 6), [{ used: 1 }])
 })
 
-test('a window ends at its very end', async (t) => {
+test('a window ends exactly at its end', async (t) => {
   const counters = createMemoryCounters()
   counters.add([a], 1, start)
   t.match(counters.read([a], start + minute - 1), [{ used: 1 }])
@@ -62,16 +62,20 @@ test('a window ends at its very end', async (t) => {
   t.strictSame(counters.read([a], start + minute), [{ used: 7, resetsAt: start + 2 * minute }])
 })
 
-test('a clock set back keeps a window one length', async (t) => {
+test('after a clock is set back a window lasts at most its length', async (t) => {
   const counters = createMemoryCounters()
   counters.add([a], 100, start)
   const back = start - 60 * minute
   t.strictSame(counters.read([a], back), [{ used: 100, resetsAt: back + minute }])
-  t.strictSame(counters.read([a], back + 10), [{ used: 100, resetsAt: back + minute }], 'cut once')
+  t.strictSame(
+    counters.read([a], back + 10),
+    [{ used: 100, resetsAt: back + minute }],
+    'shortened once',
+  )
   t.strictSame(counters.read([a], back + minute), [undefined])
 })
 
-test('ended windows are swept, open ones stay', async (t) => {
+test('ended windows are removed, open ones stay', async (t) => {
   const counters = createMemoryCounters()
   for (let user = 0; user < 9_999; user += 1)
     counters.add([{ key: `old ${user}`, windowMs: minute }], 1, start)
@@ -83,17 +87,17 @@ test('ended windows are swept, open ones stay', async (t) => {
   t.match(counters.read([a, b], later), [{ used: 10_001 }, { used: 5 }])
 })
 
-test('what is over is forgotten while nothing is added', async (t) => {
+test('old entries are removed even while nothing is added', async (t) => {
   const counters = createMemoryCounters()
   for (let user = 0; user < 5_000; user += 1)
     counters.add([{ key: `old ${user}`, windowMs: minute }], 1, start, reportOf(`${user}`, start))
   counters.read([b], start + 2 * minute)
-  t.match(counters, { size: 0, reports: 5_000 }, 'windows when they end')
+  t.match(counters, { size: 0, reports: 5_000 }, 'windows at their end')
   counters.read([b], start + 86_400_000 + 2 * minute)
   t.equal(counters.reports, 0, 'responses after a day')
 })
 
-test('a sweep costs no more than the adds before it', async (t) => {
+test('a sweep costs no more than the additions before it', async (t) => {
   const counters = createMemoryCounters()
   const startedAt = process.cpuUsage()
   for (let user = 0; user < 300_000; user += 1)
@@ -102,12 +106,12 @@ test('a sweep costs no more than the adds before it', async (t) => {
   t.ok(process.cpuUsage(startedAt).user < 20_000_000)
 })
 
-/** A response told of by the journal. */
+/** A response that the journal reports. */
 function reportOf(id: string, endedAt: number) {
   return { id, endedAt, by: 'journal' as const }
 }
 
-test('a journal replayed rebuilds its windows', async (t) => {
+test('reading a journal again rebuilds its windows', async (t) => {
   const counters = createMemoryCounters()
   for (const [i, agoMs] of [130_000, 90_000, 75_000, 40_000, 10_000].entries()) {
     counters.add([a, b], 1, start - agoMs, reportOf(`${i}`, start - agoMs))
@@ -118,7 +122,7 @@ test('a journal replayed rebuilds its windows', async (t) => {
   ])
 })
 
-test('what is replayed leaves later windows alone', async (t) => {
+test('reading a journal again leaves later windows alone', async (t) => {
   const counters = createMemoryCounters()
   counters.add([a], 10, start)
   for (const agoMs of [90_000, 60_000, 59_000, 500]) {
@@ -127,7 +131,7 @@ test('what is replayed leaves later windows alone', async (t) => {
   t.strictSame(counters.read([a], start), [{ used: 12, resetsAt: start + minute }])
 })
 
-test('a clock set back still counts the stream', async (t) => {
+test('after a clock is set back the stream is still counted', async (t) => {
   const counters = createMemoryCounters()
   counters.add([a], 100, start)
   const back = start - 60 * minute
@@ -148,7 +152,7 @@ test('responses are forgotten after a day', async (t) => {
   t.equal(counters.reports, 0)
 })
 
-test('keys of the language are only keys', async (t) => {
+test('names such as __proto__ are ordinary keys', async (t) => {
   const counters = createMemoryCounters()
   t.strictSame(
     counters.read(

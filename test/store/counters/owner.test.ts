@@ -16,7 +16,7 @@ import { type CounterWorld, testCounterStore } from './counter-store.contract.ts
 const minute = 60_000
 const hour = 60 * minute
 
-/** As through a channel between processes: arguments and answers are copies. */
+/** As over a channel between processes: arguments and answers are copies. */
 function copying(owner: CounterCommands, flaws: { loseAnswers?: () => boolean } = {}) {
   const through =
     <Args extends readonly unknown[], Answer>(act: (...args: Args) => Promise<Answer>) =>
@@ -120,7 +120,7 @@ testCountedOnce('a worker and the owner', () => createWorld(true))
 
 function machineFor(t: Test): Machine {
   const machine = createMachine()
-  // What waits to be sent again keeps no process alive.
+  // A pending retry does not keep a process alive.
   const alive = setInterval(() => {}, 1_000)
   t.teardown(async () => {
     await machine.close()
@@ -136,7 +136,7 @@ async function used(counters: RedisCounters | Machine['owner']): Promise<number>
   return state?.used ?? 0
 }
 
-test('what many workers add at once is counted exactly, though answers are lost', async (t) => {
+test('concurrent additions by many workers are counted exactly, even if answers are lost', async (t) => {
   const machine = machineFor(t)
   let lost = 0
   const loseAnswers = (): boolean => Math.random() < 0.2 && ++lost > 0
@@ -147,7 +147,7 @@ test('what many workers add at once is counted exactly, though answers are lost'
       worker.add([counter], 3, Date.now())
       const report = { id: randomUUID(), endedAt: Date.now(), by: 'stream' } as const
       worker.add([counter], 4, Date.now(), { ...report, onCounted: () => (told += 1) })
-      // The journal has each of them too, before or after.
+      // The journal reports each of them too, before or after.
       machine.owner.add([counter], 4, Date.now(), {
         ...report,
         by: 'journal',
@@ -159,24 +159,24 @@ test('what many workers add at once is counted exactly, though answers are lost'
   await Promise.all(workers.map((worker) => worker.kept()))
   t.ok(lost > 0, 'some answers were lost')
   t.equal(await used(machine.owner), 60 * 4 * 7)
-  t.equal(told, 60 * 4, 'each response is told of once')
+  t.equal(told, 60 * 4, 'exactly one report of each response counts')
   for (const worker of workers) {
-    await poll(async () => (await used(worker)) === 60 * 4 * 7, 'each knows the sum')
+    await poll(async () => (await used(worker)) === 60 * 4 * 7, 'each worker knows the sum')
   }
 })
 
-test("what a worker had not flushed is the journal's to tell", async (t) => {
+test('usage that a worker had not sent is counted from the journal', async (t) => {
   const machine = machineFor(t)
   const dying = machine.worker({ loseAnswers: () => true })
   const report = { id: randomUUID(), endedAt: Date.now() } as const
   dying.add([counter], 9, Date.now(), { ...report, by: 'stream' })
-  await poll(() => dying.away, 'it hears no answer')
+  await poll(() => dying.away, 'the worker gets no answer')
   await dying.stop(0)
   machine.owner.add([counter], 9, Date.now(), { ...report, by: 'journal' })
-  t.equal(await used(machine.owner), 9, 'once, whether the owner had it or not')
+  t.equal(await used(machine.owner), 9, 'once, whether the owner had received it or not')
 })
 
-test('a counter of the journal is known to a worker that never saw it', async (t) => {
+test('a counter from the journal is known to a worker that has not used it', async (t) => {
   const machine = machineFor(t)
   const endedAt = Date.now() - 30 * minute
   machine.owner.add([counter], 70, Date.now(), { id: 'x', endedAt, by: 'journal' })
@@ -185,7 +185,7 @@ test('a counter of the journal is known to a worker that never saw it', async (t
   t.ok(Math.abs((state?.resetsAt ?? 0) - endedAt - hour) < 1_000, 'with the end of its window')
 })
 
-test('what is far from its limit is told seldom', async (t) => {
+test('usage far from its limit is sent seldom', async (t) => {
   const machine = machineFor(t)
   let batches = 0
   const onFlushed = () => {
@@ -207,7 +207,7 @@ test('what is far from its limit is told seldom', async (t) => {
   t.equal(await used(machine.owner), 400)
 })
 
-test('others hear at once of what is much beside a limit', async (t) => {
+test('other workers learn at once of large additions near a limit', async (t) => {
   const machine = machineFor(t)
   const ever = 3_600_000
   const worker = machine.worker({ farFlushMs: ever })
@@ -223,22 +223,22 @@ test('others hear at once of what is much beside a limit', async (t) => {
   await told(1, 'the first after a pause')
   add(4)
   add(7)
-  await told(12, 'a sixty-fourth of the limit is untold')
+  await told(12, 'a sixty-fourth of the limit is not sent yet')
   add(320)
   await told(332, 'half the limit is used')
   add(1)
-  await told(333, 'with more than half used each answer is')
+  await told(333, 'with more than half used each response is sent')
   const other = machine.worker({ farFlushMs: ever })
   const unseen = { key: `${counter.key}2`, windowMs: hour, limit: 640 }
   other.add([unseen], 1, Date.now())
   other.add([unseen], 1, Date.now())
   await poll(
     async () => (await machine.owner.read([unseen], Date.now()))[0]?.used === 2,
-    'of a new',
+    'of a new one',
   )
 })
 
-test('a worker that stops tells of all that it has', async (t) => {
+test('a worker that stops sends all that it has', async (t) => {
   const machine = machineFor(t)
   const worker = machine.worker({ farFlushMs: 3_600_000 })
   const far = { ...counter, limit: 1e6 }

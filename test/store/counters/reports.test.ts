@@ -41,6 +41,10 @@ test('only the edge of a minute has a neighbour', async (t) => {
     t.equal(minuteOf(10 * minute + into), 10)
     t.equal(neighbourOf(10 * minute + into), neighbour, `${into}`)
   }
-  t.equal(firstKeptMinute(10 * minute), 9, 'what the other source saw end a moment earlier')
+  t.equal(
+    firstKeptMinute(10 * minute),
+    9,
+    'the other source may have seen the end a moment earlier',
+  )
   t.equal(firstKeptMinute(10 * minute + 1_000), 10)
 })

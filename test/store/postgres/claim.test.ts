@@ -29,7 +29,7 @@ test('the claim of an ended process is free', async (t) => {
   }
 })
 
-test('a process is known by its start too', async (t) => {
+test('a process is identified by its start time too', async (t) => {
   const us = identify(process.pid)
   t.ok(us && isRunning(us))
   t.notOk(us && isRunning({ ...us, started: 'in another life' }))

@@ -9,14 +9,14 @@ import { createPool } from '../../support/key-store.ts'
 import { poll } from '../../support/poll.ts'
 import { startTcpProxy } from '../../support/tcp-proxy.ts'
 
-// What the client `postgres` 3.4.9 did wrong, through our own code.
+// Mistakes of the client `postgres` 3.4.9, tested through our own code.
 
-test('a statement that fails after rows leaves no trace', async (t) => {
+test('a statement that fails after some rows affects no later one', async (t) => {
   const api = await createKeyApi(t)
   const { sql } = api
   const { id, key } = await api.createKey('bob')
   const { id: kept } = await api.createKey('bob')
-  // As a search that is ended while its rows are on their way; on every connection there is.
+  // As a search that is ended while it sends rows; on every connection.
   const failing = Array.from({ length: 25 }, () =>
     t.rejects(sql`select repeat('x', 1000), 1 / (500 - i) from generate_series(1, 1000) i`.run()),
   )
@@ -33,7 +33,7 @@ test('a statement that fails after rows leaves no trace', async (t) => {
   t.equal((await api.ask(`DELETE /v1/api-keys/${id}`, { as: 'bob' })).statusCode, 200)
 })
 
-/** Keeps statements and transactions going; a line on its standard input is answered by one. */
+/** Keeps statements and transactions running, and answers each line of its standard input. */
 const program = `
   import { createInterface } from 'node:readline'
   import { openPool } from './src/store/postgres/postgres.ts'
@@ -58,7 +58,7 @@ const program = `
     console.log(answer)
   }`
 
-/** Runs the program on this database, until `t` ends. */
+/** Runs the program with this database until the test ends. */
 async function startUsing(t: Test, url: string) {
   const child: ChildProcess = spawn(process.execPath, ['--input-type=module', '-e', program], {
     cwd: packageRoot,
@@ -109,10 +109,10 @@ test('a cut connection ends no process', async (t) => {
   }
 })
 
-test('a server that dies at any moment leaves no rejection unhandled', async (t) => {
+test('a server that dies at any moment leaves no unhandled rejection', async (t) => {
   const url = await createDatabase(t)
   let most = Number.POSITIVE_INFINITY
-  // Cuts a new connection after so many bytes of the server's answers: while it is made, and after.
+  // Cuts a new connection after this many bytes from the server, both during its start and later.
   const onAnswers = () => {
     let seen = 0
     return (answers: Buffer) => {

@@ -32,7 +32,7 @@ async function ask(url: string, query: string): Promise<unknown> {
   }
 }
 
-test('what was stored survives a restart', async (t) => {
+test('stored data survives a restart', async (t) => {
   const directory = folder(t)
   const first = await start(t, directory)
   await ask(first.url, 'create table kept as select 7 as value')
@@ -42,7 +42,7 @@ test('what was stored survives a restart', async (t) => {
   t.strictSame({ ...((await ask(second.url, 'select value from kept')) as object) }, { value: 7 })
 })
 
-test('only the password opens it', async (t) => {
+test('a connection needs the password', async (t) => {
   const server = await start(t, folder(t))
   const url = new URL(server.url)
   url.password = 'guess'
@@ -57,7 +57,7 @@ test('one process at a time may use a folder', async (t) => {
   await t.rejects(start(t, directory), { message: `in use by process ${process.pid}` })
 })
 
-/** The server of a process that has started it in this folder and then been killed. */
+/** The server of a process that started it in this folder and was then killed. */
 async function startAndDie(directory: string, env: NodeJS.ProcessEnv): Promise<number> {
   const script = `
     const { startEmbeddedPostgres } = await import(process.argv[1])
@@ -74,15 +74,15 @@ async function startAndDie(directory: string, env: NodeJS.ProcessEnv): Promise<n
   return pid
 }
 
-test('a server ends with a process that is killed', async (t) => {
+test('a server ends with its process, even if that is killed', async (t) => {
   const orphan = await startAndDie(folder(t), process.env)
   t.ok(orphan > 0)
-  await poll(() => identify(orphan) === undefined, 'it has ended', 30_000)
+  await poll(() => identify(orphan) === undefined, 'the server has ended', 30_000)
 })
 
 test('a server left by a killed process is stopped', async (t) => {
   const directory = folder(t)
-  // Nobody watches it: there is no sh on this PATH.
+  // Nothing watches it: there is no sh on this PATH.
   const orphan = await startAndDie(directory, { ...process.env, PATH: '/nowhere' })
   t.ok(identify(orphan), 'it outlives its starter')
   const log: string[] = []

@@ -6,7 +6,7 @@ import { createPool } from '../../support/key-store.ts'
 import { poll } from '../../support/poll.ts'
 import { startTcpProxy } from '../../support/tcp-proxy.ts'
 
-/** What runs in the database besides what asks. */
+/** Other statements that run in the database. */
 function running(sql: Sql) {
   return sql<{ query: string }[]>`
     select query from pg_stat_activity
@@ -21,12 +21,12 @@ test('a statement that is given up ends on the server', async (t) => {
     t.equal(status, 'rejected')
     t.match(reason, { code: 'store_slow', cause: { message: 'no answer in time' } })
   }
-  await poll(async () => (await running(watching)).length === 0, 'nothing runs on')
-  // All connections were busy with it, and none is any more.
+  await poll(async () => (await running(watching)).length === 0, 'nothing is running')
+  // Afterwards none of the connections that were busy with it is.
   await Promise.all([1, 2, 3].map(() => within(sql`select 1`)))
 })
 
-test('so it does in a transaction, which is lost', async (t) => {
+test('a statement in a transaction ends too, and the transaction is lost', async (t) => {
   const url = await createDatabase(t)
   const [sql, watching] = [await createPool(t, url, 1), await createPool(t, url)]
   await sql`create table numbers (n int)`
@@ -35,11 +35,11 @@ test('so it does in a transaction, which is lost', async (t) => {
     await within(one`select pg_sleep(60)`, 100)
   })
   await t.rejects(work, { code: 'store_slow' })
-  await poll(async () => (await running(watching)).length === 0, 'nothing runs on')
+  await poll(async () => (await running(watching)).length === 0, 'nothing is running')
   t.equal((await sql`select from numbers`).length, 0)
 })
 
-test('what the server ends for its length is slow, too', async (t) => {
+test('a statement that the server ends for its length is reported as slow too', async (t) => {
   const sql = openPool({ url: await createDatabase(t), connections: 1, statementTimeoutMs: 50 })
   t.teardown(() => sql.end())
   await t.rejects(within(sql`select pg_sleep(30)`, 10_000), {
@@ -48,13 +48,13 @@ test('what the server ends for its length is slow, too', async (t) => {
   })
 })
 
-test('a pool recovers from a server that says nothing', async (t) => {
+test('a pool recovers from a server that does not respond', async (t) => {
   const url = await createDatabase(t)
   const proxy = await startTcpProxy(t, Number(new URL(url).port))
   const sql = await createPool(t, proxy.through(url), 3)
   await Promise.all([1, 2, 3].map(() => sql`select pg_sleep(0.05)`))
   proxy.swallow()
-  // Neither the statement nor the request to cancel it is answered.
+  // The server answers neither the statement nor the request to cancel it.
   for (let i = 0; i < 3; i += 1) {
     const before = performance.now()
     await t.rejects(within(sql`select 1`, 100), { code: /^store_/ })
@@ -66,32 +66,35 @@ test('a pool recovers from a server that says nothing', async (t) => {
         within(sql`select 1`, 100).catch(({ code }: { code: string }) => code),
       ),
     )
-  await poll(async () => (await codes()).includes('store_unavailable'), 'it is known to be away')
+  await poll(
+    async () => (await codes()).includes('store_unavailable'),
+    'the server is known to be unavailable',
+  )
   proxy.heal()
   await poll(
     () =>
       within(sql`select 1`)
         .then(() => true)
         .catch(() => false),
-    'it is back',
+    'the server is back',
   )
 })
 
-test('an end waits for what is under way, and not for long', async (t) => {
+test('closing waits for running statements, but not for long', async (t) => {
   const url = await createDatabase(t)
   const watching = await createPool(t, url)
   const [quick, slow] = [await createPool(t, url), await createPool(t, url)]
   const answer = quick<{ n: number }[]>`select 1 as n from pg_sleep(0.2)`.run()
   const none = t.rejects(slow`select pg_sleep(60)`.run())
-  await poll(async () => (await running(watching)).length === 2, 'both are under way')
+  await poll(async () => (await running(watching)).length === 2, 'both are running')
   const ended = Promise.all([quick.end(), slow.end(100)])
   t.strictSame([...(await answer)], [{ n: 1 }])
   await none
   await ended
-  await poll(async () => (await running(watching)).length === 0, 'nothing runs on')
+  await poll(async () => (await running(watching)).length === 0, 'nothing is running')
 })
 
-test('values are what they were', async (t) => {
+test('values are returned as they were', async (t) => {
   const sql = await createPool(t)
   const at = new Date('2025-12-31T23:59:59.123Z')
   const [row] = await sql`
@@ -119,7 +122,7 @@ test('values are what they were', async (t) => {
   await t.rejects(sql`select ${undefined}`.run(), TypeError)
 })
 
-test('a query in a query brings its values along', async (t) => {
+test('a query inside a query brings its values', async (t) => {
   const sql = await createPool(t)
   const inner = sql`n > ${1} and n < ${4}`
   const name = sql.identifier('a "column"')

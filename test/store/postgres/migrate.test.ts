@@ -66,7 +66,7 @@ test('processes that start together migrate once', async (t) => {
 
 test('a failed migration leaves nothing behind', async (t) => {
   const sql = await createPool(t)
-  // Where the second one wants to index a column there is none.
+  // The second migration needs a column that this table lacks.
   await sql`create table api_keys (id text primary key, username text, key_hash text)`
   await t.rejects(migrate(sql))
   const tables = await sql`select 1 from pg_tables where tablename = 'tollgate_migrations'`
@@ -80,10 +80,10 @@ test('an applied migration must not change', async (t) => {
   write('create table one (a int);\n')
   t.strictSame(await migrate(sql, folder), ['0001-first.sql'])
   write('-- What it is for.\ncreate table one\n  (a int); -- a number\n')
-  t.strictSame(await migrate(sql, folder), [], 'its words may')
+  t.strictSame(await migrate(sql, folder), [], 'its comments may change')
   write('create table one (a bigint);\n')
   await t.rejects(migrate(sql, folder), { message: /another form of 0001-first\.sql/ })
-  // As applied by a version that kept no checksums.
+  // As applied by a version without checksums.
   await sql`alter table tollgate_migrations drop column checksum`
   t.strictSame(await migrate(sql, folder), [])
   write('create table one (a int);\n')
@@ -98,7 +98,7 @@ function folderOf(t: Test, files: Record<string, string>): URL {
   return folder
 }
 
-test('a schema of a newer version is refused, unless it says that it works', async (t) => {
+test('a schema of a newer version is refused unless it says that this version works with it', async (t) => {
   const sql = await createPool(t)
   const old = { '0001-a': 'create table a ()', '0002-b': 'create table b ()' }
   const older = folderOf(t, old)
@@ -127,7 +127,7 @@ test('a plan writes nothing', async (t) => {
   t.match(await planMigrations(sql, folder), { applied: [], pending, newer: [] })
   const tables = await sql`select from pg_tables where schemaname = 'public'`
   t.equal(tables.length, 0)
-  // As versions before checksums have left it.
+  // As left by versions without checksums.
   await sql`create table tollgate_migrations (name text primary key, applied_at timestamptz)`
   await sql`insert into tollgate_migrations (name) values ('0001-a.sql')`
   t.match(await planMigrations(sql, folder), { applied: ['0001-a.sql'], pending: [pending[1]] })

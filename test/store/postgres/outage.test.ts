@@ -8,7 +8,7 @@ import { createKeyApi, type KeyApi } from '../../support/key-api.ts'
 import { refused } from '../../support/refusals.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
-/** Every route that asks the database, and what it is asked with. */
+/** Every route that uses the database, and a body for it. */
 const routes: readonly (readonly [string, object | undefined])[] = [
   ['POST /v1/api-keys', { name: 'in the outage' }],
   ['POST /v1/api-keys/search', undefined],
@@ -29,7 +29,7 @@ test('the database may be killed and come back', async (t) => {
   const { port } = database
   const before = await api.createKey('alice', { name: 'before' })
 
-  await t.test('in the middle of requests (503)', async (t) => {
+  await t.test('during requests (503)', async (t) => {
     await lockTable(api)
     const underway = routes
       .filter(([route]) => !route.includes('validate') && !route.startsWith('GET'))
@@ -37,13 +37,14 @@ test('the database may be killed and come back', async (t) => {
     await untilWaiting(api)
     process.kill(database.pid, 'SIGKILL')
     for (const answer of await Promise.all(underway)) {
-      // The process that holds the lock may end before one that waits for it, which then completes.
+      // The server process that holds the lock may end before one that waits for it, which then
+      // succeeds.
       if (answer.statusCode >= 500) refused(t, answer, 503, 'store_unavailable')
     }
     await database.exited
   })
 
-  await t.test('while it is away (503)', async (t) => {
+  await t.test('while it is unavailable (503)', async (t) => {
     for (const [route, body] of routes) {
       refused(t, await api.ask(route, { as: 'alice', body }), 503, 'store_unavailable', route)
     }
@@ -52,7 +53,7 @@ test('the database may be killed and come back', async (t) => {
     t.equal((await api.ask('GET /health')).statusCode, 200)
   })
 
-  await t.test('and is found again by itself', async (t) => {
+  await t.test('recovers without a restart', async (t) => {
     database = await start(port)
     const deadline = Date.now() + 30_000
     while ((await api.ask('POST /v1/api-keys/search', { as: 'alice' })).statusCode !== 200) {
@@ -69,14 +70,14 @@ test('the database may be killed and come back', async (t) => {
   })
 })
 
-test('a create whose answer was lost can be revoked', async (t) => {
+test('a key whose creation was not answered can be revoked', async (t) => {
   let lose = true
   const api = await createKeyApi(t, {
     around: (store) => ({
       ...store,
       async insert(record) {
         await store.insert(record)
-        // The row is there; what said so never came back.
+        // The row was written, but the confirmation was lost.
         if (lose) {
           lose = false
           throw new ServiceError('store_unavailable')
@@ -108,13 +109,13 @@ test('a database that hangs is not waited for', async (t) => {
       (select oid from pg_database where datname = current_database())`
   const deadline = Date.now() + 5_000
   while ((await waiting()).length > 0 && Date.now() < deadline) await sleep(20)
-  t.equal((await waiting()).length, 0, 'what was given up has been ended')
+  t.equal((await waiting()).length, 0, 'abandoned statements have ended')
   await release()
   const found = await api.ask('POST /v1/api-keys/search', { as: 'alice' })
-  t.strictSame(found.json().data, [], 'and does not come true later')
+  t.strictSame(found.json().data, [], 'and have no effect later')
 })
 
-/** Locks the table against everybody, until the function is called or the server is killed. */
+/** Locks the table until the function is called or the server is killed. */
 async function lockTable({ sql }: KeyApi): Promise<() => Promise<void>> {
   const locked = Promise.withResolvers<void>()
   const released = Promise.withResolvers<void>()
@@ -131,7 +132,7 @@ async function lockTable({ sql }: KeyApi): Promise<() => Promise<void>> {
   }
 }
 
-/** Until requests stand before the lock. */
+/** Waits until requests wait for the lock. */
 async function untilWaiting({ sql }: KeyApi): Promise<void> {
   const deadline = Date.now() + 1_400
   for (;;) {

@@ -6,7 +6,7 @@ import { createDatabase } from '../../support/database.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { startTlsPostgres } from '../../support/tls-postgres.ts'
 
-/** `tls`, `clear`, or why there was no connection. */
+/** `tls`, `clear`, or why there is no connection. */
 async function connect(url: string, settings: Record<string, string>): Promise<string> {
   const there = new URL(url)
   for (const [name, value] of Object.entries(settings)) there.searchParams.set(name, value)
@@ -23,7 +23,7 @@ async function connect(url: string, settings: Record<string, string>): Promise<s
   }
 }
 
-root.test('sslmode is what the documents say', { skip: noOpenssl }, async (t) => {
+root.test('sslmode works as documented', { skip: noOpenssl }, async (t) => {
   const own = makeCertificate(t)
   const { path: sslrootcert } = own
   const { path: other } = makeCertificate(t)
@@ -47,7 +47,7 @@ root.test('sslmode is what the documents say', { skip: noOpenssl }, async (t) =>
   t.match(await connect(url, { sslmode: 'verify-ca' }), /requires specifying a CA/)
 })
 
-root.test('verify-full alone asks for the name', { skip: noOpenssl }, async (t) => {
+root.test('only verify-full checks the name', { skip: noOpenssl }, async (t) => {
   const folder = temporaryFolder(t)
   const own = selfSigned(folder, 'DNS:db.example')
   const sslrootcert = join(folder, 'cert.pem')
@@ -59,7 +59,7 @@ root.test('verify-full alone asks for the name', { skip: noOpenssl }, async (t) 
   t.equal(await connect(url, { sslmode: 'verify-ca', sslrootcert }), 'tls')
 })
 
-root.test('a server without TLS gets no connection in the clear', async (t) => {
+root.test('there is no unencrypted connection to a server without TLS', async (t) => {
   const url = await createDatabase(t)
   for (const sslmode of ['prefer', 'require', 'verify-full']) {
     t.match(await connect(url, { sslmode }), /does not support SSL/, sslmode)

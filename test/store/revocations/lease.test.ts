@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { createLease } from '../../../src/store/revocations/lease.ts'
 
-/** Clocks that only the test moves; they start anywhere. */
+/** Clocks that only the test moves; their start is arbitrary. */
 function create() {
   const at = { monotonic: 5_000, wall: 1_700_000_000_000 }
   const lease = createLease(1_000, { monotonic: () => at.monotonic, wall: () => at.wall })
@@ -12,14 +12,14 @@ function create() {
   return { lease, pass }
 }
 
-test('nothing is believed before the first answer', (t) => {
+test('without an answer there is no lease', (t) => {
   const { lease } = create()
   t.equal(lease.state(), 'unconfirmed')
   t.equal(lease.ageMs(), Number.POSITIVE_INFINITY)
   t.end()
 })
 
-test('a lease begins when it was asked for', (t) => {
+test('a lease begins when it was requested', (t) => {
   const { lease, pass } = create()
   const sentAt = lease.now()
   pass(300)
@@ -34,7 +34,7 @@ test('a lease begins when it was asked for', (t) => {
   t.end()
 })
 
-test('after a failure the store is away, for a while', (t) => {
+test('after a failure the store counts as unavailable for a while', (t) => {
   const { lease, pass } = create()
   lease.renew(lease.now())
   pass(100)
@@ -58,23 +58,23 @@ test('the later of two questions decides', (t) => {
   lease.renew(second)
   t.equal(lease.state(), 'confirmed')
   lease.fail(first)
-  t.equal(lease.state(), 'confirmed', 'a late failure of the first')
+  t.equal(lease.state(), 'confirmed', 'a late failure of the first question')
   t.end()
 })
 
-test('a question that fails by a pause says nothing', (t) => {
+test('a question that fails because of a pause decides nothing', (t) => {
   for (const pauseMs of [1_000, 1_500, 10_000]) {
     const { lease, pass } = create()
     const sentAt = lease.now()
     lease.renew(sentAt - 10)
     pass(pauseMs)
     lease.fail(sentAt)
-    t.equal(lease.state(), 'unconfirmed', 'it has to be asked again')
+    t.equal(lease.state(), 'unconfirmed', 'it must be asked again')
   }
   t.end()
 })
 
-test('the sleep of the machine counts', (t) => {
+test('sleep of the machine counts', (t) => {
   const { lease, pass } = create()
   lease.renew(lease.now())
   pass(5, 3_600_000)
@@ -83,7 +83,7 @@ test('the sleep of the machine counts', (t) => {
   t.end()
 })
 
-test('a clock that is set changes nothing', (t) => {
+test('setting a clock changes nothing', (t) => {
   const { lease, pass } = create()
   lease.renew(lease.now())
   pass(90)

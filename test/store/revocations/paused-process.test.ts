@@ -10,7 +10,7 @@ import { poll } from '../../support/poll.ts'
 
 const program = fileURLToPath(new URL('../../support/follower-process.ts', import.meta.url))
 
-/** Starts the process; `ask` sends it a hash and answers what it says. */
+/** Starts the process; `ask` sends it a hash and returns its answer. */
 async function startProcess(t: Test, url: string) {
   const child: ChildProcess = spawn(process.execPath, [program, url], {
     stdio: ['pipe', 'pipe', 'inherit'],
@@ -28,7 +28,7 @@ async function startProcess(t: Test, url: string) {
   }
 }
 
-test('a resumed process refuses before all else', async (t) => {
+test('a resumed process refuses a revoked key before anything else', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const child = await startProcess(t, url)
   const watch = createPropagationWatch({ pool: sql, id: randomUUID(), others: () => [] })
@@ -39,11 +39,11 @@ test('a resumed process refuses before all else', async (t) => {
     child.signal('SIGSTOP')
     await sql`update api_keys set status = 'revoked' where key_hash = ${hash}`
     t.match(await watch.wait(), { state: 'pending', waitingFor: ['paused'] })
-    // It waits there, to be read as the very first thing.
+    // The hash waits there and is the first thing that the process reads.
     child.send(hash)
     await sleep(200)
     child.signal('SIGCONT')
     t.equal(await child.next(), `${hash} revoked`)
-    await poll(async () => (await watch.wait()).state === 'confirmed', 'it has caught up')
+    await poll(async () => (await watch.wait()).state === 'confirmed', 'the process has caught up')
   }
 })

@@ -9,7 +9,7 @@ import { startTcpProxy } from '../../support/tcp-proxy.ts'
 
 const patient = { deadlineMs: 20_000 }
 
-test('alone there is nobody to wait for', async (t) => {
+test('a single replica waits for nobody', async (t) => {
   const { sql } = await createKeyDatabase(t)
   const id = await addReplica(sql, 'own')
   await fillKeys(sql, 1)
@@ -21,7 +21,7 @@ test('alone there is nobody to wait for', async (t) => {
   }
 })
 
-test('it is confirmed when everybody has followed', async (t) => {
+test('a revocation is confirmed when every replica has followed', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   await fillKeys(sql, 20)
   const own = await startFollower(t, url)
@@ -37,7 +37,7 @@ test('it is confirmed when everybody has followed', async (t) => {
   t.match(watch.stats(), { confirmed: 20, pending: 0, lastMs: Number })
 })
 
-test('who does not follow is named', async (t) => {
+test('a replica that does not follow is named', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const own = await startFollower(t, url)
   await startFollower(t, url, { name: 'two' })
@@ -53,10 +53,10 @@ test('who does not follow is named', async (t) => {
   })
   const waiting = createPropagationWatch({ ...options, ...patient }).wait()
   await sql`update tollgate_replicas set serves_until = now() where id = ${silent}`
-  t.match(await waiting, { state: 'confirmed', replicas: 2 }, 'it no longer serves')
+  t.match(await waiting, { state: 'confirmed', replicas: 2 }, 'the replica no longer serves')
 })
 
-test('what was revoked later is not waited for', async (t) => {
+test('later revocations are not waited for', async (t) => {
   const { sql } = await createKeyDatabase(t)
   const other = await addReplica(sql, 'other')
   await fillKeys(sql, 2)
@@ -77,7 +77,7 @@ test('what was revoked later is not waited for', async (t) => {
   t.match(watch.stats(), { confirmed: 1, pending: 1 })
 })
 
-test('many waiters share the questions', async (t) => {
+test('many waiting requests share their queries', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const own = await startFollower(t, url)
   await startFollower(t, url, { name: 'two' })
@@ -97,10 +97,10 @@ test('many waiters share the questions', async (t) => {
     }),
   )
   t.same(new Set(states), new Set(['confirmed']))
-  t.ok(asked < 200, `${asked} questions`)
+  t.ok(asked < 200, `${asked} queries`)
 })
 
-test('when the database goes it is pending', async (t) => {
+test('if the database becomes unavailable, the state is pending', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const proxy = await startTcpProxy(t, Number(new URL(url).port))
   const pool = await createPool(t, proxy.through(url))
@@ -124,7 +124,7 @@ test('when the database goes it is pending', async (t) => {
   proxy.heal()
 })
 
-test('what is not in the log is pending, told and logged', async (t) => {
+test('a revocation that is not in the log is pending, reported and logged', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const own = await startFollower(t, url)
   const others = await Promise.all(
@@ -149,7 +149,7 @@ test('what is not in the log is pending, told and logged', async (t) => {
   for (const { evicted } of others) t.ok(evicted.has('alice-1') && evicted.has('alice-2'))
 })
 
-test('what is not kept outside of the database is pending', async (t) => {
+test('a revocation that is not stored outside of the database is pending', async (t) => {
   const { sql } = await createKeyDatabase(t)
   const id = await addReplica(sql, 'own')
   await fillKeys(sql, 1)

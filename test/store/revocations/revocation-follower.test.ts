@@ -14,10 +14,10 @@ import { poll } from '../../support/poll.ts'
 import { startTcpProxy } from '../../support/tcp-proxy.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
-/** So seldom that what arrives within a test was told, not asked for. */
+/** So seldom that what arrives during a test was announced, not polled. */
 const seldom = { everyMs: 3_600_000 }
 
-/** Until everybody has acknowledged the whole log. */
+/** Waits until every replica has acknowledged the whole log. */
 function acknowledged(sql: Pool, replicas = 1): Promise<boolean> {
   return poll(async () => {
     const rows = await sql<{ transaction: string }[]>`
@@ -28,7 +28,7 @@ function acknowledged(sql: Pool, replicas = 1): Promise<boolean> {
   }, 'everybody has acknowledged')
 }
 
-/** How many connections listen. */
+/** The number of connections that listen. */
 async function listeners(sql: Pool): Promise<number> {
   const { count } = await sql`
     select from pg_stat_activity
@@ -37,7 +37,7 @@ async function listeners(sql: Pool): Promise<number> {
   return count
 }
 
-/** Ends the connections on which followers listen; answers how many there were. */
+/** Ends the connections on which followers listen; returns their number. */
 async function killListeners(sql: Pool): Promise<number> {
   const { count } = await sql`
     select pg_terminate_backend(pid) from pg_stat_activity
@@ -45,7 +45,7 @@ async function killListeners(sql: Pool): Promise<number> {
   return count
 }
 
-test('everybody is told at once', async (t) => {
+test('every replica is told at once', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const one = await startFollower(t, url, seldom)
   const two = await startFollower(t, url, { ...seldom, name: 'two' })
@@ -63,7 +63,7 @@ test('everybody is told at once', async (t) => {
   await acknowledged(sql, 2)
 })
 
-test('many are read in parts and acknowledged', async (t) => {
+test('many revocations are read in parts and acknowledged', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const follower = await startFollower(t, url, seldom)
   await fillKeys(sql, 5_000)
@@ -72,17 +72,17 @@ test('many are read in parts and acknowledged', async (t) => {
   t.equal(follower.evicted.size, 5_000)
 })
 
-test('what was revoked before the start is not read', async (t) => {
+test('revocations before the start are not read', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   await fillKeys(sql, 2)
   await sql`update api_keys set status = 'revoked' where key_hash = 'alice-1'`
   const follower = await startFollower(t, url, seldom)
   await sql`update api_keys set status = 'revoked' where key_hash = 'alice-2'`
-  await poll(() => follower.evicted.size > 0, 'the second is evicted')
+  await poll(() => follower.evicted.size > 0, 'the second one is evicted')
   t.strictSame([...follower.evicted], ['alice-2'])
 })
 
-test('none is missed while revocations come in', async (t) => {
+test('none is missed while many arrive', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const users = Array.from({ length: 40 }, (_, i) => `user${i}`)
   for (const user of users) await fillKeys(sql, 60, user)
@@ -106,21 +106,21 @@ test('none is missed while revocations come in', async (t) => {
   }
 })
 
-test('a lost listener is made anew', async (t) => {
+test('a lost listener is replaced', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const follower = await startFollower(t, url, seldom)
   await fillKeys(sql, 5)
   for (let round = 1; round <= 5; round += 1) {
-    // One that has just come up may not have been told that it is to listen.
-    await poll(async () => (await listeners(sql)) === 1, 'it listens')
+    // A new one may not listen yet.
+    await poll(async () => (await listeners(sql)) === 1, 'the follower listens')
     await sql`update api_keys set status = 'revoked' where key_hash = ${`alice-${round}`}`
-    await poll(() => follower.evicted.has(`alice-${round}`), 'it is told')
+    await poll(() => follower.evicted.has(`alice-${round}`), 'the revocation is announced')
     t.equal(await killListeners(sql), 1)
   }
   t.equal(follower.forgotten(), 0)
 })
 
-test('while nobody tells, the log is asked', async (t) => {
+test('without notifications the log is polled', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const proxy = await startTcpProxy(t, Number(new URL(url).port))
   const follower = await startFollower(t, url, { url: proxy.through(url), everyMs: 250 })
@@ -131,14 +131,14 @@ test('while nobody tells, the log is asked', async (t) => {
     for (let round = 0; round < 2; round += 1) {
       key += 1
       await sql`update api_keys set status = 'revoked' where key_hash = ${`alice-${key}`}`
-      await poll(() => follower.evicted.has(`alice-${key}`), 'it is found', 5_000)
+      await poll(() => follower.evicted.has(`alice-${key}`), 'the revocation is found', 5_000)
     }
     proxy.heal()
   }
   t.equal(follower.forgotten(), 0)
 })
 
-test('a log that was cut off is not believed', async (t) => {
+test('a log that was truncated is not trusted', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const follower = await startFollower(t, url, { everyMs: 100 })
   await fillKeys(sql, 3)
@@ -146,50 +146,50 @@ test('a log that was cut off is not believed', async (t) => {
   await acknowledged(sql)
   t.equal(follower.forgotten(), 0)
   await sql`delete from tollgate_revocations`
-  await poll(() => follower.forgotten() === 1, 'an emptied log')
+  await poll(() => follower.forgotten() === 1, 'an emptied log is noticed')
   await sleep(300)
-  t.equal(follower.forgotten(), 1, 'it is forgotten once')
+  t.equal(follower.forgotten(), 1, 'everything is forgotten once')
   await sql`update api_keys set status = 'revoked' where key_hash = 'alice-2'`
-  await poll(() => follower.forgotten() === 2, 'what comes then may be not all')
+  await poll(() => follower.forgotten() === 2, 'the next entry may not be the only one')
   await sql`update api_keys set status = 'revoked' where key_hash = 'alice-3'`
-  await poll(() => follower.evicted.has('alice-3'), 'and it goes on')
+  await poll(() => follower.evicted.has('alice-3'), 'following continues')
 })
 
-test('a log of another history is not believed', async (t) => {
+test('a log with another history is not trusted', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const follower = await startFollower(t, url, { everyMs: 100 })
   await fillKeys(sql, 50)
   await sql`update api_keys set status = 'revoked' where key_hash <= 'alice-2'`
   await acknowledged(sql)
-  // A restored backup that has got further than we were: the numbers alone would fit.
+  // A restored backup that is further than we were; the numbers alone would fit.
   await sql.unsafe(`
     delete from tollgate_revocations where sequence > 3;
     insert into tollgate_revocations (sequence, key_hash) overriding system value
       select i, 'lost-' || i from generate_series(4, 100) i`)
-  await poll(() => follower.forgotten() === 1, 'all is forgotten')
+  await poll(() => follower.forgotten() === 1, 'all keys are forgotten')
   await acknowledged(sql)
-  // A failover that has lost the end of it.
+  // A failover that has lost the end of the log.
   await sql`delete from tollgate_revocations where sequence > 50`
-  await poll(() => follower.forgotten() === 2, 'all is forgotten again')
+  await poll(() => follower.forgotten() === 2, 'all keys are forgotten again')
   await acknowledged(sql)
 })
 
-test('while nothing is logged nothing is believed', async (t) => {
+test('while nothing is logged no cached key is trusted', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   await fillKeys(sql, 2)
   const follower = await startFollower(t, url, { everyMs: 100 })
   const propagation = createPropagationWatch({ pool: sql, id: randomUUID(), others: () => [] })
   await sql`alter table api_keys disable trigger tollgate_key_changed`
-  await poll(() => follower.state() === 'away', 'it is blind and knows it')
+  await poll(() => follower.state() === 'away', 'the follower knows that it cannot see revocations')
   await sql`update api_keys set status = 'revoked'`
   t.match(await propagation.wait(), { state: 'pending', waitingFor: ['one'] })
   await sql`alter table api_keys enable always trigger tollgate_key_changed`
-  await poll(() => follower.forgotten() === 1, 'what was missed is not believed')
-  await poll(() => follower.state() === 'confirmed', 'it sees again')
+  await poll(() => follower.forgotten() === 1, 'keys cached meanwhile are not trusted')
+  await poll(() => follower.state() === 'confirmed', 'revocations are visible again')
   t.match(follower.faults, [{ message: /triggers/ }])
 })
 
-test('a replication session is logged too', async (t) => {
+test('a session with the replication role is logged too', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   await fillKeys(sql, 1)
   const follower = await startFollower(t, url)
@@ -197,21 +197,21 @@ test('a replication session is logged too', async (t) => {
     await transaction`set local session_replication_role = replica`
     await transaction`update api_keys set status = 'revoked'`
   })
-  await poll(() => follower.evicted.has('alice-1'), 'it is told')
+  await poll(() => follower.evicted.has('alice-1'), 'the revocation is announced')
 })
 
-test('of one name both are waited for', async (t) => {
+test('both replicas of one name are waited for', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   await addReplica(sql, 'one')
   const old = new Date(Date.now() - 60_000)
   await sql`update tollgate_replicas set seen_at = ${old}, place = 'elsewhere'`
   const follower = await startFollower(t, url, { everyMs: 100 })
-  await poll(() => follower.stats().others.length === 1, 'the other may be serving')
+  await poll(() => follower.stats().others.length === 1, 'the other one may be serving')
   await sql`update tollgate_replicas set place = 'one' where id <> ${follower.id}`
-  await poll(() => follower.stats().others.length === 0, 'what was in its place has ended')
+  await poll(() => follower.stats().others.length === 0, 'the one that it replaced has ended')
 })
 
-test('a server that has taken over is not believed to know all', async (t) => {
+test('after a failover the new server is not trusted to know everything', async (t) => {
   const directory = join(temporaryFolder(t), 'postgres')
   const first = await startEmbeddedPostgres({ directory, log() {} })
   t.teardown(() => first.stop())
@@ -222,24 +222,24 @@ test('a server that has taken over is not believed to know all', async (t) => {
   await first.stop()
   const second = await startEmbeddedPostgres({ directory, port, log() {} })
   t.teardown(() => second.stop())
-  await poll(() => follower.forgotten() === 1, 'all is read again')
-  await poll(() => follower.state() === 'confirmed', 'it is followed')
+  await poll(() => follower.forgotten() === 1, 'everything is read again')
+  await poll(() => follower.state() === 'confirmed', 'the log is followed')
   await fillKeys(sql, 1)
   await sql`update api_keys set status = 'revoked'`
-  await poll(() => follower.evicted.has('alice-1'), 'and goes on')
+  await poll(() => follower.evicted.has('alice-1'), 'following continues')
   t.equal(follower.forgotten(), 1)
   t.strictSame(follower.faults, [])
 })
 
-test('an emptied table forgets every key', async (t) => {
+test('a truncated table evicts every key', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const follower = await startFollower(t, url, seldom)
   await fillKeys(sql, 3)
   await sql`truncate api_keys`
-  await poll(() => follower.forgotten() === 1, 'all is forgotten')
+  await poll(() => follower.forgotten() === 1, 'all keys are forgotten')
 })
 
-test('confirming asks once for all', async (t) => {
+test('concurrent confirmations share one query', async (t) => {
   const { url } = await createKeyDatabase(t)
   const follower = await startFollower(t, url, seldom)
   await poll(() => follower.state() === 'unconfirmed', 'the lease ends')
@@ -248,7 +248,7 @@ test('confirming asks once for all', async (t) => {
   t.equal(follower.state(), 'confirmed')
 })
 
-test('away is known, and comes to an end', async (t) => {
+test('an outage is noticed, and its end too', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const proxy = await startTcpProxy(t, Number(new URL(url).port))
   const there = proxy.through(url)
@@ -256,16 +256,16 @@ test('away is known, and comes to an end', async (t) => {
   await fillKeys(sql, 1)
   for (const fail of [proxy.refuse, proxy.swallow]) {
     fail()
-    await poll(() => follower.state() === 'away', 'it is away')
+    await poll(() => follower.state() === 'away', 'the database is unavailable')
     const age = follower.ageMs()
     await follower.confirm()
     t.equal(follower.state(), 'away')
-    await poll(() => follower.ageMs() > age + 50, 'it grows older')
+    await poll(() => follower.ageMs() > age + 50, 'the age increases')
     proxy.heal()
-    await poll(() => follower.state() === 'confirmed', 'it is back')
+    await poll(() => follower.state() === 'confirmed', 'the database is back')
   }
   await sql`update api_keys set status = 'revoked'`
-  await poll(() => follower.evicted.size === 1, 'it follows')
+  await poll(() => follower.evicted.size === 1, 'the log is followed')
 })
 
 test('without the database there is no start', async (t) => {
@@ -276,7 +276,7 @@ test('without the database there is no start', async (t) => {
   await t.rejects(starting, { code: 'store_unavailable' })
 })
 
-test('a clean stop leaves nobody to wait for', async (t) => {
+test('after a clean stop nobody waits for the replica', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const follower = await startFollower(t, url)
   t.equal((await readAcknowledgements(sql, [])).length, 1)
@@ -289,7 +289,7 @@ test('a clean stop leaves nobody to wait for', async (t) => {
   t.equal(await killListeners(sql), 0)
 })
 
-test('a row that was taken away comes back', async (t) => {
+test('a replica whose row was deleted adds it again', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   await startFollower(t, url, { everyMs: 100 })
   await sql`delete from tollgate_replicas`

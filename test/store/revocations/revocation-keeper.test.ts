@@ -24,7 +24,7 @@ import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const day = 86_400_000
 
-/** Keepers of one database and one folder; `clock` may be moved. */
+/** Keepers with one database and one folder; `clock` may be moved. */
 async function start(t: Test) {
   const { sql } = await createKeyDatabase(t)
   const folder = temporaryFolder(t)
@@ -72,7 +72,7 @@ function hashesIn(file: string): readonly string[] {
   })
 }
 
-test('what is kept is on the disk, and refused whatever the database says', async (t) => {
+test('a stored revocation is on disk, and in force whatever the database says', async (t) => {
   const { sql, open } = await start(t)
   await fillKeys(sql, 3)
   const keeper = await open('one')
@@ -83,7 +83,7 @@ test('what is kept is on the disk, and refused whatever the database says', asyn
   t.notOk(keeper.has('alice-2'))
 })
 
-test('what others revoke is kept as well, by whichever way', async (t) => {
+test('revocations by others are stored too, however they are made', async (t) => {
   const { sql, open } = await start(t)
   await fillKeys(sql, 12_000)
   const keeper = await open('one')
@@ -92,41 +92,41 @@ test('what others revoke is kept as well, by whichever way', async (t) => {
   await sql`update api_keys set user_groups = array['b'] where key_hash = 'alice-3'`
   keeper.readOn()
   await poll(() => keeper.has('alice-1') && keeper.has('alice-2'), 'both are known')
-  t.notOk(keeper.has('alice-3'), 'a change is no end')
+  t.notOk(keeper.has('alice-3'), 'an update is not a revocation')
   await sql`update api_keys set status = 'revoked'`
   keeper.readOn()
   await poll(() => new Set(hashesIn(keeper.file)).size === 12_000, 'more than one page')
 })
 
-test('the first file begins with all that is revoked', async (t) => {
+test('the first file begins with all revoked keys', async (t) => {
   const { sql, open } = await start(t)
   await fillKeys(sql, 5_000)
   await sql`update api_keys set status = 'revoked'`
   await sql`delete from tollgate_revocations`
   const keeper = await open('one')
-  await poll(() => textOf(keeper.file).includes('"complete"'), 'it is complete')
+  await poll(() => textOf(keeper.file).includes('"complete"'), 'the file is complete')
   t.equal(new Set(hashesIn(keeper.file)).size, 5_000)
 })
 
-test('a restored table is told again, once', async (t) => {
+test('a restored table gets its revocations again, once', async (t) => {
   const { sql, open } = await start(t)
   await fillKeys(sql, 10)
   const [one, two] = [await open('one'), await open('two')]
   await one.keep([ended('alice-1'), ended('alice-2'), ended('made later')])
-  // What nobody has logged is what a restore looks like.
+  // Revocations that nobody has logged are a sign of a restore.
   one.replay()
   two.replay()
   const revoked = () => sql`select id from api_keys where status = 'revoked'`
   await poll(async () => (await revoked()).count === 2, 'both are revoked')
   await poll(() => one.replayed.length + two.replayed.length === 2, 'each is counted once')
   t.ok(two.has('alice-1'), "another process's file is read")
-  t.ok(two.has('made later'), 'also when its row comes back later')
+  t.ok(two.has('made later'), 'also if its row comes back later')
   const three = await open('three')
   t.strictSame(three.replayed, [])
   t.ok(three.has('alice-1'))
 })
 
-test('a locked row does not keep the others from it', async (t) => {
+test('a locked row does not delay the others', async (t) => {
   const { sql, open } = await start(t)
   await fillKeys(sql, 3)
   const keeper = await open('one')
@@ -136,11 +136,11 @@ test('a locked row does not keep the others from it', async (t) => {
     keeper.replay()
     await poll(() => keeper.replayed.length === 2, 'the others are revoked')
   })
-  await poll(() => keeper.replayed.length === 3, 'it follows')
+  await poll(() => keeper.replayed.length === 3, 'the locked row follows')
   t.match(keeper.faults, [{ message: /locked/ }])
 })
 
-test('numbers of transactions of another server do no harm', async (t) => {
+test('transaction numbers of another server do no harm', async (t) => {
   const { sql, open } = await start(t)
   await sql`insert into tollgate_revocations (key_hash, transaction) values ('x', '9000000000'::xid8)`
   await sql`
@@ -153,7 +153,7 @@ test('numbers of transactions of another server do no harm', async (t) => {
   t.match([log, replica], [{ n: 0 }, { snapshot: null }])
 })
 
-test('a torn line costs nothing but itself', async (t) => {
+test('a torn line affects no other', async (t) => {
   const { folder, open } = await start(t)
   const file = fileOf(folder, 'one')
   const whole = JSON.stringify({ id: 'a', at: '2026-01-01T00:00:00Z', hash: 'h1', expires: null })
@@ -165,23 +165,23 @@ test('a torn line costs nothing but itself', async (t) => {
   t.ok(hashesIn(file).includes('h2'), 'on a line of its own')
 })
 
-test('a file that cannot be written keeps nothing from being revoked', async (t) => {
+test('revocations succeed even if the file cannot be written', async (t) => {
   const { open } = await start(t)
   const keeper = await open('one')
-  await poll(() => textOf(keeper.file).includes('"complete"'), 'it is complete')
+  await poll(() => textOf(keeper.file).includes('"complete"'), 'the file is complete')
   rmSync(keeper.file)
   mkdirSync(keeper.file)
   t.equal(await keeper.keep([ended('h1')]), false)
-  t.equal(await keeper.keep([]), false, 'nor is a repetition confirmed')
+  t.equal(await keeper.keep([]), false, 'a repetition is not confirmed either')
   t.ok(keeper.has('h1'))
   t.match(keeper.stats(), { failing: true })
   rmSync(keeper.file, { recursive: true })
-  await poll(() => !keeper.stats().failing, 'it is written again')
-  await poll(() => hashesIn(keeper.file).includes('h1'), 'what was waiting is in it')
+  await poll(() => !keeper.stats().failing, 'the file is written again')
+  await poll(() => hashesIn(keeper.file).includes('h1'), 'it has what was waiting')
   t.match(keeper.writing, [{ code: 'EISDIR' }, undefined])
 })
 
-test('a full disk tears a line and no more', async (t) => {
+test('a full disk tears one line only', async (t) => {
   const { open } = await start(t)
   const keeper = await open('one')
   await keeper.keep([ended('h1')])
@@ -196,25 +196,25 @@ test('a disk that hangs is not waited for', async (t) => {
   const many = Array.from({ length: 200_000 }, (_, i) => ended(`h-${i}`))
   t.equal(await keeper.keep(many), false)
   await keeper.stop()
-  t.equal(new Set(hashesIn(keeper.file)).size, 200_000, 'they are written all the same')
+  t.equal(new Set(hashesIn(keeper.file)).size, 200_000, 'they are written nevertheless')
 })
 
-test('a removed file is made anew from the table', async (t) => {
+test('a removed file is written again from the table', async (t) => {
   const { sql, folder, open } = await start(t)
   await fillKeys(sql, 50)
   const keeper = await open('one')
   const isWhole = () =>
     existsSync(keeper.file) && readFileSync(keeper.file, 'utf8').includes('"complete"')
-  await poll(isWhole, 'it has been begun')
+  await poll(isWhole, 'a new file exists')
   await sql`update api_keys set status = 'revoked'`
   keeper.readOn()
-  await poll(() => new Set(hashesIn(keeper.file)).size === 50, 'they are in it')
+  await poll(() => new Set(hashesIn(keeper.file)).size === 50, 'they are in the file')
   renameSync(keeper.file, join(folder, 'elsewhere'))
   t.ok(await keeper.keep([ended('h1')]))
-  await poll(() => new Set(hashesIn(keeper.file)).size === 51, 'all are in it again')
+  await poll(() => new Set(hashesIn(keeper.file)).size === 51, 'all are in the file again')
 })
 
-test('what has expired is dropped, in every file', async (t) => {
+test('expired keys are removed from every file', async (t) => {
   const { folder, time, open } = await start(t)
   const gone = fileOf(folder, 'gone')
   const keeper = await open('one')
@@ -229,13 +229,13 @@ test('what has expired is dropped, in every file', async (t) => {
   await again.clean()
   t.strictSame(again.stats().entries, 2)
   t.strictSame(hashesIn(again.file), ['h-new'])
-  t.ok(again.has('for good'), "of the other's file")
+  t.ok(again.has('for good'), "also from the other one's")
   await delay(0)
   t.ok(await again.keep([ended('h-later')]))
   t.strictSame(hashesIn(again.file), ['h-new', 'h-later'])
 })
 
-test('twenty at a time share a write', async (t) => {
+test('twenty concurrent revocations share a write', async (t) => {
   const { open } = await start(t)
   const keeper = await open('one', { deadlineMs: 20_000 })
   const kept = await Promise.all(

@@ -26,7 +26,7 @@ function createReplica(fields: Partial<ReplicaNote> = {}): ReplicaNote {
   }
 }
 
-/** All hashes logged, in order. */
+/** All logged hashes, in order. */
 async function logged(sql: Pool): Promise<readonly string[]> {
   const rows = await sql<{ hash: string }[]>`
     select key_hash as hash from tollgate_revocations where sequence > 1 order by sequence`
@@ -40,7 +40,7 @@ function fill(sql: Pool, count: number, user = 'alice', name = 'k') {
     from generate_series(1, ${count}::int) i`
 }
 
-test('whoever changes a key logs its hash', async (t) => {
+test('every change of a key logs its hash, whoever makes it', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
   const record = createRecord({ hash: 'h' })
@@ -67,7 +67,7 @@ test('whoever changes a key logs its hash', async (t) => {
   await change('emptied', sql`truncate api_keys`, ['*'])
 })
 
-test('bulk revoke and cleanup log every key', async (t) => {
+test('bulk revocation and cleanup log every key', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
   await fill(sql, 5_000)
@@ -85,13 +85,13 @@ test('one statement notifies once', async (t) => {
   const heard = await hear(t, url, ['tollgate_revocations', 'done'])
   await fill(sql, 500)
   await createPostgresApiKeys(sql).revokeAll('alice', now)
-  // In turn: what is heard after it comes after it.
+  // Notifications arrive in order: this one comes last.
   await sql`select pg_notify('done', '')`
   await poll(() => heard.includes('done'), 'the later notification')
   t.strictSame(heard, ['tollgate_revocations', 'done'])
 })
 
-test('a role without rights on the log logs all the same', async (t) => {
+test('a role without rights on the log writes to it nevertheless', async (t) => {
   const sql = await createMigrated(t)
   const role = `clerk_${randomUUID().slice(0, 8)}`
   await fill(sql, 1)
@@ -115,7 +115,7 @@ test('a role without rights on the log logs all the same', async (t) => {
   }
 })
 
-test('of revocations side by side none is missed', async (t) => {
+test('no concurrent revocation is missed', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const keys = createPostgresApiKeys(await createPool(t, url))
   const users = ['a', 'b', 'c', 'd']
@@ -123,7 +123,7 @@ test('of revocations side by side none is missed', async (t) => {
   await fill(sql, 1, 'person')
   const ids = await sql<{ id: string }[]>`
     select id from api_keys where username <> 'person' order by random() limit 300`
-  // More at once would wait for one another, and on a slow machine for longer than they may.
+  // More at a time would wait for each other, on a slow machine for too long.
   const lanes = 20
   const revokeEach = async (lane: number) => {
     const records: RevokedKey[] = []
@@ -146,7 +146,7 @@ test('of revocations side by side none is missed', async (t) => {
       if (last && answer.hashes.length === 0) return
     }
   })()
-  // A transaction that is open all the while holds nobody up, and is read when it is committed.
+  // A transaction that stays open delays nobody, and is read once it is committed.
   const found = await sql.begin(async (person) => {
     await person`update api_keys set status = 'revoked' where username = 'person'`
     const revoked = await Promise.all([
@@ -164,7 +164,7 @@ test('of revocations side by side none is missed', async (t) => {
   t.same(new Set(read), new Set([...found, 'person-1']))
 })
 
-test('a deadlock with a transaction is an outage', async (t) => {
+test('a deadlock with a transaction counts as an outage', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
   await fill(sql, 2)
@@ -178,7 +178,7 @@ test('a deadlock with a transaction is an outage', async (t) => {
         0,
       'the revocation waits',
     )
-    // Both wait for each other now, and the database ends one of them.
+    // Now both wait for each other, and the database ends one of them.
     await transaction`update api_keys set status = 'revoked' where key_hash = 'alice-2'`
     throw new Error('rolled back')
   })
@@ -188,7 +188,7 @@ test('a deadlock with a transaction is an outage', async (t) => {
   else t.equal((result as readonly string[]).length, 2)
 })
 
-test('a replica is noted, waited for and taken away', async (t) => {
+test('a replica is recorded, waited for and removed', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
   const [one, two] = [createReplica(), createReplica({ name: 'two' })]
@@ -213,12 +213,12 @@ test('a replica is noted, waited for and taken away', async (t) => {
   t.equal((await readAcknowledgements(sql, [])).length, 1, 'it has stopped serving')
 })
 
-test('what the triggers did not log is found, and can be logged', async (t) => {
+test('revocations that the triggers did not log are found and can be logged', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
   const replica = createReplica()
   await fill(sql, 3)
-  // A row of an earlier change of the same key is not the row of its revocation.
+  // A row of an earlier change of the same key is not that of its revocation.
   await sql`update api_keys set user_groups = '{}'`
   const { position, source } = await followLog(sql, replica, undefined)
   await sql`alter table api_keys disable trigger tollgate_key_changed`
@@ -227,7 +227,7 @@ test('what the triggers did not log is found, and can be logged', async (t) => {
   await sql`alter table api_keys enable always trigger tollgate_key_changed`
   const after = await followLog(sql, replica, position)
   t.strictSame(after.hashes, [])
-  t.not(after.source, source, 'it shows that they were off')
+  t.not(after.source, source, 'shows that the triggers were off')
   t.strictSame(await findUnlogged(sql, revoked), revoked)
   await logRevocations(
     sql,
@@ -240,7 +240,7 @@ test('what the triggers did not log is found, and can be logged', async (t) => {
   t.strictSame(await findUnlogged(sql, await keys.revokeAll('bob', now)), [])
 })
 
-test('who was not seen for long is forgotten', async (t) => {
+test('a replica that was not seen for long is forgotten', async (t) => {
   const sql = await createMigrated(t)
   const [old, crashed, other, living] = [
     createReplica(),
@@ -273,7 +273,7 @@ test('of the old log the newest row stays', async (t) => {
   t.equal(first?.min, 45_001)
 })
 
-test('rows of a server that had higher numbers of transactions are no news for ever', async (t) => {
+test('rows of a server with higher transaction numbers do not stay new forever', async (t) => {
   const { sql } = await createKeyDatabase(t)
   const replica = { id: randomUUID(), name: 'one', place: 'one', servesMs: 60_000, unseenMs: 5_000 }
   const { position } = await followLog(sql, replica, undefined)

@@ -14,12 +14,12 @@ function counterOf(key: string): SharedCounter {
   return { ...createView(hour), ...own }
 }
 
-/** One of the stream, too old at `sendBy`; of the journal without. */
+/** A report of the stream, too old at `sendBy`; of the journal without it. */
 function reportOf(counter: SharedCounter, sendBy = Number.POSITIVE_INFINITY): SharedReport {
   return { counters: [counter], tokens: 1, member: 'x', endedAt: 0, gatewayEndedAt: 0, sendBy }
 }
 
-test('what is too old leaves without a batch', async (t) => {
+test('an entry that is too old is dropped without a batch', async (t) => {
   const backlog = createBacklog()
   const counter = counterOf('a')
   for (let i = 0; i < 10_000; i += 1) {
@@ -49,7 +49,7 @@ test('a batch has a part for each counter of its reports', async (t) => {
   while (!backlog.isEmpty()) {
     const { parts, reports, places } = backlog.take(0)
     t.ok(parts.length <= 768 && reports.length <= 256)
-    t.equal(new Set(parts.map(({ counter }) => counter)).size, parts.length, 'none twice')
+    t.equal(new Set(parts.map(({ counter }) => counter)).size, parts.length, 'none is sent twice')
     for (const { counters } of reports) {
       for (const each of counters) t.equal(parts[places.get(each) ?? -1]?.counter, each)
     }
@@ -71,7 +71,7 @@ test('a counter is held for its reports', async (t) => {
   t.notOk(backlog.holds(counter))
 })
 
-test('the journal gets its share', async (t) => {
+test('the journal gets its share of a batch', async (t) => {
   const backlog = createBacklog()
   const [streamed, journaled] = [counterOf('a'), counterOf('b')]
   for (let i = 0; i < 1_000; i += 1) backlog.push(reportOf(streamed, hour))
@@ -81,7 +81,7 @@ test('the journal gets its share', async (t) => {
   t.equal(reports.length, 256)
 })
 
-test('who waits is told when the last of it is answered', async (t) => {
+test('a waiting caller is answered after the last of its entries', async (t) => {
   const backlog = createBacklog()
   const counters = Array.from({ length: 1_500 }, (_, i) => counterOf(`${i}`))
   for (const counter of counters) backlog.enter(counter)
@@ -97,7 +97,7 @@ test('who waits is told when the last of it is answered', async (t) => {
   waiting.push(wait())
   const answer = async () => {
     backlog.take(0)
-    // Those that come later are not waited for.
+    // Later entries are not waited for.
     backlog.enter(counterOf('later'))
     backlog.settle()
     await new Promise(setImmediate)

@@ -27,7 +27,7 @@ async function replicaOf(t: Test, url: string): Promise<Replica> {
   return replica
 }
 
-root.test('a URL of no known form is refused', async (t) => {
+root.test('a URL of an unknown form is refused', async (t) => {
   t.throws(() => connectRedis('localhost', () => {}), /REDIS_URL/)
 })
 
@@ -52,7 +52,7 @@ root.test('user, password and database are used', { skip }, async (t) => {
   t.ok(wrong.counters.away)
 })
 
-/** Stands before a server that speaks no TLS; `folder` gets its certificate. */
+/** A TLS proxy for a server without TLS; writes its certificate to `folder`. */
 async function startTlsProxy(t: Test, port: number, folder: string) {
   const [key, certificate] = [join(folder, 'key.pem'), join(folder, 'certificate.pem')]
   const { status, stderr } = spawnSync(
@@ -90,14 +90,18 @@ async function startTlsProxy(t: Test, port: number, folder: string) {
 
 const noOpenssl = spawnSync('openssl', ['version']).status !== 0 && 'no openssl'
 
-root.test('rediss speaks TLS and checks the server', { skip: skip || noOpenssl }, async (t) => {
+root.test('rediss uses TLS and verifies the server', { skip: skip || noOpenssl }, async (t) => {
   const valkey = await startValkey(t)
   const { url, certificate } = await startTlsProxy(t, valkey.port, temporaryFolder(t))
   const errors: unknown[] = []
   const stranger = connectRedis(url, (error) => errors.push(error))
   t.teardown(() => stranger.close())
-  await poll(() => errors.length > 0, 'it is refused')
-  t.match(errors[0], { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' }, 'as long as nobody vouches for it')
+  await poll(() => errors.length > 0, 'the connection is refused')
+  t.match(
+    errors[0],
+    { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' },
+    'while the certificate is not trusted',
+  )
   t.equal(await stranger.connected(0), false)
 
   const known = tls.getCACertificates('default')
@@ -122,18 +126,21 @@ root.test('Sentinel leads to the new primary', { skip }, async (t) => {
   replica.counters.add([counter], 5, 0)
   await replica.flushed()
   t.equal(await primary.client.get(redisKey(counter)), '5')
-  await poll(async () => (await secondary.client.get(redisKey(counter))) === '5', 'it is copied')
+  await poll(
+    async () => (await secondary.client.get(redisKey(counter))) === '5',
+    'the counter is replicated',
+  )
   await poll(
     async () => /slaves=1/.test(await sentinel.client.info('sentinel')),
-    'the sentinel knows both',
+    'Sentinel knows both',
     30_000,
   )
 
   await primary.kill()
   replica.counters.add([counter], 2, 0)
-  await poll(() => replica.counters.away, 'it is away')
+  await poll(() => replica.counters.away, 'Redis is unavailable')
   await sentinel.client.call('SENTINEL', 'FAILOVER', 'main').catch(() => {})
-  await poll(() => !replica.counters.away, 'the new one is found', 60_000)
+  await poll(() => !replica.counters.away, 'the new primary is found', 60_000)
   await replica.flushed()
   t.equal(await secondary.client.get(redisKey(counter)), '7')
 })
@@ -158,7 +165,7 @@ async function startSentinel(t: Test, primary: RunningValkey) {
   const client = new Redis({ host: '127.0.0.1', port, retryStrategy: () => 50 })
   client.on('error', () => {})
   t.teardown(() => client.disconnect())
-  await poll(() => client.status === 'ready', 'the sentinel answers')
+  await poll(() => client.status === 'ready', 'Sentinel answers')
   return { port, client }
 }
 
@@ -178,7 +185,7 @@ root.test('a Cluster counts on all its nodes', { skip }, async (t) => {
   t.equal(perNode.flat().length, 200)
   t.ok(
     perNode.every((keys) => keys.length > 0),
-    `spread as ${perNode.map((keys) => keys.length)}`,
+    `distributed as ${perNode.map((keys) => keys.length)}`,
   )
   for (const [i, keys] of perNode.entries()) {
     for (const key of keys) t.equal(await nodes[i]?.client.get(key), '420')
@@ -192,14 +199,14 @@ root.test('a Cluster counts on all its nodes', { skip }, async (t) => {
   const [node, other] = nodes as [RunningValkey, RunningValkey]
   await node.kill()
   for (const replica of replicas) replica.counters.add(counters, 1, 0)
-  await poll(() => replicas.every(({ counters }) => counters.away), 'one node is missed')
+  await poll(() => replicas.every(({ counters }) => counters.away), 'the failed node is noticed')
   t.match(
     replicas[0]?.counters.read(counters.slice(0, 1), Date.now()),
     [{ used: Number }],
-    'and nothing waits for it',
+    'nothing waits for it',
   )
   await node.start()
-  await poll(() => replicas.every(({ counters }) => !counters.away), 'it is back', 30_000)
+  await poll(() => replicas.every(({ counters }) => !counters.away), 'the node is back', 30_000)
   for (const replica of replicas) await replica.flushed()
   await poll(
     async () => (await seen.used(...counters)).filter((used) => used !== 422).length === 0,
@@ -209,13 +216,17 @@ root.test('a Cluster counts on all its nodes', { skip }, async (t) => {
 
   other.freeze()
   for (const replica of replicas) replica.counters.add(counters, 1, 0)
-  await poll(() => replicas.every(({ counters }) => counters.away), 'one hangs')
+  await poll(() => replicas.every(({ counters }) => counters.away), 'a node hangs')
   other.thaw()
-  await poll(() => replicas.every(({ counters }) => !counters.away), 'it goes on', 30_000)
+  await poll(
+    () => replicas.every(({ counters }) => !counters.away),
+    'the node responds again',
+    30_000,
+  )
   for (const replica of replicas) await replica.flushed()
   await poll(
     async () => (await seen.used(...counters)).filter((used) => used !== 424).length === 0,
-    'every sum is exact still',
+    'every sum is still exact',
     30_000,
   )
 })
@@ -239,14 +250,14 @@ root.test('a Cluster counts a response once', { skip }, async (t) => {
       one.counters.add(hit, 5, 0, report)
       two.counters.add(hit, 5, 0, report)
     }
-    // One response may be of counters on several nodes, though none of the service's is.
+    // The counters of one response may be on several nodes, although the service never does that.
     two.counters.add(counters, 1, 0, { id: 'all', endedAt: Date.now() - 200_000, by: 'journal' })
   }
   await tellAll()
   await Promise.all([one.counters.kept(), two.counters.kept()])
   await node.kill()
   await tellAll()
-  await poll(() => two.counters.away, 'one node is missed')
+  await poll(() => two.counters.away, 'the failed node is noticed')
   await node.start()
   await Promise.all([one.counters.kept(), two.counters.kept()])
   const seen = await replicaOf(t, url)
@@ -266,7 +277,7 @@ root.test('a Cluster counts a response once', { skip }, async (t) => {
   t.equal(await two.counters.claimJournal(60_000), false)
 })
 
-root.test('a Cluster that loses a shard is told what it held', { skip }, async (t) => {
+root.test('a Cluster that loses a shard gets its sums back', { skip }, async (t) => {
   const nodes = await startCluster(t)
   const url = `redis+cluster://127.0.0.1:${nodes[0]?.port}`
   const [one, two] = [await replicaOf(t, url), await replicaOf(t, url)]
@@ -277,21 +288,21 @@ root.test('a Cluster that loses a shard is told what it held', { skip }, async (
   await two.flushed()
   const [node] = nodes as [RunningValkey]
   const held = (await node.client.keys('*user-*')).length
-  t.ok(held > 0 && held < 200, `it held ${held}`)
+  t.ok(held > 0 && held < 200, `it had ${held}`)
   await node.client.flushall()
   one.counters.add(counters, 1, 0)
   await one.flushed()
   const seen = await replicaOf(t, url)
   await poll(
     async () => (await seen.used(...counters)).filter((used) => used !== 16).length === 0,
-    'every sum is what it was',
+    'every sum is restored',
     30_000,
   )
   t.ok(one.losses > 0 && one.losses < 16, `${one.losses} of 16 hash tags were lost`)
 })
 
 async function startCluster(t: Test): Promise<readonly RunningValkey[]> {
-  // A node's bus is 10,000 above its port unless told, which may be beyond the last port.
+  // By default a node's bus port is its port plus 10,000, which may exceed the highest port.
   const ports = await freePorts(3)
   const nodes = await Promise.all(
     ports.map((bus) =>
@@ -311,6 +322,6 @@ async function startCluster(t: Test): Promise<readonly RunningValkey[]> {
   await poll(async () => {
     const infos = await Promise.all(nodes.map(({ client }) => client.cluster('INFO')))
     return infos.every((info) => /cluster_state:ok[\s\S]*cluster_known_nodes:3/.test(String(info)))
-  }, 'the cluster is whole')
+  }, 'the cluster is complete')
   return nodes
 }

@@ -38,24 +38,24 @@ async function sumIn({ client }: RunningValkey, counter: Counter): Promise<numbe
   return Number(await client.get(redisKey(counter)))
 }
 
-/** Tokens used as known without asking; fails the test when that takes a promise. */
+/** The tokens used, as known without a request; fails the test if that needs a promise. */
 function usedNow(t: Test, { counters }: Replica, counter: Counter): number | undefined {
   const states = counters.read([counter], Date.now())
   if (states instanceof Promise) {
-    t.fail('a known counter is read at once')
+    t.fail('a known counter is read synchronously')
     return undefined
   }
   return states[0]?.used
 }
 
-/** Where it says what store it is, and its epoch, made if there is none. */
+/** The key of the store's identity and epoch, created if missing. */
 const store = storeKeyOf('all')
 async function epochOf({ client }: RunningValkey): Promise<string> {
   await client.hsetnx(store, 'epoch', '1')
   return (await client.hget(store, 'epoch')) as string
 }
 
-/** Whether all have this sum here; asks for each, so that each is told anew. */
+/** Whether all counters have this sum here. Reads each, so that each is requested again. */
 function knows(t: Test, replica: Replica, counters: readonly Counter[], sum: number): boolean {
   return counters.filter((each) => usedNow(t, replica, each) !== sum).length === 0
 }
@@ -107,7 +107,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
   testCounterStore('Redis', createWorld)
   testCountedOnce('Redis', createWorld)
 
-  root.test('one read serves all who wait', async (t) => {
+  root.test('one read serves all that wait', async (t) => {
     const replica = await replicaOf(t, valkey)
     const counters = Array.from({ length: 300 }, () => fresh())
     const before = replica.connection.sent
@@ -118,18 +118,18 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     })
     t.ok((await Promise.all(waiting)).every(([state]) => state === undefined))
     t.equal(replica.connection.sent - before, 1)
-    t.equal(usedNow(t, replica, counters[0] as Counter), undefined, 'and at once from then on')
+    t.equal(usedNow(t, replica, counters[0] as Counter), undefined, 'synchronously from then on')
   })
 
-  root.test('replicas learn of one another', async (t) => {
+  root.test('replicas learn of each other’s additions', async (t) => {
     const [one, two] = [await replicaOf(t, valkey), await replicaOf(t, valkey)]
     const counter = fresh()
     await Promise.all([one.used(counter), two.used(counter)])
     one.counters.add([counter], 40, 0)
-    t.equal(usedNow(t, one, counter), 40, 'its own additions it knows at once')
-    await poll(() => usedNow(t, two, counter) === 40, 'the other knows')
+    t.equal(usedNow(t, one, counter), 40, 'a replica knows its own additions at once')
+    await poll(() => usedNow(t, two, counter) === 40, 'the other replica knows it')
     two.counters.add([counter], 2, 0)
-    await poll(() => usedNow(t, one, counter) === 42, 'and back')
+    await poll(() => usedNow(t, one, counter) === 42, 'the first one knows it')
     const [first] = await one.counters.read([counter], 1_000_000)
     const [second] = await two.counters.read([counter], 1_000_000)
     t.ok(Math.abs((first?.resetsAt ?? 0) - (second?.resetsAt ?? 0)) < 2_000, 'one window')
@@ -153,20 +153,23 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.ok((await valkey.client.pttl(redisKey(counter))) <= minute)
   })
 
-  root.test('counters leave Redis by themselves', async (t) => {
+  root.test('counters expire in Redis by themselves', async (t) => {
     const replica = await replicaOf(t, valkey)
     const [short, long] = [fresh(80), fresh(minute)]
     replica.counters.add([short, long], 5, 0)
-    await poll(async () => (await sumIn(valkey, long)) === 5, 'it is there')
+    await poll(async () => (await sumIn(valkey, long)) === 5, 'the counter exists')
     t.ok((await valkey.client.pttl(redisKey(long))) > 0)
-    await poll(async () => (await valkey.client.exists(redisKey(short))) === 0, 'it is gone')
-    await poll(() => usedNow(t, replica, short) === undefined, 'here too')
+    await poll(
+      async () => (await valkey.client.exists(redisKey(short))) === 0,
+      'the counter is gone',
+    )
+    await poll(() => usedNow(t, replica, short) === undefined, 'gone here too')
     for (const key of await valkey.client.keys('*:batch:*')) {
-      t.ok((await valkey.client.pttl(key)) > 0, 'so do the marks')
+      t.ok((await valkey.client.pttl(key)) > 0, 'the marks too')
     }
   })
 
-  root.test('many counters take few commands', async (t) => {
+  root.test('many counters need few commands', async (t) => {
     const replica = await replicaOf(t, valkey)
     const counters = Array.from({ length: 2_000 }, () => fresh())
     const before = replica.connection.sent
@@ -180,7 +183,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.ok(sums.every((sum) => sum === '10'))
   })
 
-  root.test('a counter near its limit is asked for more often', async (t) => {
+  root.test('a counter near its limit is read more often', async (t) => {
     const replica = await replicaOf(t, valkey)
     const [far, near] = [fresh(), fresh()].map((counter) => ({ ...counter, limit: 100 }))
     replica.counters.add([far as Counter], 49, 0)
@@ -201,7 +204,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.ok(rarely.count >= 2)
   })
 
-  root.test('a batch that comes twice counts once', async (t) => {
+  root.test('a batch that arrives twice counts once', async (t) => {
     const { commands } = (await replicaOf(t, valkey)).connection
     const counter = fresh()
     const epoch = await epochOf(valkey)
@@ -211,11 +214,11 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     for (const number of [1, 1, 2, 1, 2, 2, 7, 3]) await send(number)
     t.equal(await sumIn(valkey, counter), 15, '1, 2 and 7')
     const [, , used, leftMs] = await send(4)
-    t.equal(used, 15, 'it still reads')
+    t.equal(used, 15, 'it is still read')
     t.ok(Number(leftMs) > 0)
   })
 
-  root.test('a batch held back opens no late window', async (t) => {
+  root.test('a delayed batch opens no late window', async (t) => {
     const replica = await replicaOf(t, valkey)
     const { commands } = replica.connection
     const [seconds, micros] = await valkey.client.time()
@@ -235,7 +238,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     }
   })
 
-  root.test("another's value does not stop the rest", async (t) => {
+  root.test('a foreign value does not stop the others', async (t) => {
     const replica = await replicaOf(t, valkey)
     const [list, words, full, good] = [fresh(), fresh(), fresh(), fresh()]
     await valkey.client.rpush(redisKey(list), 'x')
@@ -248,7 +251,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.strictSame(await (await replicaOf(t, valkey)).used(list, good), [undefined, 5])
   })
 
-  root.test('what an operator deletes is gone', async (t) => {
+  root.test('a counter that an operator deletes is reset', async (t) => {
     const replica = await replicaOf(t, valkey)
     const counter = fresh()
     replica.counters.add([counter], 5, 0)
@@ -260,7 +263,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.equal(await sumIn(valkey, counter), 1)
   })
 
-  root.test('what nobody needs is forgotten', async (t) => {
+  root.test('unused counters are forgotten', async (t) => {
     const replica = await replicaOf(t, valkey)
     const [long, owed] = [fresh(24 * hour), fresh(24 * hour)]
     replica.counters.add([long], 5, 0)
@@ -270,16 +273,16 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     replica.aheadMs += 2 * minute
     await Promise.all(Array.from({ length: 1_500 }, () => replica.used(fresh(minute))))
     t.ok(replica.counters.size <= 1_501, `${replica.counters.size} are known`)
-    t.equal(usedNow(t, replica, long), 5, 'an open window is kept for longer')
+    t.equal(usedNow(t, replica, long), 5, 'an open window is kept longer')
     replica.aheadMs += 11 * minute
     await replica.used(owed)
     replica.counters.add([owed], 7, 0)
     for (let i = 0; i < 3_000; i += 1) replica.counters.read([fresh(minute)], 0)
-    t.equal(usedNow(t, replica, owed), 7, 'what is owed is kept')
-    t.strictSame(await replica.used(long), [5], 'and what is forgotten is asked for')
+    t.equal(usedNow(t, replica, owed), 7, 'what has not been sent is kept')
+    t.strictSame(await replica.used(long), [5], 'a forgotten counter is requested again')
   })
 
-  root.test('and without anybody asking', async (t) => {
+  root.test('unused counters are forgotten without a request', async (t) => {
     const replica = await replicaOf(t, valkey)
     const open = fresh(24 * hour)
     replica.counters.add([open], 5, 0)
@@ -288,10 +291,10 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.equal(replica.counters.size, 1_501)
     replica.aheadMs += 11 * minute
     await poll(() => replica.counters.size === 1, 'all but the open one are forgotten')
-    t.equal(usedNow(t, replica, open), 5, 'which Redis may have to be told of')
+    t.equal(usedNow(t, replica, open), 5, 'Redis may need to be told of it')
   })
 
-  root.test('a stop flushes what is left', async (t) => {
+  root.test('a stop sends what is left', async (t) => {
     const replica = await replicaOf(t, valkey, { flushMs: 10_000 })
     const counters = Array.from({ length: 1_500 }, () => fresh())
     replica.counters.add([fresh()], 1, 0)
@@ -304,7 +307,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.equal(replica.counters.unflushed, 1_500, 'nothing is sent afterwards')
   })
 
-  /** Ways to lose a Redis, and to have it back. */
+  /** Ways to lose Redis, and to get it back. */
   const outages: readonly {
     readonly name: string
     readonly args?: readonly string[]
@@ -320,7 +323,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
       end: (server) => server.start(),
     },
     {
-      name: 'a replica now',
+      name: 'demoted to a replica',
       begin: (server) => server.client.replicaof('127.0.0.1', '1'),
       end: (server) => server.client.replicaof('NO', 'ONE'),
     },
@@ -341,7 +344,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
         await replica.flushed()
       }
       for (const replica of [one, two]) {
-        await poll(() => knows(t, replica, counters, 20), 'all is known')
+        await poll(() => knows(t, replica, counters, 20), 'everything is known')
       }
       await begin(server)
 
@@ -350,18 +353,21 @@ async function testWith(valkey: RunningValkey): Promise<void> {
         for (const each of counters) usedNow(t, one, each)
         await delay(2)
       }
-      await poll(() => one.counters.away && two.counters.away, 'both know that it is away')
-      t.equal(usedNow(t, one, counters[0] as Counter), 70, 'its own additions it still knows')
-      t.strictSame(one.changes, [true], 'told once')
+      await poll(
+        () => one.counters.away && two.counters.away,
+        'both know that Redis is unavailable',
+      )
+      t.equal(usedNow(t, one, counters[0] as Counter), 70, 'its own additions are still known')
+      t.strictSame(one.changes, [true], 'reported once')
       const known = one.counters.size
       for (let i = 0; i < 20_000; i += 1) one.counters.add([counters[i % 100] as Counter], 1, 0)
-      t.equal(one.counters.size, known, 'memory is bounded by the counters')
+      t.equal(one.counters.size, known, 'memory is limited by the number of counters')
 
       await end(server)
       for (const replica of [one, two]) {
-        await poll(() => !replica.counters.away, 'it is back')
+        await poll(() => !replica.counters.away, 'Redis is back')
         await replica.flushed()
-        t.strictSame(replica.changes, [true, false], 'told once')
+        t.strictSame(replica.changes, [true, false], 'reported once')
       }
       for (const each of counters) t.equal(await sumIn(server, each), 20 + 2 * 50 + 200)
       for (const replica of [one, two]) {
@@ -370,17 +376,17 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     })
   }
 
-  root.test('an idle process notices too', async (t) => {
+  root.test('an idle process notices an outage too', async (t) => {
     const server = await startValkey(t)
     const replica = await replicaOf(t, server)
     await server.kill()
-    await poll(() => replica.counters.away, 'it is away')
+    await poll(() => replica.counters.away, 'Redis is unavailable')
     await server.start()
-    await poll(() => !replica.counters.away, 'it is back')
+    await poll(() => !replica.counters.away, 'Redis is back')
     t.strictSame(replica.changes, [true, false])
   })
 
-  root.test('an empty Redis is told what was known', async (t) => {
+  root.test('an empty Redis gets the known sums', async (t) => {
     const server = await startValkey(t)
     const replica = await replicaOf(t, server)
     const [read, added] = [fresh(), fresh()]
@@ -389,20 +395,20 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     const windowEnd = Date.now() + (await server.client.pttl(redisKey(read)))
     await server.kill()
     await server.start()
-    await poll(() => replica.connection.connected(0), 'connected anew')
+    await poll(() => replica.connection.connected(0), 'connected again')
     replica.counters.add([added], 5, 0)
     await poll(() => usedNow(t, replica, added) === 55, 'kept')
     t.equal(usedNow(t, replica, read), 50)
-    await poll(async () => (await sumIn(server, added)) === 55, 'what was added to')
+    await poll(async () => (await sumIn(server, added)) === 55, 'the counter that was added to')
     await poll(async () => {
       usedNow(t, replica, read)
       return (await sumIn(server, read)) === 50
-    }, 'what was only read')
+    }, 'the counter that was only read')
     const end = Date.now() + (await server.client.pttl(redisKey(read)))
-    t.ok(Math.abs(end - windowEnd) < 1_000, 'in the window that it was')
+    t.ok(Math.abs(end - windowEnd) < 1_000, 'in the same window')
   })
 
-  root.test('a counter never seen is allowed or denied', async (t) => {
+  root.test('a counter that was never read is allowed or denied, as configured', async (t) => {
     const server = await startValkey(t)
     const seen = fresh()
     const [allow, deny] = await Promise.all(
@@ -411,16 +417,16 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     for (const replica of [allow, deny] as Replica[]) await replica.used(seen)
     await server.kill()
     const unseen = fresh()
-    t.strictSame(await (allow as Replica).used(unseen), [undefined], 'the first finds out')
+    t.strictSame(await (allow as Replica).used(unseen), [undefined], 'the first read finds out')
     await t.rejects((deny as Replica).used(unseen), { code: 'counters_unavailable' })
-    t.equal(usedNow(t, allow as Replica, unseen), undefined, 'the rest are told at once')
+    t.equal(usedNow(t, allow as Replica, unseen), undefined, 'later reads are answered at once')
     t.throws(() => deny?.counters.read([unseen], 0), ServiceError)
-    t.equal(usedNow(t, deny as Replica, seen), undefined, 'what was seen goes on')
+    t.equal(usedNow(t, deny as Replica, seen), undefined, 'known counters are still used')
     const owed = fresh()
     allow?.counters.add([owed], 9, 0)
-    t.equal(usedNow(t, allow as Replica, owed), 9, 'what this process added counts')
+    t.equal(usedNow(t, allow as Replica, owed), 9, 'additions of this process count')
     await server.start()
-    await poll(() => !deny?.counters.away, 'it is back')
+    await poll(() => !deny?.counters.away, 'Redis is back')
     t.strictSame(await (deny as Replica).used(unseen), [undefined])
   })
 
@@ -432,12 +438,12 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     server.freeze()
     replica.counters.add(counters, 5, 0)
     const begin = performance.now()
-    t.equal(await replica.counters.stop(200), 2, 'it says what was given up')
+    t.equal(await replica.counters.stop(200), 2, 'reports what was given up')
     t.ok(performance.now() - begin < 5_000)
     server.thaw()
   })
 
-  root.test('a start without Redis goes on', async (t) => {
+  root.test('a start without Redis succeeds', async (t) => {
     const server = await startValkey(t)
     await server.kill()
     const replica = await createReplica({ url: server.url, connect: false })

@@ -5,6 +5,6 @@ import { claimLosses } from '../lossy-schedules.ts'
 
 const { seed } = createRandom()
 
-t.test('a Redis that loses its data never has too many', { skip: skipValkey }, (t) =>
+t.test('after a loss of data Redis never has too many tokens', { skip: skipValkey }, (t) =>
   claimLosses(t, { seed, count: 16 }),
 )

@@ -5,7 +5,10 @@ import { quickenStrings } from '../../../../src/store/counters/redis/quicken-str
 const texts = ['abcdefghijklmnopqrstuvwxyz', Buffer.from('0123456789-._~').toString('latin1')]
 let functions = 0
 
-/** Adds up the characters of a text. A new function each time: V8 remembers what one has met. */
+/**
+ * Adds up the characters of a text. A new function each time, because V8 adapts a function to the
+ * strings it has met.
+ */
 function makeSum(): (text: string) => number {
   functions += 1
   return runInThisContext(`(text) => {
@@ -15,7 +18,7 @@ function makeSum(): (text: string) => number {
   }`)
 }
 
-/** CPU microseconds of 100,000 texts, the least of several times. */
+/** CPU microseconds for 100,000 texts, the minimum of several runs. */
 function micros(): number {
   const sum = makeSum()
   const times = Array.from({ length: 10 }, () => {
@@ -26,7 +29,7 @@ function micros(): number {
   return Math.min(...times)
 }
 
-test('strings are as quick as before ioredis was loaded', async (t) => {
+test('strings are as fast as before ioredis was loaded', async (t) => {
   const before = micros()
   await import('ioredis')
   quickenStrings()

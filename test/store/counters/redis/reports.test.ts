@@ -39,7 +39,7 @@ async function sumIn({ client }: RunningValkey, counter: Counter): Promise<numbe
   return Number(await client.get(redisKey(counter)))
 }
 
-/** Lets time pass for the process alone. */
+/** Lets time pass for the process only. */
 function advance(replica: Replica, ms: number): void {
   replica.aheadMs += ms
   replica.wallAheadMs += ms
@@ -49,7 +49,7 @@ if (skipValkey) root.test('reports in Redis', { skip: skipValkey }, async () => 
 else await testWith(await startValkey(root))
 
 async function testWith(valkey: RunningValkey): Promise<void> {
-  root.test('what Redis remembers leaves by itself', async (t) => {
+  root.test('the ids in Redis expire by themselves', async (t) => {
     await valkey.client.flushall()
     const replica = await replicaOf(t, valkey)
     const counter = fresh(24 * hour)
@@ -69,7 +69,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     for (const member of members) t.match(member, /^[\w-]{16}$/)
   })
 
-  root.test('what ended a day ago is counted no more', async (t) => {
+  root.test('a response that ended a day ago is not counted', async (t) => {
     const replica = await replicaOf(t, valkey)
     const counter = fresh(48 * hour)
     replica.counters.add([counter], 1, 0, reportOf('journal', 24 * hour + minute))
@@ -78,7 +78,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.equal(await sumIn(valkey, counter), 2)
   })
 
-  root.test('additions without reports remember nothing', async (t) => {
+  root.test('additions without reports store no ids', async (t) => {
     await valkey.client.flushall()
     const replica = await replicaOf(t, valkey)
     for (let i = 0; i < 100; i += 1) replica.counters.add([fresh()], 1, 0)
@@ -86,7 +86,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.strictSame(await valkey.client.keys('*:seen:*'), [])
   })
 
-  root.test('the stream is in the view at once', async (t) => {
+  root.test('a report of the stream is visible at once', async (t) => {
     const replica = await replicaOf(t, valkey, { flushMs: 10_000 })
     const counter = fresh()
     const [streamed, journaled] = [reportOf('stream'), reportOf('journal')]
@@ -97,13 +97,13 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.strictSame(await replica.used(counter), [5])
     replica.counters.add([counter], 5, 0, { ...streamed, by: 'journal' })
     replica.counters.add([counter], 7, 0, journaled)
-    t.strictSame(await replica.used(counter), [5], 'the journal once Redis has decided')
+    t.strictSame(await replica.used(counter), [5], 'one of the journal once Redis has decided')
     await replica.counters.stop(5_000)
     t.strictSame(await replica.used(counter), [12])
     t.equal(await sumIn(valkey, counter), 12)
   })
 
-  root.test('many reports take few commands', async (t) => {
+  root.test('many reports need few commands', async (t) => {
     const [one, two] = [await replicaOf(t, valkey), await replicaOf(t, valkey)]
     const counters = Array.from({ length: 700 }, () => [fresh(), fresh(24 * hour)])
     const before = one.connection.sent
@@ -124,7 +124,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.equal(one.counters.unflushed, 0)
   })
 
-  root.test('a batch of reports that comes twice', async (t) => {
+  root.test('a batch of reports that arrives twice', async (t) => {
     const { commands } = (await replicaOf(t, valkey)).connection
     const [one, two] = [fresh(), fresh()]
     named += 1
@@ -143,13 +143,13 @@ async function testWith(valkey: RunningValkey): Promise<void> {
       ])
     }
     t.equal((await send(1, 'a', 'b')).at(-1), '0,1')
-    t.equal((await send(1, 'a', 'b')).at(-1), '0,1', 'told again, and not counted')
+    t.equal((await send(1, 'a', 'b')).at(-1), '0,1', 'repeated and not counted')
     t.equal((await send(3, 'b', 'c', 'c')).at(-1), '1')
     await send(2, 'd')
     t.equal(await sumIn(valkey, one), 32, 'two batches and three responses')
     await valkey.client.sadd(`other ${named}`, 'e')
     await send(4, 'e')
-    t.equal(await sumIn(valkey, one), 33, 'seen in the other minute')
+    t.equal(await sumIn(valkey, one), 33, 'found in the other minute')
     t.equal(await sumIn(valkey, two), 30)
     await send(5, 'd')
     t.equal(await sumIn(valkey, one), 44, 'a stale batch has not marked what it did not count')
@@ -160,7 +160,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.ok((await valkey.client.pttl(`seen ${named}`)) > 0)
   })
 
-  root.test("another's value under a set's name", async (t) => {
+  root.test('a foreign value under the name of a set', async (t) => {
     await valkey.client.flushall()
     const replica = await replicaOf(t, valkey)
     const counter = fresh()
@@ -174,7 +174,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.equal(await sumIn(valkey, counter), 18)
   })
 
-  root.test('an outage leaves the stream to the journal', async (t) => {
+  root.test('after an outage the stream’s reports are left to the journal', async (t) => {
     const server = await startValkey(t)
     const [one, two] = [await replicaOf(t, server), await replicaOf(t, server)]
     const counters = [fresh(), fresh()] as const
@@ -183,7 +183,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     const old = Array.from({ length: 1_000 }, () => reportOf('stream'))
     for (const report of old) one.counters.add(counters, 3, 0, report)
     one.counters.add(counters, 5, 0)
-    await poll(() => one.counters.away, 'it is away')
+    await poll(() => one.counters.away, 'Redis is unavailable')
     t.strictSame(await one.used(...counters), [3_005, 3_005], 'they count here')
     advance(one, 21_000)
     const young = { ...reportOf('stream'), endedAt: Date.now() + 21_000 }
@@ -191,8 +191,8 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.strictSame(await one.used(...counters), [3_007, 3_007], 'until Redis answers')
     await server.start()
     await one.counters.kept()
-    for (const each of counters) t.equal(await sumIn(server, each), 7, 'which is not told of them')
-    await poll(async () => (await one.used(counters[0]))[0] === 7, 'the view follows')
+    for (const each of counters) t.equal(await sumIn(server, each), 7, 'Redis does not get them')
+    await poll(async () => (await one.used(counters[0]))[0] === 7, 'the view is up to date')
     t.equal(one.counters.unflushed, 0)
     for (const report of [...old, young]) {
       two.counters.add(counters, report === young ? 2 : 3, 0, { ...report, by: 'journal' })
@@ -209,8 +209,8 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     server.freeze()
     const reports = Array.from({ length: 100 }, () => reportOf('stream'))
     for (const report of reports) one.counters.add([counter], 3, 0, report)
-    await poll(() => one.counters.away, 'it is away')
-    // Redis may have it in its buffers, and take it when it goes on.
+    await poll(() => one.counters.away, 'Redis is unavailable')
+    // Redis may have it in its buffers and execute it later.
     advance(one, 21_000)
     server.thaw()
     await one.counters.kept()
@@ -219,7 +219,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.equal(await sumIn(server, counter), 300)
   })
 
-  root.test('a killed process leaves it to the journal', async (t) => {
+  root.test('usage of a killed process is left to the journal', async (t) => {
     const two = await replicaOf(t, valkey)
     const one = await replicaOf(t, valkey, { flushMs: 10_000 })
     const counter = fresh()
@@ -228,13 +228,13 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     const reports = Array.from({ length: 50 }, () => reportOf('stream'))
     for (const report of reports) one.counters.add([counter], 2, 0, report)
     one.connection.close()
-    t.equal(await sumIn(valkey, counter), 1, 'nothing was sent of them')
+    t.equal(await sumIn(valkey, counter), 1, 'none of it was sent')
     for (const report of reports) two.counters.add([counter], 2, 0, { ...report, by: 'journal' })
     await two.counters.kept()
     t.equal(await sumIn(valkey, counter), 101)
   })
 
-  root.test('the journal waits through an outage', async (t) => {
+  root.test('the journal waits during an outage', async (t) => {
     const server = await startValkey(t)
     const replica = await replicaOf(t, server)
     const counter = fresh()
@@ -245,7 +245,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     const kept = replica.counters.kept().then(() => {
       isKept = true
     })
-    await poll(() => replica.counters.away, 'it is away')
+    await poll(() => replica.counters.away, 'Redis is unavailable')
     advance(replica, 2 * minute)
     t.notOk(isKept)
     await server.start()
@@ -266,7 +266,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     kept.catch(() => {})
     t.equal(await replica.counters.stop(50), 0, 'the journal has them')
     await t.rejects(kept, /stopped/)
-    await t.rejects(replica.counters.kept(), /stopped/, 'whoever asks later')
+    await t.rejects(replica.counters.kept(), /stopped/, 'later calls fail too')
     const idle = await replicaOf(t, valkey)
     await idle.used(counter)
     await idle.counters.stop(1_000)
@@ -280,14 +280,14 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.equal(await one.counters.claimJournal(60_000), true)
     t.equal(await two.counters.claimJournal(60_000), false)
     t.equal(await other.counters.claimJournal(60_000), true)
-    t.equal(await one.counters.claimJournal(200), true, 'it asks again')
-    await poll(() => two.counters.claimJournal(60_000), 'its time is over')
+    t.equal(await one.counters.claimJournal(200), true, 'the claim is renewed')
+    await poll(() => two.counters.claimJournal(60_000), 'the claim has expired')
     t.equal(await one.counters.claimJournal(60_000), false)
     await server.kill()
-    t.equal(await two.counters.claimJournal(60_000), false, 'nobody knows')
+    t.equal(await two.counters.claimJournal(60_000), false, 'no reader is known')
   })
 
-  root.test('each journal is forgotten by itself', async (t) => {
+  root.test('each journal forgets its own responses', async (t) => {
     const server = await startValkey(t)
     const one = await replicaOf(t, server, { journal: 'one' })
     const other = await replicaOf(t, server, { journal: 'other' })
@@ -297,14 +297,14 @@ async function testWith(valkey: RunningValkey): Promise<void> {
       counters.add([counter], 5, 0, told)
       await counters.kept()
     }
-    t.equal(await sumIn(server, counter), 10, 'what two gateways tell of are two responses')
+    t.equal(await sumIn(server, counter), 10, 'reports of two gateways are two responses')
     await one.counters.forgetReports(Date.now())
     other.counters.add([counter], 5, 0, told)
     await other.counters.kept()
-    t.equal(await sumIn(server, counter), 10, 'the other still knows')
+    t.equal(await sumIn(server, counter), 10, 'the other journal still knows it')
   })
 
-  root.test('what is forgotten is removed once', async (t) => {
+  root.test('forgotten ids are removed once', async (t) => {
     const server = await startValkey(t, ['--appendonly', 'yes', '--appendfsync', 'always'])
     const replica = await replicaOf(t, server)
     const counter = fresh()
@@ -322,17 +322,17 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     await replica.counters.forgetReports(until - minute)
     t.ok(
       replica.connection.sent - sent <= 1,
-      'what is gone is not asked for, but for the heartbeat',
+      'removed sets are not requested again; only the heartbeat is sent',
     )
     await replica.counters.forgetReports(Date.now() + hour)
-    t.equal((await sets()).length, 1, 'the last minutes are not forgotten whatever is said')
+    t.equal((await sets()).length, 1, 'the last minutes are never forgotten')
     await server.kill()
     advance(replica, 10 * minute)
     await replica.counters.forgetReports(Date.now() + hour)
     await server.start()
-    await poll(() => replica.connection.connected(0), 'it is back')
+    await poll(() => replica.connection.connected(0), 'Redis is back')
     t.equal((await sets()).length, 1)
     await replica.counters.forgetReports(Date.now() + hour)
-    t.strictSame(await sets(), [], 'after an outage it is asked for again')
+    t.strictSame(await sets(), [], 'requested again after an outage')
   })
 }

@@ -39,11 +39,11 @@ async function sumIn({ client }: RunningValkey, counter: Counter): Promise<numbe
   return Number(await client.get(redisKey(counter)))
 }
 
-/** Has all of them know the counter as Redis has it. */
+/** Makes all replicas know the counter as Redis has it. */
 async function agree(valkey: RunningValkey, counter: Counter, replicas: readonly Replica[]) {
   const sum = await sumIn(valkey, counter)
   for (const replica of replicas) {
-    await poll(async () => (await replica.used(counter))[0] === sum, 'all know the sum')
+    await poll(async () => (await replica.used(counter))[0] === sum, 'all replicas know the sum')
   }
 }
 
@@ -51,7 +51,7 @@ if (skipValkey) root.test('a Redis that loses its data', { skip: skipValkey }, a
 else await testWith(await startValkey(root))
 
 async function testWith(valkey: RunningValkey): Promise<void> {
-  root.test('a flush behind a connection that is kept is noticed', async (t) => {
+  root.test('a flush is noticed even if the connection is kept', async (t) => {
     const [busy, idle] = [await replicaOf(t, valkey), await replicaOf(t, valkey)]
     const [theirs, both] = [fresh(), fresh()]
     busy.counters.add([both], 100, 0)
@@ -62,15 +62,18 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     busy.counters.add([both], 5, 0)
     await busy.flushed()
     t.equal(await sumIn(valkey, both), 112)
-    await poll(async () => (await sumIn(valkey, theirs)) === 7, 'the idle one tells what it knows')
-    t.equal(await sumIn(valkey, both), 112, 'which adds nothing')
+    await poll(
+      async () => (await sumIn(valkey, theirs)) === 7,
+      'the idle replica sends what it knows',
+    )
+    t.equal(await sumIn(valkey, both), 112, 'adds nothing')
     t.ok((await valkey.client.pttl(redisKey(theirs))) <= hour)
     t.strictSame([busy.losses, idle.losses], [1, 1])
-    t.strictSame([...busy.changes, ...idle.changes], [], 'Redis was not away')
+    t.strictSame([...busy.changes, ...idle.changes], [], 'Redis was not unavailable')
     await agree(valkey, both, [busy, idle])
   })
 
-  root.test('the highest view wins, whoever is first', async (t) => {
+  root.test('the highest known sum wins, whichever comes first', async (t) => {
     for (const first of ['stale', 'fresh'] as const) {
       const stale = await replicaOf(t, valkey)
       const knowing = await replicaOf(t, valkey)
@@ -91,11 +94,11 @@ async function testWith(valkey: RunningValkey): Promise<void> {
         replica.counters.add([counter], 1, 0)
         await replica.flushed()
       }
-      t.equal(await sumIn(valkey, counter), 1_015, 'and once more')
+      t.equal(await sumIn(valkey, counter), 1_015, 'once more')
     }
   })
 
-  root.test('a journal told again after a loss counts nothing twice', async (t) => {
+  root.test('a journal that is read again after a loss counts nothing twice', async (t) => {
     const youngMs = 500
     const [one, two] = [
       await replicaOf(t, valkey, { youngMs }),
@@ -135,18 +138,18 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.equal(await sumIn(valkey, counter), 21)
   })
 
-  root.test('who comes late is believed if nothing can count twice', async (t) => {
+  root.test('a late view is accepted if nothing can count twice', async (t) => {
     await valkey.client.flushall()
     const late = await replicaOf(t, valkey)
     const [plain, reported] = [fresh(), fresh()]
     late.counters.add([plain], 50, 0)
     await late.flushed()
     await valkey.client.flushall()
-    // It has no youth at all: whoever made it knew nothing of responses.
+    // It has no start time: its creator knew no responses.
     await valkey.client.hset(storeKeyOf('all'), 'epoch', '1000000')
     late.counters.add([plain], 1, 0)
     await late.flushed()
-    t.equal(await sumIn(valkey, plain), 51, 'as nothing was told by a journal')
+    t.equal(await sumIn(valkey, plain), 51, 'because no journal has reported anything')
     late.counters.add([reported], 50, 0, reportOf('stream'))
     await late.counters.kept()
     await valkey.client.flushall()
@@ -177,10 +180,10 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.equal(await sumIn(valkey, counter), 10)
     one.counters.add([counter], 1, 0)
     await one.flushed()
-    await poll(async () => (await sumIn(valkey, counter)) === 18, 'both have told what they know')
+    await poll(async () => (await sumIn(valkey, counter)) === 18, 'both have sent what they know')
   })
 
-  root.test('tokens in doubt count unless they are in a sum', async (t) => {
+  root.test('unconfirmed tokens count unless they are in a sum', async (t) => {
     const { commands } = (await replicaOf(t, valkey)).connection
     const cases: readonly (readonly [known: number, doubt: number][])[] = [
       [
@@ -205,7 +208,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
         [20, 30],
       ],
     ]
-    // Of what there is in each, no more than must have been used, in whatever order it is told.
+    // For each step, no more than was certainly used, in whatever order the sums arrive.
     const atMost = [25, 25, 28, 113, 100]
     const exactly = [25, undefined, undefined, undefined, 100]
     for (const [i, told] of cases.entries()) {
@@ -229,11 +232,11 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     }
   })
 
-  root.test('an older copy may hold what is in doubt', async (t) => {
+  root.test('an older copy may contain unconfirmed tokens', async (t) => {
     const { commands } = (await replicaOf(t, valkey)).connection
     const counter = fresh()
     await valkey.client.flushall()
-    // It was 10 when copied, had 2 more that are lost, and then got the 5 that nobody answered for.
+    // The sum was 10 when copied. 2 more are lost; then it got the 5 whose answer was missing.
     await valkey.client.set(redisKey(counter), '15', 'PX', hour)
     for (const sender of [1, 2]) {
       await commands.restore(
@@ -244,7 +247,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     }
   })
 
-  root.test('a restored window ends when it did', async (t) => {
+  root.test('a restored window ends at its original time', async (t) => {
     const { commands } = (await replicaOf(t, valkey)).connection
     const counter = fresh()
     const offer = (number: number, leftMs: number, known: number) =>
@@ -255,11 +258,14 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     await valkey.client.set(redisKey(counter), '5', 'PX', hour)
     await offer(1, hour / 2, 7)
     t.equal(await sumIn(valkey, counter), 7)
-    t.ok((await valkey.client.pttl(redisKey(counter))) <= hour / 2, 'not as who knew nothing began')
+    t.ok(
+      (await valkey.client.pttl(redisKey(counter))) <= hour / 2,
+      'not when a process without knowledge opened it',
+    )
     await offer(2, hour, 8)
     t.ok((await valkey.client.pttl(redisKey(counter))) <= hour / 2)
     await offer(3, 0, 50)
-    t.equal(await sumIn(valkey, counter), 8, 'a window that is over is none')
+    t.equal(await sumIn(valkey, counter), 8, 'a window that has ended is not restored')
     t.ok((await valkey.client.pttl(`${redisKey(counter).replace('}:', '}:restored:')}`)) > 0)
   })
 
@@ -271,15 +277,15 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     replica.counters.add([counter], 5, 0)
     replica.counters.add([counter], 7, 0, reportOf('stream'))
     replica.counters.add([counter], 9, 0, reportOf('journal'))
-    await poll(async () => (await sumIn(valkey, counter)) === 5, 'the sum is told')
-    t.strictSame(await replica.used(counter), [12], 'the stream is known here')
+    await poll(async () => (await sumIn(valkey, counter)) === 5, 'the sum is sent')
+    t.strictSame(await replica.used(counter), [12], 'reports of the stream are known here')
     const { sent } = replica.connection
-    await poll(() => replica.connection.sent > sent, 'it goes on asking')
-    t.ok(replica.connection.sent - sent < 5, 'now and then')
+    await poll(() => replica.connection.sent > sent, 'it keeps asking')
+    t.ok(replica.connection.sent - sent < 5, 'from time to time')
     replica.aheadMs += 60_000
     replica.wallAheadMs += 60_000
     await valkey.client.hset(storeKeyOf('all'), 'epoch', '1000000')
     await replica.counters.kept()
-    t.equal(await sumIn(valkey, counter), 14, 'what the stream told is too old by then')
+    t.equal(await sumIn(valkey, counter), 14, 'the reports of the stream are too old by then')
   })
 }

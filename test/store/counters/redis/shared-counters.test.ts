@@ -49,7 +49,7 @@ async function redisAway({ addresses }: Service): Promise<number | undefined> {
   return readScrape(await response.text()).value('tollgate_redis_away')
 }
 
-root.test('services on one Redis share their counters', { skip: skipValkey }, async (t) => {
+root.test('services with the same Redis share their counters', { skip: skipValkey }, async (t) => {
   const valkey = await startValkey(t)
   const env = { DATABASE_URL: await createDatabase(t), REDIS_URL: valkey.url }
   const [one, two] = [await startService(t, env), await startService(t, env)]
@@ -79,17 +79,17 @@ root.test('services on one Redis share their counters', { skip: skipValkey }, as
   stream.end()
   await ended
   t.ok(await isDenied(one), 'refused where it was counted')
-  await poll(() => isDenied(two), 'and at the other')
+  await poll(() => isDenied(two), 'and at the other service')
 
   t.equal(await degraded(one.service), undefined)
   t.equal(await redisAway(one.service), 0)
   await valkey.kill()
-  await poll(() => degraded(one.service), 'it is known to be away')
+  await poll(() => degraded(one.service), 'Redis is known to be unavailable')
   t.strictSame(await degraded(one.service), ['redis'])
   t.equal(await redisAway(one.service), 1)
-  t.ok(await isDenied(two), 'refused from what is known')
+  t.ok(await isDenied(two), 'refused by the known sums')
   await valkey.start()
-  await poll(async () => (await degraded(one.service)) === undefined, 'it is back')
+  await poll(async () => (await degraded(one.service)) === undefined, 'Redis is back')
 })
 
 root.test('settings of counters are checked', async (t) => {
@@ -105,7 +105,7 @@ root.test('settings of counters are checked', async (t) => {
   const bad = { REDIS_URL: 'http://:secret@a', ON_COUNTER_LOSS: 'maybe', COUNTER_FLUSH_MS: '0' }
   try {
     loadConfig(bad)
-    t.fail('it is refused')
+    t.fail('expected a refusal')
   } catch (error) {
     t.ok(error instanceof ConfigError)
     const { problems, message } = error as ConfigError
