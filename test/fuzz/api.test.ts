@@ -6,16 +6,16 @@ import { noRateLimits } from '../support/no-rate-limits.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { fuzz, installSchemathesis } from './fuzz.ts'
 
-/** `npm run fuzz` sets both, for longer runs and other requests. */
+/** Set by `npm run fuzz`, for longer runs with other requests. */
 const examples = Number(process.env.FUZZ_EXAMPLES ?? 8)
 const seed = Number(process.env.FUZZ_SEED ?? 20_260_301)
 /**
- * A short run sends what the schema lists, which is most of it, as the administrator alone: nobody gets
- * further. Others send what is made up.
+ * In a short run only the administrator, whose requests get furthest, sends the requests that the
+ * schema lists, which are most of them. The other callers send only generated ones.
  */
 const short = process.env.FUZZ_EXAMPLES === undefined ? 'fuzzing,stateful' : undefined
 
-test('a fuzzer cannot break the API', async (t) => {
+test('generated requests cannot break the API', async (t) => {
   await installSchemathesis()
   const service = await serve({
     ...process.env,

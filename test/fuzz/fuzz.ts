@@ -1,4 +1,4 @@
-/** Fuzzes the API with schemathesis (PyPI), which makes its requests from /openapi.json. */
+/** Fuzzes the API with schemathesis (PyPI), which generates requests from /openapi.json. */
 
 import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
@@ -20,27 +20,27 @@ const library = wheelFolder(wheel)
 export interface FuzzOptions {
   /** Base URL of a running API. */
   readonly url: string
-  /** Bearer credential; undefined: as nobody. */
+  /** A bearer credential; undefined: none. */
   readonly credential: string | undefined
-  /** Requests made for each operation in each phase, about. */
+  /** The approximate number of requests for each operation in each phase. */
   readonly examples: number
-  /** Of schemathesis, `fuzzing,stateful`; all of them unless told. */
+  /** Phases of schemathesis, such as `fuzzing,stateful`; by default all. */
   readonly phases?: string | undefined
   readonly seed: number
 }
 
 export interface FuzzResult {
   readonly passed: boolean
-  /** What schemathesis printed. */
+  /** The output of schemathesis. */
   readonly report: string
 }
 
-/** Gets schemathesis by pip, once; throws when that cannot be done. */
+/** Downloads schemathesis by pip, once; throws if that fails. */
 export async function installSchemathesis(): Promise<void> {
   if (!existsSync(join(library, wheel.proof))) await fetchWheel(wheel, { env: process.env })
 }
 
-/** One run against a live API. */
+/** Runs schemathesis against a running API. */
 export async function fuzz(options: FuzzOptions): Promise<FuzzResult> {
   const { url, credential, examples, phases, seed } = options
   const folder = mkdtempSync(join(tmpdir(), 'tollgate-fuzz-'))
@@ -48,7 +48,7 @@ export async function fuzz(options: FuzzOptions): Promise<FuzzResult> {
     const args = ['-m', 'schemathesis.cli', '--config-file', join(here, 'schemathesis.toml'), 'run']
     args.push(`${url}/openapi.json`, '--url', url, '--no-color')
     args.push('--max-examples', String(examples), '--seed', String(seed))
-    // Making up requests takes long on a busy machine.
+    // Generating requests takes long on a busy machine.
     args.push('--suppress-health-check', 'too_slow')
     if (phases !== undefined) args.push('--phases', phases)
     if (credential !== undefined) args.push('--header', `Authorization: Bearer ${credential}`)
@@ -56,8 +56,8 @@ export async function fuzz(options: FuzzOptions): Promise<FuzzResult> {
       ...process.env,
       PYTHONPATH: library,
       PYTHONDONTWRITEBYTECODE: '1',
-      // tap asks its children for colours. With these come carriage returns, which in a comment
-      // break tap's own reading: a failed run would pass.
+      // tap asks its children for colors. They come with carriage returns, which in a comment break
+      // tap's own parser: a failed run would pass.
       FORCE_COLOR: undefined,
       NO_COLOR: '1',
     }

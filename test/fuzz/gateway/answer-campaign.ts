@@ -1,4 +1,6 @@
-/** Answers of every form through the gateway, and whether each counts what it reports. */
+/**
+ * Sends responses of all forms through the gateway, and checks that each is counted as reported.
+ */
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Answer, drawAnswer, plainTokens } from './answer.ts'
 import { seedOf } from './dice.ts'
@@ -21,7 +23,9 @@ export interface AnswerOptions {
 
 export interface AnswerScore {
   readonly tried: number
-  /** Traits of which every answer with a promise broke it, of four or more. */
+  /**
+   * Traits that occurred in at least four promised responses, none of which was counted correctly.
+   */
   readonly culprits: readonly string[]
 }
 
@@ -53,8 +57,8 @@ export async function answerCampaign(options: AnswerOptions): Promise<AnswerScor
 }
 
 /**
- * What this answer counts, exactly: Envoy reports in the order in which responses end, so it is
- * known once the call behind it has been counted.
+ * Returns exactly what this response counted. Envoy reports usage in the order in which responses
+ * end, so the count is complete once the call after it has been counted.
  */
 async function countOne(
   seat: Seat,
@@ -68,7 +72,7 @@ async function countOne(
   const giveUpAt = performance.now() + 20_000
   let counted = (await seat.counted()) - before
   while (counted < plainTokens) {
-    if (performance.now() > giveUpAt) throw new Error('a plain answer is not counted')
+    if (performance.now() > giveUpAt) throw new Error('the call after the response is not counted')
     await delay(5)
     counted = (await seat.counted()) - before
   }

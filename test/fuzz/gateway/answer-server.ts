@@ -1,4 +1,4 @@
-/** A model server that answers with the bytes of the answer that `x-answer` numbers. */
+/** A model server that responds with the bytes of the answer with the number in `x-answer`. */
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -17,7 +17,7 @@ export async function startAnswerServer(t: Test): Promise<Variant> {
     const { socket } = request
     for (const part of parts) {
       socket.write(part)
-      // Each part as a packet of its own.
+      // Sends each part as a separate packet.
       await turn()
     }
     socket.end()

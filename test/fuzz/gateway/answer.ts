@@ -1,17 +1,17 @@
-/** Answers of a model server, honest and odd, and what may be counted for each. */
+/** Responses of a model server, valid and unusual, and what may be counted for each. */
 import { createDice, type Dice } from './dice.ts'
 
 export interface Answer {
-  /** Written one after the other, as they are. */
+  /** Written one by one, unchanged. */
   readonly parts: readonly Buffer[]
-  /** The tokens that may be counted: one figure where a promise is made, else 0 as well. */
+  /** The token counts that are allowed: one if counting is promised, otherwise also 0. */
   readonly allowed: readonly number[]
   readonly isStream: boolean
-  /** The choices that made it. */
+  /** The choices that led to it. */
   readonly traits: readonly string[]
 }
 
-/** An answer that another one can be told from by what is counted. */
+/** The tokens of a plain answer, more than any other has. */
 export const plainTokens = 10_000
 
 export function plainAnswer(): Answer {
@@ -21,7 +21,7 @@ export function plainAnswer(): Answer {
   return { parts, allowed: [plainTokens], isStream: false, traits: ['plain'] }
 }
 
-/** A trait: its name, and whether what it makes is still promised to be counted. */
+/** A trait: its name, and whether a response with it must still be counted. */
 type Trait<T> = readonly [name: string, isPromised: boolean, value: T]
 
 const sseLabels: readonly Trait<string | undefined>[] = [
@@ -78,13 +78,13 @@ const extras: readonly Trait<string>[] = [
   ['braces', true, '"x":"}]}{[\\\\",'],
 ]
 
-/** Above what is held of an event. */
+/** More than the gateway buffers of an event. */
 const huge: readonly Trait<string>[] = [['huge', false, `"x":"${'lorem '.repeat(2_000_000)}",`]]
 
-/** What a stream may report before its end; the last figure is the one that counts. */
+/** What a stream may report before its end; only the last figure counts. */
 const earlier = 1
 
-/** The answer of this number. */
+/** Generates the answer with this number. */
 export function drawAnswer(seed: number): Answer {
   const dice = createDice(seed)
   const traits: string[] = []
@@ -158,7 +158,7 @@ function events(last: string, dice: Dice, take: Take): string {
   return before + many.join('') + end
 }
 
-/** A JSON object a line. */
+/** One JSON object per line. */
 function lines(last: string, dice: Dice, take: Take): string {
   const delta = '{"message":{"content":"la"},"done":false}'
   const ending = take([
@@ -191,7 +191,7 @@ function frame(body: Buffer, dice: Dice, take: Take): { head: string; parts: Buf
   return { head: 'transfer-encoding: chunked\r\n', parts: [...chunks, Buffer.from(end)] }
 }
 
-/** In one, or at any bytes, most of all near the usage. */
+/** Returns the body in one part, or split at random places, most of them near the usage. */
 function cut(body: Buffer, dice: Dice): Buffer[] {
   if (dice.chance(40)) return [body]
   const near = Math.max(0, body.lastIndexOf('"usage"') - 10)

@@ -1,4 +1,4 @@
-/** Runs cases on all seats for a time; whatever breaks a rule is tried again alone, and made small. */
+/** Runs cases on all seats for a time. A case that breaks a rule is repeated alone, and reduced. */
 import { setTimeout as delay } from 'node:timers/promises'
 import { build, type Case, describe, drawCase } from './case.ts'
 import type { CorpusEntry } from './corpus.ts'
@@ -22,19 +22,19 @@ export interface CampaignOptions {
   readonly seed: number
   readonly seconds: number
   readonly onFind: (find: Find) => void
-  /** Only these, on every server, and nothing that is drawn. */
+  /** Only these cases, on every server, without generated ones. */
   readonly only?: readonly Case[]
 }
 
 export interface Score {
   readonly cases: number
-  /** Cases whose request made a model answer with text. */
+  /** Cases in which a model generated text. */
   readonly withText: number
-  /** Tokens of those, all counted. */
+  /** The tokens of these cases, all counted. */
   readonly tokens: number
-  /** Broke a rule once, and not again alone. */
+  /** Cases that broke a rule once, but not when repeated alone. */
   readonly unconfirmed: readonly string[]
-  /** Answers by status, the first of each case. */
+  /** Responses by status, the first of each case. */
   readonly statuses: ReadonlyMap<number, number>
 }
 
@@ -48,7 +48,7 @@ export async function campaign(options: CampaignOptions): Promise<Score> {
   let [cases, withText, tokens, drawn] = [0, 0, 0, 0]
   const turns = new Map<string, Promise<unknown>>()
 
-  /** One at a time for each variant. */
+  /** Runs one action at a time for each variant. */
   const alone = <T>(variant: string, action: () => Promise<T>): Promise<T> => {
     const turn = (turns.get(variant) ?? Promise.resolve()).then(action)
     turns.set(
@@ -58,7 +58,7 @@ export async function campaign(options: CampaignOptions): Promise<Score> {
     return turn
   }
 
-  /** Alone, and exactly: what is counted is known once a plain call behind it has been counted. */
+  /** Repeats a case alone. The count is exact once a plain call after it has been counted. */
   const retry = async (seat: Seat, it: Case): Promise<Verdict> => {
     await plainCall(seat, port)
     const before = await seat.counted()
@@ -69,7 +69,7 @@ export async function campaign(options: CampaignOptions): Promise<Score> {
       const counted = (await seat.counted()) - before - plain
       if (counted === chatTokens(verdict.served)) return { ...verdict, counted, broken: undefined }
     }
-    // A fault may come of a machine that is busy: it has to come again.
+    // A fault may be caused by a busy machine, so it must occur again.
     if (rule === 'fault') return judge({ meterBase: await seat.counted(), seat, port }, it)
     return verdict
   }
@@ -123,7 +123,7 @@ export async function campaign(options: CampaignOptions): Promise<Score> {
 
   const queues = new Map<string, Case[]>()
   for (const { variant } of world.seats) {
-    // First what has once found something, as everybody, on every server.
+    // First the cases that once found a bug, with each standing, on every server.
     queues.set(variant, [...(only ?? replays(corpus))])
   }
   await Promise.all(
@@ -145,7 +145,7 @@ function replays(corpus: readonly CorpusEntry[]): readonly Case[] {
   return corpus.flatMap((entry) => everybody.map((standing) => ({ entry, changes: [], standing })))
 }
 
-/** A call as anybody makes it. Returns its tokens once they, and all before them, are counted. */
+/** Makes a valid call. Returns its tokens once they, and all before them, are counted. */
 async function plainCall(seat: Seat, port: number): Promise<number> {
   const before = await seat.counted()
   const body = '{"model":"sim","messages":[{"role":"user","content":"Hi"}]}'
@@ -159,7 +159,8 @@ async function plainCall(seat: Seat, port: number): Promise<number> {
   const tokens: number = JSON.parse(text).usage.total_tokens
   const giveUpAt = performance.now() + 20_000
   let [counted, since] = [before, performance.now()]
-  // Exactly so many more; or some, of a case before it too, and then no more.
+  // Waits until exactly these tokens are counted; or more, from an earlier case, and the count no
+  // longer changes.
   while (counted !== before + tokens) {
     const now = performance.now()
     if (now > giveUpAt) throw new Error(`${seat.variant}: a plain call is not counted`)

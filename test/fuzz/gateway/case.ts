@@ -1,4 +1,4 @@
-/** A case: a request to begin with, changes, and whose credential it carries. */
+/** A case: a request from the corpus, changes to it, and the standing of its credential. */
 
 import type { CorpusEntry } from './corpus.ts'
 import { createDice, type Dice, seedOf } from './dice.ts'
@@ -17,7 +17,7 @@ export interface Change {
   readonly seed: number
 }
 
-/** The case of this number in the run of this seed. */
+/** Generates the case with this number for this seed. */
 export function drawCase(corpus: readonly CorpusEntry[], seed: number, index: number): Case {
   const dice = createDice(seedOf(seed, index))
   const entry = dice.pick(corpus)
@@ -30,7 +30,7 @@ function drawStanding(dice: Dice): Standing {
   return dice.chance(55) ? 'spent' : dice.pick(['token', 'token', 'revoked', 'none'] as const)
 }
 
-/** The request of a case on a lane; the same each time. */
+/** Builds the request of a case on a lane; always the same. */
 export function build({ entry, changes }: Case, lane: string): Draft {
   const draft = parseDraft(entry.bytes(lane))
   draft.transport = entry.transport
@@ -43,7 +43,7 @@ export function describe({ entry, changes, standing }: Case): string {
   return `${entry.name}${made === '' ? '' : ` + ${made}`} (${standing})`
 }
 
-/** The case that was described so. */
+/** Parses the text of `describe`. */
 export function readCase(text: string, corpus: readonly CorpusEntry[]): Case {
   const [, name, made = '', who] = /^(\S+)(?: \+ (.*?))? \((\w+)\)$/.exec(text) ?? []
   const entry = corpus.find((each) => each.name === name)

@@ -1,26 +1,26 @@
-/** Sends the bytes of a case and says what came back. */
+/** Sends the bytes of a case and returns the response. */
 import { connect as connectHttp2, constants } from 'node:http2'
 import { connect } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Draft, headersOf, nameOf, render } from './draft.ts'
 
 export interface Reply {
-  /** Of each answer on the connection, in order. */
+  /** Of each response on the connection, in order. */
   readonly statuses: readonly number[]
-  /** What came, as Latin-1, of HTTP/2 the body alone. */
+  /** The received bytes as Latin-1; for HTTP/2 only the body. */
   readonly text: string
-  /** The client went away before an answer was over. */
+  /** The client closed the connection before a response was complete. */
   readonly wasCut: boolean
 }
 
 export interface SendOptions {
   readonly port: number
   readonly key: string | undefined
-  /** Whether the model's server is still at it. */
+  /** Whether the model server is still working. */
   readonly isBusy: () => boolean
 }
 
-/** A request that never becomes whole gets no answer: so long is waited for one. */
+/** How long to wait for a response; an incomplete request gets none. */
 const silenceMs = 600
 const longestMs = 20_000
 
@@ -47,7 +47,7 @@ function sendBytes(draft: Draft, { port, key, isBusy }: SendOptions): Promise<Re
     })
     socket.on('error', () => {})
     socket.on('data', (chunk) => {
-      // An interim answer (100 Continue) is not the answer.
+      // An interim response (100 Continue) is not the final one.
       text = (text + chunk.toString('latin1')).replace(/HTTP\/1\.1 1\d\d .*?\r\n\r\n/gs, '')
       quietSince = performance.now()
     })
@@ -56,7 +56,7 @@ function sendBytes(draft: Draft, { port, key, isBusy }: SendOptions): Promise<Re
       const isQuiet = now - quietSince > (isAnswered() ? 60 : silenceMs)
       if ((isQuiet && !isBusy()) || now - begun > longestMs) socket.destroy()
     }, 30)
-    // Envoy says when it is done by closing.
+    // Envoy closes the connection when it is done.
     socket.on('end', () => {
       closed = true
     })
@@ -71,7 +71,7 @@ function statusesOf(text: string): readonly number[] {
   return [...text.matchAll(/(?:^|\n)HTTP\/1\.[01] (\d{3})/g)].map(([, status]) => Number(status))
 }
 
-/** Whether the last answer is over, as far as can be told. */
+/** Whether the last response appears to be complete. */
 function isWhole(text: string): boolean {
   const start = text.lastIndexOf('HTTP/1.1 ')
   const end = text.indexOf('\r\n\r\n', start)
@@ -131,7 +131,7 @@ function sendHttp2(draft: Draft, { port, key }: SendOptions): Promise<Reply> {
       stream.on('close', () => finish(stream.rstCode !== 0 && status === 0))
       if (draft.body.length > 0) stream.end(draft.body)
     } catch {
-      // Node refuses to send some of what is made here.
+      // Node refuses to send some generated requests.
       finish(true)
     }
   })

@@ -1,7 +1,8 @@
 /**
- * The requests that cases begin with, and those that once found something: files of `corpus`. In a
- * head written with plain line ends these stand for CRLF. `{{lane}}` is the model's namespace, `{{key}}` the
- * credential, `{{length}}` the length of the body. `name.pieces.http` and `name.http2.http` are sent so.
+ * The requests from which cases are generated, and those that once found a bug: the files of
+ * `corpus`. In a head with plain line ends, each stands for CRLF. `{{lane}}` is the model's
+ * namespace, `{{key}}` the credential, `{{length}}` the length of the body. `name.pieces.http` and
+ * `name.http2.http` are sent in this way.
  */
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -12,7 +13,7 @@ import { type Draft, render, type Transport } from './draft.ts'
 export interface CorpusEntry {
   readonly name: string
   readonly transport: Transport
-  /** As sent on this lane, but for credential and length. */
+  /** The request for this lane, without credential and length. */
   bytes(lane: string): Buffer
 }
 
@@ -37,7 +38,7 @@ function withLineEnds(text: string): string {
   return `${text.slice(0, end).replaceAll('\n', '\r\n')}\r\n\r\n${text.slice(end + 2)}`
 }
 
-/** Writes a find down, for the next run to begin with. Returns the file's name. */
+/** Writes a find into the corpus for later runs. Returns the file's name. */
 export function keep(draft: Draft, lane: string, title: string): string {
   const bytes = render(draft, '{{key}}').toString('latin1').replaceAll(lane, '{{lane}}')
   const mark = createHash('sha256').update(bytes).digest('hex').slice(0, 8)

@@ -1,20 +1,20 @@
-/** Choices that can be made again: all follow from one number. */
+/** Reproducible random choices from one seed. */
 import { createHash } from 'node:crypto'
 
 export interface Dice {
-  /** A whole number below `limit`. */
+  /** A random integer below `limit`. */
   below(limit: number): number
   pick<T>(among: readonly T[]): T
-  /** True `percent` times of a hundred. */
+  /** True with a probability of `percent` / 100. */
   chance(percent: number): boolean
 }
 
-/** A number for a thing that is named, the same for the same words. */
+/** A seed from words; the same for the same words. */
 export function seedOf(...words: readonly (string | number)[]): number {
   return createHash('sha256').update(words.join(' ')).digest().readUInt32LE()
 }
 
-/** mulberry32: a few operations a number, since a case needs dozens. */
+/** mulberry32, which is fast: a case needs dozens of numbers. */
 export function createDice(seed: number): Dice {
   let state = seed >>> 0
   const next = () => {

@@ -1,4 +1,4 @@
-/** A request as it will go onto the wire, in parts that can still be changed. */
+/** A request whose parts can still be changed before it is sent. */
 
 export interface Draft {
   method: string
@@ -7,17 +7,17 @@ export interface Draft {
   /** Whole lines; `{{key}}` becomes the credential, `{{length}}` the length of the body. */
   headers: string[]
   body: Buffer
-  /** What follows on the same connection. */
+  /** Bytes that follow on the same connection. */
   tail: Buffer
-  /** Of all bytes before the tail, in the end. */
+  /** Final changes of all bytes before the tail. */
   garble: ((bytes: Buffer) => Buffer)[]
   transport: Transport
 }
 
-/** In one write, in small ones, or as HTTP/2 (which takes method, target, headers and body only). */
+/** In one write, in small ones, or as HTTP/2 (which uses only method, target, headers and body). */
 export type Transport = 'whole' | 'pieces' | 'http2'
 
-/** Reads the text of a request; bytes of the body stay as they are. */
+/** Parses the text of a request; the bytes of the body stay unchanged. */
 export function parseDraft(bytes: Buffer): Draft {
   const end = bytes.indexOf('\r\n\r\n')
   const head = bytes.subarray(0, end < 0 ? bytes.length : end).toString('latin1')
@@ -35,18 +35,19 @@ export function parseDraft(bytes: Buffer): Draft {
   }
 }
 
-/** The bytes of a request by this credential; undefined: none, the header is left out. */
+/** The bytes of a request with this credential; undefined: without the header. */
 export function render(draft: Draft, key: string | undefined): Buffer {
   const lines = linesOf(draft, key !== undefined)
   const head = [`${draft.method} ${draft.target} ${draft.version}`, ...lines, '', ''].join('\r\n')
   const whole = Buffer.concat([toBytes(head), draft.body])
   const garbled = draft.garble.reduce<Buffer>((bytes, change) => change(bytes), whole)
-  // The credential comes last, since not all are of one length: changes find the same place again.
+  // The credential is inserted last, because credentials differ in length: changes apply to the
+  // same place.
   const text = Buffer.concat([garbled, draft.tail]).toString('latin1')
   return Buffer.from(text.replaceAll('{{key}}', key ?? 'none'), 'latin1')
 }
 
-/** Its header lines with all placeholders filled. */
+/** The header lines with all placeholders replaced. */
 export function headersOf(draft: Draft, key: string | undefined): string[] {
   return linesOf(draft, key !== undefined).map((line) => line.replaceAll('{{key}}', key ?? ''))
 }
@@ -57,18 +58,18 @@ function linesOf(draft: Draft, hasKey: boolean): string[] {
     .map((line) => line.replace('{{length}}', String(draft.body.length)))
 }
 
-/** Latin-1, so that any byte can be written; what has no byte there goes as UTF-8. */
+/** Encodes as Latin-1, so that any byte can be written; other characters as UTF-8. */
 function toBytes(head: string): Buffer {
   const bytes = head.replace(/[^\0-\xff]/gu, (letter) => Buffer.from(letter).toString('latin1'))
   return Buffer.from(bytes, 'latin1')
 }
 
-/** The line's name in lower case. */
+/** The name of a header line in lower case. */
 export function nameOf(line: string): string {
   return line.slice(0, Math.max(0, line.indexOf(':'))).toLowerCase()
 }
 
-/** Replaces every line of this name by these; none removes it. */
+/** Replaces all lines of this name by these; without lines it removes them. */
 export function setHeader(draft: Draft, name: string, ...lines: string[]): void {
   const rest = draft.headers.filter((line) => nameOf(line) !== name)
   draft.headers = [...rest, ...lines]

@@ -1,10 +1,11 @@
 /**
- * Requests of every shape through the whole product, with real model servers behind: whatever text
- * one of them gave has to have been counted, and nobody gets any who may not.
+ * Sends requests of all shapes through the whole product with real model servers. All text that a
+ * server generates must be counted, and only callers with access may get any.
  *
- * Here for some seconds with two servers and always the same requests; `npm run fuzz:gateway` takes all
- * servers, another seed and half an hour. Settings: FUZZ_SECONDS, FUZZ_SEED, FUZZ_SERVERS (names, or all),
- * FUZZ_CASE (a find's line: `models-tail + label:7 (good)`) tries that alone, FUZZ_KEEP=1 writes finds into the corpus.
+ * In `npm test` it runs for some seconds with two servers and always the same requests; `npm run
+ * fuzz:gateway` uses all servers, another seed and half an hour. Settings: FUZZ_SECONDS, FUZZ_SEED,
+ * FUZZ_SERVERS (names, or all), FUZZ_CASE (the case of a find, such as `models-tail + label:7
+ * (good)`, is run alone), FUZZ_KEEP=1 (writes finds into the corpus).
  */
 import { randomInt } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
@@ -33,20 +34,20 @@ const skip = envoyPath() === undefined && 'no Envoy'
 
 const variants: Variant[] = []
 
-test('model servers start', { skip }, async (t) => {
+test('the model servers start', { skip }, async (t) => {
   for (const name of names) {
     try {
       variants.push(...(await startServer(root, name)))
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error)
-      // Of the file, so that the run's last lines name it.
+      // A test of the file, so that the last lines of the run name it.
       root.pass(`${name} is behind the gateway`, { skip: reason.replace(/\s+/g, ' ') })
     }
   }
   t.comment(variants.map(({ name }) => name).join(' '))
 })
 
-test('no text is free', { skip }, async (t) => {
+test('all generated text is counted', { skip }, async (t) => {
   if (variants.length === 0) return
   t.comment(`seed ${seed}, ${seconds} s`)
   const world = await startWorld(t, { variants, width: 3 })
@@ -67,15 +68,19 @@ test('no text is free', { skip }, async (t) => {
   })
   t.comment(`${score.cases} cases, ${score.withText} with text, ${score.tokens} tokens`)
   t.comment(`statuses ${[...score.statuses].map((pair) => pair.join(': ')).join(', ')}`)
-  for (const each of score.unconfirmed) t.comment(`not again: ${each}`)
-  t.ok(score.withText > 0, 'there was text')
+  for (const each of score.unconfirmed) t.comment(`not reproduced: ${each}`)
+  t.ok(score.withText > 0, 'some responses have text')
   t.equal(finds.length, 0, `no rule was broken, seed ${seed}`)
-  t.equal((await fetch(`http://${world.gateway.envoy.admin}/ready`)).status, 200, 'Envoy is alive')
+  t.equal(
+    (await fetch(`http://${world.gateway.envoy.admin}/ready`)).status,
+    200,
+    'Envoy is running',
+  )
   const highest = highestMiB(world.gateway.envoy.pid)
-  if (highest !== undefined) t.ok(highest < 1_000, `Envoy has taken ${highest} MiB at most`)
+  if (highest !== undefined) t.ok(highest < 1_000, `Envoy has used at most ${highest} MiB`)
 })
 
-test('every form of usage counts', { skip: skip || again !== undefined }, async (t) => {
+test('every form of usage is counted', { skip: skip || again !== undefined }, async (t) => {
   const variant = await startAnswerServer(t)
   const world = await startWorld(t, { variants: [variant], width: 7 })
   const finds: AnswerFind[] = []
@@ -97,7 +102,7 @@ test('every form of usage counts', { skip: skip || again !== undefined }, async 
   t.equal(finds.length, 0, `all counted as promised, seed ${seed}`)
 })
 
-/** The most memory that a process has held; undefined where the system does not tell. */
+/** The peak memory of a process; undefined if the system does not report it. */
 function highestMiB(pid: number): number | undefined {
   const file = `/proc/${pid}/status`
   const text = existsSync(file) ? readFileSync(file, 'utf8') : ''

@@ -1,4 +1,4 @@
-/** What has to hold for every request, and whether it did. */
+/** The rules for every request, and whether they were kept. */
 import { setTimeout as delay } from 'node:timers/promises'
 import { build, type Case } from './case.ts'
 import { type Reply, send } from './client.ts'
@@ -21,18 +21,19 @@ export interface Verdict {
   readonly reply: Reply
   readonly served: readonly Served[]
   readonly counted: number
-  /** What did not hold; undefined: all did. */
+  /** The rule that was broken; undefined: none. */
   readonly broken?: { readonly rule: Rule; readonly detail: string } | undefined
 }
 
-/** What chat calls used; only they are counted. */
+/** The tokens of chat calls; only these are counted. */
 export function chatTokens(served: readonly Served[]): number {
   return served.reduce((sum, { kind, tokens }) => (kind === 'chat' ? sum + tokens : sum), 0)
 }
 
 /**
- * The path alone decides what is counted; a server may find the name of another operation in the query. Of several
- * requests on a connection those of a chat call may be counted, where it is plain which answer belongs to which.
+ * The path alone decides what is counted, but a server may find the name of another operation in
+ * the query. Of several requests on a connection, those of chat calls may be counted if it is clear
+ * which response belongs to which.
  */
 function mayBeCounted(heads: readonly string[], served: readonly Served[]): number | undefined {
   const isChat = heads.map((head) => /^\S+ \/v1\/chat\/completions[? ]/.test(head))
@@ -40,14 +41,17 @@ function mayBeCounted(heads: readonly string[], served: readonly Served[]): numb
   return served.reduce((sum, { tokens }, i) => (isChat[i] === false ? sum : sum + tokens), 0)
 }
 
-/** Once it is over Envoy, with its one thread, has seen that the client before it has left. */
+/**
+ * After this request, Envoy, which has one worker thread, has noticed that the previous client
+ * disconnected.
+ */
 async function roundTrip(seat: Seat, port: number): Promise<void> {
   const headers = { authorization: `Bearer ${seat.keys.good}` }
   const url = `http://127.0.0.1:${port}/${seat.name}/sim/v1/models`
   await (await fetch(url, { headers })).arrayBuffer()
 }
 
-/** The line of a request's head that its server should not have seen. */
+/** The header line that the server should not have received. */
 function oddHeader(head: string): string | undefined {
   const [first = '', ...lines] = head.toLowerCase().trimEnd().split('\r\n')
   const [method, target = ''] = first.split(' ')
@@ -66,7 +70,7 @@ const unwanted =
 
 const settleMs = 1_500
 
-/** Runs a case on a seat that nobody else uses meanwhile. `base` is what was counted before. */
+/** Runs a case on a seat that nothing else uses. `meterBase` is the count before it. */
 export async function judge(
   { meterBase, seat, port }: { meterBase: number; seat: Seat; port: number },
   it: Case,
@@ -74,7 +78,7 @@ export async function judge(
   const [already, faults, asked] = [seat.served.length, seat.faults(), seat.heads.length]
   const isBusy = () => seat.open() > 0 && performance.now() - seat.activeAt() < 2_000
   const reply = await send(build(it, seat.name), { port, key: seat.keys[it.standing], isBusy })
-  // What goes on behind a client that has left is of this case too.
+  // The request of a disconnected client may still be running.
   if (reply.wasCut) await roundTrip(seat, port)
   while (isBusy()) await delay(10)
   const expected = () => chatTokens(seat.served.slice(already))
@@ -98,7 +102,7 @@ export async function judge(
   }
   const foreign = served.find(({ model }) => model !== undefined && model !== 'sim')
   if (foreign) return broken('model', said)
-  // Whoever hangs up before the usage is sent is not charged (README).
+  // A client that disconnects before the usage is sent is not charged (README).
   if (!isRight() && !reply.wasCut) {
     return broken('tokens', `${counted} counted, ${said === '' ? 'no text' : said}`)
   }

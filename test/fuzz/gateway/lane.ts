@@ -1,16 +1,16 @@
 /**
- * A lane: one ModelRef, one port before a model server. All bytes pass through unchanged; what the
- * server has done is read from its answers, so that nothing depends on what the client saw.
+ * A lane: one ModelRef, and a proxy port before a model server. All bytes pass through unchanged.
+ * The server's work is read from its responses, so it does not depend on what the client received.
  */
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import type { Test } from 'tap'
 
-/** A completion that the model server made, as it tells of it itself. */
+/** A completion that the model server generated, according to its response. */
 export interface Served {
   /** `chat`, or the operation of another handler. */
   readonly kind: string
-  /** The model that its reader found in the body; undefined where it does not tell. */
+  /** The model that the server read from the body; undefined if it does not report it. */
   readonly model: string | undefined
   readonly tokens: number
 }
@@ -19,26 +19,29 @@ export interface Lane {
   /** The namespace of its ModelRef `sim`. */
   readonly name: string
   readonly url: string
-  /** All that was ever served, in order. */
+  /** All completions so far, in order. */
   readonly served: Served[]
-  /** Answers of 500 and above, and connections that the server has ended: Envoy may be using one. */
+  /**
+   * Responses of 500 and above, and connections that the server has closed, since Envoy may be
+   * using one.
+   */
   faults(): number
-  /** Requests that have no answer yet, as far as can be seen. */
+  /** Requests that seem to have no response yet. */
   open(): number
   /** The request heads that reached the server, in order. */
   readonly heads: string[]
-  /** When bytes last passed. */
+  /** The time of the last bytes. */
   activeAt(): number
 }
 
 const headPattern = /[A-Z]+ \S* HTTP\/1\.1\r\n(?:[^\r\n]+\r\n)+(?=\r\n)/g
 
-/** Reads a chunk's completions; text is the answers' bytes since the last find. */
+/** Finds a completion in `text`, the bytes of responses since the last one. */
 export type ReadServed = (
   text: string,
 ) => { readonly served: Served; readonly end: number } | undefined
 
-/** What the servers of this folder say: x-served: kind;model;tokens;… */
+/** Reads the header of the servers in this folder: x-served: kind;model;tokens;… */
 export const readHeader: ReadServed = (text) => {
   const found = /\r\nx-served: ([^;\r\n]*);([^;\r\n]*);(\d+)[^\r\n]*\r\n/i.exec(text)
   if (found === null) return undefined
@@ -50,7 +53,10 @@ export const readHeader: ReadServed = (text) => {
   }
 }
 
-/** What llama.cpp says at the end of each completion, streamed or not. It ignores the model's name. */
+/**
+ * Reads what llama.cpp reports at the end of each completion, streamed or not. It ignores the
+ * model's name.
+ */
 export const readTimings: ReadServed = (text) => {
   const found = /"timings":\{"cache_n":(\d+),"prompt_n":(\d+),.*?"predicted_n":(\d+)/.exec(text)
   if (found === null) return undefined
@@ -85,7 +91,7 @@ export async function openLane(
     client.on('data', (chunk) => {
       activeAt = performance.now()
       sent += chunk.toString('latin1')
-      // Only Envoy's own: what looks like a request inside a body has no id.
+      // Only requests from Envoy; anything like a request inside a body has no request id.
       for (const [head] of sent.matchAll(headPattern))
         if (/\nx-request-id:/i.test(head)) heads.push(head)
       sent = sent.slice(Math.max(sent.lastIndexOf('\r\n\r\n') + 4, sent.length - 80_000))

@@ -1,11 +1,11 @@
-/** Tokens counted, as the service's metrics tell. */
+/** Counted tokens according to the service's metrics. */
 
 export interface Meter {
-  /** Of a model `<namespace>/<name>`, by a scrape that began after the call. */
+  /** The tokens of a model `<namespace>/<name>`, from a scrape that began after the call. */
   tokens(model: string): Promise<number>
 }
 
-/** Whoever asks while a scrape is under way shares the next one. */
+/** Callers share the next scrape while one is running. */
 export function createMeter(url: string): Meter {
   let running: Promise<unknown> = Promise.resolve()
   let next: Promise<ReadonlyMap<string, number>> | undefined
@@ -22,7 +22,7 @@ export function createMeter(url: string): Meter {
 }
 
 async function read(url: string): Promise<ReadonlyMap<string, number>> {
-  // A connection of its own: the server may close an idle one just as it is used again.
+  // A new connection, because the server may close an idle one just as it is reused.
   const text = await (await fetch(url, { headers: { connection: 'close' } })).text()
   const tokens = new Map<string, number>()
   for (const [, labels = '', value] of text.matchAll(/^authorized_hits_total\{(.*)\} (\S+)$/gm)) {

@@ -1,10 +1,10 @@
-/** Changes of the body: JSON by grammar and against it, other encodings, other documents. */
+/** Changes of the body: valid and invalid JSON, other encodings, other documents. */
 import type { Dice } from './dice.ts'
 import type { Draft } from './draft.ts'
 
 const fields = ['stream', 'model', 'stream_options', 'include_usage'] as const
 
-/** What some reader may take for the name. */
+/** A spelling that some parsers may take for the name. */
 function spelling(name: string, dice: Dice): string {
   const at = dice.below(name.length)
   const code = name.charCodeAt(at).toString(16).padStart(4, '0')
@@ -111,7 +111,7 @@ const setText = (draft: Draft, json: string) => {
   draft.body = Buffer.from(json)
 }
 
-/** Puts another member in, first or last, of the whole or of an object inside. */
+/** Adds a member at the start or end of the body or of an inner object. */
 export function member(draft: Draft, dice: Dice): void {
   const added = `"${spelling(dice.pick(fields), dice)}":${value(dice)}`
   const json = text(draft)
@@ -123,7 +123,7 @@ export function member(draft: Draft, dice: Dice): void {
   setText(draft, json.slice(0, at) + put + json.slice(at + 1))
 }
 
-/** Puts another value, or name, in the place of one. */
+/** Replaces a value or a name. */
 export function replacement(draft: Draft, dice: Dice): void {
   const name = dice.pick(fields)
   const found = new RegExp(`"${name}"(\\s*):(\\s*)("[^"]*"|\\{[^}]*\\}|[^,}\\s]+)`).exec(
@@ -141,7 +141,9 @@ export function replacement(draft: Draft, dice: Dice): void {
   )
 }
 
-/** Puts what only some readers pass over between two tokens, before all or after all. */
+/**
+ * Inserts something that only some parsers skip, between two tokens, at the start or at the end.
+ */
 export function junk(draft: Draft, dice: Dice): void {
   const put = dice.pick([
     ...[
@@ -195,7 +197,7 @@ export function escaped(draft: Draft, dice: Dice): void {
   setText(draft, json.slice(0, at) + put + json.slice(at + 1))
 }
 
-/** The same in another encoding, or with bytes that are none. */
+/** Writes the same text in another encoding, or with invalid bytes. */
 export function bytes(draft: Draft, dice: Dice): void {
   const json = text(draft)
   const big = (of: Buffer) => Buffer.from(of).swap16()
@@ -220,7 +222,7 @@ export function bytes(draft: Draft, dice: Dice): void {
   ])()
 }
 
-/** Deep, long or numerous: what costs a reader most. */
+/** Adds deep, long or numerous values, which cost parsers most. */
 export function size(draft: Draft, dice: Dice): void {
   const much = 2 ** (3 + dice.below(10))
   const filler = dice.pick([
@@ -238,7 +240,9 @@ export function size(draft: Draft, dice: Dice): void {
   )
 }
 
-/** Beyond what is read for anybody who asks: around 64 KiB, and around 1 MiB. */
+/**
+ * Makes the body larger than what is read before authentication: around 64 KiB, and around 1 MiB.
+ */
 export function large(draft: Draft, dice: Dice): void {
   const much = dice.pick([65_400, 65_537, 70_000, 200_000, 1_048_000, 1_100_000])
   const put = dice.pick([
@@ -251,7 +255,7 @@ export function large(draft: Draft, dice: Dice): void {
   setText(draft, json.slice(0, at) + put + json.slice(at))
 }
 
-/** Another document altogether. */
+/** Replaces the whole document. */
 export function document(draft: Draft, dice: Dice): void {
   const json = text(draft)
   setText(
@@ -277,7 +281,7 @@ export function document(draft: Draft, dice: Dice): void {
   )
 }
 
-/** A JSON document that is another one to a reader of another kind. */
+/** Writes a JSON document that is another document for another kind of parser. */
 export function polyglot(draft: Draft, dice: Dice): void {
   const hidden = dice.pick([
     '<b><model>other</model><stream>true</stream></b>',

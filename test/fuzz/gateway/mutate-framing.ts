@@ -1,4 +1,4 @@
-/** Changes of how the bytes are delimited and sent. */
+/** Changes of how the bytes are framed and sent. */
 import type { Dice } from './dice.ts'
 import { type Draft, setHeader } from './draft.ts'
 
@@ -18,7 +18,7 @@ function chunks(body: Buffer, dice: Dice): Buffer {
     ])
     parts.push(`${size}\r\n`, part, '\r\n')
     at += part.length
-    // Thousands of tiny parts show nothing that a hundred do not.
+    // Thousands of small parts find no more than a hundred.
     if (parts.length > 300) {
       const rest = body.subarray(at)
       if (rest.length > 0) parts.push(`${rest.length.toString(16)}\r\n`, rest, '\r\n')
@@ -87,7 +87,10 @@ export function length(draft: Draft, dice: Dice): void {
   setHeader(draft, 'content-length', `content-length: ${value}`)
 }
 
-/** A second request behind the first: as one of its own, in its body, or as a rest of it. */
+/**
+ * Adds a second request after the first. Depending on the framing it is a separate request, a part of
+ * the body, or left over.
+ */
 export function second(draft: Draft, dice: Dice): void {
   const path = dice.pick(['/v1/chat/completions', '/v1/models', '/v1/completions'])
   const json = '{"model":"sim","messages":[]}'
@@ -98,7 +101,7 @@ export function second(draft: Draft, dice: Dice): void {
   if (dice.chance(60)) setHeader(draft, 'connection')
 }
 
-/** Line ends, versions and what may stand before a request. */
+/** Changes line ends and versions, or adds bytes before the request. */
 export function lines(draft: Draft, dice: Dice): void {
   const text = (change: (head: string) => string) => (bytes: Buffer) => {
     const end = bytes.indexOf('\r\n\r\n')
@@ -150,7 +153,7 @@ export function http2(draft: Draft, dice: Dice): void {
   if (dice.chance(50)) setHeader(draft, 'content-length')
 }
 
-/** Bytes changed, dropped, doubled anywhere. */
+/** Changes, drops or doubles bytes anywhere. */
 export function noise(draft: Draft, dice: Dice): void {
   const times = 1 + dice.below(4)
   const edits = Array.from({ length: times }, () => ({

@@ -1,8 +1,8 @@
-/** Further headers that a gateway and a server may obey. */
+/** Additional headers that a gateway or a server may obey. */
 import type { Dice } from './dice.ts'
 import type { Draft } from './draft.ts'
 
-/** Puts one in before the rest or after it. */
+/** Adds a header before or after the others. */
 export function header(draft: Draft, dice: Dice): void {
   const path = dice.pick(['/v1/chat/completions', '/v1/models', '/v1/completions', '/x'])
   const name = dice.pick([
@@ -41,7 +41,7 @@ export function header(draft: Draft, dice: Dice): void {
   else draft.headers.push(line)
 }
 
-/** A line that is no good line, or one of the draft's made odd. */
+/** Makes a header line invalid or unusual. */
 export function oddLine(draft: Draft, dice: Dice): void {
   const at = dice.below(draft.headers.length)
   const line = draft.headers[at] ?? 'x: y'

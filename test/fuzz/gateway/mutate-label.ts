@@ -1,4 +1,4 @@
-/** Changes of the body's label: content-type by grammar and against it, and content-encoding. */
+/** Changes of content-type, valid and invalid, and of content-encoding. */
 import { deflateRawSync, deflateSync, gzipSync } from 'node:zlib'
 import type { Dice } from './dice.ts'
 import { type Draft, setHeader } from './draft.ts'
@@ -22,7 +22,7 @@ const types = [
   ...['application/json application/xml', 'application/x-ndjson', 'application/grpc'],
 ] as const
 
-/** Under which ASCII bytes can mean something else, and some that mean the same. */
+/** Charsets in which ASCII bytes can mean something else, and some in which they mean the same. */
 const charsets = [
   ...['utf-7', 'UTF7', 'unicode-1-1-utf-7', 'utf-16', 'utf-16le', 'utf-16be', 'utf-32', 'ucs-2'],
   ...[
@@ -84,12 +84,12 @@ export function label(draft: Draft, dice: Dice): void {
   setHeader(draft, 'content-type', `${dice.pick(['content-type', 'Content-Type'])}: ${value}`)
 }
 
-/** JSON as before, with a charset. */
+/** Keeps JSON, and adds a charset. */
 export function charset(draft: Draft, dice: Dice): void {
   setHeader(draft, 'content-type', `content-type: application/json; ${parameter(dice)}`)
 }
 
-/** Two labels, spread ones, misspelled ones. */
+/** Writes the content type twice, folded or misspelled. */
 export function twoLabels(draft: Draft, dice: Dice): void {
   const one = `application/json; ${parameter(dice)}`
   const other = dice.pick(types)

@@ -8,7 +8,7 @@ const operations = [
   ...['/v1', '/v1/', '/v1/x', '/v1/audio/speech', '/v1/responses/x', '/v1/messages/count_tokens'],
 ] as const
 
-/** What may stand between a path and a second one. */
+/** Separators between a path and a second one. */
 const joints = [
   ...[
     '?',
@@ -43,14 +43,14 @@ const joints = [
   ...['%253f', '/.', '/%2e', ':', '@', '/*', '/v1/..', '?%2f', '%u003f', '\u00bf', '?url=http://x'],
 ] as const
 
-/** Appends a path that a server may take for the one that is meant. */
+/** Appends a path that a server may take for the requested one. */
 export function tail(draft: Draft, dice: Dice): void {
   const path = dice.chance(80) ? '/v1/chat/completions' : dice.pick(operations)
   const written = dice.chance(70) ? path : respelled(path, dice)
   draft.target += dice.pick(joints) + written
 }
 
-/** Puts another operation in the place of the one there. */
+/** Replaces the operation by another. */
 export function operation(draft: Draft, dice: Dice): void {
   const at = draft.target.indexOf('/v1')
   if (at < 0) return
@@ -58,7 +58,7 @@ export function operation(draft: Draft, dice: Dice): void {
   if (dice.chance(50)) tail(draft, dice)
 }
 
-/** Puts segments in before the operation. */
+/** Inserts segments before the operation. */
 export function infix(draft: Draft, dice: Dice): void {
   const put = dice.pick([
     ...[
@@ -80,7 +80,7 @@ export function infix(draft: Draft, dice: Dice): void {
   draft.target = draft.target.slice(0, Math.max(0, at)) + put + draft.target.slice(Math.max(0, at))
 }
 
-/** Writes one character otherwise, or adds one that shows nothing. */
+/** Writes one character differently, or adds an invisible one. */
 function respelled(path: string, dice: Dice): string {
   const at = dice.below(path.length)
   const code = path.charCodeAt(at)
@@ -104,7 +104,7 @@ export function spelling(draft: Draft, dice: Dice): void {
   draft.target = draft.target.slice(0, from) + respelled(draft.target.slice(from) || '/', dice)
 }
 
-/** The other forms that a request line may have. */
+/** Uses the other forms of a request line. */
 export function form(draft: Draft, dice: Dice): void {
   draft.target = dice.pick([
     `http://gateway${draft.target}`,

@@ -1,4 +1,4 @@
-/** All changes by name, and how often each is drawn. */
+/** All changes by name, and how often each is used. */
 import type { Dice } from './dice.ts'
 import type { Draft } from './draft.ts'
 import * as body from './mutate-body.ts'

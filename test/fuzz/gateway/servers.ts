@@ -1,4 +1,6 @@
-/** The model servers behind the gateway: real ones of six ecosystems, each got and started here. */
+/**
+ * The model servers behind the gateway: real ones of six ecosystems, installed and started here.
+ */
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync } from 'node:fs'
@@ -9,7 +11,7 @@ import { fetchWheel, findOnPath, type Wheel, wheelFolder } from '../../../src/cl
 import { packageRoot } from '../../../src/package-root.ts'
 import { type ReadServed, readHeader, readTimings } from './lane.ts'
 
-/** A server that runs, by the way it finds its handler. */
+/** A running server; variants differ in how they find the handler. */
 export interface Variant {
   readonly name: string
   readonly port: number
@@ -17,7 +19,7 @@ export interface Variant {
 }
 
 interface Kind {
-  /** Gets what is needed; throws, with the reason, where that cannot be had. */
+  /** Installs what is needed; throws with the reason if that is not possible. */
   prepare(): Promise<Command>
   readonly read: ReadServed
 }
@@ -50,7 +52,7 @@ const kinds: Readonly<Record<string, Kind>> = {
     read: readHeader,
     prepare: async () => {
       const program = join(tools, 'fuzz-go', 'chat')
-      // The build cache makes a second build a matter of a second.
+      // With the build cache a second build takes about a second.
       run(need('go'), ['build', '-o', program, '.'], join(here, 'go'))
       return { line: [program] }
     },
@@ -80,10 +82,10 @@ const kinds: Readonly<Record<string, Kind>> = {
   },
 }
 
-/** All there are. */
+/** The names of all servers. */
 export const serverNames: readonly string[] = Object.keys(kinds)
 
-/** Starts one; rejects with the reason where it cannot be had. It ends with `t`. */
+/** Starts a server, which ends with `t`; rejects with the reason if it cannot be installed. */
 export async function startServer(t: Test, name: string): Promise<readonly Variant[]> {
   const kind = kinds[name]
   if (kind === undefined) throw new Error(`no server is called ${name}`)
@@ -124,7 +126,7 @@ async function python(file: string, wheel: Wheel): Promise<Command> {
 
 function need(program: string): string {
   const found = findOnPath(program, process.env)
-  if (found === undefined) throw new Error(`there is no ${program} on PATH`)
+  if (found === undefined) throw new Error(`${program} is not on PATH`)
   return found
 }
 

@@ -1,4 +1,4 @@
-/** The whole product with a lane for each case in flight, keys of every standing, and a meter. */
+/** The whole product with a lane for each concurrent case, keys of each standing, and a meter. */
 import type { Test } from 'tap'
 import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
 import { type Gateway, startGateway } from '../../support/gateway.ts'
@@ -7,30 +7,33 @@ import { type Lane, openLane } from './lane.ts'
 import { createMeter, type Meter } from './meter.ts'
 import type { Variant } from './servers.ts'
 
-/** A key with tokens left; one without; an identity token; a revoked key; nothing. */
+/**
+ * A key below its limit, one that has reached it, an identity token, a revoked key, and no
+ * credential.
+ */
 export const standings = ['good', 'spent', 'token', 'revoked', 'none'] as const
 export type Standing = (typeof standings)[number]
 
-/** A lane with somebody to use it. */
+/** A lane with its users' keys. */
 export interface Seat extends Lane {
   readonly variant: string
   readonly keys: Readonly<Record<Standing, string | undefined>>
-  /** Tokens counted for its users so far, by a look that began after the call. */
+  /** Tokens counted for its users so far, from a scrape that began after the call. */
   counted(): Promise<number>
 }
 
 export interface World {
   readonly gateway: Gateway
   readonly meter: Meter
-  /** Where cases run, several of each variant. */
+  /** For concurrent cases, several of each variant. */
   readonly seats: readonly Seat[]
-  /** Where a case of a variant is tried again alone. */
+  /** For repeating a case of a variant alone. */
   readonly quiet: ReadonlyMap<string, Seat>
 }
 
 export interface WorldSettings {
   readonly variants: readonly Variant[]
-  /** Cases of one variant at a time. */
+  /** The number of concurrent cases of a variant. */
   readonly width: number
   readonly env?: Record<string, string>
 }
@@ -45,7 +48,7 @@ export async function startWorld(t: Test, { variants, width, env }: WorldSetting
   }
   const team = { groups: ['team'] }
   const resources = lanes.flatMap(({ lane: { name, url } }) => [
-    // The shared paths' `sim` is the one that the caller's subscription covers.
+    // On shared paths, `sim` is the model that the caller's subscription covers.
     modelRef('sim', { backendUrl: url, modelIds: ['sim'] }, name),
     subscription(`plenty-${name}`, team, { [`${name}/sim`]: [[1_000_000_000, '1h']] }),
     subscription(`tiny-${name}`, team, { [`${name}/sim`]: [[1, '1h']] }),
@@ -88,7 +91,7 @@ async function takeSeat(
   await poll(async () => {
     const { status } = await gateway.ask(path, spent.key, { method: 'POST' })
     return status === 429
-  }, `the limit of ${variant} is spent`)
+  }, `the limit of ${variant} is reached`)
   const gone = await gateway.ask(`/v1/api-keys/${revoked.id}`, `token-${user}`, {
     method: 'DELETE',
   })

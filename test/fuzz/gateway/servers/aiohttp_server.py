@@ -1,6 +1,8 @@
-"""Two chat servers on aiohttp: routed and read by the framework, and dispatched by the path's end.
+"""Two chat servers on aiohttp.
 
-Prints {"router": port, "suffix": port} and serves until its input ends.
+One uses the framework's router and parser, the other dispatches by the end of the path.
+
+Prints {"router": port, "suffix": port} and serves until its input is closed.
 """
 
 import asyncio
@@ -14,7 +16,7 @@ count = 0
 
 
 def answer(kind, body, of=None):
-    """A completion in OpenAI's form, and in x-served what the server takes it for."""
+    """A completion in OpenAI's format; x-served reports how the server read the request."""
     global count
     count += 1
     if not isinstance(body, dict):
@@ -50,7 +52,7 @@ async def models(_):
 
 
 async def by_suffix(request):
-    """As servers on http.server do it: the target's end decides, whatever stands before it."""
+    """Dispatches by the end of the target only, as servers on http.server do."""
     body = await request.read()
     for path in (request.raw_path, unquote(request.raw_path)):
         if request.method == "POST" and path.endswith("/v1/chat/completions"):
@@ -68,7 +70,7 @@ async def faults_are_the_clients(request, handler):
         return await handler(request)
     except web.HTTPException:
         raise
-    except Exception as error:  # what cannot be read is a bad request, as in most servers
+    except Exception as error:  # an unreadable request is 400, as in most servers
         return web.json_response({"error": {"message": repr(error)}}, status=400)
 
 

@@ -1,8 +1,8 @@
 /**
- * Two chat servers on Express: routed and read by the framework, and dispatched by the path's end.
- * Prints {"router": port, "suffix": port} and serves until its input ends.
+ * Two chat servers on Express: one with the framework's router and parser, and one that dispatches by
+ * the end of the path. Prints {"router": port, "suffix": port} and serves until its input is closed.
  */
-// @ts-nocheck: written as its users write it, who have no types.
+// @ts-nocheck: written like typical Express code, without types.
 import express from 'express'
 
 let count = 0
@@ -35,7 +35,7 @@ const failed = (error, _, response, next) =>
 
 const router = express()
   .use((request, _, next) => {
-    // What the package method-override does.
+    // As the package method-override does.
     const wanted = request.get('x-http-method-override')
     if (wanted && request.method === 'POST') request.method = wanted.toUpperCase()
     next()
@@ -49,7 +49,7 @@ const router = express()
 const suffix = express()
   .use(express.raw({ type: () => true, limit: '64mb' }))
   .use((request, response) => {
-    // Behind IIS and some PHP front ends these name the request.
+    // IIS and some PHP front ends send the original request in these headers.
     const target =
       request.get('x-original-url') ?? request.get('x-rewrite-url') ?? request.originalUrl
     const method = request.get('x-http-method-override') ?? request.method

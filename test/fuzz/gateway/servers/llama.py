@@ -1,7 +1,7 @@
 """llama.cpp's own HTTP server (wheel xllamacpp) with a model of random weights.
 
-Prints {"router": port} and serves until its input ends. The model has one layer and a vocabulary of
-single bytes; it says nothing sensible, in the same forms as a large one.
+Prints {"router": port} and serves until its input is closed. The model has one layer and a vocabulary of
+single bytes. Its text is random, in the same format as that of a large model.
 """
 
 import json

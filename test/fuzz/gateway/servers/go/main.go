@@ -1,5 +1,6 @@
-// Six chat servers in Go: net/http with encoding/json, Echo and Fiber, each routed by the framework
-// and dispatched by the path's end. Prints {"<name>-router": port, ...} and serves until its input ends.
+// Six chat servers in Go: net/http with encoding/json, Echo and Fiber, each once with the framework's
+// router and once dispatching by the end of the path. Prints {"<name>-router": port, ...} and serves
+// until its input is closed.
 package main
 
 import (
@@ -30,7 +31,7 @@ type body struct {
 
 var count atomic.Int64
 
-// answer is a completion in OpenAI's form: the label, what x-served says of it, and the bytes.
+// answer returns a completion in OpenAI's format: its content type, the value of x-served, and the bytes.
 func answer(kind string, b body) (label, served string, data []byte) {
 	reported := !b.Stream || b.StreamOptions.IncludeUsage
 	total := 10 + count.Add(1)%90
@@ -48,7 +49,7 @@ func answer(kind string, b body) (label, served string, data []byte) {
 	return "text/event-stream", served, []byte(text + "data: [DONE]\n\n")
 }
 
-// kindOf reads a target as servers do that look at its end only.
+// kindOf dispatches by the end of the target only.
 func kindOf(method, target string) string {
 	if method != http.MethodPost {
 		return ""
@@ -99,7 +100,7 @@ func standard() (router, suffix http.Handler) {
 			return
 		}
 		data, err := io.ReadAll(r.Body)
-		// The names of protobuf's JSON mapping are taken as well, the first of two wins.
+		// Also accepts the names of protobuf's JSON mapping; the first of two is used.
 		var names map[string]json.RawMessage
 		if err == nil {
 			err = json.Unmarshal(data, &names)

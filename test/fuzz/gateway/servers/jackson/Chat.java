@@ -14,9 +14,9 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * Two chat servers that read with Jackson: one with its defaults behind the server's own contexts, one
- * with every leniency that it offers behind a look at the path's end. Prints {"router": port,
- * "suffix": port} and serves until its input ends.
+ * Two chat servers that parse with Jackson: one with its defaults and the server's own contexts, and
+ * one with all lenient features, which dispatches by the end of the path. Prints {"router": port,
+ * "suffix": port} and serves until its input is closed.
  */
 public class Chat {
   @JsonIgnoreProperties(ignoreUnknown = true)
