@@ -1,6 +1,6 @@
 /**
- * Checks at a steady rate, from a process of its own: forked, told what to ask, it tells what came
- * of it. One HTTP/2 connection, as one of Envoy's workers has.
+ * Sends Checks at a steady rate from a separate process: it is forked, receives the load and sends
+ * back the result. It uses one HTTP/2 connection, as each of Envoy's worker threads does.
  */
 
 import { randomBytes } from 'node:crypto'
@@ -13,22 +13,22 @@ export interface CheckLoad {
   readonly port: number
   readonly perSecond: number
   readonly seconds: number
-  /** Before those that are measured, at the same rate: code is compiled, heaps find their size. */
+  /** Seconds at the same rate before the measurement, in which code is compiled and heaps grow. */
   readonly warmSeconds?: number
-  /** Taken in turn; none: a new one is invented for each Check. */
+  /** Used in turn; empty: a new key is generated for each Check. */
   readonly keys: readonly string[]
-  /** As many addresses take turns. */
+  /** The number of client addresses, used in turn. */
   readonly sources: number
 }
 
 export interface CheckLoadResult {
-  /** Checks in a second, those in arrears left out. */
+  /** Checks per second, without those that were dropped. */
   readonly rate: number
-  /** How many answers had each HTTP status; 200 is an allow, 0 no answer. */
+  /** The number of responses for each HTTP status; 200 is an allow, 0 no response. */
   readonly statuses: Readonly<Record<number, number>>
-  /** Answers that are not measured, as this process stood still while they were under way. */
+  /** Responses that are not measured, because this process was paused while they were pending. */
   readonly leftOut: number
-  /** Milliseconds. */
+  /** In milliseconds. */
   readonly p50: number
   readonly p99: number
   readonly most: number
@@ -36,9 +36,12 @@ export interface CheckLoadResult {
 
 /** Milliseconds between two bursts. */
 const tickMs = 1
-/** What a pause of this process leaves due is sent at once up to so many milliseconds of it. */
+/**
+ * After a pause of this process, due Checks are sent at once, but not more than of this many
+ * milliseconds.
+ */
 const mostArrearsMs = 10
-/** A turn that takes so much longer than it should is a pause. */
+/** A tick that is this much later than scheduled is a pause. */
 const lateMs = 5
 
 const chatPath = '/llm/sim/v1/chat/completions'
@@ -68,14 +71,14 @@ function invent(): string {
 }
 
 process.once('message', async (load: CheckLoad) => {
-  // In megabytes: with the usual ten the client resets what it has no room for.
+  // In megabytes; with the default of ten, the client resets streams for which it has no room.
   const session = http2.connect(`http://127.0.0.1:${load.port}`, { maxSessionMemory: 1_000 })
   const tookMs: number[] = []
   const statuses: Record<number, number> = {}
   let open = 0
   let answered = 0
   let last = performance.now()
-  /** What began before was under way while this process stood still. */
+  /** Checks that started earlier were pending during a pause of this process. */
   let lateAt = 0
 
   function call(i: number): void {
@@ -98,7 +101,7 @@ process.once('message', async (load: CheckLoad) => {
       open -= 1
       if (startedAt < measuredFrom) return
       const now = performance.now()
-      // While this process stood still, it was not the service that took the time.
+      // During a pause of this process the time is not the service's.
       if (startedAt > lateAt && now - last < lateMs) tookMs.push(now - startedAt)
       answered += 1
       const status = statusOf(answer)
@@ -109,7 +112,7 @@ process.once('message', async (load: CheckLoad) => {
 
   const measuredFrom = performance.now() + (load.warmSeconds ?? 0) * 1_000
   const endsAt = measuredFrom + load.seconds * 1_000
-  // What is in arrears is not caught up with in one burst: nobody's clients all wait for each other.
+  // A backlog is not sent in one burst: real clients do not all wait for each other.
   const most = Math.max(1, (load.perSecond * mostArrearsMs) / 1_000)
   let sent = 0
   let owed = 0
@@ -143,8 +146,8 @@ process.once('message', async (load: CheckLoad) => {
 })
 
 /**
- * After the gRPC prefix an allow begins with an empty Status; a denial holds the status (1) of a
- * DeniedHttpResponse with its code (1).
+ * After the gRPC prefix, an allow begins with an empty Status; a denial contains the status (1) of
+ * a DeniedHttpResponse with its code (1).
  */
 function statusOf(answer: Buffer): number {
   if (answer[5] === 0x0a && answer[6] === 0) return 200

@@ -14,10 +14,10 @@ const connections = 64
 const responses = 20_000
 const users = 200
 const day = 86_400_000
-/** Older than this when a process is killed, an addition has been flushed. */
+/** An addition that is older than this when a process is killed has been flushed. */
 const longestFlushMs = 1_000
 
-/** One response's access-log message, as Envoy would send it. */
+/** The access-log message of one response, as Envoy sends it. */
 function messageOf(user: number, tokens: number): Buffer {
   const check = { user: `user-${user}`, subscription: 'basic', model: 'llm/small', metered: true }
   const metadata = {
@@ -50,7 +50,7 @@ interface Sent {
   readonly tokens: number
 }
 
-/** Sends all responses from 64 connections; `midway` runs once half of them are on their way. */
+/** Sends all responses on 64 connections; calls `midway` once when half of them are sent. */
 async function sendAll(
   t: Test,
   services: readonly Service[],
@@ -94,7 +94,7 @@ async function sumsIn({ client }: RunningValkey): Promise<number[]> {
   return (await client.mget(keys)).map(Number)
 }
 
-/** Stops in order those that still run; answers how many counters they had to give up. */
+/** Stops the running processes; returns how many counters they had to abandon. */
 async function stopAll(services: readonly Service[]): Promise<number> {
   const lost = await Promise.all(
     services.map(async ({ child }) => {
@@ -121,14 +121,14 @@ t.test('four processes and a restarted Redis count exactly', { skip: skipValkey 
     Array.from({ length: processes }, () => startService(t, valkey.url)),
   )
   const sent = await sendAll(t, services, () => restart(valkey))
-  t.equal(await stopAll(services), 0, 'nothing was given up')
+  t.equal(await stopAll(services), 0, 'nothing was abandoned')
   const expected = sumsOf(sent)
   t.strictSame(await sumsIn(valkey), expected)
   const total = expected.reduce((sum, each) => sum + each, 0)
   t.comment(`${sent.length} responses, ${total} tokens, each of ${users} sums exact`)
 })
 
-t.test('a killed process loses only its last moment', { skip: skipValkey }, async (t) => {
+t.test('a killed process loses only its last second', { skip: skipValkey }, async (t) => {
   const valkey = await startValkey(t, onDisk)
   const services = await Promise.all(
     Array.from({ length: processes }, () => startService(t, valkey.url)),
@@ -147,8 +147,8 @@ t.test('a killed process loses only its last moment', { skip: skipValkey }, asyn
   )
   const stored = await sumsIn(valkey)
   for (const [user, sum] of stored.entries()) {
-    t.ok(sum <= (most[user] as number), `user ${user}: nothing twice`)
-    t.ok(sum >= (least[user] as number), `user ${user}: nothing lost but that`)
+    t.ok(sum <= (most[user] as number), `user ${user}: nothing counted twice`)
+    t.ok(sum >= (least[user] as number), `user ${user}: nothing else lost`)
   }
   const total = (sums: readonly number[]): number => sums.reduce((sum, each) => sum + each, 0)
   const beforeKill = sumsOf(sent.filter(({ service, at }) => service !== victim || at < killedAt))

@@ -35,10 +35,10 @@ t.test('Postgres is stopped for a minute', { skip, timeout: 300_000 }, async (t)
   const stoppedAt = performance.now()
   await database.stop()
   await delay(awayMs)
-  t.strictSame(await world.statuses(unseen), [503], 'a key not seen yet')
+  t.strictSame(await world.statuses(unseen), [503], 'a key that is not cached')
   database = await startEmbeddedPostgres({ directory, port, log() {} })
   const startedAt = performance.now()
-  await poll(async () => (await world.statuses(unseen))[0] === 200, 'it heals', 30_000)
+  await poll(async () => (await world.statuses(unseen))[0] === 200, 'the service recovers', 30_000)
   const healedAt = performance.now()
   await delay(5_000)
   const shots = await load.stop()
@@ -46,7 +46,7 @@ t.test('Postgres is stopped for a minute', { skip, timeout: 300_000 }, async (t)
   t.strictSame(Object.keys(tally(shots)), ['200'], 'no request failed')
   for (const [name, from, to] of [
     ['before', 0, stoppedAt],
-    ['while it was away', stoppedAt, startedAt],
+    ['during the outage', stoppedAt, startedAt],
     ['afterwards', healedAt, Number.POSITIVE_INFINITY],
   ] as const) {
     t.comment(`${name}: ${show(shots.filter(({ sentAt }) => sentAt >= from && sentAt < to))}`)

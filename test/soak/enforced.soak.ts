@@ -9,7 +9,7 @@ const crowd = 2_000
 const rounds = 5
 
 t.test(
-  'a model beside 2,000 answers from its Enforced on',
+  'among 2,000 models, a new one works as soon as it is Enforced',
   { skip, timeout: 600_000 },
   async (t) => {
     const { world, model, isEnforced, mint, chatOf } = await startEnforcing(t, crowd)

@@ -5,12 +5,12 @@ import { skipValkey, startValkey } from '../support/valkey.ts'
 
 const { seed } = createRandom()
 
-t.test('two thousand schedules count exactly', { skip: skipValkey }, async (t) => {
+t.test('two thousand schedules are counted exactly', { skip: skipValkey }, async (t) => {
   const valkey = await startValkey(t)
   await claimExactlyOnce(t, valkey, { seed, count: 2_000, windowMs: 3_600_000 })
 })
 
-t.test('a thousand with short windows', { skip: skipValkey }, async (t) => {
+t.test('a thousand schedules with short windows', { skip: skipValkey }, async (t) => {
   const valkey = await startValkey(t)
   await claimExactlyOnce(t, valkey, { seed, count: 1_000, windowMs: 120 })
 })

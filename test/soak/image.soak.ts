@@ -1,6 +1,6 @@
 /**
- * The image without a container engine: what the Containerfile makes of packages, run as the manifests
- * say, read-only and as uid 65532.
+ * Tests the image without a container engine: the packages that the Containerfile builds, run as
+ * the manifests say, read-only and as uid 65532.
  */
 
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -21,13 +21,13 @@ const test = (title: string, body: (t: Test) => Promise<void>) =>
   root.test(title, { skip: noContainers || skipValkey }, body)
 
 let built: string | undefined
-/** Once for all tests: it takes a minute. */
+/** Built once for all tests, because it takes a minute. */
 function image(): string {
   built ??= buildPackages(temporaryFolder(root))
   return built
 }
 
-/** What the image itself says of the environment. */
+/** The environment variables that the image sets. */
 const imageEnvironment = Object.fromEntries(
   (readContainerfile()[1] ?? [])
     .filter(({ name }) => name === 'ENV')
@@ -41,7 +41,7 @@ interface Locked {
 
 interface PodWorld {
   readonly world: World
-  /** Stands in for the cluster: settings that say where things are on this machine. */
+  /** Settings that replace the cluster: addresses on this machine. */
   readonly here: Readonly<Record<string, string>>
   readonly ports: { readonly gateway: number; readonly internal: number }
   pod(name: string): PodHere
@@ -118,7 +118,7 @@ test('the pod of the gateway serves, drains and ends', async (t) => {
   const envoy = gateway.run('envoy')
   const url = `http://127.0.0.1:${ports.gateway}`
   const isUp = async () => (await statusOf(`${url}/health`)) === 200
-  await envoy.until('Envoy serves', isUp)
+  await envoy.until('Envoy is ready', isUp)
 
   const headers = { 'content-type': 'application/json' }
   const made = await fetch(`${url}/v1/api-keys`, {
@@ -160,7 +160,7 @@ test('the controller writes a status', async (t) => {
   t.equal(await controller.ended, 0, controller.output())
 })
 
-test('a trial has a Postgres of its own, and a model', async (t) => {
+test('the trial has its own Postgres and a model', async (t) => {
   const { here, ports, pod } = await start(t, 'trial')
   const service = pod('tollgate-gateway').run('tollgate', here)
   const isReady = async () => (await statusOf(`http://127.0.0.1:${ports.internal}/readyz`)) === 200
@@ -171,10 +171,10 @@ test('a trial has a Postgres of its own, and a model', async (t) => {
   const command = ['node', 'examples/model-server.ts', `127.0.0.1:${port}`]
   const model = pod('sample-model').run('sample-model', {}, command)
   const answers = async () => (await statusOf(`http://127.0.0.1:${port}/v1/models`)) === 200
-  await model.until('the model answers', answers)
+  await model.until('the model responds', answers)
 })
 
-test('nothing but the volumes can be written to, by a user without rights', async (t) => {
+test('an unprivileged user can write only to the volumes', async (t) => {
   const { pod } = await start(t, 'production')
   const gateway = pod('tollgate-gateway')
   const look = async (container: string) => {
@@ -198,14 +198,14 @@ test('nothing but the volumes can be written to, by a user without rights', asyn
   t.strictSame(await look('envoy'), ['/run/tollgate/sockets', journal])
 })
 
-test('the image holds what runs and no more, and a list of it', async (t) => {
+test('the image contains only production packages, and lists them', async (t) => {
   const list = JSON.parse(readFileSync(join(image(), 'tollgate', 'sbom.cdx.json'), 'utf8'))
   t.equal(list.bomFormat, 'CycloneDX')
   const names = new Set((list.components as { name: string }[]).map(({ name }) => name))
   const locked = JSON.parse(readFileSync(join(image(), 'tollgate', 'package-lock.json'), 'utf8'))
   let count = 0
   for (const [path, { dev, optional }] of Object.entries<Locked>(locked.packages)) {
-    // Of optional ones the other platforms' are not here.
+    // Optional packages of other platforms are missing.
     if (path === '' || optional) continue
     count += 1
     const isHere = existsSync(join(image(), 'tollgate', path))

@@ -16,16 +16,16 @@ const hour = 3_600_000
 const users = Array.from({ length: 200 }, (_, i) => `user-${i}`)
 
 interface Outcome {
-  /** Tokens of each user that the model has reported, and that Redis has in the end. */
+  /** The tokens of each user that the model reported, and those that Redis has in the end. */
   readonly sums: readonly number[]
   readonly stored: readonly number[]
-  /** Of the former, what was asked for in the seconds around the loss of Redis. */
+  /** The part of `sums` that was requested in the seconds around the loss of Redis. */
   readonly aroundLoss: readonly number[]
   readonly refused: number
   readonly comment: string
 }
 
-/** Spends from many connections, kills a process and Redis midway, and adds up. */
+/** Sends requests on many connections, kills a process and Redis midway, and adds up the tokens. */
 async function spendThrough(
   t: Test,
   valkey: RunningValkey,
@@ -48,7 +48,7 @@ async function spendThrough(
           isAround = false
         })
       }
-      // What is under way when it begins may be lost as well.
+      // Requests that are pending when Redis is lost may be lost as well.
       if (sent === responses / 2 - 2 * connections) isAround = true
       const user = random.below(users.length)
       const tokens = 1 + random.below(5_000)
@@ -59,7 +59,7 @@ async function spendThrough(
         sums[user] = (sums[user] as number) + tokens
         if (isOfLoss) aroundLoss[user] = (aroundLoss[user] as number) + tokens
       } catch {
-        // Its Check was under way to the process that died: 503, and the model was not asked.
+        // Its Check was pending at the killed process: 503, and the model got no request.
         refused += 1
       }
     }
@@ -68,11 +68,11 @@ async function spendThrough(
   await Promise.all(Array.from({ length: connections }, caller))
   await happening
   const seconds = (performance.now() - begin) / 1_000
-  await poll(async () => (await gateway.model.tally()).open === 0, 'the model is done')
+  await poll(async () => (await gateway.model.tally()).open === 0, 'all responses have ended')
   await gateway.readUp()
   t.ok(refused < connections + processes, `${refused} refused`)
   const total = sum(sums)
-  t.equal((await gateway.model.tally()).totalTokens, total, 'as the model has reported')
+  t.equal((await gateway.model.tally()).totalTokens, total, 'the sum that the model reported')
   const keys = users.map((user) =>
     redisKey({ key: `plenty\nllm/sim\n${hour}\n${user}`, windowMs: hour }),
   )
@@ -87,7 +87,7 @@ function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, each) => total + each, 0)
 }
 
-t.test('a kill -9 and a restarted Redis lose nothing', { skip }, async (t) => {
+t.test('kill -9 and a restarted Redis lose nothing', { skip }, async (t) => {
   const valkey = await startValkey(t, ['--appendonly', 'yes', '--appendfsync', 'always'])
   const gateway = await startJournaled(t, {
     count: processes,
@@ -95,7 +95,7 @@ t.test('a kill -9 and a restarted Redis lose nothing', { skip }, async (t) => {
     env: { REDIS_URL: valkey.url, LOG_LEVEL: 'warn', USAGE_JOURNAL_BYTES: '1048576' },
   })
   const { stored, sums, comment } = await spendThrough(t, valkey, gateway, async () => {
-    // The first one claimed the journal; it is killed in the middle of reading it.
+    // The first process claimed the journal; it is killed while it reads.
     const [victim] = gateway.all
     await victim?.end('SIGKILL')
     await valkey.kill()
@@ -108,7 +108,7 @@ t.test('a kill -9 and a restarted Redis lose nothing', { skip }, async (t) => {
   t.comment(`${comment}; each of ${users.length} sums exact`)
 })
 
-t.test('a Redis that comes back empty never has too many', { skip }, async (t) => {
+t.test('an empty Redis never counts too much', { skip }, async (t) => {
   const valkey = await startValkey(t)
   const gateway = await startJournaled(t, {
     count: processes,
@@ -117,12 +117,12 @@ t.test('a Redis that comes back empty never has too many', { skip }, async (t) =
   })
   const outcome = await spendThrough(t, valkey, gateway, async () => {
     await valkey.kill()
-    // As logrotate does it: the copy is a file that nobody knows to have been counted.
+    // As logrotate does; no process knows that the copy has been counted.
     copyFileSync(gateway.path, `${gateway.path}.1`)
     truncateSync(gateway.path)
     await delay(1_500)
     await valkey.start()
-    // It takes single answers when it is five seconds old.
+    // A new Redis accepts single responses after five seconds.
     await delay(6_000)
   })
   const { sums, stored, aroundLoss } = outcome

@@ -17,22 +17,24 @@ import { ownSettings, runTollgate } from '../support/tollgate.ts'
 import type { CheckLoad, CheckLoadResult } from './check-load.ts'
 
 const invented = 10_000
-/** Quiet and flooded in turn, so that whatever else the machine does falls on both. */
+/** Rounds alternate between quiet and flooded, so that other load on the machine affects both. */
 const rounds = 3
 const warmSeconds = 2
 const seconds = 4
 const honestPerSecond = 500
-/** Honest keys that nobody has asked for, as many each second. */
+/** Valid keys per second that have not been used before. */
 const coldPerSecond = 20
-/** Full queries for all that is invented would be 20 a second; those that are not wait 5 ms. */
+/**
+ * Unknown keys in full batches would be 20 queries a second; batches that are not full wait 5 ms.
+ */
 const mostQueriesPerSecond = 250
 /**
- * By how much a flood may lengthen the p99 of known keys, in the median of the rounds, once the service
- * has a core of its own. Two would be wanted; on machines that others use as well it is 4 to 5.
+ * The factor by which a flood may increase the p99 of known keys, as the median of the rounds, if
+ * the service has its own core. Two would be desirable; on shared machines it is 4 to 5.
  */
 const mostSlower = 10
 
-/** A service process of its own on a database of its own. */
+/** A separate process of the service with its own database. */
 async function startService(t: Test) {
   const folder = temporaryFolder(t)
   mkdirSync(join(folder, 'resources'))
@@ -74,16 +76,16 @@ async function run(t: Test, load: CheckLoad): Promise<CheckLoadResult> {
   return result as CheckLoadResult
 }
 
-/** Transactions of the whole database until now: every look-up is one. */
+/** The number of transactions of the database so far; each lookup is one. */
 async function transactions(sql: Pool): Promise<number> {
-  // What a connection did is told a second later at most.
+  // Postgres publishes the statistics of a connection within a second.
   await delay(1_200)
   const [row] = await sql<{ total: number }[]>`
     select xact_commit::int as total from pg_stat_database where datname = current_database()`
   return row?.total ?? 0
 }
 
-/** User and system time of a process in microseconds, as proc(5) tells it in ticks of 10 ms. */
+/** User and system time of a process in microseconds; proc(5) counts ticks of 10 ms. */
 function cpuOf(pid: number): number {
   const fields = readFileSync(`/proc/${pid}/stat`, 'latin1')
     .replace(/^.*\) /, '')
@@ -91,7 +93,7 @@ function cpuOf(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) * 10_000
 }
 
-/** Gives the service the first core, and what loads it and the database the others. */
+/** Gives the service the first core, and the load and the database the others. */
 function separate(service: number, sql: readonly number[]): boolean {
   const cores = cpus().length
   if (cores < 2) return false
@@ -105,7 +107,7 @@ function separate(service: number, sql: readonly number[]): boolean {
   }
 }
 
-/** The database server of a connection and all its processes. */
+/** The server process of a connection and all its children. */
 async function processesOf(sql: Pool): Promise<readonly number[]> {
   const [row] = await sql`select pg_backend_pid() as pid`
   const parentOf = (pid: number | string) =>
@@ -130,7 +132,7 @@ function show({ rate, p50, p99, most, statuses, leftOut }: CheckLoadResult): str
 }
 
 for (const sources of [1, 1_000]) {
-  t.test(`invented keys from ${sources} addresses`, { timeout: 240_000 }, async (t) => {
+  t.test(`unknown keys from ${sources} addresses`, { timeout: 240_000 }, async (t) => {
     const { sql, service, port } = await startService(t)
     const warm = await mint(sql, 200)
     const perPhase = coldPerSecond * (warmSeconds + seconds)
@@ -150,7 +152,7 @@ for (const sources of [1, 1_000]) {
     t.comment(apart ? 'the service has the first core' : 'all share the cores')
     await run(t, { port, perSecond: 2_000, seconds: 3, keys: warm, sources: 50 })
 
-    const names = ['known keys', 'keys not seen yet']
+    const names = ['known keys', 'keys that are not cached']
     const slower: [number[], number[]] = [[], []]
     for (let round = 0; round < rounds; round += 1) {
       const quiet = await Promise.all(honest())
@@ -168,11 +170,11 @@ for (const sources of [1, 1_000]) {
         const [before, during] = [quiet[i] as CheckLoadResult, flooded[i] as CheckLoadResult]
         t.comment(`${name}, quiet: ${show(before)}`)
         t.comment(`${name}, flooded: ${show(during)}`)
-        // Where the load itself stood still for half of the time there is nothing to compare.
+        // If the load was paused for half of the time, there is nothing to compare.
         const isMeasured = during.leftOut * 2 < during.rate * seconds
         if (isMeasured) slower[i as 0 | 1].push(during.p99 / before.p99)
         for (const { statuses } of [before, during]) {
-          t.strictSame(Object.keys(statuses), ['200'], 'no honest key is refused')
+          t.strictSame(Object.keys(statuses), ['200'], 'no valid key is refused')
         }
       }
       t.comment(`invented: ${show(flood)}`)
@@ -187,7 +189,7 @@ for (const sources of [1, 1_000]) {
     const known = medians[0]
     if (!apart || known === undefined)
       t.pass('p99', { skip: 'the machine is too busy to measure a flood' })
-    else t.ok(known <= mostSlower, 'known keys are answered much as before')
-    t.notMatch(service.output(), '"level":50', 'nothing is a fault')
+    else t.ok(known <= mostSlower, 'known keys are answered about as fast as before')
+    t.notMatch(service.output(), '"level":50', 'no internal error')
   })
 }

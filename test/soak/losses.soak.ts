@@ -5,6 +5,8 @@ import { skipValkey } from '../support/valkey.ts'
 
 const { seed } = createRandom()
 
-t.test('three hundred losses never leave too many', { skip: skipValkey }, (t) =>
-  claimLosses(t, { seed, count: 300 }),
+t.test(
+  'three hundred losses of Redis never lead to counts that are too high',
+  { skip: skipValkey },
+  (t) => claimLosses(t, { seed, count: 300 }),
 )

@@ -7,14 +7,14 @@ const MiB = 2 ** 20
 const heapBytes = 256 * MiB
 const test = gatewayTests({ limits: { heapBytes } })
 
-test('what is held stays within the memory given', async (t, gateway) => {
+test('buffered bodies stay within the memory limit', async (t, gateway) => {
   const { key } = await gateway.mint()
   const rss = () => {
     const pages = Number(readFileSync(`/proc/${gateway.envoy.pid}/stat`, 'utf8').split(' ')[23])
     return (pages * 4_096) / MiB
   }
   const before = rss()
-  // 60 bodies of 30 MiB that never end: 1.8 GB, were all of them held.
+  // 60 bodies of 30 MiB that never end: 1.8 GB if all of them were buffered.
   const session = http2.connect(gateway.url)
   t.teardown(() => session.destroy())
   session.on('error', () => {})
@@ -38,11 +38,14 @@ test('what is held stays within the memory given', async (t, gateway) => {
       most = Math.max(most, rss())
       return endings.length >= 40
     },
-    'most of them are ended',
+    'most requests were ended',
     30_000,
   )
   t.ok(most < before + (2 * heapBytes) / MiB, `at most ${Math.round(most)} MiB`)
   t.comment(`${[...new Set(endings)].join(' ')}; at most ${Math.round(most)} MiB`)
   session.destroy()
-  await poll(async () => (await gateway.chat(key)).status === 200, 'others are served again')
+  await poll(
+    async () => (await gateway.chat(key)).status === 200,
+    'other requests are served again',
+  )
 })

@@ -12,7 +12,7 @@ const skip = envoyPath() === undefined && 'no Envoy'
 const perSecond = 500
 const revocations = 200
 
-/** Asks one replica until it refuses the key; answers when it first did. */
+/** Polls a replica until it refuses the key; returns the time of the first refusal. */
 async function firstRefusal(pair: RevokingReplicas, replica: number, key: string): Promise<number> {
   for (;;) {
     if ((await pair.status(replica, key)) === 401) return performance.now()
@@ -29,7 +29,7 @@ t.test('200 revocations under load', { skip, timeout: 300_000 }, async (t) => {
   const lags: number[][] = [[], []]
   const confirmations: number[] = []
   let key = (await pair.mint()).key
-  // What a key's requests were answered after its revocation had been confirmed.
+  // Responses for a key after its revocation was confirmed.
   const load = startLoad(perSecond, () => pair.chat(key))
   for (let round = 0; round < revocations; round += 1) {
     const fresh = await pair.mint()
@@ -43,11 +43,11 @@ t.test('200 revocations under load', { skip, timeout: 300_000 }, async (t) => {
     confirmations.push(confirmedAt - sentAt)
     t.strictSame(propagation, { state: 'confirmed', replicas: 2, acknowledged: 2 })
     const since = load.shots.length
-    await poll(() => load.shots.length > since + 10, 'requests after it')
+    await poll(() => load.shots.length > since + 10, 'later requests')
     const passed = load.shots
       .slice(since)
       .filter(({ sentAt, status }) => sentAt > confirmedAt && status === 200)
-    t.equal(passed.length, 0, 'not one request passes')
+    t.equal(passed.length, 0, 'no request is allowed')
     for (const [replica, refusal] of (await Promise.all(refusals)).entries()) {
       lags[replica]?.push(refusal - sentAt)
     }
@@ -60,7 +60,7 @@ t.test('200 revocations under load', { skip, timeout: 300_000 }, async (t) => {
   t.comment(`confirmed answer: ${show(confirmations)}; ${shots.length} requests beside`)
 })
 
-/** A Postgres of its own, to be stopped and started. */
+/** A separate Postgres that can be stopped and started. */
 async function startPostgres(t: Test) {
   const directory = temporaryFolder(t)
   const [port = 0] = await freePorts(1)
@@ -88,23 +88,23 @@ t.test('a minute without the database', { skip, timeout: 300_000 }, async (t) =>
   const before = load.shots.length
   await postgres.stop()
   await delay(60_000)
-  t.strictSame(await pair.statuses(unused.key), [503, 503], 'unknown is not 401')
+  t.strictSame(await pair.statuses(unused.key), [503, 503], 'an unknown key is not 401')
   await t.rejects(pair.revoke(unused.id), { message: /503/ })
   await t.rejects(pair.mint(), { message: /503/ })
   const during = load.shots.length
   await postgres.start()
   await poll(
     async () => (await pair.statuses(unused.key)).every((status) => status === 200),
-    'healed',
+    'both replicas recover',
     30_000,
   )
   const { id, key } = await pair.mint()
-  await poll(async () => (await pair.mint()).id !== '', 'keys are made')
+  await poll(async () => (await pair.mint()).id !== '', 'keys can be created')
   t.strictSame(await pair.statuses(key), [200, 200])
   t.match(await pair.revoke(id), { state: 'confirmed' })
   t.strictSame(await pair.statuses(key), [401, 401])
   const shots = await load.stop()
-  t.strictSame(tally(shots), { 200: shots.length }, 'not one request failed')
+  t.strictSame(tally(shots), { 200: shots.length }, 'no request failed')
   const took = (some: typeof shots) => show(some.map(({ sentAt, endedAt }) => endedAt - sentAt))
   t.comment(
     `with the database: ${took(shots.slice(0, before))}; without: ${took(shots.slice(before, during))}`,

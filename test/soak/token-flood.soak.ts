@@ -11,9 +11,9 @@ import { startReplicas } from '../support/replicas.ts'
 import { startReviewServer } from '../support/review-server.ts'
 
 const invented = 10_000
-/** Connections of whoever invents them, from one address. */
+/** The number of connections of the attacker, from one address. */
 const connections = 64
-/** Token reviews side by side, and how long the API server takes for one. */
+/** The limit of concurrent token reviews, and the time of the API server for one. */
 const atOnce = 16
 const reviewMs = 20
 
@@ -23,7 +23,7 @@ interface Asked {
   readonly chat?: boolean
 }
 
-/** Asks a gateway from an address of this machine. */
+/** Sends requests to the gateway from a local address. */
 function clientAt(localAddress: string, port: number) {
   const agent = new Agent({ keepAlive: true, maxSockets: connections })
   async function ask({ path, token, chat = false }: Asked): Promise<number> {
@@ -41,7 +41,7 @@ function clientAt(localAddress: string, port: number) {
 
 const skip = envoyPath() === undefined && 'no Envoy'
 
-root.test('10,000 invented tokens leave others in peace', { skip }, async (t) => {
+root.test('10,000 unknown tokens do not affect other callers', { skip }, async (t) => {
   const issuer = await startOidcIssuer(t)
   const cluster = await startReviewServer(t)
   const replicas = await startReplicas(t, {
@@ -77,7 +77,7 @@ root.test('10,000 invented tokens leave others in peace', { skip }, async (t) =>
     await sleep(reviewMs)
     open -= 1
   }
-  /** New tokens each, so that every kind of honest caller is there, remembered or not. */
+  /** Uses new tokens each time, so that there are valid callers of every kind, cached or not. */
   async function honestRound(
     round: number,
   ): Promise<readonly (readonly [string, number, number])[]> {
@@ -152,13 +152,13 @@ root.test('10,000 invented tokens leave others in peace', { skip }, async (t) =>
   )
   t.ok(most <= atOnce, `${most} reviews at once`)
   const honestReviews = during.length / 4
-  t.ok(calls.reviews <= invented / 2 + honestReviews, 'one for each token at most')
-  // Discovery and keys, once in ten seconds at most, whatever kid is invented.
+  t.ok(calls.reviews <= invented / 2 + honestReviews, 'at most one for each token')
+  // Discovery and keys are read at most once in ten seconds, whatever the kid.
   t.ok(calls.documents <= 2 * (Math.ceil(seconds / 10) + 1), `${calls.documents} documents`)
   t.strictSame(
     during.filter(([, status]) => status !== 200),
     [],
-    'everybody honest is served',
+    'every valid caller is served',
   )
   for (const [title] of quiet.slice(0, 4)) {
     const [calm, flooded] = [quiet, during].map((all) => worst(all, title))

@@ -1,6 +1,7 @@
 /**
- * One service process, as far as it counts: access-log entries by gRPC, settled into Redis. Forked
- * with the URL of Redis; says its port, and `flushed` once a `stop` has flushed all.
+ * One process of the service, reduced to counting: access-log entries by gRPC, settled into Redis.
+ * Forked with the URL of Redis; sends its port, and `flushed` after a `stop` has flushed
+ * everything.
  */
 
 import { createGrpcServer } from '../../src/grpc/server.ts'
