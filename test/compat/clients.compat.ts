@@ -14,24 +14,29 @@ const test = gatewayTests({
   ],
 })
 
-/** Tokens that this key's user has used, as the gateway tells it; asking costs none. */
+/**
+ * The tokens that the key's user has used, according to the gateway; the call itself costs none.
+ */
 async function usedBy(gateway: Gateway, key: string): Promise<number> {
   const { headers } = await gateway.chat(key, { totalTokens: 0 })
   return limit - Number(headers.get('x-ratelimit-remaining-tokens'))
 }
 
-/** Runs a program that goes through a library's calls; each has to work, and all to be counted. */
+/**
+ * Runs a program that makes the usual calls of a library. Each call must work, and all must be
+ * counted.
+ */
 function tries(
   library: string,
   prepare: () => Promise<readonly [NodeJS.ProcessEnv, string, ...string[]]>,
-  /** How many requests have to reach the model's server by one path, its retries among them. */
+  /** How many requests, including retries, must reach the model server on a path. */
   requests: Readonly<Record<string, number>> = {},
 ): void {
-  test(`${library} works, and all of it is counted`, async (t, gateway) => {
+  test(`${library} works, and all its calls are counted`, async (t, gateway) => {
     const [env, ...line] = await prepare()
     const [good, spent] = [await gateway.mint(), await gateway.mint({ subscription: 'one' })]
     await gateway.chat(spent.key, { totalTokens: 1 })
-    await poll(() => gateway.isSpent(spent.key), 'one token is spent')
+    await poll(() => gateway.isSpent(spent.key), 'the limit of one token is reached')
     const before = await gateway.model.tally()
     const found = await runForJson(line, {
       ...env,

@@ -1,9 +1,9 @@
-"""Goes through one client library's usual calls at a gateway.
+"""Makes the usual calls of a client library to a gateway.
 
     clients.py <library>     with BASE_URL, KEY, WRONG_KEY and SPENT_KEY in the environment
 
-Prints a JSON object: for each call "ok" or what went wrong. The model is `sim`; `closed` is one that
-the keys may not use. SPENT_KEY has no tokens left.
+Prints a JSON object with "ok" or the error for each call. The model is `sim`; the keys may not use
+`closed`. SPENT_KEY has reached its limit.
 """
 
 import asyncio
@@ -230,7 +230,7 @@ def openai_agents():
     import openai
     from agents import Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, set_tracing_disabled
 
-    # Traces would go to api.openai.com, with whatever key is set.
+    # Otherwise traces are sent to api.openai.com, with any key that is set.
     set_tracing_disabled(True)
 
     def agent(kind=OpenAIResponsesModel, key=KEY, model=MODEL):
@@ -287,7 +287,7 @@ def litellm_client():
     check("anthropic, streamed", lambda: WORDS in text(claude(stream=True)))
     check("embeddings", embeddings)
     check("401", lambda: raises(litellm.AuthenticationError, lambda: chat(WRONG)))
-    # It has a class of its own for 403, and uses it for other providers than `openai/`.
+    # Its own class for 403 is used only for providers other than `openai/`.
     check("403", lambda: status_of(lambda: chat(model="closed")) == 403)
     check("429", lambda: raises(litellm.RateLimitError, lambda: chat(SPENT)))
 

@@ -1,4 +1,7 @@
-/** Client libraries that are not the repository's own: fetched once, into `.tools` and test/compat. */
+/**
+ * Client libraries that are not dependencies of the repository: downloaded once, into `.tools` and
+ * test/compat.
+ */
 
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -9,7 +12,10 @@ import { fetchWheel, type Wheel, wheelFolder } from '../../src/cli/python-wheel.
 
 export const here = import.meta.dirname
 
-/** Sets of Python libraries that can be installed side by side, each with one that proves it whole. */
+/**
+ * Sets of Python libraries that can be installed together, each with a file that exists once it is
+ * complete.
+ */
 const proofs = {
   clients: join('agents', '__init__.py'),
   'llama-index': join('llama_index', 'llms', 'openai_like', '__init__.py'),
@@ -19,7 +25,7 @@ const proofs = {
 
 export type PythonSet = keyof typeof proofs
 
-/** The environment in which Python finds a set, which is fetched if it is not there. */
+/** Returns the environment in which Python finds a set; downloads it if it is missing. */
 export async function pythonWith(set: PythonSet): Promise<NodeJS.ProcessEnv> {
   const wheel: Wheel = {
     name: `the Python libraries of ${set}`,
@@ -34,14 +40,14 @@ export async function pythonWith(set: PythonSet): Promise<NodeJS.ProcessEnv> {
     ...process.env,
     PYTHONPATH: [folder, process.env.PYTHONPATH].filter(Boolean).join(delimiter),
     PYTHONDONTWRITEBYTECODE: '1',
-    // Nothing is to be fetched from elsewhere, nor told there.
+    // No library may download more files or send telemetry.
     LITELLM_LOCAL_MODEL_COST_MAP: 'True',
     OPENAI_AGENTS_DISABLE_TRACING: '1',
     LANGSMITH_TRACING: 'false',
   }
 }
 
-/** Installs the npm libraries of this folder, as its lockfile has them. */
+/** Installs the npm libraries of this folder from its lockfile. */
 export function installPackages(): void {
   if (existsSync(join(here, 'node_modules', 'ai', 'package.json'))) return
   const { status, stderr } = spawnSync('npm', ['ci', '--no-audit', '--no-fund'], {
@@ -51,7 +57,7 @@ export function installPackages(): void {
   if (status !== 0) throw new Error(`npm ci in ${here}: ${stderr}`)
 }
 
-/** Runs a program to its end and answers the JSON of its last line. */
+/** Runs a program and returns the JSON in its last line. */
 export async function runForJson(
   line: readonly [string, ...string[]],
   env: NodeJS.ProcessEnv,

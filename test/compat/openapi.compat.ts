@@ -7,7 +7,7 @@ import { here, pythonWith, runForJson } from './libraries.ts'
 
 const test = gatewayTests()
 
-test('a generated Python client has few models, and works', async (t, gateway) => {
+test('a generated Python client has few models and works', async (t, gateway) => {
   const env = await pythonWith('openapi')
   const folder = join(temporaryFolder(t), 'tollgate_client')
   const document = join(here, '..', '..', 'docs', 'openapi.json')

@@ -1,4 +1,4 @@
-/** Stands between Envoy and a model server, and writes down what usage the server reports. */
+/** A proxy between Envoy and a model server, which records the usage that the server reports. */
 
 import { once } from 'node:events'
 import http, { type IncomingMessage } from 'node:http'
@@ -7,16 +7,16 @@ import type { Test } from 'tap'
 
 export interface Recorder {
   readonly url: string
-  /** Tokens of all answers that have ended, as their server said. */
+  /** Tokens of all completed responses, as reported by the server. */
   readonly said: () => number
-  /** Answers with usage, and those of 2xx without. */
+  /** Responses with usage, and 2xx responses without. */
   readonly counts: { with: number; without: number }
   readonly headers: () => http.IncomingHttpHeaders
 }
 
 type Json = Record<string, unknown>
 
-/** Starts one before `target`; it is closed when `t` ends. */
+/** Starts a proxy for `target`; it is closed when `t` ends. */
 export async function startRecorder(t: Test, target: string): Promise<Recorder> {
   const counts = { with: 0, without: 0 }
   let said = 0
@@ -51,7 +51,7 @@ export async function startRecorder(t: Test, target: string): Promise<Recorder> 
   return { url, said: () => said, counts, headers: () => last }
 }
 
-/** Of a stream each figure as it was given last. */
+/** For a stream, the last value of each figure. */
 function tokensIn({ headers }: IncomingMessage, text: string): number | undefined {
   const isStream = headers['content-type']?.startsWith('text/event-stream')
   const texts = isStream ? [...text.matchAll(/^data: (\{.*)$/gm)].map(([, data]) => data) : [text]

@@ -42,12 +42,12 @@ async function startProcess(
       const answer = await fetch(url).catch(() => undefined)
       return answer !== undefined && answer.status < 500
     },
-    `${program} serves`,
+    `${program} is ready`,
     120_000,
   )
 }
 
-/** LiteLLM's proxy, which answers nobody without its master key. */
+/** LiteLLM's proxy, which requires its master key. */
 async function startLitellm(t: Test): Promise<string> {
   const [port] = await freePorts(1)
   const config = join(temporaryFolder(t), 'config.yaml')
@@ -91,9 +91,9 @@ async function startLlama(t: Test): Promise<string> {
   return `http://127.0.0.1:${variant?.port}`
 }
 
-/** What each server serves of the metered operations, and what of that not as a stream. */
+/** The metered operations that each server has, and those that it cannot stream. */
 const servers = {
-  // Its `mock_response` has no stream of responses: it answers 500, without a gateway too.
+  // Its `mock_response` cannot stream responses: it answers 500, also without a gateway.
   litellm: { start: startLitellm, serves: ['chat', 'responses', 'messages'], whole: ['responses'] },
   aimock: {
     start: startAimock,
@@ -119,7 +119,7 @@ const calls: Record<Kind, readonly [path: string, body: object]> = {
 }
 
 root.test(
-  'of 200 mixed calls over all servers is counted what the servers said',
+  '200 mixed calls to all servers are counted as the servers reported',
   { skip: envoyPath() === undefined && 'no Envoy' },
   async (t) => {
     const secrets = temporaryFolder(t)
@@ -176,7 +176,7 @@ root.test(
     for (let call = 0; call < 200; call += 1) {
       const [name, kind, stream] = kinds[call % kinds.length] as (typeof kinds)[number]
       const [path, body] = calls[kind]
-      // By path and by body in turn; every other stream asks for the usage itself.
+      // Alternates between model path and shared path; every other stream requests usage itself.
       const where = call % 3 === 0 ? `/v1/${path}` : `/hosts/${name}/v1/${path}`
       const usage = call % 2 === 0 && (kind === 'chat' || kind === 'completions')
       const more = stream && usage ? { stream_options: { include_usage: true } } : {}
@@ -190,7 +190,7 @@ root.test(
     }
 
     for (const [name, recorder] of recorders) {
-      t.equal(recorder.counts.without, 0, `${name} said something of each`)
+      t.equal(recorder.counts.without, 0, `${name} reported usage for each response`)
       t.ok(recorder.said() > 0)
       await poll(async () => {
         const ask = { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' }

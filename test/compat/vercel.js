@@ -1,5 +1,5 @@
-// @ts-nocheck These libraries are not the repository's own; npm installs them when they are tried.
-/** Goes through the usual calls of Vercel's `ai` at a gateway; see clients.py. */
+// @ts-nocheck These libraries are not dependencies of the repository; npm installs them for this test.
+/** Makes the usual calls of Vercel's `ai` to a gateway; see clients.py. */
 import { createAnthropic } from '@ai-sdk/anthropic'
 import { createOpenAI } from '@ai-sdk/openai'
 import { APICallError, embed, generateText, RetryError, streamText } from 'ai'
