@@ -42,6 +42,13 @@ function ask(api: ListApi, credential: string | undefined, headers: object = {})
   })
 }
 
+/** How many milliseconds `work` takes. */
+async function timed(work: () => Promise<unknown>): Promise<number> {
+  const begun = performance.now()
+  await work()
+  return Math.round(performance.now() - begun)
+}
+
 async function idsOf(api: ListApi, credential = 'alice', headers: object = {}) {
   const answer = await ask(api, credential, headers)
   return answer.json().data.map(({ id }: { id: string }) => id)
@@ -277,56 +284,58 @@ test('one model is read by its id (200, 404)', async (t) => {
   refused(t, other, 405)
 })
 
-test('each of two thousand models is asked once', async (t) => {
-  const server = await startScripted(t, ({ url }, response) => {
-    response.end(JSON.stringify(listOf(url?.split('/')[1] ?? '')))
-  })
+test('a list of two thousand models', async (t) => {
   const names = Array.from({ length: 2_000 }, (_, i) => `m-${i}`)
   const limits = Object.fromEntries(names.map((name) => [`llm/${name}`, rate]))
-  const api = await createListApi(t, {
-    // Long enough for a busy machine.
-    accessCheckTimeoutMs: 60_000,
-    probes: { limitMs: 60_000, cacheTtlMs: 60_000 },
-    snapshot: snapshotOf(
-      ...names.map((name) => at(name, `${server.url}/${name}`)),
-      ...['one', 'two', 'three'].map((name) => subscription(name, team, limits)),
-    ),
-  })
-  const begun = performance.now()
-  t.equal((await idsOf(api)).length, 2_000)
-  t.comment(`${Math.round(performance.now() - begun)} ms`)
-  const paths = server.asked.map(({ path }) => path)
-  t.equal(paths.length, 2_000, 'each is asked once')
-  const again = performance.now()
-  t.equal((await idsOf(api)).length, 2_000)
-  t.comment(`${Math.round(performance.now() - again)} ms from memory`)
-  t.equal(server.asked.length, 2_000)
-})
+  /** What the list takes if all models answer. */
+  let answeredMs = 0
 
-test('two thousand models that hang are all asked, and none is waited for', async (t) => {
-  const hanging = await startScripted(t, () => {})
-  const good = await startAnswering(t, 200, listOf('good'))
-  const names = Array.from({ length: 2_000 }, (_, i) => `m-${i}`)
-  /** What one that is waited for takes. */
-  const limitMs = 60_000
-  const api = await createListApi(t, {
-    accessCheckTimeoutMs: limitMs,
-    probes: { limitMs },
-    snapshot: snapshotOf(
-      ...names.map((name) => at(name, `${hanging.url}/${name}`)),
-      at('good', good.url),
-      subscription('all', team, {
-        ...Object.fromEntries(names.map((name) => [`llm/${name}`, rate])),
-        'llm/good': rate,
-      }),
-    ),
+  await t.test('asks each once', async (t) => {
+    const server = await startScripted(t, ({ url }, response) => {
+      response.end(JSON.stringify(listOf(url?.split('/')[1] ?? '')))
+    })
+    const api = await createListApi(t, {
+      // Long enough for a busy machine.
+      accessCheckTimeoutMs: 60_000,
+      probes: { limitMs: 60_000, cacheTtlMs: 60_000 },
+      snapshot: snapshotOf(
+        ...names.map((name) => at(name, `${server.url}/${name}`)),
+        ...['one', 'two', 'three'].map((name) => subscription(name, team, limits)),
+      ),
+    })
+    // On a busy machine the first list may end before all have answered.
+    const listAll = () =>
+      poll(async () => (await idsOf(api)).length === 2_000, 'all are listed', 60_000)
+    answeredMs = await timed(listAll)
+    t.equal(server.asked.length, 2_000)
+    const cachedMs = await timed(listAll)
+    t.comment(`${answeredMs} ms, ${cachedMs} ms from memory`)
+    t.equal(server.asked.length, 2_000)
   })
-  const begun = performance.now()
-  // Which is the last that is asked.
-  t.same(await idsOf(api), ['good'])
-  const tookMs = performance.now() - begun
-  t.comment(`${Math.round(tookMs)} ms`)
-  t.ok(tookMs < limitMs)
+
+  await t.test('asks all that hang, and waits for none', async (t) => {
+    const hanging = await startScripted(t, () => {})
+    const good = await startAnswering(t, 200, listOf('good'))
+    const list = async (hangers: readonly string[]) => {
+      const api = await createListApi(t, {
+        accessCheckTimeoutMs: 60_000,
+        snapshot: snapshotOf(
+          ...hangers.map((name) => at(name, `${hanging.url}/${name}`)),
+          at('good', good.url),
+          subscription('all', team, {
+            ...Object.fromEntries(hangers.map((name) => [`llm/${name}`, rate])),
+            'llm/good': rate,
+          }),
+        ),
+      })
+      return timed(async () => t.same(await idsOf(api), ['good']))
+    }
+    const fewMs = await list(names.slice(0, 10))
+    const allMs = await list(names)
+    t.comment(`${fewMs} ms for ten, ${allMs} ms for all`)
+    // If each were waited for, all would take 20 rounds of half a second.
+    t.ok(allMs < 3 * (fewMs + answeredMs))
+  })
 })
 
 test('redirects are not followed', async (t) => {
