@@ -16,11 +16,12 @@ export interface Replica {
 
 /** All that revocations wait for, the one unseen longest first. */
 export async function listReplicas(sql: Sql): Promise<readonly Replica[]> {
+  // now() is the start of the statement: rows that it reads may have been written since.
   const rows = await within(
     sql<Replica[]>`
       select id, name, place,
-        greatest(0, extract(epoch from now() - seen_at) * 1000)::float8 as "unseenMs",
-        (extract(epoch from serves_until - now()) * 1000)::float8 as "servesMs"
+        greatest(0, extract(epoch from clock_timestamp() - seen_at) * 1000)::float8 as "unseenMs",
+        greatest(0, extract(epoch from serves_until - clock_timestamp()) * 1000)::float8 as "servesMs"
       from tollgate_replicas where serves_until > now() order by seen_at, id`,
     statementDeadlineMs,
   )
