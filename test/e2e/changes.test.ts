@@ -3,6 +3,7 @@ import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { type Gateway, gatewayTests, models, subscriptions } from '../support/gateway.ts'
 import { startModelServer } from '../support/model-server.ts'
 import { poll } from '../support/poll.ts'
+import { percentile } from '../support/steady-load.ts'
 
 const team = { groups: ['team'] }
 const test = gatewayTests({
@@ -41,10 +42,13 @@ test('a new model drops no request', async (t, gateway) => {
   const { key } = await gateway.mint()
   let asking = true
   const statuses = new Map<number, number>()
+  const answerMs: number[] = []
   const load = Array.from({ length: 4 }, async () => {
     while (asking) {
+      const sentAt = performance.now()
       const status = await statusOf(gateway, key, 'sim').catch(() => 0)
       statuses.set(status, (statuses.get(status) ?? 0) + 1)
+      answerMs.push(performance.now() - sentAt)
       await sleep(2)
     }
   })
@@ -64,8 +68,11 @@ test('a new model drops no request', async (t, gateway) => {
   asking = false
   await Promise.all(load)
   t.strictSame([...statuses.keys()], [200])
-  const [, middle = 0] = waits.sort((a, b) => a - b)
-  t.ok(middle < 2_000, `usable within ${waits.map(Math.round).join(', ')} ms`)
+  // A model takes some steps more on a machine where each answer takes long.
+  const bound = 2_000 + 50 * percentile(answerMs, 0.5)
+  const shown = `usable within ${waits.map(Math.round).join(', ')} ms, of ${Math.round(bound)}`
+  t.ok(percentile(waits, 0.5) < bound, shown)
+  t.comment(shown)
 })
 
 test('a model may move to another server', async (t, gateway) => {
