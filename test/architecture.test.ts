@@ -3,7 +3,7 @@ import { dirname, join, normalize, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { test } from 'tap'
 
-/** Which folder of src may import which others; what a folder holds itself it may always import. */
+/** Which folders of src each folder may import. A folder may always import its own files. */
 const mayImport: Readonly<Record<string, readonly string[]>> = {
   core: [],
   files: [],
@@ -21,7 +21,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   ratelimit: ['core', 'store', 'grpc'],
   telemetry: ['core', 'tls'],
 }
-/** These wire the parts together and may import everything. */
+/** These compose the parts and may import everything. */
 const wiring = ['cli', 'main.ts', 'config.ts', 'package-root.ts', 'settings', 'wiring']
 
 const root = fileURLToPath(new URL('../src/', import.meta.url))
@@ -30,7 +30,7 @@ const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((f
 )
 const specifier = /(?:\bfrom|^import|\bimport\()\s*'([^']+)'/gm
 
-test('folders import only what they may', async (t) => {
+test('folders import only what the table allows', async (t) => {
   for (const file of files) {
     const folder = file.split(sep)[0] as string
     if (wiring.includes(folder)) continue
@@ -46,10 +46,10 @@ test('folders import only what they may', async (t) => {
   }
 })
 
-/** They see what a store promises, and wiring picks the backend. */
+/** These use the interface of a store; src/wiring picks the backend. */
 const edges = ['admin', 'controller', 'extauthz', 'identity', 'ratelimit', 'telemetry']
 
-test('edges see interfaces of stores, not backends', async (t) => {
+test('edges import interfaces of stores, not backends', async (t) => {
   for (const file of files.filter((name) => edges.includes(name.split(sep)[0] as string))) {
     const text = readFileSync(join(root, file), 'utf8').replace(/^import type .*$/gm, '')
     for (const [, name = ''] of text.matchAll(specifier)) {

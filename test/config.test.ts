@@ -15,7 +15,7 @@ function problemsOf(env: Record<string, string>): readonly string[] {
   }
 }
 
-test('without settings the defaults hold', async (t) => {
+test('without settings the defaults apply', async (t) => {
   t.match(loadConfig({}), {
     gatewayAddress: { host: '127.0.0.1', port: 8000 },
     grpcAddresses: [{ host: '127.0.0.1', port: 8082 }],
@@ -28,7 +28,7 @@ test('without settings the defaults hold', async (t) => {
   })
 })
 
-test('every bad setting is named at once', async (t) => {
+test('all invalid settings are reported at once', async (t) => {
   const bad = {
     GATEWAY_ADDRESS: 'nowhere',
     API_ADDRESS: '127.0.0.1:65536',
@@ -57,7 +57,7 @@ test('every bad setting is named at once', async (t) => {
   t.strictSame([...new Set(named)].sort(), Object.keys(bad).sort())
 })
 
-test('a journal is where it is said to be', async (t) => {
+test('a journal may be a path or off', async (t) => {
   t.equal(loadConfig({ USAGE_JOURNAL: 'a/usage.jsonl' }).usageJournal, resolve('a/usage.jsonl'))
   for (const written of [undefined, '', 'off'])
     t.equal(loadConfig({ USAGE_JOURNAL: written }).usageJournal, undefined, String(written))
@@ -85,11 +85,11 @@ test('a switch is true or false', async (t) => {
   t.equal(loadConfig({ UNMETERED_PATHS: 'closed' }).paths.unmetered, 'closed')
 })
 
-test('statuses are written of groups that are watched', async (t) => {
+test('statuses are written only for watched groups', async (t) => {
   const groups = (env: Record<string, string>) => loadConfig(env).statusGroups
   const original = 'maas.opendatahub.io'
   t.strictSame(groups({}), ['tollgate.dev'])
-  t.strictSame(groups({ WATCH_GROUPS: original }), [], 'nothing of the original unless it is said')
+  t.strictSame(groups({ WATCH_GROUPS: original }), [], 'nothing of the original by default')
   const both = `tollgate.dev,${original}`
   t.strictSame(groups({ STATUS_GROUPS: both }), ['tollgate.dev', original])
   t.strictSame(problemsOf({ WATCH_GROUPS: 'tollgate.dev', STATUS_GROUPS: both }), [
@@ -100,12 +100,12 @@ test('statuses are written of groups that are watched', async (t) => {
   ])
 })
 
-test('metrics are shown on loopback, or not at all', async (t) => {
+test('metrics are on loopback by default and may be off', async (t) => {
   t.strictSame(loadConfig({}).metricsAddress, { host: '127.0.0.1', port: 9464 })
   t.equal(loadConfig({ METRICS_ADDRESS: 'off' }).metricsAddress, undefined)
 })
 
-test('a secret may come by file', async (t) => {
+test('a secret may be read from a file', async (t) => {
   const file = join(temporaryFolder(t), 'url')
   writeFileSync(file, 'postgres://user:secret@host/db\n')
   t.equal(loadConfig({ DATABASE_URL_FILE: file }).databaseUrl, 'postgres://user:secret@host/db')
@@ -114,7 +114,7 @@ test('a secret may come by file', async (t) => {
   t.match(problemsOf(both), [/not both/])
 })
 
-test('the log is asked between 0.1 and 10 seconds', async (t) => {
+test('the log is polled every 0.1 to 10 seconds', async (t) => {
   const every = (written: string) => loadConfig({ KEY_CACHE_REVALIDATE: written })
   t.equal(loadConfig({}).keyCacheRevalidateMs, 250)
   t.equal(every('100ms').keyCacheRevalidateMs, 100)
@@ -133,11 +133,11 @@ test('a replica is named by host and address', async (t) => {
   t.equal(name({ GRPC_ADDRESS: ':0' }), `${hostname()}/0.0.0.0:0#${process.pid}`)
   t.equal(name({ REPLICA_NAME: 'blue' }), 'blue')
   const place = (env: Record<string, string>) => loadConfig(env).replicaPlace
-  t.equal(place({ REPLICA_NAME: 'blue' }), place({}), 'a name may be given twice')
+  t.equal(place({ REPLICA_NAME: 'blue' }), place({}), 'two replicas may have the same name')
   t.not(place({ GRPC_ADDRESS: ':8083' }), place({}))
 })
 
-test('what keys are remembered for is a duration', async (t) => {
+test('the outage grace period is a duration', async (t) => {
   const grace = (written: string) => loadConfig({ KEY_CACHE_OUTAGE_GRACE: written })
   t.equal(loadConfig({}).keyCacheOutageGraceMs, 900_000)
   t.equal(grace('0').keyCacheOutageGraceMs, 0)
@@ -148,13 +148,13 @@ test('what keys are remembered for is a duration', async (t) => {
   }
 })
 
-test('some keys are remembered from the start', async (t) => {
+test('the number of keys loaded at the start is limited', async (t) => {
   t.equal(loadConfig({}).keyCacheWarm, 10_000)
   t.equal(loadConfig({ KEY_CACHE_WARM: '0' }).keyCacheWarm, 0)
   t.throws(() => loadConfig({ KEY_CACHE_WARM: '100001' }), { message: /KEY_CACHE_WARM/ })
 })
 
-test('settings that need one another are named', async (t) => {
+test('settings that require each other are reported', async (t) => {
   t.match(problemsOf({ OIDC_ISSUER_URL: 'https://issuer' }), [/^OIDC_CLIENT_ID: has to be set/])
   t.match(problemsOf({ OIDC_CLIENT_ID: 'tollgate' }), [/^OIDC_CLIENT_ID: .* OIDC_ISSUER_URL/])
   t.match(problemsOf({ METRICS_USER: 'hash' }), [/^METRICS_USER_KEY: has to be set/])
@@ -165,7 +165,7 @@ test('settings that need one another are named', async (t) => {
   t.strictSame(problemsOf({ ...reviews, KUBERNETES_SERVICE_HOST: '10.0.0.1' }), [])
 })
 
-test('beside the roles of a cluster groups administer only where they are set', async (t) => {
+test('with roles of a cluster, groups administer only if they are set', async (t) => {
   const groupsOf = (env: Record<string, string>) => [...loadConfig(env).adminGroups]
   const reviews = { KUBERNETES_TOKEN_REVIEW: 'true', KUBECONFIG: '/config' }
   t.strictSame(groupsOf({}), ['tollgate-admins'])
@@ -173,7 +173,7 @@ test('beside the roles of a cluster groups administer only where they are set', 
   t.strictSame(groupsOf({ ...reviews, ADMIN_GROUPS: 'ops' }), ['ops'])
 })
 
-test('an issuer is https, or on this machine', async (t) => {
+test('an issuer must use https or be on this machine', async (t) => {
   const read = (url: string) => problemsOf({ OIDC_ISSUER_URL: url, OIDC_CLIENT_ID: 'tollgate' })
   for (const url of [
     'https://a/realms/b',
@@ -196,7 +196,11 @@ test('an issuer is https, or on this machine', async (t) => {
 test('each worker has an address of its own', async (t) => {
   const addresses = (env: Record<string, string>) => {
     const config = loadConfig(env)
-    t.strictSame(config.gatewayGrpcEndpoints, config.grpcAddresses, 'which Envoy is given')
+    t.strictSame(
+      config.gatewayGrpcEndpoints,
+      config.grpcAddresses,
+      'the addresses that Envoy is given',
+    )
     return config.grpcAddresses.map(showAddress)
   }
   t.strictSame(addresses({ WORKERS: '1' }), ['127.0.0.1:8082'])
@@ -214,7 +218,7 @@ test('each worker has an address of its own', async (t) => {
   t.strictSame(addresses({ WORKERS: '2', GRPC_ADDRESS: 'unix:/a,:1' }), ['unix:/a', '0.0.0.0:1'])
 })
 
-test('workers that cannot be are named', async (t) => {
+test('invalid numbers and addresses of workers are reported', async (t) => {
   for (const WORKERS of ['0', '65', '1000', '-1', 'abc', '1.5', '2,3']) {
     t.strictSame(problemsOf({ WORKERS }), [
       `WORKERS: must be a whole number from 1 to 64, is "${WORKERS}"`,

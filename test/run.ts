@@ -1,8 +1,11 @@
 /**
  * `npm test`: format, lint, types, then every test file with a real Envoy, Postgres and Valkey,
- * which it gets and starts itself. The last line says how many tests passed and failed; whatever else went
- * wrong counts as a failed one. A few files that failed beside others are run once more, alone. Arguments name test files, to run only those and no checks.
- * `--timeout=600`: seconds that a file may take; `--jobs=4`: files that run at a time, at most.
+ * which it obtains and starts itself. The last line gives the numbers of passed and failed tests;
+ * any other failure counts as a failed test. If only a few files fail, they run once more, one at a
+ * time.
+ *
+ * With file names as arguments it runs only those test files, without the checks. `--timeout=600`:
+ * the time limit of a file in seconds; `--jobs=4`: how many files run at a time, at most.
  */
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -67,7 +70,7 @@ if (files.length === 0) {
   print('\nslowest files')
   for (const line of report.slowest(10)) print(line)
 }
-for (const file of flaky) print(`FLAKY ${file}: failed beside others and passed alone`)
+for (const file of flaky) print(`FLAKY ${file}: failed at first and passed when run again`)
 print(`\nin ${seconds(startedAt)}`)
 print(`${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`)
 process.exitCode = failed === 0 ? 0 : 1
@@ -76,7 +79,7 @@ async function runTests(): Promise<void> {
   const run = {
     env: {
       ...env,
-      // Some thousand processes load the same modules; each would compile them anew.
+      // Thousands of processes load the same modules; each would compile them again.
       NODE_COMPILE_CACHE: join(folder.path, 'compiled'),
     },
     jobs: Number(options.jobs),
@@ -90,23 +93,23 @@ async function runTests(): Promise<void> {
     report.score.failed += 1
   }
   for (const test of report.skips) print(`SKIPPED ${test}`)
-  for (const what of missing) print(`SKIPPED everything that needs ${what}: it could not be had`)
+  for (const what of missing) print(`SKIPPED everything that needs ${what}: it is not available`)
 }
 
 /**
- * Runs the files that failed once more, one at a time: beside others a deadline may pass that is met on a
- * machine of its own. Files that pass now are named as flaky. More than a few have not failed by accident.
+ * Runs the failed files once more, one at a time: a deadline missed on a busy machine may be met
+ * now. Files that pass are reported as flaky. If more than a few have failed, it is not by chance.
  */
 async function runAgain(run: TestRun): Promise<void> {
   const { length } = report.failedFiles
   if (length === 0 || length > mostRunAgain) return
   const again = report.retractFailures()
-  print(`\nagain, one at a time: ${again.join(', ')}`)
+  print(`\nrunning again, one at a time: ${again.join(', ')}`)
   const isComplete = await runTestFiles(again, { ...run, jobs: 1 })
   if (isComplete) flaky.push(...again.filter((file) => !report.failedFiles.includes(file)))
 }
 
-/** What cannot be had is a visible skip on somebody's machine, and a failure in CI. */
+/** A missing program skips its tests visibly on a developer's machine, and fails the run in CI. */
 async function obtain(what: string, action: () => Promise<void>): Promise<void> {
   const begun = performance.now()
   try {

@@ -7,9 +7,9 @@ import { temporaryFolder } from './support/temporary-folder.ts'
 
 const patch = 'examples/walk-through/description-and-limits.patch'
 const generated = ['docs/openapi.json', 'docs/resources.md', 'k8s/crds', 'k8s/chart']
-const renewal = `To renew the patch, in a clone where all else is committed:
+const renewal = `To renew the patch, in a clone without uncommitted changes:
   git apply --3way ${patch}
-  # mend it until the commands of CONTRIBUTING's walk-through succeed
+  # edit the files until the commands of CONTRIBUTING's walk-through succeed
   git add --all
   git diff --cached -U2 -- . ${generated.map((path) => `':!${path}'`).join(' ')} > ${patch}.new
   git reset --hard
@@ -17,7 +17,7 @@ const renewal = `To renew the patch, in a clone where all else is committed:
 
 const read = (path: string): string => readFileSync(join(packageRoot, path), 'utf8')
 
-/** Without what git tells the children of its hooks: which repository is meant. */
+/** Without the variables that git sets for its hooks, which name another repository. */
 const env: NodeJS.ProcessEnv = Object.fromEntries(
   Object.entries(process.env).filter(([name]) => !name.startsWith('GIT_')),
 )
@@ -32,9 +32,9 @@ function whatIsMissing(): string | undefined {
   return isApplied.status === 0 ? 'the patch is applied already' : undefined
 }
 
-/** Copies what a commit of the working tree would hold. */
+/** Copies what a commit of the working tree would contain. */
 function copyTree(folder: string): void {
-  // What is new counts in folders of sources alone: a home or a cache in the clone may be huge.
+  // New files are copied only from folders of sources: a home or a cache in the clone may be huge.
   const folders = ['src', 'test', 'docs', 'k8s']
   const listed = [['--cached'], ['--others', '--exclude-standard', '--', ...folders]]
   const stdout = listed
@@ -47,7 +47,10 @@ function copyTree(folder: string): void {
   symlinkSync(join(packageRoot, 'node_modules'), join(folder, 'node_modules'))
 }
 
-/** What runs a program in a folder; undefined: it has succeeded, else what it has printed. */
+/**
+ * Returns a function that runs a program in this folder and resolves to undefined if it succeeds,
+ * otherwise to its output.
+ */
 function createRun(folder: string) {
   const PATH = `${join(folder, 'node_modules', '.bin')}:${env.PATH}`
   const own = { ...env, PATH, GIT_CEILING_DIRECTORIES: dirname(folder) }
@@ -55,7 +58,7 @@ function createRun(folder: string) {
     new Promise((settle) => {
       const options = { cwd: folder, env: own, maxBuffer: 2 ** 26 }
       execFile(program, args, options, (error, stdout) => {
-        // The message has what went to stderr.
+        // The message contains stderr.
         const told = `${error?.message}\n${stdout.slice(-5_000)}\n${renewal}`
         settle(error === null ? undefined : told)
       })
@@ -86,7 +89,7 @@ test('the walk-through applies and passes', { skip: whatIsMissing() ?? false }, 
   for (const name of names.filter((each) => each !== 'check')) {
     t.equal(await run('sh', '-c', scripts[name] ?? 'false'), undefined, `npm run ${name}`)
   }
-  // The other files are as they are here, where `npm test` looks at their format.
+  // The other files are the same as here, where `npm test` checks their format.
   const sources = changed.filter((path) => path.endsWith('.ts'))
   t.equal(await run('biome', 'ci', ...sources), undefined, 'format and lint')
   t.equal(await run('tsc'), undefined, 'types')
