@@ -4,10 +4,10 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { temporaryFolder } from './temporary-folder.ts'
 
-/** Why certificates cannot be made here, for tests to skip; false: they can. */
+/** Why certificates cannot be made here, for tests to skip; false if they can. */
 export const noOpenssl = spawnSync('openssl', ['version']).status !== 0 && 'no openssl'
 
-/** A certificate that vouches for itself, and its key, both in PEM, and the files that hold them. */
+/** A self-signed certificate and its key, both in PEM, and their files. */
 export interface Certificate {
   readonly cert: string
   readonly key: string
@@ -15,7 +15,7 @@ export interface Certificate {
   readonly keyPath: string
 }
 
-/** Makes one for this machine that is gone when `t` ends. */
+/** Makes one for this machine, which is deleted when `t` ends. */
 export function makeCertificate(t: Test): Certificate {
   return selfSigned(temporaryFolder(t), 'DNS:localhost,IP:127.0.0.1')
 }

@@ -3,13 +3,13 @@ import { Agent, type IncomingMessage, request } from 'node:http'
 import type { Gateway } from './gateway.ts'
 
 interface Asked {
-  /** Bearer credential. */
+  /** The bearer credential. */
   readonly token?: string
   readonly path?: string
   readonly forwardedFor?: string
 }
 
-/** Asks a gateway from an address of this machine, over a few connections. */
+/** Sends requests to a gateway from an address of this machine, over a few connections. */
 export function clientAt(localAddress: string, { port }: Pick<Gateway, 'port'>) {
   const agent = new Agent({ keepAlive: true, maxSockets: 8 })
   const ask = async ({ token, path = '/v1/subscriptions', forwardedFor }: Asked) => {

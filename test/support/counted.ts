@@ -3,16 +3,16 @@ import type { WrittenDocument } from './documents.ts'
 import { type Gateway, subscriptions } from './gateway.ts'
 import { poll } from './poll.ts'
 
-/** Subscriptions that tell apart these numbers of tokens; for `counts`. */
+/** Subscriptions that can tell these numbers of tokens from others; for `counts`. */
 export function scales(...tokens: readonly number[]): readonly WrittenDocument[] {
   const limits = tokens.flatMap((each) => [each, each + 1]).filter((each) => each > 0)
   return subscriptions(Object.fromEntries(limits.map((each) => [`limit-${each}`, each])))
 }
 
 /**
- * Claims that `send` costs the holder of the key exactly so many tokens: a limit of as many is
- * reached by it, one that is higher by one is not. Sends twice, each time as a fresh user. `model` is
- * the one that is sent to.
+ * Claims that `send` costs the holder of the key exactly this many tokens: a limit of that number
+ * is reached, a limit higher by one is not. Sends twice, each time as a new user. `model` is the
+ * model that `send` calls.
  */
 export async function counts(
   t: Test,

@@ -17,9 +17,9 @@ import { poll } from './poll.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
 /**
- * Kills the database (kill -9) so many times while two replicas look keys up and revoke them, and
- * claims that known keys go on, that nothing but `store_unavailable` is thrown, and that after
- * each restart everything heals and every revocation is known.
+ * Kills the database (kill -9) this many times while two replicas look up keys and revoke them.
+ * Claims that known keys stay valid, that only `store_unavailable` is thrown, and that after each
+ * restart the replicas recover and know every revocation.
  */
 export async function killDatabase(t: Test, rounds: number): Promise<void> {
   const directory = join(temporaryFolder(t), 'postgres')
@@ -55,13 +55,16 @@ export async function killDatabase(t: Test, rounds: number): Promise<void> {
     const [known, revoked] = [`alice-${round}`, `alice-${1_000 + round}`]
     for (const { keys } of replicas) {
       for (const hash of [known, revoked]) {
-        const key = await poll(async () => keys.findByHash(hash), 'it is found')
+        const key = await poll(async () => keys.findByHash(hash), 'the key is found')
         t.equal(key?.status, 'active')
       }
     }
     process.kill(database.pid, 'SIGKILL')
     await database.exited
-    await poll(() => replicas.every(({ follower }) => follower.state() === 'away'), 'it is away')
+    await poll(
+      () => replicas.every(({ follower }) => follower.state() === 'away'),
+      'the database is unavailable',
+    )
     for (const { keys } of replicas) t.match(await keys.findByHash(known), { status: 'active' })
     database = await startEmbeddedPostgres({ directory, port, log() {} })
     const backAt = performance.now()
@@ -70,15 +73,15 @@ export async function killDatabase(t: Test, rounds: number): Promise<void> {
     await poll(isSound, 'everything heals', 30_000)
     const followed = took()
     const find = () => sql<{ id: string }[]>`select id from api_keys where key_hash = ${revoked}`
-    const found = await poll(() => find().catch(() => undefined), 'the pool heals', 30_000)
+    const found = await poll(() => find().catch(() => undefined), 'the pool has recovered', 30_000)
     const revoke = () => one.keys.revoke(found?.[0]?.id ?? '', undefined, now)
-    await poll(() => revoke().catch(() => undefined), 'it is revoked', 30_000)
+    await poll(() => revoke().catch(() => undefined), 'the key is revoked', 30_000)
     let propagation: Propagation | undefined
     const isConfirmed = async (): Promise<boolean> => {
       propagation = await one.propagation.wait()
       return propagation.state === 'confirmed'
     }
-    await poll(isConfirmed, 'it is confirmed')
+    await poll(isConfirmed, 'the revocation is confirmed')
     t.equal(propagation?.replicas, 2)
     t.comment(`followed again after ${followed}, revoked and confirmed after ${took()}`)
     for (const { keys } of replicas) t.match(await keys.findByHash(revoked), { status: 'revoked' })

@@ -9,14 +9,14 @@ import './time-limit.ts'
 let ownServer: Promise<string> | undefined
 
 /**
- * Creates an empty database and returns its URL; it is dropped when `t` ends. It lives in the
- * server at TEST_DATABASE_URL, which `npm test` starts for all files; a file that is run alone
- * starts one of its own.
+ * Creates an empty database and returns its URL; it is dropped when `t` ends. The server is that of
+ * TEST_DATABASE_URL, which `npm test` starts for all files; a file that runs alone starts one of
+ * its own.
  */
 export async function createDatabase(t: Test): Promise<string> {
   const server = process.env.TEST_DATABASE_URL ?? (await startOwnServer(t))
   const name = `test_${randomBytes(6).toString('hex')}`
-  // Postgres' own way writes every page into the log, and takes a multiple of the time.
+  // The default strategy writes every page to the log and takes several times as long.
   await execute(server, (sql) => sql`create database ${sql.identifier(name)} strategy file_copy`)
   t.teardown(() =>
     execute(server, (sql) => sql`drop database ${sql.identifier(name)} with (force)`),
@@ -26,7 +26,7 @@ export async function createDatabase(t: Test): Promise<string> {
   return url.href
 }
 
-/** Runs one statement. A server that is there but slow to let anybody in is asked again. */
+/** Runs one statement. Retries while the server runs but does not accept connections yet. */
 async function execute(url: string, query: (sql: Pool) => PromiseLike<unknown>): Promise<void> {
   const giveUpAt = performance.now() + 60_000
   for (;;) {

@@ -2,13 +2,16 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import type { Test } from 'tap'
 
-/** Where a name leads; undefined: there is no such name. */
+/** The address of a name; undefined: the name does not exist. */
 export type Zone = (name: string) => string | undefined
 
 const typeA = 1
 const noSuchName = 3
 
-/** Starts a server that answers for IPv4 addresses alone (RFC 1035); it ends with `t`. Answers its port. */
+/**
+ * Starts a server that answers only for IPv4 addresses (RFC 1035); it ends with `t`. Returns its
+ * port.
+ */
 export async function startDnsServer(t: Test, zone: Zone): Promise<number> {
   const socket = createSocket('udp4', (query, { port, address }) => {
     socket.send(toAnswer(query, zone), port, address)
@@ -32,7 +35,7 @@ function toAnswer(query: Buffer, zone: Zone): Buffer {
   const has = address !== undefined && type === typeA
   const head = Buffer.alloc(12)
   head.writeUInt16BE(query.readUInt16BE(0), 0)
-  // An answer of one who knows and asks others too.
+  // An authoritative answer, with recursion available.
   head.writeUInt16BE(0x8580 | (address === undefined ? noSuchName : 0), 2)
   head.writeUInt16BE(1, 4)
   head.writeUInt16BE(has ? 1 : 0, 6)

@@ -2,7 +2,7 @@ import { parseResource } from '../../src/core/parse-resource.ts'
 import type { Resource } from '../../src/core/resources.ts'
 import { compile, type Snapshot } from '../../src/core/snapshot.ts'
 
-/** A resource as YAML would be parsed to. */
+/** A resource as parsed from YAML. */
 export interface WrittenDocument {
   readonly apiVersion: string
   readonly kind: string
@@ -26,7 +26,7 @@ export function modelRef(name: string, spec: object = {}, namespace = 'llm'): Wr
   }
 }
 
-/** An AccessPolicy that opens models (`namespace/name`) to subjects. */
+/** An AccessPolicy for these models (`namespace/name`) and subjects. */
 export function accessPolicy(
   name: string,
   models: readonly string[],
@@ -40,7 +40,7 @@ export function accessPolicy(
   }
 }
 
-/** A Subscription for an owner group, with limits (`[100, '1m']`) by model. */
+/** A Subscription for these owners, with limits (`[100, '1m']`) by model. */
 export function subscription(
   name: string,
   owner: { users?: readonly string[]; groups?: readonly string[] },
@@ -69,7 +69,7 @@ const originalKinds: Readonly<Record<string, string>> = {
   Subscription: 'MaaSSubscription',
 }
 
-/** The same as the original service has it, with its finalizers. */
+/** The same as an object of the original service, with its finalizers. */
 export function original(
   { kind, metadata, spec }: Pick<WrittenDocument, 'kind' | 'metadata' | 'spec'>,
   finalizers: readonly string[] = [],
@@ -82,7 +82,7 @@ export function original(
   }
 }
 
-/** The resource of a document that is valid; throws its problems otherwise. */
+/** The resource of a valid document; throws its problems if it is invalid. */
 export function resourceOf(document: unknown): Resource {
   const result = parseResource(document)
   if ('resource' in result) return result.resource

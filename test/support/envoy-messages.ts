@@ -4,7 +4,10 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { loadSync, type MethodDefinition, type ServiceDefinition } from '@grpc/proto-loader'
 
-/** A message as protobufjs writes and reads it by Envoy's own proto files; fields in snake case. */
+/**
+ * A message as protobufjs encodes and decodes it with Envoy's own proto files; fields in snake
+ * case.
+ */
 export interface Codec {
   encode(message: object): Buffer
   decode(bytes: Buffer): Record<string, unknown>
@@ -15,8 +18,8 @@ const folders = ['envoy-api', 'xds', 'googleapis', 'protoc-gen-validate'].map((f
 )
 
 /**
- * The proto files at hand are older than `RateLimitDescriptor.hits_addend`, which Envoy 1.40 sends:
- * a folder with that one file completed, to be looked into first.
+ * The available proto files are older than `RateLimitDescriptor.hits_addend`, which Envoy 1.40
+ * sends. Returns a folder with the completed file, to be searched first.
  */
 function completed(): string {
   const path = 'envoy/extensions/common/ratelimit/v3/ratelimit.proto'
@@ -80,7 +83,7 @@ export const rateLimitResponse: Codec = {
   decode: (bytes) => limit.responseDeserialize(bytes) as Record<string, unknown>,
 }
 
-/** A CheckRequest about a path, as Envoy sends it; a list of models is got, all else posted. */
+/** A CheckRequest for a path, as Envoy sends it: GET for a list of models, otherwise POST. */
 export function checkOf(
   path: string,
   headers: Readonly<Record<string, string>> = {},
@@ -92,7 +95,7 @@ export function checkOf(
   })
 }
 
-/** The denied answer of a CheckResponse, its headers as a map and its body parsed. */
+/** The denial in a CheckResponse, with its headers as a map and its body parsed. */
 export function readDenial(bytes: Buffer) {
   const { status, denied_response } = checkResponse.decode(bytes) as {
     status: { code: number }
@@ -102,7 +105,7 @@ export function readDenial(bytes: Buffer) {
       body: string
     }
   }
-  if (denied_response === undefined) throw new Error('this is an allow')
+  if (denied_response === undefined) throw new Error('the request was allowed')
   return {
     grpc: status.code,
     http: denied_response.status.code,
@@ -115,7 +118,7 @@ export function readDenial(bytes: Buffer) {
   }
 }
 
-/** A google.protobuf.Struct as protobufjs takes it: its built-in copy is in camel case. */
+/** A google.protobuf.Struct for protobufjs, whose built-in version uses camel case. */
 export function structOf(values: Readonly<Record<string, unknown>>): object {
   const fields = Object.entries(values).map(([name, value]) => [name, fieldOf(value)])
   return { fields: Object.fromEntries(fields) }

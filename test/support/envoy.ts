@@ -13,16 +13,16 @@ import { poll } from './poll.ts'
 
 /** A real Envoy with the bootstrap of this repository. */
 export interface RunningEnvoy {
-  /** Where it listens for clients. */
+  /** The port for clients. */
   readonly port: number
   /** `host:port` of its admin page. */
   readonly admin: string
   readonly pid: number
-  /** All it has logged so far. */
+  /** Everything that it has logged so far. */
   log(): string
 }
 
-/** What has to be there before it starts: the service's addresses, and clusters.json. */
+/** What must exist before it starts: the service's addresses, and clusters.json. */
 export interface EnvoySettings
   extends Pick<
     BootstrapSettings,
@@ -37,14 +37,14 @@ export interface EnvoySettings
     | 'tracing'
     | 'trustsTraces'
   > {
-  /** An empty folder for its own files. */
+  /** An empty folder for its files. */
   readonly folder: string
-  /** Threads; with one, what a client saw end first is also told of first. */
+  /** Threads; with one, responses are reported in the order in which clients saw them end. */
   readonly concurrency?: number
-  /** Of its admin page, and for clients; any free one unless told. */
+  /** Of its admin page, and for clients; free ports by default. */
   readonly adminPort?: number | undefined
   readonly port?: number | undefined
-  /** Changes its configuration, which is the repository's as JSON. */
+  /** Changes its configuration, given as JSON. */
   readonly adjust?: ((bootstrap: string) => string) | undefined
 }
 
@@ -104,7 +104,7 @@ export async function startEnvoy(t: Test, settings: EnvoySettings): Promise<Runn
   }
 }
 
-/** One of its counters or gauges by its whole name; NaN: it has none. */
+/** One of its counters or gauges by its full name; NaN if there is none. */
 export async function readStat(
   { admin }: Pick<RunningEnvoy, 'admin'>,
   name: string,
@@ -115,8 +115,9 @@ export async function readStat(
 }
 
 /**
- * Waits until every process of these clusters is healthy to it. One that was started again is not asked before
- * its next health check; a test that ends another one meanwhile leaves nobody to ask.
+ * Waits until Envoy considers every process of these clusters healthy. It does not use a restarted
+ * process before its next health check; a test that ends another one meanwhile leaves no process to
+ * use.
  */
 export async function everyProcessIsAsked(
   envoy: Pick<RunningEnvoy, 'admin'>,

@@ -4,37 +4,37 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
 import type { Random } from './random.ts'
 
-/** A way between client and server on which things go wrong as `random` has it. */
+/** A connection between client and server on which faults occur, as `random` decides. */
 export interface FlakyProxy {
   /** `redis://127.0.0.1:port` */
   readonly url: string
-  /** How many scripts each thing was done to. */
+  /** How many scripts each fault has affected. */
   readonly done: Record<Mishap, number>
-  /** Lets everything pass from now on, after what was held back has been delivered. */
+  /** Lets everything pass from now on, after delivering what was held back. */
   heal(): Promise<void>
   close(): Promise<void>
 }
 
 const mishaps = [
   'pass',
-  /** The server gets it; its answer never comes, or the connection ends instead. */
+  /** The server receives it, but its answer is lost, or the connection ends instead. */
   'loseAnswer',
   'cutAnswer',
-  /** The server gets none of it, or half. */
+  /** The server receives none of it, or half. */
   'cutBefore',
   'cutHalf',
   'delay',
-  /** The server gets it again on a connection of its own, at once or later. */
+  /** The server receives it again on another connection, at once or later. */
   'twice',
   'twiceLater',
-  /** The client loses its connection; the server gets it afterwards, from another. */
+  /** The client loses its connection; the server receives it afterwards on another one. */
   'holdBack',
 ] as const
 type Mishap = (typeof mishaps)[number]
 
 const laterMs = 200
 
-/** Stands before the server on `port`. About half the scripts pass unharmed. */
+/** Starts a proxy for the server on `port`. About half of the scripts pass without a fault. */
 export async function startFlakyProxy(
   t: Pick<Test, 'teardown'>,
   port: number,
@@ -51,7 +51,7 @@ export async function startFlakyProxy(
     return mishaps[random.below(mishaps.length)] as Mishap
   }
 
-  /** Brings the server a command by another connection, and waits for its answer. */
+  /** Sends the server a command on another connection and waits for its answer. */
   function deliver(command: Buffer): Promise<void> {
     const delivery = (async () => {
       const socket = connect(port, '127.0.0.1')
@@ -90,7 +90,7 @@ export async function startFlakyProxy(
     }
     upstream.on('data', (answer) => {
       if (mute) return
-      // In turn: a connection loses its end, never its order.
+      // In order: a connection may lose its end, but never its order.
       answers = answers.then(() => client.write(answer))
     })
 
@@ -168,7 +168,10 @@ export async function startFlakyProxy(
   }
 }
 
-/** Bytes of the first whole command (RESP: an array of bulk strings); 0 when there is none yet. */
+/**
+ * The length in bytes of the first complete command (RESP: an array of bulk strings); 0 if it is
+ * not complete yet.
+ */
 function commandLength(bytes: Buffer): number {
   let at = 0
   const line = (): number => {

@@ -1,6 +1,6 @@
 /**
- * A process with a memory of keys and a follower, for tests that stop it by signal. Its standard
- * input asks: a line with a hash is answered with what a request with that key would meet.
+ * A process with a cache of keys and a follower, for tests that stop it by a signal. For each line
+ * of its standard input, a hash, it prints how a request with that key would be answered.
  */
 
 import { createInterface } from 'node:readline'

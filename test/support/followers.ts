@@ -11,15 +11,15 @@ import {
 import { createDatabase } from './database.ts'
 import { createPool } from './key-store.ts'
 
-/** A follower, and what it was told to forget. */
+/** A follower, and what it was told to evict. */
 export interface FollowerUnderTest extends RevocationFollower {
   readonly evicted: Set<string>
-  /** How often everything was to be forgotten. */
+  /** How often all keys were to be evicted. */
   readonly forgotten: () => number
   readonly faults: readonly unknown[]
 }
 
-/** An empty database with our schema, its address, and a pool on it. */
+/** An empty database with our schema: its URL, and a pool. */
 export async function createKeyDatabase(t: Test): Promise<{ url: string; sql: Pool }> {
   const url = await createDatabase(t)
   const sql = await createPool(t, url)
@@ -27,7 +27,7 @@ export async function createKeyDatabase(t: Test): Promise<{ url: string; sql: Po
   return { url, sql }
 }
 
-/** Starts a follower on the database at `url`, with a pool of its own; stopped with `t`. */
+/** Starts a follower of the database at `url`, with a pool of its own; stopped with `t`. */
 export async function startFollower(
   t: Test,
   url: string,
@@ -52,13 +52,13 @@ export async function startFollower(
     onFault: (error) => void faults.push(error),
     ...options,
   })
-  // Before the pool's own end: what is torn down later comes first.
+  // Teardowns run in reverse order, so this one precedes that of the pool.
   t.teardown(() => follower.stop())
   await follower.start()
   return { ...follower, evicted, forgotten: () => forgotten, faults }
 }
 
-/** Listens until `t` ends; answers the channels that were notified, in order, as they come. */
+/** Listens until `t` ends; returns the notified channels in order, as they arrive. */
 export async function hear(
   t: Test,
   url: string,
@@ -74,7 +74,7 @@ export async function hear(
   return heard
 }
 
-/** Makes keys of a user whose hashes are `<user>-1` and on. */
+/** Creates keys of a user with the hashes `<user>-1` and so on. */
 export async function fillKeys(sql: Pool, count: number, user = 'alice'): Promise<void> {
   await sql`
     insert into api_keys (id, username, name, key_hash, user_groups, subscription)
@@ -82,7 +82,9 @@ export async function fillKeys(sql: Pool, count: number, user = 'alice'): Promis
     from generate_series(1, ${count}::int) i`
 }
 
-/** Notes a replica that has followed the log up to now and never says more; answers its id. */
+/**
+ * Adds a replica that has followed the log until now and is never heard of again; returns its id.
+ */
 export async function addReplica(sql: Pool, name: string): Promise<string> {
   const id = randomUUID()
   await sql`

@@ -15,86 +15,89 @@ import { noRateLimits } from './no-rate-limits.ts'
 import { poll } from './poll.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
-/** What a test file may change about its gateway. */
+/** What a test file may change in its gateway. */
 export interface GatewaySettings {
-  /** The resources, given the sample model server's URL; `defaultResources` unless told. */
+  /** The resources for the URL of the sample model server; by default `defaultResources`. */
   readonly resources?: (backendUrl: string) => readonly WrittenDocument[]
-  /** Further settings of the service. */
+  /** More settings of the service. */
   readonly env?: Record<string, string>
-  /** Of Envoy's admin page; any free one unless told. */
+  /** Of Envoy's admin page; a free port by default. */
   readonly envoyAdminPort?: number
   /** Whether the service knows the gateway's address, which its list of models needs. */
   readonly lists?: boolean
-  /** Threads of Envoy, 1 unless told. */
+  /** Threads of Envoy; 1 by default. */
   readonly concurrency?: number
-  /** Envoy's limits; the template's unless told. */
+  /** Envoy's limits; by default those of the template. */
   readonly limits?: Pick<
     EnvoySettings,
     'bodyLimit' | 'bodyTimeoutMs' | 'heapBytes' | 'allowedOrigins'
   >
-  /** Changes Envoy's configuration, which is the repository's as JSON. */
+  /** Changes Envoy's configuration, given as JSON. */
   readonly adjustEnvoy?: (bootstrap: string) => string
 }
 
-/** What a key is asked for with; a fresh user of the group `team` pays unless one is named. */
+/** What a key is created with; by default for a new user of the group `team`. */
 export interface KeyWishes {
   readonly user?: string
   readonly subscription?: string
   readonly expiresIn?: string | number
 }
 
-/** Of the answer to a creation, what tests look at. */
+/** The fields of the answer to a creation that tests use. */
 export interface MintedKey {
   readonly key: string
   readonly id: string
   readonly expiresAt: string
 }
 
-/** An answer, read to its end. */
+/** A complete answer. */
 export interface Answer {
   readonly status: number
   readonly headers: Headers
   readonly text: string
 }
 
-/** The whole product: service, Envoy, a database, and a model to talk to. */
+/** The whole product: service, Envoy, a database, and a model server. */
 export interface Gateway {
-  /** `http://host:port`, and the port alone. */
+  /** `http://host:port`, and the port. */
   readonly url: string
   readonly port: number
   readonly envoy: RunningEnvoy
   readonly model: ModelServer
   readonly addresses: ServiceAddresses
-  /** A user of the group `team` who has used nothing yet. The identity token is `token-<user>`. */
+  /** A user of the group `team` without any usage. The identity token is `token-<user>`. */
   newUser(): string
-  /** Creates a key through the gateway; any other answer than 201 is an error. */
+  /** Creates a key through the gateway; any status but 201 is an error. */
   mint(wishes?: KeyWishes): Promise<MintedKey>
   /** One request through the gateway. `key` is the credential, if any. */
   ask(path: string, key?: string, init?: RequestInit): Promise<Answer>
-  /** A chat call; `sim` is what the model server is asked for, `fields` go into the body too. */
+  /** A chat call; `sim` is the request to the model server, `fields` are added to the body. */
   chat(key: string | undefined, sim?: object, fields?: object, path?: string): Promise<Answer>
-  /** Whether a limit keeps this key from this model now; asked by a call that costs nothing. */
+  /** Whether a limit refuses this key for this model now; checked by a call that costs nothing. */
   isSpent(key: string, model?: string): Promise<boolean>
-  /** Waits until every answer that ended before this call has been counted. */
+  /** Waits until every response that ended before this call has been counted. */
   settled(): Promise<void>
-  /** Replaces a resource file by rename; no documents remove it. Text stands as it is. */
+  /**
+   * Replaces a resource file by a rename, or removes it without content. A string is written as it
+   * is.
+   */
   put(file: string, content: readonly WrittenDocument[] | string | undefined): void
   stopService(): Promise<void>
-  /** Starts it on the addresses that it had. */
+  /** Starts it on the same addresses as before. */
   startService(): Promise<void>
 }
 
 export const chatPath = '/llm/sim/v1/chat/completions'
 
-/** Users that exist from the start: `newUser` gives them out. */
+/** Users that exist from the start, for `newUser`. */
 const userCount = 600
 
-/** The models llm/sim and llm/other, open to `team`, who may spend as much as they like. */
+/** The models llm/sim and llm/other for the group `team`, with practically no limits. */
 export function defaultResources(backendUrl: string): readonly WrittenDocument[] {
   return [...models(backendUrl), ...subscriptions({ plenty: 1_000_000_000 }), meter]
 }
 
-/** Two models of one server with their policy. */
+/** Two models of one server, with their policy. */
 export function models(backendUrl: string): readonly WrittenDocument[] {
   return [
     modelRef('sim', { backendUrl }),
@@ -103,7 +106,10 @@ export function models(backendUrl: string): readonly WrittenDocument[] {
   ]
 }
 
-/** Subscriptions of `team` by name, each with one hourly limit for llm/sim and the same for llm/other. */
+/**
+ * Subscriptions of `team` by name, each with one hourly limit for llm/sim and the same for
+ * llm/other.
+ */
 export function subscriptions(limits: Record<string, number>): readonly WrittenDocument[] {
   return Object.entries(limits).map(([name, limit]) =>
     subscription(
@@ -117,7 +123,7 @@ export function subscriptions(limits: Record<string, number>): readonly WrittenD
   )
 }
 
-/** What `settled` spends. */
+/** The Subscription that `settled` uses. */
 export const meter = subscription(
   'meter',
   { groups: ['team'] },
@@ -126,8 +132,8 @@ export const meter = subscription(
 )
 
 /**
- * Returns `test` for a file whose tests share one gateway, started by the first of them. Without an
- * Envoy each is skipped.
+ * Returns `test` for a file whose tests share one gateway, started by the first of them. Without
+ * Envoy each test is skipped.
  */
 export function gatewayTests(
   settings: GatewaySettings = {},
@@ -223,10 +229,10 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
   const chat: Gateway['chat'] = (key, sim = {}, fields = {}, path = chatPath) =>
     post(path, key, { model: 'sim', messages: [{ role: 'user', content: 'Hi' }], sim, ...fields })
   const isSpent: Gateway['isSpent'] = async (key, name = 'sim') => {
-    // Limits are looked at before the body, and one that is empty never reaches the model.
+    // Limits are checked before the body, and an empty body never reaches the model.
     const { status } = await ask(`/llm/${name}/v1/chat/completions`, key, { method: 'POST' })
     if (status !== 429 && status !== 400)
-      throw new Error(`the limits could not be asked: ${status}`)
+      throw new Error(`the limits could not be checked: ${status}`)
     return status === 429
   }
 
@@ -244,7 +250,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     async settled() {
       const { key } = await mint({ subscription: 'meter' })
       await chat(key, { totalTokens: 1 })
-      await poll(() => isSpent(key), 'the meter has run')
+      await poll(() => isSpent(key), 'the usage of the meter is counted')
     },
     put,
     stopService: async () => void (await service.stop()),
@@ -255,7 +261,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
         GRPC_ADDRESS: addresses.grpc.map(showAddress).join(','),
         METRICS_ADDRESS: addresses.metrics ? showAddress(addresses.metrics) : 'off',
       }
-      // Somebody else's outgoing connection may have one of the ports for a moment.
+      // An outgoing connection of another process may have one of the ports for a moment.
       await poll(async () => {
         try {
           service = await serve({ ...environment, ...same })

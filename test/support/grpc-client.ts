@@ -4,7 +4,7 @@ import { createGrpcServer, type GrpcMethods, type GrpcServer } from '../../src/g
 
 const bytes = (message: Buffer): Buffer => message
 
-/** A server of these methods on a free port and a client of it; both are gone when `t` ends. */
+/** A server with these methods on a free port, and a client of it; both end with `t`. */
 export async function startGrpc(t: Test, methods: Partial<GrpcMethods>, address = '127.0.0.1:0') {
   const faults: unknown[] = []
   const server = createGrpcServer({
@@ -23,7 +23,7 @@ export function connect(t: Test, address: string) {
   const client = new grpc.Client(address, grpc.credentials.createInsecure())
   t.teardown(() => client.close())
   return {
-    /** The answer's bytes; rejects with a grpc.ServiceError. */
+    /** Resolves to the bytes of the answer; rejects with a grpc.ServiceError. */
     ask: (path: string, message: Buffer): Promise<Buffer> =>
       new Promise((resolve, reject) => {
         client.makeUnaryRequest(path, bytes, bytes, message, deadline(), (error, answer) => {
@@ -31,7 +31,7 @@ export function connect(t: Test, address: string) {
           else reject(error)
         })
       }),
-    /** A stream to the server; `ended` resolves with its answer. */
+    /** A stream to the server; `ended` resolves to its answer. */
     send(path: string) {
       let settle: { resolve(answer: Buffer): void; reject(error: unknown): void } | undefined
       const ended = new Promise<Buffer>((resolve, reject) => {
@@ -56,7 +56,7 @@ export function connect(t: Test, address: string) {
   }
 }
 
-/** So that a server that does not answer fails a test rather than hanging it. */
+/** Makes a server that does not answer fail the test instead of hanging it. */
 function deadline(): grpc.CallOptions {
   return { deadline: Date.now() + 20_000 }
 }

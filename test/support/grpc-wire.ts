@@ -1,29 +1,29 @@
 import http2, { type ClientHttp2Session, type OutgoingHttpHeaders } from 'node:http2'
 import type { Test } from 'tap'
 
-/** One call as it goes over HTTP/2. */
+/** One call as sent over HTTP/2. */
 export interface WireCall {
   readonly path?: string
   readonly headers?: OutgoingHttpHeaders
-  /** DATA frames, each written when the one before is on its way. */
+  /** DATA frames, each written once the previous one has been sent. */
   readonly frames?: readonly Buffer[]
-  /** The client never says that it has said all. */
+  /** The client never ends its stream. */
   readonly open?: boolean
 }
 
 export interface WireAnswer {
   readonly http: number
-  /** undefined: no such header, neither first nor last. */
+  /** undefined: neither headers nor trailers have one. */
   readonly status: string | undefined
   readonly message: string | undefined
   readonly headers: Record<string, unknown>
-  /** Whether the status came with the first headers ("Trailers-Only"). */
+  /** Whether the status is in the first headers ("Trailers-Only"). */
   readonly alone: boolean
   readonly body: Buffer
   readonly rstCode: number
 }
 
-/** A connection that is gone when `t` ends. */
+/** A connection that is closed when `t` ends. */
 export function connectWire(t: Test, port: number): ClientHttp2Session {
   const session = http2.connect(`http://127.0.0.1:${port}`)
   session.on('error', () => {})

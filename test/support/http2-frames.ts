@@ -4,7 +4,7 @@ import type { Test } from 'tap'
 import { frameType, headBytes, preface, putHead } from '../../src/grpc/http2/frames.ts'
 import { poll } from './poll.ts'
 
-/** A frame by its kind's name, as a test writes it by hand. */
+/** A frame of the named type with any content. */
 export function frame(
   type: keyof typeof frameType | number,
   stream: number,
@@ -33,7 +33,7 @@ export function settings(values: Readonly<Record<number, number>>): Buffer {
   )
 }
 
-/** A literal that is not indexed; each character is a byte. */
+/** A literal without indexing; each character is a byte. */
 export function literal(name: string, value: string): Buffer {
   const text = (characters: string): Buffer => {
     const bytes = Buffer.from(characters, 'latin1')
@@ -48,10 +48,10 @@ export function literal(name: string, value: string): Buffer {
 export const post = (...more: readonly Buffer[]): Buffer =>
   Buffer.concat([Buffer.of(0x83, 0x86, 0x84), ...more])
 
-/** What a client says first. */
+/** The start of a client's connection. */
 export const hello = Buffer.concat([preface, frame('settings', 0)])
 
-/** A frame as it came. */
+/** A received frame. */
 export interface Heard {
   readonly type: number
   readonly flags: number
@@ -59,16 +59,19 @@ export interface Heard {
   readonly payload: Buffer
 }
 
-/** A connection that is spoken byte by byte; gone when `t` ends. */
+/** A connection on which the test writes raw bytes; closed when `t` ends. */
 export interface RawConnection {
   readonly socket: Socket
   /** The socket is closed, for whatever reason. */
   readonly closed: boolean
   send(...bytes: readonly Buffer[]): Promise<void>
   heard(): readonly Heard[]
-  /** The first frame of this kind that holds, once it comes. */
+  /** The first frame of this type for which `holds` is true, once it arrives. */
   hear(type: keyof typeof frameType, holds?: (frame: Heard) => boolean): Promise<Heard>
-  /** Waits for an answer to a PING: all that was said before is done. Or for the end. */
+  /**
+   * Waits for the answer to a PING, after which all earlier bytes have been handled, or for the
+   * end.
+   */
   settle(): Promise<void>
 }
 
@@ -103,7 +106,7 @@ export async function connectRaw(t: Test, port: number): Promise<RawConnection> 
     hear: (type, holds = () => true) =>
       poll(
         () => heard().find((one) => one.type === frameType[type] && holds(one)),
-        `${type} comes`,
+        `${type} arrives`,
       ) as Promise<Heard>,
     async settle() {
       pings += 1

@@ -11,21 +11,21 @@ const type = { name: 'content-type', value: 'text/plain', agreed: true }
 const headers = [status, type]
 const trailers = [{ name: 'x-end', value: 'yes', agreed: true }]
 
-/** What the server did: paths begun, bodies that came whole, streams that are over. */
+/** What the server has seen: paths, complete bodies, ended streams. */
 export interface Seen {
   readonly paths: string[]
   readonly bodies: string[]
   closed: number
 }
 
-/** Sends a whole answer. */
+/** Sends a complete answer. */
 export function answer(stream: Stream, body: Buffer): void {
   stream.respond(headers)
   stream.write(nothing, body)
   stream.finish(trailers)
 }
 
-/** A server of bare HTTP/2: echoes each body; of an empty one it makes `hello`. */
+/** A plain HTTP/2 server: echoes each body, and answers an empty one with `hello`. */
 export async function startHttp2(t: Test, limits: Partial<ConnectionLimits> = {}) {
   const faults: unknown[] = []
   const seen: Seen = { paths: [], bodies: [], closed: 0 }

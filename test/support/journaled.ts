@@ -9,31 +9,33 @@ import { type Replicas, startReplicas } from './replicas.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
 export interface JournaledSettings {
-  /** Processes of the service, 1 unless told. */
+  /** Processes of the service; 1 by default. */
   readonly count?: number
-  /** Whether Envoy tells of its answers by the stream too; true unless told. */
+  /** Whether Envoy reports responses by the stream too; true by default. */
   readonly streamed?: boolean
   readonly users?: readonly string[]
   readonly env?: Record<string, string>
 }
 
-/** The whole product with a usage journal, each process of the service one that can be killed. */
+/** The whole product with a usage journal; each process of the service can be killed. */
 export interface Journaled extends Replicas {
   /** The file that Envoy writes. */
   readonly path: string
-  /** One answer of so many tokens; settles with its request id. Any status but 200 is an error. */
+  /**
+   * A response with this many tokens; resolves to its request id. Any status but 200 is an error.
+   */
   spend(user: string, tokens: number, wishes?: Wishes): Promise<string>
-  /** Tokens counted for this user, as the answer to a call that costs nothing tells. */
+  /** Tokens counted for this user, read from the headers of a call that costs nothing. */
   used(user: string): Promise<number>
-  /** Waits until the journal is read as far as it is written now, all ended answers included. */
+  /** Waits until the journal has been read up to its current end, including all ended responses. */
   readUp(): Promise<void>
-  /** The journal's files, oldest first, and the lines of all. */
+  /** The files of the journal, oldest first, and the lines of all. */
   files(): readonly string[]
   lines(): readonly string[]
 }
 
 export interface Wishes {
-  /** A streamed answer that takes about so long. */
+  /** A streamed response that takes about this long. */
   readonly streamMs?: number
   readonly headers?: Record<string, string>
 }
@@ -41,7 +43,7 @@ export interface Wishes {
 const limit = 1_000_000_000
 const marker = 'the marker'
 
-/** Starts it with these users, each with a key; all of it ends with `t`. */
+/** Starts it with these users, each with a key; everything ends with `t`. */
 export async function startJournaled(
   t: Test,
   settings: JournaledSettings = {},
@@ -103,7 +105,7 @@ export async function startJournaled(
         'Envoy has written its lines',
         30_000,
       )
-      // More than all lines of the marker before it: a process that still learns of those is not done.
+      // More than all earlier markers together: a process that still counts those is not done.
       markerTokens *= 2
       const awaited = (await used(marker)) + markerTokens
       const line = lineOf({ user: marker, reported: { total_tokens: markerTokens } })
@@ -115,7 +117,7 @@ export async function startJournaled(
   }
 }
 
-/** A line as Envoy writes it: one token of llm/sim, just now, unless told otherwise. */
+/** A line as Envoy writes it: by default one token of llm/sim, just now. */
 export function lineOf(fields: Record<string, unknown>): string {
   return JSON.stringify({
     bytes: 100,
@@ -142,7 +144,7 @@ async function mint(url: string, token: string): Promise<string> {
   return ((await answer.json()) as { key: string }).key
 }
 
-/** Takes the access log away that tells of answers as they end. */
+/** Removes the access log that reports responses by the stream. */
 export function withoutStream(bootstrap: string): string {
   const { static_resources, ...rest } = JSON.parse(bootstrap)
   const connections = static_resources.listeners[0].filter_chains[0].filters[0].typed_config
@@ -152,7 +154,7 @@ export function withoutStream(bootstrap: string): string {
   return JSON.stringify({ ...rest, static_resources })
 }
 
-/** Where a process keeps how far it has read the journal at this path. */
+/** The file in which a process saves its position in the journal at this path. */
 export function positionOf(path: string): string {
   return join(dirname(path), `${basename(path)}.position`)
 }

@@ -21,47 +21,47 @@ import { modelRef, snapshotOf, subscription } from './documents.ts'
 
 export interface KeyApiOptions {
   readonly snapshot?: Snapshot
-  /** Instead of a fresh database. */
+  /** Instead of a new database. */
   readonly url?: string
-  /** Put before the store, to fail or to wait in its place. */
+  /** Wraps the store, to make calls fail or wait. */
   readonly around?: (store: ApiKeyTable) => ApiKeyTable
   readonly times?: ListenerTimes
-  /** None unless told. */
+  /** None by default. */
   readonly rate?: Rate
   readonly addressRate?: Rate
   readonly trustedProxies?: readonly string[]
-  /** Whether nothing is done without a line of the audit trail. */
+  /** Whether an action requires its line in the audit trail. */
   readonly auditRequired?: boolean
 }
 
-/** What a test says of a request; `body` goes out as JSON, `payload` as it is. */
+/** A request of a test; `body` is sent as JSON, `payload` as it is. */
 export interface Asked {
-  /** Who asks: the name of an identity, a key's plaintext, or nobody. */
+  /** The caller: the name of an identity, a key's plaintext, or nobody. */
   readonly as?: string
   readonly body?: unknown
   readonly payload?: string | Buffer
   readonly headers?: Record<string, string>
 }
 
-/** Both listeners over a real Postgres, with a clock to set and a log to read. */
+/** Both listeners with a real Postgres, a clock that the test sets, and a log that it reads. */
 export interface KeyApi {
   readonly external: FastifyInstance
   readonly internal: FastifyInstance
   readonly sql: Pool
   readonly keys: ApiKeyStore
-  /** Milliseconds since the epoch; the API's own idea of now. */
+  /** Milliseconds since the epoch; the API's current time. */
   now: number
-  /** The ids of the keys whose use was noted, in order. */
+  /** The ids of keys whose use was recorded, in order. */
   readonly uses: string[]
   /** The lines of the audit trail, in order. */
   readonly audited: Record<string, unknown>[]
-  /** Whether these can be written. */
+  /** Whether lines of the trail can be written. */
   auditWorks: boolean
-  /** All that was logged. */
+  /** The whole log. */
   readonly logged: () => string
   /** `ask('POST /v1/api-keys', …)`; paths under /internal go to the internal listener. */
   ask(route: string, asked?: Asked): Promise<LightMyRequestResponse>
-  /** Makes a key and answers the 201's body. */
+  /** Creates a key and returns the body of the 201. */
   createKey(as: string, body?: object): Promise<CreatedKey>
 }
 
@@ -71,7 +71,7 @@ export interface CreatedKey {
   readonly name: string
 }
 
-/** Subscriptions of the sample: `premium` before `basic` for team-a, `b-only` for team-b. */
+/** The sample's Subscriptions: `premium` before `basic` for team-a, `b-only` for team-b. */
 export const sampleSnapshot = snapshotOf(
   modelRef('small'),
   subscription('premium', { groups: ['team-a'] }, { 'llm/small': [[100, '1m']] }, { priority: 20 }),
@@ -79,7 +79,7 @@ export const sampleSnapshot = snapshotOf(
   subscription('b-only', { groups: ['team-b'] }, { 'llm/small': [[50, '1m']] }),
 )
 
-/** Who there is, by name; the token of each is `<name>-token`. */
+/** The identities by name, with their groups; the token of each is `<name>-token`. */
 const people: Readonly<Record<string, readonly string[]>> = {
   alice: ['team-a'],
   carol: ['team-a'],
@@ -96,7 +96,7 @@ const verifyToken: Verify = (token) => {
   return groups === undefined ? null : { by: 'token', proof: { by: 'file' }, user, groups }
 }
 
-/** Builds it all; everything ends with `t`. */
+/** Builds everything; it ends with `t`. */
 export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promise<KeyApi> {
   const url = options.url ?? (await createDatabase(t))
   const sql = openPool({ url, connections: 10 })

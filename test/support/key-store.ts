@@ -6,24 +6,24 @@ import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
 import { createDatabase } from './database.ts'
 
-/** The instant at which stores are tested, in milliseconds since the epoch. */
+/** The current time in tests of stores, in milliseconds since the epoch. */
 export const now = Date.UTC(2026, 2, 1, 12)
 
-/** A pool on this database, an empty one if none is given; ended with `t`. */
+/** A pool for this database, by default a new empty one; ended with `t`. */
 export async function createPool(t: Test, url?: string, connections = 10): Promise<Pool> {
   const sql = openPool({ url: url ?? (await createDatabase(t)), connections })
   t.teardown(() => sql.end())
   return sql
 }
 
-/** A pool on a fresh database with our schema. */
+/** A pool for a new database with our schema. */
 export async function createMigrated(t: Test): Promise<Pool> {
   const sql = await createPool(t)
   await migrate(sql)
   return sql
 }
 
-/** A record of alice's, active for another hour, with these fields instead. */
+/** A record of alice, active for another hour, with these fields changed. */
 export function createRecord(fields: Partial<ApiKeyRecord> = {}): ApiKeyRecord {
   const id = randomUUID()
   return {
@@ -44,7 +44,7 @@ export function createRecord(fields: Partial<ApiKeyRecord> = {}): ApiKeyRecord {
   }
 }
 
-/** alice's first page in the default order, with these fields instead. */
+/** The first page of alice's keys in the default order, with these fields changed. */
 export function createSearch(fields: Partial<ApiKeySearch> = {}): ApiKeySearch {
   return {
     owner: 'alice',
@@ -60,7 +60,7 @@ export function createSearch(fields: Partial<ApiKeySearch> = {}): ApiKeySearch {
   }
 }
 
-/** What the request path is told of a record. */
+/** The part of a record that the request path uses. */
 export function knownOf(record: ApiKeyRecord | FoundKey): KnownKey {
   const { id, user, groups, subscription, status, expiresAt, revokedAt } = record
   const known = { id, user, groups, subscription, status, expiresAt }

@@ -2,17 +2,17 @@ import type { ApiKeyTable, FoundKey } from '../../src/store/api-keys.ts'
 import type { Freshness } from '../../src/store/freshness.ts'
 import { createRecord } from './key-store.ts'
 
-/** A table in memory, for what depends on who is first. What is not about look-ups is not there. */
+/** A table in memory, for tests of the order of events. It has only look-ups. */
 export interface FakeTable {
   readonly table: ApiKeyTable
   readonly rows: Map<string, FoundKey>
   /** The hashes of each query, in order. */
   readonly queries: (readonly string[])[]
-  /** From now on queries wait, once they have read; the function lets go of all of them. */
+  /** From now on queries wait after reading, until the returned function is called. */
   hold(): () => void
-  /** From now on queries fail with this; undefined: no more. */
+  /** From now on queries fail with this error; undefined: no longer. */
   failWith(error: Error | undefined): void
-  /** Puts an active key in, and answers its row. */
+  /** Adds an active key and returns its row. */
   add(fields?: Partial<FoundKey>): FoundKey
 }
 
@@ -68,11 +68,11 @@ export function createFakeTable(): FakeTable {
   }
 }
 
-/** A Freshness that says what it is told to say. */
+/** A Freshness whose state the test sets. */
 export interface FakeFreshness extends Freshness {
   is: ReturnType<Freshness['state']>
   age: number
-  /** What it comes to be by each `confirm`, after what happens in it. */
+  /** The state after each `confirm`, following what happens in it. */
   onConfirm: () => FakeFreshness['is']
   confirms: number
 }

@@ -13,11 +13,11 @@ import type { Snapshot } from '../../src/core/snapshot.ts'
 import type { Presented } from '../../src/identity/authenticate.ts'
 import type { ApiKeyStore } from '../../src/store/api-keys.ts'
 
-/** The endpoints that need no key store, with resources and callers to choose. */
+/** The endpoints that need no key store, with resources and callers that the test sets. */
 export interface ListApi {
   readonly external: FastifyInstance
   readonly internal: FastifyInstance
-  /** What is in force; undefined: asking for it fails. */
+  /** The resources in force; undefined: reading them fails. */
   snapshot: Snapshot | undefined
   /** Milliseconds since the epoch. */
   now: number
@@ -36,7 +36,7 @@ const groups: Readonly<Record<string, readonly string[]>> = {
   stranger: [],
 }
 
-/** `Bearer alice` is alice's token, `Bearer sk-alice/basic` her key for a subscription. */
+/** `Bearer alice` is alice's token, `Bearer sk-alice/basic` is her key for a subscription. */
 function believe({ authorization, apiKey }: Presented): Caller | null {
   const credential = authorization?.replace(/^Bearer /, '') ?? apiKey ?? ''
   if (credential === 'outage') throw new ServiceError('store_unavailable')
@@ -49,7 +49,7 @@ function believe({ authorization, apiKey }: Presented): Caller | null {
     : { by: 'token', proof: { by: 'file' }, ...person }
 }
 
-/** Builds both; they are closed when `t` ends. */
+/** Builds both APIs; they are closed when `t` ends. */
 export async function createListApi(t: Test, options: ListApiOptions = {}): Promise<ListApi> {
   const log = pino({ level: 'silent' })
   const snapshot = (): Snapshot => {
@@ -100,13 +100,13 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
   return api
 }
 
-/** A model server that a test writes itself, and what it was asked. */
+/** A model server that the test scripts, and the requests to it. */
 export interface ScriptedServer {
   readonly url: string
   readonly asked: { readonly path: string; readonly headers: IncomingHttpHeaders }[]
 }
 
-/** Starts one on a free port; it is closed, with what hangs on it, when `t` ends. */
+/** Starts one on a free port; it is closed, with all open connections, when `t` ends. */
 export async function startScripted(t: Test, answer: RequestListener): Promise<ScriptedServer> {
   const asked: ScriptedServer['asked'] = []
   const server = http.createServer((request, response) => {
@@ -122,7 +122,7 @@ export async function startScripted(t: Test, answer: RequestListener): Promise<S
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked }
 }
 
-/** A server that answers one status with one body. */
+/** A server that answers every request with one status and one body. */
 export function startAnswering(
   t: Test,
   status: number,

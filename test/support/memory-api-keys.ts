@@ -2,13 +2,13 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { type ApiKeyRecord, keyIdBytes, keySecretBytes, mintKey } from '../../src/core/api-key.ts'
 import type { KeyLookup } from '../../src/store/api-keys.ts'
 
-/** Keys in a Map: what the request path needs of a store, and a way to fill it. */
+/** Keys in a Map: the part of a store that the request path uses, and a way to add keys. */
 export interface MemoryApiKeys extends KeyLookup {
-  /** Makes a key with these properties and answers its plaintext. */
+  /** Creates a key with these properties and returns its plaintext. */
   mint(record?: Partial<ApiKeyRecord>, marker?: string): string
   /** Every record, by hash. */
   readonly records: Map<string, ApiKeyRecord>
-  /** Hashes that were asked for, in order. */
+  /** The hashes that were looked up, in order. */
   readonly asked: string[]
 }
 
@@ -30,7 +30,7 @@ export function createMemoryApiKeys(): MemoryApiKeys {
   }
 }
 
-/** An active record of ada in team-a under `basic`, for a hash. */
+/** An active record for this hash: of ada in team-a, under `basic`. */
 export function recordOf(hash: string): ApiKeyRecord {
   return {
     id: randomUUID(),

@@ -7,7 +7,7 @@ export interface Sample {
   readonly value: number
 }
 
-/** What `# TYPE` says, and the samples by their full name (`…_bucket` and so on). */
+/** The type from `# TYPE`, and the samples by their full name (`…_bucket` and so on). */
 export interface Family {
   readonly type: string
   readonly help: string
@@ -17,7 +17,7 @@ export interface Family {
 /** A scrape, read by the rules of Prometheus' text format 0.0.4. */
 export interface Scrape {
   readonly families: ReadonlyMap<string, Family>
-  /** The sample with exactly these labels; undefined when there is none. */
+  /** The sample with exactly these labels; undefined if there is none. */
   value(name: string, labels?: Readonly<Record<string, string>>): number | undefined
   samples(name: string): readonly Sample[]
 }
@@ -30,7 +30,7 @@ const line = /^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$/s
 const label = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\["\\n])*)"(?:,|$)/gy
 const number = /^(?:[+-]?Inf|NaN|[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)$/
 
-/** Reads it; throws for text that Prometheus would not take, or would take for something else. */
+/** Reads a scrape; throws for text that Prometheus would refuse or misread. */
 export function readScrape(text: string): Scrape {
   if (!text.endsWith('\n')) throw new Error('the last line does not end')
   const families = new Map<string, Growing>()
@@ -40,7 +40,7 @@ export function readScrape(text: string): Scrape {
     const [, keyword = '', of = '', rest = ''] = /^# (HELP|TYPE|UNIT) (\S+) (.*)$/.exec(each) ?? []
     if (keyword === 'HELP') current = [of, rest]
     else if (keyword === 'TYPE') {
-      if (of !== current[0]) throw new Error(`no help goes before the type of ${of}`)
+      if (of !== current[0]) throw new Error(`no HELP before the TYPE of ${of}`)
       if (families.has(of)) throw new Error(`${of} is there twice`)
       families.set(of, { type: rest, help: current[1], samples: new Map() })
     } else if (keyword === '' && each !== '') readSample(each)
@@ -48,11 +48,11 @@ export function readScrape(text: string): Scrape {
 
   function readSample(text: string): void {
     const [, name = '', written = '', value = ''] = line.exec(text) ?? []
-    if (!number.test(value)) throw new Error(`no sample: ${text}`)
+    if (!number.test(value)) throw new Error(`not a sample: ${text}`)
     const family = families.get(current[0])
     const suffix = name.slice(current[0].length)
     const isOwn = name.startsWith(current[0]) && ['', '_bucket', '_sum', '_count'].includes(suffix)
-    if (family === undefined || !isOwn) throw new Error(`of no family: ${text}`)
+    if (family === undefined || !isOwn) throw new Error(`belongs to no family: ${text}`)
     if ((family.type === 'histogram') !== (suffix !== '')) throw new Error(`misplaced: ${text}`)
     const labels = readLabels(written)
     const identity = `${name} ${JSON.stringify(Object.entries(labels).sort())}`
@@ -79,7 +79,7 @@ export function readScrape(text: string): Scrape {
   }
 }
 
-/** Claims what Prometheus' own checker says, where it is on PATH. */
+/** Claims that Prometheus' own checker accepts the text, if it is on PATH. */
 export function passesPromtool(t: Test, text: string): void {
   const { error, status, stderr } = spawnSync('promtool', ['check', 'metrics'], {
     input: text,
@@ -97,7 +97,7 @@ function readLabels(written: string): Record<string, string> {
     labels[name] = value.replace(/\\(.)/g, (_, character) => (character === 'n' ? '\n' : character))
     end += whole.length
   }
-  if (end !== written.length) throw new Error(`no labels: ${written}`)
+  if (end !== written.length) throw new Error(`not labels: ${written}`)
   return labels
 }
 

@@ -13,7 +13,7 @@ interface Answer {
   readonly headers: http.IncomingHttpHeaders
   readonly bytes: Buffer
   readonly text: string
-  /** Parsed JSON of a whole answer, for deep matching only. */
+  /** The parsed JSON of a complete answer, for deep matching only. */
   readonly json: ReturnType<typeof JSON.parse>
   /** Parsed data of a stream's events. */
   readonly events: ReturnType<typeof JSON.parse>[]
@@ -70,16 +70,16 @@ function toAnswer(response: http.IncomingMessage, raw: Buffer): Answer {
   }
 }
 
-/** Polls until the claim holds; fails after ten seconds. */
+/** Polls until the claim is true; fails after ten seconds. */
 async function until(claim: () => Promise<boolean>): Promise<void> {
   for (let tries = 0; tries < 400; tries++) {
     if (await claim()) return
     await wait(25)
   }
-  throw new Error('it did not come to hold')
+  throw new Error('the claim did not become true')
 }
 
-/** The bytes of a response as they are on the wire, chunk framing included. */
+/** The bytes of a response as sent, including chunk framing. */
 async function callRaw(port: number, path: string, sim: unknown, body: unknown): Promise<string> {
   const socket = net.connect(port, '127.0.0.1')
   const text = JSON.stringify(body)
@@ -172,7 +172,7 @@ t.test('the openai client accepts every answer', async (t) => {
     t.ok((await raised(500)) instanceof OpenAI.InternalServerError)
   })
 
-  t.test('all of them are in the tally', async (t) => {
+  t.test('all requests are in the tally', async (t) => {
     t.match(await tally(), {
       requests: { '/v1/chat/completions': 6, '/v1/responses': 3, '/v1/models': 1 },
       abandoned: 0,
@@ -211,7 +211,7 @@ t.test('anthropic messages, whole and streamed', async (t) => {
   t.match(await tally(), { completionTokens: 8, totalTokens: 18 })
 })
 
-t.test('streams carry usage only when asked', async (t) => {
+t.test('streams contain usage only on request', async (t) => {
   const { call } = await startServer(t)
   const chat = (extra: object, sim: object = {}) =>
     call('/v1/chat/completions', { body: { messages: hello, stream: true, ...extra }, sim })
@@ -239,7 +239,7 @@ t.test('streams carry usage only when asked', async (t) => {
   )
 })
 
-t.test('body and header ask alike, header wins', async (t) => {
+t.test('body and header accept the same requests, the header takes precedence', async (t) => {
   const { call } = await startServer(t)
   const ask = (sim: unknown, header?: unknown) =>
     call('/v1/chat/completions', { body: { messages: hello, sim }, sim: header })
@@ -262,7 +262,7 @@ t.test('body and header ask alike, header wins', async (t) => {
   t.equal((await call('/v1/models', { headers: { 'x-sim': '{' } })).status, 400)
 })
 
-t.test('answers are padded to the byte', async (t) => {
+t.test('answers are padded to the requested number of bytes', async (t) => {
   const { call } = await startServer(t)
   const body = { messages: hello, sim: { answerBytes: 1_000_001 } }
   const whole = await call('/v1/chat/completions', { body })
@@ -273,7 +273,7 @@ t.test('answers are padded to the byte', async (t) => {
   t.equal(text, whole.json.choices[0].message.content)
 })
 
-t.test('answers are split on the wire', async (t) => {
+t.test('answers are split as requested', async (t) => {
   const { port } = await startServer(t)
   const sizes = (raw: string) =>
     [...raw.matchAll(/(?:^|\r\n)([0-9a-f]+)\r\n(?!\r\n)/g)].map(([, hex]) => Number(`0x${hex}`))
@@ -286,7 +286,7 @@ t.test('answers are split on the wire', async (t) => {
 
   const usageOnly = await callRaw(port, path, { words: 1, splitUsageBytes: true }, body)
   const large = sizes(usageOnly).filter((size) => size > 1)
-  t.equal(large.length, 4, 'opening, word, closing and [DONE] are whole')
+  t.equal(large.length, 4, 'opening, word, closing and [DONE] are complete')
   t.ok(sizes(usageOnly).length > 200)
 
   const json = await callRaw(port, path, { words: 1, splitBytes: 7 }, { messages: hello })
@@ -297,7 +297,7 @@ t.test('answers are split on the wire', async (t) => {
   t.match(crlf, /data: \[DONE\]\r\n\r\n/)
 })
 
-t.test('compression is as asked for', async (t) => {
+t.test('compression is as requested', async (t) => {
   const { call } = await startServer(t)
   const ask = (sim: object, encoding: string, stream: boolean) =>
     call('/v1/chat/completions', {
@@ -319,7 +319,7 @@ t.test('compression is as asked for', async (t) => {
   }
 })
 
-t.test('broken answers are as asked for', async (t) => {
+t.test('broken answers are as requested', async (t) => {
   const { port, call, tally } = await startServer(t)
   const body = { messages: hello }
   const path = '/v1/chat/completions'
@@ -342,7 +342,7 @@ t.test('broken answers are as asked for', async (t) => {
   t.match(await tally(), { abandoned: 0 })
 })
 
-t.test('the echo shows what arrived', async (t) => {
+t.test('the echo shows the request as it arrived', async (t) => {
   const { call } = await startServer(t)
   const body = '{ "messages":[], "a":1, "a":2, "big":12345678901234567890 }'
   const sim = { echo: true, words: 1 }
@@ -359,7 +359,7 @@ t.test('the echo shows what arrived', async (t) => {
   t.match((await call('/v1/models', { sim })).json.sim_echo, { method: 'GET', body: '' })
 })
 
-t.test('lenient where lenient servers are', async (t) => {
+t.test('accepts what lenient servers accept', async (t) => {
   const { call } = await startServer(t)
   const path = '/v1/chat/completions'
   const streams = async (body: string | Buffer, call_: Call = {}, at = path) => {
@@ -390,7 +390,7 @@ t.test('lenient where lenient servers are', async (t) => {
   const folded = { sim: { foldKeys: true } }
   t.ok(await streams(`{${m},"stream":false,"STREAM":true}`, folded), 'keys in any case')
   t.ok(await streams(`{${m},"\u017ftream":true}`, folded), 'the long s')
-  t.notOk(await streams(`{${m},"STREAM":true}`), 'only when asked for')
+  t.notOk(await streams(`{${m},"STREAM":true}`), 'only on request')
 })
 
 t.test('refuses what every server refuses', async (t) => {
@@ -413,14 +413,14 @@ t.test('refuses what every server refuses', async (t) => {
   t.equal((await call(path, { body: '{', headers })).status, 413)
 })
 
-t.test('large bodies are taken whole', async (t) => {
+t.test('large bodies are read completely', async (t) => {
   const { call } = await startServer(t)
   const content = 'word '.repeat(1_000_000)
   const { json } = await call('/v1/chat/completions', { body: { messages: [{ content }] } })
   t.equal(json.usage.prompt_tokens, 1_000_000)
 })
 
-t.test('a client that leaves stops the work', async (t) => {
+t.test('a client that disconnects stops the work', async (t) => {
   const { port, tally } = await startServer(t)
   const asks = [{ hang: true }, { delayMs: 60_000 }, { chunkDelayMs: 60_000 }, { words: 900_000 }]
   for (const [index, sim] of asks.entries()) {
@@ -438,7 +438,7 @@ t.test('a client that leaves stops the work', async (t) => {
   }
 })
 
-t.test('the tally counts what was reported', async (t) => {
+t.test('the tally has the usage that was reported', async (t) => {
   const { call, tally } = await startServer(t)
   const body = { messages: hello }
   const path = '/v1/chat/completions'

@@ -8,11 +8,11 @@ import { createModelServer } from './model-server/server.ts'
 export interface ModelServer {
   readonly url: string
   readonly server: Server
-  /** What it says it has done. */
+  /** What it has done, by its own account. */
   tally(): Promise<Tally>
 }
 
-/** The account at `/sim/requests`. */
+/** The account from `/sim/requests`. */
 export interface Tally {
   readonly requests: Readonly<Record<string, number>>
   readonly open: number
@@ -21,7 +21,7 @@ export interface Tally {
   readonly totalTokens: number
 }
 
-/** Starts one on a free port, or the port given; it is closed when `t` ends. */
+/** Starts one on a free port or the given port; it is closed when `t` ends. */
 export async function startModelServer(t: Test, port = 0): Promise<ModelServer> {
   const server = createModelServer().listen(port, '127.0.0.1')
   await once(server, 'listening')

@@ -4,8 +4,8 @@ import { poll } from './poll.ts'
 import { type RawRequest, sendRaw, toBytes } from './raw-http.ts'
 
 /**
- * Sends one request with a key whose limit is a single token and claims its status. Whatever that
- * is: a 200 has to be counted, and after any other the model has not been asked for a chat.
+ * Sends one request with a key whose limit is a single token and claims its status. After a 200 the
+ * usage must be counted; after any other status the model must not have received a chat request.
  */
 export async function neverFree(
   t: Test,

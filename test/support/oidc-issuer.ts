@@ -5,33 +5,33 @@ import type { AddressInfo } from 'node:net'
 import { exportJWK, generateKeyPair, type JWK, type JWTPayload, SignJWT } from 'jose'
 import type { Test } from 'tap'
 
-/** An OIDC provider with keys of its own: discovery and key set over HTTP, tokens without a login. */
+/** A minimal OIDC provider: discovery and keys over HTTP, and tokens without a login. */
 export interface OidcIssuer {
-  /** Its name, which is where it listens. */
+  /** Its issuer, which is also its address. */
   readonly url: string
-  /** The paths that it was asked for, in order. */
+  /** The requested paths, in order. */
   readonly asked: string[]
-  /** Stands in for the documents; undefined: they are served. */
+  /** Answers instead of the documents; undefined: the documents are served. */
   answer: RequestListener | undefined
   /** The published keys, by `kid`. */
   readonly published: Map<string, JWK>
-  /** Makes a key and publishes it unless told. */
+  /** Creates a key and, by default, publishes it. */
   addKey(kid: string, options?: { alg?: string; publish?: boolean }): Promise<void>
-  /** A token of the audience `tollgate` that expires in five minutes, unless the claims differ. */
+  /** A token for the audience `tollgate` that expires in five minutes, unless the claims differ. */
   sign(claims?: JWTPayload, header?: { kid?: string; [name: string]: unknown }): Promise<string>
-  /** Stops listening, with all connections; `start` goes on at the same address. */
+  /** Stops listening and closes all connections; `start` listens on the same address again. */
   stop(): Promise<void>
   start(): Promise<void>
 }
 
 export interface OidcIssuerOptions {
-  /** A certificate: it is then served over https. */
+  /** A certificate, to serve over https. */
   readonly tls?: { readonly key: string; readonly cert: string }
   /** Milliseconds since the epoch. */
   readonly clock?: () => number
 }
 
-/** Starts one with the key `first`; it ends with `t`. */
+/** Starts a provider with the key `first`; it ends with `t`. */
 export async function startOidcIssuer(
   t: Test,
   options: OidcIssuerOptions = {},

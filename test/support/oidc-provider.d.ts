@@ -1,4 +1,4 @@
-/** The little of `oidc-provider` that tests use; its own types would bring those of koa. */
+/** The part of `oidc-provider` that tests use; its own types would need those of koa. */
 declare module 'oidc-provider' {
   import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 

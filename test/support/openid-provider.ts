@@ -6,33 +6,35 @@ import { exportJWK, generateKeyPair, type JWK, type JWTPayload, SignJWT } from '
 import Provider, { type Context } from 'oidc-provider'
 import type { Test } from 'tap'
 
-/** A real OIDC provider (`oidc-provider`), in this process: logins, grants and tokens are its own. */
+/**
+ * A real OIDC provider (`oidc-provider`) in this process, with its own logins, grants and tokens.
+ */
 export interface OpenidProvider {
-  /** Its issuer, which is where it listens. */
+  /** Its issuer, which is also its address. */
   readonly url: string
   /** Groups of each user, and of the client `robot`. */
   readonly groups: Map<string, readonly string[]>
-  /** Both tokens of an authorization code that a user gets by logging in. */
+  /** Both tokens of the authorization code that a user gets by logging in. */
   logIn(user: string): Promise<{ readonly idToken: string; readonly accessToken: string }>
-  /** The token of the client `robot`, by its credentials. */
+  /** The token of the client `robot`, for its credentials. */
   robotToken(): Promise<string>
-  /** Signs claims of anybody's choice with the key that it signs with now. */
+  /** Signs any claims with its current signing key. */
   sign(claims: JWTPayload, header?: Readonly<Record<string, unknown>>): Promise<string>
-  /** Publishes these keys and signs with the first; those that are new are made. */
+  /** Publishes these keys and signs with the first; new ones are created. */
   rotate(kids: readonly [string, ...string[]]): Promise<void>
   /** Its public keys. */
   readonly published: readonly JWK[]
-  /** Stops listening, with all connections; `start` goes on at the same address. */
+  /** Stops listening and closes all connections; `start` listens on the same address again. */
   stop(): Promise<void>
   start(): Promise<void>
 }
 
 const callback = 'http://127.0.0.1/callback'
-/** What tokens are for where a client does not say: their audience is the service's client id. */
+/** The resource of tokens by default; their audience is the service's client id. */
 const resource = 'https://tollgate.example/'
 const secret = randomBytes(16).toString('hex')
 
-/** Starts one with the key `first`; it ends with `t`. */
+/** Starts a provider with the key `first`; it ends with `t`. */
 export async function startOpenidProvider(t: Test): Promise<OpenidProvider> {
   const server = http.createServer((request, response) => void answer(request, response))
   let port = 0
@@ -176,7 +178,7 @@ function createProvider(
   })
 }
 
-/** Goes where a browser would, until it is sent back with a code. */
+/** Follows redirects as a browser would, until one contains a code. */
 async function followToCode(start: string): Promise<string> {
   const cookies = new Map<string, string>()
   let place = start
@@ -188,10 +190,10 @@ async function followToCode(start: string): Promise<string> {
       cookies.set(name, value)
     }
     const next = answer.headers.get('location')
-    if (next === null) throw new Error(`no way on: ${answer.status} ${await answer.text()}`)
+    if (next === null) throw new Error(`no redirect: ${answer.status} ${await answer.text()}`)
     place = new URL(next, place).href
     const code = place.startsWith(callback) && new URL(place).searchParams.get('code')
     if (code) return code
   }
-  throw new Error(`sent on and on, last to ${place}`)
+  throw new Error(`too many redirects, the last one to ${place}`)
 }

@@ -7,13 +7,13 @@ import * as grpc from '@grpc/grpc-js'
 import { loadSync, type ServiceDefinition } from '@grpc/proto-loader'
 import type { Test } from 'tap'
 
-/** A span as it was sent; ids in hexadecimal digits, times in nanoseconds. */
+/** A span as it was sent; ids in hexadecimal, times in nanoseconds. */
 export interface ReceivedSpan {
   readonly service: string
   readonly name: string
   readonly traceId: string
   readonly spanId: string
-  /** Empty: it is the first of its trace. */
+  /** Empty for the root span of a trace. */
   readonly parentId: string
   readonly startedAt: bigint
   readonly endedAt: bigint
@@ -26,26 +26,29 @@ export interface ReceivedPoint {
   readonly name: string
   readonly kind: 'gauge' | 'sum' | 'histogram'
   readonly attributes: Readonly<Record<string, string | number | boolean>>
-  /** Of a histogram its count. */
+  /** The count of a histogram. */
   readonly value: number
   readonly startedAt: bigint
   readonly endedAt: bigint
 }
 
-/** A collector of our own: takes OTLP as protobuf over HTTP and gRPC, and as JSON over HTTP. */
+/** An OTLP collector: protobuf over HTTP and gRPC, and JSON over HTTP. */
 export interface OtlpReceiver {
   readonly httpUrl: string
   readonly grpcUrl: string
   readonly spans: ReceivedSpan[]
-  /** Of the last sending of each metric. */
+  /** The points of each metric in its latest export. */
   readonly points: Map<string, readonly ReceivedPoint[]>
-  /** Attributes of the resources that were named, by service. */
+  /** The resource attributes, by service. */
   readonly resources: Map<string, Readonly<Record<string, string | number | boolean>>>
-  /** Everything that was received, as bytes. */
+  /** All received bodies. */
   readonly raw: Buffer[]
-  /** Headers of the requests by HTTP. */
+  /** Headers of the HTTP requests. */
   readonly headers: http.IncomingHttpHeaders[]
-  /** What it answers: takes it all, refuses with this status (gRPC: UNAVAILABLE), or never answers. */
+  /**
+   * How it answers: accepts everything, refuses with this status (gRPC: UNAVAILABLE), or never
+   * answers.
+   */
   mode: 'take' | number | 'hang'
 }
 
@@ -237,7 +240,7 @@ function valuesOf(pairs: readonly KeyValue[] = []): Record<string, string | numb
   )
 }
 
-/** JSON has them in hexadecimal digits already. */
+/** In JSON ids are in hexadecimal already. */
 function toHex(id: Buffer | string): string {
   return typeof id === 'string' ? id : id.toString('hex')
 }

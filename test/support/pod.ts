@@ -15,21 +15,27 @@ import { temporaryFolder } from './temporary-folder.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
-/** Envoy and the service as k8s/base has them in a pod: they share folders, and speak by sockets. */
+/**
+ * Envoy and the service in a pod as in k8s/base: they share folders and are connected by Unix
+ * sockets.
+ */
 export interface Pod {
-  /** Of Envoy. */
+  /** The port of Envoy. */
   readonly port: number
-  /** `http://host:port` where a kubelet probes the service. */
+  /** `http://host:port` at which a kubelet probes the service. */
   readonly internal: string
-  /** Its volumes; whatever else there is they only read. */
+  /** Its volumes; everything else is read-only. */
   readonly volumes: string
   readonly service: Restartable
   readonly envoy: Restartable
-  /** Of the probe, 0 where nobody answers. */
+  /** The status of the readiness probe, or 0 without an answer. */
   readyz(): Promise<number>
-  /** `ask('POST /v1/api-keys', …)` of the service's own API, without Envoy; the answer's JSON. */
+  /**
+   * `ask('POST /v1/api-keys', …)` to the service's API, without Envoy; returns the JSON of the
+   * answer.
+   */
   ask(route: string, headers: Record<string, string>, body?: string): Promise<Json>
-  /** Runs `tollgate drain` beside Envoy; settles with its status and what it has printed. */
+  /** Runs `tollgate drain` beside Envoy; resolves to its status and output. */
   drain(): Promise<{ readonly status: number | string; readonly printed: string }>
 }
 
@@ -42,7 +48,7 @@ export interface PodSettings {
   readonly env?: Record<string, string>
 }
 
-/** A pod of which nothing runs yet; all of it ends with `t`. */
+/** Creates a pod in which nothing runs yet; everything ends with `t`. */
 export async function createPod(t: Test, settings: PodSettings): Promise<Pod> {
   const folder = temporaryFolder(t)
   const volumes = join(folder, 'volumes')

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 
-/** Asks until the answer is truthy; throws after `withinMs`. */
+/** Calls `ask` until it returns something truthy; throws after `withinMs`. */
 export async function poll<T>(
   ask: () => T | Promise<T>,
   what: string,

@@ -7,24 +7,24 @@ import { freePorts } from './free-ports.ts'
 import { poll } from './poll.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
-/** Why tests that need a Prometheus are skipped; false where there is one. */
+/** Why tests that need Prometheus are skipped; false if it is available. */
 export const skipPrometheus =
   spawnSync('prometheus', ['--version']).error !== undefined && 'prometheus is not on PATH'
 
-/** A value and its labels, as a query answers them. */
+/** A value and its labels, as in the result of a query. */
 export interface QueryResult {
   readonly metric: Readonly<Record<string, string>>
   readonly value: readonly [time: number, value: string]
 }
 
 export interface Prometheus {
-  /** An instant query. Throws for one that Prometheus does not understand. */
+  /** An instant query. Throws if Prometheus refuses it. */
   query(expression: string): Promise<readonly QueryResult[]>
-  /** The names of the alerts that fire. */
+  /** The names of the firing alerts. */
   firing(): Promise<readonly string[]>
 }
 
-/** Starts one that scrapes these targets each second, and has these rules. */
+/** Starts a Prometheus that scrapes these targets every second and has these rules. */
 export async function startPrometheus(
   t: Test,
   targets: Readonly<Record<string, readonly string[]>>,

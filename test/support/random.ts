@@ -1,6 +1,6 @@
 import { createHash, randomInt } from 'node:crypto'
 
-/** Bytes that look random and can be had again: a fuzz test prints its seed. */
+/** Reproducible pseudo-random values: a fuzz test prints its seed. */
 export interface Random {
   readonly seed: number
   /** A whole number below `limit`. */
@@ -8,7 +8,7 @@ export interface Random {
   bytes(length: number): Buffer
 }
 
-/** From SEED in the environment, else a new seed. */
+/** With SEED from the environment, or else a new seed. */
 export function createRandom(seed = Number(process.env.SEED ?? randomInt(2 ** 31))): Random {
   let block = 0
   let pool = Buffer.alloc(0)

@@ -1,13 +1,13 @@
 import { connect } from 'node:net'
 
-/** What came back: the status (0 when it was no HTTP), header block and body as they were. */
+/** An answer: the status (0 if it was not HTTP), and header block and body as received. */
 export interface RawAnswer {
   readonly status: number
   readonly head: string
   readonly body: string
 }
 
-/** A request of which nothing is put in order: each part goes out as it is written, as Latin-1. */
+/** A request that is sent exactly as written, as Latin-1. */
 export interface RawRequest {
   readonly method?: string
   readonly path: string
@@ -15,7 +15,7 @@ export interface RawRequest {
   readonly body?: string | Buffer
 }
 
-/** The bytes of a request that asks for the connection to be closed after it. */
+/** The bytes of a request that asks to close the connection after it. */
 export function toBytes({ method = 'POST', path, headers = [], body = '' }: RawRequest): Buffer {
   const bytes = typeof body === 'string' ? Buffer.from(body) : body
   const length = bytes.length > 0 ? [`content-length: ${bytes.length}`] : []
@@ -25,8 +25,8 @@ export function toBytes({ method = 'POST', path, headers = [], body = '' }: RawR
 }
 
 /**
- * Sends bytes and reads the answer: as long as it says it is, or until the other side closes. Resets
- * and 15 s of silence end it as well.
+ * Sends bytes and reads the answer up to its stated length, or until the other side closes. A reset
+ * or 15 s of silence ends it too.
  */
 export function sendRaw(port: number, bytes: Buffer | string): Promise<RawAnswer> {
   return new Promise((settle) => {
@@ -46,7 +46,7 @@ export function sendRaw(port: number, bytes: Buffer | string): Promise<RawAnswer
 }
 
 function read(text: string): RawAnswer {
-  // An interim answer (100 Continue) is not the answer.
+  // An interim response (100 Continue) is not the answer.
   const answer = text.replace(/^HTTP\/1\.1 1\d\d.*?\r\n\r\n/s, '')
   const end = answer.indexOf('\r\n\r\n')
   if (end < 0) return { status: 0, head: '', body: '' }

@@ -4,21 +4,24 @@ import { createRedisCounters, type RedisCounters } from '../../src/store/counter
 import { keyPrefixOf, tagOf } from '../../src/store/counters/redis/keys.ts'
 import { poll } from './poll.ts'
 
-/** One process's counters over Redis, with what it told and the time it lives in. */
+/** The counters of one process over Redis, what they reported, and their time. */
 export interface Replica {
   readonly counters: RedisCounters
   readonly connection: RedisConnection
-  /** Each change of being away. */
+  /** Each change of whether Redis is unavailable. */
   readonly changes: boolean[]
-  /** How often Redis turned out to have lost its data. */
+  /** How many losses of data in Redis were noticed. */
   readonly losses: number
-  /** Milliseconds that have passed beside those that really have. */
+  /** Milliseconds that have passed in addition to real time. */
   aheadMs: number
-  /** How far its wall clock is ahead. */
+  /** By how much its wall clock is ahead. */
   wallAheadMs: number
-  /** Reads now, waiting where that takes a promise; tokens used, undefined where closed. */
+  /**
+   * Reads now, and waits if that takes a promise; the tokens used, or undefined for a closed
+   * window.
+   */
   used(...counters: Counter[]): Promise<(number | undefined)[]>
-  /** Waits until Redis has all that was added. */
+  /** Waits until Redis has everything that was added. */
   flushed(): Promise<void>
   close(): Promise<void>
 }
@@ -28,9 +31,9 @@ export interface ReplicaOptions {
   readonly flushMs?: number
   readonly onLoss?: 'allow' | 'deny'
   readonly timeoutMs?: number
-  /** Name of the journal that tells of the same responses. */
+  /** Name of the journal that reports the same responses. */
   readonly journal?: string
-  /** For how long a new Redis takes no reports (ms); 0 unless told. */
+  /** How long a new Redis takes no reports (ms); 0 by default. */
   readonly youngMs?: number
   /** Whether to wait for the connection first, as the service does at its start. */
   readonly connect?: boolean
@@ -78,7 +81,7 @@ export async function createReplica(options: ReplicaOptions): Promise<Replica> {
   return replica
 }
 
-/** What a counter is called in Redis. */
+/** The key of a counter in Redis. */
 export function redisKey({ key }: Counter): string {
   return keyPrefixOf(tagOf(key)) + key
 }

@@ -15,7 +15,7 @@ const types: Readonly<Record<number, string>> = {
   503: 'server_error',
 }
 
-/** Claims that an answer is this refusal, in the one envelope and with nothing of our insides. */
+/** Claims that an answer is this refusal, in the error envelope and without internal details. */
 export function refused(
   t: Test,
   answer: LightMyRequestResponse,
@@ -42,7 +42,7 @@ export function refused(
   if (status === 503 || status === 429) t.match(answer.headers['retry-after'], /^\d+$/)
 }
 
-/** The store with these methods failing: by a fault of ours, or because it is out of reach. */
+/** The store with these methods failing, by an internal fault or because it is unavailable. */
 export function failing(
   how: 'fault' | 'outage',
   ...methods: readonly (keyof ApiKeyTable)[]

@@ -14,43 +14,43 @@ import { temporaryFolder } from './temporary-folder.ts'
 /** One process of the service, started by `tollgate serve`. */
 export interface Replica extends Omit<Restartable, 'start'> {
   readonly name: string
-  /** `host:port` each; one of each worker with commas. */
+  /** `host:port` each; with workers, a list with commas. */
   readonly api: string
   readonly internal: string
   readonly grpc: string
-  /** Starts it again on the addresses that it had, from another clone if one is named. */
+  /** Starts it again on the same addresses, from another clone if one is named. */
   start(root?: string): Promise<void>
 }
 
-/** Several processes of the service on one database behind one Envoy. */
+/** Several processes of the service with one database, behind one Envoy. */
 export interface Replicas {
   readonly url: string
   readonly database: string
   readonly envoy: RunningEnvoy
   readonly model: ModelServer
   readonly all: readonly Replica[]
-  /** Where the identity tokens and resources are. */
+  /** The folder of the identity tokens and resources. */
   readonly folder: string
 }
 
 export interface ReplicasSettings {
   readonly count: number
   readonly resources: (backendUrl: string) => readonly WrittenDocument[]
-  /** Lines of the token file; `token-<user>` is customary. */
+  /** Lines of the token file; by convention `token-<user>`. */
   readonly tokens: readonly string[]
-  /** The database's URL as a replica is to see it, a proxy's perhaps; the same unless told. */
+  /** The database URL for a replica, such as that of a proxy; by default the database itself. */
   readonly databaseFor?: (url: string, index: number) => string | Promise<string>
   readonly database?: string
-  /** The clone that they are started from first; this one unless told. */
+  /** The clone from which they are first started; this one by default. */
   readonly root?: string | undefined
   readonly env?: Record<string, string>
-  /** Of Envoy's admin page; any free one unless told. */
+  /** Of Envoy's admin page; a free port by default. */
   readonly envoyAdminPort?: number
-  /** Changes Envoy's configuration, which is the repository's as JSON. */
+  /** Changes Envoy's configuration, given as JSON. */
   readonly adjustEnvoy?: (bootstrap: string) => string
 }
 
-/** Starts them on free ports; all of it ends with `t`. */
+/** Starts them on free ports; everything ends with `t`. */
 export async function startReplicas(t: Test, settings: ReplicasSettings): Promise<Replicas> {
   const { count, databaseFor = (url: string) => url } = settings
   const database = settings.database ?? (await createDatabase(t))

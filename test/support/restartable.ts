@@ -3,16 +3,16 @@ import { once } from 'node:events'
 import type { Test } from 'tap'
 import { poll } from './poll.ts'
 
-/** A process that is started anew whenever it is asked for. */
+/** A process that can be started again and again. */
 export interface Restartable {
   /** 0 before its first start. */
   readonly pid: number
-  /** All it has written so far, of each start. */
+  /** Everything that it has written so far, in all its runs. */
   log(): string
-  /** Settles when it is up. */
+  /** Resolves once it is up. */
   start(command?: Command): Promise<void>
   signal(name: NodeJS.Signals): void
-  /** Ends it by this signal; settles with its exit code, or the signal's name. */
+  /** Ends it with this signal; resolves to its exit code, or to the signal's name. */
   end(name: NodeJS.Signals): Promise<number | string>
 }
 
@@ -24,7 +24,7 @@ export interface Command {
 
 export interface RestartableSettings {
   readonly name: string
-  /** Unless a start names another. */
+  /** The default command of a start. */
   readonly command: Command
   readonly env: NodeJS.ProcessEnv
   readonly isUp: () => Promise<boolean>
@@ -32,7 +32,7 @@ export interface RestartableSettings {
 
 const withinMs = 60_000
 
-/** One that has not been started yet; it is killed, stopped or not, when `t` ends. */
+/** Creates one that is not started yet; it is killed, even if stopped, when `t` ends. */
 export function createRestartable(t: Test, settings: RestartableSettings): Restartable {
   const { name, env, isUp } = settings
   let child: ChildProcess | undefined

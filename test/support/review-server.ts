@@ -8,40 +8,40 @@ import { listenLocally } from './listening.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
 /**
- * The two review APIs of a cluster, as their documentation has them (authentication.k8s.io/v1,
- * authorization.k8s.io/v1): what is not a review is refused as an API server does.
+ * The two review APIs of a cluster as documented (authentication.k8s.io/v1,
+ * authorization.k8s.io/v1). A request that is not a review is refused as an API server would.
  */
 export interface ReviewServer {
   readonly url: string
-  /** A KUBECONFIG that leads here. */
+  /** The path of a KUBECONFIG for this server. */
   readonly kubeconfig: string
   /** Its own token, in a file. */
   readonly tokenFile: string
-  /** The specs of the reviews that it was asked for, in order. */
+  /** The specs of the received reviews, in order. */
   readonly asked: Record<string, unknown>[]
-  /** Who has which token, and for whom it is. */
+  /** The owner and the audiences of each token. */
   readonly tokens: Map<string, ClusterToken>
-  /** Who may create access policies: names of users and groups. */
+  /** Users and groups that may create access policies. */
   readonly admins: Set<string>
-  /** Stands in for the reviews; undefined: they are answered. */
+  /** Answers instead of the reviews; undefined: reviews are answered. */
   answer: RequestListener | undefined
-  /** Waited for before each review is answered. */
+  /** Awaited before each review is answered. */
   delay: (() => Promise<void>) | undefined
-  /** Goes on with another certificate; connections that were open are cut. */
+  /** Switches to another certificate and closes open connections. */
   setCertificate(tls: Certificate): void
 }
 
 export interface ClusterToken {
   readonly username: string
   readonly groups?: readonly string[]
-  /** The API server's own unless told. */
+  /** The API server's own by default. */
   readonly audiences?: readonly string[]
 }
 
 const ownAudience = 'https://kubernetes.default.svc'
 export const ownToken = 'own-token'
 
-/** Starts one; it ends with `t`. With a certificate it speaks TLS. */
+/** Starts one; it ends with `t`. With a certificate it uses TLS. */
 export async function startReviewServer(t: Test, tls?: Certificate): Promise<ReviewServer> {
   const answer: RequestListener = (request, response) => {
     if (world.answer !== undefined) return world.answer(request, response)
@@ -148,7 +148,7 @@ const kinds: Readonly<
   },
 }
 
-/** A Status, as API servers answer failures. */
+/** A Status, as in API servers' failures. */
 function failure(code: number, reason: string): readonly [number, object] {
   return [code, { kind: 'Status', apiVersion: 'v1', status: 'Failure', reason, code }]
 }

@@ -6,7 +6,7 @@ import { poll } from './poll.ts'
 import { type Replicas, type ReplicasSettings, startReplicas } from './replicas.ts'
 import type { LoadRequest } from './steady-load.ts'
 
-/** What a revocation's answer says of who knows. */
+/** The part of a revocation's answer that says which replicas know it. */
 export interface Propagation {
   readonly state: 'confirmed' | 'pending'
   readonly replicas: number
@@ -14,14 +14,17 @@ export interface Propagation {
   readonly waitingFor?: readonly string[]
 }
 
-/** Replicas, and what is done to keys on them. */
+/** Replicas, with operations on keys. */
 export interface RevokingReplicas extends Replicas {
   mint(): Promise<{ readonly key: string; readonly id: string }>
-  /** DELETE through the API of one replica, the first unless told. */
+  /** DELETE through the API of one replica, by default the first. */
   revoke(id: string, replica?: number): Promise<Propagation>
-  /** Waits until every replica has let this key pass: one that is behind on a slow machine says 503. */
+  /**
+   * Waits until every replica has accepted this key: one that is behind on a slow machine answers
+   * 503.
+   */
   use(key: string): Promise<void>
-  /** The HTTP status of one Check at each replica, or worker, in their order: 200 for an allow. */
+  /** The HTTP status of one Check at each replica, or worker, in order: 200 for an allow. */
   statuses(key: string): Promise<readonly number[]>
   /** One Check at one replica. */
   status(replica: number, key: string): Promise<number>
@@ -31,7 +34,7 @@ export interface RevokingReplicas extends Replicas {
 
 const checkPath = '/envoy.service.auth.v3.Authorization/Check'
 
-/** Starts replicas with one user, `ann`, whose keys may spend as much as they like. */
+/** Starts replicas with one user, `ann`, whose keys have practically no limits. */
 export async function startRevoking(
   t: Test,
   settings: Omit<ReplicasSettings, 'resources' | 'tokens'>,
@@ -58,7 +61,10 @@ export async function startRevoking(
   return {
     ...replicas,
     async use(key) {
-      await poll(async () => (await statuses(key)).every((one) => one === 200), 'all know the key')
+      await poll(
+        async () => (await statuses(key)).every((one) => one === 200),
+        'all replicas know the key',
+      )
     },
     async mint() {
       const body = JSON.stringify({ name: 'revoked', subscription: 'plenty' })

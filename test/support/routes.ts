@@ -3,7 +3,7 @@ import { joinRoutes } from '../../src/core/join-routes.ts'
 import { parseResource } from '../../src/core/parse-resource.ts'
 import type { Resource } from '../../src/core/resources.ts'
 
-/** What others keep in a cluster about a model `llm/<service>`, as YAML would be parsed to. */
+/** Objects that others create in a cluster for a model `llm/<service>`, as parsed from YAML. */
 
 export interface WrittenRoute {
   readonly name?: string
@@ -16,7 +16,7 @@ export interface WrittenRoute {
 
 export const onGateway = { parentRefs: [{ name: 'models', namespace: 'gateways' }] }
 
-/** The HTTPRoute of an inference service, to a Service of its name unless `spec` says otherwise. */
+/** The HTTPRoute of an inference service; by default to a Service of its name. */
 export function httpRoute({
   service = 'small',
   name = `${service}-kserve-route`,
@@ -64,7 +64,7 @@ export function toPool(service: string, prefix = `/llm/${service}`) {
   }
 }
 
-/** What a gateway's controller says of a route. */
+/** The status that a gateway's controller gives a route. */
 export function verdict(accepted: 'True' | 'False', message = '', resolved = 'True') {
   const parentRef = {
     group: 'gateway.networking.k8s.io',
@@ -102,12 +102,12 @@ export function inferenceService(status: object, name = 'small') {
   }
 }
 
-/** The resources of documents; what cannot be read is left out, as everywhere. */
+/** The resources of documents; invalid ones are left out, as the service does. */
 export function readAll(documents: readonly unknown[]): readonly Resource[] {
   return documents.map(parseResource).flatMap((each) => ('resource' in each ? each.resource : []))
 }
 
-/** Documents as they are compiled: with the backends that were found. */
+/** The resources as they are compiled, with the backends that were found. */
 export function joinAll(documents: readonly unknown[], options?: RoutingOptions) {
   return joinResources(readAll(documents), options)
 }

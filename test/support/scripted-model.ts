@@ -2,7 +2,7 @@ import http from 'node:http'
 import type { AddressInfo } from 'node:net'
 import root from 'tap'
 
-/** A request as it arrived. */
+/** A request as received. */
 export interface Received {
   readonly method: string
   readonly path: string
@@ -10,17 +10,17 @@ export interface Received {
   readonly body: string
 }
 
-/** What the server answers with: its headers, and its body in these pieces, each on its own. */
+/** An answer: its headers, and its body in pieces, each sent separately. */
 export interface Script {
   readonly status?: number
   readonly headers?: http.OutgoingHttpHeaders
   readonly pieces: readonly (string | Buffer)[]
 }
 
-/** A model server that answers every path and method by the script that was set last. */
+/** A model server that answers every path and method with the current script. */
 export interface ScriptedModel {
   readonly url: string
-  /** What clients sent; the service's own look at its list is left out. */
+  /** What clients sent, without the service's own requests for the list of models. */
   readonly received: Received[]
   answer(script: Script): void
 }

@@ -1,18 +1,20 @@
 import { Agent, type IncomingMessage, request } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 
-/** One request of a load: when it went out and was answered (`performance.now()`), and how. */
+/**
+ * One request of a load: when it was sent and answered (`performance.now()`), and with what status.
+ */
 export interface Shot {
   readonly sentAt: number
   readonly endedAt: number
-  /** HTTP status; 0 when the connection broke. */
+  /** The HTTP status; 0 if the connection broke. */
   readonly status: number
 }
 
 export interface SteadyLoad {
-  /** What has been answered so far. */
+  /** All answers so far. */
   readonly shots: readonly Shot[]
-  /** Sends no more; settles once all is answered. */
+  /** Sends no more; resolves once all requests are answered. */
   stop(): Promise<readonly Shot[]>
 }
 
@@ -24,9 +26,9 @@ export interface LoadRequest {
 }
 
 /**
- * Sends `perSecond` requests a second over kept connections, whether or not those before are
- * answered; `next` makes each of them. While `atMost` are open a turn lapses: where no time is
- * measured, a slow machine is asked for less, and not for more than it can ever answer.
+ * Sends `perSecond` requests a second over kept connections, without waiting for earlier answers;
+ * `next` creates each request. While `atMost` requests are open it skips turns, so that a slow
+ * machine gets fewer requests if no time is measured.
  */
 export function startLoad(
   perSecond: number,
@@ -86,7 +88,7 @@ export function tally(shots: readonly Shot[]): Record<number, number> {
   return counts
 }
 
-/** The value below which this share of them lies. */
+/** The value below which this share of the values lies. */
 export function percentile(values: readonly number[], share: number): number {
   const sorted = [...values].sort((a, b) => a - b)
   return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? Number.NaN

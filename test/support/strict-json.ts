@@ -1,10 +1,11 @@
-/** One string, one mark, or one word or number of a text that is JSON. */
+/** A string, a punctuation mark, or a word or number in a text that is JSON. */
 const token = /"(?:[^"\\]|\\.)*"|[{}[\]:,]|[^\s{}[\]:,"]+/g
 const mostLevels = 100
 
 /**
- * Whether bytes are a JSON object that all parsers read alike: RFC 8259 in UTF-8 without a byte-order
- * mark, no name twice in one object, no lone surrogate, no number beyond a double, 100 levels at most.
+ * Whether bytes are a JSON object that all parsers read alike: RFC 8259 in UTF-8 without a byte
+ * order mark, no duplicate names, no lone surrogates, no number beyond a double, and at most 100
+ * levels.
  */
 export function isStrictObject(bytes: Buffer): boolean {
   let text: string
@@ -15,7 +16,7 @@ export function isStrictObject(bytes: Buffer): boolean {
   } catch {
     return false
   }
-  // The grammar is checked: what follows a string tells whether it is a name.
+  // The grammar is checked already; what follows a string shows whether it is a name.
   const tokens = text.match(token) ?? []
   const levels: Set<string>[] = []
   return tokens.every((each, i) => {

@@ -57,7 +57,7 @@ test('tests are counted, not assertions', async (t) => {
   ])
 })
 
-test('a file that breaks counts as a failed test', async (t) => {
+test('a file that fails to load or end counts as a failed test', async (t) => {
   const cases: [name: string, tap: string, fault: string | undefined, told: RegExp][] = [
     ['did not load', '', 'exit code 1', /exit code 1, no tests/],
     ['ended in the middle', 'TAP version 14\nok 1 - one works\n', undefined, /plan/],

@@ -1,36 +1,36 @@
-/** Reads what the test files print as TAP, and keeps the score: tests, not assertions. */
+/** Reads the TAP output of test files and counts passed and failed tests, not assertions. */
 import { inspect } from 'node:util'
 import { Parser, type Result, type TapError } from 'tap-parser'
 
-/** What is known once a run has ended. */
+/** The result of a run. */
 export interface Score {
   passed: number
   failed: number
   skipped: number
 }
 
-/** How the process of a test file ended: what it died of, if it did not exit with 0; how long it took. */
+/** How the process of a test file ended: why, unless it exited with 0, and how long it took. */
 export interface FileEnd {
   readonly fault: string | undefined
   readonly ms: number
 }
 
-/** One file: write what it prints to `parser`, end that, then tell how its process ended. */
+/** One file: write its output to `parser`, end that, then report how its process ended. */
 export interface FileReport {
   readonly parser: Parser
   end(end: FileEnd): void
 }
 
 /**
- * Announces each file by `print` as it ends, with what its tests had to say, and failures with their
- * diagnostics. A test is a test() of a file, or an assertion outside of any; a file that fails
- * without a failed test (it did not load, it timed out) counts as one that failed.
+ * Prints each file as it ends, with its comments and its failures. A test is a test() of a file, or
+ * an assertion outside of any; a file that fails without a failed test (it did not load, or it
+ * timed out) counts as one failed test.
  */
 export function createTapReport(print: (line: string) => void) {
   const score: Score = { passed: 0, failed: 0, skipped: 0 }
   let skips: string[] = []
   const times: { readonly name: string; readonly ms: number }[] = []
-  /** Of each file that failed what it added to the score. */
+  /** For each failed file, what it added to the score. */
   const failedFiles = new Map<string, Score>()
 
   const begin = (name: string): FileReport => {
@@ -69,14 +69,14 @@ export function createTapReport(print: (line: string) => void) {
     return { parser, end }
   }
 
-  /** The files that took longest, as lines. */
+  /** The slowest files, as lines. */
   const slowest = (count: number): string[] =>
     times
       .sort((a, b) => b.ms - a.ms)
       .slice(0, count)
       .map(({ name, ms }) => `${inSeconds(ms).padStart(8)}  ${name}`)
 
-  /** Takes the files that failed out of the score, and returns their names: they are to be run again. */
+  /** Removes the failed files from the score and returns their names, to run them again. */
   const retractFailures = (): string[] => {
     const names = [...failedFiles.keys()]
     for (const [name, { passed, failed, skipped }] of failedFiles) {
@@ -102,14 +102,14 @@ export function createTapReport(print: (line: string) => void) {
   }
 }
 
-/** What breaks TAP itself, such as a plan that was not kept. */
+/** Violations of TAP itself, such as a wrong plan. */
 function tapError({ tapError }: TapError): string | null {
   return tapError
 }
 
-/** Gathers the failed assertions at every depth, each with the titles that lead to it. */
+/** Collects the failed assertions at every depth, each with the titles that lead to it. */
 function collect(parser: Parser, path: string[], failures: string[], stray: string[]): void {
-  /** How many failures there were when each test began. */
+  /** The number of failures when each test began. */
   const begun = new Map<string, number>()
   parser.on('extra', (text: string) => stray.push(text.trimEnd()))
   parser.on('child', (child: Parser) => {
@@ -118,13 +118,13 @@ function collect(parser: Parser, path: string[], failures: string[], stray: stri
   })
   parser.on('assert', (result: Result) => {
     if (result.ok || result.todo) return
-    // A test whose failed assertion is shown already is no news; one that threw or timed out is.
+    // A test whose failed assertion is listed is not listed again; one that threw or timed out is.
     const before = begun.get(result.name) ?? failures.length
     if (failures.length === before) failures.push(describe(path, result))
   })
 }
 
-/** What tests have to say besides (`t.comment`), seeds and figures; not what tap adds by itself. */
+/** Comments of tests (`t.comment`), such as seeds and figures, without those that tap adds. */
 function gatherComments(parser: Parser, comments: string[]): void {
   parser.on('child', (child: Parser) => gatherComments(child, comments))
   parser.on('comment', (text: string) => {

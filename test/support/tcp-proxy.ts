@@ -2,30 +2,32 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import type { Test } from 'tap'
 
-/** A way to a server that can be cut, closed, or made to swallow all that goes along it. */
+/** A proxy to a server that can cut, refuse or swallow connections. */
 export interface TcpProxy {
   /** Where it listens, on 127.0.0.1. */
   readonly port: number
-  /** The same place by way of the proxy. */
+  /** The same URL through the proxy. */
   through(url: string): string
-  /** Ends every connection there is; new ones are welcome. */
+  /** Ends all connections; new ones are accepted. */
   cut(): void
-  /** The same by RST, as of a machine that has just been started anew. */
+  /** The same with RST, as from a machine that has just been restarted. */
   reset(): void
-  /** Ends every connection, and new ones at once, until healed. */
+  /** Ends all connections and refuses new ones, until `heal`. */
   refuse(): void
-  /** From here on neither side hears of the other, nor is told so, until healed (or `false`). */
+  /**
+   * From now on forwards nothing in either direction, without an error, until `heal` (or `false`).
+   */
   swallow(isSwallowing?: boolean): void
-  /** All goes on; what was swallowed is lost, and the connections it was lost on are cut. */
+  /** Forwards again; what was swallowed is lost, and its connections are cut. */
   heal(): void
 }
 
 export interface TcpProxyOptions {
-  /** For each connection: what becomes of the server's answers on it. */
+  /** For each connection, a function that may change the server's answers. */
   readonly onAnswers?: () => (answers: Buffer) => Buffer
 }
 
-/** Stands before a server, on this machine unless a host is named, until `t` ends. */
+/** Starts a proxy for a server, by default on this machine, until `t` ends. */
 export async function startTcpProxy(
   t: Pick<Test, 'teardown'>,
   server: number | { readonly host: string; readonly port: number },

@@ -3,21 +3,21 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 
-/** Makes an empty folder that everybody may enter: as root, Postgres runs as another user. */
+/** Creates an empty folder that everybody may enter: as root, Postgres runs as another user. */
 export function makeTemporaryFolder(): { readonly path: string; remove(): void } {
   const path = mkdtempSync(join(tmpdir(), 'tollgate-test-'))
   chmodSync(path, 0o755)
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) }
 }
 
-/** What is in a folder: texts of files and further folders, by their names. */
+/** The contents of a folder: texts of files, and further folders, by name. */
 export interface Contents {
   readonly [name: string]: string | Contents
 }
 
 /**
- * The path of such a folder, removed when `t` ends. Unlike tap's `t.testdir` no other run of the same
- * test has it at the same time.
+ * The path of such a folder, removed when `t` ends. Unlike tap's `t.testdir` it is not shared with
+ * other runs of the same test.
  */
 export function temporaryFolder(t: Test, contents: Contents = {}): string {
   const { path, remove } = makeTemporaryFolder()

@@ -8,7 +8,7 @@ import { runTestFiles } from './test-files.ts'
 
 const always = availableParallelism()
 
-/** Runs files that each end once so many have begun; answers how many ran at a time at most. */
+/** Runs files that each end once this many have begun; returns the maximum that ran at a time. */
 async function runTogether(t: Test, count: number, jobs: number, idle: number) {
   const folder = temporaryFolder(t)
   const begun = temporaryFolder(t)
@@ -47,14 +47,14 @@ async function runTogether(t: Test, count: number, jobs: number, idle: number) {
   return most
 }
 
-test('idle processors have as many files at a time as are allowed', async (t) => {
+test('idle processors run as many files at a time as allowed', async (t) => {
   t.equal(await runTogether(t, always + 2, always + 2, 1), always + 2)
 })
 
-test('busy ones have one each', async (t) => {
+test('busy processors run one file each', async (t) => {
   t.equal(await runTogether(t, always, always + 2, 0), always)
 })
 
-test('one job is one at a time', async (t) => {
+test('one job runs one file at a time', async (t) => {
   t.equal(await runTogether(t, 1, 1, 1), 1)
 })

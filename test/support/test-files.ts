@@ -1,4 +1,4 @@
-/** Runs test files, several at a time, each as a process of its own that prints TAP. */
+/** Runs test files, several at a time, each in a process of its own that prints TAP. */
 import { spawn } from 'node:child_process'
 import { globSync } from 'node:fs'
 import { availableParallelism, cpus } from 'node:os'
@@ -8,17 +8,20 @@ import type { FileEnd, FileReport } from './tap-report.ts'
 /** How to run the files. */
 export interface TestRun {
   readonly env: NodeJS.ProcessEnv
-  /** How many at a time at most: as many as there are processors, and more while these are idle. */
+  /** The maximum at a time: by default one per processor, and more while processors are idle. */
   readonly jobs: number
-  /** The share of the processors that was idle since it was last asked; measured unless given. */
+  /** The idle share of the processors since the last call; measured by default. */
   readonly idleShare?: () => number
-  /** What a file may take before it is ended and counts as failed. */
+  /** The time after which a file is ended and counts as failed. */
   readonly limitMs: number
-  /** Called as a file is begun. */
+  /** Called when a file begins. */
   readonly begin: (file: string) => FileReport
 }
 
-/** Files that begin so wait for processes, some for a minute: begun first, none is left over at the end. */
+/**
+ * Prefixes of files that wait for processes, some for a minute. They begin first, so that none is
+ * left at the end.
+ */
 const SLOW = [
   'test/wiring/generated-policies',
   'test/e2e/',
@@ -28,7 +31,7 @@ const SLOW = [
   'test/grpc/',
 ]
 
-/** Every test file below `test`, in the order to run them in. */
+/** Every test file below `test`, in the order in which to run them. */
 export function findTestFiles(): string[] {
   const rank = (file: string) => {
     const at = SLOW.findIndex((folder) => file.startsWith(folder))
@@ -39,7 +42,10 @@ export function findTestFiles(): string[] {
     .sort((a, b) => rank(a) - rank(b))
 }
 
-/** Resolves when every file has ended; to false after a signal, which ends the files that run and starts no other. */
+/**
+ * Resolves when every file has ended; to false after a signal, which ends the running files and
+ * starts no other.
+ */
 export async function runTestFiles(files: readonly string[], run: TestRun): Promise<boolean> {
   const { jobs, idleShare = observeIdleness() } = run
   const waiting = [...files]
@@ -57,7 +63,7 @@ export async function runTestFiles(files: readonly string[], run: TestRun): Prom
     const ended = runFile(file, run, stopping.signal).finally(() => running.delete(ended))
     running.add(ended)
   }
-  // Many a file waits for a timeout or a process, and leaves the processors to others meanwhile.
+  // Many files wait for a time-out or a process, and leave the processors to others meanwhile.
   const timer = setInterval(() => {
     const isIdle = idleShare() > enoughIdle
     if (isIdle && running.size < jobs) begin()
@@ -71,12 +77,17 @@ export async function runTestFiles(files: readonly string[], run: TestRun): Prom
   return !stopping.signal.aborted
 }
 
-/** One file at a time is begun beyond one for each processor, where so much of them all is idle. */
+/**
+ * Beyond one file per processor, one more file begins at a time if this share of all processors is
+ * idle.
+ */
 const enoughIdle = 0.15
-/** About how long a file takes to show whether it needs a processor, in milliseconds. */
+/** About how long it takes to see whether a file needs a processor, in milliseconds. */
 const lookEveryMs = 500
 
-/** What it returns tells how much of the processors was idle since it was last asked, from 0 to 1. */
+/**
+ * Returns a function that gives the idle share of the processors since its last call, from 0 to 1.
+ */
 function observeIdleness(): () => number {
   const times = () => {
     const all = cpus().map((cpu) => Object.values(cpu.times).reduce((a, b) => a + b, 0))
@@ -97,7 +108,7 @@ async function runFile(file: string, run: TestRun, stopping: AbortSignal): Promi
   const begun = performance.now()
   const report = run.begin(file)
   const child = spawn(process.execPath, [file], {
-    // With an id tap leaves its own totals out.
+    // With an id, tap omits its own totals.
     env: { ...run.env, TAP: '1', TAP_CHILD_ID: '1', TAP_TIMEOUT: `${run.limitMs / 1000}` },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
@@ -119,14 +130,14 @@ async function runFile(file: string, run: TestRun, stopping: AbortSignal): Promi
   report.end(end)
 }
 
-/** A file ends itself at its limit (TAP_TIMEOUT), unless it is caught in a loop. */
+/** A file ends itself at its limit (TAP_TIMEOUT), unless it hangs in a loop. */
 async function endLate(
   kill: (signal: NodeJS.Signals) => void,
   limitMs: number,
   signal: AbortSignal,
 ): Promise<void> {
   await sleep(limitMs + 5_000, undefined, { signal })
-  // tap says what is open, and ends.
+  // On this signal tap reports what is open, and ends.
   kill('SIGALRM')
   await sleep(5_000, undefined, { signal })
   kill('SIGKILL')

@@ -4,8 +4,8 @@ import {
 } from '../../src/store/postgres/embedded-postgres.ts'
 
 /**
- * A server for the databases of tests. A crash may take what it holds: syncing to the disk is most of
- * what it costs to create and drop a database.
+ * A server for the databases of tests. Its data need not survive a crash: syncing to disk is most
+ * of the cost of creating and dropping a database.
  */
 export function startTestPostgres(directory: string): Promise<EmbeddedPostgres> {
   const settings = { fsync: 'off', full_page_writes: 'off', max_connections: 400 }

@@ -1,7 +1,7 @@
 import root from 'tap'
 
-/** What `npm test` gives a file. */
+/** The time limit that `npm test` gives a file. */
 const limitMs = 600_000
 
-// Run by Node itself a file would have tap's 30 s, which are few for one that starts a database.
+// Run by Node itself, a file would have tap's 30 s, too little for one that starts a database.
 if (process.env.TAP_TIMEOUT === undefined) root.setTimeout(limitMs)

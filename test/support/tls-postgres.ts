@@ -6,7 +6,7 @@ import { openPool } from '../../src/store/postgres/postgres.ts'
 import { poll } from './poll.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
-/** A Postgres of a test's own, with this certificate and key; gone when `t` ends. */
+/** A Postgres for one test, with this certificate and key; it ends with `t`. */
 export async function startTlsPostgres(
   t: Test,
   { cert, key }: { readonly cert: string; readonly key: string },
@@ -30,7 +30,7 @@ export async function startTlsPostgres(
     await poll(async () => {
       const [setting] = await sql<{ ssl: string }[]>`show ssl`
       return setting?.ssl === 'on'
-    }, 'it speaks TLS')
+    }, 'Postgres accepts TLS')
   } finally {
     await sql.end()
   }

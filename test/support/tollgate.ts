@@ -13,16 +13,19 @@ import './time-limit.ts'
 /** A `tollgate` command under test. */
 export interface RunningTollgate {
   readonly pid: number
-  /** All it has printed so far. */
+  /** Everything that it has printed so far. */
   output(): string
-  /** Waits until it has printed this; fails when it ends before it has, or hangs. */
+  /** Waits until it has printed this text; fails if it ends before, or hangs. */
   until(text: string): Promise<void>
   /** The exit code, or the name of the signal that ended it. */
   readonly ended: Promise<number | string>
   signal(name: NodeJS.Signals): void
 }
 
-/** Settings of a whole gateway beside any other: addresses of its own, and this data folder. */
+/**
+ * Settings of a complete gateway that may run beside others: addresses of its own, and this data
+ * folder.
+ */
 export async function ownSettings(dataDir: string): Promise<Record<string, string>> {
   const settings = ['GATEWAY', 'API', 'INTERNAL', 'GRPC', 'METRICS', 'ENVOY_ADMIN', 'MODEL_SERVER']
   const ports = await freePorts(settings.length)
@@ -33,7 +36,7 @@ export async function ownSettings(dataDir: string): Promise<Record<string, strin
   }
 }
 
-/** Runs `tollgate` with these settings and no others; when `t` ends so does all that it started. */
+/** Runs `tollgate` with only these settings; when `t` ends, so does everything that it started. */
 export function runTollgate(
   t: Test,
   args: readonly string[],
@@ -46,7 +49,7 @@ export function runTollgate(
   return runCommand(t, command, { env, cwd: packageRoot }, settings.DATA_DIR)
 }
 
-/** Runs any command that starts a Tollgate on `dataDir`, and cleans up after it in the same way. */
+/** Runs any command that starts Tollgate on `dataDir`, and cleans up after it in the same way. */
 export function runCommand(
   t: Test,
   [command = '', ...args]: readonly string[],
@@ -88,7 +91,7 @@ export function runCommand(
   }
 }
 
-/** The processes that `tollgate up` has noted, by name, and the server of its database. */
+/** The processes that `tollgate up` has recorded, by name, and the server of its database. */
 export function processesOf(dataDir: string): Record<string, number> {
   const found: Record<string, number> = {}
   if (!existsSync(join(dataDir, 'run'))) return found
@@ -101,13 +104,13 @@ export function processesOf(dataDir: string): Record<string, number> {
   return found
 }
 
-/** Where its database is, which for root is not always the data folder. */
+/** The folder of its database, which for root is not always in the data folder. */
 export function databaseHome(dataDir: string): string {
   const note = join(dataDir, 'postgres', 'kept-elsewhere')
   return existsSync(note) ? readFileSync(note, 'utf8').trim() : join(dataDir, 'postgres')
 }
 
-/** What the next start would do about what a failed test left. */
+/** Does what the next start would do after a failed test. */
 async function cleanUp(dataDir: string): Promise<void> {
   await reap(join(dataDir, 'run'), () => {})
   if (!existsSync(join(databaseHome(dataDir), 'data', 'postmaster.pid'))) return

@@ -25,7 +25,8 @@ const wheel: Wheel = {
 
 /**
  * The server that tests run: VALKEY_PATH, else `valkey-server` or `redis-server` on PATH, else the
- * one that `npm test` fetched earlier. Undefined when there is none, for a test to skip with that.
+ * one that `npm test` downloaded earlier. Undefined if there is none; the test then skips with that
+ * reason.
  */
 export function valkeyPath(env: NodeJS.ProcessEnv = process.env): string | undefined {
   if (env.VALKEY_PATH) return env.VALKEY_PATH
@@ -37,7 +38,7 @@ export function valkeyPath(env: NodeJS.ProcessEnv = process.env): string | undef
   )
 }
 
-/** The same, fetching it where there is none; rejects with what to do about it. */
+/** The same, but downloads it if there is none; rejects with advice. */
 export async function findValkey(env: NodeJS.ProcessEnv): Promise<string> {
   const found = valkeyPath(env)
   if (found !== undefined) return found

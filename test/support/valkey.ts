@@ -7,35 +7,35 @@ import { poll } from './poll.ts'
 import { makeTemporaryFolder } from './temporary-folder.ts'
 import { valkeyPath } from './valkey-binary.ts'
 
-/** A real Valkey (or Redis) of a test's own. */
+/** A real Valkey (or Redis) for one test. */
 export interface RunningValkey {
   readonly port: number
   /** `redis://127.0.0.1:port` */
   readonly url: string
-  /** Where it keeps its files. */
+  /** The folder of its files. */
   readonly folder: string
   readonly pid: number
-  /** A connection for the test's own questions; closed when it ends. */
+  /** A connection for the test itself; closed when the test ends. */
   readonly client: Redis
-  /** Stops it in order, or kills it. */
+  /** Stops it regularly, or kills it. */
   stop(): Promise<void>
   kill(): Promise<void>
-  /** Starts it on the same port, after `stop` or `kill`, with what it has kept on disk. */
+  /** Starts it on the same port after `stop` or `kill`, with what it has saved to disk. */
   start(): Promise<void>
-  /** Makes it hang (SIGSTOP), and go on. */
+  /** Makes it hang (SIGSTOP) and continue. */
   freeze(): void
   thaw(): void
 }
 
-/** Gone with its data when the test ends. */
+/** The test at whose end it and its data are removed. */
 interface Owner {
   teardown(end: () => unknown): void
 }
 
-/** Why tests that need it are skipped; false when they are not. */
+/** Why tests that need it are skipped; false if they are not. */
 export const skipValkey = valkeyPath() === undefined && 'no Valkey'
 
-/** Starts one on a free port of 127.0.0.1, keeping nothing on disk unless `args` say so. */
+/** Starts one on a free port of 127.0.0.1; by default it saves nothing to disk. */
 export async function startValkey(
   t: Test | Owner,
   args: readonly string[] = [],

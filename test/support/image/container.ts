@@ -1,7 +1,7 @@
 /**
- * A container of our manifests without a container engine: its own root, which is read-only and holds
- * this machine's /usr and the image's /opt, the volumes of its pod, uid 65532 without capabilities. The
- * network is this machine's. Needs root.
+ * A container of our manifests without a container engine. It has a read-only root with this
+ * machine's /usr and the image's /opt, the volumes of its pod, and uid 65532 without capabilities.
+ * The network is that of this machine. Needs root.
  */
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
@@ -14,7 +14,7 @@ import { temporaryFolder } from '../temporary-folder.ts'
 
 const user = 65_532
 
-/** Why no container can be run here, for tests to skip; false: one can. */
+/** Why no container can run here, for tests to skip; false if one can. */
 export const noContainers =
   (process.platform !== 'linux' && 'not on Linux') ||
   (process.getuid?.() !== 0 && 'needs root') ||
@@ -23,7 +23,10 @@ export const noContainers =
 
 export interface RunningContainer {
   output(): string
-  /** Settles once this answers true. Rejects with its output when it ends before, or in two minutes. */
+  /**
+   * Resolves once `ask` returns true. Rejects with the output if the container ends first, or after
+   * two minutes.
+   */
   until(what: string, ask: () => Promise<boolean>): Promise<void>
   /** The exit status, or the name of the signal that ended it. */
   readonly ended: Promise<number | string>
@@ -31,7 +34,7 @@ export interface RunningContainer {
 }
 
 export interface PodHere {
-  /** Runs a container of the pod, with these settings besides; `command` instead of its own. */
+  /** Runs a container of the pod with these additional settings; `command` replaces its own. */
   run(
     container: string,
     env?: Readonly<Record<string, string>>,
@@ -40,8 +43,8 @@ export interface PodHere {
 }
 
 /**
- * The volumes of a pod. What its emptyDirs are is made; the others are folders that are given by the name
- * of the volume. `opt` is the image's /opt; `environment` what ConfigMaps and the image say.
+ * The volumes of a pod. Its emptyDirs are created; the other volumes are the given folders, by
+ * name. `opt` is the image's /opt; `environment` has the values of ConfigMaps and of the image.
  */
 export function createPod(
   t: Test,
@@ -87,14 +90,17 @@ export function createPod(
   }
 }
 
-/** As the kubelet makes them with `fsGroup`. */
+/** As the kubelet creates them with `fsGroup`. */
 function makeEmptyDir(path: string): void {
   mkdirSync(path)
   chownSync(path, 0, user)
   chmodSync(path, 0o2777)
 }
 
-/** $0 is the root, $1 the image's /opt, $2 the user, then mounts by three up to `--`, then the command. */
+/**
+ * $0 is the root, $1 the image's /opt, $2 the user, followed by mounts of three arguments each up
+ * to `--`, and by the command.
+ */
 const enter = `
 root=$0 opt=$1 user=$2
 shift 2

@@ -1,4 +1,4 @@
-/** The instructions of our Containerfile, and their doing without a container engine. */
+/** Reads the instructions of our Containerfile and runs them without a container engine. */
 
 import { execFileSync } from 'node:child_process'
 import { cpSync, mkdirSync, readFileSync, statSync } from 'node:fs'
@@ -30,8 +30,8 @@ export function readContainerfile(): readonly (readonly Instruction[])[] {
 }
 
 /**
- * Does what the stage `packages` does, into `folder`, which becomes its /opt: this machine stands for its
- * base, so what it would install from Debian has to be here. Answers the folder.
+ * Runs the stage `packages` in `folder`, which becomes its /opt. This machine replaces the base
+ * image, so what the stage would install from Debian must be present. Returns the folder.
  */
 export function buildPackages(folder: string): string {
   let workdir = '/opt'
@@ -57,14 +57,14 @@ function copy(paths: readonly string[], workdir: string): void {
   }
 }
 
-/** In a mount namespace of its own, in which /opt is the folder. */
+/** Runs in a mount namespace of its own, in which /opt is the folder. */
 function run(command: string, workdir: string, folder: string): void {
   const script = `mount --bind "$0" /opt && cd ${workdir} && ${command}`
   const args = ['--mount', '--propagation', 'private', 'sh', '-ec', script, folder]
   execFileSync('unshare', args, { stdio: ['ignore', 'ignore', 'inherit'], env: plain })
 }
 
-/** Without what npm tells its scripts, which would have its own children ask for the same. */
+/** Without npm's variables for scripts, which would affect nested npm commands. */
 const plain = Object.fromEntries(
   Object.entries(process.env).filter(([name]) => !name.startsWith('npm_')),
 )

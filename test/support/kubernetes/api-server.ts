@@ -4,7 +4,7 @@ import type { Test } from 'tap'
 import type { ClusterAccess } from '../../../src/kubernetes/client.ts'
 import { listenLocally } from '../listening.ts'
 
-/** One kind of resource that an API server has. */
+/** One kind of resource of an API server. */
 export interface ApiKind {
   readonly group: string
   readonly version: string
@@ -13,45 +13,45 @@ export interface ApiKind {
 }
 
 /**
- * An API server in this process, as far as our own code speaks to one: list in pages, watch with
- * bookmarks, resource versions, generations, conflicts, the status subresource, merge patches,
- * finalizers; and switches for what goes wrong with real ones.
+ * An API server in this process, with the features that our code uses: lists in pages, watches with
+ * bookmarks, resource versions, generations, conflicts, the status subresource, merge patches and
+ * finalizers. It can be switched to fail as real ones do.
  */
 export interface ApiServer {
   readonly access: ClusterAccess
-  /** When each path was refused by the switches, in milliseconds. */
+  /** When the switches refused each path, in milliseconds. */
   readonly refusedAt: Map<string, number[]>
-  /** Method and path of each request, in order; without an administrator's, which never fail. */
+  /** Method and path of each request, in order, except an administrator's, which never fail. */
   readonly requests: string[]
-  /** Answers each request with this status before anything else; 0: as it should. */
+  /** Answers every request with this status; 0: answers normally. */
   status: number
-  /** The same for some requests alone; undefined: for none. */
+  /** The same for some requests; undefined: for none. */
   refuses: ((method: string, url: string) => number) | undefined
-  /** Says so in `retry-after`. */
+  /** Sent as `retry-after`. */
   retryAfterSeconds: number
   /** Accepts connections and never answers. */
   silent: boolean
-  /** Breaks off every watch, with this written before. */
+  /** Breaks off every watch after sending `last`. */
   cut(last?: string): void
   /** Ends every watch as API servers do after some minutes. */
   endWatches(): void
   /** Sends every watch a bookmark. */
   bookmark(): void
-  /** Forgets what has happened, so that older versions are 410. */
+  /** Forgets the history, so that older versions are answered with 410. */
   compact(): void
-  /** Has a kind no longer, nor any object of it; or has it again. */
+  /** Removes a kind and all its objects; `restore` adds the kind again. */
   forget(plural: string): void
   restore(plural: string): void
   readonly watches: number
 }
 
-/** Of whoever is not part of what is tested. */
+/** The token of an administrator, whose requests are not part of what is tested. */
 export const adminToken = 'admin'
 
 interface Stored {
   readonly kind: ApiKind
   object: KubeObject
-  /** The fields of its status that were applied last. */
+  /** The fields of its status that were last applied. */
   applied?: readonly string[]
 }
 
@@ -81,7 +81,7 @@ interface Asked {
   readonly query: URLSearchParams
 }
 
-/** Starts one; it ends with `t`. */
+/** Starts a server; it ends with `t`. */
 export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promise<ApiServer> {
   const stored = new Map<string, Stored>()
   const absent = new Set<string>()
@@ -116,7 +116,7 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
       const [path = ''] = (request.url ?? '').split('?')
       world.refusedAt.set(path, [...(world.refusedAt.get(path) ?? []), performance.now()])
       if (world.retryAfterSeconds > 0) response.setHeader('retry-after', world.retryAfterSeconds)
-      return refuse(response, status, 'as it was told to')
+      return refuse(response, status, 'as the test demands')
     }
     const served = discover(request.url ?? '')
     if (served.length > 0) return reply(response, 200, { resources: served })
@@ -132,7 +132,7 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
     return replace(asked, body, request, response)
   }
 
-  /** What there is of a group and version. */
+  /** The kinds of a group and version. */
   function discover(url: string): readonly { readonly name: string }[] {
     return kinds
       .filter(({ group, version, plural }) => {
@@ -235,7 +235,7 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
     note('DELETED', kind, object)
   }
 
-  /** PUT, and PATCH as a merge; a patch of type apply makes what is not there. */
+  /** PUT, and PATCH as a merge; a patch of type apply creates a missing object. */
   function replace(
     asked: Asked,
     body: KubeObject,
@@ -248,7 +248,7 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
       return isApply ? create(asked, body, response) : refuse(response, 404, 'not found')
     }
     const { kind, object } = found
-    // What was applied and is not applied again is taken away.
+    // Fields that were applied and are not applied again are removed.
     const isApplied = asked.isStatus && headers['content-type']?.startsWith(applyType) === true
     const gone = isApplied ? (found.applied ?? []) : []
     if (isApplied) found.applied = Object.keys(body.status ?? {})
@@ -275,7 +275,8 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
     if (deletionTimestamp !== undefined) {
       const known = finalizersOf(object)
       const added = finalizersOf(fresh).filter((each) => !known.includes(each))
-      if (added.length > 0) return refuse(response, 422, `${added} on what is being deleted`)
+      if (added.length > 0)
+        return refuse(response, 422, `${added} on an object that is being deleted`)
     }
     if (JSON.stringify(sorted(fresh)) === JSON.stringify(sorted(object))) {
       return reply(response, 200, object)

@@ -9,11 +9,14 @@ import { writeKubeconfig } from './kubeconfig.ts'
 import type { World } from './world.ts'
 
 export interface TestController extends ClusterController {
-  /** Of its log. */
+  /** The lines of its log. */
   readonly lines: readonly string[]
 }
 
-/** A controller on a cluster, as the command starts one, with more settings; it ends with `t`. */
+/**
+ * A controller for a cluster, started as the command does, with additional settings; it ends with
+ * `t`.
+ */
 export async function startTestController(
   t: Test,
   world: World,

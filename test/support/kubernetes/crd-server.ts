@@ -12,14 +12,18 @@ import { findProgram } from './programs.ts'
 const etcd = findProgram('etcd')
 const server = findProgram('apiextensions-apiserver')
 
-/** Why Kubernetes' own custom-resource server cannot run here, for tests to skip; false: it can. */
+/**
+ * Why Kubernetes' own custom-resource server cannot run here, for tests to skip; false if it can.
+ */
 export const noCrdServer =
   noOpenssl ||
   (etcd === undefined && 'no etcd (Debian: etcd-server)') ||
   (server === undefined &&
     'no apiextensions-apiserver (go install k8s.io/apiextensions-apiserver@v0.36.3)')
 
-/** Starts it on an etcd of its own; both end with `t`. Answers how an administrator reaches it. */
+/**
+ * Starts it with an etcd of its own; both end with `t`. Returns an administrator's access to it.
+ */
 export async function startCrdServer(t: Test): Promise<ClusterAccess> {
   const folder = temporaryFolder(t)
   const at = (name: string): string => join(folder, name)
@@ -31,7 +35,7 @@ export async function startCrdServer(t: Test): Promise<ClusterAccess> {
     ...['--etcd-servers', stored, '--bind-address', '127.0.0.1', '--secure-port', `${api}`],
     ...['--tls-cert-file', at('serving.crt'), '--tls-private-key-file', at('serving.key')],
     ...['--client-ca-file', at('ca.crt'), '--authentication-skip-lookup'],
-    // It wants to know where the main API server is, and gets on without.
+    // It asks for the main API server, but works without one.
     ...['kubeconfig', 'authentication-kubeconfig', 'authorization-kubeconfig'].flatMap((flag) => [
       `--${flag}`,
       at('nowhere'),
@@ -48,11 +52,11 @@ export async function startCrdServer(t: Test): Promise<ClusterAccess> {
   }
   const kube = createClient(access)
   const isUp = () => kube.send({ path: '/apis/apiextensions.k8s.io/v1/customresourcedefinitions' })
-  await poll(() => isUp().catch(() => undefined), 'the custom-resource server answers', 60_000)
+  await poll(() => isUp().catch(() => undefined), 'the custom-resource server responds', 60_000)
   return access
 }
 
-/** Starts an etcd that keeps its data in a folder; answers its URL. */
+/** Starts an etcd with its data in this folder; returns its URL. */
 export async function startEtcd(t: Test, command: string, folder: string): Promise<string> {
   const [client, peer] = (await freePorts(2)).map((port) => `http://127.0.0.1:${port}`) as [
     string,
@@ -78,7 +82,7 @@ export function run(t: Test, command: string, args: readonly string[]): void {
   })
 }
 
-/** An authority, its server's certificate and that of an administrator. */
+/** A certificate authority, and certificates of its server and of an administrator. */
 export function makeCertificates(folder: string): void {
   const openssl = (...args: readonly string[]): void => {
     execFileSync('openssl', args, { cwd: folder, stdio: 'ignore' })

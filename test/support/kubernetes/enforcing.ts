@@ -24,9 +24,9 @@ export interface Condition {
 /** Two processes of the service behind an Envoy, and a controller, in one cluster. */
 export interface Enforcing extends Replicas {
   readonly world: World
-  /** The controller's way to the database. */
+  /** The controller's connection to the database. */
   readonly proxy: TcpProxy
-  /** A condition of an object, once it is about what is written now. */
+  /** A condition of an object, once it refers to the current generation. */
   condition(
     plural: string,
     name: string,
@@ -35,9 +35,9 @@ export interface Enforcing extends Replicas {
   ): Promise<Condition | undefined>
   /** `Enforced` of a model's policy. */
   enforced(model: string, kind?: 'auth' | 'trlp'): Promise<Condition | undefined>
-  /** Waits until that is True. */
+  /** Waits until `Enforced` is True. */
   isEnforced(model: string, kind?: 'auth' | 'trlp'): Promise<unknown>
-  /** A key of Ann for a Subscription of the group `team`; '' is none. */
+  /** Creates a key of Ann for a Subscription of the group `team`; returns '' if it is refused. */
   mint(subscription: string): Promise<string>
   chatOf(key: string, model: string): LoadRequest
   chat(key: string, model: string): Promise<number>
@@ -51,7 +51,7 @@ interface Shown {
   }
 }
 
-/** Starts all of it, beside so many models that nobody asks for; `env`: the controller's. */
+/** Starts everything, with many models that no test uses; `env` is for the controller. */
 export async function startEnforcing(
   t: Test,
   crowd: number,

@@ -1,7 +1,7 @@
 import { modelRef, type WrittenDocument } from '../documents.ts'
 import type { Random } from '../random.ts'
 
-/** Documents with every field there is; from these others are made by a few changes each. */
+/** Documents with every field; each generated document is one of these with a few changes. */
 const whole: readonly WrittenDocument[] = [
   modelRef('small', {
     endpointOverride: 'https://small.example/x',
@@ -147,7 +147,9 @@ function placesIn(container: object, keys: readonly (string | number)[]): Place[
   })
 }
 
-/** One of ours with none to three changes: a value replaced, taken away, added or repeated. */
+/**
+ * One of these documents with none to three changes: a value replaced, removed, added or repeated.
+ */
 export function generateDocument(random: Random): WrittenDocument {
   const pick = <T>(from: readonly T[]): T => from[random.below(from.length)] as T
   const made = structuredClone(pick(whole))

@@ -1,4 +1,7 @@
-/** A whole kube-apiserver on an etcd of its own: reviews, RBAC, Pod Security and the built-in kinds. */
+/**
+ * A complete kube-apiserver with an etcd of its own: reviews, RBAC, Pod Security and the built-in
+ * kinds.
+ */
 
 import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
@@ -21,7 +24,7 @@ const programs = Object.fromEntries(
 )
 const missing = Object.entries(programs).filter(([, path]) => !existsSync(path))
 
-/** Why there is none, for tests to skip; false: there is one. */
+/** Why there is none, for tests to skip; false if there is one. */
 export const noKubeServer =
   noOpenssl ||
   (assets === undefined
@@ -29,16 +32,16 @@ export const noKubeServer =
     : missing.length > 0 && `no ${missing.map(([name]) => name).join()} in KUBEBUILDER_ASSETS`)
 
 export interface KubeServer {
-  /** The administrator's. */
+  /** The administrator's client. */
   readonly client: KubeClient
   readonly access: ClusterAccess
   /** `kubectl` as the administrator; `input` is its standard input. */
   kubectl(args: readonly string[], input?: string): KubectlResult
   /** A token of a service account, as the kubelet would mount it. */
   tokenFor(namespace: string, account: string, audience?: string): Promise<string>
-  /** How a service account reaches it. */
+  /** The access of a service account. */
   accessAs(namespace: string, account: string): Promise<ClusterAccess>
-  /** The path of a KUBECONFIG of a service account. */
+  /** The path of a KUBECONFIG for a service account. */
   kubeconfigFor(namespace: string, account: string): Promise<string>
 }
 
@@ -47,7 +50,7 @@ export interface KubectlResult {
   readonly output: string
 }
 
-/** Settles once it answers; both end with `t`. */
+/** Resolves once it responds; both end with `t`. */
 export async function startKubeServer(t: Test): Promise<KubeServer> {
   const folder = temporaryFolder(t)
   const at = (name: string): string => join(folder, name)

@@ -4,7 +4,7 @@ import type { Test } from 'tap'
 import type { ClusterAccess } from '../../../src/kubernetes/client.ts'
 import { temporaryFolder } from '../temporary-folder.ts'
 
-/** The path of a file of this access; it is gone when `t` ends. */
+/** Writes a KUBECONFIG for this access and returns its path; it is deleted when `t` ends. */
 export function writeKubeconfig(t: Test, { server, ca, cert, key }: ClusterAccess): string {
   const base64 = (text: string | undefined) => text && Buffer.from(text).toString('base64')
   const user = { 'client-certificate-data': base64(cert), 'client-key-data': base64(key) }

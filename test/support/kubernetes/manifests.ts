@@ -1,4 +1,4 @@
-/** The manifests of k8s/, and the pods in them as their tests look at them. */
+/** The manifests of k8s/, and their pods as tests see them. */
 
 import { join } from 'node:path'
 import { type Manifest, nameOf, render } from '../../../k8s/render.ts'
@@ -41,9 +41,9 @@ export interface PodSpec {
   readonly [field: string]: unknown
 }
 
-/** A pod that a manifest makes. */
+/** A pod of a manifest. */
 export interface Pod {
-  /** Of the manifest. */
+  /** The name of the manifest. */
   readonly name: string
   readonly labels: Readonly<Record<string, string>>
   readonly spec: PodSpec
@@ -56,7 +56,7 @@ export const overlays: Readonly<Record<'production' | 'trial', readonly Manifest
   trial: render(folderOf('overlays/trial')),
 }
 
-/** A folder of k8s/. */
+/** The path of a folder of k8s/. */
 export function folderOf(name: string): string {
   return join(packageRoot, 'k8s', name)
 }
@@ -66,7 +66,7 @@ interface Template {
   readonly spec: PodSpec
 }
 
-/** Of all kinds that have pods. */
+/** The pods of all kinds of workloads. */
 export function podsOf(manifests: readonly Manifest[]): readonly Pod[] {
   return manifests.flatMap((manifest) => {
     const spec = manifest.spec as { template?: Template; jobTemplate?: { spec: Spec } } | undefined
@@ -86,7 +86,9 @@ interface Spec {
   readonly template: Template
 }
 
-/** The environment of a container, its ConfigMaps included; what comes by a reference is a stand-in. */
+/**
+ * The environment of a container, including its ConfigMaps; values by reference have placeholders.
+ */
 export function environmentOf(
   container: Container,
   manifests: readonly Manifest[],

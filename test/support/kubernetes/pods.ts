@@ -3,7 +3,7 @@ import type { World } from './world.ts'
 
 const namespace = 'tollgate'
 
-/** Creates a Pod; answers what the downward API would tell it. */
+/** Creates a Pod; returns what the downward API would give it. */
 export async function makePod(world: World, name: string): Promise<PodIdentity> {
   const { metadata } = await world.apply(podNamed(name))
   await setPhase(world, name, 'Running')

@@ -51,7 +51,7 @@ export const plurals = { auth: 'modelauthpolicies', trlp: 'tokenratelimitpolicie
 export const pathOf = (kind: keyof typeof plurals, model: string): string =>
   `/apis/tollgate.dev/v1alpha1/namespaces/llm/${plurals[kind]}/maas-${kind}-${model}`
 
-/** It, as the API server has it; undefined: there is none. */
+/** The policy as the API server has it; undefined if there is none. */
 export async function policyOf(
   { client }: World,
   kind: keyof typeof plurals,
@@ -65,14 +65,14 @@ export async function policyOf(
   }
 }
 
-/** Whether it is enforced as it stands. */
+/** Whether the current policy is enforced. */
 export function isEnforced(policy: Policy | undefined): policy is Policy {
   const { status, metadata } = policy ?? {}
   const found = status?.conditions.find(({ type }) => type === 'Enforced')
   return found?.status === 'True' && status?.observedGeneration === metadata?.generation
 }
 
-/** Waits until it is enforced, and as asked; answers it. */
+/** Waits until it is enforced and meets the condition; returns it. */
 export async function enforced(
   world: World,
   kind: keyof typeof plurals,
@@ -86,7 +86,7 @@ export async function enforced(
   return (await poll(ask, `${kind} of ${model} is enforced`, 60_000)) as Policy
 }
 
-/** A database, with one process that reports what it has read of the cluster, as `serve` does. */
+/** A database with one process that reports what it has read from the cluster, as `serve` does. */
 export async function startReporting(t: Test, world: World): Promise<string> {
   const { url, sql } = await createKeyDatabase(t)
   const id = randomUUID()
@@ -112,7 +112,7 @@ export async function startReporting(t: Test, world: World): Promise<string> {
       report.note()
     },
     report() {},
-    onFailure: (error) => t.fail('a change is put in force', { error }),
+    onFailure: (error) => t.fail('a change is in force', { error }),
   })
   t.teardown(() => {
     controller.close()
@@ -122,7 +122,7 @@ export async function startReporting(t: Test, world: World): Promise<string> {
   return url
 }
 
-/** A controller as the command starts one, that reads those reports. */
+/** A controller, started as the command does, that reads those reports. */
 export async function startWriting(
   t: Test,
   world: World,
@@ -141,7 +141,7 @@ export async function startWriting(
   return controller
 }
 
-/** Sends a server-side apply in somebody's name. */
+/** Sends a server-side apply with this field manager. */
 export async function applyAs(
   { client }: World,
   manager: string,

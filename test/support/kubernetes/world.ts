@@ -10,16 +10,16 @@ import {
 import { type ApiKind, type ApiServer, adminToken, startApiServer } from './api-server.ts'
 import { installCrds, noCrdServer, startCrdServer } from './crd-server.ts'
 
-/** A cluster in a test, and an administrator in it. */
+/** A cluster in a test, with an administrator. */
 export interface World {
-  /** Of what is tested. */
+  /** The access of what is tested. */
   readonly access: ClusterAccess
-  /** The administrator's, for whom no faults are. */
+  /** The administrator's client, which the switches do not affect. */
   readonly client: KubeClient
-  /** Creates or replaces an object, as `kubectl apply` would, and its status where there is one. */
+  /** Creates or replaces an object as `kubectl apply` would, and its status if there is one. */
   apply(document: object): Promise<JsonObject>
   remove(document: object): Promise<void>
-  /** The switches of the one in this process; undefined for real ones. */
+  /** The switches of the fake API server; undefined for a real one. */
   readonly faults: ApiServer | undefined
 }
 
@@ -43,14 +43,15 @@ const apiKinds: readonly ApiKind[] = [
   { group: '', version: 'v1', plural: 'pods', kind: 'Pod' },
 ]
 
-/** Of a version that real API servers have beside the newer one. */
+/** A version that real API servers serve beside the newer one. */
 const older: readonly ApiKind[] = othersCollections.map(({ group, versions, kind, plural }) => ({
   ...{ group, version: versions[1], kind, plural },
 }))
 
 /**
- * Runs a test in the double, and in Kubernetes' own custom-resource server where that can run. The former has a double of
- * its own: where a file sets `root.jobs`, several run at once.
+ * Runs a test with the fake API server, and with Kubernetes' own custom-resource server if that can
+ * run. Each test with the fake one has its own, so that several run at once if a file sets
+ * `root.jobs`.
  */
 export function inWorlds(title: string, body: (t: Test, world: World) => Promise<void>): void {
   root.test(`${title}, in a double`, { buffered: true }, async (t) => body(t, await startDouble(t)))
@@ -89,7 +90,7 @@ async function empty({ client }: World): Promise<void> {
   }
 }
 
-/** The double alone. */
+/** Starts only the fake API server. */
 export async function startDouble(t: Test): Promise<World & { readonly faults: ApiServer }> {
   const faults = await startApiServer(t, [...apiKinds, ...older])
   return { ...toWorld(faults.access, faults), faults }
@@ -127,7 +128,7 @@ function toWorld(access: ClusterAccess, faults: ApiServer | undefined): World {
         )
       } catch (error) {
         const { status } = error as { status?: number }
-        // Somebody else wrote in between, a status perhaps.
+        // Somebody else has written in between, perhaps a status.
         if (status === 409) return await world.apply(document)
         if (status !== 404) throw error
         return await finish(await client.send({ method: 'POST', path, body }))
@@ -149,7 +150,7 @@ interface Placed {
   readonly [field: string]: unknown
 }
 
-/** In the namespace where a file without one would be read. */
+/** In the namespace that a file without one would be read in. */
 function placed(document: object): Placed {
   const { metadata, ...rest } = document as Placed
   return {
@@ -167,7 +168,7 @@ function pathOf({ apiVersion, kind, metadata: { namespace } }: Placed): string {
 
 const unapproved = { 'api-approved.kubernetes.io': 'unapproved, for a test' }
 
-/** Built into a whole cluster; here one more definition. */
+/** Built into a complete cluster; here a definition. */
 const leases = looseCrd('coordination.k8s.io', 'v1', 'Lease', 'leases', unapproved)
 
 function others(): readonly object[] {
@@ -176,7 +177,10 @@ function others(): readonly object[] {
   )
 }
 
-/** The original's definitions: loose, but for the fields of their statuses (contract, 7.2). */
+/**
+ * The original's definitions: without a schema except for the fields of their statuses (contract,
+ * 7.2).
+ */
 function originals(): readonly object[] {
   const group = 'maas.opendatahub.io'
   return collections[group].map(({ kind, plural, readAs }) =>

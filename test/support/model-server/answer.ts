@@ -1,4 +1,4 @@
-/** Makes up an answer: its words, its length in bytes and the tokens it is said to have cost. */
+/** Creates an answer: its words, its length in bytes and the tokens that it reports. */
 
 import { randomUUID } from 'node:crypto'
 import type { Ask } from './ask.ts'
@@ -7,28 +7,28 @@ import { type Dialect, isJson, type Json } from './dialect.ts'
 import { Refusal } from './refusal.ts'
 import type { Tokens } from './usage.ts'
 
-/** One answer, before any dialect has given it a form. */
+/** An answer, independent of any dialect. */
 export interface Answer {
   readonly id: string
   readonly createdS: number
   readonly model: string
   readonly body: Json
   readonly ask: Ask
-  /** The text in the pieces a stream sends, one token each. */
+  /** The text in the pieces that a stream sends, one token each. */
   readonly pieces: readonly string[]
   /** Whether the caller's own limit cut the answer short. */
   readonly isCut: boolean
   readonly tokens: Tokens
   /** Whether a stream ends with a usage chunk (`stream_options.include_usage`). */
   readonly includesUsage: boolean
-  /** Whether every chunk carries the usage so far (vLLM's `continuous_usage_stats`). */
+  /** Whether every chunk contains the usage so far (vLLM's `continuous_usage_stats`). */
   readonly usageEveryChunk: boolean
 }
 
 const DEFAULT_WORDS = 16
 const vocabulary = 'a small river carries quiet words past the old stone mill at dawn'.split(' ')
 
-/** Answers a request body. Throws Refusal 400 for a body the dialect cannot take. */
+/** Answers a request body. Throws Refusal 400 for a body that the dialect does not accept. */
 export function createAnswer(dialect: Dialect, body: Json, ask: Ask, ids: readonly string[]) {
   const { requiredFields, promptFields, limitFields } = dialect
   if (!requiredFields.some((name) => body[name] !== undefined && body[name] !== null)) {
@@ -57,9 +57,9 @@ export function createAnswer(dialect: Dialect, body: Json, ask: Ask, ids: readon
 }
 
 /**
- * Words in all strings of a JSON value, a number being a token of its own; of an object only
- * `text`, `content`, `input` and `output` are read. A loop, because bodies may nest deeper than
- * the stack.
+ * Counts the words in all strings of a JSON value; a number is one token. Of objects only `text`,
+ * `content`, `input` and `output` are read. A loop, because bodies may be nested deeper than the
+ * stack.
  */
 export function countWords(value: unknown): number {
   const open = [value]
@@ -74,7 +74,7 @@ export function countWords(value: unknown): number {
   return words
 }
 
-/** `words` pieces, padded with dots to `bytes` in all, spread evenly so that no chunk is absurd. */
+/** `words` pieces, padded with dots to `bytes` in all, spread evenly over the chunks. */
 function writePieces(words: number, bytes: number): readonly string[] {
   const pieces: string[] = []
   let length = 0
@@ -91,7 +91,9 @@ function writePieces(words: number, bytes: number): readonly string[] {
   return pieces.map((piece, index) => piece + share + (index === words - 1 ? rest : ''))
 }
 
-/** Tokens are words, unless a total was asked for; the completion then keeps its words if it can. */
+/**
+ * Tokens are words, unless a total was requested; then the completion keeps its words if possible.
+ */
 function spend(ask: Ask, promptWords: number, answerWords: number): Tokens {
   if (ask.totalTokens === undefined) return { prompt: promptWords, completion: answerWords }
   const completion = Math.min(answerWords, ask.totalTokens)

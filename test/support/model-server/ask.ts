@@ -1,10 +1,10 @@
-/** What a caller may ask of the sample model server, and where it is read from. */
+/** What a caller may request of the sample model server, and where it is read from. */
 
 import { isJson, type Json } from './dialect.ts'
 import { parseLenientJson } from './lenient-json.ts'
 import { Refusal } from './refusal.ts'
 
-/** Every field is optional; README.md beside this file says what each does. */
+/** Every field is optional; README.md in this folder describes each. */
 export interface Ask {
   readonly words?: number
   readonly totalTokens?: number
@@ -26,7 +26,7 @@ export interface Ask {
   readonly foldKeys?: boolean
 }
 
-/** The longest any delay may last, in milliseconds; `hang` ends after it too. */
+/** The maximum of any delay, in milliseconds; it also ends `hang`. */
 export const LONGEST_WAIT_MS = 60_000
 
 const LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
@@ -57,7 +57,7 @@ const fields: Readonly<Record<keyof Ask, (value: unknown) => boolean>> = {
   foldKeys: isFlag,
 }
 
-/** Reads the header `x-sim`. Throws Refusal 400 when it is no JSON object of known fields. */
+/** Reads the header `x-sim`. Throws Refusal 400 if it is not a JSON object of known fields. */
 export function readHeaderAsk(header: string | readonly string[] | undefined): Ask {
   if (header === undefined) return {}
   try {
@@ -68,12 +68,14 @@ export function readHeaderAsk(header: string | readonly string[] | undefined): A
   }
 }
 
-/** Adds the body's `sim` to what the header asked for; where both name a field the header holds. */
+/** Adds the body's `sim` to the header's fields; the header takes precedence. */
 export function readBodyAsk(body: Json, header: Ask): Ask {
   return { ...('sim' in body ? checkAsk(body.sim) : {}), ...header }
 }
 
-/** A misspelt ask would make a test pass for the wrong reason, so unknown fields are refused. */
+/**
+ * With a misspelled field a test would pass for the wrong reason, so unknown fields are refused.
+ */
 function checkAsk(value: unknown): Ask {
   if (!isJson(value)) throw invalid('sim must be an object')
   for (const [name, given] of Object.entries(value)) {

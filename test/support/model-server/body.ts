@@ -1,4 +1,4 @@
-/** Takes a request body in and makes of it what a lenient model server would. */
+/** Reads a request body as a lenient model server would. */
 
 import type { IncomingMessage } from 'node:http'
 import { promisify } from 'node:util'
@@ -7,7 +7,7 @@ import { isJson, type Json } from './dialect.ts'
 import { decodeText, parseLenientJson } from './lenient-json.ts'
 import { Refusal } from './refusal.ts'
 
-/** The largest body that is taken, in bytes, before and after decompression. */
+/** The largest accepted body in bytes, before and after decompression. */
 export const BODY_LIMIT_BYTES = 64 * 1024 * 1024
 
 const decompressors = {
@@ -53,7 +53,7 @@ export async function readJson(bytes: Buffer, encoding: string | undefined): Pro
 }
 
 /**
- * A boolean as pydantic reads one in its lax mode, which is how vLLM reads `stream`: 1, "true",
+ * A boolean as pydantic reads it in its lax mode, which is how vLLM reads `stream`: 1, "true",
  * "yes" and "on" are true as well. Absent and null are false; anything else is refused with 400.
  */
 export function readFlag(body: Json, name: string): boolean {
@@ -67,8 +67,8 @@ export function readFlag(body: Json, name: string): boolean {
 }
 
 /**
- * Keys in lower case, of equal ones the last: how Go's encoding/json matches them, long s and
- * Kelvin sign included. Goes one level down for `stream_options`.
+ * Converts keys to lower case; of equal ones the last is kept. Go's encoding/json matches keys in
+ * this way, including the long s and the Kelvin sign. Goes one level down for `stream_options`.
  */
 export function foldKeys(body: Json): Json {
   const folded: Json = {}

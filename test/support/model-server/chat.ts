@@ -1,4 +1,4 @@
-/** `POST /v1/chat/completions` and its elder, `POST /v1/completions`. */
+/** `POST /v1/chat/completions` and the older `POST /v1/completions`. */
 
 import type { Answer } from './answer.ts'
 import type { Dialect, Json, StreamEvent } from './dialect.ts'
@@ -70,8 +70,8 @@ interface ChoiceForm {
 }
 
 /**
- * The chunks both endpoints share. With `include_usage` a last chunk with no choices carries the
- * usage, and the others say `usage: null`, as OpenAI documents it.
+ * The chunks that both endpoints share. With `include_usage` a last chunk without choices contains
+ * the usage, and the others have `usage: null`, as OpenAI documents it.
  */
 function* chunks(answer: Answer, base: Json, form: ChoiceForm): Iterable<StreamEvent> {
   const { ask, tokens } = answer

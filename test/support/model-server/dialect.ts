@@ -1,8 +1,8 @@
-/** The form one endpoint speaks in: how it reads a request, and how it writes the same answer. */
+/** The format of one endpoint: how it reads a request, and how it writes an answer. */
 
 import type { Answer } from './answer.ts'
 
-/** A JSON object whose fields nobody has vouched for. */
+/** A JSON object with unverified fields. */
 export type Json = Record<string, unknown>
 
 /** One server-sent event; `event` is the optional event line, `data` the data line. */
@@ -11,13 +11,13 @@ export interface StreamEvent {
   readonly data: Json | '[DONE]'
 }
 
-/** What the server needs to know of one inference endpoint. */
+/** What the server must know of one inference endpoint. */
 export interface Dialect {
-  /** The fields the model would read; their words are the prompt tokens. */
+  /** The fields that the model would read; their words are the prompt tokens. */
   readonly promptFields: readonly string[]
-  /** Of these at least one must be there, else the request is refused with 400. */
+  /** At least one of these must be present, or the request is refused with 400. */
   readonly requiredFields: readonly string[]
-  /** The fields that may cap the answer's length, in tokens; the first one present holds. */
+  /** The fields that limit the length of the answer, in tokens; the first one present applies. */
   readonly limitFields: readonly string[]
   /** The answer as one JSON object. */
   whole(answer: Answer): Json

@@ -8,8 +8,8 @@ const DEFAULT_DIMENSIONS = 8
 const MOST_DIMENSIONS = 4096
 
 /**
- * OpenAI embeddings: the same input gives the same vector, of `dimensions` numbers (8 by
- * default). `encoding_format: "base64"` is honoured, since OpenAI's client asks for it.
+ * OpenAI embeddings: the same input gives the same vector of `dimensions` numbers (8 by default).
+ * `encoding_format: "base64"` is supported, because OpenAI's client requests it.
  */
 export const embeddings: Dialect = {
   promptFields: ['input'],
@@ -19,7 +19,7 @@ export const embeddings: Dialect = {
     const wanted = Number(body.dimensions ?? DEFAULT_DIMENSIONS)
     const dimensions = Math.max(1, Math.min(Math.floor(wanted) || 1, MOST_DIMENSIONS))
     const isBase64 = body.encoding_format === 'base64'
-    // Nothing is generated, so what a total exceeds the input by can only be more input.
+    // Nothing is generated, so any tokens beyond the input are counted as input.
     const prompt = ask.totalTokens ?? tokens.prompt
     return {
       object: 'list',
@@ -39,7 +39,7 @@ function inputsOf(input: unknown): readonly unknown[] {
   return Array.isArray(input) && typeof input[0] !== 'number' ? input : [input]
 }
 
-/** A vector of length 1 drawn from a hash of the input. */
+/** A vector of length 1, derived from a hash of the input. */
 function embed(input: unknown, dimensions: number): Float32Array {
   const digest = createHash('sha256').update(JSON.stringify(input)).digest()
   const vector = new Float32Array(dimensions)

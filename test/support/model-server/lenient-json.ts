@@ -1,12 +1,12 @@
 /**
- * Reads JSON as forgivingly as model servers do. Everything here is on purpose: a gateway that
- * reads more strictly must refuse what it cannot read, since this server would answer it.
+ * Reads JSON as leniently as model servers do. This is on purpose: a gateway that reads more
+ * strictly must refuse what it cannot read, because this server would answer it.
  */
 
 /**
- * Parses what `JSON.parse` takes (of duplicate keys the last wins, lone surrogates and 1e999
- * pass, nesting has no limit) and also what Python's `json` takes beyond it: the literals NaN,
- * Infinity and -Infinity. Throws SyntaxError on anything else.
+ * Parses what `JSON.parse` accepts (of duplicate keys the last is used, lone surrogates and 1e999
+ * are accepted, nesting is unlimited) and what Python's `json` accepts beyond it: the literals NaN,
+ * Infinity and -Infinity. Throws SyntaxError for anything else.
  */
 export function parseLenientJson(text: string): unknown {
   try {
@@ -19,8 +19,8 @@ export function parseLenientJson(text: string): unknown {
 }
 
 /**
- * Decodes a body as Python's `json.loads(bytes)` does: a byte order mark is dropped, and UTF-16
- * is recognised with or without one, by where the zero bytes of its first character stand.
+ * Decodes a body as Python's `json.loads(bytes)` does: a byte order mark is dropped, and UTF-16 is
+ * recognized with or without one by the positions of zero bytes in its first character.
  */
 export function decodeText(bytes: Uint8Array): string {
   const [first, second] = bytes
@@ -31,7 +31,10 @@ export function decodeText(bytes: Uint8Array): string {
   return new TextDecoder().decode(bytes)
 }
 
-/** NaN becomes null, Infinity a number too large for a double, which JSON.parse reads as such. */
+/**
+ * NaN becomes null, and Infinity a number too large for a double, which JSON.parse reads as
+ * Infinity.
+ */
 function replaceLiterals(text: string): string {
   const literal = /"|NaN|Infinity/g
   let plain = ''

@@ -1,10 +1,10 @@
-/** Reads a request target as forgivingly as web frameworks do, taken together. */
+/** Reads a request target as leniently as all web frameworks together do. */
 
 /**
- * The path a request is served by: the query is dropped, percent-escapes are decoded once,
- * `;params` are dropped, repeated slashes are one, dot segments are resolved and a trailing
- * slash is ignored. A path that cannot be decoded stays as it was written. Letter case is kept
- * here (model ids have it); routing ignores it.
+ * The path that determines the endpoint: the query is dropped, percent-escapes are decoded once,
+ * `;params` are dropped, repeated slashes are merged, dot segments are resolved and a trailing
+ * slash is ignored. A path that cannot be decoded stays as it is. Letter case is kept here, because
+ * model ids depend on it; routing ignores it.
  */
 export function readPath(target: string): string {
   const path = target.replace(/^https?:\/\/[^/?#]*/i, '').replace(/[?#].*$/s, '')

@@ -1,8 +1,8 @@
-/** Refusals in the form OpenAI's API gives them. */
+/** Refusals in the format of OpenAI's API. */
 
 import type { Json } from './dialect.ts'
 
-/** Thrown to answer an HTTP status of 400 and above with an OpenAI error body. */
+/** Thrown to answer with an HTTP status of 400 or above and an OpenAI error body. */
 export class Refusal extends Error {
   readonly status: number
   readonly code: string

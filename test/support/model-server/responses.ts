@@ -4,7 +4,7 @@ import type { Answer } from './answer.ts'
 import type { Dialect, Json, StreamEvent } from './dialect.ts'
 import { usageField } from './usage.ts'
 
-/** OpenAI Responses, whole and streamed; the stream's last event carries the whole response. */
+/** OpenAI Responses, whole and streamed; the last event of a stream contains the whole response. */
 export const responses: Dialect = {
   promptFields: ['instructions', 'input'],
   requiredFields: ['input', 'prompt'],

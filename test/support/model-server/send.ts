@@ -1,4 +1,4 @@
-/** Puts answers on the wire, in the pieces, at the pace and in the encoding asked for. */
+/** Sends answers in the requested pieces, pace and encoding. */
 
 import type { ServerResponse } from 'node:http'
 import { setTimeout as wait } from 'node:timers/promises'
@@ -8,23 +8,23 @@ import type { Ask } from './ask.ts'
 import type { Json, StreamEvent } from './dialect.ts'
 import { toText, usageIn } from './usage.ts'
 
-/** One response to be written. */
+/** One response to write. */
 export interface Outlet {
   readonly response: ServerResponse
   readonly ask: Ask
-  /** Aborted when the client leaves. Everything here rejects then. */
+  /** Aborted when the client disconnects. Every function here rejects then. */
   readonly signal: AbortSignal
   /** The request's accept-encoding. */
   readonly acceptEncoding: string
   /** Fields to add to the answer, or to the first event of a stream. */
   readonly extra: Json
-  /** Told of each usage before it is written. */
+  /** Called with each usage before it is written. */
   report(usage: unknown): void
-  /** Ends the connection without ending the answer. */
+  /** Ends the connection without completing the answer. */
   cut(): void
 }
 
-/** Large answers go out in slices of this size, each when the one before has left. */
+/** Large answers are sent in slices of this size, each once the previous one has been sent. */
 const SLICE_BYTES = 64 * 1024
 
 /** Writes one JSON answer. With `dropAfterChunks` the connection is cut halfway through it. */
@@ -52,7 +52,7 @@ export async function sendWhole(outlet: Outlet, status: number, payload: Json): 
   response.end()
 }
 
-/** Writes a stream, each event on its own and none before the one before it has left. */
+/** Writes a stream, each event separately and after the previous one has been sent. */
 export async function sendEvents(outlet: Outlet, events: Iterable<StreamEvent>): Promise<void> {
   const { response, ask, signal } = outlet
   const zipper = wantsGzip(outlet) ? createZipper() : undefined
@@ -89,7 +89,7 @@ function toFrame(event: string | undefined, data: string, eol: string): string {
   return `${event === undefined ? '' : `event: ${event}${eol}`}data: ${data}${eol}${eol}`
 }
 
-/** Raw usage is text, perhaps no JSON at all; what cannot be read reports nothing. */
+/** Raw usage is text and may be invalid JSON; what cannot be read reports nothing. */
 function reported(payload: Json, ask: Ask): unknown {
   const usage = usageIn(payload)
   if (usage === undefined || ask.usageRaw === undefined) return usage
@@ -101,8 +101,8 @@ function reported(payload: Json, ask: Ask): unknown {
 }
 
 /**
- * Writes in slices and waits for each to reach the socket: this keeps them apart on the wire
- * (writes of one tick are joined) and holds back when the reader is slow.
+ * Writes in slices and waits for each to reach the socket. This keeps them apart on the network
+ * (writes of one tick are joined) and waits for a slow reader.
  */
 async function write(
   response: ServerResponse,
@@ -129,7 +129,7 @@ function wantsGzip({ ask, acceptEncoding }: Outlet): boolean {
   return /(^|[\s,])gzip\s*(,|$|;(?!\s*q=0(\.0*)?\s*(,|$)))/i.test(acceptEncoding)
 }
 
-/** Gzip as one member whose every event can be read as soon as it has come. */
+/** One gzip member in which every event can be read as soon as it arrives. */
 function createZipper() {
   const stream = createGzip()
   let ready: Buffer[] = []

@@ -1,4 +1,4 @@
-/** The tests' model server: takes a request, finds its endpoint, sends the answer asked for. */
+/** The tests' model server: takes a request, finds its endpoint, sends the requested answer. */
 
 import http, { type IncomingMessage, type ServerResponse } from 'node:http'
 import { setTimeout as wait } from 'node:timers/promises'
@@ -17,10 +17,10 @@ import { type Outlet, sendEvents, sendWhole } from './send.ts'
 import { createTally, type Tally } from './tally.ts'
 import { chatUsage, usageField } from './usage.ts'
 
-/** The ids listed by default. Any other name in a body is answered as well. */
+/** The ids listed by default. Any other name in a body is accepted as well. */
 export const DEFAULT_MODELS: readonly string[] = ['sim-small', 'sim-large']
 
-/** What a server may be told at its creation. */
+/** Options of a server. */
 export interface ModelServerOptions {
   readonly models?: readonly string[]
 }
@@ -33,15 +33,15 @@ const dialects: Readonly<Record<string, Dialect>> = {
   '/v1/embeddings': embeddings,
 }
 
-/** A server that does not yet listen; it keeps no state but its tally. */
+/** Creates a server that does not listen yet; its only state is the tally. */
 export function createModelServer(options: ModelServerOptions = {}): http.Server {
   const ids = options.models ?? DEFAULT_MODELS
   const tally = createTally()
   const server = http.createServer({ maxHeaderSize: 64 * 1024 }, (request, response) => {
     void serve(request, response, ids, tally)
   })
-  // A gateway keeps connections for as long as it likes; closing one that it is about to use
-  // would look like a model that is down.
+  // A gateway keeps connections open for as long as it likes; closing one that it is about to use
+  // would look like a failed model.
   server.keepAliveTimeout = 0
   return server
 }
@@ -58,12 +58,12 @@ async function serve(
     response.setHeader('content-type', 'application/json').end(JSON.stringify(tally.read()))
     return
   }
-  // The gateway's own look at the list of models is nobody's request.
+  // The gateway's own requests for the list of models are not counted.
   const isOwn = request.headers['user-agent'] === 'tollgate'
   const close = isOwn ? () => {} : tally.open(path.toLowerCase())
   const client = new AbortController()
   let isCut = false
-  // A write that races with the client's leaving fails; the close below is where that is dealt with.
+  // A write fails if the client disconnects during it; the close event below handles that.
   response.on('error', () => {})
   response.once('close', () => {
     close(!isCut && !response.writableFinished)
@@ -123,8 +123,8 @@ async function answer(
 }
 
 /**
- * Does what may be asked of any answer: waits, hangs, refuses, echoes. Returns where the answer
- * goes, or nothing when there is none left to give.
+ * Does what may be requested of any answer: waits, hangs, refuses, echoes. Returns where to send
+ * the answer, or undefined if none is left to send.
  */
 async function prepare(
   request: IncomingMessage,
@@ -143,7 +143,7 @@ async function prepare(
     return undefined
   }
   if (ask.status !== undefined) {
-    const body = toErrorBody(ask.status, 'sim_status', `Status ${ask.status}, as asked for`)
+    const body = toErrorBody(ask.status, 'sim_status', `Status ${ask.status}, as requested`)
     const tokens = { prompt: ask.totalTokens ?? 0, completion: 0 }
     const isReporting = 'usage' in ask || ask.usageRaw !== undefined || 'totalTokens' in ask
     const usage = isReporting ? usageField(ask, chatUsage(tokens)) : {}
@@ -153,7 +153,7 @@ async function prepare(
   return prepared
 }
 
-/** What is answered without a model. Throws Refusal 404 for a path that nothing is served at. */
+/** Answers requests that need no model. Throws Refusal 404 for an unknown path. */
 function lookUp(request: IncomingMessage, path: string, ids: readonly string[]): Json {
   const [, version, noun, ...id] = path.split('/')
   if (path.toLowerCase() === '/health') return { status: 'ok' }
@@ -169,13 +169,16 @@ function checkMethod({ method }: IncomingMessage, allowed: string): void {
   throw new Refusal(405, 'method_not_allowed', `Only ${allowed} is answered here, not ${method}`)
 }
 
-/** Answers an error, unless the answer has begun: then only cutting it tells the client. */
+/**
+ * Answers with an error. If the answer has begun, it cuts the connection, which is the only way to
+ * tell the client.
+ */
 async function refuse(error: unknown, outlet: Outlet): Promise<void> {
   const { response } = outlet
   if (response.headersSent) return outlet.cut()
   const { status, code, message } =
     error instanceof Refusal ? error : new Refusal(500, 'internal_error', String(error))
-  // What is left of a body above the limit is not read, so its connection cannot be used again.
+  // The rest of a body above the limit is not read, so its connection cannot be used again.
   if (status === 413) response.setHeader('connection', 'close')
   await sendWhole({ ...outlet, ask: {} }, status, toErrorBody(status, code, message)).catch(() => {
     response.destroy()

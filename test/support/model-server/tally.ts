@@ -1,27 +1,27 @@
-/** What the server has done since its start, so that a test can compare it with what was counted. */
+/** What the server has done since its start, for tests to compare with what was counted. */
 
 import { isJson, type Json } from './dialect.ts'
 import { readReported } from './usage.ts'
 
-/** A running account of requests and of the tokens that answers reported. */
+/** The number of requests and of tokens that answers reported. */
 export interface Tally {
   /** Counts one request of a path; the returned function ends it, once. */
   open(path: string): (isAbandoned: boolean) => void
   /**
-   * Takes note of a usage about to be sent, and returns what to pass as `earlier` when the same
-   * answer sends another: the later replaces the earlier, field by field.
+   * Records a usage before it is sent, and returns the value to pass as `earlier` if the same
+   * answer sends another one: the later replaces the earlier, field by field.
    */
   report(usage: unknown, earlier: Json): Json
-  /** The account as `GET /sim/requests` shows it. */
+  /** The tally as `GET /sim/requests` shows it. */
   read(): Json
-  /** Sets all counts to 0, but for the requests that are open. */
+  /** Sets all counts to 0, except the number of open requests. */
   reset(): void
 }
 
-/** Paths come from callers; from here on new ones share the name "other". */
+/** Callers choose paths; beyond this number new ones share the name "other". */
 const MOST_PATHS = 1000
 
-/** A tally that begins at 0. */
+/** A tally that starts at 0. */
 export function createTally(): Tally {
   let requests = new Map<string, number>()
   let abandoned = 0

@@ -1,4 +1,4 @@
-/** The usage a model reports: as it is, or broken in the ways that were asked for. */
+/** The usage that a model reports: correct, or broken as requested. */
 
 import type { Ask } from './ask.ts'
 import { isJson, type Json } from './dialect.ts'
@@ -20,7 +20,7 @@ export function chatUsage({ prompt, completion }: Tokens): Json {
   }
 }
 
-/** The field `usage` to spread into an answer: absent for "none", else what was asked for. */
+/** The field `usage` to spread into an answer: absent for "none", otherwise as requested. */
 export function usageField(ask: Ask, usage: Json): { usage?: unknown } {
   if (ask.usageRaw !== undefined) return { usage: RAW_MARK }
   if (!('usage' in ask)) return { usage }
@@ -30,7 +30,7 @@ export function usageField(ask: Ask, usage: Json): { usage?: unknown } {
   return { usage: ask.usage }
 }
 
-/** Serialises an answer; `usageRaw` gets its place here, as text that need not even be JSON. */
+/** Serializes an answer; `usageRaw` is inserted here, as text that may be invalid JSON. */
 export function toText(payload: Json, ask: Ask): string {
   const text = JSON.stringify(payload)
   const { usageRaw } = ask
@@ -38,7 +38,7 @@ export function toText(payload: Json, ask: Ask): string {
   return text.replace(`"usage":"${RAW_MARK}"`, () => `"usage":${usageRaw}`)
 }
 
-/** The usage a payload carries: at its top, or in the `response` or `message` it announces. */
+/** The usage in a payload: at its top, or in its `response` or `message`. */
 export function usageIn(payload: Json): unknown {
   for (const place of [payload, payload.response, payload.message]) {
     if (isJson(place) && place.usage !== undefined && place.usage !== null) return place.usage
@@ -46,7 +46,10 @@ export function usageIn(payload: Json): unknown {
   return undefined
 }
 
-/** The tokens a usage object reports; a field that is no whole number of 0 or more reports none. */
+/**
+ * The tokens that a usage object reports; a field that is not a whole number of at least 0 counts
+ * as none.
+ */
 export function readReported(usage: Json): { completionTokens: number; totalTokens: number } {
   const completionTokens = count(usage.completion_tokens ?? usage.output_tokens)
   const promptTokens = count(usage.prompt_tokens ?? usage.input_tokens)
