@@ -5,6 +5,7 @@ import { test } from 'tap'
 import { serve } from '../../src/main.ts'
 import { packageRoot } from '../../src/package-root.ts'
 import { createDatabase } from '../support/database.ts'
+import { goBuildEnv } from '../support/go-build.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const run = promisify(execFile)
@@ -16,7 +17,8 @@ test('a Go gRPC client gets correct responses', { skip }, async (t) => {
   const folder = temporaryFolder(t)
   const client = join(folder, 'client')
   const build = ['build', '-o', client, './client']
-  const problem = await run('go', build, { cwd: join(packageRoot, 'bench', 'go') }).then(
+  const where = { cwd: join(packageRoot, 'bench', 'go'), env: goBuildEnv(process.env) }
+  const problem = await run('go', build, where).then(
     () => undefined,
     (error: Error & { stderr: string }) => error,
   )

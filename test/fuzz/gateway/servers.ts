@@ -9,6 +9,7 @@ import { createInterface } from 'node:readline'
 import type { Test } from 'tap'
 import { fetchWheel, findOnPath, type Wheel, wheelFolder } from '../../../src/cli/python-wheel.ts'
 import { packageRoot } from '../../../src/package-root.ts'
+import { goBuildEnv } from '../../support/go-build.ts'
 import { type ReadServed, readHeader, readTimings } from './lane.ts'
 
 /** A running server; variants differ in how they find the handler. */
@@ -53,7 +54,7 @@ const kinds: Readonly<Record<string, Kind>> = {
     prepare: async () => {
       const program = join(tools, 'fuzz-go', 'chat')
       // With the build cache a second build takes about a second.
-      run(need('go'), ['build', '-o', program, '.'], join(here, 'go'))
+      run(need('go'), ['build', '-o', program, '.'], join(here, 'go'), goBuildEnv(process.env))
       return { line: [program] }
     },
   },
@@ -130,8 +131,8 @@ function need(program: string): string {
   return found
 }
 
-function run(program: string, args: readonly string[], cwd: string): void {
+function run(program: string, args: readonly string[], cwd: string, env = process.env): void {
   mkdirSync(tools, { recursive: true })
-  const { status, stderr, stdout } = spawnSync(program, args, { cwd, encoding: 'utf8' })
+  const { status, stderr, stdout } = spawnSync(program, args, { cwd, env, encoding: 'utf8' })
   if (status !== 0) throw new Error(`${program} ended with ${status}: ${stderr}${stdout}`)
 }

@@ -10,6 +10,7 @@ import { promisify } from 'node:util'
 import { test } from 'tap'
 import { findOnPath } from '../../../src/cli/python-wheel.ts'
 import { packageRoot } from '../../../src/package-root.ts'
+import { goBuildEnv } from '../../support/go-build.ts'
 import { startHttp2 } from '../../support/http2-server.ts'
 
 const run = promisify(execFile)
@@ -25,7 +26,7 @@ async function obtain(): Promise<string | undefined> {
   try {
     const module = `github.com/summerwind/h2spec/cmd/h2spec@${version}`
     await run(go, ['install', module], {
-      env: { ...process.env, GOBIN: folder, GOFLAGS: '-mod=mod' },
+      env: { ...goBuildEnv(process.env, ['-mod=mod']), GOBIN: folder },
       timeout: 120_000,
     })
     return undefined
