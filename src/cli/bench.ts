@@ -21,30 +21,30 @@ import { asksForHelp } from './usage.ts'
 const usage = `Usage: tollgate bench [--rows path,body-json-small] [--seconds 180] [--json new.json] [--compare old.json]
        tollgate bench --target https://gateway.example --model <name> [--model-path /namespace/name]
 
-What a request costs through the gateway. Starts all of it on free ports of this machine, with a bare
-Envoy beside it and servers that answer Check and do nothing else, and measures them in turn; or
-measures a gateway that runs. One table; Ctrl-C stops everything.
+Measures what a request costs through the gateway, and prints one table. It starts a gateway on free
+ports of this machine, with a bare Envoy and servers that only answer Check for comparison, and
+measures them in turn; with --target it measures a running gateway. Ctrl-C stops everything.
 
-  --rows <names>       only these rows, or rows with these words: path, body, json, stream, small, large, huge
-  --seconds <n>        for measuring altogether, 180
-  --rounds <n>         runs of each kind, 3 at least
-  --connections <n>    open at once, 32
-  --rate <n>           requests a second of the open loop, 400
-  --json <file>        all runs, for --compare; - writes them to standard output instead of the table
-  --html <file>        the same as a page with plots
-  --compare <file>     what changed since --json wrote that file, beside the noise of both
+  --rows <names>       only these rows, or rows whose names contain these words: path, body, json, stream, small, large, huge
+  --seconds <n>        total time of the measurements, default 180
+  --rounds <n>         runs of each kind, at least 3
+  --connections <n>    open connections, default 32
+  --rate <n>           requests per second of the open loop, default 400
+  --json <file>        writes all runs, for --compare; - writes them to standard output instead of the table
+  --html <file>        writes them as a page with charts
+  --compare <file>     also prints the changes since --json wrote this file, with the noise of both
 
-What is started here:
-  --concurrency <n>    threads of each Envoy, 1
-  --set NAME=value     a setting of the service; those of the environment are not taken
-  --no-yardsticks      the gateway and the bare Envoy alone
+Without --target:
+  --concurrency <n>    threads of each Envoy, default 1
+  --set NAME=value     a setting of the service; settings in the environment are ignored
+  --no-yardsticks      only the gateway and the bare Envoy
 
-What runs already (it counts what is asked, and logs it):
-  --target <url>       the gateway; --model <name> is what bodies ask for
+With a running gateway, which counts and logs these requests:
+  --target <url>       the gateway; --model <name> is the model in request bodies
   --model-path <path>  also measures the rows by path, /namespace/model
-  --key <key>          or TOLLGATE_KEY, which other users of this machine do not see
-  --baseline <url>     the model server itself, or another gateway, to hold it against; it gets the key too
-  --insecure-http      send the key over plain http to another machine`
+  --key <key>          the API key; or TOLLGATE_KEY, which other users of this machine cannot see
+  --baseline <url>     the model server or another gateway, for comparison; it gets the key too
+  --insecure-http      allows sending the key over plain http to another machine`
 
 const stoppedStatus = 130
 const warmUpMs = 10_000

@@ -11,8 +11,9 @@ import { readCall } from './usage.ts'
 
 const usage = `Usage: tollgate check <folder>
 
-Names every problem of the resources in a folder of YAML by file and line, then the phase that each
-resource would have, and whether all that is written of a model would be accepted. The exit status is 1 when there is a problem, and 0 when there is advice alone.`
+Checks the resources in a folder of YAML files. Prints every problem with its file and line, then the
+phase that each resource would have, and whether the resources of each model would be accepted. The exit
+status is 1 if there is a problem, and 0 if there is only advice.`
 
 /**
  * Prints problems and advice, then the phase of each resource as in the service. Returns the exit

@@ -11,14 +11,14 @@ import { readCall } from './usage.ts'
 
 const usage = `Usage: tollgate cleanup [<url>] [--ca <file>] [--cert <file> --key <file>]
 
-Has the service delete the ephemeral keys that expired more than 30 minutes ago. Each process of the
-service does so by itself every 15 minutes; this is for those who want to see it as a job.
+Makes the service delete ephemeral keys that expired more than 30 minutes ago. Each process of the
+service does so every 15 minutes anyway; this command is for a visible job.
 
-  <url>           the internal listener, INTERNAL_ADDRESS of any process (http://127.0.0.1:8081)
-  --ca            the authorities (PEM) that vouch for it, instead of the usual ones
-  --cert, --key   the certificate (PEM) to show where it asks for one (TLS_CLIENT_CA_FILE)
+  <url>           the internal listener, INTERNAL_ADDRESS of any process; default http://127.0.0.1:8081
+  --ca            the certificate authorities (PEM) to trust instead of the default ones
+  --cert, --key   the client certificate (PEM), if the listener requires one (TLS_CLIENT_CA_FILE)
 
-Exit status: 0 done, 1 the service refused or cannot be reached, 2 a wrong call.`
+Exit status: 0 done, 1 the service refused or cannot be reached, 2 invalid arguments.`
 
 const timeoutMs = 30_000
 /** More than any response of ours. */

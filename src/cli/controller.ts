@@ -6,10 +6,10 @@ import { refuseArguments } from './usage.ts'
 
 const usage = `Usage: tollgate controller
 
-Writes the statuses of the resources in the cluster (RESOURCES=kubernetes). Of several one writes, by
-the Lease tollgate-controller; the others wait for it to end. The service needs none of them.
-INTERNAL_ADDRESS has /livez and /readyz, METRICS_ADDRESS its metrics. It runs until SIGTERM, SIGINT or
-SIGHUP. docs/kubernetes.md says more.`
+Writes the statuses of the resources in the cluster (RESOURCES=kubernetes). Of several controllers
+only the holder of the Lease tollgate-controller writes; the others wait to take over. The service does
+not need a controller. INTERNAL_ADDRESS serves /livez and /readyz, METRICS_ADDRESS its metrics. It runs
+until SIGTERM, SIGINT or SIGHUP. See docs/kubernetes.md.`
 
 /** `tollgate controller`: runs until it is stopped. Rejects if it cannot start. */
 export async function controllerCommand(

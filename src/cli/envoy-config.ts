@@ -13,12 +13,11 @@ import { readCall } from './usage.ts'
 
 const usage = `Usage: tollgate envoy-config [--write | --validate]
 
-  (nothing)    prints the whole configuration for an Envoy of your own, as JSON
-  --write      writes it to ENVOY_CONFIG_DIR (DATA_DIR/envoy), where the service keeps the clusters:
-               bootstrap.json, certificate.json with GATEWAY_TLS_CERT_FILE, clusters.json if there is
-               none, and makes the folder of USAGE_JOURNAL; prints the path of bootstrap.json
-  --validate   has Envoy look at it (ENVOY_PATH, else envoy on PATH), in a folder that is removed
-               afterwards: nothing that Envoy would make is left behind
+  (nothing)    prints the complete configuration for an Envoy of your own, as JSON
+  --write      writes it to ENVOY_CONFIG_DIR (default DATA_DIR/envoy), where the service writes the
+               clusters: bootstrap.json, certificate.json with GATEWAY_TLS_CERT_FILE, and clusters.json
+               if it is missing; creates the folder of USAGE_JOURNAL; prints the path of bootstrap.json
+  --validate   validates it with Envoy (ENVOY_PATH, else envoy on PATH), in a temporary folder
 
 Settings: GATEWAY_ADDRESS, GATEWAY_TLS_CERT_FILE, GATEWAY_TLS_KEY_FILE, GATEWAY_TRUSTED_HOPS,
 GATEWAY_GRPC_ENDPOINTS and GATEWAY_API_ENDPOINTS (one for each process of the service),

@@ -16,11 +16,11 @@ import { readCall } from './usage.ts'
 
 const usage = `Usage: tollgate export [<file>... | -]
 
-Prints the resources of maas.opendatahub.io as those of tollgate.dev, in YAML, for kubectl apply or a
-folder. They are read from the cluster of KUBECONFIG, else of the pod, or from files; - is standard
-input. What has no counterpart is named on standard error.
+Converts resources of maas.opendatahub.io to those of tollgate.dev and prints them as YAML, for kubectl
+apply or a folder. Reads them from files, or without arguments from the cluster of KUBECONFIG or else of
+the pod; - is standard input. Fields without a counterpart are named on standard error.
 
-Exit status: 0 everything is printed, 1 a resource is missing, 2 a wrong call.`
+Exit status: 0 everything is printed, 1 a resource is missing, 2 invalid arguments.`
 
 /**
  * Runs the command; returns the exit status. Rejects with a readable error if something cannot be

@@ -14,15 +14,15 @@ const usage = `Usage: tollgate key new <name> [--subscription <name>] [--expires
        tollgate key list [--status active,revoked,expired] [--all] [--sort name:asc] [--limit <n>] [--user <name>]
        tollgate key revoke <id>... | - | --all [--user <name>] | --user <name> [--yes]
 
-  new      make a key; its plaintext alone goes to stdout: KEY=$(tollgate key new laptop)
-  list     your active keys; --all: revoked, expired and ephemeral ones too
-           --prefix sk-tg-4fTr0b: those that begin so
-  revoke   at once and for good; -: the key itself on standard input, whoever owns it; --all: your
-           own, or a user's; --user: a user's, after it has said how many and asked
+  new      creates a key; standard output is only the key: KEY=$(tollgate key new laptop)
+  list     lists your active keys; --all: revoked, expired and ephemeral ones too
+           --prefix sk-tg-4fTr0b: keys that begin with this
+  revoke   revokes keys, which cannot be undone; -: the key given on standard input, whoever owns it;
+           --all: all of your keys, or of a user; --user: all of a user, after asking
 
-Each takes --json. Where to, and as whom: TOLLGATE_URL (default http://127.0.0.1:8000), and TOLLGATE_TOKEN
-or the file that TOLLGATE_TOKEN_FILE names.
-Flags: --url <url>, --insecure-http (send the token over plain http to another machine).`
+Each command takes --json. TOLLGATE_URL is the gateway (default http://127.0.0.1:8000); TOLLGATE_TOKEN, or
+the file named by TOLLGATE_TOKEN_FILE, is your identity token.
+Flags: --url <url>, --insecure-http (allows sending the token over plain http to another machine).`
 
 const everywhere = {
   url: { type: 'string' },

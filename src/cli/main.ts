@@ -5,21 +5,21 @@ import { packageRoot } from '../package-root.ts'
 
 const usage = `Usage: tollgate <command>
 
-  up               the whole gateway on this machine: Envoy, the service, a sample model server
-  serve            the service only
-  controller       writes the statuses of the resources in a cluster
-  drain            have the gateway finish its requests and take no new ones, before it is ended
-  check <folder>   validate a folder of resources; exit 1 with every problem named
-  export [<file>]  print the original's resources as ours, from a cluster or files
-  migrate          bring the database to our schema; take over the original service's keys
+  up               run the whole gateway on this machine: Envoy, the service, a sample model server
+  serve            run only the service
+  controller       write the statuses of the resources in a cluster
+  drain            let the gateway finish its requests and refuse new ones before it is stopped
+  check <folder>   validate a folder of resources and print every problem
+  export [<file>]  convert the original's resources to ours, from a cluster or files
+  migrate          migrate the database schema; take over the original service's keys
   envoy-config     print, write or validate the configuration of an Envoy of your own
-  replicas         the processes that a revocation waits for; forget <name>: one that is gone for good
-  cleanup [<url>]  have a running service delete expired ephemeral keys, as it does every 15 minutes
-  revocations      replay <file>...: revoke again what a restored database has forgotten
-  bench            what a request costs, beside an Envoy that only passes it on; one table
-  key <command>    make, list and revoke API keys: new, list, revoke
-  help <command>   what it takes; the same as <command> --help
-  --version        the version
+  replicas         list the processes that a revocation waits for; forget <name>: remove one
+  cleanup [<url>]  make a running service delete expired ephemeral keys now
+  revocations      replay <file>...: repeat revocations that a restored database lacks
+  bench            measure what a request costs, compared with an Envoy that only forwards it
+  key <command>    create, list and revoke API keys: new, list, revoke
+  help <command>   describe a command; the same as <command> --help
+  --version        print the version
 
 Settings come from the environment; docs/settings.md lists them.`
 

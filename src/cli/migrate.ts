@@ -18,13 +18,13 @@ import { readCall } from './usage.ts'
 const usage = `Usage: tollgate migrate [--from <url>] [--tenant <name>] [--in-place] [--dry-run]
        tollgate migrate --plan
 
-  (nothing)      brings the database of DATABASE_URL to our schema; the service does so at its start
+  (nothing)      migrates the database of DATABASE_URL to our schema; the service does so at its start
   --from <url>   copies the keys of the original service (v3.4 or later) from its database, without
-                 writing to it; may be run again, and then goes on
-  --in-place     uses the original's table where it is: at --from, else at DATABASE_URL
-  --tenant       whose keys to copy, where the original has several tenants
-  --dry-run      only says what would be done
-  --plan         says what would be done to the schema, and which processes go on working on it`
+                 writing to it; may be repeated to copy later changes
+  --in-place     uses the original's table in its database: that of --from, else of DATABASE_URL
+  --tenant       the tenant whose keys to copy, if the original has several
+  --dry-run      only prints what would be done
+  --plan         prints what would be done to the schema, and which processes keep working with it`
 
 /** The number of keys between two progress messages. */
 const reportEvery = 50_000

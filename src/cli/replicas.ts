@@ -12,7 +12,7 @@ const usage = `Usage: tollgate replicas [--json]
        tollgate replicas forget <name> [--yes]
 
   (nothing)   lists the processes that a revocation waits for, from the database of DATABASE_URL
-  forget      takes a process that is gone for good from them; asks before it does, unless --yes`
+  forget      removes a process that will not come back; asks first, unless --yes is given`
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'ask'>
 

@@ -13,11 +13,11 @@ import { readCall } from './usage.ts'
 
 const usage = `Usage: tollgate revocations replay <file>...
 
-Revokes in the database of DATABASE_URL every key that one of these files has as revoked and the
-database has as active: it was restored from a backup that is older. The files are those that each
-process keeps in REVOCATION_LOG_DIR (revocations-<process>.jsonl); a process does the same with all
-that are in its folder, at its start and whenever it finds the database older than it knows. May be
-repeated.`
+Revokes in the database of DATABASE_URL every key that is revoked in one of these files and active in
+the database, because the database was restored from an older backup. The files are those that each
+process writes in REVOCATION_LOG_DIR (revocations-<process>.jsonl). A process does the same with all
+files in its folder, at its start and whenever it finds that the database has lost revocations. The
+command may be repeated.`
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 

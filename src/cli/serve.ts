@@ -5,8 +5,8 @@ import { refuseArguments } from './usage.ts'
 
 const usage = `Usage: tollgate serve
 
-The service alone: Check, the access log, the REST API. It runs until SIGTERM, SIGINT or SIGHUP, and
-then ends within 15 seconds. SIGUSR2 makes it log at debug, and once more as before.
+Runs only the service: Check, the access log, the REST API. It runs until SIGTERM, SIGINT or SIGHUP, and
+then ends within 15 seconds. SIGUSR2 sets the log level to debug, and once more back again.
 Settings come from the environment (default; meaning: value):
 
 ${settingsList()}`

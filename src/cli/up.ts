@@ -21,8 +21,8 @@ import { welcome } from './welcome.ts'
 
 const usage = `Usage: tollgate up
 
-The whole gateway on this machine: Envoy, the service, Postgres, a sample model server. npm start runs
-this. Settings come from the environment; docs/settings.md lists them. Ctrl-C stops all of it.`
+Runs the whole gateway on this machine: Envoy, the service, Postgres, a sample model server. npm start
+runs this command. Settings come from the environment; docs/settings.md lists them. Ctrl-C stops it.`
 
 /**
  * Starts everything, prints how to try it, and ends the process with status 0 after a requested
