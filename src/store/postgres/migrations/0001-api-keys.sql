@@ -1,4 +1,4 @@
--- The table of the original service as it is, so that its rows can be taken over as they are.
+-- The table of the original service, unchanged, so that its rows can be taken over unchanged.
 create table if not exists api_keys (
   id text primary key,
   username text not null,

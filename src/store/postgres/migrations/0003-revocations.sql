@@ -1,7 +1,7 @@
--- Keys that are no longer what a process may remember of them, in the order in which that was
--- committed: whoever follows the log by its sequence misses none. '*' means every key. Its first
--- row stands for the time before the log; the newest of those older than two days is always kept, so
--- that a follower whose row is gone knows that it has been away for too long.
+-- Keys that have changed, so that cached copies are out of date, in commit order: a follower that
+-- reads by sequence misses none. '*' means every key. The first row represents the time before the
+-- log. Of the rows older than two days the newest is always kept, so that a follower whose last row
+-- is gone knows that it has been away for too long.
 create table tollgate_revocations (
   sequence bigint generated always as identity primary key,
   key_hash text not null,
@@ -9,9 +9,9 @@ create table tollgate_revocations (
 );
 insert into tollgate_revocations (key_hash) values ('*');
 
--- The processes that answer for keys, each with how far it has followed the log. `serves_until` is
--- when it will have stopped believing what it remembers if it can not follow any further. `place` is
--- where it runs: no two processes that live are in one place.
+-- The processes that check keys, and how far each has followed the log. After `serves_until` a
+-- process that cannot follow the log no longer uses its cache. `place` is where it runs: two running
+-- processes never have the same place.
 create table tollgate_replicas (
   id uuid primary key,
   name text not null,
@@ -21,11 +21,11 @@ create table tollgate_replicas (
   acknowledged bigint not null
 ) with (fillfactor = 50);
 
--- Whoever changes a key, by whichever way, logs it: also the service this table was taken over
--- from and a person at a prompt, who need no rights of their own for it. The lock makes the order
--- of the sequence the order of the commits. It is taken after the statement has locked its rows, so
--- of single statements none waits for another crosswise. The notification is the same for every
--- row, hence one a transaction: it says that there is something to read.
+-- Every change of a key is logged, whoever makes it: also the original service, or a person in psql.
+-- They need no rights on the log. The lock makes the order of the sequence the order of the commits.
+-- It is taken after the statement has locked its rows, so that single statements cannot deadlock. The
+-- notification is the same for every row, and so is sent once per transaction: it says that there is
+-- something to read.
 create function tollgate_log_revocation() returns trigger
 language plpgsql security definer set search_path from current as $$
 begin
@@ -37,7 +37,7 @@ begin
 end
 $$;
 
--- Not for last_used_at, which is written often and changes nothing that is believed of a key.
+-- Not for last_used_at, which is written often and is not part of what is cached.
 create trigger tollgate_key_changed
   after update of status, key_hash, username, user_groups, subscription, expires_at on api_keys
   for each row when (
@@ -55,8 +55,8 @@ create trigger tollgate_keys_truncated
   after truncate on api_keys
   for each statement execute function tollgate_log_revocation();
 
--- Also for what a session does as a replica (`session_replication_role`) and what is applied by
--- logical replication.
+-- Also for changes by a session with `session_replication_role = replica` and by logical
+-- replication.
 alter table api_keys enable always trigger tollgate_key_changed;
 alter table api_keys enable always trigger tollgate_key_deleted;
 alter table api_keys enable always trigger tollgate_keys_truncated;

@@ -1,12 +1,12 @@
--- The log without its lock. The lock made the order of the sequence the order of the commits, so
--- that a follower could read on from a number; a transaction that somebody left open held it, and
--- every other revocation with it. Now each row names its transaction, and a follower reads what its
--- last snapshot did not show, in whichever order it was committed.
+-- Removes the lock of the log. The lock made the order of the sequence the order of the commits, so
+-- that a follower could continue from a number; but a transaction left open held the lock and
+-- blocked every other revocation. Now each row names its transaction, and a follower reads what its
+-- last snapshot did not contain, in any order of commits.
 alter table tollgate_revocations add column transaction xid8;
 alter table tollgate_revocations alter column transaction set default pg_current_xact_id();
 create index tollgate_revocations_transaction on tollgate_revocations (transaction);
 
--- All that was committed in this snapshot the replica knows of.
+-- The replica knows everything that was committed in this snapshot.
 alter table tollgate_replicas add column snapshot pg_snapshot;
 
 create or replace function tollgate_log_revocation() returns trigger
@@ -19,7 +19,7 @@ begin
 end
 $$;
 
--- A database of before the first release may have an earlier form of 0003, which lacked these.
+-- A database from before the first release may have an earlier form of 0003, which lacked these.
 alter table tollgate_replicas add column if not exists place text not null default '';
 alter table api_keys enable always trigger tollgate_key_changed;
 alter table api_keys enable always trigger tollgate_key_deleted;

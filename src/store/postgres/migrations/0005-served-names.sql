@@ -1,6 +1,6 @@
 -- works-with: 0004
--- What model servers list, so that every process knows a name as soon as one of them does, and those
--- that start while the server is away know it too. `server` is a hash of how the server is asked.
+-- The names that model servers list, so that every process knows a name as soon as one of them does,
+-- also one that starts while the server is unavailable. `server` is a hash of how the server is called.
 create table tollgate_served_names (
   server text primary key,
   names text[] not null,

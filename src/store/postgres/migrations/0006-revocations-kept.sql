@@ -1,7 +1,7 @@
 -- works-with: 0004
--- What a process needs to note of a revocation outside of the database: the log says of each row
--- whether the key was ended by it (revoked or deleted), its id, and when it would have expired.
--- Rows from before, and those that a service of before writes itself, say nothing of that.
+-- What a process needs to store a revocation outside of the database: whether the change ended the
+-- key (revoked or deleted), its id, and when it would have expired. Older rows, and rows that an
+-- older service writes itself, lack these.
 alter table tollgate_revocations add column key_id text;
 alter table tollgate_revocations add column ended boolean;
 alter table tollgate_revocations add column expires_at timestamptz;

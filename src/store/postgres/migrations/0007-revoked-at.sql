@@ -1,6 +1,6 @@
 -- works-with: 0004
--- When a key was revoked, for its holder to read. Set here, so that it is also there when the original
--- service or a person at a prompt revokes it; what was revoked before has none.
+-- When a key was revoked, to tell its holder. A trigger sets it, so that it is also set if the original
+-- service or a person in psql revokes the key. Keys revoked earlier have none.
 alter table api_keys add column if not exists revoked_at timestamptz;
 
 create function tollgate_note_revocation() returns trigger

@@ -1,4 +1,4 @@
 -- works-with: 0004
--- The pod a process runs in: {cluster, namespace, name, uid}; null outside of a cluster. A pod that the
--- API server of its cluster says has ended is waited for no longer.
+-- The pod of a process: {cluster, namespace, name, uid}; null outside of a cluster. Nothing waits for
+-- a process whose pod has ended according to its API server.
 alter table tollgate_replicas add column pod jsonb;

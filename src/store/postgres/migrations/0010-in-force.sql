@@ -1,8 +1,8 @@
 -- works-with: 0004
--- What each process that may be serving has in force of each model, so that somebody can say where a
--- change holds. `edition` is another one whenever all of it is told anew, and null until a process that
--- is starting has told anything; `revision` grows with each change. A process of an earlier version has
--- no row.
+-- What each process that may be serving has in force for each model, to tell where a change is in
+-- force. `edition` changes whenever a process reports everything again, and is null until a starting
+-- process has reported anything; `revision` increases with each change. A process of an earlier version
+-- has no row.
 create table tollgate_reports (
   replica uuid primary key,
   edition uuid,
@@ -14,7 +14,7 @@ create table tollgate_in_force (
   replica uuid not null references tollgate_reports on delete cascade,
   model text not null,
   revision bigint not null,
-  -- Digests of who may use it, of what they may use, and of how it is served; all null: the model is gone.
+  -- Digests of its access, its limits and its server; all null: the model is gone.
   access text,
   limits text,
   server text,
