@@ -13,7 +13,7 @@ export function probes(app: FastifyInstance, { ready, degraded }: ProbeDeps): vo
   app.get('/livez', () => ({ status: 'alive' }))
   app.get('/readyz', async (_request, reply) => {
     if (!ready()) return reply.code(503).send({ status: 'not ready' })
-    const away = await degraded()
-    return { status: 'ready', ...(away.length > 0 && { degraded: away }) }
+    const unavailable = await degraded()
+    return { status: 'ready', ...(unavailable.length > 0 && { degraded: unavailable }) }
   })
 }

@@ -105,7 +105,7 @@ export function createClusterSource(options: ClusterSourceOptions) {
 
   return {
     /** Whether a part of it cannot be read now; the last state stays. */
-    get isAway(): boolean {
+    get isUnavailable(): boolean {
       return watched.some(({ problem }) => problem !== undefined)
     },
     async next(signal: AbortSignal): Promise<Gathered> {

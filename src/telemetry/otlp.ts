@@ -110,12 +110,13 @@ function watch<Items, Exporter extends { export(items: Items, done: (r: Result) 
   onChange: OtlpOptions['onChange'],
 ): Exporter {
   const send = exporter.export.bind(exporter)
-  let isAway = false
+  let isUnavailable = false
   exporter.export = (items, done) =>
     send(items, (result) => {
       const fails = result.code !== 0
-      if (fails !== isAway) onChange(signal, fails ? (result.error?.message ?? 'fails') : undefined)
-      isAway = fails
+      if (fails !== isUnavailable)
+        onChange(signal, fails ? (result.error?.message ?? 'fails') : undefined)
+      isUnavailable = fails
       done(result)
     })
   return exporter

@@ -91,7 +91,7 @@ export function createInternalApi(
     gatewayDrain,
     degraded: async () => [
       ...((await ping(database.pool)) ? [] : ['database']),
-      ...(counterParts.redis?.away ? ['redis'] : []),
+      ...(counterParts.redis?.unavailable ? ['redis'] : []),
       ...(keyParts.follower.stats().silent.length > 0 ? ['replicas'] : []),
       ...(keyParts.keeper.stats().failing ? ['revocation-log'] : []),
       // Both may contain the cluster.

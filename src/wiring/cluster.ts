@@ -35,7 +35,7 @@ export function openCluster(
       review,
       audiences: [...new Set([...config.tokenReviewAudiences, ...ownAudiences(access)])],
       graceMs: config.tokenReviewGraceMs,
-      onAway: (problem) =>
+      onUnavailable: (problem) =>
         problem === undefined
           ? log.info("the cluster's API server answers token reviews again")
           : log.error({ problem }, "the cluster's API server does not answer token reviews"),

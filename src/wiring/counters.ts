@@ -64,9 +64,9 @@ export async function openCounters(context: Context): Promise<Counters> {
       tookMs.observe(ms)
       sizes.observe(size)
     },
-    onAway(away, cause) {
+    onUnavailable(unavailable, cause) {
       // Only the message: other fields of the error may contain a password.
-      if (away)
+      if (unavailable)
         log.error(
           { cause: connection.problem?.message ?? String(cause) },
           'Redis is out of reach: counters continue from the local view',
@@ -127,8 +127,8 @@ function openParentsCounters({ config, log, stops }: Context, parent: Link): Cou
     // The counters live as long as this process.
     youngMs: 0,
     onLoss: config.onCounterLoss,
-    onAway(away, cause) {
-      if (away)
+    onUnavailable(unavailable, cause) {
+      if (unavailable)
         log.error(
           { cause: String(cause) },
           'the parent process, which keeps the counters, does not answer',

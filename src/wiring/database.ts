@@ -57,7 +57,7 @@ async function waitForDatabase(pool: Pool, context: Context): Promise<void> {
 
 /**
  * The result of `ask`, which a start cannot do without. It is asked again while it rejects with a
- * ServiceError: the database is away or slow, or another transaction holds a lock.
+ * ServiceError: the database is unavailable or slow, or another transaction holds a lock.
  */
 export async function untilAnswered<T>(
   ask: () => Promise<T>,

@@ -75,7 +75,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
       keys.forgetAll()
       keeper.replay()
     },
-    onAway: (cause) =>
+    onUnavailable: (cause) =>
       cause === undefined
         ? log.info('Postgres is back')
         : log.error({ cause: String(cause) }, 'Postgres is out of reach: cached keys stay valid'),

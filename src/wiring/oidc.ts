@@ -63,7 +63,7 @@ export function openOidc(
     /** The verifier for this issuer; undefined: it is not configured. */
     find: (issuer: string): Verify | undefined => current().find(issuer)?.verify,
     /** Whether a provider is unavailable. */
-    isAway: (): boolean => current().isAway,
+    isUnavailable: (): boolean => current().isUnavailable,
   }
 }
 
@@ -75,7 +75,7 @@ function openProvider(wanted: Wanted, { config, log }: Context, refusals: Refusa
     discoveryUrl,
     readDocument: createReadDocument({ ca, caFile }),
     graceMs,
-    onAway: (problem) =>
+    onUnavailable: (problem) =>
       problem === undefined
         ? log.info({ issuer }, 'the OIDC provider is back')
         : log.error({ issuer, problem }, 'the OIDC provider is out of reach'),

@@ -51,7 +51,7 @@ export function openOrigin({ config, log }: Context): Origin {
       if ('problem' in entry) return entry
       return toCredential(`the Secret ${namespace}/${name}`, entry.text, prefix)
     },
-    degraded: () => (source.isAway ? ['kubernetes'] : []),
+    degraded: () => (source.isUnavailable ? ['kubernetes'] : []),
     shown: 'the cluster',
   }
 }

@@ -105,14 +105,14 @@ export function watchReports(options: WatchedReportsOptions): void {
 
   async function run(): Promise<void> {
     let answeredAt = Number.NEGATIVE_INFINITY
-    let isAway = false
+    let isUnavailable = false
     while (!signal.aborted) {
       wake = new AbortController()
       const reports = await reader.read()
       const isAnswer = !('problem' in reports)
       if (isAnswer) answeredAt = performance.now()
-      if (isAway === isAnswer) onProblem(isAnswer ? undefined : describe(reader.failure))
-      isAway = !isAnswer
+      if (isUnavailable === isAnswer) onProblem(isAnswer ? undefined : describe(reader.failure))
+      isUnavailable = !isAnswer
       if (isAnswer || performance.now() - answeredAt > believedMs) onRead(reports, reader.changed)
       const either = AbortSignal.any([signal, wake.signal])
       await delay(everyMs, undefined, { signal: either, ref: false }).catch(() => {})

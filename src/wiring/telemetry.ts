@@ -77,7 +77,7 @@ export function sourcesOf(
     tollgate_worker_restarts: () => workers().restarts,
     tollgate_counters: () => counters.size,
     ...(redis && {
-      tollgate_redis_away: () => redis.away,
+      tollgate_redis_away: () => redis.unavailable,
       tollgate_counters_unflushed: () => redis.unflushed,
       tollgate_redis_losses: () => redis.losses,
     }),
@@ -90,7 +90,7 @@ export function sourcesOf(
     tollgate_key_store_refused: () => keys.stats().refused,
     tollgate_audit_lost: () => audit.lost,
     tollgate_access_reviews: () => identity.accessReviews,
-    tollgate_database_away: () => follower.state() === 'away',
+    tollgate_database_away: () => follower.state() === 'unavailable',
     tollgate_key_age_seconds: () => follower.stats().ageMs / 1_000,
     tollgate_key_grace_seconds: () => outageGraceMs(config) / 1_000,
     tollgate_replicas: () => follower.stats().others.length + 1,

@@ -38,8 +38,8 @@ export function openTokens(
     figures: counts.figures,
     /** The unavailable verifiers, under their names in `/readyz`. */
     degraded: (): readonly string[] => [
-      ...(oidc.isAway() ? ['oidc'] : []),
-      ...(cluster?.tokens.isAway ? ['kubernetes'] : []),
+      ...(oidc.isUnavailable() ? ['oidc'] : []),
+      ...(cluster?.tokens.isUnavailable ? ['kubernetes'] : []),
     ],
   }
 }

@@ -167,7 +167,7 @@ test('reads an older version of a kind if it is the only one', async (t) => {
     () => snapshot().models.get('llm/small')?.phase === 'Pending',
     'the older version is watched',
   )
-  t.notOk(source.isAway)
+  t.notOk(source.isUnavailable)
 })
 
 inWorlds('changes take effect as they arrive', async (t, world) => {
@@ -258,7 +258,7 @@ test('a broken watch loses no change', async (t) => {
     act()
     await change(what)
   }
-  t.notOk(source.isAway)
+  t.notOk(source.isUnavailable)
   t.strictSame(told, [], 'problems that are solved at once are not reported')
 })
 
@@ -305,11 +305,11 @@ test('keeps the last snapshot without the API server', async (t) => {
   for (const status of [500, 429, 401]) {
     faults.status = status
     faults.cut()
-    await poll(() => followed.source.isAway, `away: ${status}`)
+    await poll(() => followed.source.isUnavailable, `unavailable: ${status}`)
     t.ok(followed.snapshot().models.has('llm/small'))
     t.match(followed.told.join('\n'), `${status}`)
     faults.status = 0
-    await poll(() => !followed.source.isAway, `back from ${status}`, 30_000)
+    await poll(() => !followed.source.isUnavailable, `back from ${status}`, 30_000)
     t.ok(followed.snapshot().models.has('llm/small'))
   }
   faults.retryAfterSeconds = 1
@@ -343,7 +343,7 @@ test('looks again for a missing kind', async (t) => {
   const world = await startDouble(t)
   for (const plural of ['modelrefs', 'maasmodelrefs', 'tenants']) world.faults.forget(plural)
   const { snapshot, source, told } = await follow(t, world)
-  t.notOk(source.isAway)
+  t.notOk(source.isUnavailable)
   world.faults.restore('modelrefs')
   await world.apply(model)
   await poll(() => snapshot().models.has('llm/small'), 'its definition was created')
@@ -375,7 +375,7 @@ test('leaves out optional kinds while they may not be read', async (t) => {
   const { snapshot, source, told } = await follow(t, world)
   t.equal(snapshot().models.get('llm/small')?.phase, 'Ready')
   t.equal(snapshot().models.get('llm/routed')?.phase, 'Pending')
-  t.ok(source.isAway, '/readyz reports it')
+  t.ok(source.isUnavailable, '/readyz reports it')
   t.equal(told.length, others.length, 'each kind once')
   for (const plural of others) {
     t.ok(
@@ -388,10 +388,10 @@ test('leaves out optional kinds while they may not be read', async (t) => {
   world.faults.refuses = undefined
   const isRouted = () => snapshot().models.get('llm/routed')?.phase === 'Ready'
   await poll(isRouted, 'access is granted', 30_000)
-  await poll(() => !source.isAway, 'for all kinds', 30_000)
+  await poll(() => !source.isUnavailable, 'for all kinds', 30_000)
   world.faults.refuses = about(...others)
   world.faults.cut()
-  await poll(() => source.isAway, 'access is revoked', 30_000)
+  await poll(() => source.isUnavailable, 'access is revoked', 30_000)
   t.ok(isRouted(), 'keeps what was read last')
 })
 

@@ -21,7 +21,7 @@ t.test('known keys work without the database', { skip }, async (t) => {
     return (await answer.json()) as { degraded?: string[] }
   }
 
-  for (const [how, away] of [
+  for (const [how, unavailable] of [
     ['refuses', () => proxy.refuse()],
     ['hangs', () => proxy.swallow()],
   ] as const) {
@@ -38,7 +38,7 @@ t.test('known keys work without the database', { skip }, async (t) => {
       }
       const load = startLoad(50, () => request, 16)
 
-      away()
+      unavailable()
       await poll(
         async () => (await chat(known.key)).headers.get('x-tollgate-key-age')?.match(/^\d+$/),
         'responses are based on cached keys',

@@ -384,18 +384,18 @@ test('a reached limit denies if counters are read asynchronously', async (t) => 
 
 test('an unavailable store is 503, never an allow', async (t) => {
   const cause = new Error('connect ECONNREFUSED 10.0.0.7')
-  const away = (): never => {
+  const unavailable = (): never => {
     throw new ServiceError('store_unavailable', { cause })
   }
   const key = createMemoryApiKeys().mint()
   const known = createMemoryApiKeys()
   for (const [title, deps, credential] of [
-    ['keys, at once', { keys: { findByHash: away } }, key],
-    ['keys, later', { keys: { findByHash: async () => away() } }, key],
-    ['counters, at once', { keys: known, counters: { read: away, add() {} } }, known.mint()],
+    ['keys, at once', { keys: { findByHash: unavailable } }, key],
+    ['keys, later', { keys: { findByHash: async () => unavailable() } }, key],
+    ['counters, at once', { keys: known, counters: { read: unavailable, add() {} } }, known.mint()],
     [
       'counters, later',
-      { keys: known, counters: { read: async () => away(), add() {} } },
+      { keys: known, counters: { read: async () => unavailable(), add() {} } },
       known.mint(),
     ],
   ] as const) {
@@ -461,15 +461,15 @@ test('concurrent requests each give the age of their own key', async (t) => {
 
 test('an internal error is 500, never an allow', async (t) => {
   const fault = new TypeError('secret detail')
-  const away = (): never => {
+  const unavailable = (): never => {
     throw fault
   }
   const known = createMemoryApiKeys()
   for (const deps of [
-    { keys: { findByHash: away } },
-    { keys: { findByHash: async () => away() } },
-    { keys: known, snapshot: away },
-    { keys: known, counters: { read: async () => away(), add() {} } },
+    { keys: { findByHash: unavailable } },
+    { keys: { findByHash: async () => unavailable() } },
+    { keys: known, snapshot: unavailable },
+    { keys: known, counters: { read: async () => unavailable(), add() {} } },
   ]) {
     const { ask, faults } = createWorld(deps)
     const answer = await ask(chat, known.mint())

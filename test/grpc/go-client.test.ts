@@ -23,8 +23,8 @@ test('a Go gRPC client gets correct responses', { skip }, async (t) => {
     (error: Error & { stderr: string }) => error,
   )
   if (problem !== undefined) {
-    const isAway = /dial tcp|no such host|timeout|connection refused/i.test(problem.stderr)
-    if (!isAway) throw problem
+    const isUnavailable = /dial tcp|no such host|timeout|connection refused/i.test(problem.stderr)
+    if (!isUnavailable) throw problem
     t.pass('checks of the Go client', { skip: 'the Go module proxy is unavailable' })
     return
   }

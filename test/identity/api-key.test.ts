@@ -72,8 +72,11 @@ test('a store that answers later is waited for', async (t) => {
   t.ok(answer instanceof Promise)
   t.match(await answer, { user: 'ada' })
   t.equal(await verify('sk-oai-a_b', now), null)
-  const broken = createVerifyKey({ findByHash: () => Promise.reject(new Error('away')) }, markers)
-  await t.rejects(async () => broken(keys.mint(), now), /away/)
+  const broken = createVerifyKey(
+    { findByHash: () => Promise.reject(new Error('unavailable')) },
+    markers,
+  )
+  await t.rejects(async () => broken(keys.mint(), now), /unavailable/)
 })
 
 test('a use is recorded if the key is valid', async (t) => {

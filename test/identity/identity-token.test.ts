@@ -69,14 +69,14 @@ test('the result of each verification is reported', async (t) => {
   const told: string[] = []
   const onProved = (by: string, result: string) => void told.push(`${by} ${result}`)
   const failing = async (token: string) => {
-    if (token.endsWith('away')) throw new ServiceError('identity_unavailable')
+    if (token.endsWith('unavailable')) throw new ServiceError('identity_unavailable')
     if (token.endsWith('broken')) throw new Error('a fault')
     return token.endsWith('known') ? caller('cluster') : null
   }
   const verify = createVerifyToken({ file, oidc, cluster: failing, onProved })
   const issued = { iss: 'https://ours' }
   for (const token of ['listed', jwt(issued), 'known', 'unknown-one']) await verify(token, 0)
-  for (const token of [jwt(issued, {}, 'refused'), 'away', 'broken']) {
+  for (const token of [jwt(issued, {}, 'refused'), 'unavailable', 'broken']) {
     await t.rejects(async () => await verify(token, 0))
   }
   createVerifyToken({ file, oidc, cluster: undefined, onProved })('opaque', 0)

@@ -295,8 +295,8 @@ export const allMutants: readonly Mutant[] = [
     [
       ['if (reading === undefined && monotonic() - triedAt < cooldownMs) return', ''],
       ['if (discovered.issuer !== issuer)', 'if (false)'],
-      ['awaySince === undefined ? everyMs : cooldownMs', 'everyMs'],
-      ['(awaySince !== undefined || keys === undefined)', 'keys === undefined'],
+      ['unavailableSince === undefined ? everyMs : cooldownMs', 'everyMs'],
+      ['(unavailableSince !== undefined || keys === undefined)', 'keys === undefined'],
     ],
   ),
   ...mutants(
@@ -408,7 +408,7 @@ export const allMutants: readonly Mutant[] = [
     ['store/api-keys/cached-api-keys.test.ts'],
     [
       [
-        "if (state === 'away') return findWhileAway(key)\n    if (key === undefined && unknown",
+        "if (state === 'unavailable') return findDuringOutage(key)\n    if (key === undefined && unknown",
         'if (key === undefined && unknown',
       ],
       ['ageMs < graceMs', 'ageMs < 2 * graceMs'],

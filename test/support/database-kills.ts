@@ -62,7 +62,7 @@ export async function killDatabase(t: Test, rounds: number): Promise<void> {
     process.kill(database.pid, 'SIGKILL')
     await database.exited
     await poll(
-      () => replicas.every(({ follower }) => follower.state() === 'away'),
+      () => replicas.every(({ follower }) => follower.state() === 'unavailable'),
       'the database is unavailable',
     )
     for (const { keys } of replicas) t.match(await keys.findByHash(known), { status: 'active' })

@@ -51,7 +51,7 @@ export async function createReplica(options: ReplicaOptions): Promise<Replica> {
     journal,
     flushMs,
     onLoss,
-    onAway: (away) => changes.push(away),
+    onUnavailable: (unavailable) => changes.push(unavailable),
     youngMs,
     monotonic: () => performance.now() + replica.aheadMs,
     wallClock: () => Date.now() + replica.wallAheadMs,

@@ -12,8 +12,8 @@ import { listOf } from '../support/list-api.ts'
 import { poll } from '../support/poll.ts'
 
 const snapshot = snapshotOf(modelRef('one'), modelRef('two'))
-const away = async (): Promise<unknown> => {
-  throw new Error('it is away')
+const unavailable = async (): Promise<unknown> => {
+  throw new Error('it is unavailable')
 }
 const one = ({ metadata }: ModelRef) => metadata.name === 'one'
 
@@ -24,7 +24,7 @@ interface Settings {
 }
 
 /** Learns names as a process of its own would. */
-function start(t: Test, sql: Pool, { ask = away, shown, freshMs }: Settings = {}): Learner {
+function start(t: Test, sql: Pool, { ask = unavailable, shown, freshMs }: Settings = {}): Learner {
   const learner = createLearner({
     snapshot: shown ?? (() => snapshot),
     store: createServedNamesStore(sql),
@@ -45,7 +45,7 @@ test('names seen by one process are known to all, also to later ones', async (t)
   const sql = await createMigrated(t)
   let list = listOf('b', 'a')
   const seeing = start(t, sql, {
-    ask: async (ref) => (one(ref) ? list : await away()),
+    ask: async (ref) => (one(ref) ? list : await unavailable()),
     freshMs: 40,
   })
   const blind = start(t, sql)
@@ -85,7 +85,7 @@ test('a list stays known while the model server and the database are unavailable
     freshMs: 20,
     async ask() {
       asked += 1
-      return answers ? listOf('kept') : await away()
+      return answers ? listOf('kept') : await unavailable()
     },
   })
   await poll(
@@ -107,7 +107,7 @@ test('models come and go', async (t) => {
   let answers = true
   const learner = start(t, sql, {
     shown: () => current,
-    ask: async (ref) => (answers ? listOf(`of ${ref.metadata.name}`) : await away()),
+    ask: async (ref) => (answers ? listOf(`of ${ref.metadata.name}`) : await unavailable()),
   })
   await poll(
     () => modelsOf(learner, 'of one') && modelsOf(learner, 'of two'),

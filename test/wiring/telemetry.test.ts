@@ -19,7 +19,7 @@ function read(
     counters: { size: 9 },
     redis: undefined,
     keys: { stats: () => ({ ...cache, queries: 7, waiting: 1, refused: 2 }) },
-    follower: { state: () => 'away', stats: () => follower },
+    follower: { state: () => 'unavailable', stats: () => follower },
     propagation: { stats: () => ({ confirmed: 5, pending: 1, lastMs: 12 }) },
     keeper: { stats: () => ({ replayed: 2, failing: true }) },
     identity: { accessReviews: new Map([['allowed', 3]]) },
@@ -32,7 +32,7 @@ function read(
 }
 
 test('every part has metrics', async (t) => {
-  const redis = { away: true, unflushed: 4, losses: 2 }
+  const redis = { unavailable: true, unflushed: 4, losses: 2 }
   const config = { usageJournal: '/journal', keyCacheOutageGraceMs: 900_000 }
   t.strictSame(read(config, { redis }), {
     tollgate_models: 2,

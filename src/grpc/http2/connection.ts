@@ -28,7 +28,7 @@ export class Connection implements SessionLink {
   #flushes = false
   #stalled = false
   #drains = false
-  #goneAway = false
+  #goawaySent = false
   #over = false
   /** Ends a client that neither sends nor reads. */
   #stall: NodeJS.Timeout | undefined
@@ -57,7 +57,7 @@ export class Connection implements SessionLink {
 
   /** The last GOAWAY is sent: new streams are refused. */
   get refuses(): boolean {
-    return this.#goneAway
+    return this.#goawaySent
   }
 
   /** Waits for the open streams to end, then closes the connection (6.8). May be called twice. */
@@ -100,7 +100,7 @@ export class Connection implements SessionLink {
   }
 
   streamClosed(): void {
-    if (this.#goneAway && this.#session.streams.size === 0) this.#end()
+    if (this.#goawaySent && this.#session.streams.size === 0) this.#end()
   }
 
   #read(data: Buffer): void {
@@ -123,9 +123,9 @@ export class Connection implements SessionLink {
 
   /** Announces the last stream, and closes once all have ended. */
   #goAway(): void {
-    if (this.#goneAway || this.#over) return
+    if (this.#goawaySent || this.#over) return
     clearTimeout(this.#parting)
-    this.#goneAway = true
+    this.#goawaySent = true
     putGoaway(this.output, this.#session.streams.last, errorCode.noError)
     this.wrote()
     this.streamClosed()

@@ -23,7 +23,7 @@ export interface TokenReviewOptions {
   /** How long a verified token stays valid while the API server is unavailable, in milliseconds. */
   readonly graceMs: number
   /** Called once when the API server fails, with the reason, and once when it is back. */
-  readonly onAway: (problem: string | undefined) => void
+  readonly onUnavailable: (problem: string | undefined) => void
   /** Called with the reason why a token is refused, without any of its text. */
   readonly onRefused?: (reason: string) => void
   /** A monotonic clock in milliseconds. */
@@ -53,7 +53,7 @@ const room = { room: 4_000, roomForOne: 1_000 }
 const pauseMs = 1_000
 
 export function createTokenReview(options: TokenReviewOptions) {
-  const { review, audiences, graceMs, onAway, onRefused = () => {} } = options
+  const { review, audiences, graceMs, onUnavailable, onRefused = () => {} } = options
   const { monotonic = () => performance.now() } = options
   const believed = new LRUCache<string, Verdict>({ max: entries })
   const refused = new LRUCache<string, Verdict>({ max: entries })
@@ -76,7 +76,7 @@ export function createTokenReview(options: TokenReviewOptions) {
     if (failedAt !== undefined && begunAt - failedAt < pauseMs) return doWithout(hash)
     try {
       const verdict = readStatus(await review(path, toReview(token, audiences)), audiences)
-      if (failedAt !== undefined) onAway(undefined)
+      if (failedAt !== undefined) onUnavailable(undefined)
       failedAt = undefined
       believed.delete(hash)
       refused.delete(hash)
@@ -87,7 +87,7 @@ export function createTokenReview(options: TokenReviewOptions) {
       memory.set(hash, { caller, at: begunAt })
       return caller
     } catch (error) {
-      if (failedAt === undefined) onAway(errorMessage(error))
+      if (failedAt === undefined) onUnavailable(errorMessage(error))
       failedAt = monotonic()
       return doWithout(hash)
     }
@@ -129,7 +129,7 @@ export function createTokenReview(options: TokenReviewOptions) {
 
   return {
     /** Whether the API server failed at the last call. */
-    get isAway(): boolean {
+    get isUnavailable(): boolean {
       return failedAt !== undefined
     },
     /** Rejects with `identity_unavailable` if the token cannot be verified. */

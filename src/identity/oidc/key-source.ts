@@ -27,7 +27,7 @@ export interface KeySourceOptions {
   /** How long the last keys stay valid while the provider is unavailable, in milliseconds. */
   readonly graceMs: number
   /** Called once when the provider fails, with the reason, and once when it is back. */
-  readonly onAway: (problem: string | undefined) => void
+  readonly onUnavailable: (problem: string | undefined) => void
   readonly monotonic?: () => number
   /** Milliseconds between two fetches of the keys. */
   readonly everyMs?: number
@@ -37,7 +37,7 @@ export interface KeySourceOptions {
 
 /** Starts fetching at once. */
 export function createKeySource(options: KeySourceOptions) {
-  const { issuer, readDocument, graceMs, onAway } = options
+  const { issuer, readDocument, graceMs, onUnavailable } = options
   const { discoveryUrl = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration` } = options
   const { everyMs = 600_000, cooldownMs = 10_000, monotonic = () => performance.now() } = options
   const end = new AbortController()
@@ -45,7 +45,7 @@ export function createKeySource(options: KeySourceOptions) {
   let written = ''
   let generation = 0
   let triedAt = Number.NEGATIVE_INFINITY
-  let awaySince: number | undefined
+  let unavailableSince: number | undefined
   let reading: Promise<void> | undefined
   let timer: NodeJS.Timeout | undefined
 
@@ -58,12 +58,12 @@ export function createKeySource(options: KeySourceOptions) {
         written = text
         generation += 1
       }
-      if (awaySince !== undefined) onAway(undefined)
-      awaySince = undefined
+      if (unavailableSince !== undefined) onUnavailable(undefined)
+      unavailableSince = undefined
     } catch (error) {
       if (end.signal.aborted) return
-      if (awaySince === undefined) onAway(errorMessage(error))
-      awaySince ??= monotonic()
+      if (unavailableSince === undefined) onUnavailable(errorMessage(error))
+      unavailableSince ??= monotonic()
     }
   }
 
@@ -74,7 +74,7 @@ export function createKeySource(options: KeySourceOptions) {
       reading = undefined
       clearTimeout(timer)
       if (end.signal.aborted) return
-      timer = setTimeout(attempt, awaySince === undefined ? everyMs : cooldownMs).unref()
+      timer = setTimeout(attempt, unavailableSince === undefined ? everyMs : cooldownMs).unref()
     })
     return reading
   }
@@ -86,7 +86,7 @@ export function createKeySource(options: KeySourceOptions) {
   }
 
   function isLost(): boolean {
-    return awaySince !== undefined && monotonic() - awaySince > graceMs
+    return unavailableSince !== undefined && monotonic() - unavailableSince > graceMs
   }
 
   /** Looks in the set as it is now. */
@@ -102,7 +102,7 @@ export function createKeySource(options: KeySourceOptions) {
     await refresh()
     const found = await look(header)
     // During an outage an unknown key is not refused: the provider may have just added it.
-    if (found === undefined && (awaySince !== undefined || keys === undefined)) {
+    if (found === undefined && (unavailableSince !== undefined || keys === undefined)) {
       throw new ServiceError('identity_unavailable')
     }
     return found
@@ -111,8 +111,8 @@ export function createKeySource(options: KeySourceOptions) {
   void attempt()
   return {
     /** Whether the provider failed at the last fetch. */
-    get isAway(): boolean {
-      return awaySince !== undefined
+    get isUnavailable(): boolean {
+      return unavailableSince !== undefined
     },
     /** Whether it has been unavailable for so long that its last keys are no longer valid. */
     get isLost(): boolean {

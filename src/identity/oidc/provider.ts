@@ -61,8 +61,8 @@ export function createProvider(options: ProviderOptions) {
   return {
     issuer,
     /** Whether the provider is unavailable. */
-    get isAway(): boolean {
-      return keys.isAway
+    get isUnavailable(): boolean {
+      return keys.isUnavailable
     },
     /**
      * The caller. Rejects with `credential_invalid`, whose message names expiry, audience or claim

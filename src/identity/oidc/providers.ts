@@ -31,8 +31,8 @@ export function createProviders<Wanted extends { readonly issuer: string }>(
     /** The provider of this issuer, if any. */
     find: (issuer: string): Provider | undefined => inForce.get(issuer)?.provider,
     /** Whether one is unavailable. */
-    get isAway(): boolean {
-      for (const { provider } of inForce.values()) if (provider.isAway) return true
+    get isUnavailable(): boolean {
+      for (const { provider } of inForce.values()) if (provider.isUnavailable) return true
       return false
     },
     /**

@@ -42,7 +42,7 @@ export function createJournalRotation(options: JournalRotationOptions): () => Pr
       rotate(current, clock())
       await reopen(true)
     } else if (current === undefined && others.length > 0) {
-      // Envoy has not reopened the file yet, or is away; it will open it when it is back.
+      // Envoy has not reopened the file yet, or is down; it opens it at its start.
       await reopen()
     }
     const ours = others.filter((file) => isRotated(file, path))

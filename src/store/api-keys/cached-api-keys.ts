@@ -106,7 +106,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
       unknownHashes.add(hash)
       return undefined
     },
-    isAway: () => freshness.state() === 'away',
+    isUnavailable: () => freshness.state() === 'unavailable',
     monotonic,
   })
   const counts = { hits: 0, misses: 0, unknownHits: 0 }
@@ -123,7 +123,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
       counts.hits += 1
       return key
     }
-    if (state === 'away') return findWhileAway(key)
+    if (state === 'unavailable') return findDuringOutage(key)
     if (key === undefined && unknownHashes.has(hash)) {
       counts.unknownHits += 1
       return undefined
@@ -156,7 +156,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
   }
 
   /** No caller waits for a table that is known to be unavailable. */
-  function findWhileAway(key: KnownKey | undefined): KeyAnswer {
+  function findDuringOutage(key: KnownKey | undefined): KeyAnswer {
     const ageMs = freshness.ageMs()
     if (key !== undefined && ageMs < graceMs) {
       counts.hits += 1
@@ -170,7 +170,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     for (let turn = 0; turn < mostTurns; turn += 1) {
       const state = freshness.state()
       const key = known.get(hash)
-      if (state === 'away') return findWhileAway(key)
+      if (state === 'unavailable') return findDuringOutage(key)
       if (key === undefined || (state === 'confirmed' && !isFresh(hash, key))) {
         counts.misses += 1
         // Look-ups of known keys are no flood, however many there are.

@@ -23,7 +23,7 @@ export interface KeyLookupsOptions {
   /** Receives the result for a hash, just before it is returned. */
   readonly take: (hash: string, found: FoundKey | undefined) => KnownKey | undefined
   /** Whether the table is known to be unavailable. */
-  readonly isAway: () => boolean
+  readonly isUnavailable: () => boolean
   /** A monotonic clock in milliseconds. */
   readonly monotonic: () => number
 }
@@ -51,7 +51,7 @@ const refusal = new ServiceError('store_unavailable')
 
 /** Look-ups through `read`. */
 export function createKeyLookups(options: KeyLookupsOptions) {
-  const { read, take, isAway, monotonic } = options
+  const { read, take, isUnavailable, monotonic } = options
   /** Waiting or in progress, by hash. */
   const lookups = new Map<string, Lookup>()
   const queue = createFairQueue<Lookup>(queueSizes)
@@ -89,7 +89,7 @@ export function createKeyLookups(options: KeyLookupsOptions) {
 
   function takeBatch(): readonly Lookup[] {
     const batch: Lookup[] = []
-    const mostWaitedSince = isAway() ? Number.POSITIVE_INFINITY : monotonic() - patienceMs
+    const mostWaitedSince = isUnavailable() ? Number.POSITIVE_INFINITY : monotonic() - patienceMs
     while (batch.length < batchSize) {
       const lookup = queue.take()
       if (lookup === undefined) break

@@ -49,7 +49,7 @@ export function createLease(leaseMs: number, { monotonic, wall } = clocks): Leas
     },
     state() {
       const instant = now()
-      if (failedAt > renewedAt && instant - failedAt < 2 * leaseMs) return 'away'
+      if (failedAt > renewedAt && instant - failedAt < 2 * leaseMs) return 'unavailable'
       return instant - renewedAt < leaseMs ? 'confirmed' : 'unconfirmed'
     },
     ageMs: () => now() - renewedAt,

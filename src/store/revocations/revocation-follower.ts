@@ -47,7 +47,7 @@ export interface RevocationFollowerOptions {
   /** Called after each poll with the pods among these. */
   readonly onSilentPods?: (pods: readonly ReplicaPod[]) => void
   /** The database does not respond, and why; undefined: it does again. */
-  readonly onAway?: (cause: unknown) => void
+  readonly onUnavailable?: (cause: unknown) => void
   /** A failure that is no outage; polling continues. */
   readonly onFault: (error: unknown) => void
 }
@@ -80,7 +80,7 @@ const deadlineMs = 700
 /** How long the cache is trusted after the last successful poll was sent. */
 const leaseMs = 1_000
 /** Between two polls while the database is unavailable. */
-const awayEveryMs = 250
+const outageEveryMs = 250
 /** Another row with this process's place belongs to an ended process once it is this old. */
 export const unseenMs = 5_000
 /** How long a start retries. */
@@ -96,7 +96,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
   let position: LogPosition | undefined
   let others: readonly string[] = []
   let silent: readonly string[] = []
-  let isAway = false
+  let isUnavailable = false
   let listener: Listener | undefined
   let running: Promise<void> | undefined
   let following: Promise<void> | undefined
@@ -118,14 +118,14 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
       } catch (error) {
         lease.fail(sentAt)
         if (!(error instanceof ServiceError)) options.onFault(error)
-        else if (!isAway && state() === 'away') {
-          isAway = true
-          options.onAway?.(error.cause ?? error)
+        else if (!isUnavailable && state() === 'unavailable') {
+          isUnavailable = true
+          options.onUnavailable?.(error.cause ?? error)
         }
         return
       }
-      if (isAway) options.onAway?.(undefined)
-      isAway = false
+      if (isUnavailable) options.onUnavailable?.(undefined)
+      isUnavailable = false
       if (source === null) return lease.fail(sentAt)
       // The next poll acknowledges what was found.
       lease.renew(sentAt)
@@ -183,7 +183,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
 
   async function tick(): Promise<void> {
     await catchUp()
-    const nextMs = state() === 'away' ? Math.min(everyMs, awayEveryMs) : everyMs
+    const nextMs = state() === 'unavailable' ? Math.min(everyMs, outageEveryMs) : everyMs
     if (!isStopped) timer = setTimeout(tick, nextMs)
   }
 
@@ -203,7 +203,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
       while (state() !== 'confirmed') {
         if (isStopped || lease.now() > giveUpAt) throw new ServiceError('store_unavailable')
         await catchUp()
-        if (state() === 'away') await delay(awayEveryMs)
+        if (state() === 'unavailable') await delay(outageEveryMs)
       }
       const { url } = options
       listener = startListener({ url, channel: revocationChannel, onHeard: () => void catchUp() })

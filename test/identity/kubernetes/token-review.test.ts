@@ -16,7 +16,7 @@ async function createWorld(t: Test, options: ClientOptions = {}) {
     review: createReview({ server: server.url, tokenFile: server.tokenFile }, options),
     audiences,
     graceMs: 300_000,
-    onAway: (problem) => told.push(problem ?? 'back'),
+    onUnavailable: (problem) => told.push(problem ?? 'back'),
     onRefused: (reason) => refusals.push(reason),
     monotonic: () => passed,
   })
@@ -143,12 +143,12 @@ test('without the API server only cached tokens are accepted', async (t) => {
     server.answer = undefined
     pass(60_000)
     t.equal(await ask('ada'), 'ada', title)
-    t.notOk(tokens.isAway)
+    t.notOk(tokens.isUnavailable)
     server.answer = answer
     pass(60_000)
     t.equal(await ask('ada'), 'ada', `${title}: the cached verdict is still used`)
     t.match(told.at(-1), problem, title)
-    t.ok(tokens.isAway, title)
+    t.ok(tokens.isUnavailable, title)
     t.equal(await ask('bob'), 'identity_unavailable', title)
     pass(300_000)
     t.equal(await ask('ada'), 'identity_unavailable', `${title}: the cached verdict has expired`)

@@ -33,7 +33,7 @@ async function createWorld(
     issuer: issuer.url,
     readDocument: createReadDocument({ timeoutMs }),
     graceMs,
-    onAway: (problem) => told.push(problem ?? 'back'),
+    onUnavailable: (problem) => told.push(problem ?? 'back'),
     monotonic: () => passed,
     // The periodic timer uses the real clock; no test lasts for its ten minutes.
   })
@@ -82,7 +82,7 @@ test('without the provider its keys are valid for the grace period', async (t) =
   await issuer.stop()
   pass(10_000)
   t.equal(await ask('second'), 'identity_unavailable', 'the provider may have a new key')
-  t.ok(keys.isAway)
+  t.ok(keys.isUnavailable)
   t.equal(await ask('first'), 'found')
   pass(graceMs)
   t.equal(await ask('first'), 'found')
@@ -91,7 +91,7 @@ test('without the provider its keys are valid for the grace period', async (t) =
   await issuer.start()
   pass(10_000)
   t.equal(await ask('first'), 'found', 'recovers without a restart')
-  t.notOk(keys.isAway)
+  t.notOk(keys.isUnavailable)
   t.match(told, [/ECONNREFUSED/, 'back'], 'one line for each change')
 })
 
@@ -117,7 +117,12 @@ test('a start without the provider succeeds later', async (t) => {
 
 test('keys are read again in the background', async (t) => {
   const issuer = await startOidcIssuer(t)
-  const options = { issuer: issuer.url, readDocument: createReadDocument(), graceMs, onAway() {} }
+  const options = {
+    issuer: issuer.url,
+    readDocument: createReadDocument(),
+    graceMs,
+    onUnavailable() {},
+  }
   const keys = createKeySource({ ...options, everyMs: 1, cooldownMs: 20 })
   t.teardown(() => keys.close())
   const before = await poll(() => keys.generation, 'the first reading')
@@ -143,12 +148,12 @@ test('keys are at most ten minutes old, and a failing provider is tried again so
   const keys = createKeySource({
     issuer,
     graceMs,
-    onAway() {},
+    onUnavailable() {},
     monotonic: () => passed,
     async readDocument(url) {
       if (url !== `${issuer}/keys`) return { issuer, jwks_uri: `${issuer}/keys` }
       readAt.push(passed)
-      if (fails) throw new Error('away')
+      if (fails) throw new Error('unavailable')
       return { keys: [] }
     },
   })
@@ -167,10 +172,10 @@ test('keys are at most ten minutes old, and a failing provider is tried again so
   await pass(600_000)
   for (const _ of [1, 2, 3]) await pass(10_000)
   t.strictSame(readAt.slice(2), [1_200_000, 1_210_000, 1_220_000, 1_230_000])
-  t.ok(keys.isAway)
+  t.ok(keys.isUnavailable)
   fails = false
   await pass(10_000)
-  t.notOk(keys.isAway)
+  t.notOk(keys.isUnavailable)
   await pass(599_999)
   t.equal(readAt.at(-1), 1_240_000)
   await pass(1)

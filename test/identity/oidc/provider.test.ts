@@ -44,7 +44,7 @@ async function createWorld(
       graceMs,
       monotonic,
       cooldownMs: 1,
-      onAway() {},
+      onUnavailable() {},
     }),
     onRefused: (reason) => reasons.push(reason),
   })
@@ -247,7 +247,7 @@ test('no verdict outlasts the grace period of an outage', async (t) => {
   await issuer.addKey('second')
   const fresh = await issuer.sign({ sub: 'ada' }, { kid: 'second' })
   await t.rejects(ask(fresh), { code: 'identity_unavailable' })
-  t.ok(provider.isAway)
+  t.ok(provider.isUnavailable)
   passed += 1_000
   t.match(await ask(token), { user: 'ada' })
   passed += 1

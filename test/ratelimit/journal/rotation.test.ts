@@ -64,13 +64,13 @@ test('a long file is renamed and a new one created', async (t) => {
 
 test('Envoy is asked to reopen until it does', async (t) => {
   const world = createWorld(t)
-  world.envoy = () => Promise.reject(new Error('away'))
+  world.envoy = () => Promise.reject(new Error('unavailable'))
   appendFileSync(world.path, 'x'.repeat(100))
   for (let i = 0; i < 6; i += 1) {
     await world.tidy()
     world.now += 1_000
   }
-  t.match(world.failures, [{ message: 'away' }], 'reported once')
+  t.match(world.failures, [{ message: 'unavailable' }], 'reported once')
   t.equal(world.reopened, 3, 'every two seconds')
   const again = createWorld(t, world.path)
   again.envoy = async () => {}

@@ -178,7 +178,7 @@ test('a change without an announcement is found within a minute', async (t) => {
     'the change is in the cache',
   )
   clock.now = 60_000
-  freshness.is = 'away'
+  freshness.is = 'unavailable'
   t.match(keys.findByHash(unused.hash), { status: 'active' }, 'while there is no answer')
   freshness.is = 'confirmed'
   t.match(await keys.findByHash(unused.hash), { status: 'revoked' }, 'before the query is answered')
@@ -269,7 +269,7 @@ test('in an outage known keys are valid, and no others', async (t) => {
   const [row, unknownSince] = [await remember(world), 'unknown']
   await keys.findByHash(unknownSince)
   const before = queries.length
-  freshness.is = 'away'
+  freshness.is = 'unavailable'
   freshness.age = 15 * minute - 1
   t.match(keys.findByHash(row.hash), { status: 'active', ageMs: 15 * minute - 1 }, 'synchronously')
   isUnavailable(t, keys, add().hash, 'a key not seen before')
@@ -290,7 +290,7 @@ test('without a grace period a key is valid for a minute', async (t) => {
   const world = createFaked({ outageGraceMs: 0 })
   const { keys, freshness } = world
   const { hash } = await remember(world)
-  freshness.is = 'away'
+  freshness.is = 'unavailable'
   freshness.age = minute - 1
   t.match(keys.findByHash(hash), { status: 'active' })
   freshness.age = minute
@@ -303,7 +303,7 @@ test('a key in doubt is not valid in an outage', async (t) => {
   const world = createFaked()
   const { hash } = await remember(world)
   world.keys.forgetAll()
-  world.freshness.is = 'away'
+  world.freshness.is = 'unavailable'
   isUnavailable(t, world.keys, hash)
 })
 
@@ -312,13 +312,13 @@ test('a store that fails during a look-up answers 503', async (t) => {
   const { keys, freshness } = world
   const { hash } = await remember(world)
   freshness.is = 'unconfirmed'
-  freshness.onConfirm = () => 'away'
+  freshness.onConfirm = () => 'unavailable'
   freshness.age = 7
   const answer = keys.findByHash(hash)
-  await poll(() => freshness.is === 'away', 'the store is unavailable')
+  await poll(() => freshness.is === 'unavailable', 'the store is unavailable')
   freshness.is = 'confirmed'
   t.match(keys.findByHash(hash), { ageMs: undefined }, 'another request, answered meanwhile')
-  freshness.is = 'away'
+  freshness.is = 'unavailable'
   t.match(await answer, { status: 'active', ageMs: 7 }, 'known and recent')
   freshness.is = 'unconfirmed'
   freshness.age = 60 * minute
@@ -337,9 +337,9 @@ test('a state that keeps changing is not waited for', async (t) => {
 test('a failed look-up is not cached', async (t) => {
   const { keys, failWith, add } = createFaked()
   const { hash } = add()
-  failWith(new Error('away'))
+  failWith(new Error('unavailable'))
   const both = [keys.findByHash(hash), keys.findByHash(hash)]
-  for (const result of both) await t.rejects(Promise.resolve(result), { message: 'away' })
+  for (const result of both) await t.rejects(Promise.resolve(result), { message: 'unavailable' })
   failWith(undefined)
   t.match(await keys.findByHash(hash), { status: 'active' })
 })

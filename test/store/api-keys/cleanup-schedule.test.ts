@@ -16,7 +16,7 @@ test('the cleanup runs regularly, even after failures', async (t) => {
   const schedule = startCleanupSchedule({
     async run() {
       runs += 1
-      if (runs === 1) throw new Error('away')
+      if (runs === 1) throw new Error('unavailable')
       return runs === 2 ? 7 : 0
     },
     onDeleted: (deleted) => told.push(deleted),
@@ -26,7 +26,7 @@ test('the cleanup runs regularly, even after failures', async (t) => {
   const deadline = Date.now() + 10_000
   while (runs < 3 && Date.now() < deadline) await sleep(2)
   await schedule.stop()
-  t.match(told, [{ message: 'away' }, 7])
+  t.match(told, [{ message: 'unavailable' }, 7])
   const stoppedAt = runs
   await sleep(20)
   t.equal(runs, stoppedAt)

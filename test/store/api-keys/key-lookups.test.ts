@@ -11,13 +11,13 @@ function createWorld() {
   const lookups = createKeyLookups({
     read: (hashes) => fake.table.findByHashes(hashes),
     take: (_, found) => found,
-    isAway: () => world.isAway,
+    isUnavailable: () => world.isUnavailable,
     monotonic: () => world.ahead,
   })
   const world = {
     ...fake,
     lookups,
-    isAway: false,
+    isUnavailable: false,
     ahead: 0,
     /** The result of a look-up: a status, `unknown`, or a code. */
     ask: (hash: string, address?: string): Promise<string> =>
@@ -140,7 +140,7 @@ test('no look-up waits forever', async (t) => {
   const { ask, askMany, lookups, queries, hold } = world
   for (const [happens, ends] of [
     [{ ahead: 2_000 }, {}],
-    [{ isAway: true }, { isAway: false }],
+    [{ isUnavailable: true }, { isUnavailable: false }],
   ] as const) {
     const before = queries.length
     const release = hold()

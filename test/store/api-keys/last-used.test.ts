@@ -101,11 +101,11 @@ test('a stop writes what is left', async (t) => {
   await world.lastUsed.stop(5_000)
   t.strictSame(world.writes, [{ a: 1, b: 1 }, { c: 1 }])
 
-  const away = createWorld(t)
-  away.failure = outage
-  away.lastUsed.note('a', 1)
-  await away.lastUsed.stop(60_000)
-  t.strictSame(away.writes, [], 'a failed write is not repeated')
+  const unavailable = createWorld(t)
+  unavailable.failure = outage
+  unavailable.lastUsed.note('a', 1)
+  await unavailable.lastUsed.stop(60_000)
+  t.strictSame(unavailable.writes, [], 'a failed write is not repeated')
 })
 
 test('recording a use creates no promise', async (t) => {

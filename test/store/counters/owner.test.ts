@@ -64,7 +64,7 @@ function createMachine(): Machine {
         flushMs: 5,
         youngMs: 0,
         onLoss: 'allow',
-        onAway() {},
+        onUnavailable() {},
         monotonic: () => performance.now() + machine.aheadMs,
         wallClock: () => Date.now() + machine.wallAheadMs,
       })
@@ -170,7 +170,7 @@ test('usage that a worker had not sent is counted from the journal', async (t) =
   const dying = machine.worker({ loseAnswers: () => true })
   const report = { id: randomUUID(), endedAt: Date.now() } as const
   dying.add([counter], 9, Date.now(), { ...report, by: 'stream' })
-  await poll(() => dying.away, 'the worker gets no answer')
+  await poll(() => dying.unavailable, 'the worker gets no answer')
   await dying.stop(0)
   machine.owner.add([counter], 9, Date.now(), { ...report, by: 'journal' })
   t.equal(await used(machine.owner), 9, 'once, whether the owner had received it or not')

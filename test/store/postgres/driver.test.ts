@@ -50,9 +50,9 @@ const program = `
   for (const action of [plain, plain, pinned, pinned, pinned]) void load(action)
   console.log('ready')
   for await (const _ of createInterface({ input: process.stdin })) {
-    let answer = 'away'
-    while (answer === 'away') {
-      answer = await sql\`select 'well' as word\`.then(([row]) => row.word, () => 'away')
+    let answer = 'unavailable'
+    while (answer === 'unavailable') {
+      answer = await sql\`select 'well' as word\`.then(([row]) => row.word, () => 'unavailable')
       await pause()
     }
     console.log(answer)

@@ -180,7 +180,10 @@ test('while nothing is logged no cached key is trusted', async (t) => {
   const follower = await startFollower(t, url, { everyMs: 100 })
   const propagation = createPropagationWatch({ pool: sql, id: randomUUID(), others: () => [] })
   await sql`alter table api_keys disable trigger tollgate_key_changed`
-  await poll(() => follower.state() === 'away', 'the follower knows that it cannot see revocations')
+  await poll(
+    () => follower.state() === 'unavailable',
+    'the follower knows that it cannot see revocations',
+  )
   await sql`update api_keys set status = 'revoked'`
   t.match(await propagation.wait(), { state: 'pending', waitingFor: ['one'] })
   await sql`alter table api_keys enable always trigger tollgate_key_changed`
@@ -256,10 +259,10 @@ test('an outage is noticed, and its end too', async (t) => {
   await fillKeys(sql, 1)
   for (const fail of [proxy.refuse, proxy.swallow]) {
     fail()
-    await poll(() => follower.state() === 'away', 'the database is unavailable')
+    await poll(() => follower.state() === 'unavailable', 'the database is unavailable')
     const age = follower.ageMs()
     await follower.confirm()
-    t.equal(follower.state(), 'away')
+    t.equal(follower.state(), 'unavailable')
     await poll(() => follower.ageMs() > age + 50, 'the age increases')
     proxy.heal()
     await poll(() => follower.state() === 'confirmed', 'the database is back')

@@ -41,7 +41,7 @@ export interface RedisCountersOptions {
   /** Called for each acknowledged batch with its number of counters and duration (ms). */
   readonly onFlushed?: (counters: number, tookMs: number) => void
   /** Called once for each change. */
-  readonly onAway: (away: boolean, cause: unknown) => void
+  readonly onUnavailable: (unavailable: boolean, cause: unknown) => void
   /** Called when Redis has lost its data, which is then restored; once for each hash tag. */
   readonly onOther?: () => void
   /** How long a new Redis accepts only sums and no reports (ms); 5 s by default. */
@@ -56,7 +56,7 @@ export interface RedisCountersOptions {
 
 export interface RedisCounters extends JournaledCounters {
   /** Whether Redis does not respond, or cannot write. */
-  readonly away: boolean
+  readonly unavailable: boolean
   /** How often Redis, or one of its shards, was found to have lost its data. */
   readonly losses: number
   /** Counters in the local view. */
@@ -183,14 +183,14 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
 
   /** A sender could reach Redis, or could not. */
   function onOutcome(who: unknown, error?: unknown): void {
-    const wasAway = failing.size > 0
+    const wasUnavailable = failing.size > 0
     if (error === undefined) {
       failing.delete(who)
     } else {
       failing.add(who)
     }
-    const isAway = failing.size > 0
-    if (isAway !== wasAway) options.onAway(isAway, error)
+    const isUnavailable = failing.size > 0
+    if (isUnavailable !== wasUnavailable) options.onUnavailable(isUnavailable, error)
   }
 
   /** Without any traffic, an outage or a loss of data must still be noticed. */
@@ -205,7 +205,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
     return { used: usedIn(counter), resetsAt: Math.ceil(now + counter.endsAt - instant) }
   }
 
-  function isAway({ sender }: SharedCounter): boolean {
+  function isUnavailable({ sender }: SharedCounter): boolean {
     return failing.has(sender)
   }
 
@@ -222,7 +222,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
       const wallClock = now + instant - begin
       return asked.map((counter) => toState(sharedOf(counter, instant), instant, wallClock))
     }
-    const reachable = missing.filter((counter) => !isAway(counter))
+    const reachable = missing.filter((counter) => !isUnavailable(counter))
     if (reachable.length === 0) return answer()
     return fetchUnknown(reachable).then(answer)
   }
@@ -237,7 +237,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
   }
 
   return {
-    get away() {
+    get unavailable() {
       return failing.size > 0
     },
     get losses() {

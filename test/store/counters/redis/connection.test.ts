@@ -49,7 +49,7 @@ root.test('user, password and database are used', { skip }, async (t) => {
   t.teardown(() => wrong.close())
   t.equal(await wrong.connection.connected(100), false)
   t.strictSame(await wrong.used(counterOf('ada')), [undefined])
-  t.ok(wrong.counters.away)
+  t.ok(wrong.counters.unavailable)
 })
 
 /** A TLS proxy for a server without TLS; writes its certificate to `folder`. */
@@ -138,9 +138,9 @@ root.test('Sentinel leads to the new primary', { skip }, async (t) => {
 
   await primary.kill()
   replica.counters.add([counter], 2, 0)
-  await poll(() => replica.counters.away, 'Redis is unavailable')
+  await poll(() => replica.counters.unavailable, 'Redis is unavailable')
   await sentinel.client.call('SENTINEL', 'FAILOVER', 'main').catch(() => {})
-  await poll(() => !replica.counters.away, 'the new primary is found', 60_000)
+  await poll(() => !replica.counters.unavailable, 'the new primary is found', 60_000)
   await replica.flushed()
   t.equal(await secondary.client.get(redisKey(counter)), '7')
 })
@@ -199,14 +199,21 @@ root.test('a Cluster counts on all its nodes', { skip }, async (t) => {
   const [node, other] = nodes as [RunningValkey, RunningValkey]
   await node.kill()
   for (const replica of replicas) replica.counters.add(counters, 1, 0)
-  await poll(() => replicas.every(({ counters }) => counters.away), 'the failed node is noticed')
+  await poll(
+    () => replicas.every(({ counters }) => counters.unavailable),
+    'the failed node is noticed',
+  )
   t.match(
     replicas[0]?.counters.read(counters.slice(0, 1), Date.now()),
     [{ used: Number }],
     'nothing waits for it',
   )
   await node.start()
-  await poll(() => replicas.every(({ counters }) => !counters.away), 'the node is back', 30_000)
+  await poll(
+    () => replicas.every(({ counters }) => !counters.unavailable),
+    'the node is back',
+    30_000,
+  )
   for (const replica of replicas) await replica.flushed()
   await poll(
     async () => (await seen.used(...counters)).filter((used) => used !== 422).length === 0,
@@ -216,10 +223,10 @@ root.test('a Cluster counts on all its nodes', { skip }, async (t) => {
 
   other.freeze()
   for (const replica of replicas) replica.counters.add(counters, 1, 0)
-  await poll(() => replicas.every(({ counters }) => counters.away), 'a node hangs')
+  await poll(() => replicas.every(({ counters }) => counters.unavailable), 'a node hangs')
   other.thaw()
   await poll(
-    () => replicas.every(({ counters }) => !counters.away),
+    () => replicas.every(({ counters }) => !counters.unavailable),
     'the node responds again',
     30_000,
   )
@@ -257,7 +264,7 @@ root.test('a Cluster counts a response once', { skip }, async (t) => {
   await Promise.all([one.counters.kept(), two.counters.kept()])
   await node.kill()
   await tellAll()
-  await poll(() => two.counters.away, 'the failed node is noticed')
+  await poll(() => two.counters.unavailable, 'the failed node is noticed')
   await node.start()
   await Promise.all([one.counters.kept(), two.counters.kept()])
   const seen = await replicaOf(t, url)

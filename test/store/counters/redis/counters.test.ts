@@ -354,7 +354,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
         await delay(2)
       }
       await poll(
-        () => one.counters.away && two.counters.away,
+        () => one.counters.unavailable && two.counters.unavailable,
         'both know that Redis is unavailable',
       )
       t.equal(usedNow(t, one, counters[0] as Counter), 70, 'its own additions are still known')
@@ -365,7 +365,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
 
       await end(server)
       for (const replica of [one, two]) {
-        await poll(() => !replica.counters.away, 'Redis is back')
+        await poll(() => !replica.counters.unavailable, 'Redis is back')
         await replica.flushed()
         t.strictSame(replica.changes, [true, false], 'reported once')
       }
@@ -380,9 +380,9 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     const server = await startValkey(t)
     const replica = await replicaOf(t, server)
     await server.kill()
-    await poll(() => replica.counters.away, 'Redis is unavailable')
+    await poll(() => replica.counters.unavailable, 'Redis is unavailable')
     await server.start()
-    await poll(() => !replica.counters.away, 'Redis is back')
+    await poll(() => !replica.counters.unavailable, 'Redis is back')
     t.strictSame(replica.changes, [true, false])
   })
 
@@ -426,7 +426,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     allow?.counters.add([owed], 9, 0)
     t.equal(usedNow(t, allow as Replica, owed), 9, 'additions of this process count')
     await server.start()
-    await poll(() => !deny?.counters.away, 'Redis is back')
+    await poll(() => !deny?.counters.unavailable, 'Redis is back')
     t.strictSame(await (deny as Replica).used(unseen), [undefined])
   })
 

@@ -183,7 +183,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     const old = Array.from({ length: 1_000 }, () => reportOf('stream'))
     for (const report of old) one.counters.add(counters, 3, 0, report)
     one.counters.add(counters, 5, 0)
-    await poll(() => one.counters.away, 'Redis is unavailable')
+    await poll(() => one.counters.unavailable, 'Redis is unavailable')
     t.strictSame(await one.used(...counters), [3_005, 3_005], 'they count here')
     advance(one, 21_000)
     const young = { ...reportOf('stream'), endedAt: Date.now() + 21_000 }
@@ -209,7 +209,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     server.freeze()
     const reports = Array.from({ length: 100 }, () => reportOf('stream'))
     for (const report of reports) one.counters.add([counter], 3, 0, report)
-    await poll(() => one.counters.away, 'Redis is unavailable')
+    await poll(() => one.counters.unavailable, 'Redis is unavailable')
     // Redis may have it in its buffers and execute it later.
     advance(one, 21_000)
     server.thaw()
@@ -245,7 +245,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     const kept = replica.counters.kept().then(() => {
       isKept = true
     })
-    await poll(() => replica.counters.away, 'Redis is unavailable')
+    await poll(() => replica.counters.unavailable, 'Redis is unavailable')
     advance(replica, 2 * minute)
     t.notOk(isKept)
     await server.start()

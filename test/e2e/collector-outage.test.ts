@@ -50,7 +50,7 @@ test('logs a collector that is unavailable once, and its recovery once', async (
       .output()
       .split('\n')
       .filter((line) => line.includes(`"signal":"${signal}"`))
-      .map((line) => (line.includes('again') ? 'back' : 'away'))
+      .map((line) => (line.includes('again') ? 'back' : 'unavailable'))
   const signals = ['traces', 'metrics']
   const until = (state: string, what: string) =>
     poll(
@@ -67,7 +67,7 @@ test('logs a collector that is unavailable once, and its recovery once', async (
   await poll(() => receiver.points.has('tollgate_checks'), 'metrics are sent')
   for (const mode of [400, 429, 'hang'] as const) {
     receiver.mode = mode
-    await until('away', `${mode} is logged`)
+    await until('unavailable', `${mode} is logged`)
     const lines = signals.map((signal) => told(signal).length)
     // More spans than the queue holds.
     for (let i = 0; i < 150; i += 1) await ask()
@@ -85,7 +85,7 @@ test('logs a collector that is unavailable once, and its recovery once', async (
     const states = told(signal)
     t.strictSame(
       states,
-      states.map((_, i) => (i % 2 === 0 ? 'away' : 'back')),
+      states.map((_, i) => (i % 2 === 0 ? 'unavailable' : 'back')),
       'one line per change',
     )
   }
