@@ -1,6 +1,6 @@
 /**
- * `npm test -- bench/bodies.bench.ts`: what bodies and answers cost Envoy, through a real one: CPU of its
- * process for each MiB, and what a caller without a good credential can make it spend.
+ * `npm test -- bench/bodies.bench.ts`: what request and response bodies cost a real Envoy, in CPU
+ * time of its process per MiB, and how much a caller without a valid credential can make it spend.
  */
 
 import { readFileSync } from 'node:fs'
@@ -13,7 +13,7 @@ import { startScriptedModel } from '../test/support/scripted-model.ts'
 const MiB = 2 ** 20
 const fill = (text: string, bytes: number) => text.repeat(Math.ceil(bytes / text.length))
 
-/** Bodies of some four MiB, by what they are full of. */
+/** Bodies of about four MiB, by their content. */
 const kinds: Readonly<Record<string, string>> = {
   text: `"${fill('hello world ', 4 * MiB)}"`,
   'text in Chinese': `"${fill('\u4e2d\u6587', (4 * MiB) / 3)}"`,

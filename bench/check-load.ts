@@ -61,7 +61,7 @@ process.once('message', async (load: Load) => {
     }
   }
 
-  /** A fixed number per second, whether or not earlier ones have a response. */
+  /** A fixed number per second, whether or not earlier calls have been answered. */
   async function callSteadily(perSecond: number): Promise<void> {
     const startedAt = performance.now()
     const calls: Promise<void>[] = []
@@ -79,7 +79,7 @@ process.once('message', async (load: Load) => {
     await callSteadily(load.perSecond)
   }
   tookMs.sort((a, b) => a - b)
-  // Calls that ended meanwhile were not open.
+  // Calls that ended meanwhile were not open throughout.
   failures += (load.open ?? 0) - open
   const at = (share: number): number => tookMs[Math.floor(tookMs.length * share)] as number
   const result: LoadResult = { p50: at(0.5), p99: at(0.99), failures }

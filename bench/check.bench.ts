@@ -1,6 +1,6 @@
 /**
  * What a Check costs: first from bytes to bytes, then through the gRPC server over loopback. The
- * load comes from a process of its own, so that the CPU time counted is the server's alone.
+ * load comes from a process of its own, so that the measured CPU time is only that of the server.
  */
 
 import { fork } from 'node:child_process'
@@ -27,17 +27,17 @@ const keyCount = 1_024
 const models = 100
 const teams = 16
 
-/** What the load process is told, and what it tells when done. */
+/** The input of the load process, and its result. */
 export interface Load {
   readonly port: number
   readonly path: string
-  /** Base64, taken in turn. */
+  /** Base64, used in turn. */
   readonly messages: readonly string[]
   readonly calls: number
   readonly atOnce: number
-  /** Instead of `atOnce`: calls begun each second. */
+  /** Instead of `atOnce`: calls started per second. */
   readonly perSecond?: number
-  /** Calls that are begun before and never end. */
+  /** Calls that are started before and never end. */
   readonly open?: number
 }
 export interface LoadResult {
@@ -46,7 +46,7 @@ export interface LoadResult {
   readonly failures: number
 }
 
-/** A Check with warm keys, and what Envoy asks of it. */
+/** A Check with cached keys, and requests as Envoy sends them. */
 export async function createWarmCheck(
   counters: CounterStore,
   deps: Partial<CheckDeps> = {},
@@ -109,7 +109,7 @@ export async function benchCheck(calls = 100_000): Promise<readonly Figure[]> {
   ]
 }
 
-/** The same Check with its decisions, calls and durations counted. */
+/** The same Check with metrics of its decisions, calls and durations. */
 async function benchWithMetrics(): Promise<number> {
   const telemetry = createBenchTelemetry()
   const { onDecided } = telemetry
@@ -121,8 +121,8 @@ async function benchWithMetrics(): Promise<number> {
 }
 
 /**
- * What it costs to be ready to trace: the same Check with and without, in turn, so that what else the
- * machine does meets both.
+ * What it costs to be ready to trace: the same Check with and without it, alternating, so that
+ * other work of the machine affects both.
  */
 export async function benchTracing(): Promise<readonly Figure[]> {
   const ids = '0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331'
@@ -133,7 +133,7 @@ export async function benchTracing(): Promise<readonly Figure[]> {
     createTracing(trace.getTracer('bench')),
   )
   const cost = async ({ check, messages }: typeof plain, traceparent?: string): Promise<number> => {
-    // Keys are read again every half a minute, which takes a turn of the event loop.
+    // Keys are read again every thirty seconds, which needs a turn of the event loop.
     await setImmediate()
     return microsPerCall((i) => check(messages[i % keyCount] as Buffer, traceparent), 20_000, 3)
   }
@@ -156,7 +156,7 @@ export async function benchTracing(): Promise<readonly Figure[]> {
   ]
 }
 
-/** What one load came to; `microsPerCall` is the CPU time of the serving process. */
+/** The result of one load; `microsPerCall` is the CPU time of the serving process. */
 export interface ServedLoad extends LoadResult {
   readonly microsPerCall: number
   /** By how much the serving event loop was late, 99th percentile. */
@@ -165,7 +165,7 @@ export interface ServedLoad extends LoadResult {
 
 const delayResolutionMs = 1
 
-/** Serves Check on loopback, to be loaded from another process. */
+/** Serves Check on loopback, for a load from another process. */
 export async function serveCheck(
   check: Check,
   messages: readonly Buffer[],
@@ -188,7 +188,7 @@ export async function serveCheck(
       const result = await runLoad({ port, path: checkPath, messages: encoded, ...load })
       const micros = cpuMicros(begin) / load.calls
       delay.disable()
-      // What is measured is the time between two looks.
+      // The histogram contains the time between two samples.
       const lateMs = Math.max(0, delay.percentile(99) / 1e6 - delayResolutionMs)
       return { ...result, microsPerCall: micros, lateMs }
     },
@@ -204,7 +204,7 @@ async function runLoad(load: Load): Promise<LoadResult> {
   return result
 }
 
-/** A CheckRequest with what Envoy sends of an inference request under `allowed_headers`, and more. */
+/** A CheckRequest with the headers that Envoy sends under `allowed_headers`, and more. */
 export function toCheckRequest(
   path: string,
   key: string,

@@ -1,7 +1,7 @@
 /**
- * What a large cluster costs while Checks are answered: the first sync, and single changes by wall
- * clock, CPU and the longest block of the event loop. The API server is played in this process, so
- * that what it sends costs next to nothing.
+ * What a large cluster costs while Checks are answered: the first sync, and single changes, by wall
+ * clock, CPU and the longest block of the event loop. This process simulates the API server, so
+ * that sending costs almost nothing.
  */
 
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -39,7 +39,7 @@ const own = 'models-as-a-service'
 
 function modelRef(i: number, modelIds: readonly string[] = []): JsonObject {
   const modelRef = { kind: 'LLMInferenceService', name: `m${i}` }
-  // Half of them say where they are; of the others that is found.
+  // Half of them have a backendUrl; for the others the backend is found.
   const backendUrl = i % 2 === 0 ? { backendUrl: `http://10.0.0.1:${1_000 + i}` } : {}
   return object('ModelRef', 'llm', `m${i}`, { modelRef, modelIds, ...backendUrl })
 }
@@ -88,7 +88,7 @@ function accessPolicy(i: number, group = `team-${i}`): JsonObject {
   return object('AccessPolicy', own, `p${i}`, { modelRefs: references(i), subjects })
 }
 
-/** An API server with these objects, that tells of changes by `push`. */
+/** A simulated API server with these objects that sends changes by `push`. */
 function createPlayed(stored: Readonly<Record<string, readonly JsonObject[]>>) {
   const streams = new Map<string, (line: Buffer) => void>()
   const pluralOf = (path: string): string => /\/([a-z]+)\?/.exec(path)?.[1] ?? ''
@@ -101,7 +101,7 @@ function createPlayed(stored: Readonly<Record<string, readonly JsonObject[]>>) {
       const from = Number(/continue=(\d+)/.exec(path)?.[1] ?? 0)
       const limit = Number(/limit=(\d+)/.exec(path)?.[1])
       const next = from + limit < items.length ? `${from + limit}` : ''
-      // Each page is text on its way.
+      // Each page is sent as text.
       const page = JSON.stringify({
         metadata: { resourceVersion: `${version}`, continue: next },
         items: items.slice(from, from + limit),

@@ -1,7 +1,8 @@
 /**
  * What counters shared through Redis cost, with a real Valkey on this machine: additions, Redis
- * commands, memory, responses that are counted once, a Check beside one with counters in memory,
- * and how far four replicas overshoot a limit. `node bench/counters.bench.ts` runs it alone.
+ * commands, memory, responses that are counted once, a Check compared with one with counters in
+ * memory, and by how much four replicas exceed a limit. `node bench/counters.bench.ts` runs only
+ * this file.
  */
 
 import { randomUUID } from 'node:crypto'
@@ -58,7 +59,7 @@ async function using<Answer>(
   }
 }
 
-/** Additions to 2,000 counters: as many as go, and at a steady pace. */
+/** Additions to 2,000 counters: as many as possible, and at a steady pace. */
 async function measureAdditions(valkey: RunningValkey): Promise<readonly Figure[]> {
   const counters = countersOf('user', 2_000)
   const figures: Figure[] = []
@@ -66,7 +67,7 @@ async function measureAdditions(valkey: RunningValkey): Promise<readonly Figure[
     const add = async (additions: number): Promise<void> => {
       for (let i = 0; i < additions; i += 1) {
         replica.counters.add([counters[(i * 7_919) % counters.length] as Counter], 100, 0)
-        // A turn for the network, as a gRPC message after another gives it.
+        // A turn of the event loop, as between gRPC messages.
         if (i % 200 === 199) await new Promise(setImmediate)
       }
       await replica.flushed()
@@ -112,7 +113,7 @@ async function measureAdditions(valkey: RunningValkey): Promise<readonly Figure[
   return figures
 }
 
-/** Additions that name their response: told by the stream, then once more by the journal. */
+/** Additions with the id of their response: reported by the stream, then again by the journal. */
 async function measureReports(valkey: RunningValkey): Promise<readonly Figure[]> {
   const counters = countersOf('user', 2_000)
   const count = 100_000
@@ -122,7 +123,7 @@ async function measureReports(valkey: RunningValkey): Promise<readonly Figure[]>
       for (const [i, id] of ids.entries()) {
         const hit = [counters[(i * 7_919) % counters.length] as Counter]
         replica.counters.add(hit, 100, 0, { id, endedAt, by })
-        // As many as a batch has room for, with time to send it.
+        // As many as fit in a batch, with time to send it.
         if (i % 200 === 199) await replica.counters.kept()
       }
       await replica.counters.kept()
@@ -158,7 +159,7 @@ async function steadily(perSecond: number, count: number, work: (i: number) => v
   }
 }
 
-/** Memory of 100,000 counters, told for a million. */
+/** Memory of 100,000 counters, scaled to a million. */
 async function measureMemory(valkey: RunningValkey): Promise<readonly Figure[]> {
   const count = 100_000
   setFlagsFromString('--expose-gc')
@@ -222,7 +223,7 @@ async function measureOvershoot(valkey: RunningValkey): Promise<readonly Figure[
   overshoots.sort((a, b) => a - b)
   trips.sort((a, b) => a - b)
   const tripMs = trips[rounds >> 1] as number
-  // A replica's own admissions it knows: what can be missed is the others'.
+  // A replica knows what it has admitted itself; it can miss only what the others have.
   const within = (ms: number): string => ((perSecond * ms) / 1_000).toFixed(0)
   return [
     {
@@ -236,7 +237,10 @@ async function measureOvershoot(valkey: RunningValkey): Promise<readonly Figure[
   ]
 }
 
-/** The same Check over both kinds of counters, in turns, so that both meet the same machine. */
+/**
+ * The same Check with both kinds of counters, alternating, so that both run on the same machine
+ * load.
+ */
 async function measureCheck(valkey: RunningValkey): Promise<readonly Figure[]> {
   await valkey.client.flushall()
   const replica = await createReplica({ url: valkey.url, flushMs })
@@ -255,7 +259,7 @@ async function measureCheck(valkey: RunningValkey): Promise<readonly Figure[]> {
     for (const kind of round % 2 === 0 ? kinds : kinds.toReversed()) {
       const { microsPerCall } = await servers[kind].run({ calls: 20_000, atOnce: 64 })
       const load = await servers[kind].run({ calls: 3_000, atOnce: 0, perSecond: 1_000 })
-      // The first of each warms up.
+      // The first round of each is the warm-up.
       if (round === 0) continue
       busy[kind].push(microsPerCall)
       steady[kind].push(load)
@@ -269,7 +273,7 @@ async function measureCheck(valkey: RunningValkey): Promise<readonly Figure[]> {
   const cpu = (kind: (typeof kinds)[number]): string => median(busy[kind]).toFixed(1)
   const p = (kind: (typeof kinds)[number], at: 'p50' | 'p99' | 'microsPerCall'): string =>
     median(steady[kind].map((load) => load[at])).toFixed(at === 'microsPerCall' ? 0 : 2)
-  /** Of each round, since both meet the same machine there. */
+  /** Compared within each round, in which the machine load is the same for both. */
   const moreThan = (memory: readonly number[], redis: readonly number[]): string => {
     const ratio = median(redis.map((value, i) => value / (memory[i] as number)))
     return `${ratio < 1 ? '' : '+'}${(100 * (ratio - 1)).toFixed(0)} %`

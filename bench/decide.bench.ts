@@ -1,4 +1,4 @@
-/** What a decision costs by itself: target, authorize, counters, and the message around them. */
+/** What a decision costs: target, authorize, counters, and the message around them. */
 
 import { counterOf } from '../src/core/counter.ts'
 import { authorize, enforceLimits } from '../src/core/decide.ts'
@@ -35,7 +35,7 @@ export function benchDecide(): readonly Figure[] {
       if (!decision.allowed) throw new Error(decision.code)
       const asked = decision.limits.map((limit) => counterOf(limit, caller.user))
       const states = counters.read(asked, now)
-      if (states instanceof Promise) throw new Error('memory counters answer at once')
+      if (states instanceof Promise) throw new Error('memory counters answer synchronously')
       const verdict = enforceLimits(decision, states, now)
       if (i % 4 === 0) counters.add(asked, 10, now)
       return verdict

@@ -1,6 +1,6 @@
 /**
- * `npm test -- bench/dns.bench.ts`: the DNS questions that a real Envoy asks of its own accord for
- * 2,000 models whose servers are named, counted by the server that it asks.
+ * `npm test -- bench/dns.bench.ts`: the DNS queries that a real Envoy sends by itself for 2,000
+ * models with host names, counted by the DNS server.
  */
 
 import { mkdirSync } from 'node:fs'
@@ -52,7 +52,7 @@ test('DNS questions', { timeout: 300_000 }, async (t) => {
     },
   })
   await writeClusters(clusters, renderClusters(backends, '1'))
-  await poll(() => names.size === models, 'each name is asked for', 120_000)
+  await poll(() => names.size === models, 'each name has been queried', 120_000)
   const begin = questions
   await delay(1_000 * seconds)
   const counted = (questions - begin) / seconds

@@ -1,4 +1,4 @@
-/** The data of the benches: models, subscriptions and keys, as in a busy gateway. */
+/** The data of the benches: models, subscriptions and keys of a busy gateway. */
 
 import { mintKey } from '../src/core/api-key.ts'
 import type { KeyCaller } from '../src/core/caller.ts'
@@ -11,8 +11,8 @@ import { createTelemetry, type Telemetry } from '../src/telemetry/telemetry.ts'
 const apiVersion = 'tollgate.dev/v1alpha1'
 
 /**
- * A snapshot of models `llm/m<i>` from `first` on, open to everybody, and a subscription for each
- * team: for all of them or for `covered`, one team's after another's.
+ * A snapshot of models `llm/m<i>` from `first` on, open to everybody, and a subscription per team:
+ * for all of them, or for `covered` models each, one team after another.
  */
 export function createSnapshot(
   models: number,
@@ -103,7 +103,7 @@ function bytes(length: number, seed: number): Uint8Array {
   return Uint8Array.from({ length }, (_, i) => (seed * 2_654_435_761 + i * 40_503) >>> 13)
 }
 
-/** The service's metrics, with no readings besides its counts. */
+/** The service's metrics, with counters but without readings. */
 export function createBenchTelemetry(): Telemetry {
   return createTelemetry({ version: 'bench', sources: {} })
 }

@@ -1,7 +1,7 @@
 /**
- * What a Check costs where there is much of something, beside the same without, and where memory
- * stops growing while keys, users and models come and go: `node bench/growth.bench.ts`, a minute or
- * two. Arguments: keys, and requests of the second part.
+ * What a Check costs with large numbers of something, compared with the usual numbers, and at what
+ * point memory stops growing while keys, users and models come and go: `node
+ * bench/growth.bench.ts`, a minute or two. Arguments: keys, and requests of the second part.
  */
 
 import { randomBytes } from 'node:crypto'
@@ -24,11 +24,11 @@ import { type Figure, median, microsInTurn } from './measure.ts'
 
 const manyKeys = Number(process.argv[2] ?? 1_000_000)
 const requests = Number(process.argv[3] ?? 1_000_000)
-/** Keys that are used, of however many there are; the usual bench has as many. */
+/** The number of keys in use, of all keys; as many as in the usual bench. */
 const used = 1_024
 const usual: Shape = { keys: used, models: 100, subscriptions: 16, owned: 1, headers: 3 }
 
-/** How much there is of what. */
+/** The numbers of a gateway. */
 interface Shape {
   readonly keys: number
   readonly models: number
@@ -43,7 +43,7 @@ interface World {
   readonly messages: readonly Buffer[]
 }
 
-/** A Check of this shape; the keys that are used stand anywhere among all that it remembers. */
+/** A Check with these numbers; the keys in use are anywhere among those in the cache. */
 async function createWorld({ keys, models, subscriptions, owned, headers }: Shape): Promise<World> {
   const team = (i: number): string => `team-${i % subscriptions}`
   const covered = coveredOf(models, subscriptions)
@@ -65,7 +65,7 @@ async function createWorld({ keys, models, subscriptions, owned, headers }: Shap
     }
   })
   const table = { findLastUsed: async () => records } as Partial<ApiKeyTable> as ApiKeyTable
-  // No key comes to be read again meanwhile.
+  // No key is read again meanwhile.
   const cache = createCachedApiKeys(table, { entries: keys, monotonic: () => 0 })
   await cache.warm(keys, Date.now())
   const check = createBenchCheck(snapshot, cache, createMemoryCounters())
@@ -84,7 +84,7 @@ function coveredOf(models: number, subscriptions: number): number {
   return Math.min(models, Math.ceil(20_000 / subscriptions))
 }
 
-/** Of a model that the subscription of the i-th key covers. */
+/** The path of a model that the subscription of the i-th key covers. */
 function modelPath(i: number, models: number, subscriptions: number): string {
   const covered = coveredOf(models, subscriptions)
   const of = ((i % subscriptions) * covered + (i % covered)) % models
@@ -116,7 +116,7 @@ function isAllowed(answer: Buffer): boolean {
   return answer[0] === 0x0a && answer[1] === 0
 }
 
-/** Each shape beside the usual one, slice by slice. */
+/** Each case compared with the usual one, in alternating slices. */
 export async function* benchGrowth(): AsyncGenerator<Figure> {
   const shapes: readonly (readonly [string, Partial<Shape>])[] = [
     [`${manyKeys.toLocaleString('en')} keys`, { keys: manyKeys }],
@@ -172,8 +172,9 @@ const collect = runInNewContext('gc') as () => void
 const churn = { round: 1_000, owners: 50, models: 100, teams: 16, remembered: 10_000 }
 
 /**
- * The heap after each tenth of the requests, which are told as if of four days. In each thousand of
- * them fifty keys of fifty users are used that never come back; the models change with every five.
+ * The heap after each tenth of the requests, which are spread over four days of simulated time. Of
+ * each thousand, fifty use keys of fifty users that never come back; the models change with every
+ * fifth thousand.
  */
 export async function benchChurn(count = requests): Promise<readonly Figure[]> {
   const { round, owners, models, teams, remembered } = churn

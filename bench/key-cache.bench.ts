@@ -1,7 +1,7 @@
 /**
- * What a million keys in use cost in memory: `node bench/key-cache.bench.ts [keys]`. They come
- * through the cache as misses do, from a table that makes fresh rows as a database driver would,
- * and are then used again and again.
+ * What a million keys in use cost in memory: `node bench/key-cache.bench.ts [keys]`. They enter the
+ * cache as misses do, from a table that creates new rows as a database driver would, and are then
+ * used again and again.
  */
 
 import { hash, randomUUID } from 'node:crypto'
@@ -14,19 +14,19 @@ import { cpuMicros } from './measure.ts'
 
 const keys = Number(process.argv[2] ?? 1_000_000)
 const atOnce = 1_000
-/** Each with ten keys or so, in one of the teams. */
+/** Each with about ten keys, in one of the teams. */
 const owners = Math.ceil(keys / 10)
 const teams = 200
 const rounds = 3
 
 setFlagsFromString('--expose-gc')
-// As `tollgate serve` has it.
+// As in `tollgate serve`.
 setFlagsFromString('--heap-growing-percent=30')
 const collect = runInNewContext('gc') as () => void
 
-/** Made anew each time, as a request does. */
+/** Computed again each time, as for a request. */
 const hashOf = (i: number): string => hash('sha256', String(i), 'hex')
-/** Not one string with another: a driver reads each column for itself. */
+/** Not shared strings: a driver creates each column's text separately. */
 const fresh = (text: string): string => Buffer.from(text).toString('latin1')
 
 function rowOf(found: string): FoundKey {

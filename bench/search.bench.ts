@@ -17,7 +17,7 @@ import type { Figure } from './measure.ts'
 
 const totalKeys = 1_000_000
 const users = 10_000
-/** One user more, with keys enough to show what a user's own keys cost. */
+/** One more user, with enough keys to show what a user's own keys cost. */
 const collectorKeys = 50_000
 const rounds = 1_000
 const sorts: readonly ApiKeySort[] = ['created_at', 'expires_at', 'last_used_at', 'name']
@@ -38,7 +38,7 @@ export async function benchSearch(): Promise<readonly Figure[]> {
   }
 }
 
-/** Keys spread over the users at random, as years of use would leave them; a tenth ephemeral. */
+/** Keys of random users, as after years of use; a tenth is ephemeral. */
 async function fill(sql: Pool): Promise<void> {
   const insert = (count: number, username: Fragment) => sql`
     insert into api_keys (id, username, name, key_hash, status, user_groups, subscription,
@@ -102,7 +102,7 @@ function firstPage(search: Pick<ApiKeySearch, 'owner' | 'sortBy' | 'descending'>
   }
 }
 
-/** What the server says it took to plan and run the query. */
+/** The server's own time to plan and execute the query. */
 async function databaseMs(sql: Pool, search: ApiKeySearch): Promise<number> {
   const [row] = await sql<{ 'QUERY PLAN': { [time: string]: number }[] }[]>`
     explain (analyze, timing off, format json) ${searchQuery(sql, search)}`

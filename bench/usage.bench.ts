@@ -1,5 +1,5 @@
 /**
- * What an answer costs once it has ended: its access-log entry and its journal line, from their bytes
+ * What a response costs after it has ended: its access-log entry and its journal line, from bytes
  * to counters and metrics.
  */
 
@@ -31,7 +31,7 @@ export async function benchUsage(): Promise<readonly Figure[]> {
   const lines = Array.from({ length: prepared }, (_, i) => toLine(i))
   const take = (i: number): void => {
     const entry = entries[i % prepared] as Buffer
-    // Unknown ids alone are counted, so these say none.
+    // Only unknown ids are counted, so these have none.
     for (const usage of readUsages(entry, false, telemetry.onEnded)) settle(usage)
   }
   const read = (i: number): void => {
@@ -54,7 +54,7 @@ function toId(i: number): string {
   return `274679e7-7e02-4a9e-b3f9-${i.toString(16).padStart(12, '0')}`
 }
 
-/** As rich as Envoy makes it. */
+/** With every field that Envoy sets. */
 function toEntry(i: number): Buffer {
   const local = { socket_address: { address: '127.0.0.1', port_value: 8_080 } }
   const check = {
@@ -96,7 +96,7 @@ function toEntry(i: number): Buffer {
   })
 }
 
-/** In Envoy's order. */
+/** In Envoy's order of fields. */
 function toLine(i: number): string {
   return JSON.stringify({
     bytes: 700,

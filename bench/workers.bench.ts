@@ -1,11 +1,13 @@
 /**
- * `node bench/workers.bench.ts`: what workers cost: CPU of all processes of the service for a Check and
- * the entry of its answer, warm, without what they cost at rest. Services run side by side, of one process, of two workers and of
- * two complete processes with counters of their own, and are asked in turn, by connections as threads of
- * Envoy make them, each at an address of its own where there are two. The more calls a process is asked at
- * once, the cheaper each is, so two workers with a connection each stand beside one process with one (each
- * process asked as much) and with both (as much altogether). Two complete processes show what two cores cost
- * by themselves: caches and time slices. `ROUNDS=9`, `CALLS=3000` a connection, `WARM=20000`, `AT_ONCE=16`.
+ * `node bench/workers.bench.ts`: what workers cost, in CPU time of all processes of the service for
+ * a Check and the entry of its response, warm, without the cost of an idle service. Services with
+ * one process, with two workers, and two complete processes with counters of their own run side by
+ * side. They are called in turn, over connections like those of Envoy's threads, each to an address
+ * of its own if there are two. Calls get cheaper the more of them a process has at once, so two
+ * workers with one connection each are compared with one process with one (the same load per
+ * process) and with two (the same total load). Two complete processes show what two cores cost by
+ * themselves: caches and time slices. `ROUNDS=9`, `CALLS=3000` per connection, `WARM=20000`,
+ * `AT_ONCE=16`.
  */
 
 import { type ChildProcess, fork, spawn } from 'node:child_process'
@@ -85,7 +87,7 @@ async function start(workers: number, name: string): Promise<Service> {
       DATA_DIR: join(folder, `data-${name}`),
       RESOURCES: `file:${join(folder, 'resources')}`,
       TOKEN_AUTH_FILE: join(folder, 'tokens.csv'),
-      // Answers are told of once and counted once, with the ids that cost something.
+      // Responses are reported and counted once, with their ids, which cost something.
       USAGE_JOURNAL: join(folder, `usage-${name}.jsonl`),
       API_RATE_LIMIT: 'off',
       AUDIT_LOG: 'off',
@@ -110,7 +112,7 @@ async function start(workers: number, name: string): Promise<Service> {
   return { processes: [child], ports }
 }
 
-/** The process and those that it has started. */
+/** The process and its children. */
 function processesOf(pid: number): readonly number[] {
   const children = readdirSync(`/proc/${pid}/task`).flatMap((thread) =>
     readFileSync(`/proc/${pid}/task/${thread}/children`, 'utf8').trim().split(/\s+/),
@@ -128,7 +130,7 @@ const loads: readonly ChildProcess[] = [0, 1].map(() =>
   fork(new URL('./workers-load.ts', import.meta.url)),
 )
 
-/** So many calls on each of so many connections. */
+/** This many calls on each of this many connections. */
 async function load({ ports }: Service, connections: number, each: number): Promise<void> {
   const answers = loads.slice(0, connections).map(async (child, i) => {
     const port = ports[i % ports.length] as number
@@ -139,12 +141,12 @@ async function load({ ports }: Service, connections: number, each: number): Prom
   await Promise.all(answers)
 }
 
-/** CPU microseconds of the processes of a service, the parent's first. */
+/** CPU microseconds of the processes of a service, the parent first. */
 function cpuOf({ processes }: Service): readonly number[] {
   return processes.flatMap((process) => {
     const [parent = 0, ...workers] = processesOf(process.pid as number)
     const ofWorkers = workers.map(cpuMicrosOf)
-    // It is told with its children.
+    // The parent's figure includes its children.
     return [ofWorkers.reduce((rest, each) => rest - each, cpuMicrosOf(parent)), ...ofWorkers]
   })
 }
@@ -153,7 +155,7 @@ function spentSince(before: readonly number[], service: Service): readonly numbe
   return cpuOf(service).map((micros, i) => micros - (before[i] as number))
 }
 
-/** What they spend in a second without any call. */
+/** What they spend in a second without calls. */
 async function atRest(service: Service): Promise<readonly number[]> {
   const before = cpuOf(service)
   await delay(restMs)
@@ -163,7 +165,7 @@ async function atRest(service: Service): Promise<readonly number[]> {
 interface Seen {
   readonly micros: number
   readonly perSecond: number
-  /** Of the process that keeps the counters. */
+  /** Of the process that owns the counters. */
   readonly parentMicros: number
 }
 
@@ -176,7 +178,7 @@ async function measure(
   const before = cpuOf(service)
   const beganAt = performance.now()
   await load(service, connections, calls)
-  // What is counted with the next batches is part of it.
+  // Usage that is sent with the next batches is part of it.
   await delay(100)
   const seconds = (performance.now() - beganAt) / 1_000
   const spent = spentSince(before, service).map((micros, i) => {
@@ -205,7 +207,7 @@ const shapes = {
   },
 }
 const [single, both, workers, complete] = Object.values(shapes)
-// A worker is compiled anew: each is asked as much before anything is measured.
+// A new worker compiles its code first: each gets as many calls before anything is measured.
 await load(one, 2, warmCalls / 2)
 await load(two, 2, warmCalls)
 await load(pair, 2, warmCalls)
@@ -235,7 +237,7 @@ function show(micros: readonly number[]): string {
 type Shape = (typeof shapes)[keyof typeof shapes]
 const of = ({ seen }: Shape, read: (each: Seen) => number): number => median(seen.map(read))
 
-/** The median of the rounds, and the least and most of them. */
+/** The median of the rounds, with minimum and maximum. */
 function beside(more: Shape, less: Shape): string {
   const percents = more.seen
     .map(({ micros }, i) => 100 * (micros / (less.seen[i] as Seen).micros - 1))

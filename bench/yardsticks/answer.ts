@@ -19,7 +19,7 @@ export const allowed: Buffer = new WireWriter()
   })
   .finish()
 
-/** The first argument, `host:port`. The process ends with whoever started it. */
+/** The first argument, `host:port`. The process ends with its parent. */
 export function readAddress(): string {
   for (const event of ['disconnect', 'SIGTERM']) process.once(event, () => process.exit(0))
   return process.argv[2] ?? '127.0.0.1:8082'

@@ -1,4 +1,4 @@
-/** grpc-js with nothing behind it: `node bench/yardsticks/grpc-js.ts host:port`. */
+/** A minimal grpc-js server: `node bench/yardsticks/grpc-js.ts host:port`. */
 
 import * as grpc from '@grpc/grpc-js'
 import { allowed, checkPath, readAddress } from './answer.ts'

@@ -1,4 +1,4 @@
-/** The service's own gRPC server with nothing behind it: `node bench/yardsticks/own.ts host:port`. */
+/** The service's own gRPC server, without the service: `node bench/yardsticks/own.ts host:port`. */
 
 import { createGrpcServer } from '../../src/grpc/server.ts'
 import { allowed, checkPath, readAddress } from './answer.ts'

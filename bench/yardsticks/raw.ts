@@ -1,6 +1,7 @@
 /**
- * The least that Node can do: HTTP/2 frames from a raw socket, each HEADERS + DATA answered with the same
- * three frames, nothing decoded, no flow control. No server, a floor: `node bench/yardsticks/raw.ts host:port`.
+ * The least that Node can do: HTTP/2 frames from a raw socket, each HEADERS + DATA answered with
+ * the same three frames, nothing decoded, no flow control. Not a usable server, but a lower bound:
+ * `node bench/yardsticks/raw.ts host:port`.
  */
 
 import { createServer } from 'node:net'
@@ -20,7 +21,7 @@ function frame(kind: number, flags: number, stream: number, payload: Uint8Array)
   return Buffer.concat([head, payload])
 }
 
-/** A field that is not indexed, with a new name, no Huffman (RFC 7541, 6.2.2). */
+/** A field without indexing, with a new name, without Huffman coding (RFC 7541, 6.2.2). */
 function field(name: string, value: string): Buffer {
   return Buffer.concat([
     Buffer.from([0, name.length]),
@@ -42,7 +43,7 @@ const answer = Buffer.concat([
   frame(type.data, 0, 0, message),
   frame(type.headers, flag.endHeaders | flag.endStream, 0, field('grpc-status', '0')),
 ])
-/** Where in it the three stream numbers stand. */
+/** The offsets of the three stream numbers. */
 const places = [5, 0, 0]
 places[1] = (places[0] as number) + HEAD + answer.readUIntBE(0, 3)
 places[2] = (places[1] as number) + HEAD + message.length

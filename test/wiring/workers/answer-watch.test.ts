@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { watchAnswers } from '../../../src/wiring/workers/answer-watch.ts'
 
-/** A watch of one who answers when told to; how often it was asked, and found to hang. */
+/** A watch of a process that answers when the test says so; counts questions and hangs. */
 function watched(mostMissed: number) {
   const open: PromiseWithResolvers<void>[] = []
   const seen = { asked: 0, hung: 0 }
@@ -31,7 +31,7 @@ function watched(mostMissed: number) {
   }
 }
 
-test('who answers is asked again', async (t) => {
+test('a process that answers is asked again', async (t) => {
   const { seen, ticks, answer } = watched(3)
   for (let i = 0; i < 20; i += 1) {
     ticks(1)
@@ -40,7 +40,7 @@ test('who answers is asked again', async (t) => {
   t.strictSame(seen, { asked: 20, hung: 0 })
 })
 
-test('who is late and answers does not hang', async (t) => {
+test('a process that answers late does not hang', async (t) => {
   const { seen, ticks, answer } = watched(3)
   for (let i = 0; i < 5; i += 1) {
     ticks(3)
@@ -50,7 +50,7 @@ test('who is late and answers does not hang', async (t) => {
   t.equal(seen.hung, 0)
 })
 
-test('who does not answer hangs, once', async (t) => {
+test('a process that does not answer hangs, reported once', async (t) => {
   const { seen, ticks } = watched(3)
   ticks(3)
   t.equal(seen.hung, 0)

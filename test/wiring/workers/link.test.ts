@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { test } from 'tap'
 import { createLink, type Handlers, type Link } from '../../../src/wiring/workers/link.ts'
 
-/** Two sides of one channel that carries JSON. */
+/** The two ends of a channel that carries JSON. */
 function pair(one: Handlers, other: Handlers) {
   const faults: string[] = []
   const sides: Link[] = []
@@ -15,7 +15,7 @@ function pair(one: Handlers, other: Handlers) {
   return { one: sides[0] as Link, other: sides[1] as Link, faults }
 }
 
-test('each answers the other', async (t) => {
+test('each side answers the other', async (t) => {
   const { one, other } = pair(
     { double: (value: number) => 2 * value },
     { add: async (a: number, b: number) => a + b, nothing() {} },
@@ -29,7 +29,7 @@ test('each answers the other', async (t) => {
   t.strictSame(answers, [3, 42, 7, undefined])
 })
 
-test('a call that fails says why', async (t) => {
+test('a failed call has its reason', async (t) => {
   const { one, other, faults } = pair(
     {},
     {
@@ -43,14 +43,18 @@ test('a call that fails says why', async (t) => {
   await t.rejects(one.call('unheard', [], 1_000), { message: /nobody answers unheard/ })
   await t.rejects(one.call('slow', [], 20), { message: 'no answer to slow within 20 ms' })
   await delay(300)
-  t.equal(await one.call('slow', [], 1_000), 'late', 'a late answer is nobody else’s')
+  t.equal(
+    await one.call('slow', [], 1_000),
+    'late',
+    'a late answer is not taken for that of another call',
+  )
   one.tell('broken')
   other.tell('nobody')
   await delay(20)
   t.strictSame(faults, ['Error: it is broken', 'Error: nobody answers nobody'])
 })
 
-test('who waits hears that the other is gone', async (t) => {
+test('waiting calls fail when the other process ends', async (t) => {
   const { one } = pair({}, { never: () => new Promise(() => {}) })
   const waiting = one.call('never', [], 60_000)
   one.close()
