@@ -72,7 +72,7 @@ export function createFakeTable(): FakeTable {
 export interface FakeFreshness extends Freshness {
   is: ReturnType<Freshness['state']>
   age: number
-  /** The state after each `confirm`, following what happens in it. */
+  /** Called by each `confirm`; returns the state after it. */
   onConfirm: () => FakeFreshness['is']
   confirms: number
 }

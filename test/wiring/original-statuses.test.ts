@@ -128,7 +128,7 @@ inWorlds("the original's statuses are written with its own fields", async (t, wo
   ])
   const { status: ofTenant } = (await read(world, 'tenants', 'default-tenant')) ?? {}
   t.match(ofTenant?.conditions, [ready])
-  t.equal(ofTenant?.conditions?.length, 1, 'the statuses of the others are no longer maintained')
+  t.equal(ofTenant?.conditions?.length, 1, 'conditions that nobody maintains any more are removed')
   t.strictSame(
     (await read(world, 'maasmodelrefs', 'small'))?.metadata.finalizers,
     [finalizer],

@@ -155,7 +155,7 @@ test('without the API server only cached tokens are accepted', async (t) => {
   }
 })
 
-test('a token that the cluster has refused stays refused in an outage', async (t) => {
+test('a token that the cluster has refused is not accepted in an outage', async (t) => {
   const { server, ask, pass } = await createWorld(t)
   t.equal(await ask('ada'), 'ada')
   server.tokens.delete('ada')

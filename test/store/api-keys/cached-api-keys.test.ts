@@ -170,7 +170,7 @@ test('a change without an announcement is found within a minute', async (t) => {
   t.match(
     keys.findByHash(used.hash),
     { status: 'active' },
-    'the key is read again beside the request',
+    'the key is read again in the background',
   )
   await poll(() => queries.length === 3, 'the key is read')
   await poll(

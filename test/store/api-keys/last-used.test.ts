@@ -62,7 +62,7 @@ test('one write is limited, the rest follows', async (t) => {
   )
 })
 
-test('an outage loses no use and needs no extra memory', async (t) => {
+test('uses are kept through an outage, up to a limit', async (t) => {
   const world = createWorld(t, { everyMs: 5, most: 3 })
   const { lastUsed, writes, faults } = world
   world.failure = outage

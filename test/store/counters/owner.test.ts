@@ -234,7 +234,7 @@ test('other workers learn at once of large additions near a limit', async (t) =>
   other.add([unseen], 1, Date.now())
   await poll(
     async () => (await machine.owner.read([unseen], Date.now()))[0]?.used === 2,
-    'of a new one',
+    'both additions to a new counter are sent',
   )
 })
 

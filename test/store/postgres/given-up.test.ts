@@ -22,7 +22,7 @@ test('a statement that is given up ends on the server', async (t) => {
     t.match(reason, { code: 'store_slow', cause: { message: 'no answer in time' } })
   }
   await poll(async () => (await running(watching)).length === 0, 'nothing is running')
-  // Afterwards none of the connections that were busy with it is.
+  // All connections were busy with it, and are free again.
   await Promise.all([1, 2, 3].map(() => within(sql`select 1`)))
 })
 

@@ -214,7 +214,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     for (const number of [1, 1, 2, 1, 2, 2, 7, 3]) await send(number)
     t.equal(await sumIn(valkey, counter), 15, '1, 2 and 7')
     const [, , used, leftMs] = await send(4)
-    t.equal(used, 15, 'it is still read')
+    t.equal(used, 15, 'the sum is still returned')
     t.ok(Number(leftMs) > 0)
   })
 
@@ -291,7 +291,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.equal(replica.counters.size, 1_501)
     replica.aheadMs += 11 * minute
     await poll(() => replica.counters.size === 1, 'all but the open one are forgotten')
-    t.equal(usedNow(t, replica, open), 5, 'Redis may need to be told of it')
+    t.equal(usedNow(t, replica, open), 5, 'an empty Redis would need it')
   })
 
   root.test('a stop sends what is left', async (t) => {

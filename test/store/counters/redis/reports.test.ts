@@ -153,9 +153,12 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.equal(await sumIn(valkey, two), 30)
     await send(5, 'd')
     t.equal(await sumIn(valkey, one), 44, 'a stale batch has not marked what it did not count')
-    t.ok((await valkey.client.pttl(redisKey(two))) <= minute, 'what the response had left')
+    t.ok(
+      (await valkey.client.pttl(redisKey(two))) <= minute,
+      'at most the time that the response had left',
+    )
     await send(6, 'early')
-    t.equal(await sumIn(valkey, one), 45, 'what may be in the sums of a lost store')
+    t.equal(await sumIn(valkey, one), 45, 'not counted: it may be in the sums of a lost store')
     t.equal(await valkey.client.hget(store, 'until:j'), '100')
     t.ok((await valkey.client.pttl(`seen ${named}`)) > 0)
   })
