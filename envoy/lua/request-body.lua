@@ -235,36 +235,70 @@ local function unescape(text)
   end
 end
 
--- A name is known by two hashes of 32 bits with secret factors: equal hashes are taken for equal
--- names. So nobody can make names collide, and nothing has to be compared.
+-- Two names count as equal if both hashes of 32 bits are equal. A hash is the upper half of a sum: the
+-- length and each 32-bit word of the name, each multiplied by a secret factor of its own
+-- (https://arxiv.org/abs/1202.4961). So nobody can choose names that collide or that crowd into a few
+-- slots, and no name has to be stored.
 math.randomseed(tonumber(tostring({}):match("0x(%x+)"), 16) % 2147483647 + os.time())
-local FACTOR_1, FACTOR_2 = math.random(2 ^ 18) * 2 + 1, math.random(2 ^ 18) * 2 + 1
+local LAST_FACTOR = 64
 
--- The names of the object that is open at each level, as open addressing: a slot is taken if it has
--- the number of that object.
+local function secret_factors()
+  local factors = ffi.new("uint64_t[?]", LAST_FACTOR + 1)
+  local function half() return math.random(2 ^ 32) - 1 end
+  for i = 0, LAST_FACTOR do factors[i] = half() * 0x100000000ULL + half() end
+  return factors
+end
+
+local FACTORS_1, FACTORS_2 = secret_factors(), secret_factors()
+local LOWER_HALF, HASH = 0xffffffffULL, ffi.typeof("int32_t")
+
+-- Masks for the first 0 to 8 bytes of eight.
+local FIRST_BYTES = ffi.new("uint64_t[9]")
+for count = 1, 8 do FIRST_BYTES[count] = rshift(-1ULL, 64 - 8 * count) end
+
+-- The eight bytes at `p`, with zeros for those beyond the first `count`.
+local function eight_bytes(p, count)
+  return band(cast(EIGHT, p)[0], FIRST_BYTES[math.min(count, 8)])
+end
+
+-- Adds eight bytes to a sum, with the factors from `at` on.
+local function add(sum, factors, at, eight)
+  return sum + factors[at] * band(eight, LOWER_HALF) + factors[at + 1] * rshift(eight, 32)
+end
+
+-- The sums with the bytes of a name after its sixteenth. When the factors are used up, the hashes so far
+-- are the first words of a new sum.
+local function add_rest(sum_1, sum_2, p, length)
+  local factor = 5
+  for at = 16, length - 1, 8 do
+    if factor > LAST_FACTOR then
+      sum_1, sum_2, factor = FACTORS_1[1] * rshift(sum_1, 32), FACTORS_2[1] * rshift(sum_2, 32), 3
+    end
+    local eight = eight_bytes(p + at, length - at)
+    sum_1, sum_2, factor = add(sum_1, FACTORS_1, factor, eight), add(sum_2, FACTORS_2, factor, eight), factor + 2
+  end
+  return sum_1, sum_2
+end
+
+-- The names of the object that is open at each level: a hash table with open addressing. A slot is in use
+-- if it has the number of that object.
 local FIRST_SLOTS, MOST_KEPT_SLOTS = 64, 4096
+local SLOTS = ffi.typeof("struct { double object; int32_t hash_1, hash_2; }[?]")
 local tables, objects = {}, 0
 
 local function new_table(slots)
-  return {
-    slots = slots,
-    taken_by = ffi.new("double[?]", slots),
-    hash_1 = ffi.new("int32_t[?]", slots),
-    hash_2 = ffi.new("int32_t[?]", slots),
-    object = 0,
-    names = 0,
-  }
+  return { slots = slots, slot = SLOTS(slots), object = 0, names = 0 }
 end
 
 -- Notes a name in the object of this table; whether it was there.
 local function insert(names, hash_1, hash_2)
-  local last = names.slots - 1
-  local object, at = names.object, bit.band(hash_1, last)
-  while names.taken_by[at] == object do
-    if names.hash_1[at] == hash_1 and names.hash_2[at] == hash_2 then return true end
-    at = bit.band(at + 1, last)
+  local slot, object, last = names.slot, names.object, names.slots - 1
+  local at = band(hash_1, last)
+  while slot[at].object == object do
+    if slot[at].hash_1 == hash_1 and slot[at].hash_2 == hash_2 then return true end
+    at = band(at + 1, last)
   end
-  names.taken_by[at], names.hash_1[at], names.hash_2[at] = object, hash_1, hash_2
+  slot[at].object, slot[at].hash_1, slot[at].hash_2 = object, hash_1, hash_2
   names.names = names.names + 1
   return false
 end
@@ -273,7 +307,8 @@ local function twice_as_large(names)
   local larger = new_table(names.slots * 2)
   larger.object = names.object
   for at = 0, names.slots - 1 do
-    if names.taken_by[at] == names.object then insert(larger, names.hash_1[at], names.hash_2[at]) end
+    local slot = names.slot[at]
+    if slot.object == names.object then insert(larger, slot.hash_1, slot.hash_2) end
   end
   return larger
 end
@@ -288,17 +323,23 @@ local function open_object(level)
   names.object, names.names = objects, 0
 end
 
--- Notes the name of the bytes from `first` to before `past`.
-local function note_name(level, p, first, past)
-  local hash_1, hash_2 = 0, 0
-  for at = first, past - 1 do
-    hash_1, hash_2 = bit.tobit(hash_1 * FACTOR_1 + p[at]), bit.tobit(hash_2 * FACTOR_2 + p[at])
+-- Notes the name of `length` bytes at `p`, where eight more bytes can be read.
+local function note_name(level, p, length)
+  local sum_1, sum_2 = FACTORS_1[0] * length, FACTORS_2[0] * length
+  -- The compiler is better at straight code than at loops of one or two rounds.
+  local eight = eight_bytes(p, length)
+  sum_1, sum_2 = add(sum_1, FACTORS_1, 1, eight), add(sum_2, FACTORS_2, 1, eight)
+  if length > 8 then
+    eight = eight_bytes(p + 8, length - 8)
+    sum_1, sum_2 = add(sum_1, FACTORS_1, 3, eight), add(sum_2, FACTORS_2, 3, eight)
+    if length > 16 then sum_1, sum_2 = add_rest(sum_1, sum_2, p, length) end
   end
   local names = tables[level]
   if names.names * 2 >= names.slots then
     names = twice_as_large(names)
     tables[level] = names
   end
+  local hash_1, hash_2 = tonumber(cast(HASH, rshift(sum_1, 32))), tonumber(cast(HASH, rshift(sum_2, 32)))
   if insert(names, hash_1, hash_2) then refuse("a name stands twice in one object") end
 end
 
@@ -389,6 +430,13 @@ local function move_window(source, base, keep, last)
   return cast("const uint8_t*", buffer + MARGIN), count
 end
 
+-- The bytes of a text, with eight zeros behind them.
+local function padded(text)
+  local copy = ffi.new("uint8_t[?]", #text + 8)
+  ffi.copy(copy, text, #text)
+  return copy
+end
+
 -- The source that a text is.
 local function source_of(text)
   return {
@@ -462,14 +510,16 @@ local function read_object(source, names)
     elseif next == BEGINS_STRING then
       current = STRING
       -- Most of a body is text, whose plain bytes need no automaton.
-      while true do
-        local odd = not_plain(cast(EIGHT, p + at + 1)[0])
-        if odd == 0 then
-          at = at + 8
-        else
-          at = at + bytes_before(odd)
-          if p[at + 1] ~= BACKSLASH or not ESCAPED[p[at + 2]] then break end
-          at = at + 2
+      if PLAIN[p[at + 1]] then
+        while true do
+          local odd = not_plain(cast(EIGHT, p + at + 1)[0])
+          if odd == 0 then
+            at = at + 8
+          else
+            at = at + bytes_before(odd)
+            if p[at + 1] ~= BACKSLASH or not ESCAPED[p[at + 2]] then break end
+            at = at + 2
+          end
         end
       end
     elseif next == SEPARATES or next == CLOSES_ARRAY or next == CLOSES_OBJECT then
@@ -518,9 +568,9 @@ local function read_object(source, names)
           name = unescape(name)
         end
         if level == 1 then field = field_named(name, names, next == NAME_ENDS) end
-        note_name(level, cast("const uint8_t*", name), 0, #name)
+        note_name(level, padded(name), #name)
       else
-        note_name(level, p, first, at)
+        note_name(level, p + first, at - first)
       end
       mark, current = at, BEFORE_COLON
       if level == 1 then field_at = at end
@@ -594,9 +644,15 @@ local function renamed(text, model, name, change)
   return replaced(replaced(text, change), naming)
 end
 
--- The compiler shapes its code after what it sees first, and keeps it: a chat, not whatever comes.
+-- The compiler keeps its code in the form that the first bodies gave it, and that form can take ten times as long.
+-- So it first sees the loop over bytes alone, then the loop over plain text and the escapes in it, then chats.
+local function show(text)
+  examine(source_of(text), true)
+end
+show('{"a":' .. (" "):rep(4000) .. "1}")
+show('{"a":"' .. ("x"):rep(4000) .. ("Hello, how are you?\\n"):rep(400) .. '"}')
 local CHAT = '{"model":"m","messages":[' .. ('{"role":"user","content":"Hello, how are you?"},'):rep(200) .. '{}],"stream":true}'
-for _ = 1, 20 do examine(source_of(CHAT), true) end
+for _ = 1, 20 do show(CHAT) end
 
 local JSON = "application/json"
 

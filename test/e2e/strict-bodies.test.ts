@@ -144,3 +144,35 @@ test('the position of the window makes no difference', async (t, gateway) => {
     t.equal((await send(Buffer.from(text))) === 400, refused, `${text.trim().slice(0, 10)}...`)
   }
 })
+
+test('names are compared by all their bytes', async (t, gateway) => {
+  const send = await createSender(t, gateway)
+  const isRefused = async (body: Buffer) => (await send(body)) === 400
+  const object = (names: readonly string[]) =>
+    Buffer.from(`{"x":{${names.map((name) => `"${name}":1`).join(',')}}}`)
+  for (const length of [1, 7, 8, 9, 15, 16, 17, 24, 25, 255, 256, 257, 400, 900]) {
+    const name = 'n'.repeat(length)
+    const places = [0, length >> 1, length - 1]
+    const others = places.map((at) => `${name.slice(0, at)}o${name.slice(at + 1)}`)
+    t.ok(await isRefused(object([name, name])), `the same, of ${length} bytes`)
+    t.notOk(await isRefused(object([name, ...new Set(others)])), `others, of ${length} bytes`)
+    t.notOk(await isRefused(object([name, `${name}\\u0000`, `${name}n`])), `longer than ${length}`)
+  }
+})
+
+/** Thue and Morse's sequence: any two such names collide under a polynomial modulo 2^32, whatever its base. */
+function collidingNames(count: number): readonly string[] {
+  const bits = Array.from({ length: 16 }, (_, i) => (i.toString(2).split('1').length - 1) % 2)
+  const blocks = [0, 1].map((flipped) => bits.map((bit) => 'ab'[bit ^ flipped]).join(''))
+  return Array.from({ length: count }, (_, i) =>
+    [...i.toString(2).padStart(15, '0')].map((bit) => blocks[Number(bit)]).join(''),
+  )
+}
+
+test('names that collide under simple hashes are different', async (t, gateway) => {
+  const send = await createSender(t, gateway)
+  const isRefused = async (body: Buffer) => (await send(body)) === 400
+  const members = collidingNames(2_000).map((name) => `"${name}":1`)
+  t.notOk(await isRefused(Buffer.from(`{${members.join(',')}}`)))
+  t.ok(await isRefused(Buffer.from(`{${[...members, members[0]].join(',')}}`)))
+})
