@@ -35,7 +35,7 @@ export const values: readonly Value[] = [
   },
   {
     name: 'storesSecret',
-    meaning: 'the Secret with the entries database-url and redis-url, which is yours to make',
+    meaning: 'a Secret with the entries database-url and redis-url, which you create',
     places: [
       [...gateway, 'volumes', 'stores', 'secret', 'secretName'],
       [...controller, 'volumes', 'stores', 'secret', 'secretName'],
@@ -43,7 +43,7 @@ export const values: readonly Value[] = [
   },
   {
     name: 'podSecurityContext',
-    meaning: 'of every pod; on OpenShift runAsUser, runAsGroup and fsGroup are to be null',
+    meaning: 'of every pod; on OpenShift runAsUser, runAsGroup and fsGroup must be null',
     places: [
       [...gateway, 'securityContext'],
       [...controller, 'securityContext'],
@@ -67,7 +67,7 @@ export const values: readonly Value[] = [
   },
   {
     name: 'controller.replicas',
-    meaning: 'one writes, the others wait',
+    meaning: 'only one writes, the others wait to take over',
     places: [['Deployment tollgate-controller', 'spec', 'replicas']],
   },
   {
@@ -93,10 +93,10 @@ export const optional: Readonly<
 > = {
   'autoscaling.enabled': {
     kind: 'HorizontalPodAutoscaler',
-    meaning: 'else the number of replicas is yours: kubectl scale',
+    meaning: 'if disabled, set the number of replicas with kubectl scale',
   },
   'networkPolicies.enabled': {
     kind: 'NetworkPolicy',
-    meaning: 'who may speak to whom',
+    meaning: 'which pods may connect to which',
   },
 }
