@@ -1,7 +1,9 @@
-import { readdirSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
+import { identify } from '../../src/store/postgres/process-identity.ts'
+import { poll } from './poll.ts'
 import { createTapReport } from './tap-report.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 import { runTestFiles } from './test-files.ts'
@@ -57,4 +59,36 @@ test('busy processors run one file each', async (t) => {
 
 test('one job runs one file at a time', async (t) => {
   t.equal(await runTogether(t, 1, 1, 1), 1)
+})
+
+/** Ends a running file by `how`, and waits until the process that it has started ends; whether all files were run. */
+async function endsItsProcess(t: Test, how: (file: number) => void): Promise<boolean> {
+  const folder = temporaryFolder(t)
+  const [file, pids] = [join(folder, 'waits.cjs'), join(folder, 'pids')]
+  const program = `
+    const { spawn } = require('node:child_process')
+    const child = spawn('sleep', ['600'], { stdio: 'ignore' })
+    require('node:fs').writeFileSync(${JSON.stringify(pids)}, [process.pid, child.pid].join(' '))
+    setInterval(() => {}, 1_000)`
+  writeFileSync(file, program)
+  const { begin } = createTapReport(() => {})
+  const running = runTestFiles([file], { env: process.env, jobs: 1, limitMs: 60_000, begin })
+  const [leader = 0, child = 0] =
+    (await poll(() => {
+      const written = existsSync(pids) ? readFileSync(pids, 'utf8').split(' ') : []
+      return written.length === 2 ? written.map(Number) : undefined
+    }, 'it has begun')) ?? []
+  how(leader)
+  const isComplete = await running
+  await poll(() => identify(child) === undefined, 'its process has ended')
+  return isComplete
+}
+
+test('what an interrupted file has started ends with it', async (t) => {
+  const interrupt = () => process.emit('SIGINT')
+  t.equal(await endsItsProcess(t, interrupt), false)
+})
+
+test('and so does what a killed one has started', async (t) => {
+  t.equal(await endsItsProcess(t, (file) => process.kill(file, 'SIGKILL')), true)
 })

@@ -1,5 +1,5 @@
 /** Runs test files, several at a time, each in a process of its own that prints TAP. */
-import { spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { globSync } from 'node:fs'
 import { availableParallelism, cpus } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -111,13 +111,17 @@ async function runFile(file: string, run: TestRun, stopping: AbortSignal): Promi
     // With an id, tap omits its own totals.
     env: { ...run.env, TAP: '1', TAP_CHILD_ID: '1', TAP_TIMEOUT: `${run.limitMs / 1000}` },
     stdio: ['ignore', 'pipe', 'inherit'],
+    // With a process group of its own, which all that it starts is in.
+    detached: true,
   })
-  const stop = () => void child.kill('SIGTERM')
+  const stop = () => signalGroup(child, 'SIGTERM')
   stopping.addEventListener('abort', stop)
   child.stdout.pipe(report.parser)
   const hasEnded = new AbortController()
   const fault = new Promise<FileEnd['fault']>((settle) => {
     child.on('error', (error) => settle(error.message))
+    // One that was interrupted or killed has ended nothing of that.
+    child.on('exit', () => signalGroup(child, 'SIGKILL'))
     child.on('close', (code, signal) => {
       if (signal !== null) settle(`ended by ${signal}`)
       else settle(code === 0 ? undefined : `exit code ${code}`)
@@ -128,6 +132,16 @@ async function runFile(file: string, run: TestRun, stopping: AbortSignal): Promi
   hasEnded.abort()
   stopping.removeEventListener('abort', stop)
   report.end(end)
+}
+
+/** Sends a signal to the processes that are left of a group. */
+function signalGroup({ pid }: ChildProcess, signal: NodeJS.Signals): void {
+  if (pid === undefined) return
+  try {
+    process.kill(-pid, signal)
+  } catch {
+    // There are none.
+  }
 }
 
 /** A file ends itself at its limit (TAP_TIMEOUT), unless it hangs in a loop. */
