@@ -77,11 +77,7 @@ process.exitCode = failed === 0 ? 0 : 1
 
 async function runTests(): Promise<void> {
   const run = {
-    env: {
-      ...env,
-      // Thousands of processes load the same modules; each would compile them again.
-      NODE_COMPILE_CACHE: join(folder.path, 'compiled'),
-    },
+    env,
     jobs: Number(options.jobs),
     limitMs: Number(options.timeout) * 1000,
     begin: report.begin,

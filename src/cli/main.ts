@@ -2,6 +2,8 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { packageRoot } from '../package-root.ts'
+import { cacheCompiled } from './compile-cache.ts'
+import { boundHeap } from './heap.ts'
 
 const usage = `Usage: tollgate <command>
 
@@ -28,6 +30,8 @@ const [first, ...rest] = process.argv.slice(2)
 const [command, args] =
   first === 'help' && rest[0] !== undefined ? [rest[0], ['--help']] : [first, rest]
 
+if (command === 'serve') boundHeap()
+cacheCompiled()
 try {
   process.exitCode = await run()
 } catch (error) {
@@ -39,10 +43,7 @@ async function run(): Promise<number> {
   const { env } = process
   const commands: Readonly<Record<string, () => Promise<number> | number>> = {
     up: async () => (await import('./up.ts')).up(args, env),
-    serve: async () => {
-      await import('./heap.ts').then(({ boundHeap }) => boundHeap())
-      return (await import('./serve.ts')).serveCommand(args, env)
-    },
+    serve: async () => (await import('./serve.ts')).serveCommand(args, env),
     controller: async () => (await import('./controller.ts')).controllerCommand(args, env),
     drain: async () => (await import('./drain.ts')).drain(args, env),
     check: async () => (await import('./check.ts')).check(args),

@@ -109,7 +109,6 @@ test('loads the SDK only if something is exported', async (t) => {
       cwd: packageRoot,
       env: {
         PATH: process.env.PATH,
-        NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
         DATABASE_URL: await createDatabase(t),
         DATA_DIR: folder,
         API_ADDRESS: '127.0.0.1:0',

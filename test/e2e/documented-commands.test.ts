@@ -33,9 +33,9 @@ test('the documented commands print the documented output', { skip }, async (t) 
   const settings = await ownSettings(temporaryFolder(t))
   const { GATEWAY_ADDRESS = '', INTERNAL_ADDRESS = '' } = settings
   await runTollgate(t, ['up'], settings).until('Ctrl-C stops everything.')
-  const { PATH, HOME, NODE_COMPILE_CACHE } = process.env
+  const { PATH, HOME } = process.env
   const env: NodeJS.ProcessEnv = {
-    ...{ PATH, HOME, NODE_COMPILE_CACHE, KEY: '', ID: '' },
+    ...{ PATH, HOME, KEY: '', ID: '' },
     ...{ TOLLGATE_URL: `http://${GATEWAY_ADDRESS}`, TOLLGATE_TOKEN: 'alice-token' },
   }
   let shown = 0
@@ -73,14 +73,14 @@ test("the first steps lead to an answer of one's own model", { skip }, async (t)
   const settings = await ownSettings(temporaryFolder(t))
   const { GATEWAY_ADDRESS = '' } = settings
   const cwd = temporaryFolder(t)
-  const { PATH, HOME, NODE_COMPILE_CACHE } = process.env
+  const { PATH, HOME } = process.env
   const run = async ({ commands }: Example): Promise<string> => {
     const script = commands
       .replaceAll('bin/tollgate', join(packageRoot, 'bin', 'tollgate'))
       .replaceAll('http://127.0.0.1:9000', model.url)
       .replaceAll('127.0.0.1:8000', GATEWAY_ADDRESS)
       .replaceAll('curl ', 'curl -sS ')
-    const env = { PATH, HOME, NODE_COMPILE_CACHE }
+    const env = { PATH, HOME }
     // Not execFileSync: the model runs in this process.
     return (await promisify(execFile)('sh', ['-ec', script], { cwd, env })).stdout
   }

@@ -47,8 +47,8 @@ function readUnit(file: string, instance: string, replace: (text: string) => str
 
 /** Starts a unit as systemd would. */
 function startUnit(t: Test, unit: ReturnType<typeof readUnit>, path: string): () => string {
-  const { HOME, NODE_COMPILE_CACHE } = process.env
-  const env = { ...unit.env, PATH: path, HOME, NODE_COMPILE_CACHE }
+  const { HOME } = process.env
+  const env = { ...unit.env, PATH: path, HOME }
   for (const line of unit.before) execFileSync('sh', ['-c', line], { env, stdio: 'ignore' })
   const [command = '', ...args] = unit.start.split(' ')
   const child = spawn(command, args, { env, stdio: ['ignore', 'pipe', 'pipe'] })
@@ -96,12 +96,12 @@ t.test("docs/run.md leads from an empty folder to a model's response", { skip },
   const path = `${join(folder, 'usr/local/bin')}:${process.env.PATH}`
   // One shell, because later blocks use variables of earlier ones.
   const done: string[] = []
-  const { HOME, NODE_COMPILE_CACHE } = process.env
+  const { HOME } = process.env
   const shell = spawn('sh', ['-e'], {
     cwd: folder,
     env: {
       PATH: path,
-      ...{ HOME, NODE_COMPILE_CACHE },
+      HOME,
       REPOSITORY: packageRoot,
       // Cached packages need not be requested.
       npm_config_prefer_offline: 'true',

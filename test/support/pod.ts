@@ -62,9 +62,9 @@ export async function createPod(t: Test, settings: PodSettings): Promise<Pod> {
   const [port = 0, internalPort] = await freePorts(2)
   const internal = `http://127.0.0.1:${internalPort}`
   const socket = (name: string) => `unix:${join(volumes, 'sockets', `${name}.sock`)}`
-  const { PATH, NODE_COMPILE_CACHE } = process.env
+  const { PATH } = process.env
   const both = {
-    ...{ PATH, NODE_COMPILE_CACHE },
+    PATH,
     ...noRateLimits,
     INTERNAL_ADDRESS: `127.0.0.1:${internalPort}`,
     ENVOY_ADMIN_ADDRESS: socket('envoy-admin'),

@@ -96,7 +96,7 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
 
 /** A process that has not been started yet. */
 function createReplica(t: Test, env: Record<string, string>): Replica {
-  const { PATH, HOME, NODE_COMPILE_CACHE } = process.env
+  const { PATH, HOME } = process.env
   const command = (root: string) => ({
     line: [process.execPath, join(root, 'src', 'cli', 'main.ts'), 'serve'],
     cwd: root,
@@ -104,7 +104,7 @@ function createReplica(t: Test, env: Record<string, string>): Replica {
   const replica = createRestartable(t, {
     name: env.REPLICA_NAME as string,
     command: command(packageRoot),
-    env: { PATH, HOME, NODE_COMPILE_CACHE, LOG_LEVEL: 'info', ...env },
+    env: { PATH, HOME, LOG_LEVEL: 'info', ...env },
     async isUp() {
       const answer = await fetch(`http://${env.INTERNAL_ADDRESS}/readyz`).catch(() => undefined)
       return answer?.status === 200

@@ -44,8 +44,8 @@ export function runTollgate(
   root = packageRoot,
 ): RunningTollgate {
   const command = [process.execPath, join(root, 'bin', 'tollgate.js'), ...args]
-  const { PATH, HOME, NODE_COMPILE_CACHE } = process.env
-  const env = { PATH, HOME, NODE_COMPILE_CACHE, ...settings }
+  const { PATH, HOME } = process.env
+  const env = { PATH, HOME, ...settings }
   return runCommand(t, command, { env, cwd: packageRoot }, settings.DATA_DIR)
 }
 
