@@ -14,7 +14,7 @@ const limits = toCountedLimits('basic', 'llm/small', [
   { limit: 1_000, window: '1h', windowMs: 3_600_000 },
 ])
 
-/** A window with so many tokens used, ending after so many milliseconds. */
+/** A window with this many tokens used, ending in this many milliseconds. */
 const used = (tokens: number, endsInMs: number): CounterState => ({
   used: tokens,
   resetsAt: now + endsInMs,

@@ -95,7 +95,7 @@ test('only one of two processes reads, and the other takes over', async (t) => {
   one.write('2')
   await poll(
     () => existsSync(positionOf(one.path)) && one.settled.length === 2,
-    'it goes on reading',
+    'it continues to read',
   )
   t.strictSame(two.settled, [])
   await one.journal.stop()

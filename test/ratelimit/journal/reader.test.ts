@@ -59,7 +59,7 @@ function createWorld(t: Test, options: WorldOptions = {}) {
     path,
     clock,
     reader,
-    /** A line with this id whose response ended so long ago. */
+    /** A line with this id whose response ended `ageMs` ago. */
     line: (id: string, ageMs = 0) => `${lineOf({ id, start: String(clock.now - ageMs) })}\n`,
     write: (...lines: string[]) => appendFileSync(path, lines.join('')),
     rotate(suffix: string) {

@@ -25,7 +25,7 @@ function acknowledged(sql: Pool, replicas = 1): Promise<boolean> {
     const all = rows.map(({ transaction }) => transaction)
     const found = await readAcknowledgements(sql, all)
     return found.length === replicas && found.every(({ missing }) => missing.length === 0)
-  }, 'everybody has acknowledged')
+  }, 'every replica has acknowledged')
 }
 
 /** The number of connections that listen. */
