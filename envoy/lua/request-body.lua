@@ -1,17 +1,17 @@
--- Judges the body of a model request before a model server sees it, in one pass.
+-- Checks the body of a model request in one pass, before a model server receives it.
 --
--- What is judged is what is sent: the body goes on byte for byte, labelled application/json, so that
--- no server reads it as something else. A body on which JSON parsers could differ is refused with
--- 400: it has to be RFC 8259 in UTF-8, an object, without a name that stands twice in one object, a
--- lone surrogate, a number beyond a double, or more than 100 levels.
+-- The bytes that were checked are the bytes that are sent, as application/json, so that no server reads
+-- them as something else. A body that JSON parsers could read differently is refused with 400: it must be
+-- an object, RFC 8259 in UTF-8, without a name that occurs twice in one object, a lone surrogate, a
+-- number beyond a double, or more than 100 levels.
 --
--- A streamed chat call is made to report its usage. usage.lua takes the extra event out again when
--- the client has not asked for it.
+-- A streamed chat call is changed to ask for its usage. usage.lua removes the additional event if the
+-- client has not asked for it.
 --
--- On routes whose path names the model this runs after Check. On shared routes it runs before, since
--- Check needs the model's name: what is wrong with the body is then for Check to say, once it knows
--- the caller. On /v1/completions it runs once more, since usage is asked for there only if it counts,
--- and so it does for a model that its server knows by another name.
+-- On routes whose path names the model, this runs after Check. On shared routes it runs before Check,
+-- which needs the model's name; Check then refuses an unacceptable body, once it has authenticated the
+-- caller. There it runs again after Check if the path is /v1/completions, where usage is asked for only if
+-- it is counted, or if the model's server knows the model by another name.
 
 local ffi = require("ffi")
 local byte, find, match, sub = string.byte, string.find, string.match, string.sub
@@ -20,11 +20,11 @@ local cast, band, bor, bxor, rshift = ffi.cast, bit.band, bit.bor, bit.bxor, bit
 
 local OPEN_BRACE, QUOTE, BACKSLASH = 123, 34, 92
 local MOST_LEVELS = 100
--- A body is read through a window of so many bytes, so that none is copied whole: what is larger
--- than 128 KiB Lua's allocator maps and unmaps each time, which takes longer than reading it.
+-- The bytes of a body that are read at a time. The whole body is not copied: Lua's allocator maps and
+-- unmaps each block above 128 KiB, which takes longer than reading it.
 local WINDOW = 65536
--- What was larger all the same stays until Lua collects its garbage. Nothing of it is needed between two
--- requests, so a heap above this (KiB) is collected at once.
+-- A body that is changed is copied nevertheless, and the copies stay until Lua collects its garbage. A heap
+-- above this size (KiB) is collected at the end of the request.
 local LARGE_HEAP = 8192
 
 local function refuse(message)
@@ -36,7 +36,7 @@ local function not_json()
 end
 
 -- RFC 8259 and UTF-8 as one automaton: NEXT[state + byte] is the next state. States are multiples of
--- 256. Those from BEGINS_STRING on need more than the next state: which name it is, and how deep we are.
+-- 256. Those from BEGINS_STRING on need more work than a look-up.
 local states = 0
 
 local function state()
@@ -44,7 +44,7 @@ local function state()
   return (states - 1) * 256
 end
 
--- The bytes of a set written as a Lua pattern class, or those from one to another.
+-- The bytes that match a Lua pattern, or those of a range.
 local function bytes(from, to)
   local list = {}
   for code = 0, 255 do
@@ -63,7 +63,7 @@ for _, word in ipairs({ "true", "false", "null" }) do
   WORDS[word] = {}
   for i = 1, #word - 1 do WORDS[word][i] = state() end
 end
--- What a string may be in besides a plain character, for values, names and names with escapes.
+-- The states inside a string, other than between two characters.
 local function string_states()
   local inside = {}
   for _, part in ipairs({
@@ -76,7 +76,7 @@ local function string_states()
 end
 local STRING, RESUMED, in_string = state(), state(), string_states()
 local NAME, ESCAPED_NAME, in_name = state(), state(), string_states()
--- From here on with more to do.
+-- The states that need more work.
 local BEGINS_STRING, NAME_ENDS, ESCAPED_NAME_ENDS, OPENS_OBJECT, OPENS_ARRAY, CLOSES_OBJECT, CLOSES_ARRAY, SEPARATES, HAS_EXPONENT, BROKEN =
   state(), state(), state(), state(), state(), state(), state(), state(), state(), state()
 
@@ -107,8 +107,8 @@ local function end_value(from)
   go(from, bytes("%]"), CLOSES_ARRAY)
 end
 
--- A string whose plain characters are `home`, then `wide` behind one of several bytes and `escaped`
--- behind an escape.
+-- The transitions of a string: between two characters it is in `home`, after a character of several bytes in
+-- `wide`, after an escape in `escaped`.
 local function string_of(home, wide, escaped, part, ends)
   go(home, bytes(0x20, 0x7f), home)
   go(home, { QUOTE }, ends)
@@ -133,7 +133,7 @@ local function string_of(home, wide, escaped, part, ends)
   go(part.unit2, HEX, part.unit3)
   go(part.unit3, HEX, part.unit4)
   go(part.unit4, HEX, escaped)
-  -- A high surrogate has to have its low one.
+  -- A low surrogate must follow a high one.
   go(part.after_d, bytes("[0-7]"), part.unit3)
   go(part.after_d, bytes("[89abAB]"), part.high3)
   go(part.high3, HEX, part.high4)
@@ -169,20 +169,21 @@ go(EXPONENT, bytes("[+-]"), EXPONENT_SIGN)
 for _, from in ipairs({ EXPONENT, EXPONENT_SIGN, EXPONENT_DIGITS }) do go(from, DIGITS, EXPONENT_DIGITS) end
 for _, from in ipairs({ ZERO, INTEGER, FRACTION, EXPONENT_DIGITS }) do end_value(from) end
 string_of(STRING, STRING, BEGINS_STRING, in_string, AFTER_VALUE)
--- Inside a string where more text is likely.
+-- Inside a string, where plain text probably follows.
 for code = 0, 255 do NEXT[RESUMED + code] = NEXT[STRING + code] == STRING and BEGINS_STRING or NEXT[STRING + code] end
--- Names keep to one form: one that is not plain ASCII throughout is looked at when it ends.
+-- A name that is not plain ASCII is decoded when it ends.
 string_of(NAME, ESCAPED_NAME, ESCAPED_NAME, in_name, NAME_ENDS)
 string_of(ESCAPED_NAME, ESCAPED_NAME, ESCAPED_NAME, in_name, ESCAPED_NAME_ENDS)
 
--- The bytes of a string that mean nothing but themselves: printable ASCII without " and \\.
+-- The plain bytes of a string: printable ASCII without " and \\.
 local PLAIN = ffi.new("bool[256]")
 for code = 0x20, 0x7f do PLAIN[code] = code ~= QUOTE and code ~= BACKSLASH end
--- What may follow a backslash, the u of four digits left out.
+-- The bytes that may follow a backslash, except u.
 local ESCAPED = ffi.new("bool[256]")
 for _, code in ipairs(bytes('["\\/bfnrt]')) do ESCAPED[code] = true end
 
--- Eight bytes at once: which of them are not plain shows in their high bits, exactly up to the first.
+-- Eight bytes at once. In the result of not_plain, the lowest high bit that is set marks the first byte that
+-- is not plain; higher bits may be wrong.
 local EIGHT = ffi.typeof("const uint64_t*")
 local ONES, HIGH_BITS = 0x0101010101010101ULL, 0x8080808080808080ULL
 local SPACE_IN_EACH, QUOTE_IN_EACH, BACKSLASH_IN_EACH = ONES * 0x20, ONES * QUOTE, ONES * BACKSLASH
@@ -194,7 +195,7 @@ local function not_plain(eight)
   )
 end
 
--- How many bytes stand before the first that has its high bit set.
+-- The number of bytes before the first one whose high bit is set.
 local function bytes_before(high_bits)
   return tonumber(rshift(band(band(high_bits, -high_bits) - 1, ONES) * ONES, 56)) - 1
 end
@@ -212,7 +213,7 @@ local function utf8(code)
   return string.char(0xf0 + math.floor(code / 0x40), 0x80 + code % 0x40) .. last
 end
 
--- What a string that the automaton has taken means, given without its quotes.
+-- Decodes a string that the automaton has accepted, given without its quotes.
 local function unescape(text)
   local parts, from = {}, 1
   while true do
@@ -290,7 +291,7 @@ local function new_table(slots)
   return { slots = slots, slot = SLOTS(slots), object = 0, names = 0 }
 end
 
--- Notes a name in the object of this table; whether it was there.
+-- Adds a name to the object of this table. Returns whether the object already had it.
 local function insert(names, hash_1, hash_2)
   local slot, object, last = names.slot, names.object, names.slots - 1
   local at = band(hash_1, last)
@@ -323,7 +324,7 @@ local function open_object(level)
   names.object, names.names = objects, 0
 end
 
--- Notes the name of `length` bytes at `p`, where eight more bytes can be read.
+-- Adds the name of `length` bytes at `p` to the object that is open at a level. Eight more bytes must be readable.
 local function note_name(level, p, length)
   local sum_1, sum_2 = FACTORS_1[0] * length, FACTORS_2[0] * length
   -- The compiler is better at straight code than at loops of one or two rounds.
@@ -343,8 +344,8 @@ local function note_name(level, p, length)
   if insert(names, hash_1, hash_2) then refuse("a name stands twice in one object") end
 end
 
--- Names that some reader takes for one of ours: Go's encoding/json folds case, readers of protobuf's
--- JSON take camelCase.
+-- Names that some server reads as one of these fields: Go's encoding/json folds case, and readers of
+-- protobuf's JSON accept camelCase.
 local LENIENT = {
   model = "model",
   stream = "stream",
@@ -356,16 +357,15 @@ local LENIENT = {
 local LENGTHS = {}
 for name in pairs(LENIENT) do LENGTHS[#name] = true end
 
--- A NUL ends a name for readers in C; these fold to ASCII letters (U+017F is an s, U+212A a k, U+0130
--- and U+0131 an i). No field of a model request has one.
+-- Refuses characters that no field of a model request has. For servers in C, a NUL ends a name. The others fold
+-- to ASCII letters: U+017F to s, U+212A to k, U+0130 and U+0131 to i.
 local function check_fold(name)
   if find(name, "[%z\196\197\226]") and (find(name, "%z") or find(name, "\197\191") or find(name, "\226\132\170") or find(name, "\196[\176\177]")) then
     refuse("a field has a name that some parsers take for another")
   end
 end
 
--- The name in `names` that this one is; nil for one that is of no interest. Refuses what is one of
--- `names` for some readers only.
+-- The name if it is one of `names`, else nil. Refuses a name that only some servers read as one of `names`.
 local function field_named(name, names, literal)
   if literal and names[name] then return name end
   check_fold(name)
@@ -373,9 +373,9 @@ local function field_named(name, names, literal)
   if meant and names[meant] then refuse("a field must be spelled exactly " .. meant) end
 end
 
--- Names with escapes are looked at one by one; nobody has that many.
+-- Decoding a name with escapes is slow. No legitimate body has this many.
 local MOST_ESCAPED_NAMES = 10000
--- A number of so many bytes may lie beyond a double, as may one with an exponent.
+-- Only a number with an exponent, or one of more bytes than this, can be beyond a double.
 local LONG_NUMBER = 300
 
 local function past_space(p, at)
@@ -387,13 +387,13 @@ local function is_number_part(code)
   return code >= 0x2b and code <= 0x39 and code ~= 0x2c and code ~= 0x2f or code == 0x45 or code == 0x65
 end
 
--- Refuses a number beyond a double. Any other text is for the automaton to refuse.
+-- Refuses a number beyond a double. The automaton refuses text that is no number.
 local function check_number(text)
   local number = tonumber(text)
   if number == math.huge or number == -math.huge then not_json() end
 end
 
--- The number, or what of one, ends at `last`.
+-- The number, or the part of one in the window, that ends at `last`.
 local function number_to(p, last)
   local first = last + 1
   while is_number_part(p[first - 1]) do first = first - 1 end
@@ -405,8 +405,8 @@ local function before_space(p, at)
   return at
 end
 
--- The window: bytes of a source, with NULs before and behind for who looks beyond. A source has
--- `length` and `getBytes` as Envoy's bodies do.
+-- The window holds some bytes of a source. Zeros before and after it allow reads beyond its ends. A source
+-- has the methods `length` and `getBytes` of Envoy's bodies.
 local MARGIN = 8
 local buffer, room
 
@@ -416,9 +416,9 @@ end
 
 new_buffer(WINDOW)
 
--- Moves the window over `source`, of which it has the bytes from `base` to before `base + last`: those from
--- `keep` on stay, others follow. Answers where its bytes are now and how many. As many follow as stay,
--- so that a long name costs no more than twice its length.
+-- Moves the window, which holds `last` bytes of `source` from `base` on: keeps its bytes from `keep` on and
+-- appends the bytes that follow in the source. Returns a pointer to its bytes and their number. It appends at
+-- least as many as it keeps, so that the cost of a long name is proportional to its length.
 local function move_window(source, base, keep, last)
   local kept = ffi.string(buffer + MARGIN + keep, last - keep)
   local added = source:getBytes(base + last, math.min(source:length() - base - last, math.max(WINDOW - #kept, #kept)))
@@ -437,7 +437,7 @@ local function padded(text)
   return copy
 end
 
--- The source that a text is.
+-- A source with the bytes of a text.
 local function source_of(text)
   return {
     length = function() return #text end,
@@ -445,15 +445,16 @@ local function source_of(text)
   }
 end
 
--- The value in a text that begins behind a name, whose first byte stands at `first` of the source.
+-- The value in a text that begins after a name. The text begins at `first` of the source.
 local function value_in(text, first)
   local p = cast("const uint8_t*", text)
   local from, to = past_space(p, past_space(p, 0) + 1), before_space(p, #text - 1)
   return { first = first + from, last = first + to, text = sub(text, from + 1, to + 1) }
 end
 
--- The first byte of the source from `at` of the window on that is no space: where it is in the window,
--- where that begins then, and the window. There may be none.
+-- Finds the first byte from `at` of the window on that is no space, and moves the window if needed. Returns the
+-- byte's place in the window, the window's place in the source, the pointer to its bytes and their number. The
+-- byte's place is the end of the window if the source has no such byte.
 local function skip_space(source, base, at, last)
   local p = cast("const uint8_t*", buffer + MARGIN)
   while true do
@@ -464,13 +465,13 @@ local function skip_space(source, base, at, last)
   end
 end
 
--- Refuses the number whose exponent begins at `at` of the window if it lies beyond a double.
+-- Refuses the number whose exponent begins at `at` of the window if it is beyond a double.
 local function check_exponent(source, base, p, at, last)
   local past = at + 1
   while is_number_part(p[past]) do past = past + 1 end
   local text = number_to(p, past - 1)
   local from = past == last and base + last or source:length()
-  -- It may go on beyond the window.
+  -- It may continue after the window.
   local parts = { text }
   while from < source:length() do
     local piece = source:getBytes(from, math.min(WINDOW, source:length() - from))
@@ -484,8 +485,8 @@ end
 -- Whether the container at a level is an object.
 local is_object = ffi.new("bool[?]", MOST_LEVELS + 1)
 
--- Reads the object that `source` is. Answers the values of its members in `names`, as { first, last, text }
--- with positions from 0, and where its brace closes.
+-- Reads `source`, which must be one object. Returns the values of its members in `names`, as { first, last,
+-- text } with positions from 0, and the position of its closing brace.
 local function read_object(source, names)
   local size = source:length()
   if room > WINDOW then new_buffer(WINDOW) end
@@ -493,11 +494,11 @@ local function read_object(source, names)
   -- Positions are those in the window, which begins at `base` of the source and has `last` bytes.
   local at, base, p, last = skip_space(source, 0, 0, 0)
   if p[at] ~= OPEN_BRACE then refuse("it is not a JSON object") end
-  -- What is found, the field of ours whose value is being read, and where its name has ended.
+  -- The values found, the field of `names` whose value is being read, and where its name ended.
   local found, field, field_at = {}, nil, 0
   local level = 1
   local escaped_names = 0
-  -- Where the last brace, bracket, comma or name ended.
+  -- The place of the last brace, bracket, comma or end of a name.
   local mark = at
   local current = FIRST_NAME
   is_object[1] = true
@@ -509,7 +510,7 @@ local function read_object(source, names)
       current = next
     elseif next == BEGINS_STRING then
       current = STRING
-      -- Most of a body is text, whose plain bytes need no automaton.
+      -- Most of a body is text. Its plain bytes do not need the automaton.
       if PLAIN[p[at + 1]] then
         while true do
           local odd = not_plain(cast(EIGHT, p + at + 1)[0])
@@ -552,7 +553,7 @@ local function read_object(source, names)
       if opens_object then open_object(level) end
       current = opens_object and FIRST_NAME or FIRST_ITEM
       mark = at
-      -- Empty ones at once: bodies of nothing else would take longest.
+      -- Close an empty one at once, because a body of only these takes longest.
       if p[at + 1] == (opens_object and 0x7d or 0x5d) then
         at, level, current = at + 1, level - 1, AFTER_VALUE
         mark = at
@@ -580,7 +581,7 @@ local function read_object(source, names)
     elseif at < last or base + last == size then
       not_json()
     else
-      -- The window ends. Names and numbers are looked at when they end, of other strings nothing is needed.
+      -- The window ends. Names and numbers are kept until they end; of other strings nothing is needed.
       local keep = current >= STRING and current < NAME and last or math.max(mark, 0)
       p, last = move_window(source, base, keep, last)
       base, at, mark, field_at = base + keep, at - keep - 1, mark - keep, field_at - keep
@@ -591,8 +592,8 @@ end
 
 local USAGE = '"include_usage":true'
 
--- How the body is to be changed so that it asks for usage, as { first, last, replacement }, positions
--- from 0; nil if it does already.
+-- The change with which the body asks for usage, as { first, last, replacement } with positions from 0; nil
+-- if it already does.
 local function ask_for_usage(options, close)
   if not options then return { close, close - 1, ',"stream_options":{' .. USAGE .. "}" } end
   local first, text = options.first, options.text
@@ -613,11 +614,11 @@ end
 
 local STREAMED, NAMING = { model = true, stream = true, stream_options = true }, { model = true }
 
--- What stands for a name that is not a string: nothing is called that.
+-- Stands for a model that is not a string. No model has this name.
 local NO_NAME = "\0"
 
--- The model that the body names, nil if it names none; how the body is to be changed, if at all; and
--- where the model's name stands.
+-- Returns the model that the body names, or nil; the change that the body needs, or nil; and the place of the
+-- model's name.
 local function examine(body, streams_usage)
   local found, close = read_object(body, streams_usage and STREAMED or NAMING)
   local model = found.model and found.model.text
@@ -629,23 +630,24 @@ local function examine(body, streams_usage)
   return model, nil, found.model
 end
 
--- The text with the bytes from change[1] to change[2] replaced, positions from 0.
+-- The text with the change made.
 local function replaced(text, change)
   return sub(text, 1, change[1]) .. change[3] .. sub(text, change[2] + 2)
 end
 
--- The body with the name by which the server knows the model (Check sends it).
+-- The body with the model's name on its server, which Check sends.
 local function renamed(text, model, name, change)
   if not model then refuse("it must name the model") end
   local naming = { model.first, model.last, '"' .. name .. '"' }
   if not change then return replaced(text, naming) end
-  -- What stands behind first, so that the places before it stay.
+  -- The later place first, so that the earlier one stays valid.
   if change[1] < naming[1] then naming, change = change, naming end
   return replaced(replaced(text, change), naming)
 end
 
--- The compiler keeps its code in the form that the first bodies gave it, and that form can take ten times as long.
--- So it first sees the loop over bytes alone, then the loop over plain text and the escapes in it, then chats.
+-- The compiler keeps its code in the form that the first bodies gave it, and with an unfortunate form a body can
+-- take ten times as long. So it first sees the loop over bytes alone, then the loop over plain text with the
+-- escapes in it, then chats.
 local function show(text)
   examine(source_of(text), true)
 end
@@ -656,7 +658,7 @@ for _ = 1, 20 do show(CHAT) end
 
 local JSON = "application/json"
 
--- Charsets other than UTF-8 are refused, however the parameter is spelled.
+-- Refuses charsets other than UTF-8, however the parameter is spelled.
 local function check_label(label)
   local lower = label:lower()
   if not find(lower, "charset", 1, true) then return end
@@ -664,7 +666,7 @@ local function check_label(label)
   if charset ~= "utf-8" and charset ~= "utf8" and charset ~= "us-ascii" then refuse("it must be UTF-8") end
 end
 
--- A model server chooses the form of its answer by it, and we read these two.
+-- A model server chooses the format of its response by this header, and usage.lua reads only these two.
 local function drop_odd_accept(headers)
   local accept = headers:get("accept")
   if not accept or accept == "*/*" or accept == JSON then return end
@@ -679,8 +681,8 @@ end
 local BODILESS = { GET = true, HEAD = true, OPTIONS = true }
 local UNKNOWN = '"message":"The model does not exist or you have no access to it.","type":"permission_error"'
 
--- Where the path names the model and its ids are known (Check sends them, tabs between), the body may
--- name no other: one server often serves several.
+-- If the path names a model with known ids, which Check sends separated by tabs, the body must name one of
+-- them, because one server often serves several models.
 local function check_model(ids, model)
   if not model then refuse("it must name the model") end
   if find(model, "\t", 1, true) or not find("\t" .. ids .. "\t", "\t" .. model .. "\t", 1, true) then
@@ -688,25 +690,25 @@ local function check_model(ids, model)
   end
 end
 
--- A name as a header can carry it. No model has one with a control character, or that long.
+-- The name as a header value. No model has a name with a control character, or one this long.
 local LONGEST_NAME = 1024
 local function as_header(model)
   if #model > LONGEST_NAME then return sub(model, 1, LONGEST_NAME) .. "..." end
   return (model:gsub("[%c]", "\\"))
 end
 
--- Whether an answer of this operation, streamed, tells its usage only if it is asked to.
+-- Whether a streamed response of this operation reports its usage only if it is asked to.
 local function streams_usage(handle, path)
   if find(path, "/chat/completions$") then return true end
   if not find(path, "/completions$") then return false end
-  -- A server may not know the option there, so it is used where tokens are counted alone.
+  -- Some servers do not know the option here, so it is only used if the tokens are counted.
   local check = handle:streamInfo():dynamicMetadata():get("envoy.filters.http.ext_authz")
   return check ~= nil and check.metered == true
 end
 
 local function judge(handle, path, before_check)
   local body = handle:body()
-  -- Only now: waiting for the body ends the life of an earlier headers object.
+  -- Not earlier: a headers object is not valid after waiting for the body.
   local headers = handle:headers()
   drop_odd_accept(headers)
   local bodiless = BODILESS[headers:get(":method")]
@@ -733,7 +735,7 @@ local function judge(handle, path, before_check)
   handle:streamInfo():dynamicMetadata():set("tollgate.body", "usage_added", true)
 end
 
--- Anthropic's clients know another envelope.
+-- Clients of Anthropic's API expect another envelope.
 local function respond(handle, path, status, text, code)
   local messages = find(path, "/v1/messages$") or find(path, "/v1/messages/")
   local headers = { [":status"] = status, ["content-type"] = "application/json" }
@@ -744,7 +746,7 @@ local function respond(handle, path, status, text, code)
   )
 end
 
--- Nobody without a credential makes us hold a body. Whether it is any good is Check's to say.
+-- Without a credential no body is held. Check decides whether the credential is valid.
 local function has_credential(headers)
   local bearer = (headers:get("authorization") or ""):lower()
   return find(bearer, "^bearer +[!-~]+ *$") or find(headers:get("x-api-key") or "", "[!-~]")
@@ -761,7 +763,7 @@ function envoy_on_request(handle)
   if before_check and not has_credential(handle:headers()) then
     return respond(handle, path, "401", NO_CREDENTIAL, "credential_invalid")
   end
-  -- An error that escaped would let the request pass unread.
+  -- An error outside pcall would let the request pass unchecked.
   local fine, problem = pcall(judge, handle, path, before_check)
   if collectgarbage("count") > LARGE_HEAP then collectgarbage() end
   if fine then return end

@@ -1,18 +1,18 @@
--- Reads what an answer reports as its usage, while it passes. Held are only an event that may have to be
--- taken out, and a short JSON answer that says how long it is: so one that breaks off is an error, and
--- not half an answer.
+-- Reads the usage that a response reports, while the response passes. It holds only an event that it may
+-- have to remove, and a short JSON response with a content-length, so that one that breaks off is an error
+-- instead of half a response.
 --
--- The figures go into the metadata `tollgate.usage`, from where the access logs tell them to the
--- service. Which ones is said by Check: `total_tokens` of `usage` and its parts by type, or with the dialect "anthropic"
--- the four of a message, those of a stream's start with `start_` before their name.
+-- The figures go into the metadata `tollgate.usage`, which the access logs send to the service. They are
+-- `total_tokens` of `usage` and its parts by type. With the dialect "anthropic" in Check's metadata they are
+-- the four figures of a message; those at the start of a stream have the prefix `start_`.
 --
--- What an answer is shows in its first byte, whatever its label says: one that begins with a brace or
--- bracket is JSON, or lines of JSON, of which the last usage counts; all else is a stream of events
--- (https://html.spec.whatwg.org/multipage/server-sent-events.html). Only its structure is followed, so
--- that a NaN beside the usage does no harm.
+-- The first byte of a response decides what it is, whatever its content-type: with a brace or bracket it is
+-- JSON, or lines of JSON, of which the last usage counts; otherwise it is a stream of events
+-- (https://html.spec.whatwg.org/multipage/server-sent-events.html). Only the structure of JSON is followed, so
+-- a NaN beside the usage does no harm.
 --
--- Where request-body.lua has asked for usage that the client did not ask for, the event that has
--- nothing else (`"choices":[]`) is taken out again.
+-- If request-body.lua asked for usage and the client did not, the event that has nothing else
+-- (`"choices":[]`) is removed.
 
 local ffi = require("ffi")
 local byte, find, match, sub = string.byte, string.find, string.match, string.sub
@@ -21,7 +21,7 @@ local QUOTE, BACKSLASH, COMMA, COLON = 34, 92, 44, 58
 local OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET = 123, 125, 91, 93
 local LF, CR = 10, 13
 
--- The members of a usage that are told, by what they are told as.
+-- The members of a usage that are reported, and their names in the metadata.
 local TOTAL = {
   total_tokens = "total_tokens",
   prompt_tokens = "prompt_tokens",
@@ -38,7 +38,8 @@ local MESSAGE = {
   cache_read_input_tokens = "cache_read_input_tokens",
   output_tokens = "output_tokens",
 }
--- Members that hold more of these, told with `details_` before their name: a total among them is none.
+-- Members that hold further figures. Those get a prefix, so that a total among them is not taken for the
+-- total.
 local DETAILS = {
   prompt_tokens_details = "details_",
   completion_tokens_details = "details_",
@@ -46,19 +47,19 @@ local DETAILS = {
   output_tokens_details = "details_",
 }
 
--- Where usage may stand in an event besides its top, and what goes before the names of that.
+-- The members of an event that may hold a usage, besides the event itself, and the prefix of its figures.
 local IN_RESPONSE, IN_MESSAGE = { response = "" }, { message = "start_" }
 local IN_ANSWER, IN_EVENT = { usage = true }, { usage = true, choices = true }
 
--- The longest value that is kept (bytes), and the longest event that is read.
+-- The longest value that is kept and the longest event that is read, in bytes.
 local LONGEST_VALUE = 65536
 local LONGEST_EVENT = 16777216
--- An event longer than this is more than usage, so it need not be held.
+-- A longer event is more than usage, so it is not held.
 local LONGEST_HELD = 65536
 local LONGEST_NAME = 32
 
--- Follows the structure of JSON texts that arrive in pieces. Calls visit(stream, name, value, prefix) for
--- each member in `wanted` at the top, and of members in `parents`; `value` is its text.
+-- A reader of JSON texts that arrive in pieces. It calls visit(stream, name, value, prefix) for each member in
+-- `wanted` at the top level and directly in the members of `parents`; `value` is the text of its value.
 local function new_reader(stream, wanted, parents, visit)
   return {
     stream = stream,
@@ -68,11 +69,11 @@ local function new_reader(stream, wanted, parents, visit)
     level = 0,
     in_string = false,
     escaped = false,
-    -- What earlier pieces had of the string that is being read, as far as it may be a name.
+    -- The beginning of the current string in earlier pieces, as far as it may be a name.
     begun = "",
-    -- The prefix of the parent that is being read.
+    -- The prefix of the current parent.
     prefix = nil,
-    -- The member whose value is being read, and the pieces of that.
+    -- The current member of `wanted`, its level, and the pieces and size of its value.
     member = nil,
     member_level = 0,
     pieces = nil,
@@ -86,7 +87,7 @@ local function keep(reader, text, first, last)
   if reader.size <= LONGEST_VALUE then reader.pieces[#reader.pieces + 1] = sub(text, first, last) end
 end
 
--- Notes the name before a colon; whether its value is to be kept.
+-- Handles the name before a colon. Returns whether its value is to be kept.
 local function begin_member(reader, name, level)
   if reader.wanted[name] then
     reader.member, reader.member_level, reader.pieces, reader.size = name, level, {}, 0
@@ -96,7 +97,7 @@ local function begin_member(reader, name, level)
   return false
 end
 
--- Tells the value of the member that ends.
+-- Handles the end of the current member.
 local function end_member(reader, level)
   local name = reader.member
   reader.member = nil
@@ -109,7 +110,7 @@ for _, code in ipairs({ QUOTE, COMMA, COLON, OPEN_BRACE, CLOSE_BRACE, OPEN_BRACK
   STRUCTURE[code] = true
 end
 
--- How many backslashes stand right before `at`, back to `first`.
+-- The number of backslashes directly before `at`, not before `first`.
 local function backslashes(p, first, at)
   local before = at - 1
   while before >= first and p[before] == BACKSLASH do before = before - 1 end
@@ -119,19 +120,19 @@ end
 local function read(reader, text)
   local p, n = ffi.cast("const uint8_t*", text), #text
   local level, in_string, escaped, begun = reader.level, reader.in_string, reader.escaped, reader.begun
-  -- Where the string that was read last begins and ends in this piece, from 0, and where the value does
-  -- that is kept.
+  -- The beginning and the end of the last string in this piece, from 0, and the beginning of the value that is
+  -- kept.
   local first, last, from = 0, 0, 0
   local at = 0
   while at < n do
     local code = p[at]
     if in_string then
-      -- Up to the next quote at once: most of an answer is text.
+      -- Skip to the next quote, because most of a response is text.
       local quote = find(text, '"', at + 1, true)
       local stop = quote and quote - 1 or n
       if stop > at and p[stop - 1] == BACKSLASH or escaped then
         local before = backslashes(p, at, stop)
-        -- One that ended the piece before escapes the first byte of this one.
+        -- A backslash at the end of the last piece escapes the first byte of this one.
         if before == stop - at and escaped then before = before + 1 end
         escaped = before % 2 == 1
       end
@@ -152,7 +153,7 @@ local function read(reader, text)
       elseif code == OPEN_BRACE or code == OPEN_BRACKET then
         level = level + 1
       else
-        -- A comma or an end: of the member that is read, if it stands at its level.
+        -- A comma or a closing bracket ends the current member if it is at the member's level.
         if level <= 2 then
           if reader.member and reader.member_level == level then
             keep(reader, text, from + 1, at)
@@ -166,14 +167,14 @@ local function read(reader, text)
     at = at + 1
   end
   if reader.member then keep(reader, text, from + 1, n) end
-  -- What of a string is in this piece, ended or not: its colon may be in the next.
+  -- Keep the last string, ended or not, because its colon may be in the next piece.
   if in_string then last = n end
   begun = #begun <= LONGEST_NAME and begun .. sub(text, first + 1, math.min(last, first + LONGEST_NAME + 1)) or begun
   reader.level, reader.in_string, reader.escaped, reader.begun = level, in_string, escaped, begun
 end
 
--- The figure that a value is, as a number; a string stays one, for the service to ignore. nil for all
--- else, and for what is beyond a double.
+-- The value as a number, or nil if it is none or beyond a double. A string remains a string, which the service
+-- ignores.
 local function to_figure(value)
   local number = match(value, "^%s*(%-?%d[%d.eE+-]*)%s*$")
   number = number and tonumber(number)
@@ -187,11 +188,11 @@ local function tell_figure(stream, name, value, prefix)
   name = stream.usage_prefix .. prefix .. stream.fields[name]
   if stream.told[name] == figure then return end
   stream.told[name] = figure
-  -- The metadata each time anew: an object of the handle's does not outlive a wait for the next chunk.
+  -- Fetch the metadata each time: the object is not valid after waiting for the next chunk.
   stream.handle:streamInfo():dynamicMetadata():set("tollgate.usage", name, figure)
 end
 
--- Tells the figures of a value of `usage`; whether it has any.
+-- Reports the figures in a value of `usage`. Returns whether it is an object.
 local function tell(stream, usage, prefix)
   if not find(usage, "^%s*{") then return false end
   stream.usage_prefix = prefix
@@ -211,18 +212,18 @@ local function visit_answer(stream, _, value)
   tell(stream, value, "")
 end
 
--- Reads the data of one event; answers whether it has nothing but usage.
+-- Reads the data of one event. Returns whether it holds only usage.
 local function read_event(stream, data)
   stream.has_usage, stream.is_empty = false, false
   read(new_reader(stream, IN_EVENT, stream.parents, visit_event), data)
   return stream.has_usage and stream.is_empty
 end
 
--- The compiler shapes its code after what it sees first, and keeps it: an answer, not whatever comes.
+-- The compiler keeps its code in the form that the first responses gave it. So it first sees a usual one.
 local ANSWER = '{"choices":[' .. ('{"index":0,"message":{"role":"assistant","content":"Hello"}},'):rep(200) .. '{}]}'
 for _ = 1, 20 do read(new_reader(nil, IN_ANSWER, nil, nil), ANSWER) end
 
--- The data lines of an event, joined. A byte-order mark may stand before the first line of a stream.
+-- The data lines of an event, joined. A byte-order mark may precede the first line of a stream.
 local function data_of(event)
   local lines = {}
   for line in event:gmatch("[^\r\n]+") do
@@ -232,7 +233,7 @@ local function data_of(event)
   return table.concat(lines, "\n")
 end
 
--- Takes the end of the event that is being read; answers what is to be sent of it.
+-- Handles the end of the current event. Returns what is to be sent of it.
 local function end_event(stream)
   local event = table.concat(stream.event)
   local sent = stream.held
@@ -243,7 +244,7 @@ local function end_event(stream)
   return sent and event or ""
 end
 
--- Adds a part of the event that is being read; answers what can be sent at once.
+-- Adds a part to the current event. Returns what can be sent at once.
 local function add(stream, part)
   stream.size = stream.size + #part
   if stream.size > LONGEST_EVENT then stream.event = {} else stream.event[#stream.event + 1] = part end
@@ -253,8 +254,8 @@ local function add(stream, part)
   return table.concat(stream.event)
 end
 
--- Where the next usage is that is no null, which many servers put into every event once they are asked for
--- usage. A plain search is ten times as fast as one for a pattern.
+-- Finds the next usage that is not null. Once they are asked for usage, many servers put a null into all other
+-- events. A plain search is ten times as fast as one for a pattern.
 local function find_usage(text, from)
   while true do
     local first, last = find(text, '"usage"', from, true)
@@ -263,8 +264,8 @@ local function find_usage(text, from)
   end
 end
 
--- Reads a piece that holds whole events, their lines ended by LF, of which one has its usage at `usage`. The
--- others are left alone. Answers what is to be sent.
+-- Reads a piece of whole events with LF as line ends, in which `usage` is the place of the first usage. Events
+-- without usage are skipped. Returns what is to be sent.
 local function read_whole_events(stream, text, usage)
   local p, out, from = ffi.cast("const uint8_t*", text), {}, 1
   while usage do
@@ -283,9 +284,9 @@ local function read_whole_events(stream, text, usage)
   return table.concat(out)
 end
 
--- Reads a piece of a stream of events; answers what is to be sent of it.
+-- Reads a piece of a stream of events. Returns what is to be sent of it.
 local function read_events(stream, text)
-  -- What follows a CR may begin with the end of an event that was taken out.
+  -- After a CR, the piece may begin with the end of an event that was removed.
   local begins = stream.size == 0 and stream.at_start and not stream.after_cr
   local whole = begins and (sub(text, -2) == "\n\n" or sub(text, -4) == "\r\n\r\n")
   if whole then
@@ -297,7 +298,7 @@ local function read_events(stream, text)
   for at = 0, #text - 1 do
     local code = p[at]
     if code == LF and stream.after_cr then
-      -- The second half of a line end. It goes the way of the event that it may have ended.
+      -- The second half of a line end. If it belongs to the end of an event, it is sent or removed with it.
       stream.after_cr = false
       if stream.ended then
         if not stream.removed then out[#out + 1] = "\n" end
@@ -322,12 +323,12 @@ local function read_events(stream, text)
   return stream.removes and table.concat(out) or text
 end
 
--- The first byte of an answer that is no byte-order mark and no blank.
+-- The first byte of a response that belongs neither to a byte-order mark nor to white space.
 local function first_byte(text)
   return byte(text, match(text, "^[\239\187\191 \t\r\n]*()"))
 end
 
--- JSON of up to so many bytes is held.
+-- The longest JSON response that is held, in bytes.
 local MOST_HELD = 1048576
 
 local function is_short_json(headers)
@@ -335,7 +336,7 @@ local function is_short_json(headers)
   return length ~= nil and length <= MOST_HELD and find((headers:get("content-type") or ""):lower(), "json", 1, true) ~= nil
 end
 
--- Reads a piece of an answer; answers what is to be sent of it.
+-- Reads a piece of a response. Returns what is to be sent of it.
 local function read_piece(stream, text)
   if stream.is_json == nil then
     local first = first_byte(text)
@@ -354,19 +355,19 @@ local function meter(handle, anthropic, removes, short)
     handle = handle,
     fields = anthropic and MESSAGE or TOTAL,
     details = not anthropic and DETAILS or nil,
-    -- What has been told, so that it is told again only when it changes.
+    -- The figures reported so far, so that a figure is reported again only if it changes.
     told = {},
     parents = anthropic and IN_MESSAGE or IN_RESPONSE,
     removes = removes,
-    -- Of an answer in JSON, once that is known.
+    -- Whether the response is JSON, and its reader. Unknown before its first byte.
     is_json = nil,
     document = nil,
-    -- Of the event that is being read: its parts, their size, whether they are held back.
+    -- The parts of the current event, their size, and whether they are held.
     event = {},
     size = 0,
     held = removes,
-    -- At the start of a line; after a CR, which an LF may complete; whether that ended an event, and
-    -- whether the event was taken out.
+    -- Whether the next byte is at the start of a line; whether it follows a CR, so that it may be the LF of
+    -- the same line end; whether that line end ended an event, and whether the event was removed.
     at_start = true,
     after_cr = false,
     ended = false,
@@ -380,7 +381,7 @@ local function meter(handle, anthropic, removes, short)
   for chunk in handle:bodyChunks() do
     local length = chunk:length()
     if length == 0 then
-      -- The end of the answer: what is held is all there is of its last event.
+      -- The end of the response, and of its last event.
       local rest = end_event(stream)
       if rest ~= "" then chunk:setBytes(rest) end
     else
@@ -389,12 +390,12 @@ local function meter(handle, anthropic, removes, short)
       if sent ~= text then chunk:setBytes(sent) end
     end
   end
-  -- The last event of an answer that ended otherwise.
+  -- The last event of a response that ended without such a chunk.
   end_event(stream)
 end
 
--- Where the gateway has a credential of its own at the model's server, a refusal of it is no fault of
--- the caller's, whose client would take it for one. The server's words may hold part of it.
+-- If the gateway has its own credential at the model server, a refusal of it is not the caller's fault, but the
+-- client would report it as one. The server's message may contain part of the credential.
 local REFUSED = '"message":"The model server does not accept the credential of this gateway.","type":'
 
 local function hide_refusal(handle, anthropic)
@@ -428,7 +429,7 @@ function envoy_on_response(handle)
   if sub(status, 1, 1) ~= "2" then return end
   local encoding = headers:get("content-encoding")
   if encoding and encoding:lower() ~= "identity" then return end
-  -- What is taken out would make it untrue.
+  -- It would be wrong once an event is removed.
   local short = is_short_json(headers)
   if removes and not short then headers:remove("content-length") end
   local fine, problem = pcall(meter, handle, check.dialect == "anthropic", removes, short)
