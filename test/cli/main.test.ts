@@ -83,7 +83,7 @@ test('reports an invalid resource with file and line', async (t) => {
   t.notMatch(tollgate.output(), 'Starting')
 })
 
-test('without Python it says what to install', async (t) => {
+test('says what to install if Python is missing', async (t) => {
   const folder = temporaryFolder(t)
   // A copy of the sources with the same packages, but without Envoy.
   for (const part of ['bin', 'src', 'envoy', 'examples', 'package.json']) {

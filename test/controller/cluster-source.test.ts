@@ -184,7 +184,7 @@ inWorlds('changes take effect as they arrive', async (t, world) => {
   await poll(() => snapshot().models.get('llm/small')?.groups.size === 0, 'deleted')
 })
 
-inWorlds('of two objects with one name tollgate.dev takes precedence', async (t, world) => {
+inWorlds('tollgate.dev takes precedence over the original’s group', async (t, world) => {
   const theirs = modelRef('small', { backendUrl: 'http://theirs.example' })
   await world.apply({ ...theirs, ...original, kind: 'MaaSModelRef' })
   const { snapshot, controller } = await follow(t, world)

@@ -67,7 +67,7 @@ test('throws if the folder does not exist', async (t) => {
   )
 })
 
-test('of two resources with one name the first is used', async (t) => {
+test('uses the first of two resources with the same name', async (t) => {
   const original = {
     ...modelRef('same'),
     apiVersion: 'maas.opendatahub.io/v1alpha1',
@@ -177,7 +177,7 @@ test('detects each way of saving a file', async (t) => {
     ['a new file', () => write(join(folder, 'c.yaml'), 'c')],
     ['a new folder', () => write(join(folder, 'new/d.yaml'), 'd')],
     ['a new name', () => renameSync(join(folder, 'c.yaml'), join(folder, 'e.yaml'))],
-    ['a file gone', () => rmSync(join(folder, 'e.yaml'))],
+    ['a deleted file', () => rmSync(join(folder, 'e.yaml'))],
     ['the folder back', () => write(join(folder, 'a.yaml'), 'a')],
   ] as const) {
     const before = heard.changes
@@ -213,7 +213,7 @@ test('unchanged documents keep their objects', async (t) => {
   renameSync(join(folder, 'touched'), join(folder, 'd.yaml'))
   const longer = JSON.stringify(modelRef('d', { modelIds: ['more than before'] }))
   write(join(folder, 'b.yaml'), `---\n${longer}\n---\n${JSON.stringify(modelRef('b'))}\n`)
-  t.equal(await looked.look(2), undefined, 'the change was seen once')
+  t.equal(await looked.look(2), undefined, 'a change must be seen twice')
   const after = (await looked.look(20_000)) ?? (await looked.look(40_000))
   const names = (resources: Gathered['resources'] = []) =>
     resources.map(({ metadata }) => metadata.name)

@@ -9,7 +9,7 @@ const skip = envoyPath() === undefined && 'no Envoy'
 root.test('workers start and end with their parent', { skip }, async (t) => {
   const gateway = await startJournaled(t as Test, { env: await ofTwo() })
   const [service] = gateway.all
-  if (service === undefined) throw new Error('there is none')
+  if (service === undefined) throw new Error('no service')
   const workers = workersOf(service.pid)
   for (let i = 0; i < 20; i += 1) await gateway.spend('bob', 11)
   const streams = Array.from({ length: 6 }, () => gateway.spend('ann', 5, { streamMs: 1_500 }))

@@ -50,7 +50,7 @@ root.test('a service with two workers', { skip }, async (t) => {
   const env = await ofTwo()
   const gateway = await startJournaled(t as Test, { env })
   const [service] = gateway.all
-  if (service === undefined) throw new Error('there is none')
+  if (service === undefined) throw new Error('no service')
   t.equal(workersOf(service.pid).length, 2)
   /** Waits until both workers are running and Envoy uses both. */
   const bothAreAsked = async (): Promise<void> => {

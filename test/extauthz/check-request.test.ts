@@ -84,7 +84,7 @@ test('reads a request from Envoy', async (t) => {
   t.strictSame(read(checkOf('/v1/models')), { ...nothing, path: '/v1/models', method: 'GET' })
 })
 
-test('reads that a route asks for authentication only', async (t) => {
+test('a route may request authentication only', async (t) => {
   const stage = (context_extensions: Record<string, string>) =>
     read(checkOf('/', {}, { context_extensions })).authenticateOnly
   t.ok(stage({ stage: 'authenticate' }))

@@ -102,7 +102,7 @@ test('each denial has its status, code and body', async (t) => {
   }
 })
 
-test('a denial overwrites headers and is no OK response', async (t) => {
+test('a denial overwrites headers and contains no OK response', async (t) => {
   const bytes = toCheckResponse({ allowed: false, code: 'model_not_allowed' }, now, 'openai')
   const { status, denied_response, ok_response } = checkResponse.decode(bytes) as Record<
     string,

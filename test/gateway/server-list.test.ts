@@ -24,7 +24,7 @@ const options = (limitMs = 20_000) => ({
   signal: AbortSignal.timeout(limitMs),
 })
 
-test('the request is like Envoy’s', async (t) => {
+test('sends the same request as Envoy', async (t) => {
   const secretsDir = temporaryFolder(t, { llm: { key: 'sk-of-the-server\n' } })
   const server = await startAnswering(t, 200, listOf('a'))
   const spec = { backendUrl: `${server.url}/base/`, credential: { header: 'x-auth', file: 'key' } }

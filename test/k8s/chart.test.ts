@@ -101,7 +101,7 @@ test('values change the objects', { skip: noHelm }, async (t) => {
   t.ok(controller)
 })
 
-test('helm names a misspelt value', { skip: noHelm }, async (t) => {
+test('helm names a misspelled value', { skip: noHelm }, async (t) => {
   for (const [wrong, reason] of [
     ['contoller.replicas=1', 'contoller'],
     ['controller.replicas=none', '/controller/replicas'],

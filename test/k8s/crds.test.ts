@@ -150,7 +150,7 @@ async function compare(
     if (ours) accepted += 1
     if (ours === (await accepts(document))) continue
     if (Object.values(exceptions).some(({ of }) => of(document))) excepted += 1
-    else t.fail(`${ours ? 'the reader alone' : 'the definition alone'} accepts`, { document })
+    else t.fail(`only the ${ours ? 'reader' : 'CRD'} accepts`, { document })
   }
   t.comment(`${accepted} of ${documents} accepted, ${excepted} exceptions`)
   t.ok(
@@ -194,7 +194,7 @@ root.test(
       const noAddress = modelRef('small', { backendUrl: 'http://[:::1]' })
       t.strictSame([isAccepted(noAddress), await isStored(noAddress)], [false, true], 'URL')
     })
-    await t.test('the documents of the tests have no unknown fields', async (t) => {
+    await t.test('the test documents pass strict field validation', async (t) => {
       const paid = subscription('a', { groups: ['a'] }, { 'llm/small': [[100, '1m']] })
       const placed = { ...paid, metadata: { ...paid.metadata, namespace: 'models-as-a-service' } }
       t.ok(await isStored(placed, true))

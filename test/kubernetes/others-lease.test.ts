@@ -6,7 +6,7 @@ import { poll } from '../support/poll.ts'
 
 const name = 'their-controller'
 
-/** A Lease of 15 seconds; its controller renews it by increasing `renewals`. */
+/** A Lease of 15 seconds; applying it with other `renewals` renews it. */
 function lease(renewals: number, namespace = 'theirs') {
   return {
     apiVersion: 'coordination.k8s.io/v1',

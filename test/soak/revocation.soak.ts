@@ -57,7 +57,7 @@ t.test('200 revocations under load', { skip, timeout: 300_000 }, async (t) => {
   for (const [replica, values] of lags.entries()) {
     t.comment(`first refusal by replica ${replica + 1}: ${show(values)}`)
   }
-  t.comment(`confirmed answer: ${show(confirmations)}; ${shots.length} requests beside`)
+  t.comment(`confirmed answer: ${show(confirmations)}; ${shots.length} requests in the background`)
 })
 
 /** A separate Postgres that can be stopped and started. */

@@ -4,7 +4,7 @@ import { createDice, type Dice } from './dice.ts'
 export interface Answer {
   /** Written one by one, unchanged. */
   readonly parts: readonly Buffer[]
-  /** The token counts that are allowed: one if counting is promised, otherwise also 0. */
+  /** The allowed token counts: one if counting is promised, otherwise also 0 and an earlier figure. */
   readonly allowed: readonly number[]
   readonly isStream: boolean
   /** The choices that led to it. */
