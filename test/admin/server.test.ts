@@ -1,3 +1,4 @@
+import { Ajv, type AnySchema } from 'ajv'
 import { pino } from 'pino'
 import { test } from 'tap'
 import { type AdminDeps, buildAdmin } from '../../src/admin/server.ts'
@@ -177,4 +178,21 @@ test('only a trusted proxy determines the address of a caller', async (t) => {
   t.equal(await ask(['loopback'], '203.0.113.9'), '203.0.113.9')
   t.equal(await ask(['203.0.113.0/24', '198.51.100.7'], '203.0.113.9'), '192.0.2.66')
   t.equal(await ask(undefined, '127.0.0.1'), '127.0.0.1')
+})
+
+test('the schemas of routes are JSON Schema', async (t) => {
+  const compiled: AnySchema[] = []
+  const { compile } = Ajv.prototype
+  Ajv.prototype.compile = function (this: Ajv, schema: AnySchema) {
+    compiled.push(schema)
+    return compile.call(this, schema)
+  } as typeof compile
+  t.teardown(() => {
+    Ajv.prototype.compile = compile
+  })
+  const api = await createKeyApi(t)
+  await Promise.all([api.external.ready(), api.internal.ready()])
+  const ajv = new Ajv()
+  for (const schema of compiled) t.ok(ajv.validateSchema(schema), ajv.errorsText())
+  t.ok(compiled.length > 10)
 })
