@@ -41,7 +41,25 @@ interface Told {
  * exceeds what was used, and that in the end it falls short by no more than what was used during
  * the loss.
  */
-export async function runLoss(t: Test, valkey: RunningValkey, seed: number): Promise<LossOutcome> {
+async function runLoss(t: Test, valkey: RunningValkey, seed: number): Promise<LossOutcome> {
+  const open: LossyReplica[] = []
+  try {
+    return await playLoss(t, valkey, seed, open)
+  } finally {
+    // One that timed out has all of them left, which would keep the process from ending.
+    await Promise.all(open.map((replica) => replica.close()))
+  }
+}
+
+type LossyReplica = Awaited<ReturnType<typeof createReplica>>
+
+/** The schedule itself; the replicas that it leaves behind are in `replicas`. */
+async function playLoss(
+  t: Test,
+  valkey: RunningValkey,
+  seed: number,
+  replicas: LossyReplica[],
+): Promise<LossOutcome> {
   await valkey.client.flushall()
   const random = createRandom(seed)
   const chance = (of: number): boolean => random.below(of) === 0
@@ -65,13 +83,13 @@ export async function runLoss(t: Test, valkey: RunningValkey, seed: number): Pro
       close: async () => void (await Promise.all([close(), proxy.close()])),
     })
   }
-  const replicas = await Promise.all(Array.from({ length: 2 + random.below(2) }, begin))
-  const any = () => replicas[random.below(replicas.length)] as (typeof replicas)[number]
+  replicas.push(...(await Promise.all(Array.from({ length: 2 + random.below(2) }, begin))))
+  const any = () => replicas[random.below(replicas.length)] as LossyReplica
   /** The replica that reads the journal does not die in these schedules. */
-  const [reader] = replicas as [(typeof replicas)[number]]
+  const [reader] = replicas as [LossyReplica]
   let isRead = 0
 
-  function tell({ report, hit, tokens }: Told, by: Report['by'], to: (typeof replicas)[number]) {
+  function tell({ report, hit, tokens }: Told, by: Report['by'], to: LossyReplica) {
     to.counters.add(hit, tokens, Date.now(), { ...report, by })
     if (by === 'journal') return
     for (const each of hit) streamed.set(each, tokens + (streamed.get(each) as number))
@@ -185,7 +203,6 @@ export async function runLoss(t: Test, valkey: RunningValkey, seed: number): Pro
     (each, i) => (afterwards[i] as number) + (used.get(each) as number) - (during[i] as number),
   )
   t.strictSame(last, expected, `${title}: exact after it`)
-  await Promise.all(replicas.map((replica) => replica.close()))
   const [usedBefore, usedDuring, usedAll] = [before, during, [...used.values()]].map(sum) as [
     number,
     number,
@@ -237,7 +254,8 @@ export async function claimLosses(
       outcomes.push(await runLoss(t, valkey, next - 1))
     }
   }
-  await Promise.all(Array.from({ length: Math.min(6, count) }, work))
+  const ended = await Promise.allSettled(Array.from({ length: Math.min(6, count) }, work))
+  for (const each of ended) if (each.status === 'rejected') throw each.reason
   for (const kind of ['empty', 'older'] as const) {
     const of = outcomes.filter((outcome) => outcome.kind === kind)
     const total = (figure: 'before' | 'during' | 'after' | 'missing') =>
