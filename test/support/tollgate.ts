@@ -10,6 +10,9 @@ import { envoyPath } from './envoy-binary.ts'
 import { freePorts } from './free-ports.ts'
 import './time-limit.ts'
 
+/** How long a command may take to print something: one that installs packages takes minutes on a busy machine. */
+const outputWithinMs = 450_000
+
 /** A `tollgate` command under test. */
 export interface RunningTollgate {
   readonly pid: number
@@ -80,7 +83,7 @@ export function runCommand(
     pid: child.pid ?? 0,
     output: () => output,
     async until(text) {
-      const deadline = Date.now() + 200_000
+      const deadline = Date.now() + outputWithinMs
       while (!output.includes(text)) {
         if (isOver || Date.now() > deadline) throw new Error(`never said "${text}":\n${output}`)
         await sleep(20)
