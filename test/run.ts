@@ -41,17 +41,17 @@ if (absent.length > 0) {
   print(`There is no ${absent.join(', ')}`)
   process.exit(2)
 }
-if (files.length === 0) {
-  await step('format and lint', () => runTool('biome', ['ci', '--colors=off', '.']))
-  await step('types', () => runTool('tsc', []))
-}
 const env: NodeJS.ProcessEnv = { ...process.env }
-await obtain('Envoy', async () => {
-  env.ENVOY_PATH = await findEnvoy({ path: env.ENVOY_PATH, env, log: print })
-})
-await obtain('Valkey', async () => {
-  env.VALKEY_PATH = await findValkey(env)
-})
+// Downloads leave the processors to the checks.
+await Promise.all([
+  files.length === 0 && check(),
+  obtain('Envoy', async () => {
+    env.ENVOY_PATH = await findEnvoy({ path: env.ENVOY_PATH, env, log: print })
+  }),
+  obtain('Valkey', async () => {
+    env.VALKEY_PATH = await findValkey(env)
+  }),
+])
 const folder = makeTemporaryFolder()
 let database: EmbeddedPostgres | undefined
 await obtain('Postgres', async () => {
@@ -117,6 +117,11 @@ async function obtain(what: string, action: () => Promise<void>): Promise<void> 
     missing.push(what)
     if (inCi) report.score.failed += 1
   }
+}
+
+async function check(): Promise<void> {
+  await step('format and lint', () => runTool('biome', ['ci', '--colors=off', '.']))
+  await step('types', () => runTool('tsc', []))
 }
 
 async function step(name: string, action: () => Promise<boolean>): Promise<void> {

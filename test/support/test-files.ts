@@ -29,6 +29,8 @@ const SLOW = [
   'test/fuzz/',
   'test/store/',
   'test/grpc/',
+  'test/wiring/',
+  'test/walk-through',
 ]
 
 /** Every test file below `test`, in the order in which to run them. */
