@@ -1,6 +1,7 @@
 /** What waits for a sender's next batch, and the callers that wait for its response. */
 
 import type { Batch, Part } from './batch.ts'
+import { createFifo } from './fifo.ts'
 import { createReportQueue, isJournaled, type ReportCounts } from './report-queue.ts'
 import type { SharedCounter, SharedReport } from './shared-counter.ts'
 import { isOpen, takeBack, takePending, takeReported, unansweredIn } from './view.ts'
@@ -23,17 +24,15 @@ const reportsSize = 256
 /** An empty one. */
 export function createBacklog() {
   // Counters leave it only in the order in which they entered: `kept` counts on it.
-  const due = new Set<SharedCounter>()
+  const due = createFifo<SharedCounter>()
   const queue = createReportQueue()
   let waiters: Waiter[] = []
-  let entered = 0
-  let left = 0
   let underWay: readonly Part[] | undefined
 
   function enter(counter: SharedCounter): boolean {
-    const { size } = due
-    if (due.add(counter).size === size) return false
-    entered += 1
+    if (counter.isDue) return false
+    counter.isDue = true
+    due.push(counter)
     return true
   }
 
@@ -63,25 +62,23 @@ export function createBacklog() {
   function take(now: number, holding: Holding = 'all'): Batch {
     const parts: Part[] = []
     underWay = parts
-    const places = new Map<SharedCounter, number>()
-    const hasReports = holding === 'all' && queue.size > 0
     const add = (counter: SharedCounter): void => {
-      if (hasReports) places.set(counter, parts.length)
+      counter.place = parts.length
       parts.push({ counter, tokens: takePending(counter, now), endsAt: counter.endsAt })
     }
     leaveOld(now)
-    for (const counter of due) {
-      if (parts.length === batchSize) break
-      due.delete(counter)
-      left += 1
+    for (const counter of due.take(batchSize)) {
+      counter.isDue = false
       add(counter)
     }
-    const reports = queue.take(hasReports ? reportsSize : 0)
+    const reports = queue.take(holding === 'all' ? reportsSize : 0)
     for (const report of reports) {
       release(report, now)
-      for (const counter of report.counters) if (!places.has(counter)) add(counter)
+      for (const counter of report.counters) {
+        if (parts[counter.place]?.counter !== counter) add(counter)
+      }
     }
-    return { parts, reports, places }
+    return { parts, reports }
   }
 
   return {
@@ -99,7 +96,7 @@ export function createBacklog() {
       name(report)
     },
     holds: (counter: SharedCounter): boolean =>
-      unansweredIn(counter) > 0 || due.has(counter) || counter.named > 0,
+      unansweredIn(counter) > 0 || counter.isDue || counter.named > 0,
     /** Takes the next batch, which is then in flight. */
     take,
     /**
@@ -125,7 +122,7 @@ export function createBacklog() {
       }
       // The waiters now wait for everything queued, because what they waited for no longer has a
       // fixed place.
-      for (const waiter of waiters) Object.assign(waiter, { ...queue.pushed, entered })
+      for (const waiter of waiters) Object.assign(waiter, { ...queue.pushed, entered: due.pushed })
     },
     /** The batch in flight has been acknowledged. */
     settle(): void {
@@ -133,7 +130,7 @@ export function createBacklog() {
       if (waiters.length === 0) return
       const { streamed, journaled } = queue.left
       waiters = waiters.filter((waiter) => {
-        if (waiter.entered > left) return true
+        if (waiter.entered > due.left) return true
         if (waiter.streamed > streamed || waiter.journaled > journaled) return true
         waiter.resolve()
         return false
@@ -143,7 +140,7 @@ export function createBacklog() {
     async kept(): Promise<void> {
       if (due.size === 0 && queue.size === 0 && underWay === undefined) return
       await new Promise<void>((resolve, reject) => {
-        waiters.push({ ...queue.pushed, entered, resolve, reject })
+        waiters.push({ ...queue.pushed, entered: due.pushed, resolve, reject })
       })
     },
     /** Rejects all waiters. */
@@ -161,7 +158,7 @@ export function createBacklog() {
       for (const { counter, tokens, endsAt } of underWay ?? []) {
         if (tokens > 0 && now < endsAt) counters.add(counter)
       }
-      for (const counter of due) {
+      for (const counter of due.all()) {
         if (isOpen(counter, now) && counter.pending > 0) counters.add(counter)
       }
       return counters.size

@@ -16,8 +16,6 @@ export interface Part {
 export interface Batch {
   readonly parts: readonly Part[]
   readonly reports: readonly SharedReport[]
-  /** The index of each counter of the reports. */
-  readonly places: ReadonlyMap<SharedCounter, number>
 }
 
 export interface Attempt {
@@ -78,12 +76,7 @@ export function toAdditions(batch: Batch, attempt: Attempt): Additions | undefin
  * The script's list of the reports that are not too old, as one argument; adds the sets that it
  * refers to to `keys`.
  */
-function toReportList(
-  { reports, places }: Batch,
-  keys: string[],
-  seenPrefix: string,
-  now: number,
-): string {
+function toReportList({ reports }: Batch, keys: string[], seenPrefix: string, now: number): string {
   const minutes: number[] = []
   const numberOf = (minute: number): number => {
     const index = minutes.indexOf(minute)
@@ -99,8 +92,7 @@ function toReportList(
     const own = numberOf(minuteOf(gatewayEndedAt))
     list.push(place, member, own, neighbour, tokens, gatewayEndedAt, counters.length)
     for (const counter of counters) {
-      const part = places.get(counter) as number
-      list.push(part + 1, Math.max(0, Math.ceil(endedAt + counter.windowMs - now)))
+      list.push(counter.place + 1, Math.max(0, Math.ceil(endedAt + counter.windowMs - now)))
     }
   }
   for (const minute of minutes) keys.push(seenPrefix + minute)

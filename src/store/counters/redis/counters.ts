@@ -122,6 +122,8 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
       sumEpoch: '',
       wantedAt: now,
       named: 0,
+      isDue: false,
+      place: 0,
     }
     counters.set(key, counter)
     return counter

@@ -1,5 +1,6 @@
 /** Reports that wait for a batch, in order of arrival. */
 
+import { createFifo } from './fifo.ts'
 import type { SharedReport } from './shared-counter.ts'
 
 /** The number of each kind since the queue was created. */
@@ -13,8 +14,8 @@ const journalShare = 0.25
 
 /** Two queues: reports of the stream expire, those of the journal stay until sent. */
 export function createReportQueue() {
-  const streamed = createFifo()
-  const journaled = createFifo()
+  const streamed = createFifo<SharedReport>()
+  const journaled = createFifo<SharedReport>()
   return {
     get size(): number {
       return streamed.size + journaled.size
@@ -54,40 +55,4 @@ export function createReportQueue() {
 /** Whether the journal reported it: then it is sent however late. */
 export function isJournaled({ sendBy }: SharedReport): boolean {
   return sendBy === Number.POSITIVE_INFINITY
-}
-
-function createFifo() {
-  let items: SharedReport[] = []
-  let head = 0
-  let left = 0
-  return {
-    get size() {
-      return items.length - head
-    },
-    get pushed() {
-      return left + items.length - head
-    },
-    get left() {
-      return left
-    },
-    at: (index: number): SharedReport | undefined => items[head + index],
-    push(report: SharedReport): void {
-      items.push(report)
-    },
-    putBack(reports: readonly SharedReport[]): void {
-      items = [...reports, ...items.slice(head)]
-      head = 0
-    },
-    take(limit: number): SharedReport[] {
-      if (limit === 0 || head === items.length) return []
-      const taken = items.slice(head, head + limit)
-      head += taken.length
-      left += taken.length
-      if (head > items.length / 2) {
-        items = items.slice(head)
-        head = 0
-      }
-      return taken
-    },
-  }
 }

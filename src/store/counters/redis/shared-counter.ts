@@ -16,6 +16,10 @@ export interface SharedCounter extends CounterView {
   wantedAt: number
   /** The number of reports queued with its sender that count in it. */
   named: number
+  /** Whether it waits for its sender's next batch. */
+  isDue: boolean
+  /** Its index in the batch that its sender has taken last, if it is in it. */
+  place: number
 }
 
 /** Times are monotonic (ms). Thousands wait for one batch, so it holds no more than the batch needs. */
