@@ -8,7 +8,7 @@
  * nothing is ever restored.
  */
 
-import { addLate, addTo, type Counter, openAt } from '../../core/counter.ts'
+import { addLate, addTo, type Counter, type CounterState, openAt } from '../../core/counter.ts'
 import { type CounterTable, createMemoryCounters } from './memory.ts'
 import type { AddAnswer, CounterAnswer, CounterCommands } from './redis/scripts.ts'
 
@@ -52,31 +52,45 @@ export function createCounterOwner(options: CounterOwnerOptions): CounterCommand
     return [Math.floor(steady()), store]
   }
 
-  function pushSums(answer: Arg[], counters: readonly Counter[], now: number): void {
-    for (const { key, windowMs } of counters) {
-      const open = openAt(windows.get(key), windowMs, now)
+  /** The open windows of these counters. */
+  function openWindows(
+    counters: readonly Counter[],
+    now: number,
+  ): readonly (CounterState | undefined)[] {
+    return counters.map(({ key, windowMs }) => openAt(windows.get(key), windowMs, now))
+  }
+
+  function pushSums(
+    answer: Arg[],
+    states: readonly (CounterState | undefined)[],
+    now: number,
+  ): void {
+    for (const open of states) {
       answer.push(open?.used ?? 0, open === undefined ? -2 : Math.ceil(open.resetsAt - now))
     }
   }
 
-  function addTokens(
-    { key, windowMs }: Counter,
+  /** The window after these tokens, which open one for `leftMs` if none is open. */
+  function afterTokens(
+    open: CounterState | undefined,
+    { windowMs }: Counter,
     tokens: number,
     leftMs: number,
     now: number,
-  ): void {
-    if (tokens === 0) return
-    const open = openAt(windows.get(key), windowMs, now)
-    if (open !== undefined) windows.set(key, addTo(open, tokens, windowMs, now))
-    else if (leftMs > 0) windows.set(key, { used: tokens, resetsAt: now + leftMs })
+  ): CounterState | undefined {
+    if (tokens === 0) return open
+    if (open !== undefined) return addTo(open, tokens, windowMs, now)
+    return leftMs > 0 ? { used: tokens, resetsAt: now + leftMs } : undefined
   }
 
   /**
-   * Counts the responses that are reported for the first time; returns the places of those reports.
+   * Adds the responses that are reported for the first time to the windows of these counters;
+   * returns the places of those reports.
    */
   function addReports(
     list: readonly Arg[],
     counters: readonly Counter[],
+    states: (CounterState | undefined)[],
     late: number,
     now: number,
   ): readonly number[] {
@@ -91,16 +105,10 @@ export function createCounterOwner(options: CounterOwnerOptions): CounterCommand
       if (!seen.isNewMember(String(member), Number(endedAt), now)) continue
       counted.push(place)
       for (let i = first; i < at; i += 2) {
-        const { key, windowMs } = counters[Number(list[i]) - 1] as Counter
+        const index = Number(list[i]) - 1
+        const { windowMs } = counters[index] as Counter
         const leftMs = Number(list[i + 1]) - late
-        const after = addLate(
-          openAt(windows.get(key), windowMs, now),
-          tokens,
-          windowMs,
-          now,
-          now + leftMs - windowMs,
-        )
-        if (after !== undefined) windows.set(key, after)
+        states[index] = addLate(states[index], tokens, windowMs, now, now + leftMs - windowMs)
       }
     }
     return counted
@@ -121,26 +129,33 @@ export function createCounterOwner(options: CounterOwnerOptions): CounterCommand
       const sentAt = Number(args[3])
       const late = sentAt === 0 ? 0 : Math.max(0, Math.floor(steady()) - sentAt)
       const number = Number(args[0])
-      const list = args[headArgs + 2 * count + 2]
+      const list = args[headArgs + 2 * count + 2] as readonly Arg[] | undefined
+      const states = openWindows(counters, now)
       let { counted = '' } = marks.get(mark) ?? {}
+      let after = states
       if (number > (marks.get(mark)?.number ?? 0)) {
-        for (const [i, counter] of counters.entries()) {
+        const added = counters.map((counter, i) => {
           const at = headArgs + 2 * i
-          addTokens(counter, Number(args[at]), Number(args[at + 1]) - late, now)
+          return afterTokens(states[i], counter, Number(args[at]), Number(args[at + 1]) - late, now)
+        })
+        if (list !== undefined) counted = addReports(list, counters, added, late, now).join(',')
+        for (const [i, { key }] of counters.entries()) {
+          const state = added[i]
+          if (state !== undefined && state !== states[i]) windows.set(key, state)
         }
-        const reports = list === undefined ? [] : (JSON.parse(String(list)) as Arg[])
-        counted = addReports(reports, counters, late, now).join(',')
+        after = added
         if (!marks.has(mark)) forgetMarks(steady())
         marks.set(mark, { number, counted, at: steady() })
       }
       const answer: Arg[] = []
-      pushSums(answer, counters, now)
+      pushSums(answer, after, now)
       if (list !== undefined) answer.push(counted)
       return [...head(), ...answer] as unknown as AddAnswer
     },
     async read([, , ...keys]): Promise<CounterAnswer> {
       const answer: number[] = []
-      pushSums(answer, keys.map(toCounter), clock())
+      const now = clock()
+      pushSums(answer, openWindows(keys.map(toCounter), now), now)
       return [...head(), ...answer]
     },
     async restore([, , ...keys]): Promise<CounterAnswer> {

@@ -2,6 +2,7 @@
 
 import { rememberedMs } from '../../counters.ts'
 import { minuteOf, neighbourOf } from '../reports.ts'
+import type { AddArg } from './scripts.ts'
 import type { SharedCounter, SharedReport } from './shared-counter.ts'
 
 /** One counter of a batch. */
@@ -41,7 +42,7 @@ export interface Attempt {
  */
 export interface Additions {
   readonly keys: readonly string[]
-  readonly args: readonly (string | number)[]
+  readonly args: readonly AddArg[]
 }
 
 /** Longer than needed, because the clocks of gateway and Redis differ. */
@@ -60,7 +61,7 @@ export function toAdditions(batch: Batch, attempt: Attempt): Additions | undefin
   if (batch.reports.length === 0 && !hasTokens) return undefined
   const keys = parts.map(({ counter }) => counter.keyPrefix + counter.key)
   const head = [number, acknowledged, markMs, sentAt, epoch, journal, parts.length]
-  const args: (string | number)[] = head
+  const args: AddArg[] = head
   for (const { tokens, endsAt } of parts) {
     const leftMs = Math.max(0, Math.ceil(endsAt - now))
     args.push(leftMs > 0 ? tokens : 0, leftMs)
@@ -73,10 +74,14 @@ export function toAdditions(batch: Batch, attempt: Attempt): Additions | undefin
 }
 
 /**
- * The script's list of the reports that are not too old, as one argument; adds the sets that it
- * refers to to `keys`.
+ * The script's list of the reports that are not too old; adds the sets that it refers to to `keys`.
  */
-function toReportList({ reports }: Batch, keys: string[], seenPrefix: string, now: number): string {
+function toReportList(
+  { reports }: Batch,
+  keys: string[],
+  seenPrefix: string,
+  now: number,
+): readonly (string | number)[] {
   const minutes: number[] = []
   const numberOf = (minute: number): number => {
     const index = minutes.indexOf(minute)
@@ -96,5 +101,5 @@ function toReportList({ reports }: Batch, keys: string[], seenPrefix: string, no
     }
   }
   for (const minute of minutes) keys.push(seenPrefix + minute)
-  return JSON.stringify(list)
+  return list
 }

@@ -5,6 +5,7 @@ import { Cluster, Redis } from 'ioredis'
 import { quickenStrings } from './quicken-strings.ts'
 import {
   type AddAnswer,
+  type AddArg,
   addScript,
   type CounterAnswer,
   type CounterCommands,
@@ -117,7 +118,8 @@ export function connectRedis(
       return sent
     },
     commands: {
-      add: (keys, args) => counted(scripts.tollgateAdd(keys.length, ...keys, ...args)),
+      add: (keys, args) =>
+        counted(scripts.tollgateAdd(keys.length, ...keys, ...args.map(toArgument))),
       read: (keys, args) => counted(scripts.tollgateRead(keys.length, ...keys, ...args)),
       restore: (keys, args) => counted(scripts.tollgateRestore(keys.length, ...keys, ...args)),
       claim: (key, owner, ms) => counted(scripts.tollgateClaim(key, owner, ms)),
@@ -137,6 +139,10 @@ export function connectRedis(
     },
     close: () => client.disconnect(),
   }
+}
+
+function toArgument(arg: AddArg): string | number {
+  return typeof arg === 'object' ? JSON.stringify(arg) : arg
 }
 
 /** Sets the credentials for the next connection. */

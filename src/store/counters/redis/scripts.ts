@@ -16,9 +16,12 @@ export type CounterAnswer = readonly [time: number, store: readonly string[], ..
  */
 export type AddAnswer = CounterAnswer | readonly [...CounterAnswer, counted: string]
 
+/** An argument of `add`: the list of reports is an array, which Redis gets as JSON. */
+export type AddArg = string | number | readonly (string | number)[]
+
 /** The scripts as commands: keys, then arguments. */
 export interface CounterCommands {
-  add(keys: readonly string[], args: readonly (string | number)[]): Promise<AddAnswer>
+  add(keys: readonly string[], args: readonly AddArg[]): Promise<AddAnswer>
   read(keys: readonly string[], args: readonly (string | number)[]): Promise<CounterAnswer>
   restore(keys: readonly string[], args: readonly (string | number)[]): Promise<CounterAnswer>
   /** 1 if the key is the owner's for the next `ms`, 0 if it is another's. */
