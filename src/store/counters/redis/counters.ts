@@ -150,7 +150,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
     }
     const sendBy = byStream ? endedAt + streamedWithinMs : Number.POSITIVE_INFINITY
     // Both stream and journal must choose the same sender.
-    const usual = senderFor(tagOf(hit[0]?.key ?? report.id))
+    const usual = (): Sender => senderFor(tagOf(hit[0]?.key ?? report.id))
     queueReport(report, { counters: open, tokens, endedAt, sendBy }, usual, intervals)
   }
 

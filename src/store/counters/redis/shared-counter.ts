@@ -41,37 +41,35 @@ export interface SharedReport {
  * counter.
  */
 export function queueReport(
-  report: Report,
-  counting: Pick<SharedReport, 'counters' | 'tokens' | 'endedAt' | 'sendBy'>,
-  usual: Sender,
+  { id, endedAt: gatewayEndedAt, onCounted }: Report,
+  {
+    counters,
+    tokens,
+    endedAt,
+    sendBy,
+  }: Pick<SharedReport, 'counters' | 'tokens' | 'endedAt' | 'sendBy'>,
+  usual: () => Sender,
   intervals: number,
 ): void {
-  const { counters } = counting
-  const { sender } = counters[0] ?? { sender: usual }
-  const shared = toShared(report, counting)
+  const sender = counters[0]?.sender ?? usual()
+  const shared: SharedReport = {
+    counters,
+    tokens,
+    member: memberOf(id),
+    endedAt,
+    gatewayEndedAt: Math.floor(gatewayEndedAt),
+    sendBy,
+    onCounted,
+  }
   // The same sender, except for counters of different users or subscriptions in a Cluster.
   if (counters.every((counter) => counter.sender === sender)) {
     sender.report(shared, intervals)
     return
   }
   for (const [each, own] of Map.groupBy(counters, (counter) => counter.sender)) {
-    const onCounted = each === sender ? report.onCounted : undefined
-    each.report({ ...shared, counters: own, onCounted }, intervals)
-  }
-}
-
-function toShared(
-  { id, endedAt: gatewayEndedAt, onCounted }: Report,
-  { counters, tokens, endedAt, sendBy }: Parameters<typeof queueReport>[1],
-): SharedReport {
-  const member = memberOf(id)
-  return {
-    counters,
-    tokens,
-    member,
-    endedAt,
-    gatewayEndedAt: Math.floor(gatewayEndedAt),
-    sendBy,
-    onCounted,
+    each.report(
+      { ...shared, counters: own, onCounted: each === sender ? onCounted : undefined },
+      intervals,
+    )
   }
 }
