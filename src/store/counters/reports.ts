@@ -28,16 +28,42 @@ export function firstKeptMinute(endedBefore: number): number {
   return minuteOf(endedBefore - edgeMs)
 }
 
-const uuid = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/i
+const uuidLength = 36
+const dash = 0x2d
+/** The value of each hexadecimal digit by its code; -1 for other characters of ASCII. */
+const digits = new Int8Array(128).fill(-1)
+for (const digit of '0123456789abcdefABCDEF') {
+  digits[digit.charCodeAt(0)] = Number.parseInt(digit, 16)
+}
+const bytes = Buffer.alloc(memberBytes)
 
 /**
  * A request id in 16 characters (96 bits). For a UUID, its random bytes without version and
  * variant: Envoy encodes in the version whether the request is traced.
  */
 export function memberOf(id: string): string {
-  if (uuid.test(id)) {
-    const hex = id.slice(0, 8) + id.slice(9, 13) + id.slice(24)
-    return Buffer.from(hex, 'hex').toString('base64url')
-  }
+  if (readUuid(id)) return bytes.toString('base64url')
   return createHash('sha256').update(id).digest().toString('base64url', 0, memberBytes)
+}
+
+/**
+ * Reads the first 12 and the last 12 digits of a UUID into `bytes`; false for another text. Much
+ * cheaper than a regular expression and a Buffer, and every response is looked up by its id.
+ */
+function readUuid(id: string): boolean {
+  if (id.length !== uuidLength) return false
+  let at = 0
+  for (let i = 0; i < uuidLength; i += 1) {
+    const code = id.charCodeAt(i)
+    if (i === 8 || i === 13 || i === 18 || i === 23) {
+      if (code !== dash) return false
+      continue
+    }
+    const digit = digits[code] ?? -1
+    if (digit < 0) return false
+    if (i > 13 && i < 24) continue
+    bytes[at >> 1] = ((bytes[at >> 1] as number) << 4) | digit
+    at += 1
+  }
+  return true
 }

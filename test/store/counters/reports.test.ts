@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { test } from 'tap'
 import {
   firstKeptMinute,
@@ -24,6 +24,10 @@ test('a UUID keeps its random bytes', async (t) => {
   t.equal(memberOf(id.toUpperCase()), memberOf(id))
   t.not(memberOf(id.replace('cdef', 'cdee')), memberOf(id))
   t.not(memberOf(`${id}0`), memberOf(id))
+  for (let i = 0; i < id.length; i += 1) {
+    const other = `${id.slice(0, i)}\u0130${id.slice(i + 1)}`
+    t.equal(memberOf(other), createHash('sha256').update(other).digest('base64url').slice(0, 16))
+  }
   t.not(memberOf(`${id}\n`), memberOf(id))
 })
 
