@@ -24,9 +24,8 @@ export function createSeenReports() {
       seen = new Set()
       minutes.set(minute, seen)
     }
-    if (seen.has(member)) return false
-    seen.add(member)
-    return true
+    const { size } = seen
+    return seen.add(member).size > size
   }
 
   return {

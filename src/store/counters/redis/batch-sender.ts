@@ -60,8 +60,11 @@ export function createBatchSender(options: SenderOptions) {
   function arm(intervals: number): void {
     patience = Math.min(patience, intervals)
     if (underWay !== undefined || state !== 'running') return
+    const nextAt = startedAt + patience * flushMs
+    // Most entries follow one that has set the timer, and need not ask for the time.
+    if (flushAt <= nextAt && !backlog.isFull()) return
     const now = holding()
-    let at = backlog.isFull(now) ? 0 : startedAt + patience * flushMs
+    let at = backlog.isFull(now) ? 0 : nextAt
     if (backlog.isEmpty(now) && link.epoch !== '') at = Math.max(at, link.matureAt)
     if (at >= flushAt) return
     flushAt = at
