@@ -160,7 +160,7 @@ test('names are compared by all their bytes', async (t, gateway) => {
   }
 })
 
-/** Thue and Morse's sequence: any two such names collide under a polynomial modulo 2^32, whatever its base. */
+/** Names of Thue-Morse blocks: many collide under polynomials modulo 2^32, whatever the base is. */
 function collidingNames(count: number): readonly string[] {
   const bits = Array.from({ length: 16 }, (_, i) => (i.toString(2).split('1').length - 1) % 2)
   const blocks = [0, 1].map((flipped) => bits.map((bit) => 'ab'[bit ^ flipped]).join(''))
