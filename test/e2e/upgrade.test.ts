@@ -54,6 +54,7 @@ t.test('an upgrade from the previous version, and a downgrade', { skip }, async 
   await t.test('downgrade', () => replace(old))
   const counts = tally(await load.stop())
   const { 200: served = 0, 503: late = 0, ...others } = counts
+  t.comment(`answers: ${JSON.stringify(counts)}`)
   t.strictSame(others, {}, 'no other status')
   t.ok(served > 100 && late <= served / 20, JSON.stringify(counts))
 })
