@@ -122,6 +122,7 @@ function openParentsCounters({ config, log, stops }: Context, parent: Link): Cou
       forget: async () => 0,
     },
     cluster: false,
+    plainKeys: true,
     flushMs: config.counterFlushMs,
     farFlushMs: Math.max(farFlushMs, config.counterFlushMs),
     // The counters live as long as this process.

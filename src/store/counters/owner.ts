@@ -168,9 +168,7 @@ export function createCounterOwner(options: CounterOwnerOptions): CounterCommand
   }
 }
 
-/** The counter of a key with its prefix in Redis. */
-function toCounter(written: string): Counter {
-  const key = written.slice(written.indexOf('}:') + 2)
+function toCounter(key: string): Counter {
   return { key, windowMs: windowMsOf(key) }
 }
 

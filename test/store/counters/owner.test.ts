@@ -61,6 +61,7 @@ function createMachine(): Machine {
         ...traits,
         commands: copying(commands, loseAnswers && { loseAnswers }),
         cluster: false,
+        plainKeys: true,
         flushMs: 5,
         youngMs: 0,
         onLoss: 'allow',

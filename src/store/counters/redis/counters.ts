@@ -29,6 +29,8 @@ export interface RedisCountersOptions {
   readonly commands: CounterCommands
   /** In a Cluster a script may access only keys with the same hash tag. */
   readonly cluster: boolean
+  /** Whether the store holds nothing but counters, so that their keys need no prefix. */
+  readonly plainKeys?: boolean
   /** Milliseconds between two flushes. */
   readonly flushMs: number
   /**
@@ -117,7 +119,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
     const counter = {
       ...createView(windowMs),
       key,
-      keyPrefix: keyPrefixOf(tag),
+      keyPrefix: options.plainKeys ? '' : keyPrefixOf(tag),
       sender: senderFor(tag),
       sumEpoch: '',
       wantedAt: now,
