@@ -138,7 +138,7 @@ async function measureReports(valkey: RunningValkey): Promise<readonly Figure[]>
     const journaled = await tell('journal', ids)
     return [
       {
-        name: 'a response counted once: told by the stream / by the journal',
+        name: 'a response counted once: reported by the stream / by the journal',
         value: `${streamed.toFixed(1)} / ${journaled.toFixed(1)} µs CPU`,
       },
       { name: '  what Redis remembers of it', value: `${bytes.toFixed(0)} bytes` },

@@ -41,7 +41,7 @@ export async function benchUsage(): Promise<readonly Figure[]> {
   }
   const figures = [
     { name: 'an access-log entry, counted', work: take },
-    { name: 'a journal line, told before', work: read },
+    { name: 'a journal line that was reported before', work: read },
   ].flatMap(({ name, work }) => [
     { name, value: `${microsPerCall(work, 40_000).toFixed(2)} µs CPU` },
     { name: '  its garbage', value: `${bytesPerCall(work, prepared).toFixed(0)} bytes` },

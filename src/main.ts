@@ -103,11 +103,11 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const parts = await openParts(context, { journal: () => journal, workers: () => workers })
   const journal = openJournal(context, parts.counterParts, parts.settle)
   await journal?.start()
-  const told = (): void => journal?.told()
+  const onReported = (): void => journal?.noteReported()
 
   // One process answers the gateway itself; otherwise workers do.
-  const workers = config.workers === 1 ? undefined : createWorkers(context, parts, told)
-  const grpc = workers ? undefined : createGatewayServer(context, parts, { tls, told })
+  const workers = config.workers === 1 ? undefined : createWorkers(context, parts, onReported)
+  const grpc = workers ? undefined : createGatewayServer(context, parts, { tls, onReported })
   let ready = false
   const gatewayDrain = createGatewayDrain(context)
   const condition = { ready: () => ready, gatewayDrain, journal, workers }

@@ -11,13 +11,13 @@ import type { Parts } from './parts.ts'
 import { traceCheck, traceCounters, traceDecisions } from './tracing.ts'
 
 /**
- * A server of these parts that does not listen yet. `told` is called when the stream has reported a
+ * A server of these parts that does not listen yet. `onReported` is called when the stream has reported a
  * response.
  */
 export function createGatewayServer(
   { config, log, clock, onFault }: Context,
   parts: Parts,
-  { tls, told }: { readonly tls: ListenerTls | undefined; readonly told: () => void },
+  { tls, onReported }: { readonly tls: ListenerTls | undefined; readonly onReported: () => void },
 ): GrpcServer {
   const { tracing, learner, authenticate, counterParts, telemetry, settle, refusals, health } =
     parts
@@ -50,7 +50,7 @@ export function createGatewayServer(
       '/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs': (message) => {
         for (const usage of readUsages(message, isJournaled, onOutcome)) {
           settle(usage)
-          told()
+          onReported()
         }
       },
     },

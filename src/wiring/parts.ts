@@ -60,7 +60,7 @@ export async function openParts(context: Context, later: Later) {
     snapshot: learner.snapshot,
     log,
     clock,
-    ...(parent && { onChange: (model, state) => parent.tell('backend', model, state) }),
+    ...(parent && { onChange: (model, state) => parent.notify('backend', model, state) }),
   })
   return {
     ...{ tracing, database, keyParts, resources, learner, tokens, markers, authenticate },

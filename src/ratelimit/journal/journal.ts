@@ -187,7 +187,7 @@ export function createJournal(options: JournalOptions) {
       return { ...reader.stats, failing: watch.problem !== undefined }
     },
     /** The stream has reported a response for which Envoy writes a line. */
-    told: watch.told,
+    noteReported: watch.noteReported,
     /**
      * Reads until stopped. Resolves at once, or for counters that start empty, once they have the
      * whole journal.

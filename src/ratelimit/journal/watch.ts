@@ -43,7 +43,7 @@ export function createJournalWatch(options: JournalWatchOptions) {
   let changedAt = Number.NEGATIVE_INFINITY
   let missingLooks = 0
   /** When the stream reported the first response that the file may lack. */
-  let toldAt: number | undefined
+  let reportedAt: number | undefined
 
   function become(now: JournalProblem | undefined): void {
     if (now !== problem) options.onChange(now)
@@ -58,7 +58,7 @@ export function createJournalWatch(options: JournalWatchOptions) {
 
   async function noteMissing(): Promise<void> {
     // If Envoy has not started yet, nothing is missing.
-    if (inode === undefined && toldAt === undefined) return
+    if (inode === undefined && reportedAt === undefined) return
     missingLooks += 1
     if (missingLooks === 1 && inode !== undefined && !(await isRenamed())) {
       options.onRemoved()
@@ -79,13 +79,13 @@ export function createJournalWatch(options: JournalWatchOptions) {
     if (now !== signature) {
       signature = now
       changedAt = monotonic()
-      toldAt = undefined
+      reportedAt = undefined
       become(undefined)
       return
     }
     if (problem === 'missing') become(undefined)
-    if (toldAt === undefined) return
-    const waitedMs = monotonic() - toldAt
+    if (reportedAt === undefined) return
+    const waitedMs = monotonic() - reportedAt
     if (waitedMs >= stuckAfterMs) become('stuck')
     if (waitedMs >= askAfterMs) await reopen()
   }
@@ -96,8 +96,8 @@ export function createJournalWatch(options: JournalWatchOptions) {
       return problem
     },
     /** The stream has reported a response for which Envoy writes a line. */
-    told(): void {
-      if (monotonic() - changedAt >= streamLagMs) toldAt ??= monotonic()
+    noteReported(): void {
+      if (monotonic() - changedAt >= streamLagMs) reportedAt ??= monotonic()
     },
     /** Checks the file; call it twice a second. */
     async look(): Promise<void> {

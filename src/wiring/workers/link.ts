@@ -55,7 +55,7 @@ export function createLink(
       })
     },
     /** The same without an answer; a message that cannot be delivered is lost. */
-    tell: (name: string, ...args: readonly unknown[]): void => send({ to: name, args }),
+    notify: (name: string, ...args: readonly unknown[]): void => send({ to: name, args }),
     /** Call it with each message of the channel. */
     take(received: unknown): void {
       const message = received as Message

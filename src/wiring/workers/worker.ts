@@ -22,7 +22,7 @@ import { configFor, type Orders } from './orders.ts'
 /** How long a worker that gets a signal may take to stop; milliseconds. */
 const usualGraceMs = 14_000
 /** Milliseconds between two messages that the stream has reported responses. */
-const toldEveryMs = 250
+const reportEveryMs = 250
 
 /** Waits for its orders, executes them, and ends with its parent. */
 export function runWorker(): void {
@@ -81,7 +81,7 @@ async function startWorker(orders: Orders, parent: Link, signal: AbortSignal) {
   }
   const tls = openTls(context)
   const parts = await openParts(context, { journal: () => undefined, workers: () => undefined })
-  const grpc = createGatewayServer(context, parts, { tls, told: tellingSometimes(parent) })
+  const grpc = createGatewayServer(context, parts, { tls, onReported: throttledReport(parent) })
   stops.push({
     name: 'the listeners',
     shareMs: 5_000,
@@ -90,7 +90,7 @@ async function startWorker(orders: Orders, parent: Link, signal: AbortSignal) {
       await grpc.stop(graceMs)
       // Nothing is counted any more after this message.
       await parts.counterParts.counters.kept()
-      parent.tell('ended', await parts.telemetry.collect())
+      parent.notify('ended', await parts.telemetry.collect())
     },
   })
   const address = await listenGrpc(grpc, orders.address, config.socketMode)
@@ -98,17 +98,17 @@ async function startWorker(orders: Orders, parent: Link, signal: AbortSignal) {
 }
 
 /** Sends at once, and again after a while if there was more. */
-function tellingSometimes(parent: Link): () => void {
+function throttledReport(parent: Link): () => void {
   let timer: NodeJS.Timeout | undefined
   let isMore = false
   return () => {
     isMore = true
     if (timer !== undefined) return
     isMore = false
-    parent.tell('told')
+    parent.notify('reported')
     timer = setTimeout(() => {
       timer = undefined
-      if (isMore) parent.tell('told')
-    }, toldEveryMs).unref()
+      if (isMore) parent.notify('reported')
+    }, reportEveryMs).unref()
   }
 }

@@ -40,9 +40,9 @@ const pingEveryMs = 1_000
 const mostMissedPings = 10
 
 /**
- * Workers that are not started yet. Calls `told` when the stream of one has reported a response.
+ * Workers that are not started yet. Calls `onReported` when the stream of one has reported a response.
  */
-export function createWorkers(context: Context, parts: Parts, told: () => void) {
+export function createWorkers(context: Context, parts: Parts, onReported: () => void) {
   const { config, env, log, onFault } = context
   const { counterParts, health, learner, database } = parts
   const slots: Slot[] = config.grpcAddresses.map((address, index) => ({
@@ -54,7 +54,7 @@ export function createWorkers(context: Context, parts: Parts, told: () => void) 
   let departedUnder = ''
 
   log.on('level-change', (level: string) => {
-    for (const { process } of slots) process?.link.tell('level', level)
+    for (const { process } of slots) process?.link.notify('level', level)
   })
 
   function handlersFor(slot: Slot) {
@@ -63,12 +63,12 @@ export function createWorkers(context: Context, parts: Parts, told: () => void) 
       add: owner?.add,
       read: owner?.read,
       restore: owner?.restore,
-      told,
+      reported: onReported,
       // Changes of a model server's state that one has seen are passed on to the others.
       backend(model: string, state: BackendState) {
         health.take(model, state)
         for (const other of slots)
-          if (other !== slot) other.process?.link.tell('backend', model, state)
+          if (other !== slot) other.process?.link.notify('backend', model, state)
       },
       ended(figures: readonly MetricData[]) {
         slot.figures = figures
@@ -188,7 +188,7 @@ export function createWorkers(context: Context, parts: Parts, told: () => void) 
     async stop(graceMs: number): Promise<void> {
       stopping.abort()
       const running = slots.flatMap(({ process }) => process ?? [])
-      for (const { link } of running) link.tell('stop', graceMs)
+      for (const { link } of running) link.notify('stop', graceMs)
       const over = new AbortController()
       void delay(graceMs, undefined, { signal: over.signal }).then(
         () => {

@@ -30,9 +30,9 @@ function createWorld(t: Test) {
     path,
     watch,
     write: () => appendFileSync(path, 'a line\n'),
-    /** Lets time pass, with regular checks; `told`: the stream reports a response at the start. */
-    async pass(ms: number, { told = false } = {}) {
-      if (told) watch.told()
+    /** Lets time pass, with regular checks; `isReported`: the stream reports a response at the start. */
+    async pass(ms: number, { isReported = false } = {}) {
+      if (isReported) watch.noteReported()
       for (const end = state.now + ms; state.now < end; ) {
         state.now += 500
         await watch.look()
@@ -97,7 +97,7 @@ test('responses without lines are noticed within five seconds', async (t) => {
   const world = createWorld(t)
   world.write()
   await world.pass(10_000)
-  for (let ms = 0; ms < 4_500; ms += 500) await world.pass(500, { told: true })
+  for (let ms = 0; ms < 4_500; ms += 500) await world.pass(500, { isReported: true })
   t.strictSame(world.changes, ['stuck'])
   t.ok(world.reopened > 0)
   await world.pass(60_000)
@@ -112,7 +112,7 @@ test('Envoy is asked to flush its file before a problem is reported', async (t) 
   world.write()
   await world.pass(1_000)
   world.envoy = world.write
-  for (let i = 0; i < 20; i += 1) await world.pass(1_000 * i, { told: true })
+  for (let i = 0; i < 20; i += 1) await world.pass(1_000 * i, { isReported: true })
   t.strictSame(world.changes, [])
   t.ok(world.reopened > 0, 'its flush interval is longer')
 })
@@ -122,14 +122,14 @@ test('a line may precede the report of the stream', async (t) => {
   world.write()
   await world.pass(500)
   world.now += 400
-  await world.pass(60_000, { told: true })
+  await world.pass(60_000, { isReported: true })
   t.strictSame(world.changes, [])
 })
 
 test('a journal that never existed is missing from the first response on', async (t) => {
   const world = createWorld(t)
   await world.pass(1_000)
-  await world.pass(2_000, { told: true })
+  await world.pass(2_000, { isReported: true })
   t.strictSame(world.changes, ['missing'])
   t.equal(world.removed, 0)
 })

@@ -48,8 +48,8 @@ test('a failed call has its reason', async (t) => {
     'late',
     'a late answer is not taken for that of another call',
   )
-  one.tell('broken')
-  other.tell('nobody')
+  one.notify('broken')
+  other.notify('nobody')
   await delay(20)
   t.strictSame(faults, ['Error: it is broken', 'Error: nobody answers nobody'])
 })
