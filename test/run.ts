@@ -16,7 +16,7 @@ import { findEnvoy } from '../src/cli/envoy-binary.ts'
 import { packageRoot } from '../src/package-root.ts'
 import type { EmbeddedPostgres } from '../src/store/postgres/embedded-postgres.ts'
 import { createTapReport } from './support/tap-report.ts'
-import { makeTemporaryFolder } from './support/temporary-folder.ts'
+import { makeDatabaseFolder } from './support/temporary-folder.ts'
 import { findTestFiles, runTestFiles, type TestRun } from './support/test-files.ts'
 import { startTestPostgres } from './support/test-postgres.ts'
 import { findValkey } from './support/valkey-binary.ts'
@@ -52,7 +52,7 @@ await Promise.all([
     env.VALKEY_PATH = await findValkey(env)
   }),
 ])
-const folder = makeTemporaryFolder()
+const folder = makeDatabaseFolder()
 let database: EmbeddedPostgres | undefined
 await obtain('Postgres', async () => {
   if (env.TEST_DATABASE_URL) return

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
-import { temporaryFolder } from './temporary-folder.ts'
+import { makeDatabaseFolder } from './temporary-folder.ts'
 import { startTestPostgres } from './test-postgres.ts'
 import './time-limit.ts'
 
@@ -47,8 +47,12 @@ function startOwnServer(t: Test): Promise<string> {
   ownServer ??= (async () => {
     let file: Test = t
     while (file.parent !== undefined) file = file.parent as Test
-    const server = await startTestPostgres(join(temporaryFolder(file), 'postgres'))
-    file.teardown(() => server.stop())
+    const folder = makeDatabaseFolder()
+    const server = await startTestPostgres(join(folder.path, 'postgres'))
+    file.teardown(async () => {
+      await server.stop()
+      folder.remove()
+    })
     return server.url
   })()
   return ownServer

@@ -8,6 +8,11 @@ import {
  * of the cost of creating and dropping a database.
  */
 export function startTestPostgres(directory: string): Promise<EmbeddedPostgres> {
-  const settings = { fsync: 'off', full_page_writes: 'off', max_connections: 400 }
+  const settings = {
+    fsync: 'off',
+    full_page_writes: 'off',
+    max_wal_size: '128MB',
+    max_connections: 400,
+  }
   return startEmbeddedPostgres({ directory, log() {}, settings })
 }
