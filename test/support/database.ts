@@ -47,12 +47,10 @@ function startOwnServer(t: Test): Promise<string> {
   ownServer ??= (async () => {
     let file: Test = t
     while (file.parent !== undefined) file = file.parent as Test
-    const folder = makeDatabaseFolder()
-    const server = await startTestPostgres(join(folder.path, 'postgres'))
-    file.teardown(async () => {
-      await server.stop()
-      folder.remove()
-    })
+    const { path, remove } = makeDatabaseFolder()
+    file.teardown(remove)
+    const server = await startTestPostgres(join(path, 'postgres'))
+    file.teardown(() => server.stop())
     return server.url
   })()
   return ownServer
