@@ -12,6 +12,7 @@ import { createCounterOwner } from '../src/store/counters/owner.ts'
 import { createRedisCounters } from '../src/store/counters/redis/counters.ts'
 import type { CounterCommands } from '../src/store/counters/redis/scripts.ts'
 import type { JournaledCounters } from '../src/store/counters.ts'
+import { fastestQuarter } from './measure.ts'
 
 const users = Number(process.env.USERS ?? 64)
 const reports = Number(process.env.REPORTS ?? 200)
@@ -90,12 +91,9 @@ for (let batch = -batches; batch < batches; batch += 1) {
 }
 await worker.stop(0)
 
-/** Other work of the machine affects most of the slower three quarters. */
-function quarter(micros: number[]): string {
-  return (micros.sort((a, b) => a - b)[micros.length >> 2] as number).toFixed(2)
-}
-
 console.log(
   `µs of a response, ${users} users, batches of ${reports}, fastest quarter of ${batches}`,
 )
-for (const [name, micros] of Object.entries(seen)) console.log(`  ${name}: ${quarter(micros)}`)
+for (const [name, micros] of Object.entries(seen)) {
+  console.log(`  ${name}: ${fastestQuarter(micros).toFixed(2)}`)
+}
