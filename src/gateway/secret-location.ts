@@ -41,7 +41,7 @@ export function secretsOf(
   ]
 }
 
-/** Equal secrets share a place. `directory` is the folder of Envoy's clusters. */
+/** Equal secrets share a location. `directory` is the folder of Envoy's clusters. */
 export function locationOf(secret: Secret, directory: string): SecretLocation {
   const { kind, namespace, file, secretRef, prefix } = secret
   const id = createHash('sha256').update(JSON.stringify([kind, namespace, file, prefix, secretRef]))
