@@ -10,6 +10,7 @@ import { join } from 'node:path'
 import { pathRules } from './core/operations.ts'
 import { type Address, type SocketAddress, showAddress } from './settings/address.ts'
 import { invalid } from './settings/readers.ts'
+import { removedSettings } from './settings/removed.ts'
 import { type Setting, type Settings, settings } from './settings/table.ts'
 
 export { type Address, type SocketAddress, showAddress }
@@ -54,7 +55,7 @@ export function loadConfig(
   env: Environment,
   check: (config: Config) => readonly string[] = () => [],
 ): Config {
-  const problems: string[] = []
+  const problems = [...removedIn(env)]
   const entries = Object.entries(settings).map(([key, setting]) => [
     key,
     readSetting(env, setting as Setting<unknown>, problems),
@@ -65,6 +66,12 @@ export function loadConfig(
   problems.push(...check(config).filter((problem) => !named.has(settingOf(problem))))
   if (problems.length > 0) throw new ConfigError(problems)
   return Object.freeze(config)
+}
+
+function removedIn(env: Environment): readonly string[] {
+  return Object.entries(removedSettings)
+    .filter(([name]) => env[name] || env[`${name}_FILE`])
+    .map(([name, instead]) => `${name}: was removed; ${instead}`)
 }
 
 /** The value; if it is invalid, the default, and a problem is recorded. */
@@ -118,11 +125,8 @@ function derive(all: Read, env: Environment) {
   const scheme = read.gatewayTlsCertFile === undefined ? 'http' : 'https'
   const { gatewayUrl = `${scheme}://${showAddress(read.gatewayAddress)}` } = read
   const ownName = nameReplica(read.grpcAddresses)
-  const grpcAddresses = addressesOfWorkers(read.grpcAddresses, read.workers)
   return {
     ...read,
-    /** The addresses that serve Check: all of one process, or one per worker. */
-    grpcAddresses,
     /** Which operations are counted, and whether the others are open. */
     paths: pathRules(
       [...meterPaths, ...(meterMessages ? ['messages' as const] : [])],
@@ -133,7 +137,7 @@ function derive(all: Read, env: Environment) {
     adminGroups:
       read.adminGroups ?? new Set<string>(read.kubernetesTokenReview ? [] : ['tollgate-admins']),
     /** Addresses under which Envoy reaches each process of the service. */
-    gatewayGrpcEndpoints: read.gatewayGrpcEndpoints ?? grpcAddresses,
+    gatewayGrpcEndpoints: read.gatewayGrpcEndpoints ?? read.grpcAddresses,
     gatewayApiEndpoints: read.gatewayApiEndpoints ?? [read.apiAddress],
     /** Public base URL, without a trailing slash. */
     gatewayUrl: gatewayUrl.replace(/\/+$/, ''),
@@ -223,7 +227,6 @@ function checkTogether(config: Config): readonly string[] {
     ...checkCluster(config),
     ...checkGroups(config),
     ...checkPod(config),
-    ...checkWorkers(config),
   ]
 }
 
@@ -235,20 +238,6 @@ function checkPod({ podNamespace, podName, podUid }: Config): readonly string[] 
   )
   if (set?.length === 0) return []
   return (unset ?? []).map((name) => `${name}: has to be set beside ${set?.join(' and ')}`)
-}
-
-function checkWorkers({ workers, grpcAddresses }: Config): readonly string[] {
-  if (workers === 1) return []
-  if (grpcAddresses.length !== workers) {
-    return [`GRPC_ADDRESS: must name one address, or ${workers}: one for each of WORKERS`]
-  }
-  const shown = grpcAddresses.map(showAddress)
-  const isFound = (at: Address): boolean => 'port' in at && at.port === 0
-  if (grpcAddresses.some((at) => 'port' in at && at.port > 65_535)) {
-    return ['GRPC_ADDRESS: has no room for the ports of WORKERS after it']
-  }
-  if (new Set(shown).size === workers || grpcAddresses.every(isFound)) return []
-  return ['GRPC_ADDRESS: must be another one for each of WORKERS']
 }
 
 function checkCluster(config: Config): readonly string[] {
@@ -277,20 +266,6 @@ function bootId(): string {
   } catch {
     return randomUUID()
   }
-}
-
-/**
- * One for each worker. If the setting has only the first, its port is incremented, or a suffix is
- * added to its socket.
- */
-function addressesOfWorkers(written: readonly Address[], workers: number): readonly Address[] {
-  const [first] = written
-  if (workers === 1 || written.length !== 1 || first === undefined) return written
-  return Array.from({ length: workers }, (_, i) => {
-    if (i === 0) return first
-    if ('path' in first) return { path: `${first.path}.${i}` }
-    return { ...first, port: first.port === 0 ? 0 : first.port + i }
-  })
 }
 
 /**

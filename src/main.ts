@@ -6,7 +6,6 @@
 import { type Logger, pino } from 'pino'
 import { drain } from './admin/drain.ts'
 import { type Address, loadConfig, type SocketAddress, showAddress } from './config.ts'
-import type { GrpcServer } from './grpc/server.ts'
 import { describePaths } from './settings/describe-paths.ts'
 import { createMetricsServer } from './telemetry/metrics-server.ts'
 import { createExternalApi, createInternalApi, internalTls } from './wiring/apis.ts'
@@ -24,7 +23,6 @@ import { type Stop, stopInOrder } from './wiring/shutdown.ts'
 import { part } from './wiring/stops.ts'
 import { readVersion } from './wiring/telemetry.ts'
 import { openJournal } from './wiring/usage.ts'
-import { createWorkers, workerShareMs } from './wiring/workers/workers.ts'
 
 export interface Service {
   /** The addresses it listens on, with actual ports where a setting was 0. */
@@ -100,17 +98,15 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const probes = await openEarlyProbes(config, internalTls(config, tls))
   stops.push(probes.close)
   if (config.envoyConfigWrite) await writeEnvoyFiles(config)
-  const parts = await openParts(context, { journal: () => journal, workers: () => workers })
+  const parts = await openParts(context, () => journal)
   const journal = openJournal(context, parts.counterParts, parts.settle)
   await journal?.start()
   const onReported = (): void => journal?.noteReported()
 
-  // One process answers the gateway itself; otherwise workers do.
-  const workers = config.workers === 1 ? undefined : createWorkers(context, parts, onReported)
-  const grpc = workers ? undefined : createGatewayServer(context, parts, { tls, onReported })
+  const grpc = createGatewayServer(context, parts, { tls, onReported })
   let ready = false
   const gatewayDrain = createGatewayDrain(context)
-  const condition = { ready: () => ready, gatewayDrain, journal, workers }
+  const condition = { ready: () => ready, gatewayDrain, journal }
   const external = createExternalApi(context, parts, tls)
   const internal = createInternalApi(context, parts, tls, condition)
   const metrics = createMetricsServer(parts.telemetry, onFault, tls?.plain)
@@ -121,26 +117,21 @@ async function start(context: Context): Promise<ServiceAddresses> {
   // The probes close late, because they report that the others are closing.
   stops.push(part('the internal listener', () => drain(internal, 0)))
   stops.push({
-    name: workers ? 'the workers and the listeners' : 'the listeners',
-    shareMs: workers ? workerShareMs : 5_000,
+    name: 'the listeners',
+    shareMs: 5_000,
     lost: 'calls under way',
-    stop: (graceMs) =>
-      Promise.all([
-        grpc?.stop(graceMs),
-        workers?.stop(graceMs),
-        drain(external, Math.min(graceMs, 5_000)),
-      ]),
+    stop: (graceMs) => Promise.all([grpc.stop(graceMs), drain(external, Math.min(graceMs, 5_000))]),
   })
   const metricsAddress =
     config.metricsAddress && (await listenServer('METRICS_ADDRESS', metrics, config.metricsAddress))
   await internal.ready()
   await probes.handOver(internal.server)
   const grpcAddresses: Address[] = []
-  for (const address of grpc ? config.grpcAddresses : []) {
-    grpcAddresses.push(await listenGrpc(grpc as GrpcServer, address, config.socketMode))
+  for (const address of config.grpcAddresses) {
+    grpcAddresses.push(await listenGrpc(grpc, address, config.socketMode))
   }
   const addresses = {
-    grpc: workers ? await workers.start() : grpcAddresses,
+    grpc: grpcAddresses,
     api: await listenHttp('API_ADDRESS', external, config.apiAddress, config.socketMode),
     internal: probes.address,
     metrics: metricsAddress,

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join, resolve } from 'node:path'
 import { test } from 'tap'
-import { ConfigError, loadConfig, showAddress } from '../src/config.ts'
+import { ConfigError, loadConfig } from '../src/config.ts'
 import { temporaryFolder } from './support/temporary-folder.ts'
 
 function problemsOf(env: Record<string, string>): readonly string[] {
@@ -193,43 +193,9 @@ test('an issuer must use https or be on this machine', async (t) => {
     t.match(read(url), [/^OIDC_ISSUER_URL: must be/], url)
 })
 
-test('each worker has an address of its own', async (t) => {
-  const addresses = (env: Record<string, string>) => {
-    const config = loadConfig(env)
-    t.strictSame(
-      config.gatewayGrpcEndpoints,
-      config.grpcAddresses,
-      'the addresses that Envoy is given',
-    )
-    return config.grpcAddresses.map(showAddress)
-  }
-  t.strictSame(addresses({ WORKERS: '1' }), ['127.0.0.1:8082'])
-  t.strictSame(addresses({ WORKERS: '1', GRPC_ADDRESS: ':1,:2' }), ['0.0.0.0:1', '0.0.0.0:2'])
-  t.strictSame(addresses({ WORKERS: '3', GRPC_ADDRESS: '[::1]:9000' }), [
-    '[::1]:9000',
-    '[::1]:9001',
-    '[::1]:9002',
-  ])
-  t.strictSame(addresses({ WORKERS: '2', GRPC_ADDRESS: ':0' }), ['0.0.0.0:0', '0.0.0.0:0'])
-  t.strictSame(addresses({ WORKERS: '2', GRPC_ADDRESS: 'unix:/run/t.sock' }), [
-    'unix:/run/t.sock',
-    'unix:/run/t.sock.1',
-  ])
-  t.strictSame(addresses({ WORKERS: '2', GRPC_ADDRESS: 'unix:/a,:1' }), ['unix:/a', '0.0.0.0:1'])
-})
-
-test('invalid numbers and addresses of workers are reported', async (t) => {
-  for (const WORKERS of ['0', '65', '1000', '-1', 'abc', '1.5', '2,3']) {
-    t.strictSame(problemsOf({ WORKERS }), [
-      `WORKERS: must be a whole number from 1 to 64, is "${WORKERS}"`,
-    ])
-  }
-  const about = (WORKERS: string, GRPC_ADDRESS: string) => problemsOf({ WORKERS, GRPC_ADDRESS })
-  t.strictSame(about('3', ':1,:2'), [
-    'GRPC_ADDRESS: must name one address, or 3: one for each of WORKERS',
-  ])
-  t.strictSame(about('2', ':1,:1'), ['GRPC_ADDRESS: must be another one for each of WORKERS'])
-  t.strictSame(about('4', ':65533'), [
-    'GRPC_ADDRESS: has no room for the ports of WORKERS after it',
-  ])
+test('a removed setting that is still set is reported with what replaces it', async (t) => {
+  for (const WORKERS of ['1', '4', 'abc'])
+    t.match(problemsOf({ WORKERS }), [/^WORKERS: was removed; .*REDIS_URL/])
+  t.match(problemsOf({ WORKERS_FILE: '/workers' }), [/^WORKERS: was removed/])
+  t.strictSame(problemsOf({ WORKERS: '' }), [])
 })

@@ -19,9 +19,7 @@ export const settings = {
   internalAddress: setting('INTERNAL_ADDRESS', '127.0.0.1:8081', form.address,
     '`/internal/v1/…`, `/livez`, `/readyz`; no route of Envoy leads here'),
   grpcAddresses: setting('GRPC_ADDRESS', '127.0.0.1:8082', form.addresses,
-    'Check, access log, rate limit service and health; with `WORKERS` one address for each, or the first one, from which ports count up (sockets get `.1`, `.2`, …)'),
-  workers: setting('WORKERS', '1', form.integer(1, 64),
-    'number of processes that answer Checks, each at its own address (docs/run.md)'),
+    'Check, access log, rate limit service and health'),
   socketMode: setting('UNIX_SOCKET_MODE', '660', form.fileMode,
     'mode of the `unix:` sockets; whoever may write to a socket may connect'),
   /** undefined: every listener uses plaintext. */
@@ -66,7 +64,7 @@ export const settings = {
   databaseUrl: optional('DATABASE_URL', 'embedded Postgres in `DATA_DIR`', form.url('postgres:', 'postgresql:'),
     'the database with the keys, Postgres 15 or newer; `sslmode` as in libpq, but `prefer` does not fall back'),
   databaseConnections: setting('DB_MAX_OPEN_CONNS', '25', form.integer(1, 1_000),
-    'maximum number of connections to it, plus two for revocations; searches use at most a fifth. `WORKERS` share them'),
+    'maximum number of connections to it, plus two for revocations; searches use at most a fifth'),
   /** undefined: counters in memory. */
   redisUrl: optional('REDIS_URL', 'counters in memory', form.redisUrl,
     'counters shared by several processes: Redis 6.2 or newer, or Valkey'),

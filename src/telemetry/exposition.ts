@@ -4,27 +4,14 @@ import { PrometheusExporter, PrometheusSerializer } from '@opentelemetry/exporte
 import {
   type CollectionResult,
   MeterProvider,
-  type MetricData,
   type MetricProducer,
-  type ResourceMetrics,
 } from '@opentelemetry/sdk-metrics'
-import { mergeMetrics } from './merge.ts'
 import { readingsOf, type Sources } from './readings.ts'
 
 export type Exposition = ReturnType<typeof createExposition>
 
-export interface ExpositionOptions {
-  /** Producers of further metrics. */
-  readonly producers?: MetricProducer[]
-  /** Figures of other processes, to be merged with those of this one; never rejects. */
-  readonly others?: (() => Promise<readonly (readonly MetricData[])[]>) | undefined
-}
-
 /** Exposes these sources and the producers' metrics. */
-export function createExposition(
-  sources: Sources,
-  { producers = [], others }: ExpositionOptions = {},
-) {
+export function createExposition(sources: Sources, producers: MetricProducer[] = []) {
   const reader = new PrometheusExporter({ preventServerStart: true, metricProducers: producers })
   const provider = new MeterProvider({ readers: [reader] })
   // Without timestamps, target_info and the labels of OpenTelemetry's scopes.
@@ -41,30 +28,15 @@ export function createExposition(
       }
     })
   }
-  async function collectAll(): Promise<CollectionResult> {
-    const [{ resourceMetrics, errors }, figures] = await Promise.all([reader.collect(), others?.()])
-    if (figures === undefined) return { resourceMetrics, errors }
-    const metrics = [...mergeMetrics(flatten(resourceMetrics), figures)]
-    const scopeMetrics = [{ scope: { name: 'tollgate' }, metrics }]
-    return { resourceMetrics: { ...resourceMetrics, scopeMetrics }, errors }
-  }
-
   return {
     /** All metrics in Prometheus' text format 0.0.4. Rejects if one cannot be read. */
     async scrape(): Promise<string> {
-      const { resourceMetrics, errors } = await collectAll()
+      const { resourceMetrics, errors } = await reader.collect()
       if (errors.length > 0) throw new AggregateError(errors, 'some metrics cannot be read')
       return `${serializer.serialize(resourceMetrics)}`
     },
     /** The same metrics for other exporters. */
-    producer: { collect: collectAll },
-    /** Only those of this process. */
-    collect: async (): Promise<readonly MetricData[]> =>
-      flatten((await reader.collect()).resourceMetrics),
+    producer: { collect: (): Promise<CollectionResult> => reader.collect() },
     stop: (): Promise<void> => provider.shutdown(),
   }
-}
-
-function flatten({ scopeMetrics }: ResourceMetrics): readonly MetricData[] {
-  return scopeMetrics.flatMap(({ metrics }) => metrics)
 }

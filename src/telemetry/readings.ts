@@ -9,7 +9,6 @@ const gauges = {
   tollgate_resource_problems: 'Problems in the resource documents.',
   tollgate_snapshot_compile_seconds: 'How long the resources in force took to compile.',
   tollgate_snapshot_age_seconds: 'How long these resources have been in force.',
-  tollgate_workers: 'Processes that answer Checks and are ready.',
   tollgate_counters: 'Token counters held by this process.',
   tollgate_redis_away: '1 while Redis does not respond or cannot write.',
   tollgate_counters_unflushed: 'Token counters with tokens that Redis has not acknowledged.',
@@ -43,7 +42,6 @@ const gauges = {
 /** Counters since the start; `_total` is added to their names in output. */
 const counters = {
   tollgate_checks: 'Responses of Check, by decision: allowed, or the code of the refusal.',
-  tollgate_worker_restarts: 'Workers that exited by themselves and were restarted.',
   tollgate_redis_losses: 'Times that Redis, or a shard of it, was found to have lost its data.',
   tollgate_key_cache_hits: 'Keys found in the cache.',
   tollgate_key_cache_misses: 'Keys that had to be looked up, or were refused.',

@@ -30,8 +30,6 @@ export interface TelemetryOptions {
   readonly version: string
   /** Options of the usage metrics; users by name by default. */
   readonly usage?: Partial<AuthorizedOptions>
-  /** Figures of other processes, to be merged with those of this one; never rejects. */
-  readonly others?: () => Promise<readonly (readonly MetricData[])[]>
   /** A monotonic clock in milliseconds; `performance.now` by default. */
   readonly monotonic?: () => number
 }
@@ -104,7 +102,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   }
   const exposition = createExposition(
     { tollgate_checks: () => decisions, ...sources, ...watched.sources },
-    { producers: [own], others: options.others },
+    [own],
   )
 
   /** Metrics with as many points as callers, which the SDK would copy and hash. */
@@ -165,7 +163,6 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     },
     scrape: exposition.scrape,
     producer: exposition.producer,
-    collect: exposition.collect,
     async stop() {
       watched.stop()
       await exposition.stop()

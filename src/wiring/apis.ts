@@ -12,8 +12,6 @@ import type { ListenerTls, ServerTls } from '../tls/listener-tls.ts'
 import type { Context } from './context.ts'
 import type { Parts } from './parts.ts'
 import { traceKeys } from './tracing.ts'
-import { connectionsOfEach } from './workers/orders.ts'
-import type { Workers } from './workers/workers.ts'
 
 /** The external API, not listening yet. */
 export function createExternalApi(
@@ -43,7 +41,7 @@ export function createExternalApi(
     markers,
     maxExpirationDays: config.maxExpirationDays,
     // Leaves connections for look-ups and revocations, which never wait for searches.
-    searchesAtOnce: Math.max(1, Math.floor(connectionsOfEach(config) / 5)),
+    searchesAtOnce: Math.max(1, Math.floor(config.databaseConnections / 5)),
     probeModel: createProbeModel(),
     onServed: learner.note,
     gatewayUrl: config.gatewayUrl,
@@ -66,7 +64,6 @@ export interface Condition {
   readonly ready: () => boolean
   readonly gatewayDrain: GatewayDrain
   readonly journal: Journal | undefined
-  readonly workers: Workers | undefined
 }
 
 /** The internal API, not listening yet. */
@@ -74,7 +71,7 @@ export function createInternalApi(
   { config, log, audit, clock }: Context,
   parts: Parts,
   tls: ListenerTls | undefined,
-  { ready, gatewayDrain, journal, workers }: Condition,
+  { ready, gatewayDrain, journal }: Condition,
 ): FastifyInstance {
   const { database, keyParts, resources, learner, tokens, markers, counterParts } = parts
   const asking = internalTls(config, tls)
@@ -87,7 +84,7 @@ export function createInternalApi(
     audit,
     onRefused: parts.refusals.request,
     snapshot: learner.snapshot,
-    ready: () => ready() && !gatewayDrain.isAsked && workers?.ready !== 0,
+    ready: () => ready() && !gatewayDrain.isAsked,
     gatewayDrain,
     degraded: async () => [
       ...((await ping(database.pool)) ? [] : ['database']),
@@ -97,7 +94,6 @@ export function createInternalApi(
       // Both may contain the cluster.
       ...new Set([...tokens.degraded(), ...resources.degraded()]),
       ...(journal?.stats.failing ? ['journal'] : []),
-      ...(workers !== undefined && workers.ready < workers.count ? ['workers'] : []),
     ],
     tls: asking,
     asksCallers: asking !== undefined && tls?.asksCallers === true,

@@ -4,7 +4,6 @@ import type { Logger } from 'pino'
 import type { AuditTrail } from '../audit/trail.ts'
 import type { Config } from '../config.ts'
 import type { Stop } from './shutdown.ts'
-import type { Link } from './workers/link.ts'
 
 export interface Context {
   readonly config: Config
@@ -19,8 +18,6 @@ export interface Context {
   readonly stops: Stop[]
   /** Aborted when the start must end early. */
   readonly signal: AbortSignal
-  /** Only in a worker: its parent process. */
-  readonly parent?: Link
 }
 
 /** The result of `work`; rejects at once when the signal aborts. */

@@ -2,10 +2,8 @@
 
 import type { MetricData } from '@opentelemetry/sdk-metrics'
 import { nameJournal } from '../ratelimit/journal/name.ts'
-import { createCounterTable, createMemoryCounters } from '../store/counters/memory.ts'
-import { createCounterOwner } from '../store/counters/owner.ts'
+import { createMemoryCounters } from '../store/counters/memory.ts'
 import { createRedisCounters, type RedisCounters } from '../store/counters/redis/counters.ts'
-import type { CounterCommands } from '../store/counters/redis/scripts.ts'
 import {
   callBounds,
   createDistribution,
@@ -15,7 +13,6 @@ import {
 import { histogramData } from '../telemetry/metric-data.ts'
 import { type Context, orAborted } from './context.ts'
 import { part } from './stops.ts'
-import type { Link } from './workers/link.ts'
 
 export interface Counters {
   /** Histograms of the batches sent to Redis, if there is one. */
@@ -23,29 +20,19 @@ export interface Counters {
   readonly counters: RedisCounters | ReturnType<typeof createMemoryCounters>
   /** The counters, if Redis stores them. */
   readonly redis: RedisCounters | undefined
-  /** For workers that share the counters of this process. */
-  readonly owner?: CounterCommands
 }
 
 /** How long a start waits for Redis. */
 const connectWaitMs = 1_800
-/** A batch wakes worker and parent, which costs more than its content. */
-const farFlushMs = 50
-/** A worker's batch without a response after this time is sent again. */
-const parentAnswersMs = 1_000
 
 /**
  * A Redis that does not respond delays the start only briefly. One that refuses us, or whose
  * certificate is not trusted, ends it.
  */
 export async function openCounters(context: Context): Promise<Counters> {
-  const { config, log, stops, signal, clock, parent } = context
+  const { config, log, stops, signal } = context
   if (config.redisUrl === undefined) {
-    if (parent !== undefined) return openParentsCounters(context, parent)
-    const table = createCounterTable()
-    const owner = config.workers === 1 ? {} : { owner: createCounterOwner({ table, clock }) }
-    const counters = createMemoryCounters(table)
-    return { counters, redis: undefined, histograms: () => [], ...owner }
+    return { counters: createMemoryCounters(), redis: undefined, histograms: () => [] }
   }
   // The client is loaded on demand, because it takes memory and start-up time.
   const { connectRedis } = await import('../store/counters/redis/connection.ts')
@@ -103,50 +90,6 @@ export async function openCounters(context: Context): Promise<Counters> {
     ),
   ]
   return { counters, redis: counters, histograms }
-}
-
-/** In a worker: a view of its parent's counters, as otherwise of Redis. */
-function openParentsCounters({ config, log, stops }: Context, parent: Link): Counters {
-  const ask =
-    <Answer>(name: string) =>
-    (...args: readonly unknown[]): Promise<Answer> =>
-      parent.call<Answer>(name, args, parentAnswersMs)
-  const counters = createRedisCounters({
-    commands: {
-      session: 1,
-      add: ask('add'),
-      read: ask('read'),
-      restore: ask('restore'),
-      // Only the parent reads the journal.
-      claim: async () => 0,
-      forget: async () => 0,
-    },
-    cluster: false,
-    plainKeys: true,
-    flushMs: config.counterFlushMs,
-    farFlushMs: Math.max(farFlushMs, config.counterFlushMs),
-    // The counters live as long as this process.
-    youngMs: 0,
-    onLoss: config.onCounterLoss,
-    onUnavailable(unavailable, cause) {
-      if (unavailable)
-        log.error(
-          { cause: String(cause) },
-          'the parent process, which keeps the counters, does not answer',
-        )
-      else log.info('the parent process answers again')
-    },
-  })
-  stops.push({
-    name: 'the counters',
-    shareMs: 1_000,
-    lost: 'what was counted last',
-    async stop(graceMs) {
-      const lost = await counters.stop(graceMs)
-      if (lost > 0) log.error({ counters: lost }, 'the last counts are left to the journal')
-    },
-  })
-  return { counters, redis: undefined, histograms: () => [] }
 }
 
 function readName(path: string): string {

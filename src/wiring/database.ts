@@ -8,7 +8,6 @@ import { migrate } from '../store/postgres/migrate.ts'
 import { openPool, type Pool, tryConnect } from '../store/postgres/postgres.ts'
 import { type Context, orAborted } from './context.ts'
 import { part } from './stops.ts'
-import { connectionsOfEach } from './workers/orders.ts'
 
 export interface Database {
   readonly pool: Pool
@@ -34,7 +33,7 @@ export async function openDatabase(context: Context): Promise<Database> {
     stops.push(part('the embedded Postgres', embedded.stop))
     url = () => embedded.url
   }
-  const pool = openPool({ url, connections: connectionsOfEach(config) })
+  const pool = openPool({ url, connections: config.databaseConnections })
   stops.push(part('the database connections', (graceMs) => pool.end(graceMs)))
   await waitForDatabase(pool, context)
   return { pool, url }

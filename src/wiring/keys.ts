@@ -52,7 +52,7 @@ export function outageGraceMs({ keyCacheOutageGraceMs }: Config): number {
 
 /** Starts to follow revocations before anything is cached. */
 export async function openKeys(context: Context, { pool, url }: Database): Promise<Keys> {
-  const { config, log, audit, clock, onFault, stops, parent } = context
+  const { config, log, audit, clock, onFault, stops } = context
   const graceMs = outageGraceMs(config)
   // A separate connection, so that no other query delays the follower.
   const own = openPool({ url, connections: 1, applicationName: 'tollgate revocations' })
@@ -139,12 +139,6 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
   stops.push(part('the last uses of keys', (graceMs) => lastUsed.stop(graceMs)))
   const cleanup = startCleanupSchedule({
     async run() {
-      // A worker's parent deletes expired keys and records that; each process has its own file and
-      // cache.
-      if (parent !== undefined) {
-        await keeper.clean()
-        return 0
-      }
       const deleted = await auditCleanup(audit, () => keys.deleteExpiredEphemeral(clock()))
       await purgeRevocations(pool)
       await keeper.clean()

@@ -16,14 +16,12 @@ export interface ModelHealthDeps {
   readonly log: Pick<Logger, 'warn'>
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** Called for each change of state or of its reason. */
-  readonly onChange?: (model: string, state: BackendState) => void
 }
 
 export type ModelHealth = ReturnType<typeof createModelHealth>
 
 export function createModelHealth(deps: ModelHealthDeps) {
-  const { snapshot, log, clock, onChange } = deps
+  const { snapshot, log, clock } = deps
   const states = new Map<string, BackendState>()
   const lines = createLineLimit(quietMs)
 
@@ -34,22 +32,14 @@ export function createModelHealth(deps: ModelHealthDeps) {
     if (oldest !== undefined) states.delete(oldest)
   }
 
-  function become(model: string, state: BackendState): void {
-    const isNew = states.get(model)?.failure?.reason !== state.failure?.reason || !states.has(model)
-    remember(model, state)
-    if (isNew) onChange?.(model, state)
-  }
-
   return {
-    /** Takes over what another process has seen. */
-    take: remember,
     note({ model, requestId, failure, answered }: Outcome): void {
       if (failure === undefined) {
-        if (answered && states.get(model)?.failure !== null) become(model, reachable)
+        if (answered && states.get(model)?.failure !== null) remember(model, reachable)
         return
       }
       const { reason } = failure
-      become(model, { failure })
+      remember(model, { failure })
       const more = lines.pass(`${model} ${reason}`, clock())
       if (more === undefined) return
       const { caFile } = snapshot().models.get(model)?.resource.server ?? {}

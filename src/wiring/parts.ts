@@ -15,22 +15,15 @@ import { openTelemetry } from './telemetry.ts'
 import { openTokens } from './tokens.ts'
 import { openTracing, startExport, traceKey } from './tracing.ts'
 import { openSettle } from './usage.ts'
-import type { Workers } from './workers/workers.ts'
 
 export type Parts = Awaited<ReturnType<typeof openParts>>
 
 /**
- * Objects that are built from these parts, and that the parts report; called only after everything
- * is built.
+ * Opens them in order of their dependencies. `journal` is built from these parts, and is called
+ * only after everything is built.
  */
-export interface Later {
-  readonly journal: () => Journal | undefined
-  readonly workers: () => Workers | undefined
-}
-
-/** Opens them in order of their dependencies. */
-export async function openParts(context: Context, later: Later) {
-  const { config, log, clock, stops, parent } = context
+export async function openParts(context: Context, journal: () => Journal | undefined) {
+  const { config, log, clock, stops } = context
   const tracing = openTracing(config)
   const database = await openDatabase(context)
   const keyParts = await openKeys(context, database)
@@ -49,19 +42,14 @@ export async function openParts(context: Context, later: Later) {
     ...keyParts,
     ...counterParts,
     ...resources,
-    ...later,
+    journal,
     identity: tokens.figures,
   })
   await startExport(context, telemetry)
   const settle = openSettle(context, counterParts, resources, telemetry)
   const refusals = createDenialLog({ log, perSecond: config.refusalLinesPerSecond })
   stops.push(refusals.flush)
-  const health = createModelHealth({
-    snapshot: learner.snapshot,
-    log,
-    clock,
-    ...(parent && { onChange: (model, state) => parent.notify('backend', model, state) }),
-  })
+  const health = createModelHealth({ snapshot: learner.snapshot, log, clock })
   return {
     ...{ tracing, database, keyParts, resources, learner, tokens, markers, authenticate },
     ...{ counterParts, telemetry, settle, refusals, health },

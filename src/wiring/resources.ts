@@ -26,7 +26,7 @@ export async function openResources(
   { pool: sql }: Database,
   { follower }: Pick<Keys, 'follower'>,
 ) {
-  const { config, log, onFault, stops, parent } = context
+  const { config, log, onFault, stops } = context
   const clusterFile = createClusterFile({
     directory: config.envoyConfigDir,
     readTaken: () => readTaken(config.envoyAdminAddress),
@@ -72,8 +72,7 @@ export async function openResources(
     onPublished(compileMs) {
       published = { compileS: compileMs / 1_000, at: performance.now() }
     },
-    // A worker's parent logs the same.
-    report: parent === undefined ? createResourceReport(log) : () => {},
+    report: createResourceReport(log),
     onFailure: (error) => log.error({ err: error }, 'resources could not be put in force'),
   }).catch((error: unknown) => {
     throw new Error(`RESOURCES: ${origin.shown} cannot be read`, { cause: error })

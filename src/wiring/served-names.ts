@@ -56,9 +56,9 @@ interface Turn {
   reportedAt: number
 }
 
-/** Asks the servers of models without ids of their own; a worker gets the names from its parent. */
+/** Asks the servers of models without ids of their own. */
 export function openServedNames(
-  { config, log, onFault, stops, parent }: Context,
+  { config, log, onFault, stops }: Context,
   { pool }: Database,
   { snapshot, readSecret }: Pick<Resources, 'snapshot' | 'readSecret'>,
 ): Learner {
@@ -66,10 +66,7 @@ export function openServedNames(
   const learner = createLearner({
     snapshot,
     store: createServedNamesStore(pool),
-    ask:
-      parent === undefined
-        ? (ref) => askServer(ref, { readSecret, caFile, signal: AbortSignal.timeout(askMs) })
-        : undefined,
+    ask: (ref) => askServer(ref, { readSecret, caFile, signal: AbortSignal.timeout(askMs) }),
     log,
     onFault,
   })

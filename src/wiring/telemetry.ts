@@ -14,13 +14,11 @@ import type { Counters } from './counters.ts'
 import { type Keys, outageGraceMs } from './keys.ts'
 import type { Resources } from './resources.ts'
 import { part } from './stops.ts'
-import type { Workers } from './workers/workers.ts'
 
 export interface Measured extends Keys, Counters, Resources {
   readonly identity: IdentityFigures
   /** Called only after everything is built. */
   readonly journal: () => Journal | undefined
-  readonly workers: () => Workers | undefined
 }
 
 /** The program's version. */
@@ -30,7 +28,7 @@ export function readVersion(): string {
 
 export function openTelemetry(context: Context, measured: Measured): Telemetry {
   const { config, stops } = context
-  const { snapshot, workers, identity, queries, histograms } = measured
+  const { snapshot, identity, queries, histograms } = measured
   const telemetry = createTelemetry({
     version: readVersion(),
     usage: {
@@ -48,7 +46,6 @@ export function openTelemetry(context: Context, measured: Measured): Telemetry {
       ),
     ],
     proofs: identity.proofs,
-    ...(config.workers > 1 && { others: async () => (await workers()?.figures()) ?? [] }),
   })
   stops.push(part('the metrics', () => telemetry.stop()))
   return telemetry
@@ -56,13 +53,12 @@ export function openTelemetry(context: Context, measured: Measured): Telemetry {
 
 /** The readings of each part. */
 export function sourcesOf(
-  { config, audit, parent }: Pick<Context, 'config' | 'audit' | 'parent'>,
+  { config, audit }: Pick<Context, 'config' | 'audit'>,
   measured: Omit<Measured, 'queries' | 'histograms'>,
 ): Sources {
   const { keys, follower, propagation, keeper, counters, redis, identity } = measured
   const { snapshot, problems, modelsWaiting, published } = measured
   const stats = (): Journal['stats'] => (measured.journal() as Journal).stats
-  const workers = () => (config.workers > 1 ? (measured.workers()?.stats ?? noWorkers) : oneProcess)
   return {
     tollgate_models: () => snapshot().models.size,
     tollgate_models_waiting: modelsWaiting,
@@ -73,8 +69,6 @@ export function sourcesOf(
     tollgate_resource_problems: () => problems().length,
     tollgate_snapshot_compile_seconds: () => published().compileS,
     tollgate_snapshot_age_seconds: () => published().ageS,
-    tollgate_workers: () => workers().ready,
-    tollgate_worker_restarts: () => workers().restarts,
     tollgate_counters: () => counters.size,
     ...(redis && {
       tollgate_redis_away: () => redis.unavailable,
@@ -102,16 +96,11 @@ export function sourcesOf(
     tollgate_revocation_propagation_seconds: () => (propagation.stats().lastMs ?? NaN) / 1_000,
     tollgate_revocations_replayed: () => keeper.stats().replayed,
     tollgate_revocation_log_failing: () => keeper.stats().failing,
-    // The process with the counters reads it.
-    ...(config.usageJournal &&
-      !parent && {
-        tollgate_journal_lines: () => stats().lines,
-        tollgate_journal_skipped: () => stats().skipped,
-        tollgate_journal_unread_bytes: () => stats().unreadBytes,
-        tollgate_journal_failing: () => stats().failing,
-      }),
+    ...(config.usageJournal && {
+      tollgate_journal_lines: () => stats().lines,
+      tollgate_journal_skipped: () => stats().skipped,
+      tollgate_journal_unread_bytes: () => stats().unreadBytes,
+      tollgate_journal_failing: () => stats().failing,
+    }),
   }
 }
-
-const oneProcess = { ready: 1, restarts: 0 }
-const noWorkers = { ready: 0, restarts: 0 }

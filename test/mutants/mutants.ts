@@ -386,15 +386,6 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'store/counters/owner.ts',
-    ['store/counters/owner.test.ts'],
-    [
-      ['number > (marks.get(mark)?.number ?? 0)', 'number > 0'],
-      ['if (!seen.isNewMember(String(member), Number(endedAt), now)) continue', ''],
-      ["key.indexOf('\\n', key.indexOf('\\n') + 1) + 1", "key.indexOf('\\n') + 1"],
-    ],
-  ),
-  ...mutants(
     'store/counters/redis/view.ts',
     ['store/counters/redis/view.test.ts'],
     [

@@ -3,12 +3,8 @@ import { sourcesOf } from '../../src/wiring/telemetry.ts'
 
 type Args = Parameters<typeof sourcesOf>
 
-function read(
-  config: object = {},
-  more: Record<string, unknown> = {},
-  parent?: object,
-): Record<string, unknown> {
-  const context = { config: { workers: 1, ...config }, audit: { lost: 6 }, parent }
+function read(config: object = {}, more: Record<string, unknown> = {}): Record<string, unknown> {
+  const context = { config: config, audit: { lost: 6 } }
   const follower = { ageMs: 1_500, others: ['b', 'c'], silent: ['c'] }
   const cache = { entries: 3, hits: 4, misses: 5, unknownHits: 6 }
   const measured = {
@@ -24,7 +20,6 @@ function read(
     keeper: { stats: () => ({ replayed: 2, failing: true }) },
     identity: { accessReviews: new Map([['allowed', 3]]) },
     journal: () => ({ stats: { lines: 70, skipped: 2, unreadBytes: 300, failing: true } }),
-    workers: () => undefined,
     ...more,
   }
   const sources = sourcesOf(context as unknown as Args[0], measured as unknown as Args[1])
@@ -41,8 +36,6 @@ test('every part has metrics', async (t) => {
     tollgate_resource_problems: 1,
     tollgate_snapshot_compile_seconds: 0.5,
     tollgate_snapshot_age_seconds: 40,
-    tollgate_workers: 1,
-    tollgate_worker_restarts: 0,
     tollgate_counters: 9,
     tollgate_redis_away: true,
     tollgate_counters_unflushed: 4,
@@ -77,21 +70,6 @@ test('every part has metrics', async (t) => {
 
 test('a part that does not exist has no metrics', async (t) => {
   t.notOk(Object.keys(read()).some((name) => /redis|journal/.test(name)))
-  const ofWorker = read({ usageJournal: '/journal' }, {}, {})
-  t.notOk(
-    Object.keys(ofWorker).some((name) => name.includes('journal')),
-    'read by its parent process',
-  )
   const propagation = { stats: () => ({ confirmed: 0, pending: 0, lastMs: undefined }) }
   t.strictSame(read({}, { propagation }).tollgate_revocation_propagation_seconds, NaN)
-})
-
-test('workers have a metric if there are several', async (t) => {
-  const figures = (found: Record<string, unknown>) => [
-    found.tollgate_workers,
-    found.tollgate_worker_restarts,
-  ]
-  t.strictSame(figures(read({ workers: 2 })), [0, 0])
-  const workers = () => ({ stats: { ready: 2, restarts: 3 } })
-  t.strictSame(figures(read({ workers: 2 }, { workers })), [2, 3])
 })

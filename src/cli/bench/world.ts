@@ -4,7 +4,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { type SocketAddress, showAddress } from '../../config.ts'
+import type { SocketAddress } from '../../config.ts'
 import { packageRoot } from '../../package-root.ts'
 import { findEnvoy } from '../envoy-binary.ts'
 import { freePorts } from '../free-ports.ts'
@@ -79,12 +79,10 @@ export function createWorld(options: WorldOptions) {
   async function startAll(): Promise<World> {
     const signal = supervisor.ending
     const yardsticks = options.yardsticks ? await findYardsticks(env, folder, log, signal) : []
-    const workers = Math.max(1, Math.trunc(Number(set.WORKERS)) || 1)
-    const ports = await freePorts(addresses.length + workers + 2 + 3 * yardsticks.length)
+    const ports = await freePorts(addresses.length + 2 + 3 * yardsticks.length)
     const nextPort = (): SocketAddress => ({ host: '127.0.0.1', port: ports.shift() ?? 0 })
     const probe = join(folder, 'probes')
     mkdirSync(probe)
-    const gateways = Array.from({ length: workers }, nextPort)
     // Ignores the caller's own settings: a bench must not write to a real database.
     const settings = {
       ...set,
@@ -94,7 +92,6 @@ export function createWorld(options: WorldOptions) {
       ...Object.fromEntries(
         addresses.map((name) => [`${name}_ADDRESS`, `127.0.0.1:${nextPort().port}`]),
       ),
-      ...(workers > 1 && { GRPC_ADDRESS: gateways.map(showAddress).join(',') }),
       ...(env.ENVOY_PATH && { ENVOY_PATH: env.ENVOY_PATH }),
     } as Record<string, string>
     writeResources(join(folder, 'resources'), `http://${settings.MODEL_SERVER_ADDRESS}`)

@@ -5,7 +5,7 @@
 
 import { addLate, addTo, type Counter, type CounterState, openAt } from '../../core/counter.ts'
 import { type JournaledCounters, type Report, rememberedMs, streamedWithinMs } from '../counters.ts'
-import { createSeenReports, type SeenReports } from './seen-reports.ts'
+import { createSeenReports } from './seen-reports.ts'
 
 /** Additions between two sweeps of ended windows, so that memory follows the open ones. */
 const addsPerSweep = 10_000
@@ -19,21 +19,11 @@ export interface MemoryCounters extends JournaledCounters {
   readonly reports: number
 }
 
-/** The data of these counters, for users that share it. */
-export interface CounterTable {
-  /** Open windows by counter key, ended ones included. */
-  readonly windows: Map<string, CounterState>
-  readonly seen: SeenReports
-}
-
-/** An empty table. */
-export function createCounterTable(): CounterTable {
-  return { windows: new Map(), seen: createSeenReports() }
-}
-
 /** JournaledCounters over one Map. */
-export function createMemoryCounters(table = createCounterTable()): MemoryCounters {
-  const { windows, seen } = table
+export function createMemoryCounters(): MemoryCounters {
+  /** Open windows by counter key, ended ones included. */
+  const windows = new Map<string, CounterState>()
+  const seen = createSeenReports()
   let addsSinceSweep = 0
   let sweptAt = Number.NEGATIVE_INFINITY
 

@@ -14,20 +14,6 @@ export function createSeenReports() {
     for (const minute of minutes.keys()) if (minute < first) minutes.delete(minute)
   }
 
-  function isNewMember(member: string, endedAt: number, now: number): boolean {
-    const minute = minuteOf(endedAt)
-    const neighbour = neighbourOf(endedAt)
-    if (neighbour !== undefined && minutes.get(neighbour)?.has(member)) return false
-    let seen = minutes.get(minute)
-    if (seen === undefined) {
-      forget(now - rememberedMs)
-      seen = new Set()
-      minutes.set(minute, seen)
-    }
-    const { size } = seen
-    return seen.add(member).size > size
-  }
-
   return {
     /** The number of remembered responses. */
     get size(): number {
@@ -36,10 +22,20 @@ export function createSeenReports() {
       return size
     },
     /** Whether this response is reported for the first time; remembers it. */
-    isNew: ({ id, endedAt }: Report, now: number): boolean =>
-      isNewMember(memberOf(id), endedAt, now),
-    /** The same for a response's `memberOf`, as another process reports it. */
-    isNewMember,
+    isNew({ id, endedAt }: Report, now: number): boolean {
+      const member = memberOf(id)
+      const minute = minuteOf(endedAt)
+      const neighbour = neighbourOf(endedAt)
+      if (neighbour !== undefined && minutes.get(neighbour)?.has(member)) return false
+      let seen = minutes.get(minute)
+      if (seen === undefined) {
+        forget(now - rememberedMs)
+        seen = new Set()
+        minutes.set(minute, seen)
+      }
+      const { size } = seen
+      return seen.add(member).size > size
+    },
     /** Forgets responses that ended before this time (milliseconds since the epoch). */
     forget,
   }
