@@ -18,7 +18,6 @@ const usage = `Usage: tollgate <command>
   replicas         list the processes that a revocation waits for; forget <name>: remove one
   cleanup [<url>]  make a running service delete expired ephemeral keys now
   revocations      replay <file>...: repeat revocations that a restored database lacks
-  bench            measure what a request costs, compared with an Envoy that only forwards it
   key <command>    create, list and revoke API keys: new, list, revoke
   help <command>   describe a command; the same as <command> --help
   --version        print the version
@@ -53,7 +52,6 @@ async function run(): Promise<number> {
     replicas: async () => (await import('./replicas.ts')).replicas(args),
     cleanup: async () => (await import('./cleanup.ts')).cleanup(args),
     revocations: async () => (await import('./revocations.ts')).revocations(args),
-    bench: async () => (await import('./bench.ts')).bench(args, env),
     key: async () => (await import('./key.ts')).key(args),
     help: () => print(usage),
     version: () =>

@@ -1,8 +1,8 @@
 import { createServer, type RequestListener } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Test, test } from 'tap'
-import { cases } from '../../../src/cli/bench/cases.ts'
-import { startLoad } from '../../../src/cli/bench/load/start-load.ts'
+import { cases } from '../../../bench/gateway/cases.ts'
+import { startLoad } from '../../../bench/gateway/load/start-load.ts'
 import { listenLocally } from '../../support/listening.ts'
 
 const [one] = cases

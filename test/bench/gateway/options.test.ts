@@ -1,7 +1,7 @@
 import { test } from 'tap'
-import { allCases } from '../../../src/cli/bench/cases.ts'
-import { readOptions } from '../../../src/cli/bench/options.ts'
-import { askingOf } from '../../../src/cli/bench/target.ts'
+import { allCases } from '../../../bench/gateway/cases.ts'
+import { readOptions } from '../../../bench/gateway/options.ts'
+import { askingOf } from '../../../bench/gateway/target.ts'
 
 const of = ['--model', 'm', '--key', 'sk-1']
 const namesOf = (rows: string) => readOptions(['--rows', rows], {}).cases.map(({ name }) => name)

@@ -4,12 +4,12 @@ import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { test } from 'tap'
-import { readProbe } from '../../../src/cli/bench/read-probe.ts'
+import { readProbe } from '../../../bench/gateway/read-probe.ts'
 import { packageRoot } from '../../../src/package-root.ts'
 import { poll } from '../../support/poll.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
-const probe = pathToFileURL(join(packageRoot, 'src/cli/bench/probe.ts')).href
+const probe = pathToFileURL(join(packageRoot, 'bench/gateway/probe.ts')).href
 
 test('reads the probes of all processes of a service', async (t) => {
   const folder = temporaryFolder(t)

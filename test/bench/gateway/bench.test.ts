@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { test } from 'tap'
 import { envoyPath } from '../../support/envoy-binary.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { runTollgate } from '../../support/tollgate.ts'
+import { runBench } from './run-bench.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
 
@@ -26,7 +26,7 @@ test('a short bench prints its table and cleans up', { skip }, async (t) => {
   const folder = temporaryFolder(t)
   const settings = { ENVOY_PATH: envoyPath() ?? '', TMPDIR: folder }
   const args = ['--rows', 'path-json-small', '--seconds', '2', '--rate', '50', '--no-yardsticks']
-  const bench = runTollgate(t, ['bench', ...args], settings)
+  const bench = runBench(t, args, settings)
   t.equal(await bench.ended, 0, bench.output())
   const row = bench.output().match(/^path-json-small +([\d,]+) ±\d+% +([\d,]+) ±\d+%/m)
   t.ok(row, bench.output())
@@ -38,7 +38,7 @@ test('a short bench prints its table and cleans up', { skip }, async (t) => {
 test('Ctrl-C during a run cleans up', { skip }, async (t) => {
   const folder = temporaryFolder(t)
   const settings = { ENVOY_PATH: envoyPath() ?? '', TMPDIR: folder }
-  const bench = runTollgate(t, ['bench', '--seconds', '60', '--no-yardsticks'], settings)
+  const bench = runBench(t, ['--seconds', '60', '--no-yardsticks'], settings)
   await bench.until('warming up')
   t.ok(processesNaming(folder).length > 1)
   bench.signal('SIGINT')
@@ -48,7 +48,7 @@ test('Ctrl-C during a run cleans up', { skip }, async (t) => {
 })
 
 test('an invalid option prints the reason', async (t) => {
-  const bench = runTollgate(t, ['bench', '--rounds', '1'], {})
+  const bench = runBench(t, ['--rounds', '1'], {})
   t.equal(await bench.ended, 2)
   t.match(bench.output(), '--rounds is a whole number from 3 to 99, not "1".')
 })

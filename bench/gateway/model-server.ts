@@ -1,8 +1,8 @@
 /**
- * The model server of `tollgate bench`: responds at once with fixed bytes, JSON or a stream of 11
+ * The model server of `npm run bench`: responds at once with fixed bytes, JSON or a stream of 11
  * events in one write, so that only what is in front of it is measured.
  *
- * node src/cli/bench/model-server.ts     # MODEL_SERVER_ADDRESS, and an IPC channel that ends it
+ * node bench/gateway/model-server.ts     # MODEL_SERVER_ADDRESS, and an IPC channel that ends it
  */
 
 import { createServer } from 'node:net'

@@ -1,4 +1,4 @@
-/** The arguments of `tollgate bench`. */
+/** The arguments of `npm run bench`. */
 
 import { parseArgs } from 'node:util'
 import { allCases, type Case } from './cases.ts'
@@ -16,9 +16,8 @@ export interface BenchOptions {
   readonly yardsticks: boolean
   /** undefined: the gateway is started here. */
   readonly target: Target | undefined
-  /** Files: output (`-`: standard output instead of the table); output; input. */
+  /** Files: output (`-`: standard output instead of the table); input. */
   readonly json: string | undefined
-  readonly html: string | undefined
   readonly compare: string | undefined
 }
 
@@ -46,7 +45,6 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Be
     target,
     yardsticks: !values['no-yardsticks'] && target === undefined,
     json: values.json,
-    html: values.html,
     compare: values.compare,
     seconds: readNumber('--seconds', values.seconds, 180, 2, 3_600),
     rounds: readNumber('--rounds', values.rounds, leastRounds, leastRounds, 99),
@@ -73,7 +71,6 @@ const flags = {
   'model-path': taken,
   'insecure-http': { type: 'boolean' },
   json: taken,
-  html: taken,
   compare: taken,
 } as const
 

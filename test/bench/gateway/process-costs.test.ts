@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { test } from 'tap'
-import { cpuMicrosOf, residentBytesOf } from '../../../src/cli/bench/process-costs.ts'
+import { cpuMicrosOf, residentBytesOf } from '../../../bench/gateway/process-costs.ts'
 
 const skip = !existsSync('/proc/self/task') && 'no /proc'
 const spin = 'const end = Date.now() + 300; while (Date.now() < end);'

@@ -1,25 +1,24 @@
-/** `tollgate bench`: measures a request through the gateway, compared with a bare Envoy. */
+/** `npm run bench`: measures a request through the gateway, compared with a bare Envoy. */
 
 import { readFileSync, writeFileSync } from 'node:fs'
 import { cpus, loadavg } from 'node:os'
-import type { Asking } from './bench/cases.ts'
-import { readResults, renderComparison } from './bench/compare.ts'
-import { renderHtml } from './bench/html.ts'
-import { startLoad } from './bench/load/start-load.ts'
-import { countRuns, type Measuring, measure, type Subject, warmUp } from './bench/measure.ts'
-import { type BenchOptions, readOptions, WrongCall } from './bench/options.ts'
-import { createProgress } from './bench/progress.ts'
-import { renderResults } from './bench/report.ts'
-import type { Results } from './bench/results.ts'
-import { modelName, modelPath } from './bench/sample-world.ts'
-import { askingOf, subjectsOfTarget } from './bench/target.ts'
-import { createWorld } from './bench/world.ts'
-import { StartError } from './start-error.ts'
-import { onStop } from './stop-signals.ts'
-import { asksForHelp } from './usage.ts'
+import { StartError } from '../../src/cli/start-error.ts'
+import { onStop } from '../../src/cli/stop-signals.ts'
+import { asksForHelp } from '../../src/cli/usage.ts'
+import type { Asking } from './cases.ts'
+import { readResults, renderComparison } from './compare.ts'
+import { startLoad } from './load/start-load.ts'
+import { countRuns, type Measuring, measure, type Subject, warmUp } from './measure.ts'
+import { type BenchOptions, readOptions, WrongCall } from './options.ts'
+import { createProgress } from './progress.ts'
+import { renderResults } from './report.ts'
+import type { Results } from './results.ts'
+import { modelName, modelPath } from './sample-world.ts'
+import { askingOf, subjectsOfTarget } from './target.ts'
+import { createWorld } from './world.ts'
 
-const usage = `Usage: tollgate bench [--rows path,body-json-small] [--seconds 180] [--json new.json] [--compare old.json]
-       tollgate bench --target https://gateway.example --model <name> [--model-path /namespace/name]
+const usage = `Usage: npm run bench -- [--rows path,body-json-small] [--seconds 180] [--json new.json] [--compare old.json]
+       npm run bench -- --target https://gateway.example --model <name> [--model-path /namespace/name]
 
 Measures what a request costs through the gateway, and prints one table. It starts a gateway on free
 ports of this machine, with a bare Envoy and servers that only answer Check for comparison, and
@@ -31,7 +30,6 @@ measures them in turn; with --target it measures a running gateway. Ctrl-C stops
   --connections <n>    open connections, default 32
   --rate <n>           requests per second of the open loop, default 400
   --json <file>        writes all runs, for --compare; - writes them to standard output instead of the table
-  --html <file>        writes them as a page with charts
   --compare <file>     also prints the changes since --json wrote this file, with the noise of both
 
 Without --target:
@@ -54,7 +52,7 @@ const warmUpMs = 10_000
  * invalid arguments. Rejects if it cannot start or its requests are refused; no process is then
  * left running.
  */
-export async function bench(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
+async function bench(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
   if (asksForHelp(args)) {
     console.log(usage)
     return 0
@@ -81,12 +79,11 @@ function readFile(file: string): Results {
   }
 }
 
-function report({ json, html }: BenchOptions, results: Results, before: Results | undefined): void {
+function report({ json }: BenchOptions, results: Results, before: Results | undefined): void {
   if (json === '-') console.log(JSON.stringify(results))
   else console.log(renderResults(results))
   if (before !== undefined && json !== '-') console.log(`\n${renderComparison(before, results)}`)
   if (json !== undefined && json !== '-') writeFileSync(json, `${JSON.stringify(results)}\n`)
-  if (html !== undefined) writeFileSync(html, renderHtml(results))
 }
 
 /** What is measured, and how it is stopped. */
@@ -183,4 +180,16 @@ async function measureAll(
     },
     series,
   }
+}
+
+try {
+  process.exitCode = await bench(process.argv.slice(2), process.env)
+} catch (error) {
+  console.error(error instanceof StartError ? explain(error) : error)
+  process.exit(1)
+}
+
+/** A StartError is a sentence with its cause. */
+function explain({ message, cause }: StartError): string {
+  return cause instanceof Error ? `${message} (${cause.message})` : message
 }

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { median, pairwise, sample, spread } from '../../../src/cli/bench/statistics.ts'
+import { median, pairwise, sample, spread } from '../../../bench/gateway/statistics.ts'
 
 test('the median is the middle value, or the mean of two', async (t) => {
   t.equal(median([9, 1, 5]), 5)

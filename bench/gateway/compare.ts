@@ -1,6 +1,6 @@
 /** Compares two benches figure by figure, and whether they differ by more than their noise. */
 
-import { renderTable } from '../table.ts'
+import { renderTable } from '../../src/cli/table.ts'
 import { type Figure, figures } from './figures.ts'
 import { casesOf, type Results } from './results.ts'
 import { type Sample, spread } from './statistics.ts'
@@ -72,7 +72,7 @@ export function readResults(text: string): Results {
   const parsed: unknown = JSON.parse(text, (_, value) => (value === null ? Number.NaN : value))
   const { about, series } = parsed as Partial<Results>
   if (about?.version !== 1 || !Array.isArray(series)) {
-    throw new Error('It is not what tollgate bench --json writes.')
+    throw new Error('It is not what npm run bench --json writes.')
   }
   return parsed as Results
 }

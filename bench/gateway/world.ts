@@ -4,14 +4,14 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import type { SocketAddress } from '../../config.ts'
-import { packageRoot } from '../../package-root.ts'
-import { findEnvoy } from '../envoy-binary.ts'
-import { freePorts } from '../free-ports.ts'
-import { createParts } from '../parts.ts'
-import { StartError } from '../start-error.ts'
-import { createSupervisor, type Part } from '../supervisor.ts'
-import { localUrl, readUpSettings } from '../up-settings.ts'
+import { findEnvoy } from '../../src/cli/envoy-binary.ts'
+import { freePorts } from '../../src/cli/free-ports.ts'
+import { createParts } from '../../src/cli/parts.ts'
+import { StartError } from '../../src/cli/start-error.ts'
+import { createSupervisor, type Part } from '../../src/cli/supervisor.ts'
+import { localUrl, readUpSettings } from '../../src/cli/up-settings.ts'
+import type { SocketAddress } from '../../src/config.ts'
+import { packageRoot } from '../../src/package-root.ts'
 import { plainEnvoyPart, yardstickPart } from './extra-parts.ts'
 import type { Subject } from './measure.ts'
 import { mintKeys } from './mint-keys.ts'
@@ -40,7 +40,7 @@ export interface World {
 
 const keyCount = 16
 const addresses = ['GATEWAY', 'API', 'INTERNAL', 'GRPC', 'METRICS', 'ENVOY_ADMIN', 'MODEL_SERVER']
-const here = join(packageRoot, 'src', 'cli', 'bench')
+const here = join(packageRoot, 'bench', 'gateway')
 
 /** Can be stopped during its start. */
 export function createWorld(options: WorldOptions) {

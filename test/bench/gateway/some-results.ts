@@ -1,4 +1,4 @@
-import type { Mode, Results, Run } from '../../../src/cli/bench/results.ts'
+import type { Mode, Results, Run } from '../../../bench/gateway/results.ts'
 
 /** Figures of the gateway's three rounds that differ from the default. */
 export interface Unusual {

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { buildBody, buildRequests, cases } from '../../../src/cli/bench/cases.ts'
+import { buildBody, buildRequests, cases } from '../../../bench/gateway/cases.ts'
 
 test('a body has the exact length of its case', async (t) => {
   for (const one of cases) {

@@ -4,12 +4,12 @@ import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { listenLocally } from '../../support/listening.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { runTollgate } from '../../support/tollgate.ts'
+import { runBench } from './run-bench.ts'
 
 async function benchOf(t: Test, answer: RequestListener, ...args: readonly string[]) {
   const port = await listenLocally(t, createServer(answer))
   const flags = ['--target', `http://127.0.0.1:${port}/v1`, '--model', 'm', '--seconds', '2']
-  return runTollgate(t, ['bench', ...flags, '--rate', '20', ...args], { TOLLGATE_KEY: 'sk-test' })
+  return runBench(t, [...flags, '--rate', '20', ...args], { TOLLGATE_KEY: 'sk-test' })
 }
 
 test('measures a running gateway by URL and key', async (t) => {
@@ -48,14 +48,14 @@ for (const [status, why] of [
 
 test('reports a target that cannot be reached', async (t) => {
   const flags = ['--target', 'http://127.0.0.1:9', '--model', 'm', '--key', 'sk-1']
-  const bench = runTollgate(t, ['bench', ...flags], {})
+  const bench = runBench(t, [...flags], {})
   t.equal(await bench.ended, 1)
   t.match(bench.output(), /http:\/\/127\.0\.0\.1:9 cannot be reached: .*ECONNREFUSED/)
   t.notMatch(bench.output(), '    at ', 'without a stack trace')
 })
 
 test('reads the file for --compare before it measures', async (t) => {
-  const bench = runTollgate(t, ['bench', '--compare', '/nowhere.json'], {})
+  const bench = runBench(t, ['--compare', '/nowhere.json'], {})
   t.equal(await bench.ended, 1)
   t.match(bench.output(), '--compare: /nowhere.json cannot be read.')
   t.notMatch(bench.output(), 'Starting')

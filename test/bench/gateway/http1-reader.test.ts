@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { createHttp1Reader } from '../../../src/cli/bench/http1-reader.ts'
+import { createHttp1Reader } from '../../../bench/gateway/http1-reader.ts'
 
 const messages = [
   'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello',
