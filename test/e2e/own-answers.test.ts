@@ -47,7 +47,7 @@ test("the gateway's own errors have one format", async (t, gateway) => {
         path: chatPath,
         headers: ['connection: upgrade', 'upgrade: websocket'],
       }),
-      403,
+      426,
       'not_served',
     ],
     ['no body', toBytes({ path: chatPath, headers }), 400, 'invalid_body'],
@@ -61,6 +61,34 @@ test("the gateway's own errors have one format", async (t, gateway) => {
   ] as const) {
     isRefusal(t, await sendRaw(gateway.port, bytes), status, code, title)
   }
+})
+
+test('an upgrade to websocket is 426 before its caller is known', async (t, gateway) => {
+  const headers = ['connection: upgrade', 'upgrade: websocket', 'sec-websocket-version: 13']
+  for (const path of [chatPath, '/v1/responses', '/v1/messages', '/v1/models', '/nothing']) {
+    const answer = await sendRaw(gateway.port, toBytes({ method: 'GET', path, headers }))
+    t.equal(answer.status, 426, path)
+    const anthropic = path === '/v1/messages'
+    t.match(JSON.parse(answer.body), {
+      ...(anthropic && { type: 'error' }),
+      error: {
+        type: 'invalid_request_error',
+        message: /^Upgrades such as WebSocket are not served/,
+        ...(!anthropic && { code: 'not_served' }),
+      },
+    })
+  }
+})
+
+test('an offer of h2c is ignored', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const headers = [
+    ...['connection: Upgrade, HTTP2-Settings', 'upgrade: h2c', 'http2-settings: AAMAAABkAAQAAP__'],
+    `authorization: Bearer ${key}`,
+  ]
+  const body = '{"model":"sim","messages":[]}'
+  const answer = await sendRaw(gateway.port, toBytes({ path: chatPath, headers, body }))
+  t.equal(answer.status, 200, 'as the HttpClient of Java sends it')
 })
 
 test('serves HTTP/1.0 clients', async (t, gateway) => {
