@@ -6,6 +6,7 @@ import { challengeOf } from '../core/challenge.ts'
 import {
   describe,
   type ErrorCode,
+  isFinal,
   retryAfterOutage,
   ServiceError,
   toEnvelope,
@@ -60,6 +61,7 @@ export function sendError(reply: FastifyReply, code: ErrorCode, message?: string
     reply.header('www-authenticate', challengeOf(message ?? describe(code).message))
   }
   if (status === 503) reply.header('retry-after', retryAfterOutage)
+  if (isFinal(status)) reply.header('x-should-retry', 'false')
   return reply.code(status).send(toEnvelope(code, message))
 }
 

@@ -87,6 +87,8 @@ export type DenialDetail =
   | { readonly about: 'path_needed'; readonly operation: string }
   /** What is wrong with the body; undefined: it names no model. */
   | { readonly about: 'body'; readonly problem: string | undefined }
+  /** The model that was asked for, as the request wrote it. */
+  | { readonly about: 'model'; readonly name: string }
   /** The paths of all models that the name may mean. */
   | { readonly about: 'ambiguous'; readonly paths: readonly string[] }
 
@@ -127,7 +129,7 @@ export function authorize(request: AccessRequest, snapshot: Snapshot, rules: Pat
 
   const model = findModel(request, snapshot, caller)
   if ('allowed' in model) return model
-  if (!mayUse(caller, model)) return deny('model_not_allowed')
+  if (!mayUse(caller, model)) return denyModel(request)
   const { allPaths } = model.resource.server
   const closed = refuseOperation(operation, method, rules, allPaths)
   if (closed !== undefined) return { allowed: false, ...closed }
@@ -171,6 +173,12 @@ export function enforceLimits(
 
 function deny(code: ErrorCode, detail?: DenialDetail): Denial {
   return detail === undefined ? { allowed: false, code } : { allowed: false, code, detail }
+}
+
+/** The same for an unknown model and for one that the caller may not use. */
+function denyModel({ target, bodyModel }: AccessRequest): Denial {
+  const name = target.modelKey ?? bodyModel
+  return deny('model_not_allowed', name === undefined ? undefined : { about: 'model', name })
 }
 
 /**
@@ -218,7 +226,7 @@ function denySubscription(error: SelectionError, request: AccessRequest, caller:
 function findModel(request: AccessRequest, snapshot: Snapshot, caller: Caller): Model | Denial {
   const { target, bodyModel, bodyProblem } = request
   if (target.modelKey !== undefined) {
-    return snapshot.models.get(target.modelKey) ?? deny('model_not_allowed')
+    return snapshot.models.get(target.modelKey) ?? denyModel(request)
   }
   const { operation } = target
   if (isNamedByPath(operation)) {
@@ -231,7 +239,7 @@ function findModel(request: AccessRequest, snapshot: Snapshot, caller: Caller): 
   let usable = usableOf(snapshot.modelsByName.get(bodyModel))
   if (usable.length === 0) usable = usableOf(snapshot.modelsByServedName.get(bodyModel))
   const [first] = usable
-  if (first === undefined) return deny('model_not_allowed')
+  if (first === undefined) return denyModel(request)
   if (usable.length === 1) return first
   return pickCovered(usable, request, snapshot, caller)
 }

@@ -36,14 +36,31 @@ export function dialectOf(operation: string | undefined): Dialect {
   return next === undefined || next === '/' ? 'anthropic' : 'openai'
 }
 
-/** The body for a code, with the catalogue's message unless another one is given. */
+/**
+ * The HTTP status of a code. Claude Code asks for another model after a 404, which is also what
+ * Anthropic answers for an unknown one; after a 403 it asks for another key.
+ */
+export function statusIn(dialect: Dialect, code: ErrorCode): number {
+  if (dialect === 'anthropic' && code === 'model_not_allowed') return 404
+  return describe(code).status
+}
+
+/**
+ * The body for a code, with the catalogue's message unless another one is given. `resetsAt`: when
+ * the caller may try again, in seconds since the epoch, if that is too late for a client to wait.
+ */
 export function toRefusalBody(
   dialect: Dialect,
   code: ErrorCode,
   message?: string,
+  resetsAt?: number,
 ): ErrorEnvelope | AnthropicEnvelope {
-  if (dialect === 'openai') return toEnvelope(code, message)
-  const entry = describe(code)
-  const type = anthropicTypes[entry.status] ?? 'api_error'
-  return { type: 'error', error: { type, message: message ?? entry.message } }
+  if (dialect === 'openai') {
+    const { error } = toEnvelope(code, message)
+    if (resetsAt === undefined) return { error }
+    // Codex sleeps for the whole of retry-after unless the error has this type and time.
+    return { error: { ...error, type: 'usage_limit_reached', resets_at: resetsAt } }
+  }
+  const type = anthropicTypes[statusIn(dialect, code)] ?? 'api_error'
+  return { type: 'error', error: { type, message: message ?? describe(code).message } }
 }

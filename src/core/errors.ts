@@ -92,7 +92,18 @@ export type ErrorCode = keyof typeof catalogue
 
 /** The body of every refusal: `{"error":{"message","type","code"}}`. */
 export interface ErrorEnvelope {
-  readonly error: { readonly message: string; readonly type: string; readonly code: string }
+  readonly error: {
+    readonly message: string
+    readonly type: string
+    readonly code: string
+    /** With the type `usage_limit_reached`: seconds since the epoch. */
+    readonly resets_at?: number
+  }
+}
+
+/** Statuses after which the same request would be refused again (`x-should-retry: false`). */
+export function isFinal(status: number): boolean {
+  return status === 401 || status === 403 || status === 404
 }
 
 /** HTTP status, error type and default message of a code. */

@@ -2,8 +2,8 @@
 
 import { challengeOf } from '../core/challenge.ts'
 import type { Decision, Denial, Grant } from '../core/decide.ts'
-import { type Dialect, toRefusalBody } from '../core/dialect.ts'
-import { describe, retryAfterOutage } from '../core/errors.ts'
+import { type Dialect, statusIn, toRefusalBody } from '../core/dialect.ts'
+import { isFinal, retryAfterOutage } from '../core/errors.ts'
 import {
   type PutHeader,
   putBindingHeaders,
@@ -98,41 +98,56 @@ export const authenticated: Buffer = new WireWriter()
 
 /** DeniedHttpResponse (2): status = 1, headers = 2, body = 3. */
 function deny(denial: Denial, now: number, dialect: Dialect, keyAgeMs: number | undefined): Buffer {
-  const { status } = describe(denial.code)
+  const status = statusIn(dialect, denial.code)
+  const resetsAt = resetIfLate(denial, now)
+  const body = toRefusalBody(dialect, denial.code, messageOf(denial, now), resetsAt)
   const writer = new WireWriter()
   writer.message(1, () => writer.unsigned(1, grpcCodes[status] ?? internalCode))
   writer.message(2, () => {
     writer.message(1, () => writer.unsigned(1, status))
     writeHeader(writer, 'content-type', 'application/json')
-    for (const [name, value] of headersOf(denial, now)) writeHeader(writer, name, value)
+    for (const [name, value] of headersOf(denial, status, now)) writeHeader(writer, name, value)
     putLimitHeaders(dialect, denial.states ?? [], now, (name, value) =>
       writeHeader(writer, name, value),
     )
     if (keyAgeMs !== undefined) writeKeyAge(writer, keyAgeMs)
-    writer.string(3, JSON.stringify(toRefusalBody(dialect, denial.code, messageOf(denial, now))))
+    writer.string(3, JSON.stringify(body))
   })
   return writer.finish()
 }
 
 /** Headers of a refusal besides the caller's limits (contract, 1.2 and 8.1). */
-function headersOf(denial: Denial, now: number): readonly (readonly [string, string])[] {
+function headersOf(
+  denial: Denial,
+  status: number,
+  now: number,
+): readonly (readonly [string, string])[] {
+  if (denial.code === 'token_limit_exceeded') {
+    const isLate = resetIfLate(denial, now) !== undefined
+    return [
+      ['retry-after', String(secondsUntil(denial.retryAt ?? now, now))],
+      ...(isLate ? [noRetry] : []),
+    ]
+  }
+  if (status === 503) return [['retry-after', retryAfterOutage]]
+  if (!isFinal(status)) return []
   if (denial.code === 'credential_invalid') {
     // RFC 6750, 3.1: without a credential, the challenge has no error.
     const reason = denial.detail && messageOf(denial, now)
-    return [['www-authenticate', reason === undefined ? 'Bearer' : challengeOf(reason)]]
+    const challenge = reason === undefined ? 'Bearer' : challengeOf(reason)
+    return [['www-authenticate', challenge], noRetry]
   }
-  if (denial.code === 'token_limit_exceeded') {
-    const waitS = secondsUntil(denial.retryAt ?? now, now)
-    const inVain = waitS > longestRetryAfterS
-    return [
-      ['retry-after', String(waitS)],
-      ...(inVain ? [['x-should-retry', 'false'] as const] : []),
-    ]
-  }
-  const { status } = describe(denial.code)
-  if (status === 503) return [['retry-after', retryAfterOutage]]
-  if (status !== 403) return []
-  return [['x-ext-auth-reason', denial.selection ?? 'unauthorized']]
+  if (status === 404 && denial.code === 'not_found') return [noRetry]
+  return [['x-ext-auth-reason', denial.selection ?? 'unauthorized'], noRetry]
+}
+
+/** Without it Claude Code repeats a refused request ten times and shows nothing meanwhile. */
+const noRetry = ['x-should-retry', 'false'] as const
+
+/** When the limit resets, in seconds since the epoch; undefined: soon enough to wait for it. */
+function resetIfLate({ retryAt }: Denial, now: number): number | undefined {
+  if (retryAt === undefined || secondsUntil(retryAt, now) <= longestRetryAfterS) return undefined
+  return Math.ceil(retryAt / 1_000)
 }
 
 /** Whole seconds. */

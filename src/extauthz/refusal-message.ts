@@ -4,6 +4,7 @@ import type { LimitState } from '../core/counter.ts'
 import type { Denial, DenialDetail } from '../core/decide.ts'
 import { describe } from '../core/errors.ts'
 import { bindingOf, toResetDuration } from '../core/limit-headers.ts'
+import { redact } from '../core/redact.ts'
 
 /**
  * The message of a denial; undefined if its code's message is enough. `now` in milliseconds since
@@ -41,9 +42,29 @@ function describeDetail(detail: DenialDetail): string {
     case 'body':
       if (detail.problem !== undefined) return `The request body is refused: ${detail.problem}.`
       return 'The body must be a JSON object whose "model" names a model.'
+    case 'model':
+      return (
+        `The model ${toQuoted(detail.name)} does not exist or you have no access to it; ` +
+        'GET /v1/models lists yours.'
+      )
     case 'ambiguous':
       return `Several models have this name; use ${detail.paths.join(' or ')}.`
   }
+}
+
+/** The most characters of a name that a message quotes. */
+const mostQuoted = 100
+/** Control and format characters, surrogates and separators other than the space. */
+const unprintable = /[\p{C}\p{Zl}\p{Zp}]/gu
+
+/** A name that a client wrote: bounded, without keys, in one line and with nothing invisible. */
+function toQuoted(name: string): string {
+  const shown = redact(name.slice(0, 4 * mostQuoted))
+  const bounded = shown.length > mostQuoted ? `${shown.slice(0, mostQuoted)}…` : shown
+  return JSON.stringify(bounded.toWellFormed()).replace(
+    unprintable,
+    (each) => `\\u{${each.codePointAt(0)?.toString(16)}}`,
+  )
 }
 
 /** May show figures, because counters are kept per user. */

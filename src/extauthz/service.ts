@@ -10,7 +10,7 @@ import {
   namedModel,
   refuseCaller,
 } from '../core/decide.ts'
-import { dialectOf } from '../core/dialect.ts'
+import { dialectOf, statusIn } from '../core/dialect.ts'
 import { type ErrorCode, ServiceError } from '../core/errors.ts'
 import { lastValue } from '../core/header-value.ts'
 import type { PathRules } from '../core/operations.ts'
@@ -45,6 +45,8 @@ export interface CheckDeps {
 /** A refusal, with its request. */
 export interface RefusedCheck extends Pick<CheckRequest, 'subscription' | 'source' | 'requestId'> {
   readonly code: ErrorCode
+  /** The HTTP status of the answer. */
+  readonly status: number
   /** For the log only: the caller may not be allowed to know it. */
   readonly reason: string | undefined
   /** null: the credential is invalid, or could not be checked. */
@@ -109,16 +111,27 @@ export function createCheck(deps: CheckDeps): Check {
   ): Buffer {
     const decision = decided.allowed ? decided : explain(decided, request)
     const named = modelOf(decision, request, target)
+    const dialect = dialectOf(target?.operation)
     onDecided(decision, named)
     if (!decision.allowed) {
       const { subscription, source, requestId } = request
       const model = target?.modelKey ?? request.model
       const { code } = decision
+      const status = statusIn(dialect, code)
       const reason = refusalReason(decision, named)
-      onRefused({ code, reason, caller, model, subscription, source, requestId, traceparent })
+      onRefused({
+        code,
+        status,
+        reason,
+        caller,
+        model,
+        subscription,
+        source,
+        requestId,
+        traceparent,
+      })
     }
     const keyAgeMs = caller?.by === 'key' ? caller.keyAgeMs : undefined
-    const dialect = dialectOf(target?.operation)
     const response = toCheckResponse(decision, now, dialect, keyAgeMs, templateOf)
     if (!isSampled(traceparent)) return response
     const { subscription } = request

@@ -64,6 +64,7 @@ export function createDenialLog(options: DenialLogOptions) {
 
   function write(
     code: ErrorCode,
+    status: number,
     caller: Caller | null,
     address: string | undefined,
     more: object,
@@ -71,7 +72,7 @@ export function createDenialLog(options: DenialLogOptions) {
     log.info(
       {
         code,
-        status: describe(code).status,
+        status,
         ...(caller !== null && { user: caller.user }),
         ...(caller?.by === 'key' && { keyId: caller.keyId }),
         ...more,
@@ -84,10 +85,10 @@ export function createDenialLog(options: DenialLogOptions) {
   return {
     /** Logs a refusal of Check. */
     check(refused: RefusedCheck): void {
-      const { code, reason, caller, source, requestId, traceparent } = refused
+      const { code, status, reason, caller, source, requestId, traceparent } = refused
       if (!admit(code)) return
       const id = requestId()
-      write(code, caller, source(), {
+      write(code, status, caller, source(), {
         ...(reason !== undefined && { reason: toShown(reason) }),
         ...namedBy(refused),
         request_id: id && toShown(id),
@@ -98,7 +99,7 @@ export function createDenialLog(options: DenialLogOptions) {
     request(refused: RefusedRequest): void {
       const { code, caller, method, route, address, requestId, traceparent } = refused
       if (!admit(code)) return
-      write(code, caller, address, {
+      write(code, describe(code).status, caller, address, {
         method,
         route,
         request_id: requestId,

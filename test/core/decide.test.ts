@@ -5,6 +5,7 @@ import {
   type AccessRequest,
   authorize,
   type Decision,
+  type Denial,
   enforceLimits,
   type Grant,
   refuseCaller,
@@ -151,7 +152,9 @@ test('unknown and forbidden models get the same answer', async (t) => {
     'x'.repeat(100_000),
   ].map((bodyModel) => ask('/v1/chat/completions', key, { bodyModel }))
   for (const decision of [...answers, ...bodies]) {
-    t.strictSame(decision, { allowed: false, code: 'model_not_allowed' })
+    const { detail, ...rest } = decision as Denial
+    t.strictSame(rest, { allowed: false, code: 'model_not_allowed' })
+    t.strictSame(Object.keys(detail ?? {}), ['about', 'name'], 'and the name that was asked for')
   }
 })
 
@@ -371,6 +374,7 @@ test('an ambiguous name reveals no model that the caller may not use', async (t)
   t.strictSame(ask('/v1/chat/completions', eve, { bodyModel: 'pair' }), {
     allowed: false,
     code: 'model_not_allowed',
+    detail: { about: 'model', name: 'pair' },
   })
 })
 

@@ -95,7 +95,7 @@ for (const [name, call] of Object.entries(clients)) {
     t.match(error, {
       status: 429,
       message: /10 of 10 tokens in 1h/,
-      ...(name === 'openai' ? { type: 'tokens', code: 'rate_limit_exceeded' } : {}),
+      ...(name === 'openai' ? { type: 'usage_limit_reached', code: 'rate_limit_exceeded' } : {}),
     })
     t.equal(attempts.length, 1)
   })
@@ -114,6 +114,6 @@ test('the anthropic client recognizes our errors', async (t, gateway) => {
   t.ok(unknown instanceof Anthropic.AuthenticationError)
   t.match(unknown, { status: 401, type: 'authentication_error' })
   const denied = await ask(key, 'nothing')
-  t.ok(denied instanceof Anthropic.PermissionDeniedError)
-  t.match(denied, { status: 403, type: 'permission_error' })
+  t.ok(denied instanceof Anthropic.NotFoundError)
+  t.match(denied, { status: 404, type: 'not_found_error' })
 })

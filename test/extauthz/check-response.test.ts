@@ -113,33 +113,36 @@ test('a denial overwrites headers and contains no OK response', async (t) => {
   t.match(denied_response, { headers: [{ append_action: 2 }, { append_action: 2 }] })
 })
 
+const noRetry = { 'x-should-retry': 'false' }
+
 test('denials carry only the headers of their code', async (t) => {
   const json = { 'content-type': 'application/json' }
   for (const [code, more, headers] of [
-    ['credential_invalid', {}, { 'www-authenticate': 'Bearer' }],
+    ['credential_invalid', {}, { 'www-authenticate': 'Bearer', ...noRetry }],
     [
       'credential_invalid',
       { detail: { about: 'credential', reason: 'It has "expired" é.' } },
       {
         'www-authenticate': 'Bearer error="invalid_token", error_description="It has ?expired? ?."',
+        ...noRetry,
       },
     ],
     ['store_unavailable', {}, { 'retry-after': '2' }],
     ['counters_unavailable', {}, { 'retry-after': '2' }],
     ['model_unavailable', {}, { 'retry-after': '2' }],
-    ['not_found', {}, {}],
+    ['not_found', {}, noRetry],
     ['invalid_body', {}, {}],
     ['internal', {}, {}],
-    ['model_not_allowed', {}, { 'x-ext-auth-reason': 'unauthorized' }],
+    ['model_not_allowed', {}, { 'x-ext-auth-reason': 'unauthorized', ...noRetry }],
     [
       'subscription_not_allowed',
       { selection: 'access_denied' },
-      { 'x-ext-auth-reason': 'access_denied' },
+      { 'x-ext-auth-reason': 'access_denied', ...noRetry },
     ],
     [
       'subscription_not_allowed',
       { selection: 'multiple_subscriptions' },
-      { 'x-ext-auth-reason': 'multiple_subscriptions' },
+      { 'x-ext-auth-reason': 'multiple_subscriptions', ...noRetry },
     ],
     ['token_limit_exceeded', { retryAt: now + 5_000 }, { 'retry-after': '5' }],
   ] as const) {
@@ -199,7 +202,8 @@ test('a denial reports the remaining tokens', async (t) => {
 test('Anthropic clients get errors in Anthropic’s format', async (t) => {
   for (const [code, http, type] of [
     ['credential_invalid', 401, 'authentication_error'],
-    ['model_not_allowed', 403, 'permission_error'],
+    ['model_not_allowed', 404, 'not_found_error'],
+    ['subscription_not_allowed', 403, 'permission_error'],
     ['token_limit_exceeded', 429, 'rate_limit_error'],
     ['store_unavailable', 503, 'overloaded_error'],
   ] as const) {
@@ -207,6 +211,20 @@ test('Anthropic clients get errors in Anthropic’s format', async (t) => {
     const message = 'The path is malformed.'
     t.match(denial, { http, body: { type: 'error', error: { type, message } } })
   }
+})
+
+test('OpenAI clients learn when a limit resets in more than a minute', async (t) => {
+  const errorAfter = (afterMs: number, dialect: 'openai' | 'anthropic') =>
+    deny('token_limit_exceeded', { retryAt: now + afterMs }, dialect).body.error
+  t.match(errorAfter(60_000, 'openai'), { type: 'tokens', code: 'rate_limit_exceeded' })
+  t.notOk('resets_at' in errorAfter(60_000, 'openai'))
+  t.match(errorAfter(86_400_000, 'openai'), {
+    type: 'usage_limit_reached',
+    code: 'rate_limit_exceeded',
+    resets_at: now / 1_000 + 86_400,
+  })
+  t.match(errorAfter(60_500, 'openai'), { resets_at: Math.ceil((now + 60_500) / 1_000) })
+  t.strictSame(Object.keys(errorAfter(86_400_000, 'anthropic')), ['type', 'message'])
 })
 
 test('sets x-should-retry: false if the wait is too long', async (t) => {

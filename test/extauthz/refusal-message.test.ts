@@ -28,6 +28,10 @@ test('each detail has its message', async (t) => {
       'The body must be a JSON object whose "model" names a model.',
     ],
     [
+      { about: 'model', name: 'gpt-5' },
+      'The model "gpt-5" does not exist or you have no access to it; GET /v1/models lists yours.',
+    ],
+    [
       { about: 'ambiguous', paths: ['/a/m/v1/x', '/b/m/v1/x'] },
       'Several models have this name; use /a/m/v1/x or /b/m/v1/x.',
     ],
@@ -35,6 +39,26 @@ test('each detail has its message', async (t) => {
     t.equal(told(detail), message)
   }
   t.equal(messageOf({ allowed: false, code: 'not_found' }, now), undefined)
+})
+
+test('a quoted name is bounded, in one line, and shows what is hidden', async (t) => {
+  const quoted = (name: string) =>
+    /^The model (.*) does not exist or/s.exec(
+      messageOf(
+        { allowed: false, code: 'model_not_allowed', detail: { about: 'model', name } },
+        now,
+      ) ?? '',
+    )?.[1]
+  t.equal(quoted('a"b\\c'), String.raw`"a\"b\\c"`)
+  t.equal(quoted('a\nb\u202e\u2028c\u0085'), String.raw`"a\nb\u{202e}\u{2028}c\u{85}"`)
+  t.equal(quoted('x'.repeat(60_000)), `"${'x'.repeat(100)}…"`)
+  t.equal(quoted('\ud83d'), '"\ufffd"')
+  t.equal(
+    quoted(`sk-tg-0123456789abcdef_${'s'.repeat(43)}`),
+    '"[redacted]"',
+    'a key in the wrong place',
+  )
+  t.equal(quoted('größe/模型'), '"größe/模型"')
 })
 
 test('the message of an exhausted limit gives its figures', async (t) => {

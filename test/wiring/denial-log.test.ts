@@ -12,6 +12,7 @@ const caller: KeyCaller = {
 }
 const refused: RefusedCheck = {
   code: 'model_not_allowed',
+  status: 403,
   reason: 'no such model',
   caller,
   model: 'llm/small',
