@@ -10,6 +10,8 @@ export interface FlakyProxy {
   readonly url: string
   /** How many scripts each fault has affected. */
   readonly done: Record<Mishap, number>
+  /** Ends all connections; new ones, and what was held back, go to the server on this port. */
+  turnTo(port: number): void
   /** Lets everything pass from now on, after delivering what was held back. */
   heal(): Promise<void>
   close(): Promise<void>
@@ -34,12 +36,13 @@ type Mishap = (typeof mishaps)[number]
 
 const laterMs = 200
 
-/** Starts a proxy for the server on `port`. About half of the scripts pass without a fault. */
+/** Starts a proxy for the server on `first`. About half of the scripts pass without a fault. */
 export async function startFlakyProxy(
   t: Pick<Test, 'teardown'>,
-  port: number,
+  first: number,
   random: Random,
 ): Promise<FlakyProxy> {
+  let port = first
   const done = Object.fromEntries(mishaps.map((mishap) => [mishap, 0])) as Record<Mishap, number>
   const sockets = new Set<Socket>()
   const held = new Map<NodeJS.Timeout, () => Promise<void>>()
@@ -155,6 +158,10 @@ export async function startFlakyProxy(
   return {
     url: `redis://127.0.0.1:${own}`,
     done,
+    turnTo(next) {
+      port = next
+      for (const socket of sockets) socket.destroy()
+    },
     async heal() {
       healthy = true
       for (const [timer, now] of held) {

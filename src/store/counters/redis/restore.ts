@@ -61,16 +61,27 @@ export interface Offer {
   readonly counters: readonly SharedCounter[]
 }
 
+/** Tokens that an earlier store may or may not have counted, and the end of their window. */
+export interface Doubt {
+  readonly tokens: number
+  readonly endsAt: number
+}
+
+/** Whether a window that ends then is worth restoring. */
+export function isRestorable(endsAt: number, now: number): boolean {
+  return endsAt - now > leastRestoredMs
+}
+
 /** The counters, in parts, that a store of this epoch must get. */
 export function toOffers(
   counters: Iterable<SharedCounter>,
-  doubts: ReadonlyMap<SharedCounter, number>,
+  doubts: ReadonlyMap<SharedCounter, Doubt>,
   epoch: string,
   now: number,
 ): (readonly SharedCounter[])[] {
   const lost: SharedCounter[] = []
   for (const counter of counters) {
-    if (!isOpen(counter, now) || counter.endsAt - now <= leastRestoredMs) continue
+    if (!isOpen(counter, now) || !isRestorable(counter.endsAt, now)) continue
     if (knownIn(counter, epoch) > 0 || doubts.has(counter)) lost.push(counter)
   }
   const offers: SharedCounter[][] = []
@@ -81,12 +92,12 @@ export function toOffers(
 /** The arguments of one counter: the rest of its window, its known sum and its doubtful tokens. */
 export function offerOf(
   counter: SharedCounter,
-  doubts: ReadonlyMap<SharedCounter, number>,
+  doubts: ReadonlyMap<SharedCounter, Doubt>,
   epoch: string,
   now: number,
 ): readonly number[] {
   const leftMs = Math.max(0, Math.ceil(counter.endsAt - now))
-  return [leftMs, knownIn(counter, epoch), doubts.get(counter) ?? 0]
+  return [leftMs, knownIn(counter, epoch), doubts.get(counter)?.tokens ?? 0]
 }
 
 /** The counter's last sum, if it came from another store than this. */

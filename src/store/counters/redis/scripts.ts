@@ -42,15 +42,33 @@ local late = ${sentAt} == '0' and 0 or math.max(0, now - ${sentAt})
 local function whole(value) return type(value) ~= 'table' and tonumber(value or '0') or 0 end`
 
 /**
- * Gives a store a new epoch if it is an older copy of itself: it has the epoch that the sender
- * knows, but a lower mark than it had. KEYS[1] the store hash, KEYS[2] the mark of the sender.
+ * Sets `epoch` to a new epoch of the store KEYS[1]: Redis's time (µs), but after the epoch `last`
+ * (empty for none) even if Redis's clock is behind. Then `since` says when it began (ms).
  */
-const identity = (epoch: string, least: string): string => `
+const renewal = (last: string): string => `
+  epoch = time[1] * 1000000 + time[2]
+  if epoch > (tonumber(${last}) or 0) then
+    redis.call('HDEL', KEYS[1], 'since')
+  else
+    epoch = ${last} + 1
+    redis.call('HSET', KEYS[1], 'since', string.format('%d', now))
+  end
+  epoch = string.format('%d', epoch)
+  redis.call('HSET', KEYS[1], 'epoch', epoch)`
+
+/**
+ * Gives a store a new epoch if it is an older copy: it has the epoch that the sender knows but a
+ * lower mark than it had, or an earlier epoch. KEYS[1] the store hash, KEYS[2] the mark of the
+ * sender.
+ */
+const identity = (known: string, least: string): string => `
 local mark, told = string.match(redis.call('GET', KEYS[2]) or '0', '^(%d+) ?(.*)$')
 mark = tonumber(mark)
-local same = redis.call('HGET', KEYS[1], 'epoch') == ${epoch}
-if same and mark < tonumber(${least}) then
-  redis.call('HSET', KEYS[1], 'epoch', string.format('%d', time[1] * 1000000 + time[2]))
+local epoch = redis.call('HGET', KEYS[1], 'epoch')
+local same = epoch == ${known}
+if same and mark < tonumber(${least})
+  or not same and epoch and ${known} ~= '' and tonumber(epoch) < tonumber(${known}) then
+${renewal(known)}
   same = false
 end`
 
@@ -164,25 +182,30 @@ return answer
 
 /**
  * Restores what a process knows to a store that has lost its data (restore.ts explains why this is
- * correct), and gives a store without an epoch one. KEYS[1] the store hash, KEYS[2] the mark of the
- * sender, KEYS[3…] counters. ARGV[1] number of the offer, counted with the batches, ARGV[2] how
- * long the mark is kept (ms), ARGV[3] when it was sent by Redis's clock (ms, 0: unknown), ARGV[4]
- * the epoch that it is for, empty for any, ARGV[5] how long a store is young (ms), ARGV[6] a JSON
- * object: until when each journal was counted; then for each counter: the rest of its window (ms);
- * its last known tokens; its doubtful tokens, which a known sum may or may not include.
+ * correct), and gives a store without an epoch, or with an earlier one than the process knows, a new
+ * one. KEYS[1] the store hash, KEYS[2] the mark of the sender, KEYS[3…] counters. ARGV[1] number of
+ * the offer, counted with the batches, ARGV[2] how long the mark is kept (ms), ARGV[3] when it was
+ * sent by Redis's clock (ms, 0: unknown), ARGV[4] the epoch that it is for, empty for any, ARGV[5]
+ * how long a store is young (ms), ARGV[6] a JSON object: until when each journal was counted; then
+ * for each counter: the rest of its window (ms); its last known tokens; its doubtful tokens, which a
+ * known sum may or may not include.
+ *
+ * A counter's record holds, separated by spaces: the epoch that it is of; the highest known sum that
+ * was accepted; the sum that the counter was given; whether there was none before (1 or 0). A record
+ * of another epoch, or an older version's without one, counts for nothing. What follows these fields
+ * belongs to later versions and is kept.
  */
 export const restoreScript = `
 ${timing('ARGV[3]')}
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
-if not epoch then
-  epoch = string.format('%d', time[1] * 1000000 + time[2])
-  redis.call('HSET', KEYS[1], 'epoch', epoch)
-elseif ARGV[4] ~= '' and ARGV[4] ~= epoch then
-  return { now, redis.call('HGETALL', KEYS[1]) }
+if not epoch or ARGV[4] ~= '' and tonumber(epoch) < tonumber(ARGV[4]) then
+${renewal('ARGV[4]')}
 end
+if ARGV[4] ~= '' and ARGV[4] ~= epoch then return { now, redis.call('HGETALL', KEYS[1]) } end
 local fresh = tonumber(ARGV[1]) > tonumber(string.match(redis.call('GET', KEYS[2]) or '0', '^%d+'))
 if fresh then redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) end
-local young = now - epoch / 1000 < tonumber(ARGV[5])
+local since = redis.call('HGET', KEYS[1], 'since') or epoch / 1000
+local young = now - since < tonumber(ARGV[5])
 local believed = true
 local function raise(field, to)
   if to > tonumber(redis.call('HGET', KEYS[1], field) or '-1') then
@@ -202,23 +225,27 @@ for i = 3, #KEYS do
   local key, at = KEYS[i], 3 * i - 2
   local opens, known, doubt = ARGV[at] - late, tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local used, left = redis.pcall('GET', key), redis.call('PTTL', key)
-  if fresh and opens > 0 and known + doubt > 0 and type(used) ~= 'table' then
+  if fresh and believed and opens > 0 and known + doubt > 0 and type(used) ~= 'table' then
     local has = whole(used)
-    local restored = string.gsub(key, '}:', '}:restored:', 1)
-    local top, sum, empty = string.match(redis.call('GET', restored) or '', '^(%d+) (%d+) (%d)$')
-    top, sum, empty = tonumber(top or has), tonumber(sum or has), empty or (used and '0' or '1')
+    local record = string.gsub(key, '}:', '}:restored:', 1)
+    local of, top, sum, empty, rest =
+      string.match(redis.call('GET', record) or '', '^(%d+) (%d+) (%d+) ([01])(.*)$')
+    -- That of an earlier epoch knows nothing of what was added between.
+    if of ~= epoch then top, sum, empty = has, has, used and '0' or '1' end
+    top, sum = tonumber(top), tonumber(sum)
     local should = sum
     if known + doubt > top then
       -- What was there before is of an older copy perhaps, and may hold what is in doubt.
       if empty == '1' then should = sum + doubt end
-      if believed then should = math.max(should, known + doubt) end
+      should = math.max(should, known + doubt)
     end
-    if believed then top = math.max(top, known) end
+    top = math.max(top, known)
     if should > sum then redis.pcall('INCRBY', key, string.format('%d', should - sum)) end
     if (left > opens or not used) and redis.call('EXISTS', key) == 1 then
       redis.call('PEXPIRE', key, string.format('%d', opens))
     end
-    redis.call('SET', restored, string.format('%d %d %s', top, should, empty), 'PX', math.floor(opens))
+    local value = string.format('%s %d %d %s%s', epoch, top, should, empty, rest or '')
+    redis.call('SET', record, value, 'PX', math.floor(opens))
     used, left = redis.pcall('GET', key), redis.call('PTTL', key)
   end
   answer[2 * i - 3] = whole(used)

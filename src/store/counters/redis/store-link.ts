@@ -6,7 +6,7 @@
 import { randomUUID } from 'node:crypto'
 import { type Batch, toAdditions } from './batch.ts'
 import { keyPrefixOf, seenPrefixOf, storeKeyOf } from './keys.ts'
-import { type Offer, offerOf, readState, toOffers } from './restore.ts'
+import { type Doubt, isRestorable, type Offer, offerOf, readState, toOffers } from './restore.ts'
 import type { AddAnswer, CounterAnswer, CounterCommands } from './scripts.ts'
 import type { SharedCounter } from './shared-counter.ts'
 import { takeAnswer } from './view.ts'
@@ -41,6 +41,8 @@ export function createStoreLink(options: StoreLinkOptions) {
   const seenPrefix = seenPrefixOf(options.tag, journal)
   let number = 0
   let epoch = ''
+  /** The latest epoch heard of, at or after that of every known sum; empty if none. */
+  let latest = ''
   let matureAt = Number.POSITIVE_INFINITY
   let answeredAt = Number.NEGATIVE_INFINITY
   /** Redis's clock minus ours, from the last response of this session. */
@@ -49,7 +51,7 @@ export function createStoreLink(options: StoreLinkOptions) {
   let acknowledged = { number: 0, at: 0 }
   /** What must be restored to it; undefined if that is not known yet. */
   let offers: Offer[] | undefined
-  const doubts = new Map<SharedCounter, number>()
+  const doubts = new Map<SharedCounter, Doubt>()
   const untils = new Map<string, number>()
 
   /** Redis's clock now; 0 if unknown. */
@@ -75,9 +77,12 @@ export function createStoreLink(options: StoreLinkOptions) {
     for (const [name, until] of state.untils) {
       if (until > (untils.get(name) ?? 0)) untils.set(name, until)
     }
-    if (state.epoch === epoch) return epoch
+    // An earlier epoch than known is of an older copy, which needs a new one.
+    const heard = Number(state.epoch) < Number(latest) ? '' : state.epoch
+    if (heard === epoch) return epoch
     const before = epoch
-    epoch = state.epoch
+    epoch = heard
+    if (epoch !== '') latest = epoch
     // By whichever clock is earlier, because Redis's may have been set back.
     matureAt = Math.min(now, Number(epoch) / 1_000 - clock.ahead) + youngMs
     acknowledged = { number: 0, at: 0 }
@@ -97,6 +102,17 @@ export function createStoreLink(options: StoreLinkOptions) {
       takeAnswer(counter, { used, leftMs, acknowledged: counter.sending }, now)
       counter.sumEpoch = epoch
     }
+  }
+
+  function makeOffers(): Offer[] {
+    const now = monotonic()
+    for (const [counter, { endsAt }] of doubts) {
+      if (!isRestorable(Math.min(endsAt, counter.endsAt), now)) doubts.delete(counter)
+    }
+    return toOffers(options.counters(), doubts, epoch, now).map((counters) => {
+      number += 1
+      return { number, counters }
+    })
   }
 
   async function sendOffer({ number: own, counters }: Offer): Promise<void> {
@@ -142,14 +158,11 @@ export function createStoreLink(options: StoreLinkOptions) {
     /** Identifies the store, and restores what it has lost. Repeat it if it rejects. */
     async restore(): Promise<void> {
       while (epoch === '' || offers?.length !== 0) {
-        // An offer without counters gives a store without an epoch one.
+        // An offer without counters gives a store without an epoch, or with an earlier one, a new one.
         if (epoch === '') {
-          hear(await commands.restore([storeKey, mark], [0, markMs, 0, '', youngMs, '{}']))
+          hear(await commands.restore([storeKey, mark], [0, markMs, 0, latest, youngMs, '{}']))
         }
-        offers ??= toOffers(options.counters(), doubts, epoch, monotonic()).map((counters) => {
-          number += 1
-          return { number, counters }
-        })
+        offers ??= makeOffers()
         const [offer] = offers
         if (offer !== undefined) await sendOffer(offer)
       }
@@ -189,7 +202,7 @@ export function createStoreLink(options: StoreLinkOptions) {
     doubt({ parts }: Batch): void {
       for (const { counter, tokens, endsAt } of parts) {
         if (tokens === 0 || monotonic() >= endsAt) continue
-        doubts.set(counter, tokens + (doubts.get(counter) ?? 0))
+        doubts.set(counter, { tokens: tokens + (doubts.get(counter)?.tokens ?? 0), endsAt })
       }
     },
   }

@@ -145,15 +145,15 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     late.counters.add([plain], 50, 0)
     await late.flushed()
     await valkey.client.flushall()
-    // It has no start time: its creator knew no responses.
-    await valkey.client.hset(storeKeyOf('all'), 'epoch', '1000000')
+    // It is not young, and its creator knew no responses.
+    await valkey.client.hset(storeKeyOf('all'), { epoch: '8000000000000000', since: '1' })
     late.counters.add([plain], 1, 0)
     await late.flushed()
     t.equal(await sumIn(valkey, plain), 51, 'because no journal has reported anything')
     late.counters.add([reported], 50, 0, reportOf('stream'))
     await late.counters.kept()
     await valkey.client.flushall()
-    await valkey.client.hset(storeKeyOf('all'), 'epoch', '2000000')
+    await valkey.client.hset(storeKeyOf('all'), { epoch: '8000000000000001', since: '1' })
     late.counters.add([reported], 1, 0)
     await late.flushed()
     t.equal(await sumIn(valkey, reported), 1, 'a journal may have counted these meanwhile')
@@ -247,6 +247,144 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     }
   })
 
+  /** What is in the store hash, its epoch as a number. */
+  async function storeIn(): Promise<{ epoch: number; since: number }> {
+    const { epoch, since } = await valkey.client.hgetall(storeKeyOf('all'))
+    return { epoch: Number(epoch), since: Number(since) }
+  }
+
+  /** Puts everything there back as it is now. */
+  async function copyNow(): Promise<() => Promise<unknown>> {
+    const copies = await Promise.all(
+      (await valkey.client.keys('*')).map(
+        async (key) =>
+          [key, await valkey.client.pttl(key), await valkey.client.dumpBuffer(key)] as const,
+      ),
+    )
+    return () => {
+      const restart = valkey.client.multi().flushall()
+      for (const [key, leftMs, copy] of copies) {
+        restart.restore(key, Math.max(0, leftMs), copy as Buffer)
+      }
+      return restart.exec()
+    }
+  }
+
+  async function addTo(replica: Replica, counter: Counter, tokens: number): Promise<void> {
+    replica.counters.add([counter], tokens, 0)
+    await replica.flushed()
+  }
+
+  root.test('what was restored after one loss is not added after the next', async (t) => {
+    await valkey.client.flushall()
+    const replica = await replicaOf(t, valkey)
+    const counter = fresh()
+    await addTo(replica, counter, 100)
+    await valkey.client.flushall()
+    await addTo(replica, counter, 50)
+    t.equal(await sumIn(valkey, counter), 150)
+    const loseTheLast = await copyNow()
+    await addTo(replica, counter, 7)
+    await loseTheLast()
+    await addTo(replica, counter, 1)
+    t.equal(await sumIn(valkey, counter), 158)
+  })
+
+  root.test('a store that has an earlier epoch again gets a new one', async (t) => {
+    await valkey.client.flushall()
+    const [one, two] = [await replicaOf(t, valkey), await replicaOf(t, valkey)]
+    const counter = fresh()
+    await addTo(one, counter, 100)
+    await agree(valkey, counter, [one, two])
+    await valkey.client.flushall()
+    await addTo(one, counter, 50)
+    const turnBack = await copyNow()
+    const early = await storeIn()
+    await valkey.client.flushall()
+    await addTo(one, counter, 7)
+    await agree(valkey, counter, [one, two])
+    const late = await storeIn()
+    t.ok(late.epoch > early.epoch)
+    await turnBack()
+    await addTo(two, counter, 1)
+    await agree(valkey, counter, [one, two])
+    t.equal(await sumIn(valkey, counter), 158)
+    t.ok((await storeIn()).epoch > late.epoch)
+  })
+
+  root.test('an epoch is later than those before even if the clock is behind', async (t) => {
+    const replica = await replicaOf(t, valkey, { youngMs: 500 })
+    const counter = fresh()
+    await addTo(replica, counter, 100)
+    await valkey.client.flushall()
+    const tomorrow = (Date.now() + 24 * hour) * 1_000
+    await valkey.client.hset(storeKeyOf('all'), 'epoch', tomorrow)
+    await addTo(replica, counter, 1)
+    t.equal(await sumIn(valkey, counter), 101)
+    await valkey.client.flushall()
+    replica.counters.add([counter], 10, 0, { ...reportOf('journal'), endedAt: Date.now() + 100 })
+    await replica.counters.kept()
+    t.equal(await sumIn(valkey, counter), 111, 'reports are accepted as soon as always')
+    const { epoch, since } = await storeIn()
+    t.equal(epoch, tomorrow + 1)
+    t.ok(Math.abs(Date.now() - since) < 30_000)
+  })
+
+  root.test('an offer for a store that was lost meanwhile is not accepted', async (t) => {
+    const { commands } = (await replicaOf(t, valkey)).connection
+    const counter = fresh()
+    await valkey.client.flushall()
+    const keys = [storeKeyOf('all'), `${keyPrefixOf('all')}mark`, redisKey(counter)]
+    await commands.restore(keys, [1, 10_000, 0, '1000000', 1_000, '{}', hour, 20, 5])
+    t.equal(await sumIn(valkey, counter), 0, 'the process makes it again for the new epoch')
+    const { epoch } = await storeIn()
+    await commands.restore(keys, [2, 10_000, 0, epoch, 1_000, '{}', hour, 20, 5])
+    t.equal(await sumIn(valkey, counter), 25)
+  })
+
+  root.test('tokens that are in doubt end with their window', async (t) => {
+    const server = await startValkey(t)
+    const replica = await replicaOf(t, server)
+    const counter = fresh()
+    await addTo(replica, counter, 100)
+    server.freeze()
+    replica.counters.add([counter], 5, 0)
+    await poll(() => replica.counters.unavailable, 'Redis is unavailable')
+    server.thaw()
+    await server.client.flushall()
+    replica.aheadMs += hour - 1_000
+    await replica.flushed()
+    // The next window.
+    replica.aheadMs += 2_000
+    await addTo(replica, counter, 10)
+    t.equal(await sumIn(server, counter), 10)
+    await server.client.flushall()
+    await addTo(replica, counter, 1)
+    t.equal(await sumIn(server, counter), 11)
+  })
+
+  root.test('records of other versions', async (t) => {
+    const { commands } = (await replicaOf(t, valkey)).connection
+    for (const [was, is] of [
+      ['100 100 1', /^\d+ 130 130 0$/],
+      ['1 100 100 1 and more', /^\d+ 130 130 0 and more$/],
+      ['nonsense', /^\d+ 130 130 0$/],
+    ] as const) {
+      await valkey.client.flushall()
+      const counter = fresh()
+      const record = redisKey(counter).replace('}:', '}:restored:')
+      await valkey.client.set(record, was, 'PX', hour)
+      // 20 were added since the record, and are in the known sum.
+      await valkey.client.set(redisKey(counter), '120', 'PX', hour)
+      await commands.restore(
+        [storeKeyOf('all'), `${keyPrefixOf('all')}mark`, redisKey(counter)],
+        [1, 10_000, 0, '', 1_000, '{}', hour, 130, 0],
+      )
+      t.equal(await sumIn(valkey, counter), 130, was)
+      t.match(await valkey.client.get(record), is, was)
+    }
+  })
+
   root.test('a restored window ends at its original time', async (t) => {
     const { commands } = (await replicaOf(t, valkey)).connection
     const counter = fresh()
@@ -284,7 +422,6 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.ok(replica.connection.sent - sent < 5, 'from time to time')
     replica.aheadMs += 60_000
     replica.wallAheadMs += 60_000
-    await valkey.client.hset(storeKeyOf('all'), 'epoch', '1000000')
     await replica.counters.kept()
     t.equal(await sumIn(valkey, counter), 14, 'the reports of the stream are too old by then')
   })

@@ -1,0 +1,552 @@
+import { spawn } from 'node:child_process'
+import { cpSync, existsSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { Cluster, Redis } from 'ioredis'
+import type { Test } from 'tap'
+import type { Counter } from '../../../src/core/counter.ts'
+import { type FlakyProxy, startFlakyProxy } from '../../support/flaky-proxy.ts'
+import { freePorts } from '../../support/free-ports.ts'
+import { poll } from '../../support/poll.ts'
+import { createRandom, type Random } from '../../support/random.ts'
+import { redisKey } from '../../support/redis-world.ts'
+import { makeTemporaryFolder, temporaryFolder } from '../../support/temporary-folder.ts'
+import { type RunningValkey, startValkey } from '../../support/valkey.ts'
+import { valkeyPath } from '../../support/valkey-binary.ts'
+
+/** Servers that can lose data in each way in which Redis does. */
+export interface LossWorld {
+  /** How long a new store takes no reports (ms): longer than processes need to find it. */
+  readonly youngMs: number
+  /** The names of its losses. */
+  readonly kinds: readonly LossKind[]
+  /** The steps of a loss. Traffic goes on between them, and after the last one all is well. */
+  stepsOf(kind: LossKind, random: Random): readonly (() => Promise<void>)[]
+  /** A connection of a process. */
+  connect(random: Random): Promise<{ readonly url: string; close(): Promise<void> }>
+  /** Removes all data, and the copies of them. */
+  clear(): Promise<void>
+  /** The sums of the counters, where processes get them. */
+  stored(counters: readonly Counter[]): Promise<readonly number[]>
+  /** The highest sum of each counter on any server that answers. */
+  highest(counters: readonly Counter[]): Promise<readonly number[]>
+}
+
+export type LossKind =
+  | 'flushed'
+  | 'restarted without data'
+  | 'restarted with an older copy'
+  | 'restarted with a copy from before an earlier loss'
+  | 'failed over'
+  | 'failed over to a replica that lags'
+  | 'failed over while the primary hung'
+  | 'split with writes on both sides'
+  | 'evicted single keys'
+
+const noData = ['dump.rdb', 'appendonlydir']
+
+/** A primary and its replica, whose data can be copied, removed and put back. */
+function createPair(t: Test, servers: readonly [RunningValkey, RunningValkey]) {
+  let [primary, replica] = servers
+  /** Folders with copies of its files, the oldest first. */
+  const copies: string[] = []
+
+  async function follow(): Promise<void> {
+    await poll(
+      async () =>
+        /master_link_status:up/.test(await replica.client.info('replication').catch(() => '')),
+      'the replica follows',
+      30_000,
+    )
+  }
+
+  return {
+    get primary() {
+      return primary
+    },
+    get replica() {
+      return replica
+    },
+    swap() {
+      ;[primary, replica] = [replica, primary]
+    },
+    follow,
+    async copy(): Promise<void> {
+      const { client, folder } = primary
+      if ((await client.config('GET', 'appendonly'))[1] === 'no') await client.save()
+      else {
+        await poll(
+          async () => /aof_rewrite_in_progress:0/.test(await client.info('persistence')),
+          'no rewrite is under way',
+        )
+      }
+      const copy = makeTemporaryFolder()
+      t.teardown(() => copy.remove())
+      for (const name of noData) {
+        if (existsSync(join(folder, name))) {
+          cpSync(join(folder, name), join(copy.path, name), { recursive: true })
+        }
+      }
+      copies.push(copy.path)
+    },
+    /** Kills the primary, and starts it with a copy; without a number, with no data. */
+    async restart(copy?: number): Promise<void> {
+      const from = copy === undefined ? undefined : copies[copy]
+      await primary.kill()
+      for (const name of noData) {
+        rmSync(join(primary.folder, name), { recursive: true, force: true })
+        if (from !== undefined && existsSync(join(from, name))) {
+          cpSync(join(from, name), join(primary.folder, name), { recursive: true })
+        }
+      }
+      await primary.start()
+    },
+    get copies() {
+      return copies.length
+    },
+    forget() {
+      copies.length = 0
+    },
+    /** From now on the replica gets nothing. */
+    async lag(): Promise<void> {
+      // The primary has no password, so it refuses a replica that sends one.
+      await replica.client.config('SET', 'masterauth', 'wrong')
+      await replica.client.call('CLIENT', 'KILL', 'TYPE', 'master')
+    },
+    async catchUp(): Promise<void> {
+      for (const { client } of servers) await client.config('SET', 'masterauth', '')
+      await follow()
+    },
+    /** Removes some of the keys that are not counters. */
+    async evict(random: Random): Promise<void> {
+      for (const key of await primary.client.keys('*')) {
+        const isOne = /:(store$|batch:|restored:)/.test(key) && random.below(2) === 0
+        if (isOne) await primary.client.unlink(key)
+      }
+    },
+  }
+}
+
+type Pair = ReturnType<typeof createPair>
+
+/** The losses that need nothing but the pair. */
+function ownSteps(pair: Pair, kind: LossKind, random: Random): (() => Promise<void>)[] {
+  switch (kind) {
+    case 'flushed':
+      return [async () => void (await pair.primary.client.flushall())]
+    case 'restarted without data':
+      return [() => pair.restart()]
+    case 'restarted with an older copy':
+      return [pair.copy, () => pair.restart(pair.copies - 1)]
+    case 'restarted with a copy from before an earlier loss':
+      return [
+        async () => {
+          if (pair.copies === 0) await pair.copy()
+        },
+        () => pair.restart(random.below(pair.copies)),
+      ]
+    case 'evicted single keys':
+      return [() => pair.evict(random)]
+    default:
+      return []
+  }
+}
+
+/** A server that hangs is left out. */
+const lookMs = 300
+
+async function highestOf(
+  servers: readonly RunningValkey[],
+  counters: readonly Counter[],
+): Promise<readonly number[]> {
+  const perServer = await Promise.all(
+    servers.map(({ client }) =>
+      Promise.all(
+        counters.map((each) =>
+          Promise.race([client.get(redisKey(each)), delay(lookMs)]).then(
+            (sum) => Number(sum ?? 0),
+            () => 0,
+          ),
+        ),
+      ),
+    ),
+  )
+  return counters.map((_, i) => Math.max(...perServer.map((sums) => sums[i] as number)))
+}
+
+function persistence(random: Random): readonly string[] {
+  return random.below(2) === 0 ? ['--appendonly', 'yes', '--appendfsync', 'no'] : []
+}
+
+const replicaArgs = ['--repl-diskless-sync-delay', '0', '--repl-backlog-size', '1mb']
+
+/**
+ * One server and a replica behind an address that can move between them. Every process has a faulty
+ * connection of its own, so that the processes can be on different sides.
+ */
+export async function createServerWorld(t: Test, seed: number): Promise<LossWorld> {
+  const args = [...persistence(createRandom(seed)), ...replicaArgs]
+  const servers = [await startValkey(t, args), await startValkey(t, args)] as const
+  const pair = createPair(t, servers)
+  const proxies = new Set<FlakyProxy>()
+
+  async function replicate(): Promise<void> {
+    await pair.replica.client.replicaof('127.0.0.1', pair.primary.port)
+    await pair.follow()
+  }
+  await replicate()
+
+  function turnAll(): void {
+    for (const proxy of proxies) proxy.turnTo(pair.primary.port)
+  }
+
+  async function promote(): Promise<void> {
+    await pair.primary.kill()
+    await pair.replica.client.replicaof('NO', 'ONE')
+    pair.swap()
+    turnAll()
+  }
+
+  async function rejoin(): Promise<void> {
+    await pair.replica.start()
+    await pair.replica.client.replicaof('127.0.0.1', pair.primary.port)
+    await pair.catchUp()
+  }
+
+  const kinds = [
+    'flushed',
+    'restarted without data',
+    'restarted with an older copy',
+    'restarted with a copy from before an earlier loss',
+    'failed over',
+    'failed over to a replica that lags',
+    'split with writes on both sides',
+    'evicted single keys',
+  ] as const
+
+  return {
+    youngMs: 2_000,
+    kinds,
+    stepsOf(kind, random) {
+      switch (kind) {
+        case 'failed over':
+          return [promote, rejoin]
+        case 'failed over to a replica that lags':
+          return [pair.lag, promote, rejoin]
+        case 'split with writes on both sides':
+          return [
+            async () => {
+              await pair.replica.client.replicaof('NO', 'ONE')
+              for (const proxy of proxies) {
+                if (random.below(2) === 0) proxy.turnTo(pair.replica.port)
+              }
+            },
+            async () => {
+              // Some move once more before it ends.
+              for (const proxy of proxies) {
+                if (random.below(4) === 0) proxy.turnTo(servers[random.below(2)]?.port as number)
+              }
+            },
+            async () => {
+              if (random.below(2) === 0) pair.swap()
+              turnAll()
+              await replicate()
+            },
+          ]
+        default:
+          return ownSteps(pair, kind, random)
+      }
+    },
+    async connect(random) {
+      const proxy = await startFlakyProxy(t, pair.primary.port, random)
+      proxies.add(proxy)
+      return {
+        url: proxy.url,
+        async close() {
+          proxies.delete(proxy)
+          await proxy.close()
+        },
+      }
+    },
+    async clear() {
+      await pair.primary.client.flushall()
+      pair.forget()
+    },
+    async stored(counters) {
+      return (await pair.primary.client.mget(counters.map(redisKey))).map(Number)
+    },
+    highest: (counters) => highestOf(servers, counters),
+  }
+}
+
+/** A primary and its replica with a Sentinel. */
+export async function createSentinelWorld(t: Test, seed: number): Promise<LossWorld> {
+  const args = [...persistence(createRandom(seed)), ...replicaArgs]
+  const servers = [await startValkey(t, args), await startValkey(t, args)] as const
+  const pair = createPair(t, servers)
+  await pair.replica.client.replicaof('127.0.0.1', pair.primary.port)
+  await pair.follow()
+  const sentinel = await startSentinel(t, pair.primary)
+  await poll(
+    async () => /slaves=1/.test(await sentinel.client.info('sentinel')),
+    'Sentinel knows both',
+    30_000,
+  )
+
+  /** Waits until Sentinel has made the replica the primary. */
+  async function promoted(): Promise<void> {
+    await poll(
+      async () => {
+        // It refuses while one is under way, or while it does not know the replica's state.
+        await sentinel.client.call('SENTINEL', 'FAILOVER', 'main').catch(() => {})
+        const role = await pair.replica.client.info('replication').catch(() => '')
+        return /role:master/.test(role)
+      },
+      'the replica is the primary',
+      60_000,
+    )
+    pair.swap()
+  }
+
+  async function rejoined(): Promise<void> {
+    for (const { client } of servers) await client.config('SET', 'masterauth', '')
+    // As Sentinel does, but seconds later.
+    await pair.replica.client.replicaof('127.0.0.1', pair.primary.port)
+    await poll(
+      async () => {
+        const role = await pair.replica.client.info('replication').catch(() => '')
+        return /role:slave/.test(role) && /master_link_status:up/.test(role)
+      },
+      'the old primary follows the new one',
+      60_000,
+    )
+    await poll(
+      async () => {
+        const fields = (await sentinel.client.call('SENTINEL', 'REPLICAS', 'main')) as string[][]
+        return !/s_down|disconnected/.test(String(fields))
+      },
+      'Sentinel knows both',
+      60_000,
+    )
+  }
+
+  const kill = async () => {
+    await pair.primary.kill()
+    await promoted()
+  }
+  const rejoin = async () => {
+    await pair.replica.start()
+    await rejoined()
+  }
+
+  return {
+    youngMs: 5_000,
+    kinds: [
+      'flushed',
+      'failed over',
+      'failed over to a replica that lags',
+      'failed over while the primary hung',
+      'evicted single keys',
+    ],
+    stepsOf(kind, random) {
+      switch (kind) {
+        case 'failed over':
+          return [kill, rejoin]
+        case 'failed over to a replica that lags':
+          return [pair.lag, kill, rejoin]
+        case 'failed over while the primary hung':
+          return [
+            pair.lag,
+            async () => {
+              pair.primary.freeze()
+              await promoted()
+            },
+            async () => {
+              pair.replica.thaw()
+              await rejoined()
+            },
+          ]
+        default:
+          return ownSteps(pair, kind, random)
+      }
+    },
+    connect: async () => ({
+      url: `redis+sentinel://127.0.0.1:${sentinel.port}/main`,
+      close: async () => {},
+    }),
+    async clear() {
+      await pair.primary.client.flushall()
+    },
+    async stored(counters) {
+      return (await pair.primary.client.mget(counters.map(redisKey))).map(Number)
+    },
+    highest: (counters) => highestOf(servers, counters),
+  }
+}
+
+/** A Sentinel that alone decides on a failover, soon. */
+export async function startSentinel(t: Test, primary: RunningValkey) {
+  const [port = 0] = await freePorts(1)
+  const folder = temporaryFolder(t)
+  const file = join(folder, 'sentinel.conf')
+  writeFileSync(
+    file,
+    [
+      `port ${port}`,
+      'bind 127.0.0.1',
+      `dir ${folder}`,
+      `sentinel monitor main 127.0.0.1 ${primary.port} 1`,
+      'sentinel down-after-milliseconds main 300',
+      'sentinel failover-timeout main 1000',
+    ].join('\n'),
+  )
+  const child = spawn(valkeyPath() as string, [file, '--sentinel'], { stdio: 'ignore' })
+  t.teardown(() => child.kill('SIGKILL'))
+  const client = new Redis({ host: '127.0.0.1', port, retryStrategy: () => 50 })
+  client.on('error', () => {})
+  t.teardown(() => client.disconnect())
+  await poll(() => client.status === 'ready', 'Sentinel answers')
+  return { port, client }
+}
+
+/** A Cluster of two shards, each with a replica; one of them loses data at a time. */
+export async function createClusterWorld(t: Test, seed: number): Promise<LossWorld> {
+  const buses = await freePorts(4)
+  const args = [...persistence(createRandom(seed)), ...replicaArgs]
+  const nodes = await Promise.all(
+    buses.map((bus) =>
+      startValkey(t, [
+        ...args,
+        ...['--cluster-enabled', 'yes', '--cluster-port', String(bus)],
+        ...['--cluster-require-full-coverage', 'no', '--cluster-node-timeout', '1000'],
+        ...['--cluster-replica-validity-factor', '0', '--cluster-replica-no-failover', 'yes'],
+      ]),
+    ),
+  )
+  const [one, two, three, four] = nodes as [
+    RunningValkey,
+    RunningValkey,
+    RunningValkey,
+    RunningValkey,
+  ]
+  await one.client.cluster('ADDSLOTSRANGE', 0, 8_191)
+  await two.client.cluster('ADDSLOTSRANGE', 8_192, 16_383)
+  // Otherwise two of them have the same configuration epoch, and a replica cannot take over.
+  for (const [i, { client }] of nodes.entries()) {
+    await client.call('CLUSTER', 'SET-CONFIG-EPOCH', i + 1)
+  }
+  for (const { client } of nodes) {
+    await client.call('CLUSTER', 'MEET', '127.0.0.1', one.port, buses[0] as number)
+  }
+  const all = async (pattern: RegExp) => {
+    const infos = await Promise.all(
+      nodes.map(({ client }) => client.cluster('INFO').catch(() => '')),
+    )
+    return infos.every((info) => pattern.test(String(info)))
+  }
+  await poll(
+    () => all(/cluster_state:ok[\s\S]*cluster_known_nodes:4/),
+    'the cluster is complete',
+    30_000,
+  )
+  const pairs = [createPair(t, [one, three]), createPair(t, [two, four])]
+  for (const { primary, replica } of pairs) {
+    const id = await primary.client.call('CLUSTER', 'MYID')
+    await poll(
+      () =>
+        replica.client.call('CLUSTER', 'REPLICATE', id as string).then(
+          () => true,
+          () => false,
+        ),
+      'the replica knows the primary',
+    )
+  }
+  for (const { follow } of pairs) await follow()
+  const client = new Cluster(
+    nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
+    { clusterRetryStrategy: () => 50, redisOptions: { maxRetriesPerRequest: 0 } },
+  )
+  client.on('error', () => {})
+  t.teardown(() => client.disconnect())
+
+  async function takeOver(pair: Pair): Promise<void> {
+    await pair.replica.client.call('CLUSTER', 'FAILOVER', 'TAKEOVER')
+    await poll(
+      async () => /role:master/.test(await pair.replica.client.info('replication')),
+      'the replica has taken over',
+    )
+    pair.swap()
+  }
+
+  async function rejoined(pair: Pair): Promise<void> {
+    for (const { client } of nodes) await client.config('SET', 'masterauth', '')
+    await poll(
+      async () => {
+        const role = await pair.replica.client.info('replication').catch(() => '')
+        return /role:slave/.test(role) && /master_link_status:up/.test(role)
+      },
+      'the old primary follows the new one',
+      60_000,
+    )
+  }
+
+  return {
+    youngMs: 5_000,
+    kinds: [
+      'flushed',
+      'restarted without data',
+      'restarted with an older copy',
+      'restarted with a copy from before an earlier loss',
+      'failed over',
+      'failed over to a replica that lags',
+      'failed over while the primary hung',
+      'evicted single keys',
+    ],
+    stepsOf(kind, random) {
+      const pair = pairs[random.below(2)] as Pair
+      const dead = async () => {
+        await pair.primary.kill()
+        await takeOver(pair)
+      }
+      const rejoin = async () => {
+        await pair.replica.start()
+        await rejoined(pair)
+      }
+      switch (kind) {
+        case 'failed over':
+          return [dead, rejoin]
+        case 'failed over to a replica that lags':
+          return random.below(2) === 0
+            ? [pair.lag, dead, rejoin]
+            : [pair.lag, () => takeOver(pair), () => rejoined(pair)]
+        case 'failed over while the primary hung':
+          return [
+            pair.lag,
+            async () => {
+              pair.primary.freeze()
+              await takeOver(pair)
+            },
+            async () => {
+              pair.replica.thaw()
+              await rejoined(pair)
+            },
+          ]
+        default:
+          return ownSteps(pair, kind, random)
+      }
+    },
+    connect: async () => ({
+      url: `redis+cluster://${nodes.map(({ port }) => `127.0.0.1:${port}`).join()}`,
+      close: async () => {},
+    }),
+    async clear() {
+      for (const pair of pairs) {
+        await pair.primary.client.flushall()
+        pair.forget()
+      }
+    },
+    stored: (counters) =>
+      Promise.all(counters.map(async (each) => Number(await client.get(redisKey(each))))),
+    highest: (counters) => highestOf(nodes, counters),
+  }
+}
