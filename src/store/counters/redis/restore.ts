@@ -1,26 +1,35 @@
 /**
  * How a process restores a Redis that has lost its data: restarted without them or from an older
  * copy, flushed while connections stayed open, or replaced by an empty node. A loss is detected by
- * the epoch stored with the data, one for each hash tag.
+ * the epoch stored with the data, one for each hash tag: there is none, or another one, or it is the
+ * same but a batch that this process has counted there is missing (its mark is lower).
  *
  * The result is never more than was used, and less by at most what was added during the loss:
  *
  * - **Sums.** Every process offers the last sum of each open window that it received; the window
  *   starts with the highest. Each was true at some moment, so the highest is at most what was used.
  *   Tokens that were never sent are added to it.
+ * - **Epochs** only increase. A new one is later than all that its first process knows, whatever
+ *   Redis's clock says, and a store with an earlier one than a process knows is an older copy, which
+ *   gets a new one. So a sum offered to a store never includes what that store has counted in its
+ *   epoch.
+ * - **Records.** For each restored counter the store keeps what it was given, with the epoch, so that
+ *   a later offer adds only the difference, and what was counted meanwhile stays. After the next loss
+ *   an older copy may still have the record, but what was counted since is in the offered sums as
+ *   well: a record of another epoch counts for nothing.
  * - **The batch in flight** may be in a sum that another process received, because perhaps only its
  *   response was lost. Its tokens `d` are offered as doubtful, beside the sum `k` from before they
  *   were sent. A received sum that includes them is at least `k + d`. So they are added if the
  *   highest sum is lower than that, and left out otherwise. (The comparison is not with the store's
- *   own sum: an older copy may have got the batch after it was copied.)
+ *   own sum: an older copy may have got the batch after it was copied.) They end with their window.
  * - **Counted responses** are lost too, and the journal reports many of them again. Each response
  *   of Redis says until when the responses that it has counted ended (`until`, per journal, by its
  *   gateway's clock alone), and a process offers that with the sums. Responses that ended by the
  *   highest of them (`cut`) are taken as counted; later ones are in no sum that any process
  *   received.
  * - **Order.** For its first seconds (`youngMs`) a store accepts no reports. After that it accepts
- *   no sums from a process that knows of ends later than `cut`, because reports in these sums may
- *   have been counted again.
+ *   nothing from a process that knows of ends later than `cut`, because reports in its sums may have
+ *   been counted again.
  */
 
 import type { CounterAnswer } from './scripts.ts'

@@ -1,18 +1,17 @@
-import { spawn, spawnSync } from 'node:child_process'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import tls from 'node:tls'
-import { Redis } from 'ioredis'
 import root, { type Test } from 'tap'
 import type { Counter } from '../../../../src/core/counter.ts'
 import { connectRedis } from '../../../../src/store/counters/redis/connection.ts'
 import { freePorts } from '../../../support/free-ports.ts'
 import { poll } from '../../../support/poll.ts'
 import { createReplica, type Replica, redisKey } from '../../../support/redis-world.ts'
+import { startSentinel } from '../../../support/sentinel.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 import { type RunningValkey, skipValkey, startValkey } from '../../../support/valkey.ts'
-import { valkeyPath } from '../../../support/valkey-binary.ts'
 
 const skip = skipValkey
 const hour = 3_600_000
@@ -120,7 +119,7 @@ root.test('Sentinel leads to the new primary', { skip }, async (t) => {
     async () => /master_link_status:up/.test(await secondary.client.info('replication')),
     'the replica follows',
   )
-  const sentinel = await startSentinel(t, primary)
+  const sentinel = await startSentinel(t, primary.port, { downMs: 300, failoverMs: 3_000 })
   const replica = await replicaOf(t, `redis+sentinel://127.0.0.1:${sentinel.port}/main`)
   const counter = counterOf('sentinel')
   replica.counters.add([counter], 5, 0)
@@ -144,30 +143,6 @@ root.test('Sentinel leads to the new primary', { skip }, async (t) => {
   await replica.flushed()
   t.equal(await secondary.client.get(redisKey(counter)), '7')
 })
-
-async function startSentinel(t: Test, primary: RunningValkey) {
-  const [port = 0] = await freePorts(1)
-  const folder = temporaryFolder(t)
-  const file = join(folder, 'sentinel.conf')
-  writeFileSync(
-    file,
-    [
-      `port ${port}`,
-      'bind 127.0.0.1',
-      `dir ${folder}`,
-      `sentinel monitor main 127.0.0.1 ${primary.port} 1`,
-      'sentinel down-after-milliseconds main 300',
-      'sentinel failover-timeout main 3000',
-    ].join('\n'),
-  )
-  const child = spawn(valkeyPath() as string, [file, '--sentinel'], { stdio: 'ignore' })
-  t.teardown(() => child.kill('SIGKILL'))
-  const client = new Redis({ host: '127.0.0.1', port, retryStrategy: () => 50 })
-  client.on('error', () => {})
-  t.teardown(() => client.disconnect())
-  await poll(() => client.status === 'ready', 'Sentinel answers')
-  return { port, client }
-}
 
 root.test('a Cluster counts on all its nodes', { skip }, async (t) => {
   const nodes = await startCluster(t)
