@@ -29,8 +29,11 @@ export interface ListModelsDeps {
   readonly probeModel: ProbeModel
   /** Public base URL of the gateway, without a trailing slash. */
   readonly gatewayUrl: string
-  /** Called with the list of a model's server, if it was requested through the gateway. */
-  readonly onServed?: (model: Model, served: readonly ServedModel[]) => void
+  /**
+   * Called with the list of a model's server, if it was requested through the gateway; waits until
+   * the names can be used.
+   */
+  readonly onServed?: (model: Model, served: readonly ServedModel[]) => Promise<void>
   /** Timeout of the whole response; models that have not responded by then are left out. */
   readonly accessCheckTimeoutMs: number
 }
@@ -269,7 +272,7 @@ async function findModels(deps: ListModelsDeps, search: Search): Promise<readonl
       if (outcome === 'missing' && !isNamed) return
       const served = typeof outcome === 'string' ? undefined : outcome
       // A listed model must be callable by the next request.
-      if (served !== undefined && isAtGateway(model)) deps.onServed?.(model, served)
+      if (served !== undefined && isAtGateway(model)) await deps.onServed?.(model, served)
       for (const subscription of subscriptions)
         found.push({ model, subscription, endpoint, served })
     },

@@ -4,7 +4,8 @@ import type { FastifyInstance } from 'fastify'
 import { type BackendState, statusOf } from '../core/conditions.ts'
 import { type Enforcement, viewOf } from '../core/enforcement.ts'
 import { policyStatuses } from '../core/generated-policies.ts'
-import type { Snapshot } from '../core/snapshot.ts'
+import { identityCondition } from '../core/name-conflicts.ts'
+import type { Model, Snapshot } from '../core/snapshot.ts'
 
 export interface ListResourcesDeps {
   readonly snapshot: () => Snapshot
@@ -20,10 +21,12 @@ export function listResources(app: FastifyInstance, deps: ListResourcesDeps): vo
   app.get('/internal/v1/resources', async () => {
     const enforcement = await deps.enforcement()
     const view = viewOf(enforcement)
+    const snapshot = deps.snapshot()
+    const identityOf = (model: Model) => identityCondition(model, snapshot)
     return {
       object: 'list',
       data: [
-        ...statusOf(deps.snapshot(), { backendOf: deps.backendOf, ...view }),
+        ...statusOf(snapshot, { backendOf: deps.backendOf, identityOf, ...view }),
         ...policyStatuses(enforcement.policies, view.policyConditions),
       ],
       problems: deps.resourceProblems(),

@@ -25,6 +25,7 @@ export interface Condition {
     | 'Programmed'
     | 'Accepted'
     | 'Enforced'
+    | 'ModelIdentityUnique'
   readonly status: 'True' | 'False' | 'Unknown'
   readonly reason: string
   readonly message: string
@@ -51,6 +52,8 @@ export interface StatusView {
   readonly policyConditions?: PolicyConditions | undefined
   /** If set, models report whether Envoy has their cluster as written. */
   readonly programmedOf?: ((model: string) => Condition | undefined) | undefined
+  /** If set, models report whether all of their names are theirs. */
+  readonly identityOf?: ((model: Model) => Condition) | undefined
 }
 
 /** The status of every resource of the snapshot, ordered by kind, namespace and name. */
@@ -92,7 +95,7 @@ function maybe<Value>(
 }
 
 function createStatusOf(snapshot: Snapshot, view: StatusView) {
-  const { backendOf, policyConditions, programmedOf } = view
+  const { backendOf, policyConditions, programmedOf, identityOf } = view
   const peers = byPriority(snapshot)
   return {
     ofModel: (model: Model) =>
@@ -102,6 +105,7 @@ function createStatusOf(snapshot: Snapshot, view: StatusView) {
         ...(backendOf && model.cluster !== undefined
           ? [reachableCondition(backendOf(model.key))]
           : []),
+        ...(identityOf ? [identityOf(model)] : []),
       ]),
     ofPolicy: (policy: CompiledPolicy) =>
       toStatus(policy, [], weaknessOf(policy, 'ModelAuthPolicy', policyConditions)),

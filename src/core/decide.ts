@@ -26,7 +26,7 @@ import {
   refuseSpelling,
 } from './operations.ts'
 import { isHealthy, type Selection, type SelectionError, select } from './selection.ts'
-import type { Model, Snapshot } from './snapshot.ts'
+import type { Model, Opened, Snapshot } from './snapshot.ts'
 import type { Target } from './target.ts'
 import { owningGroup } from './usage-labels.ts'
 
@@ -235,26 +235,65 @@ function findModel(request: AccessRequest, snapshot: Snapshot, caller: Caller): 
   if (bodyProblem !== undefined || bodyModel === undefined) {
     return deny('invalid_body', { about: 'body', problem: bodyProblem })
   }
-  const usableOf = (models: readonly Model[] = []) => models.filter((each) => mayUse(caller, each))
-  let usable = usableOf(snapshot.modelsByName.get(bodyModel))
-  if (usable.length === 0) usable = usableOf(snapshot.modelsByServedName.get(bodyModel))
-  const [first] = usable
-  if (first === undefined) return denyModel(request)
-  if (usable.length === 1) return first
-  return pickCovered(usable, request, snapshot, caller)
+  return findByName(bodyModel, request, snapshot, caller) ?? denyModel(request)
 }
 
-/** One name in several namespaces: picks the model that the caller's subscription covers. */
+/**
+ * The model that a body names. A name that a ModelRef declares is not looked up among those that
+ * servers list, unless another namespace owned it before: that one's callers keep it.
+ */
+function findByName(
+  name: string,
+  request: AccessRequest,
+  snapshot: Snapshot,
+  caller: Caller,
+): Model | Denial | undefined {
+  const declared = snapshot.modelsByName.get(name) ?? none
+  const served = snapshot.servedNames.get(name)
+  const usableOf = (models: readonly Model[]) => models.filter((each) => mayUse(caller, each))
+  if (served === undefined) return pickCovered(usableOf(declared), request, snapshot, caller)
+
+  const isOwn = ({ resource }: Model) => resource.metadata.namespace === served.namespace
+  const own = declared.filter(isOwn)
+  const owned = usableOf(own.length > 0 ? own : served.owned)
+  const others = declared.length > 0 ? declared.filter((each) => !isOwn(each)) : served.others
+  const rest = usableOf(others)
+  if (rest.length === 0) return pickCovered(owned, request, snapshot, caller)
+  const isCovered = (model: Opened) => covers(request, snapshot, caller, model)
+  const isHeld =
+    own.length === 0 &&
+    !owned.some(isCovered) &&
+    served.held.some((each) => mayUse(caller, each) && isCovered(each))
+  return isHeld ? undefined : pickCovered([...owned, ...rest], request, snapshot, caller)
+}
+
+const none: readonly Model[] = []
+
+/** Whether the caller's subscription names the model, even if it cannot pay for it now. */
+function covers(
+  request: AccessRequest,
+  snapshot: Snapshot,
+  caller: Caller,
+  model: Opened,
+): boolean {
+  const selected = select(snapshot, caller, subscriptionOf(request, caller), model.key)
+  if (!('error' in selected)) return true
+  return selected.error === 'model_unhealthy' || selected.error === 'multiple_subscriptions'
+}
+
+/**
+ * The only one of several usable models, otherwise the first that the caller's subscription covers:
+ * the owner's come first, and earlier ones. undefined: there is none.
+ */
 function pickCovered(
   models: readonly Model[],
   request: AccessRequest,
   snapshot: Snapshot,
   caller: Caller,
-): Model | Denial {
-  const covered = models.filter(
-    (model) => !('error' in selectPaying(snapshot, request, caller, model)),
-  )
-  if (covered.length === 1) return covered[0] as Model
+): Model | Denial | undefined {
+  if (models.length < 2) return models[0]
+  const covered = models.find((model) => covers(request, snapshot, caller, model))
+  if (covered !== undefined) return covered
   const paths = models.map(({ key }) => `/${key}${request.target.operation}`).sort()
   return deny('model_ambiguous', { about: 'ambiguous', paths })
 }

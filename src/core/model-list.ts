@@ -49,8 +49,8 @@ const longestList = 10_000
 const longestId = 512
 /** The last second of the year 9999, the latest that RFC 3339 can express. */
 const latestSecond = 253_402_300_799
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is being refused
-const printable = /^[^\u0000-\u001f\u007f]+$/
+/** Without controls and invisible characters, with which a name could look like another one. */
+const printable = /^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+$/u
 
 /**
  * Where clients reach a model: its own `endpointOverride`, otherwise its path at the gateway if it

@@ -75,13 +75,44 @@ export interface ResourceProblem {
   readonly message: string
 }
 
+/** A name that model servers list, and the namespace that it belongs to. */
+export interface ServedName {
+  readonly namespace: string
+  /** The namespace's models whose server lists it, earlier ones first. */
+  readonly owned: readonly Model[]
+  /**
+   * The namespace's models that have lost it, or are gone themselves: who may use one of these waits
+   * for it to return, and is not served by another namespace.
+   */
+  readonly held: readonly Opened[]
+  /** Models of other namespaces whose server lists it, earlier ones first. */
+  readonly others: readonly Model[]
+}
+
+/** A model, which may be gone, and who may use it. */
+export type Opened = Pick<Model, 'key' | 'users' | 'groups'>
+
+/** The names that model servers list. */
+export interface ServedNames {
+  /** Whether the owners have been read. */
+  readonly isKnown: boolean
+  /** undefined: nobody owns the name. */
+  get(name: string): ServedName | undefined
+  /** The namespace that owns the name. */
+  ownerOf(name: string): string | undefined
+  /** The names that the model's server lists; undefined if it has not answered yet. */
+  listOf(model: Model): readonly string[] | undefined
+}
+
 export interface Snapshot {
   /** By `<namespace>/<name>`. */
   readonly models: ReadonlyMap<string, Model>
-  /** By the names a body may use: the ModelRef's own and its `modelIds`. */
+  /**
+   * By the names a body may use: the ModelRef's own and its `modelIds`. Earlier models come first.
+   */
   readonly modelsByName: ReadonlyMap<string, readonly Model[]>
-  /** By the names that servers list (served-names.ts); used if no resource gives the name. */
-  readonly modelsByServedName: Pick<ReadonlyMap<string, readonly Model[]>, 'get'>
+  /** The names that servers list (served-names.ts). */
+  readonly servedNames: ServedNames
   /** By bare name; all are in one namespace. */
   readonly subscriptions: ReadonlyMap<string, CompiledSubscription>
   /** The same by owner. */
@@ -162,7 +193,7 @@ export function* compileInSteps(
   return {
     models,
     modelsByName: models === previous.models ? previous.modelsByName : indexByName(models.values()),
-    modelsByServedName: noNames,
+    servedNames: noNames,
     subscriptions,
     owners,
     policies,
@@ -172,12 +203,17 @@ export function* compileInSteps(
   }
 }
 
-const noNames: Snapshot['modelsByServedName'] = new Map()
+const noNames: ServedNames = {
+  isKnown: false,
+  get: () => undefined,
+  ownerOf: () => undefined,
+  listOf: () => undefined,
+}
 
 const nothing: Snapshot = {
   models: new Map(),
   modelsByName: new Map(),
-  modelsByServedName: noNames,
+  servedNames: noNames,
   subscriptions: new Map(),
   owners: noOwners,
   policies: new Map(),
@@ -331,7 +367,7 @@ function referring(
 }
 
 /** The ModelRef's own name and its ids. */
-function namesOf({ metadata, modelIds }: ModelRef): readonly string[] {
+export function namesOf({ metadata, modelIds }: ModelRef): readonly string[] {
   return [...new Set([metadata.name, ...modelIds])]
 }
 
@@ -340,5 +376,17 @@ function indexByName(models: Iterable<Model>): ReadonlyMap<string, readonly Mode
   for (const model of models) {
     for (const name of namesOf(model.resource)) addTo(index, name, model)
   }
+  for (const sharing of index.values()) if (sharing.length > 1) sharing.sort(byAge)
   return index
+}
+
+/**
+ * Earlier models first: by `creationTimestamp`, then by key in byte order. Those without a time, as
+ * in files, come last.
+ */
+export function byAge(a: Model, b: Model): number {
+  const since = a.resource.metadata.createdAt ?? Infinity
+  const other = b.resource.metadata.createdAt ?? Infinity
+  if (since !== other) return since < other ? -1 : 1
+  return a.key < b.key ? -1 : a.key > b.key ? 1 : 0
 }

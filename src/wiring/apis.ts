@@ -98,7 +98,7 @@ export function createInternalApi(
     tls: asking,
     asksCallers: asking !== undefined && tls?.asksCallers === true,
     backendOf: parts.health.stateOf,
-    resourceProblems: resources.problems,
+    resourceProblems: () => [...resources.problems(), ...learner.problems()],
     enforcement: resources.enforcement,
     noteUse: keyParts.noteUse,
   })

@@ -19,17 +19,20 @@ import {
 } from '../controller/status-objects.ts'
 import { type Reports, viewOf } from '../core/enforcement.ts'
 import { policyKinds } from '../core/generated-policies.ts'
+import { identityCondition } from '../core/name-conflicts.ts'
 import { noPolicies, type Policies, policiesInSteps } from '../core/policies.ts'
 import type { Refused } from '../core/refused.ts'
 import { subscriptionNamespace } from '../core/resources.ts'
-import type { Snapshot } from '../core/snapshot.ts'
+import type { Model, Snapshot } from '../core/snapshot.ts'
 import { createClient } from '../kubernetes/client.ts'
 import { followLease } from '../kubernetes/lease.ts'
 import { followOthersLease } from '../kubernetes/others-lease.ts'
 import { openPool } from '../store/postgres/postgres.ts'
+import { createServedNamesStore } from '../store/served-names.ts'
 import { accessOf } from './cluster.ts'
 import { watchReports } from './reports.ts'
 import { createResourceReport } from './resource-report.ts'
+import { createLearner, type Learner } from './served-names.ts'
 
 export type ClusterController = Awaited<ReturnType<typeof startClusterController>>
 
@@ -123,8 +126,10 @@ export async function startClusterController(options: ClusterControllerOptions) 
   let policies: Policies = noPolicies
   let reports: Reports = { problem: 'DATABASE_URL is not set, by which processes report' }
   let published: Pick<StatusInputs, 'snapshot' | 'objects'> | undefined
-  /** The last verdict about each model from the reports. */
+  /** The last verdict about each model from the reports, and about its names. */
   const verdicts = new Map<string, string>()
+  const identities = new Map<string, string>()
+  let learner: Learner | undefined
   const lookAtAll = (): void => {
     writer.look(statusObjects.targetsOf())
     writer.look(policyObjects.all())
@@ -137,7 +142,9 @@ export async function startClusterController(options: ClusterControllerOptions) 
     if (published === undefined) return
     const view = viewOf({ policies, reports })
     policyObjects.want(policies, view.policyConditions)
-    statusObjects.want({ ...published, ...view, gatewayUrl: config.gatewayUrl })
+    const named = learner?.snapshot() ?? published.snapshot
+    const identityOf = (model: Model) => identityCondition(model, named)
+    statusObjects.want({ ...published, ...view, identityOf, gatewayUrl: config.gatewayUrl })
     const changed = new Set<string>()
     for (const model of models) {
       const found = policyKinds.map((kind) => view.policyConditions(model, kind))
@@ -152,6 +159,27 @@ export async function startClusterController(options: ClusterControllerOptions) 
   function lookAt(models: ReadonlySet<string>, snapshot: Snapshot): void {
     writer.look(policyObjects.targetsOf(models), true)
     writer.look(statusObjects.targetsOf(objectsAbout(models, snapshot)), true)
+  }
+
+  /** Checks the objects of the models whose names are judged otherwise than before. */
+  async function showNames(): Promise<void> {
+    const named = learner?.snapshot()
+    if (named === undefined) return
+    const changed = await inSlices(judgeNames(named))
+    show([])
+    lookAt(changed, named)
+  }
+
+  function* judgeNames(named: Snapshot): Generator<void, ReadonlySet<string>> {
+    const changed = new Set<string>()
+    for (const [key, model] of named.models) {
+      const verdict = JSON.stringify(identityCondition(model, named))
+      if (identities.get(key) !== verdict) changed.add(key)
+      identities.set(key, verdict)
+      yield
+    }
+    for (const key of identities.keys()) if (!named.models.has(key)) identities.delete(key)
+    return changed
   }
 
   async function publish(snapshot: Snapshot, _: unknown, refused: readonly Refused[]) {
@@ -191,6 +219,16 @@ export async function startClusterController(options: ClusterControllerOptions) 
     report: createResourceReport(log),
     onFailure: (error) => log.error({ err: error }, 'resources could not be read'),
   })
+  learner =
+    pool &&
+    createLearner({
+      snapshot: () => published?.snapshot as Snapshot,
+      store: createServedNamesStore(pool),
+      ask: undefined,
+      log,
+      onFault: (error) => log.error({ err: error }, 'the owners of names could not be judged'),
+      onChange: showNames,
+    })
 
   return {
     /** Whether this process is the leader, which writes. */
@@ -216,6 +254,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
     async stop(): Promise<void> {
       clearInterval(again)
       controller.close()
+      learner?.close()
       const released = lease.release()
       closing.abort()
       await Promise.all([released, pool?.end()])

@@ -82,6 +82,8 @@ export async function openResources(
   return {
     /** The snapshot in force. */
     snapshot: stage.snapshot,
+    /** The snapshot published last, with models that wait for their cluster. */
+    latest: stage.latest,
     /** The state of each model in this process, and the reports of all processes. */
     async enforcement(): Promise<Enforcement> {
       const reports = await inForce.read()
@@ -137,10 +139,12 @@ function createStage(clusterFile: ClusterFile, secrets: SecretFiles, onShown: ()
     return turn
   }
 
-  function snapshot(): Snapshot {
-    if (shown === undefined) throw new Error('no snapshot has been published')
-    return shown
+  function published(snapshot: Snapshot | undefined): Snapshot {
+    if (snapshot === undefined) throw new Error('no snapshot has been published')
+    return snapshot
   }
+
+  const snapshot = (): Snapshot => published(shown)
 
   return {
     show,
@@ -159,6 +163,7 @@ function createStage(clusterFile: ClusterFile, secrets: SecretFiles, onShown: ()
       await show()
     },
     snapshot,
+    latest: () => published(latest?.fresh),
     state: () => ({ snapshot: snapshot(), refused }),
   }
 }

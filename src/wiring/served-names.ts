@@ -6,38 +6,53 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { forEachConcurrently } from '../admin/concurrency.ts'
+import { inSlices } from '../controller/slices.ts'
 import { readServedModels, type ServedModel } from '../core/model-list.ts'
+import { nameProblems } from '../core/name-conflicts.ts'
 import type { ModelRef } from '../core/resources.ts'
 import { createServedNames, takenOf, takesServedNames } from '../core/served-names.ts'
-import type { Model, Snapshot } from '../core/snapshot.ts'
+import { byAge, type Model, type Snapshot } from '../core/snapshot.ts'
 import { askServer, serverOf } from '../gateway/server-list.ts'
 import { createServedNamesStore, type ServedNamesStore } from '../store/served-names.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
+import { createNameClaims, type ServerModels } from './name-claims.ts'
+import { linesShown } from './resource-report.ts'
 import type { Resources } from './resources.ts'
 
 export interface Learner {
   /** The snapshot in force, with the names that servers list. */
   readonly snapshot: () => Snapshot
-  /** Records the list of a model's server. */
-  note(model: Model, served: readonly ServedModel[]): void
+  /** Models some of whose names belong to others, one sentence each. */
+  readonly problems: () => readonly string[]
+  /**
+   * Records the list of a model's server. Resolves once the names can be used, if they may be, or the
+   * database does not answer.
+   */
+  note(model: Model, served: readonly ServedModel[]): Promise<void>
   close(): void
 }
 
 export interface LearnerDeps {
   readonly snapshot: () => Snapshot
+  /** The snapshot with models that are not in force yet; by default `snapshot`. */
+  readonly latest?: () => Snapshot
   readonly store: ServedNamesStore
   /**
    * Requests the server's list, unparsed; rejects if there is none. undefined: another process
-   * asks.
+   * asks, and claims names.
    */
   readonly ask: ((ref: ModelRef) => Promise<unknown>) | undefined
-  readonly log: Pick<Logger, 'debug'>
+  readonly log: Pick<Logger, 'debug' | 'warn'>
   readonly onFault: (error: unknown) => void
+  /** Called, instead of looking for problems, when names or models have changed. */
+  readonly onChange?: () => Promise<void>
   /** Milliseconds between two reads of the others' names and checks for servers that are due. */
   readonly restMs?: number
   /** Milliseconds until a server that has responded is asked again. */
   readonly freshMs?: number
+  /** Milliseconds between two looks for names that their owners have lost. */
+  readonly tendMs?: number
 }
 
 /** Milliseconds until a server that has not responded is asked again, for each attempt. */
@@ -46,44 +61,52 @@ const askMs = 2_000
 /** Servers asked concurrently, and how long one may block those behind it. */
 const concurrency = 50
 const patienceMs = 500
+/** Rounds between two searches for names that belong to others. */
+const judgeRests = 5
 /** How often each process confirms a server's unchanged list. */
 const confirmMs = 86_400_000
 
-/** When a server is asked again and was last reported, by `performance.now()`. */
+/**
+ * When a server is asked again, was last reported and has last answered, by `performance.now()`.
+ */
 interface Turn {
   dueAt: number
   failures: number
   reportedAt: number
+  answeredAt: number
 }
 
 /** Asks the servers of models without ids of their own. */
 export function openServedNames(
   { config, log, onFault, stops }: Context,
   { pool }: Database,
-  { snapshot, readSecret }: Pick<Resources, 'snapshot' | 'readSecret'>,
+  { snapshot, latest, readSecret }: Pick<Resources, 'snapshot' | 'latest' | 'readSecret'>,
 ): Learner {
   const { backendCaFile: caFile } = config
   const learner = createLearner({
-    snapshot,
+    ...{ snapshot, latest, log, onFault },
     store: createServedNamesStore(pool),
     ask: (ref) => askServer(ref, { readSecret, caFile, signal: AbortSignal.timeout(askMs) }),
-    log,
-    onFault,
   })
   stops.push(() => learner.close())
   return learner
 }
 
 export function createLearner(deps: LearnerDeps): Learner {
-  const { store, log, onFault, restMs = 1_000, freshMs = 30_000 } = deps
+  const { store, log, onFault, restMs = 1_000, freshMs = 30_000, tendMs = 300_000 } = deps
+  const latest = deps.latest ?? deps.snapshot
   const names = createServedNames()
   const turns = new Map<string, Turn>()
   const closing = new AbortController()
   const { signal } = closing
   const identities = new WeakMap<ModelRef, string>()
   let shown: { readonly from: Snapshot; readonly snapshot: Snapshot } | undefined
-  let needed: ReadonlyMap<string, Model> = new Map()
+  let needed: ReadonlyMap<string, ServerModels> = new Map()
   let neededFor: Snapshot['models'] | undefined
+  let problems: readonly string[] = []
+  let judged: { readonly snapshot: Snapshot; readonly edition: number; at: number } | undefined
+  const answeredAt = (id: string): number => turns.get(id)?.answeredAt ?? -Infinity
+  const claims = createNameClaims({ names, store, servers, latest, answeredAt, tendMs })
 
   function idOf({ resource }: Model): string {
     const id = identities.get(resource) ?? serverOf(resource)
@@ -92,25 +115,48 @@ export function createLearner(deps: LearnerDeps): Learner {
   }
 
   function turnOf(id: string): Turn {
-    const turn = turns.get(id) ?? { dueAt: -Infinity, failures: 0, reportedAt: -Infinity }
+    const turn = turns.get(id) ?? {
+      ...{ dueAt: -Infinity, failures: 0, reportedAt: -Infinity, answeredAt: -Infinity },
+    }
     turns.set(id, turn)
     return turn
   }
 
-  /** The current servers, each with one of its models. Others are forgotten. */
-  function servers(): ReadonlyMap<string, Model> {
-    const { models } = deps.snapshot()
+  /** The current servers with their models. Others are forgotten. */
+  function servers(): ReadonlyMap<string, ServerModels> {
+    const { models } = latest()
     if (models === neededFor) return needed
-    const found = [...models.values()].filter(takesServedNames)
+    const found = new Map<string, { first: Model; byNamespace: Map<string, Model> }>()
+    for (const model of models.values()) {
+      if (!takesServedNames(model)) continue
+      const { namespace } = model.resource.metadata
+      const id = idOf(model)
+      const server = found.get(id) ?? { first: model, byNamespace: new Map() }
+      found.set(id, server)
+      if (byAge(model, server.first) < 0) server.first = model
+      const other = server.byNamespace.get(namespace)
+      if (other === undefined || byAge(model, other) < 0) server.byNamespace.set(namespace, model)
+    }
     const before = needed
-    needed = new Map(found.map((model) => [idOf(model), model]))
+    needed = found
     neededFor = models
     for (const id of before.keys()) {
-      if (needed.has(id)) continue
-      names.set(id, [])
-      turns.delete(id)
+      if (!found.has(id)) {
+        names.forget(id)
+        turns.delete(id)
+      } else if (names.knows(id)) take(id, names.of(id))
     }
     return needed
+  }
+
+  /** Takes over the list of a server. Returns whether it has changed. */
+  function take(id: string, listed: readonly string[]): boolean {
+    const namespaces = [...(servers().get(id)?.byNamespace.keys() ?? [])].sort()
+    if (namespaces.length === 0) return false
+    const before = names.of(id)
+    const isNew = names.set(id, listed, namespaces)
+    if (isNew) claims.noteList(id, before)
+    return isNew
   }
 
   /** Reports new names to the others, and from time to time unchanged ones. */
@@ -118,12 +164,17 @@ export function createLearner(deps: LearnerDeps): Learner {
     const id = idOf(model)
     if (!servers().has(id)) return
     const turn = turnOf(id)
-    const isNew = names.set(
+    turn.answeredAt = performance.now()
+    const isNew = take(
       id,
       takenOf(served).map((each) => each.id),
     )
     if (isNew) log.debug({ model: model.key }, 'a model server lists other names')
-    if (!isNew && performance.now() - turn.reportedAt < confirmMs) return
+    if (isNew || performance.now() - turn.reportedAt >= confirmMs) void report(id, turn)
+    if (isNew && deps.ask !== undefined && claims.isRead) await claims.claim().catch(noteOutage)
+  }
+
+  async function report(id: string, turn: Turn): Promise<void> {
     turn.reportedAt = performance.now()
     await store.write(id, names.of(id)).catch((error: unknown) => {
       // So that its next response is reported again.
@@ -132,42 +183,67 @@ export function createLearner(deps: LearnerDeps): Learner {
     })
   }
 
-  async function ask(model: Model, turn: Turn): Promise<void> {
+  function noteOutage(error: unknown): void {
+    log.debug({ cause: String(error) }, 'what other processes know of model servers is not known')
+  }
+
+  async function ask({ first }: ServerModels, turn: Turn): Promise<void> {
     try {
-      const list = await deps.ask?.(model.resource)
-      await learn(model, readServedModels(list))
+      const list = await deps.ask?.(first.resource)
+      await learn(first, readServedModels(list))
       turn.failures = 0
       turn.dueAt = performance.now() + freshMs
     } catch (error) {
       turn.dueAt = performance.now() + (retryMs[turn.failures] ?? freshMs)
       turn.failures += 1
-      log.debug({ model: model.key, cause: String(error) }, 'a model server shows no list')
+      log.debug({ model: first.key, cause: String(error) }, 'a model server shows no list')
     }
   }
 
   /** Servers with the fewest failures come first. */
   async function askAll(): Promise<void> {
-    const due = new Map<Turn, Model>()
-    for (const [id, model] of servers()) {
+    const due = new Map<Turn, ServerModels>()
+    for (const [id, models] of servers()) {
       const turn = turnOf(id)
-      if (turn.dueAt <= performance.now()) due.set(turn, model)
+      if (turn.dueAt <= performance.now()) due.set(turn, models)
     }
     const inOrder = [...due].sort(([a], [b]) => a.failures - b.failures)
     // A signal per round: listeners on one that lives as long as the process would never be
     // released.
     const options = { concurrency, patienceMs, signal: new AbortController().signal }
-    await forEachConcurrently(inOrder, options, ([turn, model]) => ask(model, turn))
+    await forEachConcurrently(inOrder, options, ([turn, models]) => ask(models, turn))
   }
 
-  async function readOthers(): Promise<void> {
-    if (servers().size === 0) return
-    try {
-      for (const [id, listed] of await store.readChanges(servers())) {
-        if (servers().has(id)) names.set(id, listed)
+  async function follow(): Promise<void> {
+    if (servers().size > 0 || names.owners.size > 0) {
+      try {
+        for (const [id, listed] of await store.readChanges(servers())) take(id, listed)
+        await claims.read()
+        if (deps.ask !== undefined) {
+          await claims.claim()
+          await claims.tend()
+        }
+      } catch (error) {
+        noteOutage(error)
       }
-    } catch (error) {
-      log.debug({ cause: String(error) }, 'what other processes know of model servers is not known')
     }
+    await judge()
+  }
+
+  /** Finds names that belong to others, and logs new ones. */
+  async function judge(): Promise<void> {
+    const snapshot = current()
+    const { edition } = names
+    const at = performance.now()
+    if (judged?.snapshot === snapshot && judged.edition === edition) return
+    if (judged !== undefined && at - judged.at < judgeRests * restMs) return
+    judged = { snapshot, edition, at }
+    if (deps.onChange !== undefined) return deps.onChange()
+    if (deps.ask === undefined) return
+    const known = new Set(problems)
+    problems = await inSlices(nameProblems(snapshot))
+    const added = problems.filter((problem) => !known.has(problem))
+    for (const problem of added.slice(0, linesShown)) log.warn({ problem }, 'resource problem')
   }
 
   async function keepOn(step: () => Promise<void>): Promise<void> {
@@ -176,16 +252,19 @@ export function createLearner(deps: LearnerDeps): Learner {
       await delay(restMs, undefined, { signal, ref: false })
     }
   }
-  for (const step of deps.ask ? [readOthers, askAll] : [readOthers]) keepOn(step).catch(() => {})
+  for (const step of deps.ask ? [follow, askAll] : [follow]) keepOn(step).catch(() => {})
+
+  function current(): Snapshot {
+    const from = deps.snapshot()
+    if (shown?.from !== from) shown = { from, snapshot: names.onto(from, idOf) }
+    return shown.snapshot
+  }
 
   return {
-    snapshot() {
-      const from = deps.snapshot()
-      if (shown?.from !== from) shown = { from, snapshot: names.onto(from, idOf) }
-      return shown.snapshot
-    },
-    note(model, served) {
-      if (takesServedNames(model)) void learn(model, served)
+    snapshot: current,
+    problems: () => problems,
+    async note(model, served) {
+      if (takesServedNames(model)) await learn(model, served)
     },
     close: () => closing.abort(),
   }

@@ -1,5 +1,11 @@
 import { test } from 'tap'
-import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import type { ModelRef } from '../../src/core/resources.ts'
+import { serverOf } from '../../src/gateway/server-list.ts'
+import { migrate } from '../../src/store/postgres/migrate.ts'
+import { createServedNamesStore } from '../../src/store/served-names.ts'
+import { createDatabase } from '../support/database.ts'
+import { accessPolicy, modelRef, resourceOf, subscription } from '../support/documents.ts'
+import { createPool } from '../support/key-store.ts'
 import { startTestController as start } from '../support/kubernetes/controllers.ts'
 import { inWorlds, startDouble, type World } from '../support/kubernetes/world.ts'
 import { poll } from '../support/poll.ts'
@@ -297,7 +303,8 @@ inWorlds('the status of a model has its route and the routes that bypass us', as
     },
     { type: 'Programmed', status: 'False', reason: 'BackendNotReady' },
   ])
-  t.equal(conditions.length, 2)
+  t.match(conditions[2], { type: 'ModelIdentityUnique', status: 'Unknown' })
+  t.equal(conditions.length, 3)
   t.strictSame(
     Object.keys(fields).sort(),
     ['observedGeneration', 'phase'],
@@ -432,4 +439,29 @@ test('a hundred edits cause few writes', async (t) => {
   }, 'the last edit is observed')
   const seconds = (performance.now() - begunAt) / 1_000
   t.ok(controller.written <= 2 + 20 * seconds, `${controller.written} writes in ${seconds} s`)
+})
+
+inWorlds('a ModelRef with names of another namespace says so', async (t, world) => {
+  const database = await createDatabase(t)
+  const sql = await createPool(t, database)
+  await migrate(sql)
+  const store = createServedNamesStore(sql)
+  const server = serverOf(resourceOf(modelRef('small')) as ModelRef)
+  await store.write(server, ['mine', 'theirs'])
+  await world.apply(modelRef('small'))
+  await world.apply(modelRef('declaring', { modelIds: ['theirs'] }))
+  await start(t, world, { DATABASE_URL: database })
+  const identity = async (name: string) =>
+    (await read(world, 'modelrefs', name)).status?.conditions.find(
+      ({ type }) => type === 'ModelIdentityUnique',
+    )
+  for (const name of ['small', 'declaring']) {
+    await poll(async () => (await identity(name))?.status === 'True', `${name} is unique`)
+  }
+  await store.claim(new Map([['theirs', { namespace: 'east', server: 'another' }]]))
+  await poll(async () => (await identity('declaring'))?.status === 'False', 'the name is taken')
+  t.match(await identity('declaring'), {
+    reason: 'ModelNameConflict',
+    message: '1 name belongs to others: "theirs" to east',
+  })
 })

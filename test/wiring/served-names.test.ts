@@ -21,25 +21,32 @@ interface Settings {
   readonly ask?: (ref: ModelRef) => Promise<unknown>
   readonly shown?: () => Snapshot
   readonly freshMs?: number
+  /** The time by which names are missing; with it they are looked for at once. */
+  readonly clock?: () => number
 }
 
 /** Learns names as a process of its own would. */
-function start(t: Test, sql: Pool, { ask = unavailable, shown, freshMs }: Settings = {}): Learner {
+function start(
+  t: Test,
+  sql: Pool,
+  { ask = unavailable, shown, freshMs, clock }: Settings = {},
+): Learner {
   const learner = createLearner({
     snapshot: shown ?? (() => snapshot),
-    store: createServedNamesStore(sql),
+    store: createServedNamesStore(sql, clock),
     ask,
     log: pino({ level: 'silent' }),
     onFault: (error) => t.fail(String(error)),
     restMs: 20,
     ...(freshMs !== undefined && { freshMs }),
+    ...(clock && { tendMs: 30 }),
   })
   t.teardown(learner.close)
   return learner
 }
 
 const modelsOf = (learner: Learner, name: string) =>
-  (learner.snapshot().modelsByServedName.get(name) ?? []).map(({ key }) => key).join()
+  (learner.snapshot().servedNames.get(name)?.owned ?? []).map(({ key }) => key).join()
 
 test('names seen by one process are known to all, also to later ones', async (t) => {
   const sql = await createMigrated(t)
@@ -68,12 +75,13 @@ test('a name that a caller was shown is known at once', async (t) => {
   const sql = await createMigrated(t)
   const [showing, other] = [start(t, sql), start(t, sql)]
   const model = snapshot.models.get('llm/two')!
-  showing.note(model, [{ id: 'shown', created: undefined }])
+  await poll(() => showing.snapshot().servedNames.isKnown, 'the owners are known')
+  await showing.note(model, [{ id: 'shown', created: undefined }])
   t.equal(modelsOf(showing, 'shown'), 'llm/two')
   await poll(() => modelsOf(other, 'shown') === 'llm/two', 'the other processes know it too')
   t.equal(modelsOf(showing, 'shown'), 'llm/two', 'the name stays')
   const named = snapshotOf(modelRef('two', { modelIds: ['x'] })).models.get('llm/two')!
-  showing.note(named, [{ id: 'not taken', created: undefined }])
+  await showing.note(named, [{ id: 'not taken', created: undefined }])
   t.equal(modelsOf(showing, 'not taken'), '')
 })
 
@@ -134,4 +142,157 @@ test('servers that hang do not delay others', async (t) => {
     },
   })
   await poll(() => modelsOf(learner, 'last'), 'the last name is known')
+})
+
+const eastern = modelRef('one', { backendUrl: 'http://east.example:8000' }, 'east')
+const twoSpaces = snapshotOf(modelRef('one'), eastern)
+const inEast = ({ metadata }: ModelRef) => metadata.namespace === 'east'
+const ownerOf = (learner: Learner, name: string) => learner.snapshot().servedNames.ownerOf(name)
+
+test('of two processes that claim at once one wins, for both', async (t) => {
+  const sql = await createMigrated(t)
+  const many = Array.from({ length: 500 }, (_, i) => `name-${i}`)
+  const learners = ['llm', 'east'].map((namespace) =>
+    start(t, sql, {
+      shown: () => twoSpaces,
+      // Each process hears from another server first.
+      ask: async ({ metadata }) =>
+        metadata.namespace === namespace ? listOf(...many) : await unavailable(),
+    }),
+  )
+  await poll(
+    () => learners.every((learner) => many.every((name) => ownerOf(learner, name) !== undefined)),
+    'every name has an owner',
+  )
+  const [a, b] = learners.map((learner) => many.map((name) => ownerOf(learner, name)))
+  t.strictSame(a, b)
+  const [row] = await sql`select count(*)::int as rows from tollgate_name_owners`
+  t.equal(row?.rows, 500)
+})
+
+test('names of lists from before owners existed go to the earliest ModelRef', async (t) => {
+  const sql = await createMigrated(t)
+  const before = start(t, sql, { shown: () => twoSpaces, ask: async () => listOf('old') })
+  await poll(() => ownerOf(before, 'old'), 'both lists are known')
+  await delay(60)
+  before.close()
+  await sql`truncate tollgate_name_owners`
+  const late = start(t, sql, { shown: () => twoSpaces })
+  await poll(() => ownerOf(late, 'old'), 'it is claimed from the stored lists')
+  t.equal(ownerOf(late, 'old'), 'east', 'both are without a time, so the first by name')
+})
+
+test('an owner survives a restart and the silence of its server', async (t) => {
+  const sql = await createMigrated(t)
+  const first = start(t, sql, {
+    shown: () => twoSpaces,
+    ask: async (ref) => (inEast(ref) ? await unavailable() : listOf('mine')),
+  })
+  await poll(() => ownerOf(first, 'mine') === 'llm', 'it is claimed')
+  first.close()
+  let now = 0
+  let looks = 0
+  const second = start(t, sql, {
+    shown: () => twoSpaces,
+    freshMs: 20,
+    ask: async (ref) => (inEast(ref) ? listOf('mine') : await unavailable()),
+    clock: () => {
+      looks += 1
+      now += 600_000
+      return now
+    },
+  })
+  await poll(() => looks > 12, 'two hours pass')
+  t.equal(ownerOf(second, 'mine'), 'llm')
+  t.equal(modelsOf(second, 'mine'), 'llm/one')
+  const reported = 'ModelRef/east/one: 1 name belongs to others: "mine" to llm'
+  await poll(() => second.problems().includes(reported), 'the newcomer is reported')
+})
+
+test('a name is given up after an hour, and then taken by the next', async (t) => {
+  const sql = await createMigrated(t)
+  let [now, hours] = [0, 0]
+  let lists = true
+  const settings = {
+    shown: () => twoSpaces,
+    freshMs: 20,
+    ask: async (ref: ModelRef) =>
+      inEast(ref) && hours === 0
+        ? await unavailable()
+        : inEast(ref) || lists
+          ? listOf('n')
+          : listOf(),
+    clock: () => {
+      now += hours * 600_000
+      return now
+    },
+  }
+  const learner = start(t, sql, settings)
+  const other = start(t, sql, { shown: () => twoSpaces })
+  await poll(() => ownerOf(learner, 'n') === 'llm', 'it is claimed')
+  hours = 1
+  const before = now
+  await poll(() => now > before + 7_200_000, 'two hours pass')
+  t.equal(ownerOf(learner, 'n'), 'llm', 'it is kept as long as it is listed')
+  lists = false
+  const begin = now
+  await poll(() => ownerOf(other, 'n') === 'east', 'another process learns of the new owner')
+  t.ok(now - begin > 3_600_000, `after ${(now - begin) / 60_000} minutes`)
+})
+
+test('a name stays for an hour after the last ModelRef of its namespace', async (t) => {
+  const sql = await createMigrated(t)
+  let current = twoSpaces
+  let [now, step] = [0, 0]
+  const learner = start(t, sql, {
+    shown: () => current,
+    freshMs: 20,
+    ask: async (ref) => (inEast(ref) && current === twoSpaces ? listOf() : listOf('n')),
+    clock: () => {
+      now += step
+      return now
+    },
+  })
+  await poll(() => ownerOf(learner, 'n') === 'llm', 'it is claimed')
+  const without = snapshotOf(eastern)
+  current = without
+  await delay(200)
+  t.equal(ownerOf(learner, 'n'), 'llm')
+  current = twoSpaces
+  await poll(() => modelsOf(learner, 'n') === 'llm/one', 'the ModelRef is created again')
+  current = without
+  step = 600_000
+  const begin = now
+  await poll(() => ownerOf(learner, 'n') === 'east', 'it is given up')
+  t.ok(now - begin > 3_600_000)
+})
+
+test('nobody claims while the database is away', async (t) => {
+  const sql = await createMigrated(t)
+  let lists: readonly string[] = ['early']
+  const learner = start(t, sql, { freshMs: 20, ask: async () => listOf(...lists) })
+  await poll(() => ownerOf(learner, 'early'), 'it is claimed')
+  await sql`alter table tollgate_name_owners rename to away`
+  lists = ['early', 'late']
+  await delay(200)
+  t.equal(ownerOf(learner, 'late'), undefined)
+  t.equal(modelsOf(learner, 'early'), 'llm/one,llm/two', 'what is owned stays in use')
+  await sql`alter table away rename to tollgate_name_owners`
+  await poll(() => ownerOf(learner, 'late') === 'llm', 'it is claimed afterwards')
+})
+
+test('a name that a ModelRef declared until recently is claimed by no other namespace', async (t) => {
+  const sql = await createMigrated(t)
+  const declared = snapshotOf(modelRef('one'), modelRef('secret', {}, 'east'))
+  let current = declared
+  const learner = start(t, sql, {
+    shown: () => current,
+    freshMs: 20,
+    ask: async (ref) => (inEast(ref) ? await unavailable() : listOf('secret', 'other')),
+  })
+  await poll(() => ownerOf(learner, 'other') === 'llm', 'the list is known')
+  t.equal(ownerOf(learner, 'secret'), undefined)
+  current = snapshotOf(modelRef('one'))
+  await delay(200)
+  t.equal(ownerOf(learner, 'secret'), undefined, 'while it is deleted and created again')
 })

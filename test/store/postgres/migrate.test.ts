@@ -19,6 +19,7 @@ const all = [
   '0008-key-prefixes.sql',
   '0009-replica-pods.sql',
   '0010-in-force.sql',
+  '0011-name-owners.sql',
 ]
 
 test('each migration is applied once', async (t) => {
