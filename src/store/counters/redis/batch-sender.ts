@@ -5,7 +5,7 @@
  */
 
 import { createBacklog, type Holding } from './backlog.ts'
-import type { SharedCounter, SharedReport } from './shared-counter.ts'
+import type { Sender, SharedCounter, SharedReport } from './shared-counter.ts'
 import { createStoreLink, type StoreLinkOptions } from './store-link.ts'
 
 export interface SenderOptions extends StoreLinkOptions {
@@ -14,9 +14,6 @@ export interface SenderOptions extends StoreLinkOptions {
   readonly onOutcome: (who: unknown, error?: unknown) => void
 }
 
-/** Sends what is added to its counters, exactly once. */
-export type Sender = ReturnType<typeof createBatchSender>
-
 const firstRetryMs = 50
 const longestRetryMs = 1_000
 const stoppingRetryMs = 25
@@ -24,7 +21,7 @@ const stoppingRetryMs = 25
 const silenceMs = 1_000
 
 /** A sender with a mark of its own. */
-export function createBatchSender(options: SenderOptions) {
+export function createBatchSender(options: SenderOptions): Sender {
   const { flushMs, monotonic, onOutcome } = options
   const link = createStoreLink({
     ...options,
@@ -159,40 +156,24 @@ export function createBatchSender(options: SenderOptions) {
     }
   }
 
-  const sender = {
-    /**
-     * Queues the counter; it is flushed and refreshed at most this many intervals after the last
-     * batch.
-     */
+  const sender: Sender = {
     schedule(counter: SharedCounter, intervals: number): void {
       if (backlog.enter(counter) || intervals < patience) arm(intervals)
     },
-    /** Queues a response for a batch at most this late, unless it is too old by then. */
-    report(report: SharedReport, intervals: number): void {
+    report(report: SharedReport): void {
       backlog.push(report)
-      arm(intervals)
+      arm(1)
     },
-    /**
-     * Reads counters outside its batches. `epoch` is that of the store that responds, empty without
-     * one.
-     */
     ask: link.ask,
-    /** Checks the identity of the store, unless Redis has responded recently. */
     beat(): void {
       if (state === 'running' && monotonic() - link.answeredAt >= silenceMs) begin()
     },
-    /** Whether the counter must be kept because this sender needs it. */
     holds: (counter: SharedCounter): boolean => backlog.holds(counter) || link.doubts.has(counter),
-    /** Resolves once everything queued until now is acknowledged; rejects after a stop. */
     async kept(): Promise<void> {
       const kept = backlog.kept()
       if (state === 'stopped') backlog.giveUp(stopped())
       return kept
     },
-    /**
-     * Flushes the rest, for at most this long, and sends nothing afterwards. Returns the number of
-     * counters whose tokens were lost, not counting reports, which the journal has.
-     */
     async stop(graceMs: number): Promise<number> {
       if (state === 'running') state = 'stopping'
       wake()

@@ -17,27 +17,20 @@ import {
   rememberedMs,
   streamedWithinMs,
 } from '../../counters.ts'
-import { createBatchSender, type Sender } from './batch-sender.ts'
+import { createBatchSender } from './batch-sender.ts'
 import { createCounterFetch } from './fetch.ts'
 import { createRedisJournals } from './journals.ts'
 import { allTags, keyPrefixOf, tagOf } from './keys.ts'
 import type { CounterCommands } from './scripts.ts'
-import { queueReport, type SharedCounter } from './shared-counter.ts'
+import { queueReport, type Sender, type SharedCounter } from './shared-counter.ts'
 import { addReported, addTokens, createView, isOpen, unansweredIn, usedIn } from './view.ts'
 
 export interface RedisCountersOptions {
   readonly commands: CounterCommands
   /** In a Cluster a script may access only keys with the same hash tag. */
   readonly cluster: boolean
-  /** Whether the store holds nothing but counters, so that their keys need no prefix. */
-  readonly plainKeys?: boolean
   /** Milliseconds between two flushes. */
   readonly flushMs: number
-  /**
-   * The same while the additions are small compared with what each limit has left, so that the
-   * delay changes no decision; `flushMs` by default.
-   */
-  readonly farFlushMs?: number
   /** The result for an unknown counter while Redis is unavailable. */
   readonly onLoss: 'allow' | 'deny'
   /** Called for each acknowledged batch with its number of counters and duration (ms). */
@@ -86,13 +79,10 @@ const leastSwept = 1_000
 const usualYoungMs = 5_000
 /** How long the view of a counter far from its limit is fresh enough. */
 const farMs = 80
-/** The share of a limit that a process may have added without reporting it soon. */
-const unreportedShare = 1 / 64
 
 /** JournaledCounters over Redis. */
 export function createRedisCounters(options: RedisCountersOptions): RedisCounters {
   const { commands, cluster, journal = '', flushMs, onLoss, youngMs = usualYoungMs } = options
-  const farIntervals = Math.max(1, (options.farFlushMs ?? flushMs) / flushMs)
   const monotonic = options.monotonic ?? (() => performance.now())
   const wallClock = options.wallClock ?? Date.now
   const counters = new Map<string, SharedCounter>()
@@ -119,7 +109,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
     const counter = {
       ...createView(windowMs),
       key,
-      keyPrefix: options.plainKeys ? '' : keyPrefixOf(tag),
+      keyPrefix: keyPrefixOf(tag),
       sender: senderFor(tag),
       sumEpoch: '',
       wantedAt: now,
@@ -141,19 +131,17 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
     if (ageMs >= (byStream ? streamedWithinMs : rememberedMs)) return
     const endedAt = instant - ageMs
     const open: SharedCounter[] = []
-    let intervals = farIntervals
     for (const each of hit) {
       if (ageMs >= each.windowMs) continue
       const counter = sharedOf(each, instant)
       open.push(counter)
       counter.wantedAt = instant
       if (byStream) addReported(counter, tokens, instant, endedAt)
-      if (!mayWait(each, counter)) intervals = 1
     }
     const sendBy = byStream ? endedAt + streamedWithinMs : Number.POSITIVE_INFINITY
     // Both stream and journal must choose the same sender.
     const usual = (): Sender => senderFor(tagOf(hit[0]?.key ?? report.id))
-    queueReport(report, { counters: open, tokens, endedAt, sendBy }, usual, intervals)
+    queueReport(report, { counters: open, tokens, endedAt, sendBy }, usual)
   }
 
   function senderOf(tag: string): Sender {
@@ -280,7 +268,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
         const counter = sharedOf(each, instant)
         counter.wantedAt = instant
         addTokens(counter, tokens, instant)
-        counter.sender.schedule(counter, mayWait(each, counter) ? farIntervals : 1)
+        counter.sender.schedule(counter, 1)
       }
     },
     async kept() {
@@ -303,12 +291,6 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
 function patienceFor({ limit }: Counter, counter: SharedCounter, flushMs: number): number {
   if (limit === undefined || usedIn(counter) >= limit / 2) return flushMs
   return Math.max(flushMs, farMs)
-}
-
-/** Whether the others decide the same for a while without this process's additions to a counter. */
-function mayWait({ limit }: Counter, counter: SharedCounter): boolean {
-  if (limit === undefined || !counter.known || usedIn(counter) >= limit / 2) return false
-  return unansweredIn(counter) <= limit * unreportedShare
 }
 
 /** Without a cause, which is logged once when Redis becomes unavailable, not for each request. */

@@ -1,7 +1,6 @@
 /** Reads unknown counters from Redis, in one go for all waiting requests. */
 
-import type { Sender } from './batch-sender.ts'
-import type { SharedCounter } from './shared-counter.ts'
+import type { Sender, SharedCounter } from './shared-counter.ts'
 import { takeAnswer } from './view.ts'
 
 export interface CounterFetchOptions {

@@ -2,8 +2,37 @@
 
 import type { Report } from '../../counters.ts'
 import { memberOf } from '../reports.ts'
-import type { Sender } from './batch-sender.ts'
+import type { CounterAnswer } from './scripts.ts'
 import type { CounterView } from './view.ts'
+
+/** Sends what is added to its counters, exactly once (batch-sender.ts). */
+export interface Sender {
+  /**
+   * Queues the counter; it is flushed and refreshed at most this many intervals after the last
+   * batch.
+   */
+  schedule(counter: SharedCounter, intervals: number): void
+  /** Queues a response for the next batch, unless it is too old by then. */
+  report(report: SharedReport): void
+  /**
+   * Reads counters outside its batches. `epoch` is that of the store that responds, empty without
+   * one.
+   */
+  ask(
+    counters: readonly SharedCounter[],
+  ): Promise<{ readonly epoch: string; readonly answer: CounterAnswer }>
+  /** Checks the identity of the store, unless Redis has responded recently. */
+  beat(): void
+  /** Whether the counter must be kept because this sender needs it. */
+  holds(counter: SharedCounter): boolean
+  /** Resolves once everything queued until now is acknowledged; rejects after a stop. */
+  kept(): Promise<void>
+  /**
+   * Flushes the rest, for at most this long, and sends nothing afterwards. Returns the number of
+   * counters whose tokens were lost, not counting reports, which the journal has.
+   */
+  stop(graceMs: number): Promise<number>
+}
 
 export interface SharedCounter extends CounterView {
   readonly key: string
@@ -37,8 +66,7 @@ export interface SharedReport {
 
 /**
  * Queues a response with the sender of each of its counters. If no counter is open any more, with
- * `usual`, because it must still be known whether it has been counted. `intervals` as for a
- * counter.
+ * `usual`, because it must still be known whether it has been counted.
  */
 export function queueReport(
   { id, endedAt: gatewayEndedAt, onCounted }: Report,
@@ -49,7 +77,6 @@ export function queueReport(
     sendBy,
   }: Pick<SharedReport, 'counters' | 'tokens' | 'endedAt' | 'sendBy'>,
   usual: () => Sender,
-  intervals: number,
 ): void {
   const sender = counters[0]?.sender ?? usual()
   const shared: SharedReport = {
@@ -63,13 +90,10 @@ export function queueReport(
   }
   // The same sender, except for counters of different users or subscriptions in a Cluster.
   if (counters.every((counter) => counter.sender === sender)) {
-    sender.report(shared, intervals)
+    sender.report(shared)
     return
   }
   for (const [each, own] of Map.groupBy(counters, (counter) => counter.sender)) {
-    each.report(
-      { ...shared, counters: own, onCounted: each === sender ? onCounted : undefined },
-      intervals,
-    )
+    each.report({ ...shared, counters: own, onCounted: each === sender ? onCounted : undefined })
   }
 }

@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { createBacklog } from '../../../../src/store/counters/redis/backlog.ts'
-import type { Sender } from '../../../../src/store/counters/redis/batch-sender.ts'
 import type {
+  Sender,
   SharedCounter,
   SharedReport,
 } from '../../../../src/store/counters/redis/shared-counter.ts'
