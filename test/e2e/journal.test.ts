@@ -12,6 +12,7 @@ import { openPool } from '../../src/store/postgres/postgres.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { type Journaled, positionOf, startJournaled } from '../support/journaled.ts'
 import { poll } from '../support/poll.ts'
+import { mountSmallDisk, skipSmallDisk } from '../support/small-disk.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
@@ -174,7 +175,7 @@ root.test('counts nothing twice after Redis was flushed', { skip: skipRedis }, a
   for (const { log } of gateway.all) t.match(log(), 'Redis has lost its counters')
 })
 
-async function degraded({ all: [service] }: Journaled): Promise<unknown> {
+async function degraded({ all: [first] }: Journaled, service = first): Promise<unknown> {
   const answer = await fetch(`http://${service?.internal}/readyz`)
   return ((await answer.json()) as { degraded?: unknown }).degraded
 }
@@ -227,4 +228,36 @@ root.test('reports a journal that cannot be written', { skip }, async (t) => {
   await gateway.spend('fay', 1)
   await poll(async () => (await degraded(gateway)) === undefined, 'the journal works again')
   await isLogged('the usage journal is written again')
+})
+
+const skipDisk = skipRedis || skipSmallDisk
+
+root.test('every process reports a full disk', { skip: skipDisk }, async (t) => {
+  const valkey = await startValkey(t)
+  const disk = mountSmallDisk(t)
+  // Envoy has two streams, so at least one process has none.
+  const gateway = await startJournaled(t, {
+    count: 3,
+    parent: disk.path,
+    env: { REDIS_URL: valkey.url },
+  })
+  await gateway.spend('ann', 1_000)
+  await gateway.readUp()
+  const states = () => Promise.all(gateway.all.map((each) => degraded(gateway, each)))
+  t.strictSame(await states(), [undefined, undefined, undefined])
+  disk.fill()
+  const began = performance.now()
+  let total = 1_000
+  const isAt = async (expected: unknown) => {
+    await gateway.spend('ann', 1)
+    total += 1
+    return (await states()).every((state) => JSON.stringify(state) === expected)
+  }
+  await poll(() => isAt('["journal"]'), 'every process reports the problem', 30_000)
+  t.comment(`after ${Math.round(performance.now() - began)} ms`)
+  disk.free()
+  await poll(() => isAt(undefined), 'every process reports that it is over', 30_000)
+  await gateway.readUp()
+  // Counted from the stream, which another process may have received.
+  await poll(async () => (await gateway.used('ann')) === total, 'every response is counted')
 })

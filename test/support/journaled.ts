@@ -14,6 +14,8 @@ export interface JournaledSettings {
   /** Whether Envoy reports responses by the stream too; true by default. */
   readonly streamed?: boolean
   readonly users?: readonly string[]
+  /** Where the journal's folder is created; a temporary folder by default. */
+  readonly parent?: string
   readonly env?: Record<string, string>
 }
 
@@ -49,7 +51,7 @@ export async function startJournaled(
   settings: JournaledSettings = {},
 ): Promise<Journaled> {
   const { count = 1, streamed = true, users = ['ann', 'bob'], env } = settings
-  const folder = join(temporaryFolder(t), 'journal')
+  const folder = join(settings.parent ?? temporaryFolder(t), 'journal')
   mkdirSync(folder, { mode: 0o700 })
   const path = join(folder, 'usage.jsonl')
   const [adminPort = 0] = await freePorts(1)

@@ -1,10 +1,15 @@
 /**
- * Watches the file that Envoy writes. Every cause that keeps Envoy from writing to it (the file was
- * removed or replaced, the disk is full, the log is not configured) shows in one of two ways: the
- * file is missing, or it does not change although the stream reports responses.
+ * Watches the file that Envoy writes. A line that was written changes the file's size. Every cause
+ * that keeps Envoy from writing shows in one of three ways:
+ *
+ * - The file is missing: it was removed or replaced.
+ * - Its modification time moves and its size does not: writes fail, as on a full disk.
+ * - Neither changes although the stream reports responses: the log is not configured, for example.
+ *   Only a process that has one of Envoy's streams sees this. It touches the file, so that the
+ *   others see the second sign.
  */
 
-import { stat } from 'node:fs/promises'
+import { stat, utimes } from 'node:fs/promises'
 import { listJournal } from './folder.ts'
 import type { Reopening } from './reopening.ts'
 
@@ -27,8 +32,14 @@ export interface JournalWatchOptions {
  * A response's line should be written this long after it; then Envoy is made to flush, whatever its
  * interval.
  */
-const askAfterMs = 2_500
-const stuckAfterMs = 3_500
+const askAfterMs = 2_000
+const stuckAfterMs = 3_000
+/**
+ * Changes of the modification time without a change of the size that prove that writes fail. One
+ * proves nothing: the time may be set before the size, and network file systems set it again when
+ * they write their cache back.
+ */
+const failedWrites = 2
 /** A line may be written this long before the stream reports its response. */
 const streamLagMs = 500
 /** Checks of a renamed file without a successor before it counts as missing. */
@@ -39,7 +50,10 @@ export function createJournalWatch(options: JournalWatchOptions) {
   const { path, reopen, monotonic } = options
   let problem: JournalProblem | undefined
   let inode: string | undefined
-  let signature = ''
+  let written = ''
+  let modifiedNs = 0n
+  /** Changes of `modifiedNs` since the size changed. */
+  let futile = 0
   let changedAt = Number.NEGATIVE_INFINITY
   let missingLooks = 0
   /** When the stream reported the first response that the file may lack. */
@@ -75,19 +89,29 @@ export function createJournalWatch(options: JournalWatchOptions) {
     }
     missingLooks = 0
     inode = own
-    const now = `${own} ${found.size} ${found.mtimeNs}`
-    if (now !== signature) {
-      signature = now
+    const now = `${own} ${found.size}`
+    const isModified = found.mtimeNs !== modifiedNs
+    modifiedNs = found.mtimeNs
+    if (now !== written) {
+      written = now
+      futile = 0
       changedAt = monotonic()
       reportedAt = undefined
       become(undefined)
       return
     }
+    if (isModified) futile += 1
     if (problem === 'missing') become(undefined)
-    if (reportedAt === undefined) return
-    const waitedMs = monotonic() - reportedAt
-    if (waitedMs >= stuckAfterMs) become('stuck')
-    if (waitedMs >= askAfterMs) await reopen()
+    const waitedMs = reportedAt === undefined ? 0 : monotonic() - reportedAt
+    if (waitedMs >= stuckAfterMs) await touch()
+    if (waitedMs >= stuckAfterMs || futile >= failedWrites) become('stuck')
+    if (waitedMs >= askAfterMs || problem === 'stuck') await reopen()
+  }
+
+  /** Shows the other processes that the file should have grown. */
+  async function touch(): Promise<void> {
+    const now = new Date()
+    await utimes(path, now, now).catch(() => {})
   }
 
   return {

@@ -1,5 +1,14 @@
-import { appendFileSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
 import { createJournalWatch, type JournalProblem } from '../../../src/ratelimit/journal/watch.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -30,6 +39,11 @@ function createWorld(t: Test) {
     path,
     watch,
     write: () => appendFileSync(path, 'a line\n'),
+    /** What a write to a full disk does: the modification time moves, the size does not. */
+    writeInVain() {
+      const { atime, mtimeMs } = statSync(path)
+      utimesSync(path, atime, new Date(mtimeMs + 1_000))
+    },
     /** Lets time pass, with regular checks; `isReported`: the stream reports a response at the start. */
     async pass(ms: number, { isReported = false } = {}) {
       if (isReported) watch.noteReported()
@@ -105,6 +119,64 @@ test('responses without lines are noticed within five seconds', async (t) => {
   world.write()
   await world.pass(500)
   t.strictSame(world.changes, ['stuck', undefined])
+})
+
+test('writes that fail are noticed without a stream', async (t) => {
+  const world = createWorld(t)
+  world.write()
+  await world.pass(1_000)
+  world.writeInVain()
+  await world.pass(10_000)
+  t.strictSame(world.changes, [], 'once proves nothing')
+  world.writeInVain()
+  await world.pass(500)
+  t.strictSame(world.changes, ['stuck'])
+  t.equal(world.reopened, 1)
+  world.writeInVain()
+  await world.pass(60_000)
+  t.strictSame(world.changes, ['stuck'], 'reported once')
+  world.write()
+  await world.pass(500)
+  t.strictSame(world.changes, ['stuck', undefined])
+})
+
+test('writes that fail do not pass for growth', async (t) => {
+  const world = createWorld(t)
+  world.write()
+  await world.pass(10_000)
+  world.writeInVain()
+  await world.pass(3_500, { isReported: true })
+  t.strictSame(world.changes, ['stuck'])
+})
+
+test('one process tells the others of responses without lines', async (t) => {
+  const world = createWorld(t)
+  const others: (JournalProblem | undefined)[] = []
+  const other = createJournalWatch({
+    path: world.path,
+    reopen: async () => {},
+    monotonic: () => world.now,
+    onChange: (problem) => others.push(problem),
+    onRemoved() {},
+  })
+  const pass = async (ms: number) => {
+    for (const end = world.now + ms; world.now < end; ) {
+      await world.pass(500)
+      await other.look()
+      // The touches have the time of the real clock.
+      await delay(2)
+    }
+  }
+  world.write()
+  await pass(10_000)
+  t.strictSame(others, [])
+  world.watch.noteReported()
+  await pass(4_500)
+  t.strictSame(world.changes, ['stuck'])
+  t.strictSame(others, ['stuck'])
+  world.write()
+  await pass(500)
+  t.strictSame(others, ['stuck', undefined])
 })
 
 test('Envoy is asked to flush its file before a problem is reported', async (t) => {
