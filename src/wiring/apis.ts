@@ -87,7 +87,10 @@ export function createInternalApi(
     ready: () => ready() && !gatewayDrain.isAsked,
     gatewayDrain,
     degraded: async () => [
-      ...((await ping(database.pool)) ? [] : ['database']),
+      // A database whose triggers are off answers, and is not used.
+      ...((await ping(database.pool)) && keyParts.follower.state() !== 'unavailable'
+        ? []
+        : ['database']),
       ...(counterParts.redis?.unavailable ? ['redis'] : []),
       ...(keyParts.follower.stats().silent.length > 0 ? ['replicas'] : []),
       ...(keyParts.keeper.stats().failing ? ['revocation-log'] : []),

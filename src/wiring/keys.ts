@@ -79,6 +79,13 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
       cause === undefined
         ? log.info('Postgres is back')
         : log.error({ cause: String(cause) }, 'Postgres is out of reach: cached keys stay valid'),
+    onTriggersOff: (names) =>
+      names.length === 0
+        ? log.info('the triggers on api_keys are on again: revocations are logged')
+        : log.error(
+            { triggers: names },
+            'triggers on api_keys are off or missing, so no revocation is logged: until they are enabled, cached keys stay valid as in an outage of the database, and all others get 503',
+          ),
     onSilent: (names) =>
       names.length === 0
         ? log.info('no process is silent any more')

@@ -86,6 +86,29 @@ t.test('revocations reach both replicas', { skip }, async (t) => {
     t.equal(await pair.status(1, kept), 200)
   })
 
+  t.test('reports triggers that are off', async (t) => {
+    const sql = openPool({ url: pair.database, connections: 1 })
+    t.teardown(() => sql.end())
+    const degraded = () =>
+      Promise.all(
+        pair.all.map(async ({ internal }) => {
+          const answer = await fetch(`http://${internal}/readyz`)
+          return ((await answer.json()) as { degraded?: readonly string[] }).degraded?.join()
+        }),
+      )
+    await sql`alter table api_keys disable trigger tollgate_key_deleted`
+    await poll(
+      async () => (await degraded()).join(' ') === 'database database',
+      'both processes report it',
+    )
+    for (const { log } of pair.all) {
+      t.match(log(), /"triggers":\["tollgate_key_deleted"\],"msg":"triggers on api_keys are off/)
+    }
+    await sql`alter table api_keys enable always trigger tollgate_key_deleted`
+    await poll(async () => (await degraded()).join('') === '', 'both report that it is over')
+    for (const { log } of pair.all) t.match(log(), 'the triggers on api_keys are on again')
+  })
+
   t.test('a resumed replica refuses the key at once', async (t) => {
     await poll(async () => {
       const { id } = await pair.mint()

@@ -17,6 +17,8 @@ export interface FollowerUnderTest extends RevocationFollower {
   /** How often all keys were to be evicted. */
   readonly forgotten: () => number
   readonly faults: readonly unknown[]
+  /** The triggers that were off, at each change. */
+  readonly off: readonly (readonly string[])[]
 }
 
 /** An empty database with our schema: its URL, and a pool. */
@@ -35,6 +37,7 @@ export async function startFollower(
 ): Promise<FollowerUnderTest> {
   const evicted = new Set<string>()
   const faults: unknown[] = []
+  const off: (readonly string[])[] = []
   let forgotten = 0
   const follower = createRevocationFollower({
     pool: await createPool(t, url),
@@ -49,13 +52,14 @@ export async function startFollower(
     forgetAll() {
       forgotten += 1
     },
+    onTriggersOff: (names) => void off.push(names),
     onFault: (error) => void faults.push(error),
     ...options,
   })
   // Teardowns run in reverse order, so this one precedes that of the pool.
   t.teardown(() => follower.stop())
   await follower.start()
-  return { ...follower, evicted, forgotten: () => forgotten, faults }
+  return { ...follower, evicted, forgotten: () => forgotten, faults, off }
 }
 
 /** Listens until `t` ends; returns the notified channels in order, as they arrive. */

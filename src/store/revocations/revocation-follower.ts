@@ -20,6 +20,7 @@ import {
   type ReplicaPod,
   removeReplica,
   revocationChannel,
+  triggers,
 } from './revocation-log.ts'
 
 export interface RevocationFollowerOptions {
@@ -48,6 +49,11 @@ export interface RevocationFollowerOptions {
   readonly onSilentPods?: (pods: readonly ReplicaPod[]) => void
   /** The database does not respond, and why; undefined: it does again. */
   readonly onUnavailable?: (cause: unknown) => void
+  /**
+   * Called when the set of triggers that should log revocations and are off or missing changes,
+   * with all of them. While there are any, the cache is not trusted, as in an outage.
+   */
+  readonly onTriggersOff?: (names: readonly string[]) => void
   /** A failure that is no outage; polling continues. */
   readonly onFault: (error: unknown) => void
 }
@@ -107,6 +113,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
    * may be missed.
    */
   let source: string | null = ''
+  let off: readonly string[] = []
   let server = ''
 
   /** Reads the log to its end. Found keys are evicted before they are acknowledged. */
@@ -142,8 +149,10 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
     if (answer.silent.join() !== silent.join()) options.onSilent?.(answer.silent)
     silent = answer.silent
     options.onSilentPods?.(answer.silentPods)
+    const offNow = triggers.filter((name) => !answer.logging.includes(name))
+    if (offNow.join() !== off.join()) options.onTriggersOff?.(offNow)
+    off = offNow
     if (source === null) {
-      if (before.source !== null) warn('the triggers that log revocations are off')
       options.evict(hashes)
       return true
     }
@@ -152,17 +161,15 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
     // The log is cut off or has another history, or the triggers were off, so changes may be
     // missing in it.
     const isGap = !answer.isSame || before.source !== source
-    if (isGap) warn('the log of revocations may have a gap: keys are read anew')
+    if (isGap) {
+      options.onFault(new Error('the log of revocations may have a gap: keys are read anew'))
+    }
     // Another server may have reused transaction numbers that the snapshot counts as known.
     const isOther = before.server !== server
     const isTooMuch = hashes.length > logRows || hashes.includes(everyKey)
     if (isGap || isOther || isTooMuch) options.forgetAll()
     options.evict(hashes)
     return hashes.length === 0 && !isGap && !isOther
-  }
-
-  function warn(what: string): void {
-    options.onFault(new Error(what))
   }
 
   /** Polls after the call, once for all concurrent callers. Never rejects. */

@@ -13,6 +13,9 @@ export const everyKey = '*'
 /** If there are more new rows than this, every key is evicted instead. */
 export const logRows = 10_000
 
+/** The triggers on `api_keys` that write the log. */
+export const triggers = ['tollgate_key_changed', 'tollgate_key_deleted', 'tollgate_keys_truncated']
+
 /** How far a process has followed the log. */
 export interface LogPosition {
   /**
@@ -71,9 +74,11 @@ export interface LogAnswer {
   readonly server: string
   /**
    * Identifies the triggers that log changes of keys: changes when a trigger is enabled, disabled
-   * or recreated. `null` if they are missing or disabled.
+   * or recreated. `null` if one of them is missing or disabled.
    */
   readonly source: string | null
+  /** The names of those that are neither missing nor disabled. */
+  readonly logging: readonly string[]
 }
 
 /** A process, and which of the given transactions it has not read. */
@@ -140,7 +145,8 @@ export function followLog(
         and transaction < pg_snapshot_xmax(pg_current_snapshot())
         and not pg_visible_in_snapshot(transaction, ${snapshot}::pg_snapshot)
       limit ${logRows + 1}
-    )
+    ),
+    triggers as (${triggersOn(sql)})
     select
       coalesce((select json_agg(key_hash) from log), '[]') as hashes,
       (select sequence from newest) is null and ${sequence}::bigint = 0 or exists (
@@ -156,7 +162,8 @@ export function followLog(
       (select coalesce(json_agg(pod), '[]') from others where silent and pod is not null)
         as "silentPods",
       pg_postmaster_start_time()::text as server,
-      ${sourceOf(sql)} as source`
+      (select source from triggers) as source,
+      (select names from triggers) as logging`
   return only(query, deadlineMs)
 }
 
@@ -268,13 +275,13 @@ export async function purgeRevocations(sql: Sql): Promise<number> {
  * The triggers may have been disabled, or the table restored without them. Every change of a
  * catalogue row gives it a new `xmin`, so disabling and enabling again shows too.
  */
-function sourceOf(sql: Sql): Fragment {
-  return sql`(
-    select case when count(*) = 3 then
-      string_agg(concat_ws(' ', t.oid, t.xmin, p.xmin), ', ' order by tgname) end
+function triggersOn(sql: Sql): Fragment {
+  return sql`
+    select coalesce(json_agg(tgname), '[]') as names, case when count(*) = ${triggers.length} then
+      string_agg(concat_ws(' ', t.oid, t.xmin, p.xmin), ', ' order by tgname) end as source
     from pg_trigger t join pg_proc p on p.oid = t.tgfoid
     where tgrelid = to_regclass('api_keys') and tgenabled in ('A', 'O')
-      and tgname in ('tollgate_key_changed', 'tollgate_key_deleted', 'tollgate_keys_truncated'))`
+      and tgname = any(${triggers}::text[])`
 }
 
 function markOf(sql: Sql): Fragment {
