@@ -3,7 +3,7 @@
 /** Gauges. The end of a name is its unit. */
 const gauges = {
   tollgate_models: 'Models in force.',
-  tollgate_models_waiting: 'Models that wait because Envoy does not have their cluster.',
+  tollgate_models_waiting: 'Models whose cluster Envoy has not been seen to load.',
   tollgate_models_bypassed: 'Models with an HTTPRoute on a Gateway other than GATEWAY_INTERNAL.',
   tollgate_subscriptions: 'Subscriptions in force.',
   tollgate_resource_problems: 'Problems in the resource documents.',
@@ -24,7 +24,7 @@ const gauges = {
     'How long the last confirmed revocation took to reach all processes.',
   tollgate_revocation_log_failing:
     '1 while the revocation log outside of the database cannot be written.',
-  tollgate_journal_unread_bytes: 'Unread bytes of the usage journal at the last check.',
+  tollgate_journal_unread_bytes: 'Bytes of the usage journal that no process has read.',
   tollgate_journal_failing:
     '1 while the usage journal is missing, or does not grow although responses end.',
   tollgate_controller_leader: 'Whether this process is the one that writes statuses.',

@@ -93,10 +93,10 @@ export async function openResources(
     readSecret: origin.readSecret,
     problems: (): readonly string[] => [...controller.problems(), ...secrets.problems()],
     /**
-     * Models that are not in force, or in an old version, because Envoy does not have their cluster
-     * yet.
+     * Models whose cluster Envoy has not been seen to load. They wait for it for some seconds, in
+     * their old version or not in force; then they are in force all the same.
      */
-    modelsWaiting: (): number => clusterFile.waiting.size,
+    modelsWaiting: (): number => clusterFile.waiting.size + clusterFile.unseen.size,
     /** The source of resources if changes cannot be read now, under its name in `/readyz`. */
     degraded: origin.degraded,
     /** How long the resources in force took to compile, and since when they are; seconds. */

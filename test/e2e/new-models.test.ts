@@ -80,8 +80,11 @@ root.test(
     gateway.put('resources.yaml', [...models(gateway.model.url).slice(0, 2), wide])
     await poll(async () => (await ask(gateway, key, 'sim')) === 403, 'the policy is removed', 5_000)
     const { metrics } = gateway.addresses
-    const scrape = await fetch(`http://${metrics?.host}:${metrics?.port}/metrics`)
-    t.equal(readScrape(await scrape.text()).value('tollgate_models_waiting'), 1)
+    const waiting = async () => {
+      const scrape = await fetch(`http://${metrics?.host}:${metrics?.port}/metrics`)
+      return readScrape(await scrape.text()).value('tollgate_models_waiting')
+    }
+    t.equal(await waiting(), 3, 'the new model, and the two that were there at the start')
     t.equal(await ask(gateway, key, 'one'), 403, 'the new model is not in force yet')
     await poll(
       async () => (await ask(gateway, key, 'one')) === 200,
@@ -89,5 +92,6 @@ root.test(
       20_000,
     )
     t.ok(performance.now() - putAt > 9_000, 'after ten seconds')
+    t.equal(await waiting(), 3, 'Envoy still has none of them')
   },
 )

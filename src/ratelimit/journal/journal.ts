@@ -45,6 +45,7 @@ const problems: Record<JournalProblem, string> = {
 const readEveryMs = 500
 const lookEveryMs = 500
 const tidyEveryMs = 1_000
+const measureEveryMs = 1_000
 const progressEveryMs = 5_000
 /** A claim that is not renewed expires after this time. */
 const claimMs = 4_000
@@ -63,6 +64,7 @@ export function createJournal(options: JournalOptions) {
   let claimedUntil = Number.NEGATIVE_INFINITY
   /** Changes each time the claim is acquired again, because others may have read in between. */
   let claimEpoch = 0
+  let unreadBytes = 0
   let readIn = 0
   let reading: Promise<void> = Promise.resolve()
   let over: Promise<unknown> = Promise.resolve()
@@ -180,11 +182,12 @@ export function createJournal(options: JournalOptions) {
   }
 
   return {
+    /** Counts are those of this process; `unreadBytes` is the same at every process. */
     get stats(): JournalStats & {
       /** Whether the file is missing, or does not grow although the stream reports responses. */
       readonly failing: boolean
     } {
-      return { ...reader.stats, failing: watch.problem !== undefined }
+      return { ...reader.stats, unreadBytes, failing: watch.problem !== undefined }
     },
     /** The stream has reported a response for which Envoy writes a line. */
     noteReported: watch.noteReported,
@@ -199,6 +202,9 @@ export function createJournal(options: JournalOptions) {
         lasting && repeat(renewEveryMs, 'the usage journal cannot be claimed', claim),
         repeat(lookEveryMs, 'the usage journal cannot be looked at', watch.look),
         repeat(tidyEveryMs, 'the usage journal cannot be rotated', tidy),
+        repeat(measureEveryMs, 'the usage journal cannot be measured', async () => {
+          unreadBytes = await reader.countUnread()
+        }),
       ])
     },
     /**

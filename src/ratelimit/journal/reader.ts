@@ -33,7 +33,7 @@ export interface JournalStats {
   /** Lines read, and how many of them were not settled. */
   readonly lines: number
   readonly skipped: number
-  /** Bytes that were unread at the last check. */
+  /** Bytes that were unread when this process last read; see `countUnread`. */
   readonly unreadBytes: number
 }
 
@@ -218,6 +218,19 @@ export function createJournalReader(options: JournalReaderOptions) {
       }
       await keep()
       if (mayRead()) await forget()
+    },
+    /**
+     * Bytes that nobody has read, or that the counters have not stored, whichever process reads;
+     * while none does, all that is written counts.
+     */
+    async countUnread(): Promise<number> {
+      const read = lasting ? loadPosition(path)?.places : followed.map(({ file }) => file.place)
+      const offsets = new Map(read?.map(({ inode, offset }) => [inode, offset]))
+      let unread = 0
+      for (const { inode, size } of await listJournal(path)) {
+        unread += Math.max(0, size - (offsets.get(inode) ?? 0))
+      }
+      return unread
     },
     /** Whether the file was read to its end, and the counters have stored all of it. */
     isDone({ inode, size }: ListedFile): boolean {

@@ -66,7 +66,8 @@ test('counters in memory have all usage at the end of the start', async (t) => {
   t.match(logged, ['usage journal read'])
   write('4')
   await poll(() => settled.length === 4, 'new lines are read')
-  t.match(journal.stats, { lines: 4, skipped: 0, unreadBytes: 0 })
+  t.match(journal.stats, { lines: 4, skipped: 0 })
+  await poll(() => journal.stats.unreadBytes === 0, 'nothing is unread')
 })
 
 test('shared counters do not delay the start', async (t) => {
@@ -103,6 +104,23 @@ test('only one of two processes reads, and the other takes over', async (t) => {
   await poll(() => two.settled.length > 0, 'the other one is the reader', 20_000)
   t.strictSame(two.settled, ['3'], 'continues at the saved position')
   t.equal(one.settled.length, 2)
+})
+
+test('what nobody reads is unread at every process', async (t) => {
+  const claims = createClaims()
+  claims.give('nobody')
+  const one = createWorld(t, { lasting: true, counters: claims.of('one') })
+  const two = createWorld(t, { path: one.path, lasting: true, counters: claims.of('two') })
+  for (const { journal } of [one, two]) await journal.start()
+  const unread = () => [one, two].map(({ journal }) => journal.stats.unreadBytes)
+  for (const id of ['1', '2']) {
+    one.write(id)
+    const { size } = statSync(one.path)
+    await poll(() => unread().every((bytes) => bytes === size), 'both report all that is written')
+  }
+  claims.give('one')
+  await poll(() => unread().every((bytes) => bytes === 0), 'both report that it is read')
+  t.strictSame([one.settled.length, two.settled.length], [2, 0])
 })
 
 test('a process that reads again continues where the other one stopped', async (t) => {
