@@ -166,7 +166,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
       after = page.last
     }
     snapshot = next
-    await write()
+    if (!(await write())) rewrite()
   }
 
   async function replayInDatabase(): Promise<void> {

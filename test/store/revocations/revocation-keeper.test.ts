@@ -181,6 +181,21 @@ test('revocations succeed even if the file cannot be written', async (t) => {
   t.match(keeper.writing, [{ code: 'EISDIR' }, undefined])
 })
 
+test('revocations by others are written as soon as the file can be', async (t) => {
+  const { open, sql } = await start(t)
+  const keeper = await open('one')
+  await poll(() => textOf(keeper.file).includes('"complete"'), 'the file is complete')
+  await fillKeys(sql, 1)
+  rmSync(keeper.file)
+  mkdirSync(keeper.file)
+  await sql`update api_keys set status = 'revoked'`
+  keeper.readOn()
+  await poll(() => keeper.stats().failing, 'the file cannot be written')
+  rmSync(keeper.file, { recursive: true })
+  await poll(() => hashesIn(keeper.file).includes('alice-1'), 'it has the revocation')
+  t.match(keeper.stats(), { failing: false })
+})
+
 test('a full disk tears one line only', async (t) => {
   const { open } = await start(t)
   const keeper = await open('one')
