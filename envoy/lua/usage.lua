@@ -413,10 +413,19 @@ local function hide_refusal(handle, anthropic)
   headers:replace("x-should-retry", "false")
 end
 
+-- No process answered Check. Another gateway may have one, and only a new connection gets there.
+-- Envoy's own 503 says "1" (local_reply_config); refusals of Check say more.
+local function leave_if_unserved(handle)
+  local headers = handle:headers()
+  if headers:get(":status") == "503" and headers:get("retry-after") == "1" then
+    handle:streamInfo():drainConnectionUponCompletion()
+  end
+end
+
 function envoy_on_response(handle)
   local metadata = handle:streamInfo():dynamicMetadata()
   local check = metadata:get("envoy.filters.http.ext_authz")
-  if not check then return end
+  if not check then return leave_if_unserved(handle) end
   if check.credential then
     local refusal = handle:headers():get(":status")
     if refusal == "401" or refusal == "403" then return hide_refusal(handle, check.dialect == "anthropic") end
