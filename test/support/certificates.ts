@@ -16,18 +16,18 @@ export interface Certificate {
 }
 
 /** Makes one for this machine, which is deleted when `t` ends. */
-export function makeCertificate(t: Test): Certificate {
-  return selfSigned(temporaryFolder(t), 'DNS:localhost,IP:127.0.0.1')
+export function makeCertificate(t: Test, days?: number): Certificate {
+  return selfSigned(temporaryFolder(t), 'DNS:localhost,IP:127.0.0.1', days)
 }
 
 /** Makes one for these subject alternative names (`DNS:a.example,IP:127.0.0.1`), in an empty folder. */
-export function selfSigned(folder: string, names: string): Certificate {
+export function selfSigned(folder: string, names: string, days = 1): Certificate {
   const [keyPath, path] = [join(folder, 'key.pem'), join(folder, 'cert.pem')]
   execFileSync(
     'openssl',
     [
       ...['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'],
-      ...['-days', '1', '-subj', '/CN=test', '-addext', `subjectAltName=${names}`],
+      ...['-days', `${days}`, '-subj', '/CN=test', '-addext', `subjectAltName=${names}`],
       ...['-keyout', keyPath, '-out', path],
     ],
     { stdio: 'ignore' },

@@ -18,6 +18,7 @@ export interface Replica extends Omit<Restartable, 'start'> {
   readonly api: string
   readonly internal: string
   readonly grpc: string
+  readonly metrics: string
   /** Starts it again on the same addresses, from another clone if one is named. */
   start(root?: string): Promise<void>
 }
@@ -60,16 +61,17 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
   const resources = settings.resources(model.url).map((document) => JSON.stringify(document))
   writeFileSync(join(folder, 'resources', 'all.yaml'), resources.join('\n---\n'))
   writeFileSync(join(folder, 'tokens.csv'), `${settings.tokens.join('\n')}\n`)
-  const ports = await freePorts(3 * count)
+  const ports = await freePorts(4 * count)
   const all: Replica[] = []
   for (let i = 0; i < count; i += 1) {
-    const [api, internal, grpc] = ports.slice(3 * i, 3 * i + 3).map((port) => `127.0.0.1:${port}`)
+    const own = ports.slice(4 * i, 4 * i + 4)
+    const [api, internal, grpc, metrics] = own.map((port) => `127.0.0.1:${port}`)
     const replica = createReplica(t, {
       REPLICA_NAME: `replica-${i + 1}`,
       API_ADDRESS: api as string,
       INTERNAL_ADDRESS: internal as string,
       GRPC_ADDRESS: grpc as string,
-      METRICS_ADDRESS: '127.0.0.1:0',
+      METRICS_ADDRESS: metrics as string,
       DATABASE_URL: await databaseFor(database, i),
       TOKEN_AUTH_FILE: join(folder, 'tokens.csv'),
       RESOURCES: `file:${join(folder, 'resources')}`,
@@ -115,6 +117,7 @@ function createReplica(t: Test, env: Record<string, string>): Replica {
     api: env.API_ADDRESS as string,
     internal: env.INTERNAL_ADDRESS as string,
     grpc: env.GRPC_ADDRESS as string,
+    metrics: env.METRICS_ADDRESS as string,
     get pid() {
       return replica.pid
     },

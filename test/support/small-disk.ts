@@ -13,7 +13,7 @@ export interface SmallDisk {
   free(): void
 }
 
-const bytes = 1_048_576
+const bytes = 64 * 1_048_576
 
 /** Why tests that need one are skipped; false if they are not. Mounting takes root. */
 export const skipSmallDisk = tryToMount()
@@ -39,7 +39,7 @@ function tryToMount(): string | false {
   return problem
 }
 
-/** An empty file system of 1 MiB, removed when `t` ends. */
+/** An empty file system of 64 MiB, removed when `t` ends. */
 export function mountSmallDisk(t: Test): SmallDisk {
   const { path, remove } = makeTemporaryFolder()
   const problem = mount(path)
@@ -57,7 +57,7 @@ export function mountSmallDisk(t: Test): SmallDisk {
     fill() {
       const file = openSync(filler, 'w')
       try {
-        for (const piece = Buffer.alloc(4_096); ; ) writeSync(file, piece)
+        for (const piece = Buffer.alloc(65_536); ; ) writeSync(file, piece)
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error
       } finally {

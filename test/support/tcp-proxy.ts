@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
 
 /** A proxy to a server that can cut, refuse or swallow connections. */
@@ -18,6 +19,8 @@ export interface TcpProxy {
    * From now on forwards nothing in either direction, without an error, until `heal` (or `false`).
    */
   swallow(isSwallowing?: boolean): void
+  /** Forwards everything this much later, in milliseconds; 0 ends it. */
+  slow(ms: number): void
   /** Forwards again; what was swallowed is lost, and its connections are cut. */
   heal(): void
 }
@@ -35,12 +38,23 @@ export async function startTcpProxy(
 ): Promise<TcpProxy> {
   const target = typeof server === 'number' ? { host: '127.0.0.1', port: server } : server
   const sockets = new Set<Socket>()
+  let lateMs = 0
   let doing: 'pass' | 'refuse' | 'swallow' = 'pass'
 
   function join(from: Socket, to: Socket, change: (data: Buffer) => Buffer): void {
     sockets.add(from)
+    let waiting = 0
+    let turn: Promise<void> = Promise.resolve()
     from.on('data', (data) => {
-      if (doing !== 'swallow') to.write(change(data))
+      if (doing === 'swallow') return
+      if (lateMs === 0 && waiting === 0) return void to.write(change(data))
+      const dueAt = performance.now() + lateMs
+      waiting += 1
+      turn = turn.then(async () => {
+        await delay(Math.max(0, dueAt - performance.now()))
+        to.write(change(data))
+        waiting -= 1
+      })
     })
     from.on('error', () => {})
     from.on('close', () => {
@@ -90,6 +104,9 @@ export async function startTcpProxy(
     swallow(isSwallowing = true) {
       if (!isSwallowing) return heal()
       doing = 'swallow'
+    },
+    slow(ms) {
+      lateMs = ms
     },
     heal,
   }
