@@ -353,6 +353,7 @@ local LENIENT = {
   streamoptions = "stream_options",
   include_usage = "include_usage",
   includeusage = "include_usage",
+  background = "background",
 }
 local LENGTHS = {}
 for name in pairs(LENIENT) do LENGTHS[#name] = true end
@@ -613,21 +614,22 @@ local function ask_for_usage(options, close)
 end
 
 local STREAMED, NAMING = { model = true, stream = true, stream_options = true }, { model = true }
+local ANSWERING = { model = true, background = true }
 
 -- Stands for a model that is not a string. No model has this name.
 local NO_NAME = "\0"
 
--- Returns the model that the body names, or nil; the change that the body needs, or nil; and the place of the
--- model's name.
-local function examine(body, streams_usage)
-  local found, close = read_object(body, streams_usage and STREAMED or NAMING)
+-- Returns the model that the body names, or nil; the change that the body needs, or nil; the place of the
+-- model's name; and the value of `background`, or nil.
+local function examine(body, names)
+  local found, close = read_object(body, names)
   local model = found.model and found.model.text
   if model == '""' then model = nil end
   if model then model = byte(model) == QUOTE and unescape(sub(model, 2, -2)) or NO_NAME end
   local stream = found.stream and found.stream.text
   if stream == "true" then return model, ask_for_usage(found.stream_options, close), found.model end
   if stream and stream ~= "false" and stream ~= "null" then refuse("stream must be true or false") end
-  return model, nil, found.model
+  return model, nil, found.model, found.background and found.background.text
 end
 
 -- The text with the change made.
@@ -649,7 +651,7 @@ end
 -- take ten times as long. So it first sees the loop over bytes alone, then the loop over plain text with the
 -- escapes in it, then chats.
 local function show(text)
-  examine(source_of(text), true)
+  examine(source_of(text), STREAMED)
 end
 show('{"a":' .. (" "):rep(4000) .. "1}")
 show('{"a":"' .. ("x"):rep(4000) .. ("Hello, how are you?\\n"):rep(400) .. '"}')
@@ -697,14 +699,25 @@ local function as_header(model)
   return (model:gsub("[%c]", "\\"))
 end
 
--- Whether a streamed response of this operation reports its usage only if it is asked to.
-local function streams_usage(handle, path)
-  if find(path, "/chat/completions$") then return true end
-  if not find(path, "/completions$") then return false end
-  -- Some servers do not know the option here, so it is only used if the tokens are counted.
+-- Whether Check has said that the tokens of the response are counted.
+local function is_metered(handle)
   local check = handle:streamInfo():dynamicMetadata():get("envoy.filters.http.ext_authz")
   return check ~= nil and check.metered == true
 end
+
+-- The fields that matter for this operation. A streamed response of chat and of completions reports its usage
+-- only if it is asked to. Some servers do not know the option for completions, so it is only used there if the
+-- tokens are counted.
+local function names_for(handle, path)
+  if find(path, "/chat/completions$") then return STREAMED end
+  if find(path, "/responses$") then return ANSWERING end
+  return find(path, "/completions$") and is_metered(handle) and STREAMED or NAMING
+end
+
+-- A response in the background is fetched with another request, whose answer is not counted. A server may take
+-- any value but these for true.
+local BACKGROUND = "background must be false or left out, because the tokens of such a response are not counted"
+local NO_BACKGROUND = { ["false"] = true, null = true }
 
 local function judge(handle, path, before_check)
   local body = handle:body()
@@ -720,7 +733,15 @@ local function judge(handle, path, before_check)
   if headers:get("content-encoding") then refuse("a content-encoding is not accepted") end
   local label = headers:get("content-type")
   if label ~= JSON then check_label(label or "") end
-  local model, change, naming = examine(body, streams_usage(handle, path))
+  local model, change, naming, background = examine(body, names_for(handle, path))
+  if background and not NO_BACKGROUND[background] then
+    -- Before Check it is not known whether responses are counted. Check decides by this header.
+    if before_check then
+      headers:replace("x-tollgate-refusal", BACKGROUND)
+    elseif is_metered(handle) then
+      refuse(BACKGROUND)
+    end
+  end
   local ids = headers:get("x-tollgate-models")
   if ids then check_model(ids, model) end
   if label ~= JSON then headers:replace("content-type", JSON) end

@@ -18,6 +18,7 @@ import {
 import type { ErrorCode } from './errors.ts'
 import {
   isListing,
+  isMetered,
   isNamedByPath,
   isUncounted,
   type Refusal as OperationRefusal,
@@ -39,7 +40,7 @@ export interface AccessRequest {
   readonly method: string
   /** The model in the body; used only on the shared paths. */
   readonly bodyModel: string | undefined
-  /** What is wrong with the body, if the gateway has read it before Check. */
+  /** What is wrong with the body, or may be, if the gateway has read it before Check. */
   readonly bodyProblem?: string | undefined
   /** The client's `x-maas-subscription`; used only for identity tokens. */
   readonly requestedSubscription: string | undefined
@@ -127,7 +128,7 @@ export function authorize(request: AccessRequest, snapshot: Snapshot, rules: Pat
   const misspelled = refuseSpelling(operation, query, rules)
   if (misspelled !== undefined) return { allowed: false, ...misspelled }
 
-  const model = findModel(request, snapshot, caller)
+  const model = findModel(request, snapshot, caller, rules)
   if ('allowed' in model) return model
   if (!mayUse(caller, model)) return denyModel(request)
   const { allPaths } = model.resource.server
@@ -145,7 +146,7 @@ export function authorize(request: AccessRequest, snapshot: Snapshot, rules: Pat
     subscription: subscription.name,
     limits: listing ? [] : (subscription.limits.get(model.key) as readonly CountedLimit[]),
     states: [],
-    metered: rules.metered.has(operation),
+    metered: isMetered(operation, rules),
     uncounted: isUncounted(operation, method, rules),
     listing,
     owningGroup: snapshot.tenant?.telemetry?.captureGroup
@@ -223,8 +224,13 @@ function denySubscription(error: SelectionError, request: AccessRequest, caller:
 }
 
 /** The requested model, by path or by body. Unknown and forbidden models give the same error. */
-function findModel(request: AccessRequest, snapshot: Snapshot, caller: Caller): Model | Denial {
-  const { target, bodyModel, bodyProblem } = request
+function findModel(
+  request: AccessRequest,
+  snapshot: Snapshot,
+  caller: Caller,
+  rules: PathRules,
+): Model | Denial {
+  const { target, bodyModel } = request
   if (target.modelKey !== undefined) {
     return snapshot.models.get(target.modelKey) ?? denyModel(request)
   }
@@ -232,10 +238,20 @@ function findModel(request: AccessRequest, snapshot: Snapshot, caller: Caller): 
   if (isNamedByPath(operation)) {
     return deny('model_path_needed', { about: 'path_needed', operation })
   }
+  const bodyProblem = refusedProblem(request, rules)
   if (bodyProblem !== undefined || bodyModel === undefined) {
     return deny('invalid_body', { about: 'body', problem: bodyProblem })
   }
   return findByName(bodyModel, request, snapshot, caller) ?? denyModel(request)
+}
+
+/**
+ * What is wrong with the body. The gateway reports the field `background` of every body that sets
+ * it; that is a problem only where responses are counted.
+ */
+function refusedProblem({ target, bodyProblem }: AccessRequest, rules: PathRules) {
+  const allowed = bodyProblem?.startsWith('background ') && !isMetered(target.operation, rules)
+  return allowed ? undefined : bodyProblem
 }
 
 /**

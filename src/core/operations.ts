@@ -27,7 +27,7 @@ export function isMeterName(written: string): written is MeterName {
 export const modelsPath = '/v1/models'
 
 /**
- * Which operations are counted, and whether operations that use tokens and are not counted are
+ * Which operations are counted, and whether operations that may return text uncounted are
  * open.
  */
 export interface PathRules {
@@ -65,6 +65,22 @@ const tokenizing = /^\/v1\/(?:de)?tokenize$/
  * above.
  */
 const readOnly = new RegExp(`^/v1/(?:models(?:/${id})?|responses/${id}(?:/input_items)?)$`)
+const cancelsResponse = new RegExp(`^/v1/responses/${id}/cancel$`)
+
+/** Ids of fine-tuned models have colons; so have the methods of Google's APIs (`:predict`). */
+const verb = '.*:\\w*(?:[Gg]enerat|[Pp]redict|[Cc]ontent)'
+
+/**
+ * All that is open beside counted operations if uncounted ones are closed: these return no text of
+ * a model. A stored response, its items, the content of a file and a list of stored chats do
+ * return it, and whether it has been counted is not known.
+ */
+const textless: readonly (readonly [methods: readonly string[], operation: RegExp])[] = [
+  [['GET', 'HEAD'], new RegExp(`^/v1/models(?:/(?!${verb})${id})?$`)],
+  [['GET', 'HEAD'], new RegExp(`^/v1/(?:files|batches)(?:/${id})?$`)],
+  [['DELETE'], new RegExp(`^/v1/(?:files|responses)/${id}$`)],
+  [['POST'], new RegExp(`^/v1/(?:messages/count_tokens|batches/${id}/cancel)$`)],
+]
 
 /** Whether the body names the model of this operation, so that it has a shared path. */
 export function isNamedByBody(operation: string): boolean {
@@ -96,6 +112,7 @@ export type Refusal =
       readonly detail: {
         readonly about: 'uncounted'
         readonly operation: string
+        readonly method: string
         readonly open: readonly string[]
       }
     }
@@ -133,34 +150,44 @@ export function refuseOperation(
   rules: PathRules,
   allPaths = false,
 ): Refusal | undefined {
-  const { metered } = rules
-  if (metered.has(operation)) return undefined
+  const { metered, unmetered } = rules
+  // With another method it may return text that was stored, for example a list of chats.
+  if (metered.has(operation) && (method === 'POST' || unmetered === 'open')) return undefined
   if (!allPaths && !isKnown(operation, method)) {
     return { code: 'not_found', detail: { about: 'unserved' } }
   }
-  if (rules.unmetered === 'closed' && costsTokens(operation, method)) {
-    return { code: 'path_closed', detail: { about: 'uncounted', operation, open: [...metered] } }
+  if (unmetered === 'closed' && !isTextless(operation, method)) {
+    const detail = { about: 'uncounted', operation, method, open: [...metered] } as const
+    return { code: 'path_closed', detail }
   }
   return undefined
 }
 
-/** Whether an operation uses tokens that are not counted. */
-export function isUncounted(operation: string, method: string, { metered }: PathRules): boolean {
-  return !metered.has(operation) && costsTokens(operation, method)
+/**
+ * Whether the usage in the answer is counted. Cancelling returns the response, whose usage was not
+ * counted: where responses are counted, the gateway lets none run in the background.
+ */
+export function isMetered(operation: string, { metered }: PathRules): boolean {
+  if (metered.has(operation)) return true
+  return cancelsResponse.test(operation) && metered.has(meterable.responses)
+}
+
+/** Whether an operation may return text of a model that is not counted. */
+export function isUncounted(operation: string, method: string, rules: PathRules): boolean {
+  return !isMetered(operation, rules) && !isTextless(operation, method)
 }
 
 function isKnown(operation: string, method: string): boolean {
   if (namedByBody.has(operation) || namedByPath.test(operation)) return true
   if (tokenizing.test(operation)) return true
+  if (cancelsResponse.test(operation)) return method === 'POST'
   if (!readOnly.test(operation)) return false
   if (method === 'GET' || method === 'HEAD') return true
   return method === 'DELETE' && operation.startsWith('/v1/responses/')
 }
 
-function costsTokens(operation: string, method: string): boolean {
-  if (readOnly.test(operation) || tokenizing.test(operation)) return false
-  if (operation === '/v1/messages/count_tokens') return false
-  return method !== 'GET' && method !== 'HEAD' && method !== 'DELETE'
+function isTextless(operation: string, method: string): boolean {
+  return textless.some(([methods, each]) => methods.includes(method) && each.test(operation))
 }
 
 /**

@@ -34,8 +34,9 @@ function describeDetail(detail: DenialDetail): string {
     case 'unserved':
       return 'This operation is not served.'
     case 'uncounted': {
-      const { operation, open } = detail
-      return `Tokens of ${operation} are not counted, so it is closed here; use ${open.join(' or ')}.`
+      const { method, operation, open } = detail
+      const closed = `${method} ${operation} may return text that is not counted, so it is closed here`
+      return `${closed}; use POST ${open.join(' or ')}.`
     }
     case 'path_needed':
       return `Name the model in the path: /<namespace>/<model>${detail.operation}.`

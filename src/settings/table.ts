@@ -78,7 +78,7 @@ export const settings = {
   meterMessages: setting('METER_MESSAGES', 'false', form.flag,
     'the same as `messages` in `METER_PATHS`'),
   unmeteredPaths: setting('UNMETERED_PATHS', 'open', form.oneOf('open', 'closed'),
-    'whether operations that use tokens but are not counted are served, or refused with 403'),
+    'whether operations that may return text without being counted are served, or refused with 403'),
   /** What a response without usable usage counts: nothing, or an estimate from its length. */
   unusableUsage: setting('UNUSABLE_USAGE', 'allow', form.oneOf('allow', 'estimate'),
     'whether a response without usable usage counts nothing, or one token for every four bytes'),

@@ -10,7 +10,7 @@ import {
   type Grant,
   refuseCaller,
 } from '../../src/core/decide.ts'
-import { pathRules } from '../../src/core/operations.ts'
+import { type MeterName, pathRules } from '../../src/core/operations.ts'
 import { readTarget } from '../../src/core/target.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 
@@ -263,6 +263,16 @@ test('an invalid body is reported only to an authenticated caller', async (t) =>
     detail: { about: 'body', problem: 'it is broken' },
   })
   t.match(ask(path, null, more), { code: 'credential_invalid' })
+})
+
+test('the field background is a problem only where responses are counted', async (t) => {
+  const more = { bodyProblem: 'background must be false', bodyModel: 'org/Small' }
+  const at = (names: readonly MeterName[]) => ask('/v1/responses', key, more, pathRules(names))
+  t.match(at(['chat']), { allowed: true, metered: false })
+  t.match(at(['chat', 'responses']), {
+    code: 'invalid_body',
+    detail: { about: 'body', problem: more.bodyProblem },
+  })
 })
 
 test('uploads must name their model in the path', async (t) => {

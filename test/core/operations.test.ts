@@ -1,6 +1,7 @@
 import { test } from 'tap'
 import {
   isListing,
+  isMetered,
   isUncounted,
   meterable,
   pathRules,
@@ -118,6 +119,7 @@ const open: Readonly<Record<string, readonly string[]>> = {
   '/v1/responses': ['POST'],
   '/v1/responses/resp_1': ['GET', 'HEAD', 'DELETE'],
   '/v1/responses/resp_1/input_items': ['GET'],
+  '/v1/responses/resp_1/cancel': ['POST'],
   '/v1/messages': ['POST'],
   '/v1/messages/count_tokens': ['POST'],
   '/v1/models': ['GET', 'HEAD'],
@@ -128,8 +130,8 @@ const open: Readonly<Record<string, readonly string[]>> = {
   '/v1/images/generations': ['POST'],
   '/v1/images/edits': ['POST'],
   '/v1/files': ['POST', 'GET'],
-  '/v1/files/file-abc123': ['GET', 'DELETE'],
-  '/v1/files/file-abc123/content': ['GET'],
+  '/v1/files/file-1': ['GET', 'DELETE'],
+  '/v1/files/file-1/content': ['GET'],
   '/v1/batches': ['POST', 'GET'],
   '/v1/batches/batch_1/cancel': ['POST'],
   '/v1/rerank': ['POST'],
@@ -182,6 +184,7 @@ test('all other operations are closed', async (t) => {
     ['POST', '/v1/models/small'],
     ['POST', '/v1/responses/resp_1'],
     ['POST', '/v1/responses/resp_1/input_items'],
+    ['GET', '/v1/responses/resp_1/cancel'],
     ['DELETE', '/v1/models/small'],
   ] as const) {
     t.equal(refused(operation, { method })?.code, 'not_found', `${method} ${operation}`)
@@ -235,23 +238,68 @@ test('listing is GET or HEAD of one path', async (t) => {
 test('the refusal of a closed path names the counted ones', async (t) => {
   const rules = pathRules(['chat', 'messages'], 'closed')
   const open = ['/v1/chat/completions', '/v1/messages']
-  const detail = { about: 'uncounted', operation: '/v1/responses', open }
+  const detail = { about: 'uncounted', operation: '/v1/responses', method: 'POST', open }
   t.strictSame(refused('/v1/responses', { rules }), { code: 'path_closed', detail })
-  for (const operation of ['/v1/embeddings', '/v1/files', '/v1/rerank', '/v1/audio/speech']) {
-    t.equal(refused(operation, { rules })?.code, 'path_closed', operation)
-    t.ok(isUncounted(operation, 'POST', rules))
+})
+
+/** All that is open beside POST to counted paths where uncounted ones are closed. */
+const textless = [
+  ...['/v1/models', '/v1/models/small', '/v1/models/ft:small:acme::7p', '/v1/models/llama3:8b'],
+  ...['/v1/files', '/v1/files/file-1', '/v1/batches', '/v1/batches/batch_1'],
+].flatMap((operation) => [`GET ${operation}`, `HEAD ${operation}`])
+// As far as the path says, `compact` is an id.
+textless.push('DELETE /v1/files/file-1')
+textless.push('DELETE /v1/responses/resp_1', 'DELETE /v1/responses/compact')
+textless.push('POST /v1/messages/count_tokens', 'POST /v1/batches/batch_1/cancel')
+
+test('closed leaves counted calls and what returns no text', async (t) => {
+  const operations = [
+    ...Object.keys(open),
+    ...['/v1', '/v1/generate', '/v1/model/info', '/v1/anything', '/v1/detokenize', '/generate'],
+    ...['/v1/models/m:generateContent', '/v1/models/m:streamGenerateContent', '/v1/Models'],
+    ...['/v1/models/m:predict', '/v1/models/m:rawPredict', '/v1/models/models/m:embedContent'],
+    ...['/v1/models/llama3:8b', '/v1/models/', '/v1/models;x', '/v1/models/a/b', '/v1/batches'],
+    ...['/v1/responses/compact', '/v1/conversations', '/v1/conversations/conv_1/items'],
+    ...['/v1/chat/completions/chatcmpl-1', '/v1/batches/batch_1', '/v1/images/variations'],
+  ]
+  const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'post', 'QUERY', '']
+  const metered = ['/v1/chat/completions', '/v1/responses']
+  const rules = pathRules(['chat', 'responses'], 'closed')
+  for (const allPaths of [true, false]) {
+    const passed: string[] = []
+    for (const operation of new Set(operations)) {
+      for (const method of methods) {
+        const refusal = refuseOperation(operation, method, rules, allPaths)
+        if (refusal === undefined) passed.push(`${method} ${operation}`)
+        else if (allPaths) t.equal(refusal.code, 'path_closed', `${method} ${operation}`)
+      }
+    }
+    t.strictSame(passed.sort(), [...textless, ...metered.map((path) => `POST ${path}`)].sort())
   }
-  for (const [operation, method] of [
-    ['/v1/messages', 'POST'],
-    ['/v1/messages/count_tokens', 'POST'],
-    ['/v1/tokenize', 'POST'],
-    ['/v1/models', 'GET'],
-    ['/v1/responses/resp_1', 'GET'],
-    ['/v1/files', 'GET'],
+})
+
+test('what closed would refuse is uncounted', async (t) => {
+  const rules = pathRules(['chat', 'responses'])
+  for (const [uncounted, method, operation] of [
+    [false, 'GET', '/v1/models'],
+    [false, 'POST', '/v1/chat/completions'],
+    [false, 'DELETE', '/v1/responses/resp_1'],
+    [true, 'GET', '/v1/responses/resp_1'],
+    [true, 'GET', '/v1/responses/resp_1/input_items'],
+    [true, 'GET', '/v1/files/file-1/content'],
+    [true, 'POST', '/v1/embeddings'],
+    [true, 'POST', '/v1/tokenize'],
+    [true, 'POST', '/v1/models/m:generateContent'],
   ] as const) {
-    t.equal(refused(operation, { rules, method }), undefined, operation)
-    t.notOk(isUncounted(operation, method, rules))
+    t.equal(isUncounted(operation, method, rules), uncounted, `${method} ${operation}`)
   }
+})
+
+test('cancelling a response is counted where responses are', async (t) => {
+  const operation = '/v1/responses/resp_1/cancel'
+  t.ok(isMetered(operation, pathRules(['responses'])))
+  t.notOk(isMetered(operation, chat))
+  t.ok(isUncounted(operation, 'POST', chat))
 })
 
 test('a hostile path is checked in less than a second', async (t) => {

@@ -53,7 +53,7 @@ responsesAlone('refuses uncounted operations if configured', async (t, gateway) 
     for (const path of [`/llm/sim/v1/${operation}`, `/v1/${operation}`]) {
       const { status, text } = await call(gateway, path, key, { ...bodies[operation] })
       t.equal(status, 403, path)
-      t.match(JSON.parse(text).error.message, /is closed here; use \/v1\/responses\.$/)
+      t.match(JSON.parse(text).error.message, /is closed here; use POST \/v1\/responses\.$/)
     }
   }
   t.equal((await call(gateway, '/v1/responses', key, { input: 'x' })).status, 200)

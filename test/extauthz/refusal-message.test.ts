@@ -15,8 +15,14 @@ test('each detail has its message', async (t) => {
     [{ about: 'spelling', path: '/v1/messages' }, 'Write the path as /v1/messages.'],
     [{ about: 'unserved' }, 'This operation is not served.'],
     [
-      { about: 'uncounted', operation: '/v1/responses', open: ['/v1/messages', '/v1/embeddings'] },
-      'Tokens of /v1/responses are not counted, so it is closed here; use /v1/messages or /v1/embeddings.',
+      {
+        about: 'uncounted',
+        operation: '/v1/responses',
+        method: 'POST',
+        open: ['/v1/messages', '/v1/embeddings'],
+      },
+      'POST /v1/responses may return text that is not counted, so it is closed here; ' +
+        'use POST /v1/messages or /v1/embeddings.',
     ],
     [
       { about: 'path_needed', operation: '/v1/files' },
