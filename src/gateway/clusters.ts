@@ -163,8 +163,38 @@ function identifying({ header, secret }: NonNullable<Backend['credential']>): ob
         },
       },
     }),
+    filter('model_headers', 'header_mutation.v3.HeaderMutation', modelHeaders),
     filter('envoy.filters.http.upstream_codec', 'upstream_codec.v3.UpstreamCodec', {}),
   ]
+}
+
+/**
+ * The filter `model_headers` of envoy/bootstrap.yaml, which says why. A cluster with filters of its
+ * own does without those of the router.
+ */
+const modelHeaders = {
+  mutations: {
+    response_mutations: [
+      {
+        remove_on_match: {
+          key_matcher: {
+            safe_regex: {
+              regex:
+                '(access-control|anthropic-ratelimit|x-(accel|envoy|maas|ratelimit|tollgate))-.*|' +
+                'ratelimit(-policy)?|set-cookie|strict-transport-security|alt-svc|' +
+                'clear-site-data|service-worker-allowed|nel|report-to|reporting-endpoints',
+            },
+          },
+        },
+      },
+      overwrites('x-content-type-options', 'nosniff'),
+      overwrites('content-security-policy', 'sandbox'),
+    ],
+  },
+}
+
+function overwrites(key: string, value: string): object {
+  return { append: { header: { key, value }, append_action: 'OVERWRITE_IF_EXISTS_OR_ADD' } }
 }
 
 /** Envoy reads it again whenever the file is replaced. */

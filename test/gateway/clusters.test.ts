@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { rootCertificates } from 'node:tls'
 import { promisify } from 'node:util'
 import { test } from 'tap'
+import { parse } from 'yaml'
 import { type Backend, renderClusters, writeClusters } from '../../src/gateway/clusters.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -14,6 +15,7 @@ type Cluster = {
   type: string
   transport_socket?: { typed_config: Record<string, unknown> }
   load_assignment: { endpoints: { lb_endpoints: { endpoint: unknown }[] }[] }
+  typed_extension_protocol_options: Record<string, { http_filters?: object[] }>
 }
 type Discovery = { version_info: string; resources: Cluster[] }
 
@@ -100,6 +102,19 @@ test('secrets are referenced by name and file', async (t) => {
   t.match(text, '"path":"/secrets/one.json"')
   t.match(text, '"validation_context_sds_secret_config":{"name":"two"')
   t.match(text, '"path":"/secrets/two.json"')
+})
+
+test('a cluster with a credential removes the same headers as the others', async (t) => {
+  const template = parse(
+    await readFile(new URL('../../envoy/bootstrap.yaml', import.meta.url), 'utf8'),
+  )
+  const [connections] = template.static_resources.listeners[0].filter_chains[0].filters
+  const router = connections.typed_config.http_filters.at(-1).typed_config
+  const backendUrl = 'http://model.example'
+  const credential = { header: 'api-key', secret: { name: 'one', path: '/secrets/one.json' } }
+  const [found] = render([{ cluster: 'm', backendUrl, credential }]).resources
+  const options = Object.values(found?.typed_extension_protocol_options ?? {})[0]
+  t.strictSame(options?.http_filters?.slice(1), router.upstream_http_filters)
 })
 
 test('a cluster does not depend on the others', async (t) => {
