@@ -24,6 +24,7 @@ import {
   type Refusal as OperationRefusal,
   type PathRules,
   refuseOperation,
+  refuseOverride,
   refuseSpelling,
 } from './operations.ts'
 import { isHealthy, type Selection, type SelectionError, select } from './selection.ts'
@@ -125,7 +126,7 @@ export function authorize(request: AccessRequest, snapshot: Snapshot, rules: Pat
   if (caller === null) return deny('credential_invalid')
   const keyless = refuseCaller(caller, listing || request.tokensOpen)
   if (keyless !== undefined) return keyless
-  const misspelled = refuseSpelling(operation, query, rules)
+  const misspelled = refuseSpelling(operation, query, rules) ?? refuseOverride(query)
   if (misspelled !== undefined) return { allowed: false, ...misspelled }
 
   const model = findModel(request, snapshot, caller, rules)

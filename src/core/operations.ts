@@ -100,6 +100,7 @@ export function isListing(operation: string, method: string): boolean {
 /** Why an operation is refused. */
 export type Refusal =
   | { readonly code: 'not_found'; readonly detail: { readonly about: 'query' | 'unserved' } }
+  | { readonly code: 'not_found'; readonly detail: { readonly about: 'override' } }
   | { readonly code: 'invalid_request'; readonly detail: { readonly about: 'path' } }
   /** `path`: the correct spelling. */
   | {
@@ -138,6 +139,19 @@ export function refuseSpelling(
     }
   }
   return undefined
+}
+
+/** Parameters from which servers take the method: Rails, Laravel, Express, Google's gateways. */
+const overridesMethod =
+  /[?&;](?:_(?:http_?)?method|\$httpmethod|(?:x[-_])?(?:http[-_]?)?method[-_]?override)(?:=|&|\[|$)/i
+
+/**
+ * Refuses a query in which some server reads another method than the one that was judged. The same
+ * headers are removed by Envoy.
+ */
+export function refuseOverride(query: string): Refusal | undefined {
+  if (query === '' || !overridesMethod.test(decode(query))) return undefined
+  return { code: 'not_found', detail: { about: 'override' } }
 }
 
 /**

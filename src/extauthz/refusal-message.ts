@@ -27,6 +27,8 @@ function describeDetail(detail: DenialDetail): string {
       return 'Several of your subscriptions include this model; name one in x-maas-subscription.'
     case 'query':
       return 'The query must not hold the path of another operation.'
+    case 'override':
+      return 'The query must not name another method; send the request with that method.'
     case 'path':
       return 'The path is malformed.'
     case 'spelling':

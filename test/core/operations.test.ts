@@ -6,6 +6,7 @@ import {
   meterable,
   pathRules,
   refuseOperation,
+  refuseOverride,
   refuseSpelling,
 } from '../../src/core/operations.ts'
 
@@ -224,6 +225,38 @@ test('a query must not contain a metered path', async (t) => {
     '?api-version=2024-10-21',
   ]) {
     t.equal(refused(meterable.embeddings, { query }), undefined, query)
+  }
+})
+
+test('a query must not name another method', async (t) => {
+  for (const query of [
+    '?_method=GET',
+    '?a=b&_method=POST',
+    '?a=b;_method=POST',
+    '?_METHOD=post',
+    '?%5fmethod=POST',
+    '?%255Fmeth%6fd=POST',
+    '?_method%3dPOST',
+    '?_method[]=POST',
+    '?$httpMethod=POST',
+    '?%24httpMethod=POST',
+    '?x-http-method-override=POST',
+    '?X_HTTP_METHOD_OVERRIDE=POST',
+    '?x-method-override=POST',
+    '?methodOverride=POST',
+    '?_http_method=POST',
+  ]) {
+    t.strictSame(refuseOverride(query), { code: 'not_found', detail: { about: 'override' } }, query)
+  }
+  for (const query of [
+    '',
+    '?',
+    '?after=file-1',
+    '?x=_method=GET',
+    '?payment_method=x',
+    '?method=x',
+  ]) {
+    t.equal(refuseOverride(query), undefined, query)
   }
 })
 

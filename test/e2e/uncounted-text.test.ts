@@ -247,4 +247,13 @@ closed('closed lets pass only what is known to return no text', async (t, gatewa
     t.equal(answer.status, 200)
     t.equal(scripted.received.at(-1)?.headers[header], undefined, header)
   }
+  for (const [method, path] of [
+    ['DELETE', '/v1/responses/resp_1?_method=GET'],
+    ['POST', '/v1/chat/completions?a=b&%5Fmethod=GET'],
+    ['GET', '/v1/models?$httpMethod=POST'],
+  ] as const) {
+    const answer = await send(gateway, key, method, `/llm/other${path}`, bodyOf(method))
+    t.equal(answer.status, 404, path)
+    t.notOk(answer.reached, path)
+  }
 })

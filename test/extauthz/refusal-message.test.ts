@@ -25,6 +25,10 @@ test('each detail has its message', async (t) => {
         'use POST /v1/messages or /v1/embeddings.',
     ],
     [
+      { about: 'override' },
+      'The query must not name another method; send the request with that method.',
+    ],
+    [
       { about: 'path_needed', operation: '/v1/files' },
       'Name the model in the path: /<namespace>/<model>/v1/files.',
     ],

@@ -6,6 +6,8 @@ const operations = [
   ...['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/models', '/v1/responses'],
   ...['/v1/messages', '/v1/models/sim', '/v1/tokenize', '/v1/rerank', '/v1/files', '/v1/batches'],
   ...['/v1', '/v1/', '/v1/x', '/v1/audio/speech', '/v1/responses/x', '/v1/messages/count_tokens'],
+  ...['/v1/responses/x/cancel', '/v1/responses/x/input_items', '/v1/chat/completions/x/messages'],
+  ...['/v1/generate', '/v1/models/sim:generateContent', '/v1/conversations', '/v1/files/x/content'],
 ] as const
 
 /** Separators between a path and a second one. */
