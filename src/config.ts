@@ -7,6 +7,7 @@ import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
+import { hopMark } from './core/hop.ts'
 import { pathRules } from './core/operations.ts'
 import { type Address, type SocketAddress, showAddress } from './settings/address.ts'
 import { invalid } from './settings/readers.ts'
@@ -123,7 +124,8 @@ function rereader(
 function derive(all: Read, env: Environment) {
   const { gatewayName, meterPaths, meterMessages, unmeteredPaths, ...read } = all
   const scheme = read.gatewayTlsCertFile === undefined ? 'http' : 'https'
-  const { gatewayUrl = `${scheme}://${showAddress(read.gatewayAddress)}` } = read
+  const { gatewayUrl: written = `${scheme}://${showAddress(read.gatewayAddress)}` } = read
+  const gatewayUrl = written.replace(/\/+$/, '')
   const ownName = nameReplica(read.grpcAddresses)
   return {
     ...read,
@@ -140,7 +142,9 @@ function derive(all: Read, env: Environment) {
     gatewayGrpcEndpoints: read.gatewayGrpcEndpoints ?? read.grpcAddresses,
     gatewayApiEndpoints: read.gatewayApiEndpoints ?? [read.apiAddress],
     /** Public base URL, without a trailing slash. */
-    gatewayUrl: gatewayUrl.replace(/\/+$/, ''),
+    gatewayUrl,
+    /** The gateway's mark on requests to models. */
+    hopMark: read.hopMark ?? hopMark(gatewayUrl),
     /** Folder of Envoy's files; absolute. */
     envoyConfigDir: read.envoyConfigDir ?? join(read.dataDir, 'envoy'),
     /** Folder of the files of revocations; absolute. */

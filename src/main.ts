@@ -109,7 +109,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const condition = { ready: () => ready, gatewayDrain, journal }
   const external = createExternalApi(context, parts, tls)
   const internal = createInternalApi(context, parts, tls, condition)
-  const metrics = createMetricsServer(parts.telemetry, onFault, tls?.plain)
+  const metrics = createMetricsServer(parts.telemetry, onFault, tls?.plain, config.hopMark)
   stops.push(() => {
     metrics.close()
     metrics.closeAllConnections()

@@ -5,6 +5,7 @@ import type { Server as TlsServer } from 'node:tls'
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
 import type { AuditTrail } from '../audit/trail.ts'
 import { toEnvelope } from '../core/errors.ts'
+import { hopHeader, isOwnHop } from '../core/hop.ts'
 import { redact } from '../core/redact.ts'
 import type { ServerTls } from '../tls/listener-tls.ts'
 import { auditRoutes } from './audit.ts'
@@ -40,6 +41,8 @@ interface ListenerDeps {
   /** Called for each response; the route's pattern, empty if there is none. */
   readonly onAnswered?: (route: string, method: string, status: number, durationMs: number) => void
   readonly log: FastifyBaseLogger
+  /** The gateway's mark; requests that carry it are refused. */
+  readonly hopMark?: string
   /** Records changes of keys; without it nothing is recorded. */
   readonly audit?: AuditTrail
   /** Opens spans; none by default. */
@@ -135,6 +138,7 @@ export function buildInternal(deps: InternalDeps): FastifyInstance {
 
 function createListener({
   log,
+  hopMark,
   audit,
   onAnswered,
   onRefused,
@@ -190,6 +194,10 @@ function createListener({
   traceRequests(app, openSpan)
   auditRoutes(app, audit)
   reportRefusals(app, onRefused)
+  // Before anything that acts on the request.
+  app.addHook('onRequest', async ({ headers }, reply) => {
+    if (isOwnHop(headers[hopHeader], hopMark)) return sendError(reply, 'loop_detected')
+  })
   if (tls) {
     tls.follow(app.server as unknown as TlsServer)
     endHandshakes(app.server)

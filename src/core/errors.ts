@@ -60,6 +60,9 @@ const catalogue = {
     /** The tier lookup's own code (contract, 3.9). */
     internal_error: 'Something went wrong on our side.',
   }),
+  ...all(508, 'server_error', {
+    loop_detected: 'The request comes from a model of this gateway whose address leads back to it.',
+  }),
   ...all(503, 'server_error', {
     model_unavailable: 'The model has no backend to serve it right now.',
     store_unavailable: 'The key store is out of reach; try again in a few seconds.',

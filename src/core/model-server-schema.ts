@@ -16,9 +16,9 @@ const file: Partial<Schema> = {
   ],
 }
 
-/** Headers that a resource must not set: those of the connection, of the body, and our own. */
+/** Headers that a resource must not set: of the connection, the body, metadata services, and our own. */
 const ownHeaders =
-  '^(host|connection|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade|expect|content-.*|accept-encoding|x-request-id|x-(tollgate|envoy|forwarded|maas)-.*)$'
+  '^(host|connection|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade|expect|content-.*|accept-encoding|x-request-id|metadata|metadata-flavor|x-(aws-ec2-metadata|tollgate|envoy|forwarded|maas)-.*)$'
 
 const secretName = text({
   description: 'name of the Secret',

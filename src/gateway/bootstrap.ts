@@ -7,6 +7,7 @@ import { existsSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { dirname } from 'node:path'
 import { parse } from 'yaml'
+import { hopHeader } from '../core/hop.ts'
 import { idleSeconds } from '../core/resources.ts'
 import { putTracing, type TracingSettings } from './tracing.ts'
 
@@ -20,6 +21,8 @@ export type Address = { readonly host: string; readonly port: number } | { reado
 export type BootstrapSettings = {
   readonly gateway: Address
   readonly admin: Address
+  /** The mark on requests to models, which is refused when it comes back. */
+  readonly hopMark: string
   readonly grpc: readonly Address[]
   readonly api: readonly Address[]
   /** The file that `writeClusters` replaces. */
@@ -58,6 +61,9 @@ const authorities = [
   '/etc/ssl/cert.pem',
 ]
 
+/** What a client has sent as `x-tollgate-hop`, before envoy/bootstrap.yaml removes our headers. */
+const receivedHop = 'received-hop'
+
 const heapMonitor = 'envoy.resource_monitors.fixed_heap'
 
 type Endpoint = { endpoint: { address: unknown; hostname?: string } }
@@ -74,6 +80,7 @@ type Route = {
   name: string
   match: { headers?: object[] }
   route?: { cluster_header?: string; idle_timeout?: string }
+  request_headers_to_add?: { header: { key: string; value: string } }[]
 }
 type VirtualHost = { routes: Route[]; typed_per_filter_config?: Record<string, object> }
 type Connections = {
@@ -126,6 +133,7 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
       putElsewhere(connections, settings.grpc)
       putJournal(connections, settings.journal)
       putBodyLimits(connections, settings)
+      putHopMark(connections, settings.hopMark)
       putIdleTimeouts(connections)
       putOrigins(connections, settings.allowedOrigins)
       putTracing(connections, clusters, settings)
@@ -267,6 +275,19 @@ function putOrigins(connections: Connections, origins: readonly string[] | undef
   }
   for (const host of connections.route_config.virtual_hosts) {
     host.typed_per_filter_config = { ...host.typed_per_filter_config, cors: policy }
+  }
+}
+
+/** Marks requests to models, and refuses those that come back. */
+function putHopMark({ route_config }: Connections, mark: string): void {
+  for (const { routes } of route_config.virtual_hosts) {
+    named(routes, 'hop').match.headers = [{ name: receivedHop, string_match: { contains: mark } }]
+    for (const { route, name, request_headers_to_add: added = [] } of routes) {
+      if (route?.cluster_header === undefined) continue
+      const marks = added.filter(({ header }) => header.key === hopHeader)
+      if (marks.length === 0) throw new Error(`the bootstrap's route ${name} sets no ${hopHeader}`)
+      for (const { header } of marks) header.value = mark
+    }
   }
 }
 

@@ -9,6 +9,7 @@ import { readFile } from 'node:fs/promises'
 import http, { type IncomingMessage } from 'node:http'
 import https from 'node:https'
 import { isIP } from 'node:net'
+import { hopHeader } from '../core/hop.ts'
 import type { ModelRef } from '../core/resources.ts'
 import { readBody } from '../http/read-body.ts'
 import { findAuthorities } from './bootstrap.ts'
@@ -20,6 +21,8 @@ export interface ServerListOptions {
   readonly readSecret: (secret: Secret) => Promise<Reading>
   /** `BACKEND_CA_FILE`. */
   readonly caFile: string | undefined
+  /** The gateway's mark, by which a listener of ours refuses the request. */
+  readonly hopMark: string
   /** Aborts the request. */
   readonly signal: AbortSignal
 }
@@ -49,6 +52,7 @@ export async function askServer(ref: ModelRef, options: ServerListOptions): Prom
   const headers = {
     accept: 'application/json',
     'user-agent': 'tollgate',
+    [hopHeader]: options.hopMark,
     ...(host !== undefined && { host }),
     ...(server.credential && value !== undefined && { [server.credential.header]: value }),
   }

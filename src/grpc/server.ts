@@ -36,6 +36,8 @@ export interface GrpcMethods {
   readonly onFault: (error: unknown) => void
   /** For TCP addresses; access to a Unix socket depends on its mode. undefined: plaintext. */
   readonly tls?: ServerTls | undefined
+  /** The gateway's mark on requests to models; calls that carry it are refused. */
+  readonly hopMark?: string
 }
 
 export type GrpcServer = ReturnType<typeof createGrpcServer>
@@ -47,6 +49,11 @@ const maxMessageBytes = 4 * mebibyte
 const maxUnfinishedBytes = 64 * mebibyte
 const unknownMethod = new CallError(code.unimplemented, 'unknown method')
 
+const loop = new CallError(
+  code.failedPrecondition,
+  'the call comes from a model of this gateway whose address leads back to it',
+)
+
 const socketOptions = {
   noDelay: true,
   // Detects a peer whose machine is gone.
@@ -56,7 +63,7 @@ const socketOptions = {
 
 /** A server of these methods and of grpc.health.v1. */
 export function createGrpcServer(methods: GrpcMethods) {
-  const { onFault, tls } = methods
+  const { onFault, tls, hopMark } = methods
   const health = createHealth()
   const sinks = createSinks()
   const serves = new Map<string, Serve>()
@@ -80,8 +87,9 @@ export function createGrpcServer(methods: GrpcMethods) {
     if (head.method !== 'POST') return refuse(stream, 405)
     if (!isGrpc(head.contentType)) return refuse(stream, 415)
     const serve = serves.get(head.path)
-    if (serve === undefined) {
-      endWith(stream, unknownMethod)
+    const isLoop = head.hop !== undefined && head.hop === hopMark
+    if (serve === undefined || isLoop) {
+      endWith(stream, isLoop ? loop : unknownMethod)
       return deaf
     }
     const { encoding } = head

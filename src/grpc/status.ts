@@ -8,6 +8,7 @@ export const code = {
   invalidArgument: 3,
   deadlineExceeded: 4,
   resourceExhausted: 8,
+  failedPrecondition: 9,
   unimplemented: 12,
   internal: 13,
 } as const

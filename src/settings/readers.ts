@@ -150,6 +150,12 @@ export const pairs: Reader<string> = {
     itemsOf(written).every((item) => /^[^\s=,]+\s*=[^\r\n]*$/.test(item)) ? written : invalid,
 }
 
+/** Long enough not to be part of another one. */
+export const hopMark: Reader<string> = {
+  form: '8 to 64 letters, digits and `-`',
+  read: (written) => (/^[0-9A-Za-z-]{8,64}$/.test(written) ? written : invalid),
+}
+
 /** A fraction from 0 to 1. */
 export const share: Reader<number> = {
   form: 'a number from 0 to 1',

@@ -60,6 +60,8 @@ export const settings = {
     'where Envoy reaches their external API: the `API_ADDRESS` of each'),
   gatewayUrl: optional('GATEWAY_URL', '`http://`, or `https://` with a certificate, + `GATEWAY_ADDRESS`', form.url('http:', 'https:'),
     'the public base URL'),
+  hopMark: optional('HOP_MARK', 'a digest of `GATEWAY_URL`', form.hopMark,
+    'what the gateway sends to models in `x-tollgate-hop` and refuses when it comes back; the same for all processes of an installation'),
   /** undefined: embedded Postgres under `dataDir`. */
   databaseUrl: optional('DATABASE_URL', 'embedded Postgres in `DATA_DIR`', form.url('postgres:', 'postgresql:'),
     'the database with the keys, Postgres 15 or newer; `sslmode` as in libpq, but `prefer` does not fall back'),

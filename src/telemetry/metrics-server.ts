@@ -2,6 +2,8 @@
 
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createSecureServer, type Server as SecureServer } from 'node:https'
+import { describe, toEnvelope } from '../core/errors.ts'
+import { hopHeader, isOwnHop } from '../core/hop.ts'
 import type { ServerTls } from '../tls/listener-tls.ts'
 import type { Exposition } from './exposition.ts'
 
@@ -10,15 +12,23 @@ const contentType = 'text/plain; version=0.0.4; charset=utf-8'
 
 const limits = { requestTimeout: 10_000 }
 
-/** A server that does not listen yet. Calls `onFault` if a scrape fails, which returns 500. */
+/**
+ * A server that does not listen yet. Calls `onFault` if a scrape fails, which returns 500. Refuses
+ * requests with the gateway's `hopMark`.
+ */
 export function createMetricsServer(
   { scrape }: Pick<Exposition, 'scrape'>,
   onFault: (error: unknown) => void,
   tls?: ServerTls,
+  hopMark?: string,
 ): Server {
   const answer: RequestListener = async (request, response) => {
     const path = request.url?.replace(/\?.*$/s, '')
-    if (path !== '/metrics') {
+    if (isOwnHop(request.headers[hopHeader], hopMark)) {
+      response
+        .writeHead(describe('loop_detected').status, { 'content-type': 'application/json' })
+        .end(JSON.stringify(toEnvelope('loop_detected')))
+    } else if (path !== '/metrics') {
       response.writeHead(404).end()
     } else if (request.method !== 'GET' && request.method !== 'HEAD') {
       response.writeHead(405, { allow: 'GET, HEAD' }).end()

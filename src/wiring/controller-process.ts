@@ -58,7 +58,7 @@ async function start(context: Opening, isReady: () => boolean) {
     return exposition.stop()
   })
   const onFault = (error: unknown): void => log.error({ err: error }, 'fault')
-  const server = createMetricsServer(exposition, onFault, tls?.plain)
+  const server = createMetricsServer(exposition, onFault, tls?.plain, config.hopMark)
   const { metricsAddress } = config
   const metrics = metricsAddress && (await listenServer('METRICS_ADDRESS', server, metricsAddress))
   stops.push(() => {

@@ -3,13 +3,21 @@
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import type { Config } from '../config.ts'
+import { describe, toEnvelope } from '../core/errors.ts'
+import { hopHeader, isOwnHop } from '../core/hop.ts'
 import type { ServerTls } from '../tls/listener-tls.ts'
 import { listenServer } from './listen.ts'
 
 /** A start may wait half a minute for its database, and must not be taken for dead meanwhile. */
 const answerWith =
-  (isReady: () => boolean): RequestListener =>
-  ({ url }, response) => {
+  (isReady: () => boolean, hopMark: string): RequestListener =>
+  ({ url, headers }, response) => {
+    if (isOwnHop(headers[hopHeader], hopMark)) {
+      response
+        .writeHead(describe('loop_detected').status, { 'content-type': 'application/json' })
+        .end(JSON.stringify(toEnvelope('loop_detected')))
+      return
+    }
     const path = url?.replace(/\?.*$/s, '')
     const status = path === '/livez' ? 'alive' : isReady() ? 'ready' : 'not ready'
     const isUnknown = status === 'ready' && path !== '/readyz'
@@ -27,11 +35,15 @@ const answerWith =
  * without another listener to take over.
  */
 export async function openEarlyProbes(
-  { internalAddress, socketMode }: Pick<Config, 'internalAddress' | 'socketMode'>,
+  {
+    internalAddress,
+    socketMode,
+    hopMark,
+  }: Pick<Config, 'internalAddress' | 'socketMode' | 'hopMark'>,
   tls?: ServerTls,
   isReady: () => boolean = () => false,
 ) {
-  const answer = answerWith(isReady)
+  const answer = answerWith(isReady, hopMark)
   const server = tls ? createSecureServer(tls.options, answer) : createServer(answer)
   const address = await listenServer('INTERNAL_ADDRESS', server, internalAddress, socketMode)
   let isOurs = true

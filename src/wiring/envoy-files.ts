@@ -32,6 +32,7 @@ export function renderEnvoyFiles(config: Config): EnvoyFiles {
   const bootstrap = renderBootstrap(template, {
     gateway: config.gatewayAddress,
     admin: config.envoyAdminAddress,
+    hopMark: config.hopMark,
     grpc: config.gatewayGrpcEndpoints,
     api: config.gatewayApiEndpoints,
     clustersFile: join(envoyConfigDir, clustersFile),

@@ -56,5 +56,6 @@ export function createGatewayServer(
     },
     onFault,
     tls: tls?.demanding,
+    hopMark: config.hopMark,
   })
 }

@@ -82,11 +82,12 @@ export function openServedNames(
   { pool }: Database,
   { snapshot, latest, readSecret }: Pick<Resources, 'snapshot' | 'latest' | 'readSecret'>,
 ): Learner {
-  const { backendCaFile: caFile } = config
+  const { backendCaFile: caFile, hopMark } = config
   const learner = createLearner({
     ...{ snapshot, latest, log, onFault },
     store: createServedNamesStore(pool),
-    ask: (ref) => askServer(ref, { readSecret, caFile, signal: AbortSignal.timeout(askMs) }),
+    ask: (ref) =>
+      askServer(ref, { readSecret, caFile, hopMark, signal: AbortSignal.timeout(askMs) }),
   })
   stops.push(() => learner.close())
   return learner

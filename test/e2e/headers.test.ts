@@ -52,6 +52,9 @@ const proxied = [
   'x-envoy-decorator-operation: x',
   'x-envoy-external-address: 1.2.3.4',
   'x-envoy-internal: true',
+  'metadata-flavor: Google',
+  'Metadata: true',
+  'x-aws-ec2-metadata-token: x',
   'x-request-id: 11111111-1111-1111-1111-111111111111',
 ]
 
@@ -79,14 +82,19 @@ test('the model gets no credential', async (t, gateway) => {
     const headers = received(answer)
     t.notOk(answer.body.includes(key))
     t.equal(headers['x-maas-subscription'], 'plenty', 'the only header about the caller')
+    t.match(headers['x-tollgate-hop'], /^[0-9a-f]{32}$/, 'the mark of the gateway')
     const ours = /^(x-maas|x_maas|x-tollgate|x-envoy|authorization|proxy-authorization|x-api-key)/
     t.strictSame(
       Object.keys(headers).filter((name) => ours.test(name)),
-      ['x-maas-subscription'],
+      ['x-maas-subscription', 'x-tollgate-hop'],
     )
     t.equal(headers['accept-encoding'], 'identity')
     t.not(headers['x-request-id'], '11111111-1111-1111-1111-111111111111')
     t.equal(headers.host, new URL(gateway.model.url).host)
+    t.notOk(
+      Object.keys(headers).some((name) => /metadata/.test(name)),
+      'for metadata services',
+    )
     t.equal(headers.cookie, 'a=b', 'other headers are passed on')
   }
 })

@@ -19,6 +19,7 @@ const needsEnvoy = envoy === undefined ? 'no Envoy' : false
 const settings = {
   gateway: { host: '0.0.0.0', port: 8443 },
   admin: { path: '/run/tollgate/admin.sock' },
+  hopMark: 'hop-of-this-test',
   grpc: [{ host: '127.0.0.2', port: 9001 }, { path: '/run/tollgate/grpc.sock' }],
   api: [{ host: '::1', port: 9002 }],
   clustersFile: '/var/lib/tollgate/clusters.json',
@@ -96,6 +97,7 @@ function withoutIdleTimeouts(bootstrap: ReturnType<typeof parse>): unknown {
 
 test('the documented defaults reproduce the template', async (t) => {
   const rendered = renderBootstrap(template, {
+    hopMark: 'replaced-by-HOP_MARK',
     gateway: { host: '127.0.0.1', port: 8000 },
     admin: { host: '127.0.0.1', port: 9901 },
     grpc: [{ host: '127.0.0.1', port: 8082 }],

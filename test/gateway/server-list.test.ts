@@ -21,6 +21,7 @@ const from = (secretsDir?: string) => ({
 const options = (limitMs = 20_000) => ({
   ...from(),
   caFile: undefined,
+  hopMark: 'hop-of-this-test',
   signal: AbortSignal.timeout(limitMs),
 })
 

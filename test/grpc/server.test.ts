@@ -164,3 +164,21 @@ test('rejects an address in use', async (t) => {
   t.teardown(() => second.stop(0))
   await t.rejects(second.listen(`127.0.0.1:${port}`), /EADDRINUSE|bind/)
 })
+
+test('refuses calls that come from a model of the gateway', async (t) => {
+  const hopMark = 'mark-of-this-gateway'
+  const { port } = await startGrpc(t, { hopMark, unary: { '/test/echo': (message) => message } })
+  const client = new grpc.Client(`127.0.0.1:${port}`, grpc.credentials.createInsecure())
+  t.teardown(() => client.close())
+  const ask = (mark: string) =>
+    new Promise((settle) => {
+      const metadata = new grpc.Metadata()
+      metadata.set('x-tollgate-hop', mark)
+      const bytes = (message: Buffer): Buffer => message
+      client.makeUnaryRequest('/test/echo', bytes, bytes, Buffer.from('a'), metadata, (error) =>
+        settle(error?.code),
+      )
+    })
+  t.equal(await ask(hopMark), grpc.status.FAILED_PRECONDITION)
+  t.equal(await ask('mark-of-another'), undefined)
+})

@@ -38,6 +38,8 @@ export interface EnvoySettings
     | 'tracing'
     | 'trustsTraces'
   > {
+  /** The gateway's mark on requests to models. */
+  readonly hopMark?: string
   /** An empty folder for its files. */
   readonly folder: string
   /** Threads; with one, responses are reported in the order in which clients saw them end. */
@@ -60,13 +62,14 @@ export async function startEnvoy(t: Test, settings: EnvoySettings): Promise<Runn
     adjust = (same) => same,
     adminPort = 0,
     port = 0,
+    hopMark = 'hop-of-no-service',
     ...places
   } = settings
   const bootstrap = join(folder, 'bootstrap.json')
   const adminFile = join(folder, 'admin-address')
   const authoritiesFile = findAuthorities()
   const admin = { ...anyPort, port: adminPort }
-  const addresses = { gateway: { ...anyPort, port }, admin, ...places, authoritiesFile }
+  const addresses = { gateway: { ...anyPort, port }, admin, hopMark, ...places, authoritiesFile }
   writeFileSync(bootstrap, adjust(renderBootstrap(template, addresses)))
   const child = spawn(
     envoyPath() ?? 'envoy',

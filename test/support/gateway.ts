@@ -196,6 +196,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     journal: settings.env?.USAGE_JOURNAL,
     adminPort,
     port,
+    hopMark: config.hopMark,
     ...tracing,
     ...settings.limits,
     adjust: settings.adjustEnvoy,

@@ -18,6 +18,7 @@ export const fieldKind = {
   encoding: 8,
   timeout: 9,
   traceparent: 10,
+  hop: 11,
 } as const
 
 /** A header field. */
@@ -41,6 +42,7 @@ const kinds: ReadonlyMap<string, number> = new Map([
   ['grpc-encoding', fieldKind.encoding],
   ['grpc-timeout', fieldKind.timeout],
   ['traceparent', fieldKind.traceparent],
+  ['x-tollgate-hop', fieldKind.hop],
   ['connection', fieldKind.malformed],
   ['keep-alive', fieldKind.malformed],
   ['proxy-connection', fieldKind.malformed],
@@ -95,6 +97,8 @@ export class RequestHead {
   /** `grpc-timeout` */
   timeout: string | undefined
   traceparent: string | undefined
+  /** `x-tollgate-hop` */
+  hop: string | undefined
 
   constructor(limits: HeadLimits) {
     this.#limits = limits
@@ -115,6 +119,7 @@ export class RequestHead {
     this.encoding = undefined
     this.timeout = undefined
     this.traceparent = undefined
+    this.hop = undefined
   }
 
   add({ name, value, kind }: Field): void {
@@ -159,6 +164,9 @@ export class RequestHead {
         break
       case fieldKind.traceparent:
         this.traceparent = value
+        break
+      case fieldKind.hop:
+        this.hop = value
         break
     }
   }

@@ -1,0 +1,126 @@
+import { showAddress } from '../../src/config.ts'
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { type Gateway, gatewayTests, type MintedKey } from '../support/gateway.ts'
+import { poll } from '../support/poll.ts'
+import { sendRaw, toBytes } from '../support/raw-http.ts'
+import { startTcpProxy } from '../support/tcp-proxy.ts'
+
+const hopMark = 'mark-of-this-gateway'
+const test = gatewayTests({ lists: true, env: { HOP_MARK: hopMark } })
+
+/** Adds models at these URLs, and waits until they are served. */
+async function addModels(gateway: Gateway, urls: Readonly<Record<string, string>>) {
+  const keys = Object.keys(urls).map((name) => `llm/${name}`)
+  gateway.put('loops.yaml', [
+    ...Object.entries(urls).map(([name, backendUrl]) =>
+      modelRef(name, { backendUrl, paths: 'all' }),
+    ),
+    accessPolicy('loops', keys, { groups: ['team'] }),
+    subscription(
+      'loops',
+      { groups: ['team'] },
+      Object.fromEntries(keys.map((key) => [key, [[1_000, '1h']] as const])),
+    ),
+  ])
+  const { key } = (await poll(
+    () => gateway.mint({ subscription: 'loops' }).catch(() => undefined),
+    'the subscription is in force',
+  )) as MintedKey
+  for (const model of keys) {
+    await poll(
+      async () => ![403, 503].includes((await gateway.ask(`/${model}/v1/x`, key)).status),
+      `${model} is in force`,
+    )
+  }
+  return { key }
+}
+
+test('a model at the internal listener reaches nothing there', async (t, gateway) => {
+  const internal = showAddress(gateway.addresses.internal)
+  // Another address of the same listener, as a Service of the cluster would be.
+  const port = Number(internal.split(':')[1])
+  const proxy = await startTcpProxy(t, port)
+  const { key } = await addModels(gateway, {
+    internal: `http://${internal}/internal`,
+    behind: `http://127.0.0.1:${proxy.port}/internal`,
+  })
+  for (const model of ['internal', 'behind']) {
+    for (const [method, path, body] of [
+      ['POST', 'drain', undefined],
+      ['GET', 'resources', undefined],
+      ['GET', 'log-level', undefined],
+      ['PUT', 'log-level', '{"level":"trace"}'],
+      ['POST', 'api-keys/cleanup', '{}'],
+      ['POST', 'api-keys/validate', JSON.stringify({ key })],
+    ] as const) {
+      const headers = { 'content-type': 'application/json' }
+      const answer = await gateway.ask(`/llm/${model}/v1/${path}`, key, {
+        method,
+        headers,
+        ...(body !== undefined && { body }),
+      })
+      t.equal(answer.status, 508, `${model} ${method} ${path}`)
+      t.match(JSON.parse(answer.text), { error: { type: 'server_error', code: 'loop_detected' } })
+    }
+  }
+  t.equal((await fetch(`http://${internal}/readyz`)).status, 200, 'nothing drains')
+  const plain = await fetch(`http://${internal}/internal/v1/api-keys/validate`, {
+    method: 'POST',
+    body: JSON.stringify({ key }),
+  })
+  t.match(await plain.json(), { valid: true }, 'a caller without the mark is answered')
+})
+
+test('the gateway and its other listeners are no models', async (t, gateway) => {
+  const { api, metrics } = gateway.addresses
+  const { key } = await addModels(gateway, {
+    itself: `${gateway.url}/llm/itself`,
+    api: `http://${showAddress(api)}`,
+    metrics: `http://${metrics ? showAddress(metrics) : ''}`,
+  })
+  for (const path of ['itself/v1/anything', 'api/v1/subscriptions', 'metrics/v1/x']) {
+    const answer = await gateway.ask(`/llm/${path}`, key)
+    t.equal(answer.status, 508, path)
+    t.match(JSON.parse(answer.text), { error: { code: 'loop_detected' } })
+  }
+  const messages = await gateway.ask('/llm/itself/v1/messages', key, {
+    method: 'POST',
+    body: '{"model":"itself","messages":[]}',
+  })
+  t.equal(messages.status, 508)
+  t.match(JSON.parse(messages.text), { type: 'error', error: { type: 'api_error' } })
+})
+
+test('clients cannot set the mark for others', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const send = (mark: string) =>
+    sendRaw(
+      gateway.port,
+      toBytes({
+        path: '/llm/sim/v1/chat/completions',
+        headers: [
+          `authorization: Bearer ${key}`,
+          'x-sim: {"echo":true}',
+          `x-tollgate-hop: ${mark}`,
+        ],
+        body: '{"model":"sim","messages":[]}',
+      }),
+    )
+  t.equal((await send(hopMark)).status, 508, 'it refuses itself')
+  t.equal((await send(`other, ${hopMark}`)).status, 508)
+  const other = await send('mark-of-another')
+  t.equal(other.status, 200)
+  t.match(other.body, `"x-tollgate-hop":"${hopMark}"`)
+  t.notMatch(other.body, 'received-hop')
+  t.notMatch(other.body, 'mark-of-another')
+})
+
+test('the requests of the service itself carry it too', async (t, gateway) => {
+  const marks: unknown[] = []
+  gateway.model.server.on('request', ({ headers, url }) => {
+    if (url === '/v1/models') marks.push(headers['x-tollgate-hop'])
+  })
+  await addModels(gateway, { fresh: `${gateway.model.url}/` })
+  await poll(() => marks.length > 0, 'the list of a model server is requested')
+  t.strictSame([...new Set(marks)], [hopMark])
+})
