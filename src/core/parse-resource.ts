@@ -24,6 +24,7 @@ import {
   type Tenant,
   type WrittenTelemetry,
 } from './resources.ts'
+import { namesHost } from './snapshot.ts'
 import { isTierMapping, readTiers } from './tiers.ts'
 
 /**
@@ -162,12 +163,6 @@ function readModelRef(root: Field, metadata: Metadata): ModelRef {
     modelIds: spec.at('modelIds').texts(),
     server: readModelServer(spec, backendUrl === undefined || namesHost(backendUrl)),
   }
-}
-
-/** Whether a URL's host is a name, which may have several addresses. */
-function namesHost(url: string): boolean {
-  const host = URL.parse(url)?.hostname ?? ''
-  return !/^[\d.]+$|^\[/.test(host)
 }
 
 /**

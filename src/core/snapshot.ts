@@ -4,6 +4,7 @@
  * a change publishes a new one.
  */
 
+import { hash } from 'node:crypto'
 import { type CountedLimit, toCountedLimits } from './counter.ts'
 import type { FieldPath } from './fields.ts'
 import { addTo } from './lists.ts'
@@ -130,9 +131,23 @@ export function resourceKey({ kind, metadata }: Resource): string {
   return `${kind}/${metadata.namespace}/${metadata.name}`
 }
 
-/** Name of a model's Envoy cluster. */
-export function clusterName(modelKey: string): string {
-  return `model/${modelKey}`
+/**
+ * Name of a model's Envoy cluster. If its server has a host name, a change of the connection gets
+ * another one: in a cluster that is replaced Envoy would have no address until it is resolved again.
+ */
+export function clusterName(ref: ModelRef): string {
+  const { backendUrl = '', backendHost, server } = ref
+  const name = `model/${keyOf(ref)}`
+  if (!namesHost(backendUrl)) return name
+  const { connectMs, credential, caFile } = server
+  const connection = JSON.stringify([backendUrl, backendHost, connectMs, credential, caFile])
+  return `${name}/${hash('sha256', connection, 'hex').slice(0, 8)}`
+}
+
+/** Whether a URL's host is a name, which may have several addresses. */
+export function namesHost(url: string): boolean {
+  const host = URL.parse(url)?.hostname ?? ''
+  return !/^[\d.]+$|^\[/.test(host)
 }
 
 /** Compiles resources with unique keys. Never throws: problems are values. */
@@ -313,7 +328,7 @@ function compileModel(key: string, resource: ModelRef, applying: readonly Access
     key,
     resource,
     phase: served ? 'Ready' : 'Pending',
-    cluster: served ? clusterName(key) : undefined,
+    cluster: served ? clusterName(resource) : undefined,
     basePath: served ? new URL(resource.backendUrl).pathname.replace(/\/+$/, '') : '',
     bodyNames: resource.modelIds.length === 0 ? undefined : namesOf(resource).join('\t'),
     users: new Set(applying.flatMap(({ subjects }) => subjects.users)),

@@ -51,25 +51,55 @@ export interface TakenClusters {
    * it is busy.
    */
   readonly version: string | undefined
-  /** Names of loaded clusters that are not usable yet, because their address is being resolved. */
+  /** Names of loaded clusters that are not usable yet, because a secret is missing. */
   readonly warming: ReadonlySet<string>
+  /** Those of the requested clusters that have an address. */
+  readonly resolved: ReadonlySet<string>
 }
+
+/** Clusters in one request, so that its line stays below Envoy's limit. */
+const namesAtOnce = 200
 
 /**
  * Reads which clusters are in use. Cheap with thousands of them (6 ms with 4,000): only text
  * statistics are searched, and there are few. Envoy responds on the thread that loads clusters, so
- * a response comes after a change in progress; a late one means that Envoy is not done. Rejects if
- * there is no Envoy.
+ * a response comes after a change in progress; a late one means that Envoy is not done. `named`: the
+ * clusters of which it is read whether they have an address. Rejects if there is no Envoy.
  */
-export async function readTaken(admin: Address, withinMs = answerWithinMs): Promise<TakenClusters> {
+export async function readTaken(
+  admin: Address,
+  named: readonly string[] = [],
+  withinMs = answerWithinMs,
+): Promise<TakenClusters> {
   try {
     const texts = await askAdmin(admin, '/stats?type=TextReadouts', 'GET', withinMs)
     const [, version] = /^cluster_manager\.cds\.version_text: "(.+)"$/m.exec(texts) ?? []
     const dump = await askAdmin(admin, warmingPath, 'GET', withinMs)
     const { configs = [] } = JSON.parse(dump) as { configs?: { cluster?: { name?: string } }[] }
-    return { version, warming: new Set(configs.flatMap(({ cluster }) => cluster?.name ?? [])) }
+    const resolved = await readResolved(admin, named, withinMs)
+    const warming = new Set(configs.flatMap(({ cluster }) => cluster?.name ?? []))
+    return { version, warming, resolved }
   } catch (error) {
-    if (error instanceof LateAnswer) return { version: undefined, warming: new Set() }
-    throw error
+    if (!(error instanceof LateAnswer)) throw error
+    return { version: undefined, warming: new Set(), resolved: new Set() }
   }
+}
+
+/** The clusters with at least one address. */
+async function readResolved(
+  admin: Address,
+  named: readonly string[],
+  withinMs: number,
+): Promise<ReadonlySet<string>> {
+  const resolved = new Set<string>()
+  for (let from = 0; from < named.length; from += namesAtOnce) {
+    const names = named
+      .slice(from, from + namesAtOnce)
+      .join('|')
+      .replaceAll('.', '\\.')
+    const path = `/clusters?filter=${encodeURIComponent(`^(${names})$`)}`
+    const text = await askAdmin(admin, path, 'GET', withinMs)
+    for (const [, name = ''] of text.matchAll(/^(\S+?)::\S+:\d+::cx_active::/gm)) resolved.add(name)
+  }
+  return resolved
 }

@@ -71,6 +71,7 @@ type Cluster = {
   name: string
   type: string
   dns_lookup_family?: string
+  wait_for_warm_on_init?: boolean
   load_assignment: { endpoints: { lb_endpoints: Endpoint[] }[] }
 }
 type RetryPolicy = { retry_host_predicate?: object[]; host_selection_retry_max_attempts?: number }
@@ -320,6 +321,7 @@ function pointAt(cluster: Cluster, addresses: readonly Address[]): void {
   if (addresses.some(isName)) {
     cluster.type = 'STRICT_DNS'
     cluster.dns_lookup_family = 'V4_PREFERRED'
+    cluster.wait_for_warm_on_init = false
   }
   cluster.load_assignment.endpoints = [
     {

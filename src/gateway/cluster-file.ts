@@ -7,7 +7,7 @@ import { createHash, hash } from 'node:crypto'
 import { mkdir } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ModelRef } from '../core/resources.ts'
-import { clusterName, type Model, type Snapshot } from '../core/snapshot.ts'
+import type { Model, Snapshot } from '../core/snapshot.ts'
 import type { TakenClusters } from './admin-page.ts'
 import { joinClusters, renderCluster, writeClusters } from './clusters.ts'
 import { locationOf, secretsOf } from './secret-location.ts'
@@ -27,6 +27,8 @@ const patienceMs = 10_000
 const firstPatienceMs = 5_000
 /** The same while there is no admin page, except at the start. */
 const awayPatienceMs = 2_000
+/** How long a model waits for Envoy to resolve its server's name; milliseconds. */
+const resolvingMs = 3_000
 /** Milliseconds between two polls about models that no longer wait, also doubling. */
 const [shortestLookMs, longestLookMs] = [500, 4_000]
 /** The number of recent files that are recognized. */
@@ -35,8 +37,8 @@ const versionsKept = 16
 export interface ClusterFileDeps {
   /** Created if missing. */
   readonly directory: string
-  /** Reads Envoy's admin page. */
-  readonly readTaken: () => Promise<TakenClusters>
+  /** Reads Envoy's admin page, and which of these clusters have an address. */
+  readonly readTaken: (named: readonly string[]) => Promise<TakenClusters>
   /** Some models no longer wait. */
   readonly onTaken: () => void
   /** Envoy has now loaded clusters of models that had stopped waiting. */
@@ -51,27 +53,36 @@ export type ClusterFile = ReturnType<typeof createClusterFile>
 /** Envoy responds and has not loaded the cluster, or its admin page does not respond. */
 export type Unseen = 'not taken' | 'no answer'
 
-/** Cluster texts by model key. */
-type Clusters = ReadonlyMap<string, string>
+/** A cluster as in the file; one text stands for one cluster. */
+interface Rendered {
+  readonly cluster: string
+  readonly text: string
+  readonly digest: string
+  /** Whether Envoy resolves its address. */
+  readonly isNamed: boolean
+}
 
-/**
- * A set of clusters and the `version_info` of its file, with or without clusters that are being
- * removed.
- */
+/** By model key. */
+type Clusters = ReadonlyMap<string, Rendered>
+
+/** The clusters of a snapshot, and the `version_info` of their file. */
 interface Version {
   readonly name: string
   readonly clusters: Clusters
 }
 
+/** Cluster texts by cluster name. */
+type Written = ReadonlyMap<string, string>
+
 export function createClusterFile(deps: ClusterFileDeps) {
   const closing = new AbortController()
-  const rendered = new WeakMap<ModelRef, { readonly text: string; readonly digest: string }>()
-  const waiting = new Map<string, { readonly text: string; since: number }>()
-  const unseen = new Map<string, { readonly text: string; readonly reason: Unseen }>()
+  const rendered = new WeakMap<ModelRef, Rendered>()
+  const waiting = new Map<string, Rendered & { since: number }>()
+  const unseen = new Map<string, { readonly is: Rendered; readonly reason: Unseen }>()
   const versions: Version[] = []
   let models: Snapshot['models'] | undefined
   let planned: Version | undefined
-  let written: Version | undefined
+  let written: { readonly name: string; readonly clusters: Written } | undefined
   let served: Clusters = new Map()
   let isFirst = true
   let restMs = shortestRestMs
@@ -81,7 +92,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
   let look: NodeJS.Timeout | undefined
 
   function* versionOf(from: Snapshot['models']): Generator<void, Version> {
-    const clusters = new Map<string, string>()
+    const clusters = new Map<string, Rendered>()
     const name = createHash('sha256')
     for (const key of [...from.keys()].sort()) {
       const { cluster, resource } = from.get(key) as Model
@@ -91,17 +102,17 @@ export function createClusterFile(deps: ClusterFileDeps) {
       if (known === undefined) {
         const about = { cluster, backendUrl, host, ...readFrom(resource, deps.directory) }
         const text = renderCluster(about)
-        known = { text, digest: hash('sha256', text) }
+        known = { cluster, text, digest: hash('sha256', text), isNamed: /_DNS"/.test(text) }
         rendered.set(resource, known)
       }
-      clusters.set(key, known.text)
+      clusters.set(key, known)
       name.update(`${key}\n${known.digest}\n`)
       yield
     }
     return { name: name.digest('hex').slice(0, 16), clusters }
   }
 
-  async function put(clusters: Clusters, { name }: Version): Promise<void> {
+  async function put(clusters: Written, { name }: Version): Promise<void> {
     // The same clusters under another name mean that a removed model is back.
     if (written?.name === name && isSame(clusters, written.clusters)) return
     await mkdir(deps.directory, { recursive: true })
@@ -113,7 +124,8 @@ export function createClusterFile(deps: ClusterFileDeps) {
     while (waiting.size > 0) {
       await delay(restMs, undefined, { signal: closing.signal })
       restMs = Math.min(2 * restMs, longestRestMs)
-      release(await deps.readTaken().catch(() => undefined))
+      const named = [...waiting.values()].filter(({ isNamed }) => isNamed)
+      release(await deps.readTaken(named.map(({ cluster }) => cluster)).catch(() => undefined))
     }
     isFirst = false
   }
@@ -124,17 +136,21 @@ export function createClusterFile(deps: ClusterFileDeps) {
     const patience = taken === undefined ? awayPatienceMs : patienceMs
     const waitsMs = !isFirst ? patience : taken === undefined ? 0 : firstPatienceMs
     const reason = taken === undefined ? 'no answer' : 'not taken'
-    const released = new Map<string, string>()
+    const released = new Map<string, Rendered>()
     const overdue: string[] = []
-    for (const [key, { text, since }] of waiting) {
-      const isTaken = has(taken, key, text)
-      if (!isTaken && performance.now() - since < waitsMs) continue
+    for (const [key, is] of waiting) {
+      const { cluster, isNamed, since } = is
+      const isTaken = has(taken, key, is)
+      const waitedMs = performance.now() - since
+      if (!isTaken && waitedMs < waitsMs) continue
+      const isResolved = !isNamed || taken?.resolved.has(cluster)
+      if (isTaken && !isResolved && waitedMs < resolvingMs) continue
       if (isTaken) unseen.delete(key)
       else {
         overdue.push(key)
-        unseen.set(key, { text, reason })
+        unseen.set(key, { is, reason })
       }
-      released.set(key, text)
+      released.set(key, is)
       waiting.delete(key)
     }
     if (released.size === 0) return
@@ -146,15 +162,23 @@ export function createClusterFile(deps: ClusterFileDeps) {
     lookLater()
   }
 
-  function has(taken: TakenClusters | undefined, key: string, text: string): boolean {
+  function has(taken: TakenClusters | undefined, key: string, is: Rendered): boolean {
     const clusters = versions.find(({ name }) => name === taken?.version)?.clusters
-    return clusters?.get(key) === text && !taken?.warming.has(clusterName(key))
+    return clusters?.get(key)?.text === is.text && !taken?.warming.has(is.cluster)
+  }
+
+  /** Drops the clusters of removed models, once no model is held in its previous version. */
+  function dropLater(current: Version): void {
+    cleanup = setTimeout(() => {
+      if (waiting.size > 0) dropLater(current)
+      else put(textsOf(current.clusters), current).catch(deps.onFault)
+    }, graceMs).unref()
   }
 
   /** Removes those that Envoy has loaded by now. */
   function see(taken: TakenClusters | undefined): void {
     const before = unseen.size
-    for (const [key, { text }] of unseen) if (has(taken, key, text)) unseen.delete(key)
+    for (const [key, { is }] of unseen) if (has(taken, key, is)) unseen.delete(key)
     if (unseen.size < before) deps.onSeen()
   }
 
@@ -162,7 +186,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
     if (look !== undefined || unseen.size === 0 || closing.signal.aborted) return
     look = setTimeout(async () => {
       lookMs = Math.min(2 * lookMs, longestLookMs)
-      see(await deps.readTaken().catch(() => undefined))
+      see(await deps.readTaken([]).catch(() => undefined))
       look = undefined
       lookLater()
     }, lookMs).unref()
@@ -185,14 +209,16 @@ export function createClusterFile(deps: ClusterFileDeps) {
       // No step from here on: waiting and served models must be separated atomically.
       models = snapshot.models
       const { clusters } = version
-      if (planned !== undefined && isSame(clusters, planned.clusters)) return
+      if (planned?.name === version.name) return
       planned = version
       served = new Map([...served].filter(([key]) => clusters.has(key)))
       for (const key of waiting.keys()) if (!clusters.has(key)) waiting.delete(key)
-      for (const [key, { text }] of unseen) if (clusters.get(key) !== text) unseen.delete(key)
-      for (const [key, text] of clusters) {
-        if (served.get(key) === text) waiting.delete(key)
-        else if (waiting.get(key)?.text !== text) waiting.set(key, { text, since: Infinity })
+      for (const [key, { is }] of unseen) {
+        if (clusters.get(key)?.text !== is.text) unseen.delete(key)
+      }
+      for (const [key, is] of clusters) {
+        if (served.get(key)?.text === is.text) waiting.delete(key)
+        else if (waiting.get(key)?.text !== is.text) waiting.set(key, { ...is, since: Infinity })
       }
     },
     /** Writes the planned clusters. Clusters of removed models are dropped later. */
@@ -200,17 +226,10 @@ export function createClusterFile(deps: ClusterFileDeps) {
       if (planned === undefined) return
       const current = planned
       clearTimeout(cleanup)
-      const leaving = [...(written?.clusters ?? [])].filter(([key]) => !current.clusters.has(key))
-      await put(
-        leaving.length === 0 ? current.clusters : new Map([...current.clusters, ...leaving]),
-        current,
-      )
-      if (leaving.length > 0) {
-        cleanup = setTimeout(
-          () => put(current.clusters, current).catch(deps.onFault),
-          graceMs,
-        ).unref()
-      }
+      const texts = textsOf(current.clusters)
+      const leaving = [...(written?.clusters ?? [])].filter(([name]) => !texts.has(name))
+      await put(new Map([...texts, ...leaving]), current)
+      if (leaving.length > 0) dropLater(current)
       versions.unshift(current)
       versions.length = Math.min(versions.length, versionsKept)
       for (const wait of waiting.values()) wait.since = Math.min(wait.since, performance.now())
@@ -247,8 +266,12 @@ function readFrom({ metadata, server }: ModelRef, directory: string) {
   }
 }
 
-function isSame(a: Clusters, b: Clusters): boolean {
+function textsOf(clusters: Clusters): Written {
+  return new Map([...clusters.values()].map(({ cluster, text }) => [cluster, text]))
+}
+
+function isSame(a: Written, b: Written): boolean {
   if (a.size !== b.size) return false
-  for (const [key, text] of a) if (b.get(key) !== text) return false
+  for (const [name, text] of a) if (b.get(name) !== text) return false
   return true
 }

@@ -122,11 +122,13 @@ export function assignment(cluster: string, host: string, port: number, hostname
 
 function resolution(host: string): object {
   if (isIP(host) !== 0) return { type: 'STATIC' }
+  // Envoy would otherwise not listen until every name is resolved or given up.
+  const named = { dns_lookup_family: 'ALL', wait_for_warm_on_init: false }
   // One machine: every connection tries both addresses (RFC 8305).
-  if (host === 'localhost') return { type: 'LOGICAL_DNS', dns_lookup_family: 'ALL' }
+  if (host === 'localhost') return { type: 'LOGICAL_DNS', ...named }
   return {
     type: 'STRICT_DNS',
-    dns_lookup_family: 'ALL',
+    ...named,
     // One of several addresses may be dead: after three failed connections it is ejected for a
     // while. If all are, all are used. Responses of a server never count.
     outlier_detection: {

@@ -118,6 +118,7 @@ function toCluster({ endpoint, protocol }: TracingSettings): object {
     name: cluster,
     type: isIP(host) === 0 ? 'STRICT_DNS' : 'STATIC',
     dns_lookup_family: 'V4_PREFERRED',
+    wait_for_warm_on_init: false,
     connect_timeout: '1s',
     ...(protocol === 'grpc' && {
       typed_extension_protocol_options: {

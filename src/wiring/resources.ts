@@ -29,7 +29,7 @@ export async function openResources(
   const { config, log, onFault, stops } = context
   const clusterFile = createClusterFile({
     directory: config.envoyConfigDir,
-    readTaken: () => readTaken(config.envoyAdminAddress),
+    readTaken: (named) => readTaken(config.envoyAdminAddress, named),
     onTaken: () => void stage.show().catch(onFault),
     onSeen: () => report.note(),
     onOverdue(models, reason) {

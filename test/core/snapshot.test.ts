@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { showPath } from '../../src/core/fields.ts'
 import type { Resource } from '../../src/core/resources.ts'
-import { clusterName, compile, resourceKey } from '../../src/core/snapshot.ts'
+import { compile, resourceKey } from '../../src/core/snapshot.ts'
 import {
   accessPolicy,
   modelRef,
@@ -38,10 +38,28 @@ test('a model is Ready once it has a backend', async (t) => {
   )
   t.match(models.get('llm/small'), {
     phase: 'Ready',
-    cluster: clusterName('llm/small'),
+    cluster: /^model\/llm\/small\/[0-9a-f]{8}$/,
     basePath: '/base',
   })
   t.match(models.get('llm/large'), { phase: 'Pending', cluster: undefined, basePath: '' })
+})
+
+test('a name whose connection changes gets another cluster', async (t) => {
+  const clusterOf = (spec: object) =>
+    snapshotOf(modelRef('small', spec)).models.get('llm/small')?.cluster
+  const plain = clusterOf({})
+  t.equal(clusterOf({ retries: 3, upstreamModel: 'x' }), plain, 'not a part of the cluster')
+  for (const spec of [
+    { backendUrl: 'http://other.example:8000' },
+    { caFile: 'ca.pem' },
+    { credential: { file: 'key' } },
+    { timeouts: { connect: '1s' } },
+  ]) {
+    t.not(clusterOf(spec), plain)
+  }
+  for (const address of ['http://127.0.0.1:1', 'http://[::1]:1']) {
+    t.equal(clusterOf({ backendUrl: address }), 'model/llm/small')
+  }
 })
 
 test('several models may share a name', async (t) => {

@@ -11,7 +11,11 @@ async function adminPage(t: Test, treat: RequestListener) {
 
 test('a busy Envoy has loaded no clusters yet', async (t) => {
   const admin = await adminPage(t, () => {})
-  t.strictSame(await readTaken(admin, 1_000), { version: undefined, warming: new Set() })
+  t.strictSame(await readTaken(admin, [], 1_000), {
+    version: undefined,
+    warming: new Set(),
+    resolved: new Set(),
+  })
 })
 
 test('rejects if Envoy is not running', async (t) => {

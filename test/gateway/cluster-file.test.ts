@@ -2,8 +2,8 @@ import { readFileSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { inSlices } from '../../src/controller/slices.ts'
-import type { Resource } from '../../src/core/resources.ts'
-import { compile } from '../../src/core/snapshot.ts'
+import type { ModelRef, Resource } from '../../src/core/resources.ts'
+import { clusterName, compile } from '../../src/core/snapshot.ts'
 import type { TakenClusters } from '../../src/gateway/admin-page.ts'
 import { createClusterFile } from '../../src/gateway/cluster-file.ts'
 import { holdModels } from '../../src/gateway/held-models.ts'
@@ -11,19 +11,25 @@ import { accessPolicy, modelRef, resourceOf, snapshotOf } from '../support/docum
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
+const clusterOf = (name: string) => clusterName(resourceOf(modelRef(name)) as ModelRef)
+
 /** A cluster file, and an Envoy whose admin page shows `taken`; undefined: it does not respond. */
 function begin(t: Test) {
   const folder = temporaryFolder(t)
   const path = join(folder, 'clusters.json')
-  const envoy: { taken: TakenClusters | undefined; asked: number } = { taken: undefined, asked: 0 }
+  const envoy: {
+    taken: Omit<TakenClusters, 'resolved'> | undefined
+    asked: number
+    resolves: boolean
+  } = { taken: undefined, asked: 0, resolves: true }
   const overdue: string[] = []
   const seen = { times: 0 }
   const file = createClusterFile({
     directory: folder,
-    async readTaken() {
+    async readTaken(named) {
       envoy.asked += 1
       if (envoy.taken === undefined) throw new Error('no answer')
-      return envoy.taken
+      return { ...envoy.taken, resolved: new Set(envoy.resolves ? named : []) }
     },
     onTaken() {},
     onSeen() {
@@ -51,7 +57,7 @@ function begin(t: Test) {
     },
     clusters: () =>
       read()
-        .resources.map(({ name }) => name.replace('model/llm/', ''))
+        .resources.map(({ name }) => name.replace(/^model\/llm\/|\/[0-9a-f]{8}$/g, ''))
         .join(),
     unseen: () =>
       [...file.unseen].map(([key, { reason }]) => `${key.replace('llm/', '')} ${reason}`).join(),
@@ -110,7 +116,7 @@ test('a model waits until Envoy has loaded its cluster', async (t) => {
   const { asked } = envoy
   await poll(() => envoy.asked > asked + 3, 'the admin page is polled')
   t.equal(waiting(), 'new')
-  envoy.taken = { version, warming: new Set(['model/llm/new']) }
+  envoy.taken = { version, warming: new Set([clusterOf('new')]) }
   const warmed = envoy.asked
   await poll(() => envoy.asked > warmed + 2, 'the admin page is polled again')
   t.equal(waiting(), 'new', 'the cluster is still warming')
@@ -118,6 +124,21 @@ test('a model waits until Envoy has loaded its cluster', async (t) => {
   await file.settled()
   t.equal(waiting(), '')
   t.strictSame(overdue, [])
+})
+
+test('a model waits for the address of its server', async (t) => {
+  const { file, envoy, write, waiting, overdue } = await running(t)
+  envoy.resolves = false
+  envoy.taken = { version: await write('old', 'new'), warming: new Set() }
+  const { asked } = envoy
+  await poll(() => envoy.asked > asked + 3, 'the admin page is polled')
+  t.equal(waiting(), 'new')
+  envoy.resolves = true
+  await file.settled()
+  envoy.resolves = false
+  envoy.taken = { version: await write('old', 'new', 'dead'), warming: new Set() }
+  await file.settled()
+  t.strictSame(overdue, [], 'a name that is not resolved holds its model only for a while')
 })
 
 test('an older file that Envoy has loaded counts', async (t) => {
