@@ -121,9 +121,9 @@ function whoAsks({ caller }: FastifyRequest): AuditActor {
 }
 
 function outcomeOf(request: FastifyRequest, { statusCode }: FastifyReply): AuditOutcome {
-  if (statusCode < 400) return 'success'
-  if (statusCode < 500) return 'refused'
   const { refusedWith } = request
+  if (statusCode < 400) return 'success'
+  if (statusCode < 500 || refusedWith === 'loop_detected') return 'refused'
   return request.audited.intended && (refusedWith === null || unsure.has(refusedWith))
     ? 'unknown'
     : 'failed'

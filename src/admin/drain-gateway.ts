@@ -54,7 +54,8 @@ const schema = {
 export function drainGateway(app: FastifyInstance, { gatewayDrain }: DrainGatewayDeps): void {
   app.register(async (scope) => {
     ignoreBodies(scope)
-    scope.post('/internal/v1/drain', { schema }, async ({ raw }, reply) =>
+    const options = { schema, config: { audit: 'gateway.drain' } } as const
+    scope.post('/internal/v1/drain', options, async ({ raw }, reply) =>
       isLocal(raw.socket.remoteAddress) ? gatewayDrain.ask() : sendError(reply, 'local_only'),
     )
   })

@@ -1,6 +1,7 @@
 /** `GET` and `PUT /internal/v1/log-level`: the log level of a running process. */
 
 import type { FastifyInstance } from 'fastify'
+import { addToOutcome } from './audit.ts'
 import type { BodyOf } from './body.ts'
 import { refusals } from './schemas.ts'
 
@@ -27,8 +28,10 @@ const schema = {
 
 export function logLevel(app: FastifyInstance, { log }: LogLevelDeps): void {
   app.get('/internal/v1/log-level', () => ({ level: log.level }))
-  app.put<{ Body: BodyOf<typeof body> }>('/internal/v1/log-level', { schema }, async (request) => {
+  const options = { schema, config: { audit: 'log.level' } } as const
+  app.put<{ Body: BodyOf<typeof body> }>('/internal/v1/log-level', options, async (request) => {
     const { level } = request.body
+    addToOutcome(request, { level })
     request.log.info({ level }, 'the level of the log changes')
     log.level = level
     return { level }

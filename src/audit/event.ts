@@ -12,6 +12,8 @@ export type AuditAction =
   | 'key.take_over'
   | 'key.cleanup'
   | 'resources.apply'
+  | 'gateway.drain'
+  | 'log.level'
   | 'service.start'
   | 'service.stop'
 
@@ -34,6 +36,8 @@ export interface AuditTarget {
   readonly user?: string
   readonly subscription?: string
   readonly resource?: string
+  /** Of the log. */
+  readonly level?: string
 }
 
 /** A resource by kind and name, and its change. */

@@ -22,3 +22,14 @@ test('only this machine may drain the gateway', async (t) => {
   }
   t.equal((await external.inject(ask)).statusCode, 404)
 })
+
+test('the trail records who asked to drain', async (t) => {
+  const { internal, audited } = await createKeyApi(t)
+  await internal.inject({ ...ask, remoteAddress: '127.0.0.1' })
+  await internal.inject({ ...ask, remoteAddress: '10.0.0.7' })
+  const drain = { action: 'gateway.drain', actor: { source: 'internal' } }
+  t.match(audited, [
+    { ...drain, outcome: 'success', status: 200, address: '127.0.0.1' },
+    { ...drain, outcome: 'refused', status: 403, address: '10.0.0.7' },
+  ])
+})

@@ -18,3 +18,16 @@ test('an invalid level is refused and changes nothing', async (t) => {
   t.strictSame((await api.ask('GET /internal/v1/log-level')).json(), { level: 'trace' })
   t.equal((await api.ask('PUT /v1/log-level', { body: { level: 'info' } })).statusCode, 404)
 })
+
+test('the trail records changes of the level', async (t) => {
+  const api = await createKeyApi(t)
+  await api.ask('GET /internal/v1/log-level')
+  await api.ask(route, { body: { level: 'error' } })
+  await api.ask(route, { body: { level: 'loud' } })
+  const change = { action: 'log.level', actor: { source: 'internal' } }
+  t.match(api.audited, [
+    { ...change, outcome: 'success', status: 200, target: { level: 'error' } },
+    { ...change, outcome: 'refused', status: 400 },
+  ])
+  t.equal(api.audited.length, 2, 'reading it is not recorded')
+})
