@@ -145,6 +145,10 @@ function derive(all: Read, env: Environment) {
     gatewayUrl,
     /** The gateway's mark on requests to models. */
     hopMark: read.hopMark ?? hopMark(gatewayUrl),
+    /** A socket by default: the admin page cannot refuse a request that a model's address leads to. */
+    envoyAdminAddress: read.envoyAdminAddress ?? {
+      path: join(read.dataDir, 'envoy-admin.sock'),
+    },
     /** Folder of Envoy's files; absolute. */
     envoyConfigDir: read.envoyConfigDir ?? join(read.dataDir, 'envoy'),
     /** Folder of the files of revocations; absolute. */

@@ -3,6 +3,7 @@ import { hostname } from 'node:os'
 import { join, resolve } from 'node:path'
 import { test } from 'tap'
 import { ConfigError, loadConfig } from '../src/config.ts'
+import { checkAdminSocket } from '../src/wiring/envoy-files.ts'
 import { temporaryFolder } from './support/temporary-folder.ts'
 
 function problemsOf(env: Record<string, string>): readonly string[] {
@@ -20,6 +21,7 @@ test('without settings the defaults apply', async (t) => {
     gatewayAddress: { host: '127.0.0.1', port: 8000 },
     grpcAddresses: [{ host: '127.0.0.1', port: 8082 }],
     gatewayUrl: 'http://127.0.0.1:8000',
+    envoyAdminAddress: { path: resolve('.data/envoy-admin.sock') },
     databaseUrl: undefined,
     resourceFolder: resolve('examples/resources'),
     maxExpirationDays: 90,
@@ -198,4 +200,22 @@ test('a removed setting that is still set is reported with what replaces it', as
     t.match(problemsOf({ WORKERS }), [/^WORKERS: was removed; .*REDIS_URL/])
   t.match(problemsOf({ WORKERS_FILE: '/workers' }), [/^WORKERS: was removed/])
   t.strictSame(problemsOf({ WORKERS: '' }), [])
+})
+
+test('the mark on requests to models is the same for one public URL', async (t) => {
+  const markOf = (env: Record<string, string>) => loadConfig(env).hopMark
+  const url = 'https://models.example'
+  t.equal(markOf({ GATEWAY_URL: url }), markOf({ GATEWAY_URL: `${url}/`, API_ADDRESS: ':1' }))
+  t.not(markOf({ GATEWAY_URL: url }), markOf({}))
+  t.notMatch(markOf({ GATEWAY_URL: url }), /models/, 'model servers do not learn the URL')
+  t.equal(markOf({ HOP_MARK: 'installation-1' }), 'installation-1')
+  t.match(problemsOf({ HOP_MARK: 'short' }), [/^HOP_MARK: must be 8 to 64/])
+})
+
+test('the socket of the admin page has a path that the system accepts', async (t) => {
+  const check = (env: Record<string, string>) => checkAdminSocket(loadConfig(env))
+  t.strictSame(check({ DATA_DIR: '/var/lib/tollgate' }), [])
+  const deep = `/${'x'.repeat(100)}`
+  t.match(check({ DATA_DIR: deep }), [/^ENVOY_ADMIN_ADDRESS: .* has 118 bytes.*DATA_DIR/])
+  t.strictSame(check({ DATA_DIR: deep, ENVOY_ADMIN_ADDRESS: 'unix:/run/a.sock' }), [])
 })

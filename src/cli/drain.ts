@@ -22,6 +22,7 @@ undone: stop Envoy and start it again.`
 const names = [
   'INTERNAL_ADDRESS',
   'ENVOY_ADMIN_ADDRESS',
+  'DATA_DIR',
   'DRAIN_SECONDS',
   'DRAIN_MIN_SECONDS',
   'TLS_CERT_FILE',

@@ -127,10 +127,8 @@ export function createParts(options: PartsOptions): Part[] {
         ipc: false,
       })
     },
-    async ready(signal) {
-      await waitForHttp('Envoy', `${localUrl(config.envoyAdminAddress)}/ready`, signal)
-      await waitForHttp('The gateway', `${localUrl(config.gatewayAddress)}/health`, signal)
-    },
+    ready: (signal) =>
+      waitForHttp('The gateway', `${localUrl(config.gatewayAddress)}/health`, signal),
     lastWords: () => lastLine(join(logs, 'envoy.log')),
   }
 

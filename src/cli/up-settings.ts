@@ -11,7 +11,6 @@ import { checkDataDir, checkFiles } from '../wiring/check-files.ts'
 /** The inputs of `up`. */
 export interface UpSettings {
   readonly config: Config & {
-    readonly envoyAdminAddress: SocketAddress
     readonly internalAddress: SocketAddress
   }
   /** Whether the resources are the sample's, and whether the identities are. */
@@ -46,14 +45,14 @@ export function readUpSettings(env: NodeJS.ProcessEnv): UpSettings {
   const config = loadConfig(withDefaults, (config) => [
     ...new Set([...checkDataDir(config), ...checkFiles(config)]),
     ...checkOwnEnvoy(config),
-    ...(areSocketAddresses(config) ? checkAddresses(config, sampleTokens) : []),
+    ...(isSocketAddress(config) ? checkAddresses(config, sampleTokens) : []),
   ])
-  if (!areSocketAddresses(config)) throw new ConfigError(checkOwnEnvoy(config))
+  if (!isSocketAddress(config)) throw new ConfigError(checkOwnEnvoy(config))
   return { config, sampleResources, sampleTokens }
 }
 
-function areSocketAddresses(config: Config): config is UpSettings['config'] {
-  return 'port' in config.envoyAdminAddress && 'port' in config.internalAddress
+function isSocketAddress(config: Config): config is UpSettings['config'] {
+  return 'port' in config.internalAddress
 }
 
 /**
@@ -62,7 +61,6 @@ function areSocketAddresses(config: Config): config is UpSettings['config'] {
  */
 function checkOwnEnvoy(config: Config): readonly string[] {
   return [
-    ...('port' in config.envoyAdminAddress ? [] : ['ENVOY_ADMIN_ADDRESS: must be host:port here']),
     ...('port' in config.internalAddress ? [] : ['INTERNAL_ADDRESS: must be host:port here']),
     ...(config.gatewayTlsCertFile === undefined
       ? []
@@ -82,7 +80,7 @@ function checkAddresses(config: UpSettings['config'], sampleTokens: boolean): re
     ...('host' in config.apiAddress && { API_ADDRESS: config.apiAddress }),
     INTERNAL_ADDRESS: config.internalAddress,
     ...(config.metricsAddress && { METRICS_ADDRESS: config.metricsAddress }),
-    ENVOY_ADMIN_ADDRESS: config.envoyAdminAddress,
+    ...('host' in config.envoyAdminAddress && { ENVOY_ADMIN_ADDRESS: config.envoyAdminAddress }),
     MODEL_SERVER_ADDRESS: config.modelServerAddress,
   })) {
     if (port === 0) problems.push(`${setting}: must name a port`)

@@ -77,7 +77,9 @@ async function start(
       'path' in address ? [] : [{ setting: 'GRPC_ADDRESS', ...address }],
     ),
     ...(config.metricsAddress ? [{ setting: 'METRICS_ADDRESS', ...config.metricsAddress }] : []),
-    { setting: 'ENVOY_ADMIN_ADDRESS', ...config.envoyAdminAddress },
+    ...('host' in config.envoyAdminAddress
+      ? [{ setting: 'ENVOY_ADMIN_ADDRESS', ...config.envoyAdminAddress }]
+      : []),
     { setting: 'MODEL_SERVER_ADDRESS', ...config.modelServerAddress },
   ])
   const envoy = await findEnvoy({ path: config.envoyPath, env, log, signal })

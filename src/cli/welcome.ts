@@ -29,7 +29,12 @@ export function welcome({ settings, resourceFolder, lines }: WelcomeOptions): st
     ...(config.metricsAddress
       ? [['Metrics', `${localUrl(config.metricsAddress)}/metrics`] as [string, string]]
       : []),
-    ['Envoy admin', localUrl(config.envoyAdminAddress)],
+    [
+      'Envoy admin',
+      'path' in config.envoyAdminAddress
+        ? showAddress(config.envoyAdminAddress)
+        : localUrl(config.envoyAdminAddress),
+    ],
     ['Sample model', localUrl(config.modelServerAddress)],
     ['Operations', describePaths(config.paths)],
     [

@@ -144,7 +144,7 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
     const heap = named(bootstrap.overload_manager.resource_monitors, heapMonitor)
     heap.typed_config.max_heap_size_bytes = settings.heapBytes
   }
-  bootstrap.admin.address = toAddress(settings.admin)
+  bootstrap.admin.address = toOwnAddress(settings.admin)
   pointAt(named(clusters, 'tollgate'), settings.grpc)
   pointAt(named(clusters, 'api'), settings.api)
   files.path = settings.clustersFile
@@ -333,6 +333,11 @@ function pointAt(cluster: Cluster, addresses: readonly Address[]): void {
 /** A name may stand for several addresses. */
 function isName(address: Address): boolean {
   return 'host' in address && isIP(address.host) === 0
+}
+
+/** A socket is for Envoy's own user, whatever the umask. */
+function toOwnAddress(address: Address): object {
+  return 'path' in address ? { pipe: { path: address.path, mode: 0o600 } } : toAddress(address)
 }
 
 function toAddress(address: Address): object {

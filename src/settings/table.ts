@@ -39,8 +39,8 @@ export const settings = {
     'whether metrics have the user as a label, by name or as a hash; `spec.telemetry` of the Tenant takes precedence'),
   metricsUserKey: optional('METRICS_USER_KEY', 'none', form.secretText,
     'key of that hash (HMAC-SHA-256), the same for all replicas; required by `METRICS_USER=hash`'),
-  envoyAdminAddress: setting('ENVOY_ADMIN_ADDRESS', '127.0.0.1:9901', form.address,
-    'Envoy\'s admin page, on loopback or a socket, since it can stop Envoy. The service uses it to reopen the journal and to see which clusters are in use'),
+  envoyAdminAddress: optional('ENVOY_ADMIN_ADDRESS', 'the socket `DATA_DIR`/envoy-admin.sock', form.address,
+    'Envoy\'s admin page. It can stop Envoy, and at a TCP address anything on this machine can use it. The service uses it to reopen the journal and to see which clusters are in use'),
   modelServerAddress: setting('MODEL_SERVER_ADDRESS', '127.0.0.1:8090', form.socketAddress,
     'the sample model server (`npm start` only)'),
   /** Both, or neither. */

@@ -17,7 +17,7 @@ import { dirname, join, relative } from 'node:path'
 import type { Config } from '../config.ts'
 import { parseAuthenticationConfiguration } from '../identity/oidc/authentication-configuration.ts'
 import { checkTls } from '../tls/listener-tls.ts'
-import { checkEnvoyFiles } from './envoy-files.ts'
+import { checkAdminSocket, checkEnvoyFiles } from './envoy-files.ts'
 import { tlsSettings } from './listener-tls.ts'
 
 /** `NAME: what is wrong` for each setting of the service whose file or folder cannot be used. */
@@ -40,7 +40,7 @@ export function checkFiles(config: Config): readonly string[] {
     ...(ownLog ? attempt('REVOCATION_LOG_DIR', revocationLogDir, 'written to', tryFolder) : []),
     ...attempt('USAGE_JOURNAL', usageJournal, 'written', tryJournal),
     ...checkAuditLog(config),
-    ...(config.envoyConfigWrite ? checkEnvoyFiles(config) : []),
+    ...(config.envoyConfigWrite ? checkEnvoyFiles(config) : checkAdminSocket(config)),
   ]
 }
 

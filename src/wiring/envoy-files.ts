@@ -6,7 +6,7 @@
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { createSecureContext } from 'node:tls'
-import type { Config } from '../config.ts'
+import { type Config, showAddress } from '../config.ts'
 import { findAuthorities, renderBootstrap, renderCertificate } from '../gateway/bootstrap.ts'
 import { clustersFile, renderClusters, writeClusters } from '../gateway/clusters.ts'
 import { replaceFile } from '../gateway/replace-file.ts'
@@ -55,9 +55,10 @@ export function renderEnvoyFiles(config: Config): EnvoyFiles {
  * not written one, and the journal's folder. Returns the path of `bootstrap.json`.
  */
 export async function writeEnvoyFiles(config: Config): Promise<string> {
-  const { envoyConfigDir, usageJournal } = config
+  const { envoyConfigDir, usageJournal, envoyAdminAddress: admin } = config
   const { bootstrap, certificate } = renderEnvoyFiles(config)
   mkdirSync(envoyConfigDir, { recursive: true })
+  if ('path' in admin) mkdirSync(dirname(admin.path), { recursive: true })
   // It contains user names.
   if (usageJournal !== undefined) mkdirSync(dirname(usageJournal), { recursive: true, mode: 0o700 })
   if (certificate !== undefined) await replaceFile(certificatePath(config), certificate)
@@ -85,11 +86,27 @@ export function checkEnvoyFiles(config: Config): readonly string[] {
       'GATEWAY_GRPC_ENDPOINTS: name the ports of the processes, here and in GATEWAY_API_ENDPOINTS',
     ]
   }
-  if (cert === undefined || key === undefined) return []
+  const problems = checkAdminSocket(config)
+  if (cert === undefined || key === undefined) return problems
   try {
     createSecureContext({ cert: readFileSync(cert), key: readFileSync(key) })
-    return []
+    return problems
   } catch (error) {
-    return [`GATEWAY_TLS_CERT_FILE: cannot be used with the key (${(error as Error).message})`]
+    return [
+      ...problems,
+      `GATEWAY_TLS_CERT_FILE: cannot be used with the key (${(error as Error).message})`,
+    ]
   }
+}
+
+/** The longest path of a Unix socket in bytes: 108 on Linux and 104 on macOS and the BSDs, with a NUL. */
+const longestSocket = process.platform === 'linux' ? 107 : 103
+
+/** The same for Envoy's admin page, where the default depends on DATA_DIR. */
+export function checkAdminSocket({ envoyAdminAddress: admin }: Config): readonly string[] {
+  const length = 'path' in admin ? Buffer.byteLength(admin.path) : 0
+  if (length <= longestSocket) return []
+  return [
+    `ENVOY_ADMIN_ADDRESS: ${showAddress(admin)} has ${length} bytes, a socket at most ${longestSocket}; set it, or a shorter DATA_DIR`,
+  ]
 }

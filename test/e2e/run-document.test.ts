@@ -74,7 +74,7 @@ t.test("docs/run.md leads from an empty folder to a model's response", { skip },
   const model = await startModelServer(t)
   const database = await createDatabase(t)
   const [first, second] = await freeInstances()
-  const [gateway = 0, admin = 0] = await freePorts(2)
+  const [gateway = 0] = await freePorts(1)
   const replace = (text: string): string =>
     text
       .replaceAll(
@@ -84,7 +84,6 @@ t.test("docs/run.md leads from an empty folder to a model's response", { skip },
       .replaceAll(/127\.0\.0\.1:80(8\d)/g, `127.0.0.1:${first}$1`)
       .replaceAll(/127\.0\.0\.1:81(8\d)/g, `127.0.0.1:${second}$1`)
       .replaceAll(/(127\.0\.0\.1|0\.0\.0\.0):8000/g, `127.0.0.1:${gateway}`)
-      .replaceAll('127.0.0.1:9901', `127.0.0.1:${admin}`)
       .replaceAll('http://127.0.0.1:9000', model.url)
       .replaceAll(/postgres:\/\/tollgate:\S+(?=')/g, database)
       .replaceAll(/^REDIS_URL=.*$/gm, '')

@@ -59,7 +59,7 @@ const addressesOf = (rendered: Rendered, name: string) =>
 test('the settings replace every address', async (t) => {
   const rendered = render()
   t.strictSame(rendered.static_resources.listeners[0]?.address, tcp('0.0.0.0', 8443))
-  t.strictSame(rendered.admin.address, { pipe: { path: '/run/tollgate/admin.sock' } })
+  t.strictSame(rendered.admin.address, { pipe: { path: '/run/tollgate/admin.sock', mode: 0o600 } })
   t.strictSame(addressesOf(rendered, 'tollgate'), [
     tcp('127.0.0.2', 9001),
     { pipe: { path: '/run/tollgate/grpc.sock' } },
@@ -99,7 +99,7 @@ test('the documented defaults reproduce the template', async (t) => {
   const rendered = renderBootstrap(template, {
     hopMark: 'replaced-by-HOP_MARK',
     gateway: { host: '127.0.0.1', port: 8000 },
-    admin: { host: '127.0.0.1', port: 9901 },
+    admin: { path: '.data/envoy-admin.sock' },
     grpc: [{ host: '127.0.0.1', port: 8082 }],
     api: [{ host: '127.0.0.1', port: 8080 }],
     clustersFile: '.data/envoy/clusters.json',

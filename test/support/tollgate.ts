@@ -30,7 +30,7 @@ export interface RunningTollgate {
  * folder.
  */
 export async function ownSettings(dataDir: string): Promise<Record<string, string>> {
-  const settings = ['GATEWAY', 'API', 'INTERNAL', 'GRPC', 'METRICS', 'ENVOY_ADMIN', 'MODEL_SERVER']
+  const settings = ['GATEWAY', 'API', 'INTERNAL', 'GRPC', 'METRICS', 'MODEL_SERVER']
   const ports = await freePorts(settings.length)
   return {
     DATA_DIR: dataDir,
