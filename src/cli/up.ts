@@ -5,7 +5,9 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { loadSnapshot } from '../controller/controller.ts'
+import type { JudgeAddress } from '../core/refuse-addresses.ts'
 import { claim } from '../store/postgres/claim.ts'
+import { judgeOf } from '../wiring/model-addresses.ts'
 import { findEnvoy } from './envoy-binary.ts'
 import { createParts } from './parts.ts'
 import { checkPorts } from './ports.ts'
@@ -67,7 +69,7 @@ async function start(
   const signal = supervisor.ending
   claimDataDir(config.dataDir)
   const resourceFolder = chooseResources(settings)
-  if (resourceFolder !== undefined) await checkResources(resourceFolder)
+  if (resourceFolder !== undefined) await checkResources(resourceFolder, judgeOf(config))
   await reap(join(config.dataDir, 'run'), log)
   await checkPorts([
     { setting: 'GATEWAY_ADDRESS', ...config.gatewayAddress },
@@ -123,8 +125,8 @@ function chooseResources({ config, sampleResources }: UpSettings): string | unde
  * Throws a StartError that names every invalid document. A running service would continue with the
  * others, but at a start the user should know first.
  */
-async function checkResources(folder: string): Promise<void> {
-  const { problems } = await loadSnapshot(folder).catch((cause) => {
+async function checkResources(folder: string, judge: JudgeAddress): Promise<void> {
+  const { problems } = await loadSnapshot(folder, judge).catch((cause) => {
     throw new StartError(`RESOURCES: ${folder} cannot be read.`, { cause })
   })
   const shown = { error: [] as string[], warning: [] as string[] }

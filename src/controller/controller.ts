@@ -5,6 +5,7 @@ import { joinExternalModels } from '../core/external-models.ts'
 import { showPath } from '../core/fields.ts'
 import type { RoutingOptions } from '../core/find-backend.ts'
 import { joinRoutes } from '../core/join-routes.ts'
+import { type JudgeAddress, refuseAddresses } from '../core/refuse-addresses.ts'
 import { compileInSteps, type Snapshot } from '../core/snapshot.ts'
 import type { FileProblem } from './documents.ts'
 import { createFolder, showProblem } from './files.ts'
@@ -15,6 +16,8 @@ export interface ControllerDeps {
   readonly source: ResourceSource
   /** How backends are found for models that give none. */
   readonly routing?: RoutingOptions
+  /** Which addresses models may have; all by default. */
+  readonly judgeAddress?: JudgeAddress
   /**
    * Puts a snapshot in force, with its resources and the refused ones; the next snapshot waits
    * until the promise has settled.
@@ -49,18 +52,24 @@ interface Loaded {
 }
 
 /** A folder as a Snapshot, with all its problems, sorted by place. */
-export async function loadSnapshot(folder: string): Promise<Loaded> {
+export async function loadSnapshot(folder: string, judgeAddress?: JudgeAddress): Promise<Loaded> {
   const gathered = await createFolder(folder).look(0)
   if (gathered === undefined) throw new Error('the first look answers')
-  return load(gathered)
+  return load(gathered, undefined, { judgeAddress })
+}
+
+interface LoadOptions {
+  readonly routing?: RoutingOptions | undefined
+  readonly judgeAddress?: JudgeAddress | undefined
 }
 
 async function load(
   gathered: Gathered,
-  previous?: Snapshot,
-  routing?: RoutingOptions,
+  previous: Snapshot | undefined,
+  { routing, judgeAddress = () => undefined }: LoadOptions,
 ): Promise<Loaded> {
-  const resources = await inSlices(joinRoutes(joinExternalModels(gathered.resources), routing))
+  const joined = await inSlices(joinRoutes(joinExternalModels(gathered.resources), routing))
+  const resources = await inSlices(refuseAddresses(joined, judgeAddress))
   const snapshot = await inSlices(compileInSteps(resources, previous))
   const problems = await inSlices(problemsOf(gathered, snapshot))
   return { snapshot, resources, refused: gathered.refused, problems }
@@ -90,7 +99,7 @@ export async function startController(deps: ControllerDeps): Promise<Controller>
 
   async function put(gathered: Gathered): Promise<void> {
     const begin = performance.now()
-    const loaded = await load(gathered, previous, deps.routing)
+    const loaded = await load(gathered, previous, deps)
     const compileMs = performance.now() - begin
     await deps.publish(loaded.snapshot, loaded.resources, loaded.refused)
     deps.onPublished?.(compileMs)

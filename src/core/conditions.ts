@@ -202,7 +202,8 @@ function readyCondition(
   return { type: 'Ready', status: ready ? 'True' : 'False', reason: readyReasons[phase], message }
 }
 
-function pendingOn({ routing }: ModelRef): string {
+function pendingOn({ routing, addressProblem }: ModelRef): string {
+  if (addressProblem !== undefined) return `spec.backendUrl ${addressProblem}`
   const missing = routing?.missing ?? ''
   return `spec.backendUrl is not set, ${missing === '' ? 'so nothing serves the model' : `and ${missing}`}`
 }

@@ -110,6 +110,8 @@ export interface ModelRef {
   readonly backendHost?: string | undefined
   /** Other findings. */
   readonly routing?: Routing
+  /** Why its address is refused; `backendUrl` is then undefined. */
+  readonly addressProblem?: string
   /** The ids that the model's server uses for it (ours). */
   readonly modelIds: readonly string[]
   readonly server: ModelServer

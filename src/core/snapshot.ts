@@ -200,6 +200,11 @@ export function* compileInSteps(
   const problems: ResourceProblem[] = []
   for (const { problems: found } of subscriptions.values()) problems.push(...found)
   for (const { problems: found } of policies.values()) problems.push(...found)
+  for (const { resource } of models.values()) {
+    const { addressProblem: message } = resource
+    if (message === undefined) continue
+    problems.push({ resource: resourceKey(resource), path: ['spec', 'backendUrl'], message })
+  }
   for (const other of mappings.slice(1)) {
     const path = ['metadata', 'namespace']
     const message = 'is a second one; the first that was read counts'

@@ -128,6 +128,17 @@ export const networks: Reader<readonly string[]> = {
   },
 }
 
+/** The same, and host names. */
+export const hosts: Reader<readonly string[]> = {
+  form: 'a comma-separated list of host names, addresses, networks like `10.0.0.0/8`, and `loopback`',
+  read(written) {
+    const found = itemsOf(written)
+    const isHost = (item: string): boolean =>
+      isNetwork(item) || (/[a-z]/.test(item) && domainName.read(item) !== invalid)
+    return found.length > 0 && found.every(isHost) ? found : invalid
+  },
+}
+
 export const names: Reader<ReadonlySet<string>> = {
   form: 'a comma-separated list',
   read: (written) => new Set(itemsOf(written)),

@@ -122,6 +122,8 @@ export const settings = {
     'the models\' Gateway, which only Envoy can reach; a model whose HTTPRoute is attached to another Gateway is reported as `Bypass`'),
   clusterDomain: setting('CLUSTER_DOMAIN', 'cluster.local', form.domainName,
     'the suffix of Service names'),
+  modelAddressesAllowed: optional('MODEL_ADDRESSES_ALLOWED', 'none', form.hosts,
+    'where models may be although it is refused otherwise: link-local addresses, metadata services and, for resources of the cluster, loopback. Never listeners of the gateway'),
   /** Absolute. */
   secretsDir: optional('SECRETS_DIR', 'none', form.path,
     'credentials and authorities of model servers, as `<namespace>/<file>`'),

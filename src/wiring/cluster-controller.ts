@@ -30,6 +30,7 @@ import { followOthersLease } from '../kubernetes/others-lease.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import { createServedNamesStore } from '../store/served-names.ts'
 import { accessOf } from './cluster.ts'
+import { judgeOf } from './model-addresses.ts'
 import { watchReports } from './reports.ts'
 import { createResourceReport } from './resource-report.ts'
 import { createLearner, type Learner } from './served-names.ts'
@@ -215,6 +216,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
   const controller = await startController({
     source,
     routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
+    judgeAddress: judgeOf(config),
     publish,
     report: createResourceReport(log),
     onFailure: (error) => log.error({ err: error }, 'resources could not be read'),

@@ -14,6 +14,7 @@ import type { Context } from './context.ts'
 import { type Database, untilAnswered } from './database.ts'
 import { createInForceReport } from './in-force.ts'
 import type { Keys } from './keys.ts'
+import { judgeOf } from './model-addresses.ts'
 import { openOrigin } from './origin.ts'
 import { followReports } from './reports.ts'
 import { createResourceReport, linesShown } from './resource-report.ts'
@@ -65,6 +66,7 @@ export async function openResources(
   const controller = await startController({
     source: origin.source,
     routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
+    judgeAddress: judgeOf(config),
     async publish(fresh, resources, refused) {
       await stage.publish({ fresh, resources, refused })
       await noteChanges(resources)

@@ -19,7 +19,11 @@ root.test('resources of a cluster can be used through Envoy', { skip }, async (t
   await world.apply(subscription('plenty', { groups: ['team'] }, { 'llm/fresh': limits }))
   await world.apply(accessPolicy('open', ['llm/fresh'], { groups: ['team'] }))
   const gateway = await startGateway(t, {
-    env: { RESOURCES: 'kubernetes', KUBECONFIG: kubeconfig },
+    env: {
+      RESOURCES: 'kubernetes',
+      KUBECONFIG: kubeconfig,
+      MODEL_ADDRESSES_ALLOWED: 'loopback',
+    },
   })
   const { key } = await gateway.mint().catch(() => ({ key: '' }))
   t.equal(key, '', 'a Subscription without existing models selects nothing')

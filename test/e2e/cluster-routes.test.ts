@@ -77,6 +77,7 @@ root.test('requests follow the HTTPRoute of the model', { skip }, async (t) => {
     env: {
       RESOURCES: 'kubernetes',
       KUBECONFIG: kubeconfig,
+      MODEL_ADDRESSES_ALLOWED: 'loopback',
       GATEWAY_INTERNAL: 'gateways/models',
     },
     adjustEnvoy: (text) => adjust(text, dns, certificate.path),

@@ -1,12 +1,16 @@
+import root from 'tap'
 import { showAddress } from '../../src/config.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
-import { type Gateway, gatewayTests, type MintedKey } from '../support/gateway.ts'
+import { envoyPath } from '../support/envoy-binary.ts'
+import { freePorts } from '../support/free-ports.ts'
+import { type Gateway, gatewayTests, type MintedKey, startGateway } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
 import { sendRaw, toBytes } from '../support/raw-http.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
 
+const noEnvoy = envoyPath() === undefined && 'no Envoy'
 const hopMark = 'mark-of-this-gateway'
-const test = gatewayTests({ lists: true, env: { HOP_MARK: hopMark } })
+const test = gatewayTests({ env: { HOP_MARK: hopMark } })
 
 /** Adds models at these URLs, and waits until they are served. */
 async function addModels(gateway: Gateway, urls: Readonly<Record<string, string>>) {
@@ -124,3 +128,43 @@ test('the requests of the service itself carry it too', async (t, gateway) => {
   await poll(() => marks.length > 0, 'the list of a model server is requested')
   t.strictSame([...new Set(marks)], [hopMark])
 })
+
+root.test('addresses of ours are problems', { skip: noEnvoy }, async (t) => {
+  const [internal] = await freePorts(1)
+  const gateway = await startGateway(t, {
+    lists: true,
+    env: { INTERNAL_ADDRESS: `127.0.0.1:${internal}` },
+  })
+  const urls: Record<string, string> = {
+    internal: `http://localhost:${internal}/internal`,
+    itself: `http://0.0.0.0:${gateway.port}`,
+    metadata: 'http://169.254.169.254',
+  }
+  gateway.put(
+    'ours.yaml',
+    Object.entries(urls).map(([name, backendUrl]) => modelRef(name, { backendUrl })),
+  )
+  const messages = await poll(async () => {
+    const answer = await fetch(`http://127.0.0.1:${internal}/internal/v1/resources`)
+    const { data } = (await answer.json()) as { data: Shown[] }
+    const found = data.filter(({ kind, name }) => kind === 'ModelRef' && name in urls)
+    return found.length === 3 ? found : undefined
+  }, 'the models are known')
+  for (const { name, phase, conditions } of messages ?? []) {
+    t.equal(phase, 'Pending', name)
+    t.match(conditions[0]?.message, /^spec\.backendUrl leads to /, name)
+  }
+  const dump = await fetch(
+    `http://${gateway.envoy.admin}/config_dump?resource=dynamic_active_clusters`,
+  )
+  const clusters = await dump.text()
+  t.match(clusters, 'model/llm/sim', 'other models have a cluster')
+  for (const name of Object.keys(urls)) t.notMatch(clusters, `model/llm/${name}`)
+})
+
+interface Shown {
+  readonly kind: string
+  readonly name: string
+  readonly phase: string
+  readonly conditions: readonly { readonly message: string }[]
+}

@@ -70,7 +70,11 @@ export async function startEnforcing(
       users: [{ name: 'u', user: {} }],
     }),
   )
-  const cluster = { RESOURCES: 'kubernetes', KUBECONFIG: kubeconfig }
+  const cluster = {
+    RESOURCES: 'kubernetes',
+    KUBECONFIG: kubeconfig,
+    MODEL_ADDRESSES_ALLOWED: 'loopback',
+  }
   const database = await createDatabase(t)
   const proxy = await startTcpProxy(t, Number(new URL(database).port))
   const [adminPort = 0] = await freePorts(1)

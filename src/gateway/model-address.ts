@@ -1,0 +1,105 @@
+/**
+ * Which addresses models may have. This is depth: requests that reach our own listeners under
+ * another name are refused by their mark (src/core/hop.ts).
+ */
+
+import { BlockList, isIP } from 'node:net'
+import type { JudgeAddress } from '../core/refuse-addresses.ts'
+
+export interface AddressRules {
+  /** Our own listeners, by setting. */
+  readonly listeners: readonly {
+    readonly setting: string
+    readonly host: string
+    readonly port: number
+  }[]
+  /** Host names, addresses, networks in CIDR notation and `loopback` that are open otherwise. */
+  readonly allowed: readonly string[]
+  /** Whether models may be on this machine: their authors are its operators. */
+  readonly opensLoopback: boolean
+}
+
+const loopback = ['127.0.0.0/8', '::1']
+const firstLocal = ['127.0.0.1', '::1']
+/** To connect there is to connect to this machine. */
+const unspecified = ['0.0.0.0/8', '::']
+/** Metadata services have addresses of these. */
+const linkLocal = ['169.254.0.0/16', 'fe80::/10', 'fd00:ec2::254']
+const metadataNames = ['metadata', 'metadata.google.internal', 'metadata.goog']
+const localNames = /^(?:.+\.)?localhost(?:\.localdomain)?$|^ip6-(?:localhost|loopback)$/
+
+/** Judges addresses by these rules. Names are compared, not resolved. */
+export function createAddressRules({
+  listeners,
+  allowed,
+  opensLoopback,
+}: AddressRules): JudgeAddress {
+  const isLocalAddress = toList([...loopback, ...unspecified])
+  const isAny = toList(unspecified)
+  const isLinkLocal = toList(linkLocal)
+  const networks = allowed.flatMap((item) => (item === 'loopback' ? loopback : item))
+  const isAllowedAddress = toList(networks.filter((item) => isIP(item.split('/')[0] ?? '') !== 0))
+  const isLocal = (host: string): boolean => localNames.test(host) || isLocalAddress(host)
+  const isAllowed = (host: string): boolean =>
+    allowed.includes(host) ||
+    isAllowedAddress(host) ||
+    (allowed.includes('loopback') && isLocal(host))
+
+  /** Whether connections to `host` may arrive at a listener on `own`, with the same port. */
+  function reaches(host: string, own: string): boolean {
+    if (host === own) return true
+    if (!isLocal(host)) return false
+    // Every other spelling of this machine, but not another address of the loopback network.
+    return (
+      isAny(own) || (isLocal(own) && (isIP(host) === 0 || isAny(host) || firstLocal.includes(host)))
+    )
+  }
+
+  return (backendUrl) => {
+    const url = URL.parse(backendUrl)
+    if (url === null) return undefined
+    const host = hostOf(url.hostname)
+    const port = Number(url.port) || (url.protocol === 'https:' ? 443 : 80)
+    const own = listeners.find((each) => each.port === port && reaches(host, hostOf(each.host)))
+    if (own !== undefined) {
+      return `leads to ${own.setting} of the gateway itself; name the model's server`
+    }
+    if (isAllowed(host)) return undefined
+    if (isLinkLocal(host) || metadataNames.includes(host)) {
+      return `leads to a link-local address or a metadata service (${host}), which MODEL_ADDRESSES_ALLOWED does not name`
+    }
+    if (!opensLoopback && isLocal(host)) {
+      return `leads to the gateway's own machine (${host}), which MODEL_ADDRESSES_ALLOWED does not name`
+    }
+    return undefined
+  }
+}
+
+/** IPv4 addresses within IPv6: mapped, compatible, and of NAT64. */
+const embedded = /^(?:::ffff:|::|64:ff9b::)([0-9a-f]{1,4}):([0-9a-f]{1,4})$/
+
+/** A host in its one spelling: URL has normalized IPv4 addresses. */
+function hostOf(written: string): string {
+  const host = written
+    .toLowerCase()
+    .replace(/^\[|\]$/g, '')
+    .replace(/\.$/, '')
+  const [, high, low] = embedded.exec(host) ?? []
+  if (high === undefined || low === undefined) return host
+  const bits = Number.parseInt(high, 16) * 65_536 + Number.parseInt(low, 16)
+  return [24, 16, 8, 0].map((shift) => (bits >>> shift) & 255).join('.')
+}
+
+function toList(networks: readonly string[]): (host: string) => boolean {
+  const list = new BlockList()
+  for (const network of networks) {
+    const [address = '', bits] = network.split('/')
+    if (bits === undefined) list.addAddress(address, familyOf(address))
+    else list.addSubnet(address, Number(bits), familyOf(address))
+  }
+  return (host) => isIP(host) !== 0 && list.check(host, familyOf(host))
+}
+
+function familyOf(address: string): 'ipv4' | 'ipv6' {
+  return isIP(address) === 6 ? 'ipv6' : 'ipv4'
+}
