@@ -31,6 +31,7 @@ import { openPool } from '../store/postgres/postgres.ts'
 import { createServedNamesStore } from '../store/served-names.ts'
 import { accessOf } from './cluster.ts'
 import { judgeOf } from './model-addresses.ts'
+import { judgeNamedAddresses } from './named-addresses.ts'
 import { watchReports } from './reports.ts'
 import { createResourceReport } from './resource-report.ts'
 import { createLearner, type Learner } from './served-names.ts'
@@ -213,10 +214,11 @@ export async function startClusterController(options: ClusterControllerOptions) 
           : log.warn({ problem }, 'Postgres does not answer: it is unknown what is enforced'),
     })
   }
+  const addresses = judgeNamedAddresses({ source, rules: judgeOf(config), signal })
   const controller = await startController({
-    source,
+    source: addresses.source,
     routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
-    judgeAddress: judgeOf(config),
+    judgeAddress: addresses.judge,
     publish,
     report: createResourceReport(log),
     onFailure: (error) => log.error({ err: error }, 'resources could not be read'),

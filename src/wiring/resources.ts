@@ -15,6 +15,7 @@ import { type Database, untilAnswered } from './database.ts'
 import { createInForceReport } from './in-force.ts'
 import type { Keys } from './keys.ts'
 import { judgeOf } from './model-addresses.ts'
+import { judgeNamedAddresses } from './named-addresses.ts'
 import { openOrigin } from './origin.ts'
 import { followReports } from './reports.ts'
 import { createResourceReport, linesShown } from './resource-report.ts'
@@ -63,10 +64,14 @@ export async function openResources(
     secrets.close()
   })
   let published = { compileS: 0, at: performance.now() }
+  const closing = new AbortController()
+  stops.push(() => closing.abort())
+  const { signal } = closing
+  const judged = judgeNamedAddresses({ source: origin.source, rules: judgeOf(config), signal })
   const controller = await startController({
-    source: origin.source,
+    source: judged.source,
     routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
-    judgeAddress: judgeOf(config),
+    judgeAddress: judged.judge,
     async publish(fresh, resources, refused) {
       await stage.publish({ fresh, resources, refused })
       await noteChanges(resources)
