@@ -141,7 +141,7 @@ function derive(all: Read, env: Environment) {
     /** Addresses under which Envoy reaches each process of the service. */
     gatewayGrpcEndpoints: read.gatewayGrpcEndpoints ?? read.grpcAddresses,
     gatewayApiEndpoints: read.gatewayApiEndpoints ?? [read.apiAddress],
-    /** Public base URL, without a trailing slash. */
+    /** Public base URL, without a trailing slash; no request is sent there. */
     gatewayUrl,
     /** The gateway's mark on requests to models. */
     hopMark: read.hopMark ?? hopMark(gatewayUrl),

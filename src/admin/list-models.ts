@@ -1,6 +1,6 @@
 /**
  * `GET /v1/models` and `GET /v1/models/{id}` (contract, 3.7): the models that the caller can use,
- * from the model servers' own lists.
+ * from the model servers' own lists, requested through our gateway.
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -29,10 +29,7 @@ export interface ListModelsDeps {
   readonly probeModel: ProbeModel
   /** Public base URL of the gateway, without a trailing slash. */
   readonly gatewayUrl: string
-  /**
-   * Called with the list of a model's server, if it was requested through the gateway; waits until
-   * the names can be used.
-   */
+  /** Called with the list of a model's server; waits until the names can be used. */
   readonly onServed?: (model: Model, served: readonly ServedModel[]) => Promise<void>
   /** Timeout of the whole response; models that have not responded by then are left out. */
   readonly accessCheckTimeoutMs: number
@@ -105,7 +102,7 @@ const schema = {
   summary: 'List the models that the caller may use',
   description: `With an API key: those of its subscription. With an identity token: those of every
 subscription of yours, or of the one that X-MaaS-Subscription names. Each model's server is asked
-with your credential; one that refuses you, or does not answer in time, is not listed.`,
+through the gateway; a model that you may not use, or that does not answer in time, is not listed.`,
   tags: ['Models'],
   headers: {
     type: 'object',
@@ -236,6 +233,9 @@ async function findModels(deps: ListModelsDeps, search: Search): Promise<readonl
         // A provider's own list is not about this model, so only its phase counts.
         if (model.phase !== 'Ready') continue
         found.push({ model, subscription, endpoint: endpoint ?? '', served: undefined })
+      } else if (endpoint !== undefined && model.cluster === undefined) {
+        // The gateway does not lead there, and the caller's credential must not go there.
+        if (mayUse(caller, model)) found.push({ model, subscription, endpoint, served: undefined })
       } else if (endpoint !== undefined) {
         const others = asked.get(model)
         if (others === undefined) asked.set(model, { endpoint, subscriptions: [subscription] })
@@ -261,7 +261,7 @@ async function findModels(deps: ListModelsDeps, search: Search): Promise<readonl
     { concurrency, patienceMs, signal },
     async ([model, { endpoint, subscriptions }]) => {
       const subscription = subscriptions[0]?.name ?? ''
-      const request = { endpoint, authorization, caller, subscription, snapshot }
+      const request = { model: model.key, authorization, caller, subscription, snapshot }
       looks = 0
       const outcome = await deps.probeModel(request)
       if (outcome === 'closed') return
@@ -272,17 +272,13 @@ async function findModels(deps: ListModelsDeps, search: Search): Promise<readonl
       if (outcome === 'missing' && !isNamed) return
       const served = typeof outcome === 'string' ? undefined : outcome
       // A listed model must be callable by the next request.
-      if (served !== undefined && isAtGateway(model)) await deps.onServed?.(model, served)
+      if (served !== undefined) await deps.onServed?.(model, served)
       for (const subscription of subscriptions)
         found.push({ model, subscription, endpoint, served })
     },
   )
   clearInterval(timer)
   return [...found]
-}
-
-function isAtGateway({ resource }: Model): boolean {
-  return resource.endpointOverride === undefined
 }
 
 function showModel(listed: ListedModel): Record<string, unknown> {

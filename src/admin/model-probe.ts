@@ -1,21 +1,21 @@
 /**
- * Requests the list of models from a model's endpoint with the caller's own credential: the
- * endpoint decides whether the caller may use the model (contract, 3.7).
- *
- * Certificates are verified. Node reads additional authorities from NODE_EXTRA_CA_CERTS.
+ * Requests the list of a model's server through our gateway with the caller's own credential: the
+ * gateway decides whether the caller may use the model (contract, 3.7).
  */
 
 import { hash } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import type { Caller } from '../core/caller.ts'
 import { readServedModels, type ServedModel } from '../core/model-list.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 import { readBody } from '../http/read-body.ts'
+import type { AskGateway } from './ask-gateway.ts'
 
 export interface ProbeRequest {
-  /** Base URL from a resource, never from a client. */
-  readonly endpoint: string
+  /** `<namespace>/<name>` of the ModelRef. */
+  readonly model: string
   /** The caller's `Authorization`, forwarded unchanged. */
   readonly authorization: string
   readonly caller: Caller
@@ -35,6 +35,9 @@ export type ProbeOutcome = readonly ServedModel[] | 'unlisted' | 'missing' | 'cl
 export type ProbeModel = (request: ProbeRequest) => Promise<ProbeOutcome>
 
 export interface ProbeOptions {
+  readonly askGateway: AskGateway
+  /** Called with the reason when the gateway itself could not be reached. */
+  readonly onUnreachable?: (error: unknown) => void
   /** The time limit of a probe with all its attempts, in milliseconds; 2 seconds by default. */
   readonly limitMs?: number
   /** How long a response is cached, in milliseconds; 5 seconds by default. */
@@ -57,8 +60,9 @@ const askAgainMs = 5_000
 const rememberedFailures = 10_000
 
 /** Identical concurrent probes of a caller share one request. */
-export function createProbeModel(options: ProbeOptions = {}): ProbeModel {
+export function createProbeModel(options: ProbeOptions): ProbeModel {
   const { limitMs = 2_000, cacheTtlMs = 5_000, monotonic = () => performance.now() } = options
+  const { askGateway, onUnreachable = () => {} } = options
   /** Keyed by all inputs of a response; refusals and failures are not cached. */
   const answers = new LRUCache<string, Answer, ProbeRequest>({
     maxSize: cachedModels,
@@ -67,9 +71,7 @@ export function createProbeModel(options: ProbeOptions = {}): ProbeModel {
     perf: { now: monotonic },
     fetchMethod: (_key, _stale, { context }) => run(context),
   })
-  /**
-   * When failed servers were last queried, by endpoint: a failure does not depend on the caller.
-   */
+  /** When failed servers were last queried, by model: a failure does not depend on the caller. */
   const failures = new LRUCache<string, number>({
     max: rememberedFailures,
     ttl: failureMs,
@@ -80,7 +82,7 @@ export function createProbeModel(options: ProbeOptions = {}): ProbeModel {
 
   /** Hashed, because it contains the credential. */
   function keyOf(request: ProbeRequest): string {
-    const { snapshot, authorization, caller, subscription, endpoint } = request
+    const { snapshot, authorization, caller, subscription, model } = request
     let generation = generations.get(snapshot)
     if (generation === undefined) {
       latest += 1
@@ -88,70 +90,74 @@ export function createProbeModel(options: ProbeOptions = {}): ProbeModel {
       generations.set(snapshot, generation)
     }
     const { user, groups } = caller
-    const all = [generation, authorization, user, groups, subscription, endpoint]
+    const all = [generation, authorization, user, groups, subscription, model]
     return hash('sha256', JSON.stringify(all), 'base64')
   }
 
   async function run(request: ProbeRequest): Promise<Answer | undefined> {
     const outcome = await askPatiently(request, AbortSignal.timeout(limitMs))
-    if (outcome === undefined) failures.set(request.endpoint, monotonic())
-    else failures.delete(request.endpoint)
+    if (outcome === undefined) failures.set(request.model, monotonic())
+    else failures.delete(request.model)
     return outcome === 'closed' ? undefined : outcome
+  }
+
+  /** Up to four attempts with doubling pauses; undefined if there was no response. */
+  async function askPatiently(
+    request: ProbeRequest,
+    signal: AbortSignal,
+  ): Promise<ProbeOutcome | undefined> {
+    let pauseMs = firstDelayMs
+    for (let attempt = 1; ; attempt += 1) {
+      const outcome = await ask(request, signal).catch(() => undefined)
+      if (outcome !== undefined || attempt === attempts || signal.aborted) return outcome
+      const spreadMs = pauseMs * (1 + jitter * (2 * Math.random() - 1))
+      await delay(spreadMs, undefined, { signal }).catch(() => {})
+      pauseMs *= 2
+    }
+  }
+
+  /** undefined: worth another attempt, as is a connection failure, which rejects. */
+  async function ask(
+    { model, authorization, subscription }: ProbeRequest,
+    signal: AbortSignal,
+  ): Promise<ProbeOutcome | undefined> {
+    const headers = {
+      accept: 'application/json',
+      authorization,
+      'x-maas-subscription': subscription,
+    }
+    const response = await askGateway(`/${model}/v1/models`, headers, signal).catch((error) => {
+      if (!signal.aborted) onUnreachable(error)
+      throw error
+    })
+    const { statusCode = 0 } = response
+    if (statusCode >= 200 && statusCode < 300) return readAnswer(response)
+    response.destroy()
+    if (statusCode === 405) return 'unlisted'
+    if (statusCode === 404) return 'missing'
+    return statusCode === 401 || statusCode === 403 ? 'closed' : undefined
   }
 
   return async function probeModel(request) {
     const key = keyOf(request)
-    const askedAt = failures.get(request.endpoint)
+    const askedAt = failures.get(request.model)
     if (askedAt === undefined) return (await answers.fetch(key, { context: request })) ?? 'closed'
     if (monotonic() - askedAt >= askAgainMs) {
-      failures.set(request.endpoint, monotonic())
+      failures.set(request.model, monotonic())
       void answers.fetch(key, { context: request })
     }
     return answers.get(key) ?? 'closed'
   }
 }
 
-/** Up to four attempts with doubling pauses; undefined if there was no response. */
-async function askPatiently(
-  request: ProbeRequest,
-  signal: AbortSignal,
-): Promise<ProbeOutcome | undefined> {
-  let pauseMs = firstDelayMs
-  for (let attempt = 1; ; attempt += 1) {
-    const outcome = await ask(request, signal).catch(() => undefined)
-    if (outcome !== undefined || attempt === attempts || signal.aborted) return outcome
-    const spreadMs = pauseMs * (1 + jitter * (2 * Math.random() - 1))
-    await delay(spreadMs, undefined, { signal }).catch(() => {})
-    pauseMs *= 2
-  }
-}
-
-/** undefined: worth another attempt, as is a connection failure, which rejects. */
-async function ask(request: ProbeRequest, signal: AbortSignal): Promise<ProbeOutcome | undefined> {
-  const response = await fetch(`${request.endpoint}/v1/models`, {
-    headers: {
-      accept: 'application/json',
-      authorization: request.authorization,
-      'x-maas-subscription': request.subscription,
-    },
-    // The credential is sent only to hosts that resources name, never to a redirect's target.
-    redirect: 'manual',
-    signal,
-  })
-  const { status } = response
-  if (status >= 200 && status < 300) return readAnswer(response)
-  await response.body?.cancel()
-  if (status === 405) return 'unlisted'
-  if (status === 404) return 'missing'
-  return status === 401 || status === 403 ? 'closed' : undefined
-}
-
 /** A response that is no list, or too long, opens nothing, and a retry would not change it. */
-async function readAnswer({ body }: Response): Promise<ProbeOutcome> {
-  const text = body === null ? '' : await readBody(body, largestAnswer)
+async function readAnswer(response: IncomingMessage): Promise<ProbeOutcome> {
+  const text = await readBody(response, largestAnswer)
   try {
     return text === undefined ? 'closed' : readServedModels(JSON.parse(text))
   } catch {
     return 'closed'
+  } finally {
+    response.destroy()
   }
 }

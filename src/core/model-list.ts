@@ -54,7 +54,8 @@ const printable = /^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+$/u
 
 /**
  * Where clients reach a model: its own `endpointOverride`, otherwise its path at the gateway if it
- * has a backend. Without a trailing slash; undefined if it cannot be reached.
+ * has a backend. Without a trailing slash; undefined if it cannot be reached. Only to be shown: a
+ * request with a credential must not go to an address that a resource names.
  */
 export function endpointOf(
   { key, resource, cluster }: Model,

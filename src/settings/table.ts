@@ -13,7 +13,7 @@ export type { Setting }
 // biome-ignore format: a row a setting
 export const settings = {
   gatewayAddress: setting('GATEWAY_ADDRESS', '127.0.0.1:8000', form.socketAddress,
-    'where Envoy listens for inference and the external API'),
+    'where Envoy listens for inference and the external API. The service requests lists of models there; if Envoy runs elsewhere, name its host'),
   apiAddress: setting('API_ADDRESS', '127.0.0.1:8080', form.address,
     'the external API of the service itself'),
   internalAddress: setting('INTERNAL_ADDRESS', '127.0.0.1:8081', form.address,
@@ -45,7 +45,7 @@ export const settings = {
     'the sample model server (`npm start` only)'),
   /** Both, or neither. */
   gatewayTlsCertFile: optional('GATEWAY_TLS_CERT_FILE', 'none: plain HTTP', form.path,
-    'PEM file of Envoy\'s server certificate, with its chain; read again when it is replaced (`tollgate envoy-config`)'),
+    'PEM file of Envoy\'s server certificate, with its chain; read again when it is replaced (`tollgate envoy-config`). The service accepts only this certificate when it requests lists of models'),
   gatewayTlsKeyFile: optional('GATEWAY_TLS_KEY_FILE', 'none', form.path,
     'PEM file of its private key'),
   gatewayTrustedHops: setting('GATEWAY_TRUSTED_HOPS', '0', form.integer(0, 16),
@@ -59,7 +59,7 @@ export const settings = {
   gatewayApiEndpoints: optional('GATEWAY_API_ENDPOINTS', '`API_ADDRESS`', form.addresses,
     'where Envoy reaches their external API: the `API_ADDRESS` of each'),
   gatewayUrl: optional('GATEWAY_URL', '`http://`, or `https://` with a certificate, + `GATEWAY_ADDRESS`', form.url('http:', 'https:'),
-    'the public base URL'),
+    'the public base URL, as shown to clients; the service sends no request there'),
   hopMark: optional('HOP_MARK', 'a digest of `GATEWAY_URL`', form.hopMark,
     'what the gateway sends to models in `x-tollgate-hop` and refuses when it comes back; the same for all processes of an installation'),
   /** undefined: embedded Postgres under `dataDir`. */

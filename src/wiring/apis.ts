@@ -2,23 +2,28 @@
 
 import type { FastifyInstance } from 'fastify'
 import { createIsAdmin } from '../admin/administrators.ts'
+import { createAskGateway } from '../admin/ask-gateway.ts'
 import type { GatewayDrain } from '../admin/drain-gateway.ts'
-import { createProbeModel } from '../admin/model-probe.ts'
+import { createProbeModel, type ProbeModel } from '../admin/model-probe.ts'
 import { buildAdmin, buildInternal } from '../admin/server.ts'
 import type { Config } from '../config.ts'
+import { errorMessage } from '../core/error-message.ts'
 import type { Journal } from '../ratelimit/journal/journal.ts'
+import { localHost, showAddress } from '../settings/address.ts'
 import { ping } from '../store/postgres/postgres.ts'
 import type { ListenerTls, ServerTls } from '../tls/listener-tls.ts'
 import type { Context } from './context.ts'
+import { createLineLimit } from './line-limit.ts'
 import type { Parts } from './parts.ts'
 import { traceKeys } from './tracing.ts'
 
 /** The external API, not listening yet. */
 export function createExternalApi(
-  { config, log, audit, clock }: Context,
+  context: Context,
   parts: Parts,
   tls: ListenerTls | undefined,
 ): FastifyInstance {
+  const { config, log, audit, clock } = context
   const { tracing, keyParts, learner, tokens, markers, authenticate, telemetry, refusals } = parts
   return buildAdmin({
     onAnswered: telemetry.onApiAnswered,
@@ -43,11 +48,31 @@ export function createExternalApi(
     maxExpirationDays: config.maxExpirationDays,
     // Leaves connections for look-ups and revocations, which never wait for searches.
     searchesAtOnce: Math.max(1, Math.floor(config.databaseConnections / 5)),
-    probeModel: createProbeModel(),
+    probeModel: openProbes(context),
     onServed: learner.note,
     gatewayUrl: config.gatewayUrl,
     accessCheckTimeoutMs: config.accessCheckTimeoutSeconds * 1_000,
     instanceName: config.instanceName,
+  })
+}
+
+/** Milliseconds between two lines about a gateway that cannot be reached. */
+const quietMs = 30_000
+
+/** GATEWAY_URL may lead to another pod, or be out of reach of this one: it is not used here. */
+function openProbes({ config, log, clock }: Context): ProbeModel {
+  const { gatewayAddress, gatewayTlsCertFile: certFile } = config
+  const at = { host: localHost(gatewayAddress.host), port: gatewayAddress.port }
+  const lines = createLineLimit(quietMs)
+  return createProbeModel({
+    askGateway: createAskGateway({ ...at, certFile }),
+    onUnreachable(error) {
+      if (lines.pass('', clock()) === undefined) return
+      log.warn(
+        { gateway: showAddress(at), problem: errorMessage(error) },
+        'the gateway cannot be reached, so models are not listed: GATEWAY_ADDRESS',
+      )
+    },
   })
 }
 

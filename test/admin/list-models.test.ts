@@ -1,6 +1,12 @@
 import { test } from 'tap'
 import type { Snapshot } from '../../src/core/snapshot.ts'
-import { modelRef, snapshotOf, subscription, type WrittenDocument } from '../support/documents.ts'
+import {
+  accessPolicy,
+  modelRef,
+  snapshotOf,
+  subscription,
+  type WrittenDocument,
+} from '../support/documents.ts'
 import {
   createListApi,
   type ListApi,
@@ -15,9 +21,9 @@ import { refused } from '../support/refusals.ts'
 const team = { groups: ['team-a'] }
 const rate = [[100, '1m']] as const
 
-/** A ModelRef with this endpoint override. */
-function at(name: string, endpointOverride: string, spec: object = {}): WrittenDocument {
-  return modelRef(name, { endpointOverride, ...spec })
+/** A ModelRef with this backend. */
+function at(name: string, backendUrl: string, spec: object = {}): WrittenDocument {
+  return modelRef(name, { backendUrl, ...spec })
 }
 
 /** One subscription `basic` of team-a, with a model for each of these addresses. */
@@ -56,7 +62,8 @@ async function idsOf(api: ListApi, credential = 'alice', headers: object = {}) {
 
 test('an entry has all fields (200)', async (t) => {
   const server = await startModelServer(t)
-  const model = at('small', `${server.url}/`, { modelIds: ['sim-small'] })
+  const endpointOverride = 'https://elsewhere.example/'
+  const model = at('small', server.url, { endpointOverride, modelIds: ['sim-small'] })
   model.metadata.annotations = {
     'openshift.io/display-name': 'Small',
     'opendatahub.io/context-window': '4096',
@@ -78,7 +85,7 @@ test('an entry has all fields (200)', async (t) => {
         created: 1_704_067_200,
         owned_by: 'llm/small',
         kind: 'LLMInferenceService',
-        url: server.url,
+        url: 'https://elsewhere.example',
         ready: true,
         modelDetails: { displayName: 'Small', contextWindow: '4096' },
         subscriptions: [{ name: 'basic', displayName: 'Basic' }, { name: 'other' }],
@@ -423,21 +430,25 @@ test('a refusal is not cached', async (t) => {
   t.same(await idsOf(api), ['m'])
 })
 
-test('a model without an endpoint override is asked through the gateway or not at all', async (t) => {
+test('a model with a backend is asked at our gateway, whatever endpoint is shown', async (t) => {
+  const elsewhere = await startAnswering(t, 200, listOf('elsewhere'))
   const gateway = await startScripted(t, ({ url }, response) => {
-    if (url === '/llm/small/v1/models') response.end(JSON.stringify(listOf('through')))
-    else response.writeHead(404).end()
+    if (url === '/llm/hosted/v1/models') response.writeHead(404).end()
+    else response.end(JSON.stringify(listOf('through')))
   })
-  const external = modelRef('hosted', { modelRef: { kind: 'ExternalModel', name: 'hosted' } })
+  const endpointOverride = `${elsewhere.url}/base`
+  const external = { modelRef: { kind: 'ExternalModel', name: 'x' } }
   const api = await createListApi(t, {
-    gatewayUrl: gateway.url,
+    gateway: { host: '127.0.0.1', port: Number(URL.parse(gateway.url)?.port), certFile: undefined },
     snapshot: snapshotOf(
       modelRef('small'),
+      modelRef('shown', { endpointOverride }),
       modelRef('nowhere', { backendUrl: undefined }),
-      external,
-      modelRef('later', { modelRef: { kind: 'ExternalModel', name: 'x' }, backendUrl: undefined }),
+      modelRef('hosted', external),
+      modelRef('later', { ...external, backendUrl: undefined }),
       subscription('basic', team, {
         'llm/small': rate,
+        'llm/shown': rate,
         'llm/nowhere': rate,
         'llm/hosted': rate,
         'llm/later': rate,
@@ -446,17 +457,41 @@ test('a model without an endpoint override is asked through the gateway or not a
   })
   const answer = await ask(api, 'alice')
   t.match(answer.json().data, [
-    { id: 'hosted', kind: 'ExternalModel', url: `${gateway.url}/llm/hosted`, created: 0 },
-    { id: 'through', owned_by: 'llm/small', url: `${gateway.url}/llm/small` },
+    { id: 'hosted', kind: 'ExternalModel', url: 'http://gateway.example/llm/hosted', created: 0 },
+    { id: 'through', owned_by: 'llm/shown', url: endpointOverride },
+    { id: 'through', owned_by: 'llm/small', url: 'http://gateway.example/llm/small' },
   ])
-  t.equal(answer.json().data.length, 2)
-  t.same(
-    gateway.asked.map(({ path }) => path),
-    ['/llm/small/v1/models'],
-  )
+  t.equal(answer.json().data.length, 3)
+  t.same(gateway.asked.map(({ path }) => path).sort(), [
+    '/llm/shown/v1/models',
+    '/llm/small/v1/models',
+  ])
+  t.equal(elsewhere.asked.length, 0)
 })
 
-test('an endpoint that leads back to this API causes no endless loop', async (t) => {
+test('a model without a backend is listed by its name, unasked, if a policy allows', async (t) => {
+  const elsewhere = await startAnswering(t, 200, listOf('elsewhere'))
+  const unserved = { backendUrl: undefined, endpointOverride: elsewhere.url }
+  const api = await createListApi(t, {
+    snapshot: snapshotOf(
+      modelRef('open', unserved),
+      modelRef('closed', unserved),
+      modelRef('unpaid', unserved),
+      accessPolicy('team', ['llm/open', 'llm/unpaid'], team),
+      accessPolicy('others', ['llm/closed'], { groups: ['team-b'] }),
+      subscription('basic', team, { 'llm/open': rate, 'llm/closed': rate }),
+      subscription('theirs', { groups: ['team-b'] }, { 'llm/unpaid': rate }),
+    ),
+  })
+  const answer = await ask(api, 'alice')
+  t.match(answer.json().data, [
+    { id: 'open', owned_by: 'llm/open', url: elsewhere.url, ready: false },
+  ])
+  t.equal(answer.json().data.length, 1)
+  t.equal(elsewhere.asked.length, 0)
+})
+
+test('a backend that leads back to this API causes no endless loop', async (t) => {
   const api = await createListApi(t, {
     accessCheckTimeoutMs: 2_000,
     probes: { limitMs: 1_000 },
@@ -464,7 +499,7 @@ test('an endpoint that leads back to this API causes no endless loop', async (t)
   })
   const url = await api.external.listen({ host: '127.0.0.1', port: 0 })
   const good = await startAnswering(t, 200, listOf('good'))
-  api.snapshot = worldOf({ a: url, b: `${url}/v1/..`, c: good.url })
+  api.snapshot = worldOf({ a: url, b: `${url}/v1`, c: good.url })
   t.ok((await idsOf(api)).includes('good'))
 })
 
@@ -476,7 +511,7 @@ test('other methods are answered (204, 405)', async (t) => {
   refused(t, await api.external.inject({ method: 'POST', url: '/v1/models' }), 405)
 })
 
-test('a key in x-api-key is sent to endpoints as a bearer token', async (t) => {
+test('a key in x-api-key is sent to the gateway as a bearer token', async (t) => {
   const server = await startAnswering(t, 200, listOf('a'))
   const api = await createListApi(t, { snapshot: worldOf({ a: server.url }) })
   const answer = await ask(api, undefined, { 'x-api-key': 'sk-alice/basic' })

@@ -170,7 +170,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
   const { envoyAdminPort: adminPort = (await freePorts(1))[0] } = settings
   const [port] = settings.lists ? await freePorts(1) : []
   const environment = {
-    ...(port !== undefined && { GATEWAY_URL: `http://127.0.0.1:${port}` }),
+    ...(port !== undefined && { GATEWAY_ADDRESS: `127.0.0.1:${port}` }),
     DATABASE_URL: database,
     TOKEN_AUTH_FILE: join(folder, 'tokens.csv'),
     RESOURCES: `file:${resourceFolder}`,

@@ -1,9 +1,8 @@
-import { once } from 'node:events'
 import http, { type IncomingHttpHeaders, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { pino } from 'pino'
 import type { Test } from 'tap'
+import { createAskGateway, type GatewayAt } from '../../src/admin/ask-gateway.ts'
 import { createProbeModel, type ProbeOptions } from '../../src/admin/model-probe.ts'
 import { buildAdmin, buildInternal } from '../../src/admin/server.ts'
 import type { Caller } from '../../src/core/caller.ts'
@@ -12,6 +11,7 @@ import { noPolicies } from '../../src/core/policies.ts'
 import type { Snapshot } from '../../src/core/snapshot.ts'
 import type { Presented } from '../../src/identity/authenticate.ts'
 import type { ApiKeyStore } from '../../src/store/api-keys.ts'
+import { listenLocally } from './listening.ts'
 
 /** The endpoints that need no key store, with resources and callers that the test sets. */
 export interface ListApi {
@@ -25,9 +25,10 @@ export interface ListApi {
 
 export interface ListApiOptions {
   readonly snapshot?: Snapshot
-  readonly gatewayUrl?: string
+  /** By default one that forwards every request to the model's backend. */
+  readonly gateway?: GatewayAt
   readonly accessCheckTimeoutMs?: number
-  readonly probes?: ProbeOptions
+  readonly probes?: Omit<ProbeOptions, 'askGateway'>
 }
 
 const groups: Readonly<Record<string, readonly string[]>> = {
@@ -58,6 +59,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
   }
   const clock = () => api.now
   const keys = {} as ApiKeyStore
+  const gateway = options.gateway ?? (await startForwarder(t, snapshot))
   const markers = { own: 'tg', accepted: new Set<string>() }
   const external = buildAdmin({
     markers: { own: 'tg', accepted: new Set(['tg']) },
@@ -71,8 +73,8 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     keyMarker: 'tg',
     maxExpirationDays: 90,
     searchesAtOnce: 1,
-    probeModel: createProbeModel(options.probes),
-    gatewayUrl: options.gatewayUrl ?? 'http://127.0.0.1:9',
+    probeModel: createProbeModel({ ...options.probes, askGateway: createAskGateway(gateway) }),
+    gatewayUrl: 'http://gateway.example',
     accessCheckTimeoutMs: options.accessCheckTimeoutMs ?? 5_000,
     instanceName: 'gate',
   })
@@ -100,6 +102,27 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
   return api
 }
 
+/**
+ * Forwards `/<namespace>/<name>/…` to the model's backend and decides nothing: what the real
+ * gateway decides is tested in test/e2e.
+ */
+async function startForwarder(t: Test, snapshot: () => Snapshot): Promise<GatewayAt> {
+  const server = http.createServer((request, response) => {
+    const [, key = '', path = ''] = /^\/([^/]+\/[^/]+)(.*)$/.exec(request.url ?? '') ?? []
+    const { backendUrl = '' } = snapshot().models.get(key)?.resource ?? {}
+    const { headers } = request
+    const forwarded = http.get(`${backendUrl}${path}`, { headers, agent: false })
+    forwarded.on('response', (answer) => {
+      response.writeHead(answer.statusCode ?? 502, answer.headers)
+      answer.pipe(response)
+      answer.on('error', () => response.destroy())
+    })
+    forwarded.on('error', () => response.destroy())
+    response.on('close', () => forwarded.destroy())
+  })
+  return { host: '127.0.0.1', port: await listenLocally(t, server), certFile: undefined }
+}
+
 /** A model server that the test scripts, and the requests to it. */
 export interface ScriptedServer {
   readonly url: string
@@ -113,13 +136,7 @@ export async function startScripted(t: Test, answer: RequestListener): Promise<S
     asked.push({ path: request.url ?? '', headers: request.headers })
     answer(request, response)
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked }
+  return { url: `http://127.0.0.1:${await listenLocally(t, server)}`, asked }
 }
 
 /** A server that answers every request with one status and one body. */

@@ -8,7 +8,8 @@ import type { Test } from 'tap'
  * the port.
  */
 export async function listenLocally(t: Test, server: Server): Promise<number> {
-  server.listen(0, '127.0.0.1')
+  // Node's default of 511 drops connections of a client that opens thousands at once.
+  server.listen({ port: 0, host: '127.0.0.1', backlog: 4_096 })
   await once(server, 'listening')
   t.teardown(() => {
     server.close()

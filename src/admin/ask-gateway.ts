@@ -1,0 +1,72 @@
+/**
+ * Requests to our own gateway, the only place to which this service sends a caller's credential: no
+ * resource can name another address, and no redirect is followed.
+ */
+
+import { X509Certificate } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import http, { type IncomingMessage, type OutgoingHttpHeaders } from 'node:http'
+import https from 'node:https'
+
+/** Where the gateway listens, as this machine reaches it. */
+export interface GatewayAt {
+  readonly host: string
+  readonly port: number
+  /** Its certificate (PEM), the only one that is accepted; undefined: it uses plain HTTP. */
+  readonly certFile: string | undefined
+}
+
+/**
+ * Requests a path (GET). Rejects if the gateway cannot be reached, or has another certificate than
+ * the file has.
+ */
+export type AskGateway = (
+  path: string,
+  headers: OutgoingHttpHeaders,
+  signal: AbortSignal,
+) => Promise<IncomingMessage>
+
+const kept = { keepAlive: true, timeout: 30_000 }
+
+export function createAskGateway({ host, port, certFile }: GatewayAt): AskGateway {
+  const plain = new http.Agent(kept)
+  let trusting: Promise<https.Agent> | undefined
+
+  /** Reads the certificate again after a failure, because it may have been renewed. */
+  async function connect(file: string): Promise<https.Agent> {
+    trusting ??= readFile(file).then(trustOnly)
+    return await trusting
+  }
+
+  return async function askGateway(path, headers, signal) {
+    const agent = certFile === undefined ? plain : await connect(certFile)
+    const used = trusting
+    try {
+      return await new Promise((resolve, reject) => {
+        const { get } = certFile === undefined ? http : https
+        const request = get({ host, port, path, headers, agent, signal }, resolve)
+        request.on('error', reject)
+      })
+    } catch (error) {
+      if (trusting === used) trusting = undefined
+      throw error
+    }
+  }
+}
+
+/**
+ * The certificate is for a public name and may come from any authority. Here it is trusted itself,
+ * whatever its names are.
+ */
+function trustOnly(pem: Buffer): https.Agent {
+  const { fingerprint256 } = new X509Certificate(pem)
+  return new https.Agent({
+    ...kept,
+    ca: pem,
+    allowPartialTrustChain: true,
+    checkServerIdentity: (_host, shown) =>
+      shown.fingerprint256 === fingerprint256
+        ? undefined
+        : new Error('the gateway has another certificate than GATEWAY_TLS_CERT_FILE'),
+  })
+}
