@@ -9,7 +9,13 @@ export interface Person {
 /** The source that verified an identity token: the token file, an OIDC issuer, or the cluster. */
 export type Proof =
   | { readonly by: 'file' }
-  | { readonly by: 'oidc'; readonly issuer: string }
+  | {
+      readonly by: 'oidc'
+      readonly issuer: string
+      /** Whether a prefix keeps the provider's users, and its groups, apart from all others. */
+      readonly prefixesUsers: boolean
+      readonly prefixesGroups: boolean
+    }
   | { readonly by: 'cluster' }
 
 /** An identity token: may create keys and list, but not call models. */

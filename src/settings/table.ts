@@ -187,7 +187,7 @@ export const settings = {
   apiAddressRateLimit: setting('API_RATE_LIMIT_ADDRESS', '1200/1m', form.orOff(form.rate),
     'bad credentials that one address, or IPv6 /64, may send to the external API, counted by each process'),
   adminGroups: optional('ADMIN_GROUPS', '`tollgate-admins`; none with `KUBERNETES_TOKEN_REVIEW`', form.names,
-    'groups of administrators'),
+    'groups of administrators, in identity tokens; a key is never an administrator'),
   maxExpirationDays: setting('API_KEY_MAX_EXPIRATION_DAYS', '90', form.integer(1, 36_500),
     'longest lifetime of a key; the Tenant resource takes precedence'),
   keyMarker: setting('API_KEY_MARKER', 'tg', form.marker,

@@ -299,14 +299,15 @@ test('a list of two thousand models', async (t) => {
 
   await t.test('asks each once', async (t) => {
     const server = await startScripted(t, ({ url }, response) => {
-      response.end(JSON.stringify(listOf(url?.split('/')[1] ?? '')))
+      response.end(JSON.stringify(listOf(url?.split('/')[2] ?? '')))
     })
     const api = await createListApi(t, {
+      gateway: server.at,
       // Long enough for a busy machine.
       accessCheckTimeoutMs: 60_000,
       probes: { limitMs: 60_000, cacheTtlMs: 60_000 },
       snapshot: snapshotOf(
-        ...names.map((name) => at(name, `${server.url}/${name}`)),
+        ...names.map((name) => modelRef(name)),
         ...['one', 'two', 'three'].map((name) => subscription(name, team, limits)),
       ),
     })
@@ -321,14 +322,15 @@ test('a list of two thousand models', async (t) => {
   })
 
   await t.test('asks all that hang, and waits for none', async (t) => {
-    const hanging = await startScripted(t, () => {})
-    const good = await startAnswering(t, 200, listOf('good'))
+    const gateway = await startScripted(t, ({ url }, response) => {
+      if (url === '/llm/good/v1/models') response.end(JSON.stringify(listOf('good')))
+    })
     const list = async (hangers: readonly string[]) => {
       const api = await createListApi(t, {
+        gateway: gateway.at,
         accessCheckTimeoutMs: 60_000,
         snapshot: snapshotOf(
-          ...hangers.map((name) => at(name, `${hanging.url}/${name}`)),
-          at('good', good.url),
+          ...[...hangers, 'good'].map((name) => modelRef(name)),
           subscription('all', team, {
             ...Object.fromEntries(hangers.map((name) => [`llm/${name}`, rate])),
             'llm/good': rate,
@@ -439,7 +441,7 @@ test('a model with a backend is asked at our gateway, whatever endpoint is shown
   const endpointOverride = `${elsewhere.url}/base`
   const external = { modelRef: { kind: 'ExternalModel', name: 'x' } }
   const api = await createListApi(t, {
-    gateway: { host: '127.0.0.1', port: Number(URL.parse(gateway.url)?.port), certFile: undefined },
+    gateway: gateway.at,
     snapshot: snapshotOf(
       modelRef('small'),
       modelRef('shown', { endpointOverride }),

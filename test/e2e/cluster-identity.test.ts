@@ -1,11 +1,36 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import root from 'tap'
 import { showAddress } from '../../src/config.ts'
 import { type Gateway, gatewayTests } from '../support/gateway.ts'
+import { type OidcIssuer, startOidcIssuer } from '../support/oidc-issuer.ts'
 import { startReviewServer } from '../support/review-server.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const cluster = await startReviewServer(root)
+const [plain, prefixed] = [await startOidcIssuer(root), await startOidcIssuer(root)]
+const providers = join(temporaryFolder(root), 'providers.yaml')
+writeFileSync(
+  providers,
+  JSON.stringify({
+    apiVersion: 'apiserver.config.k8s.io/v1',
+    kind: 'AuthenticationConfiguration',
+    jwt: [
+      [plain, ''],
+      [prefixed, 'main:'],
+    ].map(([issuer, prefix]) => ({
+      issuer: { url: (issuer as OidcIssuer).url, audiences: ['tollgate'] },
+      claimMappings: {
+        username: { claim: 'sub', prefix },
+        groups: { claim: 'groups', prefix: '' },
+      },
+    })),
+  }),
+)
 const test = gatewayTests({
   env: {
+    OIDC_PROVIDERS_FILE: providers,
+    ADMIN_GROUPS: 'operators',
     KUBERNETES_TOKEN_REVIEW: 'true',
     KUBECONFIG: cluster.kubeconfig,
     TOKEN_REVIEW_OUTAGE_GRACE: '0',
@@ -52,6 +77,47 @@ test('an administrator by cluster roles sees the keys of others', async (t, gate
   t.equal((await gateway.ask(`/v1/api-keys/${id}`, 'ada')).status, 200)
   t.equal((await gateway.ask(`/v1/api-keys/${id}`, 'ada', { method: 'DELETE' })).status, 200)
   t.equal(cluster.asked.length, reviews, "no access review for one's own key")
+})
+
+test('a name of another source makes no administrator', async (t, gateway) => {
+  const { id } = await create(gateway, 'ada')
+  const statusFor = async (credential: string) =>
+    (await gateway.ask(`/v1/api-keys/${id}`, credential)).status
+  const listed = gateway.newUser()
+  cluster.admins.add(listed)
+  cluster.admins.add('main:ops').add('cluster-admins')
+  const reviews = () => cluster.asked.filter((spec) => 'resourceAttributes' in spec).length
+
+  const before = reviews()
+  t.equal(await statusFor(`token-${listed}`), 404, 'a user of the token file')
+  t.equal(await statusFor(await plain.sign({ sub: 'ops', groups: ['team'] })), 404, 'no prefix')
+  t.equal(reviews(), before, 'the cluster is not asked about them')
+  t.equal(await statusFor(await prefixed.sign({ sub: 'ops', groups: ['team'] })), 200)
+  const group = await prefixed.sign({ sub: 'eve', groups: ['team', 'cluster-admins'] })
+  t.equal(await statusFor(group), 404, 'a group without a prefix')
+})
+
+test('a key of an administrator is not one', async (t, gateway) => {
+  const { id } = await create(gateway, 'ada')
+  cluster.tokens.set('chief', { username: 'chief', groups: ['team', 'operators'] })
+  for (const token of ['ops', 'chief']) {
+    const { key } = await create(gateway, token)
+    t.equal((await gateway.ask(`/v1/api-keys/${id}`, token)).status, 200, token)
+    t.equal((await gateway.ask(`/v1/api-keys/${id}`, key)).status, 404, `a key of ${token}`)
+  }
+})
+
+test('one 429 of the API server denies no other token', async (t, gateway) => {
+  for (const name of ['first', 'second']) {
+    cluster.tokens.set(name, { username: name, groups: ['team'] })
+  }
+  cluster.answer = (_request, response) => {
+    cluster.answer = undefined
+    response.writeHead(429).end('{}')
+  }
+  t.equal((await create(gateway, 'first')).status, 503)
+  t.equal((await create(gateway, 'second')).status, 201)
+  t.equal((await create(gateway, 'first')).status, 201)
 })
 
 test('without the API server cluster tokens get 503, and everything else works', async (t, gateway) => {

@@ -126,6 +126,8 @@ async function startForwarder(t: Test, snapshot: () => Snapshot): Promise<Gatewa
 /** A model server that the test scripts, and the requests to it. */
 export interface ScriptedServer {
   readonly url: string
+  /** The same as the address of a gateway. */
+  readonly at: GatewayAt
   readonly asked: { readonly path: string; readonly headers: IncomingHttpHeaders }[]
 }
 
@@ -136,7 +138,8 @@ export async function startScripted(t: Test, answer: RequestListener): Promise<S
     asked.push({ path: request.url ?? '', headers: request.headers })
     answer(request, response)
   })
-  return { url: `http://127.0.0.1:${await listenLocally(t, server)}`, asked }
+  const at = { host: '127.0.0.1', port: await listenLocally(t, server), certFile: undefined }
+  return { url: `http://${at.host}:${at.port}`, at, asked }
 }
 
 /** A server that answers every request with one status and one body. */

@@ -8,6 +8,7 @@ import { LRUCache } from 'lru-cache'
 import type { Person } from '../../core/caller.ts'
 import { errorMessage } from '../../core/error-message.ts'
 import type { JsonObject } from '../../kubernetes/client.ts'
+import { createPauses } from './pauses.ts'
 import type { Review } from './review.ts'
 
 /** Whether a person may. Any failure counts as no. */
@@ -33,8 +34,6 @@ export interface AccessReviewOptions {
 /** How long yes and no are cached; a removed role is lost after this time. */
 const keptMs = 30_000
 const entries = 10_000
-/** After a failure the API server is not called for this long. */
-const pauseMs = 1_000
 
 export function createAccessReview(options: AccessReviewOptions): AccessReview {
   const { review, resource, onAnswered, monotonic = () => performance.now() } = options
@@ -42,7 +41,7 @@ export function createAccessReview(options: AccessReviewOptions): AccessReview {
     max: entries,
   })
   const asked = new Map<string, Promise<boolean>>()
-  let failedAt = Number.NEGATIVE_INFINITY
+  const pauses = createPauses(monotonic)
 
   async function ask(person: Person, key: string): Promise<boolean> {
     const at = monotonic()
@@ -51,10 +50,11 @@ export function createAccessReview(options: AccessReviewOptions): AccessReview {
       // A denial outweighs another authorizer's permission.
       const allowed = status.allowed === true && status.denied !== true
       verdicts.set(key, { allowed, at })
+      pauses.succeeded(key)
       onAnswered(allowed ? 'allowed' : 'denied')
       return allowed
     } catch (error) {
-      failedAt = monotonic()
+      pauses.failed(key)
       onAnswered('failed', errorMessage(error))
       return false
     } finally {
@@ -66,7 +66,7 @@ export function createAccessReview(options: AccessReviewOptions): AccessReview {
     const key = keyOf(person)
     const known = verdicts.get(key)
     if (known !== undefined && monotonic() - known.at < keptMs) return known.allowed
-    if (monotonic() - failedAt < pauseMs) return false
+    if (pauses.isPaused(key)) return false
     let answer = asked.get(key)
     if (answer === undefined) {
       answer = ask(person, key)

@@ -12,6 +12,7 @@ import type { JsonObject } from '../../kubernetes/client.ts'
 import type { Source } from '../../store/api-keys.ts'
 import { createFairQueue } from '../../store/fair-queue.ts'
 import { hashOfToken } from '../verdicts.ts'
+import { createPauses } from './pauses.ts'
 import type { Review } from './review.ts'
 
 export type TokenReview = ReturnType<typeof createTokenReview>
@@ -38,6 +39,7 @@ interface Verdict {
 interface Waiting {
   readonly token: string
   readonly hash: string
+  readonly network: string
   readonly settle: (verdict: Promise<TokenCaller | null>) => void
   readonly reject: (reason: Error) => void
 }
@@ -49,8 +51,6 @@ const entries = 10_000
 /** Concurrent calls; further ones wait in turn, network by network. */
 const atOnce = 16
 const room = { room: 4_000, roomForOne: 1_000 }
-/** After a failure the API server is not called for this long. */
-const pauseMs = 1_000
 
 export function createTokenReview(options: TokenReviewOptions) {
   const { review, audiences, graceMs, onUnavailable, onRefused = () => {} } = options
@@ -59,8 +59,9 @@ export function createTokenReview(options: TokenReviewOptions) {
   const refused = new LRUCache<string, Verdict>({ max: entries })
   const asked = new Map<string, Promise<TokenCaller | null>>()
   const queue = createFairQueue<Waiting>(room)
+  const pauses = createPauses(monotonic)
   let calls = 0
-  let failedAt: number | undefined
+  let isUnavailable = false
 
   /** The cached result for a token: within its normal lifetime, or `late` as in an outage. */
   function recall(hash: string, late = false): TokenCaller | null | undefined {
@@ -71,13 +72,14 @@ export function createTokenReview(options: TokenReviewOptions) {
     return bad !== undefined && now - bad.at < refusedMs ? null : undefined
   }
 
-  async function call({ token, hash }: Waiting): Promise<TokenCaller | null> {
+  async function call({ token, hash, network }: Waiting): Promise<TokenCaller | null> {
     const begunAt = monotonic()
-    if (failedAt !== undefined && begunAt - failedAt < pauseMs) return doWithout(hash)
+    if (pauses.isPaused(network)) return doWithout(hash)
     try {
       const verdict = readStatus(await review(path, toReview(token, audiences)), audiences)
-      if (failedAt !== undefined) onUnavailable(undefined)
-      failedAt = undefined
+      if (isUnavailable) onUnavailable(undefined)
+      isUnavailable = false
+      pauses.succeeded(network)
       believed.delete(hash)
       refused.delete(hash)
       // Counted from the call, so that a token revoked meanwhile does not live longer.
@@ -87,8 +89,9 @@ export function createTokenReview(options: TokenReviewOptions) {
       memory.set(hash, { caller, at: begunAt })
       return caller
     } catch (error) {
-      if (failedAt === undefined) onUnavailable(errorMessage(error))
-      failedAt = monotonic()
+      if (!isUnavailable) onUnavailable(errorMessage(error))
+      isUnavailable = true
+      pauses.failed(network)
       return doWithout(hash)
     }
   }
@@ -118,10 +121,10 @@ export function createTokenReview(options: TokenReviewOptions) {
     if (under !== undefined) return under
     const { promise, resolve, reject } = Promise.withResolvers<TokenCaller | null>()
     asked.set(hash, promise)
-    const owner = networkOf(source?.() ?? '')
+    const network = networkOf(source?.() ?? '')
     const forget = (): void => void asked.delete(hash)
     promise.then(forget, forget)
-    const dropped = queue.offer(owner, { token, hash, settle: resolve, reject })
+    const dropped = queue.offer(network, { token, hash, network, settle: resolve, reject })
     dropped?.reject(new ServiceError('identity_unavailable'))
     work()
     return promise
@@ -130,7 +133,7 @@ export function createTokenReview(options: TokenReviewOptions) {
   return {
     /** Whether the API server failed at the last call. */
     get isUnavailable(): boolean {
-      return failedAt !== undefined
+      return isUnavailable
     },
     /** Rejects with `identity_unavailable` if the token cannot be verified. */
     verify(

@@ -29,6 +29,12 @@ const tolerance = 60
 export function createProvider(options: ProviderOptions) {
   const { issuer, audiences, algorithms, claims, ttlMs, keys, onRefused } = options
   const verdicts = createVerdicts<{ caller: TokenCaller; provedBy: number }>()
+  const proof = {
+    by: 'oidc',
+    issuer,
+    prefixesUsers: claims.usernamePrefix !== '',
+    prefixesGroups: claims.groupsPrefix !== '',
+  } as const
 
   async function verifyAfresh(token: string, now: number): Promise<TokenCaller> {
     let provedBy = Number.NaN
@@ -52,7 +58,7 @@ export function createProvider(options: ProviderOptions) {
     }
     const person = readClaims(payload, claims)
     if (typeof person === 'string') throw new Refusal(person)
-    const caller: TokenCaller = { by: 'token', proof: { by: 'oidc', issuer }, ...person }
+    const caller: TokenCaller = { by: 'token', proof, ...person }
     const until = Math.min(now + ttlMs, (payload.exp as number) * 1_000)
     verdicts.keep(token, { caller, provedBy }, now, until)
     return caller

@@ -192,3 +192,64 @@ test('a flood of invented tokens leaves room for others', async (t) => {
   t.ok(server.asked.length <= 1_016, `${server.asked.length} calls, ${refused} not asked about`)
   t.comment(`10,000 invented tokens: ${server.asked.length} calls`)
 })
+
+test('several failures in a row pause the calls of one network', async (t) => {
+  const { server, ask, pass } = await createWorld(t)
+  server.tokens.set('bob', { username: 'bob' })
+  let calls = 0
+  /** Answers the next `count` reviews with 429, and the others as usual. */
+  const refuseNext = (count: number) => {
+    calls = 0
+    server.answer = (_request, response) => {
+      calls += 1
+      if (calls === count) server.answer = undefined
+      response.writeHead(429).end('{}')
+    }
+  }
+  const [honest, hostile] = ['192.0.2.1', '203.0.113.9']
+  refuseNext(1)
+  t.equal(await ask('ada', honest), 'identity_unavailable', 'a 429 is not repeated')
+  t.equal(await ask('ada', honest), 'ada', 'and denies no other token')
+
+  for (const round of [1, 2]) {
+    refuseNext(2)
+    t.equal(await ask(`x-${round}`, hostile), 'identity_unavailable')
+    t.equal(await ask(`y-${round}`, hostile), 'identity_unavailable')
+    t.equal(await ask(`z-${round}`, hostile), null, 'a response ends the row')
+  }
+
+  refuseNext(3)
+  for (const token of ['a', 'b', 'c', 'd']) {
+    t.equal(await ask(token, hostile), 'identity_unavailable')
+  }
+  t.equal(calls, 3, 'the fourth is not asked about')
+  t.equal(await ask('bob', honest), 'bob', 'another network is not affected')
+  pass(999)
+  t.equal(await ask('d', hostile), 'identity_unavailable')
+  pass(1)
+  refuseNext(1)
+  t.equal(await ask('d', hostile), 'identity_unavailable')
+  t.equal(calls, 1, 'asked once a second')
+  t.equal(await ask('d', hostile), 'identity_unavailable')
+  pass(1_000)
+  t.equal(await ask('d', hostile), null)
+  t.equal(await ask('e', hostile), null)
+})
+
+test('failures of several networks pause the calls of all, until one succeeds', async (t) => {
+  const { server, ask, pass } = await createWorld(t)
+  let calls = 0
+  server.answer = (_request, response) => {
+    calls += 1
+    response.writeHead(500).end('{}')
+  }
+  for (const host of [1, 2, 3, 4, 5]) {
+    t.equal(await ask(`token-${host}`, `192.0.2.${host}`), 'identity_unavailable')
+  }
+  t.equal(calls, 3)
+  server.answer = undefined
+  t.equal(await ask('ada', '192.0.2.6'), 'identity_unavailable')
+  pass(1_000)
+  t.equal(await ask('ada', '192.0.2.6'), 'ada')
+  t.equal(await ask('token-1', '192.0.2.1'), null)
+})

@@ -72,7 +72,7 @@ test('a token of the issuer identifies a caller', async (t) => {
   const claims = { sub: '1', preferred_username: 'ada', groups: ['team-a', 'a,b'] }
   const ada = {
     by: 'token',
-    proof: { by: 'oidc', issuer: issuer.url },
+    proof: { by: 'oidc', issuer: issuer.url, prefixesUsers: false, prefixesGroups: false },
     user: 'ada',
     groups: ['team-a', 'a,b'],
   }

@@ -1,0 +1,42 @@
+/** Pauses after failures of the API server, so that it is not called while it is unavailable. */
+
+import { LRUCache } from 'lru-cache'
+
+/** One failure, such as a 429, says little: the next call may succeed. */
+const several = 3
+const pauseMs = 1_000
+/** The most owners; the least recently used are forgotten. */
+const mostOwners = 10_000
+
+/**
+ * Calls are paused for an owner after several failures in a row of its own, so that it cannot cause
+ * a pause of the others; and for all after failures of several owners without a success between
+ * them, because then the API server is away. `monotonic` is a clock in milliseconds.
+ */
+export function createPauses(monotonic: () => number) {
+  const failures = new LRUCache<string, { readonly inARow: number; readonly at: number }>({
+    max: mostOwners,
+  })
+  /** Owners with failures since the last success of anybody; no more than are needed. */
+  const failing = new Set<string>()
+  let failedAt = Number.NEGATIVE_INFINITY
+
+  return {
+    /** Whether the API server must not be called for this owner now. */
+    isPaused(owner: string): boolean {
+      const now = monotonic()
+      if (failing.size >= several && now - failedAt < pauseMs) return true
+      const own = failures.get(owner)
+      return own !== undefined && own.inARow >= several && now - own.at < pauseMs
+    },
+    failed(owner: string): void {
+      failedAt = monotonic()
+      if (failing.size < several) failing.add(owner)
+      failures.set(owner, { inARow: (failures.get(owner)?.inARow ?? 0) + 1, at: failedAt })
+    },
+    succeeded(owner: string): void {
+      failing.clear()
+      failures.delete(owner)
+    },
+  }
+}
