@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process'
-import { closeSync, mkdirSync, openSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { closeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
 import { endWithUs } from '../store/postgres/end-with-us.ts'
+import { openLogFile } from './log-file.ts'
 import { record } from './run-records.ts'
 
 /** A running child process. */
@@ -34,7 +34,7 @@ const killedStopping = ['SIGTERM', '0', 'SIGKILL'] as const
  * stop the processes in the right order. A program that cannot be run counts as `exited`.
  */
 export function startChild({ name, command, args, env, output, records, ipc }: ChildOptions) {
-  const file = typeof output === 'string' ? open(output) : undefined
+  const file = typeof output === 'string' ? openLogFile(output) : undefined
   const sink = file ?? 'pipe'
   const child = spawn(command, args, {
     detached: true,
@@ -82,9 +82,4 @@ export function startChild({ name, command, args, env, output, records, ipc }: C
       await ended
     },
   }
-}
-
-function open(file: string): number {
-  mkdirSync(dirname(file), { recursive: true })
-  return openSync(file, 'w')
 }

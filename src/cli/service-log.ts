@@ -1,6 +1,6 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { closeSync } from 'node:fs'
 import { appendFile } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { logMode, openLogFile } from './log-file.ts'
 
 const warning = 40
 
@@ -11,13 +11,12 @@ const warning = 40
 export function createServiceLog(file: string, show: (line: string) => void) {
   let last = ''
   let written = Promise.resolve()
-  mkdirSync(dirname(file), { recursive: true })
-  writeFileSync(file, '')
+  closeSync(openLogFile(file))
   return {
     write(line: string): void {
       last = line
       // A full disk must not end the service; important lines are also on the terminal.
-      written = written.then(() => appendFile(file, `${line}\n`)).catch(() => {})
+      written = written.then(() => appendFile(file, `${line}\n`, { mode: logMode })).catch(() => {})
       if (levelOf(line) >= warning) show(`service: ${line}`)
     },
     /** Its last line, for the message that it ended. */

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
 import { envoyPath } from '../support/envoy-binary.ts'
@@ -7,6 +7,27 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 import { ownSettings, runTollgate } from '../support/tollgate.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
+
+test('only our user may read the logs', { skip }, async (t) => {
+  const dataDir = temporaryFolder(t)
+  const logs = join(dataDir, 'log')
+  mkdirSync(logs)
+  for (const name of ['service.log', 'envoy.log']) {
+    writeFileSync(join(logs, name), 'of an older version')
+    chmodSync(join(logs, name), 0o644)
+  }
+  const up = runTollgate(t, ['up'], await ownSettings(dataDir))
+  await up.until('curl')
+  const modes = readdirSync(logs).map((name) => [name, statSync(join(logs, name)).mode & 0o777])
+  t.strictSame(Object.fromEntries(modes), {
+    'envoy.log': 0o600,
+    'model-server.log': 0o600,
+    'service.log': 0o600,
+  })
+  t.notMatch(readFileSync(join(logs, 'service.log'), 'utf8'), 'older version')
+  up.signal('SIGTERM')
+  t.equal(await up.ended, 0)
+})
 
 test('finds a refusal in the log by the client’s request id', { skip }, async (t) => {
   const dataDir = temporaryFolder(t)
