@@ -61,6 +61,13 @@ export abstract class Call implements StreamHandler {
     }
   }
 
+  /** Whether a message has begun and not ended. */
+  protected get midway(): boolean {
+    return this.#reader?.midway === true
+  }
+
+  abstract overdue(): void
+
   closed(): void {
     this.#over = true
     this.#reader?.drop()
@@ -128,4 +135,4 @@ export function refuse(stream: Stream, status: number): StreamHandler {
 }
 
 /** Ignores the rest of a call that has its response. */
-export const deaf: StreamHandler = { data() {}, closed() {} }
+export const deaf: StreamHandler = { data() {}, overdue() {}, closed() {} }

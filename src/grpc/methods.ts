@@ -65,6 +65,11 @@ abstract class TimedCall extends Call {
     if (ms !== undefined) this.#timer = setTimeout(() => endWith(this.stream, tooLate), ms)
   }
 
+  /** Has a deadline of its own, because a client need not send `grpc-timeout`. */
+  overdue(): void {
+    endWith(this.stream, overdue)
+  }
+
   protected fail(error: unknown): void {
     endWith(this.stream, toCallError(error, this.#onFault))
   }
@@ -75,6 +80,7 @@ abstract class TimedCall extends Call {
 }
 
 const tooLate = new CallError(code.deadlineExceeded, 'deadline exceeded')
+const overdue = new CallError(code.deadlineExceeded, 'the request was not completed in time')
 
 /** A call with a single message. */
 abstract class OnlyMessageCall extends TimedCall {
@@ -165,6 +171,9 @@ export function createSinks() {
   class SinkCall extends TimedCall {
     readonly #take: Sink
     readonly #onFault: OnFault
+    /** Whether a message has come at all, and since the last reminder. */
+    #isUsed = false
+    #isActive = false
 
     constructor(
       stream: Stream,
@@ -183,6 +192,8 @@ export function createSinks() {
 
     protected take(message: Buffer): void {
       lastMessageAt = performance.now()
+      this.#isUsed = true
+      this.#isActive = true
       try {
         const take = this.#take
         take(message)
@@ -194,6 +205,12 @@ export function createSinks() {
 
     protected end(): void {
       answerWith(this.stream, nothing)
+    }
+
+    /** A stream that only pauses stays open. */
+    override overdue(): void {
+      if (!this.#isUsed || (this.midway && !this.#isActive)) super.overdue()
+      this.#isActive = false
     }
 
     protected override leave(): void {

@@ -13,7 +13,7 @@ import type { ServerTls } from '../tls/listener-tls.ts'
 import { deaf, endWith, refuse } from './call.ts'
 import { createHealth } from './health.ts'
 import { Connection } from './http2/connection.ts'
-import { usualLimits } from './http2/limits.ts'
+import { type ConnectionLimits, usualLimits } from './http2/limits.ts'
 import type { RequestHead } from './http2/request-head.ts'
 import type { Stream, StreamHandler } from './http2/stream.ts'
 import { findListenAddresses } from './listen-addresses.ts'
@@ -38,6 +38,8 @@ export interface GrpcMethods {
   readonly tls?: ServerTls | undefined
   /** The gateway's mark on requests to models; calls that carry it are refused. */
   readonly hopMark?: string
+  /** Of each connection; the usual ones by default. */
+  readonly limits?: ConnectionLimits
 }
 
 export type GrpcServer = ReturnType<typeof createGrpcServer>
@@ -63,7 +65,7 @@ const socketOptions = {
 
 /** A server of these methods and of grpc.health.v1. */
 export function createGrpcServer(methods: GrpcMethods) {
-  const { onFault, tls, hopMark } = methods
+  const { onFault, tls, limits = usualLimits, hopMark } = methods
   const health = createHealth()
   const sinks = createSinks()
   const serves = new Map<string, Serve>()
@@ -100,7 +102,7 @@ export function createGrpcServer(methods: GrpcMethods) {
     const allowance = { left: maxUnfinishedBytes }
     const plain: MessageForm = { maxBytes: maxMessageBytes, encoding: undefined, allowance }
     const connection = new Connection(socket, {
-      limits: usualLimits,
+      limits,
       open: (stream, head) => open(stream, head, plain),
       onFault,
     })

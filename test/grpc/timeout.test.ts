@@ -1,7 +1,9 @@
 import { test } from 'tap'
+import { usualLimits } from '../../src/grpc/http2/limits.ts'
 import { readTimeout } from '../../src/grpc/timeout.ts'
 import { startGrpc } from '../support/grpc-client.ts'
 import { callWire, connectWire, prefixed } from '../support/grpc-wire.ts'
+import { poll } from '../support/poll.ts'
 
 test('reads a timeout in each unit', async (t) => {
   const read = ['1H', '2M', '3S', '4m', '5u', '6n', '0n', '99999999H'].map(readTimeout)
@@ -31,5 +33,37 @@ test('a late call ends with DEADLINE_EXCEEDED', async (t) => {
   // A response after the deadline is dropped.
   for (const answer of answers) answer(Buffer.from('too late'))
   t.match(await callWire(session, { headers, frames: [prefixed('a')] }), { status: '0' })
+  t.strictSame(faults, [])
+})
+
+test('a request that is not completed ends without a grpc-timeout', async (t) => {
+  const taken: string[] = []
+  const { port, faults } = await startGrpc(t, {
+    unary: { '/test/echo': (message) => message },
+    sinks: { '/test/sink': (message) => taken.push(message.toString()) },
+    limits: { ...usualLimits, requestMs: 100 },
+  })
+  const session = connectWire(t, port)
+  const headers = { 'content-type': 'application/grpc', ':method': 'POST', ':path': '/test/sink' }
+  const used = session.request(headers)
+  used.on('error', () => {})
+  used.write(prefixed('first'))
+
+  const sink = '/test/sink'
+  const cut = prefixed('cut', 0, 4)
+  for (const [title, call] of Object.entries({
+    'no message': {},
+    'part of a message': { frames: [cut] },
+    'a message without an end': { frames: [prefixed('a')] },
+    'a watch without a message': { path: '/grpc.health.v1.Health/Watch' },
+    'a log stream without a message': { path: sink },
+    'a log stream within a message': { path: sink, frames: [prefixed('a'), cut] },
+  })) {
+    const ended = await callWire(session, { ...call, open: true })
+    t.match(ended, { status: '4', message: 'the request was not completed in time' }, title)
+  }
+
+  used.write(prefixed('last'))
+  await poll(() => taken.includes('last'), 'a log stream that paused is still read')
   t.strictSame(faults, [])
 })

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import type { Test } from 'tap'
 import { Connection } from '../../src/grpc/http2/connection.ts'
+import { errorCode } from '../../src/grpc/http2/frames.ts'
 import { type ConnectionLimits, usualLimits } from '../../src/grpc/http2/limits.ts'
 import type { Stream } from '../../src/grpc/http2/stream.ts'
 
@@ -44,6 +45,9 @@ export async function startHttp2(t: Test, limits: Partial<ConnectionLimits> = {}
             const body = Buffer.concat(parts)
             seen.bodies.push(body.toString('latin1'))
             answer(stream, body.length > 0 ? body : Buffer.from('hello'))
+          },
+          overdue() {
+            stream.reset(errorCode.cancel)
           },
           closed() {
             seen.closed += 1

@@ -32,6 +32,7 @@ export class Connection implements SessionLink {
   #over = false
   /** Ends a client that neither sends nor reads. */
   #stall: NodeJS.Timeout | undefined
+  readonly #reminder: NodeJS.Timeout
   /** Limits the wait for the client's last frames after GOAWAY. */
   #parting: NodeJS.Timeout | undefined
 
@@ -45,6 +46,7 @@ export class Connection implements SessionLink {
     this.#reader = new FrameReader(usualFrameSize, (type, flags, stream, buffer, start, end) =>
       session.take(type, flags, stream, buffer, start, end),
     )
+    this.#reminder = setInterval(() => session.streams.remind(), options.limits.requestMs).unref()
     socket.on('data', (data: Buffer) => this.#read(data))
     socket.on('drain', () => this.#goOn())
     // The 'close' event handles the end of a socket; an unhandled error would end the process.
@@ -172,6 +174,7 @@ export class Connection implements SessionLink {
     this.#reader.stop()
     clearTimeout(this.#stall)
     clearTimeout(this.#parting)
+    clearInterval(this.#reminder)
     this.#session.streams.close()
   }
 }

@@ -25,6 +25,11 @@ export interface ConnectionLimits {
   readonly unwrittenBytes: number
   /** How long such a socket may accept nothing, and a new one send nothing; milliseconds. */
   readonly stallMs: number
+  /**
+   * After this time at the earliest, and twice this time at the latest, an unfinished request is
+   * overdue; milliseconds.
+   */
+  readonly requestMs: number
   /** How long a client may take to acknowledge GOAWAY, and then to close; milliseconds. */
   readonly partingMs: number
 }
@@ -49,5 +54,7 @@ export const usualLimits: ConnectionLimits = {
   heldBytes: 64 * mebibyte,
   unwrittenBytes: mebibyte,
   stallMs: 30_000,
+  // Envoy sends a Check, and the first message of the log stream, together with the headers.
+  requestMs: 10_000,
   partingMs: 1_000,
 }

@@ -18,6 +18,8 @@ import type { Sender, SendWindow } from './send-window.ts'
 export interface StreamHandler {
   /** DATA, a part of the buffer that was read; `last`: the client sends nothing more. */
   data(payload: Buffer, last: boolean): void
+  /** The client has not ended its request for a long time. Called repeatedly. */
+  overdue(): void
   /** The stream has ended, with or without a response. Called once, as the last call. */
   closed(): void
 }
@@ -38,7 +40,7 @@ export interface StreamLink {
 }
 
 const nothing: readonly Buffer[] = []
-const deaf: StreamHandler = { data() {}, closed() {} }
+const deaf: StreamHandler = { data() {}, overdue() {}, closed() {} }
 
 export class Stream implements Sender {
   readonly id: number

@@ -41,8 +41,9 @@ export class Streams {
   readonly #resets: Budget
   /** Reset by us; frames that the client sent before it knew are no errors (5.1). */
   readonly #reset = new RecentIds()
-  /** The highest id that the client has opened. */
+  /** The highest id that the client has opened, and the same at the last call of `remind`. */
   #last = 0
+  #reminded = 0
 
   constructor({ link, limits, open, onFault }: StreamsOptions) {
     this.#link = link
@@ -140,6 +141,20 @@ export class Streams {
   forget(stream: Stream, resetByUs: boolean): void {
     this.#streams.delete(stream.id)
     if (resetByUs) this.#reset.add(stream.id)
+  }
+
+  /**
+   * Called at intervals: tells the handlers of unfinished requests that are older than the last
+   * call. A timer for each stream would cost every Check.
+   */
+  remind(): void {
+    const before = this.#reminded
+    this.#reminded = this.#last
+    for (const stream of this.#streams.values()) {
+      // They are in the order of their ids.
+      if (stream.id > before) return
+      if (!stream.remoteEnded) stream.handler.overdue()
+    }
   }
 
   /** Ends all streams: the connection is gone. */
