@@ -82,6 +82,23 @@ test('a list takes no credential to an address that a resource names', async (t,
   }
 })
 
+test('a model cannot send clients elsewhere with their keys', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const asked = (headers: Record<string, string>) =>
+    fetch(`${gateway.url}/llm/moved/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...headers },
+      body: '{"model":"moved","messages":[]}',
+    })
+  // Clients that follow redirects remove `authorization` then, but no other header.
+  for (const headers of [{ 'x-api-key': key }, { authorization: `Bearer ${key}` }]) {
+    const { status, headers: received } = await asked(headers)
+    t.equal(status, 307)
+    t.equal(received.get('location'), null)
+  }
+  t.strictSame(trap.asked, [])
+})
+
 const skip = noOpenssl || (envoyPath() === undefined && 'no Envoy')
 
 root.test('only the certificate of our gateway gets a credential', { skip }, async (t) => {

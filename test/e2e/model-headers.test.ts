@@ -31,6 +31,7 @@ const dropped: readonly (readonly [name: string, value: string])[] = [
   ['nel', '{"report_to":"x","max_age":1}'],
   ['report-to', '{"group":"x"}'],
   ['reporting-endpoints', 'x="https://evil.example"'],
+  ['location', 'https://evil.example/'],
   ['x-accel-redirect', '/internal'],
   ['x-ratelimit-limit-project-tokens', '1'],
   ['anthropic-ratelimit-priority-input-tokens-limit', '1'],
