@@ -89,9 +89,9 @@ test('an unknown model is 401 without a valid key, and 403 with one', async (t, 
     const refused = await gateway.chat(key, {}, { model }, path)
     t.equal(refused.status, 403, path)
     t.equal(refused.headers.get('x-ext-auth-reason'), 'unauthorized')
-    refusals.push(refused.text)
+    refusals.push(refused.text.replace(/The model \\"[^\\]+\\"/, 'The model'))
   }
-  t.equal(new Set(refusals).size, 1, 'identical byte for byte')
+  t.equal(new Set(refusals).size, 1, 'identical but for the name that was asked for')
   t.match(JSON.parse(refusals[0] ?? ''), {
     error: { type: 'permission_error', code: 'model_not_allowed', message: String },
   })

@@ -62,7 +62,7 @@ test('the openai client recognizes our errors', async (t, gateway) => {
   await gateway.settled()
   const limited = await ask(key)
   t.ok(limited instanceof RateLimitError)
-  t.match(limited, { status: 429, code: 'rate_limit_exceeded', type: 'tokens' })
+  t.match(limited, { status: 429, code: 'rate_limit_exceeded', type: 'usage_limit_reached' })
 })
 
 test('the openai client uses other operations', async (t, gateway) => {
