@@ -90,6 +90,59 @@ test('the gateway accepts the bodies that a strict parser accepts', async (t, ga
   t.ok(taken > documents / 8 && taken < documents, `${taken} of ${documents} were accepted`)
 })
 
+/** The least number that parsers read as infinite, and the largest double. */
+const [infinite, largest] = [2n ** 1024n - 2n ** 970n, 2n ** 1024n - 2n ** 971n]
+
+/** A number in some spelling, usually near the ends of what a double can hold. */
+function writeNumber(random: Random): string {
+  const digits = (count: number) => Array.from({ length: count }, () => random.below(10)).join('')
+  const edge = pick(random, [infinite, infinite - 1n, infinite + 1n, largest, largest + 1n])
+  const few = String(edge).slice(0, pick(random, [1, 15, 17, 18, 20, 100, 308, 309]))
+  const significant = pick(random, [
+    few,
+    few + digits(5),
+    few + '0'.repeat(20),
+    `1${digits(9)}`,
+    `9${digits(310)}`,
+    '0',
+  ])
+  const magnitude = pick(random, [
+    ...[308, 308, 308, 308, 307, 309, 310, 0, 1, -1, 300, -323, -324, -325, -400],
+    ...[10 ** 9, -(10 ** 9), 10 ** 15, -(10 ** 15)],
+  ])
+  const zeros = '0'.repeat(pick(random, [0, 0, 1, 300, 400]))
+  const [mantissa, exponent] = pick(random, [
+    [significant + zeros, magnitude - significant.length - zeros.length + 1],
+    [`0.${zeros}${significant}`, magnitude + zeros.length + 1],
+    [`${significant[0]}.${significant.slice(1)}${zeros}0`, magnitude],
+  ])
+  const padded = '0'.repeat(pick(random, [0, 0, 1, 10, 400])) + Math.abs(exponent)
+  const sign = exponent < 0 ? '-' : pick(random, ['', '+'])
+  const text =
+    exponent === 0 && random.below(2) === 0 ? '' : pick(random, ['e', 'E']) + sign + padded
+  return pick(random, ['', '-']) + mantissa.replace(/^0+(?=\d)/, '') + text
+}
+
+test('the gateway refuses the numbers that are infinite to a parser', async (t, gateway) => {
+  const random = createRandom()
+  t.comment(`SEED=${random.seed}`)
+  const send = await createSender(t, gateway)
+  let finite = 0
+  for (let done = 0; done < documents; done += 4) {
+    const numbers = Array.from({ length: 4 }, () => writeNumber(random))
+    const forms = ['{"x":N}', '{"x":[1, N\n]}', '{"x": N ,"y":"z"}', '{"x":{"y":[N,N]}}']
+    const statuses = await Promise.all(
+      numbers.map((each) => send(Buffer.from(pick(random, forms).replaceAll('N', each)))),
+    )
+    for (const [i, number] of numbers.entries()) {
+      const bounded = Number.isFinite(Number(number))
+      if (bounded) finite += 1
+      if ((statuses[i] === 400) === bounded) t.fail(`${statuses[i]} for ${number}`)
+    }
+  }
+  t.ok(finite > documents * 0.5 && finite < documents * 0.9, `${finite} of ${documents} are finite`)
+})
+
 /** The number of bytes that the script reads at once. */
 const window = 65_536
 
