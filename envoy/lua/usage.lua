@@ -13,11 +13,15 @@
 --
 -- If request-body.lua asked for usage and the client did not, the event that has nothing else
 -- (`"choices":[]`) is removed.
+--
+-- Envoy's overload manager does not see Lua's memory, so nothing is kept of a response between two of its pieces but
+-- where in its structure it is, and an event that may have to be removed, up to 64 KiB of it.
 
 local ffi = require("ffi")
 local byte, find, match, sub = string.byte, string.find, string.match, string.sub
+local cast, band, bnot, bor, bxor, rshift = ffi.cast, bit.band, bit.bnot, bit.bor, bit.bxor, bit.rshift
 
-local QUOTE, BACKSLASH, COMMA, COLON = 34, 92, 44, 58
+local QUOTE, BACKSLASH, COMMA, COLON, SPACE = 34, 92, 44, 58, 32
 local OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET = 123, 125, 91, 93
 local LF, CR = 10, 13
 
@@ -47,280 +51,536 @@ local DETAILS = {
   output_tokens_details = "details_",
 }
 
--- The members of an event that may hold a usage, besides the event itself, and the prefix of its figures.
-local IN_RESPONSE, IN_MESSAGE = { response = "" }, { message = "start_" }
-local IN_ANSWER, IN_EVENT = { usage = true }, { usage = true, choices = true }
-
--- The longest value that is kept and the longest event that is read, in bytes.
-local LONGEST_VALUE = 65536
-local LONGEST_EVENT = 16777216
--- A longer event is more than usage, so it is not held.
-local LONGEST_HELD = 65536
+-- The longest figure that is read, in bytes.
+local LONGEST_FIGURE = 1024
 local LONGEST_NAME = 32
+-- The longest event that is held, in bytes. A longer one is more than usage.
+local LONGEST_HELD = 65536
+-- The most that is held of all events on this thread, in bytes. ENVOY_HEAP_BYTES leaves room for it and for garbage.
+local MOST_HELD = 4194304
+-- The parts of an event that are held before they are joined.
+local MOST_PARTS = 64
 
--- A reader of JSON texts that arrive in pieces. It calls visit(stream, name, value, prefix) for each member in
--- `wanted` at the top level and directly in the members of `parents`; `value` is the text of its value.
-local function new_reader(stream, wanted, parents, visit)
+-- The members that are looked for, as a tree. A node says what its value is: a `figure`, by its place among the labels
+-- of the dialect; the `choices`; a `usage` or another object, and which of its members are looked for.
+local function figures(labels, fields, prefix)
+  local members = {}
+  for name, label in pairs(fields) do
+    label = prefix .. label
+    if not labels[label] then
+      labels[#labels + 1] = label
+      labels[label] = #labels
+    end
+    members[name] = { figure = labels[label] }
+  end
+  return members
+end
+
+-- A node for an object. `known` tells from the length and the first byte of a name that it is not looked for.
+local function object_node(members)
+  local known = ffi.new("bool[?]", (LONGEST_NAME + 1) * 256)
+  for name in pairs(members) do known[#name * 256 + byte(name)] = true end
+  return { members = members, known = known }
+end
+
+local function usage_node(labels, fields, details, prefix)
+  local members = figures(labels, fields, prefix)
+  for name, more in pairs(details) do members[name] = object_node(figures(labels, fields, prefix .. more)) end
+  local node = object_node(members)
+  node.usage = true
+  return node
+end
+
+local CHOICES = { choices = true }
+
+local function dialect(fields, details, parent, prefix)
+  local labels = {}
+  local usage = usage_node(labels, fields, details, "")
+  local inner = object_node({ usage = usage_node(labels, fields, details, prefix), choices = CHOICES })
   return {
-    stream = stream,
-    wanted = wanted,
-    parents = parents,
-    visit = visit,
-    level = 0,
-    in_string = false,
-    escaped = false,
-    -- The beginning of the current string in earlier pieces, as far as it may be a name.
-    begun = "",
-    -- The prefix of the current parent.
-    prefix = nil,
-    -- The current member of `wanted`, its level, and the pieces and size of its value.
-    member = nil,
-    member_level = 0,
-    pieces = nil,
-    size = 0,
+    labels = labels,
+    answer = object_node({ usage = usage }),
+    event = object_node({ usage = usage, choices = CHOICES, [parent] = inner }),
   }
 end
 
-local function keep(reader, text, first, last)
-  if last < first then return end
-  reader.size = reader.size + last - first + 1
-  if reader.size <= LONGEST_VALUE then reader.pieces[#reader.pieces + 1] = sub(text, first, last) end
+local OPENAI = dialect(TOTAL, DETAILS, "response", "")
+local ANTHROPIC = dialect(MESSAGE, {}, "message", "start_")
+-- Stands for the value of a usage that was an object and has ended.
+local COMPLETE = { complete = true }
+
+-- Eight bytes at once. In the results, the lowest high bit that is set marks the first byte that is meant; higher
+-- bits may be wrong.
+local BYTES, FOUR, EIGHT = ffi.typeof("const uint8_t*"), ffi.typeof("const uint32_t*"), ffi.typeof("const uint64_t*")
+local ONES, HIGH_BITS = 0x0101010101010101ULL, 0x8080808080808080ULL
+local QUOTE_IN_EACH, BACKSLASH_IN_EACH, PAST_CR_IN_EACH = ONES * QUOTE, ONES * BACKSLASH, ONES * (CR + 1)
+
+local function zeros(eight)
+  return band(eight - ONES, bnot(eight), HIGH_BITS)
 end
 
--- Handles the name before a colon. Returns whether its value is to be kept.
-local function begin_member(reader, name, level)
-  if reader.wanted[name] then
-    reader.member, reader.member_level, reader.pieces, reader.size = name, level, {}, 0
-    return true
+local function bytes_before(high_bits)
+  return tonumber(rshift(band(band(high_bits, -high_bits) - 1, ONES) * ONES, 56)) - 1
+end
+
+local function is_space(code)
+  return code == SPACE or code >= 9 and code <= CR
+end
+
+local function past_space(p, at, last)
+  while at < last and is_space(p[at]) do at = at + 1 end
+  return at
+end
+
+local function before_space(p, first, at)
+  while at > first and is_space(p[at - 1]) do at = at - 1 end
+  return at
+end
+
+-- Where a line of an event is: at its beginning, after one to four bytes of "data:", after all of them, in its data,
+-- in a line of another kind, or after a byte-order mark, which may precede the first line.
+local LINE, AFTER_COLON, DATA, OTHER, MARK = 0, 5, 6, 7, 8
+local FIELD = ffi.new("uint8_t[5]", { byte("data:", 1, 5) })
+local DATA_FIELD = cast(FOUR, FIELD)[0]
+
+-- A reader of JSON texts that arrive in pieces, or of the data in the lines of events. It collects the figures of
+-- each usage in `told`, and notes whether the text had a usage and whether its choices were empty.
+local function new_reader(root, told, is_event)
+  return {
+    root = root,
+    told = told,
+    is_event = is_event,
+    -- The place in the line, and whether the last byte was the CR of a line end, which an LF may follow.
+    line = is_event and LINE or DATA,
+    after_cr = false,
+    has_usage = false,
+    is_empty = false,
+    -- The node of the object that is open, those of the objects around it, and the number of other containers that
+    -- are open in it.
+    node = nil,
+    outer = {},
+    depth = 0,
+    below = 0,
+    in_string = false,
+    escaped = false,
+    -- The beginning of the last string in earlier pieces, as far as it may be a name.
+    begun = "",
+    -- The node of the member whose value is being read, and the beginning of the value in earlier pieces.
+    member = nil,
+    value = nil,
+    -- The figures of the usage that is open, by the places of their labels; false for those that it has not.
+    figures = {},
+  }
+end
+
+-- Prepares for the next event.
+local function reset(reader)
+  reader.line, reader.after_cr, reader.has_usage, reader.is_empty = LINE, false, false, false
+  reader.node, reader.depth, reader.below, reader.in_string, reader.escaped = nil, 0, 0, false, false
+  reader.begun, reader.member, reader.value = "", nil, nil
+end
+
+-- The first digits of the least number that is read as infinite; it has 309.
+local INFINITE = "179769313486231580793728971405"
+
+-- The value as a number, nil if it is none or beyond a double. The text decides, because tonumber takes 50
+-- microseconds for 1e300. No counter holds 1e21 or a fraction, so -1 stands for all such numbers.
+local function to_number(text)
+  local minus, whole, fraction, past = match(text, "^(%-?)(%d+)%.?(%d*)()")
+  if not whole then return nil end
+  local exponent = 0
+  if past <= #text then
+    local sign, digits = match(text, "^[eE]([+-]?)0*(%d*)$", past)
+    if not sign or not find(text, "%d$") then return nil end
+    exponent = (#digits > 9 and 1e9 or tonumber(digits) or 0) * (sign == "-" and -1 or 1)
   end
-  if level == 1 and reader.parents then reader.prefix = reader.parents[name] end
-  return false
+  local digits = whole .. fraction
+  local first = match(digits, "^0*()")
+  if first > #digits then return 0 end
+  -- The exponent of the first significant digit.
+  local magnitude = #whole - first + exponent
+  if magnitude > 308 or magnitude == 308 and sub(digits, first) >= INFINITE then return nil end
+  if magnitude < -324 then return 0 end
+  if minus ~= "" or magnitude > 20 or magnitude < -1 then return -1 end
+  -- What is left of the digits only says whether there is more.
+  local kept = sub(digits, first, first + 69)
+  if find(digits, "[1-9]", first + 70) then kept = kept .. "1" end
+  return tonumber(kept .. "e" .. magnitude - #kept + 1)
 end
 
--- Handles the end of the current member.
-local function end_member(reader, level)
-  local name = reader.member
+-- The text of a value as a figure, or nil. A string remains a string, which the service ignores.
+local function to_figure(text)
+  return to_number(text) or match(text, '^"([%w.+-]*)"$')
+end
+
+-- The same for a whole number of at most 15 digits, with or without an exponent, between two places; nil for most others.
+local function short_number(p, at, last)
+  local number, first = 0, at
+  while at < last and p[at] >= 48 and p[at] <= 57 do
+    number, at = number * 10 + p[at] - 48, at + 1
+  end
+  local digits = at - first
+  if digits == 0 or digits > 15 then return nil end
+  if at == last then return number end
+  if bor(p[at], 32) ~= 101 or last - at > 5 or number == 0 then return nil end
+  local below = p[at + 1] == 45
+  at = at + ((below or p[at + 1] == 43) and 2 or 1)
+  if at == last then return nil end
+  local exponent = 0
+  while at < last do
+    local digit = p[at] - 48
+    if digit < 0 or digit > 9 then return nil end
+    exponent, at = exponent * 10 + digit, at + 1
+  end
+  local magnitude = digits - 1 + (below and -exponent or exponent)
+  return (magnitude > 20 and magnitude < 308 or magnitude < -1 and magnitude > -324) and -1 or nil
+end
+
+-- Appends a part of the current value.
+local function keep_value(reader, text, first, last, joint)
+  local value = reader.value or ""
+  if #value <= LONGEST_FIGURE then
+    reader.value = value .. sub(text, first + 1, math.min(last, first + LONGEST_FIGURE + 1)) .. joint
+  end
+end
+
+-- Handles the end of the value that is read, of which the text from `first` to `last` was not kept.
+local function end_value(reader, p, text, first, last)
+  local member = reader.member
   reader.member = nil
-  if reader.size > LONGEST_VALUE then return end
-  reader.visit(reader.stream, name, table.concat(reader.pieces), level == 2 and reader.prefix or "")
+  if member == COMPLETE then
+    reader.has_usage = true
+    local figures, told = reader.figures, reader.told
+    for label = 1, #told do told[label] = figures[label] or told[label] end
+    return
+  end
+  local label = member.figure
+  if label and not reader.value then
+    first = past_space(p, first, last)
+    last = before_space(p, first, last)
+    local figure = short_number(p, first, last)
+    if figure then
+      reader.figures[label] = figure
+      return
+    end
+  end
+  if not label and member ~= CHOICES then return end
+  keep_value(reader, text, first, last, "")
+  local value = reader.value
+  reader.value = nil
+  if member == CHOICES then
+    reader.is_empty = #value <= LONGEST_FIGURE and find(value, "^%s*%[%s*%]%s*$") ~= nil
+  elseif #value <= LONGEST_FIGURE then
+    local inner = cast(BYTES, value)
+    first = past_space(inner, 0, #value)
+    local figure = to_figure(sub(value, first + 1, before_space(inner, first, #value)))
+    if figure then reader.figures[label] = figure end
+  end
 end
 
 local STRUCTURE = ffi.new("bool[256]")
-for _, code in ipairs({ QUOTE, COMMA, COLON, OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET }) do
+for _, code in ipairs({ QUOTE, COMMA, COLON, OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET, LF, CR }) do
   STRUCTURE[code] = true
 end
 
--- The number of backslashes directly before `at`, not before `first`.
-local function backslashes(p, first, at)
-  local before = at - 1
-  while before >= first and p[before] == BACKSLASH do before = before - 1 end
-  return at - 1 - before
+-- Handles a brace that opens an object which is looked for: `node`, or the text itself.
+local function descend(reader, node)
+  reader.depth = reader.depth + 1
+  reader.outer[reader.depth] = reader.node
+  reader.node, reader.member = node, nil
+  if node.usage then
+    for label = 1, #reader.told do reader.figures[label] = false end
+  end
 end
 
-local function read(reader, text)
-  local p, n = ffi.cast("const uint8_t*", text), #text
-  local level, in_string, escaped, begun = reader.level, reader.in_string, reader.escaped, reader.begun
-  -- The beginning and the end of the last string in this piece, from 0, and the beginning of the value that is
-  -- kept.
-  local first, last, from = 0, 0, 0
-  local at = 0
-  while at < n do
+-- Handles the end of such an object.
+local function ascend(reader)
+  reader.member = reader.node.usage and COMPLETE or nil
+  reader.node = reader.outer[reader.depth]
+  reader.depth = reader.depth - 1
+end
+
+-- Keeps what is needed of a piece, or of a line of data, that ends at `last`: of a value, and of the last string, because
+-- its colon may follow. What follows is joined to it by `joint`.
+local function pause(reader, p, text, first, stop, from, last, joint)
+  local member = reader.member
+  if member and member.members then
+    -- Only an object is looked into.
+    if reader.below == 0 and past_space(p, from, last) < last then reader.member = nil end
+  elseif member and member ~= COMPLETE then
+    keep_value(reader, text, from, last, joint)
+  end
+  local begun = reader.begun
+  if reader.below > 0 or #begun > LONGEST_NAME then return end
+  if reader.in_string then
+    reader.begun = begun .. sub(text, first + 1, math.min(last, first + LONGEST_NAME + 1)) .. joint
+  elseif stop > first then
+    reader.begun = begun .. sub(text, first + 1, math.min(stop, first + LONGEST_NAME + 1))
+  end
+end
+
+-- Reads the piece of a text from `at` to `last`, of an event until it ends. Returns the place after what was read, and
+-- whether the event ended.
+local function read(reader, text, at, last)
+  local p, is_event = cast(BYTES, text), reader.is_event
+  local line, in_string, below, looked, begun = reader.line, reader.in_string, reader.below, reader.node ~= nil, reader.begun
+  local ended = false
+  -- The beginning and the end of the last string in this piece, and the beginning of the value that is read.
+  local first, stop, from = at, at, at
+  if reader.escaped and at < last then
+    reader.escaped = false
+    if not (is_event and (p[at] == LF or p[at] == CR)) then at = at + 1 end
+  end
+  while at < last do
     local code = p[at]
-    if in_string then
-      -- Skip to the next quote, because most of a response is text.
-      local quote = find(text, '"', at + 1, true)
-      local stop = quote and quote - 1 or n
-      if stop > at and p[stop - 1] == BACKSLASH or escaped then
-        local before = backslashes(p, at, stop)
-        -- A backslash at the end of the last piece escapes the first byte of this one.
-        if before == stop - at and escaped then before = before + 1 end
-        escaped = before % 2 == 1
+    if line ~= DATA then
+      if code == LF or code == CR then
+        if line ~= LINE then
+          line, reader.after_cr = LINE, code == CR
+        elseif code == LF and reader.after_cr then
+          reader.after_cr = false
+        else
+          reader.after_cr, ended, at = code == CR, true, at + 1
+          break
+        end
+      elseif line == AFTER_COLON then
+        if code ~= SPACE then at = at - 1 end
+        line, first, stop, from = DATA, at + 1, at + 1, at + 1
+      elseif line == LINE and at + 4 < last and cast(FOUR, p + at)[0] == DATA_FIELD and p[at + 4] == COLON then
+        at, line = at + 4, AFTER_COLON
+      elseif line < AFTER_COLON and code == FIELD[line] then
+        line = line + 1
+      elseif line == MARK and code == FIELD[0] then
+        line = 1
+      elseif line ~= OTHER then
+        line = (line == LINE or line == MARK) and (code == 0xef or code == 0xbb or code == 0xbf) and MARK or OTHER
       end
-      if quote then
-        if not escaped then in_string, last = false, stop end
-        escaped = false
+    elseif in_string then
+      if code == QUOTE then
+        in_string, stop = false, at
+      elseif code == BACKSLASH then
+        if at + 1 == last then
+          reader.escaped = true
+        elseif not (is_event and (p[at + 1] == LF or p[at + 1] == CR)) then
+          at = at + 1
+        end
+      elseif is_event and (code == LF or code == CR) then
+        line, reader.after_cr = LINE, code == CR
+        if looked then
+          reader.in_string, reader.below, reader.begun = true, below, begun
+          pause(reader, p, text, first, stop, from, at, "\n")
+          begun = reader.begun
+        end
+      else
+        -- Most of a response is text.
+        while at + 9 <= last do
+          local eight = cast(EIGHT, p + at + 1)[0]
+          local odd = bor(
+            zeros(bxor(eight, QUOTE_IN_EACH)),
+            zeros(bxor(eight, BACKSLASH_IN_EACH)),
+            band(eight - PAST_CR_IN_EACH, bnot(eight), HIGH_BITS)
+          )
+          if odd ~= 0 then
+            at = at + bytes_before(odd)
+            break
+          end
+          at = at + 8
+        end
       end
-      at = stop
     elseif STRUCTURE[code] then
       if code == QUOTE then
-        in_string, first, begun = true, at + 1, ""
-      elseif code == COLON then
-        if level == 1 or level == 2 and reader.prefix then
-          if not reader.member and last - first + #begun <= LONGEST_NAME then
-            if begin_member(reader, begun .. sub(text, first + 1, last), level) then from = at + 1 end
-          end
-        end
+        in_string, first, stop, begun = true, at + 1, at + 1, ""
       elseif code == OPEN_BRACE or code == OPEN_BRACKET then
-        level = level + 1
-      else
-        -- A comma or a closing bracket ends the current member if it is at the member's level.
-        if level <= 2 then
-          if reader.member and reader.member_level == level then
-            keep(reader, text, from + 1, at)
-            end_member(reader, level)
-          end
-          if level <= 1 then reader.prefix = nil end
+        local member = reader.member
+        if below > 0 or code == OPEN_BRACKET then
+          below = below + 1
+        elseif not looked then
+          descend(reader, reader.root)
+          looked = true
+        elseif member and member.members and past_space(p, from, at) == at then
+          descend(reader, member)
+        else
+          below = below + 1
         end
-        if code ~= COMMA and level > 0 then level = level - 1 end
+      elseif code == LF or code == CR then
+        if is_event then
+          line, reader.after_cr = LINE, code == CR
+          if looked then
+            reader.in_string, reader.below, reader.begun = false, below, begun
+            pause(reader, p, text, first, stop, from, at, "\n")
+            begun = reader.begun
+          end
+        end
+      elseif below > 0 then
+        if code == CLOSE_BRACE or code == CLOSE_BRACKET then below = below - 1 end
+      elseif looked then
+        if code == COLON then
+          if not reader.member then
+            local length, node = stop - first + #begun, reader.node
+            local member = length <= LONGEST_NAME and (#begun > 0 or node.known[length * 256 + p[first]])
+              and node.members[begun .. sub(text, first + 1, stop)]
+            if member then
+              reader.member, reader.value, from = member, nil, at + 1
+            end
+          end
+        else
+          if reader.member then end_value(reader, p, text, from, at) end
+          if code ~= COMMA then
+            ascend(reader)
+            looked = reader.depth > 0
+          end
+        end
       end
     end
     at = at + 1
   end
-  if reader.member then keep(reader, text, from + 1, n) end
-  -- Keep the last string, ended or not, because its colon may be in the next piece.
-  if in_string then last = n end
-  begun = #begun <= LONGEST_NAME and begun .. sub(text, first + 1, math.min(last, first + LONGEST_NAME + 1)) or begun
-  reader.level, reader.in_string, reader.escaped, reader.begun = level, in_string, escaped, begun
+  reader.line, reader.in_string, reader.below, reader.begun = line, in_string, below, begun
+  -- At the end of a line, or between two, nothing is left to be kept.
+  if looked and line == DATA then pause(reader, p, text, first, stop, from, last, "") end
+  return at, ended
 end
 
--- The value as a number, or nil if it is none or beyond a double. A string remains a string, which the service
--- ignores.
-local function to_figure(value)
-  local number = match(value, "^%s*(%-?%d[%d.eE+-]*)%s*$")
-  number = number and tonumber(number)
-  if number and number > -math.huge and number < math.huge then return number end
-  return match(value, '^%s*"([%w.+-]*)"%s*$')
-end
-
-local function tell_figure(stream, name, value, prefix)
-  local figure = to_figure(value)
-  if not figure then return end
-  name = stream.usage_prefix .. prefix .. stream.fields[name]
-  if stream.told[name] == figure then return end
-  stream.told[name] = figure
-  -- Fetch the metadata each time: the object is not valid after waiting for the next chunk.
-  stream.handle:streamInfo():dynamicMetadata():set("tollgate.usage", name, figure)
-end
-
--- Reports the figures in a value of `usage`. Returns whether it is an object.
-local function tell(stream, usage, prefix)
-  if not find(usage, "^%s*{") then return false end
-  stream.usage_prefix = prefix
-  read(new_reader(stream, stream.fields, stream.details, tell_figure), usage)
-  return true
-end
-
-local function visit_event(stream, name, value, prefix)
-  if name == "usage" then
-    stream.has_usage = tell(stream, value, prefix) or stream.has_usage
-  else
-    stream.is_empty = find(value, "^%s*%[%s*%]%s*$") ~= nil
-  end
-end
-
-local function visit_answer(stream, _, value)
-  tell(stream, value, "")
-end
-
--- Reads the data of one event. Returns whether it holds only usage.
-local function read_event(stream, data)
-  stream.has_usage, stream.is_empty = false, false
-  read(new_reader(stream, IN_EVENT, stream.parents, visit_event), data)
-  return stream.has_usage and stream.is_empty
-end
-
--- The compiler keeps its code in the form that the first responses gave it. So it first sees a usual one.
-local ANSWER = '{"choices":[' .. ('{"index":0,"message":{"role":"assistant","content":"Hello"}},'):rep(200) .. '{}]}'
-for _ = 1, 20 do read(new_reader(nil, IN_ANSWER, nil, nil), ANSWER) end
-
--- The data lines of an event, joined. A byte-order mark may precede the first line of a stream.
-local function data_of(event)
-  local lines = {}
-  for line in event:gmatch("[^\r\n]+") do
-    local data = match(line, "^[\239\187\191]*data: ?(.*)$")
-    if data then lines[#lines + 1] = data end
-  end
-  return table.concat(lines, "\n")
-end
-
--- Handles the end of the current event. Returns what is to be sent of it.
-local function end_event(stream)
-  local event = table.concat(stream.event)
-  local sent = stream.held
-  stream.event, stream.size = {}, 0
-  if find(event, '"usage"', 1, true) and read_event(stream, data_of(event)) and sent then
-    return ""
-  end
-  return sent and event or ""
-end
-
--- Adds a part to the current event. Returns what can be sent at once.
-local function add(stream, part)
-  stream.size = stream.size + #part
-  if stream.size > LONGEST_EVENT then stream.event = {} else stream.event[#stream.event + 1] = part end
-  if not stream.held then return part end
-  if stream.size <= LONGEST_HELD then return "" end
-  stream.held = false
-  return table.concat(stream.event)
-end
-
--- Finds the next usage that is not null. Once they are asked for usage, many servers put a null into all other
--- events. A plain search is ten times as fast as one for a pattern.
-local function find_usage(text, from)
-  while true do
-    local first, last = find(text, '"usage"', from, true)
-    if not first or find(text, "^%s*:%s*[^n%s]", last + 1) then return first end
-    from = last + 1
-  end
-end
-
--- Reads a piece of whole events with LF as line ends, in which `usage` is the place of the first usage. Events
--- without usage are skipped. Returns what is to be sent.
-local function read_whole_events(stream, text, usage)
-  local p, out, from = ffi.cast("const uint8_t*", text), {}, 1
-  while usage do
-    local first = usage
-    while first > from and not (p[first - 2] == LF and (first - 1 == from or p[first - 3] == LF)) do first = first - 1 end
-    local _, last = find(text, "\n\n", usage, true)
-    local event = sub(text, first, last)
-    if #event <= LONGEST_EVENT and read_event(stream, data_of(event)) and stream.removes and #event <= LONGEST_HELD then
-      out[#out + 1] = sub(text, from, first - 1)
-      from = last + 1
+-- Reports the figures that have changed.
+local function report(stream)
+  local told, reported = stream.told, stream.reported
+  for label = 1, #told do
+    local figure = told[label]
+    if figure ~= reported[label] then
+      reported[label] = figure
+      -- Fetch the metadata each time: the object is not valid after waiting for the next chunk.
+      stream.handle:streamInfo():dynamicMetadata():set("tollgate.usage", stream.dialect.labels[label], figure)
     end
-    usage = find_usage(text, last + 1)
   end
-  if from == 1 then return text end
-  out[#out + 1] = sub(text, from)
+end
+
+-- The streams that hold a part of an event, and how much they hold in total. The streams that were reset since the
+-- last count have gone unnoticed, so it is done again once a second if the total seems too large.
+local holders = setmetatable({}, { __mode = "k" })
+local held, counted_at = 0, 0
+
+local function may_hold(bytes)
+  if held + bytes <= MOST_HELD then return true end
+  local now = os.time()
+  if now == counted_at then return false end
+  counted_at = now
+  collectgarbage()
+  held = 0
+  for stream in pairs(holders) do held = held + stream.size end
+  return held + bytes <= MOST_HELD
+end
+
+-- The parts of the current event that are held, as one text, to be sent or removed.
+local function take(stream)
+  if stream.size == 0 then return "" end
+  local event = table.concat(stream.parts)
+  stream.parts, held, stream.size = {}, held - stream.size, 0
+  return event
+end
+
+-- Holds the next part of the current event, or no more of the event if that is too much. Returns what can be sent.
+local function hold(stream, part)
+  if stream.size + #part > LONGEST_HELD or not may_hold(#part) then
+    stream.holds = false
+    return take(stream) .. part
+  end
+  local parts = stream.parts
+  if #parts == MOST_PARTS then
+    parts = { table.concat(parts) }
+    stream.parts = parts
+  end
+  parts[#parts + 1] = part
+  holders[stream], stream.size, held = true, stream.size + #part, held + #part
+  return ""
+end
+
+-- Whether the event that has been read holds only usage and is to be removed.
+local function is_removed(stream, size)
+  return stream.holds and stream.reader.has_usage and stream.reader.is_empty and stream.size + size <= LONGEST_HELD
+end
+
+-- The place, from 0, of the next usage that is not null, or nil. Once they are asked for usage, many servers put a
+-- null into all other events.
+local function find_usage(p, text, from)
+  while true do
+    local first, past = find(text, '"usage"', from + 1, true)
+    if not first then return nil end
+    local at = past_space(p, past, #text)
+    if p[at] ~= COLON then
+      -- Its colon may be in the next line of data.
+      if at < #text and p[at] ~= COMMA and p[at] ~= CLOSE_BRACE then return first - 1 end
+    elseif p[past_space(p, at + 1, #text)] ~= 110 then
+      return first - 1
+    end
+    from = past
+  end
+end
+
+-- The place after the last event that ends between `low`, where an event begins, and `at`. Two line ends in a row
+-- always end one, whatever is before them.
+local function last_end(p, low, at)
+  while at > low + 1 do
+    local code, before = p[at - 1], p[at - 2]
+    if code ~= LF and code ~= CR then
+      at = at - 1
+    elseif before == LF or before == CR and code == CR then
+      return at
+    else
+      at = at - 1
+    end
+  end
+  return low
+end
+
+-- Reads a piece of a stream of events. Returns what is to be sent of it. Of the events that begin and end in it, only
+-- those with a usage are read.
+local function read_events(stream, text)
+  local p, size, reader = cast(BYTES, text), #text, stream.reader
+  -- The current event begins at `first`, and what is before `from` is in `out` or removed.
+  local out, at, from, first = {}, 0, 0, 0
+  local usage = find_usage(p, text, 0)
+  while at < size do
+    if not stream.is_open then
+      if reader.after_cr and p[at] == LF then
+        -- The second half of the line end that ended an event is sent or removed with it.
+        at = at + 1
+        if stream.removed then from = at end
+        reader.after_cr = false
+      end
+      local began = at
+      if usage and usage < at then usage = find_usage(p, text, at) end
+      at = last_end(p, at, usage or size)
+      while at < size and (p[at] == LF or p[at] == CR) do at = at + 1 end
+      if at > began then stream.removed, reader.after_cr = false, p[at - 1] == CR end
+      if at == size then break end
+      reset(reader)
+      first, stream.is_open, stream.holds = at, true, stream.removes
+    end
+    local past, ended = read(reader, text, at, size)
+    if ended then
+      stream.is_open, stream.removed = false, is_removed(stream, past - first)
+      if stream.removed then
+        if first > from then out[#out + 1] = sub(text, from + 1, first) end
+        take(stream)
+        from = past
+      elseif stream.size > 0 then
+        out[1] = take(stream)
+      end
+    elseif stream.holds then
+      if first > from then out[#out + 1] = sub(text, from + 1, first) end
+      out[#out + 1], from = hold(stream, sub(text, first + 1)), size
+    end
+    at = past
+  end
+  if from == 0 and #out == 0 then return text end
+  out[#out + 1] = sub(text, from + 1)
   return table.concat(out)
 end
 
--- Reads a piece of a stream of events. Returns what is to be sent of it.
-local function read_events(stream, text)
-  -- After a CR, the piece may begin with the end of an event that was removed.
-  local begins = stream.size == 0 and stream.at_start and not stream.after_cr
-  local whole = begins and (sub(text, -2) == "\n\n" or sub(text, -4) == "\r\n\r\n")
-  if whole then
-    local usage = find_usage(text, 1)
-    if not usage then return text end
-    if not find(text, "\r", 1, true) then return read_whole_events(stream, text, usage) end
-  end
-  local p, out, from = ffi.cast("const uint8_t*", text), {}, 0
-  for at = 0, #text - 1 do
-    local code = p[at]
-    if code == LF and stream.after_cr then
-      -- The second half of a line end. If it belongs to the end of an event, it is sent or removed with it.
-      stream.after_cr = false
-      if stream.ended then
-        if not stream.removed then out[#out + 1] = "\n" end
-        from = at + 1
-      end
-    elseif code == LF or code == CR then
-      stream.after_cr, stream.ended = code == CR, stream.at_start
-      if stream.at_start then
-        out[#out + 1] = add(stream, sub(text, from + 1, at + 1))
-        local rest = end_event(stream)
-        stream.removed = stream.held and rest == ""
-        stream.held = stream.removes
-        out[#out + 1] = rest
-        from = at + 1
-      end
-      stream.at_start = true
-    else
-      stream.at_start, stream.after_cr = false, false
-    end
-  end
-  if from < #text then out[#out + 1] = add(stream, sub(text, from + 1)) end
-  return stream.removes and table.concat(out) or text
+-- Handles the end of a response, and of its last event. Returns what is to be sent of that.
+local function end_events(stream)
+  local removed = is_removed(stream, 0)
+  local rest = take(stream)
+  return removed and "" or rest
 end
 
 -- The first byte of a response that belongs neither to a byte-order mark nor to white space.
@@ -329,50 +589,61 @@ local function first_byte(text)
 end
 
 -- The longest JSON response that is held, in bytes.
-local MOST_HELD = 1048576
+local LONGEST_ANSWER = 1048576
 
 local function is_short_json(headers)
   local length = tonumber(headers:get("content-length") or "")
-  return length ~= nil and length <= MOST_HELD and find((headers:get("content-type") or ""):lower(), "json", 1, true) ~= nil
+  return length ~= nil and length <= LONGEST_ANSWER and find((headers:get("content-type") or ""):lower(), "json", 1, true) ~= nil
 end
 
 -- Reads a piece of a response. Returns what is to be sent of it.
 local function read_piece(stream, text)
+  local sent = text
   if stream.is_json == nil then
     local first = first_byte(text)
     if first then stream.is_json = first == OPEN_BRACE or first == OPEN_BRACKET end
     if stream.is_json then
-      stream.document = new_reader(stream, IN_ANSWER, nil, visit_answer)
+      -- White space before it was taken for the beginning of an event.
+      sent = take(stream) .. text
+      stream.reader = new_reader(stream.dialect.answer, stream.told, false)
     end
   end
-  if not stream.document then return read_events(stream, text) end
-  read(stream.document, text)
-  return text
+  if stream.is_json then read(stream.reader, text, 0, #text) else sent = read_events(stream, text) end
+  report(stream)
+  return sent
+end
+
+local function no_figures(spoken)
+  local list = {}
+  for label = 1, #spoken.labels do list[label] = false end
+  return list
+end
+
+local function new_stream(handle, anthropic, removes)
+  local spoken = anthropic and ANTHROPIC or OPENAI
+  local told, reported = no_figures(spoken), no_figures(spoken)
+  return {
+    handle = handle,
+    dialect = spoken,
+    -- The figures read so far, and those reported.
+    told = told,
+    reported = reported,
+    reader = new_reader(spoken.event, told, true),
+    removes = removes,
+    -- Whether the response is JSON. Unknown before its first byte.
+    is_json = nil,
+    -- Whether an event has begun and not ended; whether it is held, the parts of it and their size; whether the last one
+    -- was removed.
+    is_open = false,
+    holds = false,
+    parts = {},
+    size = 0,
+    removed = false,
+  }
 end
 
 local function meter(handle, anthropic, removes, short)
-  local stream = {
-    handle = handle,
-    fields = anthropic and MESSAGE or TOTAL,
-    details = not anthropic and DETAILS or nil,
-    -- The figures reported so far, so that a figure is reported again only if it changes.
-    told = {},
-    parents = anthropic and IN_MESSAGE or IN_RESPONSE,
-    removes = removes,
-    -- Whether the response is JSON, and its reader. Unknown before its first byte.
-    is_json = nil,
-    document = nil,
-    -- The parts of the current event, their size, and whether they are held.
-    event = {},
-    size = 0,
-    held = removes,
-    -- Whether the next byte is at the start of a line; whether it follows a CR, so that it may be the LF of
-    -- the same line end; whether that line end ended an event, and whether the event was removed.
-    at_start = true,
-    after_cr = false,
-    ended = false,
-    removed = false,
-  }
+  local stream = new_stream(handle, anthropic, removes)
   if short then
     local body = handle:body()
     if body then read_piece(stream, body:getBytes(0, body:length())) end
@@ -382,7 +653,7 @@ local function meter(handle, anthropic, removes, short)
     local length = chunk:length()
     if length == 0 then
       -- The end of the response, and of its last event.
-      local rest = end_event(stream)
+      local rest = end_events(stream)
       if rest ~= "" then chunk:setBytes(rest) end
     else
       local text = chunk:getBytes(0, length)
@@ -390,8 +661,20 @@ local function meter(handle, anthropic, removes, short)
       if sent ~= text then chunk:setBytes(sent) end
     end
   end
-  -- The last event of a response that ended without such a chunk.
-  end_event(stream)
+end
+
+-- The compiler keeps its code in the form that the first responses gave it, and with an unfortunate form a response
+-- can take ten times as long. So it first sees the loop over bytes alone, then the one over text, then usual responses.
+local SPACES = "{" .. (" "):rep(4000) .. "}"
+local TEXT = '{"a":"' .. ("Hello, how are you? "):rep(200) .. '"}'
+read(new_reader(OPENAI.answer, no_figures(OPENAI), false), SPACES, 0, #SPACES)
+read(new_reader(OPENAI.answer, no_figures(OPENAI), false), TEXT, 0, #TEXT)
+local ANSWER = '{"choices":[' .. ('{"index":0,"message":{"role":"assistant","content":"Hello"}},'):rep(200) .. '{}]}'
+local EVENTS = ('data: {"choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n'):rep(10)
+  .. 'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}\n\ndata: [DONE]\n\n'
+for _ = 1, 20 do
+  read(new_reader(OPENAI.answer, no_figures(OPENAI), false), ANSWER, 0, #ANSWER)
+  read_events(new_stream(nil, false, true), EVENTS)
 end
 
 -- If the gateway has its own credential at the model server, a refusal of it is not the caller's fault, but the

@@ -66,6 +66,14 @@ const receivedHop = 'received-hop'
 
 const heapMonitor = 'envoy.resource_monitors.fixed_heap'
 
+/**
+ * The part of Envoy's memory that its allocator may hold. The monitor does not see Lua's memory, to which the rest is left:
+ * 16 MiB for each thread if there are at most as many threads as the whole has times 128 MiB.
+ */
+function allocatorBytes(heapBytes: number): number {
+  return heapBytes - Math.ceil(heapBytes / 8)
+}
+
 type Endpoint = { endpoint: { address: unknown; hostname?: string } }
 type Cluster = {
   name: string
@@ -142,7 +150,7 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
   }
   if (settings.heapBytes !== undefined) {
     const heap = named(bootstrap.overload_manager.resource_monitors, heapMonitor)
-    heap.typed_config.max_heap_size_bytes = settings.heapBytes
+    heap.typed_config.max_heap_size_bytes = allocatorBytes(settings.heapBytes)
   }
   bootstrap.admin.address = toOwnAddress(settings.admin)
   pointAt(named(clusters, 'tollgate'), settings.grpc)

@@ -91,7 +91,7 @@ export const settings = {
   bodyTimeoutMs: setting('BODY_TIMEOUT', '60s', form.duration('1s', '1h'),
     'how long a request may take to arrive, including its body (used by Envoy)'),
   envoyHeapBytes: setting('ENVOY_HEAP_BYTES', '2147483648', form.integer(2 ** 27, 2 ** 40),
-    'memory that Envoy may use for all connections, in bytes; near it Envoy resets the largest requests (used by Envoy)'),
+    'memory that Envoy may use for all connections, in bytes, an eighth of it for the scripts: at least 128 MiB for each of its threads; near it Envoy resets the largest requests (used by Envoy)'),
   /** The file in which Envoy also records usage; absolute. undefined: there is none. */
   usageJournal: optional('USAGE_JOURNAL', 'none (`npm start`: `DATA_DIR`/journal/usage.jsonl)', form.orOff(form.path),
     'the file to which Envoy writes the usage of responses'),

@@ -35,6 +35,9 @@ type Cluster = {
 }
 type AccessLog = { name: string; typed_config: { path?: string } }
 type Rendered = {
+  overload_manager: {
+    resource_monitors: { typed_config: { max_heap_size_bytes?: number } }[]
+  }
   admin: { address: unknown }
   dynamic_resources: { cds_config: { path_config_source: unknown } }
   static_resources: {
@@ -106,6 +109,13 @@ test('the documented defaults reproduce the template', async (t) => {
     journal: '.data/journal/usage.jsonl',
   })
   t.strictSame(withoutIdleTimeouts(JSON.parse(rendered)), parse(template))
+})
+
+test('an eighth of the memory is left to the scripts', async (t) => {
+  const limitOf = (changes: object) =>
+    render(changes).overload_manager.resource_monitors[0]?.typed_config.max_heap_size_bytes
+  t.equal(limitOf({ heapBytes: 2 ** 27 }), 112 * 2 ** 20)
+  t.equal(limitOf({}), limitOf({ heapBytes: 2 ** 31 }))
 })
 
 test('each route to a model exists for each idle timeout', async (t) => {
