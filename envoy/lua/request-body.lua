@@ -771,14 +771,21 @@ local function drop_odd_accept(headers)
 end
 
 local BODILESS = { GET = true, HEAD = true, OPTIONS = true }
-local UNKNOWN = '"message":"The model does not exist or you have no access to it.","type":"permission_error"'
+local UNKNOWN = '"message":"The model %sdoes not exist or you have no access to it; GET /v1/models lists yours.","type":"%s"'
+local LONGEST_QUOTED = 100
+
+-- The name for a message, in quotes; empty if it needs escapes or is long, which no model's name does.
+local function quoted(model)
+  if #model > LONGEST_QUOTED or not find(model, "^[%w%-%._/:@ ]+$") then return "" end
+  return '\\"' .. model .. '\\" '
+end
 
 -- If the path names a model with known ids, which Check sends separated by tabs, the body must name one of
 -- them, because one server often serves several models.
 local function check_model(ids, model)
   if not model then refuse("it must name the model") end
   if find(model, "\t", 1, true) or not find("\t" .. ids .. "\t", "\t" .. model .. "\t", 1, true) then
-    error({ status = "403", text = UNKNOWN, code = "model_not_allowed" }, 0)
+    error({ model = quoted(model) }, 0)
   end
 end
 
@@ -847,10 +854,16 @@ local function judge(handle, path, before_check)
 end
 
 -- Clients of Anthropic's API expect another envelope.
+local function is_messages(path)
+  return find(path, "/v1/messages$") or find(path, "/v1/messages/")
+end
+
 local function respond(handle, path, status, text, code)
-  local messages = find(path, "/v1/messages$") or find(path, "/v1/messages/")
+  local messages = is_messages(path)
   local headers = { [":status"] = status, ["content-type"] = "application/json" }
   if status == "401" then headers["www-authenticate"] = "Bearer" end
+  -- As in responses of Check: the same request would be refused again.
+  if status ~= "400" then headers["x-should-retry"] = "false" end
   handle:respond(
     headers,
     messages and '{"type":"error","error":{' .. text .. "}}" or '{"error":{' .. text .. ',"code":"' .. code .. '"}}'
@@ -885,9 +898,13 @@ function envoy_on_request(handle)
   end
   if before_check then
     handle:headers():replace("x-tollgate-refusal", problem.message)
+  elseif problem.model then
+    -- As Check: Anthropic's clients look for another model after a 404.
+    local status, kind = "403", "permission_error"
+    if is_messages(path) then status, kind = "404", "not_found_error" end
+    respond(handle, path, status, UNKNOWN:format(problem.model, kind), "model_not_allowed")
   else
-    local text = problem.text
-      or '"message":"The request body is refused: ' .. problem.message .. '.","type":"invalid_request_error"'
-    respond(handle, path, problem.status or "400", text, problem.code or "invalid_body")
+    local text = '"message":"The request body is refused: ' .. problem.message .. '.","type":"invalid_request_error"'
+    respond(handle, path, "400", text, "invalid_body")
   end
 end

@@ -22,7 +22,7 @@ test('an Anthropic error has a type of its own', async (t) => {
     ['invalid_body', 'invalid_request_error'],
     ['model_ambiguous', 'invalid_request_error'],
     ['credential_invalid', 'authentication_error'],
-    ['model_not_allowed', 'permission_error'],
+    ['model_not_allowed', 'not_found_error'],
     ['subscription_not_allowed', 'permission_error'],
     ['not_found', 'not_found_error'],
     ['method_not_allowed', 'invalid_request_error'],

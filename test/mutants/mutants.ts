@@ -119,7 +119,7 @@ export const allMutants: readonly Mutant[] = [
     ['core/decide.test.ts'],
     [
       ["if (caller.by === 'key' || tokensOpen) return undefined", 'return undefined'],
-      ["if (!mayUse(caller, model)) return deny('model_not_allowed')", ''],
+      ['if (!mayUse(caller, model)) return denyModel(request)', ''],
       ["if (model.cluster === undefined) return deny('model_unavailable')", ''],
       ["if ('error' in selected || isHealthy(selected)) return selected", 'return selected'],
       ['if (retryAt === undefined) return', 'if (retryAt !== undefined) return'],
@@ -127,8 +127,9 @@ export const allMutants: readonly Mutant[] = [
         "const hidden = error === 'not_found' && named",
         "const hidden = error === 'not_found' && !named",
       ],
-      ['if (usable.length === 1) return first', 'return first'],
-      ['if (covered.length === 1)', 'if (covered.length >= 1)'],
+      ['if (models.length < 2) return models[0]', 'return models[0]'],
+      ['if (covered !== undefined) return covered', ''],
+      ['return isHeld ? undefined :', 'return'],
     ],
   ),
   ...mutants(
@@ -229,7 +230,7 @@ export const allMutants: readonly Mutant[] = [
     'extauthz/check-response.ts',
     ['extauthz/check-response.test.ts', 'extauthz/service.test.ts'],
     [
-      ['waitS > longestRetryAfterS', 'waitS >= longestRetryAfterS'],
+      ['now) <= longestRetryAfterS', 'now) < longestRetryAfterS'],
       ["denial.selection ?? 'unauthorized'", "'unauthorized'"],
       ['429: 8,', ''],
     ],
