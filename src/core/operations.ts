@@ -97,11 +97,21 @@ export function isListing(operation: string, method: string): boolean {
   return operation === modelsPath && (method === 'GET' || method === 'HEAD')
 }
 
+/** The most characters of the path below a model's name, and of a query, that are looked at. */
+const mostOfPath = 1_024
+const mostOfQuery = 4_096
+
+type LongPart = 'path' | 'query'
+
 /** Why an operation is refused. */
 export type Refusal =
   | { readonly code: 'not_found'; readonly detail: { readonly about: 'query' | 'unserved' } }
   | { readonly code: 'not_found'; readonly detail: { readonly about: 'override' } }
   | { readonly code: 'invalid_request'; readonly detail: { readonly about: 'path' } }
+  | {
+      readonly code: 'invalid_request'
+      readonly detail: { readonly about: 'long'; readonly part: LongPart; readonly most: number }
+    }
   /** `path`: the correct spelling. */
   | {
       readonly code: 'not_found'
@@ -120,19 +130,23 @@ export type Refusal =
 
 /**
  * Refuses a path that some server may take for a metered operation although it is spelled
- * differently. `query` is empty or begins with `?`. Returns undefined if no server does.
+ * differently, and a path or query that is too long to tell. `query` is empty or begins with `?`.
+ * Returns undefined if no server does.
  */
 export function refuseSpelling(
   operation: string,
   query: string,
   { metered }: PathRules,
 ): Refusal | undefined {
-  if (mayHoldPath.test(query) && holdsMetered(query, metered)) {
+  if (query.length > mostOfQuery) return tooLong('query', mostOfQuery)
+  if (mayHoldPath.test(query) && holdsMetered(decode(query), metered)) {
     return { code: 'not_found', detail: { about: 'query' } }
   }
   if (namedByBody.has(operation) || operation === modelsPath) return undefined
+  if (operation.length > mostOfPath) return tooLong('path', mostOfPath)
   if (malformed.test(operation)) return { code: 'invalid_request', detail: { about: 'path' } }
-  const path = loosely(operation)
+  // Some servers take an escaped `?` or `#` for the end of the path.
+  const path = loosely(decode(operation).replace(/[?#].*$/s, ''))
   for (const meant of metered) {
     if (path.endsWith(meant.slice('/v1'.length))) {
       return { code: 'not_found', detail: { about: 'spelling', path: meant } }
@@ -152,6 +166,10 @@ const overridesMethod =
 export function refuseOverride(query: string): Refusal | undefined {
   if (query === '' || !overridesMethod.test(decode(query))) return undefined
   return { code: 'not_found', detail: { about: 'override' } }
+}
+
+function tooLong(part: LongPart, most: number): Refusal {
+  return { code: 'invalid_request', detail: { about: 'long', part, most } }
 }
 
 /**
@@ -214,7 +232,7 @@ const malformed = /%(?:c[01]|e0%[89]|ef%b[cd]|u[0-9a-f]{4}|252525)/i
 const mayHoldPath = /[^\w?=&.,:~+-]/
 
 function holdsMetered(query: string, metered: ReadonlySet<string>): boolean {
-  const text = loosely(query, (decoded) => decoded)
+  const text = loosely(query)
   for (const each of metered) {
     if (text.includes(each) || text.endsWith(each.slice('/v1'.length))) return true
   }
@@ -222,21 +240,13 @@ function holdsMetered(query: string, metered: ReadonlySet<string>): boolean {
 }
 
 /**
- * A path as the most lenient server reads it: lower case, percent-escapes decoded (also those of
- * `?` and `#`), without `;parameters`, doubled or trailing slashes, dot segments, trailing dots,
- * whitespace and invisible characters, and with backslashes as slashes.
+ * A decoded path as the most lenient server reads it: lower case, without `;parameters`, doubled or
+ * trailing slashes, dot segments, trailing dots, whitespace and invisible characters, and with
+ * backslashes as slashes.
  */
-function loosely(operation: string, cut = withoutQuery): string {
+function loosely(text: string): string {
   const kept: string[] = []
-  for (const written of cut(decode(operation)).split(/[/\\]/)) {
-    const segment = written
-      .replace(/;.*$/s, '')
-      .replace(/[\s\p{Cc}\p{Cf}]/gu, '')
-      // NFKC turns fullwidth forms into ASCII. Upper case, then lower case, turns the long s
-      // (U+017F) into s and the dotless i into i.
-      .normalize('NFKC')
-      .toUpperCase()
-      .toLowerCase()
+  for (const segment of fold(text).split(separator)) {
     const name = withoutLastDots(segment)
     if (segment === '..') kept.pop()
     else if (name !== '') kept.push(name)
@@ -244,21 +254,60 @@ function loosely(operation: string, cut = withoutQuery): string {
   return `/${kept.join('/')}`
 }
 
-function withoutQuery(text: string): string {
-  return text.replace(/[?#].*$/s, '')
+/** Between segments, because NFKC makes slashes of some characters, too late to separate any. */
+const separator = '\0'
+
+/** Folds all segments at once: a text may have thousands. */
+function fold(text: string): string {
+  return (
+    text
+      .replace(/;[^/\\]*/g, '')
+      .replace(/[\s\p{Cc}\p{Cf}]+/gu, '')
+      .replace(/[/\\]+/g, separator)
+      // NFKC takes quadratic time for marks. No operation has one, whatever it is combined with.
+      .replace(/\p{M}+/gu, '\ufffd')
+      // NFKC turns fullwidth forms into ASCII. Upper case, then lower case, turns the long s
+      // (U+017F) into s and the dotless i into i.
+      .normalize('NFKC')
+      .toUpperCase()
+      .toLowerCase()
+  )
 }
 
+const percent = 0x25
+
 /** Decodes percent-escapes, nested ones too; bytes that are not UTF-8 become U+FFFD. */
-function decode(operation: string): string {
-  let text = operation
-  for (let round = 0; round < 3 && text.includes('%'); round += 1) {
-    const bytes = Buffer.from(text).toString('latin1')
-    const decoded = bytes.replace(/%([0-9a-f]{2})/gi, (_, hex: string) =>
-      String.fromCharCode(Number.parseInt(hex, 16)),
-    )
-    text = Buffer.from(decoded, 'latin1').toString()
+function decode(text: string): string {
+  if (!text.includes('%')) return text
+  const bytes = Buffer.from(text)
+  let length = bytes.length
+  for (let round = 0; round < 3; round += 1) length = decodeOnce(bytes, length)
+  return bytes.toString('utf8', 0, length)
+}
+
+/** Decodes the first `length` bytes in place, and returns how many they are then. */
+function decodeOnce(bytes: Buffer, length: number): number {
+  let to = 0
+  for (let from = 0; from < length; from += 1) {
+    let byte = bytes[from] as number
+    if (byte === percent && from + 2 < length) {
+      const [high, low] = [hexDigit(bytes[from + 1]), hexDigit(bytes[from + 2])]
+      if (high >= 0 && low >= 0) {
+        byte = high * 16 + low
+        from += 2
+      }
+    }
+    bytes[to] = byte
+    to += 1
   }
-  return text
+  return to
+}
+
+/** The value of an ASCII hexadecimal digit, or -1. */
+function hexDigit(byte = 0): number {
+  if (byte >= 0x30 && byte <= 0x39) return byte - 0x30
+  const letter = byte | 0x20
+  return letter >= 0x61 && letter <= 0x66 ? letter - 0x57 : -1
 }
 
 /** Windows ignores trailing dots. A loop, because `/\.+$/` takes quadratic time. */

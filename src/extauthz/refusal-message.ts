@@ -31,6 +31,10 @@ function describeDetail(detail: DenialDetail): string {
       return 'The query must not name another method; send the request with that method.'
     case 'path':
       return 'The path is malformed.'
+    case 'long': {
+      const whole = detail.part === 'path' ? "path after the model's name" : 'query'
+      return `The ${whole} must not have more than ${detail.most} characters.`
+    }
     case 'spelling':
       return `Write the path as ${detail.path}.`
     case 'unserved':

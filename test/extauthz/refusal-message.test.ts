@@ -12,6 +12,14 @@ test('each detail has its message', async (t) => {
     [{ about: 'identity_token' }, 'Inference needs an API key; an identity token is not one.'],
     [{ about: 'query' }, 'The query must not hold the path of another operation.'],
     [{ about: 'path' }, 'The path is malformed.'],
+    [
+      { about: 'long', part: 'path', most: 1_024 },
+      "The path after the model's name must not have more than 1024 characters.",
+    ],
+    [
+      { about: 'long', part: 'query', most: 4_096 },
+      'The query must not have more than 4096 characters.',
+    ],
     [{ about: 'spelling', path: '/v1/messages' }, 'Write the path as /v1/messages.'],
     [{ about: 'unserved' }, 'This operation is not served.'],
     [
