@@ -1,9 +1,15 @@
 /**
  * The last non-blank value of a header (contract, 1.2); repeated headers arrive joined by commas.
+ * Reads from the end, because a header may consist of commas.
  */
 export function lastValue(header: string | undefined): string | undefined {
-  return header
-    ?.split(',')
-    .findLast((value) => value.trim() !== '')
-    ?.trim()
+  if (header === undefined) return undefined
+  let end = header.length
+  while (end > 0 && isBlank(header[end - 1] as string)) end -= 1
+  if (end === 0) return undefined
+  return header.slice(header.lastIndexOf(',', end - 1) + 1, end).trim()
+}
+
+function isBlank(character: string): boolean {
+  return character === ',' || character.trim() === ''
 }
