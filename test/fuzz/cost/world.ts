@@ -1,0 +1,63 @@
+/** The whole product, and what one exchange costs it in CPU. */
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import type { Test } from 'tap'
+import { cpuMicrosOf } from '../../../bench/gateway/process-costs.ts'
+import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
+import { startGateway } from '../../support/gateway.ts'
+import type { Exchange, Order, Report, Served } from './far-side.ts'
+
+export interface Cost {
+  /** Microseconds of one exchange, of Envoy and the service together. */
+  readonly micros: number
+  readonly status: number
+}
+
+export interface World {
+  readonly key: string
+  /** An identity token, for the API. */
+  readonly token: string
+  /** Measures up to `count` exchanges; fewer if they take more than half a second. */
+  measure(exchange: Exchange, count: number): Promise<Cost>
+}
+
+/** Long enough for clocks that advance by a hundredth of a second. */
+const withinMs = 500
+
+export async function startWorld(t: Test): Promise<World> {
+  const far = fork(new URL('./far-side.ts', import.meta.url), { serialization: 'advanced' })
+  t.teardown(() => void far.kill())
+  const heard = async <Kind extends Report>() => (await once(far, 'message'))[0] as Kind
+  const { url } = await heard<{ readonly url: string }>()
+  const team = { groups: ['team'] }
+  const gateway = await startGateway(t, {
+    resources: () => [
+      modelRef('sim', { backendUrl: url }),
+      accessPolicy('open', ['llm/sim'], team),
+      subscription('plenty', team, { 'llm/sim': [[1_000_000_000, '1h']] }),
+    ],
+    env: { METER_PATHS: 'chat,messages,completions,responses,embeddings' },
+  })
+  const order = async <Kind extends Report>(order: Order): Promise<Kind> => {
+    const answer = heard<Kind>()
+    far.send(order)
+    return answer
+  }
+  const user = gateway.newUser()
+  const { key } = await gateway.mint({ user })
+  const used = () => {
+    // The service is this process.
+    const { user, system } = process.cpuUsage()
+    return user + system + cpuMicrosOf(gateway.envoy.pid)
+  }
+  return {
+    key,
+    token: `token-${user}`,
+    async measure(exchange, count) {
+      await order({ port: gateway.port, exchange })
+      const before = used()
+      const { count: served, status } = await order<Served>({ count, withinMs })
+      return { micros: (used() - before) / served, status }
+    },
+  }
+}
