@@ -93,6 +93,7 @@ export const places: readonly Place[] = [
   place('names of a body', 'members', small, member, (text) => body(inObject(text))),
   place('text of a body', 'text', small, 'a', (text) => body(`"${text}"`)),
   place('digits of a body', 'digits', small, '1', (text) => body(text)),
+  place('name in a body', 'text', small, 'a', (text) => ({ body: `{"model":"sim","${text}":0}` })),
   place('model of a body', 'text', small, 'a', (text) => shared({ body: `{"model":"${text}"}` })),
   place('items of an answer', 'items', small, message, (text) => reported(inList(text))),
   place('items of usage', 'items', small, message, (text) => ({
