@@ -1,9 +1,9 @@
 /** What a decision costs: target, authorize, counters, and the message around them. */
 
-import { counterOf } from '../src/core/counter.ts'
-import { authorize, enforceLimits } from '../src/core/decide.ts'
-import { pathRules } from '../src/core/operations.ts'
-import { readTarget } from '../src/core/target.ts'
+import { counterOf } from '../src/core/decision/counter.ts'
+import { authorize, enforceLimits } from '../src/core/decision/decide.ts'
+import { pathRules } from '../src/core/decision/operations.ts'
+import { readTarget } from '../src/core/decision/target.ts'
 import { createMemoryCounters } from '../src/store/counters/memory.ts'
 import { createCaller, createSnapshot } from './fixture.ts'
 import { type Figure, microsPerCall } from './measure.ts'

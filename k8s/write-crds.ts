@@ -6,9 +6,9 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { stringify } from 'yaml'
 import { renderResources } from '../docs/render-resources.ts'
-import { generated, generatedStatus, statuses } from '../src/core/generated-schemas.ts'
-import { specs } from '../src/core/resource-schemas.ts'
-import { object, type Rule, type Schema } from '../src/core/schema.ts'
+import { object, type Rule, type Schema } from '../src/core/formats/schema.ts'
+import { generated, generatedStatus, statuses } from '../src/core/resources/generated-schemas.ts'
+import { specs } from '../src/core/resources/resource-schemas.ts'
 
 interface Column {
   readonly name: string
@@ -163,7 +163,7 @@ function celText(text: string): string {
 
 /** The files of k8s/crds by name. */
 export function renderCrds(): ReadonlyMap<string, string> {
-  const note = '# Written by `npm run crds` from src/core/resource-schemas.ts.\n'
+  const note = '# Written by `npm run crds` from src/core/resources/resource-schemas.ts.\n'
   const kustomization = {
     apiVersion: 'kustomize.config.k8s.io/v1beta1',
     kind: 'Kustomization',

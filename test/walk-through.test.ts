@@ -2,7 +2,7 @@ import { execFile, spawnSync } from 'node:child_process'
 import { cpSync, existsSync, readFileSync, symlinkSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { test } from 'tap'
-import { packageRoot } from '../src/package-root.ts'
+import { packageRoot } from '../src/runtime/package-root.ts'
 import { temporaryFolder } from './support/temporary-folder.ts'
 
 const patch = 'examples/walk-through/description-and-limits.patch'

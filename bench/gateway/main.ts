@@ -2,9 +2,9 @@
 
 import { readFileSync, writeFileSync } from 'node:fs'
 import { cpus, loadavg } from 'node:os'
-import { StartError } from '../../src/cli/start-error.ts'
-import { onStop } from '../../src/cli/stop-signals.ts'
 import { asksForHelp } from '../../src/cli/usage.ts'
+import { StartError } from '../../src/runtime/start-error.ts'
+import { onStop } from '../../src/runtime/stop-signals.ts'
 import type { Asking } from './cases.ts'
 import { readResults, renderComparison } from './compare.ts'
 import { startLoad } from './load/start-load.ts'

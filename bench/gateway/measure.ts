@@ -1,7 +1,7 @@
 /** Alternating runs: each round measures every subject once, so that a slowdown affects all. */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { StartError } from '../../src/cli/start-error.ts'
+import { StartError } from '../../src/runtime/start-error.ts'
 import { type Asking, type Case, hugeCase } from './cases.ts'
 import type { LoadResult } from './load/plan.ts'
 import type { Load } from './load/start-load.ts'

@@ -1,4 +1,4 @@
-import { StartError } from '../../src/cli/start-error.ts'
+import { StartError } from '../../src/runtime/start-error.ts'
 
 /** Where keys are created, by whom, and how many. */
 export interface MintOptions {

@@ -2,7 +2,7 @@
  * The bare Envoy beside ours: the same listener and model server, without any filter in between.
  */
 
-import type { SocketAddress } from '../../src/config.ts'
+import type { SocketAddress } from '../../src/settings/config.ts'
 
 const types = 'type.googleapis.com/envoy'
 

@@ -5,8 +5,8 @@ import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { findOnPath } from '../../src/cli/python-wheel.ts'
-import { packageRoot } from '../../src/package-root.ts'
+import { findOnPath } from '../../src/local/python-wheel.ts'
+import { packageRoot } from '../../src/runtime/package-root.ts'
 
 /** A program that serves gRPC on the address in its last argument. */
 export interface Yardstick {

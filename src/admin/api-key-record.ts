@@ -1,7 +1,7 @@
 /** A key's record in responses (contract, 3.4). */
 
-import { type ApiKeyRecord, statusAt } from '../core/api-key.ts'
-import { toTimestamp } from '../core/timestamp.ts'
+import { type ApiKeyRecord, statusAt } from '../core/formats/api-key.ts'
+import { toTimestamp } from '../core/formats/timestamp.ts'
 
 /**
  * The record with its effective status; dates in both spellings, empty optional fields left out.

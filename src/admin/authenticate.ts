@@ -1,9 +1,9 @@
 /** onRequest: credential → request.caller, before any of the body is read. */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { Caller } from '../core/caller.ts'
-import { ServiceError } from '../core/errors.ts'
-import { networkOf } from '../core/network.ts'
+import type { Caller } from '../core/decision/caller.ts'
+import { ServiceError } from '../core/decision/errors.ts'
+import { networkOf } from '../core/formats/network.ts'
 import type { Authenticate } from '../identity/authenticate.ts'
 import { createRequestLimit, type Rate } from './request-limit.ts'
 import { addressOf } from './trusted-proxies.ts'

@@ -1,7 +1,7 @@
 /** `POST /v1/api-keys/bulk-revoke` (contract, 3.6). */
 
 import type { FastifyInstance } from 'fastify'
-import { ServiceError } from '../core/errors.ts'
+import { ServiceError } from '../core/decision/errors.ts'
 import { addToOutcome, intend } from './audit.ts'
 import { callerOf } from './authenticate.ts'
 import { type BodyOf, requirePlainText } from './body.ts'

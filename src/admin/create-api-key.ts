@@ -2,19 +2,19 @@
 
 import { randomBytes, randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
+import type { Caller } from '../core/decision/caller.ts'
+import { ServiceError } from '../core/decision/errors.ts'
+import { expiryOf } from '../core/decision/lifetime.ts'
+import { selectForKey } from '../core/decision/selection.ts'
+import type { Snapshot } from '../core/decision/snapshot.ts'
 import {
   type ApiKeyRecord,
   keyIdBytes,
   keySecretBytes,
   mintKey,
   prefixOf,
-} from '../core/api-key.ts'
-import type { Caller } from '../core/caller.ts'
-import { ServiceError } from '../core/errors.ts'
-import { expiryOf } from '../core/lifetime.ts'
-import { selectForKey } from '../core/selection.ts'
-import type { Snapshot } from '../core/snapshot.ts'
-import { toTimestamp } from '../core/timestamp.ts'
+} from '../core/formats/api-key.ts'
+import { toTimestamp } from '../core/formats/timestamp.ts'
 import type { ApiKeyStore } from '../store/api-keys.ts'
 import { intend } from './audit.ts'
 import { callerOf } from './authenticate.ts'

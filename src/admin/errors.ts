@@ -2,7 +2,7 @@
 
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { FastifySchemaValidationError } from 'fastify/types/schema.js'
-import { challengeOf } from '../core/challenge.ts'
+import { challengeOf } from '../core/decision/challenge.ts'
 import {
   describe,
   type ErrorCode,
@@ -10,7 +10,7 @@ import {
   retryAfterOutage,
   ServiceError,
   toEnvelope,
-} from '../core/errors.ts'
+} from '../core/decision/errors.ts'
 import type { MethodsOf } from './methods.ts'
 
 declare module 'fastify' {

@@ -1,7 +1,7 @@
 /** `GET /v1/api-keys/{id}` (contract, 3.4). */
 
 import type { FastifyInstance } from 'fastify'
-import { ServiceError } from '../core/errors.ts'
+import { ServiceError } from '../core/decision/errors.ts'
 import type { ApiKeyStore } from '../store/api-keys.ts'
 import type { IsAdmin } from './administrators.ts'
 import { showRecord } from './api-key-record.ts'

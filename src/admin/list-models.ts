@@ -4,22 +4,22 @@
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { mayUse } from '../core/access.ts'
-import type { Caller } from '../core/caller.ts'
-import { ServiceError } from '../core/errors.ts'
-import { lastValue } from '../core/header-value.ts'
+import { mayUse } from '../core/decision/access.ts'
+import type { Caller } from '../core/decision/caller.ts'
+import { ServiceError } from '../core/decision/errors.ts'
 import {
   endpointOf,
   type FoundModel,
   type ListedModel,
   mergeModels,
   type ServedModel,
-} from '../core/model-list.ts'
-import { accessibleSubscriptions, findSubscription, isHealthy } from '../core/selection.ts'
-import type { CompiledSubscription, Model, Snapshot } from '../core/snapshot.ts'
-import { toTimestamp } from '../core/timestamp.ts'
+} from '../core/decision/model-list.ts'
+import { accessibleSubscriptions, findSubscription, isHealthy } from '../core/decision/selection.ts'
+import type { CompiledSubscription, Model, Snapshot } from '../core/decision/snapshot.ts'
+import { lastValue } from '../core/formats/header-value.ts'
+import { toTimestamp } from '../core/formats/timestamp.ts'
+import { forEachConcurrently } from '../runtime/concurrency.ts'
 import { callerOf } from './authenticate.ts'
-import { forEachConcurrently } from './concurrency.ts'
 import type { ProbeModel } from './model-probe.ts'
 import { refusals } from './schemas.ts'
 

@@ -1,11 +1,11 @@
 /** `GET /internal/v1/resources`: resources in force with their phases, and refused ones. */
 
 import type { FastifyInstance } from 'fastify'
-import { type BackendState, statusOf } from '../core/conditions.ts'
-import { type Enforcement, viewOf } from '../core/enforcement.ts'
-import { policyStatuses } from '../core/generated-policies.ts'
-import { identityCondition } from '../core/name-conflicts.ts'
-import type { Model, Snapshot } from '../core/snapshot.ts'
+import type { Model, Snapshot } from '../core/decision/snapshot.ts'
+import { type BackendState, statusOf } from '../core/status/conditions.ts'
+import { type Enforcement, viewOf } from '../core/status/enforcement.ts'
+import { policyStatuses } from '../core/status/generated-policies.ts'
+import { identityCondition } from '../core/status/name-conflicts.ts'
 
 export interface ListResourcesDeps {
   readonly snapshot: () => Snapshot

@@ -1,8 +1,8 @@
 /** `GET /v1/subscriptions` and `GET /v1/model/{model-id}/subscriptions` (contract, 3.8). */
 
 import type { FastifyInstance } from 'fastify'
-import { accessibleSubscriptions } from '../core/selection.ts'
-import type { CompiledSubscription, Snapshot } from '../core/snapshot.ts'
+import { accessibleSubscriptions } from '../core/decision/selection.ts'
+import type { CompiledSubscription, Snapshot } from '../core/decision/snapshot.ts'
 import { callerOf } from './authenticate.ts'
 import { refusals } from './schemas.ts'
 import { showSubscription, subscriptionRecord } from './subscription-record.ts'

@@ -1,9 +1,9 @@
 /** `POST /v1/tiers/lookup` (contract, 3.9): for legacy clients. */
 
 import type { FastifyError, FastifyInstance } from 'fastify'
-import { ServiceError } from '../core/errors.ts'
-import type { Snapshot } from '../core/snapshot.ts'
-import { lookupTier } from '../core/tiers.ts'
+import { ServiceError } from '../core/decision/errors.ts'
+import type { Snapshot } from '../core/decision/snapshot.ts'
+import { lookupTier } from '../core/resources/tiers.ts'
 import type { BodyOf } from './body.ts'
 import { sendError } from './errors.ts'
 import { refusals } from './schemas.ts'

@@ -1,6 +1,6 @@
 /** What the revoking endpoints have in common. */
 
-import { type ErrorCode, ServiceError } from '../core/errors.ts'
+import { type ErrorCode, ServiceError } from '../core/decision/errors.ts'
 import type { PropagationWatch } from '../store/revocations/propagation.ts'
 import type { GetApiKeyDeps } from './get-api-key.ts'
 

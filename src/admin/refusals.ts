@@ -1,8 +1,8 @@
 /** Reports the refusals of the listeners. */
 
 import type { FastifyInstance } from 'fastify'
-import type { Caller } from '../core/caller.ts'
-import { describe, type ErrorCode } from '../core/errors.ts'
+import type { Caller } from '../core/decision/caller.ts'
+import { describe, type ErrorCode } from '../core/decision/errors.ts'
 import { addressOf } from './trusted-proxies.ts'
 
 export interface RefusedRequest {

@@ -1,7 +1,7 @@
 /** `DELETE /v1/api-keys/{id}` (contract, 3.4). */
 
 import type { FastifyInstance } from 'fastify'
-import { ServiceError } from '../core/errors.ts'
+import { ServiceError } from '../core/decision/errors.ts'
 import { showRecord } from './api-key-record.ts'
 import { addToOutcome, intend } from './audit.ts'
 import { callerOf } from './authenticate.ts'

@@ -1,8 +1,8 @@
 /** `POST /v1/api-keys/revoke`: lets anybody who has found a leaked key revoke it. */
 
 import type { FastifyInstance } from 'fastify'
-import { hashOfKey, type KeyMarkers } from '../core/api-key.ts'
-import { ServiceError } from '../core/errors.ts'
+import { ServiceError } from '../core/decision/errors.ts'
+import { hashOfKey, type KeyMarkers } from '../core/formats/api-key.ts'
 import { showRecord } from './api-key-record.ts'
 import { addToOutcome, intend } from './audit.ts'
 import type { BodyOf } from './body.ts'

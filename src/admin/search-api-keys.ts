@@ -1,8 +1,8 @@
 /** `POST /v1/api-keys/search` (contract, 3.5). */
 
 import type { FastifyInstance } from 'fastify'
-import { type ApiKeyStatus, prefixOf } from '../core/api-key.ts'
-import { ServiceError } from '../core/errors.ts'
+import { ServiceError } from '../core/decision/errors.ts'
+import { type ApiKeyStatus, prefixOf } from '../core/formats/api-key.ts'
 import type { ApiKeySearch } from '../store/api-keys.ts'
 import { showRecord } from './api-key-record.ts'
 import { lookAtOthers, showOthers } from './audit.ts'

@@ -1,10 +1,10 @@
 /** `POST /internal/v1/subscriptions/select` (contract, 3.11): for gateways that use HTTP. */
 
 import type { FastifyError, FastifyInstance } from 'fastify'
-import { displayOf } from '../core/display.ts'
-import { describe, ServiceError } from '../core/errors.ts'
-import { type SelectionRefusal, select } from '../core/selection.ts'
-import type { CompiledSubscription, Snapshot } from '../core/snapshot.ts'
+import { displayOf } from '../core/decision/display.ts'
+import { describe, ServiceError } from '../core/decision/errors.ts'
+import { type SelectionRefusal, select } from '../core/decision/selection.ts'
+import type { CompiledSubscription, Snapshot } from '../core/decision/snapshot.ts'
 import type { BodyOf } from './body.ts'
 import { labelsSchema, modelRefsSchema, showModelRefs } from './subscription-record.ts'
 

@@ -1,8 +1,8 @@
 /** A subscription in responses (contract, 3.8), without its owners. */
 
-import { displayOf } from '../core/display.ts'
-import type { BilledModel } from '../core/resources.ts'
-import type { CompiledSubscription } from '../core/snapshot.ts'
+import { displayOf } from '../core/decision/display.ts'
+import type { CompiledSubscription } from '../core/decision/snapshot.ts'
+import type { BilledModel } from '../core/kinds/resources.ts'
 
 /** The models that a subscription pays for, with their limits. */
 export const modelRefsSchema = {

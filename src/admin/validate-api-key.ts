@@ -1,7 +1,7 @@
 /** `POST /internal/v1/api-keys/validate` (contract, 3.10): for gateways that use HTTP. */
 
 import type { FastifyInstance } from 'fastify'
-import { hashOfKey, type KeyMarkers, statusAt } from '../core/api-key.ts'
+import { hashOfKey, type KeyMarkers, statusAt } from '../core/formats/api-key.ts'
 import type { ApiKeyStore } from '../store/api-keys.ts'
 import type { BodyOf } from './body.ts'
 import { refusals } from './schemas.ts'

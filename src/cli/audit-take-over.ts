@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { userInfo } from 'node:os'
 import type { AuditEvent } from '../audit/event.ts'
 import { createAuditTrail } from '../audit/trail.ts'
-import type { Config } from '../config.ts'
+import type { Config } from '../settings/config.ts'
 import { openAuditSink } from '../wiring/audit.ts'
 
 /**

@@ -1,11 +1,11 @@
 /** `tollgate check <folder>`: reports all problems of the resource files, by file and line. */
 
-import { loadSnapshot } from '../controller/controller.ts'
-import { showProblem } from '../controller/files.ts'
-import { adviceOn } from '../core/advice.ts'
-import { statusOf } from '../core/conditions.ts'
-import { createPolicyConditions, policyStatuses } from '../core/generated-policies.ts'
-import { policiesOf } from '../core/policies.ts'
+import { adviceOn } from '../core/status/advice.ts'
+import { statusOf } from '../core/status/conditions.ts'
+import { createPolicyConditions, policyStatuses } from '../core/status/generated-policies.ts'
+import { policiesOf } from '../core/status/policies.ts'
+import { showProblem } from '../sources/files.ts'
+import { loadSnapshot } from '../sources/pipeline.ts'
 import { renderTable } from './table.ts'
 import { readCall } from './usage.ts'
 

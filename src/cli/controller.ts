@@ -1,7 +1,7 @@
 import { pino } from 'pino'
-import { loadConfig } from '../config.ts'
+import { onStop } from '../runtime/stop-signals.ts'
+import { loadConfig } from '../settings/config.ts'
 import { serveController } from '../wiring/controller-process.ts'
-import { onStop } from './stop-signals.ts'
 import { refuseArguments } from './usage.ts'
 
 const usage = `Usage: tollgate controller

@@ -5,9 +5,9 @@ import { type IncomingMessage, request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { text } from 'node:stream/consumers'
 import type { DrainState } from '../admin/drain-gateway.ts'
-import { type Config, loadConfig, showAddress } from '../config.ts'
+import { localHost } from '../core/formats/address.ts'
 import { drainEnvoy } from '../gateway/drain.ts'
-import { localHost } from '../settings/address.ts'
+import { type Config, loadConfig, showAddress } from '../settings/config.ts'
 import { refuseArguments } from './usage.ts'
 
 const usage = `Usage: tollgate drain

@@ -1,7 +1,7 @@
 /** The server and credential of `tollgate key`. */
 
 import { readFileSync } from 'node:fs'
-import { isLoopback } from '../core/trustworthy.ts'
+import { isLoopback } from '../core/formats/trustworthy.ts'
 
 /** A base URL without a trailing slash, and the credential. */
 export interface KeyServer {

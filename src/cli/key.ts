@@ -1,7 +1,7 @@
 /** `tollgate key new|list|revoke`: API keys from a terminal. */
 
 import { parseArgs } from 'node:util'
-import { errorMessage } from '../core/error-message.ts'
+import { errorMessage } from '../runtime/error-message.ts'
 import { createKeyClient, type KeyClient, type KeyRecord, type Revoked } from './key-client.ts'
 import { findKeyServer } from './key-server.ts'
 import { printable, renderTable } from './table.ts'

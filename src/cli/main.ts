@@ -1,9 +1,9 @@
 /** The commands of `tollgate`. Each is loaded on demand. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { packageRoot } from '../package-root.ts'
-import { cacheCompiled } from './compile-cache.ts'
-import { boundHeap } from './heap.ts'
+import { cacheCompiled } from '../runtime/compile-cache.ts'
+import { boundHeap } from '../runtime/heap.ts'
+import { packageRoot } from '../runtime/package-root.ts'
 
 const usage = `Usage: tollgate <command>
 
@@ -41,7 +41,7 @@ try {
 async function run(): Promise<number> {
   const { env } = process
   const commands: Readonly<Record<string, () => Promise<number> | number>> = {
-    up: async () => (await import('./up.ts')).up(args, env),
+    up: async () => (await import('../local/up.ts')).up(args, env),
     serve: async () => (await import('./serve.ts')).serveCommand(args, env),
     controller: async () => (await import('./controller.ts')).controllerCommand(args, env),
     drain: async () => (await import('./drain.ts')).drain(args, env),

@@ -1,6 +1,8 @@
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { type Config, loadConfig } from '../config.ts'
+import { startEmbeddedPostgres } from '../local/postgres/embedded-postgres.ts'
+import { checkAuditLog, checkDataDir } from '../settings/check-files.ts'
+import { type Config, loadConfig } from '../settings/config.ts'
 import {
   adoptTable,
   type CopyCounts,
@@ -8,10 +10,8 @@ import {
   inspectTable,
   type KeyTable,
 } from '../store/api-keys/take-over.ts'
-import { startEmbeddedPostgres } from '../store/postgres/embedded-postgres.ts'
 import { migrate as applyMigrations, planMigrations } from '../store/postgres/migrate.ts'
 import { openPool, type Pool } from '../store/postgres/postgres.ts'
-import { checkAuditLog, checkDataDir } from '../wiring/check-files.ts'
 import { auditTakeOver } from './audit-take-over.ts'
 import { readCall } from './usage.ts'
 

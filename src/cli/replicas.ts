@@ -1,7 +1,7 @@
 /** `tollgate replicas`: lists the processes that a revocation waits for, and removes dead ones. */
 
 import { parseArgs } from 'node:util'
-import { loadConfig } from '../config.ts'
+import { loadConfig } from '../settings/config.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import { forgetReplicas, listReplicas, type Replica } from '../store/revocations/replicas.ts'
 import { printable, renderTable } from './table.ts'

@@ -4,7 +4,7 @@
  */
 
 import { parseArgs } from 'node:util'
-import { loadConfig } from '../config.ts'
+import { loadConfig } from '../settings/config.ts'
 import { openPool, type Pool } from '../store/postgres/postgres.ts'
 import { endAgain } from '../store/revocations/ended-keys.ts'
 import { readFile } from '../store/revocations/revocation-file.ts'

@@ -1,6 +1,6 @@
 import { type Service, serve } from '../main.ts'
+import { onStop } from '../runtime/stop-signals.ts'
 import { settingsList } from '../settings/show.ts'
-import { onStop } from './stop-signals.ts'
 import { refuseArguments } from './usage.ts'
 
 const usage = `Usage: tollgate serve

@@ -1,9 +1,9 @@
 /** The requests that bring an object to its desired state, if it differs. */
 
 import { isDeepStrictEqual } from 'node:util'
-import { isObject } from '../core/fields.ts'
-import type { PolicyObject } from '../core/generated-policies.ts'
-import type { ObjectStatus } from '../core/object-status.ts'
+import { isObject } from '../core/formats/fields.ts'
+import type { PolicyObject } from '../core/status/generated-policies.ts'
+import type { ObjectStatus } from '../core/status/object-status.ts'
 import type { JsonObject, KubeRequest } from '../kubernetes/client.ts'
 import type { KubeObject } from '../kubernetes/list.ts'
 

@@ -1,9 +1,9 @@
 /** Writes objects that differ to the cluster, in turn and at a limited rate. */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { errorMessage } from '../core/error-message.ts'
 import { type KubeClient, KubeError, type KubeRequest } from '../kubernetes/client.ts'
 import type { KubeObject } from '../kubernetes/list.ts'
+import { errorMessage } from '../runtime/error-message.ts'
 
 /** An object that we write, or the status of one. */
 export interface Target {

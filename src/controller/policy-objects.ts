@@ -13,9 +13,9 @@ import {
   policyKinds,
   specOf,
   toPolicyObject,
-} from '../core/generated-policies.ts'
-import { toConditions } from '../core/object-status.ts'
-import type { Policies } from '../core/policies.ts'
+} from '../core/status/generated-policies.ts'
+import { toConditions } from '../core/status/object-status.ts'
+import type { Policies } from '../core/status/policies.ts'
 import type { KubeClient, KubeRequest } from '../kubernetes/client.ts'
 import type { KubeObject } from '../kubernetes/list.ts'
 import { type Reflector, startReflector } from '../kubernetes/reflector.ts'

@@ -1,15 +1,15 @@
 /** The statuses of the resources that people write, current and desired. */
 
-import { createStatusOfKey, type StatusView } from '../core/conditions.ts'
-import type { PolicyConditions } from '../core/generated-policies.ts'
-import { type ObjectStatus, toFailedStatus, toObjectStatus } from '../core/object-status.ts'
-import { toOriginalStatus } from '../core/original-status.ts'
-import { resourceKey, type Snapshot } from '../core/snapshot.ts'
+import { resourceKey, type Snapshot } from '../core/decision/snapshot.ts'
+import { createStatusOfKey, type StatusView } from '../core/status/conditions.ts'
+import type { PolicyConditions } from '../core/status/generated-policies.ts'
+import { type ObjectStatus, toFailedStatus, toObjectStatus } from '../core/status/object-status.ts'
+import { toOriginalStatus } from '../core/status/original-status.ts'
 import type { KubeRequest } from '../kubernetes/client.ts'
 import type { KubeObject } from '../kubernetes/list.ts'
+import { originalGroup } from '../sources/collections.ts'
+import { type ClusterObject, keyOfObject } from '../sources/kept-objects.ts'
 import { applyStatus, replaceStatus, takeOffFinalizers } from './apply.ts'
-import { originalGroup } from './collections.ts'
-import { type ClusterObject, keyOfObject } from './kept-objects.ts'
 import type { Target } from './object-writer.ts'
 
 /** The inputs of statuses. */

@@ -4,12 +4,12 @@
  * grant that `fits` accepts (docs/decisions/0009-allows-from-templates.md).
  */
 
-import type { CountedLimit } from '../core/counter.ts'
-import type { Grant } from '../core/decide.ts'
-import type { Dialect } from '../core/dialect.ts'
-import { toPolicies } from '../core/limit-headers.ts'
-import type { ModelServer } from '../core/resources.ts'
-import type { Model } from '../core/snapshot.ts'
+import type { CountedLimit } from '../core/decision/counter.ts'
+import type { Grant } from '../core/decision/decide.ts'
+import type { Dialect } from '../core/decision/dialect.ts'
+import { toPolicies } from '../core/decision/limit-headers.ts'
+import type { Model } from '../core/decision/snapshot.ts'
+import type { ModelServer } from '../core/kinds/resources.ts'
 import { writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
 import { responseHeaders, writeHeader } from './header.ts'

@@ -1,16 +1,16 @@
 /** Decision → `envoy.service.auth.v3.CheckResponse`, as bytes. */
 
-import { challengeOf } from '../core/challenge.ts'
-import type { Decision, Denial, Grant } from '../core/decide.ts'
-import { type Dialect, statusIn, toRefusalBody } from '../core/dialect.ts'
-import { isFinal, retryAfterOutage } from '../core/errors.ts'
+import { challengeOf } from '../core/decision/challenge.ts'
+import type { Decision, Denial, Grant } from '../core/decision/decide.ts'
+import { type Dialect, statusIn, toRefusalBody } from '../core/decision/dialect.ts'
+import { isFinal, retryAfterOutage } from '../core/decision/errors.ts'
 import {
   type PutHeader,
   putBindingHeaders,
   putLimitHeaders,
   secondsUntil,
   toItems,
-} from '../core/limit-headers.ts'
+} from '../core/decision/limit-headers.ts'
 import { writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
 import { type AllowTemplate, makeTemplate, type TemplateOf } from './allow-template.ts'

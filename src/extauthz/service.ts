@@ -1,7 +1,7 @@
 /** `envoy.service.auth.v3.Authorization/Check`: the request path, top to bottom. */
 
-import type { Caller } from '../core/caller.ts'
-import { counterOf } from '../core/counter.ts'
+import type { Caller } from '../core/decision/caller.ts'
+import { counterOf } from '../core/decision/counter.ts'
 import {
   authorize,
   type Decision,
@@ -9,14 +9,14 @@ import {
   enforceLimits,
   namedModel,
   refuseCaller,
-} from '../core/decide.ts'
-import { dialectOf, statusIn } from '../core/dialect.ts'
-import { type ErrorCode, ServiceError } from '../core/errors.ts'
-import { lastValue } from '../core/header-value.ts'
-import type { PathRules } from '../core/operations.ts'
-import type { Snapshot } from '../core/snapshot.ts'
-import { readTarget, type Target } from '../core/target.ts'
-import { isSampled } from '../core/trace-context.ts'
+} from '../core/decision/decide.ts'
+import { dialectOf, statusIn } from '../core/decision/dialect.ts'
+import { type ErrorCode, ServiceError } from '../core/decision/errors.ts'
+import type { PathRules } from '../core/decision/operations.ts'
+import type { Snapshot } from '../core/decision/snapshot.ts'
+import { readTarget, type Target } from '../core/decision/target.ts'
+import { lastValue } from '../core/formats/header-value.ts'
+import { isSampled } from '../core/formats/trace-context.ts'
 import type { Authenticate } from '../identity/authenticate.ts'
 import type { CounterStore } from '../store/counters.ts'
 import { createTemplates } from './allow-template.ts'

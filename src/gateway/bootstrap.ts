@@ -7,8 +7,8 @@ import { existsSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { dirname } from 'node:path'
 import { parse } from 'yaml'
-import { hopHeader } from '../core/hop.ts'
-import { idleSeconds } from '../core/resources.ts'
+import { hopHeader } from '../core/formats/hop.ts'
+import { idleSeconds } from '../core/kinds/resources.ts'
 import { putTracing, type TracingSettings } from './tracing.ts'
 
 /** A TCP address, or the path of a Unix domain socket. */

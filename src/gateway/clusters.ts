@@ -6,7 +6,7 @@
 import { mkdir } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { join } from 'node:path'
-import { replaceFile } from './replace-file.ts'
+import { replaceFile } from '../runtime/replace-file.ts'
 import type { SecretLocation } from './secret-location.ts'
 
 /**

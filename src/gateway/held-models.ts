@@ -1,8 +1,8 @@
 /** Holds back models whose cluster Envoy does not have yet. */
 
-import type { Resource } from '../core/resources.ts'
-import { keyOf } from '../core/resources.ts'
-import type { Snapshot } from '../core/snapshot.ts'
+import type { Snapshot } from '../core/decision/snapshot.ts'
+import type { Resource } from '../core/kinds/resources.ts'
+import { keyOf } from '../core/kinds/resources.ts'
 
 /**
  * The resources with these models (`<namespace>/<name>`) as in `shown`, or left out if they are not

@@ -1,10 +1,10 @@
 /**
  * Which addresses models may have. This is depth: requests that reach our own listeners under
- * another name are refused by their mark (src/core/hop.ts).
+ * another name are refused by their mark (src/core/formats/hop.ts).
  */
 
 import { BlockList, isIP } from 'node:net'
-import type { JudgeAddress } from '../core/refuse-addresses.ts'
+import type { JudgeAddress } from '../core/resources/refuse-addresses.ts'
 
 export interface AddressRules {
   /** Our own listeners, by setting. */

@@ -6,8 +6,8 @@
 import { chmod, mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Snapshot } from '../core/snapshot.ts'
-import { replaceFile } from './replace-file.ts'
+import type { Snapshot } from '../core/decision/snapshot.ts'
+import { replaceFile } from '../runtime/replace-file.ts'
 import {
   locationOf,
   type Secret,

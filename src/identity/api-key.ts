@@ -1,9 +1,9 @@
 /** An API key → its hash → its record → Caller, with the groups of the key's creation. */
 
-import { hashOfKey, type KeyMarkers, statusAt } from '../core/api-key.ts'
-import type { Caller } from '../core/caller.ts'
-import { ServiceError } from '../core/errors.ts'
-import { toTimestamp } from '../core/timestamp.ts'
+import type { Caller } from '../core/decision/caller.ts'
+import { ServiceError } from '../core/decision/errors.ts'
+import { hashOfKey, type KeyMarkers, statusAt } from '../core/formats/api-key.ts'
+import { toTimestamp } from '../core/formats/timestamp.ts'
 import type { KeyAnswer, KeyLookup } from '../store/api-keys.ts'
 import type { Verify } from './authenticate.ts'
 

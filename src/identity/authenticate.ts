@@ -1,7 +1,7 @@
 /** A credential → Caller, by the credential's form. */
 
-import { looksLikeKey } from '../core/api-key.ts'
-import type { Caller } from '../core/caller.ts'
+import type { Caller } from '../core/decision/caller.ts'
+import { looksLikeKey } from '../core/formats/api-key.ts'
 import type { Source } from '../store/api-keys.ts'
 
 /** Verifies one kind of credential. null: invalid. */

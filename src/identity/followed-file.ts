@@ -1,7 +1,7 @@
 /** A file that is read at the start and again whenever it changes. */
 
 import { readFileSync } from 'node:fs'
-import { type FilesWatch, watchFiles } from '../files/watch-files.ts'
+import { type FilesWatch, watchFiles } from '../runtime/watch-files.ts'
 
 /** How often the file is checked, in milliseconds. */
 const lookEveryMs = 500

@@ -4,8 +4,8 @@
  */
 
 import { decodeJwt } from 'jose'
-import type { Caller, Proof } from '../core/caller.ts'
-import { ServiceError } from '../core/errors.ts'
+import type { Caller, Proof } from '../core/decision/caller.ts'
+import { ServiceError } from '../core/decision/errors.ts'
 import type { Verify, VerifyNow } from './authenticate.ts'
 
 export interface Proofs {

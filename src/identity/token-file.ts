@@ -4,7 +4,7 @@
  */
 
 import { hash } from 'node:crypto'
-import type { TokenCaller } from '../core/caller.ts'
+import type { TokenCaller } from '../core/decision/caller.ts'
 import type { VerifyNow } from './authenticate.ts'
 import { followFile } from './followed-file.ts'
 

@@ -6,8 +6,8 @@
 import { readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { parse } from 'yaml'
-import { isObject } from '../core/fields.ts'
-import { isTrustworthy } from '../core/trustworthy.ts'
+import { isObject } from '../core/formats/fields.ts'
+import { isTrustworthy } from '../core/formats/trustworthy.ts'
 import type { ClusterAccess, JsonObject } from './client.ts'
 
 const accountFolder = '/var/run/secrets/kubernetes.io/serviceaccount'

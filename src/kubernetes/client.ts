@@ -7,8 +7,8 @@
 import { readFile } from 'node:fs/promises'
 import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http'
 import { Agent, request as requestHttps } from 'node:https'
-import { isObject } from '../core/fields.ts'
-import { readBody } from '../http/read-body.ts'
+import { isObject } from '../core/formats/fields.ts'
+import { readBody } from '../runtime/read-body.ts'
 
 export type JsonObject = Readonly<Record<string, unknown>>
 

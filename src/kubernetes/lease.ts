@@ -5,8 +5,8 @@
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { errorMessage } from '../core/error-message.ts'
-import { isObject } from '../core/fields.ts'
+import { isObject } from '../core/formats/fields.ts'
+import { errorMessage } from '../runtime/error-message.ts'
 import { type JsonObject, type KubeClient, KubeError } from './client.ts'
 import { type SeenLease, seeLease } from './seen-lease.ts'
 

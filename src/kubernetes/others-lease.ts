@@ -1,7 +1,7 @@
 /** Detects whether another controller is alive, by the Leases with its name in any namespace. */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { errorMessage } from '../core/error-message.ts'
+import { errorMessage } from '../runtime/error-message.ts'
 import type { KubeClient } from './client.ts'
 import { keyOf, listObjects } from './list.ts'
 import { type SeenLease, seeLease } from './seen-lease.ts'

@@ -4,8 +4,8 @@
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { errorMessage } from '../core/error-message.ts'
-import { isObject } from '../core/fields.ts'
+import { isObject } from '../core/formats/fields.ts'
+import { errorMessage } from '../runtime/error-message.ts'
 import { type KubeClient, KubeError } from './client.ts'
 import { isKubeObject, type KubeObject, keyOf, listObjects } from './list.ts'
 

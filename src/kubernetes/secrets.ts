@@ -1,7 +1,7 @@
 /** Entries of the cluster's Secrets, read one by one: our role may only `get` named ones. */
 
-import { errorMessage } from '../core/error-message.ts'
-import { isObject } from '../core/fields.ts'
+import { isObject } from '../core/formats/fields.ts'
+import { errorMessage } from '../runtime/error-message.ts'
 import { type KubeClient, KubeError } from './client.ts'
 
 /** Its text, or why it is not available. The problem never contains the text. */

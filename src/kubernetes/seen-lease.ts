@@ -3,7 +3,7 @@
  * clocks are not trusted.
  */
 
-import { isObject } from '../core/fields.ts'
+import { isObject } from '../core/formats/fields.ts'
 
 export interface SeenLease {
   readonly version: string

@@ -3,7 +3,7 @@
  * the gateway's scripts.
  */
 
-import type { EndedStream } from '../core/model-failure.ts'
+import type { EndedStream } from '../core/status/model-failure.ts'
 import { type FlatValue, readStruct, StructReader } from '../grpc/struct.ts'
 import type { WireReader } from '../grpc/wire.ts'
 

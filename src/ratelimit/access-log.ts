@@ -5,8 +5,13 @@
  * read from the response, so the service keeps no state in between.
  */
 
-import { type EndedStream, failureOf, isAnswered, type Outcome } from '../core/model-failure.ts'
-import { type EndedResponse, nothingReported, type Usage } from '../core/usage.ts'
+import { type EndedResponse, nothingReported, type Usage } from '../core/decision/usage.ts'
+import {
+  type EndedStream,
+  failureOf,
+  isAnswered,
+  type Outcome,
+} from '../core/status/model-failure.ts'
 import { WireReader } from '../grpc/wire.ts'
 import { type LoggedStream, readCommon } from './access-log-common.ts'
 

@@ -7,7 +7,7 @@
  * it always returns OK, also for other domains, whose limits are unknown here.
  */
 
-import { nothingReported, type Usage } from '../core/usage.ts'
+import { nothingReported, type Usage } from '../core/decision/usage.ts'
 import { WireError, WireReader, WireWriter } from '../grpc/wire.ts'
 import type { Settle } from './settle.ts'
 

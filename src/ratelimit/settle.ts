@@ -1,6 +1,6 @@
 /** Usage → counters. All charging happens here. */
 
-import type { Snapshot } from '../core/snapshot.ts'
+import type { Snapshot } from '../core/decision/snapshot.ts'
 import {
   countedTokens,
   countersOf,
@@ -8,7 +8,7 @@ import {
   isSuccess,
   type UnusableUsage,
   type Usage,
-} from '../core/usage.ts'
+} from '../core/decision/usage.ts'
 import type { CounterStore, Report } from '../store/counters.ts'
 
 export interface SettleDeps {

@@ -1,4 +1,4 @@
-import { meterable, type PathRules } from '../core/operations.ts'
+import { meterable, type PathRules } from '../core/decision/operations.ts'
 
 /** Describes for operators which operations are counted and what happens to the others. */
 export function describePaths({ metered, unmetered }: PathRules): string {

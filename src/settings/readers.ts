@@ -2,11 +2,16 @@
 
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
-import { parseDuration } from '../core/duration.ts'
-import { isMeterName, type MeterName, meterable } from '../core/operations.ts'
-import { isTrustworthy } from '../core/trustworthy.ts'
-import { parseRedisUrl } from '../store/counters/redis/url.ts'
-import { type Address, parseAddress, parseSocketAddress, type SocketAddress } from './address.ts'
+import { isMeterName, type MeterName, meterable } from '../core/decision/operations.ts'
+import {
+  type Address,
+  parseAddress,
+  parseSocketAddress,
+  type SocketAddress,
+} from '../core/formats/address.ts'
+import { parseDuration } from '../core/formats/duration.ts'
+import { parseRedisUrl } from '../core/formats/redis-url.ts'
+import { isTrustworthy } from '../core/formats/trustworthy.ts'
 
 /** The result for a text that a reader does not accept. */
 export const invalid: unique symbol = Symbol('invalid')

@@ -2,7 +2,7 @@
  * The store of API keys. Every method throws `store_unavailable` if the store cannot be reached.
  */
 
-import type { ApiKeyRecord, ApiKeyStatus } from '../core/api-key.ts'
+import type { ApiKeyRecord, ApiKeyStatus } from '../core/formats/api-key.ts'
 import type { RevokedKey } from './revocations/revocation-log.ts'
 
 /** The fields of a key that the request path needs. */

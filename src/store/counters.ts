@@ -1,6 +1,6 @@
 /** The store of counters: reading never counts, and adding never refuses. */
 
-import type { Counter, CounterState } from '../core/counter.ts'
+import type { Counter, CounterState } from '../core/decision/counter.ts'
 
 /**
  * A response whose usage may be reported more than once, by the gateway's stream and by its usage

@@ -4,7 +4,7 @@
  */
 
 import { randomUUID } from 'node:crypto'
-import { keptMs, type Missing, type NameOwner } from '../core/name-owners.ts'
+import { keptMs, type Missing, type NameOwner } from '../core/decision/name-owners.ts'
 import { statementDeadlineMs, within } from './postgres/postgres.ts'
 import type { Sql } from './postgres/sql.ts'
 

@@ -2,8 +2,8 @@
 
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createSecureServer, type Server as SecureServer } from 'node:https'
-import { describe, toEnvelope } from '../core/errors.ts'
-import { hopHeader, isOwnHop } from '../core/hop.ts'
+import { describe, toEnvelope } from '../core/decision/errors.ts'
+import { hopHeader, isOwnHop } from '../core/formats/hop.ts'
 import type { ServerTls } from '../tls/listener-tls.ts'
 import type { Exposition } from './exposition.ts'
 

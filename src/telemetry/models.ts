@@ -1,8 +1,8 @@
 /** Requests and responses per model. */
 
 import type { MetricData } from '@opentelemetry/sdk-metrics'
-import type { Outcome } from '../core/model-failure.ts'
-import { type Reported, tokensByType } from '../core/usage.ts'
+import { type Reported, tokensByType } from '../core/decision/usage.ts'
+import type { Outcome } from '../core/status/model-failure.ts'
 import { answerBounds } from './durations.ts'
 import { counterData, histogramData } from './metric-data.ts'
 import { createLabelledDurations, createModelCounter } from './model-figures.ts'

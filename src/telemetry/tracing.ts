@@ -13,7 +13,7 @@ import {
   type Tracer,
   trace,
 } from '@opentelemetry/api'
-import { isSampled, parseTraceParent } from '../core/trace-context.ts'
+import { isSampled, parseTraceParent } from '../core/formats/trace-context.ts'
 
 export interface Tracing {
   /**

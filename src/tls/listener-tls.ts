@@ -12,7 +12,7 @@ import {
   type Server,
   type TlsOptions,
 } from 'node:tls'
-import { watchFiles } from '../files/watch-files.ts'
+import { watchFiles } from '../runtime/watch-files.ts'
 
 /** The settings; file names are absolute paths. */
 export interface TlsSettings {

@@ -5,10 +5,10 @@ import { changesOf, inParts, knownOf } from '../audit/changes.ts'
 import { type AuditAction, type ResourceChange, serviceActor } from '../audit/event.ts'
 import { type AuditSink, openAuditFile, openAuditStream } from '../audit/file.ts'
 import { type AuditTrail, createAuditTrail, noTrail } from '../audit/trail.ts'
-import type { Config } from '../config.ts'
-import type { Resource } from '../core/resources.ts'
+import type { Resource } from '../core/kinds/resources.ts'
+import { part } from '../runtime/stops.ts'
+import type { Config } from '../settings/config.ts'
 import type { Context } from './context.ts'
-import { part } from './stops.ts'
 
 const stdout = 1
 

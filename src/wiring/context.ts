@@ -2,8 +2,8 @@
 
 import type { Logger } from 'pino'
 import type { AuditTrail } from '../audit/trail.ts'
-import type { Config } from '../config.ts'
-import type { Stop } from './shutdown.ts'
+import type { Stop } from '../runtime/shutdown.ts'
+import type { Config } from '../settings/config.ts'
 
 export interface Context {
   readonly config: Config

@@ -1,18 +1,18 @@
 /** The process of `tollgate controller`: its writes, probes and metrics. */
 
 import type { Logger } from 'pino'
-import type { Address, Config, SocketAddress } from '../config.ts'
+import { type ClusterController, startClusterController } from '../controller/cluster-controller.ts'
+import { listenServer } from '../runtime/listen.ts'
+import { type Stop, stopInOrder } from '../runtime/shutdown.ts'
+import { part } from '../runtime/stops.ts'
+import type { Address, Config, SocketAddress } from '../settings/config.ts'
 import { createExposition } from '../telemetry/exposition.ts'
 import { createMetricsServer } from '../telemetry/metrics-server.ts'
 import { watchProcess } from '../telemetry/process.ts'
 import type { Sources } from '../telemetry/readings.ts'
-import { type ClusterController, startClusterController } from './cluster-controller.ts'
 import type { Context } from './context.ts'
 import { openEarlyProbes } from './early-probes.ts'
-import { listenServer } from './listen.ts'
 import { openTls } from './listener-tls.ts'
-import { type Stop, stopInOrder } from './shutdown.ts'
-import { part } from './stops.ts'
 import { readVersion } from './telemetry.ts'
 
 type Opening = Pick<Context, 'config' | 'log' | 'stops'>

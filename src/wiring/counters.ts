@@ -2,6 +2,7 @@
 
 import type { MetricData } from '@opentelemetry/sdk-metrics'
 import { nameJournal } from '../ratelimit/journal/name.ts'
+import { part } from '../runtime/stops.ts'
 import { createMemoryCounters } from '../store/counters/memory.ts'
 import { createRedisCounters, type RedisCounters } from '../store/counters/redis/counters.ts'
 import {
@@ -12,7 +13,6 @@ import {
 } from '../telemetry/durations.ts'
 import { histogramData } from '../telemetry/metric-data.ts'
 import { type Context, orAborted } from './context.ts'
-import { part } from './stops.ts'
 
 export interface Counters {
   /** Histograms of the batches sent to Redis, if there is one. */

@@ -2,12 +2,12 @@
 
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { ServiceError } from '../core/errors.ts'
-import { startEmbeddedPostgres } from '../store/postgres/embedded-postgres.ts'
+import { ServiceError } from '../core/decision/errors.ts'
+import { startEmbeddedPostgres } from '../local/postgres/embedded-postgres.ts'
+import { part } from '../runtime/stops.ts'
 import { migrate } from '../store/postgres/migrate.ts'
 import { openPool, type Pool, tryConnect } from '../store/postgres/postgres.ts'
 import { type Context, orAborted } from './context.ts'
-import { part } from './stops.ts'
 
 export interface Database {
   readonly pool: Pool

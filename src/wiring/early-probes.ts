@@ -2,11 +2,11 @@
 
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
-import type { Config } from '../config.ts'
-import { describe, toEnvelope } from '../core/errors.ts'
-import { hopHeader, isOwnHop } from '../core/hop.ts'
+import { describe, toEnvelope } from '../core/decision/errors.ts'
+import { hopHeader, isOwnHop } from '../core/formats/hop.ts'
+import { listenServer } from '../runtime/listen.ts'
+import type { Config } from '../settings/config.ts'
 import type { ServerTls } from '../tls/listener-tls.ts'
-import { listenServer } from './listen.ts'
 
 /** A start may wait half a minute for its database, and must not be taken for dead meanwhile. */
 const answerWith =

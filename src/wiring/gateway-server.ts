@@ -1,6 +1,6 @@
 /** The gateway's gRPC services: Check, the access log, the rate limit service. */
 
-import type { Outcome } from '../core/model-failure.ts'
+import type { Outcome } from '../core/status/model-failure.ts'
 import { createCheck } from '../extauthz/service.ts'
 import { createGrpcServer, type GrpcServer } from '../grpc/server.ts'
 import { readUsages } from '../ratelimit/access-log.ts'

@@ -1,6 +1,7 @@
 /** API keys: the table, the cache, and the follower of revocations. */
 
-import type { Config } from '../config.ts'
+import { part } from '../runtime/stops.ts'
+import type { Config } from '../settings/config.ts'
 import {
   type CachedApiKeys,
   createCachedApiKeys,
@@ -10,7 +11,7 @@ import { startCleanupSchedule } from '../store/api-keys/cleanup-schedule.ts'
 import { type LastUsed, startLastUsed } from '../store/api-keys/last-used.ts'
 import { createPostgresApiKeys } from '../store/api-keys/postgres-api-keys.ts'
 import type { ApiKeyTable } from '../store/api-keys.ts'
-import { noteStart } from '../store/in-force.ts'
+import { noteStart } from '../store/in-force/table.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import type { Sql } from '../store/postgres/sql.ts'
 import { createPropagationWatch, type PropagationWatch } from '../store/revocations/propagation.ts'
@@ -28,7 +29,6 @@ import { auditCleanup } from './audit.ts'
 import type { Context } from './context.ts'
 import { type Database, untilAnswered } from './database.ts'
 import { openPods } from './pods.ts'
-import { part } from './stops.ts'
 
 export interface Keys {
   readonly keys: CachedApiKeys

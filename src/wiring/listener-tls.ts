@@ -1,6 +1,6 @@
 /** TLS of the listeners, from the settings. */
 
-import type { Config } from '../config.ts'
+import type { Config } from '../settings/config.ts'
 import { type ListenerTls, openListenerTls, type TlsSettings } from '../tls/listener-tls.ts'
 import type { Context } from './context.ts'
 

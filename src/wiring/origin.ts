@@ -1,13 +1,13 @@
 /** The source of resources and secrets: a folder or a cluster. */
 
-import { createClusterSource } from '../controller/cluster-source.ts'
-import { createFolderSource } from '../controller/folder-source.ts'
-import type { ResourceSource } from '../controller/source.ts'
 import type { Secret } from '../gateway/secret-location.ts'
 import { type Reading, readSecret, toCredential } from '../gateway/secret-source.ts'
+import { accessOf } from '../identity/kubernetes/reviews.ts'
 import { createClient } from '../kubernetes/client.ts'
 import { createReadSecretEntry } from '../kubernetes/secrets.ts'
-import { accessOf } from './cluster.ts'
+import { createClusterSource } from '../sources/cluster-source.ts'
+import { createFolderSource } from '../sources/folder-source.ts'
+import type { ResourceSource } from '../sources/source.ts'
 import type { Context } from './context.ts'
 
 export interface Origin {

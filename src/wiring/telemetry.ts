@@ -2,9 +2,10 @@
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { bypassedModels } from '../core/bypass.ts'
-import { packageRoot } from '../package-root.ts'
+import { bypassedModels } from '../core/status/bypass.ts'
 import type { Journal } from '../ratelimit/journal/journal.ts'
+import { packageRoot } from '../runtime/package-root.ts'
+import { part } from '../runtime/stops.ts'
 import type { IdentityFigures } from '../telemetry/identity-counts.ts'
 import { histogramData } from '../telemetry/metric-data.ts'
 import type { Sources } from '../telemetry/readings.ts'
@@ -13,7 +14,6 @@ import type { Context } from './context.ts'
 import type { Counters } from './counters.ts'
 import { type Keys, outageGraceMs } from './keys.ts'
 import type { Resources } from './resources.ts'
-import { part } from './stops.ts'
 
 export interface Measured extends Keys, Counters, Resources {
   readonly identity: IdentityFigures

@@ -2,13 +2,13 @@
 
 import type { VerifyNow } from '../identity/authenticate.ts'
 import { createVerifyToken } from '../identity/identity-token.ts'
+import { openCluster } from '../identity/kubernetes/reviews.ts'
+import { openOidc } from '../identity/oidc/configured-providers.ts'
+import { createRefusalLog } from '../identity/refusal-log.ts'
 import { noTokens, openTokenFile } from '../identity/token-file.ts'
 import { createIdentityCounts } from '../telemetry/identity-counts.ts'
 import { noTracing } from '../telemetry/tracing.ts'
-import { openCluster } from './cluster.ts'
 import type { Context } from './context.ts'
-import { openOidc } from './oidc.ts'
-import { createRefusalLog } from './refusal-log.ts'
 import type { Resources } from './resources.ts'
 
 export function openTokens(

@@ -1,20 +1,20 @@
 /** Spans of requests to the service, and of their waits, if they are exported. */
 
 import { trace } from '@opentelemetry/api'
-import type { Config } from '../config.ts'
-import type { Decision } from '../core/decide.ts'
-import { toShown } from '../core/redact.ts'
-import { isSampled } from '../core/trace-context.ts'
+import type { Decision } from '../core/decision/decide.ts'
+import { toShown } from '../core/formats/redact.ts'
+import { isSampled } from '../core/formats/trace-context.ts'
 import type { Check, RefusedCheck } from '../extauthz/service.ts'
 import { namedBy } from '../extauthz/span-tags.ts'
 import type { Verify } from '../identity/authenticate.ts'
+import { part } from '../runtime/stops.ts'
+import type { Config } from '../settings/config.ts'
 import type { ApiKeyStore } from '../store/api-keys.ts'
 import type { CounterStore } from '../store/counters.ts'
 import type { Otlp } from '../telemetry/otlp.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
 import { createTracing, noTracing, type Tracing } from '../telemetry/tracing.ts'
 import type { Context } from './context.ts'
-import { part } from './stops.ts'
 import { readVersion } from './telemetry.ts'
 
 /** Creates spans; they are not sent before `startExport`. */

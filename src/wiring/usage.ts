@@ -3,11 +3,11 @@
 import { reopenLogs } from '../gateway/reopen-logs.ts'
 import { createJournal, type Journal } from '../ratelimit/journal/journal.ts'
 import { createSettle, type Settle } from '../ratelimit/settle.ts'
+import { part } from '../runtime/stops.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
 import type { Context } from './context.ts'
 import type { Counters } from './counters.ts'
 import type { Resources } from './resources.ts'
-import { part } from './stops.ts'
 
 /** Charges usage, and reports it to the metrics. */
 export function openSettle(

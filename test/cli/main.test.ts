@@ -1,7 +1,7 @@
 import { cpSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
-import { packageRoot } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/runtime/package-root.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { ownSettings, runTollgate } from '../support/tollgate.ts'
 

@@ -8,7 +8,7 @@ import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { fetchWheel, type Wheel, wheelFolder } from '../../src/cli/python-wheel.ts'
+import { fetchWheel, type Wheel, wheelFolder } from '../../src/local/python-wheel.ts'
 
 export const here = import.meta.dirname
 

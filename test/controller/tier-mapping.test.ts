@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import { test } from 'tap'
-import { loadSnapshot } from '../../src/controller/controller.ts'
-import { type FileContent, readInSteps } from '../../src/controller/documents.ts'
-import { packageRoot } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/runtime/package-root.ts'
+import { type FileContent, readInSteps } from '../../src/sources/documents.ts'
+import { loadSnapshot } from '../../src/sources/pipeline.ts'
 
 function readDocuments(file: string, text: string): FileContent {
   const steps = readInSteps(file, text)

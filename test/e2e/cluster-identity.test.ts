@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import root from 'tap'
-import { showAddress } from '../../src/config.ts'
+import { showAddress } from '../../src/settings/config.ts'
 import { type Gateway, gatewayTests } from '../support/gateway.ts'
 import { type OidcIssuer, startOidcIssuer } from '../support/oidc-issuer.ts'
 import { startReviewServer } from '../support/review-server.ts'

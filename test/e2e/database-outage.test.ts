@@ -1,5 +1,5 @@
 import t from 'tap'
-import { showAddress } from '../../src/config.ts'
+import { showAddress } from '../../src/settings/config.ts'
 import { createDatabase } from '../support/database.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { chatPath, startGateway } from '../support/gateway.ts'

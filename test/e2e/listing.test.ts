@@ -1,6 +1,6 @@
 import http, { type IncomingHttpHeaders } from 'node:http'
 import root, { type Test } from 'tap'
-import { showAddress } from '../../src/config.ts'
+import { showAddress } from '../../src/settings/config.ts'
 import { makeCertificate, noOpenssl, selfSigned } from '../support/certificates.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { readStat } from '../support/envoy.ts'

@@ -1,5 +1,5 @@
 import root from 'tap'
-import { showAddress } from '../../src/config.ts'
+import { showAddress } from '../../src/settings/config.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { freePorts } from '../support/free-ports.ts'

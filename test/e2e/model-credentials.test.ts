@@ -1,7 +1,7 @@
 import { mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import root from 'tap'
-import { showAddress } from '../../src/config.ts'
+import { showAddress } from '../../src/settings/config.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { gatewayTests } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'

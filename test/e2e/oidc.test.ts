@@ -1,5 +1,5 @@
 import root from 'tap'
-import { showAddress } from '../../src/config.ts'
+import { showAddress } from '../../src/settings/config.ts'
 import { makeCertificate, noOpenssl } from '../support/certificates.ts'
 import { chatPath, type Gateway, gatewayTests } from '../support/gateway.ts'
 import { startOidcIssuer } from '../support/oidc-issuer.ts'

@@ -1,6 +1,6 @@
 import { test } from 'tap'
-import type { LimitState } from '../../src/core/counter.ts'
-import type { DenialDetail } from '../../src/core/decide.ts'
+import type { LimitState } from '../../src/core/decision/counter.ts'
+import type { DenialDetail } from '../../src/core/decision/decide.ts'
 import { messageOf } from '../../src/extauthz/refusal-message.ts'
 
 const now = 1_000_000

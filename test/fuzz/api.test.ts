@@ -1,6 +1,6 @@
 import { test } from 'tap'
-import { showAddress } from '../../src/config.ts'
 import { serve } from '../../src/main.ts'
+import { showAddress } from '../../src/settings/config.ts'
 import { createDatabase } from '../support/database.ts'
 import { noRateLimits } from '../support/no-rate-limits.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import * as grpc from '@grpc/grpc-js'
 import { test } from 'tap'
-import { pathRules } from '../../src/core/operations.ts'
+import { pathRules } from '../../src/core/decision/operations.ts'
 import { createCheck } from '../../src/extauthz/service.ts'
 import { createGrpcServer } from '../../src/grpc/server.ts'
 import { WireError } from '../../src/grpc/wire.ts'

@@ -1,7 +1,7 @@
 import { base64url } from 'jose'
 import { test } from 'tap'
-import type { TokenCaller } from '../../src/core/caller.ts'
-import { ServiceError } from '../../src/core/errors.ts'
+import type { TokenCaller } from '../../src/core/decision/caller.ts'
+import { ServiceError } from '../../src/core/decision/errors.ts'
 import type { VerifyNow } from '../../src/identity/authenticate.ts'
 import { createVerifyToken } from '../../src/identity/identity-token.ts'
 

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
-import { packageRoot } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/runtime/package-root.ts'
 import { readContainerfile } from '../support/image/containerfile.ts'
 
 const textOf = (path: string): string => readFileSync(join(packageRoot, path), 'utf8').trim()

@@ -2,9 +2,9 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { type Manifest, nameOf, readManifests } from '../../k8s/render.ts'
-import { loadConfig } from '../../src/config.ts'
-import { parseResource } from '../../src/core/parse-resource.ts'
-import { packageRoot } from '../../src/package-root.ts'
+import { parseResource } from '../../src/core/resources/parse-resource.ts'
+import { packageRoot } from '../../src/runtime/package-root.ts'
+import { loadConfig } from '../../src/settings/config.ts'
 import { settings } from '../../src/settings/table.ts'
 import {
   type Container,

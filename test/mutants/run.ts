@@ -6,7 +6,7 @@
 import { spawnSync } from 'node:child_process'
 import { cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { packageRoot } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/runtime/package-root.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 import { allMutants, type Mutant } from './mutants.ts'
 

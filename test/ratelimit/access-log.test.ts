@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import type { Outcome } from '../../src/core/model-failure.ts'
+import type { Outcome } from '../../src/core/status/model-failure.ts'
 import { WireError, WireWriter } from '../../src/grpc/wire.ts'
 import { readUsages } from '../../src/ratelimit/access-log.ts'
 import { accessLogMessage, structOf } from '../support/envoy-messages.ts'

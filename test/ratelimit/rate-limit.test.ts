@@ -1,6 +1,6 @@
 import { status as grpcStatus } from '@grpc/grpc-js'
 import { test } from 'tap'
-import type { Usage } from '../../src/core/usage.ts'
+import type { Usage } from '../../src/core/decision/usage.ts'
 import { WireError, WireWriter } from '../../src/grpc/wire.ts'
 import { createShouldRateLimit, readRateLimit } from '../../src/ratelimit/rate-limit.ts'
 import { rateLimitRequest, rateLimitResponse } from '../support/envoy-messages.ts'

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { nothingReported, type UnusableUsage, type Usage } from '../../src/core/usage.ts'
+import { nothingReported, type UnusableUsage, type Usage } from '../../src/core/decision/usage.ts'
 import { createSettle } from '../../src/ratelimit/settle.ts'
 import { createMemoryCounters } from '../../src/store/counters/memory.ts'
 import { modelRef, snapshotOf, subscription } from '../support/documents.ts'

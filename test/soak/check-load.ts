@@ -6,7 +6,7 @@
 import { randomBytes } from 'node:crypto'
 import http2 from 'node:http2'
 import { setTimeout as delay } from 'node:timers/promises'
-import { keyIdBytes, keySecretBytes, mintKey } from '../../src/core/api-key.ts'
+import { keyIdBytes, keySecretBytes, mintKey } from '../../src/core/formats/api-key.ts'
 import { WireWriter } from '../../src/grpc/wire.ts'
 
 export interface CheckLoad {

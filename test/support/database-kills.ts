@@ -1,10 +1,10 @@
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { ServiceError } from '../../src/core/errors.ts'
+import { ServiceError } from '../../src/core/decision/errors.ts'
+import { startEmbeddedPostgres } from '../../src/local/postgres/embedded-postgres.ts'
 import { createCachedApiKeys } from '../../src/store/api-keys/cached-api-keys.ts'
 import { createPostgresApiKeys } from '../../src/store/api-keys/postgres-api-keys.ts'
-import { startEmbeddedPostgres } from '../../src/store/postgres/embedded-postgres.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import {
   createPropagationWatch,

@@ -1,6 +1,6 @@
-import { parseResource } from '../../src/core/parse-resource.ts'
-import type { Resource } from '../../src/core/resources.ts'
-import { compile, type Snapshot } from '../../src/core/snapshot.ts'
+import { compile, type Snapshot } from '../../src/core/decision/snapshot.ts'
+import type { Resource } from '../../src/core/kinds/resources.ts'
+import { parseResource } from '../../src/core/resources/parse-resource.ts'
 
 /** A resource as parsed from YAML. */
 export interface WrittenDocument {

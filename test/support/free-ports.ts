@@ -1,1 +1,1 @@
-export { freePorts } from '../../src/cli/free-ports.ts'
+export { freePorts } from '../../src/local/free-ports.ts'

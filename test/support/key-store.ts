@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Test } from 'tap'
-import type { ApiKeyRecord } from '../../src/core/api-key.ts'
+import type { ApiKeyRecord } from '../../src/core/formats/api-key.ts'
 import type { ApiKeySearch, FoundKey, KnownKey } from '../../src/store/api-keys.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'

@@ -1,5 +1,10 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import { type ApiKeyRecord, keyIdBytes, keySecretBytes, mintKey } from '../../src/core/api-key.ts'
+import {
+  type ApiKeyRecord,
+  keyIdBytes,
+  keySecretBytes,
+  mintKey,
+} from '../../src/core/formats/api-key.ts'
 import type { KeyLookup } from '../../src/store/api-keys.ts'
 
 /** Keys in a Map: the part of a store that the request path uses, and a way to add keys. */

@@ -1,4 +1,4 @@
-import type { Counter } from '../../src/core/counter.ts'
+import type { Counter } from '../../src/core/decision/counter.ts'
 import { connectRedis, type RedisConnection } from '../../src/store/counters/redis/connection.ts'
 import { createRedisCounters, type RedisCounters } from '../../src/store/counters/redis/counters.ts'
 import { keyPrefixOf, tagOf } from '../../src/store/counters/redis/keys.ts'

@@ -1,6 +1,6 @@
 import type { LightMyRequestResponse } from 'fastify'
 import type { Test } from 'tap'
-import { ServiceError } from '../../src/core/errors.ts'
+import { ServiceError } from '../../src/core/decision/errors.ts'
 import type { ApiKeyTable } from '../../src/store/api-keys.ts'
 
 const types: Readonly<Record<number, string>> = {

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { packageRoot } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/runtime/package-root.ts'
 import { createDatabase } from './database.ts'
 import type { WrittenDocument } from './documents.ts'
 import { type RunningEnvoy, startEnvoy } from './envoy.ts'

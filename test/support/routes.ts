@@ -1,7 +1,7 @@
-import type { RoutingOptions } from '../../src/core/find-backend.ts'
-import { joinRoutes } from '../../src/core/join-routes.ts'
-import { parseResource } from '../../src/core/parse-resource.ts'
-import type { Resource } from '../../src/core/resources.ts'
+import type { Resource } from '../../src/core/kinds/resources.ts'
+import type { RoutingOptions } from '../../src/core/resources/find-backend.ts'
+import { joinRoutes } from '../../src/core/resources/join-routes.ts'
+import { parseResource } from '../../src/core/resources/parse-resource.ts'
 
 /** Objects that others create in a cluster for a model `llm/<service>`, as parsed from YAML. */
 

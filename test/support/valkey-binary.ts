@@ -5,8 +5,8 @@ import {
   isExecutable,
   type Wheel,
   wheelFolder,
-} from '../../src/cli/python-wheel.ts'
-import { packageRoot } from '../../src/package-root.ts'
+} from '../../src/local/python-wheel.ts'
+import { packageRoot } from '../../src/runtime/package-root.ts'
 
 const platform = `${process.platform}-${process.arch === 'x64' ? 'x86_64' : process.arch}`
 const platforms: Readonly<Record<string, string>> = {

@@ -1,6 +1,6 @@
 import { pino } from 'pino'
 import { test } from 'tap'
-import { loadConfig, showAddress } from '../../src/config.ts'
+import { loadConfig, showAddress } from '../../src/settings/config.ts'
 import { serveController } from '../../src/wiring/controller-process.ts'
 import { modelRef } from '../support/documents.ts'
 import { freePorts } from '../support/free-ports.ts'

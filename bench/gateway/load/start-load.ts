@@ -2,7 +2,7 @@
 
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
-import { StartError } from '../../../src/cli/start-error.ts'
+import { StartError } from '../../../src/runtime/start-error.ts'
 import type { LoadResult, Plan } from './plan.ts'
 
 export type Load = ReturnType<typeof startLoad>

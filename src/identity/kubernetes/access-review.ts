@@ -5,9 +5,9 @@
 
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import type { Person } from '../../core/caller.ts'
-import { errorMessage } from '../../core/error-message.ts'
+import type { Person } from '../../core/decision/caller.ts'
 import type { JsonObject } from '../../kubernetes/client.ts'
+import { errorMessage } from '../../runtime/error-message.ts'
 import { createPauses } from './pauses.ts'
 import type { Review } from './review.ts'
 

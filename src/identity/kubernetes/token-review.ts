@@ -4,11 +4,11 @@
  */
 
 import { LRUCache } from 'lru-cache'
-import type { TokenCaller } from '../../core/caller.ts'
-import { errorMessage } from '../../core/error-message.ts'
-import { ServiceError } from '../../core/errors.ts'
-import { networkOf } from '../../core/network.ts'
+import type { TokenCaller } from '../../core/decision/caller.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
+import { networkOf } from '../../core/formats/network.ts'
 import type { JsonObject } from '../../kubernetes/client.ts'
+import { errorMessage } from '../../runtime/error-message.ts'
 import type { Source } from '../../store/api-keys.ts'
 import { createFairQueue } from '../../store/fair-queue.ts'
 import { hashOfToken } from '../verdicts.ts'

@@ -5,7 +5,6 @@
 
 import { X509Certificate } from 'node:crypto'
 import { isMap, isNode, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml'
-import { errorMessage } from '../../core/error-message.ts'
 import {
   type Field,
   type FieldPath,
@@ -13,9 +12,10 @@ import {
   isObject,
   readField,
   showPath,
-} from '../../core/fields.ts'
-import { list, object, type Schema, text } from '../../core/schema.ts'
-import { isTrustworthy } from '../../core/trustworthy.ts'
+} from '../../core/formats/fields.ts'
+import { list, object, type Schema, text } from '../../core/formats/schema.ts'
+import { isTrustworthy } from '../../core/formats/trustworthy.ts'
+import { errorMessage } from '../../runtime/error-message.ts'
 import type { ClaimRules } from './claims.ts'
 
 /** A provider in the file. */

@@ -3,9 +3,9 @@
 import { readFile } from 'node:fs/promises'
 import { get as getHttp, type IncomingMessage } from 'node:http'
 import { get as getHttps } from 'node:https'
-import { isObject } from '../../core/fields.ts'
-import { isTrustworthy } from '../../core/trustworthy.ts'
-import { readBody } from '../../http/read-body.ts'
+import { isObject } from '../../core/formats/fields.ts'
+import { isTrustworthy } from '../../core/formats/trustworthy.ts'
+import { readBody } from '../../runtime/read-body.ts'
 
 /** Reads a JSON object. Rejects with a message for the log. */
 export type ReadDocument = (url: string, signal: AbortSignal) => Promise<JsonObject>

@@ -6,9 +6,9 @@
  */
 
 import { type CryptoKey, createLocalJWKSet, errors, type JWSHeaderParameters } from 'jose'
-import { errorMessage } from '../../core/error-message.ts'
-import { ServiceError } from '../../core/errors.ts'
-import { isTrustworthy } from '../../core/trustworthy.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
+import { isTrustworthy } from '../../core/formats/trustworthy.ts'
+import { errorMessage } from '../../runtime/error-message.ts'
 import type { JsonObject, ReadDocument } from './documents.ts'
 
 /** A key, and the number of changes of the set when the key was in it. */

@@ -1,8 +1,8 @@
 /** One OIDC provider: verifies identity tokens of its issuer (OpenID Connect Core 3.1.3.7). */
 
 import { type CryptoKey, errors, type JWSHeaderParameters, jwtVerify } from 'jose'
-import type { TokenCaller } from '../../core/caller.ts'
-import { ServiceError } from '../../core/errors.ts'
+import type { TokenCaller } from '../../core/decision/caller.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
 import { createVerdicts } from '../verdicts.ts'
 import { type ClaimRules, readClaims } from './claims.ts'
 import type { KeySource } from './key-source.ts'

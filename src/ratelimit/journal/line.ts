@@ -3,8 +3,8 @@
  * `journal` and `journal-json` in envoy/bootstrap.yaml.
  */
 
-import { isObject } from '../../core/fields.ts'
-import type { Usage } from '../../core/usage.ts'
+import type { Usage } from '../../core/decision/usage.ts'
+import { isObject } from '../../core/formats/fields.ts'
 
 /** A Usage with the identity of its response. */
 export type JournaledUsage = Usage & { readonly response: NonNullable<Usage['response']> }

@@ -4,7 +4,8 @@
  * keys. Everything else goes to the table.
  */
 
-import { ServiceError } from '../../core/errors.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
+import type { Freshness } from '../../runtime/freshness.ts'
 import type {
   ApiKeyStore,
   ApiKeyTable,
@@ -13,7 +14,6 @@ import type {
   KnownKey,
   Source,
 } from '../api-keys.ts'
-import type { Freshness } from '../freshness.ts'
 import { createKeyLookups } from './key-lookups.ts'
 import { createKnownKeys, type RememberedKey } from './known-keys.ts'
 import { createUnknownHashes } from './unknown-hashes.ts'

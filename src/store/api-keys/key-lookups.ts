@@ -3,8 +3,8 @@
  * waits behind sources with few, and the number of concurrent queries is limited.
  */
 
-import { ServiceError } from '../../core/errors.ts'
-import { networkOf } from '../../core/network.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
+import { networkOf } from '../../core/formats/network.ts'
 import type { FoundKey, KnownKey, Source } from '../api-keys.ts'
 import { createFairQueue } from '../fair-queue.ts'
 

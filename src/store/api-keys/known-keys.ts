@@ -4,7 +4,7 @@
  */
 
 import { LRUCache } from 'lru-cache'
-import type { ApiKeyStatus } from '../../core/api-key.ts'
+import type { ApiKeyStatus } from '../../core/formats/api-key.ts'
 import type { KnownKey } from '../api-keys.ts'
 
 /** A key as it is cached. */

@@ -3,7 +3,7 @@
  * background. Written values lag by up to a minute, because a key gets at most two writes a minute.
  */
 
-import { ServiceError } from '../../core/errors.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
 
 export type LastUsed = ReturnType<typeof startLastUsed>
 

@@ -1,6 +1,6 @@
 /** API keys in Postgres: one tagged query per method. */
 
-import type { ApiKeyRecord, ApiKeyStatus } from '../../core/api-key.ts'
+import type { ApiKeyRecord, ApiKeyStatus } from '../../core/formats/api-key.ts'
 import type { ApiKeySearch, ApiKeyTable, FoundKey } from '../api-keys.ts'
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../postgres/sql.ts'

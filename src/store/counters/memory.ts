@@ -3,7 +3,13 @@
  * journal holds.
  */
 
-import { addLate, addTo, type Counter, type CounterState, openAt } from '../../core/counter.ts'
+import {
+  addLate,
+  addTo,
+  type Counter,
+  type CounterState,
+  openAt,
+} from '../../core/decision/counter.ts'
 import { type JournaledCounters, type Report, rememberedMs, streamedWithinMs } from '../counters.ts'
 import { createSeenReports } from './seen-reports.ts'
 

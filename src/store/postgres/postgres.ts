@@ -1,8 +1,8 @@
 /** The connection pool, and how it classifies outages. */
 
 import pg from 'pg'
-import { errorMessage } from '../../core/error-message.ts'
-import { ServiceError } from '../../core/errors.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
+import { errorMessage } from '../../runtime/error-message.ts'
 import {
   ask,
   type Connection,

@@ -3,7 +3,7 @@
  * process that was paused finds its lease expired.
  */
 
-import type { Freshness } from '../freshness.ts'
+import type { Freshness } from '../../runtime/freshness.ts'
 
 export interface Lease extends Pick<Freshness, 'state' | 'ageMs'> {
   /** Milliseconds of a monotonic clock that includes time while the machine is suspended. */

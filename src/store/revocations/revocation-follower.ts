@@ -6,8 +6,8 @@
 
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import { ServiceError } from '../../core/errors.ts'
-import type { Freshness } from '../freshness.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
+import type { Freshness } from '../../runtime/freshness.ts'
 import type { Sql } from '../postgres/sql.ts'
 import { createLease } from './lease.ts'
 import { type Listener, startListener } from './listener.ts'

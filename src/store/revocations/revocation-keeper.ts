@@ -6,7 +6,7 @@
 
 import { existsSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
-import { ServiceError } from '../../core/errors.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
 import type { Sql } from '../postgres/sql.ts'
 import {
   type EndedKey,

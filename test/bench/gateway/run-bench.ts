@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { packageRoot } from '../../../src/package-root.ts'
+import { packageRoot } from '../../../src/runtime/package-root.ts'
 import { type RunningTollgate, runCommand } from '../../support/tollgate.ts'
 
 /** Runs `npm run bench` with these arguments and only these variables of the environment. */

@@ -7,7 +7,7 @@
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { packageRoot } from '../../../src/package-root.ts'
+import { packageRoot } from '../../../src/runtime/package-root.ts'
 import { type Draft, render, type Transport } from './draft.ts'
 
 export interface CorpusEntry {

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type Test, test } from 'tap'
-import type { ApiKeyRecord } from '../../../src/core/api-key.ts'
+import type { ApiKeyRecord } from '../../../src/core/formats/api-key.ts'
 import {
   type CachedApiKeys,
   createCachedApiKeys,

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { test } from 'tap'
-import { ServiceError } from '../../../src/core/errors.ts'
+import { ServiceError } from '../../../src/core/decision/errors.ts'
 import { createKeyLookups } from '../../../src/store/api-keys/key-lookups.ts'
 import { createFakeTable } from '../../support/key-table.ts'
 import { poll } from '../../support/poll.ts'

@@ -1,5 +1,5 @@
 import { type Test, test } from 'tap'
-import { ServiceError } from '../../../src/core/errors.ts'
+import { ServiceError } from '../../../src/core/decision/errors.ts'
 import { type LastUsedOptions, startLastUsed } from '../../../src/store/api-keys/last-used.ts'
 import { createPostgresApiKeys } from '../../../src/store/api-keys/postgres-api-keys.ts'
 import { createKeyDatabase, hear } from '../../support/followers.ts'

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import type { ApiKeyRecord } from '../../../src/core/api-key.ts'
+import type { ApiKeyRecord } from '../../../src/core/formats/api-key.ts'
 import {
   createPostgresApiKeys,
   searchQuery,

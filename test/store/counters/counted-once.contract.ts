@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { type Test, test } from 'tap'
-import type { Counter, CounterState } from '../../../src/core/counter.ts'
+import type { Counter, CounterState } from '../../../src/core/decision/counter.ts'
 import type { Report } from '../../../src/store/counters.ts'
 import type { CounterWorld } from './counter-store.contract.ts'
 

@@ -1,5 +1,5 @@
 import { type Test, test } from 'tap'
-import type { Counter, CounterState } from '../../../src/core/counter.ts'
+import type { Counter, CounterState } from '../../../src/core/decision/counter.ts'
 import type { JournaledCounters } from '../../../src/store/counters.ts'
 
 /** A store and its time. */

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
-import type { Counter } from '../../../src/core/counter.ts'
+import type { Counter } from '../../../src/core/decision/counter.ts'
 import type { Report } from '../../../src/store/counters.ts'
 import { startFlakyProxy } from '../../support/flaky-proxy.ts'
 import { createRandom } from '../../support/random.ts'

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import type { Counter } from '../../../src/core/counter.ts'
+import type { Counter } from '../../../src/core/decision/counter.ts'
 import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
 import { testCountedOnce } from './counted-once.contract.ts'
 import { type CounterWorld, testCounterStore } from './counter-store.contract.ts'

@@ -3,7 +3,7 @@
 import { execFileSync } from 'node:child_process'
 import { cpSync, mkdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { packageRoot } from '../../../src/package-root.ts'
+import { packageRoot } from '../../../src/runtime/package-root.ts'
 
 export interface Instruction {
   /** `FROM`, `RUN`, `COPY` and so on. */

@@ -1,10 +1,10 @@
 import { pino } from 'pino'
 import type { Test } from 'tap'
-import { loadConfig } from '../../../src/config.ts'
 import {
   type ClusterController,
   startClusterController,
-} from '../../../src/wiring/cluster-controller.ts'
+} from '../../../src/controller/cluster-controller.ts'
+import { loadConfig } from '../../../src/settings/config.ts'
 import { writeKubeconfig } from './kubeconfig.ts'
 import type { World } from './world.ts'
 

@@ -2,7 +2,7 @@
 
 import { join } from 'node:path'
 import { type Manifest, nameOf, render } from '../../../k8s/render.ts'
-import { packageRoot } from '../../../src/package-root.ts'
+import { packageRoot } from '../../../src/runtime/package-root.ts'
 
 export interface Container {
   readonly name: string

@@ -1,12 +1,12 @@
 import root, { type Test } from 'tap'
 import { kinds, toCrd } from '../../../k8s/write-crds.ts'
-import { collections, othersCollections } from '../../../src/controller/collections.ts'
 import {
   type ClusterAccess,
   createClient,
   type JsonObject,
   type KubeClient,
 } from '../../../src/kubernetes/client.ts'
+import { collections, othersCollections } from '../../../src/sources/collections.ts'
 import { type ApiKind, type ApiServer, adminToken, startApiServer } from './api-server.ts'
 import { installCrds, noCrdServer, startCrdServer } from './crd-server.ts'
 

@@ -2,6 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
+import { parseRedisUrl, type RedisTarget } from '../../../core/formats/redis-url.ts'
 import { quickenStrings } from './quicken-strings.ts'
 import {
   type AddAnswer,
@@ -13,7 +14,6 @@ import {
   readScript,
   restoreScript,
 } from './scripts.ts'
-import { parseRedisUrl, type RedisTarget } from './url.ts'
 
 export interface RedisConnection {
   readonly commands: CounterCommands

@@ -9,8 +9,8 @@
  * (restore.ts).
  */
 
-import type { Counter, CounterState } from '../../../core/counter.ts'
-import { ServiceError } from '../../../core/errors.ts'
+import type { Counter, CounterState } from '../../../core/decision/counter.ts'
+import { ServiceError } from '../../../core/decision/errors.ts'
 import {
   type JournaledCounters,
   type Report,

@@ -1,6 +1,6 @@
 /** Names of counters in Redis. */
 
-import { crc32 } from '../../../core/base62.ts'
+import { crc32 } from '../../../core/formats/base62.ts'
 
 /** Few, because a Cluster needs one script call for each; enough to spread over its nodes. */
 const tags = 16

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
-import type { Counter } from '../../../../src/core/counter.ts'
-import { ServiceError } from '../../../../src/core/errors.ts'
+import type { Counter } from '../../../../src/core/decision/counter.ts'
+import { ServiceError } from '../../../../src/core/decision/errors.ts'
 import { storeKeyOf } from '../../../../src/store/counters/redis/keys.ts'
 import { poll } from '../../../support/poll.ts'
 import {

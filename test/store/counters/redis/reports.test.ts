@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import root, { type Test } from 'tap'
-import type { Counter } from '../../../../src/core/counter.ts'
+import type { Counter } from '../../../../src/core/decision/counter.ts'
 import type { Report } from '../../../../src/store/counters.ts'
 import { poll } from '../../../support/poll.ts'
 import {

@@ -1,6 +1,6 @@
 import root, { type Test } from 'tap'
-import { ConfigError, loadConfig, showAddress } from '../../../../src/config.ts'
 import { type Service, serve } from '../../../../src/main.ts'
+import { ConfigError, loadConfig, showAddress } from '../../../../src/settings/config.ts'
 import { createDatabase } from '../../../support/database.ts'
 import {
   accessLogMessage,

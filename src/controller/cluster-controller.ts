@@ -1,0 +1,284 @@
+/** `tollgate controller`: writes the state of resources to the cluster. */
+
+import { randomUUID } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { hostname } from 'node:os'
+import type { Logger } from 'pino'
+import type { Model, Snapshot } from '../core/decision/snapshot.ts'
+import { subscriptionNamespace } from '../core/kinds/resources.ts'
+import type { Refused } from '../core/resources/refused.ts'
+import { type Reports, viewOf } from '../core/status/enforcement.ts'
+import { policyKinds } from '../core/status/generated-policies.ts'
+import { identityCondition } from '../core/status/name-conflicts.ts'
+import { noPolicies, type Policies, policiesInSteps } from '../core/status/policies.ts'
+import { judgeOf } from '../gateway/address-rules.ts'
+import { accessOf } from '../identity/kubernetes/reviews.ts'
+import { createClient } from '../kubernetes/client.ts'
+import { followLease } from '../kubernetes/lease.ts'
+import { followOthersLease } from '../kubernetes/others-lease.ts'
+import { createLearner, type Learner } from '../names/learner.ts'
+import { inSlices } from '../runtime/slices.ts'
+import type { Config } from '../settings/config.ts'
+import { createClusterSource } from '../sources/cluster-source.ts'
+import { originalGroup } from '../sources/collections.ts'
+import { judgeNamedAddresses } from '../sources/named-addresses.ts'
+import { startController } from '../sources/pipeline.ts'
+import { createResourceReport } from '../sources/resource-report.ts'
+import { watchReports } from '../store/in-force/reports.ts'
+import { openPool } from '../store/postgres/postgres.ts'
+import { createServedNamesStore } from '../store/served-names.ts'
+import { startObjectWriter } from './object-writer.ts'
+import { followPolicyObjects } from './policy-objects.ts'
+import {
+  changedObjects,
+  createStatusObjects,
+  objectsAbout,
+  type StatusInputs,
+} from './status-objects.ts'
+
+export type ClusterController = Awaited<ReturnType<typeof startClusterController>>
+
+export interface ClusterControllerOptions {
+  readonly config: Config
+  readonly log: Logger
+  /** Milliseconds since the epoch. */
+  readonly clock: () => number
+  /** Times of the Lease, for tests: see lease.ts. */
+  readonly leaseMs?: readonly [durationMs: number, renewMs: number]
+  /** The interval of checks for the original's controller, for tests: see others-lease.ts. */
+  readonly originalMs?: number
+}
+
+export const leaseName = 'tollgate-controller'
+/** The Lease of the original's controller (its `--leader-elect`). */
+export const originalLeaseName = 'maas-controller.models-as-a-service.opendatahub.io'
+/** The log message while it is alive, or may be. */
+const notWritten = `nothing of ${originalGroup} is written`
+/** The interval of checks of everything that is written. */
+const resyncMs = 300_000
+
+/** Resolves once the cluster has been read. Throws an error that names the setting to check. */
+export async function startClusterController(options: ClusterControllerOptions) {
+  const { config, log, clock, leaseMs, originalMs } = options
+  const closing = new AbortController()
+  const { signal } = closing
+  const client = createClient(accessOf(config), { timeoutMs: 30_000 })
+  const lease = followLease({
+    client,
+    namespace: config.leaseNamespace ?? ownNamespace(),
+    name: leaseName,
+    identity: `${hostname()}_${randomUUID()}`,
+    signal,
+    onChange(isHeld) {
+      log.info(isHeld ? 'this process writes statuses' : 'another process writes statuses')
+      if (isHeld) lookAtAll()
+    },
+    onProblem: (problem) =>
+      problem === undefined
+        ? log.info('the Lease can be read again')
+        : log.warn({ problem }, 'the Lease can be neither read nor renewed'),
+    ...(leaseMs && { durationMs: leaseMs[0], renewMs: leaseMs[1] }),
+  })
+  const writer = startObjectWriter({
+    client,
+    mayWrite: () => lease.isHeld,
+    onProblem: (path, problem) => log.warn({ path, problem }, 'an object cannot be written'),
+    signal,
+  })
+  const onProblem = (collection: string, problem: string | undefined): void => {
+    if (problem === undefined) log.info({ collection }, 'the cluster can be read again')
+    else log.warn({ collection, problem }, 'the cluster cannot be read')
+  }
+  const groups = config.watchGroups
+  const keepsObjectsOf = config.statusGroups
+  const source = createClusterSource({ client, groups, keepsObjectsOf, onProblem })
+  const original = config.statusGroups.includes(originalGroup)
+    ? followOthersLease({
+        client,
+        name: originalLeaseName,
+        signal,
+        ...(originalMs && { everyMs: originalMs }),
+        onChange(alive) {
+          if (alive !== undefined)
+            log.warn({ ...alive }, `the original's controller is alive: ${notWritten}`)
+          else {
+            log.info(`the original's controller is not alive: ${originalGroup} is written`)
+            lookAtAll()
+          }
+        },
+        onProblem: (problem) =>
+          problem === undefined
+            ? log.info('Leases can be read again')
+            : log.warn({ problem }, `Leases cannot be read: ${notWritten}`),
+      })
+    : undefined
+  const policyObjects = followPolicyObjects({
+    client,
+    signal,
+    clock,
+    ownerOf: source.ownerOf,
+    onChange(targets) {
+      if (targets === undefined) lookAtAll()
+      else writer.look(targets, true)
+    },
+    onProblem,
+  })
+  const mayWriteOriginal = (): boolean => original?.isStale === true
+  const statusObjects = createStatusObjects({ clock, mayWriteOriginal })
+  let policies: Policies = noPolicies
+  let reports: Reports = { problem: 'DATABASE_URL is not set, by which processes report' }
+  let published: Pick<StatusInputs, 'snapshot' | 'objects'> | undefined
+  /** The last verdict about each model from the reports, and about its names. */
+  const verdicts = new Map<string, string>()
+  const identities = new Map<string, string>()
+  let learner: Learner | undefined
+  const lookAtAll = (): void => {
+    writer.look(statusObjects.targetsOf())
+    writer.look(policyObjects.all())
+  }
+  // Changes of a status by others are not watched, because they are no changes of a resource.
+  const again = setInterval(lookAtAll, resyncMs).unref()
+
+  /** Takes the current state, and checks the objects of these models, or of all. */
+  function show(models: Iterable<string> = policies.byModel.keys()): void {
+    if (published === undefined) return
+    const view = viewOf({ policies, reports })
+    policyObjects.want(policies, view.policyConditions)
+    const named = learner?.snapshot() ?? published.snapshot
+    const identityOf = (model: Model) => identityCondition(model, named)
+    statusObjects.want({ ...published, ...view, identityOf, gatewayUrl: config.gatewayUrl })
+    const changed = new Set<string>()
+    for (const model of models) {
+      const found = policyKinds.map((kind) => view.policyConditions(model, kind))
+      const verdict = JSON.stringify([...found, view.programmedOf(model)])
+      if (verdicts.get(model) === verdict) continue
+      verdicts.set(model, verdict)
+      changed.add(model)
+    }
+    lookAt(changed, published.snapshot)
+  }
+
+  function lookAt(models: ReadonlySet<string>, snapshot: Snapshot): void {
+    writer.look(policyObjects.targetsOf(models), true)
+    writer.look(statusObjects.targetsOf(objectsAbout(models, snapshot)), true)
+  }
+
+  /** Checks the objects of the models whose names are judged otherwise than before. */
+  async function showNames(): Promise<void> {
+    const named = learner?.snapshot()
+    if (named === undefined) return
+    const changed = await inSlices(judgeNames(named))
+    show([])
+    lookAt(changed, named)
+  }
+
+  function* judgeNames(named: Snapshot): Generator<void, ReadonlySet<string>> {
+    const changed = new Set<string>()
+    for (const [key, model] of named.models) {
+      const verdict = JSON.stringify(identityCondition(model, named))
+      if (identities.get(key) !== verdict) changed.add(key)
+      identities.set(key, verdict)
+      yield
+    }
+    for (const key of identities.keys()) if (!named.models.has(key)) identities.delete(key)
+    return changed
+  }
+
+  async function publish(snapshot: Snapshot, _: unknown, refused: readonly Refused[]) {
+    const before = { policies, objects: published?.objects ?? new Map() }
+    policies = await inSlices(policiesInSteps(snapshot, refused, policies))
+    published = { snapshot, objects: source.objects }
+    const models = changedModels(before.policies, policies)
+    for (const model of models) verdicts.delete(model)
+    show(models)
+    writer.look(statusObjects.targetsOf(changedObjects(before.objects, source.objects)), true)
+    lookAtAll()
+  }
+
+  const url = config.databaseUrl === undefined ? undefined : config.databaseUrlNow
+  const pool = url && openPool({ url, connections: 1, applicationName: 'tollgate controller' })
+  if (pool !== undefined && url !== undefined) {
+    reports = { problem: 'Postgres has not been asked yet' }
+    watchReports({
+      sql: pool,
+      url,
+      signal,
+      onRead(found, changed) {
+        if (changed?.size === 0) return
+        reports = found
+        show(changed)
+      },
+      onProblem: (problem) =>
+        problem === undefined
+          ? log.info('Postgres answers')
+          : log.warn({ problem }, 'Postgres does not answer: it is unknown what is enforced'),
+    })
+  }
+  const addresses = judgeNamedAddresses({ source, rules: judgeOf(config), signal })
+  const controller = await startController({
+    source: addresses.source,
+    routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
+    judgeAddress: addresses.judge,
+    publish,
+    report: createResourceReport(log),
+    onFailure: (error) => log.error({ err: error }, 'resources could not be read'),
+  })
+  learner =
+    pool &&
+    createLearner({
+      snapshot: () => published?.snapshot as Snapshot,
+      store: createServedNamesStore(pool),
+      ask: undefined,
+      log,
+      onFault: (error) => log.error({ err: error }, 'the owners of names could not be judged'),
+      onChange: showNames,
+    })
+
+  return {
+    /** Whether this process is the leader, which writes. */
+    get isLeader(): boolean {
+      return lease.isHeld
+    },
+    /** Successful changes in the cluster so far, and objects still to be checked. */
+    get written(): number {
+      return writer.written
+    },
+    get waiting(): number {
+      return writer.waiting
+    },
+    problems: controller.problems,
+    /**
+     * Whether STATUS_GROUPS includes the original's objects but they are not written, because its
+     * controller is or may be alive; undefined: it does not include them.
+     */
+    get isHeldBack(): boolean | undefined {
+      return original && !original.isStale
+    },
+    /** Releases the Lease and ends. */
+    async stop(): Promise<void> {
+      clearInterval(again)
+      controller.close()
+      learner?.close()
+      const released = lease.release()
+      closing.abort()
+      await Promise.all([released, pool?.end()])
+    },
+  }
+}
+
+function changedModels(before: Policies, after: Policies): ReadonlySet<string> {
+  const models = new Set<string>()
+  for (const [key, value] of after.byModel) if (before.byModel.get(key) !== value) models.add(key)
+  for (const key of before.byModel.keys()) if (!after.byModel.has(key)) models.add(key)
+  return models
+}
+
+/** The pod's namespace, if this is one. */
+function ownNamespace(): string {
+  try {
+    const file = '/var/run/secrets/kubernetes.io/serviceaccount/namespace'
+    return readFileSync(file, 'utf8').trim()
+  } catch {
+    return subscriptionNamespace
+  }
+}

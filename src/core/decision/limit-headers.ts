@@ -1,0 +1,98 @@
+/**
+ * What is left of a caller's limits, as response headers: the fields of
+ * draft-ietf-httpapi-ratelimit-headers for all limits, and those of the caller's dialect for the
+ * binding limit.
+ *
+ * The figures are those of the moment when a request is allowed or refused. They do not include
+ * what its own response will use.
+ */
+
+import { toTimestamp } from '../formats/timestamp.ts'
+import type { CountedLimit, LimitState } from './counter.ts'
+import type { Dialect } from './dialect.ts'
+
+/** Receives one header; names are lower-case. */
+export type PutHeader = (name: string, value: string) => void
+
+/** Puts the headers of these limits, or none without limits. */
+export function putLimitHeaders(
+  dialect: Dialect,
+  states: readonly LimitState[],
+  now: number,
+  put: PutHeader,
+): void {
+  if (states.length === 0) return
+  putBindingHeaders(dialect, states, now, put)
+  put('ratelimit-policy', toPolicies(states.map(({ limit }) => limit)))
+  put('ratelimit', toItems(states, now))
+}
+
+/** Puts a dialect's own headers for the binding limit, if there is one. */
+export function putBindingHeaders(
+  dialect: Dialect,
+  states: readonly LimitState[],
+  now: number,
+  put: PutHeader,
+): void {
+  const binding = bindingOf(states)
+  if (binding === undefined) return
+  if (dialect === 'openai') {
+    put('x-ratelimit-limit-tokens', String(binding.limit.limit))
+    put('x-ratelimit-remaining-tokens', String(binding.remaining))
+    put('x-ratelimit-reset-tokens', toResetDuration(binding.resetsAt - now))
+  } else {
+    put('anthropic-ratelimit-tokens-limit', String(binding.limit.limit))
+    put('anthropic-ratelimit-tokens-remaining', String(binding.remaining))
+    put(
+      'anthropic-ratelimit-tokens-reset',
+      toTimestamp(Math.ceil(binding.resetsAt / 1_000) * 1_000),
+    )
+  }
+}
+
+/** The field `RateLimit-Policy`: the limits. */
+export function toPolicies(limits: readonly CountedLimit[]): string {
+  return limits.map(({ policy }) => policy).join(', ')
+}
+
+/** The field `RateLimit`: their states. */
+export function toItems(states: readonly LimitState[], now: number): string {
+  let items = ''
+  for (const { limit, remaining, resetsAt } of states) {
+    const comma = items === '' ? '' : ', '
+    items += `${comma}"${limit.window}";r=${remaining};t=${secondsUntil(resetsAt, now)}`
+  }
+  return items
+}
+
+/**
+ * The binding limit: the one with the smallest share left, and of several the one that resets last,
+ * so that among used-up limits it is the one to wait for.
+ */
+export function bindingOf(states: readonly LimitState[]): LimitState | undefined {
+  let binding: LimitState | undefined
+  for (const state of states) {
+    if (binding === undefined || bindsMore(state, binding)) binding = state
+  }
+  return binding
+}
+
+/** Whole seconds, rounded up, at least one: after that wait the window is open. */
+export function secondsUntil(instant: number, now: number): number {
+  return Math.max(1, Math.ceil((instant - now) / 1_000))
+}
+
+/** A wait in OpenAI's format, which is Go's: `250ms`, `1s`, `6m0s`, `1h2m3s`; rounded up. */
+export function toResetDuration(waitMs: number): string {
+  if (waitMs <= 999) return `${Math.max(1, Math.ceil(waitMs))}ms`
+  const seconds = Math.ceil(waitMs / 1_000)
+  if (seconds < 60) return `${seconds}s`
+  const minutes = Math.floor(seconds / 60)
+  if (minutes < 60) return `${minutes}m${seconds % 60}s`
+  return `${Math.floor(minutes / 60)}h${minutes % 60}m${seconds % 60}s`
+}
+
+function bindsMore(a: LimitState, b: LimitState): boolean {
+  const share = a.remaining / a.limit.limit - b.remaining / b.limit.limit
+  return share < 0 || (share === 0 && a.resetsAt > b.resetsAt)
+}

@@ -1,0 +1,144 @@
+/**
+ * The list of models (contract, 3.7): parses the untrusted list of a model's server, and merges the
+ * lists of many servers into one ordered list.
+ */
+
+import { isObject } from '../formats/fields.ts'
+import { displayOf, type ModelDisplay, modelDisplayOf } from './display.ts'
+import { takenOf } from './served-names.ts'
+import type { CompiledSubscription, Model } from './snapshot.ts'
+
+/** One entry of a server's own list. */
+export interface ServedModel {
+  readonly id: string
+  /** Unix seconds; undefined if the server gives no usable value. */
+  readonly created: number | undefined
+}
+
+/** A model that a subscription opens. */
+export interface FoundModel {
+  readonly model: Model
+  readonly subscription: CompiledSubscription
+  /** As `endpointOf` returns it; empty if there is none. */
+  readonly endpoint: string
+  /** undefined: its server has no list, so the ids of the ModelRef are used, or its name. */
+  readonly served: readonly ServedModel[] | undefined
+}
+
+export interface ListedModel {
+  readonly id: string
+  /** Unix seconds; 0 if neither the server nor the ModelRef has a time. */
+  readonly created: number
+  readonly ownedBy: string
+  readonly kind: string
+  readonly url: string
+  readonly ready: boolean
+  readonly details: ModelDisplay
+  /** Every subscription that opens it, ordered by name. */
+  readonly subscriptions: readonly ListedSubscription[]
+}
+
+export interface ListedSubscription {
+  readonly name: string
+  readonly displayName: string
+  readonly description: string
+}
+
+/** Limits: entries read from one server's list, and characters of an id. */
+const longestList = 10_000
+const longestId = 512
+/** The last second of the year 9999, the latest that RFC 3339 can express. */
+const latestSecond = 253_402_300_799
+/** Without controls and invisible characters, with which a name could look like another one. */
+const printable = /^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+$/u
+
+/**
+ * Where clients reach a model: its own `endpointOverride`, otherwise its path at the gateway if it
+ * has a backend. Without a trailing slash; undefined if it cannot be reached. Only to be shown: a
+ * request with a credential must not go to an address that a resource names.
+ */
+export function endpointOf(
+  { key, resource, cluster }: Model,
+  gatewayUrl: string,
+): string | undefined {
+  const { endpointOverride } = resource
+  if (endpointOverride !== undefined) return endpointOverride.replace(/\/+$/, '')
+  return cluster === undefined ? undefined : `${gatewayUrl}/${key}`
+}
+
+/**
+ * The entries of `{"data":[{"id","created"}]}`, for any value. Skips ids that are not strings,
+ * empty, too long, unprintable or repeated.
+ */
+export function readServedModels(list: unknown): readonly ServedModel[] {
+  const data = isObject(list) ? list.data : undefined
+  if (!Array.isArray(data)) return []
+  const served = new Map<string, ServedModel>()
+  for (const entry of data.slice(0, longestList) as readonly unknown[]) {
+    if (!isObject(entry) || !isUsableId(entry.id) || served.has(entry.id)) continue
+    served.set(entry.id, { id: entry.id, created: readSeconds(entry.created) })
+  }
+  return [...served.values()]
+}
+
+/**
+ * One entry for each id, url and owner, ordered by the three. If `spec.modelIds` says which of the
+ * server's ids are this model, other ids are left out, because several ModelRefs may share a
+ * server. A model with `spec.upstreamModel` has its own names, whatever the server lists.
+ */
+export function mergeModels(found: readonly FoundModel[]): readonly ListedModel[] {
+  const entries = new Map<string, ListedModel & { readonly subscriptions: ListedSubscription[] }>()
+  for (const { model, subscription, endpoint, served } of found) {
+    for (const { id, created } of servedAs(model, served)) {
+      const key = JSON.stringify([id, endpoint, model.key])
+      const entry = entries.get(key) ?? {
+        id,
+        created: created ?? Math.floor((model.resource.metadata.createdAt ?? 0) / 1_000),
+        ownedBy: model.key,
+        kind: model.resource.backend.kind || 'llmisvc',
+        url: endpoint,
+        ready: model.phase === 'Ready',
+        details: modelDisplayOf(model.resource.metadata),
+        subscriptions: [],
+      }
+      entries.set(key, entry)
+      if (entry.subscriptions.some(({ name }) => name === subscription.name)) continue
+      const display = displayOf(subscription.resource.metadata)
+      entry.subscriptions.push({ name: subscription.name, ...display })
+    }
+  }
+  for (const { subscriptions } of entries.values()) {
+    subscriptions.sort((a, b) => compare(a.name, b.name))
+  }
+  return [...entries.values()].sort(
+    (a, b) => compare(a.id, b.id) || compare(a.url, b.url) || compare(a.ownedBy, b.ownedBy),
+  )
+}
+
+function servedAs(
+  { resource }: Model,
+  served: readonly ServedModel[] | undefined,
+): readonly ServedModel[] {
+  const { metadata, modelIds, server } = resource
+  const { upstreamModel } = server
+  if (served === undefined || upstreamModel !== undefined) {
+    const ids = modelIds.length === 0 ? [metadata.name] : modelIds
+    const created = served?.find(({ id }) => id === upstreamModel)?.created
+    return ids.map((id) => ({ id, created }))
+  }
+  if (modelIds.length > 0) return served.filter(({ id }) => modelIds.includes(id))
+  return takenOf(served)
+}
+
+function isUsableId(id: unknown): id is string {
+  return typeof id === 'string' && id.length <= longestId && printable.test(id) && id.isWellFormed()
+}
+
+function readSeconds(created: unknown): number | undefined {
+  if (typeof created !== 'number' || !(created >= 0 && created <= latestSecond)) return undefined
+  return Math.floor(created)
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0
+}

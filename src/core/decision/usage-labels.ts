@@ -1,0 +1,40 @@
+/** The labels of usage metrics. Pure. */
+
+import type { Subscription, WrittenTelemetry } from '../kinds/resources.ts'
+
+/** How users are named: in clear, by a hash, or not at all. */
+export type UserNaming = 'on' | 'hash' | 'off'
+
+export interface UsageLabels {
+  /** Whether these metrics exist. */
+  readonly enabled: boolean
+  readonly user: UserNaming
+  readonly model: boolean
+  /** `organization_id` and `cost_center` of the subscription. */
+  readonly organization: boolean
+  /** The caller's group that owns the subscription. */
+  readonly group: boolean
+}
+
+/** The Tenant takes precedence. A user that it captures is hashed if the setting says so. */
+export function toUsageLabels(
+  written: WrittenTelemetry | undefined,
+  naming: UserNaming,
+): UsageLabels {
+  const captured = naming === 'off' ? 'on' : naming
+  const user = written?.captureUser
+  return {
+    enabled: written?.enabled ?? true,
+    user: user === undefined ? naming : user ? captured : 'off',
+    model: written?.captureModelUsage ?? true,
+    organization: written?.captureOrganization ?? false,
+    group: written?.captureGroup ?? false,
+  }
+}
+
+/**
+ * The first of the subscription's groups that the caller is in; empty if the user owns it by name.
+ */
+export function owningGroup({ owner }: Subscription, groups: readonly string[]): string {
+  return owner.groups.find((group) => groups.includes(group)) ?? ''
+}

@@ -1,0 +1,154 @@
+/** Fields of a ModelRef for the connection to its server. */
+
+import { integer, object, type Schema, text } from '../formats/schema.ts'
+
+/** A file name within a folder, never a path out of it. */
+const file: Partial<Schema> = {
+  minLength: 1,
+  maxLength: 253,
+  pattern: '^[A-Za-z0-9_.-]+$',
+  form: 'a file name of letters, digits, ".", "-" and "_"',
+  refuses: [
+    {
+      pattern: '^\\.{1,2}$',
+      message: 'must be a file name of letters, digits, ".", "-" and "_"',
+    },
+  ],
+}
+
+/** Headers that a resource must not set: of the connection, the body, metadata services, and our own. */
+const ownHeaders =
+  '^(host|connection|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade|expect|content-.*|accept-encoding|x-request-id|metadata|metadata-flavor|x-(aws-ec2-metadata|tollgate|envoy|forwarded|maas)-.*)$'
+
+const secretName = text({
+  description: 'name of the Secret',
+  minLength: 1,
+  maxLength: 253,
+  pattern: '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$',
+  form: 'a DNS name in lower case',
+})
+
+/** Exactly one of the two. */
+export const credentialRule = {
+  cel: 'has(self.file) != has(self.secretRef)',
+  message: 'needs either file or secretRef',
+}
+
+/** How the gateway identifies itself to the server. */
+export const credential = object(
+  {
+    file: text({
+      ...file,
+      description: 'the file `SECRETS_DIR`/namespace/file with the credential',
+    }),
+    secretRef: object(
+      {
+        name: secretName,
+        key: text({
+          description: 'entry of its `data` with the credential',
+          minLength: 1,
+          maxLength: 253,
+          pattern: '^[-._a-zA-Z0-9]+$',
+          form: 'a key of letters, digits, ".", "-" and "_"',
+        }),
+      },
+      ['name', 'key'],
+      { description: 'a Secret in the namespace of the ModelRef (`RESOURCES=kubernetes` only)' },
+    ),
+    header: text({
+      description: 'header for the credential',
+      otherwise: '`authorization`',
+      minLength: 1,
+      maxLength: 128,
+      pattern: '^[A-Za-z0-9-]+$',
+      form: 'the name of a header: letters, digits and "-"',
+      refuses: [{ pattern: ownHeaders, ignoreCase: true, message: 'is not free to be set' }],
+    }),
+    prefix: text({
+      description: 'prefix of the credential in the header',
+      otherwise: '`Bearer ` in `authorization`, else empty',
+      maxLength: 64,
+      pattern: '^([!-~][ -~]*)?$',
+      form: 'of visible ASCII',
+    }),
+  },
+  [],
+  { description: 'credential of the gateway for the server', rules: [credentialRule] },
+)
+
+/**
+ * A Go duration without signs, microseconds, nanoseconds or a lone point, which CEL parses as we
+ * do.
+ */
+function duration(description: string, longest: string, otherwise: string): Schema {
+  const message = `must be a duration like 500ms, 30s or 10m, at most ${longest}`
+  return text({
+    description,
+    otherwise,
+    maxLength: 32,
+    pattern: durationPattern,
+    form: message.replace('must be ', ''),
+    rules: [
+      {
+        cel: `duration(self) >= duration('1ms') && duration(self) <= duration('${longest}')`,
+        message,
+      },
+    ],
+  })
+}
+
+const number = '[0-9]{1,9}(\\.[0-9]{1,6})?'
+const durationPattern = `^([0-9]{1,9}ms|(${number}h)?(${number}m)?(${number}s)?)$`
+
+/** The values for which the gateway has routes. */
+const idles = ['10s', '30s', '1m', '2m', '5m', '10m', '15m', '30m', '1h']
+
+export const server = {
+  upstreamModel: text({
+    description: "the server's name for the model",
+    otherwise: 'the one in the body stays',
+    minLength: 1,
+    maxLength: 256,
+    pattern: '^[!#-[\\]-~]+$',
+    form: 'of visible ASCII without ", \\ and blanks',
+  }),
+  caFile: text({
+    ...file,
+    description:
+      "PEM file of the authorities for the server's certificate, in the same folder as the credential",
+    otherwise: "`BACKEND_CA_FILE`, else the system's",
+  }),
+  timeouts: object(
+    {
+      connect: duration('how long a connection may take', '1m', '`5s`'),
+      idle: text({
+        description: 'longest pause within request and response',
+        otherwise: '`5m`',
+        maxLength: 32,
+        pattern: durationPattern,
+        form: `one of ${idles.join(', ')}`,
+        rules: [
+          {
+            cel: `duration(self) in [${idles.map((idle) => `duration('${idle}')`).join(', ')}]`,
+            message: `must be one of ${idles.join(', ')}`,
+          },
+        ],
+      }),
+      answer: duration('how long an answer may take, to its end', '24h', 'none'),
+    },
+    [],
+    { description: 'time limits for the server' },
+  ),
+  retries: integer(0, 5, {
+    description: 'how often a request that could not connect is retried',
+    otherwise: '2; 0 where `backendUrl` names an address',
+  }),
+  paths: text({
+    description: '`all` opens all paths of the server, not only the known operations',
+    otherwise: '`known`',
+    enum: ['known', 'all'],
+  }),
+} as const
+
+/** The original's: its Secret contains `api-key`. */
+export const credentialReference = object({ name: text(file) }, ['name'])

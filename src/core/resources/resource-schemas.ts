@@ -1,0 +1,397 @@
+/**
+ * The schema of each kind: the single source of its fields, bounds and patterns. `npm run crds`
+ * writes k8s/crds and docs/resources.md from it.
+ */
+
+import { readField } from '../formats/fields.ts'
+import {
+  boolean,
+  dnsLabel,
+  dnsName,
+  integer,
+  labels,
+  list,
+  object,
+  type Schema,
+  text,
+} from '../formats/schema.ts'
+import { credential, credentialReference, server } from './model-server-schema.ts'
+import { routingDocuments } from './routing-schemas.ts'
+
+const inLowerCase = 'a DNS name in lower case'
+
+/** For every kind: the API server's own rules for objects, which we apply to files. */
+const metadata = object(
+  {
+    name: text({ minLength: 1, maxLength: 253, pattern: dnsName, form: inLowerCase }),
+    namespace: text({
+      minLength: 1,
+      maxLength: 63,
+      pattern: dnsLabel,
+      form: 'a DNS label in lower case',
+    }),
+    annotations: labels(),
+    creationTimestamp: text(),
+    deletionTimestamp: text(),
+  },
+  ['name'],
+)
+
+const reference = {
+  namespace: text({
+    description: 'the namespace of the ModelRef',
+    minLength: 1,
+    maxLength: 63,
+    pattern: dnsName,
+    form: inLowerCase,
+  }),
+  name: text({
+    description: 'its name',
+    minLength: 1,
+    maxLength: 63,
+    pattern: dnsName,
+    form: inLowerCase,
+  }),
+}
+
+/** Quotes and backslashes are refused as in the original. Control characters are refused too. */
+const plainName: Partial<Schema> = {
+  minLength: 1,
+  maxLength: 1_024,
+  pattern: '^[^"\\\\\\x00-\\x1f\\x7f]+$',
+  form: 'free of ", \\ and controls',
+}
+
+function subjects(more: Partial<Schema>): Schema {
+  return object(
+    {
+      users: list(text(plainName), { description: 'names of users' }),
+      groups: list(object({ name: text({ ...plainName, description: 'its name' }) }, ['name']), {
+        description: 'groups; every member counts',
+      }),
+    },
+    [],
+    more,
+  )
+}
+
+function attribution(description: string): Schema {
+  return object(
+    {
+      organizationId: text({ description: 'the organization that is responsible' }),
+      costCenter: text({ description: 'the cost center that is charged' }),
+      labels: labels({ description: 'further labels' }),
+    },
+    [],
+    { description },
+  )
+}
+
+/** The most models that one resource may name; more would hardly fit into etcd. */
+const mostModels = 5_000
+
+const windowForm = '1 to 9999 and s, m or h, like 1m, and at most 8784h'
+
+/** Also for a window that matches the pattern and is too long. */
+export const windowMessage = `must be ${windowForm}`
+
+const window = text({
+  description: 'length of the window, which opens with the first response that is counted',
+  maxLength: 16,
+  pattern: '^[1-9][0-9]{0,3}[smh]$',
+  form: windowForm,
+  rules: [{ cel: "duration(self) <= duration('8784h')", message: windowMessage }],
+})
+
+const limit = object(
+  {
+    limit: integer(1, 1_000_000_000, {
+      description: 'tokens per user and window, for this model under this Subscription',
+    }),
+    window,
+  },
+  ['limit', 'window'],
+)
+
+const url: Partial<Schema> = {
+  minLength: 1,
+  maxLength: 2_048,
+  pattern: urlPattern(),
+  form: 'a URL like http://host:port/path',
+  refuses: [
+    {
+      pattern: '^https?://[^/?#]*@|[?#]',
+      message: 'must have no user, password, query or fragment',
+    },
+  ],
+}
+
+/** Whether a text from another source than our documents is a valid URL of this form. */
+export function isUrl(written: string): boolean {
+  const field = readField(written, [], text(url))
+  return field.string() !== undefined && URL.canParse(written)
+}
+
+function urlPattern(): string {
+  const label = '[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?'
+  // A last label of only digits would be parsed as part of an IPv4 address.
+  const last = '([A-Za-z_]|[0-9]+[-A-Za-z_])([-A-Za-z0-9_]*[A-Za-z0-9_])?'
+  const octet = '(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])'
+  const host = `((${label}\\.)*${last}\\.?|${octet}(\\.${octet}){3}|\\[[0-9A-Fa-f:.]+\\])`
+  const port = '[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]'
+  return `^https?://([!-"$-.0->A-~]*@)?${host}(:(${port})?)?([/?#][!-~]*)?$`
+}
+
+const modelRefSpec = object(
+  {
+    modelRef: object(
+      {
+        kind: text({
+          description: 'kind of the object',
+          enum: ['LLMInferenceService', 'ExternalModel'],
+        }),
+        name: text({ description: 'its name in this namespace', minLength: 1, maxLength: 253 }),
+      },
+      ['kind', 'name'],
+      { description: 'the object that serves the model' },
+    ),
+    backendUrl: text({
+      ...url,
+      description: 'where the gateway sends requests for the model',
+      otherwise:
+        'found by its HTTPRoute or LLMInferenceService ([kubernetes.md](kubernetes.md#where-requests-go)); else nothing serves the model',
+    }),
+    endpointOverride: text({
+      ...url,
+      description: 'the address shown to clients',
+      otherwise: '`GATEWAY_URL`/namespace/name',
+    }),
+    modelIds: list(text({ ...plainName, maxLength: 256 }), {
+      description: 'further names that requests may use for the model',
+    }),
+    credential,
+    ...server,
+  },
+  ['modelRef'],
+)
+
+const accessPolicySpec = object(
+  {
+    modelRefs: list(object(reference, ['namespace', 'name']), {
+      description: 'the models that this policy opens',
+      item: 'model',
+      minItems: 1,
+      maxItems: mostModels,
+    }),
+    subjects: subjects({
+      description: 'who may use them: any of these users or groups',
+      rules: [
+        {
+          cel: '(has(self.users) && size(self.users) > 0) || (has(self.groups) && size(self.groups) > 0)',
+          message: 'needs at least one group or user',
+        },
+      ],
+    }),
+    meteringMetadata: attribution('whom use is attributed to'),
+  },
+  ['modelRefs', 'subjects'],
+)
+
+const subscriptionSpec = object(
+  {
+    owner: subjects({
+      description: 'who may use the Subscription: any of these users or groups',
+      otherwise: 'nobody',
+    }),
+    modelRefs: list(
+      object(
+        {
+          ...reference,
+          tokenRateLimits: list(limit, {
+            description: 'limits, all of which apply',
+            item: 'limit',
+            minItems: 1,
+            maxItems: 20,
+          }),
+          billingRate: object(
+            { perToken: text({ description: 'shown in lists, not used otherwise' }) },
+            [],
+            {
+              description: 'price of a token',
+            },
+          ),
+        },
+        ['namespace', 'name', 'tokenRateLimits'],
+      ),
+      {
+        description:
+          'the models that it pays for; of one that is named twice the first entry counts',
+        item: 'model',
+        minItems: 1,
+        maxItems: mostModels,
+      },
+    ),
+    tokenMetadata: attribution('whom use is attributed to'),
+    priority: integer(-2_147_483_648, 2_147_483_647, {
+      description: "a new key belongs to the caller's Subscription with the highest priority",
+      otherwise: '0',
+    }),
+  },
+  ['modelRefs'],
+)
+
+const tenantSpec = object({
+  apiKeys: object(
+    {
+      maxExpirationDays: integer(1, 36_500, {
+        description: 'longest lifetime of a key',
+        otherwise: '`API_KEY_MAX_EXPIRATION_DAYS`',
+      }),
+    },
+    [],
+    { description: 'rules for keys' },
+  ),
+  externalOIDC: object(
+    {
+      issuerUrl: text({
+        description: 'issuer of the provider, exactly as in its tokens',
+        pattern: '^https://[!-"$->@-~]+$',
+        form: 'an https URL',
+      }),
+      clientId: text({ description: 'audience that its tokens must name', minLength: 1 }),
+      ttl: integer(30, 2_147_483_647, {
+        description: 'seconds for which an accepted token is cached',
+        otherwise: '300',
+      }),
+    },
+    ['issuerUrl', 'clientId'],
+    { description: 'a further OIDC provider whose identity tokens are accepted' },
+  ),
+  telemetry: object(
+    {
+      enabled: boolean({
+        description: 'whether the metrics of usage by user and subscription are exported',
+        otherwise: '`true`',
+      }),
+      metrics: object(
+        {
+          captureOrganization: boolean({
+            description: 'adds the labels `organization_id` and `cost_center`',
+            otherwise: '`false`',
+          }),
+          captureUser: boolean({
+            description: 'whether there is a label `user`',
+            otherwise: 'as `METRICS_USER` has it',
+          }),
+          captureGroup: boolean({
+            description: "adds the label `group`: the caller's group that owns the subscription",
+            otherwise: '`false`',
+          }),
+          captureModelUsage: boolean({
+            description: 'whether tokens have a label `model`',
+            otherwise: '`true`',
+          }),
+        },
+        [],
+        { description: 'labels of these metrics' },
+      ),
+    },
+    [],
+    { description: 'metrics of usage by user and subscription' },
+  ),
+})
+
+const externalModelSpec = object(
+  {
+    provider: text({ description: 'provider of the model', minLength: 1, maxLength: 63 }),
+    endpoint: text({
+      description: 'host of its API',
+      minLength: 1,
+      maxLength: 253,
+      pattern: '^([a-z0-9]([-a-z0-9]*[a-z0-9])?\\.)+[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[0-9]{1,5})?$',
+      form: 'the domain name of a host, like api.example.com',
+    }),
+    targetModel: server.upstreamModel,
+    credentialRef: credentialReference,
+  },
+  ['provider', 'endpoint', 'credentialRef'],
+)
+
+/** The specs of our kinds, in the order of the docs. */
+export const specs = {
+  ModelRef: {
+    description: 'A model: its names and where its requests go.',
+    spec: modelRefSpec,
+    isSpecRequired: true,
+    rules: [
+      {
+        cel: 'size(self.metadata.name) <= 63',
+        message: 'metadata.name must have at most 63 characters to be referred to',
+      },
+    ],
+  },
+  AccessPolicy: {
+    description: 'Opens models to users and groups. A model that no AccessPolicy names is closed.',
+    spec: accessPolicySpec,
+    isSpecRequired: true,
+    rules: [],
+  },
+  Subscription: {
+    description:
+      'Covers the use of models: which users, which models, and how many tokens each user has.',
+    spec: subscriptionSpec,
+    isSpecRequired: true,
+    rules: [],
+  },
+  Tenant: {
+    description: 'Configuration of the whole installation. There is one Tenant, `default-tenant`.',
+    spec: tenantSpec,
+    isSpecRequired: false,
+    rules: [
+      {
+        cel: "self.metadata.name == 'default-tenant'",
+        message: 'metadata.name must be default-tenant; there is one Tenant',
+      },
+    ],
+  },
+} as const satisfies Readonly<Record<string, KindSchema>>
+
+interface KindSchema {
+  readonly description: string
+  readonly spec: Schema
+  readonly isSpecRequired: boolean
+  /** Rules for the whole object. */
+  readonly rules: Schema['rules']
+}
+
+/** The legacy tiers: `data.tiers` of their ConfigMap, after parsing. */
+const tiers = list(
+  object(
+    {
+      name: text({ minLength: 1 }),
+      displayName: text({ pattern: '[^ \\t\\r\\n\\f\\v]', form: 'more than blanks' }),
+      description: text(),
+      level: integer(-2_147_483_648, 2_147_483_647),
+      groups: list(text({ minLength: 1 })),
+    },
+    ['name'],
+  ),
+)
+
+function document(spec: Readonly<Record<string, Schema>>, required: readonly string[]): Schema {
+  return object({ ...envelope.properties, metadata, ...spec }, ['metadata', ...required])
+}
+
+/** The fields that identify a document's kind. */
+export const envelope = object({ apiVersion: text(), kind: text() }, ['apiVersion', 'kind'])
+
+/** Whole documents, by the kind that they are read as. */
+export const documents = {
+  ModelRef: document({ spec: modelRefSpec }, ['spec']),
+  ExternalModel: document({ spec: externalModelSpec }, ['spec']),
+  AccessPolicy: document({ spec: accessPolicySpec }, ['spec']),
+  Subscription: document({ spec: subscriptionSpec }, ['spec']),
+  Tenant: document({ spec: tenantSpec }, []),
+  ConfigMap: document({ data: object({ tiers }, ['tiers']) }, []),
+  ...routingDocuments,
+} as const

@@ -1,0 +1,54 @@
+/**
+ * Advice about resources that are valid and in force but probably not what their author intended.
+ */
+
+import { resourceKey, type Snapshot } from '../decision/snapshot.ts'
+import { sharedPriorities } from './conditions.ts'
+
+/** With more individual users than this, a resource is slow to read and to compile. */
+const manyUsers = 500
+
+/** One sentence per finding, shown by `tollgate check`. */
+export function adviceOn(snapshot: Snapshot): readonly string[] {
+  const subjects = [
+    ...[...snapshot.policies.values()].map(({ resource }) => ({
+      resource,
+      subjects: resource.subjects,
+    })),
+    ...[...snapshot.subscriptions.values()].map(({ resource }) => ({
+      resource,
+      subjects: resource.owner,
+    })),
+  ]
+  const long = subjects
+    .filter(({ subjects: { users } }) => users.length > manyUsers)
+    .map(({ resource, subjects: { users } }) => {
+      return `${resourceKey(resource)} names ${users.length} users; a group would do better`
+    })
+  const servers = [...snapshot.models.values()].flatMap(({ resource, basePath }) => {
+    const key = resourceKey(resource)
+    return [
+      ...(basePath.endsWith('/v1')
+        ? [`${key} has a backendUrl that ends in /v1; leave that out, as the gateway adds it`]
+        : []),
+      ...(resource.server.allPaths
+        ? [`${key} opens all paths of its server; what is used on unknown ones is not counted`]
+        : []),
+    ]
+  })
+  return [...long, ...servers, ...uncallable(snapshot), ...sharedPriorities(snapshot)]
+}
+
+/** Models that no key can call. */
+function uncallable({ models, policies, subscriptions }: Snapshot): string[] {
+  const opened = new Set([...policies.values()].flatMap(({ modelKeys }) => modelKeys))
+  const covered = new Set([...subscriptions.values()].flatMap(({ modelKeys }) => modelKeys))
+  return [...models.values()].flatMap(({ resource, key }) => [
+    ...(opened.has(key)
+      ? []
+      : [`no AccessPolicy names ${resourceKey(resource)}: nobody may use it`]),
+    ...(covered.has(key)
+      ? []
+      : [`no Subscription names ${resourceKey(resource)}: no key can be used for it`]),
+  ])
+}

@@ -1,0 +1,112 @@
+/** The log of refusals: one line each, with a limit per code and second. */
+
+import type { Logger } from 'pino'
+import type { RefusedRequest } from '../admin/refusals.ts'
+import type { Caller } from '../core/decision/caller.ts'
+import { describe, type ErrorCode } from '../core/decision/errors.ts'
+import { networkOf } from '../core/formats/network.ts'
+import { toShown } from '../core/formats/redact.ts'
+import { traceIdOf } from '../core/formats/trace-context.ts'
+import type { RefusedCheck } from './service.ts'
+import { namedBy } from './span-tags.ts'
+
+export type DenialLog = ReturnType<typeof createDenialLog>
+
+export interface DenialLogOptions {
+  readonly log: Pick<Logger, 'info'>
+  /** Lines per code and second. */
+  readonly perSecond: number
+  /** A monotonic clock in milliseconds; `performance.now` by default. */
+  readonly monotonic?: () => number
+}
+
+interface Second {
+  readonly startedAt: number
+  written: number
+  omitted: number
+}
+
+const secondMs = 1_000
+
+export function createDenialLog(options: DenialLogOptions) {
+  const { log, perSecond, monotonic = () => performance.now() } = options
+  const seconds = new Map<ErrorCode, Second>()
+  let timer: NodeJS.Timeout | undefined
+
+  /** Whether another line of this code is within the limit. */
+  function admit(code: ErrorCode): boolean {
+    const now = monotonic()
+    let second = seconds.get(code)
+    if (second === undefined || now - second.startedAt >= secondMs) {
+      if (second !== undefined) logOmitted(code, second)
+      second = { startedAt: now, written: 0, omitted: 0 }
+      seconds.set(code, second)
+    }
+    if (second.written < perSecond) {
+      second.written += 1
+      return true
+    }
+    second.omitted += 1
+    timer ??= setTimeout(flush, secondMs).unref()
+    return false
+  }
+
+  function logOmitted(code: ErrorCode, second: Second): void {
+    if (second.omitted > 0) log.info({ code, omitted: second.omitted }, 'refusals were not logged')
+    second.omitted = 0
+  }
+
+  function flush(): void {
+    clearTimeout(timer)
+    timer = undefined
+    for (const [code, second] of seconds) logOmitted(code, second)
+  }
+
+  function write(
+    code: ErrorCode,
+    status: number,
+    caller: Caller | null,
+    address: string | undefined,
+    more: object,
+  ) {
+    log.info(
+      {
+        code,
+        status,
+        ...(caller !== null && { user: caller.user }),
+        ...(caller?.by === 'key' && { keyId: caller.keyId }),
+        ...more,
+        ...(address !== undefined && { network: networkOf(address) }),
+      },
+      'request refused',
+    )
+  }
+
+  return {
+    /** Logs a refusal of Check. */
+    check(refused: RefusedCheck): void {
+      const { code, status, reason, caller, source, requestId, traceparent } = refused
+      if (!admit(code)) return
+      const id = requestId()
+      write(code, status, caller, source(), {
+        ...(reason !== undefined && { reason: toShown(reason) }),
+        ...namedBy(refused),
+        request_id: id && toShown(id),
+        trace_id: traceIdOf(traceparent),
+      })
+    },
+    /** Logs a refusal of the REST API. */
+    request(refused: RefusedRequest): void {
+      const { code, caller, method, route, address, requestId, traceparent } = refused
+      if (!admit(code)) return
+      write(code, describe(code).status, caller, address, {
+        method,
+        route,
+        request_id: requestId,
+        trace_id: traceIdOf(traceparent),
+      })
+    },
+    /** Logs how many lines were left out so far; call it at the end. */
+    flush,
+  }
+}

@@ -1,0 +1,32 @@
+/** Which addresses models may have in this installation. */
+
+import type { JudgeAddress } from '../core/resources/refuse-addresses.ts'
+import type { Config } from '../settings/config.ts'
+import { settings } from '../settings/table.ts'
+import { createAddressRules } from './model-address.ts'
+
+/** By the listeners of the settings; a port that is chosen at the start is not known. */
+export function judgeOf(config: Config): JudgeAddress {
+  const { hostname, port, protocol } = new URL(config.gatewayUrl)
+  const all = [
+    [settings.gatewayAddress, config.gatewayAddress],
+    [settings.apiAddress, config.apiAddress],
+    [settings.internalAddress, config.internalAddress],
+    ...config.grpcAddresses.map((address) => [settings.grpcAddresses, address] as const),
+    [settings.metricsAddress, config.metricsAddress],
+    [settings.envoyAdminAddress, config.envoyAdminAddress],
+    ...config.gatewayGrpcEndpoints.map((at) => [settings.gatewayGrpcEndpoints, at] as const),
+    ...config.gatewayApiEndpoints.map((at) => [settings.gatewayApiEndpoints, at] as const),
+    [
+      settings.gatewayUrl,
+      { host: hostname, port: Number(port) || (protocol === 'https:' ? 443 : 80) },
+    ],
+  ] as const
+  return createAddressRules({
+    listeners: all.flatMap(([{ name }, address]) =>
+      address === undefined || 'path' in address ? [] : { setting: name, ...address },
+    ),
+    allowed: config.modelAddressesAllowed ?? [],
+    opensLoopback: config.resourceFolder !== undefined,
+  })
+}

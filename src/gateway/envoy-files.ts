@@ -1,0 +1,112 @@
+/**
+ * Envoy's files besides the clusters, from the settings: used by `tollgate envoy-config`, `tollgate
+ * up`, and in a pod.
+ */
+
+import { existsSync, mkdirSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { createSecureContext } from 'node:tls'
+import { packageRoot } from '../runtime/package-root.ts'
+import { replaceFile } from '../runtime/replace-file.ts'
+import { type Config, showAddress } from '../settings/config.ts'
+import { findAuthorities, renderBootstrap, renderCertificate } from './bootstrap.ts'
+import { clustersFile, renderClusters, writeClusters } from './clusters.ts'
+import { tracingOf } from './tracing-settings.ts'
+
+export interface EnvoyFiles {
+  /** The text of `bootstrap.json`. */
+  readonly bootstrap: string
+  /**
+   * The text of `certificate.json`, which names the listener's certificate; undefined: it uses
+   * plain HTTP.
+   */
+  readonly certificate: string | undefined
+}
+
+/** The texts of the files in ENVOY_CONFIG_DIR. */
+export function renderEnvoyFiles(config: Config): EnvoyFiles {
+  const { gatewayTlsCertFile: cert, gatewayTlsKeyFile: key, envoyConfigDir } = config
+  const template = readFileSync(join(packageRoot, 'envoy', 'bootstrap.yaml'), 'utf8')
+  const certificate =
+    cert === undefined || key === undefined ? undefined : renderCertificate(cert, key)
+  const bootstrap = renderBootstrap(template, {
+    gateway: config.gatewayAddress,
+    admin: config.envoyAdminAddress,
+    hopMark: config.hopMark,
+    grpc: config.gatewayGrpcEndpoints,
+    api: config.gatewayApiEndpoints,
+    clustersFile: join(envoyConfigDir, clustersFile),
+    journal: config.usageJournal,
+    authoritiesFile: config.backendCaFile ?? findAuthorities(),
+    bodyLimit: config.bodyLimit,
+    bodyTimeoutMs: config.bodyTimeoutMs,
+    allowedOrigins: config.allowedOrigins,
+    heapBytes: config.envoyHeapBytes,
+    tracing: tracingOf(config),
+    trustsTraces: config.traceTrustClients,
+    trustedHops: config.gatewayTrustedHops,
+    certificateFile: certificate && certificatePath(config),
+  })
+  return { bootstrap, certificate }
+}
+
+/**
+ * Writes them, and what Envoy does not start without: an empty list of clusters if the service has
+ * not written one, and the journal's folder. Returns the path of `bootstrap.json`.
+ */
+export async function writeEnvoyFiles(config: Config): Promise<string> {
+  const { envoyConfigDir, usageJournal, envoyAdminAddress: admin } = config
+  const { bootstrap, certificate } = renderEnvoyFiles(config)
+  mkdirSync(envoyConfigDir, { recursive: true })
+  if ('path' in admin) mkdirSync(dirname(admin.path), { recursive: true })
+  // It contains user names.
+  if (usageJournal !== undefined) mkdirSync(dirname(usageJournal), { recursive: true, mode: 0o700 })
+  if (certificate !== undefined) await replaceFile(certificatePath(config), certificate)
+  if (!existsSync(join(envoyConfigDir, clustersFile))) {
+    await writeClusters(envoyConfigDir, renderClusters([], '0'))
+  }
+  const path = join(envoyConfigDir, 'bootstrap.json')
+  await replaceFile(path, bootstrap)
+  return path
+}
+
+function certificatePath({ envoyConfigDir }: Config): string {
+  return join(envoyConfigDir, 'certificate.json')
+}
+
+/**
+ * `NAME: what is wrong` for settings with which Envoy could not listen, or would have no service to
+ * call.
+ */
+export function checkEnvoyFiles(config: Config): readonly string[] {
+  const { gatewayTlsCertFile: cert, gatewayTlsKeyFile: key } = config
+  const endpoints = [...config.gatewayGrpcEndpoints, ...config.gatewayApiEndpoints]
+  if (endpoints.some((endpoint) => 'port' in endpoint && endpoint.port === 0)) {
+    return [
+      'GATEWAY_GRPC_ENDPOINTS: name the ports of the processes, here and in GATEWAY_API_ENDPOINTS',
+    ]
+  }
+  const problems = checkAdminSocket(config)
+  if (cert === undefined || key === undefined) return problems
+  try {
+    createSecureContext({ cert: readFileSync(cert), key: readFileSync(key) })
+    return problems
+  } catch (error) {
+    return [
+      ...problems,
+      `GATEWAY_TLS_CERT_FILE: cannot be used with the key (${(error as Error).message})`,
+    ]
+  }
+}
+
+/** The longest path of a Unix socket in bytes: 108 on Linux and 104 on macOS and the BSDs, with a NUL. */
+const longestSocket = process.platform === 'linux' ? 107 : 103
+
+/** The same for Envoy's admin page, where the default depends on DATA_DIR. */
+export function checkAdminSocket({ envoyAdminAddress: admin }: Config): readonly string[] {
+  const length = 'path' in admin ? Buffer.byteLength(admin.path) : 0
+  if (length <= longestSocket) return []
+  return [
+    `ENVOY_ADMIN_ADDRESS: ${showAddress(admin)} has ${length} bytes, a socket at most ${longestSocket}; set it, or a shorter DATA_DIR`,
+  ]
+}

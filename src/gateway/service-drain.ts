@@ -1,0 +1,68 @@
+/** Drains this process's Envoy for `tollgate drain`. */
+
+import { setTimeout as delay } from 'node:timers/promises'
+import type { DrainState, GatewayDrain } from '../admin/drain-gateway.ts'
+import type { Context } from '../wiring/context.ts'
+import { drainEnvoy, isServing } from './drain.ts'
+
+/** The longest wait for a response (milliseconds): far below the listener's timeout. */
+const answerWithinMs = 5_000
+
+/** Between two checks for a new Envoy in place of the drained one. */
+const lookEveryMs = 1_000
+
+/**
+ * From the first call on the process is not ready, but continues to serve. It is ready again when
+ * an Envoy responds that is not drained, because a container whose probe failed is drained and
+ * restarted.
+ */
+export function createGatewayDrain({ config, log, stops }: Context): GatewayDrain {
+  const closing = new AbortController()
+  stops.push(() => closing.abort())
+  let state: DrainState | undefined
+  let done: Promise<void> = Promise.resolve()
+
+  async function drain(): Promise<void> {
+    const { envoyAdminAddress: admin, drainLeastMs: leastMs, drainMs: mostMs } = config
+    log.info('not ready any more: Envoy is draining')
+    const onRunning = (requests: number): void => {
+      state = { status: 'draining', requests }
+    }
+    try {
+      const { signal } = closing
+      const { requests, tookMs } = await drainEnvoy({ admin, leastMs, mostMs, onRunning, signal })
+      state = { status: requests === 0 ? 'drained' : 'overdue', requests }
+      const about = { requests, ms: Math.round(tookMs) }
+      if (requests === 0) log.info(about, 'Envoy has no requests any more')
+      else log.warn(about, 'Envoy still has requests; the drain stops waiting for them')
+    } catch (error) {
+      state = { status: 'unreachable' }
+      log.warn({ cause: String(error) }, 'Envoy does not answer, so it cannot be drained')
+    }
+    void waitForNext()
+  }
+
+  async function waitForNext(): Promise<void> {
+    while (!closing.signal.aborted) {
+      await delay(lookEveryMs, undefined, { ref: false })
+      if (!(await isServing(config.envoyAdminAddress).catch(() => false))) continue
+      log.info('another Envoy serves: ready again')
+      state = undefined
+      return
+    }
+  }
+
+  return {
+    get isAsked() {
+      return state !== undefined
+    },
+    async ask() {
+      if (state === undefined) {
+        state = { status: 'draining' }
+        done = drain()
+      }
+      await Promise.race([done, delay(answerWithinMs, undefined, { ref: false })])
+      return state
+    },
+  }
+}

@@ -1,0 +1,82 @@
+/** Identity tokens and administrators by the cluster, if KUBERNETES_TOKEN_REVIEW is on. */
+
+import { readFileSync } from 'node:fs'
+import { decodeJwt } from 'jose'
+import { subscriptionNamespace } from '../../core/kinds/resources.ts'
+import { fromKubeconfig, fromServiceAccount } from '../../kubernetes/access.ts'
+import type { ClusterAccess } from '../../kubernetes/client.ts'
+import { errorMessage } from '../../runtime/error-message.ts'
+import type { Context } from '../../wiring/context.ts'
+import type { RefusalLog } from '../refusal-log.ts'
+import { type AccessResult, type AccessReview, createAccessReview } from './access-review.ts'
+import { createReview } from './review.ts'
+import { createTokenReview, type TokenReview } from './token-review.ts'
+
+export interface Cluster {
+  readonly tokens: TokenReview
+  readonly mayAdminister: AccessReview
+}
+
+/** undefined: the cluster is not used. Throws an error that names the setting to check. */
+export function openCluster(
+  { config, log }: Context,
+  refusals: RefusalLog,
+  onAccessReviewed: (result: AccessResult) => void,
+): Cluster | undefined {
+  if (!config.kubernetesTokenReview) return undefined
+  const access = accessOf(config)
+  const review = createReview(access)
+  return {
+    tokens: createTokenReview({
+      review,
+      audiences: [...new Set([...config.tokenReviewAudiences, ...ownAudiences(access)])],
+      graceMs: config.tokenReviewGraceMs,
+      onUnavailable: (problem) =>
+        problem === undefined
+          ? log.info("the cluster's API server answers token reviews again")
+          : log.error({ problem }, "the cluster's API server does not answer token reviews"),
+      onRefused: (reason) => refusals.note({ proof: 'cluster' }, reason),
+    }),
+    mayAdminister: createAccessReview({
+      review,
+      resource: { ...config.adminAccessReview, namespace: subscriptionNamespace },
+      onAnswered(result, problem) {
+        onAccessReviewed(result)
+        if (result !== 'failed') return
+        log.error(
+          { problem },
+          'access reviews fail: nobody is an administrator by roles of the cluster',
+        )
+      },
+    }),
+  }
+}
+
+/**
+ * The address and credentials of the API server. Throws an error that names the setting to check.
+ */
+export function accessOf({
+  kubeconfig,
+  kubernetesHost,
+  kubernetesPort,
+}: Context['config']): ClusterAccess {
+  if (kubeconfig === undefined) return fromServiceAccount(kubernetesHost ?? '', kubernetesPort)
+  try {
+    return fromKubeconfig(kubeconfig)
+  } catch (error) {
+    const problem = errorMessage(error)
+    throw new Error(`KUBECONFIG: ${kubeconfig} ${problem}`, { cause: error })
+  }
+}
+
+/** The cluster's own audiences, if they differ from the default. */
+function ownAudiences({ token, tokenFile }: ClusterAccess): readonly string[] {
+  try {
+    const own = token ?? (tokenFile && readFileSync(tokenFile, 'utf8').trim())
+    const { aud } = own ? decodeJwt(own) : {}
+    return typeof aud === 'string' ? [aud] : (aud ?? [])
+  } catch {
+    // A token that is not a JWT names none; an invalid one fails at the first review.
+    return []
+  }
+}

@@ -1,0 +1,135 @@
+/** OIDC providers: from the settings, from a file, and from the Tenant. */
+
+import type { ExternalOidc } from '../../core/kinds/resources.ts'
+import type { Context } from '../../wiring/context.ts'
+import type { Verify } from '../authenticate.ts'
+import { followFile } from '../followed-file.ts'
+import type { RefusalLog } from '../refusal-log.ts'
+import {
+  parseAuthenticationConfiguration,
+  type WrittenProvider,
+} from './authentication-configuration.ts'
+import { createReadDocument } from './documents.ts'
+import { createKeySource } from './key-source.ts'
+import { createProvider, type Provider } from './provider.ts'
+import { createProviders } from './providers.ts'
+
+interface Wanted extends WrittenProvider {
+  readonly ttlMs: number
+}
+
+/** `tenant` returns the Tenant's current provider. */
+export function openOidc(
+  context: Context,
+  tenant: () => ExternalOidc | undefined,
+  refusals: RefusalLog,
+) {
+  const { log, stops } = context
+  const providers = createProviders((wanted: Wanted) => openProvider(wanted, context, refusals))
+  const own = ownProvider(context)
+  let written: readonly Wanted[] = []
+  let followed: ExternalOidc | undefined
+
+  function update(): void {
+    const theirs = followed && tenantProvider(followed, context)
+    const others = [...own, ...written]
+    if (theirs !== undefined && others.some(({ issuer }) => issuer === theirs.issuer)) {
+      const { issuer } = theirs
+      log.error({ issuer }, 'the Tenant names an issuer of the settings, which hold')
+    }
+    providers.put([...others, ...(theirs ? [theirs] : [])])
+  }
+
+  /** The resource may have changed since the last call. */
+  function current(): typeof providers {
+    const wanted = tenant()
+    if (wanted !== followed) {
+      followed = wanted
+      update()
+    }
+    return providers
+  }
+
+  update()
+  const file = followProviders(context, (found) => {
+    written = found
+    update()
+  })
+  stops.push(() => {
+    file?.close()
+    providers.close()
+  })
+  return {
+    /** The verifier for this issuer; undefined: it is not configured. */
+    find: (issuer: string): Verify | undefined => current().find(issuer)?.verify,
+    /** Whether a provider is unavailable. */
+    isUnavailable: (): boolean => current().isUnavailable,
+  }
+}
+
+function openProvider(wanted: Wanted, { config, log }: Context, refusals: RefusalLog): Provider {
+  const { issuer, discoveryUrl, ca, audiences, claims, ttlMs } = wanted
+  const { oidcCaFile: caFile, oidcOutageGraceMs: graceMs, oidcAlgorithms: algorithms } = config
+  const keys = createKeySource({
+    issuer,
+    discoveryUrl,
+    readDocument: createReadDocument({ ca, caFile }),
+    graceMs,
+    onUnavailable: (problem) =>
+      problem === undefined
+        ? log.info({ issuer }, 'the OIDC provider is back')
+        : log.error({ issuer, problem }, 'the OIDC provider is out of reach'),
+  })
+  const onRefused = (reason: string): void => refusals.note({ proof: 'oidc', issuer }, reason)
+  return createProvider({ issuer, audiences, ttlMs, keys, algorithms, claims, onRefused })
+}
+
+/** Calls `take` with the providers of the file, now and after each valid change. */
+function followProviders(
+  { config, log }: Context,
+  take: (found: readonly Wanted[]) => void,
+): { close(): void } | undefined {
+  const { oidcProvidersFile: path, oidcIssuerUrl, oidcCacheTtlMs: ttlMs } = config
+  if (path === undefined) return undefined
+  const issuers = oidcIssuerUrl === undefined ? [] : [oidcIssuerUrl]
+  return followFile(
+    path,
+    (text) => {
+      const { providers, broken, leftOut } = parseAuthenticationConfiguration(text, issuers)
+      for (const problem of leftOut) log.warn({ path, problem }, 'an OIDC provider is not in force')
+      if (broken.length === 0) return take(providers.map((provider) => ({ ...provider, ttlMs })))
+      log.error({ path, problems: broken }, 'the OIDC providers read before stay in force')
+    },
+    () => log.error({ path }, 'cannot be read; the OIDC providers read before stay in force'),
+  )
+}
+
+/** The provider of the settings, if any. */
+function ownProvider({ config }: Context): readonly Wanted[] {
+  const { oidcIssuerUrl: issuer, oidcClientIds = [], oidcCacheTtlMs: ttlMs } = config
+  if (issuer === undefined) return []
+  return [{ ...usual(config), issuer, audiences: [...oidcClientIds], ttlMs }]
+}
+
+function tenantProvider(
+  { issuerUrl, clientId, ttlSeconds }: ExternalOidc,
+  { config }: Context,
+): Wanted {
+  const ttlMs = ttlSeconds * 1_000
+  return { ...usual(config), issuer: issuerUrl, audiences: [clientId], ttlMs }
+}
+
+/** Options that providers outside of a file share. */
+function usual(config: Context['config']) {
+  return {
+    discoveryUrl: undefined,
+    ca: undefined,
+    claims: {
+      username: config.oidcUsernameClaim,
+      groups: config.oidcGroupsClaim,
+      usernamePrefix: config.oidcUsernamePrefix ?? '',
+      groupsPrefix: config.oidcGroupsPrefix ?? '',
+      required: [],
+    },
+  }
+}

@@ -1,0 +1,145 @@
+/** The processes of `tollgate up`, in the order in which they start. */
+
+import { readFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
+import { writeEnvoyFiles } from '../gateway/envoy-files.ts'
+import { packageRoot } from '../runtime/package-root.ts'
+import { startChild } from './child.ts'
+import { startEmbeddedPostgres } from './postgres/embedded-postgres.ts'
+import { signal } from './run-records.ts'
+import { createServiceLog } from './service-log.ts'
+import type { Part } from './supervisor.ts'
+import { localUrl, type UpSettings } from './up-settings.ts'
+import { waitForHttp } from './wait-for-http.ts'
+
+/** The inputs of the processes. */
+export interface PartsOptions {
+  readonly env: NodeJS.ProcessEnv
+  readonly settings: UpSettings
+  /** undefined: the cluster's resources. */
+  readonly resourceFolder: string | undefined
+  /** Path of the Envoy program. */
+  readonly envoy: string
+  readonly log: (line: string) => void
+  /** Replaces the sample model server: another Node program that listens on its address. */
+  readonly modelServer?: string
+  /** Node flags for the service. */
+  readonly serviceFlags?: readonly string[]
+  /** Threads of Envoy; up to four by default. */
+  readonly envoyThreads?: number
+}
+
+const mostEnvoyThreads = 4
+
+/** Postgres (unless DATABASE_URL names one), the sample model server, the service, Envoy. */
+export function createParts(options: PartsOptions): Part[] {
+  const { env, settings, resourceFolder, envoy, log } = options
+  const { config } = settings
+  const records = join(config.dataDir, 'run')
+  const logs = join(config.dataDir, 'log')
+  let embedded: { url: string; port: number } | undefined
+
+  const postgres: Part = {
+    name: 'Postgres',
+    async spawn() {
+      const server = await startEmbeddedPostgres({
+        directory: join(config.dataDir, 'postgres'),
+        log,
+        // The service was started with this address.
+        ...(embedded && { port: embedded.port }),
+      })
+      embedded = server
+      return { ...server, kill: () => signal(server.pid, 'SIGKILL') }
+    },
+    async ready() {},
+  }
+
+  const sampleModelServer: Part = {
+    name: 'the sample model server',
+    spawn: async () =>
+      startChild({
+        name: 'model-server',
+        command: process.execPath,
+        args: [options.modelServer ?? join(packageRoot, 'examples', 'model-server.ts')],
+        env: { ...env, MODEL_SERVER_ADDRESS: new URL(localUrl(config.modelServerAddress)).host },
+        output: join(logs, 'model-server.log'),
+        records,
+        ipc: true,
+      }),
+    ready: (signal) =>
+      waitForHttp(
+        'The sample model server',
+        `${localUrl(config.modelServerAddress)}/v1/models`,
+        signal,
+      ),
+    lastWords: () => lastLine(join(logs, 'model-server.log')),
+  }
+
+  const serviceLog = createServiceLog(join(logs, 'service.log'), log)
+  const service: Part = {
+    name: 'the service',
+    spawn: async () =>
+      startChild({
+        name: 'service',
+        command: process.execPath,
+        args: [
+          ...(options.serviceFlags ?? []),
+          join(packageRoot, 'src', 'cli', 'main.ts'),
+          'serve',
+        ],
+        env: {
+          ...env,
+          DATA_DIR: config.dataDir,
+          ENVOY_CONFIG_DIR: config.envoyConfigDir,
+          RESOURCES: resourceFolder === undefined ? 'kubernetes' : `file:${resourceFolder}`,
+          TOKEN_AUTH_FILE: config.tokenAuthFile,
+          USAGE_JOURNAL: config.usageJournal ?? 'off',
+          AUDIT_LOG: config.auditLog ?? 'off',
+          ...(embedded && { DATABASE_URL: embedded.url }),
+        },
+        output: serviceLog.write,
+        records,
+        ipc: true,
+      }),
+    ready: (signal) =>
+      waitForHttp('The service', `${localUrl(config.internalAddress)}/readyz`, signal),
+    lastWords: serviceLog.lastLine,
+  }
+
+  const gateway: Part = {
+    name: 'Envoy',
+    async spawn() {
+      const bootstrap = await writeEnvoyFiles(config)
+      const threads = options.envoyThreads ?? Math.min(availableParallelism(), mostEnvoyThreads)
+      return startChild({
+        name: 'envoy',
+        command: envoy,
+        args: [
+          ...['--config-path', bootstrap, '--concurrency', String(threads)],
+          // Without hot restart, two Envoys on a machine never share memory by accident.
+          ...['--log-level', 'warning', '--disable-hot-restart'],
+          ...['--file-flush-interval-msec', '1000'],
+        ],
+        env,
+        output: join(logs, 'envoy.log'),
+        records,
+        ipc: false,
+      })
+    },
+    ready: (signal) =>
+      waitForHttp('The gateway', `${localUrl(config.gatewayAddress)}/health`, signal),
+    lastWords: () => lastLine(join(logs, 'envoy.log')),
+  }
+
+  const own = config.databaseUrl === undefined ? [postgres] : []
+  return [...own, sampleModelServer, service, gateway]
+}
+
+function lastLine(file: string): string {
+  try {
+    return `${readFileSync(file, 'utf8').trim().split('\n').at(-1)} (${file})`
+  } catch {
+    return file
+  }
+}

@@ -1,0 +1,63 @@
+/** The state of model servers according to the gateway's access log, and log lines about it. */
+
+import type { Logger } from 'pino'
+import type { Snapshot } from '../core/decision/snapshot.ts'
+import type { BackendState } from '../core/status/conditions.ts'
+import type { Outcome } from '../core/status/model-failure.ts'
+import { createLineLimit } from '../runtime/line-limit.ts'
+
+/** Milliseconds between two lines about one model and one reason. */
+const quietMs = 30_000
+/** The most models; beyond it the oldest are forgotten. */
+const mostModels = 100_000
+
+export interface ModelHealthDeps {
+  readonly snapshot: () => Snapshot
+  readonly log: Pick<Logger, 'warn'>
+  /** Milliseconds since the epoch. */
+  readonly clock: () => number
+}
+
+export type ModelHealth = ReturnType<typeof createModelHealth>
+
+export function createModelHealth(deps: ModelHealthDeps) {
+  const { snapshot, log, clock } = deps
+  const states = new Map<string, BackendState>()
+  const lines = createLineLimit(quietMs)
+
+  function remember(model: string, state: BackendState): void {
+    states.set(model, state)
+    if (states.size <= mostModels) return
+    const [oldest] = states.keys()
+    if (oldest !== undefined) states.delete(oldest)
+  }
+
+  return {
+    note({ model, requestId, failure, answered }: Outcome): void {
+      if (failure === undefined) {
+        if (answered && states.get(model)?.failure !== null) remember(model, reachable)
+        return
+      }
+      const { reason } = failure
+      remember(model, { failure })
+      const more = lines.pass(`${model} ${reason}`, clock())
+      if (more === undefined) return
+      const { caFile } = snapshot().models.get(model)?.resource.server ?? {}
+      log.warn(
+        {
+          model,
+          request_id: requestId,
+          reason,
+          detail: failure.detail,
+          ...(reason === 'tls' && { authorities: caFile ?? 'the usual ones' }),
+          ...(more > 0 && { more }),
+        },
+        'a model server failed',
+      )
+    },
+    /** How the last request to this model's server ended; undefined: there was none. */
+    stateOf: (model: string): BackendState | undefined => states.get(model),
+  }
+}
+
+const reachable: BackendState = { failure: null }

@@ -1,0 +1,131 @@
+/**
+ * Tests the files and folders of the settings at the start, so that unusable ones are reported
+ * together with other bad settings, before any part needs them.
+ */
+
+import {
+  closeSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { checkAdminSocket, checkEnvoyFiles } from '../gateway/envoy-files.ts'
+import { parseAuthenticationConfiguration } from '../identity/oidc/authentication-configuration.ts'
+import { checkTls } from '../tls/listener-tls.ts'
+import { tlsSettings } from '../wiring/listener-tls.ts'
+import type { Config } from './config.ts'
+
+/** `NAME: what is wrong` for each setting of the service whose file or folder cannot be used. */
+export function checkFiles(config: Config): readonly string[] {
+  const { resourceFolder, tokenAuthFile, usageJournal, dataDir, envoyConfigDir } = config
+  const { revocationLogDir } = config
+  const ownFolder = relative(dataDir, envoyConfigDir).startsWith('..')
+  const ownLog = revocationLogDir !== dataDir
+  const needsDataDir = config.databaseUrl === undefined || !ownFolder || !ownLog
+  return [
+    ...attempt('RESOURCES', resourceFolder, 'read', readdirSync),
+    ...attempt('SECRETS_DIR', config.secretsDir, 'read', readdirSync),
+    ...attempt('BACKEND_CA_FILE', config.backendCaFile, 'read', readFileSync),
+    ...attempt('TOKEN_AUTH_FILE', tokenAuthFile, 'read', readFileSync),
+    ...checkProviders(config),
+    ...attempt('OIDC_CA_FILE', config.oidcCaFile, 'read', readFileSync),
+    ...checkTlsFiles(config),
+    ...(needsDataDir ? checkDataDir(config) : []),
+    ...(ownFolder ? attempt('ENVOY_CONFIG_DIR', envoyConfigDir, 'written to', tryFolder) : []),
+    ...(ownLog ? attempt('REVOCATION_LOG_DIR', revocationLogDir, 'written to', tryFolder) : []),
+    ...attempt('USAGE_JOURNAL', usageJournal, 'written', tryJournal),
+    ...checkAuditLog(config),
+    ...(config.envoyConfigWrite ? checkEnvoyFiles(config) : checkAdminSocket(config)),
+  ]
+}
+
+/**
+ * A file of providers that is invalid at the start; one that becomes invalid later keeps its last
+ * content.
+ */
+function checkProviders({ oidcProvidersFile: path, oidcIssuerUrl }: Config): readonly string[] {
+  const setting = 'OIDC_PROVIDERS_FILE'
+  let broken: readonly string[] = []
+  const unread = attempt(setting, path, 'read', (path) => {
+    const issuers = oidcIssuerUrl === undefined ? [] : [oidcIssuerUrl]
+    broken = parseAuthenticationConfiguration(readFileSync(path, 'utf8'), issuers).broken
+  })
+  return [...unread, ...broken.map((problem) => `${setting}: ${path}, ${problem}`)]
+}
+
+function checkTlsFiles(config: Config): readonly string[] {
+  const settings = tlsSettings(config)
+  return settings === undefined ? [] : checkTls(settings)
+}
+
+/** The same for DATA_DIR alone, for commands that need only that. */
+export function checkDataDir({ dataDir }: Config): readonly string[] {
+  return attempt('DATA_DIR', dataDir, 'written to', tryFolder)
+}
+
+/** The same for AUDIT_LOG alone. */
+export function checkAuditLog({ auditLog }: Config): readonly string[] {
+  return attempt('AUDIT_LOG', auditLog === 'stdout' ? undefined : auditLog, 'written', tryAudit)
+}
+
+function attempt(
+  setting: string,
+  path: string | undefined,
+  use: string,
+  act: (path: string) => unknown,
+): readonly string[] {
+  try {
+    if (path !== undefined) act(path)
+    return []
+  } catch (error) {
+    return [`${setting}: ${path} cannot be ${use} (${(error as NodeJS.ErrnoException).code})`]
+  }
+}
+
+/** Creates the folder if missing, and a file in it: permissions alone mean nothing for root. */
+function tryFolder(folder: string, mode = 0o777): void {
+  makeFolder(folder, mode)
+  const file = join(folder, `.tollgate-${process.pid}`)
+  writeFileSync(file, '')
+  rmSync(file)
+}
+
+/** The journal contains user names, so its folder is private. */
+function tryJournal(path: string): void {
+  tryFolder(dirname(path), 0o700)
+  if (isFolder(path)) throw refusal('EISDIR')
+}
+
+/** The trail contains user names, so a folder that we create is private. */
+function tryAudit(path: string): void {
+  makeFolder(dirname(path), 0o700)
+  closeSync(openSync(path, 'a', 0o600))
+}
+
+/** Node's own `recursive` hangs if a folder cannot be created in an existing one: /proc. */
+function makeFolder(folder: string, mode: number): void {
+  const found = isFolder(folder)
+  if (found === false) throw refusal('ENOTDIR')
+  if (found) return
+  makeFolder(dirname(folder), mode)
+  try {
+    mkdirSync(folder, { mode })
+  } catch (error) {
+    // Another process may have created it just now.
+    if (!isFolder(folder)) throw error
+  }
+}
+
+/** undefined: it does not exist. */
+function isFolder(path: string): boolean | undefined {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory()
+}
+
+function refusal(code: string): Error {
+  return Object.assign(new Error(code), { code })
+}

@@ -1,0 +1,158 @@
+/**
+ * Judges models by the addresses that their names stand for. Envoy resolves the names itself, so
+ * this is depth: it notices within half a minute what a name has come to lead to.
+ */
+
+import { Resolver } from 'node:dns/promises'
+import { readFileSync } from 'node:fs'
+import { isIP } from 'node:net'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { JudgeAddress } from '../core/resources/refuse-addresses.ts'
+import type { Gathered, ResourceSource } from './source.ts'
+
+/** The addresses of a name; none if it is not resolved. */
+export type Resolve = (name: string) => Promise<readonly string[]>
+
+export interface NamedAddressesOptions {
+  readonly source: ResourceSource
+  /** Judges URLs by their text. */
+  readonly rules: JudgeAddress
+  readonly resolve?: Resolve
+  readonly signal: AbortSignal
+  /** Milliseconds between two looks at all names. */
+  readonly restMs?: number
+}
+
+/** A name, the URLs that contain it, and when it was last judged. */
+interface Named {
+  readonly urls: Set<string>
+  addresses: readonly string[]
+  generation: number
+}
+
+/** Names that are resolved concurrently. */
+const concurrency = 20
+
+/**
+ * The source, which yields the same resources again when the judgement of one of them has changed,
+ * and the judge.
+ */
+export function judgeNamedAddresses(options: NamedAddressesOptions): {
+  readonly source: ResourceSource
+  readonly judge: JudgeAddress
+} {
+  const { rules, resolve = createResolve(), signal, restMs = 30_000 } = options
+  const names = new Map<string, Named>()
+  /** Counts what the source has yielded. */
+  let generation = 0
+  let last: Gathered | undefined
+  let next: Promise<Gathered> | undefined
+  let change = Promise.withResolvers<void>()
+  let fresh = Promise.withResolvers<void>()
+
+  function problemOf(backendUrl: string, addresses: readonly string[]): string | undefined {
+    for (const address of addresses) {
+      const url = new URL(backendUrl)
+      url.hostname = isIP(address) === 6 ? `[${address}]` : address
+      const problem = rules(url.href)
+      if (problem !== undefined) return problem
+    }
+    return undefined
+  }
+
+  async function look(): Promise<void> {
+    let isChanged = false
+    // A load that is under way has not judged all of its resources yet.
+    for (const [name, { generation: judged }] of names) {
+      if (judged < generation - 1) names.delete(name)
+    }
+    const all = [...names]
+    for (let from = 0; from < all.length; from += concurrency) {
+      const some = all.slice(from, from + concurrency).map(async ([name, named]) => {
+        const addresses = await resolve(name)
+        // A name server that is silent takes nothing back.
+        if (addresses.length === 0) return
+        const before = named.addresses
+        named.addresses = addresses
+        for (const url of named.urls) {
+          if (problemOf(url, before) !== problemOf(url, addresses)) isChanged = true
+        }
+      })
+      await Promise.all(some)
+    }
+    if (isChanged) change.resolve()
+  }
+
+  async function follow(): Promise<void> {
+    while (!signal.aborted) {
+      fresh = Promise.withResolvers()
+      await look()
+      await Promise.race([fresh.promise, delay(restMs, undefined, { signal, ref: false })])
+    }
+  }
+  follow().catch(() => {})
+
+  return {
+    source: {
+      async next(abort) {
+        next ??= options.source.next(abort)
+        // It may reject while nobody waits for it; the next call then reports it.
+        next.catch(() => {})
+        const fromSource = await Promise.race([next, change.promise]).catch((error: unknown) => {
+          next = undefined
+          throw error
+        })
+        if (fromSource !== undefined) {
+          last = fromSource
+          next = undefined
+        }
+        change = Promise.withResolvers()
+        generation += 1
+        // A judgement changes only after there were resources.
+        return last as Gathered
+      },
+    },
+    judge(backendUrl) {
+      const problem = rules(backendUrl)
+      const name = URL.parse(backendUrl)?.hostname ?? ''
+      if (problem !== undefined || name.startsWith('[') || isIP(name) !== 0) return problem
+      const known = names.get(name)
+      const named = known ?? { urls: new Set(), addresses: [], generation }
+      if (known === undefined) {
+        names.set(name, named)
+        fresh.resolve()
+      } else if (named.generation !== generation) {
+        named.urls.clear()
+        named.generation = generation
+      }
+      named.urls.add(backendUrl)
+      return problemOf(backendUrl, named.addresses)
+    },
+  }
+}
+
+/**
+ * Resolves as Envoy does, with the search domains of this machine; all addresses of all of them
+ * count. Names in /etc/hosts are the operator's and not looked up.
+ */
+export function createResolve(servers?: readonly string[]): Resolve {
+  const resolver = new Resolver({ timeout: 1_000, tries: 2 })
+  if (servers !== undefined) resolver.setServers(servers)
+  const search = servers === undefined ? searchDomains() : []
+  return async (name) => {
+    const all = name.endsWith('.') ? [name] : [name, ...search.map((each) => `${name}.${each}`)]
+    const found = await Promise.allSettled(
+      all.flatMap((each) => [resolver.resolve4(each), resolver.resolve6(each)]),
+    )
+    return found.flatMap((one) => (one.status === 'fulfilled' ? one.value : []))
+  }
+}
+
+function searchDomains(): readonly string[] {
+  try {
+    const lines = readFileSync('/etc/resolv.conf', 'utf8').matchAll(/^search[ \t]+(.+)$/gm)
+    return [...lines].at(-1)?.[1]?.trim().split(/\s+/) ?? []
+  } catch {
+    return []
+  }
+}

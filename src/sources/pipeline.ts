@@ -1,0 +1,134 @@
+/** The loop: gather → compile → publish → report. */
+
+import { setTimeout as delay } from 'node:timers/promises'
+import { compileInSteps, type Snapshot } from '../core/decision/snapshot.ts'
+import { showPath } from '../core/formats/fields.ts'
+import { joinExternalModels } from '../core/resources/external-models.ts'
+import type { RoutingOptions } from '../core/resources/find-backend.ts'
+import { joinRoutes } from '../core/resources/join-routes.ts'
+import { type JudgeAddress, refuseAddresses } from '../core/resources/refuse-addresses.ts'
+import { inSlices } from '../runtime/slices.ts'
+import type { FileProblem } from './documents.ts'
+import { createFolder, showProblem } from './files.ts'
+import type { Gathered, ResourceSource } from './source.ts'
+
+export interface ControllerDeps {
+  readonly source: ResourceSource
+  /** How backends are found for models that give none. */
+  readonly routing?: RoutingOptions
+  /** Which addresses models may have; all by default. */
+  readonly judgeAddress?: JudgeAddress
+  /**
+   * Puts a snapshot in force, with its resources and the refused ones; the next snapshot waits
+   * until the promise has settled.
+   */
+  readonly publish: (
+    snapshot: Snapshot,
+    resources: Gathered['resources'],
+    refused: Gathered['refused'],
+  ) => Promise<void>
+  /** Called with the compile time of a snapshot, once it is in force; milliseconds. */
+  readonly onPublished?: (compileMs: number) => void
+  readonly report: (snapshot: Snapshot, problems: readonly string[]) => void
+  /** A change could not be read or published; the last snapshot stays in force. */
+  readonly onFailure: (error: unknown) => void
+}
+
+/** Milliseconds before a change that could not be put in force is tried again. */
+const retryMs = 2_000
+
+export interface Controller {
+  /** The problems of the last load, as `file:line: severity: message`. */
+  problems(): readonly string[]
+  close(): void
+}
+
+interface Loaded {
+  readonly snapshot: Snapshot
+  /** The resources that it was compiled from. */
+  readonly resources: Gathered['resources']
+  readonly refused: Gathered['refused']
+  readonly problems: readonly FileProblem[]
+}
+
+/** A folder as a Snapshot, with all its problems, sorted by place. */
+export async function loadSnapshot(folder: string, judgeAddress?: JudgeAddress): Promise<Loaded> {
+  const gathered = await createFolder(folder).look(0)
+  if (gathered === undefined) throw new Error('the first look answers')
+  return load(gathered, undefined, { judgeAddress })
+}
+
+interface LoadOptions {
+  readonly routing?: RoutingOptions | undefined
+  readonly judgeAddress?: JudgeAddress | undefined
+}
+
+async function load(
+  gathered: Gathered,
+  previous: Snapshot | undefined,
+  { routing, judgeAddress = () => undefined }: LoadOptions,
+): Promise<Loaded> {
+  const joined = await inSlices(joinRoutes(joinExternalModels(gathered.resources), routing))
+  const resources = await inSlices(refuseAddresses(joined, judgeAddress))
+  const snapshot = await inSlices(compileInSteps(resources, previous))
+  const problems = await inSlices(problemsOf(gathered, snapshot))
+  return { snapshot, resources, refused: gathered.refused, problems }
+}
+
+function* problemsOf(
+  gathered: Gathered,
+  snapshot: Snapshot,
+): Generator<void, readonly FileProblem[]> {
+  const problems = [...gathered.problems]
+  for (const { resource, path, message } of snapshot.problems) {
+    problems.push(gathered.locate(resource, path, `${showPath(path)} ${message}`))
+    yield
+  }
+  return problems.sort((a, b) => (a.file < b.file ? -1 : a.file > b.file ? 1 : a.line - b.line))
+}
+
+/**
+ * Publishes the source's resources once, then again after each change. Throws if the first attempt
+ * fails.
+ */
+export async function startController(deps: ControllerDeps): Promise<Controller> {
+  const closing = new AbortController()
+  const { signal } = closing
+  let problems: readonly string[] = []
+  let previous: Snapshot | undefined
+
+  async function put(gathered: Gathered): Promise<void> {
+    const begin = performance.now()
+    const loaded = await load(gathered, previous, deps)
+    const compileMs = performance.now() - begin
+    await deps.publish(loaded.snapshot, loaded.resources, loaded.refused)
+    deps.onPublished?.(compileMs)
+    previous = loaded.snapshot
+    problems = loaded.problems.map(showProblem)
+    deps.report(loaded.snapshot, problems)
+  }
+
+  async function follow(): Promise<void> {
+    let waiting: Gathered | undefined
+    while (!signal.aborted) {
+      try {
+        waiting ??= await deps.source.next(signal)
+        await put(waiting)
+        waiting = undefined
+      } catch (error) {
+        if (signal.aborted) return
+        deps.onFailure(error)
+        await delay(retryMs, undefined, { signal, ref: false }).catch(() => {})
+      }
+    }
+  }
+
+  try {
+    await put(await deps.source.next(signal))
+  } catch (error) {
+    closing.abort()
+    throw error
+  }
+  void follow()
+  return { problems: () => problems, close: () => closing.abort() }
+}

@@ -1,0 +1,57 @@
+/** Logs changes of resources, and new problems. */
+
+import type { Logger } from 'pino'
+import type { Snapshot } from '../core/decision/snapshot.ts'
+import { bypassedModels } from '../core/status/bypass.ts'
+import { sharedPriorities } from '../core/status/conditions.ts'
+
+/** The most lines of one kind per change; the internal API lists all. */
+export const linesShown = 100
+
+/**
+ * Logs what is in force after a change. A problem, a shared priority or a route past us is logged
+ * when it is new or recurs.
+ */
+export function createResourceReport(
+  log: Pick<Logger, 'info' | 'warn'>,
+): (fresh: Snapshot, problems: readonly string[]) => void {
+  function warnOfNew(
+    sentences: readonly string[],
+    before: ReadonlySet<string>,
+  ): ReadonlySet<string> {
+    const added = sentences.filter((sentence) => !before.has(sentence))
+    for (const sentence of added.slice(0, linesShown)) log.warn(sentence)
+    return new Set(sentences)
+  }
+
+  let known: ReadonlySet<string> = new Set()
+  let shared: ReadonlySet<string> = new Set()
+  let bypassed: ReadonlySet<string> = new Set()
+  let models: Snapshot['models'] | undefined
+  let subscriptions: Snapshot['subscriptions'] | undefined
+  return (fresh, problems) => {
+    const added = problems.filter((problem) => !known.has(problem))
+    for (const problem of added.slice(0, linesShown)) log.warn({ problem }, 'resource problem')
+    if (added.length > linesShown) {
+      log.warn({ problems: added.length - linesShown }, 'and more resource problems')
+    }
+    known = new Set(problems)
+    if (fresh.subscriptions !== subscriptions) {
+      shared = warnOfNew(sharedPriorities(fresh), shared)
+      subscriptions = fresh.subscriptions
+    }
+    if (fresh.models !== models) {
+      bypassed = warnOfNew(bypassedModels(fresh), bypassed)
+      models = fresh.models
+    }
+    log.info(
+      {
+        models: models.size,
+        policies: fresh.policies.size,
+        subscriptions: subscriptions.size,
+        problems: problems.length,
+      },
+      'resources in force',
+    )
+  }
+}

@@ -1,0 +1,485 @@
+import { test } from 'tap'
+import { showPath } from '../../../src/core/formats/fields.ts'
+import type { Tenant } from '../../../src/core/kinds/resources.ts'
+import { usualServer } from '../../../src/core/resources/parse-model-server.ts'
+import { parseResource } from '../../../src/core/resources/parse-resource.ts'
+import {
+  accessPolicy,
+  modelRef,
+  resourceOf,
+  subscription,
+  type WrittenDocument,
+} from '../../support/documents.ts'
+
+const model = modelRef('small')
+const policy = accessPolicy('open', ['llm/small'], { groups: ['team-a'] })
+const paid = subscription('team-a', { groups: ['team-a'] }, { 'llm/small': [[100, '1m']] })
+const tenant: WrittenDocument = {
+  apiVersion: 'tollgate.dev/v1alpha1',
+  kind: 'Tenant',
+  metadata: { name: 'default-tenant' },
+  spec: {},
+}
+
+/** The document with the value at this path replaced; undefined removes it. */
+function change(document: unknown, path: readonly (string | number)[], value: unknown): unknown {
+  const copy = structuredClone(document)
+  let place = copy as Record<string | number, unknown>
+  for (const step of path.slice(0, -1)) {
+    place[step] ??= {}
+    place = place[step] as Record<string | number, unknown>
+  }
+  place[path.at(-1) as string] = value
+  return copy
+}
+
+/** The problems of a document as `path message`. */
+function problemsOf(document: unknown): string[] {
+  const result = parseResource(document)
+  if (!('problems' in result)) return []
+  return result.problems.map(({ path, message }) => `${showPath(path)} ${message}`.trim())
+}
+
+test('each kind is read in both API groups', async (t) => {
+  for (const [document, kind] of [
+    [model, 'MaaSModelRef'],
+    [policy, 'MaaSAuthPolicy'],
+    [paid, 'MaaSSubscription'],
+    [tenant, 'Tenant'],
+  ] as const) {
+    const original = { ...document, apiVersion: 'maas.opendatahub.io/v1alpha1', kind }
+    t.strictSame(resourceOf(original), resourceOf(document), kind)
+  }
+})
+
+test('the kinds of one API group are refused in the other', async (t) => {
+  t.strictSame(problemsOf({ ...model, kind: 'MaaSModelRef' }), [
+    'kind must be one of ModelRef, AccessPolicy, Subscription, Tenant',
+  ])
+  t.strictSame(problemsOf({ ...model, apiVersion: 'maas.opendatahub.io/v1alpha1' }), [
+    'kind must be one of MaaSModelRef, MaaSAuthPolicy, MaaSSubscription, ExternalModel, Tenant',
+  ])
+  t.strictSame(problemsOf({ ...model, kind: 'constructor' }).length, 1)
+})
+
+test('other kinds are ignored', async (t) => {
+  for (const [apiVersion, kind] of [
+    ['v1', 'Service'],
+    ['apps/v1', 'Deployment'],
+    ['tollgate.dev/v1', 'ModelRef'],
+    ['constructor', 'ModelRef'],
+    ['__proto__', 'ModelRef'],
+  ]) {
+    t.hasProp(parseResource({ apiVersion, kind }), 'ignored', `${apiVersion} ${kind}`)
+  }
+})
+
+test('a document that is not a resource is a problem', async (t) => {
+  for (const document of [null, undefined, 'text', 5, true, [], [model]]) {
+    t.equal(problemsOf(document).length, 1, JSON.stringify(document))
+  }
+  t.strictSame(problemsOf({}), ['apiVersion is required', 'kind is required'])
+  t.strictSame(problemsOf({ apiVersion: 1, kind: [] }), [
+    'apiVersion must be a string, is a number',
+    'kind must be a string, is a list',
+  ])
+})
+
+test('all fields of a model are read', async (t) => {
+  const document = modelRef('small', {
+    endpointOverride: 'https://small.example/x',
+    modelIds: ['Small-7B', 'small:latest'],
+  })
+  document.metadata.annotations = { 'openshift.io/display-name': 'Small' }
+  document.metadata.creationTimestamp = '2026-01-01T00:00:00Z'
+  t.strictSame(resourceOf(document), {
+    kind: 'ModelRef',
+    metadata: {
+      name: 'small',
+      namespace: 'llm',
+      annotations: { 'openshift.io/display-name': 'Small' },
+      createdAt: Date.UTC(2026, 0, 1),
+      deleting: false,
+    },
+    backend: { kind: 'LLMInferenceService', name: 'small' },
+    endpointOverride: 'https://small.example/x',
+    backendUrl: 'http://small.example:8000',
+    modelIds: ['Small-7B', 'small:latest'],
+    server: usualServer,
+  })
+})
+
+test('a missing namespace has its default', async (t) => {
+  for (const [document, namespace] of [
+    [model, 'default'],
+    [policy, 'models-as-a-service'],
+    [paid, 'models-as-a-service'],
+    [tenant, 'models-as-a-service'],
+  ] as const) {
+    t.match(resourceOf(change(document, ['metadata', 'namespace'], undefined)), {
+      metadata: { namespace },
+    })
+  }
+})
+
+test('of a model with two sets of limits the first counts', async (t) => {
+  const twice = structuredClone(paid)
+  const refs = twice.spec.modelRefs as object[]
+  refs.push({ namespace: 'llm', name: 'small', tokenRateLimits: [{ limit: 7, window: '1h' }] })
+  t.match(resourceOf(twice), {
+    modelRefs: [{ namespace: 'llm', name: 'small', tokenRateLimits: [{ limit: 100 }] }],
+  })
+  t.equal((resourceOf(twice) as { modelRefs?: unknown[] }).modelRefs?.length, 1)
+})
+
+test('optional fields may be missing', async (t) => {
+  t.match(resourceOf(paid), {
+    priority: 0,
+    attribution: { organizationId: '', costCenter: '', labels: {} },
+    modelRefs: [{ billingRate: undefined }],
+  })
+  t.match(resourceOf(change(paid, ['spec', 'owner'], undefined)), {
+    owner: { users: [], groups: [] },
+  })
+  t.match(resourceOf(tenant), { maxExpirationDays: undefined, telemetry: undefined })
+  const metrics = { captureUser: false, captureGroup: true }
+  t.strictSame(
+    (resourceOf(change(tenant, ['spec', 'telemetry'], { enabled: true, metrics })) as Tenant)
+      .telemetry,
+    {
+      enabled: true,
+      captureOrganization: undefined,
+      captureUser: false,
+      captureGroup: true,
+      captureModelUsage: undefined,
+    },
+  )
+  t.match(resourceOf(change(tenant, ['spec'], undefined)), { maxExpirationDays: undefined })
+})
+
+test('the other fields of a subscription are read', async (t) => {
+  let document = change(paid, ['spec', 'tokenMetadata'], {
+    organizationId: 'o',
+    costCenter: 'c',
+    labels: { a: 'b' },
+  })
+  document = change(document, ['spec', 'priority'], -5)
+  document = change(document, ['spec', 'modelRefs', 0, 'billingRate'], { perToken: '0.01' })
+  t.match(resourceOf(document), {
+    priority: -5,
+    attribution: { organizationId: 'o', costCenter: 'c', labels: { a: 'b' } },
+    modelRefs: [
+      {
+        billingRate: { perToken: '0.01' },
+        tokenRateLimits: [{ limit: 100, window: '1m', windowMs: 60_000 }],
+      },
+    ],
+  })
+})
+
+const limits = ['spec', 'modelRefs', 0, 'tokenRateLimits', 0] as const
+const long = 'x'.repeat(64)
+const windowRule = 'must be 1 to 9999 and s, m or h, like 1m, and at most 8784h'
+
+const validations = [
+  [model, ['metadata'], undefined, /^metadata is required/],
+  [model, ['metadata', 'name'], undefined, 'metadata.name is required'],
+  [model, ['metadata', 'name'], '', 'metadata.name must not be empty'],
+  [model, ['metadata', 'name'], 'Small', 'metadata.name must be a DNS name in lower case'],
+  [model, ['metadata', 'name'], 'a/b', 'metadata.name must be a DNS name in lower case'],
+  [model, ['metadata', 'name'], 'a\nb', 'metadata.name must be a DNS name in lower case'],
+  [model, ['metadata', 'name'], '..', 'metadata.name must be a DNS name in lower case'],
+  [model, ['metadata', 'name'], 5, 'metadata.name must be a string, is a number'],
+  [
+    model,
+    ['metadata', 'name'],
+    long,
+    'metadata.name must have at most 63 characters to be referred to',
+  ],
+  [model, ['metadata', 'namespace'], 'a.b', 'metadata.namespace must be a DNS label in lower case'],
+  [model, ['metadata', 'namespace'], long, 'metadata.namespace must have at most 63 characters'],
+  ...['v1', 'internal', 'maas-api', 'health', 'docs'].map(
+    (name) =>
+      [
+        model,
+        ['metadata', 'namespace'],
+        name,
+        `metadata.namespace "${name}" would hide a route of the gateway`,
+      ] as const,
+  ),
+  [model, ['metadata', 'annotations'], { a: 5 }, 'metadata.annotations.a must be a string'],
+  [model, ['spec'], undefined, /^spec is required/],
+  [model, ['spec'], 'text', /^spec must be an object/],
+  [model, ['spec', 'modelRef'], undefined, /^spec\.modelRef is required/],
+  [model, ['spec', 'modelRef', 'kind'], undefined, 'spec.modelRef.kind is required'],
+  [
+    model,
+    ['spec', 'modelRef', 'kind'],
+    'Service',
+    'spec.modelRef.kind must be one of LLMInferenceService, ExternalModel',
+  ],
+  [model, ['spec', 'modelRef', 'name'], '', 'spec.modelRef.name must not be empty'],
+  [
+    model,
+    ['spec', 'modelRef', 'name'],
+    'x'.repeat(254),
+    'spec.modelRef.name must have at most 253 characters',
+  ],
+  [model, ['spec', 'backendUrl'], '', 'spec.backendUrl must not be empty'],
+  ...['small:8000', 'ftp://small', 'file:///etc', 'http://', '//small', 'javascript:0', '\nx'].map(
+    (url) =>
+      [
+        model,
+        ['spec', 'backendUrl'],
+        url,
+        'spec.backendUrl must be a URL like http://host:port/path',
+      ] as const,
+  ),
+  ...['http://a:b@small', 'http://a@small', 'http://small?x=1', 'http://small#x'].map(
+    (url) =>
+      [
+        model,
+        ['spec', 'backendUrl'],
+        url,
+        'spec.backendUrl must have no user, password, query or fragment',
+      ] as const,
+  ),
+  [
+    model,
+    ['spec', 'endpointOverride'],
+    'small',
+    'spec.endpointOverride must be a URL like http://host:port/path',
+  ],
+  [model, ['spec', 'modelIds'], 'small', 'spec.modelIds must be a list'],
+  [model, ['spec', 'modelIds'], [''], 'spec.modelIds[0] must not be empty'],
+  [model, ['spec', 'modelIds'], ['a', 'b\n'], /^spec\.modelIds\[1\] must be free of/],
+  [
+    model,
+    ['spec', 'modelIds'],
+    ['x'.repeat(257)],
+    'spec.modelIds[0] must have at most 256 characters',
+  ],
+
+  [
+    policy,
+    ['metadata', 'namespace'],
+    'llm',
+    'metadata.namespace must be models-as-a-service; others are not watched',
+  ],
+  [policy, ['spec'], undefined, /^spec is required/],
+  [policy, ['spec', 'modelRefs'], undefined, 'spec.modelRefs needs at least 1 model'],
+  [policy, ['spec', 'modelRefs'], [], 'spec.modelRefs needs at least 1 model'],
+  [policy, ['spec', 'modelRefs'], {}, /^spec\.modelRefs must be a list/],
+  [policy, ['spec', 'modelRefs', 0], 'llm/small', /^spec\.modelRefs\[0\] must be an object/],
+  [policy, ['spec', 'modelRefs', 0, 'name'], undefined, 'spec.modelRefs[0].name is required'],
+  [policy, ['spec', 'modelRefs', 0, 'name'], '', 'spec.modelRefs[0].name must not be empty'],
+  [
+    policy,
+    ['spec', 'modelRefs', 0, 'name'],
+    long,
+    'spec.modelRefs[0].name must have at most 63 characters',
+  ],
+  [
+    policy,
+    ['spec', 'modelRefs', 0, 'namespace'],
+    undefined,
+    'spec.modelRefs[0].namespace is required',
+  ],
+  [
+    policy,
+    ['spec', 'modelRefs', 0, 'namespace'],
+    long,
+    'spec.modelRefs[0].namespace must have at most 63 characters',
+  ],
+  [policy, ['spec', 'subjects'], undefined, 'spec.subjects needs at least one group or user'],
+  [
+    policy,
+    ['spec', 'subjects'],
+    { users: [], groups: [] },
+    'spec.subjects needs at least one group or user',
+  ],
+  [policy, ['spec', 'subjects', 'groups'], ['team-a'], 'spec.subjects.groups[0] must be an object'],
+  [policy, ['spec', 'subjects', 'groups'], [{}], 'spec.subjects.groups[0].name is required'],
+  [
+    policy,
+    ['spec', 'subjects', 'groups'],
+    [{ name: 'a"b' }],
+    /^spec\.subjects\.groups\[0\]\.name must be free of/,
+  ],
+  [policy, ['spec', 'subjects', 'users'], ['a\\b'], /^spec\.subjects\.users\[0\] must be free of/],
+  [policy, ['spec', 'subjects', 'users'], ['a\nb'], /^spec\.subjects\.users\[0\] must be free of/],
+  [policy, ['spec', 'subjects', 'users'], [''], 'spec.subjects.users[0] must not be empty'],
+  [
+    policy,
+    ['spec', 'subjects', 'users'],
+    [5],
+    'spec.subjects.users[0] must be a string, is a number',
+  ],
+  [policy, ['spec', 'meteringMetadata'], 'x', /^spec\.meteringMetadata must be an object/],
+  [
+    policy,
+    ['spec', 'meteringMetadata', 'labels'],
+    { a: true },
+    'spec.meteringMetadata.labels.a must be a string',
+  ],
+
+  [
+    paid,
+    ['metadata', 'namespace'],
+    'llm',
+    'metadata.namespace must be models-as-a-service; others are not watched',
+  ],
+  [
+    paid,
+    ['spec', 'owner', 'groups'],
+    [{ name: 'a"b' }],
+    /^spec\.owner\.groups\[0\]\.name must be free of/,
+  ],
+  [paid, ['spec', 'owner', 'users'], ['a\\b'], /^spec\.owner\.users\[0\] must be free of/],
+  [paid, ['spec', 'modelRefs'], [], 'spec.modelRefs needs at least 1 model'],
+  [
+    paid,
+    ['spec', 'modelRefs', 0, 'name'],
+    long,
+    'spec.modelRefs[0].name must have at most 63 characters',
+  ],
+  [
+    paid,
+    ['spec', 'modelRefs', 0, 'tokenRateLimits'],
+    undefined,
+    'spec.modelRefs[0].tokenRateLimits needs at least 1 limit',
+  ],
+  [
+    paid,
+    ['spec', 'modelRefs', 0, 'tokenRateLimits'],
+    [],
+    'spec.modelRefs[0].tokenRateLimits needs at least 1 limit',
+  ],
+  [paid, [...limits, 'limit'], undefined, 'spec.modelRefs[0].tokenRateLimits[0].limit is required'],
+  ...[0, -1, 1.5, 1_000_000_001, '100', true, Number.POSITIVE_INFINITY].map(
+    (limit) =>
+      [
+        paid,
+        [...limits, 'limit'],
+        limit,
+        'spec.modelRefs[0].tokenRateLimits[0].limit must be a whole number from 1 to 1000000000',
+      ] as const,
+  ),
+  [
+    paid,
+    [...limits, 'window'],
+    undefined,
+    'spec.modelRefs[0].tokenRateLimits[0].window is required',
+  ],
+  ...['0m', '1d', '8785h', '9999h', '01m', '10000s', '1.5h', '', '1h30m', ' 1m', 'm'].map(
+    (window) =>
+      [
+        paid,
+        [...limits, 'window'],
+        window,
+        `spec.modelRefs[0].tokenRateLimits[0].window ${windowRule}`,
+      ] as const,
+  ),
+  [
+    paid,
+    ['spec', 'modelRefs', 0, 'billingRate'],
+    { perToken: 5 },
+    'spec.modelRefs[0].billingRate.perToken must be a string, is a number',
+  ],
+  ...[1.5, '5', 2_147_483_648, -2_147_483_649].map(
+    (priority) =>
+      [
+        paid,
+        ['spec', 'priority'],
+        priority,
+        'spec.priority must be a whole number from -2147483648 to 2147483647',
+      ] as const,
+  ),
+
+  [
+    tenant,
+    ['metadata', 'name'],
+    'other',
+    'metadata.name must be default-tenant; there is one Tenant',
+  ],
+  [
+    tenant,
+    ['metadata', 'namespace'],
+    'other',
+    'metadata.namespace must be models-as-a-service; others are not watched',
+  ],
+  [
+    tenant,
+    ['spec', 'apiKeys', 'maxExpirationDays'],
+    0,
+    'spec.apiKeys.maxExpirationDays must be a whole number from 1 to 36500',
+  ],
+  [tenant, ['spec', 'externalOIDC'], {}, /^spec\.externalOIDC\.issuerUrl is required/],
+  [
+    tenant,
+    ['spec', 'telemetry', 'metrics', 'captureUser'],
+    'no',
+    /^spec\.telemetry\.metrics\.captureUser must be/,
+  ],
+  [
+    tenant,
+    ['spec', 'externalOIDC'],
+    { issuerUrl: 'http://a', clientId: 'c' },
+    'spec.externalOIDC.issuerUrl must be an https URL',
+  ],
+  [
+    tenant,
+    ['spec', 'externalOIDC'],
+    { issuerUrl: 'https://a', clientId: '' },
+    'spec.externalOIDC.clientId must not be empty',
+  ],
+  [
+    tenant,
+    ['spec', 'externalOIDC'],
+    { issuerUrl: 'https://a', clientId: 'c', ttl: 29 },
+    /^spec\.externalOIDC\.ttl must be a whole number from 30/,
+  ],
+] as const
+
+test('each broken rule is reported with its path and the fix', async (t) => {
+  for (const [document, path, value, expected] of validations) {
+    const problems = problemsOf(change(document, path, value))
+    const title = `${document.kind} ${showPath(path)} = ${JSON.stringify(value)?.slice(0, 40)}`
+    if (typeof expected === 'string') t.strictSame(problems, [expected], title)
+    else t.match(problems[0], expected, title)
+  }
+})
+
+test('the limits of each rule are valid', async (t) => {
+  for (const [document, path, value] of [
+    [model, ['metadata', 'name'], 'x'.repeat(63)],
+    [model, ['metadata', 'name'], 'a.b-c.0'],
+    [model, ['spec', 'modelRef', 'kind'], 'ExternalModel'],
+    [model, ['spec', 'modelRef', 'name'], 'x'.repeat(253)],
+    [model, ['spec', 'backendUrl'], undefined],
+    [model, ['spec', 'backendUrl'], 'https://small.example/base/'],
+    [model, ['spec', 'backendUrl'], 'http://[::1]:8000'],
+    [model, ['spec', 'modelIds'], ['org/Model-7B:latest']],
+    [policy, ['spec', 'subjects'], { users: ['system:serviceaccount:a:b'] }],
+    [paid, ['spec', 'owner'], { users: [], groups: [] }],
+    [paid, [...limits, 'limit'], 1],
+    [paid, [...limits, 'limit'], 1_000_000_000],
+    [paid, [...limits, 'window'], '8784h'],
+    [paid, [...limits, 'window'], '9999m'],
+    [paid, ['spec', 'priority'], 2_147_483_647],
+    [paid, ['spec', 'priority'], -2_147_483_648],
+    [tenant, ['spec', 'apiKeys', 'maxExpirationDays'], 1],
+    [tenant, ['spec', 'externalOIDC'], { issuerUrl: 'https://a', clientId: 'c', ttl: 30 }],
+    [tenant, ['spec', 'unknown'], { anything: 1 }],
+  ] as const) {
+    t.strictSame(problemsOf(change(document, path, value)), [], showPath(path))
+  }
+})
+
+test('all problems are found at once', async (t) => {
+  let document = change(paid, ['metadata', 'name'], 'A')
+  document = change(document, [...limits, 'limit'], 0)
+  document = change(document, [...limits, 'window'], '0m')
+  document = change(document, ['spec', 'priority'], 'high')
+  t.equal(problemsOf(document).length, 4)
+})

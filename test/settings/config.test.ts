@@ -1,0 +1,221 @@
+import { writeFileSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { join, resolve } from 'node:path'
+import { test } from 'tap'
+import { checkAdminSocket } from '../../src/gateway/envoy-files.ts'
+import { ConfigError, loadConfig } from '../../src/settings/config.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+function problemsOf(env: Record<string, string>): readonly string[] {
+  try {
+    loadConfig(env)
+    return []
+  } catch (error) {
+    if (error instanceof ConfigError) return error.problems
+    throw error
+  }
+}
+
+test('without settings the defaults apply', async (t) => {
+  t.match(loadConfig({}), {
+    gatewayAddress: { host: '127.0.0.1', port: 8000 },
+    grpcAddresses: [{ host: '127.0.0.1', port: 8082 }],
+    gatewayUrl: 'http://127.0.0.1:8000',
+    envoyAdminAddress: { path: resolve('.data/envoy-admin.sock') },
+    databaseUrl: undefined,
+    resourceFolder: resolve('examples/resources'),
+    maxExpirationDays: 90,
+    keyMarker: 'tg',
+    acceptedMarkers: new Set(['tg', 'oai']),
+  })
+})
+
+test('all invalid settings are reported at once', async (t) => {
+  const bad = {
+    GATEWAY_ADDRESS: 'nowhere',
+    API_ADDRESS: '127.0.0.1:65536',
+    GRPC_ADDRESS: '127.0.0.1:1,unix:relative',
+    GATEWAY_URL: 'ftp://host',
+    DATABASE_URL: 'mysql://host/db',
+    REDIS_URL: 'redis+cluster://',
+    RESOURCES: 'folder',
+    API_KEY_MAX_EXPIRATION_DAYS: '0',
+    API_KEY_MARKER: 'T-G',
+    ACCESS_CHECK_TIMEOUT_SECONDS: '1.5',
+    ON_COUNTER_LOSS: 'maybe',
+    METER_MESSAGES: 'yes',
+    USAGE_JOURNAL_BYTES: '1k',
+    METRICS_ADDRESS: '9464',
+    LOG_LEVEL: 'loud',
+    OIDC_ISSUER_URL: 'http://issuer',
+    OIDC_CLIENT_ID: 'tollgate',
+    OIDC_SIGNING_ALGS: 'RS256,none',
+    OIDC_CACHE_TTL: '2h',
+    TRUSTED_PROXIES: '10.0.0.0/33',
+    KUBERNETES_TOKEN_REVIEW: 'on',
+    ADMIN_ACCESS_REVIEW: 'accesspolicies',
+  }
+  const named = problemsOf(bad).map((problem) => problem.slice(0, problem.indexOf(':')))
+  t.strictSame([...new Set(named)].sort(), Object.keys(bad).sort())
+})
+
+test('a journal may be a path or off', async (t) => {
+  t.equal(loadConfig({ USAGE_JOURNAL: 'a/usage.jsonl' }).usageJournal, resolve('a/usage.jsonl'))
+  for (const written of [undefined, '', 'off'])
+    t.equal(loadConfig({ USAGE_JOURNAL: written }).usageJournal, undefined, String(written))
+})
+
+test('addresses are read in every form', async (t) => {
+  const { apiAddress, grpcAddresses } = loadConfig({
+    API_ADDRESS: ':8080',
+    GRPC_ADDRESS: '[::1]:0, unix:/run/a.sock,unix:///run/b.sock',
+  })
+  t.strictSame(apiAddress, { host: '0.0.0.0', port: 8080 })
+  t.strictSame(grpcAddresses, [
+    { host: '::1', port: 0 },
+    { path: '/run/a.sock' },
+    { path: '/run/b.sock' },
+  ])
+})
+
+test('a switch is true or false', async (t) => {
+  const metered = (env: Record<string, string>) => [...loadConfig(env).paths.metered].sort()
+  t.strictSame(metered({}), ['/v1/chat/completions'])
+  t.strictSame(metered({ METER_MESSAGES: 'true' }), ['/v1/chat/completions', '/v1/messages'])
+  t.strictSame(metered({ METER_PATHS: 'responses, messages' }), ['/v1/messages', '/v1/responses'])
+  t.equal(loadConfig({}).paths.unmetered, 'open')
+  t.equal(loadConfig({ UNMETERED_PATHS: 'closed' }).paths.unmetered, 'closed')
+})
+
+test('statuses are written only for watched groups', async (t) => {
+  const groups = (env: Record<string, string>) => loadConfig(env).statusGroups
+  const original = 'maas.opendatahub.io'
+  t.strictSame(groups({}), ['tollgate.dev'])
+  t.strictSame(groups({ WATCH_GROUPS: original }), [], 'nothing of the original by default')
+  const both = `tollgate.dev,${original}`
+  t.strictSame(groups({ STATUS_GROUPS: both }), ['tollgate.dev', original])
+  t.strictSame(problemsOf({ WATCH_GROUPS: 'tollgate.dev', STATUS_GROUPS: both }), [
+    `STATUS_GROUPS: names ${original}, which WATCH_GROUPS leaves out`,
+  ])
+  t.match(problemsOf({ STATUS_GROUPS: 'kuadrant.io' }), [
+    /^STATUS_GROUPS: must be a comma-separated list/,
+  ])
+})
+
+test('metrics are on loopback by default and may be off', async (t) => {
+  t.strictSame(loadConfig({}).metricsAddress, { host: '127.0.0.1', port: 9464 })
+  t.equal(loadConfig({ METRICS_ADDRESS: 'off' }).metricsAddress, undefined)
+})
+
+test('a secret may be read from a file', async (t) => {
+  const file = join(temporaryFolder(t), 'url')
+  writeFileSync(file, 'postgres://user:secret@host/db\n')
+  t.equal(loadConfig({ DATABASE_URL_FILE: file }).databaseUrl, 'postgres://user:secret@host/db')
+  t.match(problemsOf({ DATABASE_URL_FILE: '/nowhere' }), [/^DATABASE_URL_FILE: cannot read/])
+  const both = { DATABASE_URL: 'postgres://host/db', DATABASE_URL_FILE: file }
+  t.match(problemsOf(both), [/not both/])
+})
+
+test('the log is polled every 0.1 to 10 seconds', async (t) => {
+  const every = (written: string) => loadConfig({ KEY_CACHE_REVALIDATE: written })
+  t.equal(loadConfig({}).keyCacheRevalidateMs, 250)
+  t.equal(every('100ms').keyCacheRevalidateMs, 100)
+  t.equal(every('10s').keyCacheRevalidateMs, 10_000)
+  for (const written of ['0', '99ms', '11s', '1', 'often']) {
+    t.throws(() => every(written), {
+      message: /KEY_CACHE_REVALIDATE: must be .* from 100ms to 10s/,
+    })
+  }
+})
+
+test('a replica is named by host and address', async (t) => {
+  const name = (env: Record<string, string>) => loadConfig(env).replicaName
+  t.equal(name({}), `${hostname()}/127.0.0.1:8082`)
+  t.equal(name({ GRPC_ADDRESS: 'unix:/run/t.sock,:1' }), `${hostname()}/unix:/run/t.sock`)
+  t.equal(name({ GRPC_ADDRESS: ':0' }), `${hostname()}/0.0.0.0:0#${process.pid}`)
+  t.equal(name({ REPLICA_NAME: 'blue' }), 'blue')
+  const place = (env: Record<string, string>) => loadConfig(env).replicaPlace
+  t.equal(place({ REPLICA_NAME: 'blue' }), place({}), 'two replicas may have the same name')
+  t.not(place({ GRPC_ADDRESS: ':8083' }), place({}))
+})
+
+test('the outage grace period is a duration', async (t) => {
+  const grace = (written: string) => loadConfig({ KEY_CACHE_OUTAGE_GRACE: written })
+  t.equal(loadConfig({}).keyCacheOutageGraceMs, 900_000)
+  t.equal(grace('0').keyCacheOutageGraceMs, 0)
+  t.equal(grace('2h30m').keyCacheOutageGraceMs, 9_000_000)
+  t.equal(grace('24h').keyCacheOutageGraceMs, 86_400_000)
+  for (const written of ['15', '-1s', '25h', 'long']) {
+    t.throws(() => grace(written), { message: /KEY_CACHE_OUTAGE_GRACE: must be .* at most 24h/ })
+  }
+})
+
+test('the number of keys loaded at the start is limited', async (t) => {
+  t.equal(loadConfig({}).keyCacheWarm, 10_000)
+  t.equal(loadConfig({ KEY_CACHE_WARM: '0' }).keyCacheWarm, 0)
+  t.throws(() => loadConfig({ KEY_CACHE_WARM: '100001' }), { message: /KEY_CACHE_WARM/ })
+})
+
+test('settings that require each other are reported', async (t) => {
+  t.match(problemsOf({ OIDC_ISSUER_URL: 'https://issuer' }), [/^OIDC_CLIENT_ID: has to be set/])
+  t.match(problemsOf({ OIDC_CLIENT_ID: 'tollgate' }), [/^OIDC_CLIENT_ID: .* OIDC_ISSUER_URL/])
+  t.match(problemsOf({ METRICS_USER: 'hash' }), [/^METRICS_USER_KEY: has to be set/])
+  t.match(problemsOf({ METRICS_USER: 'yes' }), [/^METRICS_USER: must be/])
+  t.match(loadConfig({ METRICS_USER: 'hash', METRICS_USER_KEY: 'k' }), { metricsUserKey: 'k' })
+  const reviews = { KUBERNETES_TOKEN_REVIEW: 'true' }
+  t.match(problemsOf(reviews), [/^KUBERNETES_TOKEN_REVIEW: needs KUBECONFIG/])
+  t.strictSame(problemsOf({ ...reviews, KUBERNETES_SERVICE_HOST: '10.0.0.1' }), [])
+})
+
+test('with roles of a cluster, groups administer only if they are set', async (t) => {
+  const groupsOf = (env: Record<string, string>) => [...loadConfig(env).adminGroups]
+  const reviews = { KUBERNETES_TOKEN_REVIEW: 'true', KUBECONFIG: '/config' }
+  t.strictSame(groupsOf({}), ['tollgate-admins'])
+  t.strictSame(groupsOf(reviews), [])
+  t.strictSame(groupsOf({ ...reviews, ADMIN_GROUPS: 'ops' }), ['ops'])
+})
+
+test('an issuer must use https or be on this machine', async (t) => {
+  const read = (url: string) => problemsOf({ OIDC_ISSUER_URL: url, OIDC_CLIENT_ID: 'tollgate' })
+  for (const url of [
+    'https://a/realms/b',
+    'http://localhost:1',
+    'http://127.0.0.1',
+    'http://[::1]:1/a',
+  ])
+    t.strictSame(read(url), [], url)
+  for (const url of [
+    'http://a',
+    'http://127.0.0.1.example',
+    'https://a?b',
+    'https://a#b',
+    'a',
+    'file:///a',
+  ])
+    t.match(read(url), [/^OIDC_ISSUER_URL: must be/], url)
+})
+
+test('a removed setting that is still set is reported with what replaces it', async (t) => {
+  for (const WORKERS of ['1', '4', 'abc'])
+    t.match(problemsOf({ WORKERS }), [/^WORKERS: was removed; .*REDIS_URL/])
+  t.match(problemsOf({ WORKERS_FILE: '/workers' }), [/^WORKERS: was removed/])
+  t.strictSame(problemsOf({ WORKERS: '' }), [])
+})
+
+test('the mark on requests to models is the same for one public URL', async (t) => {
+  const markOf = (env: Record<string, string>) => loadConfig(env).hopMark
+  const url = 'https://models.example'
+  t.equal(markOf({ GATEWAY_URL: url }), markOf({ GATEWAY_URL: `${url}/`, API_ADDRESS: ':1' }))
+  t.not(markOf({ GATEWAY_URL: url }), markOf({}))
+  t.notMatch(markOf({ GATEWAY_URL: url }), /models/, 'model servers do not learn the URL')
+  t.equal(markOf({ HOP_MARK: 'installation-1' }), 'installation-1')
+  t.match(problemsOf({ HOP_MARK: 'short' }), [/^HOP_MARK: must be 8 to 64/])
+})
+
+test('the socket of the admin page has a path that the system accepts', async (t) => {
+  const check = (env: Record<string, string>) => checkAdminSocket(loadConfig(env))
+  t.strictSame(check({ DATA_DIR: '/var/lib/tollgate' }), [])
+  const deep = `/${'x'.repeat(100)}`
+  t.match(check({ DATA_DIR: deep }), [/^ENVOY_ADMIN_ADDRESS: .* has 118 bytes.*DATA_DIR/])
+  t.strictSame(check({ DATA_DIR: deep, ENVOY_ADMIN_ADDRESS: 'unix:/run/a.sock' }), [])
+})
