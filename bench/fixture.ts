@@ -1,9 +1,10 @@
 /** The data of the benches: models, subscriptions and keys of a busy gateway. */
 
 import type { KeyCaller } from '../src/core/decision/caller.ts'
-import { compile, type Snapshot } from '../src/core/decision/snapshot.ts'
+import type { Snapshot } from '../src/core/decision/snapshot.ts'
 import { mintKey } from '../src/core/formats/api-key.ts'
 import type { Resource } from '../src/core/kinds/resources.ts'
+import { compile } from '../src/core/resources/compile.ts'
 import { parseResource } from '../src/core/resources/parse-resource.ts'
 import type { ApiKeyTable, FoundKey } from '../src/store/api-keys.ts'
 import { createTelemetry, type Telemetry } from '../src/telemetry/telemetry.ts'

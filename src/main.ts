@@ -5,19 +5,19 @@
 
 import { type Logger, pino } from 'pino'
 import { drain } from './admin/drain.ts'
+import { openEarlyProbes } from './admin/early-probes.ts'
 import { writeEnvoyFiles } from './gateway/envoy-files.ts'
 import { createGatewayDrain } from './gateway/service-drain.ts'
 import { listenGrpc, listenHttp, listenServer } from './runtime/listen.ts'
 import { type Stop, stopInOrder } from './runtime/shutdown.ts'
 import { part } from './runtime/stops.ts'
-import { checkFiles } from './settings/check-files.ts'
 import { type Address, loadConfig, type SocketAddress, showAddress } from './settings/config.ts'
 import { describePaths } from './settings/describe-paths.ts'
 import { createMetricsServer } from './telemetry/metrics-server.ts'
 import { createExternalApi, createInternalApi, internalTls } from './wiring/apis.ts'
 import { noteService, openAudit } from './wiring/audit.ts'
+import { checkSettings } from './wiring/check-settings.ts'
 import type { Context } from './wiring/context.ts'
-import { openEarlyProbes } from './wiring/early-probes.ts'
 import { createGatewayServer } from './wiring/gateway-server.ts'
 import { openTls } from './wiring/listener-tls.ts'
 import { openParts } from './wiring/parts.ts'
@@ -52,7 +52,7 @@ export async function serve(
   env: NodeJS.ProcessEnv,
   signal: AbortSignal = new AbortController().signal,
 ): Promise<Service> {
-  const config = loadConfig(env, checkFiles)
+  const config = loadConfig(env, checkSettings)
   const log = pino({ level: config.logLevel })
   const stops: Stop[] = []
   let stopping: Promise<boolean> | undefined

@@ -1,29 +1,10 @@
 /** `POST /internal/v1/drain`: called before Envoy is stopped, by its supervisor on this machine. */
 
 import type { FastifyInstance } from 'fastify'
+import type { GatewayDrain } from '../core/status/gateway-drain.ts'
 import { ignoreBodies } from './body.ts'
 import { sendError } from './errors.ts'
 import { refusals } from './schemas.ts'
-
-export interface DrainState {
-  /**
-   * `draining`: call again; `overdue`: requests are still in progress and are no longer waited for;
-   * `unreachable`: Envoy's admin page does not respond.
-   */
-  readonly status: 'draining' | 'drained' | 'overdue' | 'unreachable'
-  /** Requests in progress; undefined: unknown. */
-  readonly requests?: number
-}
-
-export interface GatewayDrain {
-  /** Whether a drain was ever requested. */
-  readonly isAsked: boolean
-  /**
-   * The first call starts the drain. Resolves when it has ended, or after some seconds with its
-   * state.
-   */
-  ask(): Promise<DrainState>
-}
 
 export interface DrainGatewayDeps {
   readonly gatewayDrain: GatewayDrain

@@ -134,3 +134,11 @@ async function isSame(file: FileHandle, path: string): Promise<boolean> {
   const [own, there] = await Promise.all([file.stat(), stat(path).catch(() => undefined)])
   return own.ino === there?.ino && own.dev === there.dev
 }
+
+const stdout = 1
+
+/** The sink for AUDIT_LOG: a file's path or `stdout`. undefined: there is no trail. */
+export function openAuditSink(auditLog: string | undefined): AuditSink | undefined {
+  if (auditLog === undefined) return undefined
+  return auditLog === 'stdout' ? openAuditStream(stdout) : openAuditFile(auditLog)
+}

@@ -3,9 +3,9 @@
 import { randomUUID } from 'node:crypto'
 import { userInfo } from 'node:os'
 import type { AuditEvent } from '../audit/event.ts'
+import { openAuditSink } from '../audit/file.ts'
 import { createAuditTrail } from '../audit/trail.ts'
 import type { Config } from '../settings/config.ts'
-import { openAuditSink } from '../wiring/audit.ts'
 
 /**
  * Runs a take-over with a line before and after it, in the name of the terminal's user. `countOf`
@@ -16,7 +16,7 @@ export async function auditTakeOver<Result>(
   act: () => Promise<Result>,
   countOf: (result: Result) => number,
 ): Promise<Result> {
-  const sink = openAuditSink(config)
+  const sink = openAuditSink(config.auditLog)
   if (sink === undefined) return await act()
   const { auditRequired: required, replicaName: replica } = config
   const trail = createAuditTrail({ sink, required, replica, clock: Date.now })

@@ -41,7 +41,7 @@ try {
 async function run(): Promise<number> {
   const { env } = process
   const commands: Readonly<Record<string, () => Promise<number> | number>> = {
-    up: async () => (await import('../local/up.ts')).up(args, env),
+    up: async () => (await import('./up.ts')).up(args, env),
     serve: async () => (await import('./serve.ts')).serveCommand(args, env),
     controller: async () => (await import('./controller.ts')).controllerCommand(args, env),
     drain: async () => (await import('./drain.ts')).drain(args, env),

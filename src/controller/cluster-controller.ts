@@ -12,7 +12,7 @@ import { policyKinds } from '../core/status/generated-policies.ts'
 import { identityCondition } from '../core/status/name-conflicts.ts'
 import { noPolicies, type Policies, policiesInSteps } from '../core/status/policies.ts'
 import { judgeOf } from '../gateway/address-rules.ts'
-import { accessOf } from '../identity/kubernetes/reviews.ts'
+import { accessOf } from '../kubernetes/access.ts'
 import { createClient } from '../kubernetes/client.ts'
 import { followLease } from '../kubernetes/lease.ts'
 import { followOthersLease } from '../kubernetes/others-lease.ts'
@@ -24,9 +24,7 @@ import { originalGroup } from '../sources/collections.ts'
 import { judgeNamedAddresses } from '../sources/named-addresses.ts'
 import { startController } from '../sources/pipeline.ts'
 import { createResourceReport } from '../sources/resource-report.ts'
-import { watchReports } from '../store/in-force/reports.ts'
-import { openPool } from '../store/postgres/postgres.ts'
-import { createServedNamesStore } from '../store/served-names.ts'
+import type { ServedNamesStore } from '../store/served-names.ts'
 import { startObjectWriter } from './object-writer.ts'
 import { followPolicyObjects } from './policy-objects.ts'
 import {
@@ -38,11 +36,27 @@ import {
 
 export type ClusterController = Awaited<ReturnType<typeof startClusterController>>
 
+/** What the processes share in Postgres. */
+export interface ControllerDatabase {
+  /** Follows what the processes report to have in force, until the signal aborts. */
+  watchReports(listener: ReportsListener, signal: AbortSignal): void
+  readonly servedNames: ServedNamesStore
+}
+
+/** Is called with the reports, and with the models whose reports have changed. */
+export interface ReportsListener {
+  onRead(reports: Reports, changed: ReadonlySet<string> | undefined): void
+  /** undefined: the problem is over. */
+  onProblem(problem: string | undefined): void
+}
+
 export interface ClusterControllerOptions {
   readonly config: Config
   readonly log: Logger
   /** Milliseconds since the epoch. */
   readonly clock: () => number
+  /** undefined: none is configured. */
+  readonly database?: ControllerDatabase | undefined
   /** Times of the Lease, for tests: see lease.ts. */
   readonly leaseMs?: readonly [durationMs: number, renewMs: number]
   /** The interval of checks for the original's controller, for tests: see others-lease.ts. */
@@ -195,14 +209,10 @@ export async function startClusterController(options: ClusterControllerOptions) 
     lookAtAll()
   }
 
-  const url = config.databaseUrl === undefined ? undefined : config.databaseUrlNow
-  const pool = url && openPool({ url, connections: 1, applicationName: 'tollgate controller' })
-  if (pool !== undefined && url !== undefined) {
+  const { database } = options
+  if (database !== undefined) {
     reports = { problem: 'Postgres has not been asked yet' }
-    watchReports({
-      sql: pool,
-      url,
-      signal,
+    const listener: ReportsListener = {
       onRead(found, changed) {
         if (changed?.size === 0) return
         reports = found
@@ -212,7 +222,8 @@ export async function startClusterController(options: ClusterControllerOptions) 
         problem === undefined
           ? log.info('Postgres answers')
           : log.warn({ problem }, 'Postgres does not answer: it is unknown what is enforced'),
-    })
+    }
+    database.watchReports(listener, signal)
   }
   const addresses = judgeNamedAddresses({ source, rules: judgeOf(config), signal })
   const controller = await startController({
@@ -224,10 +235,10 @@ export async function startClusterController(options: ClusterControllerOptions) 
     onFailure: (error) => log.error({ err: error }, 'resources could not be read'),
   })
   learner =
-    pool &&
+    database &&
     createLearner({
       snapshot: () => published?.snapshot as Snapshot,
-      store: createServedNamesStore(pool),
+      store: database.servedNames,
       ask: undefined,
       log,
       onFault: (error) => log.error({ err: error }, 'the owners of names could not be judged'),
@@ -261,7 +272,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
       learner?.close()
       const released = lease.release()
       closing.abort()
-      await Promise.all([released, pool?.end()])
+      await released
     },
   }
 }

@@ -1,13 +1,14 @@
 /** The log of refusals: one line each, with a limit per code and second. */
 
 import type { Logger } from 'pino'
-import type { RefusedRequest } from '../admin/refusals.ts'
 import type { Caller } from '../core/decision/caller.ts'
 import { describe, type ErrorCode } from '../core/decision/errors.ts'
+import type { RefusedRequest } from '../core/decision/refused-request.ts'
 import { networkOf } from '../core/formats/network.ts'
 import { toShown } from '../core/formats/redact.ts'
 import { traceIdOf } from '../core/formats/trace-context.ts'
-import type { RefusedCheck } from './service.ts'
+import type { RefusedCheck } from './refused-check.ts'
+
 import { namedBy } from './span-tags.ts'
 
 export type DenialLog = ReturnType<typeof createDenialLog>

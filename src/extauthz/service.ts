@@ -11,7 +11,7 @@ import {
   refuseCaller,
 } from '../core/decision/decide.ts'
 import { dialectOf, statusIn } from '../core/decision/dialect.ts'
-import { type ErrorCode, ServiceError } from '../core/decision/errors.ts'
+import { ServiceError } from '../core/decision/errors.ts'
 import type { PathRules } from '../core/decision/operations.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { readTarget, type Target } from '../core/decision/target.ts'
@@ -23,6 +23,7 @@ import { createTemplates } from './allow-template.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
 import { authenticated, toCheckResponse } from './check-response.ts'
 import { refusalReason } from './refusal-reason.ts'
+import type { RefusedCheck } from './refused-check.ts'
 import { tagSpan } from './span-tags.ts'
 
 export interface CheckDeps {
@@ -40,20 +41,6 @@ export interface CheckDeps {
   readonly onRefused?: (refused: RefusedCheck) => void
   /** Called for internal errors, whose details the caller does not see. */
   readonly onFault: (error: unknown) => void
-}
-
-/** A refusal, with its request. */
-export interface RefusedCheck extends Pick<CheckRequest, 'subscription' | 'source' | 'requestId'> {
-  readonly code: ErrorCode
-  /** The HTTP status of the answer. */
-  readonly status: number
-  /** For the log only: the caller may not be allowed to know it. */
-  readonly reason: string | undefined
-  /** null: the credential is invalid, or could not be checked. */
-  readonly caller: Caller | null
-  /** As requested by the path or the body, whether it exists or not. */
-  readonly model: string | undefined
-  readonly traceparent: string | undefined
 }
 
 /** A request during its decision. */

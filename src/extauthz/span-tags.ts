@@ -4,7 +4,7 @@ import type { Decision } from '../core/decision/decide.ts'
 import { toShown } from '../core/formats/redact.ts'
 import { writeStruct } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
-import type { RefusedCheck } from './service.ts'
+import type { RefusedCheck } from './refused-check.ts'
 
 /**
  * The CheckResponse with its decision in the dynamic metadata (field 4, which parsers merge with

@@ -1,8 +1,9 @@
 /** Drains this process's Envoy for `tollgate drain`. */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import type { DrainState, GatewayDrain } from '../admin/drain-gateway.ts'
-import type { Context } from '../wiring/context.ts'
+import type { DrainState, GatewayDrain } from '../core/status/gateway-drain.ts'
+
+import type { ProcessContext } from '../settings/context.ts'
 import { drainEnvoy, isServing } from './drain.ts'
 
 /** The longest wait for a response (milliseconds): far below the listener's timeout. */
@@ -16,7 +17,7 @@ const lookEveryMs = 1_000
  * an Envoy responds that is not drained, because a container whose probe failed is drained and
  * restarted.
  */
-export function createGatewayDrain({ config, log, stops }: Context): GatewayDrain {
+export function createGatewayDrain({ config, log, stops }: ProcessContext): GatewayDrain {
   const closing = new AbortController()
   stops.push(() => closing.abort())
   let state: DrainState | undefined

@@ -1,7 +1,7 @@
 /** Logs why identity tokens are refused, without any of their text. */
 
 import { createLineLimit } from '../runtime/line-limit.ts'
-import type { Context } from '../wiring/context.ts'
+import type { ProcessContext } from '../settings/context.ts'
 
 export type RefusalLog = ReturnType<typeof createRefusalLog>
 
@@ -9,7 +9,7 @@ export type RefusalLog = ReturnType<typeof createRefusalLog>
 const oneLineMs = 10_000
 
 /** One line per reason; the next one gives the number that was not logged. */
-export function createRefusalLog({ log, clock }: Pick<Context, 'log' | 'clock'>) {
+export function createRefusalLog({ log, clock }: Pick<ProcessContext, 'log' | 'clock'>) {
   const lines = createLineLimit(oneLineMs)
   return {
     /** `about`: the verifier of the token and, if known, its issuer. */

@@ -8,9 +8,35 @@ import { dirname, join, resolve } from 'node:path'
 import { parse } from 'yaml'
 import { isObject } from '../core/formats/fields.ts'
 import { isTrustworthy } from '../core/formats/trustworthy.ts'
+import { errorMessage } from '../runtime/error-message.ts'
 import type { ClusterAccess, JsonObject } from './client.ts'
 
 const accountFolder = '/var/run/secrets/kubernetes.io/serviceaccount'
+
+/** Where the API server is, by the settings. */
+export interface ClusterSettings {
+  /** A file; it takes precedence. */
+  readonly kubeconfig: string | undefined
+  readonly kubernetesHost: string | undefined
+  readonly kubernetesPort: number
+}
+
+/**
+ * The address and credentials of the API server. Throws an error that names the setting to check.
+ */
+export function accessOf({
+  kubeconfig,
+  kubernetesHost,
+  kubernetesPort,
+}: ClusterSettings): ClusterAccess {
+  if (kubeconfig === undefined) return fromServiceAccount(kubernetesHost ?? '', kubernetesPort)
+  try {
+    return fromKubeconfig(kubeconfig)
+  } catch (error) {
+    const problem = errorMessage(error)
+    throw new Error(`KUBECONFIG: ${kubeconfig} ${problem}`, { cause: error })
+  }
+}
 
 /** The files of a pod (Kubernetes, "Accessing the API from a Pod"). */
 export function fromServiceAccount(

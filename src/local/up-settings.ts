@@ -27,10 +27,13 @@ export const sampleResourceFolder = join(packageRoot, 'examples', 'resources')
 const sampleTokensFile = join(packageRoot, 'examples', 'tokens.csv')
 
 /**
- * Reads the settings. Throws a ConfigError that names all invalid ones. An address beyond this
- * machine is invalid with the sample's identities, whose tokens are public.
+ * Reads the settings. Throws a ConfigError that names all invalid ones, `check`'s included. An
+ * address beyond this machine is invalid with the sample's identities, whose tokens are public.
  */
-export function readUpSettings(env: NodeJS.ProcessEnv): UpSettings {
+export function readUpSettings(
+  env: NodeJS.ProcessEnv,
+  check: (config: Config) => readonly string[] = checkFiles,
+): UpSettings {
   const sampleResources = !env.RESOURCES
   const sampleTokens = !env.TOKEN_AUTH_FILE
   const journal = join(env.DATA_DIR || '.data', 'journal', 'usage.jsonl')
@@ -43,7 +46,7 @@ export function readUpSettings(env: NodeJS.ProcessEnv): UpSettings {
     AUDIT_LOG: env.AUDIT_LOG || audit,
   }
   const config = loadConfig(withDefaults, (config) => [
-    ...new Set([...checkDataDir(config), ...checkFiles(config)]),
+    ...new Set([...checkDataDir(config), ...check(config)]),
     ...checkOwnEnvoy(config),
     ...(isSocketAddress(config) ? checkAddresses(config, sampleTokens) : []),
   ])

@@ -1,14 +1,14 @@
 /**
- * `tollgate up`, the command of `npm start`: runs the whole gateway on this machine, with each part
- * a supervised process, until a signal or the end of its parent.
+ * The whole gateway on this machine, with each part a supervised process, until a signal or the end
+ * of its parent.
  */
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { refuseArguments } from '../cli/usage.ts'
 import type { JudgeAddress } from '../core/resources/refuse-addresses.ts'
 import { judgeOf } from '../gateway/address-rules.ts'
 import { StartError } from '../runtime/start-error.ts'
 import { onStop } from '../runtime/stop-signals.ts'
+import type { Config } from '../settings/config.ts'
 import { loadSnapshot } from '../sources/pipeline.ts'
 import { claim } from './claim.ts'
 import { findEnvoy } from './envoy-binary.ts'
@@ -21,19 +21,15 @@ import { makeTryLines } from './try-lines.ts'
 import { localUrl, readUpSettings, sampleModelServer, type UpSettings } from './up-settings.ts'
 import { welcome } from './welcome.ts'
 
-const usage = `Usage: tollgate up
-
-Runs the whole gateway on this machine: Envoy, the service, Postgres, a sample model server. npm start
-runs this command. Settings come from the environment; docs/settings.md lists them. Ctrl-C stops it.`
-
 /**
- * Starts everything, prints how to try it, and ends the process with status 0 after a requested
+ * Starts everything with these settings, which `check` tests, prints how to try it, and ends the process with status 0 after a requested
  * stop. Rejects if it cannot start; no process is then left running.
  */
-export async function up(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
-  const status = refuseArguments(args, usage)
-  if (status !== undefined) return status
-  const settings = readUpSettings(env)
+export async function runGateway(
+  env: NodeJS.ProcessEnv,
+  check: (config: Config) => readonly string[],
+): Promise<never> {
+  const settings = readUpSettings(env, check)
   const supervisor = createSupervisor(log)
   for (const fault of ['uncaughtException', 'unhandledRejection']) {
     process.once(fault, async (error: unknown) => {

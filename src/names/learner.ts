@@ -10,14 +10,10 @@ import { createServedNames, takenOf, takesServedNames } from '../core/decision/s
 import { byAge, type Model, type Snapshot } from '../core/decision/snapshot.ts'
 import type { ModelRef } from '../core/kinds/resources.ts'
 import { nameProblems } from '../core/status/name-conflicts.ts'
-import { askServer, serverOf } from '../gateway/server-list.ts'
+import { serverOf } from '../gateway/server-list.ts'
 import { forEachConcurrently } from '../runtime/concurrency.ts'
 import { inSlices } from '../runtime/slices.ts'
-import { linesShown } from '../sources/resource-report.ts'
-import { createServedNamesStore, type ServedNamesStore } from '../store/served-names.ts'
-import type { Context } from '../wiring/context.ts'
-import type { Database } from '../wiring/database.ts'
-import type { Resources } from '../wiring/resources.ts'
+import type { ServedNamesStore } from '../store/served-names.ts'
 import { createNameClaims, type ServerModels } from './name-claims.ts'
 
 export interface Learner {
@@ -57,7 +53,8 @@ export interface LearnerDeps {
 
 /** Milliseconds until a server that has not responded is asked again, for each attempt. */
 const retryMs = [1_000, 2_000, 5_000, 15_000, 30_000] as const
-const askMs = 2_000
+/** The most problems in the log at once. */
+const linesShown = 100
 /** Servers asked concurrently, and how long one may block those behind it. */
 const concurrency = 50
 const patienceMs = 500
@@ -74,23 +71,6 @@ interface Turn {
   failures: number
   reportedAt: number
   answeredAt: number
-}
-
-/** Asks the servers of models without ids of their own. */
-export function openServedNames(
-  { config, log, onFault, stops }: Context,
-  { pool }: Database,
-  { snapshot, latest, readSecret }: Pick<Resources, 'snapshot' | 'latest' | 'readSecret'>,
-): Learner {
-  const { backendCaFile: caFile, hopMark } = config
-  const learner = createLearner({
-    ...{ snapshot, latest, log, onFault },
-    store: createServedNamesStore(pool),
-    ask: (ref) =>
-      askServer(ref, { readSecret, caFile, hopMark, signal: AbortSignal.timeout(askMs) }),
-  })
-  stops.push(() => learner.close())
-  return learner
 }
 
 export function createLearner(deps: LearnerDeps): Learner {

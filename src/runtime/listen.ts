@@ -4,8 +4,7 @@ import { once } from 'node:events'
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
-import type { GrpcServer } from '../grpc/server.ts'
-import { type Address, showAddress } from '../settings/config.ts'
+import { type Address, showAddress } from '../core/formats/address.ts'
 import { openSocket, removeStaleSocket } from './unix-socket.ts'
 
 /** Returns the address with the actual port if it was 0, as do the other functions. */
@@ -34,7 +33,7 @@ export async function listenServer<At extends Address>(
 }
 
 export async function listenGrpc(
-  server: GrpcServer,
+  server: { listen(address: string): Promise<number> },
   at: Address,
   socketMode: number,
 ): Promise<Address> {

@@ -14,10 +14,6 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
-import { checkAdminSocket, checkEnvoyFiles } from '../gateway/envoy-files.ts'
-import { parseAuthenticationConfiguration } from '../identity/oidc/authentication-configuration.ts'
-import { checkTls } from '../tls/listener-tls.ts'
-import { tlsSettings } from '../wiring/listener-tls.ts'
 import type { Config } from './config.ts'
 
 /** `NAME: what is wrong` for each setting of the service whose file or folder cannot be used. */
@@ -32,35 +28,14 @@ export function checkFiles(config: Config): readonly string[] {
     ...attempt('SECRETS_DIR', config.secretsDir, 'read', readdirSync),
     ...attempt('BACKEND_CA_FILE', config.backendCaFile, 'read', readFileSync),
     ...attempt('TOKEN_AUTH_FILE', tokenAuthFile, 'read', readFileSync),
-    ...checkProviders(config),
+    ...attempt('OIDC_PROVIDERS_FILE', config.oidcProvidersFile, 'read', readFileSync),
     ...attempt('OIDC_CA_FILE', config.oidcCaFile, 'read', readFileSync),
-    ...checkTlsFiles(config),
     ...(needsDataDir ? checkDataDir(config) : []),
     ...(ownFolder ? attempt('ENVOY_CONFIG_DIR', envoyConfigDir, 'written to', tryFolder) : []),
     ...(ownLog ? attempt('REVOCATION_LOG_DIR', revocationLogDir, 'written to', tryFolder) : []),
     ...attempt('USAGE_JOURNAL', usageJournal, 'written', tryJournal),
     ...checkAuditLog(config),
-    ...(config.envoyConfigWrite ? checkEnvoyFiles(config) : checkAdminSocket(config)),
   ]
-}
-
-/**
- * A file of providers that is invalid at the start; one that becomes invalid later keeps its last
- * content.
- */
-function checkProviders({ oidcProvidersFile: path, oidcIssuerUrl }: Config): readonly string[] {
-  const setting = 'OIDC_PROVIDERS_FILE'
-  let broken: readonly string[] = []
-  const unread = attempt(setting, path, 'read', (path) => {
-    const issuers = oidcIssuerUrl === undefined ? [] : [oidcIssuerUrl]
-    broken = parseAuthenticationConfiguration(readFileSync(path, 'utf8'), issuers).broken
-  })
-  return [...unread, ...broken.map((problem) => `${setting}: ${path}, ${problem}`)]
-}
-
-function checkTlsFiles(config: Config): readonly string[] {
-  const settings = tlsSettings(config)
-  return settings === undefined ? [] : checkTls(settings)
 }
 
 /** The same for DATA_DIR alone, for commands that need only that. */

@@ -1,8 +1,9 @@
 /** The loop: gather → compile → publish → report. */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { compileInSteps, type Snapshot } from '../core/decision/snapshot.ts'
+import type { Snapshot } from '../core/decision/snapshot.ts'
 import { showPath } from '../core/formats/fields.ts'
+import { compileInSteps } from '../core/resources/compile.ts'
 import { joinExternalModels } from '../core/resources/external-models.ts'
 import type { RoutingOptions } from '../core/resources/find-backend.ts'
 import { joinRoutes } from '../core/resources/join-routes.ts'

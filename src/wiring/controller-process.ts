@@ -1,17 +1,24 @@
 /** The process of `tollgate controller`: its writes, probes and metrics. */
 
 import type { Logger } from 'pino'
-import { type ClusterController, startClusterController } from '../controller/cluster-controller.ts'
+import { openEarlyProbes } from '../admin/early-probes.ts'
+import {
+  type ClusterController,
+  type ControllerDatabase,
+  startClusterController,
+} from '../controller/cluster-controller.ts'
 import { listenServer } from '../runtime/listen.ts'
 import { type Stop, stopInOrder } from '../runtime/shutdown.ts'
 import { part } from '../runtime/stops.ts'
 import type { Address, Config, SocketAddress } from '../settings/config.ts'
+import { watchReports } from '../store/in-force/reports.ts'
+import { openPool } from '../store/postgres/postgres.ts'
+import { createServedNamesStore } from '../store/served-names.ts'
 import { createExposition } from '../telemetry/exposition.ts'
 import { createMetricsServer } from '../telemetry/metrics-server.ts'
 import { watchProcess } from '../telemetry/process.ts'
 import type { Sources } from '../telemetry/readings.ts'
 import type { Context } from './context.ts'
-import { openEarlyProbes } from './early-probes.ts'
 import { openTls } from './listener-tls.ts'
 import { readVersion } from './telemetry.ts'
 
@@ -65,9 +72,26 @@ async function start(context: Opening, isReady: () => boolean) {
     server.close()
     server.closeAllConnections()
   })
-  controller = await startClusterController({ config, log, clock: Date.now })
+  controller = await startClusterController({
+    config,
+    log,
+    clock: Date.now,
+    database: openDatabase(context),
+  })
   stops.push(part('the controller', controller.stop))
   return { internal: probes.address, metrics }
+}
+
+/** What the processes share, if there is a database. */
+function openDatabase({ config, stops }: Opening): ControllerDatabase | undefined {
+  if (config.databaseUrl === undefined) return undefined
+  const url = config.databaseUrlNow
+  const sql = openPool({ url, connections: 1, applicationName: 'tollgate controller' })
+  stops.push(part('the database connections', (graceMs) => sql.end(graceMs)))
+  return {
+    watchReports: (listener, signal) => watchReports({ ...listener, sql, url, signal }),
+    servedNames: createServedNamesStore(sql),
+  }
 }
 
 /** Nothing is known before the cluster has been read. */

@@ -2,6 +2,7 @@
 
 import type { MetricData } from '@opentelemetry/sdk-metrics'
 import { nameJournal } from '../ratelimit/journal/name.ts'
+import { orAborted } from '../runtime/or-aborted.ts'
 import { part } from '../runtime/stops.ts'
 import { createMemoryCounters } from '../store/counters/memory.ts'
 import { createRedisCounters, type RedisCounters } from '../store/counters/redis/counters.ts'
@@ -12,7 +13,7 @@ import {
   sizeBounds,
 } from '../telemetry/durations.ts'
 import { histogramData } from '../telemetry/metric-data.ts'
-import { type Context, orAborted } from './context.ts'
+import type { Context } from './context.ts'
 
 export interface Counters {
   /** Histograms of the batches sent to Redis, if there is one. */

@@ -1,5 +1,6 @@
 /** API keys: the table, the cache, and the follower of revocations. */
 
+import { auditCleanup } from '../audit/service-events.ts'
 import { part } from '../runtime/stops.ts'
 import type { Config } from '../settings/config.ts'
 import {
@@ -14,6 +15,7 @@ import type { ApiKeyTable } from '../store/api-keys.ts'
 import { noteStart } from '../store/in-force/table.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import type { Sql } from '../store/postgres/sql.ts'
+import { untilAnswered } from '../store/postgres/until-answered.ts'
 import { createPropagationWatch, type PropagationWatch } from '../store/revocations/propagation.ts'
 import {
   createRevocationFollower,
@@ -25,9 +27,8 @@ import {
 } from '../store/revocations/revocation-keeper.ts'
 import { purgeRevocations } from '../store/revocations/revocation-log.ts'
 import { callBounds, createDurations, type Durations } from '../telemetry/durations.ts'
-import { auditCleanup } from './audit.ts'
 import type { Context } from './context.ts'
-import { type Database, untilAnswered } from './database.ts'
+import type { Database } from './database.ts'
 import { openPods } from './pods.ts'
 
 export interface Keys {

@@ -2,7 +2,7 @@
 
 import type { Secret } from '../gateway/secret-location.ts'
 import { type Reading, readSecret, toCredential } from '../gateway/secret-source.ts'
-import { accessOf } from '../identity/kubernetes/reviews.ts'
+import { accessOf } from '../kubernetes/access.ts'
 import { createClient } from '../kubernetes/client.ts'
 import { createReadSecretEntry } from '../kubernetes/secrets.ts'
 import { createClusterSource } from '../sources/cluster-source.ts'

@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { accessOf } from '../identity/kubernetes/reviews.ts'
+import { accessOf } from '../kubernetes/access.ts'
 import { type ClusterAccess, createClient } from '../kubernetes/client.ts'
 import { createEndedPods } from '../kubernetes/ended-pods.ts'
 import type { Sql } from '../store/postgres/sql.ts'

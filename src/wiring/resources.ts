@@ -1,22 +1,20 @@
 /** Resources from a folder or a cluster: read, compiled, written for Envoy, and put in force. */
 
-import { compileInSteps, type Snapshot } from '../core/decision/snapshot.ts'
+import { createResourceAudit } from '../audit/service-events.ts'
 import type { Enforcement } from '../core/status/enforcement.ts'
 import { judgeOf } from '../gateway/address-rules.ts'
 import { readTaken } from '../gateway/admin-page.ts'
-import { type ClusterFile, createClusterFile } from '../gateway/cluster-file.ts'
-import { holdModels } from '../gateway/held-models.ts'
-import { createSecretFiles, type SecretFiles } from '../gateway/secret-files.ts'
-import { inSlices } from '../runtime/slices.ts'
+import { createClusterFile } from '../gateway/cluster-file.ts'
+import { createSecretFiles } from '../gateway/secret-files.ts'
+import { createStage } from '../gateway/stage.ts'
 import { judgeNamedAddresses } from '../sources/named-addresses.ts'
 import { startController } from '../sources/pipeline.ts'
 import { createResourceReport, linesShown } from '../sources/resource-report.ts'
-import type { Gathered } from '../sources/source.ts'
 import { createInForceReport } from '../store/in-force/reporter.ts'
 import { followReports } from '../store/in-force/reports.ts'
-import { createResourceAudit } from './audit.ts'
+import { untilAnswered } from '../store/postgres/until-answered.ts'
 import type { Context } from './context.ts'
-import { type Database, untilAnswered } from './database.ts'
+import type { Database } from './database.ts'
 import type { Keys } from './keys.ts'
 import { openOrigin } from './origin.ts'
 
@@ -111,66 +109,5 @@ export async function openResources(
       compileS: published.compileS,
       ageS: (performance.now() - published.at) / 1_000,
     }),
-  }
-}
-
-/** A snapshot, its resources, and what was refused. */
-interface Published extends Pick<Gathered, 'resources' | 'refused'> {
-  readonly fresh: Snapshot
-}
-
-/**
- * The snapshot in force: the one published last, except for models that wait for their cluster,
- * which stay in their previous version. Removals never wait.
- */
-function createStage(clusterFile: ClusterFile, secrets: SecretFiles, onShown: () => void) {
-  let latest: Published | undefined
-  let shown: Snapshot | undefined
-  let refused: Published['refused'] = []
-  let turn: Promise<void> = Promise.resolve()
-
-  async function update(): Promise<void> {
-    if (latest === undefined) return
-    const { fresh, resources } = latest
-    const held = clusterFile.waiting
-    const steps = () => compileInSteps(holdModels(resources, held, shown), fresh)
-    const { refused: left } = latest
-    shown = held.size === 0 ? fresh : await inSlices(steps())
-    refused = left
-    onShown()
-  }
-
-  /** One after the other: the last call has the latest state. */
-  function show(): Promise<void> {
-    turn = turn.then(update, update)
-    return turn
-  }
-
-  function published(snapshot: Snapshot | undefined): Snapshot {
-    if (snapshot === undefined) throw new Error('no snapshot has been published')
-    return snapshot
-  }
-
-  const snapshot = (): Snapshot => published(shown)
-
-  return {
-    show,
-    async publish(published: Published): Promise<void> {
-      const { fresh } = published
-      await inSlices(clusterFile.planInSteps(fresh))
-      // Only once the missing clusters are known: a model released meanwhile shows the latest
-      // state.
-      latest = published
-      if (shown !== undefined) await show()
-      // Envoy refuses a cluster that names a missing file.
-      await secrets.write(fresh)
-      await clusterFile.write()
-      if (shown !== undefined) return
-      await clusterFile.settled()
-      await show()
-    },
-    snapshot,
-    latest: () => published(latest?.fresh),
-    state: () => ({ snapshot: snapshot(), refused }),
   }
 }

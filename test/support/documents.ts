@@ -1,5 +1,6 @@
-import { compile, type Snapshot } from '../../src/core/decision/snapshot.ts'
+import type { Snapshot } from '../../src/core/decision/snapshot.ts'
 import type { Resource } from '../../src/core/kinds/resources.ts'
+import { compile } from '../../src/core/resources/compile.ts'
 import { parseResource } from '../../src/core/resources/parse-resource.ts'
 
 /** A resource as parsed from YAML. */

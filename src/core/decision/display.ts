@@ -1,6 +1,6 @@
 /** Display names and descriptions: the annotations of a resource (contract, 3.7 and 3.8). */
 
-import type { Metadata } from '../kinds/resources.ts'
+import type { Metadata } from '../kinds/metadata.ts'
 
 /** Empty strings for missing annotations. */
 export interface Display {

@@ -4,21 +4,11 @@
  * them from documents.
  */
 
+import type { Metadata } from './metadata.ts'
 import type { Gateway, HttpRoute, InferenceService, Routing } from './routing.ts'
 
 /** The only namespace in which AccessPolicies, Subscriptions and the Tenant are read. */
 export const subscriptionNamespace = 'models-as-a-service'
-
-export interface Metadata {
-  readonly name: string
-  readonly namespace: string
-  readonly annotations: Readonly<Record<string, string>>
-  /** Milliseconds since the epoch; undefined if the document has none. */
-  readonly createdAt: number | undefined
-  readonly deleting: boolean
-  /** As written; only present while `deleting`. */
-  readonly deletionTimestamp?: string
-}
 
 /** `<namespace>/<name>`. */
 export function keyOf({ metadata }: Pick<Resource, 'metadata'>): string {

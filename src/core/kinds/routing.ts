@@ -3,7 +3,7 @@
  * and KServe's LLMInferenceService, with the fields that find-backend.ts needs.
  */
 
-import type { Metadata } from './resources.ts'
+import type { Metadata } from './metadata.ts'
 
 export interface HttpRoute {
   readonly kind: 'HTTPRoute'

@@ -5,11 +5,11 @@
 
 import { parseDuration } from '../formats/duration.ts'
 import type { Field } from '../formats/fields.ts'
+import type { Metadata } from '../kinds/metadata.ts'
 import {
   type Credential,
   type ExternalModel,
   idleSeconds,
-  type Metadata,
   type ModelServer,
 } from '../kinds/resources.ts'
 import { credentialRule } from './model-server-schema.ts'

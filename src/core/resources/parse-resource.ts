@@ -6,13 +6,13 @@
 import { namesHost } from '../decision/snapshot.ts'
 import { parseWindow } from '../formats/duration.ts'
 import { type Field, type FieldProblem, readField } from '../formats/fields.ts'
+import type { Metadata } from '../kinds/metadata.ts'
 import {
   type AccessPolicy,
   type Attribution,
   type BilledModel,
   type ExternalOidc,
   type Limit,
-  type Metadata,
   type ModelRef,
   type ModelReference,
   type Resource,

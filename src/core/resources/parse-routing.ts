@@ -1,7 +1,8 @@
 /** Reads the fields of HTTPRoutes, Gateways and LLMInferenceServices that find-backend.ts needs. */
 
 import { type Field, isObject } from '../formats/fields.ts'
-import type { Metadata } from '../kinds/resources.ts'
+import type { Metadata } from '../kinds/metadata.ts'
+
 import type {
   Gateway,
   HttpRoute,

@@ -6,7 +6,7 @@
 import type { Snapshot } from '../decision/snapshot.ts'
 import { showFirst } from '../formats/lists.ts'
 import type { ModelRef } from '../kinds/resources.ts'
-import type { Condition } from './conditions.ts'
+import type { Condition } from './condition.ts'
 
 /** A message lists at most this many. */
 const mostShown = 10

@@ -13,23 +13,9 @@ import { showPath } from '../formats/fields.ts'
 import { insertName, showFirst } from '../formats/lists.ts'
 import type { ModelRef } from '../kinds/resources.ts'
 import { bypassConditions } from './bypass.ts'
+import type { Condition } from './condition.ts'
 import { type PolicyConditions, type PolicyKind, placeOfPolicy } from './generated-policies.ts'
 import type { ModelFailure } from './model-failure.ts'
-
-export interface Condition {
-  readonly type:
-    | 'Ready'
-    | 'SpecPriorityDuplicate'
-    | 'BackendReachable'
-    | 'Bypass'
-    | 'Programmed'
-    | 'Accepted'
-    | 'Enforced'
-    | 'ModelIdentityUnique'
-  readonly status: 'True' | 'False' | 'Unknown'
-  readonly reason: string
-  readonly message: string
-}
 
 export interface ResourceStatus {
   readonly kind: string

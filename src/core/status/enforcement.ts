@@ -4,7 +4,8 @@
  */
 
 import { addTo, showFirst } from '../formats/lists.ts'
-import type { Condition } from './conditions.ts'
+import type { Condition } from './condition.ts'
+
 import { contentOf, createPolicyConditions, type PolicyKind } from './generated-policies.ts'
 import type { ModelPolicies, Policies } from './policies.ts'
 

@@ -3,7 +3,8 @@
  * names, labels and annotations (contract, 8.1 and 8.2), their counts, and their conditions.
  */
 
-import type { Condition } from './conditions.ts'
+import type { Condition } from './condition.ts'
+
 import type { ModelPolicies, Policies } from './policies.ts'
 
 export const policyKinds = ['ModelAuthPolicy', 'TokenRateLimitPolicy'] as const

@@ -5,7 +5,7 @@
 
 import { takesServedNames } from '../decision/served-names.ts'
 import { type Model, namesOf, resourceKey, type Snapshot } from '../decision/snapshot.ts'
-import type { Condition } from './conditions.ts'
+import type { Condition } from './condition.ts'
 
 /** A name, and to whom it belongs: the key of an earlier model, or a namespace. */
 interface Conflict {

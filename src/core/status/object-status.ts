@@ -2,7 +2,8 @@
 
 import type { CompiledPolicy, CompiledSubscription, Model, Snapshot } from '../decision/snapshot.ts'
 import { toTimestamp } from '../formats/timestamp.ts'
-import type { Condition, ResourceStatus } from './conditions.ts'
+import type { Condition } from './condition.ts'
+import type { ResourceStatus } from './conditions.ts'
 import { type PolicyConditions, type PolicyKind, placeOfPolicy } from './generated-policies.ts'
 
 /** A Kubernetes condition (meta/v1 Condition). */

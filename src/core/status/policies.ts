@@ -5,14 +5,10 @@
  */
 
 import { hash } from 'node:crypto'
-import {
-  type CompiledPolicy,
-  type CompiledSubscription,
-  changed,
-  type Snapshot,
-} from '../decision/snapshot.ts'
+import type { CompiledPolicy, CompiledSubscription, Snapshot } from '../decision/snapshot.ts'
 import { insertName } from '../formats/lists.ts'
 import type { ModelRef } from '../kinds/resources.ts'
+import { changed } from '../resources/compile.ts'
 import type { Refused } from '../resources/refused.ts'
 
 /** The number of names that a generated policy shows. */

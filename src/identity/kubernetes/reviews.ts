@@ -3,10 +3,9 @@
 import { readFileSync } from 'node:fs'
 import { decodeJwt } from 'jose'
 import { subscriptionNamespace } from '../../core/kinds/resources.ts'
-import { fromKubeconfig, fromServiceAccount } from '../../kubernetes/access.ts'
+import { accessOf } from '../../kubernetes/access.ts'
 import type { ClusterAccess } from '../../kubernetes/client.ts'
-import { errorMessage } from '../../runtime/error-message.ts'
-import type { Context } from '../../wiring/context.ts'
+import type { ProcessContext } from '../../settings/context.ts'
 import type { RefusalLog } from '../refusal-log.ts'
 import { type AccessResult, type AccessReview, createAccessReview } from './access-review.ts'
 import { createReview } from './review.ts'
@@ -19,7 +18,7 @@ export interface Cluster {
 
 /** undefined: the cluster is not used. Throws an error that names the setting to check. */
 export function openCluster(
-  { config, log }: Context,
+  { config, log }: ProcessContext,
   refusals: RefusalLog,
   onAccessReviewed: (result: AccessResult) => void,
 ): Cluster | undefined {
@@ -49,23 +48,6 @@ export function openCluster(
         )
       },
     }),
-  }
-}
-
-/**
- * The address and credentials of the API server. Throws an error that names the setting to check.
- */
-export function accessOf({
-  kubeconfig,
-  kubernetesHost,
-  kubernetesPort,
-}: Context['config']): ClusterAccess {
-  if (kubeconfig === undefined) return fromServiceAccount(kubernetesHost ?? '', kubernetesPort)
-  try {
-    return fromKubeconfig(kubeconfig)
-  } catch (error) {
-    const problem = errorMessage(error)
-    throw new Error(`KUBECONFIG: ${kubeconfig} ${problem}`, { cause: error })
   }
 }
 

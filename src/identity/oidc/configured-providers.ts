@@ -1,7 +1,7 @@
 /** OIDC providers: from the settings, from a file, and from the Tenant. */
 
 import type { ExternalOidc } from '../../core/kinds/resources.ts'
-import type { Context } from '../../wiring/context.ts'
+import type { ProcessContext } from '../../settings/context.ts'
 import type { Verify } from '../authenticate.ts'
 import { followFile } from '../followed-file.ts'
 import type { RefusalLog } from '../refusal-log.ts'
@@ -20,7 +20,7 @@ interface Wanted extends WrittenProvider {
 
 /** `tenant` returns the Tenant's current provider. */
 export function openOidc(
-  context: Context,
+  context: ProcessContext,
   tenant: () => ExternalOidc | undefined,
   refusals: RefusalLog,
 ) {
@@ -67,7 +67,11 @@ export function openOidc(
   }
 }
 
-function openProvider(wanted: Wanted, { config, log }: Context, refusals: RefusalLog): Provider {
+function openProvider(
+  wanted: Wanted,
+  { config, log }: ProcessContext,
+  refusals: RefusalLog,
+): Provider {
   const { issuer, discoveryUrl, ca, audiences, claims, ttlMs } = wanted
   const { oidcCaFile: caFile, oidcOutageGraceMs: graceMs, oidcAlgorithms: algorithms } = config
   const keys = createKeySource({
@@ -86,7 +90,7 @@ function openProvider(wanted: Wanted, { config, log }: Context, refusals: Refusa
 
 /** Calls `take` with the providers of the file, now and after each valid change. */
 function followProviders(
-  { config, log }: Context,
+  { config, log }: ProcessContext,
   take: (found: readonly Wanted[]) => void,
 ): { close(): void } | undefined {
   const { oidcProvidersFile: path, oidcIssuerUrl, oidcCacheTtlMs: ttlMs } = config
@@ -105,7 +109,7 @@ function followProviders(
 }
 
 /** The provider of the settings, if any. */
-function ownProvider({ config }: Context): readonly Wanted[] {
+function ownProvider({ config }: ProcessContext): readonly Wanted[] {
   const { oidcIssuerUrl: issuer, oidcClientIds = [], oidcCacheTtlMs: ttlMs } = config
   if (issuer === undefined) return []
   return [{ ...usual(config), issuer, audiences: [...oidcClientIds], ttlMs }]
@@ -113,14 +117,14 @@ function ownProvider({ config }: Context): readonly Wanted[] {
 
 function tenantProvider(
   { issuerUrl, clientId, ttlSeconds }: ExternalOidc,
-  { config }: Context,
+  { config }: ProcessContext,
 ): Wanted {
   const ttlMs = ttlSeconds * 1_000
   return { ...usual(config), issuer: issuerUrl, audiences: [clientId], ttlMs }
 }
 
 /** Options that providers outside of a file share. */
-function usual(config: Context['config']) {
+function usual(config: ProcessContext['config']) {
   return {
     discoveryUrl: undefined,
     ca: undefined,

@@ -1,7 +1,7 @@
 import { test } from 'tap'
-import { indexOwners, noOwners, ownedBy } from '../../../src/core/decision/owners.ts'
+import { ownedBy } from '../../../src/core/decision/owners.ts'
 import { accessibleSubscriptions, select } from '../../../src/core/decision/selection.ts'
-import { compile } from '../../../src/core/decision/snapshot.ts'
+import { compile, indexOwners, noOwners } from '../../../src/core/resources/compile.ts'
 import { modelRef, resourceOf, snapshotOf, subscription } from '../../support/documents.ts'
 
 const limits = { 'llm/small': [[1, '1m']] } as const

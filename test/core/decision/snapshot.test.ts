@@ -1,7 +1,8 @@
 import { test } from 'tap'
-import { compile, resourceKey } from '../../../src/core/decision/snapshot.ts'
+import { resourceKey } from '../../../src/core/decision/snapshot.ts'
 import { showPath } from '../../../src/core/formats/fields.ts'
 import type { Resource } from '../../../src/core/kinds/resources.ts'
+import { compile } from '../../../src/core/resources/compile.ts'
 import {
   accessPolicy,
   modelRef,

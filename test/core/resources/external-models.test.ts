@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { compile } from '../../../src/core/decision/snapshot.ts'
+import { compile } from '../../../src/core/resources/compile.ts'
 import { joinExternalModels } from '../../../src/core/resources/external-models.ts'
 import { modelRef, resourceOf } from '../../support/documents.ts'
 

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { compile } from '../../../src/core/decision/snapshot.ts'
+import { compile } from '../../../src/core/resources/compile.ts'
 import { toRefused } from '../../../src/core/resources/refused.ts'
 import { noPolicies, policiesInSteps, policiesOf } from '../../../src/core/status/policies.ts'
 import { accessPolicy, modelRef, resourceOf, subscription } from '../../support/documents.ts'

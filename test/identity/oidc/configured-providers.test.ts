@@ -6,8 +6,8 @@ import { noTrail } from '../../../src/audit/trail.ts'
 import type { ExternalOidc } from '../../../src/core/kinds/resources.ts'
 import { openOidc } from '../../../src/identity/oidc/configured-providers.ts'
 import type { Stop } from '../../../src/runtime/shutdown.ts'
-import { checkFiles } from '../../../src/settings/check-files.ts'
 import { type ConfigError, loadConfig } from '../../../src/settings/config.ts'
+import { checkSettings } from '../../../src/wiring/check-settings.ts'
 import { makeCertificate, noOpenssl } from '../../support/certificates.ts'
 import { type OidcIssuer, startOidcIssuer } from '../../support/oidc-issuer.ts'
 import { poll } from '../../support/poll.ts'
@@ -42,7 +42,7 @@ function openWorld(t: Test, jwt: readonly Entry[], settings: Record<string, stri
   put(jwt)
   const env = { OIDC_PROVIDERS_FILE: path, RESOURCES: `file:${folder}`, DATA_DIR: folder }
   const context = {
-    config: loadConfig({ ...env, ...settings }, checkFiles),
+    config: loadConfig({ ...env, ...settings }, checkSettings),
     env: {},
     log: pino({}, { write: (line: string) => lines.push(line) }),
     clock: Date.now,

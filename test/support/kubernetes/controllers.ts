@@ -5,6 +5,7 @@ import {
   startClusterController,
 } from '../../../src/controller/cluster-controller.ts'
 import { loadConfig } from '../../../src/settings/config.ts'
+import { controllerDatabase } from './controller-database.ts'
 import { writeKubeconfig } from './kubeconfig.ts'
 import type { World } from './world.ts'
 
@@ -30,6 +31,7 @@ export async function startTestController(
       GATEWAY_URL: 'https://models.example',
       ...env,
     }),
+    database: env.DATABASE_URL ? controllerDatabase(t, env.DATABASE_URL) : undefined,
     log: pino({ level: 'info' }, { write: (line: string) => void lines.push(line) }),
     clock: Date.now,
     leaseMs: [5_000, 1_000],

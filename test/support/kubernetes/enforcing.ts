@@ -12,6 +12,7 @@ import { type Replicas, startReplicas } from '../replicas.ts'
 import type { LoadRequest } from '../steady-load.ts'
 import { startTcpProxy, type TcpProxy } from '../tcp-proxy.ts'
 import { temporaryFolder } from '../temporary-folder.ts'
+import { controllerDatabase } from './controller-database.ts'
 import { startDouble, type World } from './world.ts'
 
 export interface Condition {
@@ -87,7 +88,8 @@ export async function startEnforcing(
     env: { ...cluster, ENVOY_ADMIN_ADDRESS: `127.0.0.1:${adminPort}` },
   })
   const controller = await startClusterController({
-    config: loadConfig({ ...cluster, DATABASE_URL: proxy.through(database), ...env }),
+    config: loadConfig({ ...cluster, ...env }),
+    database: controllerDatabase(t, proxy.through(database)),
     log: pino({ level: 'silent' }),
     clock: Date.now,
     leaseMs: [5_000, 1_000],

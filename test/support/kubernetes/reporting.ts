@@ -5,7 +5,8 @@ import {
   type ClusterController,
   startClusterController,
 } from '../../../src/controller/cluster-controller.ts'
-import { compile, type Snapshot } from '../../../src/core/decision/snapshot.ts'
+import type { Snapshot } from '../../../src/core/decision/snapshot.ts'
+import { compile } from '../../../src/core/resources/compile.ts'
 import type { Refused } from '../../../src/core/resources/refused.ts'
 import { createClient, type JsonObject } from '../../../src/kubernetes/client.ts'
 import { loadConfig } from '../../../src/settings/config.ts'
@@ -14,6 +15,7 @@ import { startController } from '../../../src/sources/pipeline.ts'
 import { createInForceReport } from '../../../src/store/in-force/reporter.ts'
 import { createKeyDatabase } from '../followers.ts'
 import { poll } from '../poll.ts'
+import { controllerDatabase } from './controller-database.ts'
 import { writeKubeconfig } from './kubeconfig.ts'
 import type { World } from './world.ts'
 
@@ -133,6 +135,7 @@ export async function startWriting(
       ...{ RESOURCES: 'kubernetes', KUBECONFIG: writeKubeconfig(t, world.access) },
       DATABASE_URL: databaseUrl,
     }),
+    database: controllerDatabase(t, databaseUrl),
     log: pino({ level: 'silent' }),
     clock: Date.now,
     leaseMs: [5_000, 1_000],

@@ -3,9 +3,9 @@
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import { describe, toEnvelope } from '../core/decision/errors.ts'
+import type { Address } from '../core/formats/address.ts'
 import { hopHeader, isOwnHop } from '../core/formats/hop.ts'
 import { listenServer } from '../runtime/listen.ts'
-import type { Config } from '../settings/config.ts'
 import type { ServerTls } from '../tls/listener-tls.ts'
 
 /** A start may wait half a minute for its database, and must not be taken for dead meanwhile. */
@@ -30,16 +30,18 @@ const answerWith =
       .end(isUnknown ? '' : JSON.stringify({ status }))
   }
 
+export interface EarlyProbeSettings {
+  readonly internalAddress: Address
+  readonly socketMode: number
+  readonly hopMark: string
+}
+
 /**
  * Listens at once; rejects with the setting's name if that fails. `isReady` is for a process
  * without another listener to take over.
  */
 export async function openEarlyProbes(
-  {
-    internalAddress,
-    socketMode,
-    hopMark,
-  }: Pick<Config, 'internalAddress' | 'socketMode' | 'hopMark'>,
+  { internalAddress, socketMode, hopMark }: EarlyProbeSettings,
   tls?: ServerTls,
   isReady: () => boolean = () => false,
 ) {

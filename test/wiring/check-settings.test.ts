@@ -1,13 +1,14 @@
 import { mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
-import { checkDataDir, checkFiles } from '../../src/settings/check-files.ts'
+import { checkDataDir } from '../../src/settings/check-files.ts'
 import { ConfigError, loadConfig } from '../../src/settings/config.ts'
+import { checkSettings } from '../../src/wiring/check-settings.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const skipProc = process.platform !== 'linux' && 'no /proc'
 
-function problemsOf(env: Record<string, string>, check = checkFiles): readonly string[] {
+function problemsOf(env: Record<string, string>, check = checkSettings): readonly string[] {
   try {
     loadConfig(env, check)
     return []

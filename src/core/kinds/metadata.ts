@@ -1,0 +1,12 @@
+/** The metadata of a resource of any kind. */
+
+export interface Metadata {
+  readonly name: string
+  readonly namespace: string
+  readonly annotations: Readonly<Record<string, string>>
+  /** Milliseconds since the epoch; undefined if the document has none. */
+  readonly createdAt: number | undefined
+  readonly deleting: boolean
+  /** As written; only present while `deleting`. */
+  readonly deletionTimestamp?: string
+}

@@ -1,0 +1,288 @@
+/** Compiles all resources into a Snapshot: the models, who may use them, and what each grants. */
+
+import { type CountedLimit, toCountedLimits } from '../decision/counter.ts'
+import {
+  byAge,
+  type CompiledPolicy,
+  type CompiledSubscription,
+  clusterName,
+  type Model,
+  namesOf,
+  type Owners,
+  type References,
+  type ResourceProblem,
+  resourceKey,
+  type ServedNames,
+  type Snapshot,
+} from '../decision/snapshot.ts'
+import { addTo } from '../formats/lists.ts'
+import {
+  type AccessPolicy,
+  keyOf,
+  type ModelRef,
+  type Resource,
+  type Subscription,
+  type Tenant,
+  type TierMapping,
+} from '../kinds/resources.ts'
+
+/** Compiles resources with unique keys. Never throws: problems are values. */
+export function compile(resources: readonly Resource[], previous?: Snapshot): Snapshot {
+  const steps = compileInSteps(resources, previous)
+  for (;;) {
+    const step = steps.next()
+    if (step.done) return step.value
+  }
+}
+
+/**
+ * The same in steps of some microseconds each, so that the caller can do other work between them.
+ * The compiled form of a resource in `previous` is taken over, as the same object, if the resource
+ * is the same object and nothing that it names has been added or removed.
+ */
+export function* compileInSteps(
+  resources: readonly Resource[],
+  previous: Snapshot = nothing,
+): Generator<void, Snapshot> {
+  const modelRefs = new Map<string, ModelRef>()
+  const written = { policies: [] as AccessPolicy[], subscriptions: [] as Subscription[] }
+  const mappings: TierMapping[] = []
+  let tenant: Tenant | undefined
+  for (const resource of resources) {
+    if (resource.kind === 'Subscription') written.subscriptions.push(resource)
+    else if (resource.metadata.deleting) continue
+    else if (resource.kind === 'ModelRef') modelRefs.set(keyOf(resource), resource)
+    else if (resource.kind === 'AccessPolicy') written.policies.push(resource)
+    else if (resource.kind === 'ConfigMap') mappings.push(resource)
+    // The other kinds have been merged into ModelRefs by now (external-models.ts, join-routes.ts).
+    else if (resource.kind === 'Tenant') tenant ??= resource
+    yield
+  }
+  const moved = difference(previous.models, modelRefs)
+
+  const policies = yield* compileEach(written.policies, previous.policies, moved, (resource) => ({
+    resource,
+    ...referring(resource, modelRefs),
+  }))
+  const models = yield* compileModels(modelRefs, policies, previous)
+  const subscriptions = yield* compileEach(
+    written.subscriptions,
+    previous.subscriptions,
+    moved,
+    (resource) => compileSubscription(resource, referring(resource, modelRefs)),
+  )
+  const isSame = subscriptions === previous.subscriptions
+  const owners = isSame ? previous.owners : yield* indexOwners(subscriptions.values())
+  const problems: ResourceProblem[] = []
+  for (const { problems: found } of subscriptions.values()) problems.push(...found)
+  for (const { problems: found } of policies.values()) problems.push(...found)
+  for (const { resource } of models.values()) {
+    const { addressProblem: message } = resource
+    if (message === undefined) continue
+    problems.push({ resource: resourceKey(resource), path: ['spec', 'backendUrl'], message })
+  }
+  for (const other of mappings.slice(1)) {
+    const path = ['metadata', 'namespace']
+    const message = 'is a second one; the first that was read counts'
+    problems.push({ resource: resourceKey(other), path, message })
+  }
+  return {
+    models,
+    modelsByName: models === previous.models ? previous.modelsByName : indexByName(models.values()),
+    servedNames: noNames,
+    subscriptions,
+    owners,
+    policies,
+    tenant,
+    tiers: mappings[0]?.tiers,
+    problems,
+  }
+}
+
+export const noOwners: Owners = { users: new Map(), groups: new Map() }
+
+const noNames: ServedNames = {
+  isKnown: false,
+  get: () => undefined,
+  ownerOf: () => undefined,
+  listOf: () => undefined,
+}
+
+const nothing: Snapshot = {
+  models: new Map(),
+  modelsByName: new Map(),
+  servedNames: noNames,
+  subscriptions: new Map(),
+  owners: noOwners,
+  policies: new Map(),
+  tenant: undefined,
+  tiers: undefined,
+  problems: [],
+}
+
+/** The keys that are in only one of the two. */
+function difference(
+  before: ReadonlyMap<string, unknown>,
+  after: ReadonlyMap<string, unknown>,
+): ReadonlySet<string> {
+  const moved = new Set<string>()
+  for (const key of before.keys()) if (!after.has(key)) moved.add(key)
+  for (const key of after.keys()) if (!before.has(key)) moved.add(key)
+  return moved
+}
+
+/**
+ * Compiles resources that refer to models, by name; returns the `previous` map itself if nothing
+ * has changed. `moved`: the models that were added or removed.
+ */
+function* compileEach<
+  Written extends AccessPolicy | Subscription,
+  Compiled extends References & { readonly resource: Written },
+>(
+  resources: readonly Written[],
+  previous: ReadonlyMap<string, Compiled>,
+  moved: ReadonlySet<string>,
+  compileOne: (resource: Written) => Compiled,
+): Generator<void, ReadonlyMap<string, Compiled>> {
+  const all = new Map<string, Compiled>()
+  let same = true
+  for (const resource of resources) {
+    const { name } = resource.metadata
+    const before = previous.get(name)
+    if (before?.resource === resource && !before.modelKeys.some((key) => moved.has(key))) {
+      all.set(name, before)
+    } else {
+      all.set(name, compileOne(resource))
+      same = false
+    }
+    yield
+  }
+  return same && all.size === previous.size ? previous : all
+}
+
+/**
+ * Compiles models with the policies that name them; returns the map of `previous` itself if nothing
+ * has changed.
+ */
+function* compileModels(
+  modelRefs: ReadonlyMap<string, ModelRef>,
+  policies: ReadonlyMap<string, CompiledPolicy>,
+  previous: Snapshot,
+): Generator<void, ReadonlyMap<string, Model>> {
+  const stale = new Set<string>()
+  for (const [key, ref] of modelRefs) if (previous.models.get(key)?.resource !== ref) stale.add(key)
+  if (policies !== previous.policies) {
+    for (const { modelKeys } of changed(policies, previous.policies)) {
+      for (const key of modelKeys) stale.add(key)
+      yield
+    }
+  }
+  if (stale.size === 0 && modelRefs.size === previous.models.size) return previous.models
+
+  const applying = new Map<string, AccessPolicy[]>()
+  for (const { modelKeys, resource } of policies.values()) {
+    for (const key of modelKeys) {
+      if (stale.has(key)) addTo(applying, key, resource)
+    }
+    yield
+  }
+  const models = new Map<string, Model>()
+  for (const [key, ref] of modelRefs) {
+    const before = stale.has(key) ? undefined : previous.models.get(key)
+    models.set(key, before ?? compileModel(key, ref, applying.get(key) ?? []))
+    yield
+  }
+  return models
+}
+
+/** The entries that are in only one of the two, or differ. */
+export function* changed<Value>(
+  after: ReadonlyMap<string, Value>,
+  before: ReadonlyMap<string, Value>,
+): Generator<Value> {
+  for (const [name, value] of after) if (before.get(name) !== value) yield value
+  for (const [name, value] of before) if (after.get(name) !== value) yield value
+}
+
+/** A model with the policies that name it. */
+function compileModel(key: string, resource: ModelRef, applying: readonly AccessPolicy[]): Model {
+  const served = resource.backendUrl !== undefined
+  return {
+    key,
+    resource,
+    phase: served ? 'Ready' : 'Pending',
+    cluster: served ? clusterName(resource) : undefined,
+    basePath: served ? new URL(resource.backendUrl).pathname.replace(/\/+$/, '') : '',
+    bodyNames: resource.modelIds.length === 0 ? undefined : namesOf(resource).join('\t'),
+    users: new Set(applying.flatMap(({ subjects }) => subjects.users)),
+    groups: new Set(applying.flatMap(({ subjects }) => subjects.groups)),
+  }
+}
+
+function compileSubscription(resource: Subscription, references: References): CompiledSubscription {
+  const { name } = resource.metadata
+  const limits = new Map<string, readonly CountedLimit[]>()
+  let largestLimit = 0
+  for (const [index, { tokenRateLimits }] of resource.modelRefs.entries()) {
+    const key = references.modelKeys[index] as string
+    if (!references.missing.has(key)) limits.set(key, toCountedLimits(name, key, tokenRateLimits))
+    for (const { limit } of tokenRateLimits) largestLimit = Math.max(largestLimit, limit)
+  }
+  return {
+    name,
+    resource,
+    users: new Set(resource.owner.users),
+    groups: new Set(resource.owner.groups),
+    limits,
+    priority: Math.max(0, resource.priority),
+    largestLimit,
+    ...references,
+  }
+}
+
+/**
+ * The models that a resource names. Missing ones are recorded as problems. Active if all exist,
+ * Degraded if some do, otherwise Failed (contract, 7.2).
+ */
+function referring(
+  resource: AccessPolicy | Subscription,
+  known: ReadonlyMap<string, unknown>,
+): References {
+  const modelKeys = resource.modelRefs.map(({ namespace, name }) => `${namespace}/${name}`)
+  const missing = new Set(modelKeys.filter((key) => !known.has(key)))
+  const problems = modelKeys.flatMap((key, index) =>
+    missing.has(key)
+      ? {
+          resource: resourceKey(resource),
+          path: ['spec', 'modelRefs', index],
+          message: `names the model ${key}, which does not exist`,
+        }
+      : [],
+  )
+  const stands = modelKeys.some((key) => !missing.has(key))
+  const phase = missing.size === 0 ? 'Active' : stands ? 'Degraded' : 'Failed'
+  return { modelKeys, missing, problems, phase }
+}
+
+function indexByName(models: Iterable<Model>): ReadonlyMap<string, readonly Model[]> {
+  const index = new Map<string, Model[]>()
+  for (const model of models) {
+    for (const name of namesOf(model.resource)) addTo(index, name, model)
+  }
+  for (const sharing of index.values()) if (sharing.length > 1) sharing.sort(byAge)
+  return index
+}
+
+/** Builds the index, one subscription per step. */
+export function* indexOwners(
+  subscriptions: Iterable<CompiledSubscription>,
+): Generator<void, Owners> {
+  const users = new Map<string, CompiledSubscription[]>()
+  const groups = new Map<string, CompiledSubscription[]>()
+  for (const subscription of subscriptions) {
+    for (const user of subscription.users) addTo(users, user, subscription)
+    for (const group of subscription.groups) addTo(groups, group, subscription)
+    yield
+  }
+  return { users, groups }
+}

@@ -1,0 +1,19 @@
+/** A refused Check, for logs, spans and metrics. */
+
+import type { Caller } from '../core/decision/caller.ts'
+import type { ErrorCode } from '../core/decision/errors.ts'
+import type { CheckRequest } from './check-request.ts'
+
+/** A refusal, with its request. */
+export interface RefusedCheck extends Pick<CheckRequest, 'subscription' | 'source' | 'requestId'> {
+  readonly code: ErrorCode
+  /** The HTTP status of the answer. */
+  readonly status: number
+  /** For the log only: the caller may not be allowed to know it. */
+  readonly reason: string | undefined
+  /** null: the credential is invalid, or could not be checked. */
+  readonly caller: Caller | null
+  /** As requested by the path or the body, whether it exists or not. */
+  readonly model: string | undefined
+  readonly traceparent: string | undefined
+}

@@ -1,0 +1,73 @@
+/** Puts snapshots in force, as soon as Envoy can reach their models. */
+
+import type { Snapshot } from '../core/decision/snapshot.ts'
+import type { Resource } from '../core/kinds/resources.ts'
+import { compileInSteps } from '../core/resources/compile.ts'
+import type { Refused } from '../core/resources/refused.ts'
+import { inSlices } from '../runtime/slices.ts'
+import type { ClusterFile } from './cluster-file.ts'
+import { holdModels } from './held-models.ts'
+import type { SecretFiles } from './secret-files.ts'
+
+/** A snapshot, its resources, and what was refused. */
+interface Published {
+  readonly fresh: Snapshot
+  readonly resources: readonly Resource[]
+  readonly refused: readonly Refused[]
+}
+
+/**
+ * The snapshot in force: the one published last, except for models that wait for their cluster,
+ * which stay in their previous version. Removals never wait.
+ */
+export function createStage(clusterFile: ClusterFile, secrets: SecretFiles, onShown: () => void) {
+  let latest: Published | undefined
+  let shown: Snapshot | undefined
+  let refused: Published['refused'] = []
+  let turn: Promise<void> = Promise.resolve()
+
+  async function update(): Promise<void> {
+    if (latest === undefined) return
+    const { fresh, resources } = latest
+    const held = clusterFile.waiting
+    const steps = () => compileInSteps(holdModels(resources, held, shown), fresh)
+    const { refused: left } = latest
+    shown = held.size === 0 ? fresh : await inSlices(steps())
+    refused = left
+    onShown()
+  }
+
+  /** One after the other: the last call has the latest state. */
+  function show(): Promise<void> {
+    turn = turn.then(update, update)
+    return turn
+  }
+
+  function published(snapshot: Snapshot | undefined): Snapshot {
+    if (snapshot === undefined) throw new Error('no snapshot has been published')
+    return snapshot
+  }
+
+  const snapshot = (): Snapshot => published(shown)
+
+  return {
+    show,
+    async publish(published: Published): Promise<void> {
+      const { fresh } = published
+      await inSlices(clusterFile.planInSteps(fresh))
+      // Only once the missing clusters are known: a model released meanwhile shows the latest
+      // state.
+      latest = published
+      if (shown !== undefined) await show()
+      // Envoy refuses a cluster that names a missing file.
+      await secrets.write(fresh)
+      await clusterFile.write()
+      if (shown !== undefined) return
+      await clusterFile.settled()
+      await show()
+    },
+    snapshot,
+    latest: () => published(latest?.fresh),
+    state: () => ({ snapshot: snapshot(), refused }),
+  }
+}

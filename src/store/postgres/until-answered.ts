@@ -1,0 +1,64 @@
+/** A start that waits for the database. */
+
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Logger } from 'pino'
+import { ServiceError } from '../../core/decision/errors.ts'
+import { orAborted } from '../../runtime/or-aborted.ts'
+import { migrate } from './migrate.ts'
+import { type Pool, tryConnect } from './postgres.ts'
+
+export interface Waiting {
+  readonly log: Pick<Logger, 'info' | 'warn'>
+  /** Ends the wait. */
+  readonly signal: AbortSignal
+}
+
+/** How long a start waits for it, in milliseconds. */
+const waitMs = 30_000
+/** Between two attempts, and between two log lines about them. */
+const retryMs = 500
+const logEveryMs = 5_000
+
+/**
+ * Migrates as soon as the database responds, because services and their database often start
+ * together. A refusal by the server, or its certificate, ends the start at once: waiting would not
+ * help.
+ */
+export async function waitForDatabase(pool: Pool, context: Waiting): Promise<void> {
+  await untilAnswered(async () => {
+    const problem = await tryConnect(pool)
+    if (problem?.isFinal) throw new Error(`DATABASE_URL: ${problem.message}`)
+    if (problem) throw new ServiceError('store_unavailable', { cause: new Error(problem.message) })
+  }, context)
+  const applied = await migrate(pool)
+  if (applied.length > 0) context.log.info({ migrations: applied }, 'database migrated')
+}
+
+/**
+ * The result of `ask`, which a start cannot do without. It is asked again while it rejects with a
+ * ServiceError: the database is unavailable or slow, or another transaction holds a lock.
+ */
+export async function untilAnswered<T>(
+  ask: () => Promise<T>,
+  { log, signal }: Waiting,
+): Promise<T> {
+  const startedAt = performance.now()
+  let loggedAt = Number.NEGATIVE_INFINITY
+  for (;;) {
+    const result = await orAborted(ask(), signal).catch((error: unknown) => {
+      if (error instanceof ServiceError) return error
+      throw error
+    })
+    if (!(result instanceof ServiceError)) return result
+    const cause = result.cause instanceof Error ? result.cause.message : result.message
+    const now = performance.now()
+    if (now - startedAt > waitMs) {
+      throw new Error(`DATABASE_URL: no answer within ${waitMs / 1_000} s: ${cause}`)
+    }
+    if (now - loggedAt >= logEveryMs) {
+      loggedAt = now
+      log.warn({ setting: 'DATABASE_URL', cause }, 'waiting for the database')
+    }
+    await delay(retryMs, undefined, { signal })
+  }
+}

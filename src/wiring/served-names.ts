@@ -1,0 +1,28 @@
+/** The names that model servers list. */
+
+import { askServer } from '../gateway/server-list.ts'
+import { createLearner, type Learner } from '../names/learner.ts'
+import { createServedNamesStore } from '../store/served-names.ts'
+import type { Context } from './context.ts'
+import type { Database } from './database.ts'
+import type { Resources } from './resources.ts'
+
+/** How long a server may take to list its models; milliseconds. */
+const askMs = 2_000
+
+/** Asks the servers of models without ids of their own. */
+export function openServedNames(
+  { config, log, onFault, stops }: Context,
+  { pool }: Database,
+  { snapshot, latest, readSecret }: Pick<Resources, 'snapshot' | 'latest' | 'readSecret'>,
+): Learner {
+  const { backendCaFile: caFile, hopMark } = config
+  const learner = createLearner({
+    ...{ snapshot, latest, log, onFault },
+    store: createServedNamesStore(pool),
+    ask: (ref) =>
+      askServer(ref, { readSecret, caFile, hopMark, signal: AbortSignal.timeout(askMs) }),
+  })
+  stops.push(() => learner.close())
+  return learner
+}
