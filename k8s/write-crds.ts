@@ -1,6 +1,6 @@
 /**
  * `npm run crds`: writes k8s/crds, a CustomResourceDefinition for each of our kinds, and
- * docs/resources.md, from the schemas in src/core; a test checks that they are up to date.
+ * docs/resources.md, from the schemas in src/core/resources; a test checks that they are up to date.
  */
 
 import { mkdirSync, writeFileSync } from 'node:fs'
