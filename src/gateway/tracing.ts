@@ -6,7 +6,7 @@ import { assignment, tlsTo } from './clusters.ts'
 export interface TracingSettings {
   /** Where spans are sent: for gRPC host and port, for HTTP with the path. */
   readonly endpoint: string
-  readonly protocol: 'grpc' | 'http/protobuf' | 'http/json'
+  readonly protocol: 'grpc' | 'http/protobuf'
   /** Headers to send, as `name=value` with commas; values may be percent-encoded. */
   readonly headers?: string | undefined
   readonly timeoutMs: number

@@ -27,8 +27,8 @@ export type Config = Readonly<ReturnType<typeof derive>>
 /** Settings for the OpenTelemetry SDK. */
 export interface Otel {
   /** The protocol of spans; undefined: they are not sent. */
-  readonly traces: 'http/protobuf' | 'http/json' | 'grpc' | undefined
-  readonly metrics: 'http/protobuf' | 'http/json' | 'grpc' | undefined
+  readonly traces: 'http/protobuf' | 'grpc' | undefined
+  readonly metrics: 'http/protobuf' | 'grpc' | undefined
   /** Whether the gateway traces. */
   readonly gateway: boolean
   /** The variables that the SDK reads itself. */
@@ -122,7 +122,7 @@ function rereader(
 }
 
 function derive(all: Read, env: Environment) {
-  const { gatewayName, meterPaths, meterMessages, unmeteredPaths, ...read } = all
+  const { gatewayName, meterPaths, unmeteredPaths, ...read } = all
   const scheme = read.gatewayTlsCertFile === undefined ? 'http' : 'https'
   const { gatewayUrl: written = `${scheme}://${showAddress(read.gatewayAddress)}` } = read
   const gatewayUrl = written.replace(/\/+$/, '')
@@ -130,10 +130,7 @@ function derive(all: Read, env: Environment) {
   return {
     ...read,
     /** Which operations are counted, and whether the others are open. */
-    paths: pathRules(
-      [...meterPaths, ...(meterMessages ? ['messages' as const] : [])],
-      unmeteredPaths,
-    ),
+    paths: pathRules(meterPaths, unmeteredPaths),
     // With the cluster's roles there is no default group: a provider could put anybody into it.
     /** Administrators by group. */
     adminGroups:

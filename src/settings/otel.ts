@@ -7,7 +7,7 @@
 import * as form from './readers.ts'
 import { optional, setting } from './setting.ts'
 
-const protocols = ['http/protobuf', 'http/json', 'grpc'] as const
+const protocols = ['http/protobuf', 'grpc'] as const
 const samplers = [
   'always_on',
   'always_off',
@@ -37,7 +37,7 @@ export const otelSettings = {
   otelMetricsEndpoint: optional('OTEL_EXPORTER_OTLP_METRICS_ENDPOINT', 'the collector with `/v1/metrics`', anyUrl,
     'endpoint for metrics, including its path'),
   otelProtocol: setting('OTEL_EXPORTER_OTLP_PROTOCOL', 'http/protobuf', form.oneOf(...protocols),
-    'protocol for spans and metrics; the gateway uses `http/protobuf` for `http/json`'),
+    'protocol for spans and metrics'),
   otelTracesProtocol: optional('OTEL_EXPORTER_OTLP_TRACES_PROTOCOL', '`OTEL_EXPORTER_OTLP_PROTOCOL`', form.oneOf(...protocols),
     'protocol for spans'),
   otelMetricsProtocol: optional('OTEL_EXPORTER_OTLP_METRICS_PROTOCOL', '`OTEL_EXPORTER_OTLP_PROTOCOL`', form.oneOf(...protocols),

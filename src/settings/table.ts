@@ -77,8 +77,6 @@ export const settings = {
     'milliseconds between two flushes of counters'),
   meterPaths: setting('METER_PATHS', 'chat', form.meters,
     'the operations whose tokens are counted'),
-  meterMessages: setting('METER_MESSAGES', 'false', form.flag,
-    'the same as `messages` in `METER_PATHS`'),
   unmeteredPaths: setting('UNMETERED_PATHS', 'open', form.oneOf('open', 'closed'),
     'whether operations that may return text without being counted are served, or refused with 403'),
   /** What a response without usable usage counts: nothing, or an estimate from its length. */

@@ -12,7 +12,7 @@ import {
 } from '@opentelemetry/sdk-metrics'
 import { NodeSDK, type NodeSDKConfiguration } from '@opentelemetry/sdk-node'
 
-export type Protocol = 'http/protobuf' | 'http/json' | 'grpc'
+export type Protocol = 'http/protobuf' | 'grpc'
 export type Signal = 'traces' | 'metrics'
 
 export interface OtlpOptions {
@@ -84,18 +84,14 @@ async function loadTraceExporter(protocol: Protocol): Promise<new () => TraceExp
   if (protocol === 'grpc') {
     return (await import('@opentelemetry/exporter-trace-otlp-grpc')).OTLPTraceExporter
   }
-  return protocol === 'http/json'
-    ? (await import('@opentelemetry/exporter-trace-otlp-http')).OTLPTraceExporter
-    : (await import('@opentelemetry/exporter-trace-otlp-proto')).OTLPTraceExporter
+  return (await import('@opentelemetry/exporter-trace-otlp-proto')).OTLPTraceExporter
 }
 
 async function loadMetricExporter(protocol: Protocol): Promise<new () => PushMetricExporter> {
   if (protocol === 'grpc') {
     return (await import('@opentelemetry/exporter-metrics-otlp-grpc')).OTLPMetricExporter
   }
-  return protocol === 'http/json'
-    ? (await import('@opentelemetry/exporter-metrics-otlp-http')).OTLPMetricExporter
-    : (await import('@opentelemetry/exporter-metrics-otlp-proto')).OTLPMetricExporter
+  return (await import('@opentelemetry/exporter-metrics-otlp-proto')).OTLPMetricExporter
 }
 
 interface Result {

@@ -45,7 +45,7 @@ const resources = (backendUrl: string) => [
   meter,
 ]
 const off = gatewayTests({ resources })
-const on = gatewayTests({ resources, env: { METER_MESSAGES: 'true' } })
+const on = gatewayTests({ resources, env: { METER_PATHS: 'chat,messages' } })
 
 const paths = ['/llm/sim/v1/messages', '/v1/messages']
 /** The model reports one input and sixteen output tokens. */

@@ -174,7 +174,7 @@ root.test('joins the trace of a trusted client', { skip }, async (t) => {
 })
 
 root.test('refusals and the REST API are traced', { skip }, async (t) => {
-  const { receiver, gateway } = await startTraced(t, 'http/json')
+  const { receiver, gateway } = await startTraced(t, 'http/protobuf')
   const user = gateway.newUser()
   const created = await gateway.ask('/v1/api-keys', `token-${user}`, {
     method: 'POST',

@@ -43,7 +43,6 @@ test('all invalid settings are reported at once', async (t) => {
     API_KEY_MARKER: 'T-G',
     ACCESS_CHECK_TIMEOUT_SECONDS: '1.5',
     ON_COUNTER_LOSS: 'maybe',
-    METER_MESSAGES: 'yes',
     USAGE_JOURNAL_BYTES: '1k',
     METRICS_ADDRESS: '9464',
     LOG_LEVEL: 'loud',
@@ -78,10 +77,9 @@ test('addresses are read in every form', async (t) => {
   ])
 })
 
-test('a switch is true or false', async (t) => {
+test('METER_PATHS names what is counted', async (t) => {
   const metered = (env: Record<string, string>) => [...loadConfig(env).paths.metered].sort()
   t.strictSame(metered({}), ['/v1/chat/completions'])
-  t.strictSame(metered({ METER_MESSAGES: 'true' }), ['/v1/chat/completions', '/v1/messages'])
   t.strictSame(metered({ METER_PATHS: 'responses, messages' }), ['/v1/messages', '/v1/responses'])
   t.equal(loadConfig({}).paths.unmetered, 'open')
   t.equal(loadConfig({ UNMETERED_PATHS: 'closed' }).paths.unmetered, 'closed')
@@ -200,6 +198,7 @@ test('a removed setting that is still set is reported with what replaces it', as
     t.match(problemsOf({ WORKERS }), [/^WORKERS: was removed; .*REDIS_URL/])
   t.match(problemsOf({ WORKERS_FILE: '/workers' }), [/^WORKERS: was removed/])
   t.strictSame(problemsOf({ WORKERS: '' }), [])
+  t.match(problemsOf({ METER_MESSAGES: 'true' }), [/^METER_MESSAGES: was removed; .*METER_PATHS/])
 })
 
 test('the mark on requests to models is the same for one public URL', async (t) => {
