@@ -83,7 +83,7 @@ async function measure(sql: Pool): Promise<readonly Figure[]> {
   }
   const keys = createPostgresApiKeys(sql)
   const begin = performance.now()
-  const { length } = await keys.revokeAll('collector', Date.now())
+  const { length } = await keys.revokeAll({ user: 'collector' }, Date.now())
   const tookMs = performance.now() - begin
   figures.push({ name: `bulk revoke of ${length} keys`, value: `${tookMs.toFixed(0)} ms` })
   return figures
@@ -95,6 +95,7 @@ function firstPage(search: Pick<ApiKeySearch, 'owner' | 'sortBy' | 'descending'>
     ...search,
     statuses: status,
     includeEphemeral: false,
+    subscription: undefined,
     prefix: undefined,
     limit: 51,
     offset: 0,

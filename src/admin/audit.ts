@@ -37,6 +37,8 @@ interface Audited {
   intended: boolean
   /** Its outcome has a line already. */
   recorded: boolean
+  /** undefined: the route's own. */
+  action?: AuditAction
   trail: AuditTrail
 }
 
@@ -100,10 +102,15 @@ export async function showOthers(request: FastifyRequest, count?: number): Promi
   request.audited.recorded = true
 }
 
+/** Records the request as this action instead of its route's. */
+export function recordAs(request: FastifyRequest, action: AuditAction): void {
+  request.audited.action = action
+}
+
 function eventOf(request: FastifyRequest, outcome: AuditOutcome, status?: number): AuditEvent {
   const { audited, routeOptions } = request
   return {
-    action: routeOptions.config.audit as AuditAction,
+    action: audited.action ?? (routeOptions.config.audit as AuditAction),
     outcome,
     status,
     actor: whoAsks(request),

@@ -11,6 +11,7 @@ import {
   ServiceError,
   toEnvelope,
 } from '../core/decision/errors.ts'
+import { toQuoted } from '../core/formats/quoted.ts'
 import type { MethodsOf } from './methods.ts'
 
 declare module 'fastify' {
@@ -81,6 +82,17 @@ function toRefusal(error: FastifyError | ServiceError): ServiceError {
 function validationMessage({ validation }: FastifyError): string {
   const first = validation?.[0]
   const field = (first?.instancePath ?? '').slice(1).replaceAll('/', '.')
+  if (first?.keyword === 'additionalProperties') {
+    const { additionalProperty: unknown } = first.params
+    const { parentSchema } = first as { parentSchema?: { properties?: object } }
+    // Fields without a schema are accepted and ignored.
+    const known = Object.entries(parentSchema?.properties ?? {}).flatMap(([name, schema]) =>
+      Object.keys(schema).length > 0 ? name : [],
+    )
+    const name = toQuoted(String(unknown))
+    const where = field === '' ? 'The body' : field
+    return `${where} has no field ${name}; it has ${known.join(', ')}.`
+  }
   const what = first === undefined ? 'is not valid' : describeProblem(first)
   return field === '' ? `The body ${what}.` : `${field} ${what}.`
 }

@@ -38,6 +38,19 @@ const limit = {
 } as const
 const offset = { type: ['integer', 'null'], minimum: 0, default: 0 } as const
 
+/** Filters of the original's v3.4, which declared and ignored them; clients of it may send them. */
+const ignoredFilters = {
+  createdAfter: {},
+  createdBefore: {},
+  expiresAfter: {},
+  expiresBefore: {},
+  lastUsedAfter: {},
+  nameContains: {},
+  descriptionContains: {},
+  hasExpiration: {},
+  hasBeenUsed: {},
+} as const
+
 const schema = {
   operationId: 'searchApiKeys',
   summary: 'Search API keys',
@@ -52,7 +65,9 @@ an older form, which counts only where filters, sort and pagination are all abse
       filters: {
         title: 'ApiKeyFilters',
         type: ['object', 'null'],
+        additionalProperties: false,
         properties: {
+          ...ignoredFilters,
           username: {
             type: ['string', 'null'],
             description: "The owner. Only an administrator may name somebody else's.",
@@ -63,6 +78,11 @@ an older form, which counts only where filters, sort and pagination are all abse
             description: 'Any of these; all when empty or left out.',
           },
           includeEphemeral,
+          subscription: {
+            type: ['string', 'null'],
+            description: "The subscription's bare name, exactly; any when blank or left out.",
+            examples: ['team-a-basic'],
+          },
           keyPrefix: {
             type: ['string', 'null'],
             description:
@@ -180,6 +200,7 @@ function readForm(body: NonNullable<BodyOf<typeof schema.body>>): Form {
       username: filters?.username?.trim() ? filters.username : undefined,
       statuses: readStatuses(filters?.status ?? []),
       includeEphemeral: filters?.includeEphemeral ?? false,
+      subscription: readSubscription(filters?.subscription),
       prefix: readPrefix(filters?.keyPrefix),
       sortBy: sort?.by ?? 'created_at',
       descending: (sort?.order ?? 'desc').toLowerCase() === 'desc',
@@ -193,6 +214,7 @@ function readForm(body: NonNullable<BodyOf<typeof schema.body>>): Form {
     username: undefined,
     statuses: readStatuses(body.status ? [body.status] : []),
     includeEphemeral: body.includeEphemeral ?? false,
+    subscription: undefined,
     prefix: undefined,
     sortBy: 'created_at',
     descending: true,
@@ -203,6 +225,11 @@ function readForm(body: NonNullable<BodyOf<typeof schema.body>>): Form {
 /** The schema accepts only the three words. */
 function readStatuses(words: readonly string[]): ReadonlySet<ApiKeyStatus> {
   return new Set(words.map((word) => word.trim() as ApiKeyStatus))
+}
+
+function readSubscription(written: string | null | undefined): string | undefined {
+  requirePlainText('filters.subscription', written ?? undefined)
+  return written?.trim() || undefined
 }
 
 function readPrefix(written: string | null | undefined): string | undefined {

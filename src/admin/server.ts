@@ -20,6 +20,7 @@ import { type DrainGatewayDeps, drainGateway } from './drain-gateway.ts'
 import { answerErrors, sendError } from './errors.ts'
 import { getApiKey } from './get-api-key.ts'
 import { health } from './health.ts'
+import { keyConfig } from './key-config.ts'
 import { type ListModelsDeps, listModels } from './list-models.ts'
 import { type ListResourcesDeps, listResources } from './list-resources.ts'
 import { type ListSubscriptionsDeps, listSubscriptions } from './list-subscriptions.ts'
@@ -117,6 +118,7 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
     listSubscriptions(scope, deps)
     lookUpTier(scope, deps)
     bulkRevokeApiKeys(scope, deps)
+    keyConfig(scope, deps)
   })
   return app
 }

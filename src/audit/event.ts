@@ -9,6 +9,7 @@ export type AuditAction =
   | 'key.search'
   | 'key.revoke'
   | 'key.bulk_revoke'
+  | 'key.bulk_revoke_preview'
   | 'key.take_over'
   | 'key.cleanup'
   | 'resources.apply'

@@ -4,7 +4,7 @@ import type { LimitState } from '../core/decision/counter.ts'
 import type { Denial, DenialDetail } from '../core/decision/decide.ts'
 import { describe } from '../core/decision/errors.ts'
 import { bindingOf, toResetDuration } from '../core/decision/limit-headers.ts'
-import { redact } from '../core/formats/redact.ts'
+import { toQuoted } from '../core/formats/quoted.ts'
 
 /**
  * The message of a denial; undefined if its code's message is enough. `now` in milliseconds since
@@ -57,21 +57,6 @@ function describeDetail(detail: DenialDetail): string {
     case 'ambiguous':
       return `Several models have this name; use ${detail.paths.join(' or ')}.`
   }
-}
-
-/** The most characters of a name that a message quotes. */
-const mostQuoted = 100
-/** Control and format characters, surrogates and separators other than the space. */
-const unprintable = /[\p{C}\p{Zl}\p{Zp}]/gu
-
-/** A name that a client wrote: bounded, without keys, in one line and with nothing invisible. */
-function toQuoted(name: string): string {
-  const shown = redact(name.slice(0, 4 * mostQuoted))
-  const bounded = shown.length > mostQuoted ? `${shown.slice(0, mostQuoted)}…` : shown
-  return JSON.stringify(bounded.toWellFormed()).replace(
-    unprintable,
-    (each) => `\\u{${each.codePointAt(0)?.toString(16)}}`,
-  )
 }
 
 /** May show figures, because counters are kept per user. */

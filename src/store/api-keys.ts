@@ -49,6 +49,8 @@ export interface ApiKeySearch {
   /** Effective statuses at `now`; empty means all. */
   readonly statuses: ReadonlySet<ApiKeyStatus>
   readonly includeEphemeral: boolean
+  /** Bare name; undefined: any. */
+  readonly subscription: string | undefined
   /** As made by `prefixOf`; undefined: any. */
   readonly prefix: string | undefined
   readonly sortBy: ApiKeySort
@@ -57,6 +59,12 @@ export interface ApiKeySearch {
   readonly offset: number
   /** Milliseconds since the epoch. */
   readonly now: number
+}
+
+/** The keys of a user, of a subscription by its bare name, or of both; not of neither. */
+export interface KeyScope {
+  readonly user?: string | undefined
+  readonly subscription?: string | undefined
 }
 
 /** Operations on records, of the API and of the cache in front of the table. */
@@ -78,10 +86,12 @@ interface ApiKeyRecords {
    */
   search(search: ApiKeySearch): Promise<readonly ApiKeyRecord[]>
   /**
-   * Revokes the keys of `owner` that are active at `now`, and returns them. Of concurrent calls,
+   * Revokes the keys of this scope that are active at `now`, and returns them. Of concurrent calls,
    * one revokes each key.
    */
-  revokeAll(owner: string, now: number): Promise<readonly RevokedKey[]>
+  revokeAll(scope: KeyScope, now: number): Promise<readonly RevokedKey[]>
+  /** The number of keys that `revokeAll` would revoke. */
+  countActive(scope: KeyScope, now: number): Promise<number>
   /**
    * Deletes ephemeral keys that expired more than 30 minutes before `now`, whatever their status,
    * and returns how many. Of concurrent calls, one counts each key.

@@ -87,6 +87,7 @@ export function traceKeys<Store extends ApiKeyStore>(tracing: Tracing, keys: Sto
     revoke: waiting(keys.revoke),
     search: waiting(keys.search),
     revokeAll: waiting(keys.revokeAll),
+    countActive: waiting(keys.countActive),
     deleteExpiredEphemeral: waiting(keys.deleteExpiredEphemeral),
   }
 }

@@ -10,6 +10,9 @@ const endpoints = [
   ['POST /internal/v1/api-keys/validate', '{"key":"x"}', 200],
 ] as const
 
+/** Refuses unknown fields, because a misspelled `dryRun` would revoke. */
+const strict = 'POST /v1/api-keys/bulk-revoke'
+
 const asAlice = { as: 'alice' }
 
 test('a body must be one JSON value in UTF-8', async (t) => {
@@ -42,7 +45,7 @@ test('a body must be one JSON value in UTF-8', async (t) => {
   }
 })
 
-test('white space around a body and unknown fields are accepted', async (t) => {
+test('white space around a body and unknown fields are accepted, where no field must be known', async (t) => {
   const api = await createKeyApi(t)
   for (const [route, good, status] of endpoints) {
     const more = good.replace(/\}$/, good === '{}' ? '' : ',')
@@ -52,9 +55,10 @@ test('white space around a body and unknown fields are accepted', async (t) => {
       `${more}"__proto__":{"ephemeral":true,"username":"bob"}}`,
       `${more}"lone":"\\ud800","nul":"\\u0000","big":1e999,"huge":${'9'.repeat(400)}}`,
     ]
-    for (const payload of fine) {
+    for (const [index, payload] of fine.entries()) {
       const answer = await api.ask(route, { ...asAlice, payload })
-      t.equal(answer.statusCode, status, `${route} ${payload.slice(0, 80)} ${answer.body}`)
+      const expected = route === strict && index > 0 ? 400 : status
+      t.equal(answer.statusCode, expected, `${route} ${payload.slice(0, 80)} ${answer.body}`)
     }
   }
 })
@@ -64,7 +68,8 @@ test('deep nesting does no harm', async (t) => {
   const deep = '['.repeat(100_000) + ']'.repeat(100_000)
   for (const [route, good, status] of endpoints) {
     const ignored = good.replace(/\}$/, `${good === '{}' ? '' : ','}"unknown":${deep}}`)
-    t.equal((await api.ask(route, { ...asAlice, payload: ignored })).statusCode, status, route)
+    const expected = route === strict ? 400 : status
+    t.equal((await api.ask(route, { ...asAlice, payload: ignored })).statusCode, expected, route)
     refused(t, await api.ask(route, { ...asAlice, payload: deep }), 400, 'invalid_request', route)
     const open = '['.repeat(500_000)
     refused(t, await api.ask(route, { ...asAlice, payload: open }), 400, 'invalid_body', route)

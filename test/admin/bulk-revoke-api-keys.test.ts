@@ -37,6 +37,65 @@ test('an administrator may name another user', async (t) => {
   t.match(unknown.json(), { revokedCount: 0, message: /0 API keys of user nobody/ })
 })
 
+test('an administrator may name a subscription, with or without a user', async (t) => {
+  const api = await createKeyApi(t)
+  const subscription = 'basic'
+  const alice = await api.createKey('alice', { subscription })
+  const bob = await api.createKey('bob')
+  await api.sql`update api_keys set subscription = 'basic' where id = ${bob.id}`
+  const other = await api.createKey('alice', { subscription: 'premium' })
+  const ask = async (body: object) => (await api.ask(route, { as: 'admin', body })).json()
+  t.match(await ask({ username: 'alice', subscription: ' basic ' }), {
+    revokedCount: 1,
+    message: 'Revoked 1 API key of user alice under subscription basic.',
+    propagation,
+  })
+  refused(t, await api.ask('GET /v1/api-keys/x', { as: alice.key }), 401)
+  t.equal((await api.ask('GET /v1/api-keys/x', { as: bob.key })).statusCode, 404)
+  t.match(await ask({ subscription }), {
+    revokedCount: 1,
+    message: 'Revoked 1 API key under subscription basic.',
+  })
+  refused(t, await api.ask('GET /v1/api-keys/x', { as: bob.key }), 401)
+  t.equal((await api.ask('GET /v1/api-keys/x', { as: other.key })).statusCode, 404)
+  t.match(await ask({ subscription: 'nothing' }), { revokedCount: 0 })
+  for (const body of [{ subscription }, { subscription, username: 'alice' }]) {
+    refused(t, await api.ask(route, { as: 'alice', body }), 403, 'admin_required')
+  }
+  t.equal((await api.keys.findById(other.id))?.status, 'active')
+})
+
+test('a dry run counts and revokes nothing', async (t) => {
+  const api = await createKeyApi(t)
+  const keys = [await api.createKey('alice'), await api.createKey('alice', { ephemeral: true })]
+  const answer = await api.ask(route, { as: 'alice', body: { dryRun: true } })
+  t.equal(answer.statusCode, 200)
+  t.strictSame(answer.json(), {
+    revokedCount: 2,
+    message: 'Dry run: would revoke 2 API keys of user alice.',
+    dryRun: true,
+  })
+  for (const { id } of keys) t.equal((await api.keys.findById(id))?.status, 'active')
+  const body = { username: 'alice', dryRun: true }
+  refused(t, await api.ask(route, { as: 'bob', body }), 403, 'admin_required')
+  t.match((await api.ask(route, { as: 'alice', body: { dryRun: false } })).json(), {
+    revokedCount: 2,
+    propagation,
+  })
+})
+
+test('an unknown field is refused and named (400)', async (t) => {
+  const api = await createKeyApi(t)
+  const { id } = await api.createKey('alice')
+  const answer = await api.ask(route, { as: 'alice', body: { dryrun: true } })
+  refused(t, answer, 400, 'invalid_request')
+  t.equal(
+    answer.json().error.message,
+    'The body has no field "dryrun"; it has username, subscription, dryRun.',
+  )
+  t.equal((await api.keys.findById(id))?.status, 'active')
+})
+
 test('names the replicas that have not acknowledged the revocation', async (t) => {
   const api = await createKeyApi(t)
   await addReplica(api.sql, 'cut off')

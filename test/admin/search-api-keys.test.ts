@@ -75,6 +75,42 @@ test('without a match the list is empty', async (t) => {
   t.equal(answer.body, '{"object":"list","data":[],"has_more":false}')
 })
 
+test('the filter by subscription is exact', async (t) => {
+  const api = await createKeyApi(t)
+  await api.createKey('alice', { name: 'basic', subscription: 'basic' })
+  api.now += 1_000
+  await api.createKey('alice', { name: 'premium', subscription: 'premium' })
+  for (const [subscription, expected] of [
+    ['basic', ['basic']],
+    [' premium ', ['premium']],
+    ['prem', []],
+    ['', ['premium', 'basic']],
+    [null, ['premium', 'basic']],
+  ] as const) {
+    t.strictSame(await names(api, 'alice', { filters: { subscription } }), expected)
+  }
+})
+
+test('unknown filters are refused and named, those of the original are ignored', async (t) => {
+  const api = await createKeyApi(t)
+  await api.createKey('alice', { name: 'a' })
+  for (const [filter, value] of Object.entries({
+    ...{ createdAfter: 'x', createdBefore: 5, expiresAfter: null, expiresBefore: {} },
+    ...{ lastUsedAfter: [], nameContains: 'b', descriptionContains: 'c' },
+    ...{ hasExpiration: true, hasBeenUsed: true },
+  })) {
+    t.strictSame(await names(api, 'alice', { filters: { [filter]: value } }), ['a'], filter)
+  }
+  for (const filter of ['user', 'Status', 'x'.repeat(100_000), 'constructor', '__proto__']) {
+    const payload = `{"filters":{${JSON.stringify(filter)}:1}}`
+    const answer = await api.ask(route, { as: 'alice', payload })
+    refused(t, answer, 400)
+    if (filter === '__proto__') continue
+    t.match(answer.json().error.message, `filters has no field "${filter.slice(0, 100)}`)
+    t.ok(answer.body.length < 700)
+  }
+})
+
 test('status filters apply to the effective status', async (t) => {
   const api = await createKeyApi(t)
   await withKeys(api)

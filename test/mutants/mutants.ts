@@ -24,8 +24,8 @@ function mutants(
 
 export const allMutants: readonly Mutant[] = [
   ...mutants(
-    'core/enforcement.ts',
-    ['core/enforcement.test.ts'],
+    'core/status/enforcement.ts',
+    ['core/status/enforcement.test.ts'],
     [
       [
         'unreportedMs === undefined || unreportedMs > silentMs',
@@ -45,13 +45,13 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/lists.ts',
-    ['core/policies.test.ts'],
+    'core/formats/lists.ts',
+    ['core/status/policies.test.ts'],
     [['if (names.length > most) names.pop()', '']],
   ),
   ...mutants(
-    'core/policies.ts',
-    ['core/policies.test.ts'],
+    'core/status/policies.ts',
+    ['core/status/policies.test.ts'],
     [
       ['for (const key of new Set(policy.modelKeys)) {', 'for (const key of policy.modelKeys) {'],
       [
@@ -62,8 +62,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/generated-policies.ts',
-    ['core/generated-policies.test.ts'],
+    'core/status/generated-policies.ts',
+    ['core/status/generated-policies.test.ts'],
     [
       [
         "return { type, status: 'False', reason: 'NotAccepted', message }",
@@ -73,16 +73,16 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/access.ts',
-    ['core/access.test.ts'],
+    'core/decision/access.ts',
+    ['core/decision/access.test.ts'],
     [
       ['if (model.users.has(caller.user)) return true', ''],
       ['if (model.groups.has(group)) return true', 'return true'],
     ],
   ),
   ...mutants(
-    'core/find-backend.ts',
-    ['core/find-backend.test.ts'],
+    'core/resources/find-backend.ts',
+    ['core/resources/find-backend.test.ts'],
     [
       [
         'const isDirect = rule.isPlain && !rule.isFiltered && others.length === 0',
@@ -115,8 +115,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decide.ts',
-    ['core/decide.test.ts'],
+    'core/decision/decide.ts',
+    ['core/decision/decide.test.ts'],
     [
       ["if (caller.by === 'key' || tokensOpen) return undefined", 'return undefined'],
       ['if (!mayUse(caller, model)) return denyModel(request)', ''],
@@ -133,8 +133,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/selection.ts',
-    ['core/selection.test.ts'],
+    'core/decision/selection.ts',
+    ['core/decision/selection.test.ts'],
     [
       ["if (!mayUse(person, found)) return { error: 'access_denied' }", ''],
       ["if (!names(found, model)) return { error: 'model_not_in_subscription' }", ''],
@@ -149,8 +149,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/counter.ts',
-    ['core/counter.test.ts', 'core/decide.test.ts'],
+    'core/decision/counter.ts',
+    ['core/decision/counter.test.ts', 'core/decision/decide.test.ts'],
     [
       ['limit.limit < earlier.limit', 'limit.limit > earlier.limit'],
       ['now >= state.resetsAt) return undefined', 'now > state.resetsAt) return undefined'],
@@ -164,8 +164,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/usage.ts',
-    ['core/usage.test.ts'],
+    'core/decision/usage.ts',
+    ['core/decision/usage.test.ts'],
     [
       ['status >= 200 && status <= 299', 'status >= 200 && status <= 399'],
       ['(value as number) >= 0', '(value as number) > 0'],
@@ -174,8 +174,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/limit-headers.ts',
-    ['core/limit-headers.test.ts'],
+    'core/decision/limit-headers.ts',
+    ['core/decision/limit-headers.test.ts'],
     [
       ['Math.max(1, Math.ceil((instant - now) / 1_000))', 'Math.floor((instant - now) / 1_000)'],
       ['share < 0 ||', 'share > 0 ||'],
@@ -183,8 +183,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/lifetime.ts',
-    ['core/lifetime.test.ts'],
+    'core/decision/lifetime.ts',
+    ['core/decision/lifetime.test.ts'],
     [
       ['lifetimeMs > maximumMs', 'lifetimeMs >= maximumMs'],
       ['if (!(lifetimeMs > 0))', 'if (lifetimeMs < 0)'],
@@ -192,16 +192,16 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/duration.ts',
-    ['core/duration.test.ts'],
+    'core/formats/duration.ts',
+    ['core/formats/duration.test.ts'],
     [
       ['windowMs <= longestWindowMs', 'windowMs <= 2 * longestWindowMs'],
       ['h: 3_600_000', 'h: 360_000'],
     ],
   ),
   ...mutants(
-    'core/api-key.ts',
-    ['core/api-key.test.ts'],
+    'core/formats/api-key.ts',
+    ['core/formats/api-key.test.ts'],
     [
       ['key.length > longestKey ||', ''],
       ['!isBase62(key, markerEnd + 1, idEnd) ||', ''],
@@ -212,8 +212,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/tiers.ts',
-    ['core/tiers.test.ts'],
+    'core/resources/tiers.ts',
+    ['core/resources/tiers.test.ts'],
     [['tier.level <= best.level', 'tier.level < best.level']],
   ),
   ...mutants(
@@ -325,7 +325,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'identity/oidc/providers.ts',
-    ['wiring/oidc.test.ts'],
+    ['identity/oidc/configured-providers.test.ts'],
     [
       ['before?.written === written', 'before !== undefined'],
       ['if (next.has(one.issuer)) continue', ''],
@@ -370,8 +370,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/owners.ts',
-    ['core/owners.test.ts'],
+    'core/decision/owners.ts',
+    ['core/decision/owners.test.ts'],
     [
       ['if (!seen.has(subscription)) yield subscription', 'yield subscription'],
       ['users.get(person.user), ', ''],

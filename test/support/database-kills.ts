@@ -49,7 +49,7 @@ export async function killDatabase(t: Test, rounds: number): Promise<void> {
       quietly(async () => keys.findByHash(hashes[Math.floor(Math.random() * 2_000)] as string)),
     ),
   )
-  loads.push(quietly(() => one.keys.revokeAll('nobody', now)))
+  loads.push(quietly(() => one.keys.revokeAll({ user: 'nobody' }, now)))
 
   for (let round = 1; round <= rounds; round += 1) {
     const [known, revoked] = [`alice-${round}`, `alice-${1_000 + round}`]

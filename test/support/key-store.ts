@@ -50,6 +50,7 @@ export function createSearch(fields: Partial<ApiKeySearch> = {}): ApiKeySearch {
     owner: 'alice',
     statuses: new Set(),
     includeEphemeral: false,
+    subscription: undefined,
     prefix: undefined,
     sortBy: 'created_at',
     descending: true,

@@ -235,8 +235,15 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
       return revoked
     },
     search: (search) => table.search(search),
-    async revokeAll(owner, now) {
-      const revoked = await revoking(table.revokeAll(owner, now), (key) => key.user === owner)
+    countActive: (scope, now) => table.countActive(scope, now),
+    async revokeAll(scope, now) {
+      const { user, subscription } = scope
+      const revoked = await revoking(
+        table.revokeAll(scope, now),
+        (key) =>
+          (user === undefined || key.user === user) &&
+          (subscription === undefined || key.subscription === subscription),
+      )
       evict(revoked.map(({ hash }) => hash))
       return revoked
     },

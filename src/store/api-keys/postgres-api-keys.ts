@@ -1,7 +1,7 @@
 /** API keys in Postgres: one tagged query per method. */
 
 import type { ApiKeyRecord, ApiKeyStatus } from '../../core/formats/api-key.ts'
-import type { ApiKeySearch, ApiKeyTable, FoundKey } from '../api-keys.ts'
+import type { ApiKeySearch, ApiKeyTable, FoundKey, KeyScope } from '../api-keys.ts'
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../postgres/sql.ts'
 import type { RevokedKey } from '../revocations/revocation-log.ts'
@@ -93,22 +93,28 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
           returning *, pg_current_xact_id()::text as transaction`)
       return row && { ...toRecord(row), transaction: row.transaction }
     },
+    async countActive(scope, now) {
+      const query = sql<{ count: number }[]>`
+        select count(*)::int as count from api_keys where ${isActive(sql, scope, now)}`
+      const [row] = await within(query, statementDeadlineMs)
+      return row?.count ?? 0
+    },
     async search(search) {
       return (await within(searchQuery(sql, search), statementDeadlineMs)).map(toRecord)
     },
-    async revokeAll(owner, now) {
+    async revokeAll(scope, now) {
       const all: RevokedKey[] = []
       // Rows that an open transaction has locked come last, so that the others are revoked first.
       for (const isLast of [false, true]) {
         for (;;) {
           // Locks rows in a fixed order, so that two concurrent statements wait instead of
-          // deadlocking: in the order of the index on the owner, which avoids a scan of the table.
+          // deadlocking: in the order of the indexes on owner and subscription, which avoids a scan of
+          // the table.
           const query = sql<RevokedRow[]>`
             update api_keys set status = 'revoked'
             where status = 'active' and id = any(array(
               select id from api_keys
-              where username = ${owner} and status = 'active' and ${lockBound(sql)}
-                and (expires_at is null or expires_at > ${new Date(now)})
+              where ${isActive(sql, scope, now)} and ${lockBound(sql)}
               order by created_at desc, id
               limit ${batchRows}
               for update ${isLast ? sql`` : sql`skip locked`}
@@ -189,13 +195,22 @@ function isDue(sql: Sql, row: Fragment, use: Fragment): Fragment {
     or ${row}.last_used_at <= ${use}.at - make_interval(secs => ${noteEverySeconds}))`
 }
 
+function isActive(sql: Sql, { user, subscription }: KeyScope, now: number): Fragment {
+  if (user === undefined && subscription === undefined) throw new Error('a scope names something')
+  return sql`
+    status = 'active' and (expires_at is null or expires_at > ${new Date(now)})
+    ${user === undefined ? sql`` : sql`and username = ${user}`}
+    ${subscription === undefined ? sql`` : sql`and subscription = ${subscription}`}`
+}
+
 /** One query for every search; status conditions apply to the effective status. */
 export function searchQuery(sql: Sql, search: ApiKeySearch): Query<Row[]> {
-  const { owner, includeEphemeral, prefix, limit, offset } = search
+  const { owner, subscription, includeEphemeral, prefix, limit, offset } = search
   return sql<Row[]>`
     select * from api_keys
     where true
       ${owner === undefined ? sql`` : sql`and username = ${owner}`}
+      ${subscription === undefined ? sql`` : sql`and subscription = ${subscription}`}
       ${includeEphemeral ? sql`` : sql`and not ephemeral`}
       ${prefix === undefined ? sql`` : sql`and key_prefix = ${prefix}`}
       ${statusCondition(sql, search)}

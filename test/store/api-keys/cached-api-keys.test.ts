@@ -134,7 +134,7 @@ test('a revocation evicts, single and bulk', async (t) => {
   const { keys } = await createStored(t)
   const revokers = [
     (record: ApiKeyRecord) => keys.revoke(record.id, undefined, now),
-    (record: ApiKeyRecord) => keys.revokeAll(record.user, now),
+    (record: ApiKeyRecord) => keys.revokeAll({ user: record.user }, now),
   ]
   for (const revoke of revokers) {
     const record = createRecord()
@@ -372,7 +372,7 @@ test('a revocation whose answer was lost evicts too', async (t) => {
   }
   const { keys, queries } = await createStored(t, (table) => ({
     revoke: (id, owner, at) => lost(table.revoke(id, owner, at)),
-    revokeAll: (owner, at) => lost(table.revokeAll(owner, at)),
+    revokeAll: (scope, at) => lost(table.revokeAll(scope, at)),
   }))
   const [single, bulk, other] = [createRecord(), createRecord({ user: 'bob' }), createRecord()]
   for (const record of [single, bulk, other]) {
@@ -380,7 +380,7 @@ test('a revocation whose answer was lost evicts too', async (t) => {
     await keys.findByHash(record.hash)
   }
   await t.rejects(keys.revoke(single.id, undefined, now), { message: 'no answer' })
-  await t.rejects(keys.revokeAll('bob', now), { message: 'no answer' })
+  await t.rejects(keys.revokeAll({ user: 'bob' }, now), { message: 'no answer' })
   t.match(await keys.findByHash(single.hash), { status: 'revoked' })
   t.match(await keys.findByHash(bulk.hash), { status: 'revoked' })
   const before = queries.length

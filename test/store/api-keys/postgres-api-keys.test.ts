@@ -85,7 +85,7 @@ test('a revocation sets its instant, whoever makes it', async (t) => {
   for (const record of [single, bulk, byHand, kept]) await keys.insert(record!)
   const [{ before } = {}] = await sql<{ before: Date }[]>`select now() as before`
   await keys.revoke(single!.id, undefined, now)
-  await keys.revokeAll('bob', now)
+  await keys.revokeAll({ user: 'bob' }, now)
   await sql`update api_keys set status = 'revoked' where id = ${byHand!.id}`
   await sql`update api_keys set name = 'other', last_used_at = now()`
   const found = await keys.findByHashes([single, bulk, byHand, kept].map((each) => each!.hash))
@@ -105,7 +105,7 @@ test('expired keys are not revoked', async (t) => {
   for (const record of [past, stored, alive]) await keys.insert(record)
   t.equal(await keys.revoke(past.id, undefined, now), undefined)
   t.equal(await keys.revoke(stored.id, undefined, now), undefined)
-  t.match(await keys.revokeAll('alice', now), [{ hash: alive.hash }])
+  t.match(await keys.revokeAll({ user: 'alice' }, now), [{ hash: alive.hash }])
   t.equal((await keys.findById(past.id))?.status, 'active')
   t.equal((await keys.findById(stored.id))?.status, 'expired')
 })
@@ -120,8 +120,8 @@ test('concurrent bulk revocations share the keys', async (t) => {
     from generate_series(1, ${total}::int) i`
   const ids = await sql<{ id: string }[]>`select id from api_keys order by random() limit 50`
   const [one, two, ...single] = await Promise.all([
-    keys.revokeAll('alice', now),
-    keys.revokeAll('alice', now),
+    keys.revokeAll({ user: 'alice' }, now),
+    keys.revokeAll({ user: 'alice' }, now),
     ...ids.map(({ id }) => keys.revoke(id, undefined, now).then((record) => record?.hash)),
   ])
   const bulk = [...one, ...two].map(({ hash }) => hash)

@@ -20,6 +20,7 @@ const all = [
   '0009-replica-pods.sql',
   '0010-in-force.sql',
   '0011-name-owners.sql',
+  '0012-keys-by-subscription.sql',
 ]
 
 test('each migration is applied once', async (t) => {
@@ -31,6 +32,7 @@ test('each migration is applied once', async (t) => {
   t.strictSame(
     indexes.map(({ name }) => name),
     [
+      'api_keys_active_by_subscription',
       'api_keys_created_at_id',
       'api_keys_ephemeral_expires_at',
       'api_keys_key_hash',

@@ -141,7 +141,7 @@ test('a revocation that is not in the log is pending, reported and logged', asyn
   await fillKeys(sql, 2)
   const keys = createPostgresApiKeys(sql)
   await sql`alter table api_keys disable trigger tollgate_key_changed`
-  const revoked = await keys.revokeAll('alice', now)
+  const revoked = await keys.revokeAll({ user: 'alice' }, now)
   await sql`alter table api_keys enable always trigger tollgate_key_changed`
   t.match(await watch.wait(revoked), { state: 'pending', replicas: 3, acknowledged: 1 })
   t.strictSame(unlogged, [2])
@@ -163,7 +163,7 @@ test('a revocation that is not stored outside of the database is pending', async
         return isKept
       },
     })
-  const revoked = await createPostgresApiKeys(sql).revokeAll('alice', now)
+  const revoked = await createPostgresApiKeys(sql).revokeAll({ user: 'alice' }, now)
   const failing = watch(false)
   t.strictSame(await failing.wait(revoked), {
     state: 'pending',

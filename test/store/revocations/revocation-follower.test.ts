@@ -67,7 +67,7 @@ test('many revocations are read in parts and acknowledged', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const follower = await startFollower(t, url, seldom)
   await fillKeys(sql, 5_000)
-  await createPostgresApiKeys(sql).revokeAll('alice', now)
+  await createPostgresApiKeys(sql).revokeAll({ user: 'alice' }, now)
   await acknowledged(sql)
   t.equal(follower.evicted.size, 5_000)
 })
@@ -96,7 +96,7 @@ test('none is missed while many arrive', async (t) => {
       await sleep(20)
     }
   })()
-  await Promise.all(users.map((user) => keys.revokeAll(user, now)))
+  await Promise.all(users.map((user) => keys.revokeAll({ user: user }, now)))
   await cutting
   await acknowledged(sql, 2)
   for (const { evicted, forgotten, faults } of followers) {

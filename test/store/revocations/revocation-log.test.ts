@@ -71,7 +71,7 @@ test('bulk revocation and cleanup log every key', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
   await fill(sql, 5_000)
-  const revoked = await keys.revokeAll('alice', now)
+  const revoked = await keys.revokeAll({ user: 'alice' }, now)
   t.equal(revoked.length, 5_000)
   t.same(new Set(await logged(sql)), new Set(revoked.map(({ hash }) => hash)))
   const before = (await logged(sql)).length
@@ -84,7 +84,7 @@ test('one statement notifies once', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const heard = await hear(t, url, ['tollgate_revocations', 'done'])
   await fill(sql, 500)
-  await createPostgresApiKeys(sql).revokeAll('alice', now)
+  await createPostgresApiKeys(sql).revokeAll({ user: 'alice' }, now)
   // Notifications arrive in order: this one comes last.
   await sql`select pg_notify('done', '')`
   await poll(() => heard.includes('done'), 'the later notification')
@@ -150,8 +150,8 @@ test('no concurrent revocation is missed', async (t) => {
   const found = await sql.begin(async (person) => {
     await person`update api_keys set status = 'revoked' where username = 'person'`
     const revoked = await Promise.all([
-      ...users.map((user) => keys.revokeAll(user, now)),
-      ...users.map((user) => keys.revokeAll(user, now)),
+      ...users.map((user) => keys.revokeAll({ user: user }, now)),
+      ...users.map((user) => keys.revokeAll({ user: user }, now)),
       ...Array.from({ length: lanes }, (_, lane) => revokeEach(lane)),
     ])
     await poll(() => read.length === 10_000, 'all are read')
@@ -171,7 +171,7 @@ test('a deadlock with a transaction counts as an outage', async (t) => {
   let revoking: Promise<unknown> | undefined
   const person = sql.begin(async (transaction) => {
     await transaction`update api_keys set status = 'revoked' where key_hash = 'alice-1'`
-    revoking = keys.revokeAll('alice', now).catch((error: unknown) => error)
+    revoking = keys.revokeAll({ user: 'alice' }, now).catch((error: unknown) => error)
     await poll(
       async () =>
         (await sql`select 1 from pg_locks where not granted and pid <> pg_backend_pid()`).length >
@@ -196,7 +196,7 @@ test('a replica is recorded, waited for and removed', async (t) => {
   t.strictSame([others, hashes], [[], []])
   t.strictSame((await followLog(sql, two, undefined)).others, ['one'])
   await fill(sql, 3)
-  const revoked = await keys.revokeAll('alice', now)
+  const revoked = await keys.revokeAll({ user: 'alice' }, now)
   const transactions = [revoked[0]?.transaction ?? '']
   await followLog(sql, two, position)
   const read = await followLog(sql, one, position)
@@ -223,7 +223,7 @@ test('revocations that the triggers did not log are found and can be logged', as
   const { position, source } = await followLog(sql, replica, undefined)
   await sql`alter table api_keys disable trigger tollgate_key_changed`
   t.equal((await followLog(sql, replica, position)).source, null)
-  const revoked = await keys.revokeAll('alice', now)
+  const revoked = await keys.revokeAll({ user: 'alice' }, now)
   await sql`alter table api_keys enable always trigger tollgate_key_changed`
   const after = await followLog(sql, replica, position)
   t.strictSame(after.hashes, [])
@@ -237,7 +237,7 @@ test('revocations that the triggers did not log are found and can be logged', as
   t.strictSame(new Set(hashes), new Set(['alice-1', 'alice-2', 'alice-3']))
   t.strictSame(await findUnlogged(sql, revoked), revoked, 'as another transaction')
   await fill(sql, 1, 'bob')
-  t.strictSame(await findUnlogged(sql, await keys.revokeAll('bob', now)), [])
+  t.strictSame(await findUnlogged(sql, await keys.revokeAll({ user: 'bob' }, now)), [])
 })
 
 test('a replica that was not seen for long is forgotten', async (t) => {
