@@ -15,6 +15,8 @@ import { createProvider, type Provider } from './provider.ts'
 import { createProviders } from './providers.ts'
 
 interface Wanted extends WrittenProvider {
+  /** See createProvider. */
+  readonly ownsPrefixes?: boolean
   readonly ttlMs: number
 }
 
@@ -72,7 +74,7 @@ function openProvider(
   { config, log }: ProcessContext,
   refusals: RefusalLog,
 ): Provider {
-  const { issuer, discoveryUrl, ca, audiences, claims, ttlMs } = wanted
+  const { issuer, discoveryUrl, ca, audiences, claims, ownsPrefixes, ttlMs } = wanted
   const { oidcCaFile: caFile, oidcOutageGraceMs: graceMs, oidcAlgorithms: algorithms } = config
   const keys = createKeySource({
     issuer,
@@ -85,7 +87,9 @@ function openProvider(
         : log.error({ issuer, problem }, 'the OIDC provider is out of reach'),
   })
   const onRefused = (reason: string): void => refusals.note({ proof: 'oidc', issuer }, reason)
-  return createProvider({ issuer, audiences, ttlMs, keys, algorithms, claims, onRefused })
+  return createProvider({
+    ...{ issuer, audiences, ttlMs, keys, algorithms, claims, ownsPrefixes, onRefused },
+  })
 }
 
 /** Calls `take` with the providers of the file, now and after each valid change. */
@@ -120,7 +124,9 @@ function tenantProvider(
   { config }: ProcessContext,
 ): Wanted {
   const ttlMs = ttlSeconds * 1_000
-  return { ...usual(config), issuer: issuerUrl, audiences: [clientId], ttlMs }
+  // Whoever may edit the Tenant chooses this issuer, which could name the users of the other.
+  const ownsPrefixes = config.oidcIssuerUrl === undefined
+  return { ...usual(config), issuer: issuerUrl, audiences: [clientId], ownsPrefixes, ttlMs }
 }
 
 /** Options that providers outside of a file share. */

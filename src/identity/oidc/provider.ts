@@ -14,6 +14,8 @@ export interface ProviderOptions {
   /** Names from JWA, public-key signatures only. */
   readonly algorithms: readonly string[]
   readonly claims: ClaimRules
+  /** Whether its prefixes are its own; true by default. Otherwise they keep it apart from nobody. */
+  readonly ownsPrefixes?: boolean | undefined
   /** How long a verified token is cached; never past its `exp`. */
   readonly ttlMs: number
   readonly keys: KeySource
@@ -28,12 +30,13 @@ const tolerance = 60
 
 export function createProvider(options: ProviderOptions) {
   const { issuer, audiences, algorithms, claims, ttlMs, keys, onRefused } = options
+  const { ownsPrefixes = true } = options
   const verdicts = createVerdicts<{ caller: TokenCaller; provedBy: number }>()
   const proof = {
     by: 'oidc',
     issuer,
-    prefixesUsers: claims.usernamePrefix !== '',
-    prefixesGroups: claims.groupsPrefix !== '',
+    prefixesUsers: ownsPrefixes && claims.usernamePrefix !== '',
+    prefixesGroups: ownsPrefixes && claims.groupsPrefix !== '',
   } as const
 
   async function verifyAfresh(token: string, now: number): Promise<TokenCaller> {

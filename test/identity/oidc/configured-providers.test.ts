@@ -187,3 +187,20 @@ root.test("the Tenant's provider is added unless the settings have it", async (t
   setTenant(undefined)
   t.equal(await userOf(first), 'Ada')
 })
+
+root.test('the Tenant cannot name the users of the provider in the settings', async (t) => {
+  const [own, theirs] = [await startOidcIssuer(t), await startOidcIssuer(t)]
+  const prefix = { OIDC_USERNAME_PREFIX: 'oidc:', OIDC_GROUPS_PREFIX: 'oidc:' }
+  const provedBy = async (settings: Record<string, string>, issuer: OidcIssuer) => {
+    const { oidc, setTenant } = openWorld(t, [], { ...prefix, ...settings })
+    setTenant({ issuerUrl: theirs.url, clientId: 'tollgate', ttlSeconds: 60 })
+    const token = await issuer.sign({ sub: 'ada', preferred_username: 'ada' })
+    const caller = await oidc.find(issuer.url)?.(token, Date.now())
+    t.equal(caller?.user, 'oidc:ada')
+    return caller?.by === 'token' ? caller.proof : undefined
+  }
+  const settings = { OIDC_ISSUER_URL: own.url, OIDC_CLIENT_ID: 'tollgate' }
+  t.match(await provedBy(settings, own), { prefixesUsers: true, prefixesGroups: true })
+  t.match(await provedBy(settings, theirs), { prefixesUsers: false, prefixesGroups: false })
+  t.match(await provedBy({}, theirs), { prefixesUsers: true }, 'alone it has the prefix to itself')
+})
