@@ -18,6 +18,7 @@ import { endHandshakes, requireCertificate } from './client-certificate.ts'
 import { type CreateApiKeyDeps, createApiKey } from './create-api-key.ts'
 import { type DrainGatewayDeps, drainGateway } from './drain-gateway.ts'
 import { answerErrors, sendError } from './errors.ts'
+import { type ExplainDeps, explainRequests } from './explain.ts'
 import { getApiKey } from './get-api-key.ts'
 import { health } from './health.ts'
 import { keyConfig } from './key-config.ts'
@@ -66,6 +67,7 @@ export interface AdminDeps
     ListModelsDeps,
     ListSubscriptionsDeps,
     LookupTierDeps,
+    ExplainDeps,
     CallerDeps {}
 
 export interface InternalDeps
@@ -119,6 +121,7 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
     lookUpTier(scope, deps)
     bulkRevokeApiKeys(scope, deps)
     keyConfig(scope, deps)
+    explainRequests(scope, deps)
   })
   return app
 }

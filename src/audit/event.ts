@@ -7,6 +7,7 @@ export type AuditAction =
   | 'key.create'
   | 'key.read'
   | 'key.search'
+  | 'key.explain'
   | 'key.revoke'
   | 'key.bulk_revoke'
   | 'key.bulk_revoke_preview'

@@ -1,6 +1,6 @@
 /** The key endpoints as functions. Every failure is thrown as a readable error. */
-import type { KeyServer } from './key-server.ts'
-import { printable } from './table.ts'
+import { createApiClient } from './api-client.ts'
+import type { ApiServer } from './api-server.ts'
 
 /** The fields of a record that the commands show; others are passed through unchanged. */
 export interface KeyRecord {
@@ -46,31 +46,16 @@ export interface KeySearch {
 export type KeyClient = ReturnType<typeof createKeyClient>
 
 const pageSize = 100
-const timeoutMs = 30_000
 
 /** A client of one server. */
-export function createKeyClient({ url, token }: KeyServer) {
-  async function call(method: string, path: string, body?: object): Promise<unknown> {
-    const response = await fetch(`${url}${path}`, {
-      method,
-      headers: { authorization: `Bearer ${token}`, accept: 'application/json' },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-      // Only the configured server gets the token.
-      redirect: 'manual',
-      signal: AbortSignal.timeout(timeoutMs),
-    }).catch((error: unknown) => {
-      throw new Error(`${url} cannot be reached (${reasonOf(error)}).`)
-    })
-    const answer: unknown = await response.json().catch(() => undefined)
-    if (response.ok && typeof answer === 'object' && answer !== null) return answer
-    throw new Error(refusalOf(answer) ?? `${url} answered ${response.status} without a reason.`)
-  }
+export function createKeyClient(server: ApiServer) {
+  const call = createApiClient(server)
 
   return {
     async create(body: Readonly<Record<string, unknown>>): Promise<CreatedKey> {
       const created = (await call('POST', '/v1/api-keys', body)) as CreatedKey
       if (typeof created.key === 'string') return created
-      throw new Error(`${url} answered without a key; it is not a Tollgate.`)
+      throw new Error(`${server.url} answered without a key; it is not a Tollgate.`)
     },
     /** Reads all pages. */
     async search({
@@ -118,18 +103,4 @@ export function createKeyClient({ url, token }: KeyServer) {
       }
     },
   }
-}
-
-function refusalOf(answer: unknown): string | undefined {
-  const message = (answer as { error?: { message?: unknown } } | null | undefined)?.error?.message
-  return typeof message === 'string' ? printable(message) : undefined
-}
-
-function reasonOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error)
-  if (error.name === 'TimeoutError') return `no answer within ${timeoutMs / 1_000} s`
-  const { cause } = error
-  return cause instanceof Error
-    ? ((cause as NodeJS.ErrnoException).code ?? cause.message)
-    : error.message
 }

@@ -2,8 +2,8 @@
 
 import { parseArgs } from 'node:util'
 import { errorMessage } from '../runtime/error-message.ts'
+import { findApiServer } from './api-server.ts'
 import { createKeyClient, type KeyClient, type KeyRecord, type Revoked } from './key-client.ts'
-import { findKeyServer } from './key-server.ts'
 import { printable, renderTable } from './table.ts'
 import { agrees, type CommandIo, terminal } from './terminal.ts'
 import { asksForHelp } from './usage.ts'
@@ -214,7 +214,7 @@ interface ServerFlags {
 }
 
 function clientOf({ url, 'insecure-http': insecureHttp }: ServerFlags, io: KeyIo): KeyClient {
-  return createKeyClient(findKeyServer(io.env, { url, insecureHttp }))
+  return createKeyClient(findApiServer(io.env, { url, insecureHttp }))
 }
 
 /** `name`, `name:desc`; by default names ascend and dates descend. */

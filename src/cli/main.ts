@@ -19,6 +19,7 @@ const usage = `Usage: tollgate <command>
   cleanup [<url>]  make a running service delete expired ephemeral keys now
   revocations      replay <file>...: repeat revocations that a restored database lacks
   key <command>    create, list and revoke API keys: new, list, revoke
+  explain <model>  say whether a request would be let through, and why
   help <command>   describe a command; the same as <command> --help
   --version        print the version
 
@@ -53,6 +54,7 @@ async function run(): Promise<number> {
     cleanup: async () => (await import('./cleanup.ts')).cleanup(args),
     revocations: async () => (await import('./revocations.ts')).revocations(args),
     key: async () => (await import('./key.ts')).key(args),
+    explain: async () => (await import('./explain.ts')).explain(args),
     help: () => print(usage),
     version: () =>
       print(JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')).version),

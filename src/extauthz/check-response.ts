@@ -11,11 +11,11 @@ import {
   secondsUntil,
   toItems,
 } from '../core/decision/limit-headers.ts'
+import { messageOf } from '../core/decision/refusal-message.ts'
 import { writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
 import { type AllowTemplate, makeTemplate, type TemplateOf } from './allow-template.ts'
 import { responseHeaders, writeHeader } from './header.ts'
-import { messageOf } from './refusal-message.ts'
 
 /** google.rpc.Code of a denial. Never 0: Envoy takes a missing or zero code as an allow. */
 const grpcCodes: Partial<Record<number, number>> = {

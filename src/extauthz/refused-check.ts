@@ -1,12 +1,19 @@
 /** A refused Check, for logs, spans and metrics. */
 
 import type { Caller } from '../core/decision/caller.ts'
+import type { Denial } from '../core/decision/decide.ts'
 import type { ErrorCode } from '../core/decision/errors.ts'
 import type { CheckRequest } from './check-request.ts'
 
 /** A refusal, with its request. */
-export interface RefusedCheck extends Pick<CheckRequest, 'subscription' | 'source' | 'requestId'> {
+export interface RefusedCheck
+  extends Pick<CheckRequest, 'subscription' | 'source' | 'requestId' | 'method' | 'path'> {
   readonly code: ErrorCode
+  readonly denial: Denial
+  /** When it was decided, in milliseconds since the epoch. */
+  readonly now: number
+  /** The model that the body names, according to the gateway. */
+  readonly bodyModel: string | undefined
   /** The HTTP status of the answer. */
   readonly status: number
   /** For the log only: the caller may not be allowed to know it. */

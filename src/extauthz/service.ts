@@ -1,18 +1,17 @@
 /** `envoy.service.auth.v3.Authorization/Check`: the request path, top to bottom. */
 
 import type { Caller } from '../core/decision/caller.ts'
-import { counterOf } from '../core/decision/counter.ts'
 import {
-  authorize,
   type Decision,
   type Denial,
-  enforceLimits,
+  decide,
   namedModel,
   refuseCaller,
 } from '../core/decision/decide.ts'
 import { dialectOf, statusIn } from '../core/decision/dialect.ts'
 import { ServiceError } from '../core/decision/errors.ts'
 import type { PathRules } from '../core/decision/operations.ts'
+import { refusalReason } from '../core/decision/refusal-reason.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { readTarget, type Target } from '../core/decision/target.ts'
 import { lastValue } from '../core/formats/header-value.ts'
@@ -22,7 +21,6 @@ import type { CounterStore } from '../store/counters.ts'
 import { createTemplates } from './allow-template.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
 import { authenticated, toCheckResponse } from './check-response.ts'
-import { refusalReason } from './refusal-reason.ts'
 import type { RefusedCheck } from './refused-check.ts'
 import { tagSpan } from './span-tags.ts'
 
@@ -63,6 +61,7 @@ export function createCheck(deps: CheckDeps): Check {
   const { authenticate, snapshot, counters, paths, tokensOpen, clock } = deps
   const { onDecided = () => {}, onRefused = () => {} } = deps
   const templateOf = createTemplates()
+  const read = counters.read.bind(counters)
 
   return function check(bytes, traceparent) {
     const request = readCheckRequest(bytes)
@@ -85,7 +84,7 @@ export function createCheck(deps: CheckDeps): Check {
       const refusal = refuseCaller(caller, tokensOpen)
       return refusal === undefined ? authenticated : answer(asked, caller, refusal)
     }
-    const decision = decide(asked, caller)
+    const decision = decideFor(asked, caller)
     return decision instanceof Promise
       ? decision.then((late) => answer(asked, caller, late))
       : answer(asked, caller, decision)
@@ -101,21 +100,14 @@ export function createCheck(deps: CheckDeps): Check {
     const dialect = dialectOf(target?.operation)
     onDecided(decision, named)
     if (!decision.allowed) {
-      const { subscription, source, requestId } = request
-      const model = target?.modelKey ?? request.model
+      const { subscription, source, requestId, method, path, model: bodyModel } = request
+      const model = target?.modelKey ?? bodyModel
       const { code } = decision
       const status = statusIn(dialect, code)
       const reason = refusalReason(decision, named)
       onRefused({
-        code,
-        status,
-        reason,
-        caller,
-        model,
-        subscription,
-        source,
-        requestId,
-        traceparent,
+        ...{ code, denial: decision, now, status, reason, caller, model, bodyModel, method, path },
+        ...{ subscription, source, requestId, traceparent },
       })
     }
     const keyAgeMs = caller?.by === 'key' ? caller.keyAgeMs : undefined
@@ -130,7 +122,7 @@ export function createCheck(deps: CheckDeps): Check {
     return answer(asked, null, toRefusal(error))
   }
 
-  function decide(
+  function decideFor(
     { request, target, now }: Asked,
     caller: Caller | null,
   ): Decision | Promise<Decision> {
@@ -145,14 +137,7 @@ export function createCheck(deps: CheckDeps): Check {
       requestedSubscription: lastValue(subscription),
       tokensOpen,
     }
-    const decision = authorize(access, snapshot(), paths)
-    if (!decision.allowed || decision.limits.length === 0) return decision
-    const { user } = decision.caller
-    const counted = decision.limits.map((limit) => counterOf(limit, user))
-    const states = counters.read(counted, now)
-    return states instanceof Promise
-      ? states.then((late) => enforceLimits(decision, late, now))
-      : enforceLimits(decision, states, now)
+    return decide(access, { snapshot: snapshot(), rules: paths, now, read })
   }
 
   function modelOf(

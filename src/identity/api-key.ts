@@ -4,7 +4,7 @@ import type { Caller } from '../core/decision/caller.ts'
 import { ServiceError } from '../core/decision/errors.ts'
 import { hashOfKey, type KeyMarkers, statusAt } from '../core/formats/api-key.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
-import type { KeyAnswer, KeyLookup } from '../store/api-keys.ts'
+import type { KeyAnswer, KeyLookup, KnownKey } from '../store/api-keys.ts'
 import type { Verify } from './authenticate.ts'
 
 /** Records a use of a key, by its id, at an instant (milliseconds since the epoch). */
@@ -38,8 +38,8 @@ export function createVerifyKey(
   }
 }
 
-/** undefined: it has not ended. */
-function describeEnd(key: KeyAnswer, now: number): string | undefined {
+/** Why a key is not valid at this instant; undefined if it is. */
+export function describeEnd(key: KnownKey, now: number): string | undefined {
   const status = statusAt(key, now)
   if (status === 'active') return undefined
   const { expiresAt, revokedAt } = key

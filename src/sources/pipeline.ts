@@ -41,6 +41,8 @@ const retryMs = 2_000
 export interface Controller {
   /** The problems of the last load, as `file:line: severity: message`. */
   problems(): readonly string[]
+  /** Where the source has a resource (`<kind>/<namespace>/<name>`); in a cluster, line 0. */
+  locate(resource: string): Pick<FileProblem, 'file' | 'line'>
   close(): void
 }
 
@@ -97,6 +99,7 @@ export async function startController(deps: ControllerDeps): Promise<Controller>
   const { signal } = closing
   let problems: readonly string[] = []
   let previous: Snapshot | undefined
+  let locate: Gathered['locate'] = () => ({ file: '', line: 0, severity: 'warning', message: '' })
 
   async function put(gathered: Gathered): Promise<void> {
     const begin = performance.now()
@@ -105,6 +108,7 @@ export async function startController(deps: ControllerDeps): Promise<Controller>
     await deps.publish(loaded.snapshot, loaded.resources, loaded.refused)
     deps.onPublished?.(compileMs)
     previous = loaded.snapshot
+    locate = gathered.locate
     problems = loaded.problems.map(showProblem)
     deps.report(loaded.snapshot, problems)
   }
@@ -131,5 +135,9 @@ export async function startController(deps: ControllerDeps): Promise<Controller>
     throw error
   }
   void follow()
-  return { problems: () => problems, close: () => closing.abort() }
+  return {
+    problems: () => problems,
+    locate: (resource) => locate(resource, [], ''),
+    close: () => closing.abort(),
+  }
 }

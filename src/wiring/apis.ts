@@ -25,6 +25,7 @@ export function createExternalApi(
 ): FastifyInstance {
   const { config, log, audit, clock } = context
   const { tracing, keyParts, learner, tokens, markers, authenticate, telemetry, refusals } = parts
+  const { counterParts, pastRefusals, resources } = parts
   return buildAdmin({
     onAnswered: telemetry.onApiAnswered,
     keys: traceKeys(tracing, keyParts.keys),
@@ -42,6 +43,10 @@ export function createExternalApi(
     addressRate: config.apiAddressRateLimit,
     // Access to a Unix socket depends on its mode.
     tls: 'path' in config.apiAddress ? undefined : tls?.plain,
+    counters: counterParts.counters,
+    paths: config.paths,
+    pastRefusals,
+    locate: resources.locate,
     isAdmin: createIsAdmin(config.adminGroups, tokens.mayAdminister),
     keyMarker: config.keyMarker,
     markers,

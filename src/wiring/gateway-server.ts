@@ -1,6 +1,7 @@
 /** The gateway's gRPC services: Check, the access log, the rate limit service. */
 
 import type { Outcome } from '../core/status/model-failure.ts'
+import type { RefusedCheck } from '../extauthz/refused-check.ts'
 import { createCheck } from '../extauthz/service.ts'
 import { createGrpcServer, type GrpcServer } from '../grpc/server.ts'
 import { readUsages } from '../ratelimit/access-log.ts'
@@ -19,8 +20,11 @@ export function createGatewayServer(
   parts: Parts,
   { tls, onReported }: { readonly tls: ListenerTls | undefined; readonly onReported: () => void },
 ): GrpcServer {
-  const { tracing, learner, authenticate, counterParts, telemetry, settle, refusals, health } =
-    parts
+  const { tracing, learner, authenticate, counterParts, telemetry, settle, health } = parts
+  const onRefused = (refused: RefusedCheck): void => {
+    parts.refusals.check(refused)
+    parts.pastRefusals.note(refused)
+  }
   const onOutcome = (outcome: Outcome): void => {
     health.note(outcome)
     telemetry.onEnded(outcome)
@@ -33,7 +37,7 @@ export function createGatewayServer(
       paths: config.paths,
       tokensOpen: config.tokensOpenInference,
       clock,
-      ...traceDecisions(tracing, { onDecided: telemetry.onDecided, onRefused: refusals.check }),
+      ...traceDecisions(tracing, { onDecided: telemetry.onDecided, onRefused }),
       onFault,
     }),
   )

@@ -1,6 +1,7 @@
 /** The parts that every process of the service has: callers, resources, counters and metrics. */
 
 import { createDenialLog } from '../extauthz/denial-log.ts'
+import { createRefusalMemory } from '../extauthz/refusal-memory.ts'
 import { createVerifyKey } from '../identity/api-key.ts'
 import { createAuthenticate } from '../identity/authenticate.ts'
 import type { Journal } from '../ratelimit/journal/journal.ts'
@@ -49,9 +50,10 @@ export async function openParts(context: Context, journal: () => Journal | undef
   const settle = openSettle(context, counterParts, resources, telemetry)
   const refusals = createDenialLog({ log, perSecond: config.refusalLinesPerSecond })
   stops.push(refusals.flush)
+  const pastRefusals = createRefusalMemory()
   const health = createModelHealth({ snapshot: learner.snapshot, log, clock })
   return {
     ...{ tracing, database, keyParts, resources, learner, tokens, markers, authenticate },
-    ...{ counterParts, telemetry, settle, refusals, health },
+    ...{ counterParts, telemetry, settle, refusals, pastRefusals, health },
   }
 }

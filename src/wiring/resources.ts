@@ -97,6 +97,7 @@ export async function openResources(
     /** A secret that a resource names, from the files of SECRETS_DIR or the cluster's Secrets. */
     readSecret: origin.readSecret,
     problems: (): readonly string[] => [...controller.problems(), ...secrets.problems()],
+    locate: controller.locate,
     /**
      * Models whose cluster Envoy has not been seen to load. They wait for it for some seconds, in
      * their old version or not in force; then they are in force all the same.

@@ -12,6 +12,11 @@ const caller: KeyCaller = {
 }
 const refused: RefusedCheck = {
   code: 'model_not_allowed',
+  denial: { allowed: false, code: 'model_not_allowed' },
+  now: 0,
+  method: 'POST',
+  path: '/llm/small/v1/chat/completions',
+  bodyModel: undefined,
   status: 403,
   reason: 'no such model',
   caller,

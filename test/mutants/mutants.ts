@@ -133,6 +133,14 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'core/decision/decide.ts',
+    ['extauthz/service.test.ts'],
+    [
+      [': enforceLimits(decision, windows, now)', ': decision'],
+      ['enforceLimits(decision, late, now))', 'decision)'],
+    ],
+  ),
+  ...mutants(
     'core/decision/selection.ts',
     ['core/decision/selection.test.ts'],
     [
@@ -220,8 +228,6 @@ export const allMutants: readonly Mutant[] = [
     'extauthz/service.ts',
     ['extauthz/service.test.ts'],
     [
-      [': enforceLimits(decision, states, now)', ': decision'],
-      ['enforceLimits(decision, late, now))', 'decision)'],
       ['if (!known || error.cause !== undefined) deps.onFault(error)', ''],
       ['return fail(asked, error)', 'throw error'],
     ],

@@ -6,13 +6,18 @@ import { createIsAdmin } from '../../src/admin/administrators.ts'
 import type { Rate } from '../../src/admin/request-limit.ts'
 import { buildAdmin, buildInternal, type ListenerTimes } from '../../src/admin/server.ts'
 import { createAuditTrail } from '../../src/audit/trail.ts'
+import { pathRules } from '../../src/core/decision/operations.ts'
+import type { PastRefusals } from '../../src/core/decision/past-refusal.ts'
 import type { Snapshot } from '../../src/core/decision/snapshot.ts'
 import { noPolicies } from '../../src/core/status/policies.ts'
+import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
 import { createVerifyKey } from '../../src/identity/api-key.ts'
 import { createAuthenticate, type Verify } from '../../src/identity/authenticate.ts'
 import { createCachedApiKeys } from '../../src/store/api-keys/cached-api-keys.ts'
 import { createPostgresApiKeys } from '../../src/store/api-keys/postgres-api-keys.ts'
 import type { ApiKeyStore, ApiKeyTable } from '../../src/store/api-keys.ts'
+import { createMemoryCounters } from '../../src/store/counters/memory.ts'
+import type { CounterStore } from '../../src/store/counters.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
 import { createPropagationWatch } from '../../src/store/revocations/propagation.ts'
@@ -30,6 +35,8 @@ export interface KeyApiOptions {
   readonly rate?: Rate
   readonly addressRate?: Rate
   readonly trustedProxies?: readonly string[]
+  readonly counters?: CounterStore
+  readonly pastRefusals?: PastRefusals
   /** Whether an action requires its line in the audit trail. */
   readonly auditRequired?: boolean
 }
@@ -149,6 +156,10 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     gatewayUrl: 'http://gateway.example',
     accessCheckTimeoutMs: 1_000,
     instanceName: 'test',
+    counters: options.counters ?? createMemoryCounters(),
+    paths: pathRules(),
+    pastRefusals: options.pastRefusals ?? createRefusalMemory(),
+    locate: (resource) => ({ file: `${resource}.yaml`, line: 1 }),
   })
   const internal = buildInternal({
     ...deps,

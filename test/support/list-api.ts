@@ -7,10 +7,13 @@ import { createProbeModel, type ProbeOptions } from '../../src/admin/model-probe
 import { buildAdmin, buildInternal } from '../../src/admin/server.ts'
 import type { Caller } from '../../src/core/decision/caller.ts'
 import { ServiceError } from '../../src/core/decision/errors.ts'
+import { pathRules } from '../../src/core/decision/operations.ts'
 import type { Snapshot } from '../../src/core/decision/snapshot.ts'
 import { noPolicies } from '../../src/core/status/policies.ts'
+import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
 import type { Presented } from '../../src/identity/authenticate.ts'
 import type { ApiKeyStore } from '../../src/store/api-keys.ts'
+import { createMemoryCounters } from '../../src/store/counters/memory.ts'
 import { listenLocally } from './listening.ts'
 
 /** The endpoints that need no key store, with resources and callers that the test sets. */
@@ -77,6 +80,10 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     gatewayUrl: 'http://gateway.example',
     accessCheckTimeoutMs: options.accessCheckTimeoutMs ?? 5_000,
     instanceName: 'gate',
+    counters: createMemoryCounters(),
+    paths: pathRules(),
+    pastRefusals: createRefusalMemory(),
+    locate: () => ({ file: '', line: 0 }),
   })
   const internal = buildInternal({
     log,

@@ -2,15 +2,17 @@
  * Decides one model request. The order of the checks determines which error a caller sees:
  * credential, model, access, subscription, limits.
  *
- * It takes two steps, because the counters are read in between: `authorize` returns what would be
- * counted, `enforceLimits` checks the limits.
+ * `decide` takes two steps, because the counters are read in between: `authorize` returns what
+ * would be counted, `enforceLimits` checks the limits.
  */
 
 import { mayUse } from './access.ts'
 import type { Caller } from './caller.ts'
 import {
   type CountedLimit,
+  type Counter,
   type CounterState,
+  counterOf,
   type LimitState,
   limitStates,
   spentUntil,
@@ -28,7 +30,7 @@ import {
   refuseSpelling,
 } from './operations.ts'
 import { isHealthy, type Selection, type SelectionError, select } from './selection.ts'
-import type { Model, Opened, Snapshot } from './snapshot.ts'
+import type { CompiledSubscription, Model, Opened, Snapshot } from './snapshot.ts'
 import type { Target } from './target.ts'
 import { owningGroup } from './usage-labels.ts'
 
@@ -111,6 +113,54 @@ export interface Denial {
 
 export type Decision = Grant | Denial
 
+/** What may refuse a request, in the order in which it is asked. */
+export type Step =
+  | 'credential'
+  | 'path'
+  | 'model'
+  | 'access'
+  | 'operation'
+  | 'subscription'
+  | 'backend'
+  | 'limits'
+
+/**
+ * Called as a decision reaches each step, with what the steps before have found; each step but the
+ * last has let the request pass.
+ */
+export type OnStep = (step: Step, found?: Model | CompiledSubscription) => void
+
+/** What a decision needs beside the request. */
+export interface World {
+  readonly snapshot: Snapshot
+  readonly rules: PathRules
+  /** Milliseconds since the epoch. */
+  readonly now: number
+  /** The open windows of counters (store/counters.ts). */
+  readonly read: (counters: readonly Counter[], now: number) => Windows | Promise<Windows>
+}
+
+type Windows = readonly (CounterState | undefined)[]
+
+/** The whole decision. Returns without a promise if the counters are known. */
+export function decide(
+  request: AccessRequest,
+  { snapshot, rules, now, read }: World,
+  onStep?: OnStep,
+): Decision | Promise<Decision> {
+  const decision = authorize(request, snapshot, rules, onStep)
+  if (!decision.allowed || decision.limits.length === 0) return decision
+  onStep?.('limits')
+  const { user } = decision.caller
+  const windows = read(
+    decision.limits.map((limit) => counterOf(limit, user)),
+    now,
+  )
+  return windows instanceof Promise
+    ? windows.then((late) => enforceLimits(decision, late, now))
+    : enforceLimits(decision, windows, now)
+}
+
 /** The refusal of a caller without a credential that allows inference; undefined for all others. */
 export function refuseCaller(caller: Caller | null, tokensOpen = false): Denial | undefined {
   if (caller === null) return deny('credential_invalid')
@@ -119,25 +169,37 @@ export function refuseCaller(caller: Caller | null, tokensOpen = false): Denial 
 }
 
 /** Everything except the counters. */
-export function authorize(request: AccessRequest, snapshot: Snapshot, rules: PathRules): Decision {
+export function authorize(
+  request: AccessRequest,
+  snapshot: Snapshot,
+  rules: PathRules,
+  onStep?: OnStep,
+): Decision {
+  onStep?.('credential')
   const { caller, target, method } = request
   const { operation, query } = target
   const listing = isListing(operation, method)
   if (caller === null) return deny('credential_invalid')
   const keyless = refuseCaller(caller, listing || request.tokensOpen)
   if (keyless !== undefined) return keyless
+  onStep?.('path')
   const misspelled = refuseSpelling(operation, query, rules) ?? refuseOverride(query)
   if (misspelled !== undefined) return { allowed: false, ...misspelled }
 
+  onStep?.('model')
   const model = findModel(request, snapshot, caller, rules)
   if ('allowed' in model) return model
+  onStep?.('access', model)
   if (!mayUse(caller, model)) return denyModel(request)
+  onStep?.('operation')
   const { allPaths } = model.resource.server
   const closed = refuseOperation(operation, method, rules, allPaths)
   if (closed !== undefined) return { allowed: false, ...closed }
 
+  onStep?.('subscription')
   const subscription = selectPaying(snapshot, request, caller, model)
   if ('error' in subscription) return denySubscription(subscription.error, request, caller)
+  onStep?.('backend', subscription)
   if (model.cluster === undefined) return deny('model_unavailable')
   return {
     allowed: true,

@@ -53,8 +53,9 @@ function selectOnly(snapshot: Snapshot, person: Person, model: string | undefine
   let only: CompiledSubscription | undefined
   let found: CompiledSubscription | undefined
   for (const subscription of ownedBy(snapshot.owners, person)) {
-    if (!names(subscription, model)) continue
-    if (!isHealthy(subscription) || !serves(subscription, model)) {
+    const reason = unfitness(subscription, model)
+    if (reason === 'model_not_in_subscription') continue
+    if (reason === 'model_unhealthy') {
       found ??= subscription
       continue
     }
@@ -63,6 +64,15 @@ function selectOnly(snapshot: Snapshot, person: Person, model: string | undefine
   }
   if (only !== undefined) return only
   return found === undefined ? { error: 'not_found' } : { error: 'model_unhealthy', found }
+}
+
+/** Why a subscription of the caller cannot pay for the model; undefined if it can. */
+export function unfitness(
+  subscription: CompiledSubscription,
+  model: string | undefined,
+): 'model_not_in_subscription' | 'model_unhealthy' | undefined {
+  if (!names(subscription, model)) return 'model_not_in_subscription'
+  return isHealthy(subscription) && serves(subscription, model) ? undefined : 'model_unhealthy'
 }
 
 /** Whether the subscription names the model, whether or not the model exists. */

@@ -1,4 +1,4 @@
-import type { Denial } from '../core/decision/decide.ts'
+import type { Denial } from './decide.ts'
 
 /**
  * Why a request was refused, for the log: more detailed than the code, and for some codes more than

@@ -1,7 +1,7 @@
 import { test } from 'tap'
-import type { LimitState } from '../../src/core/decision/counter.ts'
-import type { DenialDetail } from '../../src/core/decision/decide.ts'
-import { messageOf } from '../../src/extauthz/refusal-message.ts'
+import type { LimitState } from '../../../src/core/decision/counter.ts'
+import type { DenialDetail } from '../../../src/core/decision/decide.ts'
+import { messageOf } from '../../../src/core/decision/refusal-message.ts'
 
 const now = 1_000_000
 

@@ -1,10 +1,10 @@
 /** The message of a refusal at the gateway, one sentence for the caller. */
 
-import type { LimitState } from '../core/decision/counter.ts'
-import type { Denial, DenialDetail } from '../core/decision/decide.ts'
-import { describe } from '../core/decision/errors.ts'
-import { bindingOf, toResetDuration } from '../core/decision/limit-headers.ts'
-import { toQuoted } from '../core/formats/quoted.ts'
+import { toQuoted } from '../formats/quoted.ts'
+import type { LimitState } from './counter.ts'
+import type { Denial, DenialDetail } from './decide.ts'
+import { describe } from './errors.ts'
+import { bindingOf, toResetDuration } from './limit-headers.ts'
 
 /**
  * The message of a denial; undefined if its code's message is enough. `now` in milliseconds since

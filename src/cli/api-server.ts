@@ -1,15 +1,15 @@
-/** The server and credential of `tollgate key`. */
+/** The server and credential of the commands that call the REST API. */
 
 import { readFileSync } from 'node:fs'
 import { isLoopback } from '../core/formats/trustworthy.ts'
 
 /** A base URL without a trailing slash, and the credential. */
-export interface KeyServer {
+export interface ApiServer {
   readonly url: string
   readonly token: string
 }
 
-export interface KeyServerOptions {
+export interface ApiServerOptions {
   /** Overrides TOLLGATE_URL. */
   readonly url?: string | undefined
   /** Allows sending the token over plain HTTP to another machine. */
@@ -22,7 +22,7 @@ const defaultUrl = 'http://127.0.0.1:8000'
  * From TOLLGATE_URL, and TOLLGATE_TOKEN or the file TOLLGATE_TOKEN_FILE. Throws an error that says
  * what to set.
  */
-export function findKeyServer(env: NodeJS.ProcessEnv, options: KeyServerOptions): KeyServer {
+export function findApiServer(env: NodeJS.ProcessEnv, options: ApiServerOptions): ApiServer {
   const { TOLLGATE_URL, TOLLGATE_TOKEN, TOLLGATE_TOKEN_FILE } = env
   const written = options.url ?? (TOLLGATE_URL?.trim() || defaultUrl)
   const url = checkUrl(written, options.insecureHttp ?? false)

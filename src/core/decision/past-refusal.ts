@@ -1,0 +1,37 @@
+/** A refusal of Check that is remembered, so that its caller can ask for the reason. */
+
+import type { Caller } from './caller.ts'
+import type { LimitState } from './counter.ts'
+import type { ErrorCode } from './errors.ts'
+
+export interface PastRefusal {
+  readonly requestId: string
+  /** Milliseconds since the epoch. */
+  readonly at: number
+  /** The HTTP status of the answer. */
+  readonly status: number
+  readonly code: ErrorCode
+  /** As the caller got it. */
+  readonly message: string
+  /** With `token_limit_exceeded`: the limits as they were, and when it may be repeated. */
+  readonly states: readonly LimitState[]
+  readonly retryAt: number | undefined
+  /** More detailed than the caller may know (refusal-reason.ts). */
+  readonly reason: string | undefined
+  /** null: no valid credential. */
+  readonly caller: Caller | null
+  readonly method: string
+  readonly path: string
+  /** The model that the body named. */
+  readonly bodyModel: string | undefined
+  /** The client's `x-maas-subscription`. */
+  readonly requestedSubscription: string | undefined
+}
+
+/** The refusals of the last hour in this process, except those with an unusually long text. */
+export interface PastRefusals {
+  /** The last refusal of this request. `user` undefined: whoever made it. */
+  find(requestId: string, user: string | undefined, now: number): PastRefusal | undefined
+  /** The last ones, newest first. */
+  recent(limit: number, now: number): readonly PastRefusal[]
+}

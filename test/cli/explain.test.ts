@@ -1,0 +1,72 @@
+import { type Test, test } from 'tap'
+import { explain } from '../../src/cli/explain.ts'
+import { counterOf } from '../../src/core/decision/counter.ts'
+import { createMemoryCounters } from '../../src/store/counters/memory.ts'
+import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
+import { createKeyApi } from '../support/key-api.ts'
+
+const snapshot = snapshotOf(
+  modelRef('small'),
+  accessPolicy('open', ['llm/small'], { groups: ['team-a'] }),
+  subscription('basic', { groups: ['team-a'] }, { 'llm/small': [[100, '1m']] }),
+)
+
+async function start(t: Test) {
+  const counters = createMemoryCounters()
+  const api = await createKeyApi(t, { snapshot, counters })
+  const url = await api.external.listen({ host: '127.0.0.1', port: 0 })
+  const run = async (token: string, ...args: string[]) => {
+    const [out, err]: [string[], string[]] = [[], []]
+    const env = { TOLLGATE_URL: url, TOLLGATE_TOKEN: token }
+    const status = await explain(args, {
+      env,
+      out: (line) => void out.push(line),
+      err: (line) => void err.push(line),
+    })
+    return { status, out: out.join('\n'), err: err.join('\n') }
+  }
+  return { api, counters, run }
+}
+
+test('shows the steps, what pays and what is left', async (t) => {
+  const { counters, api, run } = await start(t)
+  const [limit] = snapshot.subscriptions.get('basic')?.limits.get('llm/small') ?? []
+  if (limit === undefined) throw new Error('no limit')
+  const open = await run('alice-token', 'llm/small')
+  t.equal(open.status, 0)
+  t.match(open.out, /^It would be let through\.\n\nSTEP +RESULT +BY/)
+  t.match(open.out, /^limits +passed +Subscription models-as-a-service\/basic$/m)
+  t.match(open.out, /^AccessPolicy models-as-a-service\/open +yes$/m)
+  t.match(open.out, /^1m +0 +100 +2026-03-01T12:01:00Z$/m)
+
+  counters.add([counterOf(limit, 'alice')], 100, api.now)
+  const spent = await run('alice-token', 'small')
+  t.equal(spent.status, 1, 'a refusal')
+  t.match(spent.out, /^It would be refused with 429 rate_limit_exceeded: /)
+  t.match(spent.out, /^limits +refused +Subscription models-as-a-service\/basic$/m)
+  t.match(spent.out, /^This changes at 2026-03-01T12:01:00Z\.$/m)
+  const json = await run('alice-token', 'small', '--json', '--at', '2026-03-01T12:01:00Z')
+  t.match(JSON.parse(json.out), { allowed: true, limits: [{ used: 0 }] })
+})
+
+test('asks about a key, and as an administrator about anybody', async (t) => {
+  const { api, run } = await start(t)
+  const { id } = await api.createKey('alice')
+  t.match(JSON.parse((await run('alice-token', 'small', '--key', id, '--json')).out), { keyId: id })
+  const foreign = ['llm/small', '--user', 'zed', '--group', 'team-b', '--group', 'team-c'] as const
+  await t.rejects(run('alice-token', ...foreign), { message: /^Only an administrator/ })
+  const asked = await run('admin-token', ...foreign)
+  t.equal(asked.status, 1)
+  t.match(asked.out, /refused with 403 model_not_allowed/)
+  t.match(asked.out, /^access +refused/m)
+  await t.rejects(run('alice-token', '--request', 'nothing'), { message: /^No refusal with this/ })
+})
+
+test('invalid arguments print the usage', async (t) => {
+  const { run } = await start(t)
+  for (const args of [[], ['small', 'large'], ['small', '--nothing']]) {
+    const { status, err } = await run('alice-token', ...args)
+    t.equal(status, 2, args.join(' '))
+    t.match(err, /^Usage: tollgate explain/)
+  }
+})
