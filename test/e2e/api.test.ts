@@ -78,3 +78,16 @@ test('a key survives a restart of the service', async (t, gateway) => {
   t.equal((await gateway.ask(`/v1/api-keys/${id}`, `token-${user}`)).status, 200)
   t.equal((await gateway.chat(key)).status, 200)
 })
+
+test('every documented endpoint is served at the gateway', async (t, gateway) => {
+  const { paths } = JSON.parse((await gateway.ask('/openapi.json')).text) as {
+    paths: Readonly<Record<string, Readonly<Record<string, { security?: readonly object[] }>>>>
+  }
+  for (const [path, operations] of Object.entries(paths)) {
+    for (const [method, { security }] of Object.entries(operations)) {
+      const address = path.replaceAll(/\{\w+\}/g, 'x')
+      const answer = await gateway.ask(address, undefined, { method: method.toUpperCase() })
+      t.equal(answer.status, security?.length === 0 ? 200 : 401, `${method} ${address}`)
+    }
+  }
+})

@@ -119,3 +119,24 @@ test('counts concurrent responses in full', async (t, gateway) => {
   await gateway.settled()
   t.equal((await gateway.chat(key, sim)).status, 429)
 })
+
+test('explains a refusal of a model request by its request id', async (t, gateway) => {
+  const user = gateway.newUser()
+  const { key } = await gateway.mint({ user, subscription: 'one' })
+  t.equal((await gateway.chat(key, { totalTokens: 5 })).status, 200)
+  await poll(() => gateway.isSpent(key), 'the limit is reached')
+  const refused = await gateway.chat(key)
+  t.equal(refused.status, 429)
+  const requestId = refused.headers.get('x-request-id')
+  const explain = (credential: string) =>
+    gateway.ask('/v1/explain', credential, { method: 'POST', body: JSON.stringify({ requestId }) })
+  const explained = await explain(key)
+  t.equal(explained.status, 200)
+  t.match(JSON.parse(explained.text), {
+    allowed: false,
+    refusal: { requestId, status: 429, message: JSON.parse(refused.text).error.message },
+    limits: [{ limit: 1, used: 5, remaining: 0 }],
+  })
+  t.equal((await explain(`token-${gateway.newUser()}`)).status, 404, 'the refusal of another user')
+  t.equal((await explain('token-admin')).status, 200)
+})
