@@ -70,7 +70,7 @@ export interface Question extends Hypothetical {
 }
 
 /** How far ahead one may ask. */
-const furthestMs = 366 * 86_400_000
+const maxAheadMs = 366 * 86_400_000
 
 /** Reads the body; throws `invalid_request`, naming the field. */
 export function readQuestion(
@@ -112,7 +112,7 @@ function readInstant(written: string | undefined, now: number): number {
   if (Number.isNaN(at)) throw wrong('at must be a time in RFC 3339.')
   // Times are written in whole seconds, so that this one may be the present second.
   if (at < now - 1_000) throw wrong('at is over; a refusal of the last hour has a requestId.')
-  if (at > now + furthestMs) throw wrong('at must be within a year.')
+  if (at > now + maxAheadMs) throw wrong('at must be within a year.')
   return Math.max(at, now)
 }
 

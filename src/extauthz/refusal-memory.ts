@@ -9,16 +9,16 @@ import { messageOf } from '../core/decision/refusal-message.ts'
 import { lastValue } from '../core/formats/header-value.ts'
 import type { RefusedCheck } from './refused-check.ts'
 
-/** How long a refusal is remembered. */
+/** How long a refusal can be asked about. */
 const rememberedMs = 3_600_000
 /** Per user; anonymous requests together count as one user. */
-const mostOfUser = 100
+const maxPerUser = 100
 /** In all; about 2 KB each at most. */
-const mostInAll = 10_000
+const maxTotal = 10_000
 /** Characters of a path and of other text that a client chooses; a request with more is not kept. */
-const mostOfPath = 1_024
-const mostOfText = 256
-const mostOfMessage = 1_024
+const maxPathLength = 1_024
+const maxTextLength = 256
+const maxMessageLength = 1_024
 
 export interface RefusalMemory extends PastRefusals {
   /** Does nothing if the request has no id, or much text. */
@@ -26,18 +26,27 @@ export interface RefusalMemory extends PastRefusals {
 }
 
 export function createRefusalMemory(): RefusalMemory {
-  /** Oldest first. */
-  const refusals = new Set<PastRefusal>()
-  /** The same by user. */
-  const byUser = new Map<string, Set<PastRefusal>>()
+  const slots: PastRefusal[] = []
+  /** The slots of each user, oldest first. */
+  const byUser = new Map<string, number[]>()
+  /** When all slots are taken: the next one to give to another user. */
+  let next = 0
 
-  function forget(refusal: PastRefusal | undefined): void {
-    if (refusal === undefined) return
-    refusals.delete(refusal)
-    const user = userOf(refusal)
+  /** A free slot, the oldest of the user, or one that is taken from somebody. */
+  function slotFor(own: number[]): number {
+    if (own.length >= maxPerUser) return own.shift() as number
+    if (slots.length < maxTotal) return slots.length
+    const slot = next
+    next = (next + 1) % maxTotal
+    release(slot)
+    return slot
+  }
+
+  function release(slot: number): void {
+    const user = userOf(slots[slot] as PastRefusal)
     const own = byUser.get(user)
-    own?.delete(refusal)
-    if (own?.size === 0) byUser.delete(user)
+    own?.splice(own.indexOf(slot), 1)
+    if (own?.length === 0) byUser.delete(user)
   }
 
   return {
@@ -45,31 +54,20 @@ export function createRefusalMemory(): RefusalMemory {
       const refusal = toKeep(refused)
       if (refusal === undefined) return
       const user = userOf(refusal)
-      let own = byUser.get(user)
-      if (own !== undefined && own.size >= mostOfUser) forget(first(own))
-      if (refusals.size >= mostInAll) forget(first(refusals))
-      own = byUser.get(user)
-      if (own === undefined) {
-        own = new Set()
-        byUser.set(user, own)
-      }
-      refusals.add(refusal)
-      own.add(refusal)
-      const oldest = first(refusals)
-      if (oldest !== undefined && refusal.at - oldest.at > rememberedMs) forget(oldest)
+      const slot = slotFor(byUser.get(user) ?? [])
+      slots[slot] = refusal
+      const own = byUser.get(user)
+      if (own === undefined) byUser.set(user, [slot])
+      else own.push(slot)
     },
     find(requestId, user, now) {
-      let found: PastRefusal | undefined
-      for (const refusal of (user === undefined ? refusals : byUser.get(user)) ?? []) {
-        if (refusal.requestId === requestId && isRecent(refusal, now)) found = refusal
-      }
-      return found
+      const isIt = (each: PastRefusal) => each.requestId === requestId && isRecent(each, now)
+      if (user === undefined) return newest(slots.filter(isIt))[0]
+      const own = byUser.get(user) ?? []
+      return own.map((slot) => slots[slot] as PastRefusal).findLast(isIt)
     },
     recent(limit, now) {
-      return [...refusals]
-        .filter((each) => isRecent(each, now))
-        .slice(-limit)
-        .reverse()
+      return newest(slots.filter((each) => isRecent(each, now))).slice(0, limit)
     },
   }
 }
@@ -79,8 +77,9 @@ function userOf({ caller }: PastRefusal): string {
   return caller?.user ?? ''
 }
 
-function first(set: ReadonlySet<PastRefusal>): PastRefusal | undefined {
-  return set.values().next().value
+/** Newest first; of the same millisecond the later slot. */
+function newest(refusals: readonly PastRefusal[]): readonly PastRefusal[] {
+  return refusals.toReversed().sort((a, b) => b.at - a.at)
 }
 
 function isRecent({ at }: PastRefusal, now: number): boolean {
@@ -90,10 +89,10 @@ function isRecent({ at }: PastRefusal, now: number): boolean {
 function toKeep(refused: RefusedCheck): PastRefusal | undefined {
   const { code, status, denial, now, reason, caller, method, path, bodyModel } = refused
   const requestId = refused.requestId()
-  if (requestId === undefined || requestId.length > mostOfText) return undefined
+  if (requestId === undefined || requestId.length > maxTextLength) return undefined
   const requestedSubscription = lastValue(refused.subscription)
-  if (path.length > mostOfPath) return undefined
-  if (Math.max(bodyModel?.length ?? 0, requestedSubscription?.length ?? 0) > mostOfText) {
+  if (path.length > maxPathLength) return undefined
+  if (Math.max(bodyModel?.length ?? 0, requestedSubscription?.length ?? 0) > maxTextLength) {
     return undefined
   }
   const message = messageOf(denial, now) ?? describe(code).message
@@ -102,6 +101,6 @@ function toKeep(refused: RefusedCheck): PastRefusal | undefined {
     ...{ method, path, bodyModel, requestedSubscription },
     ...{ states: denial.states ?? [], retryAt: denial.retryAt },
     // A part of a longer text would keep all of it in memory.
-    message: Buffer.from(message.slice(0, mostOfMessage)).toString(),
+    message: Buffer.from(message.slice(0, maxMessageLength)).toString(),
   }
 }
