@@ -68,7 +68,7 @@ export async function serve(
   log.info({ version: readVersion(), replica: config.replicaName }, 'starting')
   const onFault = (error: unknown): void => log.error({ err: error }, 'fault')
   try {
-    const parts = { config, env, log, clock: Date.now, onFault, stops, signal }
+    const parts = { config, log, clock: Date.now, onFault, stops, signal }
     const context = { ...parts, audit: openAudit(parts) }
     const addresses = await start(context)
     await noteService(context)

@@ -5,7 +5,7 @@ import { addToOutcome } from './audit.ts'
 import type { BodyOf } from './body.ts'
 import { refusals } from './schemas.ts'
 
-export const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
+const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 
 /** The log of this process. */
 export interface LogLevelDeps {

@@ -110,7 +110,7 @@ export function openAuditFile(path: string): AuditSink {
 }
 
 /** Writes synchronously, as the log does, so that their lines do not mix. */
-export function openAuditStream(fd: number): AuditSink {
+function openAuditStream(fd: number): AuditSink {
   return {
     async write(line) {
       const giveUpAt = performance.now() + patienceMs

@@ -63,9 +63,9 @@ export interface ClusterControllerOptions {
   readonly originalMs?: number
 }
 
-export const leaseName = 'tollgate-controller'
+const leaseName = 'tollgate-controller'
 /** The Lease of the original's controller (its `--leader-elect`). */
-export const originalLeaseName = 'maas-controller.models-as-a-service.opendatahub.io'
+const originalLeaseName = 'maas-controller.models-as-a-service.opendatahub.io'
 /** The log message while it is alive, or may be. */
 const notWritten = `nothing of ${originalGroup} is written`
 /** The interval of checks of everything that is written. */

@@ -11,8 +11,6 @@ import type { RefusedCheck } from './refused-check.ts'
 
 import { namedBy } from './span-tags.ts'
 
-export type DenialLog = ReturnType<typeof createDenialLog>
-
 export interface DenialLogOptions {
   readonly log: Pick<Logger, 'info'>
   /** Lines per code and second. */

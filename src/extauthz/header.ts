@@ -3,7 +3,7 @@
 import type { WireWriter } from '../grpc/wire.ts'
 
 /** Fields of OkHttpResponse; a DeniedHttpResponse has its response headers in the first one. */
-export const requestHeaders = 2
+const requestHeaders = 2
 export const responseHeaders = 6
 
 /** `HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD`: replaces a client's or a model's own header. */

@@ -18,8 +18,6 @@ export interface ModelHealthDeps {
   readonly clock: () => number
 }
 
-export type ModelHealth = ReturnType<typeof createModelHealth>
-
 export function createModelHealth(deps: ModelHealthDeps) {
   const { snapshot, log, clock } = deps
   const states = new Map<string, BackendState>()

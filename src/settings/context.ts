@@ -6,8 +6,6 @@ import type { Config } from './config.ts'
 
 export interface ProcessContext {
   readonly config: Config
-  /** The environment that it was read from, for child processes with the same settings. */
-  readonly env: NodeJS.ProcessEnv
   readonly log: Logger
   /** Milliseconds since the epoch. */
   readonly clock: () => number

@@ -3,7 +3,7 @@
 import type { Histogram } from '@opentelemetry/sdk-metrics'
 
 /** Upper bounds in seconds, for work in memory up to waits for a database. */
-export const shortBounds: readonly number[] = [
+const shortBounds: readonly number[] = [
   0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
   0.25, 0.5, 1, 2.5,
 ]

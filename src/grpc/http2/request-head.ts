@@ -4,7 +4,7 @@
  */
 
 /** The kind of a field, computed once for each table entry. */
-export const fieldKind = {
+const fieldKind = {
   /** Not used. */
   other: 0,
   /** Must not be sent at all (8.2.1, 8.2.2, 8.3). */

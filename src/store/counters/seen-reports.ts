@@ -3,8 +3,6 @@
 import { type Report, rememberedMs } from '../counters.ts'
 import { firstKeptMinute, memberOf, minuteOf, neighbourOf } from './reports.ts'
 
-export type SeenReports = ReturnType<typeof createSeenReports>
-
 /** One Set for each minute. Entries older than a day are dropped automatically. */
 export function createSeenReports() {
   const minutes = new Map<number, Set<string>>()
