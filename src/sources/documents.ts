@@ -17,6 +17,7 @@ import { parseResource } from '../core/resources/parse-resource.ts'
 import { type Refused, toRefused } from '../core/resources/refused.ts'
 import { isTierMapping } from '../core/resources/tiers.ts'
 import { errorMessage } from '../runtime/error-message.ts'
+import { lineIn } from '../runtime/yaml-lines.ts'
 
 /** A problem in a file. `severity` error: the document is not in force. */
 export interface FileProblem {
@@ -254,16 +255,6 @@ function named(value: unknown): string {
   if (typeof kind !== 'string') return ''
   const name = metadata?.name
   return typeof name === 'string' ? `${kind} ${name}: ` : `${kind}: `
-}
-
-/** The line of a field, or of its nearest existing ancestor. */
-function lineIn(document: Document, path: FieldPath, lines: LineCounter): number {
-  for (let depth = path.length; depth > 0; depth -= 1) {
-    const node = document.getIn(path.slice(0, depth), true)
-    if (isNode(node) && node.range) return lines.linePos(node.range[0]).line
-  }
-  const start = document.contents?.range?.[0] ?? document.range?.[0] ?? 0
-  return lines.linePos(start).line
 }
 
 /** The lines of a node and its content, to this depth. */

@@ -27,10 +27,10 @@ test('reads tiers as YAML in a string', async (t) => {
 
 test('a malformed mapping is reported and not in force', async (t) => {
   for (const [data, line, message] of [
-    ['  other: x\n', 6, /data\.tiers is required/],
+    ['  other: x\n', 5, /data\.tiers is required/],
     ['  tiers: |\n    - name: [\n', 6, /data\.tiers is not valid YAML/],
     ['  tiers: |\n    a: *nowhere\n', 6, /data\.tiers is not valid YAML/],
-    ['  tiers:\n    - name: free\n', 7, /data\.tiers must be a text/],
+    ['  tiers:\n    - name: free\n', 6, /data\.tiers must be a text/],
     ['  tiers: ""\n', 6, /data\.tiers is required/],
     ['  tiers: |\n    - name: a\n    - name: a\n', 6, /data\.tiers\[1\]\.name "a" is there twice/],
   ] as const) {

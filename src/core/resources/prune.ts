@@ -10,7 +10,7 @@ import type { Schema } from '../formats/schema.ts'
 export function prune(
   value: unknown,
   schema: Schema,
-  onLeft?: (path: FieldPath) => void,
+  onLeft?: (path: FieldPath, value: unknown) => void,
   path: FieldPath = [],
 ): unknown {
   const { properties, items } = schema
@@ -22,7 +22,7 @@ export function prune(
   for (const [name, inside] of Object.entries(value)) {
     const known = Object.hasOwn(properties, name) ? properties[name] : undefined
     const at = onLeft ? [...path, name] : path
-    if (known === undefined) onLeft?.(at)
+    if (known === undefined) onLeft?.(at, inside)
     else if (inside !== null) kept[name] = prune(inside, known, onLeft, at)
   }
   return kept

@@ -4,18 +4,19 @@
  */
 
 import { X509Certificate } from 'node:crypto'
-import { isMap, isNode, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml'
+import { LineCounter, parseDocument } from 'yaml'
 import {
   type Field,
   type FieldPath,
   type FieldProblem,
-  isObject,
   readField,
   showPath,
 } from '../../core/formats/fields.ts'
 import { list, object, type Schema, text } from '../../core/formats/schema.ts'
 import { isTrustworthy } from '../../core/formats/trustworthy.ts'
+import { prune } from '../../core/resources/prune.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
+import { lineIn } from '../../runtime/yaml-lines.ts'
 import type { ClaimRules } from './claims.ts'
 
 /** A provider in the file. */
@@ -74,10 +75,7 @@ export function parseAuthenticationConfiguration(
   if (typeof written === 'string') return { providers: [], broken: [written], leftOut: [] }
   const [problems, strange]: [FieldProblem[], FieldProblem[]] = [[], []]
   const show = ({ path, message }: FieldProblem): string =>
-    `line ${lineOf(document.contents, path, lines)}: ${showPath(path)} ${message}`.replace(
-      '  ',
-      ' ',
-    )
+    `line ${lineIn(document, path, lines)}: ${showPath(path)} ${message}`.replace('  ', ' ')
 
   const root = readField(written.value, problems, configuration)
   readKind(root)
@@ -127,17 +125,9 @@ function readKind(root: Field): void {
 
 /** Unsupported fields; empty ones are ignored. */
 function strangers(value: unknown, known: Schema, path: FieldPath): readonly FieldPath[] {
-  const { properties } = known
-  if (!isObject(value) || properties === undefined) return []
-  return Object.entries(value).flatMap(([name, inner]): readonly FieldPath[] => {
-    if (isEmpty(inner)) return []
-    const at = [...path, name]
-    const inside = Object.hasOwn(properties, name) ? properties[name] : undefined
-    if (inside === undefined) return [at]
-    const { items } = inside
-    if (items === undefined || !Array.isArray(inner)) return strangers(inner, inside, at)
-    return inner.flatMap((item, index) => strangers(item, items, [...at, index]))
-  })
+  const found: FieldPath[] = []
+  prune(value, known, (at, left) => void (isEmpty(left) || found.push(at)), path)
+  return found
 }
 
 function isEmpty(value: unknown): boolean {
@@ -203,29 +193,4 @@ function readAuthority(authority: Field): string | undefined {
     authority.problem('must be a certificate in PEM')
     return undefined
   }
-}
-
-/** The line of a field, or of its nearest existing ancestor. */
-function lineOf(contents: unknown, path: FieldPath, lines: LineCounter): number {
-  let node: unknown = contents
-  let line = startOf(node, lines) ?? 1
-  for (const step of path) {
-    if (isMap(node)) {
-      const pair = node.items.find(({ key }) => isScalar(key) && key.value === step)
-      if (pair === undefined) return line
-      line = startOf(pair.key, lines) ?? line
-      node = pair.value
-    } else if (isSeq(node) && typeof step === 'number') {
-      node = node.items[step]
-      line = startOf(node, lines) ?? line
-    } else {
-      return line
-    }
-  }
-  return line
-}
-
-function startOf(node: unknown, lines: LineCounter): number | undefined {
-  const range = isNode(node) ? (node as Node).range : undefined
-  return range ? lines.linePos(range[0]).line : undefined
 }
