@@ -1,5 +1,7 @@
 /** A queue that takes items in turn from every owner that has some waiting. */
 
+import { createFifo, type Fifo } from './fifo.ts'
+
 export type FairQueue<Item> = ReturnType<typeof createFairQueue<Item>>
 
 export interface FairQueueSizes {
@@ -17,7 +19,7 @@ const pushed = Symbol('pushed')
 /** An empty queue. Every operation takes constant time, however many owners there are. */
 export function createFairQueue<Item>({ room, roomForOne }: FairQueueSizes) {
   /** In the order of turns; contains only owners with waiting items. */
-  const lines = new Map<Owner, Line<Item>>()
+  const lines = new Map<Owner, Fifo<Item>>()
   const ranking = createRanking()
   let size = 0
   let sizeOfPushed = 0
@@ -25,23 +27,23 @@ export function createFairQueue<Item>({ room, roomForOne }: FairQueueSizes) {
   function join(owner: Owner, item: Item): void {
     let line = lines.get(owner)
     if (line === undefined) {
-      line = createLine()
+      line = createFifo()
       lines.set(owner, line)
     }
-    line.add(item)
+    line.push(item)
     count(owner, line, 1)
   }
 
-  function count(owner: Owner, line: Line<Item>, change: 1 | -1): void {
+  function count(owner: Owner, line: Fifo<Item>, change: 1 | -1): void {
     size += change
     if (owner === pushed) sizeOfPushed += change
-    else ranking.move(owner, line.length - change, line.length)
+    else ranking.move(owner, line.size - change, line.size)
   }
 
   function dropLast(owner: string): Item {
-    const line = lines.get(owner) as Line<Item>
-    const item = line.pop()
-    if (line.length === 0) lines.delete(owner)
+    const line = lines.get(owner) as Fifo<Item>
+    const item = line.pop() as Item
+    if (line.size === 0) lines.delete(owner)
     count(owner, line, -1)
     return item
   }
@@ -56,7 +58,7 @@ export function createFairQueue<Item>({ room, roomForOne }: FairQueueSizes) {
      * owner with the most waiting, which may be this item.
      */
     offer(owner: string, item: Item): Item | undefined {
-      const own = lines.get(owner)?.length ?? 0
+      const own = lines.get(owner)?.size ?? 0
       if (own >= roomForOne) return item
       let dropped: Item | undefined
       if (size - sizeOfPushed >= room) {
@@ -74,10 +76,10 @@ export function createFairQueue<Item>({ room, roomForOne }: FairQueueSizes) {
       const [next] = lines
       if (next === undefined) return undefined
       const [owner, line] = next
-      const item = line.shift()
+      const [item] = line.take(1)
       lines.delete(owner)
       // The owner moves behind all others.
-      if (line.length > 0) lines.set(owner, line)
+      if (line.size > 0) lines.set(owner, line)
       count(owner, line, -1)
       return item
     },
@@ -103,29 +105,5 @@ function createRanking() {
       const [owner] = owners[most] ?? []
       return [owner ?? '', most]
     },
-  }
-}
-
-type Line<Item> = ReturnType<typeof createLine<Item>>
-
-/** First in, first out; an array's `shift` would move all other items. */
-function createLine<Item>() {
-  let items: Item[] = []
-  let head = 0
-  return {
-    get length(): number {
-      return items.length - head
-    },
-    add: (item: Item): void => void items.push(item),
-    shift(): Item {
-      const item = items[head] as Item
-      head += 1
-      if (head > 1_000 && head * 2 > items.length) {
-        items = items.slice(head)
-        head = 0
-      }
-      return item
-    },
-    pop: (): Item => items.pop() as Item,
   }
 }

@@ -1,7 +1,7 @@
 /** What waits for a sender's next batch, and the callers that wait for its response. */
 
+import { createFifo } from '../../fifo.ts'
 import type { Batch, Part } from './batch.ts'
-import { createFifo } from './fifo.ts'
 import { createReportQueue, isJournaled, type ReportCounts } from './report-queue.ts'
 import type { SharedCounter, SharedReport } from './shared-counter.ts'
 import { isOpen, takeBack, takePending, takeReported, unansweredIn } from './view.ts'

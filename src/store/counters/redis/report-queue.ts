@@ -1,6 +1,6 @@
 /** Reports that wait for a batch, in order of arrival. */
 
-import { createFifo } from './fifo.ts'
+import { createFifo } from '../../fifo.ts'
 import type { SharedReport } from './shared-counter.ts'
 
 /** The number of each kind since the queue was created. */

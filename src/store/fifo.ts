@@ -1,5 +1,7 @@
 /** A queue, first in, first out, that counts what has passed it. */
 
+export type Fifo<Item> = ReturnType<typeof createFifo<Item>>
+
 /** Push, take and put back cost a constant time per item, however long it is. */
 export function createFifo<Item>() {
   let items: Item[] = []
@@ -27,6 +29,8 @@ export function createFifo<Item>() {
       items = [...taken, ...items.slice(head)]
       head = 0
     },
+    /** Takes the last one; undefined if there is none. */
+    pop: (): Item | undefined => (head < items.length ? items.pop() : undefined),
     /** Takes up to `limit` of them. */
     take(limit: number): Item[] {
       if (limit === 0 || head === items.length) return []
