@@ -26,7 +26,6 @@ import {
   type Refusal as OperationRefusal,
   type PathRules,
   refuseOperation,
-  refuseOverride,
   refuseSpelling,
 } from './operations.ts'
 import { isHealthy, type Selection, type SelectionError, select } from './selection.ts'
@@ -183,7 +182,7 @@ export function authorize(
   const keyless = refuseCaller(caller, listing || request.tokensOpen)
   if (keyless !== undefined) return keyless
   onStep?.('path')
-  const misspelled = refuseSpelling(operation, query, rules) ?? refuseOverride(query)
+  const misspelled = refuseSpelling(operation, query, rules)
   if (misspelled !== undefined) return { allowed: false, ...misspelled }
 
   onStep?.('model')

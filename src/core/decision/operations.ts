@@ -24,7 +24,7 @@ export function isMeterName(written: string): written is MeterName {
  * The one operation that an identity token may call, and that no limit applies to (contract, 8.1
  * and 8.2).
  */
-export const modelsPath = '/v1/models'
+const modelsPath = '/v1/models'
 
 /**
  * Which operations are counted, and whether operations that may return text uncounted are
@@ -130,8 +130,9 @@ export type Refusal =
 
 /**
  * Refuses a path that some server may take for a metered operation although it is spelled
- * differently, and a path or query that is too long to tell. `query` is empty or begins with `?`.
- * Returns undefined if no server does.
+ * differently, a query in which some server reads another method than the one that was judged, and a
+ * path or query that is too long to tell. `query` is empty or begins with `?`. Returns undefined if
+ * no server does.
  */
 export function refuseSpelling(
   operation: string,
@@ -139,9 +140,14 @@ export function refuseSpelling(
   { metered }: PathRules,
 ): Refusal | undefined {
   if (query.length > mostOfQuery) return tooLong('query', mostOfQuery)
-  if (mayHoldPath.test(query) && holdsMetered(decode(query), metered)) {
+  const read = query === '' ? '' : decode(query)
+  if (mayHoldPath.test(query) && holdsMetered(read, metered)) {
     return { code: 'not_found', detail: { about: 'query' } }
   }
+  return refusePath(operation, metered) ?? refuseOverride(read)
+}
+
+function refusePath(operation: string, metered: PathRules['metered']): Refusal | undefined {
   if (namedByBody.has(operation) || operation === modelsPath) return undefined
   if (operation.length > mostOfPath) return tooLong('path', mostOfPath)
   if (malformed.test(operation)) return { code: 'invalid_request', detail: { about: 'path' } }
@@ -159,12 +165,9 @@ export function refuseSpelling(
 const overridesMethod =
   /[?&;](?:_(?:http_?)?method|\$httpmethod|(?:x[-_])?(?:http[-_]?)?method[-_]?override)(?:=|&|\[|$)/i
 
-/**
- * Refuses a query in which some server reads another method than the one that was judged. The same
- * headers are removed by Envoy.
- */
-export function refuseOverride(query: string): Refusal | undefined {
-  if (query === '' || !overridesMethod.test(decode(query))) return undefined
+/** The same headers are removed by Envoy. */
+function refuseOverride(query: string): Refusal | undefined {
+  if (!overridesMethod.test(query)) return undefined
   return { code: 'not_found', detail: { about: 'override' } }
 }
 

@@ -6,7 +6,6 @@ import {
   meterable,
   pathRules,
   refuseOperation,
-  refuseOverride,
   refuseSpelling,
 } from '../../../src/core/decision/operations.ts'
 import { costRatio } from '../../support/cost.ts'
@@ -247,7 +246,11 @@ test('a query must not name another method', async (t) => {
     '?methodOverride=POST',
     '?_http_method=POST',
   ]) {
-    t.strictSame(refuseOverride(query), { code: 'not_found', detail: { about: 'override' } }, query)
+    t.strictSame(
+      refused(meterable.embeddings, { query }),
+      { code: 'not_found', detail: { about: 'override' } },
+      query,
+    )
   }
   for (const query of [
     '',
@@ -257,7 +260,7 @@ test('a query must not name another method', async (t) => {
     '?payment_method=x',
     '?method=x',
   ]) {
-    t.equal(refuseOverride(query), undefined, query)
+    t.equal(refused(meterable.embeddings, { query }), undefined, query)
   }
 })
 
