@@ -4,7 +4,7 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import type { Caller } from '../core/decision/caller.ts'
 import { ServiceError } from '../core/decision/errors.ts'
-import { expiryOf } from '../core/decision/lifetime.ts'
+import { expiryOf, maximumDaysOf } from '../core/decision/lifetime.ts'
 import { selectForKey } from '../core/decision/selection.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import {
@@ -126,7 +126,7 @@ export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void
       const expiresAt = expiryOf({
         expiresIn: request.body.expiresIn,
         ephemeral,
-        maximumDays: current.tenant?.maxExpirationDays ?? deps.maxExpirationDays,
+        maximumDays: maximumDaysOf(current.tenant, deps.maxExpirationDays),
         now,
       })
       const requested = request.body.subscription?.trim() || undefined

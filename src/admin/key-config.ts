@@ -1,6 +1,7 @@
 /** `GET /v1/api-keys/config`: what a new key may ask for. */
 
 import type { FastifyInstance } from 'fastify'
+import { ephemeralMaximum, maximumDaysOf } from '../core/decision/lifetime.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { refusals } from './schemas.ts'
 
@@ -36,7 +37,7 @@ const schema = {
 /** Adds the route. */
 export function keyConfig(app: FastifyInstance, deps: KeyConfigDeps): void {
   app.get('/v1/api-keys/config', { schema }, async () => ({
-    max_expiration_days: deps.snapshot().tenant?.maxExpirationDays ?? deps.maxExpirationDays,
-    ephemeral_max_expiration: '1h',
+    max_expiration_days: maximumDaysOf(deps.snapshot().tenant, deps.maxExpirationDays),
+    ephemeral_max_expiration: ephemeralMaximum,
   }))
 }

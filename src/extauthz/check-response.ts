@@ -106,7 +106,8 @@ function deny(denial: Denial, now: number, dialect: Dialect, keyAgeMs: number | 
   writer.message(2, () => {
     writer.message(1, () => writer.unsigned(1, status))
     writeHeader(writer, 'content-type', 'application/json')
-    for (const [name, value] of headersOf(denial, status, now)) writeHeader(writer, name, value)
+    for (const [name, value] of headersOf(denial, status, now, resetsAt))
+      writeHeader(writer, name, value)
     putLimitHeaders(dialect, denial.states ?? [], now, (name, value) =>
       writeHeader(writer, name, value),
     )
@@ -121,12 +122,12 @@ function headersOf(
   denial: Denial,
   status: number,
   now: number,
+  resetsAt: number | undefined,
 ): readonly (readonly [string, string])[] {
   if (denial.code === 'token_limit_exceeded') {
-    const isLate = resetIfLate(denial, now) !== undefined
     return [
       ['retry-after', String(secondsUntil(denial.retryAt ?? now, now))],
-      ...(isLate ? [noRetry] : []),
+      ...(resetsAt === undefined ? [] : [noRetry]),
     ]
   }
   if (status === 503) return [['retry-after', retryAfterOutage]]

@@ -3,7 +3,7 @@
 import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
 import { text } from 'node:stream/consumers'
-import type { Address } from './bootstrap.ts'
+import type { Address } from '../core/formats/address.ts'
 
 const answerWithinMs = 2_000
 const warmingPath = '/config_dump?resource=dynamic_warming_clusters&mask=cluster.name'

@@ -7,12 +7,10 @@ import { existsSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { dirname } from 'node:path'
 import { parse } from 'yaml'
+import type { Address } from '../core/formats/address.ts'
 import { hopHeader } from '../core/formats/hop.ts'
 import { idleSeconds } from '../core/kinds/resources.ts'
 import { putTracing, type TracingSettings } from './tracing.ts'
-
-/** A TCP address, or the path of a Unix domain socket. */
-export type Address = { readonly host: string; readonly port: number } | { readonly path: string }
 
 /**
  * The settings that differ between installations. `grpc` and `api` have one address for each

@@ -5,8 +5,8 @@
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
+import type { Address } from '../core/formats/address.ts'
 import { askAdmin } from './admin-page.ts'
-import type { Address } from './bootstrap.ts'
 
 export interface DrainOptions {
   readonly admin: Address

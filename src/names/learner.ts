@@ -12,6 +12,7 @@ import type { ModelRef } from '../core/kinds/resources.ts'
 import { nameProblems } from '../core/status/name-conflicts.ts'
 import { serverOf } from '../gateway/server-list.ts'
 import { forEachConcurrently } from '../runtime/concurrency.ts'
+import { linesShown } from '../runtime/line-limit.ts'
 import { inSlices } from '../runtime/slices.ts'
 import type { ServedNamesStore } from '../store/served-names.ts'
 import { createNameClaims, type ServerModels } from './name-claims.ts'
@@ -53,8 +54,6 @@ export interface LearnerDeps {
 
 /** Milliseconds until a server that has not responded is asked again, for each attempt. */
 const retryMs = [1_000, 2_000, 5_000, 15_000, 30_000] as const
-/** The most problems in the log at once. */
-const linesShown = 100
 /** Servers asked concurrently, and how long one may block those behind it. */
 const concurrency = 50
 const patienceMs = 500

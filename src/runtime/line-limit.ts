@@ -3,6 +3,9 @@
 /** The most subjects; beyond it the oldest are forgotten. */
 const mostKeys = 100_000
 
+/** The most lines of one kind per change; the internal API lists all. */
+export const linesShown = 100
+
 /** At most one line about each subject in this many milliseconds. */
 export function createLineLimit(everyMs: number) {
   const lines = new Map<string, { readonly at: number; leftOut: number }>()

@@ -28,7 +28,6 @@ export function checkFiles(config: Config): readonly string[] {
     ...attempt('SECRETS_DIR', config.secretsDir, 'read', readdirSync),
     ...attempt('BACKEND_CA_FILE', config.backendCaFile, 'read', readFileSync),
     ...attempt('TOKEN_AUTH_FILE', tokenAuthFile, 'read', readFileSync),
-    ...attempt('OIDC_PROVIDERS_FILE', config.oidcProvidersFile, 'read', readFileSync),
     ...attempt('OIDC_CA_FILE', config.oidcCaFile, 'read', readFileSync),
     ...(needsDataDir ? checkDataDir(config) : []),
     ...(ownFolder ? attempt('ENVOY_CONFIG_DIR', envoyConfigDir, 'written to', tryFolder) : []),
@@ -48,7 +47,8 @@ export function checkAuditLog({ auditLog }: Config): readonly string[] {
   return attempt('AUDIT_LOG', auditLog === 'stdout' ? undefined : auditLog, 'written', tryAudit)
 }
 
-function attempt(
+/** `<setting>: <path> cannot be <use> (<code>)` if `act` throws; nothing without a path. */
+export function attempt(
   setting: string,
   path: string | undefined,
   use: string,

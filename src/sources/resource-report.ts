@@ -4,9 +4,7 @@ import type { Logger } from 'pino'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { bypassedModels } from '../core/status/bypass.ts'
 import { sharedPriorities } from '../core/status/conditions.ts'
-
-/** The most lines of one kind per change; the internal API lists all. */
-export const linesShown = 100
+import { linesShown } from '../runtime/line-limit.ts'
 
 /**
  * Logs what is in force after a change. A problem, a shared priority or a route past us is logged

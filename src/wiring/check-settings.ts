@@ -3,32 +3,31 @@
 import { readFileSync } from 'node:fs'
 import { checkAdminSocket, checkEnvoyFiles } from '../gateway/envoy-files.ts'
 import { parseAuthenticationConfiguration } from '../identity/oidc/authentication-configuration.ts'
-import { checkFiles } from '../settings/check-files.ts'
+import { attempt, checkFiles } from '../settings/check-files.ts'
 import type { Config } from '../settings/config.ts'
 import { checkTls } from '../tls/listener-tls.ts'
 import { tlsSettings } from './listener-tls.ts'
 
 /** `NAME: what is wrong` for each setting of the service whose file or folder cannot be used. */
 export function checkSettings(config: Config): readonly string[] {
-  const files = checkFiles(config)
   const tls = tlsSettings(config)
   return [
-    ...files,
-    ...(files.some((problem) => problem.startsWith(`${providers}:`)) ? [] : checkProviders(config)),
+    ...checkFiles(config),
+    ...checkProviders(config),
     ...(tls === undefined ? [] : checkTls(tls)),
     ...(config.envoyConfigWrite ? checkEnvoyFiles(config) : checkAdminSocket(config)),
   ]
 }
-
-const providers = 'OIDC_PROVIDERS_FILE'
 
 /**
  * A file of providers that is invalid at the start; one that becomes invalid later keeps its last
  * content.
  */
 function checkProviders({ oidcProvidersFile: path, oidcIssuerUrl }: Config): readonly string[] {
-  if (path === undefined) return []
-  const issuers = oidcIssuerUrl === undefined ? [] : [oidcIssuerUrl]
-  const { broken } = parseAuthenticationConfiguration(readFileSync(path, 'utf8'), issuers)
-  return broken.map((problem) => `${providers}: ${path}, ${problem}`)
+  let broken: readonly string[] = []
+  const unread = attempt('OIDC_PROVIDERS_FILE', path, 'read', (file) => {
+    const issuers = oidcIssuerUrl === undefined ? [] : [oidcIssuerUrl]
+    broken = parseAuthenticationConfiguration(readFileSync(file, 'utf8'), issuers).broken
+  })
+  return [...unread, ...broken.map((problem) => `OIDC_PROVIDERS_FILE: ${path}, ${problem}`)]
 }

@@ -11,14 +11,12 @@ import { listenServer } from '../runtime/listen.ts'
 import { type Stop, stopInOrder } from '../runtime/shutdown.ts'
 import { part } from '../runtime/stops.ts'
 import type { Address, Config, SocketAddress } from '../settings/config.ts'
-import { watchReports } from '../store/in-force/reports.ts'
-import { openPool } from '../store/postgres/postgres.ts'
-import { createServedNamesStore } from '../store/served-names.ts'
 import { createExposition } from '../telemetry/exposition.ts'
 import { createMetricsServer } from '../telemetry/metrics-server.ts'
 import { watchProcess } from '../telemetry/process.ts'
 import type { Sources } from '../telemetry/readings.ts'
 import type { Context } from './context.ts'
+import { openControllerDatabase } from './controller-database.ts'
 import { openTls } from './listener-tls.ts'
 import { readVersion } from './telemetry.ts'
 
@@ -85,13 +83,9 @@ async function start(context: Opening, isReady: () => boolean) {
 /** What the processes share, if there is a database. */
 function openDatabase({ config, stops }: Opening): ControllerDatabase | undefined {
   if (config.databaseUrl === undefined) return undefined
-  const url = config.databaseUrlNow
-  const sql = openPool({ url, connections: 1, applicationName: 'tollgate controller' })
-  stops.push(part('the database connections', (graceMs) => sql.end(graceMs)))
-  return {
-    watchReports: (listener, signal) => watchReports({ ...listener, sql, url, signal }),
-    servedNames: createServedNamesStore(sql),
-  }
+  const { database, end } = openControllerDatabase(config.databaseUrlNow)
+  stops.push(part('the database connections', end))
+  return database
 }
 
 /** Nothing is known before the cluster has been read. */

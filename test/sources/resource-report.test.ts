@@ -1,7 +1,8 @@
 import { pino } from 'pino'
 import { test } from 'tap'
 import { compile } from '../../src/core/resources/compile.ts'
-import { createResourceReport, linesShown } from '../../src/sources/resource-report.ts'
+import { linesShown } from '../../src/runtime/line-limit.ts'
+import { createResourceReport } from '../../src/sources/resource-report.ts'
 import { modelRef, snapshotOf, subscription } from '../support/documents.ts'
 import { httpRoute, joinAll, toService } from '../support/routes.ts'
 

@@ -1,10 +1,18 @@
 /** `expiresIn` and `ephemeral` → when a new key expires (contract, 3.2 and 3.2.1). */
 
 import { parseDuration } from '../formats/duration.ts'
+import type { Tenant } from '../kinds/resources.ts'
 import { ServiceError } from './errors.ts'
 
 const dayMs = 86_400_000
-const ephemeralMaximumMs = 3_600_000
+/** The longest lifetime of an ephemeral key, as in `expiresIn`. */
+export const ephemeralMaximum = '1h'
+const ephemeralMaximumMs = parseDuration(ephemeralMaximum) as number
+
+/** The longest lifetime of a regular key, in days: the Tenant's, otherwise the setting's. */
+export function maximumDaysOf(tenant: Tenant | undefined, setting: number): number {
+  return tenant?.maxExpirationDays ?? setting
+}
 
 export interface LifetimeRequest {
   /** As in the body: seconds as a number, a duration string, null or undefined. */

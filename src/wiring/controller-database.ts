@@ -1,0 +1,16 @@
+/** The part of the database that the controller shares with the processes of the service. */
+
+import type { ControllerDatabase } from '../controller/cluster-controller.ts'
+import { watchReports } from '../store/in-force/reports.ts'
+import { openPool } from '../store/postgres/postgres.ts'
+import { createServedNamesStore } from '../store/served-names.ts'
+
+/** Opens its connections; `url` is called for each, as its password may change. */
+export function openControllerDatabase(url: () => string) {
+  const sql = openPool({ url, connections: 1, applicationName: 'tollgate controller' })
+  const database: ControllerDatabase = {
+    watchReports: (listener, signal) => watchReports({ ...listener, sql, url, signal }),
+    servedNames: createServedNamesStore(sql),
+  }
+  return { database, end: (graceMs?: number) => sql.end(graceMs) }
+}
