@@ -7,8 +7,8 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { stringify } from 'yaml'
 import { renderResources } from '../docs/render-resources.ts'
 import { object, type Rule, type Schema } from '../src/core/formats/schema.ts'
+import { specs } from '../src/core/kinds/resource-schemas.ts'
 import { generated, generatedStatus, statuses } from '../src/core/resources/generated-schemas.ts'
-import { specs } from '../src/core/resources/resource-schemas.ts'
 
 interface Column {
   readonly name: string
@@ -24,7 +24,7 @@ interface Kind {
   readonly description: string
   readonly spec: Schema
   readonly isSpecRequired: boolean
-  readonly rules: readonly Rule[]
+  readonly rules: readonly Pick<Rule, 'cel' | 'message'>[]
   readonly status: Schema
 }
 
@@ -97,8 +97,8 @@ function written(
 /** The definition of one kind for the API server. */
 export function toCrd(kind: Kind): object {
   const { description, spec, status, isSpecRequired, rules, plural, shortName } = kind
-  const root = object({ spec, status }, isSpecRequired ? ['spec'] : [], { description, rules })
-  const { properties, ...rest } = toOpenApi(root) as { properties: object }
+  const root = object({ spec, status }, isSpecRequired ? ['spec'] : [], { description })
+  const { properties, ...rest } = toOpenApi(root, rules) as { properties: object }
   const envelope = {
     apiVersion: { type: 'string' },
     kind: { type: 'string' },
@@ -134,11 +134,13 @@ export function toCrd(kind: Kind): object {
 }
 
 /** Converts a schema for the API server: our own keywords become CEL rules or are left out. */
-function toOpenApi(schema: Schema): object {
-  const { form, item, otherwise, refuses = [], rules = [], ...plain } = schema
+function toOpenApi(schema: Schema, ofKind: Kind['rules'] = []): object {
+  const { form, item, otherwise, missing, refuses = [], rules = [], ...plain } = schema
   const { properties, additionalProperties, items } = schema
   const validations = [
-    ...rules.map(({ cel, message }) => ({ rule: cel, message })),
+    ...[...ofKind, ...rules].flatMap(({ cel, message }) =>
+      cel === undefined ? [] : { rule: cel, message },
+    ),
     ...refuses.map(({ pattern, ignoreCase, message }) => ({
       rule: `!self${ignoreCase ? '.lowerAscii()' : ''}.matches(${celText(pattern)})`,
       message,
@@ -163,7 +165,7 @@ function celText(text: string): string {
 
 /** The files of k8s/crds by name. */
 export function renderCrds(): ReadonlyMap<string, string> {
-  const note = '# Written by `npm run crds` from src/core/resources/resource-schemas.ts.\n'
+  const note = '# Written by `npm run crds` from src/core/kinds/resource-schemas.ts.\n'
   const kustomization = {
     apiVersion: 'kustomize.config.k8s.io/v1beta1',
     kind: 'Kustomization',

@@ -11,7 +11,7 @@ const core = ['core/decision', 'core/formats', 'core/kinds', 'core/resources', '
  */
 const mayImport: Readonly<Record<string, readonly string[]>> = {
   'core/formats': [],
-  'core/kinds': [],
+  'core/kinds': ['core/formats'],
   'core/decision': ['core/formats', 'core/kinds'],
   'core/resources': ['core/formats', 'core/kinds', 'core/decision'],
   'core/status': ['core/formats', 'core/kinds', 'core/decision', 'core/resources'],

@@ -9,7 +9,7 @@ import { dirname } from 'node:path'
 import { parse } from 'yaml'
 import type { Address } from '../core/formats/address.ts'
 import { hopHeader } from '../core/formats/hop.ts'
-import { idleSeconds } from '../core/kinds/resources.ts'
+import { idleSeconds } from '../core/kinds/model-server-schema.ts'
 import { putTracing, type TracingSettings } from './tracing.ts'
 
 /**

@@ -320,13 +320,10 @@ export const allMutants: readonly Mutant[] = [
     'identity/oidc/authentication-configuration.ts',
     ['identity/oidc/authentication-configuration.test.ts'],
     [
-      ['if (issuer !== undefined && seen.has(issuer))', 'if (false)'],
-      ['return foreign.length > 0 ? [] : [readProvider', 'return [readProvider'],
-      ['if (isTrustworthy(written) && !/[?#]/.test(written))', 'if (isTrustworthy(written))'],
-      [
-        "prefix: mapping.at('prefix').requiredString(),",
-        "prefix: mapping.at('prefix').string() ?? '',",
-      ],
+      ['if (seen.has(issuer.url))', 'if (false)'],
+      ['others.length > 0 ? undefined : readFields(jwt, provider', 'readFields(jwt, provider'],
+      ['isTrustworthy(written) && !/[?#]/.test(written)', 'isTrustworthy(written)'],
+      ["['claim', 'prefix']", "['claim']"],
     ],
   ),
   ...mutants(

@@ -1,7 +1,4 @@
-/**
- * Reads the fields of a document by its schema. Every reader returns a value of the right type or
- * undefined, and records what was wrong and where. One pass finds all problems.
- */
+/** Reads a document by its schema; one pass finds all problems, with their places. */
 
 import type { Schema } from './schema.ts'
 
@@ -24,123 +21,102 @@ export function showPath(path: FieldPath): string {
   return shown
 }
 
-/** A cursor on one value of the document; children share its list of problems. */
-export interface Field {
-  readonly path: FieldPath
-  /** Whether there is a value (null counts as missing, as in Kubernetes). */
-  readonly present: boolean
-  /**
-   * A field of an object. Throws if the schema does not have it, since that is a bug in the caller.
-   */
-  at(name: string): Field
-  /** Whether this is an object; records a problem if not. */
-  object(): boolean
-  /** The cursors of a list's items; empty if missing. */
-  list(): readonly Field[]
-  /** The items of a list of strings, all of which must be present. */
-  texts(): readonly string[]
-  /** An optional field that must be an object if present. */
-  inside(name: string): Field
-  string(): string | undefined
-  requiredString(): string
-  integer(): number | undefined
-  requiredInteger(): number
-  boolean(): boolean | undefined
-  /** A map of strings to strings; empty if missing. */
-  strings(): Readonly<Record<string, string>>
-  problem(message: string): void
+/**
+ * The value as its schema has it: without other fields, null counting as missing, as in Kubernetes.
+ * Problems are appended; if there are any, the result is incomplete and must not be used.
+ */
+export function readFields<Value>(
+  written: unknown,
+  schema: Schema<Value>,
+  problems: FieldProblem[],
+  path: FieldPath = [],
+): Value {
+  return read(written ?? schema.missing, schema, problems, path) as Value
 }
 
-/** A cursor on the whole document. Problems are appended to `problems`. */
-export function readField(
-  value: unknown,
-  problems: FieldProblem[],
-  schema: Schema,
-  path: FieldPath = [],
-): Field {
-  const present = value !== undefined && value !== null
-  const problem = (message: string): void => void problems.push({ path, message })
-
-  const field: Field = {
-    path,
-    present,
-    problem,
-    at(name) {
-      const inside = schema.properties?.[name] ?? schema.additionalProperties
-      if (inside === undefined) throw new Error(`no schema has ${showPath([...path, name])}`)
-      return readField(isObject(value) ? value[name] : undefined, problems, inside, [...path, name])
-    },
-    object() {
-      if (isObject(value)) return true
-      problem(present ? 'must be an object' : 'is required')
-      return false
-    },
-    list() {
-      if (present && !Array.isArray(value)) {
-        problem('must be a list')
-        return []
-      }
-      const items: readonly unknown[] = Array.isArray(value) ? value : []
-      const { item = 'item', minItems = 0, maxItems = Number.POSITIVE_INFINITY } = schema
-      const inside = schema.items
-      if (inside === undefined) throw new Error(`no schema has the items of ${showPath(path)}`)
-      if (items.length < minItems) problem(`needs at least ${minItems} ${item}`)
-      if (items.length > maxItems) {
-        problem(`must have at most ${maxItems} ${item}s`)
-        return []
-      }
-      return items.map((each, index) => readField(each, problems, inside, [...path, index]))
-    },
-    texts: () => field.list().map((item) => item.requiredString()),
-    inside(name) {
-      const inner = field.at(name)
-      if (inner.present) inner.object()
-      return inner
-    },
-    string() {
-      if (!present) return undefined
-      const wrong =
-        typeof value === 'string'
-          ? breaks(value, schema)
-          : `must be a string, is ${typeName(value)}`
-      if (wrong === undefined) return value as string
-      problem(wrong)
-      return undefined
-    },
-    requiredString() {
-      if (!present) problem('is required')
-      return field.string() ?? ''
-    },
-    integer() {
-      if (!present) return undefined
-      const { minimum = Number.NaN, maximum = Number.NaN } = schema
-      if (Number.isInteger(value) && Number(value) >= minimum && Number(value) <= maximum) {
-        return value as number
-      }
-      problem(`must be a whole number from ${minimum} to ${maximum}`)
-      return undefined
-    },
-    requiredInteger() {
-      if (!present) problem('is required')
-      return field.integer() ?? schema.minimum ?? 0
-    },
-    boolean() {
-      if (!present) return undefined
-      if (typeof value === 'boolean') return value
-      problem('must be true or false')
-      return undefined
-    },
-    strings() {
-      if (!present || !field.object()) return {}
-      // null counts as missing here too.
-      const entries = Object.entries(value as object).filter(([, text]) => text !== null)
-      for (const [name, text] of entries) {
-        if (typeof text !== 'string') field.at(name).problem('must be a string')
-      }
-      return Object.fromEntries(entries.filter(([, text]) => typeof text === 'string'))
-    },
+function read(value: unknown, schema: Schema, problems: FieldProblem[], path: FieldPath): unknown {
+  const problem = (message: string): undefined => void problems.push({ path, message })
+  if (value === undefined || value === null) return problem('is required')
+  if (schema.type === 'boolean') {
+    return typeof value === 'boolean' ? value : problem('must be true or false')
   }
-  return field
+  if (schema.type === 'integer') {
+    const { minimum = Number.NaN, maximum = Number.NaN } = schema
+    const isValid = Number.isInteger(value) && Number(value) >= minimum && Number(value) <= maximum
+    return isValid ? value : problem(`must be a whole number from ${minimum} to ${maximum}`)
+  }
+  if (schema.type === 'string') {
+    if (typeof value !== 'string') return problem(`must be a string, is ${typeName(value)}`)
+    const wrong = breaks(value, schema) ?? broken(value, schema)
+    return wrong === undefined ? value : problem(wrong)
+  }
+  if (schema.type === 'array') {
+    if (!Array.isArray(value)) return problem('must be a list')
+    return readItems(value, schema, problems, path)
+  }
+  if (!isObject(value)) return problem('must be an object')
+  if (schema.additionalProperties !== undefined) return readMap(value, problems, path)
+  if (schema.properties === undefined) return value
+  const fields: Record<string, unknown> = {}
+  for (const [name, inside] of Object.entries(schema.properties)) {
+    const inner = inside.unless?.(value) ? undefined : (value[name] ?? inside.missing)
+    if (inner === undefined && !schema.required?.includes(name)) continue
+    fields[name] = read(inner, inside, problems, [...path, name])
+  }
+  const wrong = broken(value, schema)
+  return wrong === undefined ? fields : problem(wrong)
+}
+
+function readItems(
+  items: readonly unknown[],
+  schema: Schema,
+  problems: FieldProblem[],
+  path: FieldPath,
+): unknown {
+  const { item = 'item', items: inside, unique } = schema
+  const { minItems = 0, maxItems = Number.POSITIVE_INFINITY } = schema
+  const problem = (message: string): void => void problems.push({ path, message })
+  if (items.length < minItems) problem(`needs at least ${minItems} ${item}`)
+  if (items.length > maxItems) return problem(`must have at most ${maxItems} ${item}s`)
+  if (inside === undefined) return items
+  if (unique !== undefined) refuseRepeats(items, unique, problems, path)
+  return items.map((each, index) => read(each, inside, problems, [...path, index]))
+}
+
+function refuseRepeats(
+  items: readonly unknown[],
+  field: string,
+  problems: FieldProblem[],
+  path: FieldPath,
+): void {
+  const seen = new Set<unknown>()
+  for (const [index, item] of items.entries()) {
+    const text = isObject(item) ? item[field] : undefined
+    if (typeof text !== 'string' || text === '') continue
+    if (seen.has(text)) {
+      problems.push({ path: [...path, index, field], message: `"${text}" is there twice` })
+    }
+    seen.add(text)
+  }
+}
+
+/** A map of strings; null counts as missing here too. */
+function readMap(
+  map: Readonly<Record<string, unknown>>,
+  problems: FieldProblem[],
+  path: FieldPath,
+): unknown {
+  const entries = Object.entries(map).filter(([, text]) => text !== null)
+  for (const [name, text] of entries) {
+    if (typeof text !== 'string') {
+      problems.push({ path: [...path, name], message: 'must be a string' })
+    }
+  }
+  return Object.fromEntries(entries)
+}
+
+function broken(value: unknown, { rules = [] }: Schema): string | undefined {
+  return rules.find(({ holds }) => !holds(value as never))?.message
 }
 
 /** How a text violates its schema. The length is checked before the pattern, which takes longer. */

@@ -1,15 +1,18 @@
 /**
  * The part of JSON Schema that our resources need. One schema serves the reader of documents
- * (fields.ts), the CustomResourceDefinitions (k8s/crds) and docs/resources.md.
+ * (fields.ts), the types of what it reads (`ValueOf`), the CustomResourceDefinitions (k8s/crds) and
+ * docs/resources.md.
  */
 
-export interface Schema {
+/** `Value` is the type of a valid value as it is read. */
+export interface Schema<Value = unknown> {
   readonly type: 'object' | 'array' | 'string' | 'integer' | 'boolean'
   /** A line of Markdown. */
   readonly description?: string
   /** The default, as a line of Markdown. */
   readonly otherwise?: string
-  readonly properties?: Readonly<Record<string, Schema>>
+  /** An object without properties, or a list without items, is read as it is. */
+  readonly properties?: Properties
   readonly required?: readonly string[]
   /** The values of a map. */
   readonly additionalProperties?: Schema
@@ -29,53 +32,101 @@ export interface Schema {
   readonly form?: string
   /** The name of one item of a list. */
   readonly item?: string
+  /** A field of a list's items of which no two may have the same text. */
+  readonly unique?: string
   /** Texts that match the pattern but are refused; `ignoreCase` covers A to Z. */
   readonly refuses?: readonly {
     readonly pattern: string
     readonly ignoreCase?: boolean
     readonly message: string
   }[]
-  /**
-   * Rules that no keyword can express, in CEL for the API server. The reader's code has an
-   * equivalent with the same message.
-   */
+  /** What no keyword can express. */
   readonly rules?: readonly Rule[]
+  /** What is read if the field is missing. */
+  readonly missing?: unknown
+  /** Whether the field is not read, given its object. */
+  readonly unless?: (of: Readonly<Record<string, unknown>>) => boolean
+  /** Only a type; there is no such field. */
+  readonly value?: Value
 }
+
+type Properties = Readonly<Record<string, Schema>>
+
+/** The type of what is read by a schema. */
+export type ValueOf<Of> = Of extends Schema<infer Value> ? Value : never
 
 export interface Rule {
-  readonly cel: string
+  /** For the API server; undefined: its own validation is enough. */
+  readonly cel?: string
   readonly message: string
+  /** The same for a text that is otherwise valid, or for an object as it is written. */
+  readonly holds: (value: never) => boolean
 }
+
+interface Filled {
+  readonly missing: unknown
+}
+
+type Present<Of, Required> = {
+  readonly [Name in keyof Of]: Name extends Required ? Name : Of[Name] extends Filled ? Name : never
+}[keyof Of]
+
+/** The fields of an object; one that may be missing is undefined then. */
+type Fields<Of, Required> = {
+  readonly [Name in Present<Of, Required>]: ValueOf<Of[Name]>
+} & { readonly [Name in Exclude<keyof Of, Present<Of, Required>>]?: ValueOf<Of[Name]> | undefined }
 
 /** An object whose fields must be present if they are in `required`. */
-export function object(
-  properties: Readonly<Record<string, Schema>>,
-  required: readonly string[] = [],
+export function object<Of extends Properties, Required extends keyof Of & string = never>(
+  properties: Of,
+  required: readonly Required[] = [],
   more: Partial<Schema> = {},
-): Schema {
-  return { type: 'object', properties, ...(required.length > 0 && { required }), ...more }
+): Schema<Fields<Of, Required>> {
+  return schema('object', { properties, ...(required.length > 0 && { required }), ...more })
 }
 
-export function list(items: Schema, more: Partial<Schema> = {}): Schema {
-  return { type: 'array', items, ...more }
+/** Empty if missing. */
+export function list<Item>(
+  items: Schema<Item>,
+  more: Partial<Schema> = {},
+): Schema<readonly Item[]> & Filled {
+  return { ...schema('array', { items, ...more }), missing: [] }
 }
 
-export function text(more: Partial<Schema> = {}): Schema {
-  return { type: 'string', ...more }
+export function text(more: Partial<Schema> = {}): Schema<string> {
+  return schema('string', more)
 }
 
-export function integer(minimum: number, maximum: number, more: Partial<Schema> = {}): Schema {
+export function integer(
+  minimum: number,
+  maximum: number,
+  more: Partial<Schema> = {},
+): Schema<number> {
   const format = minimum < -2_147_483_648 || maximum > 2_147_483_647 ? 'int64' : 'int32'
-  return { type: 'integer', format, minimum, maximum, ...more }
+  return schema('integer', { format, minimum, maximum, ...more })
 }
 
-export function boolean(more: Partial<Schema> = {}): Schema {
-  return { type: 'boolean', ...more }
+export function boolean(more: Partial<Schema> = {}): Schema<boolean> {
+  return schema('boolean', more)
 }
 
-/** A map of strings to strings. */
-export function labels(more: Partial<Schema> = {}): Schema {
-  return { type: 'object', additionalProperties: { type: 'string' }, ...more }
+/** A map of strings to strings; empty if missing. */
+export function labels(
+  more: Partial<Schema> = {},
+): Schema<Readonly<Record<string, string>>> & Filled {
+  return {
+    ...schema('object', { additionalProperties: { type: 'string' }, ...more }),
+    missing: {},
+  }
+}
+
+/** The same field, which is read as `missing` if it is missing. */
+export function filled<Value>(of: Schema<Value>, missing: unknown): Schema<Value> & Filled {
+  return { ...of, missing }
+}
+
+function schema<Value>(type: Schema['type'], more: Partial<Schema>): Schema<Value> {
+  return { type, ...more } as Schema<Value>
 }
 
 /** A DNS label and a DNS name in lower case (RFC 1123). */

@@ -1,5 +1,8 @@
 /** The metadata of a resource of any kind. */
 
+/** The only namespace in which AccessPolicies, Subscriptions and the Tenant are read. */
+export const subscriptionNamespace = 'models-as-a-service'
+
 export interface Metadata {
   readonly name: string
   readonly namespace: string

@@ -1,14 +1,20 @@
 /**
  * ModelRef, ExternalModel, AccessPolicy, Subscription and Tenant (contract, 7.1), the tiers'
- * ConfigMap, and the kinds that locate models (routing.ts), as plain data. parse-resource.ts reads
- * them from documents.
+ * ConfigMap, and the kinds that locate models (routing.ts), as plain data. What is as written has its
+ * type from the schema; parse-resource.ts maps the rest.
  */
 
+import type { ValueOf } from '../formats/schema.ts'
 import type { Metadata } from './metadata.ts'
+import type { documents } from './resource-schemas.ts'
 import type { Gateway, HttpRoute, InferenceService, Routing } from './routing.ts'
 
-/** The only namespace in which AccessPolicies, Subscriptions and the Tenant are read. */
-export const subscriptionNamespace = 'models-as-a-service'
+export { subscriptionNamespace } from './metadata.ts'
+
+/** The `spec` of a document of this kind, as written, with defaults where the schema has them. */
+export type Spec<
+  Kind extends 'ModelRef' | 'ExternalModel' | 'AccessPolicy' | 'Subscription' | 'Tenant',
+> = ValueOf<(typeof documents)[Kind]>['spec']
 
 /** `<namespace>/<name>`. */
 export function keyOf({ metadata }: Pick<Resource, 'metadata'>): string {
@@ -16,29 +22,19 @@ export function keyOf({ metadata }: Pick<Resource, 'metadata'>): string {
 }
 
 /** Namespace and name of a ModelRef, as other resources refer to it. */
-export interface ModelReference {
-  readonly namespace: string
-  readonly name: string
-}
+export type ModelReference = Spec<'AccessPolicy'>['modelRefs'][number]
 
-export interface Limit {
-  /** Tokens. */
-  readonly limit: number
-  /** As written, `1m`. */
-  readonly window: string
-  readonly windowMs: number
-}
+type WrittenLimit = Spec<'Subscription'>['modelRefs'][number]['tokenRateLimits'][number]
+
+/** `limit` in tokens, `window` as written. */
+export type Limit = WrittenLimit & { readonly windowMs: number }
 
 export interface BilledModel extends ModelReference {
   readonly tokenRateLimits: readonly Limit[]
   readonly billingRate: { readonly perToken: string } | undefined
 }
 
-export interface Attribution {
-  readonly organizationId: string
-  readonly costCenter: string
-  readonly labels: Readonly<Record<string, string>>
-}
+export type Attribution = Spec<'Subscription'>['tokenMetadata']
 
 /** Names of users and groups. */
 export interface Subjects {
@@ -58,11 +54,8 @@ export interface Credential {
    * An entry of a Secret in the resource's namespace; in a cluster it takes precedence over the
    * file.
    */
-  readonly secretRef: { readonly name: string; readonly key: string } | undefined
+  readonly secretRef: NonNullable<Spec<'ModelRef'>['credential']>['secretRef']
 }
-
-/** The values of `idleMs` in seconds; the gateway has routes for each. */
-export const idleSeconds = [10, 30, 60, 120, 300, 600, 900, 1_800, 3_600] as const
 
 /** The connection to a model's server, besides its address (ours). */
 export interface ModelServer {
@@ -86,24 +79,20 @@ export interface ModelServer {
   readonly allPaths: boolean
 }
 
-export interface ModelRef {
+/** The fields of a ModelRef's `spec` that are mapped: to `backend` and `server`. */
+type Mapped = 'modelRef' | 'timeouts' | 'paths' | (keyof ModelServer & keyof Spec<'ModelRef'>)
+
+/** The other fields are those of `spec`. `backendUrl` may be as found by join-routes.ts. */
+export interface ModelRef extends Omit<Spec<'ModelRef'>, Mapped> {
   readonly kind: 'ModelRef'
   readonly metadata: Metadata
-  readonly backend: { readonly kind: string; readonly name: string }
-  readonly endpointOverride: string | undefined
-  /**
-   * Where the gateway sends the model's requests (ours): as written, otherwise as found by
-   * join-routes.ts.
-   */
-  readonly backendUrl: string | undefined
+  readonly backend: Spec<'ModelRef'>['modelRef']
   /** Host header and TLS server name if they differ from `backendUrl`; as found. */
   readonly backendHost?: string | undefined
   /** Other findings. */
   readonly routing?: Routing
   /** Why its address is refused; `backendUrl` is then undefined. */
   readonly addressProblem?: string
-  /** The ids that the model's server uses for it (ours). */
-  readonly modelIds: readonly string[]
   readonly server: ModelServer
 }
 
@@ -142,14 +131,10 @@ export interface Tenant {
   readonly telemetry: WrittenTelemetry | undefined
 }
 
+type Telemetry = NonNullable<Spec<'Tenant'>['telemetry']>
+
 /** `spec.telemetry`, as far as it is written: the labels of metrics. */
-export interface WrittenTelemetry {
-  readonly enabled: boolean | undefined
-  readonly captureOrganization: boolean | undefined
-  readonly captureUser: boolean | undefined
-  readonly captureGroup: boolean | undefined
-  readonly captureModelUsage: boolean | undefined
-}
+export type WrittenTelemetry = Pick<Telemetry, 'enabled'> & Telemetry['metrics']
 
 /** `spec.externalOIDC`: an additional provider of identity tokens. */
 export interface ExternalOidc {

@@ -1,11 +1,11 @@
 /** Converts the original's resources to ours, with the same meaning under our group and kinds. */
 
 import { isObject, showPath } from '../formats/fields.ts'
+import { specs } from '../kinds/resource-schemas.ts'
 import type { ExternalModel, Resource } from '../kinds/resources.ts'
 import { keyOf } from '../kinds/resources.ts'
 import { parseResource } from './parse-resource.ts'
 import { prune } from './prune.ts'
-import { specs } from './resource-schemas.ts'
 
 /** A document for `kubectl apply` or a folder of resources. */
 export interface Document {

@@ -46,7 +46,6 @@ function toModelRef(external: ExternalModel): ModelRef {
     kind: 'ModelRef',
     metadata,
     backend: { kind: 'ExternalModel', name: metadata.name },
-    endpointOverride: undefined,
     backendUrl,
     modelIds: [],
     server,

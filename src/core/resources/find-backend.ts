@@ -4,6 +4,7 @@
  * service's status.
  */
 
+import { isUrl } from '../kinds/resource-schemas.ts'
 import type { ModelRef } from '../kinds/resources.ts'
 import { keyOf } from '../kinds/resources.ts'
 import type {
@@ -16,7 +17,6 @@ import type {
   RouteRule,
   Routing,
 } from '../kinds/routing.ts'
-import { isUrl } from './resource-schemas.ts'
 
 export interface RoutingOptions {
   /** `<namespace>/<name>` of the Gateway that only we can reach; undefined if there is none. */

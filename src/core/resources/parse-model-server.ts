@@ -1,18 +1,9 @@
-/**
- * Reads the connection to a model's server: the fields of a ModelRef, and the original's
- * ExternalModel.
- */
+/** The connection to a model's server: the fields of a ModelRef, and the original's ExternalModel. */
 
-import { parseDuration } from '../formats/duration.ts'
-import type { Field } from '../formats/fields.ts'
+import { namesHost } from '../decision/snapshot.ts'
 import type { Metadata } from '../kinds/metadata.ts'
-import {
-  type Credential,
-  type ExternalModel,
-  idleSeconds,
-  type ModelServer,
-} from '../kinds/resources.ts'
-import { credentialRule } from './model-server-schema.ts'
+import { millisecondsOf } from '../kinds/model-server-schema.ts'
+import type { Credential, ExternalModel, ModelServer, Spec } from '../kinds/resources.ts'
 
 /** The defaults of a ModelRef that gives only the address of its server. */
 export const usualServer: ModelServer = {
@@ -26,62 +17,27 @@ export const usualServer: ModelServer = {
   allPaths: false,
 }
 
-/** Reads the connection fields of `spec`. Only a name may have several addresses to retry at. */
-export function readModelServer(spec: Field, isName: boolean): ModelServer {
-  const timeouts = spec.inside('timeouts')
+/** Only a name may have several addresses to retry at. */
+export function toModelServer(spec: Spec<'ModelRef'>): ModelServer {
+  const { connect, idle, answer } = spec.timeouts ?? {}
+  const isName = spec.backendUrl === undefined || namesHost(spec.backendUrl)
   return {
-    credential: readCredential(spec.at('credential')),
-    upstreamModel: spec.at('upstreamModel').string(),
-    caFile: spec.at('caFile').string(),
-    connectMs: readTime(timeouts.at('connect'), 60_000, '1m') ?? usualServer.connectMs,
-    idleMs: readIdle(timeouts.at('idle')),
-    answerMs: readTime(timeouts.at('answer'), 86_400_000, '24h'),
-    retries: spec.at('retries').integer() ?? (isName ? usualServer.retries : 0),
-    allPaths: spec.at('paths').string() === 'all',
+    credential: spec.credential && toCredential(spec.credential),
+    upstreamModel: spec.upstreamModel,
+    caFile: spec.caFile,
+    connectMs: connect === undefined ? usualServer.connectMs : millisecondsOf(connect),
+    idleMs: idle === undefined ? undefined : millisecondsOf(idle),
+    answerMs: answer === undefined ? undefined : millisecondsOf(answer),
+    retries: spec.retries ?? (isName ? usualServer.retries : 0),
+    allPaths: spec.paths === 'all',
   }
 }
 
-function readCredential(field: Field): Credential | undefined {
-  if (!field.present || !field.object()) return undefined
-  const header = (field.at('header').string() ?? 'authorization').toLowerCase()
-  const reference = field.at('secretRef')
-  const file = field.at('file').string()
-  if (field.at('file').present === reference.present) field.problem(credentialRule.message)
-  return {
-    header,
-    prefix: field.at('prefix').string() ?? (header === 'authorization' ? 'Bearer ' : ''),
-    file,
-    secretRef: readSecretRef(reference),
-  }
-}
-
-function readSecretRef(field: Field): Credential['secretRef'] {
-  if (!field.present || !field.object()) return undefined
-  return { name: field.at('name').requiredString(), key: field.at('key').requiredString() }
-}
-
-/** Milliseconds of a duration between one millisecond and `longest`. */
-function readTime(field: Field, longestMs: number, longest: string): number | undefined {
-  const written = field.string()
-  if (written === undefined) return undefined
-  const milliseconds = millisecondsOf(written)
-  if (milliseconds >= 1 && milliseconds <= longestMs) return milliseconds
-  field.problem(`must be a duration like 500ms, 30s or 10m, at most ${longest}`)
-  return undefined
-}
-
-/** 0 if it is not a duration. */
-function millisecondsOf(written: string): number {
-  return Number(/^(\d{1,9})ms$/.exec(written)?.[1] ?? parseDuration(written) ?? 0)
-}
-
-function readIdle(field: Field): number | undefined {
-  const written = field.string()
-  if (written === undefined) return undefined
-  const milliseconds = millisecondsOf(written)
-  if (idleSeconds.some((seconds) => seconds * 1_000 === milliseconds)) return milliseconds
-  field.problem('must be one of 10s, 30s, 1m, 2m, 5m, 10m, 15m, 30m, 1h')
-  return undefined
+function toCredential(written: NonNullable<Spec<'ModelRef'>['credential']>): Credential {
+  const { file, secretRef } = written
+  const header = (written.header ?? 'authorization').toLowerCase()
+  const prefix = written.prefix ?? (header === 'authorization' ? 'Bearer ' : '')
+  return { header, prefix, file, secretRef }
 }
 
 /** The key headers of these providers; all others use OpenAI's. */
@@ -94,24 +50,17 @@ const keyHeaders: Readonly<Record<string, string>> = {
 /**
  * The original's ExternalModel: a provider's address, its name for the model, and our key there.
  */
-export function readExternalModel(root: Field, metadata: Metadata): ExternalModel {
-  const spec = root.at('spec')
-  spec.object()
-  const provider = spec.at('provider').requiredString()
-  const endpoint = spec.at('endpoint').requiredString()
-  const reference = spec.at('credentialRef')
+export function toExternalModel(metadata: Metadata, spec: Spec<'ExternalModel'>): ExternalModel {
+  const { provider, endpoint, targetModel, credentialRef } = spec
   const header = Object.hasOwn(keyHeaders, provider) ? keyHeaders[provider] : undefined
-  if (endpoint !== '' && !URL.canParse(`https://${endpoint}`)) {
-    spec.at('endpoint').problem('has a port that is none')
-  }
-  const name = reference.object() ? reference.at('name').requiredString() : ''
+  const { name } = credentialRef
   return {
     kind: 'ExternalModel',
     metadata,
     backendUrl: `https://${endpoint}`,
     server: {
       ...usualServer,
-      upstreamModel: spec.at('targetModel').string(),
+      upstreamModel: targetModel,
       credential: {
         header: header ?? 'authorization',
         prefix: header === undefined ? 'Bearer ' : '',

@@ -3,29 +3,22 @@
  * yields its problems and no resource, never half a policy.
  */
 
-import { namesHost } from '../decision/snapshot.ts'
 import { parseWindow } from '../formats/duration.ts'
-import { type Field, type FieldProblem, readField } from '../formats/fields.ts'
+import { type FieldProblem, readFields } from '../formats/fields.ts'
+import type { Schema, ValueOf } from '../formats/schema.ts'
 import type { Metadata } from '../kinds/metadata.ts'
-import {
-  type AccessPolicy,
-  type Attribution,
-  type BilledModel,
-  type ExternalOidc,
-  type Limit,
-  type ModelRef,
-  type ModelReference,
-  type Resource,
-  type Subjects,
-  type Subscription,
-  subscriptionNamespace,
-  type Tenant,
-  type WrittenTelemetry,
+import { documents, envelope } from '../kinds/resource-schemas.ts'
+import type {
+  BilledModel,
+  ExternalOidc,
+  Resource,
+  Spec,
+  Subjects,
+  Tier,
 } from '../kinds/resources.ts'
-import { readExternalModel, readModelServer } from './parse-model-server.ts'
-import { isModelRoute, routingReaders } from './parse-routing.ts'
-import { documents, envelope, windowMessage } from './resource-schemas.ts'
-import { isTierMapping, readTiers } from './tiers.ts'
+import { toExternalModel, toModelServer } from './parse-model-server.ts'
+import { isModelRoute, toGateway, toHttpRoute, toInferenceService } from './parse-routing.ts'
+import { isTierMapping } from './tiers.ts'
 
 /**
  * The result for a document: a resource; nothing, with a reason if one would expect a resource; or
@@ -63,16 +56,10 @@ const groups: Readonly<Record<string, Readonly<Record<string, Resource['kind']>>
 /** The groups in which an unknown kind is a mistake. */
 const ours = /^(tollgate\.dev|maas\.opendatahub\.io)\//
 
-/** Namespaces that would shadow a route of the gateway. */
-const routeNames = ['v1', 'internal', 'maas-api', 'health', 'docs', 'openapi.json']
-
 /** Reads one document, parsed from YAML or JSON. */
 export function parseResource(document: unknown): ParseResult {
   const problems: FieldProblem[] = []
-  const head = readField(document, problems, envelope)
-  if (!head.object()) return { problems }
-  const apiVersion = head.at('apiVersion').requiredString()
-  const written = head.at('kind').requiredString()
+  const { apiVersion, kind: written } = readFields(document, envelope, problems) ?? {}
   if (problems.length > 0) return { problems }
   if (apiVersion === 'v1' && written === 'ConfigMap' && !isTierMapping(document)) {
     return { ignored: undefined }
@@ -83,203 +70,103 @@ export function parseResource(document: unknown): ParseResult {
     if (kinds === undefined || !ours.test(apiVersion)) {
       return { ignored: `${apiVersion} ${written} is not one of our kinds` }
     }
-    head.at('kind').problem(`must be one of ${Object.keys(kinds).join(', ')}`)
-    return { problems }
+    const message = `must be one of ${Object.keys(kinds).join(', ')}`
+    return { problems: [{ path: ['kind'], message }] }
   }
   if (kind === 'HTTPRoute' && !isModelRoute(document)) return { ignored: undefined }
-  const root = readField(document, problems, documents[kind])
-  const resource = isRouting(kind)
-    ? routingReaders[kind](root)
-    : readers[kind](root, readMetadata(root.at('metadata'), kind))
-  return problems.length > 0 ? { problems } : { resource }
+  const resource = readers[kind](document, problems)
+  return problems.length > 0 ? { problems } : { resource: resource() }
 }
 
-type RoutingKind = keyof typeof routingReaders
-type OwnKind = Exclude<Resource['kind'], RoutingKind>
-
-function isRouting(kind: Resource['kind']): kind is RoutingKind {
-  return Object.hasOwn(routingReaders, kind)
+/** What reads a document of a kind; its result may be called if there are no problems. */
+function reader<Written>(schema: Schema<Written>, toResource: (written: Written) => Resource) {
+  return (document: unknown, problems: FieldProblem[]): (() => Resource) => {
+    const written = readFields(document, schema, problems)
+    return () => toResource(written)
+  }
 }
 
-const readers: Record<OwnKind, (root: Field, metadata: Metadata) => Resource> = {
-  ModelRef: readModelRef,
-  ExternalModel: readExternalModel,
-  AccessPolicy: readAccessPolicy,
-  Subscription: readSubscription,
-  Tenant: readTenant,
-  ConfigMap: (root, metadata) => ({
-    kind: 'ConfigMap',
-    metadata,
-    tiers: readTiers(root.at('data').at('tiers')),
+const readers: Record<Resource['kind'], ReturnType<typeof reader>> = {
+  ModelRef: reader(documents.ModelRef, ({ metadata, spec }) => {
+    const { modelRef, credential, upstreamModel, caFile, timeouts, retries, paths, ...ours } = spec
+    const server = toModelServer(spec)
+    return { kind: 'ModelRef', metadata: toMetadata(metadata), ...ours, backend: modelRef, server }
   }),
+  ExternalModel: reader(documents.ExternalModel, ({ metadata, spec }) =>
+    toExternalModel(toMetadata(metadata), spec),
+  ),
+  AccessPolicy: reader(documents.AccessPolicy, ({ metadata, spec }) => ({
+    kind: 'AccessPolicy',
+    metadata: toMetadata(metadata),
+    modelRefs: spec.modelRefs,
+    subjects: toSubjects(spec.subjects),
+    metering: spec.meteringMetadata,
+  })),
+  Subscription: reader(documents.Subscription, ({ metadata, spec }) => ({
+    kind: 'Subscription',
+    metadata: toMetadata(metadata),
+    owner: toSubjects(spec.owner),
+    modelRefs: withoutRepeats(spec.modelRefs.map(toBilledModel)),
+    attribution: spec.tokenMetadata,
+    priority: spec.priority,
+  })),
+  Tenant: reader(documents.Tenant, ({ metadata, spec }) => ({
+    kind: 'Tenant',
+    metadata: toMetadata(metadata),
+    maxExpirationDays: spec.apiKeys?.maxExpirationDays,
+    externalOidc: spec.externalOIDC && toExternalOidc(spec.externalOIDC),
+    telemetry: spec.telemetry && { enabled: spec.telemetry.enabled, ...spec.telemetry.metrics },
+  })),
+  ConfigMap: reader(documents.ConfigMap, ({ metadata, data }) => ({
+    kind: 'ConfigMap',
+    metadata: toMetadata(metadata),
+    tiers: data.tiers.map(toTier),
+  })),
+  HTTPRoute: reader(documents.HTTPRoute, toHttpRoute),
+  Gateway: reader(documents.Gateway, toGateway),
+  LLMInferenceService: reader(documents.LLMInferenceService, toInferenceService),
 }
 
-function readMetadata(field: Field, kind: OwnKind): Metadata {
-  field.object()
-  const name = field.at('name').requiredString()
-  const written = field.at('namespace').string()
-  const isModel = kind === 'ModelRef' || kind === 'ExternalModel'
-  const namespace = written ?? (isModel ? 'default' : subscriptionNamespace)
-  if (isModel && routeNames.includes(namespace)) {
-    field.at('namespace').problem(`"${namespace}" would hide a route of the gateway`)
-  }
-  if (!isModel && kind !== 'ConfigMap' && namespace !== subscriptionNamespace) {
-    field.at('namespace').problem(`must be ${subscriptionNamespace}; others are not watched`)
-  }
-  const created = Date.parse(field.at('creationTimestamp').string() ?? '')
-  const deleted = field.at('deletionTimestamp')
-  const deletionTimestamp = deleted.string()
+type Document<Kind extends keyof typeof documents> = ValueOf<(typeof documents)[Kind]>
+
+function toMetadata(written: Document<'ModelRef'>['metadata']): Metadata {
+  const { name, namespace, annotations, creationTimestamp, deletionTimestamp } = written
+  const created = Date.parse(creationTimestamp ?? '')
   return {
     name,
     namespace,
-    annotations: field.at('annotations').strings(),
+    annotations,
     createdAt: Number.isNaN(created) ? undefined : created,
-    deleting: deleted.present,
+    deleting: deletionTimestamp !== undefined,
     ...(deletionTimestamp !== undefined && { deletionTimestamp }),
   }
 }
 
-function readModelRef(root: Field, metadata: Metadata): ModelRef {
-  const spec = root.at('spec')
-  spec.object()
-  if (metadata.name.length > 63) {
-    root.at('metadata').at('name').problem('must have at most 63 characters to be referred to')
-  }
-  const backendUrl = spec.at('backendUrl').string()
-  if (backendUrl !== undefined) checkUrl(spec.at('backendUrl'), backendUrl)
-  const endpointOverride = spec.at('endpointOverride').string()
-  if (endpointOverride !== undefined) checkUrl(spec.at('endpointOverride'), endpointOverride)
-  const backend = spec.at('modelRef')
-  backend.object()
-  return {
-    kind: 'ModelRef',
-    metadata,
-    backend: {
-      kind: backend.at('kind').requiredString(),
-      name: backend.at('name').requiredString(),
-    },
-    endpointOverride,
-    backendUrl,
-    modelIds: spec.at('modelIds').texts(),
-    server: readModelServer(spec, backendUrl === undefined || namesHost(backendUrl)),
-  }
+function toSubjects({ users, groups }: Spec<'Subscription'>['owner']): Subjects {
+  return { users, groups: groups.map(({ name }) => name) }
 }
 
-/**
- * A text that matches the pattern of a URL may still be invalid: an IPv6 address, a Punycode name.
- */
-function checkUrl(field: Field, text: string): void {
-  if (!URL.canParse(text)) field.problem('must be a URL like http://host:port/path')
-}
-
-function readAccessPolicy(root: Field, metadata: Metadata): AccessPolicy {
-  const spec = root.at('spec')
-  spec.object()
-  const subjects = readSubjects(spec.at('subjects'))
-  if (subjects.users.length + subjects.groups.length === 0) {
-    spec.at('subjects').problem('needs at least one group or user')
-  }
+function toBilledModel(written: Spec<'Subscription'>['modelRefs'][number]): BilledModel {
+  const { namespace, name, tokenRateLimits, billingRate } = written
+  const perToken = billingRate?.perToken
   return {
-    kind: 'AccessPolicy',
-    metadata,
-    modelRefs: spec.at('modelRefs').list().map(readReference),
-    subjects,
-    metering: readAttribution(spec.at('meteringMetadata')),
-  }
-}
-
-function readSubscription(root: Field, metadata: Metadata): Subscription {
-  const spec = root.at('spec')
-  spec.object()
-  return {
-    kind: 'Subscription',
-    metadata,
-    owner: readSubjects(spec.at('owner')),
-    modelRefs: withoutRepeats(spec.at('modelRefs').list().map(readBilledModel)),
-    attribution: readAttribution(spec.at('tokenMetadata')),
-    priority: spec.at('priority').integer() ?? 0,
-  }
-}
-
-function readTenant(root: Field, metadata: Metadata): Tenant {
-  if (metadata.name !== 'default-tenant') {
-    root.at('metadata').at('name').problem('must be default-tenant; there is one Tenant')
-  }
-  const spec = root.inside('spec')
-  return {
-    kind: 'Tenant',
-    metadata,
-    maxExpirationDays: spec.inside('apiKeys').at('maxExpirationDays').integer(),
-    externalOidc: readExternalOidc(spec.at('externalOIDC')),
-    telemetry: readTelemetry(spec.at('telemetry')),
-  }
-}
-
-function readTelemetry(telemetry: Field): WrittenTelemetry | undefined {
-  if (!telemetry.present || !telemetry.object()) return undefined
-  const metrics = telemetry.inside('metrics')
-  return {
-    enabled: telemetry.at('enabled').boolean(),
-    captureOrganization: metrics.at('captureOrganization').boolean(),
-    captureUser: metrics.at('captureUser').boolean(),
-    captureGroup: metrics.at('captureGroup').boolean(),
-    captureModelUsage: metrics.at('captureModelUsage').boolean(),
-  }
-}
-
-function readExternalOidc(oidc: Field): ExternalOidc | undefined {
-  if (!oidc.present || !oidc.object()) return undefined
-  return {
-    issuerUrl: oidc.at('issuerUrl').requiredString(),
-    clientId: oidc.at('clientId').requiredString(),
-    ttlSeconds: oidc.at('ttl').integer() ?? 300,
-  }
-}
-
-function readReference(field: Field): ModelReference {
-  field.object()
-  return {
-    namespace: field.at('namespace').requiredString(),
-    name: field.at('name').requiredString(),
-  }
-}
-
-function readBilledModel(field: Field): BilledModel {
-  const perToken = field.inside('billingRate').at('perToken').string()
-  return {
-    ...readReference(field),
-    tokenRateLimits: field.at('tokenRateLimits').list().map(readLimit),
+    namespace,
+    name,
+    tokenRateLimits: tokenRateLimits.map(({ limit, window }) => {
+      return { limit, window, windowMs: parseWindow(window) ?? 0 }
+    }),
     billingRate: perToken === undefined ? undefined : { perToken },
   }
 }
 
-function readLimit(field: Field): Limit {
-  field.object()
-  const limit = field.at('limit').requiredInteger()
-  const window = field.at('window').requiredString()
-  const windowMs = parseWindow(window)
-  if (windowMs === undefined && window !== '') field.at('window').problem(windowMessage)
-  return { limit, window, windowMs: windowMs ?? 0 }
+function toExternalOidc(written: NonNullable<Spec<'Tenant'>['externalOIDC']>): ExternalOidc {
+  const { issuerUrl, clientId, ttl } = written
+  return { issuerUrl, clientId, ttlSeconds: ttl }
 }
 
-function readSubjects(field: Field): Subjects {
-  if (!field.present || !field.object()) return { users: [], groups: [] }
-  return {
-    users: field.at('users').texts(),
-    groups: field
-      .at('groups')
-      .list()
-      .map((group) => (group.object() ? group.at('name').requiredString() : '')),
-  }
-}
-
-function readAttribution(field: Field): Attribution {
-  if (field.present) field.object()
-  return {
-    organizationId: field.at('organizationId').string() ?? '',
-    costCenter: field.at('costCenter').string() ?? '',
-    labels: field.at('labels').strings(),
-  }
+function toTier(written: Document<'ConfigMap'>['data']['tiers'][number]): Tier {
+  const { name, displayName = name, description, level, groups } = written
+  return { name, displayName, description, level, groups: new Set(groups) }
 }
 
 /** If a Subscription names a model twice, the first entry counts (contract, 7.1). */

@@ -1,19 +1,21 @@
-/** Reads the fields of HTTPRoutes, Gateways and LLMInferenceServices that find-backend.ts needs. */
+/** HTTPRoutes, Gateways and LLMInferenceServices as documents → what find-backend.ts needs. */
 
-import { type Field, isObject } from '../formats/fields.ts'
+import { isObject } from '../formats/fields.ts'
+import type { ValueOf } from '../formats/schema.ts'
 import type { Metadata } from '../kinds/metadata.ts'
-
 import type {
   Gateway,
   HttpRoute,
   InferenceService,
-  Listener,
-  RouteBackend,
   RouteParent,
   RouteRule,
 } from '../kinds/routing.ts'
+import { gatewayGroup, type routingDocuments } from '../kinds/routing-schemas.ts'
 
-const gatewayGroup = 'gateway.networking.k8s.io'
+type Written<Kind extends keyof typeof routingDocuments> = ValueOf<(typeof routingDocuments)[Kind]>
+type WrittenRoute = Written<'HTTPRoute'>
+type WrittenRule = WrittenRoute['spec']['rules'][number]
+type Verdict = WrittenRoute['status']['parents'][number]
 
 /** The labels of HTTPRoutes that KServe creates for its inference services, besides their names. */
 export const routerLabels: Readonly<Record<string, string>> = {
@@ -28,42 +30,28 @@ export function isModelRoute(document: unknown): boolean {
   return Object.entries(routerLabels).every(([label, value]) => labels[label] === value)
 }
 
-export const routingReaders = {
-  HTTPRoute: readHttpRoute,
-  Gateway: readGateway,
-  LLMInferenceService: readInferenceService,
-} as const
-
-function readMetadata(field: Field): Metadata {
-  field.object()
-  const deleted = field.at('deletionTimestamp')
-  return {
-    name: field.at('name').requiredString(),
-    namespace: field.at('namespace').string() ?? 'default',
-    annotations: {},
-    createdAt: undefined,
-    deleting: deleted.present,
-  }
+function toMetadata({
+  name,
+  namespace,
+  deletionTimestamp,
+}: Written<'Gateway'>['metadata']): Metadata {
+  const deleting = deletionTimestamp !== undefined
+  return { name, namespace, annotations: {}, createdAt: undefined, deleting }
 }
 
-function readHttpRoute(root: Field): HttpRoute {
-  const metadata = readMetadata(root.at('metadata'))
-  const spec = root.inside('spec')
+export function toHttpRoute({ metadata, spec, status }: WrittenRoute): HttpRoute {
   const { namespace } = metadata
-  const verdicts = root
-    .inside('status')
-    .at('parents')
-    .list()
-    .map((each) => ({ of: keyOf(readParentRef(each.at('parentRef'), namespace)), said: each }))
+  const verdicts = status.parents.map((said) => ({
+    of: keyOf(toParent(said.parentRef, namespace)),
+    said,
+  }))
   return {
     kind: 'HTTPRoute',
-    metadata,
-    service: root.at('metadata').at('labels').strings()['app.kubernetes.io/name'] ?? '',
-    hostnames: spec.at('hostnames').texts(),
-    parents: spec
-      .at('parentRefs')
-      .list()
-      .map((each) => readParentRef(each, namespace))
+    metadata: toMetadata(metadata),
+    service: metadata.labels['app.kubernetes.io/name'] ?? '',
+    hostnames: spec.hostnames,
+    parents: spec.parentRefs
+      .map((each) => toParent(each, namespace))
       .filter(({ isGateway }) => isGateway)
       .map((parent) => {
         const own = verdicts.filter(({ of }) => of === keyOf(parent)).map(({ said }) => said)
@@ -71,74 +59,67 @@ function readHttpRoute(root: Field): HttpRoute {
         const refusal = refusalOf(own, 'Accepted')
         return { gateway, section, port, refusal, unresolved: refusalOf(own, 'ResolvedRefs') }
       }),
-    rules: spec
-      .at('rules')
-      .list()
-      .map((rule) => readRule(rule, namespace)),
+    rules: spec.rules.map((rule) => toRule(rule, namespace)),
   }
 }
 
-type ParentRef = Pick<RouteParent, 'gateway' | 'section' | 'port'> & { readonly isGateway: boolean }
+type Parent = Pick<RouteParent, 'gateway' | 'section' | 'port'> & { readonly isGateway: boolean }
 
-function readParentRef(field: Field, namespace: string): ParentRef {
-  field.object()
-  const group = field.at('group').string() ?? gatewayGroup
-  const kind = field.at('kind').string() ?? 'Gateway'
+function toParent(ref: Verdict['parentRef'], own: string): Parent {
   return {
-    isGateway: group === gatewayGroup && kind === 'Gateway',
-    gateway: `${field.at('namespace').string() ?? namespace}/${field.at('name').requiredString()}`,
-    section: field.at('sectionName').string(),
-    port: field.at('port').integer(),
+    isGateway: ref.group === gatewayGroup && ref.kind === 'Gateway',
+    gateway: `${ref.namespace ?? own}/${ref.name}`,
+    section: ref.sectionName,
+    port: ref.port,
   }
 }
 
-function keyOf({ isGateway, gateway, section, port }: ParentRef): string {
+function keyOf({ isGateway, gateway, section, port }: Parent): string {
   return `${isGateway} ${gateway} ${section ?? ''} ${port ?? ''}`
 }
 
 /** The objections of a parent's controllers, if none of them accepts. */
-function refusalOf(verdicts: readonly Field[], type: string): string | undefined {
+function refusalOf(verdicts: readonly Verdict[], type: string): string | undefined {
   const found = verdicts
-    .flatMap((verdict) => verdict.at('conditions').list())
-    .filter((condition) => condition.at('type').string() === type)
-  const isStatus = (status: string) => (each: Field) => each.at('status').string() === status
-  if (found.some(isStatus('True'))) return undefined
-  const refusal = found.find(isStatus('False'))
-  return refusal && (refusal.at('message').string() || 'no reason given')
+    .flatMap(({ conditions }) => conditions)
+    .filter((each) => each.type === type)
+  if (found.some(({ status }) => status === 'True')) return undefined
+  const refusal = found.find(({ status }) => status === 'False')
+  return refusal && (refusal.message || 'no reason given')
 }
 
-function readRule(rule: Field, namespace: string): RouteRule {
-  rule.object()
-  const matches = rule.at('matches').list().map(readMatch)
-  const refs = rule.at('backendRefs').list()
-  const isEach = rule.at('filters').list().length > 0
+function toRule({ matches, filters, backendRefs }: WrittenRule, own: string): RouteRule {
+  const read = matches.map(readMatch)
   return {
-    prefixes: matches.length === 0 ? [''] : matches.flatMap(({ prefix }) => prefix ?? []),
-    isPlain: matches.length < 2 && matches.every(({ isPlain }) => isPlain),
-    isFiltered: isEach || refs.some((ref) => ref.at('filters').list().length > 0),
-    backends: refs
-      .filter((ref) => ref.at('weight').integer() !== 0)
-      .map((ref) => readBackend(ref, namespace)),
+    prefixes: read.length === 0 ? [''] : read.flatMap(({ prefix }) => prefix ?? []),
+    isPlain: read.length < 2 && read.every(({ isPlain }) => isPlain),
+    isFiltered: filters.length > 0 || backendRefs.some((ref) => ref.filters.length > 0),
+    backends: backendRefs
+      .filter(({ weight }) => weight !== 0)
+      .map(({ group, kind, namespace = own, name, port }) => ({
+        shown: `${kind} ${namespace}/${name}`,
+        isService: kind === 'Service' && group === '',
+        namespace,
+        name,
+        port,
+      })),
   }
 }
 
 /** `prefix` is undefined if no path of ours is known to match. */
-function readMatch(match: Field): {
+function readMatch({ path, method, headers, queryParams }: WrittenRule['matches'][number]): {
   readonly prefix: string | undefined
   readonly isPlain: boolean
 } {
-  match.object()
-  const path = match.inside('path')
-  const type = path.at('type').string() ?? 'PathPrefix'
-  const value = type === 'RegularExpression' ? '' : (path.at('value').string() ?? '/')
+  const { type, value = '' } = path
   const before = /^(.*?)\/v1(?:\/|$)/.exec(value)?.[1]
   const isPrefix = type === 'PathPrefix'
-  const isFree = ['headers', 'queryParams'].every((name) => match.at(name).list().length === 0)
+  const isFree = headers.length + queryParams.length === 0 && method === undefined
   return {
     prefix:
       type === 'RegularExpression' ? undefined : (before ?? (isPrefix ? trim(value) : undefined)),
     // Every path that we send continues with /v1 after the prefix.
-    isPlain: isPrefix && isFree && !match.at('method').present && isWhole(value, before),
+    isPlain: isPrefix && isFree && isWhole(value, before),
   }
 }
 
@@ -150,53 +131,23 @@ function trim(path: string): string {
   return path.endsWith('/') ? path.slice(0, -1) : path
 }
 
-function readBackend(ref: Field, own: string): RouteBackend {
-  const kind = ref.at('kind').string() ?? 'Service'
-  const isService = kind === 'Service' && (ref.at('group').string() ?? '') === ''
-  const namespace = ref.at('namespace').string() ?? own
-  const name = ref.at('name').requiredString()
-  const port = ref.at('port').integer()
-  return { shown: `${kind} ${namespace}/${name}`, isService, namespace, name, port }
-}
-
-function readGateway(root: Field): Gateway {
+export function toGateway({ metadata, spec, status }: Written<'Gateway'>): Gateway {
   return {
     kind: 'Gateway',
-    metadata: readMetadata(root.at('metadata')),
-    listeners: root
-      .inside('spec')
-      .at('listeners')
-      .list()
-      .flatMap((listener): Listener | [] => {
-        const protocol = listener.at('protocol').string()
-        if (protocol !== 'HTTP' && protocol !== 'HTTPS') return []
-        return {
-          name: listener.at('name').requiredString(),
-          hostname: listener.at('hostname').string(),
-          port: listener.at('port').requiredInteger(),
-          isSecure: protocol === 'HTTPS',
-        }
+    metadata: toMetadata(metadata),
+    listeners: spec.listeners
+      .filter(({ protocol }) => protocol === 'HTTP' || protocol === 'HTTPS')
+      .map(({ name, hostname, port, protocol }) => {
+        return { name, hostname, port, isSecure: protocol === 'HTTPS' }
       }),
-    addresses: root
-      .inside('status')
-      .at('addresses')
-      .list()
-      .map((address) => address.at('value').string() ?? ''),
+    addresses: status.addresses.map(({ value }) => value),
   }
 }
 
-function readInferenceService(root: Field): InferenceService {
-  const status = root.inside('status')
-  return {
-    kind: 'LLMInferenceService',
-    metadata: readMetadata(root.at('metadata')),
-    addresses: status
-      .at('addresses')
-      .list()
-      .map((each) => ({
-        name: each.at('name').string() ?? '',
-        url: each.at('url').string() ?? '',
-      })),
-    url: status.at('url').string(),
-  }
+export function toInferenceService({
+  metadata,
+  status,
+}: Written<'LLMInferenceService'>): InferenceService {
+  const { addresses, url } = status
+  return { kind: 'LLMInferenceService', metadata: toMetadata(metadata), addresses, url }
 }

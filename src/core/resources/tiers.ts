@@ -3,7 +3,6 @@
  * `data.tiers` is YAML in a string; the reader of the file parses it.
  */
 
-import type { Field } from '../formats/fields.ts'
 import type { Tier } from '../kinds/resources.ts'
 
 const mappingName = 'tier-to-group-mapping'
@@ -14,26 +13,6 @@ export function isTierMapping(document: unknown): boolean {
   const { apiVersion, kind, metadata } = document as Record<string, unknown>
   if (apiVersion !== 'v1' || kind !== 'ConfigMap') return false
   return (metadata as { name?: unknown } | null | undefined)?.name === mappingName
-}
-
-/** Reads `data.tiers` after parsing. Problems are recorded at their fields. */
-export function readTiers(field: Field): readonly Tier[] {
-  if (!field.present) field.problem('is required')
-  const seen = new Set<string>()
-  return field.list().map((item) => {
-    item.object()
-    const name = item.at('name').requiredString()
-    if (seen.has(name) && name !== '') item.at('name').problem(`"${name}" is there twice`)
-    seen.add(name)
-    const shown = item.at('displayName').string()
-    return {
-      name,
-      displayName: shown ?? name,
-      description: item.at('description').string() ?? '',
-      level: item.at('level').integer() ?? 0,
-      groups: new Set(item.at('groups').texts()),
-    }
-  })
 }
 
 /**

@@ -6,13 +6,12 @@
 import { X509Certificate } from 'node:crypto'
 import { LineCounter, parseDocument } from 'yaml'
 import {
-  type Field,
   type FieldPath,
   type FieldProblem,
-  readField,
+  readFields,
   showPath,
 } from '../../core/formats/fields.ts'
-import { list, object, type Schema, text } from '../../core/formats/schema.ts'
+import { filled, list, object, type Schema, text, type ValueOf } from '../../core/formats/schema.ts'
 import { isTrustworthy } from '../../core/formats/trustworthy.ts'
 import { prune } from '../../core/resources/prune.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
@@ -41,28 +40,49 @@ export interface AuthenticationConfiguration {
   readonly leftOut: readonly string[]
 }
 
-const filled = text({ minLength: 1 })
-const mapping = object({ claim: filled, prefix: text() })
+const some = text({ minLength: 1 })
+/** The prefix is required, even if empty, so that nobody omits it by accident. */
+const mapping = object({ claim: some, prefix: text() }, ['claim', 'prefix'])
+const url = text({
+  rules: [
+    {
+      message: 'must be an https URL without query and fragment',
+      holds: (written: string) => isTrustworthy(written) && !/[?#]/.test(written),
+    },
+  ],
+})
+const certificate = text({
+  rules: [{ message: 'must be a certificate in PEM', holds: isCertificate }],
+})
 const provider = object({
-  issuer: object({
-    url: text(),
-    discoveryURL: filled,
-    certificateAuthority: text(),
-    audiences: list(filled, { minItems: 1, item: 'audience' }),
-    audienceMatchPolicy: text({ enum: ['', 'MatchAny'] }),
-  }),
-  claimValidationRules: list(object({ claim: filled, requiredValue: text() })),
-  claimMappings: object({ username: mapping, groups: mapping }),
+  issuer: filled(
+    object(
+      {
+        url,
+        discoveryURL: some,
+        certificateAuthority: certificate,
+        audiences: list(some, { minItems: 1, item: 'audience' }),
+        audienceMatchPolicy: text({ enum: ['', 'MatchAny'] }),
+      },
+      ['url'],
+    ),
+    {},
+  ),
+  claimValidationRules: list(object({ claim: some, requiredValue: filled(text(), '') }, ['claim'])),
+  claimMappings: filled(object({ username: filled(mapping, {}), groups: mapping }), {}),
 })
+/** Of a provider with other fields, which is left out. */
+const foreign = object({ issuer: filled(object({ url }, ['url']), {}) })
 const versions = ['v1', 'v1beta1'].map((each) => `apiserver.config.k8s.io/${each}`)
-/** The supported fields. */
-const configuration = object({
-  apiVersion: text({ enum: versions }),
-  kind: text({ enum: ['AuthenticationConfiguration'] }),
-  jwt: list(provider),
-})
-/** The same without the providers' fields. */
-const head = object({ ...configuration.properties, jwt: { type: 'array' } })
+/** The supported fields, without those of the providers. */
+const head = object(
+  {
+    apiVersion: text({ enum: versions }),
+    kind: text({ enum: ['AuthenticationConfiguration'] }),
+    jwt: list({ type: 'object' }),
+  },
+  ['apiVersion', 'kind'],
+)
 
 /** Parses the file's text. `issuers` are those already in use. Never throws. */
 export function parseAuthenticationConfiguration(
@@ -77,29 +97,35 @@ export function parseAuthenticationConfiguration(
   const show = ({ path, message }: FieldProblem): string =>
     `line ${lineIn(document, path, lines)}: ${showPath(path)} ${message}`.replace('  ', ' ')
 
-  const root = readField(written.value, problems, configuration)
-  readKind(root)
+  const root = readFields(written.value, head, problems)
   for (const path of strangers(written.value, head, [])) {
     strange.push({ path, message: 'is not taken' })
   }
 
   const seen = new Set(issuers)
-  const providers = root
-    .at('jwt')
-    .list()
-    .flatMap((jwt, index) => {
-      const issuer = readIssuer(jwt.at('issuer').at('url'))
-      if (issuer !== undefined && seen.has(issuer)) {
-        jwt.at('issuer').at('url').problem('names an issuer that another provider has')
-      }
-      if (issuer !== undefined) seen.add(issuer)
-      const value = (written.value as { jwt: readonly unknown[] }).jwt[index]
-      const foreign = strangers(value, provider, ['jwt', index])
-      for (const path of foreign) {
-        strange.push({ path, message: 'is not taken, so this provider is left out' })
-      }
-      return foreign.length > 0 ? [] : [readProvider(jwt, issuer ?? '')]
-    })
+  const providers = (root?.jwt ?? []).flatMap((jwt, index) => {
+    if (jwt === undefined) return []
+    const at = ['jwt', index]
+    const others = strangers(jwt, provider, at)
+    for (const path of others) {
+      strange.push({ path, message: 'is not taken, so this provider is left out' })
+    }
+    const before = problems.length
+    const read = others.length > 0 ? undefined : readFields(jwt, provider, problems, at)
+    const { issuer } = read ?? readFields(jwt, foreign, problems, at)
+    if (problems.length > before) return []
+    const problem = (field: string, message: string): void =>
+      void problems.push({ path: [...at, 'issuer', field], message })
+    if (seen.has(issuer.url)) problem('url', 'names an issuer that another provider has')
+    seen.add(issuer.url)
+    if (read === undefined) return []
+    const { discoveryURL } = read.issuer
+    const isSafe = discoveryURL?.startsWith('https:') || issuer.url.startsWith('http:')
+    if (discoveryURL !== undefined && !(isSafe && isTrustworthy(discoveryURL))) {
+      problem('discoveryURL', 'must be an https URL')
+    }
+    return [toProvider(read)]
+  })
   return { providers, broken: problems.map(show), leftOut: strange.map(show) }
 }
 
@@ -117,12 +143,6 @@ function toPlain(document: ReturnType<typeof parseDocument>): { readonly value: 
   }
 }
 
-function readKind(root: Field): void {
-  if (!root.object()) return
-  root.at('apiVersion').requiredString()
-  root.at('kind').requiredString()
-}
-
 /** Unsupported fields; empty ones are ignored. */
 function strangers(value: unknown, known: Schema, path: FieldPath): readonly FieldPath[] {
   const found: FieldPath[] = []
@@ -134,63 +154,27 @@ function isEmpty(value: unknown): boolean {
   return value === null || value === '' || (Array.isArray(value) && value.length === 0)
 }
 
-function readIssuer(url: Field): string | undefined {
-  const written = url.requiredString()
-  if (written === '') return undefined
-  if (isTrustworthy(written) && !/[?#]/.test(written)) return written
-  url.problem('must be an https URL without query and fragment')
-  return undefined
-}
-
-function readProvider(jwt: Field, issuer: string): WrittenProvider {
-  const about = jwt.at('issuer')
-  const discoveryUrl = about.at('discoveryURL').string()
-  const isSafe = discoveryUrl?.startsWith('https:') || issuer.startsWith('http:')
-  if (discoveryUrl !== undefined && !(isSafe && isTrustworthy(discoveryUrl))) {
-    about.at('discoveryURL').problem('must be an https URL')
-  }
-  const audiences = about.at('audiences').list()
-  about.at('audienceMatchPolicy').string()
-  const mappings = jwt.at('claimMappings')
-  const username = readMapping(mappings.at('username'))
-  const groups = mappings.at('groups').present ? readMapping(mappings.at('groups')) : undefined
+function toProvider({ issuer, claimMappings, claimValidationRules }: ValueOf<typeof provider>) {
+  const { username, groups } = claimMappings
   return {
-    issuer,
-    discoveryUrl,
-    ca: readAuthority(about.at('certificateAuthority')),
-    audiences: audiences.map((each) => each.requiredString()),
+    issuer: issuer.url,
+    discoveryUrl: issuer.discoveryURL,
+    ca: issuer.certificateAuthority || undefined,
+    audiences: issuer.audiences,
     claims: {
       username: username.claim,
       groups: groups?.claim,
       usernamePrefix: username.prefix,
       groupsPrefix: groups?.prefix ?? '',
-      required: jwt
-        .at('claimValidationRules')
-        .list()
-        .map((rule) => ({
-          claim: rule.at('claim').requiredString(),
-          value: rule.at('requiredValue').string() ?? '',
-        })),
+      required: claimValidationRules.map(({ claim, requiredValue: value }) => ({ claim, value })),
     },
   }
 }
 
-/** The prefix is required, even if empty, so that nobody omits it by accident. */
-function readMapping(mapping: Field): { readonly claim: string; readonly prefix: string } {
-  return {
-    claim: mapping.at('claim').requiredString(),
-    prefix: mapping.at('prefix').requiredString(),
-  }
-}
-
-function readAuthority(authority: Field): string | undefined {
-  const pem = authority.string()
-  if (!pem) return undefined
+function isCertificate(pem: string): boolean {
   try {
-    new X509Certificate(pem)
-    return pem
+    return pem === '' || new X509Certificate(pem).serialNumber !== ''
   } catch {
-    authority.problem('must be a certificate in PEM')
-    return undefined
+    return false
   }
 }

@@ -148,10 +148,8 @@ test('optional fields may be missing', async (t) => {
       .telemetry,
     {
       enabled: true,
-      captureOrganization: undefined,
       captureUser: false,
       captureGroup: true,
-      captureModelUsage: undefined,
     },
   )
   t.match(resourceOf(change(tenant, ['spec'], undefined)), { maxExpirationDays: undefined })

@@ -1,6 +1,7 @@
 /** Fields of a ModelRef for the connection to its server. */
 
-import { integer, object, type Schema, text } from '../formats/schema.ts'
+import { parseDuration } from '../formats/duration.ts'
+import { dnsName, integer, object, type Schema, text } from '../formats/schema.ts'
 
 /** A file name within a folder, never a path out of it. */
 const file: Partial<Schema> = {
@@ -24,14 +25,20 @@ const secretName = text({
   description: 'name of the Secret',
   minLength: 1,
   maxLength: 253,
-  pattern: '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$',
+  pattern: dnsName,
   form: 'a DNS name in lower case',
 })
 
 /** Exactly one of the two. */
-export const credentialRule = {
+const credentialRule = {
   cel: 'has(self.file) != has(self.secretRef)',
   message: 'needs either file or secretRef',
+  holds: ({ file, secretRef }: Readonly<Record<string, unknown>>) =>
+    isWritten(file) !== isWritten(secretRef),
+}
+
+function isWritten(value: unknown): boolean {
+  return value !== undefined && value !== null
 }
 
 /** How the gateway identifies itself to the server. */
@@ -80,7 +87,7 @@ export const credential = object(
  * A Go duration without signs, microseconds, nanoseconds or a lone point, which CEL parses as we
  * do.
  */
-function duration(description: string, longest: string, otherwise: string): Schema {
+function duration(description: string, longest: string, otherwise: string) {
   const message = `must be a duration like 500ms, 30s or 10m, at most ${longest}`
   return text({
     description,
@@ -92,9 +99,18 @@ function duration(description: string, longest: string, otherwise: string): Sche
       {
         cel: `duration(self) >= duration('1ms') && duration(self) <= duration('${longest}')`,
         message,
+        holds: (written: string) => {
+          const milliseconds = millisecondsOf(written)
+          return milliseconds >= 1 && milliseconds <= millisecondsOf(longest)
+        },
       },
     ],
   })
+}
+
+/** Milliseconds of a duration; 0 if it is none. */
+export function millisecondsOf(written: string): number {
+  return Number(/^(\d{1,9})ms$/.exec(written)?.[1] ?? parseDuration(written) ?? 0)
 }
 
 const number = '[0-9]{1,9}(\\.[0-9]{1,6})?'
@@ -102,6 +118,7 @@ const durationPattern = `^([0-9]{1,9}ms|(${number}h)?(${number}m)?(${number}s)?)
 
 /** The values for which the gateway has routes. */
 const idles = ['10s', '30s', '1m', '2m', '5m', '10m', '15m', '30m', '1h']
+export const idleSeconds: readonly number[] = idles.map((idle) => millisecondsOf(idle) / 1_000)
 
 export const server = {
   upstreamModel: text({
@@ -131,6 +148,8 @@ export const server = {
           {
             cel: `duration(self) in [${idles.map((idle) => `duration('${idle}')`).join(', ')}]`,
             message: `must be one of ${idles.join(', ')}`,
+            holds: (written: string) =>
+              idles.some((idle) => millisecondsOf(idle) === millisecondsOf(written)),
           },
         ],
       }),

@@ -1,41 +1,71 @@
 /**
- * The schema of each kind: the single source of its fields, bounds and patterns. `npm run crds`
- * writes k8s/crds and docs/resources.md from it.
+ * The schema of each kind: the single source of its fields, their types, bounds and patterns.
+ * resources.ts has the types that are derived from it; `npm run crds` writes k8s/crds and
+ * docs/resources.md.
  */
 
-import { readField } from '../formats/fields.ts'
+import { parseWindow } from '../formats/duration.ts'
+import { type FieldProblem, readFields } from '../formats/fields.ts'
 import {
   boolean,
   dnsLabel,
   dnsName,
+  filled,
   integer,
   labels,
   list,
   object,
+  type Rule,
   type Schema,
   text,
 } from '../formats/schema.ts'
+import { subscriptionNamespace } from './metadata.ts'
 import { credential, credentialReference, server } from './model-server-schema.ts'
 import { routingDocuments } from './routing-schemas.ts'
 
 const inLowerCase = 'a DNS name in lower case'
 
-/** For every kind: the API server's own rules for objects, which we apply to files. */
-const metadata = object(
-  {
-    name: text({ minLength: 1, maxLength: 253, pattern: dnsName, form: inLowerCase }),
-    namespace: text({
-      minLength: 1,
-      maxLength: 63,
-      pattern: dnsLabel,
-      form: 'a DNS label in lower case',
-    }),
-    annotations: labels(),
-    creationTimestamp: text(),
-    deletionTimestamp: text(),
-  },
-  ['name'],
-)
+/** Namespaces that would shadow a route of the gateway. */
+const routeNames = ['v1', 'internal', 'maas-api', 'health', 'docs', 'openapi.json']
+
+/** The API server's own rules for objects, which we apply to files, and those of a kind. */
+function metadata(
+  namespace: string,
+  ofName: Partial<Schema> = {},
+  ofNamespace: Partial<Schema> = {},
+) {
+  return object(
+    {
+      name: text({ minLength: 1, maxLength: 253, pattern: dnsName, form: inLowerCase, ...ofName }),
+      namespace: filled(
+        text({
+          minLength: 1,
+          maxLength: 63,
+          pattern: dnsLabel,
+          form: 'a DNS label in lower case',
+          ...ofNamespace,
+        }),
+        namespace,
+      ),
+      annotations: labels(),
+      creationTimestamp: text(),
+      deletionTimestamp: text(),
+    },
+    ['name'],
+  )
+}
+
+const ofModel: Partial<Schema> = {
+  refuses: routeNames.map((name) => ({
+    pattern: `^${name.replace('.', '\\.')}$`,
+    message: `"${name}" would hide a route of the gateway`,
+  })),
+}
+
+const ofPolicy: Partial<Schema> = {
+  pattern: `^${subscriptionNamespace}$`,
+  form: `${subscriptionNamespace}; others are not watched`,
+}
 
 const reference = {
   namespace: text({
@@ -62,28 +92,34 @@ const plainName: Partial<Schema> = {
   form: 'free of ", \\ and controls',
 }
 
-function subjects(more: Partial<Schema>): Schema {
-  return object(
-    {
-      users: list(text(plainName), { description: 'names of users' }),
-      groups: list(object({ name: text({ ...plainName, description: 'its name' }) }, ['name']), {
-        description: 'groups; every member counts',
-      }),
-    },
-    [],
-    more,
+function subjects(more: Partial<Schema>) {
+  return filled(
+    object(
+      {
+        users: list(text(plainName), { description: 'names of users' }),
+        groups: list(object({ name: text({ ...plainName, description: 'its name' }) }, ['name']), {
+          description: 'groups; every member counts',
+        }),
+      },
+      [],
+      more,
+    ),
+    {},
   )
 }
 
-function attribution(description: string): Schema {
-  return object(
-    {
-      organizationId: text({ description: 'the organization that is responsible' }),
-      costCenter: text({ description: 'the cost center that is charged' }),
-      labels: labels({ description: 'further labels' }),
-    },
-    [],
-    { description },
+function attribution(description: string) {
+  return filled(
+    object(
+      {
+        organizationId: filled(text({ description: 'the organization that is responsible' }), ''),
+        costCenter: filled(text({ description: 'the cost center that is charged' }), ''),
+        labels: labels({ description: 'further labels' }),
+      },
+      [],
+      { description },
+    ),
+    {},
   )
 }
 
@@ -92,15 +128,18 @@ const mostModels = 5_000
 
 const windowForm = '1 to 9999 and s, m or h, like 1m, and at most 8784h'
 
-/** Also for a window that matches the pattern and is too long. */
-export const windowMessage = `must be ${windowForm}`
-
 const window = text({
   description: 'length of the window, which opens with the first response that is counted',
   maxLength: 16,
   pattern: '^[1-9][0-9]{0,3}[smh]$',
   form: windowForm,
-  rules: [{ cel: "duration(self) <= duration('8784h')", message: windowMessage }],
+  rules: [
+    {
+      cel: "duration(self) <= duration('8784h')",
+      message: `must be ${windowForm}`,
+      holds: (window: string) => parseWindow(window) !== undefined,
+    },
+  ],
 })
 
 const limit = object(
@@ -113,11 +152,15 @@ const limit = object(
   ['limit', 'window'],
 )
 
+const urlForm = 'a URL like http://host:port/path'
+
 const url: Partial<Schema> = {
   minLength: 1,
   maxLength: 2_048,
   pattern: urlPattern(),
-  form: 'a URL like http://host:port/path',
+  form: urlForm,
+  // A text of this pattern may still be invalid: an IPv6 address, a Punycode name.
+  rules: [{ message: `must be ${urlForm}`, holds: URL.canParse }],
   refuses: [
     {
       pattern: '^https?://[^/?#]*@|[?#]',
@@ -128,8 +171,9 @@ const url: Partial<Schema> = {
 
 /** Whether a text from another source than our documents is a valid URL of this form. */
 export function isUrl(written: string): boolean {
-  const field = readField(written, [], text(url))
-  return field.string() !== undefined && URL.canParse(written)
+  const problems: FieldProblem[] = []
+  readFields(written, text(url), problems)
+  return problems.length === 0
 }
 
 function urlPattern(): string {
@@ -142,7 +186,7 @@ function urlPattern(): string {
   return `^https?://([!-"$-.0->A-~]*@)?${host}(:(${port})?)?([/?#][!-~]*)?$`
 }
 
-const modelRefSpec = object(
+export const modelRefSpec = object(
   {
     modelRef: object(
       {
@@ -175,7 +219,7 @@ const modelRefSpec = object(
   ['modelRef'],
 )
 
-const accessPolicySpec = object(
+export const accessPolicySpec = object(
   {
     modelRefs: list(object(reference, ['namespace', 'name']), {
       description: 'the models that this policy opens',
@@ -189,6 +233,8 @@ const accessPolicySpec = object(
         {
           cel: '(has(self.users) && size(self.users) > 0) || (has(self.groups) && size(self.groups) > 0)',
           message: 'needs at least one group or user',
+          holds: ({ users, groups }: Readonly<Record<string, unknown>>) =>
+            [users, groups].some((each) => Array.isArray(each) && each.length > 0),
         },
       ],
     }),
@@ -197,7 +243,7 @@ const accessPolicySpec = object(
   ['modelRefs', 'subjects'],
 )
 
-const subscriptionSpec = object(
+export const subscriptionSpec = object(
   {
     owner: subjects({
       description: 'who may use the Subscription: any of these users or groups',
@@ -232,15 +278,18 @@ const subscriptionSpec = object(
       },
     ),
     tokenMetadata: attribution('whom use is attributed to'),
-    priority: integer(-2_147_483_648, 2_147_483_647, {
-      description: "a new key belongs to the caller's Subscription with the highest priority",
-      otherwise: '0',
-    }),
+    priority: filled(
+      integer(-2_147_483_648, 2_147_483_647, {
+        description: "a new key belongs to the caller's Subscription with the highest priority",
+        otherwise: '0',
+      }),
+      0,
+    ),
   },
   ['modelRefs'],
 )
 
-const tenantSpec = object({
+export const tenantSpec = object({
   apiKeys: object(
     {
       maxExpirationDays: integer(1, 36_500, {
@@ -259,10 +308,13 @@ const tenantSpec = object({
         form: 'an https URL',
       }),
       clientId: text({ description: 'audience that its tokens must name', minLength: 1 }),
-      ttl: integer(30, 2_147_483_647, {
-        description: 'seconds for which an accepted token is cached',
-        otherwise: '300',
-      }),
+      ttl: filled(
+        integer(30, 2_147_483_647, {
+          description: 'seconds for which an accepted token is cached',
+          otherwise: '300',
+        }),
+        300,
+      ),
     },
     ['issuerUrl', 'clientId'],
     { description: 'a further OIDC provider whose identity tokens are accepted' },
@@ -273,27 +325,30 @@ const tenantSpec = object({
         description: 'whether the metrics of usage by user and subscription are exported',
         otherwise: '`true`',
       }),
-      metrics: object(
-        {
-          captureOrganization: boolean({
-            description: 'adds the labels `organization_id` and `cost_center`',
-            otherwise: '`false`',
-          }),
-          captureUser: boolean({
-            description: 'whether there is a label `user`',
-            otherwise: 'as `METRICS_USER` has it',
-          }),
-          captureGroup: boolean({
-            description: "adds the label `group`: the caller's group that owns the subscription",
-            otherwise: '`false`',
-          }),
-          captureModelUsage: boolean({
-            description: 'whether tokens have a label `model`',
-            otherwise: '`true`',
-          }),
-        },
-        [],
-        { description: 'labels of these metrics' },
+      metrics: filled(
+        object(
+          {
+            captureOrganization: boolean({
+              description: 'adds the labels `organization_id` and `cost_center`',
+              otherwise: '`false`',
+            }),
+            captureUser: boolean({
+              description: 'whether there is a label `user`',
+              otherwise: 'as `METRICS_USER` has it',
+            }),
+            captureGroup: boolean({
+              description: "adds the label `group`: the caller's group that owns the subscription",
+              otherwise: '`false`',
+            }),
+            captureModelUsage: boolean({
+              description: 'whether tokens have a label `model`',
+              otherwise: '`true`',
+            }),
+          },
+          [],
+          { description: 'labels of these metrics' },
+        ),
+        {},
       ),
     },
     [],
@@ -310,6 +365,12 @@ const externalModelSpec = object(
       maxLength: 253,
       pattern: '^([a-z0-9]([-a-z0-9]*[a-z0-9])?\\.)+[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[0-9]{1,5})?$',
       form: 'the domain name of a host, like api.example.com',
+      rules: [
+        {
+          message: 'has a port that is none',
+          holds: (endpoint: string) => URL.canParse(`https://${endpoint}`),
+        },
+      ],
     }),
     targetModel: server.upstreamModel,
     credentialRef: credentialReference,
@@ -361,7 +422,7 @@ interface KindSchema {
   readonly spec: Schema
   readonly isSpecRequired: boolean
   /** Rules for the whole object. */
-  readonly rules: Schema['rules']
+  readonly rules: readonly Pick<Rule, 'cel' | 'message'>[]
 }
 
 /** The legacy tiers: `data.tiers` of their ConfigMap, after parsing. */
@@ -370,28 +431,60 @@ const tiers = list(
     {
       name: text({ minLength: 1 }),
       displayName: text({ pattern: '[^ \\t\\r\\n\\f\\v]', form: 'more than blanks' }),
-      description: text(),
-      level: integer(-2_147_483_648, 2_147_483_647),
+      description: filled(text(), ''),
+      level: filled(integer(-2_147_483_648, 2_147_483_647), 0),
       groups: list(text({ minLength: 1 })),
     },
     ['name'],
   ),
+  { unique: 'name' },
 )
 
-function document(spec: Readonly<Record<string, Schema>>, required: readonly string[]): Schema {
-  return object({ ...envelope.properties, metadata, ...spec }, ['metadata', ...required])
-}
+const head = { apiVersion: text(), kind: text() }
 
 /** The fields that identify a document's kind. */
-export const envelope = object({ apiVersion: text(), kind: text() }, ['apiVersion', 'kind'])
+export const envelope = object(head, ['apiVersion', 'kind'])
+
+const nameOfModel: Partial<Schema> = {
+  refuses: [{ pattern: '^.{64}', message: 'must have at most 63 characters to be referred to' }],
+}
+const nameOfTenant = { pattern: '^default-tenant$', form: 'default-tenant; there is one Tenant' }
+const policyMetadata = metadata(subscriptionNamespace, {}, ofPolicy)
 
 /** Whole documents, by the kind that they are read as. */
 export const documents = {
-  ModelRef: document({ spec: modelRefSpec }, ['spec']),
-  ExternalModel: document({ spec: externalModelSpec }, ['spec']),
-  AccessPolicy: document({ spec: accessPolicySpec }, ['spec']),
-  Subscription: document({ spec: subscriptionSpec }, ['spec']),
-  Tenant: document({ spec: tenantSpec }, []),
-  ConfigMap: document({ data: object({ tiers }, ['tiers']) }, []),
+  ModelRef: object(
+    { ...head, metadata: metadata('default', nameOfModel, ofModel), spec: modelRefSpec },
+    ['metadata', 'spec'],
+  ),
+  ExternalModel: object(
+    { ...head, metadata: metadata('default', {}, ofModel), spec: externalModelSpec },
+    ['metadata', 'spec'],
+  ),
+  AccessPolicy: object({ ...head, metadata: policyMetadata, spec: accessPolicySpec }, [
+    'metadata',
+    'spec',
+  ]),
+  Subscription: object({ ...head, metadata: policyMetadata, spec: subscriptionSpec }, [
+    'metadata',
+    'spec',
+  ]),
+  Tenant: object(
+    {
+      ...head,
+      metadata: metadata(subscriptionNamespace, nameOfTenant, ofPolicy),
+      spec: filled(tenantSpec, {}),
+    },
+    ['metadata'],
+  ),
+  ConfigMap: object(
+    {
+      ...head,
+      metadata: metadata(subscriptionNamespace),
+      // Unlike other lists it may not be missing.
+      data: object({ tiers: { ...tiers, missing: undefined } }, ['tiers']),
+    },
+    ['metadata', 'data'],
+  ),
   ...routingDocuments,
 } as const
