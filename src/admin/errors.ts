@@ -21,6 +21,19 @@ declare module 'fastify' {
   }
 }
 
+/** The longest path in characters, without its query. */
+const mostOfPath = 2_048
+const pathTooLong = `The path has more than ${mostOfPath.toLocaleString('en')} characters; nothing is served there.`
+
+/**
+ * The URL for the router, which takes longer over an escape than over plain text: `/`, where nothing
+ * is served, for a path that is too long.
+ */
+export function boundPath(url: string): string {
+  const isShort = url.length <= mostOfPath || url.lastIndexOf('?', mostOfPath) !== -1
+  return isShort ? url : '/'
+}
+
 /** Gives every refusal of this listener the same envelope. */
 export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
   app.decorateRequest('refusedWith', null)
@@ -35,6 +48,9 @@ export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
   })
   const methodsFor = ({ url }: FastifyRequest) => methodsOf(url.replace(/\?.*$/s, ''))
   const answerUnknown = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
+    if (request.originalUrl !== request.url) {
+      return sendError(reply, 'not_found', pathTooLong)
+    }
     const methods = methodsFor(request)
     if (methods.length === 0) return sendError(reply, 'not_found')
     reply.header('allow', methods.join(', '))

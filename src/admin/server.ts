@@ -17,7 +17,7 @@ import { type CleanupApiKeysDeps, cleanupApiKeys } from './cleanup-api-keys.ts'
 import { endHandshakes, requireCertificate } from './client-certificate.ts'
 import { type CreateApiKeyDeps, createApiKey } from './create-api-key.ts'
 import { type DrainGatewayDeps, drainGateway } from './drain-gateway.ts'
-import { answerErrors, sendError } from './errors.ts'
+import { answerErrors, boundPath, sendError } from './errors.ts'
 import { type ExplainDeps, explainRequests } from './explain.ts'
 import { getApiKey } from './get-api-key.ts'
 import { health } from './health.ts'
@@ -175,6 +175,7 @@ function createListener({
     // During a drain, existing connections still get a response, with `connection: close`.
     return503OnClosing: false,
     routerOptions: { maxParamLength: 512 },
+    rewriteUrl: ({ url = '/' }) => boundPath(url),
     // Node's types do not express that a TLS server has everything used here.
     ...((tls ? { https: { ...http, ...tls.options } } : { http }) as { http: typeof http }),
     // Strict types: "5" is not a number, and nothing is dropped or filled in.

@@ -116,6 +116,27 @@ test('a body may have one mebibyte, whatever its content', async (t) => {
   }
 })
 
+test('a body may have a thousand names', async (t) => {
+  const api = await createKeyApi(t)
+  const named = (names: number) => Array.from({ length: names }, (_, n) => `"name ${n}":0`)
+  for (const [route, good] of endpoints.filter(([route]) => route !== strict)) {
+    const beside = good === '{}' ? 0 : 1
+    const more = (names: readonly string[]) =>
+      good.replace(/\}$/, `${beside === 0 ? '' : ','}"unknown":{${names.join(',')}}}`)
+    const most = more(named(1_000 - beside - 1))
+    t.match((await api.ask(route, { ...asAlice, payload: most })).statusCode, /20[01]/, route)
+    const over = await api.ask(route, { ...asAlice, payload: more(named(1_000 - beside)) })
+    refused(t, over, 400, 'invalid_body', route)
+    t.match(over.json().error.message, /more than 1,000 fields/)
+  }
+  const objects = JSON.stringify({ unknown: named(1_001).map((name) => JSON.parse(`{${name}}`)) })
+  const search = 'POST /v1/api-keys/search'
+  refused(t, await api.ask(search, { ...asAlice, payload: objects }), 400, 'invalid_body')
+  const quoted = JSON.stringify({ unknown: [objects, '\\', '":"'.repeat(2_000)] })
+  const answer = await api.ask(search, { ...asAlice, payload: quoted })
+  t.equal(answer.statusCode, 200, 'colons in text are not names')
+})
+
 test('huge numbers are accepted as numbers', async (t) => {
   const api = await createKeyApi(t)
   const digits = '9'.repeat(300)
