@@ -97,6 +97,7 @@ function firstPage(search: Pick<ApiKeySearch, 'owner' | 'sortBy' | 'descending'>
     includeEphemeral: false,
     subscription: undefined,
     prefix: undefined,
+    labels: {},
     limit: 51,
     offset: 0,
     now: Date.now(),

@@ -1,6 +1,7 @@
 /** A key's record in responses (contract, 3.4). */
 
 import { type ApiKeyRecord, statusAt } from '../core/formats/api-key.ts'
+import type { Labels } from '../core/formats/labels.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
 
 /**
@@ -14,6 +15,7 @@ export function showRecord(record: ApiKeyRecord, now: number): Record<string, un
     ...(record.prefix !== null && { keyPrefix: record.prefix }),
     name: record.name,
     ...(record.description !== '' && { description: record.description }),
+    ...showLabels(record.labels),
     username: record.user,
     subscription: record.subscription,
     creationDate: createdAt,
@@ -24,4 +26,9 @@ export function showRecord(record: ApiKeyRecord, now: number): Record<string, un
     ephemeral: record.ephemeral,
     ...(record.lastUsedAt !== null && { lastUsedAt: toTimestamp(record.lastUsedAt) }),
   }
+}
+
+/** The field, left out if there are none. */
+export function showLabels(labels: Labels): { readonly labels?: Labels } {
+  return Object.keys(labels).length > 0 ? { labels } : {}
 }

@@ -16,11 +16,13 @@ import {
 } from '../core/formats/api-key.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
 import type { ApiKeyStore } from '../store/api-keys.ts'
+import { showLabels } from './api-key-record.ts'
 import { intend } from './audit.ts'
 import { callerOf } from './authenticate.ts'
 import { type BodyOf, requirePlainText } from './body.ts'
+import { descriptionField, labelsField, nameField, readLabels, readName } from './key-fields.ts'
 import { typeInDocument } from './named-schemas.ts'
-import { refusals, timestamp } from './schemas.ts'
+import { labelsSchema, refusals, timestamp } from './schemas.ts'
 
 export interface CreateApiKeyDeps {
   readonly keys: ApiKeyStore
@@ -30,9 +32,6 @@ export interface CreateApiKeyDeps {
   /** The setting; the Tenant's own maximum takes precedence. */
   readonly maxExpirationDays: number
 }
-
-/** For names and descriptions; longer ones from before this limit are returned unchanged. */
-const longestText = 1_024
 
 /** `lifetime` validates `expiresIn`, with better messages than a schema. */
 const schema = {
@@ -47,12 +46,11 @@ const schema = {
     type: 'object',
     properties: {
       name: {
-        type: ['string', 'null'],
-        maxLength: longestText,
-        description: 'Required and not empty, unless the key is ephemeral.',
-        examples: ['my laptop'],
+        ...nameField,
+        description: `Required and not empty, unless the key is ephemeral. ${nameField.description}`,
       },
-      description: { type: ['string', 'null'], maxLength: longestText },
+      description: descriptionField,
+      labels: labelsField,
       subscription: {
         type: ['string', 'null'],
         description:
@@ -98,6 +96,7 @@ const schema = {
         createdAt: timestamp,
         expiresAt: timestamp,
         ephemeral: { type: 'boolean' },
+        labels: labelsSchema,
       },
     },
     ...refusals(400, 401, 403, 413, 429, 500, 503),
@@ -122,6 +121,7 @@ export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void
       const ephemeral = request.body.ephemeral ?? false
       const description = request.body.description ?? ''
       requirePlainText('description', description)
+      const labels = readLabels('labels', request.body.labels)
       const name = nameOf(request.body, ephemeral)
       const expiresAt = expiryOf({
         expiresIn: request.body.expiresIn,
@@ -141,6 +141,7 @@ export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void
         groups: caller.groups,
         name,
         description,
+        labels,
         subscription,
         status: 'active',
         ephemeral,
@@ -162,6 +163,7 @@ export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void
           createdAt: toTimestamp(now),
           expiresAt: toTimestamp(expiresAt),
           ephemeral,
+          ...showLabels(labels),
         })
     },
   )
@@ -169,10 +171,8 @@ export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void
 
 /** Required and non-empty, except for ephemeral keys, which get a generated name. */
 function nameOf({ name }: BodyOf<typeof schema.body>, ephemeral: boolean): string {
-  if (name) {
-    requirePlainText('name', name)
-    return name
-  }
+  const given = readName(name)
+  if (given !== undefined) return given
   if (!ephemeral) throw new ServiceError('invalid_request', { message: 'name is required.' })
   return `ephemeral-${process.hrtime.bigint() + epochOffsetNs}`
 }

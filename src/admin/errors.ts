@@ -94,6 +94,9 @@ function toRefusal(error: FastifyError | ServiceError): ServiceError {
   return new ServiceError('internal', { cause: error })
 }
 
+/** Characters of an unknown field's name in a message. */
+const maxNameShown = 65
+
 /** `name must be string.`: the field, the problem, and what is allowed. */
 function validationMessage({ validation }: FastifyError): string {
   const first = validation?.[0]
@@ -105,7 +108,8 @@ function validationMessage({ validation }: FastifyError): string {
     const known = Object.entries(parentSchema?.properties ?? {}).flatMap(([name, schema]) =>
       Object.keys(schema).length > 0 ? name : [],
     )
-    const name = toQuoted(String(unknown))
+    const quoted = toQuoted(String(unknown))
+    const name = quoted.length > maxNameShown ? `${quoted.slice(0, maxNameShown)}…"` : quoted
     const where = field === '' ? 'The body' : field
     return `${where} has no field ${name}; it has ${known.join(', ')}.`
   }

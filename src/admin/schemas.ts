@@ -50,6 +50,13 @@ export const timestamp = {
 
 const nullableTimestamp = { ...timestamp, type: ['string', 'null'] } as const
 
+export const labelsSchema = {
+  title: 'Labels',
+  type: 'object',
+  additionalProperties: { type: 'string' },
+  description: 'Left out when empty.',
+} as const
+
 /** A key's record (contract, 3.4); dates in both spellings. */
 export const apiKeyRecord = {
   title: 'ApiKey',
@@ -76,6 +83,7 @@ export const apiKeyRecord = {
     },
     name: { type: 'string' },
     description: { type: 'string', description: 'Left out when empty.' },
+    labels: labelsSchema,
     username: { type: 'string', description: 'The owner.' },
     subscription: { type: 'string', description: 'Name of the subscription that pays.' },
     creationDate: timestamp,

@@ -9,6 +9,7 @@ import { lookAtOthers, showOthers } from './audit.ts'
 import { callerOf } from './authenticate.ts'
 import { type BodyOf, requirePlainText } from './body.ts'
 import type { GetApiKeyDeps } from './get-api-key.ts'
+import { labelsField, readLabels } from './key-fields.ts'
 import { apiKeyRecord, refusals } from './schemas.ts'
 import { createTurns } from './turns.ts'
 
@@ -82,6 +83,11 @@ an older form, which counts only where filters, sort and pagination are all abse
             type: ['string', 'null'],
             description: "The subscription's bare name, exactly; any when blank or left out.",
             examples: ['team-a-basic'],
+          },
+          labelsContain: {
+            ...labelsField,
+            title: 'LabelsContain',
+            description: 'Keys that have all of these labels; any when empty or left out.',
           },
           keyPrefix: {
             type: ['string', 'null'],
@@ -202,6 +208,7 @@ function readForm(body: NonNullable<BodyOf<typeof schema.body>>): Form {
       includeEphemeral: filters?.includeEphemeral ?? false,
       subscription: readSubscription(filters?.subscription),
       prefix: readPrefix(filters?.keyPrefix),
+      labels: readLabels('filters.labelsContain', filters?.labelsContain),
       sortBy: sort?.by ?? 'created_at',
       descending: (sort?.order ?? 'desc').toLowerCase() === 'desc',
       ...readPage(pagination?.limit ?? defaultLimit, pagination?.offset),
@@ -216,6 +223,7 @@ function readForm(body: NonNullable<BodyOf<typeof schema.body>>): Form {
     includeEphemeral: body.includeEphemeral ?? false,
     subscription: undefined,
     prefix: undefined,
+    labels: {},
     sortBy: 'created_at',
     descending: true,
     ...readPage(body.limit ?? (isFlat ? defaultFlatLimit : defaultLimit), body.offset),

@@ -6,7 +6,8 @@ import { describe, ServiceError } from '../core/decision/errors.ts'
 import { type SelectionRefusal, select } from '../core/decision/selection.ts'
 import type { CompiledSubscription, Snapshot } from '../core/decision/snapshot.ts'
 import type { BodyOf } from './body.ts'
-import { labelsSchema, modelRefsSchema, showModelRefs } from './subscription-record.ts'
+import { labelsSchema } from './schemas.ts'
+import { modelRefsSchema, showModelRefs } from './subscription-record.ts'
 
 export interface SelectSubscriptionDeps {
   readonly snapshot: () => Snapshot

@@ -13,6 +13,7 @@ import { auditRoutes } from './audit.ts'
 import { type CallerDeps, requireCaller } from './authenticate.ts'
 import { bodyLimit, readBodies } from './body.ts'
 import { bulkRevokeApiKeys } from './bulk-revoke-api-keys.ts'
+import { changeApiKey } from './change-api-key.ts'
 import { type CleanupApiKeysDeps, cleanupApiKeys } from './cleanup-api-keys.ts'
 import { endHandshakes, requireCertificate } from './client-certificate.ts'
 import { type CreateApiKeyDeps, createApiKey } from './create-api-key.ts'
@@ -120,6 +121,7 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
     listSubscriptions(scope, deps)
     lookUpTier(scope, deps)
     bulkRevokeApiKeys(scope, deps)
+    changeApiKey(scope, deps)
     keyConfig(scope, deps)
     explainRequests(scope, deps)
   })

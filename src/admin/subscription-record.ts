@@ -3,6 +3,7 @@
 import { displayOf } from '../core/decision/display.ts'
 import type { CompiledSubscription } from '../core/decision/snapshot.ts'
 import type { BilledModel } from '../core/kinds/resources.ts'
+import { labelsSchema } from './schemas.ts'
 
 /** The models that a subscription pays for, with their limits. */
 export const modelRefsSchema = {
@@ -35,13 +36,6 @@ export const modelRefsSchema = {
       },
     },
   },
-} as const
-
-export const labelsSchema = {
-  title: 'Labels',
-  type: 'object',
-  additionalProperties: { type: 'string' },
-  description: 'Left out when empty.',
 } as const
 
 export const subscriptionRecord = {

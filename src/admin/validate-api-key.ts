@@ -2,7 +2,7 @@
 
 import type { FastifyInstance } from 'fastify'
 import { hashOfKey, type KeyMarkers, statusAt } from '../core/formats/api-key.ts'
-import type { ApiKeyStore } from '../store/api-keys.ts'
+import type { ApiKeyStore, KeyAnswer } from '../store/api-keys.ts'
 import type { BodyOf } from './body.ts'
 import { refusals } from './schemas.ts'
 
@@ -42,6 +42,10 @@ const schema = {
         },
         userId: { type: 'string', description: "The key's id." },
         keyId: { type: 'string', description: 'The same.' },
+        keyName: {
+          type: 'string',
+          description: 'The name of the key; left out while the key store is unavailable.',
+        },
         username: { type: 'string' },
         groups: {
           type: 'array',
@@ -59,6 +63,13 @@ const schema = {
  * Adds the route. An expired row is not updated: its date already makes it `expired` everywhere.
  */
 export function validateApiKey(app: FastifyInstance, deps: ValidateApiKeyDeps): void {
+  /** The cache does not hold names; a key that it answers for in an outage stays valid without. */
+  async function nameOf({ id, ageMs }: KeyAnswer): Promise<{ readonly keyName?: string }> {
+    if (ageMs !== undefined) return {}
+    const record = await deps.keys.findById(id).catch(() => undefined)
+    return record === undefined ? {} : { keyName: record.name }
+  }
+
   app.post<{ Body: BodyOf<typeof schema.body> }>(
     '/internal/v1/api-keys/validate',
     { schema },
@@ -76,6 +87,7 @@ export function validateApiKey(app: FastifyInstance, deps: ValidateApiKeyDeps): 
         valid: true,
         userId: id,
         keyId: id,
+        ...(await nameOf(found)),
         username: user,
         ...(groups.length > 0 && { groups }),
         subscription,

@@ -8,6 +8,7 @@ export type AuditAction =
   | 'key.read'
   | 'key.search'
   | 'key.explain'
+  | 'key.change'
   | 'key.revoke'
   | 'key.bulk_revoke'
   | 'key.bulk_revoke_preview'

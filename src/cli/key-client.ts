@@ -38,6 +38,8 @@ export interface KeySearch {
   readonly user: string | undefined
   /** The beginning of a key. */
   readonly prefix?: string | undefined
+  /** Labels that a key must have. */
+  readonly labels?: Readonly<Record<string, string>>
   readonly sort: { readonly by: string; readonly order: string }
   /** The most records. */
   readonly limit: number
@@ -63,6 +65,7 @@ export function createKeyClient(server: ApiServer) {
       includeEphemeral,
       user,
       prefix,
+      labels,
       sort,
       limit,
     }: KeySearch): Promise<readonly KeyRecord[]> {
@@ -74,6 +77,7 @@ export function createKeyClient(server: ApiServer) {
             includeEphemeral,
             ...(user !== undefined && { username: user }),
             ...(prefix !== undefined && { keyPrefix: prefix }),
+            ...(labels !== undefined && { labelsContain: labels }),
           },
           sort,
           pagination: { limit: Math.min(pageSize, limit - found.size), offset },

@@ -10,13 +10,13 @@ import { asksForHelp } from './usage.ts'
 
 export type KeyIo = Omit<CommandIo, 'input'>
 
-const usage = `Usage: tollgate key new <name> [--subscription <name>] [--expires 30d] [--ephemeral] [--description <text>]
+const usage = `Usage: tollgate key new <name> [--subscription <name>] [--expires 30d] [--ephemeral] [--description <text>] [--label <name>=<value>]...
        tollgate key list [--status active,revoked,expired] [--all] [--sort name:asc] [--limit <n>] [--user <name>]
        tollgate key revoke <id>... | - | --all [--user <name>] | --user <name> [--yes]
 
   new      creates a key; standard output is only the key: KEY=$(tollgate key new laptop)
   list     lists your active keys; --all: revoked, expired and ephemeral ones too
-           --prefix sk-tg-4fTr0b: keys that begin with this
+           --prefix sk-tg-4fTr0b: keys that begin with this; --label <name>=<value>: keys with this label
   revoke   revokes keys, which cannot be undone; -: the key given on standard input, whoever owns it;
            --all: all of your keys, or of a user; --user: all of a user, after asking
 
@@ -36,6 +36,7 @@ const forNew = {
   expires: { type: 'string' },
   ephemeral: { type: 'boolean' },
   description: { type: 'string' },
+  label: { type: 'string', multiple: true },
 } as const
 const forList = {
   ...everywhere,
@@ -45,6 +46,7 @@ const forList = {
   limit: { type: 'string' },
   user: { type: 'string' },
   prefix: { type: 'string' },
+  label: { type: 'string', multiple: true },
 } as const
 const forRevoke = {
   ...everywhere,
@@ -91,6 +93,7 @@ async function newKey(args: string[], io: KeyIo): Promise<number> {
     subscription: values.subscription,
     expiresIn: values.expires,
     ephemeral: values.ephemeral,
+    labels: readLabels(values.label),
   })
   io.out(values.json ? toJson(created) : created.key)
   io.err(
@@ -102,6 +105,17 @@ async function newKey(args: string[], io: KeyIo): Promise<number> {
   return 0
 }
 
+/** `--label team=search`, any number of times. */
+function readLabels(written: readonly string[] = []): Record<string, string> {
+  return Object.fromEntries(
+    written.map((label) => {
+      const at = label.indexOf('=')
+      if (at < 1) throw new WrongCall('Write a label as <name>=<value>.')
+      return [label.slice(0, at), label.slice(at + 1)]
+    }),
+  )
+}
+
 async function listKeys(args: string[], io: KeyIo): Promise<number> {
   const { values } = parseArgs({ args, options: forList })
   const statuses = (values.status ?? []).flatMap((status) => status.split(','))
@@ -110,6 +124,7 @@ async function listKeys(args: string[], io: KeyIo): Promise<number> {
     includeEphemeral: values.all ?? false,
     user: values.user,
     prefix: values.prefix,
+    labels: readLabels(values.label),
     sort: readSort(values.sort),
     limit: readLimit(values.limit),
   })

@@ -275,7 +275,7 @@ function putOrigins(connections: Connections, origins: readonly string[] | undef
     allow_origin_string_match: origins.map((origin) =>
       origin === '*' ? { safe_regex: { regex: '.*' } } : { exact: origin },
     ),
-    allow_methods: 'GET, HEAD, POST, DELETE, OPTIONS',
+    allow_methods: 'GET, HEAD, POST, PATCH, DELETE, OPTIONS',
     allow_headers: '*, authorization',
     expose_headers: exposedHeaders.join(', '),
     max_age: '600',

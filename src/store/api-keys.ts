@@ -3,6 +3,7 @@
  */
 
 import type { ApiKeyRecord, ApiKeyStatus } from '../core/formats/api-key.ts'
+import type { Labels } from '../core/formats/labels.ts'
 import type { RevokedKey } from './revocations/revocation-log.ts'
 
 /** The fields of a key that the request path needs. */
@@ -53,6 +54,8 @@ export interface ApiKeySearch {
   readonly subscription: string | undefined
   /** As made by `prefixOf`; undefined: any. */
   readonly prefix: string | undefined
+  /** A key must have all of these; none: any. */
+  readonly labels: Labels
   readonly sortBy: ApiKeySort
   readonly descending: boolean
   readonly limit: number
@@ -67,10 +70,23 @@ export interface KeyScope {
   readonly subscription?: string | undefined
 }
 
+/** Changes of a record; what is undefined stays. */
+export type KeyChanges = Partial<Pick<ApiKeyRecord, 'name' | 'description' | 'labels'>>
+
 /** Operations on records, of the API and of the cache in front of the table. */
 interface ApiKeyRecords {
   insert(record: ApiKeyRecord): Promise<void>
   findById(id: string): Promise<ApiKeyRecord | undefined>
+  /**
+   * Changes a key that is active at `now` and belongs to `owner` (undefined: to anybody), and
+   * returns its record.
+   */
+  change(
+    id: string,
+    owner: string | undefined,
+    changes: KeyChanges,
+    now: number,
+  ): Promise<ApiKeyRecord | undefined>
   /**
    * Revokes a key that is active at `now` (milliseconds since the epoch) and belongs to `owner`
    * (undefined: to anybody). Of concurrent calls one gets the record, the others undefined.

@@ -66,7 +66,7 @@ test('known paths name their methods (405)', async (t) => {
     ['/v1/api-keys', ['GET', 'PUT', 'PATCH', 'DELETE'], 'OPTIONS, POST'],
     ['/v1/api-keys/search', ['GET', 'DELETE', 'PUT', 'PATCH'], 'OPTIONS, POST'],
     ['/v1/api-keys/bulk-revoke', ['GET', 'DELETE', 'PUT', 'PATCH'], 'OPTIONS, POST'],
-    [`/v1/api-keys/${id}`, ['POST', 'PUT', 'PATCH'], 'DELETE, GET, HEAD, OPTIONS'],
+    [`/v1/api-keys/${id}`, ['POST', 'PUT'], 'DELETE, GET, HEAD, OPTIONS, PATCH'],
     ['/internal/v1/api-keys/validate', ['GET', 'PUT', 'DELETE'], 'OPTIONS, POST'],
     ['/internal/v1/api-keys/cleanup', ['GET', 'PUT', 'DELETE'], 'OPTIONS, POST'],
   ]

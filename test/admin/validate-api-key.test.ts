@@ -13,6 +13,7 @@ test('returns the owner of a valid key (200)', async (t) => {
     valid: true,
     userId: id,
     keyId: id,
+    keyName: 'a key',
     username: 'alice',
     groups: ['team-a'],
     subscription: 'premium',

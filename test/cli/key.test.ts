@@ -56,10 +56,26 @@ test('prints only the new key to stdout', async (t) => {
   t.match(JSON.parse(json.out), { key: /^sk-/, name: /^ephemeral-/, subscription: 'basic' })
 })
 
+test('labels are given and searched', async (t) => {
+  const { env } = await start(t)
+  await run(env, 'new', 'one', '--label', 'team=search', '--label', 'stage=a=b')
+  await run(env, 'new', 'two', '--label', 'team=search')
+  const list = async (...labels: string[]) =>
+    JSON.parse((await run(env, 'list', '--json', '--sort', 'name:asc', ...labels)).out).data
+  t.match(await list('--label', 'team=search'), [
+    { name: 'one', labels: { team: 'search', stage: 'a=b' } },
+    { name: 'two' },
+  ])
+  t.match(await list('--label', 'team=search', '--label', 'stage=a=b'), [{ name: 'one' }])
+  t.equal((await run(env, 'list', '--label', 'team')).status, 2)
+})
+
 test('lists keys in a table', async (t) => {
   const { api, env } = await start(t)
   const first = await api.createKey('alice', { name: 'first' })
-  const evil = await api.createKey('alice', { name: `\u001b[31m\u202e${'x'.repeat(60)}` })
+  const evil = await api.createKey('alice', { name: 'evil' })
+  const name = `\u001b[31m\u202e${'x'.repeat(60)}`
+  await api.sql`update api_keys set name = ${name} where id = ${evil.id}`
   const gone = await api.createKey('alice', { name: 'gone' })
   await api.createKey('alice', { ephemeral: true, name: 'short' })
   await api.ask(`DELETE /v1/api-keys/${gone.id}`, { as: 'alice' })

@@ -181,8 +181,13 @@ test('a tenant must be chosen if there are several', async (t) => {
   await t.rejects(run(t, ['--from', original.url, '--tenant', 'three'], env), {
     message: /no keys of a tenant "three"/,
   })
+  await original.sql`update api_keys set labels = '{"team":"a"}' where id like '%1'`
   const { text } = await run(t, ['--from', original.url, '--tenant', 'two'], env)
   t.match(text, /Of 1250 keys: 1250 copied/)
+  const target = await createPool(t, url)
+  const [labelled] =
+    await target`select count(*)::int as n from api_keys where labels ->> 'team' = 'a'`
+  t.equal(labelled?.n, 250)
   const inPlace = run(t, ['--from', original.url, '--in-place'], env)
   await t.rejects(inPlace, { message: /several tenants/ })
 })

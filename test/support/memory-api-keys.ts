@@ -45,6 +45,7 @@ export function recordOf(hash: string): ApiKeyRecord {
     groups: ['team-a'],
     name: 'test',
     description: '',
+    labels: {},
     subscription: 'basic',
     status: 'active',
     ephemeral: false,

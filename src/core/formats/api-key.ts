@@ -9,6 +9,7 @@
 
 import { hash } from 'node:crypto'
 import { checksumLength, crc32, endsInChecksum, isBase62, toBase62, toChecksum } from './base62.ts'
+import type { Labels } from './labels.ts'
 
 /** Sizes of the random parts, in bytes. */
 export const keyIdBytes = 12
@@ -28,6 +29,7 @@ export interface ApiKeyRecord {
   readonly groups: readonly string[]
   readonly name: string
   readonly description: string
+  readonly labels: Labels
   /** Bare name of the subscription that the key is bound to. */
   readonly subscription: string
   readonly status: ApiKeyStatus

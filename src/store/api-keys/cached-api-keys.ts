@@ -226,6 +226,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
       }
     },
     findById: (id) => table.findById(id),
+    change: (id, owner, changes, now) => table.change(id, owner, changes, now),
     async revoke(id, owner, now) {
       const revoked = await revoking(
         table.revoke(id, owner, now),

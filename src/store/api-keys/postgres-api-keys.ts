@@ -1,6 +1,7 @@
 /** API keys in Postgres: one tagged query per method. */
 
 import type { ApiKeyRecord, ApiKeyStatus } from '../../core/formats/api-key.ts'
+import type { Labels } from '../../core/formats/labels.ts'
 import type { ApiKeySearch, ApiKeyTable, FoundKey, KeyScope } from '../api-keys.ts'
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../postgres/sql.ts'
@@ -32,6 +33,7 @@ interface Row {
   readonly revoked_at: Date | null
   readonly last_used_at: Date | null
   readonly key_prefix: string | null
+  readonly labels: Labels | null
 }
 
 /** The table of keys over a pool or a transaction; the database must be migrated. */
@@ -40,11 +42,12 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
     async insert(record) {
       await within(sql`
         insert into api_keys (id, username, name, description, key_hash, status, user_groups,
-          subscription, ephemeral, created_at, expires_at, key_prefix)
+          subscription, ephemeral, created_at, expires_at, key_prefix, labels)
         values (${record.id}, ${record.user}, ${record.name}, ${record.description || null},
           ${record.hash}, ${record.status}, ${record.groups},
           ${record.subscription}, ${record.ephemeral}, ${new Date(record.createdAt)},
-          ${record.expiresAt === null ? null : new Date(record.expiresAt)}, ${record.prefix})`)
+          ${record.expiresAt === null ? null : new Date(record.expiresAt)}, ${record.prefix},
+          ${toJson(record.labels)}::text::jsonb)`)
     },
     async findByHashes(hashes) {
       const rows = await within(sql<FoundRow[]>`
@@ -82,6 +85,18 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
     },
     async findById(id) {
       return first(await within(sql<Row[]>`select * from api_keys where id = ${id}`))
+    },
+    async change(id, owner, { name, description, labels }, now) {
+      const query = sql<Row[]>`
+        update api_keys set
+          name = coalesce(${name ?? null}, name),
+          description = case when ${description !== undefined} then ${description || null} else description end,
+          labels = case when ${labels !== undefined} then ${toJson(labels)}::text::jsonb else labels end
+        where id = ${id} and status = 'active' and ${lockBound(sql)}
+          and (expires_at is null or expires_at > ${new Date(now)})
+          ${owner === undefined ? sql`` : sql`and username = ${owner}`}
+        returning *`
+      return first(await within(query))
     },
     async revoke(id, owner, now) {
       const instant = new Date(now)
@@ -205,7 +220,8 @@ function isActive(sql: Sql, { user, subscription }: KeyScope, now: number): Frag
 
 /** One query for every search; status conditions apply to the effective status. */
 export function searchQuery(sql: Sql, search: ApiKeySearch): Query<Row[]> {
-  const { owner, subscription, includeEphemeral, prefix, limit, offset } = search
+  const { owner, subscription, includeEphemeral, prefix, labels, limit, offset } = search
+  const labelled = toJson(labels)
   return sql<Row[]>`
     select * from api_keys
     where true
@@ -213,6 +229,7 @@ export function searchQuery(sql: Sql, search: ApiKeySearch): Query<Row[]> {
       ${subscription === undefined ? sql`` : sql`and subscription = ${subscription}`}
       ${includeEphemeral ? sql`` : sql`and not ephemeral`}
       ${prefix === undefined ? sql`` : sql`and key_prefix = ${prefix}`}
+      ${labelled === null ? sql`` : sql`and labels @> ${labelled}::text::jsonb`}
       ${statusCondition(sql, search)}
     order by ${orderOf(sql, search)}
     limit ${limit} offset ${offset}`
@@ -248,6 +265,11 @@ function orderOf(sql: Sql, { sortBy, descending }: ApiKeySearch): Fragment {
   }
 }
 
+/** null for none. */
+function toJson(labels: Labels | undefined): string | null {
+  return labels !== undefined && Object.keys(labels).length > 0 ? JSON.stringify(labels) : null
+}
+
 function first([row]: readonly Row[]): ApiKeyRecord | undefined {
   return row === undefined ? undefined : toRecord(row)
 }
@@ -258,6 +280,7 @@ function toRecord(row: Row): ApiKeyRecord {
     prefix: row.key_prefix,
     name: row.name,
     description: row.description ?? '',
+    labels: row.labels ?? {},
     ephemeral: row.ephemeral,
     createdAt: row.created_at.getTime(),
     lastUsedAt: row.last_used_at?.getTime() ?? null,

@@ -1,7 +1,7 @@
 /**
  * Takes over the `api_keys` table of the original service, v3.4 or later (contract, 4): copies it
  * from another database, or uses it in place. Both store keys in the same form, so keys keep
- * working. Columns of later versions are not read.
+ * working. Of the columns of later versions only labels are read.
  */
 
 import type { Pool } from '../postgres/postgres.ts'
@@ -16,6 +16,8 @@ export interface KeyTable {
   readonly tenants: readonly string[]
   /** Unknown columns that are not null and have no default: we could not add rows. */
   readonly demanding: readonly string[]
+  /** Whether keys have labels, as in later versions. */
+  readonly hasLabels: boolean
 }
 
 /** The result of a copy; every key read is in exactly one of the other counts. */
@@ -34,6 +36,8 @@ export interface CopyOptions {
   readonly target: Sql
   /** Only this tenant's keys. */
   readonly tenant: { readonly column: string; readonly name: string } | undefined
+  /** Whether the source has labels. */
+  readonly hasLabels: boolean
   /** Only counts what would be copied. */
   readonly dryRun: boolean
   readonly onProgress: (read: number) => void
@@ -53,7 +57,9 @@ const columns = [
   'expires_at',
   'last_used_at',
 ] as const
-const columnList = columns.join(', ')
+/** Of later versions; null in a table without it. */
+const laterColumn = 'labels'
+const columnList = [...columns, laterColumn].join(', ')
 const batchRows = 1_000
 
 /** Inspects the table; throws an Error with a readable message if it is not the original's. */
@@ -81,6 +87,7 @@ export async function inspectTable(sql: Sql): Promise<KeyTable> {
     select status, count(*)::int as keys from api_keys group by status order by status`
   return {
     statuses: Object.fromEntries(statuses.map(({ status, keys }) => [status, keys])),
+    hasLabels: names.has(laterColumn),
     tenantColumn,
     tenants: tenants.map(({ name }) => name),
     demanding: found
@@ -101,11 +108,12 @@ export async function copyKeys(options: CopyOptions): Promise<CopyCounts> {
     ? source`where coalesce(${source.identifier(tenant.column)}::text, '') = ${tenant.name}`
     : source``
   const read = async (reading: Sql): Promise<void> => {
+    const labels = reading.unsafe(options.hasLabels ? `, ${laterColumn}` : '')
     await reading`set local statement_timeout = 0`
     await reading`
       declare batches no scroll cursor for
       select row_to_json(one)::text as row
-      from (select ${reading.unsafe(columnList)} from api_keys ${only} order by id) one`
+      from (select ${reading.unsafe(columns.join(', '))}${labels} from api_keys ${only} order by id) one`
     for (;;) {
       const batch = await reading<
         { row: string }[]
@@ -148,7 +156,7 @@ async function addBatch(target: Sql, incoming: string, dryRun: boolean): Promise
       select * from json_to_recordset(${incoming}::text::json) as one (
         id text, username text, name text, description text, key_hash text, status text,
         user_groups text[], subscription text, ephemeral boolean, created_at timestamptz,
-        expires_at timestamptz, last_used_at timestamptz)
+        expires_at timestamptz, last_used_at timestamptz, labels jsonb)
     ),
     conflicting as (
       select incoming.id from incoming

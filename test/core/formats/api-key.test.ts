@@ -162,6 +162,7 @@ test('the status depends on the instant', async (t) => {
     user: 'ada',
     groups: [],
     name: 'n',
+    labels: {},
     description: '',
     subscription: 's',
     status: 'active',

@@ -21,6 +21,7 @@ const all = [
   '0010-in-force.sql',
   '0011-name-owners.sql',
   '0012-keys-by-subscription.sql',
+  '0013-labels.sql',
 ]
 
 test('each migration is applied once', async (t) => {
@@ -37,6 +38,7 @@ test('each migration is applied once', async (t) => {
       'api_keys_ephemeral_expires_at',
       'api_keys_key_hash',
       'api_keys_key_prefix',
+      'api_keys_labels',
       'api_keys_pkey',
       'api_keys_username_created_at',
     ],
