@@ -5,8 +5,9 @@
 
 import { X509Certificate } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
-import http, { type IncomingMessage, type OutgoingHttpHeaders } from 'node:http'
-import https from 'node:https'
+import { Agent as HttpAgent, type IncomingMessage, type OutgoingHttpHeaders } from 'node:http'
+import { Agent } from 'node:https'
+import { sendRequest } from '../runtime/http-request.ts'
 
 /** Where the gateway listens, as this machine reaches it. */
 export interface GatewayAt {
@@ -29,11 +30,11 @@ export type AskGateway = (
 const kept = { keepAlive: true, timeout: 30_000 }
 
 export function createAskGateway({ host, port, certFile }: GatewayAt): AskGateway {
-  const plain = new http.Agent(kept)
-  let trusting: Promise<https.Agent> | undefined
+  const plain = new HttpAgent(kept)
+  let trusting: Promise<Agent> | undefined
 
   /** Reads the certificate again after a failure, because it may have been renewed. */
-  async function connect(file: string): Promise<https.Agent> {
+  async function connect(file: string): Promise<Agent> {
     trusting ??= readFile(file).then(trustOnly)
     return await trusting
   }
@@ -42,11 +43,8 @@ export function createAskGateway({ host, port, certFile }: GatewayAt): AskGatewa
     const agent = certFile === undefined ? plain : await connect(certFile)
     const used = trusting
     try {
-      return await new Promise((resolve, reject) => {
-        const { get } = certFile === undefined ? http : https
-        const request = get({ host, port, path, headers, agent, signal }, resolve)
-        request.on('error', reject)
-      })
+      const url = certFile === undefined ? 'http://gateway' : 'https://gateway'
+      return await sendRequest(url, { hostname: host, port, path, headers, agent, signal })
     } catch (error) {
       if (trusting === used) trusting = undefined
       throw error
@@ -58,9 +56,9 @@ export function createAskGateway({ host, port, certFile }: GatewayAt): AskGatewa
  * The certificate is for a public name and may come from any authority. Here it is trusted itself,
  * whatever its names are.
  */
-function trustOnly(pem: Buffer): https.Agent {
+function trustOnly(pem: Buffer): Agent {
   const { fingerprint256 } = new X509Certificate(pem)
-  return new https.Agent({
+  return new Agent({
     ...kept,
     ca: pem,
     allowPartialTrustChain: true,

@@ -10,7 +10,7 @@ import { LRUCache } from 'lru-cache'
 import type { Caller } from '../core/decision/caller.ts'
 import { readServedModels, type ServedModel } from '../core/decision/model-list.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
-import { readBody } from '../runtime/read-body.ts'
+import { readBody } from '../runtime/http-request.ts'
 import type { AskGateway } from './ask-gateway.ts'
 
 export interface ProbeRequest {
@@ -157,7 +157,5 @@ async function readAnswer(response: IncomingMessage): Promise<ProbeOutcome> {
     return text === undefined ? 'closed' : readServedModels(JSON.parse(text))
   } catch {
     return 'closed'
-  } finally {
-    response.destroy()
   }
 }

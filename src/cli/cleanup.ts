@@ -1,10 +1,8 @@
 /** `tollgate cleanup`: makes the service delete expired ephemeral keys (contract, 3.13). */
 
 import { readFileSync } from 'node:fs'
-import { type IncomingMessage, request as plainRequest } from 'node:http'
-import { request as tlsRequest } from 'node:https'
-import { text } from 'node:stream/consumers'
 import { parseArgs } from 'node:util'
+import { readBody, sendRequest } from '../runtime/http-request.ts'
 import { printable } from './table.ts'
 import { type CommandIo, terminal } from './terminal.ts'
 import { readCall } from './usage.ts'
@@ -22,7 +20,7 @@ Exit status: 0 done, 1 the service refused or cannot be reached, 2 invalid argum
 
 const timeoutMs = 30_000
 /** More than any response of ours. */
-const mostBytes = 65_536
+const maxBytes = 65_536
 
 /**
  * Runs the command; returns the exit status. Rejects with a readable error if nothing was deleted.
@@ -73,18 +71,12 @@ async function post(call: Call): Promise<{ readonly status: number; readonly bod
   const target = new URL('/internal/v1/api-keys/cleanup', call.url)
   const signal = AbortSignal.timeout(timeoutMs)
   const tls = { ca: read('--ca', ca), cert: read('--cert', cert), key: read('--key', key) }
-  const send = target.protocol === 'https:' ? tlsRequest : plainRequest
+  const headers = { accept: 'application/json' }
   try {
-    const response = await new Promise<IncomingMessage>((settle, fail) => {
-      const options = { method: 'POST', headers: { accept: 'application/json' }, signal, ...tls }
-      send(target, options, settle).once('error', fail).end()
-    })
-    let bytes = 0
-    response.on('data', (chunk: Buffer) => {
-      bytes += chunk.length
-      if (bytes > mostBytes) response.destroy(new Error('the answer is too long'))
-    })
-    return { status: response.statusCode ?? 0, body: await text(response) }
+    const response = await sendRequest(target, { method: 'POST', headers, signal, ...tls })
+    const body = await readBody(response, maxBytes)
+    if (body === undefined) throw new Error('the answer is too long')
+    return { status: response.statusCode ?? 0, body }
   } catch (error) {
     const reason = signal.aborted ? `no answer within ${timeoutMs / 1_000} s` : reasonOf(error)
     throw new Error(`${call.url.origin} cannot be reached (${reason}).`)

@@ -1,12 +1,9 @@
 /** `tollgate drain`: runs before Envoy is stopped, as the preStop hook of its container. */
 
-import { once } from 'node:events'
-import { type IncomingMessage, request as requestHttp } from 'node:http'
-import { request as requestHttps } from 'node:https'
 import { text } from 'node:stream/consumers'
-import { localHost } from '../core/formats/address.ts'
 import type { DrainState } from '../core/status/gateway-drain.ts'
 import { drainEnvoy } from '../gateway/drain.ts'
+import { sendRequest, targetOf } from '../runtime/http-request.ts'
 import { type Config, loadConfig, showAddress } from '../settings/config.ts'
 import { refuseArguments } from './usage.ts'
 
@@ -75,18 +72,14 @@ async function askService(config: Config, out: (text: string) => void): Promise<
 
 async function askOnce({ internalAddress: at, tlsCertFile }: Config): Promise<DrainState> {
   const isSecure = 'port' in at && tlsCertFile !== undefined
-  const target =
-    'path' in at ? { socketPath: at.path } : { port: at.port, host: localHost(at.host) }
-  const asked = (isSecure ? requestHttps : requestHttp)({
-    ...target,
+  const answer = await sendRequest(isSecure ? 'https://localhost' : 'http://localhost', {
+    ...targetOf(at),
     path: '/internal/v1/drain',
     method: 'POST',
     signal: AbortSignal.timeout(answerWithinMs),
     // The certificate is for a public name; nothing secret is sent to this address.
     ...(isSecure && { rejectUnauthorized: false }),
   })
-  asked.end()
-  const [answer] = (await once(asked, 'response')) as [IncomingMessage]
   const body = await text(answer)
   if (answer.statusCode !== 200) throw new Error(`status ${answer.statusCode}`)
   return JSON.parse(body) as DrainState

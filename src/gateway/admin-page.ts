@@ -1,9 +1,8 @@
 /** Envoy's admin page: which clusters Envoy has loaded, and reopening its log files. */
 
-import { once } from 'node:events'
-import { type IncomingMessage, request } from 'node:http'
 import { text } from 'node:stream/consumers'
 import type { Address } from '../core/formats/address.ts'
+import { sendRequest, targetOf } from '../runtime/http-request.ts'
 
 const answerWithinMs = 2_000
 const warmingPath = '/config_dump?resource=dynamic_warming_clusters&mask=cluster.name'
@@ -22,17 +21,15 @@ export async function askAdmin(
   method: 'GET' | 'POST' = 'GET',
   withinMs = answerWithinMs,
 ): Promise<string> {
-  const target = 'path' in admin ? { socketPath: admin.path } : admin
   const signal = AbortSignal.timeout(withinMs)
-  const asked = request({ ...target, path, method, signal })
   let isThere = false
-  asked.once('socket', (socket) => {
-    if (socket.connecting) socket.once('connect', () => (isThere = true))
-    else isThere = true
-  })
-  asked.end()
+  const onConnect = (): void => {
+    isThere = true
+  }
   try {
-    const [answer] = (await once(asked, 'response')) as [IncomingMessage]
+    const answer = await sendRequest('http://localhost', {
+      ...{ ...targetOf(admin), path, method, signal, onConnect },
+    })
     const body = await text(answer)
     if (answer.statusCode !== 200) {
       throw new Error(`Envoy's admin page answered ${answer.statusCode}`)

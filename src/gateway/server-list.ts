@@ -4,14 +4,12 @@
  */
 
 import { createHash } from 'node:crypto'
-import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
-import http, { type IncomingMessage } from 'node:http'
-import https from 'node:https'
+import type { IncomingMessage } from 'node:http'
 import { isIP } from 'node:net'
 import { hopHeader } from '../core/formats/hop.ts'
 import type { ModelRef } from '../core/kinds/resources.ts'
-import { readBody } from '../runtime/read-body.ts'
+import { readBody, sendRequest } from '../runtime/http-request.ts'
 import { findAuthorities } from './bootstrap.ts'
 import { type Secret, secretsOf } from './secret-location.ts'
 import type { Reading } from './secret-source.ts'
@@ -58,22 +56,19 @@ export async function askServer(ref: ModelRef, options: ServerListOptions): Prom
   }
   // A separate connection, so that none stays open at servers that are asked twice a minute.
   const asked = { headers, agent: false, signal: options.signal } as const
-  const named = host !== undefined && isIP(host) === 0 && { servername: host }
-  const request =
-    url.protocol === 'http:'
-      ? http.get(url, asked)
-      : https.get(url, { ...asked, ...named, ca: await authoritiesOf(authorities, options) })
-  const [response] = (await once(request, 'response')) as [IncomingMessage]
-  try {
-    return await readJson(response)
-  } finally {
-    response.destroy()
+  const tls = url.protocol === 'https:' && {
+    ...(host !== undefined && isIP(host) === 0 && { servername: host }),
+    ca: await authoritiesOf(authorities, options),
   }
+  return readJson(await sendRequest(url, { ...asked, ...tls }))
 }
 
 async function readJson(response: IncomingMessage): Promise<unknown> {
   const { statusCode = 0 } = response
-  if (statusCode < 200 || statusCode > 299) throw new Error(`it answered ${statusCode}`)
+  if (statusCode < 200 || statusCode > 299) {
+    response.destroy()
+    throw new Error(`it answered ${statusCode}`)
+  }
   const text = await readBody(response, largestAnswer)
   if (text === undefined) throw new Error('its list is larger than 4 MiB')
   return JSON.parse(text)

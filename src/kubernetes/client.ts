@@ -5,10 +5,10 @@
  */
 
 import { readFile } from 'node:fs/promises'
-import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http'
-import { Agent, request as requestHttps } from 'node:https'
+import type { IncomingMessage } from 'node:http'
+import { Agent } from 'node:https'
 import { isObject } from '../core/formats/fields.ts'
-import { readBody } from '../runtime/read-body.ts'
+import { readBody, sendRequest } from '../runtime/http-request.ts'
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
@@ -112,26 +112,22 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
   async function begin(
     { method = 'GET', path, body, contentType = 'application/json' }: KubeRequest,
     signal: AbortSignal,
-  ): Promise<readonly [IncomingMessage, ClientRequest]> {
+  ): Promise<IncomingMessage> {
     const { token, agent } = await current()
     const text = body === undefined ? undefined : JSON.stringify(body)
-    return await new Promise((resolve, reject) => {
-      const sent = (isPlain ? requestHttp : requestHttps)(`${base}${path}`, {
-        method,
-        signal,
-        ...(!isPlain && { agent }),
-        headers: {
-          accept: 'application/json',
-          ...(text !== undefined && {
-            'content-type': contentType,
-            'content-length': Buffer.byteLength(text),
-          }),
-          ...(token && { authorization: `Bearer ${token}` }),
-        },
-      })
-      sent.on('response', (answer) => resolve([answer, sent]))
-      sent.on('error', reject)
-      sent.end(text)
+    return await sendRequest(`${base}${path}`, {
+      method,
+      signal,
+      ...(!isPlain && { agent }),
+      headers: {
+        accept: 'application/json',
+        ...(text !== undefined && {
+          'content-type': contentType,
+          'content-length': Buffer.byteLength(text),
+        }),
+        ...(token && { authorization: `Bearer ${token}` }),
+      },
+      ...(text !== undefined && { body: text }),
     })
   }
 
@@ -145,7 +141,7 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
     async send(request) {
       const deadline = AbortSignal.timeout(timeoutMs)
       const signal = request.signal ? AbortSignal.any([request.signal, deadline]) : deadline
-      const [answer] = await begin(request, signal)
+      const answer = await begin(request, signal)
       const text = await readWhole(answer)
       if (!isGood(answer)) throw toError(answer, text)
       return toObject(text)
@@ -157,9 +153,9 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
         ? AbortSignal.any([request.signal, opening.signal])
         : opening.signal
       try {
-        const [answer, sent] = await begin(request, signal)
+        const answer = await begin(request, signal)
         if (!isGood(answer)) throw toError(answer, await readWhole(answer))
-        sent.setTimeout(idleMs, () => sent.destroy(new Error('the watch has fallen silent')))
+        answer.setTimeout(idleMs, () => answer.destroy(new Error('the watch has fallen silent')))
         return answer
       } finally {
         clearTimeout(giveUp)

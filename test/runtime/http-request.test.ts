@@ -1,0 +1,70 @@
+import { once } from 'node:events'
+import { createServer, type RequestListener } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { type Test, test } from 'tap'
+import { readBody, sendRequest, targetOf } from '../../src/runtime/http-request.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+async function listen(t: Test, listener: RequestListener, path?: string): Promise<string> {
+  const server = createServer(listener)
+  if (path === undefined) server.listen(0, '127.0.0.1')
+  else server.listen(path)
+  await once(server, 'listening')
+  t.teardown(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return path ?? `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+test('a request carries its body and headers', async (t) => {
+  const url = await listen(t, async (request, response) => {
+    const body = await readBody(request, 100)
+    response.end(`${request.method} ${request.url} ${request.headers.accept} ${body}`)
+  })
+  const headers = { accept: 'text/plain' }
+  const answer = await sendRequest(`${url}/a?b=c`, { method: 'POST', headers, body: 'text' })
+  t.equal(await readBody(answer, 100), 'POST /a?b=c text/plain text')
+})
+
+test('a Unix socket is an address like any other', async (t) => {
+  const path = join(temporaryFolder(t), 'socket')
+  await listen(t, (request, response) => response.end(request.url), path)
+  let connected = 0
+  const onConnect = (): void => {
+    connected += 1
+  }
+  const request = { ...targetOf({ path }), path: '/x', onConnect }
+  const answer = await sendRequest('http://localhost', request)
+  t.equal(await readBody(answer, 100), '/x')
+  t.equal(connected, 1)
+})
+
+test('a redirect is not followed', async (t) => {
+  let requests = 0
+  const url = await listen(t, (_, response) => {
+    requests += 1
+    response.writeHead(302, { location: '/elsewhere' }).end()
+  })
+  const answer = await sendRequest(url, {})
+  answer.resume()
+  t.equal(answer.statusCode, 302)
+  t.equal(requests, 1)
+})
+
+test('a body that is too long is not read to its end', async (t) => {
+  let closed: Promise<unknown> | undefined
+  const url = await listen(t, (_, response) => {
+    closed = once(response, 'close')
+    response.write('x'.repeat(11))
+  })
+  t.equal(await readBody(await sendRequest(url, {}), 10), undefined)
+  await closed
+})
+
+test('rejects without a response', async (t) => {
+  const url = await listen(t, (request) => void request.socket.destroy())
+  await t.rejects(sendRequest(url, {}), { code: 'ECONNRESET' })
+  await t.rejects(sendRequest(url, { signal: AbortSignal.abort() }), { name: 'AbortError' })
+})
