@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type KubeClient, KubeError, type KubeRequest } from '../kubernetes/client.ts'
 import type { KubeObject } from '../kubernetes/list.ts'
 import { errorMessage } from '../runtime/error-message.ts'
+import { createAlarm } from '../runtime/loop.ts'
 
 /** An object that we write, or the status of one. */
 export interface Target {
@@ -42,8 +43,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
   const failures = new Map<string, number>()
   const echoes = new Map<string, Echo>()
   let written = 0
-  let wake = (): void => {}
-  signal.addEventListener('abort', () => wake(), { once: true })
+  const alarm = createAlarm(signal)
 
   /** Returns whether something had to be written. */
   async function bring(target: Target): Promise<boolean> {
@@ -86,7 +86,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
   function lookAgain(target: Target): void {
     const { path } = target
     if (!urgent.has(path) && !routine.has(path)) routine.set(path, target)
-    wake()
+    alarm.ring()
   }
 
   async function run(): Promise<void> {
@@ -95,13 +95,8 @@ export function startObjectWriter(options: ObjectWriterOptions) {
       const queue = urgent.size > 0 ? urgent : routine
       const [next] = queue
       if (next === undefined || !mayWrite()) {
-        const changed = new Promise<void>((settle) => {
-          wake = settle
-        })
-        // Leadership is gained without a notification, so an empty queue waits for new targets.
-        await Promise.race(
-          next === undefined ? [changed] : [changed, delay(200, undefined, { signal })],
-        )
+        // Leadership is gained without a notification; an empty queue waits for new targets.
+        await alarm.rest(next === undefined ? undefined : 200)
         continue
       }
       const [path, target] = next
@@ -133,7 +128,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
         const queue = isFirst || urgent.has(target.path) ? urgent : routine
         queue.set(target.path, target)
       }
-      wake()
+      alarm.ring()
     },
     /** Successful requests so far. */
     get written(): number {

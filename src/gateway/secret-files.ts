@@ -5,8 +5,8 @@
 
 import { chmod, mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
 import type { Snapshot } from '../core/decision/snapshot.ts'
+import { repeat } from '../runtime/loop.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
 import {
   locationOf,
@@ -82,16 +82,8 @@ export function createSecretFiles(deps: SecretFilesDeps) {
   }
 
   async function follow(): Promise<void> {
-    for (;;) {
-      await delay(restMs, undefined, { signal: closing.signal, ref: false })
-      await inTurn(async () => {
-        await bringAll()
-        await removeUnneeded(
-          folder,
-          new Set([...needed.values()].map(({ location }) => location.path)),
-        )
-      }).catch(deps.onFault)
-    }
+    await bringAll()
+    await removeUnneeded(folder, new Set([...needed.values()].map(({ location }) => location.path)))
   }
 
   return {
@@ -119,8 +111,9 @@ export function createSecretFiles(deps: SecretFilesDeps) {
       })
       if (needed.size === 0 || isFollowing) return
       isFollowing = true
-      // Ends with `close`.
-      follow().catch(() => {})
+      const { signal } = closing
+      const step = () => inTurn(follow)
+      void repeat({ step, restMs, restsFirst: true, onFault: deps.onFault, signal })
     },
     /** The current problems. Envoy refuses requests to models whose secret is missing. */
     problems: (): readonly string[] =>

@@ -4,9 +4,9 @@
  * clocks are not trusted: a Lease counts from when this process saw it change.
  */
 
-import { setTimeout as delay } from 'node:timers/promises'
 import { isObject } from '../core/formats/fields.ts'
 import { errorMessage } from '../runtime/error-message.ts'
+import { repeat } from '../runtime/loop.ts'
 import { type JsonObject, type KubeClient, KubeError } from './client.ts'
 import { type SeenLease, seeLease } from './seen-lease.ts'
 
@@ -109,23 +109,22 @@ export function followLease(options: LeaseOptions) {
     seen = lease && seeLease(lease, seen, monotonic())
   }
 
-  async function run(): Promise<void> {
-    while (!signal.aborted) {
-      try {
-        await step()
-        noteProblem(undefined)
-      } catch (error) {
-        if (signal.aborted) return
-        const isRace = error instanceof KubeError && error.status === 409
-        if (!isRace) noteProblem(errorMessage(error))
-      }
+  void repeat({
+    async step() {
+      // It may have been lost in the rest.
       report()
-      await delay(isHeld() ? renewMs : renewMs / 2, undefined, { signal }).catch(() => {})
+      await step()
+      noteProblem(undefined)
       report()
-    }
-  }
-
-  void run()
+    },
+    onFault(error) {
+      const isRace = error instanceof KubeError && error.status === 409
+      if (!isRace) noteProblem(errorMessage(error))
+      report()
+    },
+    restMs: () => (isHeld() ? renewMs : renewMs / 2),
+    signal,
+  })
   return {
     /**
      * False as soon as another process may have taken it, even after a long pause of this process.

@@ -1,7 +1,7 @@
 /** Detects whether another controller is alive, by the Leases with its name in any namespace. */
 
-import { setTimeout as delay } from 'node:timers/promises'
 import { errorMessage } from '../runtime/error-message.ts'
+import { repeat } from '../runtime/loop.ts'
 import type { KubeClient } from './client.ts'
 import { keyOf, listObjects } from './list.ts'
 import { type SeenLease, seeLease } from './seen-lease.ts'
@@ -65,6 +65,7 @@ export function followOthersLease(options: OthersLeaseOptions) {
     const isNew = state !== reported || (alive === undefined && !wasStale)
     reported = state
     if (isNew) onChange(alive)
+    note(undefined)
   }
 
   function note(fresh: string | undefined): void {
@@ -72,20 +73,8 @@ export function followOthersLease(options: OthersLeaseOptions) {
     problem = fresh
   }
 
-  async function run(): Promise<void> {
-    while (!signal.aborted) {
-      try {
-        await look()
-        note(undefined)
-      } catch (error) {
-        if (signal.aborted) return
-        note(errorMessage(error))
-      }
-      await delay(everyMs, undefined, { signal }).catch(() => {})
-    }
-  }
-
-  void run()
+  const onFault = (error: unknown): void => note(errorMessage(error))
+  void repeat({ step: look, restMs: everyMs, onFault, signal })
   return {
     /**
      * Whether no Lease was renewed for the whole of its duration while we were reading, within the

@@ -3,7 +3,6 @@
  * other processes through the database. Known names stay valid while a server does not respond.
  */
 
-import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { readServedModels, type ServedModel } from '../core/decision/model-list.ts'
 import { createServedNames, takenOf, takesServedNames } from '../core/decision/served-names.ts'
@@ -13,6 +12,7 @@ import { nameProblems } from '../core/status/name-conflicts.ts'
 import { serverOf } from '../gateway/server-list.ts'
 import { forEachConcurrently } from '../runtime/concurrency.ts'
 import { linesShown } from '../runtime/line-limit.ts'
+import { repeat } from '../runtime/loop.ts'
 import { inSlices } from '../runtime/slices.ts'
 import type { ServedNamesStore } from '../store/served-names.ts'
 import { createNameClaims, type ServerModels } from './name-claims.ts'
@@ -226,13 +226,9 @@ export function createLearner(deps: LearnerDeps): Learner {
     for (const problem of added.slice(0, linesShown)) log.warn({ problem }, 'resource problem')
   }
 
-  async function keepOn(step: () => Promise<void>): Promise<void> {
-    for (;;) {
-      await step().catch(onFault)
-      await delay(restMs, undefined, { signal, ref: false })
-    }
+  for (const step of deps.ask ? [follow, askAll] : [follow]) {
+    void repeat({ step, restMs, onFault, signal })
   }
-  for (const step of deps.ask ? [follow, askAll] : [follow]) keepOn(step).catch(() => {})
 
   function current(): Snapshot {
     const from = deps.snapshot()

@@ -6,8 +6,8 @@
 import { Resolver } from 'node:dns/promises'
 import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
-import { setTimeout as delay } from 'node:timers/promises'
 import type { JudgeAddress } from '../core/resources/refuse-addresses.ts'
+import { createAlarm, repeat } from '../runtime/loop.ts'
 import type { Gathered, ResourceSource } from './source.ts'
 
 /** The addresses of a name; none if it is not resolved. */
@@ -48,7 +48,7 @@ export function judgeNamedAddresses(options: NamedAddressesOptions): {
   let last: Gathered | undefined
   let next: Promise<Gathered> | undefined
   let change = Promise.withResolvers<void>()
-  let fresh = Promise.withResolvers<void>()
+  const alarm = createAlarm(signal)
 
   function problemOf(backendUrl: string, addresses: readonly string[]): string | undefined {
     for (const address of addresses) {
@@ -83,14 +83,7 @@ export function judgeNamedAddresses(options: NamedAddressesOptions): {
     if (isChanged) change.resolve()
   }
 
-  async function follow(): Promise<void> {
-    while (!signal.aborted) {
-      fresh = Promise.withResolvers()
-      await look()
-      await Promise.race([fresh.promise, delay(restMs, undefined, { signal, ref: false })])
-    }
-  }
-  follow().catch(() => {})
+  void repeat({ step: look, restMs, onFault: () => {}, signal, alarm })
 
   return {
     source: {
@@ -120,7 +113,7 @@ export function judgeNamedAddresses(options: NamedAddressesOptions): {
       const named = known ?? { urls: new Set(), addresses: [], generation }
       if (known === undefined) {
         names.set(name, named)
-        fresh.resolve()
+        alarm.ring()
       } else if (named.generation !== generation) {
         named.urls.clear()
         named.generation = generation

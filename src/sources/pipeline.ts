@@ -1,6 +1,5 @@
 /** The loop: gather → compile → publish → report. */
 
-import { setTimeout as delay } from 'node:timers/promises'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { showPath } from '../core/formats/fields.ts'
 import { compileInSteps } from '../core/resources/compile.ts'
@@ -8,6 +7,7 @@ import { joinExternalModels } from '../core/resources/external-models.ts'
 import type { RoutingOptions } from '../core/resources/find-backend.ts'
 import { joinRoutes } from '../core/resources/join-routes.ts'
 import { type JudgeAddress, refuseAddresses } from '../core/resources/refuse-addresses.ts'
+import { repeat } from '../runtime/loop.ts'
 import { inSlices } from '../runtime/slices.ts'
 import type { FileProblem } from './documents.ts'
 import { createFolder, showProblem } from './files.ts'
@@ -113,19 +113,15 @@ export async function startController(deps: ControllerDeps): Promise<Controller>
     deps.report(loaded.snapshot, problems)
   }
 
+  let waiting: Gathered | undefined
+  let restMs = 0
+
   async function follow(): Promise<void> {
-    let waiting: Gathered | undefined
-    while (!signal.aborted) {
-      try {
-        waiting ??= await deps.source.next(signal)
-        await put(waiting)
-        waiting = undefined
-      } catch (error) {
-        if (signal.aborted) return
-        deps.onFailure(error)
-        await delay(retryMs, undefined, { signal, ref: false }).catch(() => {})
-      }
-    }
+    restMs = retryMs
+    waiting ??= await deps.source.next(signal)
+    await put(waiting)
+    waiting = undefined
+    restMs = 0
   }
 
   try {
@@ -134,7 +130,7 @@ export async function startController(deps: ControllerDeps): Promise<Controller>
     closing.abort()
     throw error
   }
-  void follow()
+  void repeat({ step: follow, restMs: () => restMs, onFault: deps.onFailure, signal })
   return {
     problems: () => problems,
     locate: (resource) => locate(resource, [], ''),

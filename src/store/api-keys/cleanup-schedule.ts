@@ -3,7 +3,7 @@
  * time.
  */
 
-import { setTimeout as delay } from 'node:timers/promises'
+import { repeat } from '../../runtime/loop.ts'
 
 /** Required by the contract (3.13). */
 const everyMs = 900_000
@@ -21,20 +21,15 @@ export interface CleanupScheduleOptions {
 /** The first run starts now, so that a process that restarts often cleans up as well. */
 export function startCleanupSchedule(options: CleanupScheduleOptions) {
   const stopped = new AbortController()
-  const over = (async () => {
-    while (!stopped.signal.aborted) {
-      try {
-        const deleted = await options.run()
-        if (deleted > 0) options.onDeleted(deleted)
-      } catch (error) {
-        options.onFault(error)
-      }
-      await delay(options.everyMs ?? everyMs, undefined, {
-        ref: false,
-        signal: stopped.signal,
-      }).catch(() => {})
-    }
-  })()
+  const over = repeat({
+    async step() {
+      const deleted = await options.run()
+      if (deleted > 0) options.onDeleted(deleted)
+    },
+    restMs: options.everyMs ?? everyMs,
+    onFault: options.onFault,
+    signal: stopped.signal,
+  })
   return {
     /** Starts no more runs; resolves when the current one has ended. */
     stop(): Promise<void> {

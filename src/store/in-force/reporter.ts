@@ -4,12 +4,12 @@
  */
 
 import { randomUUID } from 'node:crypto'
-import { setTimeout as delay } from 'node:timers/promises'
 import { ServiceError } from '../../core/decision/errors.ts'
 import type { Snapshot } from '../../core/decision/snapshot.ts'
 import type { Refused } from '../../core/resources/refused.ts'
 import type { EnvoyState, InForce } from '../../core/status/enforcement.ts'
 import { noPolicies, type Policies, policiesInSteps } from '../../core/status/policies.ts'
+import { createAlarm, repeat } from '../../runtime/loop.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { Sql } from '../postgres/sql.ts'
 import { type Changes, type Edition, purgeReports, reportAll, reportChanges } from './table.ts'
@@ -39,8 +39,9 @@ export function createInForceReport(deps: InForceReportDeps) {
   /** What the database has, as one text per model; removed models are reported too. */
   let reported = new Map<string, string>()
   let last: Edition | undefined
-  let isNoted = false
-  let wake = new AbortController()
+  let reports = 0
+  let restMs = confirmMs
+  const alarm = createAlarm(signal)
 
   function inForceOf(model: string): InForce | undefined {
     const found = policies.byModel.get(model)
@@ -68,7 +69,6 @@ export function createInForceReport(deps: InForceReportDeps) {
   }
 
   async function report(): Promise<void> {
-    isNoted = false
     const { snapshot, refused } = deps.state()
     policies = await inSlices(policiesInSteps(snapshot, refused, policies))
     // Resets the reports before they contain too many removed models.
@@ -89,22 +89,16 @@ export function createInForceReport(deps: InForceReportDeps) {
     for (const [model, now] of changes) reported.set(model, show(now))
   }
 
-  async function run(): Promise<void> {
-    for (let turn = 1; !signal.aborted; turn += 1) {
-      wake = new AbortController()
-      const either = AbortSignal.any([signal, wake.signal])
-      if (!isNoted)
-        await delay(confirmMs, undefined, { signal: either, ref: false }).catch(() => {})
-      if (signal.aborted) return
-      try {
-        await report()
-        if (turn % purgeEvery === 0) await purgeReports(sql)
-      } catch (error) {
-        if (!(error instanceof ServiceError)) deps.onFault(error)
-        isNoted = true
-        await delay(retryMs, undefined, { signal, ref: false }).catch(() => {})
-      }
-    }
+  async function step(): Promise<void> {
+    restMs = retryMs
+    await report()
+    reports += 1
+    if (reports % purgeEvery === 0) await purgeReports(sql)
+    restMs = confirmMs
+  }
+
+  function onFault(error: unknown): void {
+    if (!(error instanceof ServiceError)) deps.onFault(error)
   }
 
   return {
@@ -119,13 +113,10 @@ export function createInForceReport(deps: InForceReportDeps) {
     async start(): Promise<void> {
       await report()
       void purgeReports(sql).catch(() => {})
-      void run()
+      void repeat({ step, restMs: () => restMs, restsFirst: true, onFault, signal, alarm })
     },
     /** Call it when something new may be in force. */
-    note(): void {
-      isNoted = true
-      wake.abort()
-    },
+    note: alarm.ring,
     close: (): void => closing.abort(),
   }
 }

@@ -1,9 +1,9 @@
 /** What all processes that may be serving report to have in force, from the database. */
 
-import { setTimeout as delay } from 'node:timers/promises'
 import type { InForce, ProcessReport, Reports } from '../../core/status/enforcement.ts'
 import { isSilent } from '../../core/status/enforcement.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
+import { createAlarm, repeat } from '../../runtime/loop.ts'
 import type { Sql } from '../postgres/sql.ts'
 import { startListener } from '../revocations/listener.ts'
 import { type Edition, inForceChannel, readReports } from './table.ts'
@@ -99,28 +99,26 @@ const believedMs = 5_000
 export function watchReports(options: WatchedReportsOptions): void {
   const { sql, url, onRead, onProblem, signal } = options
   const reader = followReports(sql)
-  let wake = new AbortController()
-  const listener = startListener({ url, channel: inForceChannel, onHeard: () => wake.abort() })
+  const alarm = createAlarm(signal)
+  const listener = startListener({ url, channel: inForceChannel, onHeard: alarm.ring })
   signal.addEventListener('abort', () => listener.stop(), { once: true })
+  let answeredAt = Number.NEGATIVE_INFINITY
+  let isUnavailable = false
 
-  async function run(): Promise<void> {
-    let answeredAt = Number.NEGATIVE_INFINITY
-    let isUnavailable = false
-    while (!signal.aborted) {
-      wake = new AbortController()
-      const reports = await reader.read()
-      const isAnswer = !('problem' in reports)
-      if (isAnswer) answeredAt = performance.now()
-      if (isUnavailable === isAnswer) onProblem(isAnswer ? undefined : describe(reader.failure))
-      isUnavailable = !isAnswer
-      if (isAnswer || performance.now() - answeredAt > believedMs) onRead(reports, reader.changed)
-      const either = AbortSignal.any([signal, wake.signal])
-      await delay(everyMs, undefined, { signal: either, ref: false }).catch(() => {})
-      await delay(settleMs, undefined, { signal, ref: false }).catch(() => {})
-    }
+  async function step(): Promise<void> {
+    const reports = await reader.read()
+    const isAnswer = !('problem' in reports)
+    if (isAnswer) answeredAt = performance.now()
+    if (isUnavailable === isAnswer) onProblem(isAnswer ? undefined : describe(reader.failure))
+    isUnavailable = !isAnswer
+    if (isAnswer || performance.now() - answeredAt > believedMs) onRead(reports, reader.changed)
   }
 
-  void run()
+  // A fault of `onRead` is not handled, like any other bug.
+  const onFault = (error: unknown): never => {
+    throw error
+  }
+  void repeat({ step, restMs: everyMs, settleMs, onFault, signal, alarm })
 }
 
 function describe(failure: unknown): string {

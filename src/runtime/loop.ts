@@ -1,0 +1,73 @@
+/** Work that is repeated until a signal, with rests that may be cut short. */
+
+export type Alarm = ReturnType<typeof createAlarm>
+
+/** Rests of one loop. They do not keep the process alive. */
+export function createAlarm(signal: AbortSignal) {
+  let isRung = false
+  let end = (): void => {}
+  signal.addEventListener('abort', () => end(), { once: true })
+
+  async function pause(ms: number | undefined): Promise<void> {
+    if (signal.aborted) return
+    let timer: NodeJS.Timeout | undefined
+    await new Promise<void>((settle) => {
+      end = settle
+      if (ms !== undefined) timer = setTimeout(settle, ms).unref()
+    })
+    clearTimeout(timer)
+  }
+
+  return {
+    /** Ends the current rest, or the next one if there is none now. */
+    ring(): void {
+      isRung = true
+      end()
+    },
+    /**
+     * Resolves after `ms` (undefined: never by itself), when the alarm rings, or on the signal. After
+     * a ring it takes `settleMs` more, in which further rings count as the same.
+     */
+    async rest(ms: number | undefined, settleMs = 0): Promise<void> {
+      if (!isRung) await pause(ms)
+      if (isRung && settleMs > 0) {
+        const until = performance.now() + settleMs
+        for (let left = settleMs; left > 0 && !signal.aborted; left = until - performance.now()) {
+          await pause(left)
+        }
+      }
+      isRung = false
+    },
+  }
+}
+
+export interface Repetition {
+  readonly step: () => Promise<void>
+  /** Milliseconds between two steps. */
+  readonly restMs: number | (() => number)
+  /** Called with the error of a step; the next one follows after the rest. */
+  readonly onFault: (error: unknown) => void
+  readonly signal: AbortSignal
+  /** Cuts rests short. */
+  readonly alarm?: Alarm
+  /** Milliseconds after a ring in which others count as the same. */
+  readonly settleMs?: number
+  /** Whether a rest comes before the first step. */
+  readonly restsFirst?: boolean
+}
+
+/** Resolves when the signal has aborted and the last step has ended; rejects only if `onFault` throws. */
+export async function repeat(repetition: Repetition): Promise<void> {
+  const { step, restMs, onFault, signal, settleMs } = repetition
+  const { alarm = createAlarm(signal) } = repetition
+  const rest = () => alarm.rest(typeof restMs === 'number' ? restMs : restMs(), settleMs)
+  if (repetition.restsFirst) await rest()
+  while (!signal.aborted) {
+    try {
+      await step()
+    } catch (error) {
+      if (!signal.aborted) onFault(error)
+    }
+    await rest()
+  }
+}
