@@ -258,17 +258,6 @@ export const issuerUrl: Reader<string> = {
   read: (written) => (isTrustworthy(written) && !/[?#]/.test(written) ? written : invalid),
 }
 
-/** Public-key signatures only: with `none` or HS256 anybody could make tokens. */
-export const signingAlgorithms: Reader<readonly string[]> = {
-  form: 'a comma-separated list of RS, PS, ES with 256, 384 or 512, and EdDSA',
-  read(written) {
-    const found = itemsOf(written)
-    const isGood =
-      found.length > 0 && found.every((each) => /^([RPE]S(256|384|512)|EdDSA)$/.test(each))
-    return isGood ? found : invalid
-  },
-}
-
 export function oneOf<const Choice extends string>(...choices: readonly Choice[]): Reader<Choice> {
   return {
     form: `one of ${choices.map((choice) => `\`${choice}\``).join(', ')}`,

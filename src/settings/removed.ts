@@ -3,6 +3,10 @@
  * ignoring it would change what the service does without a word.
  */
 export const removedSettings: Readonly<Record<string, string>> = {
+  KEY_CACHE_REVALIDATE: 'revocations are looked for four times a second',
+  KEY_CACHE_WARM: 'the 10,000 keys used last are read before readiness',
   METER_MESSAGES: 'add messages to METER_PATHS',
+  OIDC_SIGNING_ALGS:
+    "every public-key signature is accepted; the provider's key set says which it uses",
   WORKERS: 'run several processes that share REDIS_URL (docs/run.md, "Several cores")',
 }

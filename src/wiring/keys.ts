@@ -43,8 +43,10 @@ export interface Keys {
 
 /** The most ids in one log line. */
 const idsShown = 20
-/** The longest interval of polls, whatever the setting: the cache is trusted for one second. */
-const mostRevalidateMs = 250
+/** Between two polls of revocations, milliseconds: the cache is trusted for one second. */
+const revalidateMs = 250
+/** The keys used last that are cached before readiness. */
+const keysWarmed = 10_000
 
 /** How long keys are trusted that the database does not confirm. */
 export function outageGraceMs({ keyCacheOutageGraceMs }: Config): number {
@@ -65,7 +67,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     place: config.replicaPlace,
     pod: pods?.own,
     ...(pods && { onSilentPods: pods.look }),
-    everyMs: Math.min(mostRevalidateMs, config.keyCacheRevalidateMs),
+    everyMs: revalidateMs,
     servesMs: graceMs,
     evict(hashes) {
       keys.evict(hashes)
@@ -137,12 +139,10 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     onUnlogged: (keys) =>
       log.error({ keys }, 'revoked keys were not in the log of revocations: are its triggers off?'),
   })
-  if (config.keyCacheWarm > 0) {
-    await keys.warm(config.keyCacheWarm, clock()).then(
-      (keys) => log.debug({ keys }, 'the most recently used keys are cached'),
-      (error: unknown) => log.warn({ cause: String(error) }, 'no key is remembered from before'),
-    )
-  }
+  await keys.warm(keysWarmed, clock()).then(
+    (keys) => log.debug({ keys }, 'the most recently used keys are cached'),
+    (error: unknown) => log.warn({ cause: String(error) }, 'no key is remembered from before'),
+  )
   const lastUsed = startLastUsed({ write: (uses) => table.noteUses(uses), onFault })
   stops.push(part('the last uses of keys', (graceMs) => lastUsed.stop(graceMs)))
   const cleanup = startCleanupSchedule({

@@ -290,7 +290,7 @@ export const allMutants: readonly Mutant[] = [
       [' && !keys.isLost', ''],
       ['known?.provedBy === keys.generation && ', 'known !== undefined && '],
       ["requiredClaims: ['exp'],", ''],
-      ['algorithms: [...algorithms],', ''],
+      ['      algorithms,\n', ''],
       ['if (cty !== undefined || crit !== undefined)', 'if (crit !== undefined)'],
       ['(payload.exp as number) * 1_000', 'Number.POSITIVE_INFINITY'],
       ["if (type !== 'jwt' && type !== 'at+jwt')", 'if (false)'],

@@ -48,7 +48,6 @@ test('all invalid settings are reported at once', async (t) => {
     LOG_LEVEL: 'loud',
     OIDC_ISSUER_URL: 'http://issuer',
     OIDC_CLIENT_ID: 'tollgate',
-    OIDC_SIGNING_ALGS: 'RS256,none',
     OIDC_CACHE_TTL: '2h',
     TRUSTED_PROXIES: '10.0.0.0/33',
     KUBERNETES_TOKEN_REVIEW: 'on',
@@ -114,18 +113,6 @@ test('a secret may be read from a file', async (t) => {
   t.match(problemsOf(both), [/not both/])
 })
 
-test('the log is polled every 0.1 to 10 seconds', async (t) => {
-  const every = (written: string) => loadConfig({ KEY_CACHE_REVALIDATE: written })
-  t.equal(loadConfig({}).keyCacheRevalidateMs, 250)
-  t.equal(every('100ms').keyCacheRevalidateMs, 100)
-  t.equal(every('10s').keyCacheRevalidateMs, 10_000)
-  for (const written of ['0', '99ms', '11s', '1', 'often']) {
-    t.throws(() => every(written), {
-      message: /KEY_CACHE_REVALIDATE: must be .* from 100ms to 10s/,
-    })
-  }
-})
-
 test('a replica is named by host and address', async (t) => {
   const name = (env: Record<string, string>) => loadConfig(env).replicaName
   t.equal(name({}), `${hostname()}/127.0.0.1:8082`)
@@ -146,12 +133,6 @@ test('the outage grace period is a duration', async (t) => {
   for (const written of ['15', '-1s', '25h', 'long']) {
     t.throws(() => grace(written), { message: /KEY_CACHE_OUTAGE_GRACE: must be .* at most 24h/ })
   }
-})
-
-test('the number of keys loaded at the start is limited', async (t) => {
-  t.equal(loadConfig({}).keyCacheWarm, 10_000)
-  t.equal(loadConfig({ KEY_CACHE_WARM: '0' }).keyCacheWarm, 0)
-  t.throws(() => loadConfig({ KEY_CACHE_WARM: '100001' }), { message: /KEY_CACHE_WARM/ })
 })
 
 test('settings that require each other are reported', async (t) => {
@@ -199,6 +180,9 @@ test('a removed setting that is still set is reported with what replaces it', as
   t.match(problemsOf({ WORKERS_FILE: '/workers' }), [/^WORKERS: was removed/])
   t.strictSame(problemsOf({ WORKERS: '' }), [])
   t.match(problemsOf({ METER_MESSAGES: 'true' }), [/^METER_MESSAGES: was removed; .*METER_PATHS/])
+  for (const name of ['KEY_CACHE_REVALIDATE', 'KEY_CACHE_WARM', 'OIDC_SIGNING_ALGS']) {
+    t.match(problemsOf({ [name]: '1' }), [new RegExp(`^${name}: was removed; `)])
+  }
 })
 
 test('the mark on requests to models is the same for one public URL', async (t) => {

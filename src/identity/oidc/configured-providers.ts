@@ -75,7 +75,7 @@ function openProvider(
   refusals: RefusalLog,
 ): Provider {
   const { issuer, discoveryUrl, ca, audiences, claims, ownsPrefixes, ttlMs } = wanted
-  const { oidcCaFile: caFile, oidcOutageGraceMs: graceMs, oidcAlgorithms: algorithms } = config
+  const { oidcCaFile: caFile, oidcOutageGraceMs: graceMs } = config
   const keys = createKeySource({
     issuer,
     discoveryUrl,
@@ -88,7 +88,7 @@ function openProvider(
   })
   const onRefused = (reason: string): void => refusals.note({ proof: 'oidc', issuer }, reason)
   return createProvider({
-    ...{ issuer, audiences, ttlMs, keys, algorithms, claims, ownsPrefixes, onRefused },
+    ...{ issuer, audiences, ttlMs, keys, claims, ownsPrefixes, onRefused },
   })
 }
 

@@ -11,8 +11,6 @@ export interface ProviderOptions {
   readonly issuer: string
   /** A token must name one of them (`aud`). */
   readonly audiences: readonly string[]
-  /** Names from JWA, public-key signatures only. */
-  readonly algorithms: readonly string[]
   readonly claims: ClaimRules
   /** Whether its prefixes are its own; true by default. Otherwise they keep it apart from nobody. */
   readonly ownsPrefixes?: boolean | undefined
@@ -27,9 +25,14 @@ export type Provider = ReturnType<typeof createProvider>
 
 /** Seconds that the clocks of issuer and service may differ. */
 const tolerance = 60
+/** Public-key signatures only: with `none` or HS256 anybody could make tokens. */
+const algorithms = [
+  ...['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'],
+  ...['ES256', 'ES384', 'ES512', 'EdDSA'],
+]
 
 export function createProvider(options: ProviderOptions) {
-  const { issuer, audiences, algorithms, claims, ttlMs, keys, onRefused } = options
+  const { issuer, audiences, claims, ttlMs, keys, onRefused } = options
   const { ownsPrefixes = true } = options
   const verdicts = createVerdicts<{ caller: TokenCaller; provedBy: number }>()
   const proof = {
@@ -51,7 +54,7 @@ export function createProvider(options: ProviderOptions) {
     const { payload } = await jwtVerify(token, findKey, {
       issuer,
       audience: [...audiences],
-      algorithms: [...algorithms],
+      algorithms,
       requiredClaims: ['exp'],
       clockTolerance: tolerance,
       currentDate: new Date(now),

@@ -29,7 +29,6 @@ async function createWorld(
   const provider = createProvider({
     issuer: issuer.url,
     audiences: ['tollgate', 'other'],
-    algorithms: ['ES256', 'RS256', 'EdDSA'],
     claims: {
       username: undefined,
       groups: 'groups',
@@ -189,13 +188,14 @@ test('the answer to a forged token says only that it is not valid', async (t) =>
 
 test('only signatures with an allowed algorithm are accepted', async (t) => {
   const { issuer, ask, reasons } = await createWorld(t)
-  await issuer.addKey('rs384', { alg: 'RS384' })
-  await issuer.addKey('ps256', { alg: 'PS256' })
-  for (const kid of ['rs384', 'ps256']) {
-    const token = await issuer.sign({ sub: 'ada' }, { kid })
-    t.equal(await ask(token), 'The identity token is not valid.', kid)
-    t.match(reasons.at(-1), /not allowed \(alg\)/)
+  for (const alg of ['RS384', 'PS256']) {
+    await issuer.addKey(alg, { alg })
+    t.match(await ask(await issuer.sign({ sub: 'ada' }, { kid: alg })), { user: 'ada' })
   }
+  await issuer.addKey('other', { alg: 'Ed25519' })
+  const token = await issuer.sign({ sub: 'ada' }, { kid: 'other' })
+  t.equal(await ask(token), 'The identity token is not valid.')
+  t.match(reasons.at(-1), /not allowed \(alg\)/)
 })
 
 test('a claim added before another of the same name breaks the signature', async (t) => {
