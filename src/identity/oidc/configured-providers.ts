@@ -11,12 +11,12 @@ import {
 } from './authentication-configuration.ts'
 import { createReadDocument } from './documents.ts'
 import { createKeySource } from './key-source.ts'
-import { createProvider, type Provider } from './provider.ts'
+import { createProvider, type Provider, type SharedPrefixes } from './provider.ts'
 import { createProviders } from './providers.ts'
 
 interface Wanted extends WrittenProvider {
   /** See createProvider. */
-  readonly ownsPrefixes?: boolean
+  readonly shared?: SharedPrefixes
   readonly ttlMs: number
 }
 
@@ -39,7 +39,14 @@ export function openOidc(
       const { issuer } = theirs
       log.error({ issuer }, 'the Tenant names an issuer of the settings, which hold')
     }
-    providers.put([...others, ...(theirs ? [theirs] : [])])
+    const judged = others.map((one) => judgePrefixes(one, others))
+    // Whoever may edit the Tenant chooses its issuer, so that it takes no prefix from the others.
+    if (theirs !== undefined) judged.push(judgePrefixes(theirs, others))
+    for (const { issuer, shared } of judged) {
+      if (!shared?.users && !shared?.groups) continue
+      log.warn({ issuer, shared }, 'another OIDC provider can write names with its prefix')
+    }
+    providers.put(judged)
   }
 
   /** The resource may have changed since the last call. */
@@ -74,7 +81,7 @@ function openProvider(
   { config, log }: ProcessContext,
   refusals: RefusalLog,
 ): Provider {
-  const { issuer, discoveryUrl, ca, audiences, claims, ownsPrefixes, ttlMs } = wanted
+  const { issuer, discoveryUrl, ca, audiences, claims, shared, ttlMs } = wanted
   const { oidcCaFile: caFile, oidcOutageGraceMs: graceMs } = config
   const keys = createKeySource({
     issuer,
@@ -88,8 +95,23 @@ function openProvider(
   })
   const onRefused = (reason: string): void => refusals.note({ proof: 'oidc', issuer }, reason)
   return createProvider({
-    ...{ issuer, audiences, ttlMs, keys, claims, ownsPrefixes, onRefused },
+    ...{ issuer, audiences, ttlMs, keys, claims, shared, onRefused },
   })
+}
+
+/** A provider with the prefixes that it shares with another one of `all`. */
+function judgePrefixes(one: Wanted, all: readonly Wanted[]): Wanted {
+  const others = all.filter(({ issuer }) => issuer !== one.issuer)
+  const isShared = (prefixOf: (wanted: Wanted) => string): boolean =>
+    others.some((other) => overlap(prefixOf(one), prefixOf(other)))
+  const users = isShared(({ claims }) => claims.usernamePrefix)
+  const groups = isShared(({ claims }) => claims.groupsPrefix)
+  return { ...one, shared: { users, groups } }
+}
+
+/** Whether one name can begin with both prefixes. An empty prefix claims no name. */
+function overlap(one: string, other: string): boolean {
+  return one !== '' && other !== '' && (one.startsWith(other) || other.startsWith(one))
 }
 
 /** Calls `take` with the providers of the file, now and after each valid change. */
@@ -124,9 +146,7 @@ function tenantProvider(
   { config }: ProcessContext,
 ): Wanted {
   const ttlMs = ttlSeconds * 1_000
-  // Whoever may edit the Tenant chooses this issuer, which could name the users of the other.
-  const ownsPrefixes = config.oidcIssuerUrl === undefined
-  return { ...usual(config), issuer: issuerUrl, audiences: [clientId], ownsPrefixes, ttlMs }
+  return { ...usual(config), issuer: issuerUrl, audiences: [clientId], ttlMs }
 }
 
 /** Options that providers outside of a file share. */

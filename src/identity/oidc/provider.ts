@@ -12,13 +12,18 @@ export interface ProviderOptions {
   /** A token must name one of them (`aud`). */
   readonly audiences: readonly string[]
   readonly claims: ClaimRules
-  /** Whether its prefixes are its own; true by default. Otherwise they keep it apart from nobody. */
-  readonly ownsPrefixes?: boolean | undefined
+  /** Prefixes that keep it apart from nobody, because another provider can write the same names. */
+  readonly shared?: SharedPrefixes | undefined
   /** How long a verified token is cached; never past its `exp`. */
   readonly ttlMs: number
   readonly keys: KeySource
   /** Called with the reason why a token is refused, without any of its text. */
   readonly onRefused: (reason: string) => void
+}
+
+export interface SharedPrefixes {
+  readonly users: boolean
+  readonly groups: boolean
 }
 
 export type Provider = ReturnType<typeof createProvider>
@@ -32,14 +37,13 @@ const algorithms = [
 ]
 
 export function createProvider(options: ProviderOptions) {
-  const { issuer, audiences, claims, ttlMs, keys, onRefused } = options
-  const { ownsPrefixes = true } = options
+  const { issuer, audiences, claims, ttlMs, keys, shared, onRefused } = options
   const verdicts = createVerdicts<{ caller: TokenCaller; provedBy: number }>()
   const proof = {
     by: 'oidc',
     issuer,
-    prefixesUsers: ownsPrefixes && claims.usernamePrefix !== '',
-    prefixesGroups: ownsPrefixes && claims.groupsPrefix !== '',
+    prefixesUsers: shared?.users !== true && claims.usernamePrefix !== '',
+    prefixesGroups: shared?.groups !== true && claims.groupsPrefix !== '',
   } as const
 
   async function verifyAfresh(token: string, now: number): Promise<TokenCaller> {

@@ -204,3 +204,49 @@ root.test('the Tenant cannot name the users of the provider in the settings', as
   t.match(await provedBy(settings, theirs), { prefixesUsers: false, prefixesGroups: false })
   t.match(await provedBy({}, theirs), { prefixesUsers: true }, 'alone it has the prefix to itself')
 })
+
+root.test('of providers with overlapping prefixes no user is reviewed', async (t) => {
+  const [first, second] = [await startOidcIssuer(t), await startOidcIssuer(t)]
+  const prefixed = (issuer: OidcIssuer, users: string, groups: string): Entry => ({
+    ...entry(issuer),
+    claimMappings: {
+      username: { claim: 'sub', prefix: users },
+      groups: { claim: 'groups', prefix: groups },
+    },
+  })
+  const world = openWorld(t, [prefixed(first, 'a:', 'g:'), prefixed(second, 'b:', 'g:')])
+  const { oidc, put, lines } = world
+  const proofOf = async (issuer: OidcIssuer) => {
+    const caller = await oidc.find(issuer.url)?.(await issuer.sign({ sub: 'ada' }), Date.now())
+    return caller?.by === 'token' && caller.proof.by === 'oidc' ? caller.proof : undefined
+  }
+  const own = { prefixesUsers: true, prefixesGroups: false }
+  t.match(await proofOf(first), own, 'only the groups have one prefix')
+  t.match(await proofOf(second), own)
+  t.match(lines.join(''), /another OIDC provider can write names with its prefix/)
+  for (const prefix of ['a:', 'a', 'a:b']) {
+    put([prefixed(first, 'a:', 'g:'), prefixed(second, prefix, 'h:')])
+    const shared = { prefixesUsers: false, prefixesGroups: true }
+    const isShared = async () => (await proofOf(second))?.prefixesGroups
+    await poll(isShared, 'the new prefixes are in force')
+    t.match(await proofOf(first), shared, `a: beside ${prefix}`)
+    t.match(await proofOf(second), shared, `${prefix} beside a:`)
+    put([prefixed(first, 'a:', 'g:'), prefixed(second, '', 'g:')])
+    await poll(async () => !(await isShared()), 'the second has no prefix')
+    t.match(await proofOf(first), own, 'an empty prefix takes none away')
+  }
+})
+
+root.test("the Tenant's provider takes no prefix from one of the file", async (t) => {
+  const [written, theirs] = [await startOidcIssuer(t), await startOidcIssuer(t)]
+  const claimMappings = { username: { claim: 'sub', prefix: 'oidc:ours:' } }
+  const entries = [{ ...entry(written), claimMappings }]
+  const { oidc, setTenant } = openWorld(t, entries, { OIDC_USERNAME_PREFIX: 'oidc:' })
+  setTenant({ issuerUrl: theirs.url, clientId: 'tollgate', ttlSeconds: 60 })
+  const claims = { sub: 'ada', preferred_username: 'ours:ada' }
+  for (const issuer of [written, theirs]) {
+    const caller = await oidc.find(issuer.url)?.(await issuer.sign(claims), Date.now())
+    const proof = { prefixesUsers: issuer === written }
+    t.match(caller, { user: 'oidc:ours:ada', proof })
+  }
+})
