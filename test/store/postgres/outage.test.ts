@@ -4,7 +4,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { test } from 'tap'
 import { ServiceError } from '../../../src/core/decision/errors.ts'
 import { startEmbeddedPostgres } from '../../../src/local/postgres/embedded-postgres.ts'
+import { identify, isRunning, type ProcessIdentity } from '../../../src/local/process-identity.ts'
 import { createKeyApi, type KeyApi } from '../../support/key-api.ts'
+import { poll } from '../../support/poll.ts'
 import { refused } from '../../support/refusals.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
@@ -35,6 +37,7 @@ test('the database may be killed and come back', async (t) => {
       .filter(([route]) => !route.includes('validate') && !route.startsWith('GET'))
       .map(([route, body]) => api.ask(route, { as: 'bob', body }))
     await untilWaiting(api)
+    const backends = await identifyBackends(api)
     process.kill(database.pid, 'SIGKILL')
     for (const answer of await Promise.all(underway)) {
       // The server process that holds the lock may end before one that waits for it, which then
@@ -42,6 +45,9 @@ test('the database may be killed and come back', async (t) => {
       if (answer.statusCode >= 500) refused(t, answer, 503, 'store_unavailable')
     }
     await database.exited
+    // A busy server process outlives the postmaster until it waits for its client: it executes and
+    // commits the next statement if that is there by then.
+    await poll(() => !backends.some(isRunning), 'the server processes have ended')
   })
 
   await t.test('while it is unavailable (503)', async (t) => {
@@ -130,6 +136,13 @@ async function lockTable({ sql }: KeyApi): Promise<() => Promise<void>> {
     released.resolve()
     await holding
   }
+}
+
+/** The server processes of this database's clients. */
+async function identifyBackends({ sql }: KeyApi): Promise<ProcessIdentity[]> {
+  const rows = await sql<{ pid: number }[]>`
+    select pid from pg_stat_activity where backend_type = 'client backend'`
+  return rows.flatMap(({ pid }) => identify(pid) ?? [])
 }
 
 /** Waits until requests wait for the lock. */
