@@ -13,25 +13,13 @@ import {
 } from '../core/decision/errors.ts'
 import { toQuoted } from '../core/formats/quoted.ts'
 import type { MethodsOf } from './methods.ts'
+import { pathTooLong } from './request-url.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
     /** The code of the request's refusal; null if there is none. */
     refusedWith: ErrorCode | null
   }
-}
-
-/** The longest path in characters, without its query. */
-const mostOfPath = 2_048
-const pathTooLong = `The path has more than ${mostOfPath.toLocaleString('en')} characters; nothing is served there.`
-
-/**
- * The URL for the router, which takes longer over an escape than over plain text: `/`, where nothing
- * is served, for a path that is too long.
- */
-export function boundPath(url: string): string {
-  const isShort = url.length <= mostOfPath || url.lastIndexOf('?', mostOfPath) !== -1
-  return isShort ? url : '/'
 }
 
 /** Gives every refusal of this listener the same envelope. */

@@ -18,7 +18,7 @@ import { type CleanupApiKeysDeps, cleanupApiKeys } from './cleanup-api-keys.ts'
 import { endHandshakes, requireCertificate } from './client-certificate.ts'
 import { type CreateApiKeyDeps, createApiKey } from './create-api-key.ts'
 import { type DrainGatewayDeps, drainGateway } from './drain-gateway.ts'
-import { answerErrors, boundPath, sendError } from './errors.ts'
+import { answerErrors, sendError } from './errors.ts'
 import { type ExplainDeps, explainRequests } from './explain.ts'
 import { getApiKey } from './get-api-key.ts'
 import { health } from './health.ts'
@@ -33,6 +33,7 @@ import { typeInDocument } from './named-schemas.ts'
 import { describeApi } from './openapi.ts'
 import { type ProbeDeps, probes } from './probes.ts'
 import { reportRefusals } from './refusals.ts'
+import { boundPath, readQuery } from './request-url.ts'
 import { revokeApiKey } from './revoke-api-key.ts'
 import { type RevokeGivenKeyDeps, revokeGivenKey } from './revoke-given-key.ts'
 import { type SearchApiKeysDeps, searchApiKeys } from './search-api-keys.ts'
@@ -176,7 +177,7 @@ function createListener({
     forceCloseConnections: 'idle',
     // During a drain, existing connections still get a response, with `connection: close`.
     return503OnClosing: false,
-    routerOptions: { maxParamLength: 512 },
+    routerOptions: { maxParamLength: 512, querystringParser: readQuery },
     rewriteUrl: ({ url = '/' }) => boundPath(url),
     // Node's types do not express that a TLS server has everything used here.
     ...((tls ? { https: { ...http, ...tls.options } } : { http }) as { http: typeof http }),

@@ -44,21 +44,6 @@ test('unknown paths are not found (404)', async (t) => {
   refused(t, internal, 404, 'not_found')
 })
 
-test('a long path is not read (404)', async (t) => {
-  const api = await createKeyApi(t)
-  const ask = (url: string) => {
-    const headers = { authorization: 'Bearer alice-token' }
-    return api.external.inject({ method: 'GET', url, headers })
-  }
-  const longest = `/v1/model/${'%61'.repeat(512)}/subscriptions`
-  t.equal((await ask(longest)).statusCode, 200, 'a name of 512 escapes')
-  const over = await ask(`/v1/model/${'%25'.repeat(16_000)}/subscriptions`)
-  refused(t, over, 404, 'not_found')
-  t.match(over.json().error.message, /more than 2,048 characters/)
-  const query = await ask(`/v1/subscriptions?${'%25'.repeat(16_000)}`)
-  t.equal(query.statusCode, 200, 'the query does not count')
-})
-
 test('known paths name their methods (405)', async (t) => {
   const api = await createKeyApi(t)
   const cases: readonly [string, readonly string[], string][] = [
