@@ -34,15 +34,15 @@ export function createAskGateway({ host, port, certFile }: GatewayAt): AskGatewa
   let trusting: Promise<Agent> | undefined
 
   /** Reads the certificate again after a failure, because it may have been renewed. */
-  async function connect(file: string): Promise<Agent> {
+  const connect = (file: string): Promise<Agent> => {
     trusting ??= readFile(file).then(trustOnly)
-    return await trusting
+    return trusting
   }
 
   return async function askGateway(path, headers, signal) {
-    const agent = certFile === undefined ? plain : await connect(certFile)
-    const used = trusting
+    const used = certFile === undefined ? undefined : connect(certFile)
     try {
+      const agent = (await used) ?? plain
       const url = certFile === undefined ? 'http://gateway' : 'https://gateway'
       return await sendRequest(url, { hostname: host, port, path, headers, agent, signal })
     } catch (error) {

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import https from 'node:https'
 import { join } from 'node:path'
 import { test } from 'tap'
@@ -55,6 +55,14 @@ test('only the certificate in the file is accepted', { skip: noOpenssl }, async 
     return response.statusCode
   }
   t.equal(await ask('a'), 200)
+
+  rmSync(certFile)
+  const other = createAskGateway({ host: '127.0.0.1', port, certFile })
+  await t.rejects(other('/', {}, AbortSignal.timeout(10_000)), { code: 'ENOENT' })
+  writeFileSync(certFile, first.cert)
+  const later = await other('/', { authorization: 'later' }, AbortSignal.timeout(10_000))
+  t.equal(later.resume().statusCode, 200, 'a file that was missing is read again')
+  asked.pop()
 
   server.setSecureContext(second)
   server.closeAllConnections()
