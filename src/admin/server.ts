@@ -21,6 +21,7 @@ import { type DrainGatewayDeps, drainGateway } from './drain-gateway.ts'
 import { answerErrors, sendError } from './errors.ts'
 import { type ExplainDeps, explainRequests } from './explain.ts'
 import { getApiKey } from './get-api-key.ts'
+import { getMe } from './get-me.ts'
 import { health } from './health.ts'
 import { keyConfig } from './key-config.ts'
 import { type ListModelsDeps, listModels } from './list-models.ts'
@@ -124,6 +125,7 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
     bulkRevokeApiKeys(scope, deps)
     changeApiKey(scope, deps)
     keyConfig(scope, deps)
+    getMe(scope, deps)
     explainRequests(scope, deps)
   })
   return app

@@ -1,0 +1,59 @@
+/** `GET /v1/me`: whom the service takes the caller for. */
+
+import type { FastifyInstance } from 'fastify'
+import type { IsAdmin } from './administrators.ts'
+import { callerOf } from './authenticate.ts'
+import { refusals } from './schemas.ts'
+
+export interface GetMeDeps {
+  readonly isAdmin: IsAdmin
+}
+
+const schema = {
+  operationId: 'getMe',
+  summary: 'Read who you are',
+  description: 'The caller as the credential proves it.',
+  tags: ['Service'],
+  response: {
+    200: {
+      title: 'Me',
+      description: 'The caller.',
+      type: 'object',
+      required: ['username', 'groups', 'credential', 'administrator'],
+      properties: {
+        username: { type: 'string', examples: ['alice'] },
+        groups: {
+          type: 'array',
+          items: { type: 'string' },
+          description: 'With a key, those of its creation.',
+          examples: [['team-a']],
+        },
+        credential: {
+          type: 'string',
+          enum: ['identity-token', 'api-key'],
+          description: 'Only an identity token may create keys.',
+        },
+        administrator: {
+          type: 'boolean',
+          description: 'Whether you may see the keys of others; never with a key.',
+        },
+        subscription: { type: 'string', description: 'The one of the key.' },
+      },
+    },
+    ...refusals(401, 429, 500, 503),
+  },
+} as const
+
+/** Adds the route. */
+export function getMe(app: FastifyInstance, { isAdmin }: GetMeDeps): void {
+  app.get('/v1/me', { schema }, async (request) => {
+    const caller = callerOf(request)
+    return {
+      username: caller.user,
+      groups: caller.groups,
+      credential: caller.by === 'key' ? 'api-key' : 'identity-token',
+      administrator: await isAdmin(caller),
+      ...(caller.by === 'key' && { subscription: caller.subscription }),
+    }
+  })
+}

@@ -1,0 +1,30 @@
+import { test } from 'tap'
+import { createKeyApi } from '../support/key-api.ts'
+import { refused } from '../support/refusals.ts'
+
+const route = 'GET /v1/me'
+
+test('a caller learns who they are (200)', async (t) => {
+  const api = await createKeyApi(t)
+  const { key } = await api.createKey('admin')
+  const read = async (as: string) => (await api.ask(route, { as })).json()
+  t.strictSame(await read('alice'), {
+    username: 'alice',
+    groups: ['team-a'],
+    credential: 'identity-token',
+    administrator: false,
+  })
+  t.match(await read('admin'), { username: 'admin', administrator: true })
+  t.match(await read(key), {
+    username: 'admin',
+    credential: 'api-key',
+    administrator: false,
+    subscription: 'premium',
+  })
+})
+
+test('nobody is told nothing (401)', async (t) => {
+  const api = await createKeyApi(t)
+  refused(t, await api.ask(route), 401)
+  refused(t, await api.ask(route, { as: 'mallory' }), 401)
+})
