@@ -8,7 +8,7 @@ const head = `# Resources
 Tollgate reads four kinds of the group \`tollgate.dev/v1alpha1\`, from a folder of YAML files
 (\`RESOURCES=file:<folder>\`) or from a cluster. AccessPolicies, Subscriptions and the Tenant live in
 the namespace \`models-as-a-service\`. A ModelRef can live in any namespace whose name is not a route of the
-gateway (\`v1\`, \`internal\`, \`maas-api\`, \`health\`, \`docs\`). The original's kinds of
+gateway (\`v1\`, \`internal\`, \`maas-api\`, \`console\`, \`health\`, \`docs\`). The original's kinds of
 \`maas.opendatahub.io/v1alpha1\` (\`MaaSModelRef\`, \`MaaSAuthPolicy\`, \`MaaSSubscription\`, \`Tenant\`,
 \`ExternalModel\`) have the same fields.
 

@@ -5,6 +5,7 @@ import { createIsAdmin } from '../admin/administrators.ts'
 import { createAskGateway } from '../admin/ask-gateway.ts'
 import { createProbeModel, type ProbeModel } from '../admin/model-probe.ts'
 import { buildAdmin, buildInternal } from '../admin/server.ts'
+import { serveConsole } from '../console/console.ts'
 import { localHost, showAddress } from '../core/formats/address.ts'
 import type { GatewayDrain } from '../core/status/gateway-drain.ts'
 import type { Journal } from '../ratelimit/journal/journal.ts'
@@ -26,7 +27,7 @@ export function createExternalApi(
   const { config, log, audit, clock } = context
   const { tracing, keyParts, learner, tokens, markers, authenticate, telemetry, refusals } = parts
   const { counterParts, pastRefusals, resources } = parts
-  return buildAdmin({
+  const app = buildAdmin({
     onAnswered: telemetry.onApiAnswered,
     keys: traceKeys(tracing, keyParts.keys),
     openSpan: tracing.open,
@@ -59,6 +60,8 @@ export function createExternalApi(
     accessCheckTimeoutMs: config.accessCheckTimeoutSeconds * 1_000,
     instanceName: config.instanceName,
   })
+  app.register(async (scope) => serveConsole(scope))
+  return app
 }
 
 /** Milliseconds between two lines about a gateway that cannot be reached. */

@@ -26,7 +26,7 @@ import { routingDocuments } from './routing-schemas.ts'
 const inLowerCase = 'a DNS name in lower case'
 
 /** Namespaces that would shadow a route of the gateway. */
-const routeNames = ['v1', 'internal', 'maas-api', 'health', 'docs', 'openapi.json']
+const routeNames = ['v1', 'internal', 'maas-api', 'console', 'health', 'docs', 'openapi.json']
 
 /** The API server's own rules for objects, which we apply to files, and those of a kind. */
 function metadata(

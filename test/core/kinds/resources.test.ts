@@ -196,7 +196,7 @@ const validations = [
   ],
   [model, ['metadata', 'namespace'], 'a.b', 'metadata.namespace must be a DNS label in lower case'],
   [model, ['metadata', 'namespace'], long, 'metadata.namespace must have at most 63 characters'],
-  ...['v1', 'internal', 'maas-api', 'health', 'docs'].map(
+  ...['v1', 'internal', 'maas-api', 'console', 'health', 'docs'].map(
     (name) =>
       [
         model,

@@ -1,0 +1,92 @@
+/** The REST API at this origin. The types are those of the service's own schemas. */
+
+import type { FromSchema } from 'json-schema-to-ts'
+import type { responseSchema } from '../../src/admin/explain-view.ts'
+import type { apiKeyRecord, propagation } from '../../src/admin/schemas.ts'
+import type { subscriptionRecord } from '../../src/admin/subscription-record.ts'
+
+export type ApiKey = FromSchema<typeof apiKeyRecord>
+export type Propagation = FromSchema<typeof propagation>
+export type Subscription = FromSchema<typeof subscriptionRecord>
+export type Explanation = FromSchema<(typeof responseSchema)[200]>
+
+export interface Me {
+  readonly username: string
+  readonly groups: readonly string[]
+  readonly credential: 'identity-token' | 'api-key'
+  readonly administrator: boolean
+}
+
+export interface Model {
+  readonly id: string
+  readonly owned_by: string
+  readonly url?: string
+  readonly ready: boolean
+  readonly modelDetails?: {
+    readonly displayName?: string
+    readonly description?: string
+    readonly contextWindow?: string
+  }
+  readonly subscriptions: readonly { readonly name: string; readonly displayName?: string }[]
+}
+
+export interface NewKey {
+  readonly name: string
+  readonly description?: string
+  readonly subscription?: string
+  readonly expiresIn?: string
+  readonly ephemeral?: boolean
+}
+
+export interface CreatedKey {
+  readonly key: string
+  readonly id: string
+  readonly name: string
+  readonly subscription: string
+  readonly expiresAt: string
+}
+
+/** A refusal in the API's own words, or a gateway that cannot be reached (status 0). */
+export class ApiError extends Error {
+  readonly status: number
+  readonly code: string
+  readonly requestId: string | undefined
+
+  constructor(status: number, code: string, message: string, requestId?: string) {
+    super(message)
+    this.status = status
+    this.code = code
+    this.requestId = requestId
+  }
+}
+
+/** Sends a request with a credential. Rejects with an ApiError. */
+export async function send(token: string, method: string, path: string, body?: unknown) {
+  let response: Response
+  try {
+    response = await fetch(path, {
+      method,
+      headers: { authorization: `Bearer ${token}` },
+      credentials: 'omit',
+      cache: 'no-store',
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    })
+  } catch {
+    throw new ApiError(0, 'unreachable', 'The gateway cannot be reached.')
+  }
+  if (!response.ok) throw await refusalIn(response)
+  return response
+}
+
+/** The refusal of an answer that is not ok. */
+export async function refusalIn(response: Response): Promise<ApiError> {
+  const requestId = response.headers.get('x-request-id') ?? undefined
+  const text = await response.text().catch(() => '')
+  try {
+    const { error } = JSON.parse(text)
+    return new ApiError(response.status, String(error.code), String(error.message), requestId)
+  } catch {
+    const message = `The gateway answered ${response.status}.`
+    return new ApiError(response.status, 'unknown', message, requestId)
+  }
+}

@@ -1,0 +1,166 @@
+import {
+  Alert,
+  AppShell,
+  Burger,
+  Button,
+  Group,
+  NavLink,
+  ScrollArea,
+  Text,
+  useMantineColorScheme,
+} from '@mantine/core'
+import { useDisclosure } from '@mantine/hooks'
+import { type ReactNode, useCallback, useEffect, useState } from 'react'
+import { KeysPage } from './keys/keys-page.tsx'
+import { follow, Link } from './parts/link.tsx'
+import { Nothing } from './parts/nothing.tsx'
+import { Page } from './parts/page.tsx'
+import { distance } from './parts/time.tsx'
+import { addressOf, usePlace } from './route.ts'
+import { type Session, SessionContext } from './session.tsx'
+import { SignIn } from './sign-in.tsx'
+
+interface Entry {
+  readonly path: string
+  readonly label: string
+  readonly page: () => ReactNode
+}
+
+const entries: readonly Entry[] = [{ path: 'keys', label: 'API keys', page: () => <KeysPage /> }]
+
+const ended = 'Your session has ended: the service does not accept the token any more.'
+
+export function App() {
+  const [session, setSession] = useState<Session>()
+  const [notice, setNotice] = useState<string>()
+  const onEnd = useCallback(() => {
+    setSession(undefined)
+    setNotice(ended)
+  }, [])
+  if (session === undefined) {
+    return <SignIn notice={notice} onSession={setSession} onEnd={onEnd} />
+  }
+  const signOut = () => {
+    setNotice('You have signed out.')
+    setSession(undefined)
+  }
+  return (
+    <SessionContext.Provider value={session}>
+      <Shell session={session} signOut={signOut} />
+    </SessionContext.Provider>
+  )
+}
+
+function Shell({ session, signOut }: { readonly session: Session; readonly signOut: () => void }) {
+  const [isOpen, { toggle, close }] = useDisclosure()
+  const { path } = usePlace()
+  const { colorScheme, setColorScheme } = useMantineColorScheme()
+  const open = path === '' ? entries[0] : entries.find((each) => each.path === path)
+  const { me, expiresAt } = session
+  return (
+    <AppShell
+      header={{ height: 56 }}
+      navbar={{ width: 220, breakpoint: 'sm', collapsed: { mobile: !isOpen } }}
+      padding="lg"
+    >
+      <a className="skip" href="#content">
+        Skip to the content
+      </a>
+      <AppShell.Header>
+        <Group h="100%" px="md" justify="space-between" wrap="nowrap">
+          <Group gap="sm" wrap="nowrap">
+            <Burger opened={isOpen} onClick={toggle} hiddenFrom="sm" size="sm" aria-label="Menu" />
+            <a
+              className="brand"
+              href={addressOf('')}
+              onClick={(event) => follow(event, addressOf(''))}
+            >
+              Tollgate
+            </a>
+            <Text size="sm" c="dimmed" visibleFrom="sm">
+              {location.host}
+            </Text>
+          </Group>
+          <Group gap="sm" wrap="nowrap">
+            <Text size="sm" truncate maw={200} title={me.groups.join(', ')}>
+              {me.username}
+              {me.administrator && ' (administrator)'}
+            </Text>
+            <Button
+              size="compact-sm"
+              variant="default"
+              visibleFrom="xs"
+              onClick={() => setColorScheme(next[colorScheme])}
+            >
+              {schemes[colorScheme]}
+            </Button>
+            <Button size="compact-sm" variant="default" onClick={signOut}>
+              Sign out
+            </Button>
+          </Group>
+        </Group>
+      </AppShell.Header>
+      <AppShell.Navbar p="sm" component="nav" aria-label="Pages">
+        <AppShell.Section grow component={ScrollArea}>
+          {entries.map(({ path: each, label }) => (
+            <NavLink
+              key={each}
+              href={addressOf(each)}
+              label={label}
+              active={each === open?.path}
+              aria-current={each === open?.path ? 'page' : undefined}
+              onClick={(event) => {
+                follow(event, addressOf(each))
+                close()
+              }}
+            />
+          ))}
+        </AppShell.Section>
+        <AppShell.Section>
+          <NavLink href="/docs" target="_blank" rel="noreferrer" label="API reference" />
+        </AppShell.Section>
+      </AppShell.Navbar>
+      <AppShell.Main id="content" tabIndex={-1}>
+        <Expiry at={expiresAt} />
+        {open?.page() ?? <Unknown />}
+      </AppShell.Main>
+    </AppShell>
+  )
+}
+
+const schemes = { auto: 'Theme: system', light: 'Theme: light', dark: 'Theme: dark' } as const
+const next = { auto: 'light', light: 'dark', dark: 'auto' } as const
+
+const warnMs = 5 * 60_000
+
+/** Tells in time that the identity token expires. */
+function Expiry({ at }: { readonly at: number | undefined }) {
+  const [now, setNow] = useState(Date.now)
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 10_000)
+    return () => clearInterval(timer)
+  }, [])
+  if (at === undefined || at - now > warnMs) return null
+  return (
+    <Alert
+      color="yellow"
+      variant="outline"
+      mb="lg"
+      role="status"
+      title="Your token is about to expire"
+    >
+      It expires {distance(at, now)}. Sign out and in again with a fresh one before you begin
+      something longer.
+    </Alert>
+  )
+}
+
+function Unknown() {
+  return (
+    <Page title="There is no such page" about="The address leads nowhere in this console.">
+      <Nothing title="Nothing here">
+        <Link to={addressOf('keys')}>Go to your API keys</Link>
+      </Nothing>
+    </Page>
+  )
+}

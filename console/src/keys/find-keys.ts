@@ -1,0 +1,86 @@
+/** What the table of keys shows, as its address says it, and where it comes from. */
+
+import type { ApiKey } from '../api.ts'
+import type { Session } from '../session.tsx'
+
+export interface Wanted {
+  /** The owner; undefined: everybody, for administrators. */
+  readonly username: string | undefined
+  readonly status: string
+  readonly text: string
+  readonly sortBy: SortField
+  readonly order: 'asc' | 'desc'
+  readonly page: number
+}
+
+export const sortFields = ['name', 'created_at', 'expires_at', 'last_used_at'] as const
+export type SortField = (typeof sortFields)[number]
+
+export interface FoundKeys {
+  readonly keys: readonly ApiKey[]
+  readonly hasMore: boolean
+  /** Whether there are more keys than were searched for the text. */
+  readonly isPartial: boolean
+}
+
+interface Answer {
+  readonly data: readonly ApiKey[]
+  readonly has_more: boolean
+}
+
+export const pageSize = 25
+const largestPage = 100
+const mostSearched = 1_000
+
+/** Reads a query. What is missing or not one of the values has its default. */
+export function readWanted(query: URLSearchParams, { me }: Session): Wanted {
+  const sortBy = sortFields.find((each) => each === query.get('sort')) ?? 'created_at'
+  const owner = query.get('owner') ?? ''
+  return {
+    username: !me.administrator || owner === '' ? me.username : owner === '*' ? undefined : owner,
+    status: query.get('status') ?? 'active',
+    text: query.get('find') ?? '',
+    sortBy,
+    order: query.get('order') === 'asc' ? 'asc' : 'desc',
+    page: Math.max(1, Math.trunc(Number(query.get('page') ?? 1)) || 1),
+  }
+}
+
+/**
+ * A page of keys. The API finds keys by their beginning; names are compared here, in the first
+ * thousand keys.
+ */
+export async function findKeys(wanted: Wanted, call: Session['call']): Promise<FoundKeys> {
+  const { username, status, text, sortBy, order, page } = wanted
+  const isPrefix = text.startsWith('sk-')
+  const search = (offset: number, limit: number) =>
+    call<Answer>('POST', '/v1/api-keys/search', {
+      filters: {
+        includeEphemeral: true,
+        ...(username !== undefined && { username }),
+        ...(status !== 'all' && { status: [status] }),
+        ...(isPrefix && { keyPrefix: text }),
+      },
+      sort: { by: sortBy, order },
+      pagination: { limit, offset },
+    })
+  const start = (page - 1) * pageSize
+  if (text === '' || isPrefix) {
+    const { data, has_more } = await search(start, pageSize)
+    return { keys: data, hasMore: has_more, isPartial: false }
+  }
+  const all: ApiKey[] = []
+  let isPartial = false
+  for (let offset = 0; offset < mostSearched; offset += largestPage) {
+    const { data, has_more } = await search(offset, largestPage)
+    all.push(...data)
+    isPartial = has_more
+    if (!has_more) break
+  }
+  const sought = text.toLowerCase()
+  const found = all.filter(({ name, description = '', subscription, username: owner }) =>
+    [name, description, subscription, owner].some((each) => each.toLowerCase().includes(sought)),
+  )
+  const keys = found.slice(start, start + pageSize)
+  return { keys, hasMore: found.length > start + pageSize, isPartial }
+}

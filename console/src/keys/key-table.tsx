@@ -1,0 +1,162 @@
+import { Badge, Button, Code, Group, Table, Text, UnstyledButton } from '@mantine/core'
+import type { ApiKey } from '../api.ts'
+import { Time } from '../parts/time.tsx'
+import { refine } from '../route.ts'
+import type { FoundKeys, SortField, Wanted } from './find-keys.ts'
+
+interface KeyTableProps {
+  readonly wanted: Wanted
+  readonly found: FoundKeys
+  readonly showsOwner: boolean
+  readonly onRevoke: (key: ApiKey) => void
+}
+
+export function KeyTable({ wanted, found, showsOwner, onRevoke }: KeyTableProps) {
+  return (
+    <>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls needs the keyboard */}
+      <section className="scrolls" aria-label="API keys" tabIndex={0}>
+        <Table verticalSpacing="xs" highlightOnHover className="numbers" miw={720}>
+          <Table.Thead>
+            <Table.Tr>
+              <SortHeader {...{ wanted }} field="name" label="Name" />
+              <Table.Th>Key</Table.Th>
+              {showsOwner && <Table.Th>Owner</Table.Th>}
+              <Table.Th>Subscription</Table.Th>
+              <Table.Th>Status</Table.Th>
+              <SortHeader {...{ wanted }} field="created_at" label="Created" />
+              <SortHeader {...{ wanted }} field="expires_at" label="Expires" />
+              <SortHeader {...{ wanted }} field="last_used_at" label="Last used" />
+              <Table.Th>
+                <span className="unseen">Actions</span>
+              </Table.Th>
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {found.keys.map((key) => (
+              <Row key={key.id} {...{ showsOwner, onRevoke }} record={key} />
+            ))}
+          </Table.Tbody>
+        </Table>
+      </section>
+      <Pages page={wanted.page} hasMore={found.hasMore} />
+    </>
+  )
+}
+
+interface RowProps {
+  readonly record: ApiKey
+  readonly showsOwner: boolean
+  readonly onRevoke: (key: ApiKey) => void
+}
+
+function Row({ record, showsOwner, onRevoke }: RowProps) {
+  const { name, description, keyPrefix, username, subscription, ephemeral } = record
+  return (
+    <Table.Tr>
+      <Table.Td maw={280}>
+        <Text size="sm" fw={500} className="breaks">
+          {name}
+        </Text>
+        {description && (
+          <Text size="xs" c="dimmed" className="breaks">
+            {description}
+          </Text>
+        )}
+      </Table.Td>
+      <Table.Td>{keyPrefix && <Code>{keyPrefix}…</Code>}</Table.Td>
+      {showsOwner && <Table.Td className="breaks">{username}</Table.Td>}
+      <Table.Td className="breaks">{subscription}</Table.Td>
+      <Table.Td>
+        <Group gap={4} wrap="nowrap">
+          <Status status={record.status} />
+          {ephemeral && (
+            <Badge variant="outline" color="gray" tt="none">
+              ephemeral
+            </Badge>
+          )}
+        </Group>
+      </Table.Td>
+      <Table.Td>
+        <Time at={record.createdAt} isDistance />
+      </Table.Td>
+      <Table.Td>{record.expiresAt ? <Time at={record.expiresAt} isDistance /> : 'never'}</Table.Td>
+      <Table.Td>
+        {record.lastUsedAt ? <Time at={record.lastUsedAt} isDistance /> : 'not yet'}
+      </Table.Td>
+      <Table.Td ta="right">
+        {record.status === 'active' && (
+          <Button
+            size="compact-sm"
+            variant="default"
+            aria-label={`Revoke ${name}`}
+            onClick={() => onRevoke(record)}
+          >
+            Revoke
+          </Button>
+        )}
+      </Table.Td>
+    </Table.Tr>
+  )
+}
+
+const colors = { active: 'green', expired: 'gray', revoked: 'red' } as const
+
+function Status({ status }: { readonly status: ApiKey['status'] }) {
+  return (
+    <Badge variant="dot" color={colors[status]} tt="none">
+      {status}
+    </Badge>
+  )
+}
+
+interface SortHeaderProps {
+  readonly wanted: Wanted
+  readonly field: SortField
+  readonly label: string
+}
+
+function SortHeader({ wanted, field, label }: SortHeaderProps) {
+  const isSorted = wanted.sortBy === field
+  const isUp = isSorted && wanted.order === 'asc'
+  // Names are read from a to z, dates from the latest.
+  const first = field === 'name' ? 'asc' : 'desc'
+  const order = isSorted ? (isUp ? 'desc' : 'asc') : first
+  return (
+    <Table.Th aria-sort={isSorted ? (isUp ? 'ascending' : 'descending') : undefined}>
+      <UnstyledButton
+        className="sort"
+        fz="sm"
+        onClick={() => refine({ sort: field, order, page: '' })}
+      >
+        {label}
+        <span aria-hidden="true">{isSorted ? (isUp ? '▲' : '▼') : ''}</span>
+      </UnstyledButton>
+    </Table.Th>
+  )
+}
+
+function Pages({ page, hasMore }: { readonly page: number; readonly hasMore: boolean }) {
+  if (page === 1 && !hasMore) return null
+  return (
+    <Group justify="flex-end" gap="xs">
+      <Button
+        size="compact-sm"
+        variant="default"
+        disabled={page === 1}
+        onClick={() => refine({ page: page === 2 ? '' : String(page - 1) })}
+      >
+        Previous
+      </Button>
+      <Text size="sm">Page {page}</Text>
+      <Button
+        size="compact-sm"
+        variant="default"
+        disabled={!hasMore}
+        onClick={() => refine({ page: String(page + 1) })}
+      >
+        Next
+      </Button>
+    </Group>
+  )
+}

@@ -1,0 +1,95 @@
+import { Button, Group, Modal, Stack, Text, TextInput } from '@mantine/core'
+import { useState } from 'react'
+import type { ApiError, Propagation } from '../api.ts'
+import { Problem } from '../parts/problem.tsx'
+import { PropagationNote } from '../parts/propagation.tsx'
+import { useSession } from '../session.tsx'
+import { useLoaded } from '../use-loaded.ts'
+
+interface RevokeAllProps {
+  readonly isOpen: boolean
+  readonly username: string
+  readonly onClose: () => void
+  readonly onRevoked: () => void
+}
+
+interface Answer {
+  readonly revokedCount: number
+  readonly message: string
+  readonly propagation?: Propagation
+}
+
+const path = '/v1/api-keys/bulk-revoke'
+
+export function RevokeAll({ isOpen, ...rest }: RevokeAllProps) {
+  return (
+    <Modal opened={isOpen} onClose={rest.onClose} title="Revoke all keys of a user">
+      {isOpen && <Question {...rest} />}
+    </Modal>
+  )
+}
+
+function Question({ username, onClose, onRevoked }: Omit<RevokeAllProps, 'isOpen'>) {
+  const { call } = useSession()
+  const count = useLoaded(username, () => call<Answer>('POST', path, { username, dryRun: true }))
+  const [typed, setTyped] = useState('')
+  const [isBusy, setBusy] = useState(false)
+  const [error, setError] = useState<ApiError>()
+  const [done, setDone] = useState<Answer>()
+
+  async function revoke() {
+    setBusy(true)
+    setError(undefined)
+    try {
+      setDone(await call<Answer>('POST', path, { username }))
+      onRevoked()
+    } catch (problem) {
+      setError(problem as ApiError)
+    }
+    setBusy(false)
+  }
+
+  if (done) {
+    return (
+      <Stack>
+        <Text role="status">{done.message}</Text>
+        {done.propagation && <PropagationNote propagation={done.propagation} />}
+        <Button variant="default" onClick={onClose} data-autofocus>
+          Close
+        </Button>
+      </Stack>
+    )
+  }
+  const keys = count.value?.revokedCount
+  if (keys === 0) {
+    return <Text>{username} has no active key.</Text>
+  }
+  return (
+    <Stack>
+      <Problem error={count.error ?? error} />
+      {keys !== undefined && (
+        <>
+          <Text className="breaks">
+            This revokes {keys === 1 ? 'one active key' : `${keys} active keys`} of{' '}
+            <b>{username}</b>, ephemeral ones too, for good.
+          </Text>
+          <TextInput
+            label={`To confirm, type ${username}`}
+            autoComplete="off"
+            value={typed}
+            onChange={({ currentTarget }) => setTyped(currentTarget.value)}
+            data-autofocus
+          />
+          <Group justify="flex-end">
+            <Button variant="default" onClick={onClose}>
+              Keep them
+            </Button>
+            <Button color="red.9" loading={isBusy} disabled={typed !== username} onClick={revoke}>
+              Revoke {keys === 1 ? 'one key' : `${keys} keys`}
+            </Button>
+          </Group>
+        </>
+      )}
+    </Stack>
+  )
+}

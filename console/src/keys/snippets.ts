@@ -1,0 +1,89 @@
+/** How a key is used: text to be copied as it stands. A test runs those for curl and JavaScript. */
+
+export interface SnippetValues {
+  /** The gateway's address, without a slash at the end. */
+  readonly gateway: string
+  readonly key: string
+  /** As a body names it. */
+  readonly model: string
+}
+
+export interface Snippet {
+  readonly id: string
+  readonly label: string
+  /** Where it goes, or what it needs. */
+  readonly hint: string
+  readonly text: (values: SnippetValues) => string
+}
+
+export const snippets: readonly Snippet[] = [
+  {
+    id: 'curl',
+    label: 'curl',
+    hint: 'In a shell.',
+    text: ({ gateway, key, model }) => `curl ${gateway}/v1/chat/completions \\
+  -H 'authorization: Bearer ${key}' \\
+  -H 'content-type: application/json' \\
+  -d '{"model":"${model}","messages":[{"role":"user","content":"Hello"}]}'`,
+  },
+  {
+    id: 'env',
+    label: '.env',
+    hint: 'The names that the clients of OpenAI and Anthropic read.',
+    text: ({ gateway, key }) => `OPENAI_BASE_URL=${gateway}/v1
+OPENAI_API_KEY=${key}
+ANTHROPIC_BASE_URL=${gateway}
+ANTHROPIC_AUTH_TOKEN=${key}`,
+  },
+  {
+    id: 'openai-python',
+    label: 'OpenAI, Python',
+    hint: 'pip install openai',
+    text: ({ gateway, key, model }) => `from openai import OpenAI
+
+client = OpenAI(base_url="${gateway}/v1", api_key="${key}")
+answer = client.chat.completions.create(
+    model="${model}", messages=[{"role": "user", "content": "Hello"}]
+)
+print(answer.choices[0].message.content)`,
+  },
+  {
+    id: 'openai-node',
+    label: 'OpenAI, JavaScript',
+    hint: 'npm install openai',
+    text: ({ gateway, key, model }) => `import OpenAI from 'openai'
+
+const client = new OpenAI({ baseURL: '${gateway}/v1', apiKey: '${key}' })
+const answer = await client.chat.completions.create({
+  model: '${model}',
+  messages: [{ role: 'user', content: 'Hello' }],
+})
+console.log(answer.choices[0].message.content)`,
+  },
+  {
+    id: 'anthropic-python',
+    label: 'Anthropic, Python',
+    hint: 'pip install anthropic',
+    text: ({ gateway, key, model }) => `from anthropic import Anthropic
+
+client = Anthropic(base_url="${gateway}", api_key="${key}")
+answer = client.messages.create(
+    model="${model}", max_tokens=100, messages=[{"role": "user", "content": "Hello"}]
+)
+print(answer.content[0].text)`,
+  },
+  {
+    id: 'anthropic-node',
+    label: 'Anthropic, JavaScript',
+    hint: 'npm install @anthropic-ai/sdk',
+    text: ({ gateway, key, model }) => `import Anthropic from '@anthropic-ai/sdk'
+
+const client = new Anthropic({ baseURL: '${gateway}', apiKey: '${key}' })
+const answer = await client.messages.create({
+  model: '${model}',
+  max_tokens: 100,
+  messages: [{ role: 'user', content: 'Hello' }],
+})
+console.log(answer.content[0].text)`,
+  },
+]

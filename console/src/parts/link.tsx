@@ -1,0 +1,18 @@
+import { Anchor } from '@mantine/core'
+import type { MouseEvent, ReactNode } from 'react'
+import { go } from '../route.ts'
+
+/** Opens an address of the page without loading it anew, unless a new tab is wanted. */
+export function follow(event: MouseEvent<HTMLElement>, address: string): void {
+  if (event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return
+  event.preventDefault()
+  go(address)
+}
+
+export function Link({ to, children }: { readonly to: string; readonly children: ReactNode }) {
+  return (
+    <Anchor href={to} inherit underline="always" onClick={(event) => follow(event, to)}>
+      {children}
+    </Anchor>
+  )
+}

@@ -1,0 +1,24 @@
+import { Paper, Stack, Text } from '@mantine/core'
+import type { ReactNode } from 'react'
+
+/** An empty state: what is missing, and what to do. */
+export function Nothing({
+  title,
+  children,
+}: {
+  readonly title: string
+  readonly children?: ReactNode
+}) {
+  return (
+    <Paper withBorder p="xl">
+      <Stack align="center" gap="xs">
+        <Text fw={600}>{title}</Text>
+        {children && (
+          <Text c="dimmed" size="sm" ta="center" component="div">
+            {children}
+          </Text>
+        )}
+      </Stack>
+    </Paper>
+  )
+}

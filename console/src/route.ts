@@ -1,0 +1,57 @@
+/** Where the page is: a path below /console, and the query, which holds what a table shows. */
+
+import { useSyncExternalStore } from 'react'
+
+export interface Place {
+  /** Without `/console/` and without slashes around it; empty: the start. */
+  readonly path: string
+  readonly query: URLSearchParams
+}
+
+const moved = new EventTarget()
+let place = read()
+
+addEventListener('popstate', arrive)
+
+function read(): Place {
+  const path = location.pathname.replace(/^\/console\/?|\/+$/g, '')
+  return { path, query: new URLSearchParams(location.search) }
+}
+
+function arrive(): void {
+  place = read()
+  moved.dispatchEvent(new Event('moved'))
+}
+
+/** The address of a path below /console. */
+export function addressOf(path: string, query?: Readonly<Record<string, string>>): string {
+  const search = new URLSearchParams(query).toString()
+  return `/console/${path}${search && `?${search}`}`
+}
+
+export function go(address: string): void {
+  history.pushState(null, '', address)
+  arrive()
+}
+
+/** Changes the query of this place; an empty value removes its name. */
+export function refine(changes: Readonly<Record<string, string>>): void {
+  const query = new URLSearchParams(location.search)
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === '') query.delete(name)
+    else query.set(name, value)
+  }
+  const search = query.toString()
+  history.replaceState(null, '', location.pathname + (search && `?${search}`))
+  arrive()
+}
+
+export function usePlace(): Place {
+  return useSyncExternalStore(
+    (listener) => {
+      moved.addEventListener('moved', listener)
+      return () => moved.removeEventListener('moved', listener)
+    },
+    () => place,
+  )
+}

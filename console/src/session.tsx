@@ -1,0 +1,45 @@
+/** Who is signed in. The token is in memory only: a reload forgets it. */
+
+import { createContext, useContext } from 'react'
+import { type Me, send } from './api.ts'
+
+export interface Session {
+  readonly me: Me
+  /** When the identity token expires, in milliseconds since the epoch, if it says so. */
+  readonly expiresAt: number | undefined
+  /** Calls the API. Rejects with an ApiError; a credential that is refused ends the session. */
+  readonly call: <Answer>(method: string, path: string, body?: unknown) => Promise<Answer>
+}
+
+export const SessionContext = createContext<Session | undefined>(undefined)
+
+export function useSession(): Session {
+  const session = useContext(SessionContext)
+  if (session === undefined) throw new Error('there is a session on every page')
+  return session
+}
+
+/** Asks the service who the token stands for. Rejects with an ApiError. */
+export async function openSession(token: string, onEnd: () => void): Promise<Session> {
+  const call: Session['call'] = async (method, path, body) => {
+    try {
+      return await (await send(token, method, path, body)).json()
+    } catch (error) {
+      if ((error as { status?: number }).status === 401) onEnd()
+      throw error
+    }
+  }
+  const me: Me = await (await send(token, 'GET', '/v1/me')).json()
+  return { me, expiresAt: expiryOf(token), call }
+}
+
+/** The `exp` of a JWT; the service verifies it, the page only warns of it. */
+function expiryOf(token: string): number | undefined {
+  try {
+    const [, payload = ''] = token.split('.')
+    const { exp } = JSON.parse(atob(payload.replaceAll('-', '+').replaceAll('_', '/')))
+    return typeof exp === 'number' ? exp * 1_000 : undefined
+  } catch {
+    return undefined
+  }
+}

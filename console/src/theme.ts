@@ -1,0 +1,27 @@
+import { type CSSVariablesResolver, createTheme, Modal } from '@mantine/core'
+
+export const theme = createTheme({
+  primaryColor: 'indigo',
+  primaryShade: { light: 8, dark: 7 },
+  autoContrast: true,
+  defaultRadius: 'md',
+  fontFamily: 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif',
+  headings: { fontWeight: '600' },
+  components: {
+    // Mantine locks the scroll by a style element without a nonce, which the page's policy refuses.
+    Modal: Modal.extend({
+      defaultProps: {
+        lockScroll: false,
+        centered: true,
+        closeButtonProps: { 'aria-label': 'Close' },
+      },
+    }),
+  },
+})
+
+/** Mantine's dimmed text does not have the contrast of 4.5 to 1. */
+export const variables: CSSVariablesResolver = () => ({
+  variables: {},
+  light: { '--mantine-color-dimmed': '#495057', '--mantine-color-placeholder': '#5c636a' },
+  dark: { '--mantine-color-dimmed': '#b8bcc2', '--mantine-color-placeholder': '#9aa0a6' },
+})

@@ -1,0 +1,44 @@
+/** What a page shows: loaded when it opens and whenever what it depends on changes. */
+
+import { useCallback, useEffect, useRef, useState } from 'react'
+import type { ApiError } from './api.ts'
+
+export interface Loaded<Value> {
+  /** The last value, also while a newer one is loaded. */
+  readonly value: Value | undefined
+  readonly error: ApiError | undefined
+  readonly reload: () => void
+}
+
+/** `load` is called again when `key` changes, and every `everyMs` while the page is visible. */
+export function useLoaded<Value>(
+  key: string,
+  load: () => Promise<Value>,
+  everyMs?: number,
+): Loaded<Value> {
+  const [state, setState] = useState<{ value?: Value | undefined; error?: ApiError | undefined }>(
+    {},
+  )
+  const latest = useRef(load)
+  latest.current = load
+  const turn = useRef(0)
+
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the key stands for what is loaded
+  const reload = useCallback(() => {
+    turn.current += 1
+    const mine = turn.current
+    latest.current().then(
+      (value) => mine === turn.current && setState({ value }),
+      (error) => mine === turn.current && setState(({ value }) => ({ value, error })),
+    )
+  }, [key])
+
+  useEffect(() => {
+    reload()
+    if (everyMs === undefined) return undefined
+    const timer = setInterval(() => document.hidden || reload(), everyMs)
+    return () => clearInterval(timer)
+  }, [reload, everyMs])
+
+  return { value: state.value, error: state.error, reload }
+}

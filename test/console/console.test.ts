@@ -1,0 +1,63 @@
+import { gunzipSync } from 'node:zlib'
+import Fastify from 'fastify'
+import { type Test, test } from 'tap'
+import { serveConsole } from '../../src/console/console.ts'
+
+async function build(t: Test) {
+  const app = Fastify()
+  serveConsole(app)
+  t.teardown(() => app.close())
+  return app
+}
+
+const nonceIn = (policy: unknown): string =>
+  /style-src 'self' 'nonce-([\w+/=]{20,})'/.exec(String(policy))?.[1] ?? ''
+
+test('every response has a nonce of its own', async (t) => {
+  const app = await build(t)
+  const seen = new Set<string>()
+  for (const path of ['/console', '/console/', '/console/keys', '/console/keys?find=x']) {
+    const { headers, body, statusCode } = await app.inject(path)
+    t.equal(statusCode, 200)
+    const nonce = nonceIn(headers['content-security-policy'])
+    t.ok(body.includes(`nonce="${nonce}"`), 'the page has the nonce of its policy')
+    t.notMatch(body, 'nonce-of-the-response')
+    seen.add(nonce)
+  }
+  t.equal(seen.size, 4)
+})
+
+test('the page can neither be framed nor kept, and runs only own scripts', async (t) => {
+  const app = await build(t)
+  const { headers } = await app.inject('/console')
+  t.match(headers, {
+    'cache-control': 'no-store',
+    'content-type': 'text/html; charset=utf-8',
+    'cross-origin-opener-policy': 'same-origin',
+    'referrer-policy': 'no-referrer',
+    'x-content-type-options': 'nosniff',
+    'x-frame-options': 'DENY',
+  })
+  const policy = String(headers['content-security-policy'])
+  const rules = ["default-src 'none'", "script-src 'self';", "connect-src 'self';"]
+  for (const rule of [...rules, "frame-ancestors 'none'"]) t.ok(policy.includes(rule), rule)
+  t.notMatch(policy, /unsafe|\*|https?:/)
+})
+
+test('the files of the page are kept for good, and no others are served', async (t) => {
+  const app = await build(t)
+  const { body } = await app.inject('/console')
+  const names = [...body.matchAll(/(?:src|href)="(\/console\/[^"]+)"/g)].map(([, name]) => name)
+  t.equal(names.length, 2)
+  for (const name of names) {
+    const { headers, rawPayload } = await app.inject(String(name))
+    t.match(headers['content-type'], /^text\/(javascript|css)/)
+    t.match(headers['cache-control'], 'immutable')
+    t.equal(headers['x-content-type-options'], 'nosniff')
+    t.ok(gunzipSync(rawPayload).length > 10_000)
+  }
+  for (const name of ['old.js', '../index.html', '..%2f..%2fpackage.json', '']) {
+    const { statusCode } = await app.inject(`/console/assets/${name}`)
+    t.ok(statusCode >= 400 || name === '../index.html', `${name} is ${statusCode}`)
+  }
+})

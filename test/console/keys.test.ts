@@ -1,0 +1,121 @@
+import type { Page } from 'playwright-core'
+import { consoleTests, isAccessible } from '../support/console.ts'
+import { chatPath } from '../support/gateway.ts'
+
+const test = consoleTests()
+
+const hostile = '<img src=x onerror="document.title=1"> {{7*7}} "\'>'
+
+/** Fills the form for a new key, and returns the key. */
+async function create(page: Page, name: string): Promise<string> {
+  await page.getByRole('button', { name: 'New key' }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByLabel('Name').fill(name)
+  await dialog.getByLabel('Subscription').selectOption('plenty')
+  await dialog.getByRole('button', { name: 'Create key' }).click()
+  return (await dialog.getByTestId('key').textContent()) ?? ''
+}
+
+test('a person makes a key, uses it and revokes it', async (t, { page, gateway, signIn }) => {
+  const user = gateway.newUser()
+  await signIn(user)
+  await page.getByText('You have no active key').waitFor()
+  const key = await create(page, 'my laptop')
+  t.equal((await gateway.ask(chatPath, key, chat())).status, 200)
+  const snippet = await page.getByTestId('snippet').textContent()
+  t.ok(snippet?.includes(`${gateway.url}/v1/chat/completions`) && snippet.includes(key))
+  await isAccessible(t, page, 'the new key')
+  await page.getByRole('button', { name: 'I have copied it' }).click()
+
+  await page.getByRole('button', { name: 'Revoke my laptop' }).click()
+  await isAccessible(t, page, 'the question')
+  await page.getByRole('dialog').getByRole('button', { name: 'Revoke', exact: true }).click()
+  await page.getByText('Revoked everywhere').waitFor()
+  t.equal((await gateway.ask(chatPath, key, chat())).status, 401)
+  await page.getByText('Close', { exact: true }).click()
+  await page.getByText('You have no active key').waitFor()
+  t.notOk((await page.content()).includes(key), 'the key is nowhere on the page any more')
+})
+
+test('names that look like markup are text', async (t, { page, gateway, signIn }) => {
+  await gateway.mint({ user: 'user-300' })
+  await signIn('user-300')
+  await create(page, hostile)
+  await page.getByRole('button', { name: 'I have copied it' }).click()
+  const cell = page.getByRole('cell', { name: hostile, exact: true })
+  await cell.waitFor()
+  t.equal((await cell.innerText()).trim(), hostile)
+  t.equal(await page.locator('img').count(), 0)
+  t.equal(await page.title(), 'API keys · Tollgate')
+})
+
+test('keys are found by name, by their beginning and by status', async (t, world) => {
+  const { page, gateway, signIn } = world
+  const user = gateway.newUser()
+  for (const name of ['alpha', 'beta']) {
+    const body = JSON.stringify({ name, subscription: 'plenty' })
+    await gateway.ask('/v1/api-keys', `token-${user}`, { method: 'POST', body })
+  }
+  await signIn(user, 'keys?find=bet')
+  const rows = page.getByRole('row')
+  await page.getByRole('cell', { name: 'beta', exact: true }).waitFor()
+  t.equal(await rows.count(), 2, 'the heading and one key: the address says what is sought')
+  const prefix = await page.locator('td code').innerText()
+  await page.getByLabel('Find').fill('')
+  await page.getByRole('cell', { name: 'alpha', exact: true }).waitFor()
+  await page.getByRole('button', { name: 'Name', exact: true }).click()
+  await page.locator('th[aria-sort=ascending]').waitFor()
+  t.match(page.url(), 'sort=name')
+  await page.getByLabel('Find').fill(prefix.replace('…', ''))
+  await page.getByRole('cell', { name: 'alpha', exact: true }).waitFor({ state: 'detached' })
+  t.equal(await rows.count(), 2)
+  await page.getByText('Revoked', { exact: true }).click()
+  await page.getByText('No key fits').waitFor()
+  await isAccessible(t, page, 'nothing found')
+})
+
+test('all keys go after their owner has been typed', async (t, { page, gateway, signIn }) => {
+  const user = gateway.newUser()
+  const keys = [await gateway.mint({ user }), await gateway.mint({ user })]
+  await signIn(user)
+  await isAccessible(t, page, 'the table')
+  await page.getByRole('button', { name: 'Revoke all…' }).click()
+  const dialog = page.getByRole('dialog')
+  const button = dialog.getByRole('button', { name: 'Revoke 2 keys' })
+  t.ok(await button.isDisabled())
+  await dialog.getByLabel(`To confirm, type ${user}`).fill(user)
+  await button.click()
+  await dialog.getByText(`Revoked 2 API keys of user ${user}.`).waitFor()
+  for (const { key } of keys) t.equal((await gateway.ask(chatPath, key, chat())).status, 401)
+})
+
+test('an administrator sees the keys of others, a user does not', async (t, world) => {
+  const { page, gateway, signIn } = world
+  const user = gateway.newUser()
+  await gateway.mint({ user })
+  await signIn(gateway.newUser(), `keys?owner=${user}`)
+  await page.getByText('You have no active key').waitFor()
+  t.equal(await page.getByLabel('Owner').count(), 0)
+  await signIn('admin', `keys?owner=${user}`)
+  await page.getByRole('cell', { name: user, exact: true }).waitFor()
+  await isAccessible(t, page, "an administrator's table")
+})
+
+test('the token is in the memory of the page only', async (t, { page, gateway, signIn }) => {
+  await page.goto(`${gateway.url}/console`)
+  await isAccessible(t, page, 'the sign-in')
+  const user = gateway.newUser()
+  await signIn(user)
+  const kept = await page.evaluate(
+    'JSON.stringify([localStorage, sessionStorage, document.cookie, location.href])',
+  )
+  t.notMatch(kept, user)
+  t.notMatch(kept, 'token-')
+  await page.reload()
+  await page.getByLabel('Identity token').waitFor()
+})
+
+function chat(): RequestInit {
+  const body = { model: 'sim', messages: [{ role: 'user', content: 'Hi' }] }
+  return { method: 'POST', body: JSON.stringify(body) }
+}

@@ -1,0 +1,71 @@
+/** A real Chromium, in which a test uses the console as a person does. */
+
+import chromium from '@sparticuz/chromium'
+import {
+  type Browser,
+  type BrowserContextOptions,
+  chromium as driver,
+  type Page,
+} from 'playwright-core'
+import type { Test } from 'tap'
+
+let starting: Promise<Browser | undefined> | undefined
+
+/** One browser for all tests of a file, closed with `t`; undefined where none runs. */
+export function startBrowser(t: Test): Promise<Browser | undefined> {
+  starting ??= launch(t)
+  return starting
+}
+
+async function launch(t: Test): Promise<Browser | undefined> {
+  try {
+    const executablePath = process.env.CHROMIUM_PATH ?? (await chromium.executablePath())
+    // Not the package's own flags: one of them switches off the protection of origins.
+    const browser = await driver.launch({
+      executablePath,
+      args: ['--no-sandbox'],
+      headless: true,
+    })
+    t.teardown(() => browser.close())
+    return browser
+  } catch (error) {
+    if (process.env.CI === 'true') throw error
+    t.comment(`no Chromium runs here: ${error}`)
+    return undefined
+  }
+}
+
+export interface WatchedPage {
+  readonly page: Page
+  /** What the page has reported as wrong: errors, refused styles and scripts, failed requests. */
+  readonly complaints: readonly string[]
+  /** The origins of all requests. */
+  readonly origins: ReadonlySet<string>
+}
+
+/** A page in a context of its own, which ends with `t`. */
+export async function openPage(
+  t: Test,
+  browser: Browser,
+  options: BrowserContextOptions = {},
+): Promise<WatchedPage> {
+  const context = await browser.newContext({
+    locale: 'en-GB',
+    timezoneId: 'Europe/Berlin',
+    ...options,
+  })
+  t.teardown(() => context.close())
+  const page = await context.newPage()
+  page.setDefaultTimeout(20_000)
+  const complaints: string[] = []
+  const origins = new Set<string>()
+  page.on('pageerror', (error) => complaints.push(String(error)))
+  page.on('console', (message) => {
+    if (['error', 'warning'].includes(message.type())) complaints.push(message.text())
+  })
+  page.on('request', (request) => {
+    const { protocol, origin } = new URL(request.url())
+    if (protocol !== 'data:') origins.add(origin)
+  })
+  return { page, complaints, origins }
+}

@@ -1,0 +1,75 @@
+/** Tests that use the console in a real browser, through a real gateway. */
+
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import type { Page } from 'playwright-core'
+import root, { type Test } from 'tap'
+import { openPage, startBrowser, type WatchedPage } from './browser.ts'
+import { envoyPath } from './envoy-binary.ts'
+import { type Gateway, type GatewaySettings, startGateway } from './gateway.ts'
+
+export interface ConsoleTest extends WatchedPage {
+  readonly gateway: Gateway
+  /** Opens a path below /console and signs in. `user` is a user of the gateway's. */
+  signIn(user: string, path?: string): Promise<void>
+}
+
+/** The longest time for an action in the browser, in milliseconds. */
+const patience = 20_000
+
+/**
+ * Returns `test` for a file whose tests share one gateway and one browser. Each has a page of its own,
+ * and fails if the page has reported an error or called another origin. Skipped without Envoy or
+ * Chromium.
+ */
+export function consoleTests(
+  settings: GatewaySettings = {},
+): (title: string, body: (t: Test, console: ConsoleTest) => Promise<unknown>) => void {
+  let starting: Promise<Gateway> | undefined
+  return (title, body) => {
+    root.test(title, { skip: envoyPath() === undefined && 'no Envoy' }, async (t) => {
+      const browser = await startBrowser(root)
+      if (browser === undefined) return void t.pass('no Chromium runs here', { skip: true })
+      starting ??= startGateway(root, { lists: true, ...settings })
+      const gateway = await starting
+      const watched = await openPage(t as Test, browser)
+      const { page, complaints, origins } = watched
+      const signIn: ConsoleTest['signIn'] = async (user, path = '') => {
+        await page.goto(`${gateway.url}/console/${path}`)
+        await page.getByLabel('Identity token').fill(`token-${user}`)
+        await page.getByRole('button', { name: 'Sign in' }).click()
+        await page.getByRole('button', { name: 'Sign out' }).waitFor({ timeout: patience })
+      }
+      await body(t as Test, { ...watched, gateway, signIn })
+      t.strictSame(complaints, [], 'the page has no complaints')
+      t.strictSame([...origins], [gateway.url], 'the page calls only its own origin')
+    })
+  }
+}
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+
+interface AxeResult {
+  readonly violations: readonly {
+    readonly id: string
+    readonly impact: string
+    readonly nodes: readonly { readonly html: string; readonly failureSummary: string }[]
+  }[]
+}
+
+/** Fails for each serious problem that axe finds, in both colour schemes. */
+export async function isAccessible(t: Test, page: Page, what: string): Promise<void> {
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
+    await page.evaluate(axe)
+    // Colours fade into each other for a moment.
+    await page.waitForTimeout(300)
+    const { violations } = (await page.evaluate('axe.run()')) as AxeResult
+    const serious = violations.filter(({ impact }) => ['serious', 'critical'].includes(impact))
+    const found = serious.map(({ id, nodes }) => [
+      id,
+      ...nodes.map((node) => node.failureSummary + node.html),
+    ])
+    t.strictSame(found, [], `${what}, ${colorScheme}`)
+  }
+}
