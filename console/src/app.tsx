@@ -11,7 +11,10 @@ import {
 } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
 import { type ReactNode, useCallback, useEffect, useState } from 'react'
+import { ExplainPage } from './explain-page.tsx'
 import { KeysPage } from './keys/keys-page.tsx'
+import { ModelPage } from './models/model-page.tsx'
+import { ModelsPage } from './models/models-page.tsx'
 import { follow, Link } from './parts/link.tsx'
 import { Nothing } from './parts/nothing.tsx'
 import { Page } from './parts/page.tsx'
@@ -24,9 +27,15 @@ interface Entry {
   readonly path: string
   readonly label: string
   readonly page: () => ReactNode
+  /** For the paths below it. */
+  readonly inner?: () => ReactNode
 }
 
-const entries: readonly Entry[] = [{ path: 'keys', label: 'API keys', page: () => <KeysPage /> }]
+const entries: readonly Entry[] = [
+  { path: 'keys', label: 'API keys', page: () => <KeysPage /> },
+  { path: 'models', label: 'Models', page: () => <ModelsPage />, inner: () => <ModelPage /> },
+  { path: 'explain', label: 'Why?', page: () => <ExplainPage /> },
+]
 
 const ended = 'Your session has ended: the service does not accept the token any more.'
 
@@ -55,7 +64,9 @@ function Shell({ session, signOut }: { readonly session: Session; readonly signO
   const [isOpen, { toggle, close }] = useDisclosure()
   const { path } = usePlace()
   const { colorScheme, setColorScheme } = useMantineColorScheme()
-  const open = path === '' ? entries[0] : entries.find((each) => each.path === path)
+  const [first, ...below] = path.split('/')
+  const open = entries.find((each) => each.path === (first || 'keys'))
+  const page = below.length > 0 ? open?.inner : open?.page
   const { me, expiresAt } = session
   return (
     <AppShell
@@ -122,7 +133,7 @@ function Shell({ session, signOut }: { readonly session: Session; readonly signO
       </AppShell.Navbar>
       <AppShell.Main id="content" tabIndex={-1}>
         <Expiry at={expiresAt} />
-        {open?.page() ?? <Unknown />}
+        {page?.() ?? <Unknown />}
       </AppShell.Main>
     </AppShell>
   )

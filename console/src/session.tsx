@@ -7,6 +7,8 @@ export interface Session {
   readonly me: Me
   /** When the identity token expires, in milliseconds since the epoch, if it says so. */
   readonly expiresAt: number | undefined
+  /** The credential, if it is an API key. */
+  readonly ownKey: string | undefined
   /** Calls the API. Rejects with an ApiError; a credential that is refused ends the session. */
   readonly call: <Answer>(method: string, path: string, body?: unknown) => Promise<Answer>
 }
@@ -30,7 +32,8 @@ export async function openSession(token: string, onEnd: () => void): Promise<Ses
     }
   }
   const me: Me = await (await send(token, 'GET', '/v1/me')).json()
-  return { me, expiresAt: expiryOf(token), call }
+  const ownKey = me.credential === 'api-key' ? token : undefined
+  return { me, expiresAt: expiryOf(token), ownKey, call }
 }
 
 /** The `exp` of a JWT; the service verifies it, the page only warns of it. */

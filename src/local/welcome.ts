@@ -20,7 +20,7 @@ export function welcome({ settings, resourceFolder, lines }: WelcomeOptions): st
       'Gateway',
       `${localUrl(config.gatewayAddress)}/v1  (an OpenAI client's base URL; and the API)`,
     ],
-    ['Console', `${localUrl(config.gatewayAddress)}/console  (a page for keys)`],
+    ['Console', `${localUrl(config.gatewayAddress)}/console  (keys and models, on a page)`],
     [
       'API itself',
       'path' in config.apiAddress ? showAddress(config.apiAddress) : localUrl(config.apiAddress),

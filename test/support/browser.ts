@@ -37,8 +37,12 @@ async function launch(t: Test): Promise<Browser | undefined> {
 
 export interface WatchedPage {
   readonly page: Page
-  /** What the page has reported as wrong: errors, refused styles and scripts, failed requests. */
+  /**
+   * What the page has reported as wrong: errors, refused styles and scripts, and failed requests
+   * unless their status is expected.
+   */
   readonly complaints: readonly string[]
+  readonly expected: Set<number>
   /** The origins of all requests. */
   readonly origins: ReadonlySet<string>
 }
@@ -59,13 +63,16 @@ export async function openPage(
   page.setDefaultTimeout(20_000)
   const complaints: string[] = []
   const origins = new Set<string>()
+  const expected = new Set<number>()
   page.on('pageerror', (error) => complaints.push(String(error)))
   page.on('console', (message) => {
-    if (['error', 'warning'].includes(message.type())) complaints.push(message.text())
+    if (!['error', 'warning'].includes(message.type())) return
+    const status = Number(/responded with a status of (\d+)/.exec(message.text())?.[1])
+    if (!expected.has(status)) complaints.push(message.text())
   })
   page.on('request', (request) => {
     const { protocol, origin } = new URL(request.url())
     if (protocol !== 'data:') origins.add(origin)
   })
-  return { page, complaints, origins }
+  return { page, complaints, expected, origins }
 }

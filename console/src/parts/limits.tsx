@@ -52,8 +52,9 @@ export function LimitBars({
               />
             </Progress.Root>
             <Text size="xs" className="numbers">
-              {isSpent ? 'Used up' : `${count(remaining)} left`} of {count(limit)} tokens per{' '}
-              {window}
+              {isSpent
+                ? `All ${tokens(limit)} per ${window} are used`
+                : `${count(remaining)} left of ${tokens(limit)} per ${window}`}
               {used > 0 && (
                 <>
                   , resets <Time at={resetsAt} isDistance />

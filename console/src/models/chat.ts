@@ -1,0 +1,86 @@
+/** One chat call through the gateway, as any client makes it: with a key, and streamed. */
+
+import { ApiError, refusalIn } from '../api.ts'
+
+export interface ChatRequest {
+  readonly key: string
+  /** `<namespace>/<name>` of the ModelRef; the path names it. */
+  readonly owner: string
+  /** As the model's server calls it. */
+  readonly model: string
+  readonly prompt: string
+  readonly maxTokens: number
+}
+
+export interface Usage {
+  readonly prompt_tokens: number
+  readonly completion_tokens: number
+  readonly total_tokens: number
+}
+
+export interface ChatAnswer {
+  readonly usage: Usage | undefined
+  /** The headers of the response that a client may use. */
+  readonly headers: readonly (readonly [string, string])[]
+  readonly ms: number
+}
+
+interface Chunk {
+  readonly choices?: readonly { readonly delta?: { readonly content?: string | null } }[]
+  readonly usage?: Usage | null
+}
+
+const shownHeaders = /^(x-request-id|retry-after|x-ratelimit-.*|ratelimit.*)$/
+
+/** Calls `onText` with each piece of the answer. Rejects with an ApiError, or when `signal` aborts. */
+export async function chat(
+  { key, owner, model, prompt, maxTokens }: ChatRequest,
+  onText: (text: string) => void,
+  signal: AbortSignal,
+): Promise<ChatAnswer> {
+  const from = performance.now()
+  const response = await fetch(`/${owner}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    credentials: 'omit',
+    signal,
+    body: JSON.stringify({
+      model,
+      messages: [{ role: 'user', content: prompt }],
+      max_tokens: maxTokens,
+      stream: true,
+      stream_options: { include_usage: true },
+    }),
+  }).catch((error: unknown) => {
+    if (signal.aborted) throw error
+    throw new ApiError(0, 'unreachable', 'The gateway cannot be reached.')
+  })
+  if (!response.ok || response.body === null) throw await refusalIn(response)
+  let usage: Usage | undefined
+  let rest = ''
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
+  for (;;) {
+    const { done, value = '' } = await reader.read()
+    const lines = (rest + value).split('\n')
+    rest = done ? '' : (lines.pop() ?? '')
+    for (const line of lines) {
+      const chunk = chunkOf(line)
+      const text = chunk?.choices?.[0]?.delta?.content
+      if (text) onText(text)
+      usage = chunk?.usage ?? usage
+    }
+    if (done) break
+  }
+  const headers = [...response.headers].filter(([name]) => shownHeaders.test(name))
+  return { usage, headers, ms: performance.now() - from }
+}
+
+/** A `data:` line that holds a chunk; others are comments, the end, or not ours to read. */
+function chunkOf(line: string): Chunk | undefined {
+  if (!line.startsWith('data:')) return undefined
+  try {
+    return JSON.parse(line.slice(5))
+  } catch {
+    return undefined
+  }
+}

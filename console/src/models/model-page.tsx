@@ -1,0 +1,98 @@
+import { Card, Grid, NativeSelect, Stack, Text } from '@mantine/core'
+import { useState } from 'react'
+import type { Explanation } from '../api.ts'
+import { LimitBars } from '../parts/limits.tsx'
+import { Link } from '../parts/link.tsx'
+import { Nothing } from '../parts/nothing.tsx'
+import { Page } from '../parts/page.tsx'
+import { Problem } from '../parts/problem.tsx'
+import { addressOf, usePlace } from '../route.ts'
+import { useSession } from '../session.tsx'
+import { useLoaded } from '../use-loaded.ts'
+import { ModelAbout } from './models-page.tsx'
+import { type Offer, readOffers } from './offers.ts'
+import { TryIt } from './try-it.tsx'
+
+/** A model of the address: `models/<namespace>/<name>?id=…`. */
+export function ModelPage() {
+  const { call } = useSession()
+  const { path, query } = usePlace()
+  const offers = useLoaded('', () => readOffers(call))
+  const owner = path.replace(/^models\//, '')
+  const id = query.get('id')
+  const offer = offers.value?.find(
+    ({ model }) => model.owned_by === owner && (id === null || model.id === id),
+  )
+  return (
+    <Page
+      title={id ?? owner}
+      about={
+        offer ? (
+          <ModelAbout model={offer.model} />
+        ) : (
+          <Link to={addressOf('models')}>All models</Link>
+        )
+      }
+    >
+      <Problem error={offers.error} />
+      {offers.value && !offer && (
+        <Nothing title="There is no such model, or you may not use it">
+          <Link to={addressOf('explain', { model: owner })}>Ask why</Link>
+        </Nothing>
+      )}
+      {offer && <Open {...offer} />}
+    </Page>
+  )
+}
+
+/** How often what is left is read, in milliseconds. */
+const everyMs = 5_000
+
+function Open({ model, subscriptions }: Offer) {
+  const { call } = useSession()
+  const [chosen, setChosen] = useState<string>()
+  const name = chosen ?? subscriptions[0]?.subscription_id_header ?? ''
+  const question = { model: model.owned_by, subscription: name }
+  const state = useLoaded(
+    JSON.stringify(question),
+    () => call<Explanation>('POST', '/v1/explain', question),
+    everyMs,
+  )
+  const { value } = state
+  return (
+    <Stack>
+      <NativeSelect
+        label="Subscription"
+        maw={360}
+        value={name}
+        onChange={({ currentTarget }) => setChosen(currentTarget.value)}
+        data={subscriptions.map(({ subscription_id_header: value, display_name }) => ({
+          value,
+          label: display_name ? `${display_name} (${value})` : value,
+        }))}
+      />
+      <Grid>
+        <Grid.Col span={{ base: 12, md: 5 }}>
+          <Card withBorder component="section" aria-label="What is left">
+            <Text fw={600} component="h2" size="md" mb="sm">
+              What is left
+            </Text>
+            <Problem error={state.error} />
+            {value && !value.allowed && (
+              <Text size="sm" mb="sm">
+                {value.message} <Link to={addressOf('explain', question)}>Why?</Link>
+              </Text>
+            )}
+            {value && <LimitBars limits={value.limits} of={model.id} />}
+            <Text size="xs" c="dimmed" mt="sm">
+              Read again every {everyMs / 1_000} seconds. Each user has their own.
+            </Text>
+          </Card>
+        </Grid.Col>
+        <Grid.Col span={{ base: 12, md: 7 }}>
+          <TryIt key={name} {...{ model }} subscription={name} onAnswered={state.reload} />
+        </Grid.Col>
+      </Grid>
+    </Stack>
+  )
+}

@@ -1,0 +1,24 @@
+/** The keys with which models are tried: ephemeral ones, one for each subscription, in memory only. */
+
+import type { CreatedKey } from '../api.ts'
+import type { Session } from '../session.tsx'
+
+const madeIn = new WeakMap<Session, Map<string, CreatedKey>>()
+
+/** A key that is good for a minute at least. The session's own credential, if that is a key. */
+export async function tryKeyOf(session: Session, subscription: string): Promise<string> {
+  if (session.ownKey !== undefined) return session.ownKey
+  const made = madeIn.get(session) ?? new Map<string, CreatedKey>()
+  madeIn.set(session, made)
+  const known = made.get(subscription)
+  if (known && Date.parse(known.expiresAt) > Date.now() + 60_000) return known.key
+  const body = { name: 'Tried in the console', subscription, ephemeral: true }
+  const key = await session.call<CreatedKey>('POST', '/v1/api-keys', body)
+  made.set(subscription, key)
+  return key.key
+}
+
+/** Forgets the key of a subscription, which may have been revoked. */
+export function forgetTryKey(session: Session, subscription: string): void {
+  madeIn.get(session)?.delete(subscription)
+}

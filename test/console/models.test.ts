@@ -1,0 +1,112 @@
+import type { Page } from 'playwright-core'
+import { consoleTests, isAccessible } from '../support/console.ts'
+import { modelRef, type WrittenDocument } from '../support/documents.ts'
+import { meter, models, subscriptions } from '../support/gateway.ts'
+import { poll } from '../support/poll.ts'
+
+const hostile = '<img src=x onerror="document.title=1">'
+
+function annotated(document: WrittenDocument): WrittenDocument {
+  const annotations = { 'openshift.io/display-name': hostile }
+  return { ...document, metadata: { ...document.metadata, annotations } }
+}
+
+const test = consoleTests({
+  resources: (backendUrl) => [
+    ...models(backendUrl).filter(({ metadata }) => metadata.name !== 'other'),
+    annotated(modelRef('other', { backendUrl })),
+    ...subscriptions({ plenty: 100_000, small: 30 }),
+    meter,
+  ],
+})
+
+/** Opens llm/sim under a subscription. */
+async function open(page: Page, subscription: string): Promise<void> {
+  await page.getByRole('row', { name: 'llm/sim' }).getByRole('link').first().click()
+  await page.getByLabel('Subscription').selectOption(subscription)
+}
+
+test('a model is tried, and what it uses is seen at once', async (t, world) => {
+  const { page, gateway, signIn } = world
+  await signIn(gateway.newUser(), 'models')
+  await page.getByRole('row', { name: 'llm/sim' }).first().waitFor()
+  await isAccessible(t, page, 'the models')
+  await open(page, 'plenty')
+  await page.getByText('100,000 left of 100,000 tokens per 1h').waitFor()
+  await page.getByRole('button', { name: 'Send' }).click()
+  await page.getByText('18 tokens: 2 of the prompt, 16 of the answer').waitFor()
+  t.match(await page.getByTestId('answer').innerText(), /^\w+( \w+){15}$/)
+  await page.getByText('99,982 left of 100,000 tokens per 1h').waitFor()
+  await page.getByText('Headers of the response').click()
+  await page.getByRole('cell', { name: 'x-ratelimit-remaining-tokens' }).waitFor()
+  await isAccessible(t, page, 'the model')
+})
+
+test('a refusal leads to its explanation', async (t, { page, gateway, expected, signIn }) => {
+  expected.add(429)
+  await signIn(gateway.newUser(), 'models')
+  await open(page, 'small')
+  const send = page.getByRole('button', { name: 'Send' })
+  const refused = page.getByRole('region', { name: 'Try it' }).getByRole('alert')
+  await poll(async () => {
+    await send.click()
+    await page
+      .getByText(/of the answer|rate_limit_exceeded/)
+      .first()
+      .waitFor()
+    return (await refused.count()) > 0
+  }, 'the limit is used up')
+  t.match(await refused.innerText(), /is used up: \d+ of 30 tokens.*429 rate_limit_exceeded/s)
+  await isAccessible(t, page, 'the refusal')
+  await page.getByRole('region', { name: 'Try it' }).getByRole('link', { name: 'Why?' }).click()
+  await page.getByText(/^Refused then: .* is used up/).waitFor()
+  await page.getByText(/^Now it would be refused/).waitFor()
+  t.equal(await page.getByRole('listitem').getByText('refused').count(), 1, 'one step refuses')
+  await page.getByText('Subscription models-as-a-service/small pays').waitFor()
+  await isAccessible(t, page, 'the explanation')
+})
+
+test('only an administrator asks about others', async (t, world) => {
+  const { page, gateway, expected, signIn } = world
+  expected.add(403)
+  const [user, other] = [gateway.newUser(), gateway.newUser()]
+  const question = `explain?model=llm/sim&user=${other}&groups=team&subscription=plenty`
+  await signIn(user, question)
+  await page.getByText('Only an administrator may ask what another user may call.').waitFor()
+  t.equal(await page.getByLabel('User', { exact: true }).count(), 0)
+  await signIn('admin', question)
+  await page.getByText('It would pass.').waitFor()
+  await page.getByText(/AccessPolicy \S*open/).waitFor()
+  await page
+    .getByText(/resources\.yaml:\d+/)
+    .first()
+    .waitFor()
+})
+
+test('a model nobody opened is explained', async (t, { page, signIn }) => {
+  await signIn('guest', 'models')
+  await page.getByText('No model is open to you').waitFor()
+  await isAccessible(t, page, 'no models')
+  await page.getByRole('link', { name: 'why', exact: true }).click()
+  await page.getByLabel('Model').fill('llm/sim')
+  await page.getByRole('button', { name: 'Would it pass?' }).click()
+  await page.getByText(/^It would be refused/).waitFor()
+})
+
+test('the names of models are text', async (t, { page, gateway, signIn }) => {
+  await signIn(gateway.newUser(), 'models')
+  await page.getByText(hostile).first().waitFor()
+  t.equal(await page.locator('img').count(), 0)
+  t.equal(await page.title(), 'Models · Tollgate')
+})
+
+test('a narrow screen has every page behind its menu', async (t, { page, gateway, signIn }) => {
+  await page.setViewportSize({ width: 360, height: 640 })
+  await signIn(gateway.newUser())
+  await page.getByRole('button', { name: 'Menu' }).click()
+  await page.getByRole('link', { name: 'Models' }).click()
+  await page.getByRole('heading', { name: 'Models' }).waitFor()
+  const width = await page.evaluate('document.documentElement.scrollWidth')
+  t.ok((width as number) <= 360, `the page is ${width} wide`)
+  await isAccessible(t, page, 'a narrow screen')
+})
