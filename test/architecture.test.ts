@@ -31,7 +31,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
     ...['runtime', 'settings', 'kubernetes', 'store', 'sources', 'gateway', 'names'],
   ],
   admin: [...core, 'runtime', 'tls', 'store', 'audit', 'identity'],
-  console: ['core/decision', 'runtime'],
+  console: ['core/decision', 'runtime', 'identity'],
   extauthz: [...core, 'grpc', 'store', 'identity'],
   ratelimit: [...core, 'runtime', 'grpc', 'store'],
   telemetry: [...core, 'tls'],

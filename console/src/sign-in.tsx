@@ -3,14 +3,16 @@ import {
   Button,
   Code,
   Container,
+  Divider,
   Paper,
   PasswordInput,
   Stack,
   Text,
   Title,
 } from '@mantine/core'
-import { type FormEvent, useEffect, useState } from 'react'
+import { type FormEvent, useCallback, useEffect, useState } from 'react'
 import type { ApiError } from './api.ts'
+import { begin, finish, type Provider, readProviders } from './code-flow.ts'
 import { Problem } from './parts/problem.tsx'
 import { openSession, type Session } from './session.tsx'
 
@@ -21,27 +23,44 @@ interface SignInProps {
   readonly onEnd: () => void
 }
 
+/** The browser comes back from a provider once, when the page is loaded. */
+const returned = finish()
+returned.catch(() => undefined)
+
 export function SignIn({ notice, onSession, onEnd }: SignInProps) {
   const [error, setError] = useState<ApiError>()
   const [isBusy, setBusy] = useState(false)
+  const [providers, setProviders] = useState<readonly Provider[]>()
+
+  const enter = useCallback(
+    async (token: Promise<string | undefined>) => {
+      setBusy(true)
+      setError(undefined)
+      try {
+        const given = await token
+        if (given !== undefined) onSession(await openSession(given, onEnd))
+      } catch (problem) {
+        setError(problem as ApiError)
+      }
+      setBusy(false)
+    },
+    [onSession, onEnd],
+  )
 
   useEffect(() => {
     document.title = 'Sign in · Tollgate'
-  }, [])
+    void readProviders().then(setProviders)
+    // A notice says that a session has ended, so this is not the first time.
+    if (notice === undefined) void enter(returned)
+  }, [enter, notice])
 
-  async function enter(event: FormEvent<HTMLFormElement>) {
+  function paste(event: FormEvent<HTMLFormElement>) {
     event.preventDefault()
     const token = String(new FormData(event.currentTarget).get('token')).trim()
-    setBusy(true)
-    setError(undefined)
-    try {
-      onSession(await openSession(token, onEnd))
-    } catch (problem) {
-      setError(problem as ApiError)
-      setBusy(false)
-    }
+    void enter(Promise.resolve(token))
   }
 
+  const hasProviders = providers !== undefined && providers.length > 0
   return (
     <Container size={440} py={80} component="main">
       <Stack gap="lg">
@@ -54,25 +73,40 @@ export function SignIn({ notice, onSession, onEnd }: SignInProps) {
             {notice}
           </Alert>
         )}
+        <Problem error={error} />
         <Paper withBorder p="lg">
-          <form onSubmit={enter}>
-            <Stack>
-              <PasswordInput
-                name="token"
-                label="Identity token"
-                description="It stays in the memory of this page; reloading the page forgets it."
-                autoComplete="off"
-                spellCheck={false}
-                visibilityToggleButtonProps={{ 'aria-label': 'Show the token' }}
-                data-autofocus
-                required
-              />
-              <Problem error={error} />
-              <Button type="submit" loading={isBusy}>
-                Sign in
+          <Stack>
+            {providers?.map((provider) => (
+              <Button
+                key={provider.issuer}
+                loading={isBusy}
+                onClick={() => void enter(begin(provider))}
+              >
+                Sign in with {new URL(provider.issuer).host}
               </Button>
-            </Stack>
-          </form>
+            ))}
+            {hasProviders && <Divider label="or" />}
+            <form onSubmit={paste}>
+              <Stack>
+                <PasswordInput
+                  name="token"
+                  label="Identity token"
+                  description="It stays in the memory of this page; reloading the page forgets it."
+                  autoComplete="off"
+                  spellCheck={false}
+                  visibilityToggleButtonProps={{ 'aria-label': 'Show the token' }}
+                  required
+                />
+                <Button
+                  type="submit"
+                  variant={hasProviders ? 'default' : 'filled'}
+                  loading={isBusy}
+                >
+                  Sign in
+                </Button>
+              </Stack>
+            </form>
+          </Stack>
         </Paper>
         <Text size="sm" c="dimmed">
           Your identity provider or cluster gives you the token, for example{' '}

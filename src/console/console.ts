@@ -9,6 +9,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import { ServiceError } from '../core/decision/errors.ts'
 import { packageRoot } from '../runtime/package-root.ts'
 import { noncePlaceholder } from './nonce.ts'
+import { type SignInDeps, signIn } from './sign-in.ts'
 
 const compress = promisify(gzip)
 
@@ -24,7 +25,8 @@ const types: Readonly<Record<string, string>> = {
  * Adds the routes, which need no credential: the calls of the page to the API do. Every path below
  * `/console/` is the page itself, which reads it. Throws if the page has not been built.
  */
-export function serveConsole(app: FastifyInstance): void {
+export function serveConsole(app: FastifyInstance, deps: SignInDeps): void {
+  signIn(app, deps)
   const page = readFileSync(join(consoleFolder, 'index.html'), 'utf8')
   const names = readdirSync(join(consoleFolder, 'assets'))
   const compressed = new Map<string, Promise<Buffer>>()

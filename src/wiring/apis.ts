@@ -60,7 +60,8 @@ export function createExternalApi(
     accessCheckTimeoutMs: config.accessCheckTimeoutSeconds * 1_000,
     instanceName: config.instanceName,
   })
-  app.register(async (scope) => serveConsole(scope))
+  const { codeFlows } = tokens
+  app.register(async (scope) => serveConsole(scope, { codeFlows, gatewayUrl: config.gatewayUrl }))
   return app
 }
 

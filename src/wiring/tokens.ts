@@ -35,6 +35,7 @@ export function openTokens(
     }),
     /** Administrators by the cluster's roles; undefined: the cluster is not used. */
     mayAdminister: cluster && tracing.waiting('API server', cluster.mayAdminister),
+    codeFlows: oidc.codeFlows,
     figures: counts.figures,
     /** The unavailable verifiers, under their names in `/readyz`. */
     degraded: (): readonly string[] => [

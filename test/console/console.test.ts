@@ -5,7 +5,7 @@ import { serveConsole } from '../../src/console/console.ts'
 
 async function build(t: Test) {
   const app = Fastify()
-  serveConsole(app)
+  serveConsole(app, { codeFlows: () => [], gatewayUrl: 'http://gateway.example' })
   t.teardown(() => app.close())
   return app
 }

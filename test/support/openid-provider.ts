@@ -16,6 +16,8 @@ export interface OpenidProvider {
   readonly groups: Map<string, readonly string[]>
   /** Both tokens of the authorization code that a user gets by logging in. */
   logIn(user: string): Promise<{ readonly idToken: string; readonly accessToken: string }>
+  /** Lets a browser sign in as this user, for the public client `page`, and return to this address. */
+  welcome(user: string, redirectUri: string): void
   /** The token of the client `robot`, for its credentials. */
   robotToken(): Promise<string>
   /** Signs any claims with its current signing key. */
@@ -41,11 +43,13 @@ export async function startOpenidProvider(t: Test): Promise<OpenidProvider> {
   let provider: Provider
   let keys: readonly JWK[] = []
   const groups = new Map<string, readonly string[]>()
+  let visitor = ''
+  const returns = new Set<string>()
 
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (!request.url?.startsWith('/interaction/')) return provider.callback()(request, response)
     const { params } = await provider.interactionDetails(request, response)
-    const login = { accountId: params.login_hint }
+    const login = { accountId: params.login_hint ?? visitor }
     return provider.interactionFinished(request, response, { login })
   }
 
@@ -87,6 +91,11 @@ export async function startOpenidProvider(t: Test): Promise<OpenidProvider> {
       })
       return { idToken: tokens.id_token ?? '', accessToken: tokens.access_token ?? '' }
     },
+    welcome(user, redirectUri) {
+      visitor = user
+      returns.add(redirectUri)
+      provider = createProvider(self.url, keys, groups, [...returns])
+    },
     async robotToken() {
       const form = { grant_type: 'client_credentials', client_id: 'robot' }
       return (await askForToken(form)).access_token ?? ''
@@ -101,7 +110,7 @@ export async function startOpenidProvider(t: Test): Promise<OpenidProvider> {
       keys = await Promise.all(
         kids.map(async (kid) => keys.find((key) => key.kid === kid) ?? (await makeKey(kid))),
       )
-      provider = createProvider(self.url, keys, groups)
+      provider = createProvider(self.url, keys, groups, [...returns])
     },
     get published() {
       return keys.map(({ kty, n, e, kid, alg, use }) => ({ kty, n, e, kid, alg, use }) as JWK)
@@ -125,6 +134,7 @@ function createProvider(
   issuer: string,
   keys: readonly JWK[],
   groups: ReadonlyMap<string, readonly string[]>,
+  returns: readonly string[],
 ): Provider {
   const client = { client_secret: secret, token_endpoint_auth_method: 'client_secret_post' }
   const logins = { grant_types: ['authorization_code'], response_types: ['code'] }
@@ -132,6 +142,14 @@ function createProvider(
   return new Provider(issuer, {
     clients: [
       { client_id: 'tollgate', redirect_uris: [callback], ...logins, ...client },
+      ...(returns.length > 0
+        ? [
+            {
+              ...{ client_id: 'page', redirect_uris: [...returns], ...logins },
+              token_endpoint_auth_method: 'none',
+            },
+          ]
+        : []),
       { client_id: 'robot', redirect_uris: [], ...robots, ...client },
     ],
     jwks: { keys },

@@ -9,6 +9,7 @@ import {
   parseAuthenticationConfiguration,
   type WrittenProvider,
 } from './authentication-configuration.ts'
+import { type CodeFlow, createCodeFlow } from './code-flow.ts'
 import { createReadDocument } from './documents.ts'
 import { createKeySource } from './key-source.ts'
 import { createProvider, type Provider, type SharedPrefixes } from './provider.ts'
@@ -71,6 +72,7 @@ export function openOidc(
   return {
     /** The verifier for this issuer; undefined: it is not configured. */
     find: (issuer: string): Verify | undefined => current().find(issuer)?.verify,
+    codeFlows: (): readonly CodeFlow[] => current().codeFlows(),
     /** Whether a provider is unavailable. */
     isUnavailable: (): boolean => current().isUnavailable,
   }
@@ -83,10 +85,11 @@ function openProvider(
 ): Provider {
   const { issuer, discoveryUrl, ca, audiences, claims, shared, ttlMs } = wanted
   const { oidcCaFile: caFile, oidcOutageGraceMs: graceMs } = config
+  const readDocument = createReadDocument({ ca, caFile })
   const keys = createKeySource({
     issuer,
     discoveryUrl,
-    readDocument: createReadDocument({ ca, caFile }),
+    readDocument,
     graceMs,
     onUnavailable: (problem) =>
       problem === undefined
@@ -94,8 +97,13 @@ function openProvider(
         : log.error({ issuer, problem }, 'the OIDC provider is out of reach'),
   })
   const onRefused = (reason: string): void => refusals.note({ proof: 'oidc', issuer }, reason)
+  const [clientId] = audiences
+  const { discovered } = keys
   return createProvider({
     ...{ issuer, audiences, ttlMs, keys, claims, shared, onRefused },
+    ...(clientId !== undefined && {
+      codeFlow: createCodeFlow({ issuer, clientId, discovered, readDocument, onRefused }),
+    }),
   })
 }
 

@@ -5,8 +5,12 @@ import { isObject } from '../../core/formats/fields.ts'
 import { isTrustworthy } from '../../core/formats/trustworthy.ts'
 import { readBody, sendRequest } from '../../runtime/http-request.ts'
 
-/** Reads a JSON object. Rejects with a message for the log. */
-export type ReadDocument = (url: string, signal: AbortSignal) => Promise<JsonObject>
+/** Reads a JSON object, posting a form if there is one. Rejects with a message for the log. */
+export type ReadDocument = (
+  url: string,
+  signal: AbortSignal,
+  form?: URLSearchParams,
+) => Promise<JsonObject>
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
@@ -25,12 +29,20 @@ const maxBytes = 1_048_576
 export function createReadDocument(options: DocumentOptions = {}): ReadDocument {
   const { caFile, timeoutMs = 5_000 } = options
 
-  return async function readDocument(url, signal) {
+  return async function readDocument(url, signal, form) {
     if (!isTrustworthy(url)) throw new Error(`${url} is neither https nor on this machine`)
     const deadline = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)])
     const ca = options.ca ?? (caFile === undefined ? undefined : await readFile(caFile))
-    const headers = { accept: 'application/json' }
-    const request = { signal: deadline, agent: false, headers, ...(ca && { ca }) } as const
+    const request = {
+      method: form ? 'POST' : 'GET',
+      headers: {
+        accept: 'application/json',
+        ...(form && { 'content-type': 'application/x-www-form-urlencoded' }),
+      },
+      ...(form && { body: form.toString() }),
+      ...{ signal: deadline, agent: false },
+      ...(ca && { ca }),
+    } as const
     const answer = await sendRequest(url, request)
     if (answer.statusCode !== 200) {
       answer.destroy()

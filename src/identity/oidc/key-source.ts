@@ -42,6 +42,7 @@ export function createKeySource(options: KeySourceOptions) {
   const { everyMs = 600_000, cooldownMs = 10_000, monotonic = () => performance.now() } = options
   const end = new AbortController()
   let keys: ReturnType<typeof createLocalJWKSet> | undefined
+  let discovered: JsonObject | undefined
   let written = ''
   let generation = 0
   let triedAt = Number.NEGATIVE_INFINITY
@@ -51,7 +52,10 @@ export function createKeySource(options: KeySourceOptions) {
 
   async function read(): Promise<void> {
     try {
-      const found = await readKeys(issuer, (url) => readDocument(url, end.signal), discoveryUrl)
+      const read = (url: string) => readDocument(url, end.signal)
+      const about = await discover(issuer, read, discoveryUrl)
+      const found = await readKeys(issuer, read, about, discoveryUrl)
+      discovered = about
       const text = JSON.stringify(found)
       if (text !== written) {
         keys = createLocalJWKSet(found as unknown as Parameters<typeof createLocalJWKSet>[0])
@@ -122,6 +126,8 @@ export function createKeySource(options: KeySourceOptions) {
     get generation(): number {
       return generation
     },
+    /** The discovery document as last read. */
+    discovered: (): JsonObject | undefined => discovered,
     /**
      * The key for a token's header; undefined: the provider has none. Rejects with
      * `identity_unavailable` if only the provider could tell, and it is unavailable.
@@ -134,8 +140,8 @@ export function createKeySource(options: KeySourceOptions) {
   }
 }
 
-/** Starts with discovery, because the URL of the keys may change. */
-async function readKeys(
+/** Read each time before the keys, because their URL may change. */
+async function discover(
   issuer: string,
   readDocument: (url: string) => Promise<JsonObject>,
   about: string,
@@ -144,6 +150,15 @@ async function readKeys(
   // OpenID Connect Discovery 4.3: otherwise anybody who can write below the issuer's host could
   // impersonate it.
   if (discovered.issuer !== issuer) throw new Error(`${about} speaks for another issuer`)
+  return discovered
+}
+
+async function readKeys(
+  issuer: string,
+  readDocument: (url: string) => Promise<JsonObject>,
+  discovered: JsonObject,
+  about: string,
+): Promise<JsonObject> {
   const address = discovered.jwks_uri
   if (typeof address !== 'string' || !isTrustworthy(address)) {
     throw new Error(`${about} has no jwks_uri that is https`)

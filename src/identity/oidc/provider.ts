@@ -5,6 +5,7 @@ import type { TokenCaller } from '../../core/decision/caller.ts'
 import { ServiceError } from '../../core/decision/errors.ts'
 import { createVerdicts } from '../verdicts.ts'
 import { type ClaimRules, readClaims } from './claims.ts'
+import type { CodeFlow } from './code-flow.ts'
 import type { KeySource } from './key-source.ts'
 
 export interface ProviderOptions {
@@ -17,6 +18,8 @@ export interface ProviderOptions {
   /** How long a verified token is cached; never past its `exp`. */
   readonly ttlMs: number
   readonly keys: KeySource
+  /** How one signs in there. */
+  readonly codeFlow?: CodeFlow
   /** Called with the reason why a token is refused, without any of its text. */
   readonly onRefused: (reason: string) => void
 }
@@ -76,6 +79,7 @@ export function createProvider(options: ProviderOptions) {
 
   return {
     issuer,
+    codeFlow: options.codeFlow,
     /** Whether the provider is unavailable. */
     get isUnavailable(): boolean {
       return keys.isUnavailable

@@ -1,5 +1,6 @@
 /** The OIDC providers in force: each in its last version, at most one per issuer. */
 
+import type { CodeFlow } from './code-flow.ts'
 import type { Provider } from './provider.ts'
 
 /** Starts without providers. `open` starts one. */
@@ -30,6 +31,9 @@ export function createProviders<Wanted extends { readonly issuer: string }>(
   return {
     /** The provider of this issuer, if any. */
     find: (issuer: string): Provider | undefined => inForce.get(issuer)?.provider,
+    /** How one signs in at each of them. */
+    codeFlows: (): readonly CodeFlow[] =>
+      [...inForce.values()].flatMap(({ provider }) => provider.codeFlow ?? []),
     /** Whether one is unavailable. */
     get isUnavailable(): boolean {
       for (const { provider } of inForce.values()) if (provider.isUnavailable) return true

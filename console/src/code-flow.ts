@@ -1,0 +1,95 @@
+/**
+ * Signing in at an identity provider: an authorization code with PKCE. The browser keeps state and
+ * verifier until it comes back, never a token.
+ */
+
+import { ApiError, refusalIn } from './api.ts'
+
+export interface Provider {
+  readonly issuer: string
+  /** Its page for signing in, without state and challenge. */
+  readonly page: string
+}
+
+interface Begun {
+  readonly issuer: string
+  readonly state: string
+  readonly verifier: string
+  /** The address that was open, to which to return. */
+  readonly address: string
+}
+
+const keptUnder = 'tollgate-sign-in'
+const back = '/console/signed-in'
+
+/** The providers to choose from; none if they cannot be read. */
+export async function readProviders(): Promise<readonly Provider[]> {
+  try {
+    return (await (await fetch('/console/sign-in', { cache: 'no-store' })).json()).providers
+  } catch {
+    return []
+  }
+}
+
+/** Leaves for the provider's page. Rejects with an ApiError. */
+export async function begin({ issuer, page }: Provider): Promise<undefined> {
+  if (!isSecureContext) {
+    throw new ApiError(
+      0,
+      'insecure',
+      'Signing in at a provider needs https, or this machine itself.',
+    )
+  }
+  const [state, verifier] = [random(), random()]
+  const address = location.pathname + location.search
+  sessionStorage.setItem(keptUnder, JSON.stringify({ issuer, state, verifier, address }))
+  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier))
+  const url = new URL(page)
+  url.searchParams.set('state', state)
+  url.searchParams.set('code_challenge', toBase64Url(new Uint8Array(digest)))
+  location.assign(url)
+  return undefined
+}
+
+/**
+ * The token, if this address is where the provider has sent the browser to; undefined otherwise.
+ * Returns to the address that was open before. Rejects with an ApiError.
+ */
+export async function finish(): Promise<string | undefined> {
+  if (location.pathname !== back) return undefined
+  const query = new URLSearchParams(location.search)
+  const begun = takeBegun()
+  // Before anything else: the code must not stay in the address.
+  history.replaceState(null, '', begun?.address ?? '/console')
+  dispatchEvent(new PopStateEvent('popstate'))
+  const refusal = query.get('error_description') ?? query.get('error')
+  if (refusal) throw new ApiError(0, 'refused', `The identity provider says: ${refusal}`)
+  const code = query.get('code')
+  const from = query.get('iss')
+  const isOurs = begun !== undefined && query.get('state') === begun.state
+  if (!isOurs || code === null || (from !== null && from !== begun.issuer)) {
+    throw new ApiError(0, 'unknown', 'This sign-in was not begun in this tab; begin again.')
+  }
+  const { issuer, verifier } = begun
+  const response = await fetch('/console/sign-in', {
+    method: 'POST',
+    body: JSON.stringify({ issuer, code, verifier }),
+  })
+  if (!response.ok) throw await refusalIn(response)
+  return (await response.json()).token
+}
+
+function takeBegun(): Begun | undefined {
+  const kept = sessionStorage.getItem(keptUnder)
+  sessionStorage.removeItem(keptUnder)
+  return kept === null ? undefined : JSON.parse(kept)
+}
+
+function random(): string {
+  return toBase64Url(crypto.getRandomValues(new Uint8Array(32)))
+}
+
+function toBase64Url(bytes: Uint8Array): string {
+  const text = btoa(String.fromCharCode(...bytes))
+  return text.replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')
+}

@@ -1,0 +1,68 @@
+/** `/console/sign-in`: the providers to choose from, and the exchange of a code for a token. */
+
+import type { FastifyInstance } from 'fastify'
+import { ServiceError } from '../core/decision/errors.ts'
+import type { CodeFlow } from '../identity/oidc/code-flow.ts'
+
+export interface SignInDeps {
+  /** The providers in force. */
+  readonly codeFlows: () => readonly CodeFlow[]
+  /** The gateway's public address, without a slash at the end. */
+  readonly gatewayUrl: string
+}
+
+/** Exchanges at once: nobody has proved anything yet, and each is a call to the provider. */
+const mostExchanges = 10
+
+const schema = {
+  hide: true,
+  body: {
+    type: 'object',
+    required: ['issuer', 'code', 'verifier'],
+    properties: {
+      issuer: { type: 'string', maxLength: 1_024 },
+      code: { type: 'string', minLength: 1, maxLength: 4_096 },
+      verifier: { type: 'string', pattern: '^[\\w.~-]{43,128}$' },
+    },
+  },
+} as const
+
+interface SignInBody {
+  readonly issuer: string
+  readonly code: string
+  readonly verifier: string
+}
+
+/** Adds the routes. The page puts state and challenge into the address of a provider. */
+export function signIn(app: FastifyInstance, { codeFlows, gatewayUrl }: SignInDeps): void {
+  const redirectUri = `${gatewayUrl}/console/signed-in`
+  let exchanges = 0
+
+  app.get('/console/sign-in', { schema: { hide: true } }, async (_request, reply) => {
+    reply.header('cache-control', 'no-store')
+    return {
+      providers: codeFlows().flatMap((flow) => {
+        const page = flow.pageFor(redirectUri)
+        return page === undefined ? [] : { issuer: flow.issuer, page }
+      }),
+    }
+  })
+  app.post<{ Body: SignInBody }>('/console/sign-in', { schema }, async (request, reply) => {
+    const { issuer, code, verifier } = request.body
+    const flow = codeFlows().find((each) => each.issuer === issuer)
+    if (flow === undefined) {
+      throw new ServiceError('invalid_request', { message: 'issuer is not one of the providers.' })
+    }
+    if (exchanges >= mostExchanges) {
+      reply.header('retry-after', '1')
+      throw new ServiceError('too_many_requests')
+    }
+    exchanges += 1
+    try {
+      reply.header('cache-control', 'no-store')
+      return { token: await flow.exchange(code, verifier, redirectUri) }
+    } finally {
+      exchanges -= 1
+    }
+  })
+}

@@ -1,0 +1,89 @@
+/**
+ * The authorization code flow (RFC 6749, 4.1) with PKCE (RFC 7636), for a public client: the page
+ * keeps the verifier, and the service exchanges the code, since the page may call only the gateway.
+ */
+
+import { ServiceError } from '../../core/decision/errors.ts'
+import { isTrustworthy } from '../../core/formats/trustworthy.ts'
+import { errorMessage } from '../../runtime/error-message.ts'
+import type { JsonObject, ReadDocument } from './documents.ts'
+
+/** A provider at which one can sign in. */
+export interface CodeFlow {
+  readonly issuer: string
+  /** The provider's page for signing in, without state and challenge; undefined: not known now. */
+  pageFor(redirectUri: string): string | undefined
+  /**
+   * The identity token for a code. Rejects with `credential_invalid` if the provider refuses it,
+   * or with `identity_unavailable`.
+   */
+  exchange(code: string, verifier: string, redirectUri: string): Promise<string>
+}
+
+export interface CodeFlowOptions {
+  readonly issuer: string
+  readonly clientId: string
+  /** The discovery document as last read. */
+  readonly discovered: () => JsonObject | undefined
+  readonly readDocument: ReadDocument
+  readonly onRefused: (reason: string) => void
+}
+
+/** Beyond `openid`, asked for where the provider lists them: they bring the name and the groups. */
+const wishedScopes = ['profile', 'email', 'groups']
+
+export function createCodeFlow(options: CodeFlowOptions): CodeFlow {
+  const { issuer, clientId, discovered, readDocument, onRefused } = options
+
+  /** An endpoint of the discovery document, if it may be used. */
+  function endpoint(name: string): string | undefined {
+    const url = discovered()?.[name]
+    if (typeof url !== 'string' || !isTrustworthy(url)) return undefined
+    return issuer.startsWith('https:') && !url.startsWith('https:') ? undefined : url
+  }
+
+  return {
+    issuer,
+    pageFor(redirectUri) {
+      const page = endpoint('authorization_endpoint')
+      if (page === undefined || endpoint('token_endpoint') === undefined) return undefined
+      const offered = discovered()?.scopes_supported
+      const scopes = Array.isArray(offered)
+        ? wishedScopes.filter((each) => offered.includes(each))
+        : []
+      const url = new URL(page)
+      url.searchParams.set('client_id', clientId)
+      url.searchParams.set('response_type', 'code')
+      url.searchParams.set('redirect_uri', redirectUri)
+      url.searchParams.set('scope', ['openid', ...scopes].join(' '))
+      url.searchParams.set('code_challenge_method', 'S256')
+      return url.href
+    },
+    async exchange(code, verifier, redirectUri) {
+      const url = endpoint('token_endpoint')
+      if (url === undefined) throw new ServiceError('identity_unavailable')
+      const form = new URLSearchParams({
+        grant_type: 'authorization_code',
+        client_id: clientId,
+        redirect_uri: redirectUri,
+        code,
+        code_verifier: verifier,
+      })
+      const answer = await readDocument(url, new AbortController().signal, form).catch(
+        (error: unknown) => {
+          onRefused(`the code was not exchanged: ${errorMessage(error)}`)
+          const isRefused = /answered 4\d\d$/.test(errorMessage(error))
+          throw new ServiceError(isRefused ? 'credential_invalid' : 'identity_unavailable', {
+            ...(isRefused && {
+              message: 'The identity provider refused the sign-in; begin again.',
+            }),
+          })
+        },
+      )
+      const { id_token: token } = answer
+      if (typeof token === 'string') return token
+      onRefused('the answer to a code has no id_token')
+      throw new ServiceError('identity_unavailable')
+    },
+  }
+}

@@ -1,0 +1,54 @@
+import root from 'tap'
+import { consoleTests, isAccessible } from '../support/console.ts'
+import { startOpenidProvider } from '../support/openid-provider.ts'
+
+const provider = await startOpenidProvider(root)
+provider.groups.set('ada', ['team'])
+
+const test = consoleTests(
+  { env: { OIDC_ISSUER_URL: provider.url, OIDC_CLIENT_ID: 'page, tollgate' } },
+  [provider.url],
+)
+
+const button = `Sign in with ${new URL(provider.url).host}`
+
+test('a person signs in at the identity provider', async (t, { page, gateway }) => {
+  provider.welcome('ada', `${gateway.url}/console/signed-in`)
+  const addresses: string[] = []
+  page.on('framenavigated', (frame) => addresses.push(frame.url()))
+  await page.goto(`${gateway.url}/console/keys?status=all`)
+  await page.getByRole('button', { name: button }).waitFor()
+  await isAccessible(t, page, 'the sign-in with a provider')
+  await page.getByRole('button', { name: button }).click()
+  await page.getByRole('button', { name: 'Sign out' }).waitFor()
+  await page.getByText('ada', { exact: true }).waitFor()
+  t.equal(page.url(), `${gateway.url}/console/keys?status=all`, 'back where it began')
+  const kept = await page.evaluate(
+    'JSON.stringify([localStorage, sessionStorage, document.cookie])',
+  )
+  for (const text of [String(kept), ...addresses]) t.notMatch(text, /eyJ/, 'a token')
+  t.notMatch(String(kept), 'verifier')
+  await page.getByRole('button', { name: 'New key' }).click()
+  await page.getByLabel('Name').fill('of ada')
+  await page.getByRole('button', { name: 'Create key' }).click()
+  await page.getByTestId('key').waitFor()
+})
+
+test('an answer to another sign-in is not accepted', async (t, { page, gateway, expected }) => {
+  await page.goto(`${gateway.url}/console/signed-in?code=stolen&state=forged`)
+  await page.getByText('This sign-in was not begun in this tab; begin again.').waitFor()
+  t.equal(page.url(), `${gateway.url}/console`, 'the code is not in the address any more')
+  await page.goto(
+    `${gateway.url}/console/signed-in?error=access_denied&error_description=<b>no</b>`,
+  )
+  await page.getByText('The identity provider says: <b>no</b>').waitFor()
+  expected.add(401)
+  const post = (body: object) =>
+    gateway.ask('/console/sign-in', undefined, { method: 'POST', body: JSON.stringify(body) })
+  const verifier = 'x'.repeat(43)
+  const known = { issuer: provider.url, code: 'stolen', verifier }
+  t.equal((await post(known)).status, 401)
+  t.match(JSON.parse((await post(known)).text), { error: { message: /begin again/ } })
+  t.equal((await post({ ...known, issuer: 'https://evil.example' })).status, 400)
+  t.equal((await post({ ...known, verifier: 'short' })).status, 400)
+})
