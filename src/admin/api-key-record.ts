@@ -25,6 +25,21 @@ export function showRecord(record: ApiKeyRecord, now: number): Record<string, un
     status: statusAt(record, now),
     ephemeral: record.ephemeral,
     ...(record.lastUsedAt !== null && { lastUsedAt: toTimestamp(record.lastUsedAt) }),
+    ...showPrevious(record, now),
+  }
+}
+
+/** The replaced secret, while it works. */
+export function showPrevious(record: ApiKeyRecord, now: number): Record<string, unknown> {
+  const { previous } = record
+  if (previous === undefined || previous.endsAt <= now || record.status !== 'active') return {}
+  const { prefix, endsAt, lastUsedAt } = previous
+  return {
+    previous: {
+      ...(prefix !== null && { keyPrefix: prefix }),
+      endsAt: toTimestamp(endsAt),
+      ...(lastUsedAt !== null && { lastUsedAt: toTimestamp(lastUsedAt) }),
+    },
   }
 }
 

@@ -19,7 +19,7 @@ const schema = {
   operationId: 'revokeGivenApiKey',
   summary: 'Revoke an API key by itself',
   description:
-    'Any caller may: whoever holds a key in full can use it, so they may end it. At once and for good; a key that is unknown, expired or revoked already is 404. The key is neither logged nor kept.',
+    'Any caller may: whoever holds a key in full can use it, so they may end it. At once and for good; a key that is unknown, expired or revoked already is 404. Of a key that was rotated, the replaced secret ends alone. The key is neither logged nor kept.',
   tags: ['API keys'],
   body: {
     title: 'RevokeApiKeyRequest',
@@ -46,7 +46,11 @@ export function revokeGivenKey(app: FastifyInstance, deps: RevokeGivenKeyDeps): 
       const found = hash === undefined ? undefined : await keys.findByHash(hash, () => request.ip)
       if (found === undefined) throw new ServiceError('not_found', { message: keyNotFound })
       await intend(request, { keyId: found.id })
-      const revoked = await orUnsure(keys.revoke(found.id, undefined, now))
+      const revoked = await orUnsure(
+        found.isPrevious && hash !== undefined
+          ? keys.endPrevious(hash, now)
+          : keys.revoke(found.id, undefined, now),
+      )
       if (revoked === undefined) throw new ServiceError('not_found', { message: keyNotFound })
       addToOutcome(request, { user: revoked.user, subscription: revoked.subscription })
       return { ...showRecord(revoked, now), propagation: await propagation([revoked]) }

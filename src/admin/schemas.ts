@@ -48,13 +48,26 @@ export const timestamp = {
   examples: ['2026-03-01T12:00:00Z'],
 } as const
 
-const nullableTimestamp = { ...timestamp, type: ['string', 'null'] } as const
+export const nullableTimestamp = { ...timestamp, type: ['string', 'null'] } as const
 
 export const labelsSchema = {
   title: 'Labels',
   type: 'object',
   additionalProperties: { type: 'string' },
   description: 'Left out when empty.',
+} as const
+
+/** The secret that a rotation has replaced. */
+export const previousSecret = {
+  title: 'PreviousSecret',
+  type: 'object',
+  description: 'The replaced secret, while it still works.',
+  required: ['endsAt'],
+  properties: {
+    keyPrefix: { type: 'string', description: 'Left out where it is not known.' },
+    endsAt: timestamp,
+    lastUsedAt: { ...timestamp, description: 'Left out if it was never used.' },
+  },
 } as const
 
 /** A key's record (contract, 3.4); dates in both spellings. */
@@ -97,7 +110,11 @@ export const apiKeyRecord = {
       description: 'The effective status: an active key past its expiry is expired.',
     },
     ephemeral: { type: 'boolean' },
-    lastUsedAt: { ...timestamp, description: 'Left out until the key is used.' },
+    lastUsedAt: {
+      ...timestamp,
+      description: 'Left out until the key is used; after a rotation, until the new secret is.',
+    },
+    previous: previousSecret,
   },
 } as const
 

@@ -37,6 +37,7 @@ import { reportRefusals } from './refusals.ts'
 import { boundPath, readQuery } from './request-url.ts'
 import { revokeApiKey } from './revoke-api-key.ts'
 import { type RevokeGivenKeyDeps, revokeGivenKey } from './revoke-given-key.ts'
+import { rotateApiKey } from './rotate-api-key.ts'
 import { type SearchApiKeysDeps, searchApiKeys } from './search-api-keys.ts'
 import { type SelectSubscriptionDeps, selectSubscription } from './select-subscription.ts'
 import { type OpenRequestSpan, traceRequests } from './trace-requests.ts'
@@ -124,6 +125,7 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
     lookUpTier(scope, deps)
     bulkRevokeApiKeys(scope, deps)
     changeApiKey(scope, deps)
+    rotateApiKey(scope, deps)
     keyConfig(scope, deps)
     getMe(scope, deps)
     explainRequests(scope, deps)

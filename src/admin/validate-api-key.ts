@@ -2,7 +2,7 @@
 
 import type { FastifyInstance } from 'fastify'
 import { hashOfKey, type KeyMarkers, statusAt } from '../core/formats/api-key.ts'
-import type { ApiKeyStore, KeyAnswer } from '../store/api-keys.ts'
+import { type ApiKeyStore, type KeyAnswer, secretInUse } from '../store/api-keys.ts'
 import type { BodyOf } from './body.ts'
 import { refusals } from './schemas.ts'
 
@@ -82,7 +82,7 @@ export function validateApiKey(app: FastifyInstance, deps: ValidateApiKeyDeps): 
       if (statusAt(found, now) !== 'active') return refuse('key revoked or expired')
       const { id, user, groups, subscription } = found
       if (subscription.trim() === '') return refuse('key has no subscription bound')
-      deps.noteUse?.(id, now)
+      deps.noteUse?.(secretInUse(found), now)
       return {
         valid: true,
         userId: id,

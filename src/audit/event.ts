@@ -9,6 +9,7 @@ export type AuditAction =
   | 'key.search'
   | 'key.explain'
   | 'key.change'
+  | 'key.rotate'
   | 'key.revoke'
   | 'key.bulk_revoke'
   | 'key.bulk_revoke_preview'

@@ -31,6 +31,12 @@ export interface CreatedKey {
   readonly expiresAt: string
 }
 
+export type RotatedKey = CreatedKey &
+  Revoked & {
+    /** Left out without an overlap. */
+    readonly previous?: { readonly endsAt: string }
+  }
+
 export interface KeySearch {
   /** Empty: all. */
   readonly statuses: readonly string[]
@@ -88,6 +94,13 @@ export function createKeyClient(server: ApiServer) {
         if (!page.has_more || page.data.length === 0) break
       }
       return [...found.values()]
+    },
+    async rotate(id: string, body: Readonly<Record<string, unknown>>): Promise<RotatedKey> {
+      return (await call(
+        'POST',
+        `/v1/api-keys/${encodeURIComponent(id)}/rotate`,
+        body,
+      )) as RotatedKey
     },
     async revoke(id: string): Promise<KeyRecord & Revoked> {
       return (await call('DELETE', `/v1/api-keys/${encodeURIComponent(id)}`)) as KeyRecord & Revoked

@@ -1,4 +1,4 @@
-/** `tollgate key new|list|revoke`: API keys from a terminal. */
+/** `tollgate key new|list|rotate|revoke`: API keys from a terminal. */
 
 import { parseArgs } from 'node:util'
 import { errorMessage } from '../runtime/error-message.ts'
@@ -12,11 +12,14 @@ export type KeyIo = Omit<CommandIo, 'input'>
 
 const usage = `Usage: tollgate key new <name> [--subscription <name>] [--expires 30d] [--ephemeral] [--description <text>] [--label <name>=<value>]...
        tollgate key list [--status active,revoked,expired] [--all] [--sort name:asc] [--limit <n>] [--user <name>]
+       tollgate key rotate <id> [--overlap 24h] [--end-old-after-first-use 1h]
        tollgate key revoke <id>... | - | --all [--user <name>] | --user <name> [--yes]
 
   new      creates a key; standard output is only the key: KEY=$(tollgate key new laptop)
   list     lists your active keys; --all: revoked, expired and ephemeral ones too
            --prefix sk-tg-4fTr0b: keys that begin with this; --label <name>=<value>: keys with this label
+  rotate   gives a key a new secret; standard output is only the key. The present secret ends at once, or works
+           for --overlap longer (at most 7d), and ends some time after the new one was first used
   revoke   revokes keys, which cannot be undone; -: the key given on standard input, whoever owns it;
            --all: all of your keys, or of a user; --user: all of a user, after asking
 
@@ -48,6 +51,11 @@ const forList = {
   prefix: { type: 'string' },
   label: { type: 'string', multiple: true },
 } as const
+const forRotate = {
+  ...everywhere,
+  overlap: { type: 'string' },
+  'end-old-after-first-use': { type: 'string' },
+} as const
 const forRevoke = {
   ...everywhere,
   all: { type: 'boolean' },
@@ -68,6 +76,7 @@ export async function key(args: string[], io: KeyIo = terminal): Promise<number>
     }
     if (command === 'new') return await newKey(rest, io)
     if (command === 'list') return await listKeys(rest, io)
+    if (command === 'rotate') return await rotateKey(rest, io)
     if (command === 'revoke') return await revokeKeys(rest, io)
     throw new WrongCall(command === undefined ? '' : `There is no command "key ${command}".`)
   } catch (error) {
@@ -131,6 +140,26 @@ async function listKeys(args: string[], io: KeyIo): Promise<number> {
   if (values.json) io.out(toJson({ object: 'list', data: records }))
   else if (records.length === 0) io.err('There are no such keys.')
   else io.out(showRecords(records))
+  return 0
+}
+
+async function rotateKey(args: string[], io: KeyIo): Promise<number> {
+  const { values, positionals } = parseArgs({ args, options: forRotate, allowPositionals: true })
+  const [id, ...others] = positionals
+  if (id === undefined || others.length > 0) throw new WrongCall('Name the id of one key.')
+  const rotated = await clientOf(values, io).rotate(id, {
+    overlap: values.overlap,
+    endOldAfterFirstUse: values['end-old-after-first-use'],
+  })
+  io.out(values.json ? toJson(rotated) : rotated.key)
+  const { name, previous } = rotated
+  const until = previous === undefined ? 'has ended' : `works until ${previous.endsAt}`
+  io.err(
+    printable(
+      `Rotated the key "${name}" (${id}). The old secret ${until}. This is the only time that the new one is shown.`,
+    ),
+  )
+  warnOfPending(rotated, io)
   return 0
 }
 

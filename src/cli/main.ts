@@ -18,7 +18,7 @@ const usage = `Usage: tollgate <command>
   replicas         list the processes that a revocation waits for; forget <name>: remove one
   cleanup [<url>]  make a running service delete expired ephemeral keys now
   revocations      replay <file>...: repeat revocations that a restored database lacks
-  key <command>    create, list and revoke API keys: new, list, revoke
+  key <command>    create, list, rotate and revoke API keys
   explain <model>  say whether a request would be let through, and why
   help <command>   describe a command; the same as <command> --help
   --version        print the version

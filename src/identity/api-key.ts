@@ -4,10 +4,10 @@ import type { Caller } from '../core/decision/caller.ts'
 import { ServiceError } from '../core/decision/errors.ts'
 import { hashOfKey, type KeyMarkers, statusAt } from '../core/formats/api-key.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
-import type { KeyAnswer, KeyLookup, KnownKey } from '../store/api-keys.ts'
+import { type KeyAnswer, type KeyLookup, type KnownKey, secretInUse } from '../store/api-keys.ts'
 import type { Verify } from './authenticate.ts'
 
-/** Records a use of a key, by its id, at an instant (milliseconds since the epoch). */
+/** Records a use of a key, by its id (`secretInUse`), at an instant (milliseconds since the epoch). */
 export type NoteUse = (id: string, now: number) => void
 
 /**
@@ -24,7 +24,7 @@ export function createVerifyKey(
     const ended = describeEnd(found, now)
     if (ended !== undefined) throw new ServiceError('credential_invalid', { message: ended })
     const { user, groups, id, subscription, ageMs } = found
-    noteUse(id, now)
+    noteUse(secretInUse(found), now)
     const caller = { by: 'key', user, groups, keyId: id, subscription } as const
     return ageMs === undefined ? caller : { ...caller, keyAgeMs: ageMs }
   }

@@ -10,7 +10,10 @@ import type { RevokedKey } from './revocations/revocation-log.ts'
 export type KnownKey = Pick<
   ApiKeyRecord,
   'id' | 'user' | 'groups' | 'subscription' | 'status' | 'expiresAt' | 'revokedAt'
->
+> & {
+  /** It was found by the secret that a rotation has replaced; `expiresAt` is the end of that. */
+  readonly isPrevious?: true
+}
 
 /** A key as returned by a look-up. */
 export interface KeyAnswer extends KnownKey {
@@ -20,6 +23,14 @@ export interface KeyAnswer extends KnownKey {
    */
   readonly ageMs?: number
 }
+
+/** What a use is recorded under: the key's id, or that of its replaced secret. */
+export function secretInUse({ id, isPrevious }: Pick<KnownKey, 'id' | 'isPrevious'>): string {
+  return isPrevious ? `${id}${previousMark}` : id
+}
+
+/** Follows the id in a use of a replaced secret. */
+export const previousMark = '/previous'
 
 /** A key with the hash it was found by. */
 export interface FoundKey extends KnownKey {
@@ -73,6 +84,16 @@ export interface KeyScope {
 /** Changes of a record; what is undefined stays. */
 export type KeyChanges = Partial<Pick<ApiKeyRecord, 'name' | 'description' | 'labels'>>
 
+/** A new secret for a key. */
+export interface Rotation {
+  readonly hash: string
+  readonly prefix: string | null
+  /** How long the present secret works, in milliseconds; 0: it ends at once. */
+  readonly overlapMs: number
+  /** How long it works after the first use of the new one at most; undefined: no matter. */
+  readonly endAfterFirstUseMs: number | undefined
+}
+
 /** Operations on records, of the API and of the cache in front of the table. */
 interface ApiKeyRecords {
   insert(record: ApiKeyRecord): Promise<void>
@@ -96,6 +117,18 @@ interface ApiKeyRecords {
     owner: string | undefined,
     now: number,
   ): Promise<(ApiKeyRecord & RevokedKey) | undefined>
+  /**
+   * Replaces the secret of a key that is active at `now` and belongs to `owner` (undefined: to
+   * anybody). Returns the new record, and what was replaced as a revocation.
+   */
+  rotate(
+    id: string,
+    owner: string | undefined,
+    rotation: Rotation,
+    now: number,
+  ): Promise<{ readonly record: ApiKeyRecord; readonly replaced: RevokedKey } | undefined>
+  /** Ends a replaced secret that still works at `now`, by its hash. */
+  endPrevious(hash: string, now: number): Promise<(ApiKeyRecord & RevokedKey) | undefined>
   /**
    * Records without a date to sort by come last in both directions, and ties are ordered by id, so
    * that pages of an unchanged table never overlap. Names are ordered by their bytes.
@@ -125,7 +158,7 @@ export interface ApiKeyTable extends ApiKeyRecords {
   /** The `limit` most recently used keys that are active at `now`. */
   findLastUsed(limit: number, now: number): Promise<readonly FoundKey[]>
   /**
-   * Records when keys, by id, were last used (milliseconds since the epoch). Skips a key that was
+   * Records when keys, by id (`secretInUse`), were last used (milliseconds since the epoch). Skips a key that was
    * used less than 30 seconds after its recorded use, or that another transaction is changing.
    */
   noteUses(uses: ReadonlyMap<string, number>): Promise<void>

@@ -25,7 +25,7 @@ import {
   createRevocationKeeper,
   type RevocationKeeper,
 } from '../store/revocations/revocation-keeper.ts'
-import { purgeRevocations } from '../store/revocations/revocation-log.ts'
+import { purgeRevocations, secretsOf } from '../store/revocations/revocation-log.ts'
 import { callBounds, createDurations, type Durations } from '../telemetry/durations.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
@@ -116,7 +116,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     entries: config.keyCacheEntries,
     outageGraceMs: graceMs,
     freshness: follower,
-    isEnded: keeper.has,
+    endOf: keeper.endOf,
     onRevived: keeper.replay,
   })
   await keeper.start()
@@ -134,7 +134,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     pool,
     id: follower.id,
     others: () => follower.stats().others,
-    keep: (revoked) => keeper.keep(revoked.map((key) => ({ ...key, at: clock() }))),
+    keep: (revoked) => keeper.keep(secretsOf(revoked).map((key) => ({ ...key, at: clock() }))),
     keptAs: `the revocation log of ${config.replicaName}`,
     onUnlogged: (keys) =>
       log.error({ keys }, 'revoked keys were not in the log of revocations: are its triggers off?'),

@@ -70,6 +70,22 @@ test('labels are given and searched', async (t) => {
   t.equal((await run(env, 'list', '--label', 'team')).status, 2)
 })
 
+test('rotates a key, with and without an overlap', async (t) => {
+  const { api, env } = await start(t)
+  const { id, key } = await api.createKey('alice')
+  const works = async (as: string) =>
+    (await api.ask('GET /v1/subscriptions', { as })).statusCode === 200
+  const first = await run(env, 'rotate', id, '--overlap', '24h', '--end-old-after-first-use', '1h')
+  t.match(first, { status: 0, out: /^sk-tg-\w+$/, err: /The old secret works until 2/ })
+  t.ok((await works(key)) && (await works(first.out)))
+  const second = await run(env, 'rotate', id)
+  t.match(second, { status: 0, err: /The old secret has ended/ })
+  t.notOk((await works(first.out)) || (await works(key)))
+  t.ok(await works(second.out))
+  t.match(await run(env, 'rotate', id, '--overlap', 'x'), { status: 1, err: /^overlap must be/ })
+  t.equal((await run(env, 'rotate')).status, 2)
+})
+
 test('lists keys in a table', async (t) => {
   const { api, env } = await start(t)
   const first = await api.createKey('alice', { name: 'first' })

@@ -407,7 +407,7 @@ export const allMutants: readonly Mutant[] = [
         'if (key === undefined && unknown',
       ],
       ['ageMs < graceMs', 'ageMs < 2 * graceMs'],
-      ['if (revoked !== undefined) evict([revoked.hash])', ''],
+      ['if (revoked !== undefined) evict(hashesOf([revoked]))', ''],
       ['now >= dueAt + reviewMs', 'now >= dueAt + 9 * reviewMs'],
     ],
   ),

@@ -56,6 +56,8 @@ export interface KeyApi {
   readonly internal: FastifyInstance
   readonly sql: Pool
   readonly keys: ApiKeyStore
+  /** Writes last uses to the table. */
+  readonly noteUses: ApiKeyTable['noteUses']
   /** Milliseconds since the epoch; the API's current time. */
   now: number
   /** The ids of keys whose use was recorded, in order. */
@@ -175,6 +177,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     internal,
     sql,
     keys,
+    noteUses: store.noteUses,
     now: Date.UTC(2026, 2, 1, 12),
     uses,
     audited: [],

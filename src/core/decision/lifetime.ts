@@ -45,15 +45,31 @@ export function expiryOf({ expiresIn, ephemeral, maximumDays, now }: LifetimeReq
   return now + Math.max(1, Math.round(lifetimeMs))
 }
 
-function readLifetime(expiresIn: unknown): number {
+/** The longest overlap of a rotation, as in `expiresIn`. */
+export const maxOverlap = '7d'
+const maxOverlapMs = parseDuration(maxOverlap) as number
+
+/**
+ * A time of a rotation, written as `expiresIn` is, in milliseconds; 0 and more, `7d` at most.
+ * undefined: it is left out.
+ */
+export function overlapOf(field: string, written: unknown): number | undefined {
+  if (written === undefined || written === null) return undefined
+  const ms = readLifetime(written, field)
+  if (!(ms >= 0)) throw invalid(`${field} must not be negative.`)
+  if (ms > maxOverlapMs) throw invalid(`${field} must be at most ${maxOverlap}.`)
+  return ms
+}
+
+function readLifetime(expiresIn: unknown, field = 'expiresIn'): number {
   if (typeof expiresIn === 'number') return expiresIn * 1_000
-  if (typeof expiresIn !== 'string') throw invalid('expiresIn must be a string or a number.')
+  if (typeof expiresIn !== 'string') throw invalid(`${field} must be a string or a number.`)
   // Both are valid durations of zero, which no key can have.
   if (expiresIn === '' || expiresIn === '0') return 0
   if (expiresIn.startsWith('-') && parseDuration(expiresIn.slice(1)) !== undefined) return -1
   const lifetimeMs = parseDuration(expiresIn)
   if (lifetimeMs === undefined) {
-    throw invalid('expiresIn must be like "30d", "12h", "2h30m" or a number of seconds.')
+    throw invalid(`${field} must be like "30d", "12h", "2h30m" or a number of seconds.`)
   }
   return lifetimeMs
 }

@@ -40,6 +40,15 @@ export interface ApiKeyRecord {
   /** When it was revoked, if known. */
   readonly revokedAt?: number
   readonly lastUsedAt: number | null
+  /** The secret that the last rotation replaced, if it worked for a while longer. */
+  readonly previous?: PreviousSecret
+}
+
+export interface PreviousSecret {
+  readonly hash: string
+  readonly prefix: string | null
+  readonly endsAt: number
+  readonly lastUsedAt: number | null
 }
 
 export type ApiKeyStatus = 'active' | 'revoked' | 'expired'

@@ -14,6 +14,7 @@ import type {
   KnownKey,
   Source,
 } from '../api-keys.ts'
+import { hashesOf } from '../revocations/revocation-log.ts'
 import { createKeyLookups } from './key-lookups.ts'
 import { createKnownKeys, type RememberedKey } from './known-keys.ts'
 import { createUnknownHashes } from './unknown-hashes.ts'
@@ -29,10 +30,10 @@ export interface KeyCacheOptions {
    */
   readonly outageGraceMs?: number
   /**
-   * Whether the key with this hash was revoked, even if the table lacks the revocation; never, if
-   * absent.
+   * When the key with this hash ends, even if the table lacks that (milliseconds since the epoch);
+   * 0: it was revoked, undefined: that is not known.
    */
-  readonly isEnded?: (hash: string) => boolean
+  readonly endOf?: (hash: string) => number | undefined
   /** Called if the table has a revoked key as active, so that the table must be older. */
   readonly onRevived?: () => void
   /** A monotonic clock in milliseconds; `performance.now` by default. */
@@ -133,7 +134,9 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
 
   /** The key as in the table, unless it has been revoked since. */
   function judge(found: FoundKey): FoundKey {
-    if (found.status !== 'active' || !options.isEnded?.(found.hash)) return found
+    const end = found.status === 'active' ? options.endOf?.(found.hash) : undefined
+    if (end === undefined) return found
+    if (end > 0) return { ...found, expiresAt: Math.min(end, found.expiresAt ?? end) }
     options.onRevived?.()
     return { ...found, status: 'revoked' }
   }
@@ -232,7 +235,19 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
         table.revoke(id, owner, now),
         (key) => key.id === id && (owner === undefined || key.user === owner),
       )
-      if (revoked !== undefined) evict([revoked.hash])
+      if (revoked !== undefined) evict(hashesOf([revoked]))
+      return revoked
+    },
+    async rotate(id, owner, rotation, now) {
+      const isMeant = (key: KnownKey) => key.id === id
+      const rotated = await revoking(table.rotate(id, owner, rotation, now), isMeant)
+      if (rotated !== undefined) evict([rotation.hash, ...hashesOf([rotated.replaced])])
+      return rotated
+    },
+    async endPrevious(hash, now) {
+      const isMeant = (key: KnownKey) => key.isPrevious === true
+      const revoked = await revoking(table.endPrevious(hash, now), isMeant)
+      if (revoked !== undefined) evict([hash])
       return revoked
     },
     search: (search) => table.search(search),
@@ -245,7 +260,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
           (user === undefined || key.user === user) &&
           (subscription === undefined || key.subscription === subscription),
       )
-      evict(revoked.map(({ hash }) => hash))
+      evict(hashesOf(revoked))
       return revoked
     },
     // Deleted keys expired long ago, so no look-up accepts them, cached or not.

@@ -50,7 +50,7 @@ export function createKnownKeys(entries: number) {
     /** Caches the key as it was read, and returns the cached form. */
     set(
       hash: string,
-      { id, user, groups, subscription, status, expiresAt, revokedAt }: KnownKey,
+      { id, user, groups, subscription, status, expiresAt, revokedAt, isPrevious }: KnownKey,
       dueAt = Number.POSITIVE_INFINITY,
     ): KnownKey {
       const entry: Entry = {
@@ -61,6 +61,7 @@ export function createKnownKeys(entries: number) {
         status: statuses[status],
         expiresAt,
         ...(revokedAt !== undefined && { revokedAt }),
+        ...(isPrevious && { isPrevious }),
         // An integer is stored within the entry itself.
         dueAt: Math.trunc(dueAt),
         round,

@@ -1,8 +1,14 @@
 /** API keys in Postgres: one tagged query per method. */
 
-import type { ApiKeyRecord, ApiKeyStatus } from '../../core/formats/api-key.ts'
+import type { ApiKeyRecord, ApiKeyStatus, PreviousSecret } from '../../core/formats/api-key.ts'
 import type { Labels } from '../../core/formats/labels.ts'
-import type { ApiKeySearch, ApiKeyTable, FoundKey, KeyScope } from '../api-keys.ts'
+import {
+  type ApiKeySearch,
+  type ApiKeyTable,
+  type FoundKey,
+  type KeyScope,
+  previousMark,
+} from '../api-keys.ts'
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../postgres/sql.ts'
 import type { RevokedKey } from '../revocations/revocation-log.ts'
@@ -34,6 +40,10 @@ interface Row {
   readonly last_used_at: Date | null
   readonly key_prefix: string | null
   readonly labels: Labels | null
+  readonly previous_hash: string | null
+  readonly previous_prefix: string | null
+  readonly previous_ends_at: Date | null
+  readonly previous_last_used_at: Date | null
 }
 
 /** The table of keys over a pool or a transaction; the database must be migrated. */
@@ -51,8 +61,12 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
     },
     async findByHashes(hashes) {
       const rows = await within(sql<FoundRow[]>`
-        select ${foundColumns(sql)} from api_keys
-        where key_hash = any(${hashes}::text[])`)
+        select ${foundColumns(sql)}, false as is_previous from api_keys
+        where key_hash = any(${hashes}::text[])
+        union all
+        select id, username, previous_hash, status, user_groups, subscription,
+          least(expires_at, previous_ends_at), revoked_at, true from api_keys
+        where previous_hash = any(${hashes}::text[])`)
       return rows.map(toFound)
     },
     async findLastUsed(limit, now) {
@@ -64,13 +78,16 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
         limit ${limit}`
       return (await within(query, statementDeadlineMs)).map(toFound)
     },
-    async noteUses(uses) {
-      const instants = [...uses.values()].map((instant) => new Date(instant).toISOString())
+    async noteUses(all) {
+      const [uses, previous] = splitUses(all)
+      const instants = toInstants(uses)
       // Locks rows in a fixed order and skips locked ones, which may be in the course of the same
       // update. Both conditions are needed, because a row may change before it is locked. The
       // second keeps a process whose clock is ahead from blocking the others.
       const query = sql`
-        update api_keys set last_used_at = used.at
+        update api_keys set last_used_at = used.at,
+          previous_ends_at = case when last_used_at is null
+            then least(previous_ends_at, used.at + previous_end_after) else previous_ends_at end
         from (
           select id, least(uses.at, now()) as at
           from unnest(${[...uses.keys()]}::text[], ${instants}::timestamptz[])
@@ -82,6 +99,7 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
         ) as used
         where api_keys.id = used.id and ${isDue(sql, sql`api_keys`, sql`used`)}`
       await within(query, statementDeadlineMs)
+      if (previous.size > 0) await within(notePrevious(sql, previous), statementDeadlineMs)
     },
     async findById(id) {
       return first(await within(sql<Row[]>`select * from api_keys where id = ${id}`))
@@ -100,13 +118,62 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
     },
     async revoke(id, owner, now) {
       const instant = new Date(now)
-      const [row] = await within(sql<(Row & { readonly transaction: string })[]>`
+      const [row] = await within(sql<RevokedRecordRow[]>`
           update api_keys set status = 'revoked'
           where id = ${id} and status = 'active' and ${lockBound(sql)}
             and (expires_at is null or expires_at > ${instant})
             ${owner === undefined ? sql`` : sql`and username = ${owner}`}
           returning *, pg_current_xact_id()::text as transaction`)
-      return row && { ...toRecord(row), transaction: row.transaction }
+      return row && toRevoked(row)
+    },
+    async rotate(id, owner, { hash, prefix, overlapMs, endAfterFirstUseMs }, now) {
+      const instant = new Date(now)
+      const overlap = sql`${overlapMs}::float8 * interval '1 millisecond'`
+      const endAfter = sql`${endAfterFirstUseMs ?? null}::float8 * interval '1 millisecond'`
+      const hasOverlap = overlapMs > 0
+      const [row] = await within(sql<RotatedRow[]>`
+        with replaced as (
+          select * from api_keys
+          where id = ${id} and status = 'active' and ${lockBound(sql)}
+            and (expires_at is null or expires_at > ${instant})
+            ${owner === undefined ? sql`` : sql`and username = ${owner}`}
+          for update
+        )
+        update api_keys set
+          key_hash = ${hash}, key_prefix = ${prefix}, last_used_at = null,
+          previous_hash = case when ${hasOverlap} then replaced.key_hash end,
+          previous_prefix = case when ${hasOverlap} then replaced.key_prefix end,
+          previous_ends_at = case when ${hasOverlap}
+            then least(replaced.expires_at, ${instant}::timestamptz + ${overlap}) end,
+          previous_last_used_at = case when ${hasOverlap} then replaced.last_used_at end,
+          previous_end_after = case when ${hasOverlap} then ${endAfter} end
+        from replaced
+        where api_keys.id = replaced.id
+        returning api_keys.*, replaced.key_hash as replaced_hash,
+          replaced.previous_hash as replaced_previous_hash,
+          pg_current_xact_id()::text as transaction`)
+      if (row === undefined) return undefined
+      const record = toRecord(row)
+      const { expiresAt, previous } = record
+      const { transaction, replaced_hash: replaced, replaced_previous_hash: older } = row
+      return {
+        record,
+        replaced: {
+          ...{ id, hash: replaced, expiresAt, transaction },
+          ...(previous && { endsAt: previous.endsAt }),
+          ...(older !== null && { previousHash: older }),
+        },
+      }
+    },
+    async endPrevious(hash, now) {
+      const instant = new Date(now)
+      const [row] = await within(sql<RevokedRecordRow[]>`
+        update api_keys set previous_hash = null, previous_prefix = null, previous_ends_at = null,
+          previous_last_used_at = null, previous_end_after = null
+        where previous_hash = ${hash} and previous_ends_at > ${instant} and status = 'active'
+          and ${lockBound(sql)}
+        returning *, pg_current_xact_id()::text as transaction`)
+      return row && { ...toRevoked(row), hash }
     },
     async countActive(scope, now) {
       const query = sql<{ count: number }[]>`
@@ -134,10 +201,12 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
               limit ${batchRows}
               for update ${isLast ? sql`` : sql`skip locked`}
             ))
-            returning id, key_hash as hash, expires_at, pg_current_xact_id()::text as transaction`
+            returning id, key_hash as hash, previous_hash, expires_at,
+              pg_current_xact_id()::text as transaction`
           const revoked = await within(query, statementDeadlineMs)
-          for (const { expires_at, ...key } of revoked) {
-            all.push({ ...key, expiresAt: expires_at?.getTime() ?? null })
+          for (const { expires_at, previous_hash: previousHash, ...key } of revoked) {
+            const expiresAt = expires_at?.getTime() ?? null
+            all.push({ ...key, ...(previousHash && { previousHash }), expiresAt })
           }
           if (revoked.length < batchRows) break
         }
@@ -164,7 +233,15 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
   }
 }
 
-type RevokedRow = Omit<RevokedKey, 'expiresAt'> & Pick<Row, 'expires_at'>
+type RevokedRow = Omit<RevokedKey, 'expiresAt' | 'previousHash'> &
+  Pick<Row, 'expires_at' | 'previous_hash'>
+
+type RotatedRow = RevokedRecordRow & {
+  readonly replaced_hash: string
+  readonly replaced_previous_hash: string | null
+}
+
+type RevokedRecordRow = Row & { readonly transaction: string }
 
 /** The columns that a look-up of the request path reads. */
 type FoundRow = Pick<
@@ -177,7 +254,7 @@ type FoundRow = Pick<
   | 'subscription'
   | 'expires_at'
   | 'revoked_at'
->
+> & { readonly is_previous?: boolean }
 
 function foundColumns(sql: Sql): Fragment {
   return sql`id, username, key_hash, status, user_groups, subscription, expires_at, revoked_at`
@@ -193,6 +270,7 @@ function toFound(row: FoundRow): FoundKey {
     status: row.status,
     expiresAt: row.expires_at?.getTime() ?? null,
     ...(row.revoked_at && { revokedAt: row.revoked_at.getTime() }),
+    ...(row.is_previous && { isPrevious: true }),
   }
 }
 
@@ -284,5 +362,50 @@ function toRecord(row: Row): ApiKeyRecord {
     ephemeral: row.ephemeral,
     createdAt: row.created_at.getTime(),
     lastUsedAt: row.last_used_at?.getTime() ?? null,
+    ...(row.previous_hash !== null && { previous: toPrevious(row.previous_hash, row) }),
   }
+}
+
+function toPrevious(hash: string, row: Row): PreviousSecret {
+  return {
+    hash,
+    prefix: row.previous_prefix,
+    endsAt: row.previous_ends_at?.getTime() ?? 0,
+    lastUsedAt: row.previous_last_used_at?.getTime() ?? null,
+  }
+}
+
+/** The record, and its revocation with that of its replaced secret. */
+function toRevoked(row: RevokedRecordRow): ApiKeyRecord & RevokedKey {
+  const { transaction, previous_hash: previousHash } = row
+  return { ...toRecord(row), ...(previousHash !== null && { previousHash }), transaction }
+}
+
+type Uses = ReadonlyMap<string, number>
+
+/** Those of the present secrets, and by key those of replaced ones. */
+function splitUses(uses: Uses): readonly [Uses, Uses] {
+  const [present, previous] = [new Map<string, number>(), new Map<string, number>()]
+  for (const [use, instant] of uses) {
+    if (use.endsWith(previousMark)) previous.set(use.slice(0, -previousMark.length), instant)
+    else present.set(use, instant)
+  }
+  return [present, previous]
+}
+
+function toInstants(uses: Uses): readonly string[] {
+  return [...uses.values()].map((instant) => new Date(instant).toISOString())
+}
+
+function notePrevious(sql: Sql, uses: Uses): Query<object[]> {
+  return sql`
+    update api_keys set previous_last_used_at = greatest(previous_last_used_at, used.at)
+    from (
+      select id, least(uses.at, now()) as at
+      from unnest(${[...uses.keys()]}::text[], ${toInstants(uses)}::timestamptz[]) as uses (id, at)
+        join api_keys using (id)
+      order by id
+      for no key update of api_keys skip locked
+    ) as used
+    where api_keys.id = used.id and previous_hash is not null`
 }

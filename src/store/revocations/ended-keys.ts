@@ -6,12 +6,17 @@
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
 
-/** A key that was revoked or deleted; instants are milliseconds since the epoch. */
+/**
+ * A key that was revoked or deleted, or a secret that was replaced; instants are milliseconds since
+ * the epoch.
+ */
 export interface EndedKey {
   readonly id: string
   readonly hash: string
   /** When it was ended; if only the table says that it was, when that was read. */
   readonly at: number
+  /** When a replaced secret ends; undefined: at once. */
+  readonly endsAt?: number | undefined
   /** null: never. After it has expired, its revocation no longer matters. */
   readonly expiresAt: number | null
 }
@@ -23,6 +28,7 @@ interface EndedRow {
   readonly id: string | null
   readonly hash: string
   readonly at: Date
+  readonly endsAt: Date | null
   readonly expiresAt: Date | null
 }
 
@@ -48,7 +54,8 @@ export async function readEnded(
   const query = sql<(EndedRow & { sequence: string; snapshot: string })[]>`
     select found.*, pg_current_snapshot()::text as snapshot
     from (select) one left join lateral (
-      select sequence::text as sequence, key_id as id, key_hash as hash, at, expires_at as "expiresAt"
+      select sequence::text as sequence, key_id as id, key_hash as hash, at, expires_at as "expiresAt",
+        ends_at as "endsAt"
       from tollgate_revocations
       where sequence > ${after}::bigint and ended and (expires_at is null or expires_at > now())
         and (${since}::pg_snapshot is null
@@ -66,13 +73,26 @@ export async function readEnded(
   }
 }
 
-/** Keys of the table that are revoked and not expired, a page after the id `after`. */
+/**
+ * Keys of the table that are revoked and not expired, and replaced secrets, a page after the id
+ * `after`.
+ */
 export async function readRevoked(sql: Sql, after: string): Promise<readonly EndedKey[]> {
   const query = sql<EndedRow[]>`
-    select id, key_hash as hash, now() as at, expires_at as "expiresAt" from api_keys
-    where id > ${after} and status = 'revoked' and (expires_at is null or expires_at > now())
-    order by id
-    limit ${pageRows}`
+    select id, secret.hash, now() as at, expires_at as "expiresAt", secret.ends_at as "endsAt"
+    from (
+      select * from api_keys
+      where id > ${after} and (status = 'revoked' or previous_hash is not null)
+        and (expires_at is null or expires_at > now())
+      order by id
+      limit ${pageRows}
+    ) as page
+    cross join lateral (values
+      (case status when 'revoked' then key_hash end, null),
+      (previous_hash, case status when 'active' then previous_ends_at end)
+    ) as secret (hash, ends_at)
+    where secret.hash is not null
+    order by id`
   return (await within(query, statementDeadlineMs)).map(toEnded)
 }
 
@@ -124,6 +144,10 @@ export async function forgetForeignTransactions(sql: Sql): Promise<void> {
   )
 }
 
-function toEnded({ id, hash, at, expiresAt }: EndedRow): EndedKey {
-  return { id: id ?? '', hash, at: at.getTime(), expiresAt: expiresAt?.getTime() ?? null }
+function toEnded({ id, hash, at, expiresAt, endsAt }: EndedRow): EndedKey {
+  return {
+    ...{ id: id ?? '', hash, at: at.getTime() },
+    ...(endsAt && { endsAt: endsAt.getTime() }),
+    expiresAt: expiresAt?.getTime() ?? null,
+  }
 }

@@ -1,6 +1,6 @@
 /**
  * A file of ended keys outside of the database: one JSON object per line with id, time, hash and
- * expiry. A line that was torn by a kill, a full disk or a crash is skipped, and what is written
+ * expiry, and for a replaced secret when it ends. A line that was torn by a kill, a full disk or a crash is skipped, and what is written
  * after it begins on a new line.
  */
 
@@ -138,26 +138,28 @@ function completeLine(): string {
   return `${JSON.stringify({ complete: new Date().toISOString() })}\n`
 }
 
-function showLine({ id, hash, at, expiresAt }: EndedKey): string {
+function showLine({ id, hash, at, endsAt, expiresAt }: EndedKey): string {
   const expires = expiresAt === null ? null : new Date(expiresAt).toISOString()
-  return `${JSON.stringify({ id, at: new Date(at).toISOString(), hash, expires })}\n`
+  const ends = endsAt === undefined ? undefined : new Date(endsAt).toISOString()
+  return `${JSON.stringify({ id, at: new Date(at).toISOString(), hash, ends, expires })}\n`
 }
 
 function readLine(line: string): EndedKey | 'complete' | undefined {
   try {
-    const { id, at, hash, expires, complete } = JSON.parse(line)
+    const { id, at, hash, ends, expires, complete } = JSON.parse(line)
     if (typeof complete === 'string') return 'complete'
     const key = {
       id: String(id),
       hash,
       at: Date.parse(at),
+      ...(ends !== undefined && { endsAt: Date.parse(ends) }),
       expiresAt: expires === null ? null : Date.parse(expires),
     }
     const isGood =
       typeof hash === 'string' &&
       hash !== '' &&
       hash !== '*' &&
-      !Number.isNaN(key.at + (key.expiresAt ?? 0))
+      !Number.isNaN(key.at + (key.endsAt ?? 0) + (key.expiresAt ?? 0))
     return isGood ? key : undefined
   } catch {
     return undefined

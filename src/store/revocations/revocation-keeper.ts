@@ -66,6 +66,8 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
   const file = fileOf(folder, name)
   /** When each key expires; Infinity: never. */
   const ended = new Map<string, number>()
+  /** When replaced secrets end. */
+  const ends = new Map<string, number>()
   /** For each file, the number of unreadable lines at the last check. */
   const broken = new Map<string, number>()
   const stopped = new AbortController()
@@ -82,10 +84,21 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
   const isNeeded = ({ expiresAt }: Pick<EndedKey, 'expiresAt'>): boolean =>
     expiresAt === null || expiresAt + expiredKeptMs > clock()
 
-  /** Returns the keys that are new. */
+  /** When a key ends; 0: it has ended, undefined: that is not known. */
+  function endOf(hash: string): number | undefined {
+    return ended.has(hash) ? (ends.get(hash) ?? 0) : undefined
+  }
+
+  /** Returns the keys that are new, or end earlier. */
   function add(keys: readonly EndedKey[]): readonly EndedKey[] {
-    const fresh = keys.filter((key) => isNeeded(key) && !ended.has(key.hash))
-    for (const { hash, expiresAt } of fresh) ended.set(hash, expiresAt ?? Infinity)
+    const fresh = keys.filter(
+      (key) => isNeeded(key) && (key.endsAt ?? 0) < (endOf(key.hash) ?? Infinity),
+    )
+    for (const { hash, expiresAt, endsAt } of fresh) {
+      ended.set(hash, expiresAt ?? Infinity)
+      if (endsAt === undefined) ends.delete(hash)
+      else ends.set(hash, endsAt)
+    }
     return fresh
   }
 
@@ -172,7 +185,8 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
   async function replayInDatabase(): Promise<void> {
     await readFolder()
     await forgetForeignTransactions(pool)
-    const hashes = [...ended.keys()]
+    const now = clock()
+    const hashes = [...ended.keys()].filter((hash) => (ends.get(hash) ?? 0) <= now)
     const ids: string[] = []
     let left = 0
     for (let i = 0; i < hashes.length && !signal.aborted; i += pageRows) {
@@ -224,8 +238,11 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
   })
 
   return {
-    /** Whether the key with this hash was ended, whatever the database contains. */
-    has: (hash: string): boolean => ended.has(hash),
+    /**
+     * When the key with this hash ends, whatever the database contains; 0: it has ended, undefined:
+     * that is not known. Milliseconds since the epoch.
+     */
+    endOf,
     /** Reads every file and updates the database. Rejects if it cannot read. */
     async start(): Promise<void> {
       await readFolder()
@@ -263,13 +280,18 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
     /** Removes expired keys from memory and file. */
     async clean(): Promise<void> {
       const now = clock()
-      for (const [hash, expires] of ended) if (expires + expiredKeptMs <= now) ended.delete(hash)
+      for (const [hash, expires] of ended) {
+        if (expires + expiredKeptMs > now) continue
+        ended.delete(hash)
+        ends.delete(hash)
+      }
       for (const path of await listFiles(folder)) {
         if (path !== file) await removeSpent(path, isNeeded, 2 * expiredKeptMs)
       }
       if (lines < Math.max(mostSpentLines, 2 * ended.size)) return
       const compacted = turn.then(async () => {
-        lines = await compact(file, isNeeded)
+        const isLast = (key: EndedKey) => (key.endsAt ?? 0) <= (endOf(key.hash) ?? Infinity)
+        lines = await compact(file, (key) => isNeeded(key) && isLast(key))
       })
       turn = compacted.catch(() => {})
       await compacted

@@ -81,6 +81,20 @@ export interface LogAnswer {
   readonly logging: readonly string[]
 }
 
+/** Each secret that these revocations end; a replaced one of a revoked key ends at once. */
+export function secretsOf(revoked: readonly RevokedKey[]): readonly RevokedKey[] {
+  return revoked.flatMap(({ previousHash, ...key }) => {
+    if (previousHash === undefined) return key
+    const { endsAt: _, ...previous } = { ...key, hash: previousHash }
+    return [key, previous]
+  })
+}
+
+/** The hashes of these. */
+export function hashesOf(revoked: readonly RevokedKey[]): readonly string[] {
+  return secretsOf(revoked).map(({ hash }) => hash)
+}
+
 /** A process, and which of the given transactions it has not read. */
 export interface Acknowledgement {
   readonly id: string
@@ -88,10 +102,14 @@ export interface Acknowledgement {
   readonly missing: readonly string[]
 }
 
-/** A revoked key, and the Postgres transaction that revoked it. */
+/** A revoked key or secret, and the Postgres transaction that revoked it. */
 export interface RevokedKey {
   readonly id: string
   readonly hash: string
+  /** The hash of its replaced secret, which has ended with it. */
+  readonly previousHash?: string
+  /** When a replaced secret ends; undefined: it has. Milliseconds since the epoch. */
+  readonly endsAt?: number
   /** Milliseconds since the epoch; null: never. */
   readonly expiresAt: number | null
   readonly transaction: string

@@ -426,7 +426,7 @@ test('an ended key is revoked, whatever the table says', async (t) => {
   let revived = 0
   const keys = createCachedApiKeys(table, {
     entries: 10,
-    isEnded: (hash) => ended.has(hash),
+    endOf: (hash) => (ended.has(hash) ? 0 : undefined),
     onRevived() {
       revived += 1
     },
@@ -438,7 +438,10 @@ test('an ended key is revoked, whatever the table says', async (t) => {
   t.match(keys.findByHash(hash), { status: 'revoked' }, 'from the cache too')
   t.match(await keys.findByHash(other.hash), { status: 'active' })
   t.equal(revived, 1)
-  const cold = createCachedApiKeys(table, { entries: 10, isEnded: (each) => each === hash })
+  const cold = createCachedApiKeys(table, {
+    entries: 10,
+    endOf: (each) => (each === hash ? 0 : undefined),
+  })
   await cold.warm(10, now)
   t.match(cold.findByHash(hash), { status: 'revoked' })
 })

@@ -22,6 +22,7 @@ const all = [
   '0011-name-owners.sql',
   '0012-keys-by-subscription.sql',
   '0013-labels.sql',
+  '0014-rotation.sql',
 ]
 
 test('each migration is applied once', async (t) => {
@@ -40,6 +41,7 @@ test('each migration is applied once', async (t) => {
       'api_keys_key_prefix',
       'api_keys_labels',
       'api_keys_pkey',
+      'api_keys_previous_hash',
       'api_keys_username_created_at',
     ],
   )

@@ -11,6 +11,9 @@ import {
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
+import { createCachedApiKeys } from '../../../src/store/api-keys/cached-api-keys.ts'
+import { createPostgresApiKeys } from '../../../src/store/api-keys/postgres-api-keys.ts'
+import type { FoundKey } from '../../../src/store/api-keys.ts'
 import type { EndedKey } from '../../../src/store/revocations/ended-keys.ts'
 import { fileOf } from '../../../src/store/revocations/revocation-file.ts'
 import {
@@ -79,8 +82,8 @@ test('a stored revocation is on disk, and in force whatever the database says', 
   t.equal(await keeper.keep([ended('alice-1')]), true)
   t.ok(hashesIn(keeper.file).includes('alice-1'))
   t.equal(statSync(keeper.file).mode & 0o777, 0o600)
-  t.ok(keeper.has('alice-1'))
-  t.notOk(keeper.has('alice-2'))
+  t.ok(keeper.endOf('alice-1') === 0)
+  t.notOk(keeper.endOf('alice-2') === 0)
 })
 
 test('revocations by others are stored too, however they are made', async (t) => {
@@ -91,8 +94,8 @@ test('revocations by others are stored too, however they are made', async (t) =>
   await sql`delete from api_keys where key_hash = 'alice-2'`
   await sql`update api_keys set user_groups = array['b'] where key_hash = 'alice-3'`
   keeper.readOn()
-  await poll(() => keeper.has('alice-1') && keeper.has('alice-2'), 'both are known')
-  t.notOk(keeper.has('alice-3'), 'an update is not a revocation')
+  await poll(() => keeper.endOf('alice-1') === 0 && keeper.endOf('alice-2') === 0, 'both are known')
+  t.notOk(keeper.endOf('alice-3') === 0, 'an update is not a revocation')
   await sql`update api_keys set status = 'revoked'`
   keeper.readOn()
   await poll(() => new Set(hashesIn(keeper.file)).size === 12_000, 'more than one page')
@@ -119,11 +122,74 @@ test('a restored table gets its revocations again, once', async (t) => {
   const revoked = () => sql`select id from api_keys where status = 'revoked'`
   await poll(async () => (await revoked()).count === 2, 'both are revoked')
   await poll(() => one.replayed.length + two.replayed.length === 2, 'each is counted once')
-  t.ok(two.has('alice-1'), "another process's file is read")
-  t.ok(two.has('made later'), 'also if its row comes back later')
+  t.ok(two.endOf('alice-1') === 0, "another process's file is read")
+  t.ok(two.endOf('made later') === 0, 'also if its row comes back later')
   const three = await open('three')
   t.strictSame(three.replayed, [])
-  t.ok(three.has('alice-1'))
+  t.ok(three.endOf('alice-1') === 0)
+})
+
+test('a replaced secret is kept with its end, and ends after a restore too', async (t) => {
+  const { sql, open, time } = await start(t)
+  await fillKeys(sql, 3)
+  const store = createPostgresApiKeys(sql)
+  const [one, two] = [await open('one'), await open('two')]
+  const [key] = await store.findByHashes(['alice-1'])
+  const { id } = key as FoundKey
+  const overlapMs = 3_600_000
+  const rotation = { hash: 'new', prefix: null, overlapMs, endAfterFirstUseMs: undefined }
+  const endsAt = time.now + overlapMs
+  t.match(await store.rotate(id, undefined, rotation, time.now), { replaced: { endsAt } })
+  one.readOn()
+  await poll(() => one.endOf('alice-1') === endsAt, 'it is known')
+  await poll(() => textOf(one.file).includes('"ends"'), 'and on disk')
+
+  // As after a restore: the old secret is the key's again.
+  await sql`update api_keys set key_hash = 'alice-1', previous_hash = null where id = ${id}`
+  await sql`truncate tollgate_revocations`
+  two.replay()
+  await poll(() => two.endOf('alice-1') === endsAt, "the other one's file is read")
+  const cache = createCachedApiKeys(store, { entries: 10, endOf: two.endOf })
+  t.match(await cache.findByHash('alice-1'), { status: 'active', expiresAt: endsAt })
+  time.now = endsAt
+  const three = await open('three')
+  t.strictSame(three.replayed, [id], 'after its end the key is revoked')
+  t.equal((await store.findById(id))?.status, 'revoked')
+})
+
+test('a replaced secret that ends earlier than it should have does so everywhere', async (t) => {
+  const { sql, open, time } = await start(t)
+  await fillKeys(sql, 1)
+  const keeper = await open('one')
+  const at = time.now
+  const late = { ...ended('old'), endsAt: at + 5_000 }
+  t.ok(await keeper.keep([late, { ...late, hash: 'other' }]))
+  t.ok(await keeper.keep([{ ...late, endsAt: at + 3_000 }]))
+  t.ok(await keeper.keep([{ ...late, endsAt: at + 4_000 }]))
+  t.equal(keeper.endOf('old'), at + 3_000)
+  t.equal(keeper.endOf('other'), at + 5_000)
+  t.ok(await keeper.keep([ended('other')]))
+  t.equal(keeper.endOf('other'), 0)
+  const again = await open('two')
+  t.equal(again.endOf('old'), at + 3_000, 'whatever the order of the lines')
+  t.equal(again.endOf('other'), 0)
+})
+
+test('the first file has the replaced secrets of the table', async (t) => {
+  const { sql, open, time } = await start(t)
+  await fillKeys(sql, 3)
+  const ends = new Date(time.now + 60_000)
+  await sql`update api_keys set previous_hash = 'p1', previous_ends_at = ${ends} where key_hash = 'alice-1'`
+  await sql`
+    update api_keys set previous_hash = 'p2', previous_ends_at = ${ends}, status = 'revoked'
+    where key_hash = 'alice-2'`
+  await sql`truncate tollgate_revocations`
+  const keeper = await open('one')
+  await poll(() => textOf(keeper.file).includes('"complete"'), 'the file is complete')
+  t.equal(keeper.endOf('p1'), ends.getTime())
+  t.equal(keeper.endOf('p2'), 0)
+  t.equal(keeper.endOf('alice-1'), undefined)
+  t.equal(keeper.endOf('alice-2'), 0)
 })
 
 test('a locked row does not delay the others', async (t) => {
@@ -160,7 +226,7 @@ test('a torn line affects no other', async (t) => {
   writeFileSync(file, `${whole}\nnull\n{"id":"b","at":"2026-01-01T00:0`)
   const keeper = await open('one')
   t.strictSame(keeper.broken, [[file, 2]])
-  t.ok(keeper.has('h1'))
+  t.ok(keeper.endOf('h1') === 0)
   t.ok(await keeper.keep([ended('h2')]))
   t.ok(hashesIn(file).includes('h2'), 'on a line of its own')
 })
@@ -173,7 +239,7 @@ test('revocations succeed even if the file cannot be written', async (t) => {
   mkdirSync(keeper.file)
   t.equal(await keeper.keep([ended('h1')]), false)
   t.equal(await keeper.keep([]), false, 'a repetition is not confirmed either')
-  t.ok(keeper.has('h1'))
+  t.ok(keeper.endOf('h1') === 0)
   t.match(keeper.stats(), { failing: true })
   rmSync(keeper.file, { recursive: true })
   await poll(() => !keeper.stats().failing, 'the file is written again')
@@ -244,7 +310,7 @@ test('expired keys are removed from every file', async (t) => {
   await again.clean()
   t.strictSame(again.stats().entries, 2)
   t.strictSame(hashesIn(again.file), ['h-new'])
-  t.ok(again.has('for good'), "also from the other one's")
+  t.ok(again.endOf('for good') === 0, "also from the other one's")
   await delay(0)
   t.ok(await again.keep([ended('h-later')]))
   t.strictSame(hashesIn(again.file), ['h-new', 'h-later'])
