@@ -26,8 +26,9 @@ export interface LoadRequest {
 }
 
 /**
- * Sends `perSecond` requests a second over kept connections, without waiting for earlier answers;
- * `next` creates each request. While `atMost` requests are open it skips turns, so that a slow
+ * Sends `perSecond` requests a second over kept connections, used in turn, so that each notices
+ * within a second what happened to its server. It does not wait for earlier answers; `next`
+ * creates each request. While `atMost` requests are open it skips turns, so that a slow
  * machine gets fewer requests if no time is measured.
  */
 export function startLoad(
@@ -35,7 +36,7 @@ export function startLoad(
   next: (n: number) => LoadRequest,
   atMost = Number.POSITIVE_INFINITY,
 ): SteadyLoad {
-  const agent = new Agent({ keepAlive: true, maxSockets: 256 })
+  const agent = new Agent({ keepAlive: true, maxSockets: 256, scheduling: 'fifo' })
   const shots: Shot[] = []
   let running = true
   let open = 0
