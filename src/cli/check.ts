@@ -4,6 +4,8 @@ import { adviceOn } from '../core/status/advice.ts'
 import { statusOf } from '../core/status/conditions.ts'
 import { createPolicyConditions, policyStatuses } from '../core/status/generated-policies.ts'
 import { policiesOf } from '../core/status/policies.ts'
+import { judgeOf } from '../gateway/address-rules.ts'
+import { loadConfig } from '../settings/config.ts'
 import { showProblem } from '../sources/files.ts'
 import { loadSnapshot } from '../sources/pipeline.ts'
 import { renderTable } from './table.ts'
@@ -12,20 +14,22 @@ import { readCall } from './usage.ts'
 const usage = `Usage: tollgate check <folder>
 
 Checks the resources in a folder of YAML files. Prints every problem with its file and line, then the
-phase that each resource would have, and whether the resources of each model would be accepted. The exit
-status is 1 if there is a problem, and 0 if there is only advice.`
+phase that each resource would have, and whether the resources of each model would be accepted. The
+settings of the environment say where models may be. The exit status is 1 if there is a problem, and 0
+if there is only advice.`
 
 /**
  * Prints problems and advice, then the phase of each resource as in the service. Returns the exit
  * status: 1 if there is a problem, 0 if there is only advice, 2 for invalid arguments.
  */
-export async function check(args: readonly string[]): Promise<number> {
+export async function check(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
   const call = readCall(args, usage, ([folder, ...rest]) =>
     folder === undefined || rest.length > 0 ? undefined : { folder },
   )
   if (typeof call === 'number') return call
   const { folder } = call
-  const loaded = await loadSnapshot(folder).catch(() => undefined)
+  const judge = judgeOf(loadConfig({ ...env, RESOURCES: `file:${folder}` }))
+  const loaded = await loadSnapshot(folder, judge).catch(() => undefined)
   if (loaded === undefined) {
     console.error(`${folder} cannot be read; name a folder of YAML files`)
     return 1

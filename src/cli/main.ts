@@ -46,7 +46,7 @@ async function run(): Promise<number> {
     serve: async () => (await import('./serve.ts')).serveCommand(args, env),
     controller: async () => (await import('./controller.ts')).controllerCommand(args, env),
     drain: async () => (await import('./drain.ts')).drain(args, env),
-    check: async () => (await import('./check.ts')).check(args),
+    check: async () => (await import('./check.ts')).check(args, env),
     export: async () => (await import('./export.ts')).exportCommand(args),
     migrate: async () => (await import('./migrate.ts')).migrate(args, env),
     'envoy-config': async () => (await import('./envoy-config.ts')).envoyConfig(args, env),

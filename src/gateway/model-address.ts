@@ -23,9 +23,15 @@ const loopback = ['127.0.0.0/8', '::1']
 const firstLocal = ['127.0.0.1', '::1']
 /** To connect there is to connect to this machine. */
 const unspecified = ['0.0.0.0/8', '::']
-/** Metadata services have addresses of these. */
-const linkLocal = ['169.254.0.0/16', 'fe80::/10', 'fd00:ec2::254']
-const metadataNames = ['metadata', 'metadata.google.internal', 'metadata.goog']
+/** Link-local networks, and the metadata services outside of them: AWS, Google, Azure, Oracle, Alibaba. */
+const linkLocal = [
+  ...['169.254.0.0/16', 'fe80::/10'],
+  ...['fd00:ec2::254', 'fd20:ce::254', '168.63.129.16', '192.0.0.192', '100.100.100.200'],
+]
+const metadataNames = [
+  ...['metadata', 'metadata.google.internal', 'metadata.goog', 'instance-data'],
+  ...['instance-data.ec2.internal', 'metadata.azure.internal', 'metadata.tencentyun.com'],
+]
 const localNames = /^(?:.+\.)?localhost(?:\.localdomain)?$|^ip6-(?:localhost|loopback)$/
 
 /** Judges addresses by these rules. Names are compared, not resolved. */

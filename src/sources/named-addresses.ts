@@ -5,6 +5,7 @@
 
 import { Resolver } from 'node:dns/promises'
 import { readFileSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import type { JudgeAddress } from '../core/resources/refuse-addresses.ts'
 import { createAlarm, repeat } from '../runtime/loop.ts'
@@ -124,21 +125,42 @@ export function judgeNamedAddresses(options: NamedAddressesOptions): {
   }
 }
 
+export interface ResolveOptions {
+  /** Name servers; by default those of this machine, with its search domains. */
+  readonly servers?: readonly string[]
+  /** The file of fixed names, which Envoy reads too. */
+  readonly hostsFile?: string
+}
+
 /**
  * Resolves as Envoy does, with the search domains of this machine; all addresses of all of them
- * count. Names in /etc/hosts are the operator's and not looked up.
+ * count, also those of the hosts file.
  */
-export function createResolve(servers?: readonly string[]): Resolve {
+export function createResolve({ servers, hostsFile = '/etc/hosts' }: ResolveOptions = {}): Resolve {
   const resolver = new Resolver({ timeout: 1_000, tries: 2 })
   if (servers !== undefined) resolver.setServers(servers)
   const search = servers === undefined ? searchDomains() : []
   return async (name) => {
     const all = name.endsWith('.') ? [name] : [name, ...search.map((each) => `${name}.${each}`)]
-    const found = await Promise.allSettled(
-      all.flatMap((each) => [resolver.resolve4(each), resolver.resolve6(each)]),
-    )
+    const found = await Promise.allSettled([
+      ...all.flatMap((each) => [resolver.resolve4(each), resolver.resolve6(each)]),
+      addressesIn(hostsFile, all),
+    ])
     return found.flatMap((one) => (one.status === 'fulfilled' ? one.value : []))
   }
+}
+
+/** The addresses of these names in a hosts file, whose lines are an address and its names. */
+async function addressesIn(
+  hostsFile: string,
+  names: readonly string[],
+): Promise<readonly string[]> {
+  const wanted = new Set(names.map((name) => name.replace(/\.$/, '')))
+  const lines = (await readFile(hostsFile, 'utf8')).split('\n')
+  return lines.flatMap((line) => {
+    const [address = '', ...named] = line.replace(/#.*/, '').trim().toLowerCase().split(/\s+/)
+    return isIP(address) !== 0 && named.some((name) => wanted.has(name)) ? [address] : []
+  })
 }
 
 function searchDomains(): readonly string[] {

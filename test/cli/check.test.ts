@@ -13,7 +13,11 @@ const good = [
 ]
 
 /** Runs `tollgate check` on these files; returns its output and exit status. */
-async function check(t: Test, files: Record<string, readonly object[] | string>) {
+async function check(
+  t: Test,
+  files: Record<string, readonly object[] | string>,
+  env: Readonly<Record<string, string>> = {},
+) {
   const folder = temporaryFolder(t)
   for (const [name, content] of Object.entries(files)) {
     mkdirSync(join(folder, name, '..'), { recursive: true })
@@ -23,7 +27,7 @@ async function check(t: Test, files: Record<string, readonly object[] | string>)
         : content.map((one) => JSON.stringify(one)).join('\n---\n')
     writeFileSync(join(folder, name), text)
   }
-  const tollgate = runTollgate(t, ['check', folder], {})
+  const tollgate = runTollgate(t, ['check', folder], env)
   const status = await tollgate.ended
   return { status, output: tollgate.output() }
 }
@@ -54,6 +58,16 @@ test('reports each problem with file and line', async (t) => {
   t.match(output, /^Subscription +models-as-a-service\/three +Degraded$/m)
   t.notMatch(output, /models-as-a-service\/two/)
   t.match(output, /^TokenRateLimitPolicy +llm\/maas-trlp-small +NotAccepted$/m)
+})
+
+test('judges where models are, by the settings of the environment', async (t) => {
+  const at = (backendUrl: string) => ({ 'a.yaml': [modelRef('small', { backendUrl })] })
+  const ours = await check(t, at('http://127.0.0.1:8081'))
+  t.equal(ours.status, 1)
+  t.match(ours.output, /INTERNAL_ADDRESS/)
+  const other = { INTERNAL_ADDRESS: '127.0.0.1:9081' }
+  t.equal((await check(t, at('http://127.0.0.1:8081'), other)).status, 0)
+  t.match((await check(t, at('http://169.254.169.254'))).output, /MODEL_ADDRESSES_ALLOWED/)
 })
 
 test('advice is not a problem', async (t) => {

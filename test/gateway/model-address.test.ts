@@ -67,6 +67,9 @@ test('link-local addresses and metadata services are refused', async (t) => {
     '[febf::1]',
     '[fd00:ec2::254]',
     'metadata.google.internal',
+    '168.63.129.16',
+    '100.100.100.200',
+    'instance-data',
     'Metadata.Google.Internal.',
     'metadata',
   ]) {

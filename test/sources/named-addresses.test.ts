@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
 import type { Snapshot } from '../../src/core/decision/snapshot.ts'
@@ -9,6 +10,7 @@ import type { Gathered } from '../../src/sources/source.ts'
 import { startDnsServer } from '../support/dns-server.ts'
 import { modelRef, resourceOf } from '../support/documents.ts'
 import { poll } from '../support/poll.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const rules = createAddressRules({
   listeners: [{ setting: 'INTERNAL_ADDRESS', host: '127.0.0.1', port: 8081 }],
@@ -17,9 +19,14 @@ const rules = createAddressRules({
 })
 
 /** A controller of these models (name → URL), with a zone that can change. */
-async function start(t: Test, first: Readonly<Record<string, string>>) {
+async function start(
+  t: Test,
+  first: Readonly<Record<string, string>>,
+  hosts: readonly string[] = [],
+) {
   const zone: Record<string, string | undefined> = {}
   const port = await startDnsServer(t, (name) => zone[name])
+  const hostsFile = join(temporaryFolder(t, { hosts: hosts.join('\n') }), 'hosts')
   const closing = new AbortController()
   const known = new Map<string, Resource>()
   let waiting = Promise.withResolvers<Gathered>()
@@ -49,7 +56,7 @@ async function start(t: Test, first: Readonly<Record<string, string>>) {
       },
     },
     rules,
-    resolve: createResolve([`127.0.0.1:${port}`]),
+    resolve: createResolve({ servers: [`127.0.0.1:${port}`], hostsFile }),
     signal: closing.signal,
     restMs: 50,
   })
@@ -114,4 +121,17 @@ test('a model is judged by what its name leads to', async (t) => {
   put({ good: models.good })
   await poll(() => published() > before, 'changes of resources are published')
   t.notOk(isServed('good'))
+})
+
+test('the hosts file counts too', async (t) => {
+  const models = { good: 'http://good.example', cloud: 'http://Meta.Example' }
+  const { zone, isServed, problems } = await start(t, models, [
+    '# 169.254.169.254 good.example',
+    '169.254.169.254\tother meta.example # as on some clouds',
+    'none good.example',
+  ])
+  zone['meta.example'] = '10.0.0.5'
+  await poll(() => !isServed('cloud'), 'the address of the file is judged')
+  t.match(problems(), /169\.254\.169\.254/)
+  t.ok(isServed('good'))
 })
