@@ -154,7 +154,7 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
 async function readAnswer(response: IncomingMessage): Promise<ProbeOutcome> {
   const text = await readBody(response, largestAnswer)
   try {
-    return text === undefined ? 'closed' : readServedModels(JSON.parse(text))
+    return text === undefined ? 'closed' : readServedModels(text)
   } catch {
     return 'closed'
   }

@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { isIP } from 'node:net'
+import { readServedModels, type ServedModel } from '../core/decision/model-list.ts'
 import { hopHeader } from '../core/formats/hop.ts'
 import type { ModelRef } from '../core/kinds/resources.ts'
 import { readBody, sendRequest } from '../runtime/http-request.ts'
@@ -39,10 +40,13 @@ export function serverOf({ backendUrl, backendHost, metadata, server }: ModelRef
 }
 
 /**
- * The response's JSON. Rejects for any status but 2xx, and for a late, oversized or invalid
- * response.
+ * The models that the server lists. Rejects for any status but 2xx, and for a late, oversized or
+ * invalid response.
  */
-export async function askServer(ref: ModelRef, options: ServerListOptions): Promise<unknown> {
+export async function askServer(
+  ref: ModelRef,
+  options: ServerListOptions,
+): Promise<readonly ServedModel[]> {
   const { backendUrl = '', backendHost: host, metadata, server } = ref
   const url = new URL(`${backendUrl.replace(/\/+$/, '')}/v1/models`)
   const [credential, authorities] = secretsOf(metadata.namespace, server)
@@ -60,10 +64,10 @@ export async function askServer(ref: ModelRef, options: ServerListOptions): Prom
     ...(host !== undefined && isIP(host) === 0 && { servername: host }),
     ca: await authoritiesOf(authorities, options),
   }
-  return readJson(await sendRequest(url, { ...asked, ...tls }))
+  return readList(await sendRequest(url, { ...asked, ...tls }))
 }
 
-async function readJson(response: IncomingMessage): Promise<unknown> {
+async function readList(response: IncomingMessage): Promise<readonly ServedModel[]> {
   const { statusCode = 0 } = response
   if (statusCode < 200 || statusCode > 299) {
     response.destroy()
@@ -71,7 +75,7 @@ async function readJson(response: IncomingMessage): Promise<unknown> {
   }
   const text = await readBody(response, largestAnswer)
   if (text === undefined) throw new Error('its list is larger than 4 MiB')
-  return JSON.parse(text)
+  return readServedModels(text)
 }
 
 /** Its own authorities, otherwise those for all servers, otherwise Node's (undefined). */

@@ -4,7 +4,7 @@
  */
 
 import type { Logger } from 'pino'
-import { readServedModels, type ServedModel } from '../core/decision/model-list.ts'
+import type { ServedModel } from '../core/decision/model-list.ts'
 import { createServedNames, takenOf, takesServedNames } from '../core/decision/served-names.ts'
 import { byAge, type Model, type Snapshot } from '../core/decision/snapshot.ts'
 import type { ModelRef } from '../core/kinds/resources.ts'
@@ -36,10 +36,10 @@ export interface LearnerDeps {
   readonly latest?: () => Snapshot
   readonly store: ServedNamesStore
   /**
-   * Requests the server's list, unparsed; rejects if there is none. undefined: another process
+   * Requests the server's list; rejects if there is none. undefined: another process
    * asks, and claims names.
    */
-  readonly ask: ((ref: ModelRef) => Promise<unknown>) | undefined
+  readonly ask: ((ref: ModelRef) => Promise<readonly ServedModel[]>) | undefined
   readonly log: Pick<Logger, 'debug' | 'warn'>
   readonly onFault: (error: unknown) => void
   /** Called, instead of looking for problems, when names or models have changed. */
@@ -169,8 +169,7 @@ export function createLearner(deps: LearnerDeps): Learner {
 
   async function ask({ first }: ServerModels, turn: Turn): Promise<void> {
     try {
-      const list = await deps.ask?.(first.resource)
-      await learn(first, readServedModels(list))
+      await learn(first, (await deps.ask?.(first.resource)) ?? [])
       turn.failures = 0
       turn.dueAt = performance.now() + freshMs
     } catch (error) {

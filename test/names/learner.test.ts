@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { pino } from 'pino'
 import { type Test, test } from 'tap'
+import type { ServedModel } from '../../src/core/decision/model-list.ts'
 import type { Snapshot } from '../../src/core/decision/snapshot.ts'
 import type { ModelRef } from '../../src/core/kinds/resources.ts'
 import { createLearner, type Learner } from '../../src/names/learner.ts'
@@ -8,17 +9,18 @@ import type { Pool } from '../../src/store/postgres/postgres.ts'
 import { createServedNamesStore } from '../../src/store/served-names.ts'
 import { modelRef, snapshotOf } from '../support/documents.ts'
 import { createMigrated } from '../support/key-store.ts'
-import { listOf } from '../support/list-api.ts'
 import { poll } from '../support/poll.ts'
 
 const snapshot = snapshotOf(modelRef('one'), modelRef('two'))
-const unavailable = async (): Promise<unknown> => {
+const listOf = (...ids: readonly string[]) => ids.map((id) => ({ id, created: undefined }))
+
+const unavailable = async (): Promise<readonly ServedModel[]> => {
   throw new Error('it is unavailable')
 }
 const one = ({ metadata }: ModelRef) => metadata.name === 'one'
 
 interface Settings {
-  readonly ask?: (ref: ModelRef) => Promise<unknown>
+  readonly ask?: (ref: ModelRef) => Promise<readonly ServedModel[]>
   readonly shown?: () => Snapshot
   readonly freshMs?: number
   /** The time by which names are missing; with it they are looked for at once. */
@@ -138,7 +140,7 @@ test('servers that hang do not delay others', async (t) => {
     shown: () => everything,
     async ask({ metadata }) {
       if (metadata.name === 'm-199') return listOf('last')
-      return await delay(60_000, undefined, { ref: false })
+      return await delay(60_000, [], { ref: false })
     },
   })
   await poll(() => modelsOf(learner, 'last'), 'the last name is known')
@@ -173,8 +175,10 @@ test('of two processes that claim at once one wins, for both', async (t) => {
 test('names of lists from before owners existed go to the earliest ModelRef', async (t) => {
   const sql = await createMigrated(t)
   const before = start(t, sql, { shown: () => twoSpaces, ask: async () => listOf('old') })
-  await poll(() => ownerOf(before, 'old'), 'both lists are known')
-  await delay(60)
+  await poll(async () => {
+    const [row] = await sql`select count(*)::int as lists from tollgate_served_names`
+    return row?.lists === 2
+  }, 'both lists are kept')
   before.close()
   await sql`truncate tollgate_name_owners`
   const late = start(t, sql, { shown: () => twoSpaces })

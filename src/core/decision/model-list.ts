@@ -3,7 +3,7 @@
  * lists of many servers into one ordered list.
  */
 
-import { isObject } from '../formats/fields.ts'
+import { readEntries } from '../formats/json-entries.ts'
 import { displayOf, type ModelDisplay, modelDisplayOf } from './display.ts'
 import { takenOf } from './served-names.ts'
 import type { CompiledSubscription, Model } from './snapshot.ts'
@@ -45,8 +45,14 @@ export interface ListedSubscription {
 }
 
 /** Limits: entries read from one server's list, and characters of an id. */
-const longestList = 10_000
 const longestId = 512
+const listForm = {
+  list: 'data',
+  names: ['id', 'created'],
+  maxEntries: 10_000,
+  // Quoted, each character may be an escape of six.
+  maxValue: 2 + 6 * longestId,
+}
 /** The last second of the year 9999, the latest that RFC 3339 can express. */
 const latestSecond = 253_402_300_799
 /** Without controls and invisible characters, with which a name could look like another one. */
@@ -67,16 +73,14 @@ export function endpointOf(
 }
 
 /**
- * The entries of `{"data":[{"id","created"}]}`, for any value. Skips ids that are not strings,
- * empty, too long, unprintable or repeated.
+ * The entries of `{"data":[{"id","created"}]}`, for any text. Skips ids that are not strings,
+ * empty, too long, unprintable or repeated. Throws a SyntaxError if it is no JSON object.
  */
-export function readServedModels(list: unknown): readonly ServedModel[] {
-  const data = isObject(list) ? list.data : undefined
-  if (!Array.isArray(data)) return []
+export function readServedModels(text: string): readonly ServedModel[] {
   const served = new Map<string, ServedModel>()
-  for (const entry of data.slice(0, longestList) as readonly unknown[]) {
-    if (!isObject(entry) || !isUsableId(entry.id) || served.has(entry.id)) continue
-    served.set(entry.id, { id: entry.id, created: readSeconds(entry.created) })
+  for (const { id, created } of readEntries(text, listForm)) {
+    if (!isUsableId(id) || served.has(id)) continue
+    served.set(id, { id, created: readSeconds(created) })
   }
   return [...served.values()]
 }

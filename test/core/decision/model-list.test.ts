@@ -31,9 +31,17 @@ function find(
 }
 
 test('invalid parts of a server’s list are ignored', async (t) => {
-  const usable = (data: unknown) => readServedModels({ data }).map(({ id }) => id)
-  for (const list of [undefined, null, 1, 'x', [], ['a'], {}, { data: {} }, { data: 'x' }]) {
-    t.strictSame(readServedModels(list), [], JSON.stringify(list))
+  const usable = (data: unknown) => readServedModels(JSON.stringify({ data })).map(({ id }) => id)
+  for (const list of [null, 1, 'x', [], ['a'], {}, { data: {} }, { data: 'x' }, { data: null }]) {
+    t.strictSame(readServedModels(JSON.stringify(list)), [], JSON.stringify(list))
+  }
+  for (const text of [
+    '{',
+    '{"data":[{"id":"a"}',
+    '{"data":[{"id":"a}]}',
+    '{"data":[{"id":nil}]}',
+  ]) {
+    t.throws(() => readServedModels(text), SyntaxError, text)
   }
   t.strictSame(usable([null, 1, 'a', [], {}, { id: null }, { id: 7 }, { id: ['a'] }]), [])
   t.strictSame(usable([{ id: '' }, { id: 'a\0' }, { id: 'a\nb' }, { id: '\ud800' }]), [])
@@ -57,7 +65,7 @@ test('an invalid date is omitted', async (t) => {
     [null, undefined],
     [undefined, undefined],
   ] as const) {
-    t.strictSame(readServedModels({ data: [{ id: 'm', created }] }), [
+    t.strictSame(readServedModels(JSON.stringify({ data: [{ id: 'm', created }] })), [
       { id: 'm', created: expected },
     ])
   }
