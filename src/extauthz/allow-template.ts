@@ -30,14 +30,17 @@ export class AllowTemplate {
   readonly metadata: Buffer
   readonly #model: Model
   readonly #limits: readonly CountedLimit[]
-  readonly #grant: Pick<Grant, 'cluster' | 'subscription' | 'bodyNames' | 'metered' | 'owningGroup'>
+  readonly #grant: Pick<
+    Grant,
+    'cluster' | 'subscription' | 'bodyNames' | 'metered' | 'owningGroup' | 'payer'
+  >
   readonly #dialect: Dialect
 
   constructor(grant: Grant, dialect: Dialect) {
-    const { model, cluster, subscription, bodyNames, metered, owningGroup } = grant
+    const { model, cluster, subscription, bodyNames, metered, owningGroup, payer } = grant
     this.#model = model
     this.#limits = grant.states.map(({ limit }) => limit)
-    this.#grant = { cluster, subscription, bodyNames, metered, owningGroup }
+    this.#grant = { cluster, subscription, bodyNames, metered, owningGroup, payer }
     this.#dialect = dialect
     this.before = bytesOf((writer) => {
       writeHeader(writer, 'x-maas-subscription', subscription)
@@ -60,6 +63,7 @@ export class AllowTemplate {
       if (dialect === 'anthropic') writeStructField(writer, 'dialect', dialect)
       if (model.resource.server.credential) writeStructField(writer, 'credential', true)
       if (owningGroup !== undefined) writeStructField(writer, 'group', owningGroup)
+      if (metered && payer !== undefined) writeStructField(writer, 'payer', payer)
     })
   }
 
@@ -75,6 +79,7 @@ export class AllowTemplate {
       mine.bodyNames !== grant.bodyNames ||
       mine.metered !== grant.metered ||
       mine.owningGroup !== grant.owningGroup ||
+      mine.payer !== grant.payer ||
       this.#limits.length !== states.length
     ) {
       return false

@@ -55,6 +55,9 @@ export function toCheckResponse(
 const writer = new WireWriter(2_048)
 const putAllowed: PutHeader = (name, value) => writeHeader(writer, name, value, responseHeaders)
 
+/** An id that needs no escapes in the journal, like every one that was not written by hand. */
+const plain = /^[\w-]*$/
+
 /** An OkHttpResponse and its metadata are usually at least 128 bytes long. */
 const lengthBytes = 2
 
@@ -85,7 +88,11 @@ function allow(
   writer.close(ok, lengthBytes)
   const metadata = writer.open(4, lengthBytes)
   writeStructField(writer, 'user', caller.user)
-  writeStructField(writer, 'key', caller.by === 'key' ? caller.keyId : '')
+  writeStructField(
+    writer,
+    'key',
+    caller.by === 'key' && plain.test(caller.keyId) ? caller.keyId : '',
+  )
   writer.raw(template.metadata).close(metadata, lengthBytes)
   return writer.take()
 }

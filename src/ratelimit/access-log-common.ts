@@ -78,6 +78,7 @@ const checkNames = [
   'group',
   'dialect',
   'credential',
+  'payer',
 ]
 const usageNames = ['total_tokens', 'prompt_tokens', 'completion_tokens', 'details_cached_tokens']
 

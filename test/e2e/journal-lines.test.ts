@@ -6,6 +6,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
+import { writePayer } from '../../src/core/decision/payer.ts'
 import { readCheckRequest } from '../../src/extauthz/check-request.ts'
 import { writeHeader } from '../../src/extauthz/header.ts'
 import { renderClusters } from '../../src/gateway/clusters.ts'
@@ -53,6 +54,11 @@ const users = [
   'x'.repeat(65_536),
   `"${'x'.repeat(65_536)}`,
 ]
+const payer =
+  writePayer(
+    { organizationId: 'o"\\\n&=ö\0\ud800', costCenter: 'x'.repeat(9_999), labels: {} },
+    { billingRate: { perToken: '0.01' } },
+  ) ?? ''
 const answers: readonly object[] = [
   { usage: { total_tokens: 17, prompt_tokens: 7, completion_tokens: 10 } },
   { usage: { total_tokens: '17' } },
@@ -104,6 +110,8 @@ test("each metered response is one line, whatever the user's name", { skip }, as
       status: 200,
       bytes: JSON.stringify(answer).length,
       reported: new Map(Object.entries(usage ?? {})),
+      keyId: check.key,
+      payer: check.payer,
       ...(check.group !== undefined && { group: check.group }),
     })
   }
@@ -112,6 +120,7 @@ test("each metered response is one line, whatever the user's name", { skip }, as
     for (const answer of answers) await ask({ user, metered: true }, answer)
     await ask({ user, metered: true, group: 'red "and" blue' }, answers[0] ?? {})
     await ask({ user, metered: false }, answers[0] ?? {})
+    for (const answer of answers) await ask({ user, metered: true, key: 'id-1', payer }, answer)
   }
   const lines = () => readFileSync(journal, 'utf8').split('\n').slice(0, -1)
   await poll(() => lines().length >= expected.size, 'Envoy has written its lines')

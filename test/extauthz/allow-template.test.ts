@@ -77,6 +77,7 @@ function randomGrant(random: Random, now: number): Grant {
     uncounted: false,
     listing: false,
     owningGroup: pick(random, [undefined, '', 'team-a']),
+    payer: pick(random, [undefined, 'organization=a&rate=0.1', 'organization=b']),
     bodyNames: pick(random, [undefined, 'small', 'small\ta\tb']),
     upstreamPath: pick(random, ['/v1/chat/completions', '/v1/messages?a=b', `/${'z'.repeat(200)}`]),
   }
@@ -120,6 +121,7 @@ function expectedOf(grant: Grant, now: number, dialect: Dialect, keyAgeMs?: numb
       ...(dialect === 'anthropic' && { dialect }),
       ...(credential && { credential: true }),
       ...(grant.owningGroup !== undefined && { group: grant.owningGroup }),
+      ...(grant.metered && grant.payer !== undefined && { payer: grant.payer }),
     }),
   }
 }

@@ -22,6 +22,7 @@ const grant: Grant = {
   uncounted: false,
   listing: false,
   owningGroup: undefined,
+  payer: undefined,
   bodyNames: undefined,
   upstreamPath: '/v1/chat/completions?a=b',
 }
@@ -74,6 +75,16 @@ test('the key id is empty for identity tokens', async (t) => {
     toCheckResponse({ ...grant, caller, metered: false }, now, 'openai'),
   )
   t.match(dynamic_metadata, { fields: { key: { stringValue: '' }, metered: { boolValue: false } } })
+})
+
+test('an id that the journal would have to escape is left out', async (t) => {
+  for (const keyId of ['"', 'a\\b', 'line\nbreak', 'ä']) {
+    const caller = { ...grant.caller, keyId } as Grant['caller']
+    const { dynamic_metadata } = checkResponse.decode(
+      toCheckResponse({ ...grant, caller }, now, 'openai'),
+    )
+    t.match(dynamic_metadata, { fields: { key: { stringValue: '' } } }, keyId)
+  }
 })
 
 test('an allow contains no secrets and no groups', async (t) => {

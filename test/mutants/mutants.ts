@@ -250,6 +250,7 @@ export const allMutants: readonly Mutant[] = [
       ['mine.bodyNames !== grant.bodyNames ||', ''],
       ['mine.metered !== grant.metered ||', ''],
       ['mine.owningGroup !== grant.owningGroup ||', ''],
+      ['mine.payer !== grant.payer ||', ''],
       ['if (this.#limits[i] !== states[i]?.limit) return false', ''],
       ['if (size >= most) {', 'if (size > 2 * most) {'],
       ['variants.length >= mostVariants', 'false'],

@@ -71,6 +71,8 @@ export interface Grant {
    * needed.
    */
   readonly owningGroup: string | undefined
+  /** Whom the response is charged to (payer.ts), if the subscription says so. */
+  readonly payer: string | undefined
   /** If the path names the model: the names that the body may use, separated by tabs, if known. */
   readonly bodyNames: string | undefined
   /** Path and query for the model's server. */
@@ -214,6 +216,7 @@ export function authorize(
     owningGroup: snapshot.tenant?.telemetry?.captureGroup
       ? owningGroup(subscription.resource, caller.groups)
       : undefined,
+    payer: subscription.payers.get(model.key),
     bodyNames: target.modelKey === undefined ? undefined : model.bodyNames,
     upstreamPath: model.basePath + operation + query,
   }

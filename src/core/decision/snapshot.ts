@@ -55,6 +55,8 @@ export interface CompiledSubscription extends References {
   readonly groups: ReadonlySet<string>
   /** Limits by model key; a missing model is not covered. */
   readonly limits: ReadonlyMap<string, readonly CountedLimit[]>
+  /** Who pays at which rate, by model key (payer.ts); a model of which nothing is said is missing. */
+  readonly payers: ReadonlyMap<string, string>
   /** Negative priorities count as 0 (contract, 3.12). */
   readonly priority: number
   /** Largest single limit of all models, windows ignored (contract, 3.12). */

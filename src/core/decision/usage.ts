@@ -15,6 +15,10 @@ export interface Usage {
   readonly reported: Reported
   /** The group that pays, if Check determined it. */
   readonly group?: string
+  /** The key that was used; missing for identity tokens. Only the journal tells it, like `payer`. */
+  readonly keyId?: string
+  /** Whom the response is charged to (payer.ts). */
+  readonly payer?: string
   /** Length of the response's body. */
   readonly bytes: number
   /** Identity of the response, if the gateway reports it twice. */
@@ -32,7 +36,8 @@ export interface EndedResponse {
  * OpenAI's responses have `total_tokens`, and by type `prompt_tokens`, `completion_tokens` (under
  * either name), `details_cached_tokens`, `details_reasoning_tokens`. Anthropic's have
  * `input_tokens`, `cache_creation_input_tokens`, `cache_read_input_tokens` and `output_tokens`, and
- * at the start of a stream the same with the prefix `start_`.
+ * at the start of a stream the same with the prefix `start_`. `estimated_tokens` is reserved: how many
+ * of the tokens the gateway has estimated.
  */
 export type Reported = ReadonlyMap<string, unknown>
 

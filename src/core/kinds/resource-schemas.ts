@@ -260,7 +260,12 @@ export const subscriptionSpec = object(
             maxItems: 20,
           }),
           billingRate: object(
-            { perToken: text({ description: 'shown in lists, not used otherwise' }) },
+            {
+              perToken: text({
+                description:
+                  'a decimal number; shown in lists, and recorded with the usage of each response',
+              }),
+            },
             [],
             {
               description: 'price of a token',

@@ -1,6 +1,7 @@
 /** Compiles all resources into a Snapshot: the models, who may use them, and what each grants. */
 
 import { type CountedLimit, toCountedLimits } from '../decision/counter.ts'
+import { writePayer } from '../decision/payer.ts'
 import {
   byAge,
   type CompiledPolicy,
@@ -222,9 +223,13 @@ function compileModel(key: string, resource: ModelRef, applying: readonly Access
 function compileSubscription(resource: Subscription, references: References): CompiledSubscription {
   const { name } = resource.metadata
   const limits = new Map<string, readonly CountedLimit[]>()
+  const payers = new Map<string, string>()
   let largestLimit = 0
-  for (const [index, { tokenRateLimits }] of resource.modelRefs.entries()) {
+  for (const [index, model] of resource.modelRefs.entries()) {
+    const { tokenRateLimits } = model
     const key = references.modelKeys[index] as string
+    const payer = writePayer(resource.attribution, model)
+    if (payer !== undefined) payers.set(key, payer)
     if (!references.missing.has(key)) limits.set(key, toCountedLimits(name, key, tokenRateLimits))
     for (const { limit } of tokenRateLimits) largestLimit = Math.max(largestLimit, limit)
   }
@@ -234,6 +239,7 @@ function compileSubscription(resource: Subscription, references: References): Co
     users: new Set(resource.owner.users),
     groups: new Set(resource.owner.groups),
     limits,
+    payers,
     priority: Math.max(0, resource.priority),
     largestLimit,
     ...references,

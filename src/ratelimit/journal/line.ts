@@ -39,6 +39,7 @@ function parse(text: string): Fields | undefined {
 
 function toUsage(fields: Fields): JournaledUsage | undefined {
   const { id, user, subscription, model, status, start, ms, reported, bytes, group } = fields
+  const { key, payer } = fields
   if (typeof id !== 'string' || id === '') return undefined
   if (typeof user !== 'string' || typeof subscription !== 'string') return undefined
   if (typeof model !== 'string' || typeof status !== 'number') return undefined
@@ -55,6 +56,9 @@ function toUsage(fields: Fields): JournaledUsage | undefined {
     bytes: typeof bytes === 'number' ? bytes : 0,
     reported: new Map(isObject(reported) ? Object.entries(reported) : []),
     ...(typeof group === 'string' && { group }),
+    // Envoy's text format writes `-` for a missing value.
+    ...(typeof key === 'string' && key !== '' && key !== '-' && { keyId: key }),
+    ...(typeof payer === 'string' && payer !== '-' && { payer }),
     response: { id, endedAt: Number(start) + (ms ?? 0) },
   }
 }

@@ -66,6 +66,13 @@ test('a group is read if there is one', async (t) => {
   t.strictSame(parseLine(lineWith({ group: null })), [usage])
 })
 
+test('key and payer are read if there are any', async (t) => {
+  const payer = 'organization=acme%22&rate=0.01'
+  t.strictSame(parseLine(lineWith({ key: 'id-1', payer })), [{ ...usage, keyId: 'id-1', payer }])
+  t.strictSame(parseLine(lineWith({ key: '', payer: '-' })), [usage], "Envoy's text")
+  t.strictSame(parseLine(lineWith({ key: '-', payer: null })), [usage], "Envoy's JSON")
+})
+
 test('any user name is read', async (t) => {
   for (const user of [
     '',
