@@ -15,19 +15,24 @@ import {
   prefixOf,
 } from '../core/formats/api-key.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
-import type { ApiKeyStore } from '../store/api-keys.ts'
 import { showLabels } from './api-key-record.ts'
 import { intend } from './audit.ts'
 import { callerOf } from './authenticate.ts'
 import { type BodyOf, requirePlainText } from './body.ts'
+import {
+  type IdempotencyDeps,
+  idempotencyHeaders,
+  idempotencyRefusals,
+  once,
+  refuseDone,
+} from './idempotency.ts'
 import { descriptionField, labelsField, nameField, readLabels, readName } from './key-fields.ts'
 import { typeInDocument } from './named-schemas.ts'
-import { labelsSchema, refusals, timestamp } from './schemas.ts'
+import { orUnsure, type RevokeDeps } from './propagation.ts'
+import { labelsSchema, propagation as propagationSchema, refusals, timestamp } from './schemas.ts'
 
-export interface CreateApiKeyDeps {
-  readonly keys: ApiKeyStore
+export interface CreateApiKeyDeps extends RevokeDeps, IdempotencyDeps {
   readonly snapshot: () => Snapshot
-  readonly clock: () => number
   readonly keyMarker: string
   /** The setting; the Tenant's own maximum takes precedence. */
   readonly maxExpirationDays: number
@@ -41,6 +46,7 @@ const schema = {
     'Needs an identity token; an API key cannot create API keys. The plaintext is in this answer and nowhere else.',
   tags: ['API keys'],
   security: [{ identityToken: [] }],
+  headers: idempotencyHeaders,
   body: {
     title: 'NewApiKey',
     type: 'object',
@@ -97,8 +103,14 @@ const schema = {
         expiresAt: timestamp,
         ephemeral: { type: 'boolean' },
         labels: labelsSchema,
+        propagation: {
+          ...propagationSchema,
+          description:
+            'Only if this request was repeated: who knows that its first secret has ended.',
+        },
       },
     },
+    ...idempotencyRefusals,
     ...refusals(400, 401, 403, 413, 429, 500, 503),
   },
 } as const
@@ -132,41 +144,60 @@ export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void
       const requested = request.body.subscription?.trim() || undefined
       const subscription = chooseSubscription(current, caller, requested)
 
-      const minted = mintKey(deps.keyMarker, randomBytes(keyIdBytes), randomBytes(keySecretBytes))
-      const record: ApiKeyRecord = {
-        id: randomUUID(),
-        hash: minted.hash,
-        prefix: prefixOf(minted.key) ?? null,
-        user: caller.user,
-        groups: caller.groups,
-        name,
-        description,
-        labels,
-        subscription,
-        status: 'active',
-        ephemeral,
-        createdAt: now,
-        expiresAt,
-        lastUsedAt: null,
-      }
-      await intend(request, { keyId: record.id, user: record.user, subscription })
-      await keys.insert(record)
-      return reply
-        .code(201)
-        .header('cache-control', 'no-store')
-        .send({
-          key: minted.key,
-          keyPrefix: minted.prefix,
-          id: record.id,
+      const { key, hash, prefix } = mintKey(
+        deps.keyMarker,
+        randomBytes(keyIdBytes),
+        randomBytes(keySecretBytes),
+      )
+      const secret = { hash, prefix: prefixOf(key) ?? null }
+      const shown = { key, keyPrefix: prefix }
+      reply.header('cache-control', 'no-store')
+      return await once(request, deps, async ({ attempt, made }) => {
+        if (made !== undefined) {
+          const { keyId } = made
+          await intend(request, { keyId, user: caller.user, subscription })
+          const renewal = { ...secret, ...noOverlap, attempt, unused: made.hash }
+          const renewed = await orUnsure(keys.rotate(keyId, caller.user, renewal, now), unsure)
+          if (renewed === undefined) return refuseDone(reply, await keys.findById(keyId), now)
+          const propagation = await deps.propagation([renewed.replaced])
+          return reply.code(201).send({ ...shown, ...showCreated(renewed.record), propagation })
+        }
+        const record: ApiKeyRecord = {
+          id: randomUUID(),
+          ...secret,
+          user: caller.user,
+          groups: caller.groups,
           name,
+          description,
+          labels,
           subscription,
-          createdAt: toTimestamp(now),
-          expiresAt: toTimestamp(expiresAt),
+          status: 'active',
           ephemeral,
-          ...showLabels(labels),
-        })
+          createdAt: now,
+          expiresAt,
+          lastUsedAt: null,
+        }
+        await intend(request, { keyId: record.id, user: record.user, subscription })
+        await keys.insert(record, attempt)
+        return reply.code(201).send({ ...shown, ...showCreated(record) })
+      })
     },
   )
+}
+
+const noOverlap = { overlapMs: 0, endAfterFirstUseMs: undefined }
+
+const unsure =
+  'The key store did not answer: the secret may or may not have been replaced. Repeat the request.'
+
+function showCreated({ id, name, subscription, ephemeral, labels, ...record }: ApiKeyRecord) {
+  const { createdAt, expiresAt } = record
+  return {
+    ...{ id, name, subscription, createdAt: toTimestamp(createdAt) },
+    expiresAt: expiresAt === null ? null : toTimestamp(expiresAt),
+    ephemeral,
+    ...showLabels(labels),
+  }
 }
 
 /** Required and non-empty, except for ephemeral keys, which get a generated name. */

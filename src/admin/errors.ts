@@ -65,7 +65,7 @@ export function sendError(reply: FastifyReply, code: ErrorCode, message?: string
   if (status === 401 && !reply.hasHeader('www-authenticate')) {
     reply.header('www-authenticate', challengeOf(message ?? describe(code).message))
   }
-  if (status === 503) reply.header('retry-after', retryAfterOutage)
+  if (status === 503 || code === 'idempotency_busy') reply.header('retry-after', retryAfterOutage)
   if (isFinal(status)) reply.header('x-should-retry', 'false')
   return reply.code(status).send(toEnvelope(code, message))
 }

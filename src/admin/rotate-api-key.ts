@@ -10,11 +10,18 @@ import { addToOutcome, intend } from './audit.ts'
 import { callerOf } from './authenticate.ts'
 import type { BodyOf } from './body.ts'
 import { isKeyId, keyNotFound } from './get-api-key.ts'
+import {
+  type IdempotencyDeps,
+  idempotencyHeaders,
+  idempotencyRefusals,
+  once,
+  refuseDone,
+} from './idempotency.ts'
 import { typeInDocument } from './named-schemas.ts'
 import { orUnsure, type RevokeDeps } from './propagation.ts'
 import { apiKeyRecord, keyIdParams, propagation as propagationSchema, refusals } from './schemas.ts'
 
-export interface RotateApiKeyDeps extends RevokeDeps {
+export interface RotateApiKeyDeps extends RevokeDeps, IdempotencyDeps {
   readonly keyMarker: string
 }
 
@@ -22,10 +29,11 @@ const schema = {
   operationId: 'rotateApiKey',
   summary: 'Give an API key a new secret',
   description:
-    'Your own active key, or any for an administrator. Needs an identity token. Everything but the secret stays, also the id. The present secret works for `overlap` longer; one that was replaced before ends at once. The plaintext is in this answer and nowhere else; if the answer is lost, rotate again.',
+    'Your own active key, or any for an administrator. Needs an identity token. Everything but the secret stays, also the id. The present secret works for `overlap` longer; one that was replaced before ends at once. The plaintext is in this answer and nowhere else; if the answer is lost, repeat the request with its Idempotency-Key.',
   tags: ['API keys'],
   security: [{ identityToken: [] }],
   params: keyIdParams,
+  headers: idempotencyHeaders,
   body: {
     title: 'Rotation',
     type: ['object', 'null'],
@@ -56,12 +64,13 @@ const schema = {
         propagation: propagationSchema,
       },
     },
+    ...idempotencyRefusals,
     ...refusals(400, 401, 403, 404, 413, 429, 500, 503),
   },
 } as const
 
 const unsure =
-  'The key store did not answer: the key may or may not have a new secret. Rotate it again.'
+  'The key store did not answer: the key may or may not have a new secret. Rotate it again, with the same Idempotency-Key if there is one.'
 
 /** Adds the route. An ended key, another user's and an unknown one get the same response. */
 export function rotateApiKey(app: FastifyInstance, deps: RotateApiKeyDeps): void {
@@ -79,28 +88,36 @@ export function rotateApiKey(app: FastifyInstance, deps: RotateApiKeyDeps): void
       const times = readTimes(request.body ?? {})
       const { id } = request.params
       if (!isKeyId(id)) throw new ServiceError('not_found', { message: keyNotFound })
-      await intend(request, { keyId: id })
       const now = clock()
       const { key, hash, prefix } = mintKey(
         keyMarker,
         randomBytes(keyIdBytes),
         randomBytes(keySecretBytes),
       )
-      const rotation = { hash, prefix: prefixOf(key) ?? null, ...times }
-      const rotate = (owner: string | undefined) =>
-        orUnsure(keys.rotate(id, owner, rotation, now), unsure)
-      const rotated =
-        (await rotate(caller.user)) ??
-        ((await isAdmin(caller)) ? await rotate(undefined) : undefined)
-      if (rotated === undefined) throw new ServiceError('not_found', { message: keyNotFound })
-      const { record, replaced } = rotated
-      addToOutcome(request, { user: record.user, subscription: record.subscription })
-      return reply.header('cache-control', 'no-store').send({
-        key,
-        ...showRecord(record, now),
-        // As in the answer to a creation.
-        keyPrefix: prefix,
-        propagation: await propagation([replaced]),
+      reply.header('cache-control', 'no-store')
+      return await once(request, deps, async ({ attempt, made }) => {
+        await intend(request, { keyId: id })
+        const secret = { hash, prefix: prefixOf(key) ?? null, attempt, unused: made?.hash }
+        const rotate = (owner: string | undefined) =>
+          orUnsure(keys.rotate(id, owner, { ...secret, ...times }, now), unsure)
+        const mayRotate = async (owner: string) => owner === caller.user || (await isAdmin(caller))
+        const rotated =
+          (await rotate(caller.user)) ??
+          ((await isAdmin(caller)) ? await rotate(undefined) : undefined)
+        if (rotated === undefined) {
+          const record = made && (await keys.findById(id))
+          if (record && (await mayRotate(record.user))) return refuseDone(reply, record, now)
+          throw new ServiceError('not_found', { message: keyNotFound })
+        }
+        const { record, replaced } = rotated
+        addToOutcome(request, { user: record.user, subscription: record.subscription })
+        return reply.send({
+          key,
+          ...showRecord(record, now),
+          // As in the answer to a creation.
+          keyPrefix: prefix,
+          propagation: await propagation([replaced]),
+        })
       })
     },
   )

@@ -1,7 +1,7 @@
 /** JSON schemas that several endpoints share, also used for the OpenAPI document. */
 
 /** The envelope of every refusal (contract, 1.3). */
-const errorEnvelope = {
+export const errorEnvelope = {
   title: 'Refusal',
   type: 'object',
   required: ['error'],
@@ -25,6 +25,7 @@ const meanings = {
   403: 'The caller may not do this.',
   404: 'There is no such thing, or none that the caller may see.',
   413: 'The body is larger than 1 MiB.',
+  422: 'This Idempotency-Key belongs to a request with another body.',
   429: 'Too many requests; retry-after says when to come back.',
   500: 'A fault of ours.',
   503: 'The key store is unavailable; retry after the time in retry-after.',

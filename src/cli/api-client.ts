@@ -1,30 +1,74 @@
 /** Requests to the REST API from a command. */
 
+import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { ApiServer } from './api-server.ts'
 import { printable } from './table.ts'
 
-/** The JSON of a 2xx response. Every failure is thrown as a readable error. */
-export type ApiClient = (method: string, path: string, body?: object) => Promise<unknown>
+/**
+ * The JSON of a 2xx response. Every failure is thrown as a readable error. With `once` the request has
+ * an idempotency key, and is repeated if its answer is lost.
+ */
+export type ApiClient = (
+  method: string,
+  path: string,
+  body?: object,
+  once?: 'once',
+) => Promise<unknown>
 
 const timeoutMs = 30_000
+/** Between two tries: longer in all than a try blocks the next one after its process was lost. */
+const pausesMs = [250, 500, 1_000, 2_000, 4_000, 8_000]
 
 /** A client of one server. */
 export function createApiClient({ url, token }: ApiServer): ApiClient {
-  return async (method, path, body) => {
+  async function ask(method: string, path: string, body?: object, key?: string) {
     const response = await fetch(`${url}${path}`, {
       method,
-      headers: { authorization: `Bearer ${token}`, accept: 'application/json' },
+      headers: {
+        authorization: `Bearer ${token}`,
+        accept: 'application/json',
+        ...(key !== undefined && { 'idempotency-key': key }),
+      },
       ...(body !== undefined && { body: JSON.stringify(body) }),
       // Only the configured server gets the token.
       redirect: 'manual',
       signal: AbortSignal.timeout(timeoutMs),
-    }).catch((error: unknown) => {
-      throw new Error(`${url} cannot be reached (${reasonOf(error)}).`)
     })
+    const { status } = response
     const answer: unknown = await response.json().catch(() => undefined)
-    if (response.ok && typeof answer === 'object' && answer !== null) return answer
-    throw new Error(refusalOf(answer) ?? `${url} answered ${response.status} without a reason.`)
+    return { isOk: response.ok && typeof answer === 'object' && answer !== null, status, answer }
   }
+
+  return async (method, path, body, once) => {
+    const key = once && randomUUID()
+    for (const pauseMs of [...(once ? pausesMs : []), undefined]) {
+      const asked = await ask(method, path, body, key).catch((error: unknown) => {
+        if (pauseMs !== undefined && !isUnreached(error)) return undefined
+        throw new Error(`${url} cannot be reached (${reasonOf(error)}).`)
+      })
+      if (asked?.isOk) return asked.answer
+      if (asked !== undefined && (pauseMs === undefined || !isUnsure(asked))) {
+        const message = refusalOf(asked.answer)
+        throw new Error(message ?? `${url} answered ${asked.status} without a reason.`)
+      }
+      await delay(pauseMs)
+    }
+    throw new Error('the last try has a result')
+  }
+}
+
+/** Nothing was sent. */
+function isUnreached(error: unknown): boolean {
+  return /^(ECONNREFUSED|ENOTFOUND|EAI_|CERT_|ERR_TLS)/.test(reasonOf(error))
+}
+
+/** Whether the request may have been done, or is under way. */
+function isUnsure({ status, answer }: { readonly status: number; readonly answer: unknown }) {
+  const { code } = (answer as { error?: { code?: unknown } } | undefined)?.error ?? {}
+  return (
+    status === 200 || status === 201 || code === 'idempotency_busy' || /^50[234]/.test(`${status}`)
+  )
 }
 
 function refusalOf(answer: unknown): string | undefined {

@@ -61,7 +61,7 @@ export function createKeyClient(server: ApiServer) {
 
   return {
     async create(body: Readonly<Record<string, unknown>>): Promise<CreatedKey> {
-      const created = (await call('POST', '/v1/api-keys', body)) as CreatedKey
+      const created = (await call('POST', '/v1/api-keys', body, 'once')) as CreatedKey
       if (typeof created.key === 'string') return created
       throw new Error(`${server.url} answered without a key; it is not a Tollgate.`)
     },
@@ -100,6 +100,7 @@ export function createKeyClient(server: ApiServer) {
         'POST',
         `/v1/api-keys/${encodeURIComponent(id)}/rotate`,
         body,
+        'once',
       )) as RotatedKey
     },
     async revoke(id: string): Promise<KeyRecord & Revoked> {

@@ -276,7 +276,7 @@ function putOrigins(connections: Connections, origins: readonly string[] | undef
       origin === '*' ? { safe_regex: { regex: '.*' } } : { exact: origin },
     ),
     allow_methods: 'GET, HEAD, POST, PATCH, DELETE, OPTIONS',
-    allow_headers: '*, authorization',
+    allow_headers: '*, authorization, idempotency-key',
     expose_headers: exposedHeaders.join(', '),
     max_age: '600',
   }

@@ -4,6 +4,7 @@
 
 import type { ApiKeyRecord, ApiKeyStatus } from '../core/formats/api-key.ts'
 import type { Labels } from '../core/formats/labels.ts'
+import type { Attempt } from './idempotency.ts'
 import type { RevokedKey } from './revocations/revocation-log.ts'
 
 /** The fields of a key that the request path needs. */
@@ -92,11 +93,18 @@ export interface Rotation {
   readonly overlapMs: number
   /** How long it works after the first use of the new one at most; undefined: no matter. */
   readonly endAfterFirstUseMs: number | undefined
+  /**
+   * Replaces only the secret with this hash, and only if it was never used; one that it replaced
+   * itself works as long as before. undefined: replaces the present one.
+   */
+  readonly unused?: string | undefined
+  readonly attempt?: Attempt | undefined
 }
 
 /** Operations on records, of the API and of the cache in front of the table. */
 interface ApiKeyRecords {
-  insert(record: ApiKeyRecord): Promise<void>
+  /** Throws `idempotency_busy` if another attempt has taken over. */
+  insert(record: ApiKeyRecord, attempt?: Attempt): Promise<void>
   findById(id: string): Promise<ApiKeyRecord | undefined>
   /**
    * Changes a key that is active at `now` and belongs to `owner` (undefined: to anybody), and
@@ -119,7 +127,8 @@ interface ApiKeyRecords {
   ): Promise<(ApiKeyRecord & RevokedKey) | undefined>
   /**
    * Replaces the secret of a key that is active at `now` and belongs to `owner` (undefined: to
-   * anybody). Returns the new record, and what was replaced as a revocation.
+   * anybody). Returns the new record, and what was replaced as a revocation; undefined also if
+   * another attempt has taken over.
    */
   rotate(
     id: string,

@@ -32,6 +32,7 @@ export function createExternalApi(
     keys: traceKeys(tracing, keyParts.keys),
     openSpan: tracing.open,
     propagation: keyParts.propagation.wait,
+    idempotency: keyParts.idempotency,
     snapshot: learner.snapshot,
     clock,
     log,

@@ -12,6 +12,7 @@ import { startCleanupSchedule } from '../store/api-keys/cleanup-schedule.ts'
 import { type LastUsed, startLastUsed } from '../store/api-keys/last-used.ts'
 import { createPostgresApiKeys } from '../store/api-keys/postgres-api-keys.ts'
 import type { ApiKeyTable } from '../store/api-keys.ts'
+import { createIdempotency, type Idempotency } from '../store/idempotency.ts'
 import { noteStart } from '../store/in-force/table.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import type { Sql } from '../store/postgres/sql.ts'
@@ -36,6 +37,7 @@ export interface Keys {
   readonly follower: RevocationFollower
   readonly propagation: PropagationWatch
   readonly keeper: RevocationKeeper
+  readonly idempotency: Idempotency
   readonly noteUse: LastUsed['note']
   /** Durations of key look-ups. */
   readonly queries: Durations
@@ -145,18 +147,20 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
   )
   const lastUsed = startLastUsed({ write: (uses) => table.noteUses(uses), onFault })
   stops.push(part('the last uses of keys', (graceMs) => lastUsed.stop(graceMs)))
+  const idempotency = createIdempotency(pool)
   const cleanup = startCleanupSchedule({
     async run() {
       const deleted = await auditCleanup(audit, () => keys.deleteExpiredEphemeral(clock()))
       await purgeRevocations(pool)
       await keeper.clean()
+      await idempotency.purge(clock())
       return deleted
     },
     onDeleted: (deleted) => log.info({ deleted }, 'expired ephemeral keys deleted'),
     onFault,
   })
   stops.push(part('the cleanup of keys', () => cleanup.stop()))
-  return { keys, follower, propagation, keeper, noteUse: lastUsed.note, queries }
+  return { keys, follower, propagation, keeper, idempotency, noteUse: lastUsed.note, queries }
 }
 
 /** Keeps revocations outside of the database. */

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
-import { createServer } from 'node:http'
+import http, { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
@@ -68,6 +68,44 @@ test('labels are given and searched', async (t) => {
   ])
   t.match(await list('--label', 'team=search', '--label', 'stage=a=b'), [{ name: 'one' }])
   t.equal((await run(env, 'list', '--label', 'team')).status, 2)
+})
+
+test('a lost answer to new and rotate makes one key, and its secret works', async (t) => {
+  const { api, url, env } = await start(t)
+  let lose = 1
+  const flaky = await startScripted(t, (request, response) => {
+    const { method, headers } = request
+    const forwarded = http.request(`${url}${request.url}`, { method, headers }, (answer) => {
+      lose -= 1
+      if (lose === 0) {
+        answer.resume()
+        answer.on('end', () => response.destroy())
+        return
+      }
+      response.writeHead(answer.statusCode ?? 500, answer.headers)
+      answer.pipe(response)
+    })
+    request.pipe(forwarded)
+  })
+  const through = { ...env, TOLLGATE_URL: flaky.url }
+  const works = async (as: string) =>
+    (await api.ask('GET /v1/subscriptions', { as })).statusCode === 200
+  const made = await run(through, 'new', 'laptop', '--json')
+  t.equal(made.status, 0, made.err)
+  const { id, key } = JSON.parse(made.out)
+  t.ok(await works(key))
+  t.equal((await api.sql`select from api_keys`).length, 1)
+
+  lose = 1
+  const rotated = await run(through, 'rotate', id, '--overlap', '1h')
+  t.equal(rotated.status, 0, rotated.err)
+  t.ok((await works(key)) && (await works(rotated.out)), 'the old secret in its overlap too')
+  t.equal(flaky.asked.length, 4)
+  t.equal(new Set(flaky.asked.map(({ headers }) => headers['idempotency-key'])).size, 2)
+
+  const refused = await startAnswering(t, 400, { error: { message: 'No.' } })
+  t.match(await run({ ...env, TOLLGATE_URL: refused.url }, 'new', 'x'), { status: 1, err: 'No.' })
+  t.equal(refused.asked.length, 1, 'a refusal is not repeated')
 })
 
 test('rotates a key, with and without an overlap', async (t) => {

@@ -16,7 +16,7 @@ test('answers a preflight without a credential', async (t, gateway) => {
     })
     t.equal(status, 200, path)
     t.equal(headers.get('access-control-allow-origin'), origin, path)
-    t.match(headers.get('access-control-allow-headers'), 'authorization')
+    t.match(headers.get('access-control-allow-headers'), /authorization, idempotency-key/)
     t.match(headers.get('access-control-allow-methods'), 'POST')
     t.equal(headers.get('access-control-allow-credentials'), null)
   }

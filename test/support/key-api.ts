@@ -18,6 +18,7 @@ import { createPostgresApiKeys } from '../../src/store/api-keys/postgres-api-key
 import type { ApiKeyStore, ApiKeyTable } from '../../src/store/api-keys.ts'
 import { createMemoryCounters } from '../../src/store/counters/memory.ts'
 import type { CounterStore } from '../../src/store/counters.ts'
+import { createIdempotency, type Idempotency } from '../../src/store/idempotency.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
 import { createPropagationWatch } from '../../src/store/revocations/propagation.ts'
@@ -55,7 +56,9 @@ export interface KeyApi {
   readonly external: FastifyInstance
   readonly internal: FastifyInstance
   readonly sql: Pool
+  readonly url: string
   readonly keys: ApiKeyStore
+  readonly idempotency: Idempotency
   /** Writes last uses to the table. */
   readonly noteUses: ApiKeyTable['noteUses']
   /** Milliseconds since the epoch; the API's current time. */
@@ -139,6 +142,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     markers,
     ...(options.times !== undefined && { times: options.times }),
   }
+  const idempotency = createIdempotency(sql)
   const propagation = createPropagationWatch({ pool: sql, id: randomUUID(), others: () => [] })
   const external = buildAdmin({
     ...deps,
@@ -146,6 +150,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     addressRate: options.addressRate,
     trustedProxies: options.trustedProxies ?? [],
     propagation: propagation.wait,
+    idempotency,
     authenticate: createAuthenticate({
       key: createVerifyKey(keys, markers, noteUse),
       token: verifyToken,
@@ -176,7 +181,9 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     external,
     internal,
     sql,
+    url,
     keys,
+    idempotency,
     noteUses: store.noteUses,
     now: Date.UTC(2026, 2, 1, 12),
     uses,

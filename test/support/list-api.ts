@@ -70,6 +70,10 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     snapshot,
     clock,
     keys,
+    idempotency: {
+      claim: async () => ({ state: 'mine', made: undefined }),
+      release: async () => true,
+    },
     propagation: async () => ({ state: 'confirmed', replicas: 1, acknowledged: 1 }),
     authenticate: believe,
     isAdmin: () => false,

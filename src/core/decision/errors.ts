@@ -46,6 +46,16 @@ const catalogue = {
   ...all(405, 'invalid_request_error', {
     method_not_allowed: 'This path does not support that method.',
   }),
+  ...all(409, 'invalid_request_error', {
+    idempotency_busy:
+      'A request with this Idempotency-Key is under way; repeat it after the time in retry-after.',
+    idempotency_done:
+      'This request was done before; its secret has been used, replaced or ended since, so no new one is shown.',
+  }),
+  ...all(422, 'invalid_request_error', {
+    idempotency_mismatch:
+      'This Idempotency-Key belongs to a request with another body; use a new one for each request.',
+  }),
   ...all(413, 'invalid_request_error', { body_too_large: 'The body is larger than 1 MiB.' }),
   ...all(429, 'tokens', {
     /** Type and public code are OpenAI's, so that its clients recognize them. */

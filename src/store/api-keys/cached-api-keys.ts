@@ -221,9 +221,9 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
 
   return {
     findByHash,
-    async insert(record) {
+    async insert(record, attempt) {
       try {
-        await table.insert(record)
+        await table.insert(record, attempt)
       } finally {
         evict([record.hash])
       }

@@ -1,5 +1,6 @@
 /** API keys in Postgres: one tagged query per method. */
 
+import { ServiceError } from '../../core/decision/errors.ts'
 import type { ApiKeyRecord, ApiKeyStatus, PreviousSecret } from '../../core/formats/api-key.ts'
 import type { Labels } from '../../core/formats/labels.ts'
 import {
@@ -9,6 +10,7 @@ import {
   type KeyScope,
   previousMark,
 } from '../api-keys.ts'
+import { recordMade } from '../idempotency.ts'
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../postgres/sql.ts'
 import type { RevokedKey } from '../revocations/revocation-log.ts'
@@ -49,15 +51,19 @@ interface Row {
 /** The table of keys over a pool or a transaction; the database must be migrated. */
 export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
   return {
-    async insert(record) {
-      await within(sql`
+    async insert(record, attempt) {
+      const { id, hash } = record
+      const { count } = await within(sql`
+        with made as (${recordMade(sql, attempt, { keyId: id, hash })})
         insert into api_keys (id, username, name, description, key_hash, status, user_groups,
           subscription, ephemeral, created_at, expires_at, key_prefix, labels)
-        values (${record.id}, ${record.user}, ${record.name}, ${record.description || null},
-          ${record.hash}, ${record.status}, ${record.groups},
+        select ${id}, ${record.user}, ${record.name}, ${record.description || null},
+          ${hash}, ${record.status}, ${record.groups},
           ${record.subscription}, ${record.ephemeral}, ${new Date(record.createdAt)},
           ${record.expiresAt === null ? null : new Date(record.expiresAt)}, ${record.prefix},
-          ${toJson(record.labels)}::text::jsonb)`)
+          ${toJson(record.labels)}::text::jsonb
+        from made`)
+      if (count === 0) throw new ServiceError('idempotency_busy')
     },
     async findByHashes(hashes) {
       const rows = await within(sql<FoundRow[]>`
@@ -126,41 +132,52 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
           returning *, pg_current_xact_id()::text as transaction`)
       return row && toRevoked(row)
     },
-    async rotate(id, owner, { hash, prefix, overlapMs, endAfterFirstUseMs }, now) {
+    async rotate(id, owner, rotation, now) {
+      const { hash, prefix, overlapMs, endAfterFirstUseMs, unused, attempt } = rotation
       const instant = new Date(now)
       const overlap = sql`${overlapMs}::float8 * interval '1 millisecond'`
       const endAfter = sql`${endAfterFirstUseMs ?? null}::float8 * interval '1 millisecond'`
       const hasOverlap = overlapMs > 0
+      // What a repeated rotation has replaced works as long as that said.
+      const previous = (value: Fragment, column: string) =>
+        unused === undefined
+          ? sql`case when ${hasOverlap} then ${value} end`
+          : sql`api_keys.${sql.identifier(column)}`
       const [row] = await within(sql<RotatedRow[]>`
         with replaced as (
           select * from api_keys
           where id = ${id} and status = 'active' and ${lockBound(sql)}
             and (expires_at is null or expires_at > ${instant})
             ${owner === undefined ? sql`` : sql`and username = ${owner}`}
+            ${unused === undefined ? sql`` : sql`and key_hash = ${unused} and last_used_at is null`}
           for update
+        ),
+        made as (
+          ${recordMade(sql, attempt, { keyId: id, hash }, sql`exists (select from replaced)`)}
         )
         update api_keys set
           key_hash = ${hash}, key_prefix = ${prefix}, last_used_at = null,
-          previous_hash = case when ${hasOverlap} then replaced.key_hash end,
-          previous_prefix = case when ${hasOverlap} then replaced.key_prefix end,
-          previous_ends_at = case when ${hasOverlap}
-            then least(replaced.expires_at, ${instant}::timestamptz + ${overlap}) end,
-          previous_last_used_at = case when ${hasOverlap} then replaced.last_used_at end,
-          previous_end_after = case when ${hasOverlap} then ${endAfter} end
-        from replaced
+          previous_hash = ${previous(sql`replaced.key_hash`, 'previous_hash')},
+          previous_prefix = ${previous(sql`replaced.key_prefix`, 'previous_prefix')},
+          previous_ends_at = ${previous(sql`least(replaced.expires_at, ${instant}::timestamptz + ${overlap})`, 'previous_ends_at')},
+          previous_last_used_at = ${previous(sql`replaced.last_used_at`, 'previous_last_used_at')},
+          previous_end_after = ${previous(endAfter, 'previous_end_after')}
+        from replaced, made
         where api_keys.id = replaced.id
         returning api_keys.*, replaced.key_hash as replaced_hash,
           replaced.previous_hash as replaced_previous_hash,
           pg_current_xact_id()::text as transaction`)
       if (row === undefined) return undefined
       const record = toRecord(row)
-      const { expiresAt, previous } = record
+      const { expiresAt } = record
       const { transaction, replaced_hash: replaced, replaced_previous_hash: older } = row
+      const secret = { id, hash: replaced, expiresAt, transaction }
+      if (unused !== undefined) return { record, replaced: secret }
       return {
         record,
         replaced: {
-          ...{ id, hash: replaced, expiresAt, transaction },
-          ...(previous && { endsAt: previous.endsAt }),
+          ...secret,
+          ...(record.previous && { endsAt: record.previous.endsAt }),
           ...(older !== null && { previousHash: older }),
         },
       }
