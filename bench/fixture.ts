@@ -85,6 +85,7 @@ export function createKeys(count: number, teams: number): { keys: string[]; tabl
       groups,
       subscription,
       status: 'active',
+      createdAt: 0,
       expiresAt: null,
     })
     return minted.key

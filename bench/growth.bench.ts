@@ -61,6 +61,7 @@ async function createWorld({ keys, models, subscriptions, owned, headers }: Shap
       groups: ['everybody', ...Array.from({ length: owned }, (_, k) => team(i + k))],
       subscription: team(i),
       status: 'active',
+      createdAt: 0,
       expiresAt: null,
     }
   })
@@ -190,7 +191,8 @@ export async function benchChurn(count = requests): Promise<readonly Figure[]> {
         const owner = ownerOf.get(hash) ?? 0
         const team = `team-${owner % teams}`
         const [id, user, groups] = [`${owner}`, `user-${owner}`, ['everybody', team]]
-        return { id, hash, user, groups, subscription: team, status: 'active', expiresAt: null }
+        const life = { status: 'active', createdAt: 0, expiresAt: null } as const
+        return { id, hash, user, groups, subscription: team, ...life }
       }),
   } as Partial<ApiKeyTable> as ApiKeyTable
   const counters = createMemoryCounters()

@@ -39,6 +39,7 @@ function rowOf(found: string): FoundKey {
     groups: [fresh('system:authenticated'), fresh(team)],
     subscription: fresh(team),
     status: fresh('active') as 'active',
+    createdAt: Date.now(),
     expiresAt: Date.now() + owner,
   }
 }

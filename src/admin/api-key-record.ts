@@ -1,6 +1,6 @@
 /** A key's record in responses (contract, 3.4). */
 
-import { type ApiKeyRecord, statusAt } from '../core/formats/api-key.ts'
+import { type ApiKeyRecord, endsSoon, statusAt } from '../core/formats/api-key.ts'
 import type { Labels } from '../core/formats/labels.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
 
@@ -10,6 +10,7 @@ import { toTimestamp } from '../core/formats/timestamp.ts'
 export function showRecord(record: ApiKeyRecord, now: number): Record<string, unknown> {
   const createdAt = toTimestamp(record.createdAt)
   const expiresAt = record.expiresAt === null ? null : toTimestamp(record.expiresAt)
+  const status = statusAt(record, now)
   return {
     id: record.id,
     ...(record.prefix !== null && { keyPrefix: record.prefix }),
@@ -22,7 +23,8 @@ export function showRecord(record: ApiKeyRecord, now: number): Record<string, un
     createdAt,
     expirationDate: expiresAt,
     expiresAt,
-    status: statusAt(record, now),
+    ...(status === 'active' && endsSoon(record, now) && { expiresSoon: true }),
+    status,
     ephemeral: record.ephemeral,
     ...(record.lastUsedAt !== null && { lastUsedAt: toTimestamp(record.lastUsedAt) }),
     ...showPrevious(record, now),

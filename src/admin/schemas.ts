@@ -104,6 +104,11 @@ export const apiKeyRecord = {
     createdAt: timestamp,
     expirationDate: nullableTimestamp,
     expiresAt: nullableTimestamp,
+    expiresSoon: {
+      type: 'boolean',
+      description:
+        'Left out unless true: the key ends within a tenth of its lifetime, and within 7 days.',
+    },
     status: {
       title: 'ApiKeyStatus',
       type: 'string',

@@ -15,6 +15,7 @@ export interface KeyRecord {
   readonly createdAt: string
   readonly expiresAt: string | null
   readonly lastUsedAt?: string
+  readonly expiresSoon?: boolean
 }
 
 /** What a revocation's response says about its propagation. */

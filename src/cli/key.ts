@@ -290,7 +290,7 @@ function showRecords(records: readonly KeyRecord[]): string {
       record.subscription,
       record.ephemeral ? `${record.status} (ephemeral)` : record.status,
       showDate(record.createdAt),
-      showDate(record.expiresAt),
+      `${showDate(record.expiresAt)}${record.expiresSoon ? ' (soon)' : ''}`,
       showDate(record.lastUsedAt),
       ...(several ? [record.username] : []),
     ]),

@@ -1,5 +1,6 @@
 /** Decision → `envoy.service.auth.v3.CheckResponse`, as bytes. */
 
+import type { KeyCaller } from '../core/decision/caller.ts'
 import { challengeOf } from '../core/decision/challenge.ts'
 import type { Decision, Denial, Grant } from '../core/decision/decide.ts'
 import { type Dialect, statusIn, toRefusalBody } from '../core/decision/dialect.ts'
@@ -12,10 +13,14 @@ import {
   toItems,
 } from '../core/decision/limit-headers.ts'
 import { messageOf } from '../core/decision/refusal-message.ts'
+import { toTimestamp } from '../core/formats/timestamp.ts'
 import { writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
 import { type AllowTemplate, makeTemplate, type TemplateOf } from './allow-template.ts'
 import { responseHeaders, writeHeader } from './header.ts'
+
+/** Of a caller's key, what its response tells. */
+type KeyNews = Pick<KeyCaller, 'keyAgeMs' | 'endsSoonAt'>
 
 /** google.rpc.Code of a denial. Never 0: Envoy takes a missing or zero code as an allow. */
 const grpcCodes: Partial<Record<number, number>> = {
@@ -36,19 +41,19 @@ const longestRetryAfterS = 60
 
 /**
  * Encodes the response in the caller's dialect. `now` is in milliseconds since the epoch.
- * `keyAgeMs` is the age of the key's record, if the caller should learn it. `templateOf` may cache
+ * `key`: what the caller should learn of the key, if one was sent. `templateOf` may cache
  * (`createTemplates`).
  */
 export function toCheckResponse(
   decision: Decision,
   now: number,
   dialect: Dialect,
-  keyAgeMs?: number,
+  key?: KeyNews,
   templateOf: TemplateOf = makeTemplate,
 ): Buffer {
   return decision.allowed
-    ? allow(decision, templateOf(decision, dialect), now, dialect, keyAgeMs)
-    : deny(decision, now, dialect, keyAgeMs)
+    ? allow(decision, templateOf(decision, dialect), now, dialect, key)
+    : deny(decision, now, dialect, key)
 }
 
 /** Every allow is written here and copied out. */
@@ -70,7 +75,7 @@ function allow(
   template: AllowTemplate,
   now: number,
   dialect: Dialect,
-  keyAgeMs: number | undefined,
+  key: KeyNews | undefined,
 ): Buffer {
   const { caller, states } = grant
   writer.clear()
@@ -84,7 +89,7 @@ function allow(
     writer.raw(template.policies)
     putAllowed('ratelimit', toItems(states, now))
   }
-  if (keyAgeMs !== undefined) writeKeyAge(writer, keyAgeMs, responseHeaders)
+  if (key !== undefined) writeKeyNews(writer, key, responseHeaders)
   writer.close(ok, lengthBytes)
   const metadata = writer.open(4, lengthBytes)
   writeStructField(writer, 'user', caller.user)
@@ -104,7 +109,7 @@ export const authenticated: Buffer = new WireWriter()
   .finish()
 
 /** DeniedHttpResponse (2): status = 1, headers = 2, body = 3. */
-function deny(denial: Denial, now: number, dialect: Dialect, keyAgeMs: number | undefined): Buffer {
+function deny(denial: Denial, now: number, dialect: Dialect, key: KeyNews | undefined): Buffer {
   const status = statusIn(dialect, denial.code)
   const resetsAt = resetIfLate(denial, now)
   const body = toRefusalBody(dialect, denial.code, messageOf(denial, now), resetsAt)
@@ -118,7 +123,7 @@ function deny(denial: Denial, now: number, dialect: Dialect, keyAgeMs: number | 
     putLimitHeaders(dialect, denial.states ?? [], now, (name, value) =>
       writeHeader(writer, name, value),
     )
-    if (keyAgeMs !== undefined) writeKeyAge(writer, keyAgeMs)
+    if (key !== undefined) writeKeyNews(writer, key)
     writer.string(3, JSON.stringify(body))
   })
   return writer.finish()
@@ -158,7 +163,11 @@ function resetIfLate({ retryAt }: Denial, now: number): number | undefined {
   return Math.ceil(retryAt / 1_000)
 }
 
-/** Whole seconds. */
-function writeKeyAge(writer: WireWriter, keyAgeMs: number, field?: number): void {
-  writeHeader(writer, 'x-tollgate-key-age', String(Math.floor(keyAgeMs / 1_000)), field)
+function writeKeyNews(writer: WireWriter, { keyAgeMs, endsSoonAt }: KeyNews, field?: number): void {
+  if (keyAgeMs !== undefined) {
+    writeHeader(writer, 'x-tollgate-key-age', String(Math.floor(keyAgeMs / 1_000)), field)
+  }
+  if (endsSoonAt !== undefined) {
+    writeHeader(writer, 'x-tollgate-key-expires', toTimestamp(endsSoonAt), field)
+  }
 }

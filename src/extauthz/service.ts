@@ -110,8 +110,8 @@ export function createCheck(deps: CheckDeps): Check {
         ...{ subscription, source, requestId, traceparent },
       })
     }
-    const keyAgeMs = caller?.by === 'key' ? caller.keyAgeMs : undefined
-    const response = toCheckResponse(decision, now, dialect, keyAgeMs, templateOf)
+    const key = caller?.by === 'key' ? caller : undefined
+    const response = toCheckResponse(decision, now, dialect, key, templateOf)
     if (!isSampled(traceparent)) return response
     const { subscription } = request
     const model = target?.modelKey ?? request.model

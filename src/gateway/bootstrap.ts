@@ -262,6 +262,7 @@ const exposedHeaders = [
   'anthropic-ratelimit-tokens-limit',
   'anthropic-ratelimit-tokens-remaining',
   'anthropic-ratelimit-tokens-reset',
+  'x-tollgate-key-expires',
 ]
 
 /**

@@ -2,7 +2,7 @@
 
 import type { Caller } from '../core/decision/caller.ts'
 import { ServiceError } from '../core/decision/errors.ts'
-import { hashOfKey, type KeyMarkers, statusAt } from '../core/formats/api-key.ts'
+import { endsSoon, hashOfKey, type KeyMarkers, statusAt } from '../core/formats/api-key.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
 import { type KeyAnswer, type KeyLookup, type KnownKey, secretInUse } from '../store/api-keys.ts'
 import type { Verify } from './authenticate.ts'
@@ -26,7 +26,13 @@ export function createVerifyKey(
     const { user, groups, id, subscription, ageMs } = found
     noteUse(secretInUse(found), now)
     const caller = { by: 'key', user, groups, keyId: id, subscription } as const
-    return ageMs === undefined ? caller : { ...caller, keyAgeMs: ageMs }
+    const isSoon = endsSoon(found, now)
+    if (ageMs === undefined && !isSoon) return caller
+    return {
+      ...caller,
+      ...(ageMs !== undefined && { keyAgeMs: ageMs }),
+      ...(isSoon && { endsSoonAt: found.expiresAt as number }),
+    }
   }
 
   return function verifyKey(key, now, source) {

@@ -10,7 +10,7 @@ import type { RevokedKey } from './revocations/revocation-log.ts'
 /** The fields of a key that the request path needs. */
 export type KnownKey = Pick<
   ApiKeyRecord,
-  'id' | 'user' | 'groups' | 'subscription' | 'status' | 'expiresAt' | 'revokedAt'
+  'id' | 'user' | 'groups' | 'subscription' | 'status' | 'createdAt' | 'expiresAt' | 'revokedAt'
 > & {
   /** It was found by the secret that a rotation has replaced; `expiresAt` is the end of that. */
   readonly isPrevious?: true
@@ -148,6 +148,8 @@ interface ApiKeyRecords {
    * one revokes each key.
    */
   revokeAll(scope: KeyScope, now: number): Promise<readonly RevokedKey[]>
+  /** The number of active keys, except ephemeral ones, whose end is near at `now` (`endsSoon`). */
+  countEndingSoon(now: number): Promise<number>
   /** The number of keys that `revokeAll` would revoke. */
   countActive(scope: KeyScope, now: number): Promise<number>
   /**

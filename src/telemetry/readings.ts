@@ -13,6 +13,8 @@ const gauges = {
   tollgate_redis_away: '1 while Redis does not respond or cannot write.',
   tollgate_counters_unflushed: 'Token counters with tokens that Redis has not acknowledged.',
   tollgate_key_cache_entries: 'Cached API keys.',
+  tollgate_keys_ending_soon:
+    'Active keys that end within a tenth of their lifetime and within 7 days; ephemeral ones not counted.',
   tollgate_key_store_waiting: 'Keys that are waiting for a look-up or being looked up.',
   tollgate_database_away: '1 while the database of API keys is unavailable.',
   tollgate_key_age_seconds: 'Time since the database last confirmed which keys are revoked.',

@@ -39,6 +39,8 @@ export interface Keys {
   readonly keeper: RevocationKeeper
   readonly idempotency: Idempotency
   readonly noteUse: LastUsed['note']
+  /** Keys whose end is near, as last counted; undefined: not yet. */
+  readonly endingSoon: () => number | undefined
   /** Durations of key look-ups. */
   readonly queries: Durations
 }
@@ -148,19 +150,25 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
   const lastUsed = startLastUsed({ write: (uses) => table.noteUses(uses), onFault })
   stops.push(part('the last uses of keys', (graceMs) => lastUsed.stop(graceMs)))
   const idempotency = createIdempotency(pool)
+  let endingSoon: number | undefined
   const cleanup = startCleanupSchedule({
     async run() {
       const deleted = await auditCleanup(audit, () => keys.deleteExpiredEphemeral(clock()))
       await purgeRevocations(pool)
       await keeper.clean()
       await idempotency.purge(clock())
+      endingSoon = await keys.countEndingSoon(clock())
       return deleted
     },
     onDeleted: (deleted) => log.info({ deleted }, 'expired ephemeral keys deleted'),
     onFault,
   })
   stops.push(part('the cleanup of keys', () => cleanup.stop()))
-  return { keys, follower, propagation, keeper, idempotency, noteUse: lastUsed.note, queries }
+  return {
+    ...{ keys, follower, propagation, keeper, idempotency, queries },
+    noteUse: lastUsed.note,
+    endingSoon: () => endingSoon,
+  }
 }
 
 /** Keeps revocations outside of the database. */

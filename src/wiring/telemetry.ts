@@ -76,6 +76,7 @@ export function sourcesOf(
       tollgate_redis_losses: () => redis.losses,
     }),
     tollgate_key_cache_entries: () => keys.stats().entries,
+    tollgate_keys_ending_soon: measured.endingSoon,
     tollgate_key_cache_hits: () => keys.stats().hits,
     tollgate_key_cache_misses: () => keys.stats().misses,
     tollgate_key_cache_unknown_hits: () => keys.stats().unknownHits,

@@ -29,6 +29,23 @@ test('the owner and an administrator may read a key (200)', async (t) => {
   }
 })
 
+test('a record says that the key ends soon, until it has ended', async (t) => {
+  const api = await createKeyApi(t)
+  const { id } = await api.createKey('alice', { expiresIn: '10h' })
+  const soon = async () =>
+    (await api.ask(`GET /v1/api-keys/${id}`, { as: 'alice' })).json().expiresSoon
+  const start = api.now
+  api.now = start + 9 * 3_600_000 - 1
+  t.equal(await soon(), undefined)
+  api.now += 1
+  t.equal(await soon(), true)
+  t.match((await api.ask('POST /v1/api-keys/search', { as: 'alice' })).json().data, [
+    { id, expiresSoon: true },
+  ])
+  api.now = start + 10 * 3_600_000
+  t.equal(await soon(), undefined)
+})
+
 test('optional fields appear only if they have a value', async (t) => {
   const api = await createKeyApi(t)
   const { id } = await api.createKey('alice', { description: 'ü' })

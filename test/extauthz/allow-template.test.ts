@@ -1,4 +1,5 @@
 import { test } from 'tap'
+import type { KeyCaller } from '../../src/core/decision/caller.ts'
 import { limitStates, toCountedLimits } from '../../src/core/decision/counter.ts'
 import type { Grant } from '../../src/core/decision/decide.ts'
 import type { Dialect } from '../../src/core/decision/dialect.ts'
@@ -83,14 +84,20 @@ function randomGrant(random: Random, now: number): Grant {
   }
 }
 
+type KeyNews = Pick<Partial<KeyCaller>, 'keyAgeMs' | 'endsSoonAt'>
+
 /** The expected message, built without the code under test. */
-function expectedOf(grant: Grant, now: number, dialect: Dialect, keyAgeMs?: number): object {
+function expectedOf(grant: Grant, now: number, dialect: Dialect, key: KeyNews = {}): object {
   const option = (key: string, value: string) => ({ header: { key, value }, append_action: 2 })
   const { upstreamModel, idleMs, answerMs, retries, credential } = grant.model.resource.server
   const answer: object[] = []
   putLimitHeaders(dialect, grant.states, now, (name, value) => answer.push(option(name, value)))
-  if (keyAgeMs !== undefined) {
-    answer.push(option('x-tollgate-key-age', String(Math.floor(keyAgeMs / 1_000))))
+  if (key.keyAgeMs !== undefined) {
+    answer.push(option('x-tollgate-key-age', String(Math.floor(key.keyAgeMs / 1_000))))
+  }
+  if (key.endsSoonAt !== undefined) {
+    const written = new Date(key.endsSoonAt).toISOString().replace(/\.\d+/, '')
+    answer.push(option('x-tollgate-key-expires', written))
   }
   return {
     status: {},
@@ -133,16 +140,21 @@ test('a cached template gives the same bytes as a new one', async (t) => {
   for (let round = 0; round < 6_000; round += 1) {
     const now = start + random.below(86_400_000)
     const dialect = pick(random, ['openai', 'anthropic'] as const)
-    const keyAgeMs = pick(random, [undefined, undefined, 0, 61_999])
+    const key = pick<KeyNews | undefined>(random, [
+      undefined,
+      {},
+      { keyAgeMs: 0 },
+      { keyAgeMs: 61_999, endsSoonAt: now },
+    ])
     const grant = randomGrant(random, now)
-    const plain = toCheckResponse(grant, now, dialect, keyAgeMs)
+    const plain = toCheckResponse(grant, now, dialect, key)
     for (const templateOf of memories) {
-      const answer = toCheckResponse(grant, now, dialect, keyAgeMs, templateOf)
+      const answer = toCheckResponse(grant, now, dialect, key, templateOf)
       if (!answer.equals(plain)) t.fail(`round ${round}: ${answer.toString('latin1')}`)
     }
     if (round % 20 !== 0) continue
     const decoded = JSON.parse(JSON.stringify(checkResponse.decode(plain)))
-    t.strictSame(decoded, expectedOf(grant, now, dialect, keyAgeMs))
+    t.strictSame(decoded, expectedOf(grant, now, dialect, key))
   }
 })
 
@@ -178,7 +190,8 @@ test('responses do not share memory', async (t) => {
   const random = createRandom(3)
   const templateOf = createTemplates()
   const grants = Array.from({ length: 50 }, () => randomGrant(random, start))
-  const told = () => grants.map((grant) => toCheckResponse(grant, start, 'openai', 1, templateOf))
+  const told = () =>
+    grants.map((grant) => toCheckResponse(grant, start, 'openai', { keyAgeMs: 1 }, templateOf))
   const first = told()
   const copies = first.map((answer) => Buffer.from(answer))
   told()

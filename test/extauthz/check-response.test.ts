@@ -60,10 +60,12 @@ test('an allow contains exactly what Envoy needs', async (t) => {
 })
 
 test('reports the age of cached data', async (t) => {
-  const aged = checkResponse.decode(toCheckResponse(grant, now, 'openai', 61_999))
+  const aged = checkResponse.decode(toCheckResponse(grant, now, 'openai', { keyAgeMs: 61_999 }))
   t.match(aged.ok_response, { response_headers_to_add: [header('x-tollgate-key-age', '61')] })
   const denied = readDenial(
-    toCheckResponse({ allowed: false, code: 'model_not_allowed' }, now, 'openai', 400),
+    toCheckResponse({ allowed: false, code: 'model_not_allowed' }, now, 'openai', {
+      keyAgeMs: 400,
+    }),
   )
   t.equal(denied.headers['x-tollgate-key-age'], '0')
   t.notOk('x-tollgate-key-age' in deny('model_not_allowed').headers)

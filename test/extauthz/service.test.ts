@@ -438,6 +438,25 @@ test('responses based on cached keys give their age', async (t) => {
   }
 })
 
+test('a response says when a key ends, if that is soon', async (t) => {
+  const { ask, keys, clock, use } = createWorld()
+  const key = keys.mint({ createdAt: start, expiresAt: start + 10 * minute })
+  const forever = keys.mint({ createdAt: start, expiresAt: null })
+  const endOf = async (credential: string, path = chat) =>
+    /x-tollgate-key-expires\W+(2[-:TZ\d]+)/.exec(
+      (await ask(path, credential)).toString('latin1'),
+    )?.[1]
+  t.equal(await endOf(key), undefined)
+  clock.now = start + 9 * minute
+  t.equal(await endOf(key), '2026-01-01T00:10:00Z')
+  t.equal(await endOf(key, '/llm/nothing/v1/chat/completions'), '2026-01-01T00:10:00Z')
+  use('ada', 'llm/small', 200)
+  t.equal(await endOf(key), '2026-01-01T00:10:00Z', 'also on a used-up limit')
+  t.equal(await endOf(forever), undefined)
+  clock.now = start + 10 * minute
+  t.equal(await endOf(key), undefined, 'it has ended')
+})
+
 test('concurrent requests each give the age of their own key', async (t) => {
   const known = createMemoryApiKeys()
   const old = known.mint({ id: 'old' })

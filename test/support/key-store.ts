@@ -65,7 +65,7 @@ export function createSearch(fields: Partial<ApiKeySearch> = {}): ApiKeySearch {
 
 /** The part of a record that the request path uses. */
 export function knownOf(record: ApiKeyRecord | FoundKey): KnownKey {
-  const { id, user, groups, subscription, status, expiresAt, revokedAt } = record
-  const known = { id, user, groups, subscription, status, expiresAt }
+  const { id, user, groups, subscription, status, createdAt, expiresAt, revokedAt } = record
+  const known = { id, user, groups, subscription, status, createdAt, expiresAt }
   return revokedAt === undefined ? known : { ...known, revokedAt }
 }

@@ -34,6 +34,8 @@ export interface KeyCaller extends Person {
    * Milliseconds since the key's record was last confirmed; set while the key store is unavailable.
    */
   readonly keyAgeMs?: number
+  /** When the key ends, if that is soon, in milliseconds since the epoch. */
+  readonly endsSoonAt?: number
 }
 
 export type Caller = TokenCaller | KeyCaller

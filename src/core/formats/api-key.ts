@@ -116,6 +116,22 @@ function hashOf(id: string, secret: string): string {
   return hash('sha256', `${id}\0${secret}`, 'hex')
 }
 
+/** The longest time before its end in which a key's end is announced: 7 days. */
+const longestNoticeMs = 604_800_000
+
+/**
+ * Whether a key's end is near: within a tenth of its lifetime, and within 7 days. Also true once it
+ * has ended.
+ */
+export function endsSoon(
+  { createdAt, expiresAt }: Pick<ApiKeyRecord, 'createdAt' | 'expiresAt'>,
+  now: number,
+): boolean {
+  return (
+    expiresAt !== null && now >= expiresAt - Math.min((expiresAt - createdAt) / 10, longestNoticeMs)
+  )
+}
+
 /** The effective status: an active record is expired after its expiry. */
 export function statusAt(
   record: Pick<ApiKeyRecord, 'status' | 'expiresAt'>,

@@ -252,6 +252,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     },
     search: (search) => table.search(search),
     countActive: (scope, now) => table.countActive(scope, now),
+    countEndingSoon: (now) => table.countEndingSoon(now),
     async revokeAll(scope, now) {
       const { user, subscription } = scope
       const revoked = await revoking(

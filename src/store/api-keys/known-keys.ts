@@ -50,7 +50,7 @@ export function createKnownKeys(entries: number) {
     /** Caches the key as it was read, and returns the cached form. */
     set(
       hash: string,
-      { id, user, groups, subscription, status, expiresAt, revokedAt, isPrevious }: KnownKey,
+      { id, user, groups, subscription, status, createdAt, ...key }: KnownKey,
       dueAt = Number.POSITIVE_INFINITY,
     ): KnownKey {
       const entry: Entry = {
@@ -59,9 +59,10 @@ export function createKnownKeys(entries: number) {
         groups: lists(JSON.stringify(groups)),
         subscription: texts(subscription),
         status: statuses[status],
-        expiresAt,
-        ...(revokedAt !== undefined && { revokedAt }),
-        ...(isPrevious && { isPrevious }),
+        createdAt,
+        expiresAt: key.expiresAt,
+        ...(key.revokedAt !== undefined && { revokedAt: key.revokedAt }),
+        ...(key.isPrevious && { isPrevious: true }),
         // An integer is stored within the entry itself.
         dueAt: Math.trunc(dueAt),
         round,

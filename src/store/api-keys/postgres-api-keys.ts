@@ -70,7 +70,7 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
         select ${foundColumns(sql)}, false as is_previous from api_keys
         where key_hash = any(${hashes}::text[])
         union all
-        select id, username, previous_hash, status, user_groups, subscription,
+        select id, username, previous_hash, status, user_groups, subscription, created_at,
           least(expires_at, previous_ends_at), revoked_at, true from api_keys
         where previous_hash = any(${hashes}::text[])`)
       return rows.map(toFound)
@@ -192,6 +192,15 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
         returning *, pg_current_xact_id()::text as transaction`)
       return row && { ...toRevoked(row), hash }
     },
+    async countEndingSoon(now) {
+      const instant = sql`${new Date(now)}::timestamptz`
+      const query = sql<{ count: number }[]>`
+        select count(*)::int as count from api_keys
+        where status = 'active' and not ephemeral and expires_at > ${instant}
+          and ${instant} >= expires_at - least((expires_at - created_at) / 10, interval '7 days')`
+      const [row] = await within(query, statementDeadlineMs)
+      return row?.count ?? 0
+    },
     async countActive(scope, now) {
       const query = sql<{ count: number }[]>`
         select count(*)::int as count from api_keys where ${isActive(sql, scope, now)}`
@@ -269,12 +278,13 @@ type FoundRow = Pick<
   | 'status'
   | 'user_groups'
   | 'subscription'
+  | 'created_at'
   | 'expires_at'
   | 'revoked_at'
 > & { readonly is_previous?: boolean }
 
 function foundColumns(sql: Sql): Fragment {
-  return sql`id, username, key_hash, status, user_groups, subscription, expires_at, revoked_at`
+  return sql`id, username, key_hash, status, user_groups, subscription, created_at, expires_at, revoked_at`
 }
 
 function toFound(row: FoundRow): FoundKey {
@@ -285,6 +295,7 @@ function toFound(row: FoundRow): FoundKey {
     groups: row.user_groups,
     subscription: row.subscription,
     status: row.status,
+    createdAt: row.created_at.getTime(),
     expiresAt: row.expires_at?.getTime() ?? null,
     ...(row.revoked_at && { revokedAt: row.revoked_at.getTime() }),
     ...(row.is_previous && { isPrevious: true }),
@@ -377,7 +388,6 @@ function toRecord(row: Row): ApiKeyRecord {
     description: row.description ?? '',
     labels: row.labels ?? {},
     ephemeral: row.ephemeral,
-    createdAt: row.created_at.getTime(),
     lastUsedAt: row.last_used_at?.getTime() ?? null,
     ...(row.previous_hash !== null && { previous: toPrevious(row.previous_hash, row) }),
   }

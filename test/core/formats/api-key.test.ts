@@ -3,6 +3,7 @@ import { crc32 } from 'node:zlib'
 import { test } from 'tap'
 import {
   type ApiKeyRecord,
+  endsSoon,
   hashOfKey,
   type KeyMarkers,
   keyIdBytes,
@@ -179,4 +180,16 @@ test('the status depends on the instant', async (t) => {
     t.equal(statusAt({ ...record, status: 'revoked' }, now), 'revoked')
     t.equal(statusAt({ ...record, status: 'expired' }, now), 'expired')
   }
+})
+
+test('a key ends soon in the last tenth of its life, and in its last seven days', async (t) => {
+  const day = 86_400_000
+  const short = { createdAt: 1_000, expiresAt: 1_000 + 10 * day }
+  t.notOk(endsSoon(short, 999 + 9 * day))
+  t.ok(endsSoon(short, 1_000 + 9 * day))
+  t.ok(endsSoon(short, 1_000 + 11 * day))
+  const long = { createdAt: 0, expiresAt: 365 * day }
+  t.notOk(endsSoon(long, 358 * day - 1))
+  t.ok(endsSoon(long, 358 * day))
+  t.notOk(endsSoon({ createdAt: 0, expiresAt: null }, Number.MAX_SAFE_INTEGER))
 })

@@ -45,6 +45,28 @@ test('many hashes are found with one query', async (t) => {
   t.strictSame(new Set(found.map(({ hash }) => hash)), new Set(hashes.slice(5)))
 })
 
+test('active keys that end soon are counted', async (t) => {
+  const sql = await createMigrated(t)
+  const keys = createPostgresApiKeys(sql)
+  const day = 86_400_000
+  const lives = [
+    [1, 9],
+    [9, 1],
+    [8, 2],
+    [358, 7],
+    [357, 8],
+    [10, 0],
+  ] as const
+  for (const [before, left] of lives) {
+    const life = { createdAt: now - before * day, expiresAt: now + left * day }
+    await keys.insert(createRecord(life))
+    await keys.insert(createRecord({ ...life, ephemeral: true }))
+    await keys.insert(createRecord({ ...life, status: 'revoked' }))
+  }
+  await keys.insert(createRecord({ expiresAt: null }))
+  t.equal(await keys.countEndingSoon(now), 2)
+})
+
 test('the most recently used active keys are found in order', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
