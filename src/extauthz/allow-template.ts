@@ -32,15 +32,15 @@ export class AllowTemplate {
   readonly #limits: readonly CountedLimit[]
   readonly #grant: Pick<
     Grant,
-    'cluster' | 'subscription' | 'bodyNames' | 'metered' | 'owningGroup' | 'payer'
+    'cluster' | 'subscription' | 'bodyNames' | 'sentName' | 'metered' | 'owningGroup' | 'payer'
   >
   readonly #dialect: Dialect
 
   constructor(grant: Grant, dialect: Dialect) {
-    const { model, cluster, subscription, bodyNames, metered, owningGroup, payer } = grant
+    const { model, cluster, subscription, bodyNames, sentName, metered, owningGroup, payer } = grant
     this.#model = model
     this.#limits = grant.states.map(({ limit }) => limit)
-    this.#grant = { cluster, subscription, bodyNames, metered, owningGroup, payer }
+    this.#grant = { cluster, subscription, bodyNames, sentName, metered, owningGroup, payer }
     this.#dialect = dialect
     this.before = bytesOf((writer) => {
       writeHeader(writer, 'x-maas-subscription', subscription)
@@ -48,7 +48,7 @@ export class AllowTemplate {
     })
     this.after = bytesOf((writer) => {
       if (bodyNames !== undefined) writeHeader(writer, 'x-tollgate-models', bodyNames)
-      writeServer(writer, model.resource.server)
+      writeServer(writer, model.resource.server, sentName)
       writer.string(5, 'authorization').string(5, 'x-api-key').string(5, 'proxy-authorization')
     })
     this.policies = bytesOf((writer) => {
@@ -77,6 +77,7 @@ export class AllowTemplate {
       mine.cluster !== grant.cluster ||
       mine.subscription !== grant.subscription ||
       mine.bodyNames !== grant.bodyNames ||
+      mine.sentName !== grant.sentName ||
       mine.metered !== grant.metered ||
       mine.owningGroup !== grant.owningGroup ||
       mine.payer !== grant.payer ||
@@ -105,8 +106,8 @@ function bytesOf(write: (writer: WireWriter) => void): Buffer {
  * Settings of the model's server that the gateway's routes and scripts need, where they differ from
  * the defaults.
  */
-function writeServer(writer: WireWriter, server: ModelServer): void {
-  const { upstreamModel, idleMs, answerMs, retries } = server
+function writeServer(writer: WireWriter, server: ModelServer, sentName: string | undefined): void {
+  const { upstreamModel = sentName, idleMs, answerMs, retries } = server
   if (upstreamModel !== undefined) writeHeader(writer, 'x-tollgate-upstream-model', upstreamModel)
   if (idleMs !== undefined) writeHeader(writer, 'x-tollgate-idle', `${idleMs / 1_000}s`)
   if (answerMs !== undefined) {

@@ -35,6 +35,22 @@ test('a model can be called by the ids of its ModelRef', async (t, gateway) => {
   }
 })
 
+test('an id of the original is replaced by a name that the server knows', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const id = 'publishers/llm/models/sim'
+  for (const stream of [false, true]) {
+    const { status, text } = await gateway.chat(key, keep, { model: id, stream }, shared)
+    t.equal(status, 200)
+    t.match(text, 'acme/Sim-7B')
+    t.notMatch(text, id)
+  }
+  for (const model of ['publishers/shut/models/twin', 'publishers/llm/models/none']) {
+    const { status, text } = await gateway.chat(key, {}, { model }, shared)
+    t.equal(status, 403, model)
+    t.match(JSON.parse(text).error.message, model)
+  }
+})
+
 test('an ambiguous name means the model that the subscription covers', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'east' })
   t.equal((await gateway.chat(key, {}, { model: 'twin' }, shared)).status, 200)

@@ -80,6 +80,7 @@ function randomGrant(random: Random, now: number): Grant {
     owningGroup: pick(random, [undefined, '', 'team-a']),
     payer: pick(random, [undefined, 'organization=a&rate=0.1', 'organization=b']),
     bodyNames: pick(random, [undefined, 'small', 'small\ta\tb']),
+    sentName: pick(random, [undefined, 'small', 'org/Small']),
     upstreamPath: pick(random, ['/v1/chat/completions', '/v1/messages?a=b', `/${'z'.repeat(200)}`]),
   }
 }
@@ -89,7 +90,8 @@ type KeyNews = Pick<Partial<KeyCaller>, 'keyAgeMs' | 'endsSoonAt'>
 /** The expected message, built without the code under test. */
 function expectedOf(grant: Grant, now: number, dialect: Dialect, key: KeyNews = {}): object {
   const option = (key: string, value: string) => ({ header: { key, value }, append_action: 2 })
-  const { upstreamModel, idleMs, answerMs, retries, credential } = grant.model.resource.server
+  const { idleMs, answerMs, retries, credential } = grant.model.resource.server
+  const { upstreamModel = grant.sentName } = grant.model.resource.server
   const answer: object[] = []
   putLimitHeaders(dialect, grant.states, now, (name, value) => answer.push(option(name, value)))
   if (key.keyAgeMs !== undefined) {

@@ -24,6 +24,7 @@ const grant: Grant = {
   owningGroup: undefined,
   payer: undefined,
   bodyNames: undefined,
+  sentName: undefined,
   upstreamPath: '/v1/chat/completions?a=b',
 }
 

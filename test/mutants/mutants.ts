@@ -248,6 +248,7 @@ export const allMutants: readonly Mutant[] = [
       ["writer.string(5, 'authorization').string(5, 'x-api-key')", "writer.string(5, 'x-api-key')"],
       ['this.#dialect !== dialect ||', ''],
       ['mine.bodyNames !== grant.bodyNames ||', ''],
+      ['mine.sentName !== grant.sentName ||', ''],
       ['mine.metered !== grant.metered ||', ''],
       ['mine.owningGroup !== grant.owningGroup ||', ''],
       ['mine.payer !== grant.payer ||', ''],

@@ -28,6 +28,7 @@ import {
   refuseOperation,
   refuseSpelling,
 } from './operations.ts'
+import { nameAtServer, publishedModels, readPublishedName } from './published-names.ts'
 import { isHealthy, type Selection, type SelectionError, select } from './selection.ts'
 import type { CompiledSubscription, Model, Opened, Snapshot } from './snapshot.ts'
 import type { Target } from './target.ts'
@@ -75,6 +76,8 @@ export interface Grant {
   readonly payer: string | undefined
   /** If the path names the model: the names that the body may use, separated by tabs, if known. */
   readonly bodyNames: string | undefined
+  /** If the body's name must be replaced for this request: the one that the server knows. */
+  readonly sentName: string | undefined
   /** Path and query for the model's server. */
   readonly upstreamPath: string
 }
@@ -218,6 +221,7 @@ export function authorize(
       : undefined,
     payer: subscription.payers.get(model.key),
     bodyNames: target.modelKey === undefined ? undefined : model.bodyNames,
+    sentName: sentName(request, model, snapshot),
     upstreamPath: model.basePath + operation + query,
   }
 }
@@ -252,12 +256,26 @@ function denyModel({ target, bodyModel }: AccessRequest): Denial {
  */
 export function namedModel(
   { target, bodyModel }: Pick<AccessRequest, 'target' | 'bodyModel'>,
-  { models, modelsByName }: Snapshot,
+  snapshot: Snapshot,
 ): string | undefined {
   const { modelKey } = target
-  if (modelKey !== undefined) return models.has(modelKey) ? modelKey : undefined
-  const named = bodyModel === undefined ? undefined : modelsByName.get(bodyModel)
+  if (modelKey !== undefined) return snapshot.models.has(modelKey) ? modelKey : undefined
+  if (bodyModel === undefined) return undefined
+  const published = readPublishedName(bodyModel)
+  const means = published === undefined ? none : publishedModels(published, snapshot)
+  const named = means.length > 0 ? means : snapshot.modelsByName.get(bodyModel)
   return named?.length === 1 ? named[0]?.key : undefined
+}
+
+/** Only a shared path has the body's name; on others the gateway compares it with `bodyNames`. */
+function sentName(
+  { target, bodyModel }: AccessRequest,
+  model: Model,
+  snapshot: Snapshot,
+): string | undefined {
+  if (target.modelKey !== undefined || bodyModel === undefined) return undefined
+  const published = readPublishedName(bodyModel)
+  return published && nameAtServer(model, published, snapshot)
 }
 
 /** A key always pays with its own subscription; the header is ignored. */
@@ -321,7 +339,8 @@ function refusedProblem({ target, bodyProblem }: AccessRequest, rules: PathRules
 
 /**
  * The model that a body names. A name that a ModelRef declares is not looked up among those that
- * servers list, unless another namespace owned it before: that one's callers keep it.
+ * servers list, unless another namespace owned it before: that one's callers keep it. An id of the
+ * form `publishers/…` is never looked up among names that other namespaces' servers list.
  */
 function findByName(
   name: string,
@@ -329,9 +348,13 @@ function findByName(
   snapshot: Snapshot,
   caller: Caller,
 ): Model | Denial | undefined {
-  const declared = snapshot.modelsByName.get(name) ?? none
-  const served = snapshot.servedNames.get(name)
   const usableOf = (models: readonly Model[]) => models.filter((each) => mayUse(caller, each))
+  const published = readPublishedName(name)
+  const means = published === undefined ? none : publishedModels(published, snapshot)
+  if (means.length > 0) return pickCovered(usableOf(means), request, snapshot, caller)
+
+  const declared = snapshot.modelsByName.get(name) ?? none
+  const served = published === undefined ? snapshot.servedNames.get(name) : undefined
   if (served === undefined) return pickCovered(usableOf(declared), request, snapshot, caller)
 
   const isOwn = ({ resource }: Model) => resource.metadata.namespace === served.namespace

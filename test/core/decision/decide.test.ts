@@ -109,6 +109,7 @@ test('a key uses its model under its subscription', async (t) => {
     cluster: 'model/llm/small',
     subscription: 'basic',
     metered: true,
+    sentName: undefined,
     upstreamPath: '/base/v1/chat/completions?a=b',
     limits: [{ limit: 100 }, { limit: 1_000 }],
   })
@@ -207,6 +208,7 @@ test('an identity token may only list models', async (t) => {
   const listing = ask('/llm/small/v1/models', token, { requestedSubscription })
   t.equal(told(listing), 'llm/small by basic')
   t.match(ask('/llm/small/v1/models?x=y', token, { requestedSubscription }), {
+    sentName: undefined,
     upstreamPath: '/base/v1/models?x=y',
   })
 })

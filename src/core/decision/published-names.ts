@@ -1,0 +1,64 @@
+/**
+ * Ids of the form `publishers/<namespace>/models/<name>`, by which the original and KServe name a
+ * model in a body. Such an id means only models of its namespace, whatever other servers list.
+ */
+
+import type { Model, Snapshot } from './snapshot.ts'
+
+export interface PublishedName {
+  readonly id: string
+  readonly namespace: string
+  readonly name: string
+}
+
+const form = /^publishers\/([^/]+)\/models\/(.+)$/s
+
+/** undefined: the name has another form. */
+export function readPublishedName(id: string): PublishedName | undefined {
+  if (!id.startsWith('publishers/')) return undefined
+  const [, namespace, name] = form.exec(id) ?? []
+  return namespace === undefined || name === undefined ? undefined : { id, namespace, name }
+}
+
+/**
+ * The models that the id means: the ModelRef of that name; otherwise those of the namespace that
+ * declare the id or the name, or whose server lists it. Empty if there is none.
+ */
+export function publishedModels(
+  { id, namespace, name }: PublishedName,
+  { models, modelsByName, servedNames }: Pick<Snapshot, 'models' | 'modelsByName' | 'servedNames'>,
+): readonly Model[] {
+  const named = models.get(`${namespace}/${name}`)
+  if (named !== undefined) return [named]
+  const isThere = ({ resource }: Model): boolean => resource.metadata.namespace === namespace
+  for (const each of [id, name]) {
+    const declared = (modelsByName.get(each) ?? []).filter(isThere)
+    if (declared.length > 0) return declared
+  }
+  for (const each of [id, name]) {
+    const { owned = [], others = [] } = servedNames.get(each) ?? {}
+    const serving = [...owned, ...others].filter(isThere)
+    if (serving.length > 0) return serving
+  }
+  return []
+}
+
+/** What may be written into a body as it is, and into a header. */
+const plain = /^[!#-[\]-~]+$/
+
+/**
+ * The name that the server knows, to be sent instead of the id; undefined: the id stays, because the
+ * server knows it, or because `spec.upstreamModel` replaces every name.
+ */
+export function nameAtServer(
+  model: Model,
+  { id, name }: PublishedName,
+  { servedNames }: Pick<Snapshot, 'servedNames'>,
+): string | undefined {
+  const { modelIds, server } = model.resource
+  if (server.upstreamModel !== undefined) return undefined
+  const known = modelIds.length > 0 ? modelIds : (servedNames.listOf(model) ?? [])
+  if (known.includes(id)) return undefined
+  const found = known.includes(name) ? name : (known.find((each) => plain.test(each)) ?? name)
+  return plain.test(found) ? found : undefined
+}
