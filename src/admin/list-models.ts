@@ -10,7 +10,6 @@ import { ServiceError } from '../core/decision/errors.ts'
 import {
   endpointOf,
   type FoundModel,
-  type ListedModel,
   mergeModels,
   type ServedModel,
 } from '../core/decision/model-list.ts'
@@ -21,6 +20,7 @@ import { toTimestamp } from '../core/formats/timestamp.ts'
 import { forEachConcurrently } from '../runtime/concurrency.ts'
 import { callerOf } from './authenticate.ts'
 import type { ProbeModel } from './model-probe.ts'
+import { modelRecord, showModel } from './model-record.ts'
 import { refusals } from './schemas.ts'
 
 export interface ListModelsDeps {
@@ -44,58 +44,6 @@ const allAskedMs = 1_000
 const usualMs = 2_000
 const lookEveryMs = 50
 const quietLooks = 5
-
-const model = {
-  title: 'Model',
-  type: 'object',
-  required: ['id', 'object', 'created', 'owned_by', 'kind', 'ready', 'subscriptions'],
-  properties: {
-    id: {
-      type: 'string',
-      description: "As the model's server calls it.",
-      examples: ['sim-small'],
-    },
-    object: { type: 'string', const: 'model' },
-    created: { type: 'integer', description: 'Unix seconds.', examples: [1_704_067_200] },
-    owned_by: {
-      type: 'string',
-      description: '<namespace>/<name> of the ModelRef.',
-      examples: ['llm/sim-small'],
-    },
-    kind: { type: 'string', description: 'What serves it.', examples: ['LLMInferenceService'] },
-    url: {
-      type: 'string',
-      description: 'Base URL for clients, to which /v1/… is added. Left out when there is none.',
-      examples: ['http://127.0.0.1:8000/llm/sim-small'],
-    },
-    ready: { type: 'boolean', description: 'Whether it is in the phase Ready.' },
-    modelDetails: {
-      title: 'ModelDetails',
-      type: 'object',
-      description: 'For people; what is empty is left out.',
-      properties: {
-        displayName: { type: 'string', examples: ['Sim Small'] },
-        description: { type: 'string' },
-        genaiUseCase: { type: 'string' },
-        contextWindow: { type: 'string' },
-      },
-    },
-    subscriptions: {
-      type: 'array',
-      description: 'Those of yours that open it.',
-      items: {
-        title: 'ModelSubscription',
-        type: 'object',
-        required: ['name'],
-        properties: {
-          name: { type: 'string', examples: ['team-a-premium'] },
-          displayName: { type: 'string', examples: ['Team A premium'] },
-          description: { type: 'string' },
-        },
-      },
-    },
-  },
-} as const
 
 const schema = {
   operationId: 'listModels',
@@ -130,7 +78,7 @@ through the gateway; a model that you may not use, or that does not answer in ti
       required: ['object', 'data'],
       properties: {
         object: { type: 'string', const: 'list' },
-        data: { type: 'array', items: model },
+        data: { type: 'array', items: modelRecord },
       },
     },
     ...refusals(401, 403, 429, 500, 503),
@@ -153,8 +101,8 @@ const oneSchema = {
     },
   },
   response: {
-    200: { description: 'The model.', ...model },
-    ...refusals(401, 403, 404, 429, 500, 503),
+    200: { description: 'The model.', ...modelRecord },
+    ...refusals(400, 401, 403, 404, 429, 500, 503),
   },
 } as const
 
@@ -279,23 +227,4 @@ async function findModels(deps: ListModelsDeps, search: Search): Promise<readonl
   )
   clearInterval(timer)
   return [...found]
-}
-
-function showModel(listed: ListedModel): Record<string, unknown> {
-  const details = withoutEmpty(listed.details)
-  return {
-    id: listed.id,
-    object: 'model',
-    created: listed.created,
-    owned_by: listed.ownedBy,
-    kind: listed.kind,
-    ...(listed.url !== '' && { url: listed.url }),
-    ready: listed.ready,
-    ...(Object.keys(details).length > 0 && { modelDetails: details }),
-    subscriptions: listed.subscriptions.map(withoutEmpty),
-  }
-}
-
-function withoutEmpty(texts: object): Record<string, string> {
-  return Object.fromEntries(Object.entries(texts).filter(([, text]) => text !== ''))
 }

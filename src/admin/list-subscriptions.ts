@@ -1,6 +1,6 @@
 /** `GET /v1/subscriptions` and `GET /v1/model/{model-id}/subscriptions` (contract, 3.8). */
 
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { accessibleSubscriptions } from '../core/decision/selection.ts'
 import type { CompiledSubscription, Snapshot } from '../core/decision/snapshot.ts'
 import { callerOf } from './authenticate.ts'
@@ -41,22 +41,26 @@ const modelSchema = {
       },
     },
   },
-  response: { 200: listed, ...refusals(401, 404, 429, 500, 503) },
+  response: { 200: listed, ...refusals(400, 401, 404, 429, 500, 503) },
 } as const
 
 /** Adds both routes. The responses are bare arrays. */
 export function listSubscriptions(app: FastifyInstance, { snapshot }: ListSubscriptionsDeps): void {
+  function list(request: FastifyRequest, isWanted: (each: CompiledSubscription) => boolean) {
+    const [current, caller] = [snapshot(), callerOf(request)]
+    return accessibleSubscriptions(current, caller)
+      .filter(isWanted)
+      .map((each) => showSubscription(each, current, caller))
+  }
   app.get('/v1/subscriptions', { schema }, async (request) => {
-    return accessibleSubscriptions(snapshot(), callerOf(request)).map(showSubscription)
+    return list(request, () => true)
   })
   app.get<{ Params: { modelId: string } }>(
     '/v1/model/:modelId/subscriptions',
     { schema: modelSchema },
     async (request) => {
       const { modelId } = request.params
-      return accessibleSubscriptions(snapshot(), callerOf(request))
-        .filter((subscription) => includes(subscription, modelId))
-        .map(showSubscription)
+      return list(request, (subscription) => includes(subscription, modelId))
     },
   )
 }

@@ -1,9 +1,18 @@
 /** A subscription in responses (contract, 3.8), without its owners. */
 
+import { mayUse } from '../core/decision/access.ts'
+import type { Person } from '../core/decision/caller.ts'
 import { displayOf } from '../core/decision/display.ts'
-import type { CompiledSubscription } from '../core/decision/snapshot.ts'
+import type { CompiledSubscription, Model, Snapshot } from '../core/decision/snapshot.ts'
 import type { BilledModel } from '../core/kinds/resources.ts'
 import { labelsSchema } from './schemas.ts'
+
+export const billingRate = {
+  title: 'BillingRate',
+  type: 'object',
+  required: ['per_token'],
+  properties: { per_token: { type: 'string', examples: ['0.00002'] } },
+} as const
 
 /** The models that a subscription pays for, with their limits. */
 export const modelRefsSchema = {
@@ -28,11 +37,17 @@ export const modelRefsSchema = {
           },
         },
       },
-      billing_rate: {
-        title: 'BillingRate',
-        type: 'object',
-        required: ['per_token'],
-        properties: { per_token: { type: 'string', examples: ['0.00002'] } },
+      billing_rate: billingRate,
+      display_name: { type: 'string', description: 'Left out when empty.' },
+      description: { type: 'string', description: 'Left out when empty.' },
+      source: {
+        type: 'string',
+        enum: ['internal', 'external'],
+        description: 'Whether the model runs here or at a provider; left out if there is no model.',
+      },
+      accessible: {
+        type: 'boolean',
+        description: 'Whether an AccessPolicy opens the model to you; only in lists.',
       },
     },
   },
@@ -67,8 +82,13 @@ export const subscriptionRecord = {
   },
 } as const
 
-export function showSubscription(subscription: CompiledSubscription): Record<string, unknown> {
-  const { name, priority, resource } = subscription
+/** As the caller sees it. */
+export function showSubscription(
+  subscription: CompiledSubscription,
+  { models }: Pick<Snapshot, 'models'>,
+  caller: Person,
+): Record<string, unknown> {
+  const { name, priority, resource, modelKeys } = subscription
   const { displayName, description } = displayOf(resource.metadata)
   const { organizationId, costCenter, labels } = resource.attribution
   return {
@@ -76,10 +96,25 @@ export function showSubscription(subscription: CompiledSubscription): Record<str
     subscription_description: description || displayName || name,
     ...(displayName !== '' && { display_name: displayName }),
     priority,
-    model_refs: showModelRefs(resource.modelRefs),
+    model_refs: showModelRefs(resource.modelRefs).map((shown, index) => ({
+      ...shown,
+      ...aboutModel(models.get(modelKeys[index] as string), caller),
+    })),
     ...(organizationId !== '' && { organization_id: organizationId }),
     ...(costCenter !== '' && { cost_center: costCenter }),
     ...(Object.keys(labels).length > 0 && { labels }),
+  }
+}
+
+function aboutModel(model: Model | undefined, caller: Person): Record<string, unknown> {
+  if (model === undefined) return { accessible: false }
+  const { metadata, backend } = model.resource
+  const { displayName, description } = displayOf(metadata)
+  return {
+    ...(displayName !== '' && { display_name: displayName }),
+    ...(description !== '' && { description }),
+    source: backend.kind === 'ExternalModel' ? 'external' : 'internal',
+    accessible: mayUse(caller, model),
   }
 }
 

@@ -67,10 +67,13 @@ test('an entry has all fields (200)', async (t) => {
   model.metadata.annotations = {
     'openshift.io/display-name': 'Small',
     'opendatahub.io/context-window': '4096',
+    'opendatahub.io/model-capabilities': '["tool-calling", "vision"]',
   }
   const basic = subscription('basic', team, { 'llm/small': rate })
   basic.metadata.annotations = { 'openshift.io/display-name': 'Basic' }
   const other = subscription('other', team, { 'llm/small': rate })
+  const [billed] = other.spec.modelRefs as [Record<string, unknown>]
+  billed.billingRate = { perToken: '0.00002' }
   const api = await createListApi(t, { snapshot: snapshotOf(model, other, basic) })
   const answer = await ask(api, 'alice')
   t.equal(answer.statusCode, 200)
@@ -86,12 +89,41 @@ test('an entry has all fields (200)', async (t) => {
         owned_by: 'llm/small',
         kind: 'LLMInferenceService',
         url: 'https://elsewhere.example',
+        context_length: 4_096,
         ready: true,
-        modelDetails: { displayName: 'Small', contextWindow: '4096' },
-        subscriptions: [{ name: 'basic', displayName: 'Basic' }, { name: 'other' }],
+        modelDetails: {
+          displayName: 'Small',
+          contextWindow: '4096',
+          modelCapabilities: ['tool-calling', 'vision'],
+        },
+        subscriptions: [
+          { name: 'basic', displayName: 'Basic' },
+          { name: 'other', billing_rate: { per_token: '0.00002' } },
+        ],
       },
     ],
   })
+})
+
+test('annotations that cannot be read are left out', async (t) => {
+  const server = await startAnswering(t, 200, listOf('m'))
+  const window = 'opendatahub.io/context-window'
+  const capabilities = 'opendatahub.io/model-capabilities'
+  for (const [written, modelDetails] of [
+    [{ [window]: '128k' }, { contextWindow: '128k' }],
+    [{ [window]: '0' }, { contextWindow: '0' }],
+    ...['', '[]', 'vision', '{"a":1}', '["a",1]', '"vision"', 'null'].map(
+      (each) => [{ [capabilities]: each }, undefined] as const,
+    ),
+  ] as const) {
+    const model = at('small', server.url)
+    model.metadata.annotations = written
+    const basic = subscription('basic', team, { 'llm/small': rate })
+    const api = await createListApi(t, { snapshot: snapshotOf(model, basic) })
+    const [entry] = (await ask(api, 'alice')).json().data
+    t.same(entry.modelDetails, modelDetails, JSON.stringify(written))
+    t.notOk('context_length' in entry)
+  }
 })
 
 test('the credential is passed on unchanged, once for each model', async (t) => {

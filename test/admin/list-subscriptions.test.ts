@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { modelRef, snapshotOf, subscription } from '../support/documents.ts'
+import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 import { createListApi, type ListApi } from '../support/list-api.ts'
 import { refused } from '../support/refusals.ts'
 
@@ -78,6 +78,8 @@ test('an entry has all fields of its subscription', async (t) => {
           { limit: 1_000, window: '24h' },
         ],
         billing_rate: { per_token: '0.5' },
+        source: 'internal',
+        accessible: false,
       },
     ],
     organization_id: 'org',
@@ -89,11 +91,57 @@ test('an entry has all fields of its subscription', async (t) => {
     subscription_description: 'by-user',
     priority: 0,
     model_refs: [
-      { name: 'large', namespace: 'llm', token_rate_limits: [{ limit: 100, window: '1m' }] },
+      {
+        name: 'large',
+        namespace: 'llm',
+        token_rate_limits: [{ limit: 100, window: '1m' }],
+        source: 'internal',
+        accessible: false,
+      },
     ],
   })
   t.match(named, { subscription_description: 'Shown', display_name: 'Shown', priority: 0 })
   t.equal(partly.model_refs.length, 2)
+})
+
+test('a model is shown with its texts, source and whether it is open to the caller', async (t) => {
+  const small = modelRef('small')
+  small.metadata.annotations = {
+    'openshift.io/display-name': 'Small',
+    'openshift.io/description': 'A small one',
+  }
+  const hosted = modelRef('hosted', { modelRef: { kind: 'ExternalModel', name: 'hosted' } })
+  const api = await createListApi(t, {
+    snapshot: snapshotOf(
+      small,
+      hosted,
+      accessPolicy('open', ['llm/small'], { users: ['alice'] }),
+      subscription(
+        'all',
+        { groups: ['team-a', 'team-b'] },
+        {
+          'llm/small': rate,
+          'llm/hosted': rate,
+          'llm/ghost': rate,
+        },
+      ),
+    ),
+  })
+  const limits = { namespace: 'llm', token_rate_limits: [{ limit: 100, window: '1m' }] }
+  const texts = { display_name: 'Small', description: 'A small one', source: 'internal' }
+  for (const [user, accessible] of [
+    ['alice', true],
+    ['bob', false],
+  ] as const) {
+    for (const path of paths) {
+      const [{ model_refs }] = (await ask(api, path, user)).json()
+      t.strictSame(model_refs, [
+        { name: 'small', ...limits, ...texts, accessible },
+        { name: 'hosted', ...limits, source: 'external', accessible: false },
+        { name: 'ghost', ...limits, accessible: false },
+      ])
+    }
+  }
 })
 
 test('a model has the subscriptions that cover it', async (t) => {

@@ -19,6 +19,7 @@ export function displayOf({ annotations }: Metadata): Display {
 export interface ModelDisplay extends Display {
   readonly genaiUseCase: string
   readonly contextWindow: string
+  readonly modelCapabilities: readonly string[]
 }
 
 export function modelDisplayOf(metadata: Metadata): ModelDisplay {
@@ -26,5 +27,16 @@ export function modelDisplayOf(metadata: Metadata): ModelDisplay {
     ...displayOf(metadata),
     genaiUseCase: metadata.annotations['opendatahub.io/genai-use-case'] ?? '',
     contextWindow: metadata.annotations['opendatahub.io/context-window'] ?? '',
+    modelCapabilities: readCapabilities(metadata.annotations['opendatahub.io/model-capabilities']),
+  }
+}
+
+/** A JSON array of strings; anything else counts as none. */
+function readCapabilities(written = '[]'): readonly string[] {
+  try {
+    const list: unknown = JSON.parse(written)
+    return Array.isArray(list) && list.every((each) => typeof each === 'string') ? list : []
+  } catch {
+    return []
   }
 }

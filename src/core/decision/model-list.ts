@@ -4,6 +4,7 @@
  */
 
 import { readEntries } from '../formats/json-entries.ts'
+import type { BilledModel } from '../kinds/resources.ts'
 import { displayOf, type ModelDisplay, modelDisplayOf } from './display.ts'
 import { takenOf } from './served-names.ts'
 import type { CompiledSubscription, Model } from './snapshot.ts'
@@ -40,6 +41,8 @@ export interface ListedModel {
 
 export interface ListedSubscription {
   readonly name: string
+  /** What it charges for the model. */
+  readonly billingRate: BilledModel['billingRate']
   readonly displayName: string
   readonly description: string
 }
@@ -92,6 +95,8 @@ export function readServedModels(text: string): readonly ServedModel[] {
  */
 export function mergeModels(found: readonly FoundModel[]): readonly ListedModel[] {
   const entries = new Map<string, ListedModel & { readonly subscriptions: ListedSubscription[] }>()
+  const listed = new Set(found.map(({ subscription }) => subscription))
+  const rates = new Map([...listed].map((each) => [each, ratesOf(each)]))
   for (const { model, subscription, endpoint, served } of found) {
     for (const { id, created } of servedAs(model, served)) {
       const key = JSON.stringify([id, endpoint, model.key])
@@ -108,7 +113,8 @@ export function mergeModels(found: readonly FoundModel[]): readonly ListedModel[
       entries.set(key, entry)
       if (entry.subscriptions.some(({ name }) => name === subscription.name)) continue
       const display = displayOf(subscription.resource.metadata)
-      entry.subscriptions.push({ name: subscription.name, ...display })
+      const billingRate = rates.get(subscription)?.get(model.key)
+      entry.subscriptions.push({ name: subscription.name, billingRate, ...display })
     }
   }
   for (const { subscriptions } of entries.values()) {
@@ -117,6 +123,10 @@ export function mergeModels(found: readonly FoundModel[]): readonly ListedModel[
   return [...entries.values()].sort(
     (a, b) => compare(a.id, b.id) || compare(a.url, b.url) || compare(a.ownedBy, b.ownedBy),
   )
+}
+
+function ratesOf({ resource, modelKeys }: CompiledSubscription) {
+  return new Map(resource.modelRefs.map(({ billingRate }, i) => [modelKeys[i], billingRate]))
 }
 
 function servedAs(
