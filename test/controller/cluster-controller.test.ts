@@ -304,7 +304,9 @@ inWorlds('the status of a model has its route and the routes that bypass us', as
     { type: 'Programmed', status: 'False', reason: 'BackendNotReady' },
   ])
   t.match(conditions[2], { type: 'ModelIdentityUnique', status: 'Unknown' })
-  t.equal(conditions.length, 3)
+  t.match(conditions[3], { type: 'GovernanceAttached', status: 'False' })
+  t.match(conditions[4], { type: 'RuntimeReady', status: 'False' })
+  t.equal(conditions.length, 5)
   t.strictSame(
     Object.keys(fields).sort(),
     ['observedGeneration', 'phase'],

@@ -4,6 +4,7 @@
 
 import { resourceKey, type Snapshot } from '../decision/snapshot.ts'
 import { sharedPriorities } from './conditions.ts'
+import { missingFor } from './governance.ts'
 
 /** With more individual users than this, a resource is slow to read and to compile. */
 const manyUsers = 500
@@ -40,15 +41,11 @@ export function adviceOn(snapshot: Snapshot): readonly string[] {
 }
 
 /** Models that no key can call. */
-function uncallable({ models, policies, subscriptions }: Snapshot): string[] {
-  const opened = new Set([...policies.values()].flatMap(({ modelKeys }) => modelKeys))
-  const covered = new Set([...subscriptions.values()].flatMap(({ modelKeys }) => modelKeys))
-  return [...models.values()].flatMap(({ resource, key }) => [
-    ...(opened.has(key)
-      ? []
-      : [`no AccessPolicy names ${resourceKey(resource)}: nobody may use it`]),
-    ...(covered.has(key)
-      ? []
-      : [`no Subscription names ${resourceKey(resource)}: no key can be used for it`]),
-  ])
+function uncallable(snapshot: Snapshot): string[] {
+  const meaning = { AccessPolicy: 'nobody may use it', Subscription: 'no key can be used for it' }
+  return [...snapshot.models.values()].flatMap((model) =>
+    missingFor(model, snapshot).map(
+      (kind) => `no ${kind} names ${resourceKey(model.resource)}: ${meaning[kind]}`,
+    ),
+  )
 }

@@ -9,6 +9,8 @@ export interface Condition {
     | 'Accepted'
     | 'Enforced'
     | 'ModelIdentityUnique'
+    | 'GovernanceAttached'
+    | 'RuntimeReady'
   readonly status: 'True' | 'False' | 'Unknown'
   readonly reason: string
   readonly message: string

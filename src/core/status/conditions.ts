@@ -15,6 +15,7 @@ import type { ModelRef } from '../kinds/resources.ts'
 import { bypassConditions } from './bypass.ts'
 import type { Condition } from './condition.ts'
 import { type PolicyConditions, type PolicyKind, placeOfPolicy } from './generated-policies.ts'
+import { governanceCondition } from './governance.ts'
 import type { ModelFailure } from './model-failure.ts'
 
 export interface ResourceStatus {
@@ -92,6 +93,8 @@ function createStatusOf(snapshot: Snapshot, view: StatusView) {
           ? [reachableCondition(backendOf(model.key))]
           : []),
         ...(identityOf ? [identityOf(model)] : []),
+        governanceCondition(model, snapshot),
+        runtimeCondition(model),
       ]),
     ofPolicy: (policy: CompiledPolicy) =>
       toStatus(policy, [], weaknessOf(policy, 'ModelAuthPolicy', policyConditions)),
@@ -192,6 +195,14 @@ function pendingOn({ routing, addressProblem }: ModelRef): string {
   if (addressProblem !== undefined) return `spec.backendUrl ${addressProblem}`
   const missing = routing?.missing ?? ''
   return `spec.backendUrl is not set, ${missing === '' ? 'so nothing serves the model' : `and ${missing}`}`
+}
+
+/** Whether the gateway knows where to send requests. Their results are in `BackendReachable`. */
+function runtimeCondition({ phase, resource }: Model): Condition {
+  const type = 'RuntimeReady'
+  if (phase === 'Ready') return { type, status: 'True', reason: 'RuntimeHealthy', message: '' }
+  const message = pendingOn(resource)
+  return { type, status: 'False', reason: 'RuntimeHealthFailure', message }
 }
 
 /** Kubernetes wants reasons in CamelCase. */

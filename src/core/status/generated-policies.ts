@@ -21,13 +21,13 @@ const about = {
     prefix: 'maas-auth-',
     partOf: 'maas-auth-policy',
     component: 'auth-policy',
-    annotation: 'tollgate.dev/auth-policies',
+    annotation: 'auth-policies',
   },
   TokenRateLimitPolicy: {
     prefix: 'maas-trlp-',
     partOf: 'maas-subscription',
     component: 'token-rate-limit-policy',
-    annotation: 'tollgate.dev/subscriptions',
+    annotation: 'subscriptions',
   },
 } as const satisfies Record<PolicyKind, object>
 
@@ -102,7 +102,13 @@ export function toPolicyObject(policies: ModelPolicies, kind: PolicyKind, owner:
         'app.kubernetes.io/part-of': partOf,
         'app.kubernetes.io/component': component,
       },
-      annotations: { [annotation]: content.names.join(',') },
+      // The second is the original's, which tools read.
+      annotations: Object.fromEntries(
+        ['tollgate.dev', 'maas.opendatahub.io'].map((group) => [
+          `${group}/${annotation}`,
+          content.names.join(','),
+        ]),
+      ),
       ownerReferences: [owner],
     },
     spec,

@@ -115,12 +115,13 @@ function ofPolicy(
 ): Readonly<Record<string, unknown>> {
   if (policy === undefined) return {}
   const { modelKeys, missing } = policy
+  const existing = modelKeys.filter((key) => !missing.has(key))
   return {
     models: modelKeys.length,
-    authPolicies: modelKeys.map((key) => {
+    // A model that does not exist has no policy; the message of `Ready` names it.
+    authPolicies: existing.map((key) => {
       const [modelNamespace, model] = key.split('/')
       const place = generatedAt('ModelAuthPolicy', key)
-      if (missing.has(key)) return { ...place, model, modelNamespace, ...noModel }
       const weak = conditionsOf(key, 'ModelAuthPolicy').find(({ status }) => status !== 'True')
       return { ...place, model, modelNamespace, ...entryOf(weak, 'AcceptedEnforced') }
     }),

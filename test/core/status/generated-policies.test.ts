@@ -43,7 +43,10 @@ test('policies have the names that the contract gives', async (t) => {
         'app.kubernetes.io/part-of': 'maas-auth-policy',
         'app.kubernetes.io/component': 'auth-policy',
       },
-      annotations: { 'tollgate.dev/auth-policies': 'all,open' },
+      annotations: {
+        'tollgate.dev/auth-policies': 'all,open',
+        'maas.opendatahub.io/auth-policies': 'all,open',
+      },
       ownerReferences: [owner],
     },
     spec: {
@@ -64,7 +67,10 @@ test('policies have the names that the contract gives', async (t) => {
         'app.kubernetes.io/part-of': 'maas-subscription',
         'app.kubernetes.io/component': 'token-rate-limit-policy',
       },
-      annotations: { 'tollgate.dev/subscriptions': 'cheap' },
+      annotations: {
+        'tollgate.dev/subscriptions': 'cheap',
+        'maas.opendatahub.io/subscriptions': 'cheap',
+      },
     },
     spec: { subscriptions: ['cheap'], subscriptionCount: 1, limits: 1 },
   })
@@ -133,13 +139,14 @@ test('a status lists the result for each model', async (t) => {
     const about = { snapshot, gatewayUrl: '', before: undefined, generation: 1, now: 0 }
     return toObjectStatus({ status, policyConditions, ...about })
   }
-  t.match(fields('AccessPolicy', 'open', 'True').authPolicies, [
+  const open = fields('AccessPolicy', 'open', 'True')
+  t.strictSame(open.authPolicies, [
     {
       ...{ name: 'maas-auth-small', namespace: 'llm', model: 'small', modelNamespace: 'llm' },
-      ...{ ready: true, reason: 'AcceptedEnforced' },
+      ...{ ready: true, reason: 'AcceptedEnforced', message: '' },
     },
-    { model: 'gone', ready: false, reason: 'NotFound' },
   ])
+  t.match(open.conditions[0], { type: 'Ready', message: /llm\/gone/ })
   t.match(fields('AccessPolicy', 'all', 'False').authPolicies, [
     { ready: false, reason: 'R', message: 'gateway-1 lacks it' },
     { ready: false },
