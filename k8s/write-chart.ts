@@ -33,7 +33,6 @@ export function renderChart(): ReadonlyMap<string, string> {
     if (name !== 'kustomization.yaml') files.set(`crds/${name}`, text)
   }
   for (const manifest of manifests) {
-    if (manifest.kind === 'CustomResourceDefinition') continue
     files.set(`templates/${fileOf(manifest)}`, writeTemplate(manifest))
   }
   return files

@@ -69,10 +69,13 @@ for (const [name, command, source] of [
   })
 }
 
-test('the chart renders the objects of the production overlay', { skip: noHelm }, async (t) => {
+test('the chart renders the production overlay and the definitions', {
+  skip: noHelm,
+}, async (t) => {
   const { stdout, stderr } = template('--namespace', 'tollgate')
   t.equal(stderr, '')
-  t.strictSame(read(stdout), byName(render(folderOf('overlays/production'))))
+  const all = ['crds', 'overlays/production'].flatMap((name) => render(folderOf(name)))
+  t.strictSame(read(stdout), byName(all))
 })
 
 test('helm lint finds no problem', { skip: noHelm }, async (t) => {

@@ -35,6 +35,7 @@ async function install(): Promise<KubeServer> {
   const kube = await startKubeServer(root)
   const applied = [
     ['apply', '-k', folderOf('namespaces')],
+    ['apply', '--validate=strict', '-k', folderOf('crds')],
     [
       ...['-n', 'tollgate', 'create', 'secret', 'generic', 'tollgate-stores'],
       ...['--from-literal=database-url=postgres://db', '--from-literal=redis-url=redis://redis'],
@@ -72,7 +73,7 @@ function test(title: string, body: (t: Test, kube: KubeServer) => Promise<void>)
   })
 }
 
-for (const folder of ['overlays/production', 'overlays/trial', 'namespaces']) {
+for (const folder of ['overlays/production', 'overlays/trial', 'crds', 'namespaces']) {
   test(`a strict dry run of ${folder} has no errors`, async (t, kube) => {
     const args = ['apply', '--dry-run=server']
     const { status, output } = kube.kubectl(
@@ -236,4 +237,13 @@ test('cluster tokens can create keys, and cluster roles make administrators', as
   t.match(seen.body, { data: [{ name: 'first' }] })
   const bob = await kube.tokenFor('tollgate', 'default')
   t.equal((await ask(bob, '/v1/api-keys/search', others)).status, 403)
+})
+
+// The last one: nothing is installed after it.
+test('what people wrote outlives the deletion of the overlay', async (t, kube) => {
+  const { status, output } = kube.kubectl(['delete', '-k', folderOf('overlays/production')])
+  t.equal(status, 0, output)
+  const { output: left } = kube.kubectl(['get', 'modelrefs,accesspolicies,subscriptions', '-A'])
+  for (const name of ['small', 'everybody', 'all']) t.match(left, name)
+  t.not(kube.kubectl(['-n', 'tollgate', 'get', 'deployment', 'tollgate-gateway']).status, 0)
 })

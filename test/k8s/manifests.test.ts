@@ -335,6 +335,11 @@ test('production survives the loss of a node', async (t) => {
   )
 })
 
+inOverlays('deleting it leaves the definitions and the namespaces', (t, manifests) => {
+  const kept = manifests.filter(({ kind }) => /^(CustomResourceDefinition|Namespace)$/.test(kind))
+  t.strictSame(kept.map(nameOf), [])
+})
+
 test('the resources of the trial overlay are valid', async (t) => {
   const path = join(folderOf('overlays/trial'), 'resources.yaml')
   const documents = readManifests(path).filter(({ kind }) => kind !== 'Namespace')
