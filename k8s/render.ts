@@ -22,21 +22,36 @@ interface Kustomization {
   readonly resources?: readonly string[]
   readonly components?: readonly string[]
   readonly patches?: readonly { readonly path: string }[]
+  readonly configMapGenerator?: readonly {
+    readonly name: string
+    readonly namespace: string
+    readonly options: { readonly labels: Readonly<Record<string, string>> }
+    readonly literals: readonly string[]
+  }[]
 }
 
-const known = ['apiVersion', 'kind', 'resources', 'components', 'patches']
+const known = ['apiVersion', 'kind', 'resources', 'components', 'patches', 'configMapGenerator']
 
 /**
  * All objects of a kustomization, given the path of its folder; a component's are added to others.
+ * Generated ConfigMaps have no digest in their names.
  */
 export function render(folder: string, others: readonly Manifest[] = []): readonly Manifest[] {
   const kustomization = readKustomization(folder)
-  const { resources = [], components = [], patches = [] } = kustomization
+  const { resources = [], components = [], patches = [], configMapGenerator = [] } = kustomization
   const own = resources.flatMap((name) => {
     const path = join(folder, name)
     return statSync(path).isDirectory() ? render(path) : readManifests(path)
   })
-  let manifests: readonly Manifest[] = [...others, ...own]
+  const generated = configMapGenerator.map(({ name, namespace, options, literals }) => ({
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata: { name, namespace, ...options },
+    data: Object.fromEntries(
+      literals.map((literal) => /^(.*?)=(.*)$/.exec(literal)?.slice(1) ?? []),
+    ),
+  }))
+  let manifests: readonly Manifest[] = [...others, ...own, ...generated]
   for (const name of components) manifests = render(join(folder, name), manifests)
   for (const patch of patches.flatMap(({ path }) => readManifests(join(folder, path)))) {
     const target = manifests.find((each) => nameOf(each) === nameOf(patch))

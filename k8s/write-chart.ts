@@ -32,6 +32,7 @@ export function renderChart(): ReadonlyMap<string, string> {
   for (const [name, text] of renderCrds()) {
     if (name !== 'kustomization.yaml') files.set(`crds/${name}`, text)
   }
+  restartOnChange(manifests)
   for (const manifest of manifests) {
     files.set(`templates/${fileOf(manifest)}`, writeTemplate(manifest))
   }
@@ -66,6 +67,15 @@ function takeDefaults(manifests: readonly Manifest[]): ReadonlyMap<string, Defau
     defaults.set(name, { value: true, meaning })
   }
   return defaults
+}
+
+/** kustomize names the ConfigMap by its content; in the chart its name is the same for every release. */
+function restartOnChange(manifests: readonly Manifest[]): void {
+  for (const { spec } of manifests.filter(({ kind }) => kind === 'Deployment')) {
+    const { metadata } = (spec as { template: { metadata: { annotations?: object } } }).template
+    const digest = mark('.Values.settings | toJson | sha256sum | quote')
+    metadata.annotations = { ...metadata.annotations, 'checksum/settings': digest }
+  }
 }
 
 interface Default {
@@ -177,6 +187,7 @@ The pods start once the Secret {{ .Values.storesSecret }} is there:
 
   kubectl -n {{ .Release.Namespace }} rollout status deployment/tollgate-gateway
 
+An upgrade that changes settings replaces the pods, one after the other. A changed Secret needs no restart.
 Definitions are installed once; before an upgrade: kubectl apply -k k8s/crds
 `
 

@@ -30,6 +30,11 @@ function template(...args: readonly string[]) {
   return spawnSync(helm ?? '', all, { encoding: 'utf8', maxBuffer: 2 ** 24 })
 }
 
+const run = (tool: string, ...args: readonly string[]): string =>
+  execFileSync(tool, args, { encoding: 'utf8', maxBuffer: 2 ** 24 })
+const namesOfSettings = (text: string) => new Set(text.match(/tollgate-settings\S*/g))
+const withoutDigests = (text: string) => text.replaceAll(/(tollgate-settings)-\w{10}/g, '$1')
+
 const folders = ['namespaces', 'crds', 'base', 'overlays/production', 'overlays/trial']
 
 test('the chart in the repository matches the overlay', async (t) => {
@@ -51,7 +56,7 @@ for (const [name, command, source] of [
   const skip = tool === '' && `no ${name} (${source})`
   test(`renders the folders like ${name}`, { skip }, async (t) => {
     for (const folder of folders) {
-      const theirs = read(execFileSync(tool, [command, folderOf(folder)], { encoding: 'utf8' }))
+      const theirs = read(withoutDigests(run(tool, command, folderOf(folder))))
       t.strictSame(byName(render(folderOf(folder))), theirs, folder)
     }
     const [production, takeOver, folder] = [
@@ -64,8 +69,12 @@ for (const [name, command, source] of [
       components: [relative(folder, takeOver)],
     }
     writeFileSync(join(folder, 'kustomization.yaml'), stringify(kustomization))
-    const theirs = read(execFileSync(tool, [command, folder], { encoding: 'utf8' }))
-    t.strictSame(byName(render(folder)), theirs, 'with a component')
+    const text = run(tool, command, folder)
+    t.strictSame(byName(render(folder)), read(withoutDigests(text)), 'with a component')
+    const [before, after] = [run(tool, command, production), text].map(namesOfSettings)
+    t.equal(before?.size, 1, 'the ConfigMap and the pods that use it')
+    t.equal(after?.size, 1)
+    t.notSame(after, before, 'other settings have another name, so that the pods are replaced')
   })
 }
 
@@ -75,7 +84,8 @@ test('the chart renders the production overlay and the definitions', {
   const { stdout, stderr } = template('--namespace', 'tollgate')
   t.equal(stderr, '')
   const all = ['crds', 'overlays/production'].flatMap((name) => render(folderOf(name)))
-  t.strictSame(read(stdout), byName(all))
+  const text = stdout.replaceAll(/ +checksum\/settings: .*\n/g, '')
+  t.strictSame(read(text), byName(all))
 })
 
 test('helm lint finds no problem', { skip: noHelm }, async (t) => {
@@ -102,6 +112,17 @@ test('values change the objects', { skip: noHelm }, async (t) => {
   t.notOk(objects.some(({ kind }) => /Policy$|Autoscaler$/.test(kind) && kind !== 'AccessPolicy'))
   const controller = objects.find(({ metadata }) => metadata.name === 'tollgate-controller')
   t.ok(controller)
+})
+
+test('other settings replace the pods that use them', { skip: noHelm }, async (t) => {
+  const checksums = (...args: readonly string[]) =>
+    template(...args).stdout.match(/(?<=checksum\/settings: ).*/g)
+  const before = checksums()
+  t.equal(before?.length, 2, 'the gateway and the controller')
+  t.strictSame(checksums('--set', 'controller.replicas=3'), before)
+  const after = checksums('--set', 'settings.LOG_LEVEL=debug')
+  t.equal(after?.length, 2)
+  t.notSame(after, before)
 })
 
 test('helm names a misspelled value', { skip: noHelm }, async (t) => {
