@@ -84,7 +84,7 @@ test('the chart renders the production overlay and the definitions', {
   const { stdout, stderr } = template('--namespace', 'tollgate')
   t.equal(stderr, '')
   const all = ['crds', 'overlays/production'].flatMap((name) => render(folderOf(name)))
-  const text = stdout.replaceAll(/ +checksum\/settings: .*\n/g, '')
+  const text = stdout.replaceAll(/( +annotations:\n)? +checksum\/settings: .*\n/g, '')
   t.strictSame(read(text), byName(all))
 })
 
