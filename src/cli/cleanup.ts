@@ -1,24 +1,28 @@
 /** `tollgate cleanup`: makes the service delete expired ephemeral keys (contract, 3.13). */
 
 import { readFileSync } from 'node:fs'
+import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { readBody, sendRequest } from '../runtime/http-request.ts'
 import { printable } from './table.ts'
 import { type CommandIo, terminal } from './terminal.ts'
 import { readCall } from './usage.ts'
 
-const usage = `Usage: tollgate cleanup [<url>] [--ca <file>] [--cert <file> --key <file>]
+const usage = `Usage: tollgate cleanup [<url>] [--wait <seconds>] [--ca <file>] [--cert <file> --key <file>]
 
 Makes the service delete ephemeral keys that expired more than 30 minutes ago. Each process of the
 service does so every 15 minutes anyway; this command is for a visible job.
 
   <url>           the internal listener, INTERNAL_ADDRESS of any process; default http://127.0.0.1:8081
+  --wait          how long to try again while the service cannot be reached or answers 503; default 0
   --ca            the certificate authorities (PEM) to trust instead of the default ones
   --cert, --key   the client certificate (PEM), if the listener requires one (TLS_CLIENT_CA_FILE)
 
 Exit status: 0 done, 1 the service refused or cannot be reached, 2 invalid arguments.`
 
 const timeoutMs = 30_000
+/** Between two attempts. */
+const pauseMs = 1_000
 /** More than any response of ours. */
 const maxBytes = 65_536
 
@@ -31,7 +35,7 @@ export async function cleanup(
 ): Promise<number> {
   const call = readCall(args, usage, readArguments, io)
   if (typeof call === 'number') return call
-  const { status, body } = await post(call)
+  const { status, body } = await postWithin(call)
   const answer = parse(body) as { deletedCount?: unknown; error?: { message?: unknown } } | null
   if (status === 200 && Number.isSafeInteger(answer?.deletedCount)) {
     io.out(`Deleted ${answer?.deletedCount} expired ephemeral keys.`)
@@ -44,6 +48,7 @@ export async function cleanup(
 
 interface Call {
   readonly url: URL
+  readonly waitMs: number
   readonly ca: string | undefined
   readonly cert: string | undefined
   readonly key: string | undefined
@@ -52,7 +57,12 @@ interface Call {
 function readArguments(args: string[]): Call | undefined {
   const { values, positionals } = parseArgs({
     args,
-    options: { ca: { type: 'string' }, cert: { type: 'string' }, key: { type: 'string' } },
+    options: {
+      wait: { type: 'string', default: '0' },
+      ca: { type: 'string' },
+      cert: { type: 'string' },
+      key: { type: 'string' },
+    },
     allowPositionals: true,
   })
   const [written = 'http://127.0.0.1:8081', ...rest] = positionals
@@ -60,17 +70,34 @@ function readArguments(args: string[]): Call | undefined {
   const url = URL.parse(written)
   const fits = url?.protocol === 'https:' || (url?.protocol === 'http:' && !ca && !cert)
   const isBare = url?.pathname === '/' && !url.search && !url.hash && !url.username
-  if (!fits || !isBare || rest.length > 0 || (cert === undefined) !== (key === undefined)) {
-    return undefined
-  }
-  return { url, ca, cert, key }
+  const isWait = /^\d{1,5}$/.test(values.wait)
+  const isPair = (cert === undefined) === (key === undefined)
+  if (!fits || !isBare || !isWait || !isPair || rest.length > 0) return undefined
+  return { url, waitMs: Number(values.wait) * 1_000, ca, cert, key }
 }
 
-async function post(call: Call): Promise<{ readonly status: number; readonly body: string }> {
-  const { ca, cert, key } = call
+interface Answer {
+  readonly status: number
+  readonly body: string
+}
+
+/** A service that starts is out of reach at first, then not ready (503). */
+async function postWithin(call: Call): Promise<Answer> {
+  const { ca, cert, key, waitMs } = call
+  const tls = { ca: read('--ca', ca), cert: read('--cert', cert), key: read('--key', key) }
+  const until = performance.now() + waitMs
+  for (;;) {
+    const answer = await post(call, tls).catch((error: Error) => error)
+    const isAway = answer instanceof Error || answer.status === 503
+    if (isAway && performance.now() + pauseMs < until) await delay(pauseMs)
+    else if (answer instanceof Error) throw answer
+    else return answer
+  }
+}
+
+async function post(call: Call, tls: object): Promise<Answer> {
   const target = new URL('/internal/v1/api-keys/cleanup', call.url)
   const signal = AbortSignal.timeout(timeoutMs)
-  const tls = { ca: read('--ca', ca), cert: read('--cert', cert), key: read('--key', key) }
   const headers = { accept: 'application/json' }
   try {
     const response = await sendRequest(target, { method: 'POST', headers, signal, ...tls })

@@ -57,6 +57,19 @@ test('names a service that cannot be reached', async (t) => {
   })
 })
 
+test('waits for a service that starts', async (t) => {
+  let asked = 0
+  const url = await answering(t, (_request, response) => {
+    asked += 1
+    if (asked === 1) response.destroy()
+    else if (asked === 2) response.writeHead(503).end('{"status":"not ready"}')
+    else response.end('{"deletedCount":7}')
+  })
+  t.match(await run(url, '--wait', '30'), { status: 0, out: 'Deleted 7 expired ephemeral keys.' })
+  t.equal(asked, 3)
+  await t.rejects(run('http://127.0.0.1:1', '--wait', '2'), { message: /ECONNREFUSED/ })
+})
+
 test('rejects the response of another server', async (t) => {
   for (const [body, reason] of [
     ['', /answered 200 and no count/],
@@ -101,6 +114,7 @@ test('invalid arguments print the usage', async (t) => {
     ['http://127.0.0.1', 'http://127.0.0.2'],
     ['http://127.0.0.1', '--ca', 'x'],
     ['https://127.0.0.1', '--cert', 'x'],
+    ['--wait', 'long'],
     ['--all'],
   ]) {
     const { status, err } = await run(...args)

@@ -295,7 +295,7 @@ test('the cleanup runs as the contract describes', async (t) => {
       jobTemplate: { spec: { activeDeadlineSeconds: 60, backoffLimit: 2 } },
     },
   })
-  const [command, url] = podsOf(job ? [job] : [])[0]?.containers[0]?.args ?? []
+  const [command, , , url] = podsOf(job ? [job] : [])[0]?.containers[0]?.args ?? []
   t.equal(command, 'cleanup')
   const { hostname, port } = new URL(url ?? '')
   const service = overlays.production.find(({ metadata }) => metadata.name === hostname)
