@@ -56,8 +56,8 @@ export function render(folder: string, others: readonly Manifest[] = []): readon
   for (const patch of patches.flatMap(({ path }) => readManifests(join(folder, path)))) {
     const target = manifests.find((each) => nameOf(each) === nameOf(patch))
     if (target === undefined) throw new Error(`${folder}: nothing to patch: ${nameOf(patch)}`)
-    const patched = merge(target, patch) as Manifest
-    manifests = manifests.map((each) => (each === target ? patched : each))
+    const patched = patch.$patch === 'delete' ? [] : [merge(target, patch) as Manifest]
+    manifests = manifests.flatMap((each) => (each === target ? patched : each))
   }
   return manifests
 }

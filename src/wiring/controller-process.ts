@@ -1,5 +1,6 @@
 /** The process of `tollgate controller`: its writes, probes and metrics. */
 
+import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { openEarlyProbes } from '../admin/early-probes.ts'
 import {
@@ -7,6 +8,7 @@ import {
   type ControllerDatabase,
   startClusterController,
 } from '../controller/cluster-controller.ts'
+import { findEmbeddedPostgres } from '../local/postgres/embedded-postgres.ts'
 import { listenServer } from '../runtime/listen.ts'
 import { type Stop, stopInOrder } from '../runtime/shutdown.ts'
 import { part } from '../runtime/stops.ts'
@@ -80,10 +82,13 @@ async function start(context: Opening, isReady: () => boolean) {
   return { internal: probes.address, metrics }
 }
 
-/** What the processes share, if there is a database. */
+/** What the processes share, if there is a database: the configured one, or a service's in DATA_DIR. */
 function openDatabase({ config, stops }: Opening): ControllerDatabase | undefined {
-  if (config.databaseUrl === undefined) return undefined
-  const { database, end } = openControllerDatabase(config.databaseUrlNow)
+  const embedded = () => findEmbeddedPostgres(join(config.dataDir, 'postgres'))
+  const first = config.databaseUrl ?? embedded()
+  if (first === undefined) return undefined
+  const url = config.databaseUrl === undefined ? () => embedded() ?? first : config.databaseUrlNow
+  const { database, end } = openControllerDatabase(url)
   stops.push(part('the database connections', end))
   return database
 }

@@ -81,6 +81,8 @@ async function start(t: Test, overlay: keyof typeof overlays): Promise<PodWorld>
       INTERNAL_ADDRESS: `127.0.0.1:${internal}`,
       METRICS_ADDRESS: `127.0.0.1:${metrics}`,
       DRAIN_MIN_SECONDS: '0',
+      // The model server is on this machine.
+      MODEL_ADDRESSES_ALLOWED: '127.0.0.0/8',
     },
     pod(name) {
       const found = podsOf(manifests).find((pod) => pod.name.endsWith(`/${name}`))
@@ -160,14 +162,30 @@ test('the controller writes a status', async (t) => {
   t.equal(await controller.ended, 0, controller.output())
 })
 
-test('the trial has its own Postgres and a model', async (t) => {
-  const { here, ports, pod } = await start(t, 'trial')
-  const service = pod('tollgate-gateway').run('tollgate', here)
+test('the trial has its own Postgres, a model, and statuses that become Active', async (t) => {
+  const { world, here, ports, pod } = await start(t, 'trial')
+  await world.apply(modelRef('sim'))
+  await world.apply(accessPolicy('open', ['llm/sim'], { groups: ['team-a'] }))
+  const gateway = pod('tollgate-gateway')
+  const service = gateway.run('tollgate', here)
   const isReady = async () => (await statusOf(`http://127.0.0.1:${ports.internal}/readyz`)) === 200
   await service.until('the service is ready', isReady)
+  gateway.run('envoy')
+  const [port, own] = await freePorts(2)
+  const controller = gateway.run('controller', {
+    ...here,
+    INTERNAL_ADDRESS: `127.0.0.1:${own}`,
+    METRICS_ADDRESS: 'off',
+  })
+  const path = '/apis/tollgate.dev/v1alpha1/namespaces/models-as-a-service/accesspolicies/open'
+  await controller.until('the AccessPolicy is Active', async () => {
+    const { status } = await world.client.send({ path })
+    return (status as { phase?: string } | undefined)?.phase === 'Active'
+  })
+  controller.signal('SIGTERM')
+  t.equal(await controller.ended, 0, controller.output())
   service.signal('SIGTERM')
   t.equal(await service.ended, 0, service.output())
-  const [port] = await freePorts(1)
   const command = ['node', 'examples/model-server.ts', `127.0.0.1:${port}`]
   const model = pod('sample-model').run('sample-model', {}, command)
   const answers = async () => (await statusOf(`http://127.0.0.1:${port}/v1/models`)) === 200

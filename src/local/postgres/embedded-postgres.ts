@@ -14,7 +14,7 @@ import { claim } from '../claim.ts'
 import { commandLine, identify, isRunning, readIfThere } from '../process-identity.ts'
 import { endWithUs } from './end-with-us.ts'
 import { databaseUser, ensureData, lastLine } from './postgres-data.ts'
-import { chooseLocation, type PostgresLocation, runAs } from './postgres-location.ts'
+import { chooseLocation, homeOf, type PostgresLocation, runAs } from './postgres-location.ts'
 
 /** A running embedded Postgres. */
 export interface EmbeddedPostgres {
@@ -71,8 +71,7 @@ export async function startEmbeddedPostgres(
       claimed.release()
       return how
     })
-    const url = (database: string) =>
-      `postgres://${databaseUser}:${password}@127.0.0.1:${running.port}/${database}`
+    const url = (database: string) => urlOf(password, running.port, database)
     try {
       await ensureDatabase(url('postgres'))
     } catch (error) {
@@ -84,6 +83,22 @@ export async function startEmbeddedPostgres(
     claimed.release()
     throw error
   }
+}
+
+/**
+ * The URL of the server that another process runs in `directory`; undefined if none ever did. It
+ * changes with each start, and contains the password, so never log it.
+ */
+export function findEmbeddedPostgres(directory: string): string | undefined {
+  const home = homeOf(directory)
+  const password = readIfThere(join(home, 'password'))
+  // Line 4 is the port. While no server runs, one that refuses connections.
+  const port = Number(readPidFile(join(home, 'data'))[3]) || 1
+  return password && urlOf(password, port, databaseName)
+}
+
+function urlOf(password: string, port: number, database: string): string {
+  return `postgres://${databaseUser}:${password}@127.0.0.1:${port}/${database}`
 }
 
 async function run(

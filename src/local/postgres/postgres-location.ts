@@ -16,6 +16,7 @@ import {
 } from 'node:fs'
 import { createRequire } from 'node:module'
 import { basename, dirname, join } from 'node:path'
+import { readIfThere } from '../process-identity.ts'
 
 /** The location of the embedded Postgres, and its user. */
 export interface PostgresLocation {
@@ -30,6 +31,8 @@ export interface PostgresLocation {
 // A folder that only root can write to and everybody can enter, so that nobody else can create a
 // name in it first, as in /tmp.
 const outsideFolder = '/var/lib/tollgate'
+/** The file in the folder that names the location outside. */
+const note = 'kept-elsewhere'
 
 /**
  * Chooses the location for the database of `directory`: in that folder, with the programs from the npm
@@ -122,18 +125,22 @@ function reachableHome(directory: string, log: (line: string) => void): string {
   if (isOpen(real, '.')) return real
   const name = createHash('sha256').update(real).digest('hex').slice(0, 16)
   const home = join(outside(), name)
-  const note = join(real, 'kept-elsewhere')
-  if (!existsSync(note)) {
+  if (!existsSync(join(real, note))) {
     if (existsSync(home)) {
       rmSync(`${home}.previous`, { recursive: true, force: true })
       renameSync(home, `${home}.previous`)
     }
-    writeFileSync(note, `${home}\n`)
+    writeFileSync(join(real, note), `${home}\n`)
   }
   mkdirSync(home, { recursive: true })
   chmodSync(home, 0o755)
   log(`The database is kept in ${home}: as root it runs as nobody, who cannot enter ${real}`)
   return home
+}
+
+/** The `home` that an earlier process chose for `directory`. */
+export function homeOf(directory: string): string {
+  return readIfThere(join(directory, note))?.trim() ?? directory
 }
 
 function outside(): string {

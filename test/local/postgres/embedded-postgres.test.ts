@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import {
   type EmbeddedPostgres,
+  findEmbeddedPostgres,
   startEmbeddedPostgres,
 } from '../../../src/local/postgres/embedded-postgres.ts'
 import { identify } from '../../../src/local/process-identity.ts'
@@ -40,6 +41,17 @@ test('stored data survives a restart', async (t) => {
   t.equal(identify(first.pid), undefined)
   const second = await start(t, directory)
   t.strictSame({ ...((await ask(second.url, 'select value from kept')) as object) }, { value: 7 })
+})
+
+test('another process finds the server that runs, after each start', async (t) => {
+  const directory = folder(t)
+  t.equal(findEmbeddedPostgres(directory), undefined, 'there has never been one')
+  const first = await start(t, directory)
+  t.equal(findEmbeddedPostgres(directory), first.url)
+  await first.stop()
+  await t.rejects(ask(findEmbeddedPostgres(directory) ?? '', 'select 1'), { code: 'ECONNREFUSED' })
+  const second = await start(t, directory)
+  t.equal(findEmbeddedPostgres(directory), second.url)
 })
 
 test('a connection needs the password', async (t) => {
