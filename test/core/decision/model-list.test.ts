@@ -32,7 +32,7 @@ function find(
 
 test('invalid parts of a server’s list are ignored', async (t) => {
   const usable = (data: unknown) => readServedModels(JSON.stringify({ data })).map(({ id }) => id)
-  for (const list of [null, 1, 'x', [], ['a'], {}, { data: {} }, { data: 'x' }, { data: null }]) {
+  for (const list of [{}, { data: {} }, { data: 'x' }, { data: null }]) {
     t.strictSame(readServedModels(JSON.stringify(list)), [], JSON.stringify(list))
   }
   for (const text of [
