@@ -17,7 +17,13 @@ import { type KubeClient, KubeError } from '../kubernetes/client.ts'
 import type { KubeObject } from '../kubernetes/list.ts'
 import { type Reflector, startReflector } from '../kubernetes/reflector.ts'
 import { inSlices } from '../runtime/slices.ts'
-import { collections, type Group, othersCollections, tierMapping } from './collections.ts'
+import {
+  collections,
+  type Group,
+  othersCollections,
+  tierMapping,
+  withoutStatus,
+} from './collections.ts'
 import { type DocumentProblem, type FileProblem, readObject } from './documents.ts'
 import { type ClusterObject, type Kept, keepObject, noObjects, toOwner } from './kept-objects.ts'
 import type { Gathered } from './source.ts'
@@ -143,8 +149,7 @@ function watchedOf({ groups, keepsObjectsOf = [] }: ClusterSourceOptions): reado
       const inside = isOneNamespace ? `namespaces/${subscriptionNamespace}/` : ''
       const path = `/apis/${apiVersion}/${inside}${plural}`
       const from = group === 'tollgate.dev' ? 'us' : 'the original'
-      // An ExternalModel is part of the ModelRef that names it, and has no status of its own.
-      const isKept = keepsObjectsOf.includes(group) && readAs !== 'ExternalModel'
+      const isKept = keepsObjectsOf.includes(group) && !withoutStatus.has(kind)
       const kept = isKept ? { group, readAs } : undefined
       const shown = `${plural}.${group}`
       found.push({ apiVersion, kind, plural, from, kept, shown, path })

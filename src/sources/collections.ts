@@ -40,6 +40,8 @@ export const collections = {
     all('MaaSModelRef', 'maasmodelrefs', 'ModelRef'),
     one('MaaSAuthPolicy', 'maasauthpolicies', 'AccessPolicy'),
     one('MaaSSubscription', 'maassubscriptions', 'Subscription'),
+    // Newer than its Tenant, from which the original's controller fills it.
+    one('MaasTenantConfig', 'maastenantconfigs', 'Tenant'),
     one('Tenant', 'tenants'),
     all('ExternalModel', 'externalmodels'),
   ],
@@ -69,5 +71,8 @@ export const othersCollections = [
     plural: 'llminferenceservices',
   },
 ] as const
+
+/** Kinds whose objects have no status of ours. */
+export const withoutStatus: ReadonlySet<string> = new Set(['ExternalModel', 'MaasTenantConfig'])
 
 export const tierMapping = 'tier-to-group-mapping'

@@ -427,6 +427,20 @@ test('publishes nothing until its own kinds may be read', async (t) => {
   }
 })
 
+test('the newer configuration of the original takes precedence over its Tenant', async (t) => {
+  const world = await startDouble(t)
+  const about = (kind: string, days: number) => ({
+    ...{ apiVersion: 'maas.opendatahub.io/v1alpha1', kind },
+    metadata: { name: 'default-tenant', namespace: 'models-as-a-service' },
+    spec: { apiKeys: { maxExpirationDays: days } },
+  })
+  await world.apply(about('Tenant', 7))
+  await world.apply(about('MaasTenantConfig', 5))
+  const { snapshot, controller } = await follow(t, world)
+  t.equal(snapshot().tenant?.maxExpirationDays, 5)
+  t.match(controller.problems(), [/tenants.maas.opendatahub.io .*maastenantconfigs/])
+})
+
 test('the kinds of the original are required if they are installed', async (t) => {
   const plurals = ['maasmodelrefs', 'maasauthpolicies', 'maassubscriptions', 'externalmodels']
   const world = await startDouble(t)

@@ -73,8 +73,13 @@ function inOrder(read: readonly Read[]): readonly Read[] {
   return [...read].sort((a, b) => isExternal(a) - isExternal(b))
 }
 
+const originals: ReadonlySet<unknown> = new Set([
+  'maas.opendatahub.io/v1alpha1',
+  'inference.opendatahub.io/v1alpha1',
+])
+
 function readOriginal(object: unknown, notes: Note[]): readonly Read[] {
-  if (!isObject(object) || object.apiVersion !== 'maas.opendatahub.io/v1alpha1') return []
+  if (!isObject(object) || !originals.has(object.apiVersion)) return []
   const metadata = isObject(object.metadata) ? object.metadata : {}
   const shown = `${object.kind} ${metadata.namespace ?? ''}/${metadata.name}`
   const result = parseResource(object)

@@ -44,6 +44,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, Resource['kind']>>
     MaaSAuthPolicy: 'AccessPolicy',
     MaaSSubscription: 'Subscription',
     ExternalModel: 'ExternalModel',
+    MaasTenantConfig: 'Tenant',
     Tenant: 'Tenant',
   },
   v1: { ConfigMap: 'ConfigMap' },
@@ -51,6 +52,17 @@ const groups: Readonly<Record<string, Readonly<Record<string, Resource['kind']>>
   'gateway.networking.k8s.io/v1beta1': gatewayKinds,
   'serving.kserve.io/v1alpha1': servingKinds,
   'serving.kserve.io/v1alpha2': servingKinds,
+}
+
+const providerMend =
+  'write its host, model and key as spec.backendUrl, spec.upstreamModel and spec.credential of the ModelRef'
+
+/** Kinds of the original that have no counterpart, and what to write instead. */
+const unserved: Readonly<Record<string, string>> = {
+  'maas.opendatahub.io/v1alpha1 AITenant':
+    'write its spec.oidc as spec.externalOIDC of the Tenant; there is one Tenant',
+  'inference.opendatahub.io/v1alpha1 ExternalModel': providerMend,
+  'inference.opendatahub.io/v1alpha1 ExternalProvider': providerMend,
 }
 
 /** The groups in which an unknown kind is a mistake. */
@@ -64,11 +76,15 @@ export function parseResource(document: unknown): ParseResult {
   if (apiVersion === 'v1' && written === 'ConfigMap' && !isTierMapping(document)) {
     return { ignored: undefined }
   }
+  const id = `${apiVersion} ${written}`
+  if (Object.hasOwn(unserved, id)) {
+    return { problems: [{ path: ['kind'], message: `is not read: ${unserved[id]}` }] }
+  }
   const kinds = Object.hasOwn(groups, apiVersion) ? groups[apiVersion] : undefined
   const kind = kinds && Object.hasOwn(kinds, written) ? kinds[written] : undefined
   if (kind === undefined) {
     if (kinds === undefined || !ours.test(apiVersion)) {
-      return { ignored: `${apiVersion} ${written} is not one of our kinds` }
+      return { ignored: `${id} is not one of our kinds` }
     }
     const message = `must be one of ${Object.keys(kinds).join(', ')}`
     return { problems: [{ path: ['kind'], message }] }

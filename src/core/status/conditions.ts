@@ -191,9 +191,12 @@ function readyCondition(
   return { type: 'Ready', status: ready ? 'True' : 'False', reason: readyReasons[phase], message }
 }
 
-function pendingOn({ routing, addressProblem }: ModelRef): string {
+function pendingOn({ routing, addressProblem, backend }: ModelRef): string {
   if (addressProblem !== undefined) return `spec.backendUrl ${addressProblem}`
-  const missing = routing?.missing ?? ''
+  const missing =
+    backend.kind === 'ExternalModel'
+      ? `there is no ExternalModel ${backend.name} of maas.opendatahub.io; those of inference.opendatahub.io are not read`
+      : (routing?.missing ?? '')
   return `spec.backendUrl is not set, ${missing === '' ? 'so nothing serves the model' : `and ${missing}`}`
 }
 

@@ -46,6 +46,7 @@ test('each kind is read in both API groups', async (t) => {
     [policy, 'MaaSAuthPolicy'],
     [paid, 'MaaSSubscription'],
     [tenant, 'Tenant'],
+    [tenant, 'MaasTenantConfig'],
   ] as const) {
     const original = { ...document, apiVersion: 'maas.opendatahub.io/v1alpha1', kind }
     t.strictSame(resourceOf(original), resourceOf(document), kind)
@@ -57,9 +58,22 @@ test('the kinds of one API group are refused in the other', async (t) => {
     'kind must be one of ModelRef, AccessPolicy, Subscription, Tenant',
   ])
   t.strictSame(problemsOf({ ...model, apiVersion: 'maas.opendatahub.io/v1alpha1' }), [
-    'kind must be one of MaaSModelRef, MaaSAuthPolicy, MaaSSubscription, ExternalModel, Tenant',
+    'kind must be one of MaaSModelRef, MaaSAuthPolicy, MaaSSubscription, ExternalModel, MaasTenantConfig, Tenant',
   ])
   t.strictSame(problemsOf({ ...model, kind: 'constructor' }).length, 1)
+})
+
+test('kinds of the original without a counterpart are problems that name one', async (t) => {
+  for (const [id, mend] of [
+    ['maas.opendatahub.io AITenant', /^kind is not read: write its spec.oidc as spec.externalOIDC/],
+    ['inference.opendatahub.io ExternalModel', /^kind is not read: .*spec.backendUrl/],
+    ['inference.opendatahub.io ExternalProvider', /^kind is not read: .*spec.credential/],
+  ] as const) {
+    const [group, kind] = id.split(' ')
+    const [problem, ...more] = problemsOf({ ...model, apiVersion: `${group}/v1alpha1`, kind })
+    t.match(problem, mend)
+    t.equal(more.length, 0)
+  }
 })
 
 test('other kinds are ignored', async (t) => {

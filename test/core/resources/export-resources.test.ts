@@ -94,6 +94,23 @@ function read(documents: readonly object[]): readonly Resource[] {
 
 const keyOf = ({ kind, metadata }: Resource) => `${kind}/${metadata.namespace}/${metadata.name}`
 
+test('the configuration of the newest version becomes the Tenant', async (t) => {
+  const config = {
+    ...tenant,
+    kind: 'MaasTenantConfig',
+    spec: { apiKeys: { maxExpirationDays: 30 }, payloadProcessing: { replicas: 2 } },
+  }
+  const provider = { ...external('p'), apiVersion: 'inference.opendatahub.io/v1alpha1' }
+  const { documents, notes } = exportResources([config, provider, { ...tenant, kind: 'AITenant' }])
+  t.match(documents, [{ kind: 'Tenant', spec: { apiKeys: { maxExpirationDays: 30 } } }])
+  t.equal(documents.length, 1)
+  t.match(notes.map(({ severity, message }) => `${severity}: ${message}`).sort(), [
+    /^error: AITenant .*is not read/,
+    /^error: ExternalModel llm\/p: kind is not read/,
+    /replicas|payloadProcessing/,
+  ])
+})
+
 test('exported documents mean the same as the originals', async (t) => {
   const { documents, notes } = exportResources(all)
   // An ExternalModel that a ModelRef refers to is also served as a model under its own name.

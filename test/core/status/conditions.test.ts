@@ -99,6 +99,12 @@ test('peers are listed in order, at most ten of them', async (t) => {
 
 const rate = [[1, '1m']] as const
 
+test('a model of a provider that is not read says so', async (t) => {
+  const spec = { modelRef: { kind: 'ExternalModel', name: 'gpt' }, backendUrl: undefined }
+  const [status] = statusOf(snapshotOf(modelRef('gpt', spec)))
+  t.match(status?.conditions[0], { message: /no ExternalModel gpt of maas.opendatahub.io/ })
+})
+
 test('a model says whether it is governed and has a backend, as in the original', async (t) => {
   const snapshot = snapshotOf(
     modelRef('both'),
