@@ -18,6 +18,7 @@ import type { CompiledSubscription, Model, Snapshot } from '../core/decision/sna
 import { lastValue } from '../core/formats/header-value.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
 import { forEachConcurrently } from '../runtime/concurrency.ts'
+import { isAnthropic, sendAnthropicList, sendAnthropicModel } from './anthropic-models.ts'
 import { callerOf } from './authenticate.ts'
 import type { ProbeModel } from './model-probe.ts'
 import { modelRecord, showModel } from './model-record.ts'
@@ -50,7 +51,8 @@ const schema = {
   summary: 'List the models that the caller may use',
   description: `With an API key: those of its subscription. With an identity token: those of every
 subscription of yours, or of the one that X-MaaS-Subscription names. Each model's server is asked
-through the gateway; a model that you may not use, or that does not answer in time, is not listed.`,
+through the gateway; a model that you may not use, or that does not answer in time, is not listed.
+Requests with the header anthropic-version are answered in Anthropic's format.`,
   tags: ['Models'],
   headers: {
     type: 'object',
@@ -116,17 +118,17 @@ export function listModels(app: FastifyInstance, deps: ListModelsDeps): void {
     reply.header('cache-control', 'no-store')
     reply.header('x-access-checked-at', toTimestamp(deps.clock()))
     const { authorization = `Bearer ${request.headers['x-api-key']}` } = request.headers
-    return mergeModels(
-      await findModels(deps, { snapshot, caller, authorization, subscriptions }),
-    ).map(showModel)
+    return mergeModels(await findModels(deps, { snapshot, caller, authorization, subscriptions }))
   }
   app.get('/v1/models', { schema }, async (request, reply) => {
-    return { object: 'list', data: await list(request, reply) }
+    const models = await list(request, reply)
+    if (isAnthropic(request)) return sendAnthropicList(reply, models)
+    return { object: 'list', data: models.map(showModel) }
   })
   async function one(id: string, request: FastifyRequest, reply: FastifyReply) {
     const found = (await list(request, reply)).find((model) => model.id === id)
     if (found === undefined) throw new ServiceError('not_found', { message: noSuchModel })
-    return found
+    return isAnthropic(request) ? sendAnthropicModel(reply, found) : showModel(found)
   }
   app.get<{ Params: { id: string } }>('/v1/models/:id', { schema: oneSchema }, (request, reply) =>
     one(request.params.id, request, reply),

@@ -105,6 +105,28 @@ test('an entry has all fields (200)', async (t) => {
   })
 })
 
+test("Anthropic's clients get their format", async (t) => {
+  const server = await startAnswering(t, 200, {
+    data: [{ id: 'm', created: 1_704_067_200 }, { id: 'n' }],
+  })
+  const small = at('small', server.url)
+  small.metadata.annotations = { 'openshift.io/display-name': 'Small' }
+  const world = snapshotOf(small, subscription('basic', team, { 'llm/small': rate }))
+  const api = await createListApi(t, { snapshot: world })
+  const headers = { 'anthropic-version': '2023-06-01' }
+  const m = { type: 'model', id: 'm', display_name: 'Small', created_at: '2024-01-01T00:00:00Z' }
+  const n = { ...m, id: 'n', created_at: '1970-01-01T00:00:00Z' }
+  const answer = await ask(api, 'alice', headers)
+  t.equal(answer.headers['cache-control'], 'no-store')
+  t.strictSame(answer.json(), { data: [m, n], has_more: false, first_id: 'm', last_id: 'n' })
+  const one = { url: '/v1/models/m', headers: { ...headers, authorization: 'Bearer alice' } }
+  t.strictSame((await api.external.inject(one)).json(), m)
+  t.strictSame((await ask(api, 'stranger', headers)).json(), {
+    ...{ data: [], has_more: false },
+    ...{ first_id: null, last_id: null },
+  })
+})
+
 test('annotations that cannot be read are left out', async (t) => {
   const server = await startAnswering(t, 200, listOf('m'))
   const window = 'opendatahub.io/context-window'

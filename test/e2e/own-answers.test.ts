@@ -63,6 +63,65 @@ test("the gateway's own errors have one format", async (t, gateway) => {
   }
 })
 
+test('a nearly right path says what is right', async (t, gateway) => {
+  for (const [path, message] of [
+    ['/chat/completions', /^\/v1 is missing .*must end in \/v1\.$/],
+    ['/messages', /^\/v1 is missing/],
+    ['/rerank', /^\/v1 is missing/],
+    ['/models?limit=5', /^\/v1 is missing/],
+    ['/llm/sim/chat/completions', /^\/v1 is missing/],
+    ['/v1/v1/chat/completions', /^\/v1 is there twice: .*must not end in \/v1\.$/],
+    ['/v1/v1/messages', /^\/v1 is there twice/],
+    ['/v1/messages/batches/b/results', /^Batches of messages are not served/],
+    ['/v2/rerank', /^Write this path as \/v1\/rerank\.$/],
+    ['/v1beta/models/sim:generateContent', /^Gemini's API is not served/],
+    ['/upload/v1beta/files', /^Gemini's API is not served/],
+    ['/api/chat', /^Ollama's API is not served/],
+    ['/api/tags', /^Ollama's API is not served/],
+    ['/openai/deployments/sim/chat/completions', /^Azure's paths are not served/],
+    ['/mcp', /^MCP servers are not served here/],
+    ['/v1/mcp/x', /^MCP servers are not served here/],
+    ['/v1/assistants', /^This part of OpenAI's API is not served/],
+    ['/v1/threads/t/runs', /^This part of OpenAI's API is not served/],
+    ['/v1/nothing', /^Nothing is served at this path\.$/],
+    ['/api/v1', /^Nothing is served at this path\.$/],
+    ['/internal/v1/resources', /^Nothing is served at this path\.$/],
+    ['/maas-api/chat/completions', /^Nothing is served at this path\.$/],
+  ] as const) {
+    for (const method of ['GET', 'POST']) {
+      const answer = await sendRaw(gateway.port, toBytes({ method, path }))
+      t.equal(answer.status, 404, path)
+      const { type, error } = JSON.parse(answer.body)
+      t.match(error.message, message, path)
+      const code = /\/v1\/messages/.test(path) ? { type: 'error' } : { code: 'not_found' }
+      t.match({ type, code: error.code }, code)
+      t.equal(error.type, 'not_found_error')
+    }
+  }
+})
+
+test('a stored response needs the model in the path', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const headers = [`authorization: Bearer ${key}`]
+  for (const [method, rest] of [
+    ['GET', ''],
+    ['DELETE', ''],
+    ['GET', '/input_items'],
+    ['POST', '/cancel'],
+  ] as const) {
+    const path = `/v1/responses/resp_1${rest}`
+    const shared = await sendRaw(gateway.port, toBytes({ method, path, headers }))
+    isRefusal(t, shared, 400, 'model_path_needed', path)
+    t.match(shared.body, `/<namespace>/<model>${path}`)
+    const inPath = toBytes({ method, path: `/llm/sim${path}`, headers })
+    t.notMatch((await sendRaw(gateway.port, inPath)).body, /model_path_needed|This operation/)
+    const nobody = await sendRaw(gateway.port, toBytes({ method, path }))
+    isRefusal(t, nobody, 401, 'credential_invalid', path)
+  }
+  const other = toBytes({ method: 'GET', path: '/v1/responses/a/b/c', headers })
+  isRefusal(t, await sendRaw(gateway.port, other), 404, 'not_found', 'no operation')
+})
+
 test('an upgrade to websocket is 426 before its caller is known', async (t, gateway) => {
   const headers = ['connection: upgrade', 'upgrade: websocket', 'sec-websocket-version: 13']
   for (const path of [chatPath, '/v1/responses', '/v1/messages', '/v1/models', '/nothing']) {

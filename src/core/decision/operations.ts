@@ -65,6 +65,7 @@ const tokenizing = /^\/v1\/(?:de)?tokenize$/
  * above.
  */
 const readOnly = new RegExp(`^/v1/(?:models(?:/${id})?|responses/${id}(?:/input_items)?)$`)
+const storedResponse = new RegExp(`^/v1/responses/${id}(?:/(?:input_items|cancel))?$`)
 const cancelsResponse = new RegExp(`^/v1/responses/${id}/cancel$`)
 
 /** Ids of fine-tuned models have colons; so have the methods of Google's APIs (`:predict`). */
@@ -87,9 +88,9 @@ export function isNamedByBody(operation: string): boolean {
   return namedByBody.has(operation)
 }
 
-/** Whether only the path can name the model of this operation. */
+/** Whether only the path can name the model of this operation: it has no JSON body with a model. */
 export function isNamedByPath(operation: string): boolean {
-  return namedByPath.test(operation)
+  return namedByPath.test(operation) || storedResponse.test(operation)
 }
 
 /** Whether this is GET or HEAD of exactly the list of models. Only these are free of limits. */
