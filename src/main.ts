@@ -99,8 +99,9 @@ async function start(context: Context): Promise<ServiceAddresses> {
   stops.push(probes.close)
   if (config.envoyConfigWrite) await writeEnvoyFiles(config)
   const parts = await openParts(context, () => journal)
-  const journal = openJournal(context, parts.counterParts, parts.settle)
+  const journal = openJournal(context, parts.counterParts, parts.settle, parts.ledger?.isDone)
   await journal?.start()
+  if (journal) parts.ledger?.start(journal.isReader)
   const onReported = (): void => journal?.noteReported()
 
   const grpc = createGatewayServer(context, parts, { tls, onReported })

@@ -2,10 +2,9 @@
 
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import {
-  countedTokens,
+  type Charge,
+  chargeOf,
   countersOf,
-  estimateTokens,
-  isSuccess,
   type UnusableUsage,
   type Usage,
 } from '../core/decision/usage.ts'
@@ -21,7 +20,7 @@ export interface SettleDeps {
    * Called for every usage with the tokens counted for it; undefined if none could be. A response
    * that the journal reports as well is settled twice and counted once.
    */
-  readonly onSettled: (usage: Usage, settled: Settled, by: Report['by']) => void
+  readonly onSettled: (usage: Usage, settled: Charge, by: Report['by']) => void
   /**
    * Called with the tokens of a response, if above 0, exactly once across all its reports and
    * processes: when the store has counted it by this report. Only the store can decide that. A
@@ -29,14 +28,6 @@ export interface SettleDeps {
    * process, and one that also relied on the journal would count most responses twice.
    */
   readonly onCounted: (usage: Usage, counted: Counted, by: Report['by']) => void
-}
-
-/** The result for a response. */
-export interface Settled {
-  /** undefined: nothing, because it was no success or reported nothing usable. */
-  readonly tokens: number | undefined
-  /** A success whose model reported nothing usable; `tokens` is then an estimate, if set. */
-  readonly unusable: boolean
 }
 
 export interface Counted {
@@ -63,10 +54,9 @@ export function createSettle(deps: SettleDeps): Settle {
   }
 
   return function settle(usage, by = 'stream') {
-    const reported = countedTokens(usage)
-    const unusable = reported === undefined && isSuccess(usage)
-    const tokens = unusable && unusableUsage === 'estimate' ? estimateTokens(usage) : reported
+    const charge = chargeOf(usage, unusableUsage)
+    const { tokens, unusable } = charge
     if (tokens !== undefined && tokens > 0) count(usage, { tokens, estimated: unusable }, by)
-    onSettled(usage, { tokens, unusable }, by)
+    onSettled(usage, charge, by)
   }
 }

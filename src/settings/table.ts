@@ -95,6 +95,8 @@ export const settings = {
     'the file to which Envoy writes the usage of responses'),
   usageJournalBytes: setting('USAGE_JOURNAL_BYTES', '16777216', form.integer(4_096, 2 ** 30),
     'size at which the journal is rotated, in bytes'),
+  usageRetentionMs: setting('USAGE_RETENTION', '400d', form.duration('31d', '3660d'),
+    'how long the database keeps the sums of usage by hour; whole months are dropped'),
   /** Absolute. */
   dataDir: setting('DATA_DIR', '.data', form.path,
     'where embedded Postgres, the journal and logs are stored'),

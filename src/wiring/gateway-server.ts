@@ -24,6 +24,7 @@ export function createGatewayServer(
   const onRefused = (refused: RefusedCheck): void => {
     parts.refusals.check(refused)
     parts.pastRefusals.note(refused)
+    parts.ledger?.onRefused(refused.denial, refused.now)
   }
   const onOutcome = (outcome: Outcome): void => {
     health.note(outcome)

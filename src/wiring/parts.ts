@@ -10,6 +10,7 @@ import type { Context } from './context.ts'
 import { openCounters } from './counters.ts'
 import { openDatabase } from './database.ts'
 import { openKeys } from './keys.ts'
+import { openLedger } from './ledger.ts'
 import { openResources } from './resources.ts'
 import { openServedNames } from './served-names.ts'
 import { openTelemetry } from './telemetry.ts'
@@ -47,6 +48,7 @@ export async function openParts(context: Context, journal: () => Journal | undef
     identity: tokens.figures,
   })
   await startExport(context, telemetry)
+  const ledger = openLedger(context, database)
   const settle = openSettle(context, counterParts, resources, telemetry)
   const refusals = createDenialLog({ log, perSecond: config.refusalLinesPerSecond })
   stops.push(refusals.flush)
@@ -54,6 +56,6 @@ export async function openParts(context: Context, journal: () => Journal | undef
   const health = createModelHealth({ snapshot: learner.snapshot, log, clock })
   return {
     ...{ tracing, database, keyParts, resources, learner, tokens, markers, authenticate },
-    ...{ counterParts, telemetry, settle, refusals, pastRefusals, health },
+    ...{ counterParts, telemetry, settle, ledger, refusals, pastRefusals, health },
   }
 }

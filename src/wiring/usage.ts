@@ -1,6 +1,7 @@
 /** Charges usage from the gateway's stream, its journal and its rate limit calls. */
 
 import { reopenLogs } from '../gateway/reopen-logs.ts'
+import type { ListedFile } from '../ratelimit/journal/folder.ts'
 import { createJournal, type Journal } from '../ratelimit/journal/journal.ts'
 import { createSettle, type Settle } from '../ratelimit/settle.ts'
 import { part } from '../runtime/stops.ts'
@@ -48,6 +49,7 @@ export function openJournal(
   { config, log, clock, stops }: Context,
   { counters, redis }: Counters,
   settle: Settle,
+  isRead: ((file: ListedFile) => boolean) | undefined,
 ): Journal | undefined {
   if (config.usageJournal === undefined) return undefined
   const journal = createJournal({
@@ -59,6 +61,7 @@ export function openJournal(
     clock,
     reopen: () => reopenLogs(config.envoyAdminAddress),
     log,
+    ...(isRead && { isRead }),
   })
   stops.push(part('the usage journal', (graceMs) => journal.stop(graceMs)))
   return journal

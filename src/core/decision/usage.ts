@@ -72,6 +72,22 @@ export function countedTokens(usage: Usage): number | undefined {
   return messageTokens(reported)
 }
 
+/** What a response is charged. */
+export interface Charge {
+  /** undefined: nothing, because it was no success or reported nothing usable. */
+  readonly tokens: number | undefined
+  /** A success whose model reported nothing usable; `tokens` is then an estimate, if set. */
+  readonly unusable: boolean
+}
+
+/** The only rule of what a response is charged, for counters and ledger. */
+export function chargeOf(usage: Usage, unusableUsage: UnusableUsage): Charge {
+  const reported = countedTokens(usage)
+  const unusable = reported === undefined && isSuccess(usage)
+  const tokens = unusable && unusableUsage === 'estimate' ? estimateTokens(usage) : reported
+  return { tokens, unusable }
+}
+
 /**
  * Tokens of a message. `input_tokens` leaves out tokens read from a cache or written to one, so the
  * three are added, as in OpenAI's total. The start and end of a stream report the same tokens, and

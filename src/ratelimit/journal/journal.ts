@@ -6,6 +6,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { JournaledCounters } from '../../store/counters.ts'
 import type { Settle } from '../settle.ts'
+import type { ListedFile } from './folder.ts'
 import { createJournalReader, type JournalStats } from './reader.ts'
 import { createReopening } from './reopening.ts'
 import { createJournalRotation } from './rotation.ts'
@@ -27,6 +28,8 @@ export interface JournalOptions {
   /** Makes Envoy reopen the file. */
   readonly reopen: () => Promise<void>
   readonly log: JournalLog
+  /** Whether whoever else reads the journal is done with a file; by default nobody does. */
+  readonly isRead?: (file: ListedFile) => boolean
 }
 
 /** The logger's methods that are used here. */
@@ -107,7 +110,7 @@ export function createJournal(options: JournalOptions) {
     rotateBytes: options.rotateBytes,
     reopen,
     isReader,
-    isDone: reader.isDone,
+    isDone: (file) => reader.isDone(file) && (options.isRead?.(file) ?? true),
     clock,
     onLoss: (file) =>
       log.error({ file }, 'the usage journal is not read; its oldest part was removed'),
@@ -189,6 +192,8 @@ export function createJournal(options: JournalOptions) {
     } {
       return { ...reader.stats, unreadBytes, failing: watch.problem !== undefined }
     },
+    /** Whether this process reads the journal for all that share their counters. */
+    isReader,
     /** The stream has reported a response for which Envoy writes a line. */
     noteReported: watch.noteReported,
     /**

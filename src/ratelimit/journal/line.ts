@@ -21,9 +21,18 @@ const beforeLine = /(?=\{"(?:bytes|group|id)":)/
  * full, a torn line may be followed directly by the next one; then the complete ones are read.
  */
 export function parseLine(line: string): readonly JournaledUsage[] {
+  return readLine(line).usages
+}
+
+/** The same, and whether the line was read to the last byte. */
+export function readLine(line: string): {
+  readonly usages: readonly JournaledUsage[]
+  readonly isWhole: boolean
+} {
   const whole = parse(line)
   const parsed = whole === undefined ? line.split(beforeLine).map(parse) : [whole]
-  return parsed.flatMap((fields) => (fields && toUsage(fields)) ?? [])
+  const usages = parsed.flatMap((fields) => (fields && toUsage(fields)) ?? [])
+  return { usages, isWhole: whole !== undefined && usages.length === 1 }
 }
 
 type Fields = Readonly<Record<string, unknown>>

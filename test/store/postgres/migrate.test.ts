@@ -23,6 +23,7 @@ const all = [
   '0012-keys-by-subscription.sql',
   '0013-labels.sql',
   '0014-rotation.sql',
+  '0015-usage-ledger.sql',
   '0018-idempotency.sql',
 ]
 

@@ -1,0 +1,73 @@
+/** Sums of usage between two steps of the ledger. */
+
+import {
+  chargeOf,
+  isSuccess,
+  tokensByType,
+  type UnusableUsage,
+  type Usage,
+} from '../../core/decision/usage.ts'
+import type { UsageRow } from '../../store/usage.ts'
+
+const hourMs = 3_600_000
+
+export function createUsageSums(unusableUsage: UnusableUsage) {
+  let rows = new Map<string, UsageRow>()
+
+  function rowOf(usage: Usage, endedAt: number): UsageRow {
+    const { user, subscription, model, keyId = '', payer = '' } = usage
+    const hour = endedAt - (endedAt % hourMs)
+    // The user comes last, because only a user may contain a line break.
+    const name = `${hour}\n${keyId}\n${payer}\n${model}\n${subscription}\n${user}`
+    const known = rows.get(name)
+    if (known !== undefined) return known
+    const sums = {
+      answers: 0,
+      input: 0,
+      output: 0,
+      cached: 0,
+      reasoning: 0,
+      total: 0,
+      estimated: 0,
+    }
+    const row = { hour, user, subscription, model, keyId, payer, ...sums }
+    rows.set(name, row)
+    return row
+  }
+
+  return {
+    /** The number of rows. */
+    get size(): number {
+      return rows.size
+    },
+    /** Adds a response, unless it is no success. Its end in milliseconds since the epoch. */
+    add(usage: Usage, endedAt: number): void {
+      if (!isSuccess(usage)) return
+      const { tokens, unusable } = chargeOf(usage, unusableUsage)
+      const row = rowOf(usage, endedAt)
+      row.answers += 1
+      if (tokens === undefined) return
+      row.total = sum(row.total, tokens)
+      if (unusable) {
+        row.estimated = sum(row.estimated, tokens)
+        return
+      }
+      const { input, output, cached, reasoning } = tokensByType(usage.reported)
+      row.input = sum(row.input, input)
+      row.output = sum(row.output, output)
+      row.cached = sum(row.cached, cached)
+      row.reasoning = sum(row.reasoning, reasoning)
+    },
+    /** The rows so far, which begin anew. */
+    take(): readonly UsageRow[] {
+      const taken = [...rows.values()]
+      rows = new Map()
+      return taken
+    },
+  }
+}
+
+/** A model may report any figure; sums end where whole numbers do. */
+function sum(one: number, other: number): number {
+  return Math.min(Number.MAX_SAFE_INTEGER, one + other)
+}

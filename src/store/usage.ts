@@ -1,0 +1,78 @@
+/** The usage ledger: sums of usage by hour, fed by the usage journal exactly once. */
+
+/** What a sum is for. Names are at most `longestName` long (core/formats/names.ts). */
+export interface UsageGroup {
+  /** Start of the hour in which the responses ended, in milliseconds since the epoch. */
+  readonly hour: number
+  readonly user: string
+  readonly subscription: string
+  /** `<namespace>/<name>`. */
+  readonly model: string
+  /** Empty: an identity token, or not known. */
+  readonly keyId: string
+  /** core/decision/payer.ts; empty if the subscription says nothing. */
+  readonly payer: string
+}
+
+/** Sums of responses; tokens are whole numbers up to 2^53 - 1. */
+export interface UsageSums {
+  answers: number
+  input: number
+  output: number
+  /** Part of the input. */
+  cached: number
+  /** Part of the output. */
+  reasoning: number
+  /** What was charged. */
+  total: number
+  /** Part of the total that is an estimate. */
+  estimated: number
+}
+
+export interface UsageRow extends UsageGroup, UsageSums {}
+
+/** A span of time in which lines of a journal were lost; milliseconds since the epoch. */
+export interface UsageGap {
+  readonly from: number
+  readonly to: number
+}
+
+/** How far one file of a journal has been added to the ledger. */
+export interface LedgerPlace {
+  /** The first bytes of the file, which identify it wherever it is moved. */
+  readonly head: string
+  /** Bytes; at the end of a line. */
+  readonly offset: number
+  /** End of the last response that was read, in milliseconds since the epoch; null: none was. */
+  readonly endedAt: number | null
+  /** Whether nothing will be added to the file, and it was read to its end. */
+  readonly done: boolean
+}
+
+export interface LedgerPosition {
+  readonly revision: number
+  readonly places: readonly LedgerPlace[]
+}
+
+/** One step of a journal's reader. */
+export interface LedgerFeed {
+  readonly journal: string
+  readonly revision: number
+  readonly places: readonly LedgerPlace[]
+  readonly rows: readonly UsageRow[]
+  readonly gaps: readonly UsageGap[]
+  /** Whether this is the reader's last step. */
+  readonly closes: boolean
+}
+
+export interface UsageLedger {
+  /** The position of a journal, which is created if the ledger does not know it. */
+  open(journal: string): Promise<LedgerPosition>
+  /**
+   * Adds the rows and moves the position, or does neither: false if another reader has moved it since
+   * `revision`. After an error either may be the case; `open` tells.
+   */
+  feed(step: LedgerFeed): Promise<boolean>
+  /** Adds refusals for used-up limits. They are not counted exactly: a repeated call adds twice. */
+  addRefusals(refusals: readonly (UsageGroup & { readonly refusals: number })[]): Promise<void>
+}
