@@ -28,7 +28,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const forbidden = { status: 403, message: /forbidden/ }
 
-/** One server for the file, with the production overlay installed as the README describes. */
+/** One server for the file, with the production overlay installed as docs/kubernetes.md describes. */
 let installed: Promise<KubeServer> | undefined
 
 async function install(): Promise<KubeServer> {
