@@ -86,8 +86,9 @@ function toRefusal(error: FastifyError | ServiceError): ServiceError {
 const maxNameShown = 65
 
 /** `name must be string.`: the field, the problem, and what is allowed. */
-function validationMessage({ validation }: FastifyError): string {
+function validationMessage({ validation, validationContext }: FastifyError): string {
   const first = validation?.[0]
+  const whole = validationContext === 'querystring' ? 'The query' : 'The body'
   const field = (first?.instancePath ?? '').slice(1).replaceAll('/', '.')
   if (first?.keyword === 'additionalProperties') {
     const { additionalProperty: unknown } = first.params
@@ -98,11 +99,11 @@ function validationMessage({ validation }: FastifyError): string {
     )
     const quoted = toQuoted(String(unknown))
     const name = quoted.length > maxNameShown ? `${quoted.slice(0, maxNameShown)}…"` : quoted
-    const where = field === '' ? 'The body' : field
+    const where = field === '' ? whole : field
     return `${where} has no field ${name}; it has ${known.join(', ')}.`
   }
   const what = first === undefined ? 'is not valid' : describeProblem(first)
-  return field === '' ? `The body ${what}.` : `${field} ${what}.`
+  return field === '' ? `${whole} ${what}.` : `${field} ${what}.`
 }
 
 /** Ajv's own text, except for the two rules whose text does not name the allowed values. */

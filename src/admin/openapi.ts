@@ -14,6 +14,7 @@ const tags = [
   { name: 'API keys', description: 'Made with an identity token, shown once, kept as a hash.' },
   { name: 'Models', description: 'What the caller may use.' },
   { name: 'Subscriptions', description: 'What pays for it, and how much of it there is.' },
+  { name: 'Usage', description: 'What was used, and what is left.' },
   { name: 'Service', description: 'Open to everybody.' },
 ] as const
 

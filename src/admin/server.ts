@@ -42,6 +42,7 @@ import { type SearchApiKeysDeps, searchApiKeys } from './search-api-keys.ts'
 import { type SelectSubscriptionDeps, selectSubscription } from './select-subscription.ts'
 import { type OpenRequestSpan, traceRequests } from './trace-requests.ts'
 import { trustPeers } from './trusted-proxies.ts'
+import { getUsage, type UsageDeps } from './usage.ts'
 import { type ValidateApiKeyDeps, validateApiKey } from './validate-api-key.ts'
 
 interface ListenerDeps {
@@ -72,6 +73,7 @@ export interface AdminDeps
     ListSubscriptionsDeps,
     LookupTierDeps,
     ExplainDeps,
+    UsageDeps,
     CallerDeps {}
 
 export interface InternalDeps
@@ -129,6 +131,7 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
     keyConfig(scope, deps)
     getMe(scope, deps)
     explainRequests(scope, deps)
+    getUsage(scope, deps)
   })
   return app
 }

@@ -15,6 +15,7 @@ export type AuditAction =
   | 'key.bulk_revoke_preview'
   | 'key.take_over'
   | 'key.cleanup'
+  | 'usage.read'
   | 'resources.apply'
   | 'gateway.drain'
   | 'log.level'

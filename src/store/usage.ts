@@ -76,3 +76,60 @@ export interface UsageLedger {
   /** Adds refusals for used-up limits. They are not counted exactly: a repeated call adds twice. */
   addRefusals(refusals: readonly (UsageGroup & { readonly refusals: number })[]): Promise<void>
 }
+
+/** What usage can be grouped by, in the order of a page's columns. */
+export const usageDimensions = [
+  'subscription',
+  'model',
+  'user',
+  'key',
+  'organization',
+  'cost_center',
+] as const
+
+export type UsageDimension = (typeof usageDimensions)[number]
+
+/** Days and months are those of UTC. */
+export const usageUnits = ['hour', 'day', 'month'] as const
+
+export type UsageUnit = (typeof usageUnits)[number]
+
+export interface UsageQuery {
+  /** Whole hours, in milliseconds since the epoch; `to` is excluded. */
+  readonly from: number
+  readonly to: number
+  /** undefined: the whole time is one. */
+  readonly unit: UsageUnit | undefined
+  /** There is a unit or a dimension. */
+  readonly by: readonly UsageDimension[]
+  /** Only what equals all of these. */
+  readonly only: Readonly<Partial<Record<UsageDimension, string>>>
+  /** The group after which the page begins: its start, if there is a unit, then its dimensions. */
+  readonly after: readonly (string | number)[] | undefined
+  readonly limit: number
+}
+
+export interface UsageTotal extends UsageSums {
+  /** Milliseconds since the epoch; undefined: the query has no unit. */
+  readonly start: number | undefined
+  /** The values of the dimensions that were asked for, in their order. */
+  readonly group: readonly string[]
+  /** Approximate. */
+  readonly refusals: number
+  /** Tokens times their rates, a decimal number; null: none had a rate. */
+  readonly cost: string | null
+}
+
+/** What is missing from a ledger; `to` is null while it is not known when it ends. */
+export interface NamedGap {
+  readonly journal: string
+  readonly from: number
+  readonly to: number | null
+}
+
+export interface UsageReader {
+  /** Groups in order. Throws `usage_timeout` if it takes too long. */
+  read(query: UsageQuery): Promise<readonly UsageTotal[]>
+  /** What is missing in this time, at most a hundred, oldest first. */
+  gaps(from: number, to: number): Promise<readonly NamedGap[]>
+}

@@ -48,6 +48,7 @@ export function createExternalApi(
     counters: counterParts.counters,
     paths: config.paths,
     pastRefusals,
+    usage: parts.ledger?.reader,
     locate: resources.locate,
     isAdmin: createIsAdmin(config.adminGroups, tokens.mayAdminister),
     keyMarker: config.keyMarker,

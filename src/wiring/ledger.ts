@@ -10,6 +10,8 @@ import { repeat } from '../runtime/loop.ts'
 import { part } from '../runtime/stops.ts'
 import { createUsageLedger } from '../store/usage/ledger.ts'
 import { tendPartitions } from '../store/usage/partitions.ts'
+import { createUsageReader } from '../store/usage/reader.ts'
+import type { UsageReader } from '../store/usage.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 
@@ -22,6 +24,7 @@ export interface Ledger {
   start(isReader: () => boolean): void
   /** Whether it has everything in this file of the journal. */
   readonly isDone: (file: ListedFile) => boolean
+  readonly reader: UsageReader
   /** Counts a refusal, if it is one for a used-up limit. */
   readonly onRefused: (denial: Denial, now: number) => void
 }
@@ -91,6 +94,7 @@ export function openLedger(context: Context, { pool }: Database): Ledger | undef
       ])
     },
     isDone: feed.isDone,
+    reader: createUsageReader(pool),
     onRefused({ code, grant }, now) {
       if (code === 'token_limit_exceeded' && grant !== undefined) refusals.note(grant, now)
     },

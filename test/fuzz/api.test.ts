@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import { test } from 'tap'
 import { serve } from '../../src/main.ts'
 import { showAddress } from '../../src/settings/config.ts'
@@ -23,6 +24,7 @@ test('generated requests cannot break the API', async (t) => {
     AUDIT_LOG: 'off',
     DATABASE_URL: await createDatabase(t),
     DATA_DIR: temporaryFolder(t),
+    USAGE_JOURNAL: join(temporaryFolder(t), 'usage.jsonl'),
     TOKEN_AUTH_FILE: 'examples/tokens.csv',
     API_ADDRESS: '127.0.0.1:0',
     INTERNAL_ADDRESS: '127.0.0.1:0',

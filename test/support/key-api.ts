@@ -22,6 +22,7 @@ import { createIdempotency, type Idempotency } from '../../src/store/idempotency
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
 import { createPropagationWatch } from '../../src/store/revocations/propagation.ts'
+import { createUsageReader } from '../../src/store/usage/reader.ts'
 import { createDatabase } from './database.ts'
 import { modelRef, snapshotOf, subscription } from './documents.ts'
 
@@ -38,6 +39,8 @@ export interface KeyApiOptions {
   readonly trustedProxies?: readonly string[]
   readonly counters?: CounterStore
   readonly pastRefusals?: PastRefusals
+  /** Whether there is a usage ledger; true by default. */
+  readonly ledger?: boolean
   /** Whether an action requires its line in the audit trail. */
   readonly auditRequired?: boolean
 }
@@ -165,6 +168,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     instanceName: 'test',
     counters: options.counters ?? createMemoryCounters(),
     paths: pathRules(),
+    usage: options.ledger === false ? undefined : createUsageReader(sql),
     pastRefusals: options.pastRefusals ?? createRefusalMemory(),
     locate: (resource) => ({ file: `${resource}.yaml`, line: 1 }),
   })

@@ -87,6 +87,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     counters: createMemoryCounters(),
     paths: pathRules(),
     pastRefusals: createRefusalMemory(),
+    usage: undefined,
     locate: () => ({ file: '', line: 0 }),
   })
   const internal = buildInternal({

@@ -79,6 +79,8 @@ const catalogue = {
     store_slow: 'The key store took too long to answer; try again in a few seconds.',
     search_timeout:
       'The search took too long: narrow it, sort it by created_at, or run fewer at a time.',
+    usage_timeout:
+      'Reading the usage took too long: choose a shorter time, or fewer groups, or fewer at a time.',
     store_locked:
       'A transaction that has not ended holds a lock in the key store; try again in a few seconds.',
     audit_unavailable:
