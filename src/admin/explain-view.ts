@@ -109,14 +109,17 @@ function showSubscription(
   }
 }
 
-function showResource(resource: Resource, locate: Locate | undefined): Json {
+/** A resource by name, and for administrators where it is written. */
+export function showResource(resource: Resource, locate: Locate | undefined): Json {
   const { kind, metadata } = resource
   const { namespace, name } = metadata
-  const place = locate?.(resourceKey(resource))
-  return {
-    ...{ kind, namespace, name },
-    ...(place && place.line > 0 && { file: place.file, line: place.line }),
-  }
+  return { kind, namespace, name, ...(locate && placeOf(locate, resourceKey(resource))) }
+}
+
+/** File and line of a resource (`<kind>/<namespace>/<name>`) that is in a file. */
+export function placeOf(locate: Locate, resource: string): Json {
+  const { file, line } = locate(resource)
+  return line > 0 ? { file, line } : {}
 }
 
 function showLimits(states: readonly LimitState[]): readonly Json[] {
@@ -150,7 +153,8 @@ export function showPast(past: PastRefusal, whole: boolean): Json {
   }
 }
 
-const resource = {
+/** What `showResource` shows. */
+export const resourceFields = {
   kind: { type: 'string', examples: ['Subscription'] },
   namespace: { type: 'string', description: 'Left out where it is not known.' },
   name: { type: 'string' },
@@ -182,6 +186,19 @@ const outcome = {
         resetsAt: timestamp,
       },
     },
+  },
+} as const
+
+/** What `showPast` shows. */
+export const pastRefusal = {
+  title: 'PastRefusal',
+  type: 'object',
+  required: ['requestId', 'at', 'status', 'code', 'message', 'limits'],
+  properties: {
+    requestId: { type: 'string' },
+    ...outcome,
+    method: { type: 'string' },
+    path: { type: 'string' },
   },
 } as const
 
@@ -222,7 +239,7 @@ export const responseSchema = {
               description: 'What it was decided by.',
               type: 'object',
               required: ['kind', 'name'],
-              properties: resource,
+              properties: resourceFields,
             },
           },
         },
@@ -234,7 +251,7 @@ export const responseSchema = {
           title: 'ConsideredPolicy',
           type: 'object',
           required: ['kind', 'name', 'opens'],
-          properties: { ...resource, opens: { type: 'boolean' } },
+          properties: { ...resourceFields, opens: { type: 'boolean' } },
         },
       },
       subscriptions: {
@@ -246,7 +263,7 @@ export const responseSchema = {
           type: 'object',
           required: ['kind', 'name', 'pays'],
           properties: {
-            ...resource,
+            ...resourceFields,
             pays: { type: 'boolean' },
             passedOver: {
               type: 'string',
@@ -267,18 +284,7 @@ export const responseSchema = {
         ...timestamp,
         description: 'When the limit resets or the key expires, if the answer changes then.',
       },
-      refusal: {
-        title: 'PastRefusal',
-        description: 'Only with requestId: what was answered then.',
-        type: 'object',
-        required: ['requestId', 'at', 'status', 'code', 'message', 'limits'],
-        properties: {
-          requestId: { type: 'string' },
-          ...outcome,
-          method: { type: 'string' },
-          path: { type: 'string' },
-        },
-      },
+      refusal: { ...pastRefusal, description: 'Only with requestId: what was answered then.' },
     },
   },
   ...refusals(400, 401, 403, 404, 413, 429, 500, 503),

@@ -15,6 +15,7 @@ const tags = [
   { name: 'Models', description: 'What the caller may use.' },
   { name: 'Subscriptions', description: 'What pays for it, and how much of it there is.' },
   { name: 'Usage', description: 'What was used, and what is left.' },
+  { name: 'Administration', description: 'For administrators, with an identity token.' },
   { name: 'Service', description: 'Open to everybody.' },
 ] as const
 

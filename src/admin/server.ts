@@ -25,7 +25,8 @@ import { getMe } from './get-me.ts'
 import { health } from './health.ts'
 import { keyConfig } from './key-config.ts'
 import { type ListModelsDeps, listModels } from './list-models.ts'
-import { type ListResourcesDeps, listResources } from './list-resources.ts'
+import { type ListRefusalsDeps, listRefusals } from './list-refusals.ts'
+import { type ListResourcesDeps, listResources, listResourcesToAdmins } from './list-resources.ts'
 import { type ListSubscriptionsDeps, listSubscriptions } from './list-subscriptions.ts'
 import { logLevel } from './log-level.ts'
 import { type LookupTierDeps, lookUpTier } from './lookup-tier.ts'
@@ -35,6 +36,7 @@ import { describeApi } from './openapi.ts'
 import { type ProbeDeps, probes } from './probes.ts'
 import { reportRefusals } from './refusals.ts'
 import { boundPath, readQuery } from './request-url.ts'
+import { requireAdministrator } from './require-administrator.ts'
 import { revokeApiKey } from './revoke-api-key.ts'
 import { type RevokeGivenKeyDeps, revokeGivenKey } from './revoke-given-key.ts'
 import { rotateApiKey } from './rotate-api-key.ts'
@@ -71,6 +73,8 @@ export interface AdminDeps
     SearchApiKeysDeps,
     ListModelsDeps,
     ListSubscriptionsDeps,
+    ListResourcesDeps,
+    ListRefusalsDeps,
     LookupTierDeps,
     ExplainDeps,
     UsageDeps,
@@ -132,6 +136,11 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
     getMe(scope, deps)
     explainRequests(scope, deps)
     getUsage(scope, deps)
+    scope.register(async (inner) => {
+      requireAdministrator(inner, deps)
+      listResourcesToAdmins(inner, deps)
+      listRefusals(inner, deps)
+    })
   })
   return app
 }

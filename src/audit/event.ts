@@ -16,6 +16,7 @@ export type AuditAction =
   | 'key.take_over'
   | 'key.cleanup'
   | 'usage.read'
+  | 'refusals.read'
   | 'resources.apply'
   | 'gateway.drain'
   | 'log.level'

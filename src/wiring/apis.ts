@@ -50,6 +50,7 @@ export function createExternalApi(
     pastRefusals,
     usage: parts.ledger?.reader,
     locate: resources.locate,
+    ...describeResources(parts),
     isAdmin: createIsAdmin(config.adminGroups, tokens.mayAdminister),
     keyMarker: config.keyMarker,
     markers,
@@ -85,6 +86,15 @@ function openProbes({ config, log, clock }: Context): ProbeModel {
       )
     },
   })
+}
+
+/** What both APIs say about resources besides what is in force. */
+function describeResources({ health, resources, learner }: Parts) {
+  return {
+    backendOf: health.stateOf,
+    resourceProblems: () => [...resources.problems(), ...learner.problems()],
+    enforcement: resources.enforcement,
+  }
 }
 
 /** Access to a Unix socket depends on its mode. */
@@ -138,9 +148,7 @@ export function createInternalApi(
     ],
     tls: asking,
     asksCallers: asking !== undefined && tls?.asksCallers === true,
-    backendOf: parts.health.stateOf,
-    resourceProblems: () => [...resources.problems(), ...learner.problems()],
-    enforcement: resources.enforcement,
+    ...describeResources(parts),
     noteUse: keyParts.noteUse,
   })
 }

@@ -41,6 +41,8 @@ export interface KeyApiOptions {
   readonly pastRefusals?: PastRefusals
   /** Whether there is a usage ledger; true by default. */
   readonly ledger?: boolean
+  /** Of the resources. */
+  readonly problems?: readonly string[]
   /** Whether an action requires its line in the audit trail. */
   readonly auditRequired?: boolean
 }
@@ -143,6 +145,8 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     log,
     audit,
     markers,
+    resourceProblems: () => options.problems ?? [],
+    enforcement: async () => ({ policies: noPolicies, reports: [] }),
     ...(options.times !== undefined && { times: options.times }),
   }
   const idempotency = createIdempotency(sql)
@@ -178,8 +182,6 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     gatewayDrain: { isAsked: false, ask: async () => ({ status: 'drained', requests: 0 }) },
     degraded: async () => [],
     noteUse,
-    resourceProblems: () => [],
-    enforcement: async () => ({ policies: noPolicies, reports: [] }),
   })
   const api: KeyApi = {
     external,

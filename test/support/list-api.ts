@@ -64,6 +64,10 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
   const keys = {} as ApiKeyStore
   const gateway = options.gateway ?? (await startForwarder(t, snapshot))
   const markers = { own: 'tg', accepted: new Set<string>() }
+  const resources = {
+    resourceProblems: () => [],
+    enforcement: async () => ({ policies: noPolicies, reports: [] }),
+  }
   const external = buildAdmin({
     markers: { own: 'tg', accepted: new Set(['tg']) },
     log,
@@ -89,6 +93,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     pastRefusals: createRefusalMemory(),
     usage: undefined,
     locate: () => ({ file: '', line: 0 }),
+    ...resources,
   })
   const internal = buildInternal({
     log,
@@ -99,8 +104,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     ready: () => true,
     gatewayDrain: { isAsked: false, ask: async () => ({ status: 'drained', requests: 0 }) },
     degraded: async () => [],
-    resourceProblems: () => [],
-    enforcement: async () => ({ policies: noPolicies, reports: [] }),
+    ...resources,
   })
   const api: ListApi = {
     external,
