@@ -2,7 +2,7 @@
 
 import type { FastifyInstance } from 'fastify'
 import { hashOfKey, type KeyMarkers, statusAt } from '../core/formats/api-key.ts'
-import { type ApiKeyStore, type KeyAnswer, secretInUse } from '../store/api-keys.ts'
+import type { ApiKeyStore, KeyAnswer } from '../store/api-keys.ts'
 import type { BodyOf } from './body.ts'
 import { refusals } from './schemas.ts'
 
@@ -10,8 +10,8 @@ export interface ValidateApiKeyDeps {
   readonly keys: ApiKeyStore
   readonly markers: KeyMarkers
   readonly clock: () => number
-  /** Records that the key with this id was found valid (contract, 3.10). */
-  readonly noteUse?: (id: string, now: number) => void
+  /** Records that the secret with this hash was found valid (contract, 3.10). */
+  readonly noteUse?: (hash: string, now: number) => void
 }
 
 const schema = {
@@ -82,7 +82,7 @@ export function validateApiKey(app: FastifyInstance, deps: ValidateApiKeyDeps): 
       if (statusAt(found, now) !== 'active') return refuse('key revoked or expired')
       const { id, user, groups, subscription } = found
       if (subscription.trim() === '') return refuse('key has no subscription bound')
-      deps.noteUse?.(secretInUse(found), now)
+      deps.noteUse?.(hash, now)
       return {
         valid: true,
         userId: id,

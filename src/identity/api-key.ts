@@ -4,11 +4,11 @@ import type { Caller } from '../core/decision/caller.ts'
 import { ServiceError } from '../core/decision/errors.ts'
 import { endsSoon, hashOfKey, type KeyMarkers, statusAt } from '../core/formats/api-key.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
-import { type KeyAnswer, type KeyLookup, type KnownKey, secretInUse } from '../store/api-keys.ts'
+import type { KeyAnswer, KeyLookup, KnownKey } from '../store/api-keys.ts'
 import type { Verify } from './authenticate.ts'
 
-/** Records a use of a key, by its id (`secretInUse`), at an instant (milliseconds since the epoch). */
-export type NoteUse = (id: string, now: number) => void
+/** Records a use of a secret, by its hash, at an instant (milliseconds since the epoch). */
+export type NoteUse = (hash: string, now: number) => void
 
 /**
  * Accepts keys that are in the store and active at this instant, and records their use. For a
@@ -19,12 +19,12 @@ export function createVerifyKey(
   markers: KeyMarkers,
   noteUse: NoteUse = () => {},
 ): Verify {
-  function toCaller(found: KeyAnswer | undefined, now: number): Caller | null {
+  function toCaller(found: KeyAnswer | undefined, hash: string, now: number): Caller | null {
     if (found === undefined) return null
     const ended = describeEnd(found, now)
     if (ended !== undefined) throw new ServiceError('credential_invalid', { message: ended })
     const { user, groups, id, subscription, ageMs } = found
-    noteUse(secretInUse(found), now)
+    noteUse(hash, now)
     const caller = { by: 'key', user, groups, keyId: id, subscription } as const
     const isSoon = endsSoon(found, now)
     if (ageMs === undefined && !isSoon) return caller
@@ -39,8 +39,8 @@ export function createVerifyKey(
     const hash = hashOfKey(key, markers)
     if (hash === undefined) return null
     const found = keys.findByHash(hash, source)
-    if (found instanceof Promise) return found.then((late) => toCaller(late, now))
-    return toCaller(found, now)
+    if (found instanceof Promise) return found.then((late) => toCaller(late, hash, now))
+    return toCaller(found, hash, now)
   }
 }
 

@@ -25,14 +25,6 @@ export interface KeyAnswer extends KnownKey {
   readonly ageMs?: number
 }
 
-/** What a use is recorded under: the key's id, or that of its replaced secret. */
-export function secretInUse({ id, isPrevious }: Pick<KnownKey, 'id' | 'isPrevious'>): string {
-  return isPrevious ? `${id}${previousMark}` : id
-}
-
-/** Follows the id in a use of a replaced secret. */
-export const previousMark = '/previous'
-
 /** A key with the hash it was found by. */
 export interface FoundKey extends KnownKey {
   readonly hash: string
@@ -169,8 +161,8 @@ export interface ApiKeyTable extends ApiKeyRecords {
   /** The `limit` most recently used keys that are active at `now`. */
   findLastUsed(limit: number, now: number): Promise<readonly FoundKey[]>
   /**
-   * Records when keys, by id (`secretInUse`), were last used (milliseconds since the epoch). Skips a key that was
-   * used less than 30 seconds after its recorded use, or that another transaction is changing.
+   * Records when secrets, by hash, were last used (milliseconds since the epoch). Skips a key that was used
+   * less than 30 seconds after its recorded use, or that another transaction is changing.
    */
   noteUses(uses: ReadonlyMap<string, number>): Promise<void>
 }

@@ -56,7 +56,7 @@ test('after the secret was used, the record is the answer', async (t) => {
   const api = await createKeyApi(t)
   const send = sender(api, create)
   const { id, key } = (await send('k', { name: 'one' })).json()
-  await api.noteUses(new Map([[id, api.now]]))
+  await api.noteUse(key, api.now)
   const again = await send('k', { name: 'one' })
   t.equal(again.statusCode, 409)
   t.match(again.json(), {

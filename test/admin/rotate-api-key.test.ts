@@ -85,7 +85,7 @@ test('the old secret ends some time after the first use of the new one', async (
   const api = await createKeyApi(t)
   const now = Date.now()
   api.now = now
-  const { id } = await api.createKey('alice')
+  const { id, key } = await api.createKey('alice')
   await api.keys.rotate(
     id,
     'alice',
@@ -94,15 +94,30 @@ test('the old secret ends some time after the first use of the new one', async (
   )
   const endsAt = async () => (await api.keys.findById(id))?.previous?.endsAt
   t.equal(await endsAt(), now + 24 * hour)
-  const note = (use: string, at: number) => api.noteUses(new Map([[use, at]]))
-  await note(`${id}/previous`, now - 5_000)
+  await api.noteUse(key, now - 5_000)
   t.equal(await endsAt(), now + 24 * hour, 'a use of the old one changes nothing')
   t.equal((await api.keys.findById(id))?.previous?.lastUsedAt, now - 5_000)
   t.equal((await api.keys.findById(id))?.lastUsedAt, null)
-  await note(id, now - 4_000)
+  await api.noteUse('new', now - 4_000)
   t.equal(await endsAt(), now - 4_000 + hour)
-  await note(id, now + 40_000)
+  await api.noteUse('new', now + 40_000)
   t.equal(await endsAt(), now - 4_000 + hour, 'only the first use counts')
+})
+
+test('a use of the old secret that is written late is none of the new one', async (t) => {
+  const api = await createKeyApi(t)
+  const { id, key } = await api.createKey('alice')
+  const route = `POST /v1/api-keys/${id}/rotate`
+  const headers = { 'idempotency-key': 'k' }
+  const body = { overlap: '24h', endOldAfterFirstUse: '1h' }
+  const { previous } = (await api.ask(route, { as: 'alice', headers, body })).json()
+  await api.noteUse(key, api.now)
+  const record = (await api.ask(`GET /v1/api-keys/${id}`, { as: 'alice' })).json()
+  t.equal(record.previous.endsAt, previous.endsAt, 'it ends no earlier')
+  t.ok(record.previous.lastUsedAt)
+  t.notOk('lastUsedAt' in record)
+  const again = await api.ask(route, { as: 'alice', headers, body })
+  t.equal(again.statusCode, 200, 'the new secret, whose answer was lost, is replaced')
 })
 
 test('a key, another user and wrong times are refused', async (t) => {

@@ -1,4 +1,5 @@
 import { test } from 'tap'
+import { hashOfKey } from '../../src/core/formats/api-key.ts'
 import { createVerifyKey } from '../../src/identity/api-key.ts'
 import { createMemoryApiKeys } from '../support/memory-api-keys.ts'
 
@@ -82,7 +83,7 @@ test('a store that answers later is waited for', async (t) => {
 test('a use is recorded if the key is valid', async (t) => {
   const keys = createMemoryApiKeys()
   const uses: (readonly [string, number])[] = []
-  const note = (id: string, at: number) => void uses.push([id, at])
+  const note = (hash: string, at: number) => void uses.push([hash, at])
   const good = keys.mint({ id: 'good' })
   const verify = createVerifyKey(keys, markers, note)
   verify(good, now)
@@ -100,8 +101,8 @@ test('a use is recorded if the key is valid', async (t) => {
     }
   }
   t.strictSame(uses, [
-    ['good', now],
-    ['good', now + 1],
+    [hashOfKey(good, markers), now],
+    [hashOfKey(good, markers), now + 1],
   ])
 })
 

@@ -9,6 +9,7 @@ import { createAuditTrail } from '../../src/audit/trail.ts'
 import { pathRules } from '../../src/core/decision/operations.ts'
 import type { PastRefusals } from '../../src/core/decision/past-refusal.ts'
 import type { Snapshot } from '../../src/core/decision/snapshot.ts'
+import { hashOfKey } from '../../src/core/formats/api-key.ts'
 import { noPolicies } from '../../src/core/status/policies.ts'
 import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
 import { createVerifyKey } from '../../src/identity/api-key.ts'
@@ -64,11 +65,11 @@ export interface KeyApi {
   readonly url: string
   readonly keys: ApiKeyStore
   readonly idempotency: Idempotency
-  /** Writes last uses to the table. */
-  readonly noteUses: ApiKeyTable['noteUses']
+  /** Writes a use of a secret, given in plaintext or by its hash, to the table. */
+  noteUse(key: string, at: number): Promise<void>
   /** Milliseconds since the epoch; the API's current time. */
   now: number
-  /** The ids of keys whose use was recorded, in order. */
+  /** The hashes of the secrets whose use was recorded, in order. */
   readonly uses: string[]
   /** The lines of the audit trail, in order. */
   readonly audited: Record<string, unknown>[]
@@ -124,7 +125,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
   })
   const lines: string[] = []
   const uses: string[] = []
-  const noteUse = (id: string): void => void uses.push(id)
+  const noteUse = (hash: string): void => void uses.push(hash)
   const log = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) })
   const audit = createAuditTrail({
     sink: {
@@ -190,7 +191,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     url,
     keys,
     idempotency,
-    noteUses: store.noteUses,
+    noteUse: (key, at) => store.noteUses(new Map([[hashOfKey(key, markers) ?? key, at]])),
     now: Date.UTC(2026, 2, 1, 12),
     uses,
     audited: [],

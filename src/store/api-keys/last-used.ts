@@ -8,7 +8,7 @@ import { ServiceError } from '../../core/decision/errors.ts'
 export type LastUsed = ReturnType<typeof startLastUsed>
 
 export interface LastUsedOptions {
-  /** Writes instants by id; rejects with a ServiceError during an outage. */
+  /** Writes instants by hash; rejects with a ServiceError during an outage. */
   readonly write: (uses: ReadonlyMap<string, number>) => Promise<void>
   /** Called for failures other than outages. */
   readonly onFault: (error: unknown) => void
@@ -43,10 +43,10 @@ export function startLastUsed(options: LastUsedOptions) {
 
   function takeBatch(): ReadonlyMap<string, number> {
     const batch = new Map<string, number>()
-    for (const [id, instant] of noted) {
+    for (const [hash, instant] of noted) {
       if (batch.size === batchSize) break
-      batch.set(id, instant)
-      noted.delete(id)
+      batch.set(hash, instant)
+      noted.delete(hash)
     }
     return batch
   }
@@ -61,7 +61,7 @@ export function startLastUsed(options: LastUsedOptions) {
       return true
     } catch (error) {
       if (error instanceof ServiceError) {
-        for (const [id, instant] of batch) if (!noted.has(id)) noted.set(id, instant)
+        for (const [hash, instant] of batch) if (!noted.has(hash)) noted.set(hash, instant)
         return false
       }
       // A write that fails must not keep the others from being written.
@@ -72,26 +72,26 @@ export function startLastUsed(options: LastUsedOptions) {
 
   function remember(batch: ReadonlyMap<string, number>): void {
     let newest = Number.NEGATIVE_INFINITY
-    for (const [id, instant] of batch) {
-      written.delete(id)
-      written.set(id, instant)
+    for (const [hash, instant] of batch) {
+      written.delete(hash)
+      written.set(hash, instant)
       newest = Math.max(newest, instant)
     }
-    for (const [id, instant] of written) {
+    for (const [hash, instant] of written) {
       if (newest - instant < noteEveryMs) break
-      written.delete(id)
+      written.delete(hash)
     }
   }
 
   return {
     /**
-     * Records a use of a key, by its id, at an instant (milliseconds since the epoch). Never waits.
+     * Records a use of a secret, by its hash, at an instant (milliseconds since the epoch). Never waits.
      */
-    note(id: string, instant: number): void {
-      const before = written.get(id)
+    note(hash: string, instant: number): void {
+      const before = written.get(hash)
       if (before !== undefined && instant - before < noteEveryMs) return
       // Beyond the limit, only keys that are already recorded are updated.
-      if (noted.size < most || noted.has(id)) noted.set(id, instant)
+      if (noted.size < most || noted.has(hash)) noted.set(hash, instant)
     },
     /** Writes what is recorded, for at most this long, and nothing afterwards. */
     async stop(graceMs: number): Promise<void> {

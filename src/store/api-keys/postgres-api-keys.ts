@@ -3,13 +3,7 @@
 import { ServiceError } from '../../core/decision/errors.ts'
 import type { ApiKeyRecord, ApiKeyStatus, PreviousSecret } from '../../core/formats/api-key.ts'
 import type { Labels } from '../../core/formats/labels.ts'
-import {
-  type ApiKeySearch,
-  type ApiKeyTable,
-  type FoundKey,
-  type KeyScope,
-  previousMark,
-} from '../api-keys.ts'
+import type { ApiKeySearch, ApiKeyTable, FoundKey, KeyScope } from '../api-keys.ts'
 import { recordMade } from '../idempotency.ts'
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../postgres/sql.ts'
@@ -85,27 +79,9 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
       return (await within(query, statementDeadlineMs)).map(toFound)
     },
     async noteUses(all) {
-      const [uses, previous] = splitUses(all)
-      const instants = toInstants(uses)
-      // Locks rows in a fixed order and skips locked ones, which may be in the course of the same
-      // update. Both conditions are needed, because a row may change before it is locked. The
-      // second keeps a process whose clock is ahead from blocking the others.
-      const query = sql`
-        update api_keys set last_used_at = used.at,
-          previous_ends_at = case when last_used_at is null
-            then least(previous_ends_at, used.at + previous_end_after) else previous_ends_at end
-        from (
-          select id, least(uses.at, now()) as at
-          from unnest(${[...uses.keys()]}::text[], ${instants}::timestamptz[])
-            as uses (id, at)
-            join api_keys using (id)
-          where ${isDue(sql, sql`api_keys`, sql`uses`)}
-          order by id
-          for no key update of api_keys skip locked
-        ) as used
-        where api_keys.id = used.id and ${isDue(sql, sql`api_keys`, sql`used`)}`
-      await within(query, statementDeadlineMs)
-      if (previous.size > 0) await within(notePrevious(sql, previous), statementDeadlineMs)
+      if (all.size === 0) return
+      await within(noteUses(sql, all), statementDeadlineMs)
+      await within(notePrevious(sql, all), statementDeadlineMs)
     },
     async findById(id) {
       return first(await within(sql<Row[]>`select * from api_keys where id = ${id}`))
@@ -408,31 +384,44 @@ function toRevoked(row: RevokedRecordRow): ApiKeyRecord & RevokedKey {
   return { ...toRecord(row), ...(previousHash !== null && { previousHash }), transaction }
 }
 
+/** By hash: a use that is written after a rotation is one of the secret that it has replaced. */
 type Uses = ReadonlyMap<string, number>
 
-/** Those of the present secrets, and by key those of replaced ones. */
-function splitUses(uses: Uses): readonly [Uses, Uses] {
-  const [present, previous] = [new Map<string, number>(), new Map<string, number>()]
-  for (const [use, instant] of uses) {
-    if (use.endsWith(previousMark)) previous.set(use.slice(0, -previousMark.length), instant)
-    else present.set(use, instant)
-  }
-  return [present, previous]
+/** The uses as rows; a clock that is ahead does not suppress the uses of others. */
+function usesOf(sql: Sql, uses: Uses): Fragment {
+  const instants = [...uses.values()].map((instant) => new Date(instant).toISOString())
+  return sql`(
+    select hash, least(at, now()) as at
+    from unnest(${[...uses.keys()]}::text[], ${instants}::timestamptz[]) as noted (hash, at)
+  ) as uses`
 }
 
-function toInstants(uses: Uses): readonly string[] {
-  return [...uses.values()].map((instant) => new Date(instant).toISOString())
+/**
+ * Locks rows in a fixed order and skips locked ones, which may be in the course of the same update.
+ * Both conditions are needed, because a row may change before it is locked.
+ */
+function noteUses(sql: Sql, uses: Uses): Query<object[]> {
+  return sql`
+    update api_keys set last_used_at = used.at,
+      previous_ends_at = case when last_used_at is null
+        then least(previous_ends_at, used.at + previous_end_after) else previous_ends_at end
+    from (
+      select id, hash, at from ${usesOf(sql, uses)} join api_keys on key_hash = hash
+      where ${isDue(sql, sql`api_keys`, sql`uses`)}
+      order by id
+      for no key update of api_keys skip locked
+    ) as used
+    where api_keys.id = used.id and key_hash = used.hash
+      and ${isDue(sql, sql`api_keys`, sql`used`)}`
 }
 
 function notePrevious(sql: Sql, uses: Uses): Query<object[]> {
   return sql`
     update api_keys set previous_last_used_at = greatest(previous_last_used_at, used.at)
     from (
-      select id, least(uses.at, now()) as at
-      from unnest(${[...uses.keys()]}::text[], ${toInstants(uses)}::timestamptz[]) as uses (id, at)
-        join api_keys using (id)
+      select id, hash, at from ${usesOf(sql, uses)} join api_keys on previous_hash = hash
       order by id
       for no key update of api_keys skip locked
     ) as used
-    where api_keys.id = used.id and previous_hash is not null`
+    where api_keys.id = used.id and previous_hash = used.hash`
 }

@@ -113,6 +113,9 @@ test('recording a use creates no promise', async (t) => {
   t.equal(lastUsed.note('a', 1), undefined)
 })
 
+/** Of the records of this file. */
+const hashOf = (id: string) => `hash of ${id}`
+
 /** A migrated table, and the last uses in it. */
 async function createTable(t: Test) {
   const { url, sql } = await createKeyDatabase(t)
@@ -132,7 +135,7 @@ test('a use is recorded in its row', async (t) => {
   const note = (at: number) =>
     keys.noteUses(
       new Map([
-        [id, at],
+        [hashOf(id), at],
         ['nowhere', at],
       ]),
     )
@@ -152,7 +155,7 @@ test('a use is recorded in its row', async (t) => {
 test('a clock that is ahead does not suppress the uses of others', async (t) => {
   const { keys, create, usedAt } = await createTable(t)
   const id = await create()
-  await keys.noteUses(new Map([[id, Date.now() + 86_400_000]]))
+  await keys.noteUses(new Map([[hashOf(id), Date.now() + 86_400_000]]))
   t.ok(Number(await usedAt(id)) <= Date.now() + 1_000)
 })
 
@@ -170,7 +173,7 @@ test('concurrent replicas write a use once', async (t) => {
     ...ids.slice(0, i * 25),
   ])
   await Promise.all(
-    shuffles.map((order, i) => keys.noteUses(new Map(order.map((id) => [id, now + i])))),
+    shuffles.map((order, i) => keys.noteUses(new Map(order.map((id) => [hashOf(id), now + i])))),
   )
   const [{ total } = { total: 0 }] = await sql<{ total: number }[]>`
     select count(*)::int as total from writes`
@@ -191,8 +194,8 @@ test('a locked row is not waited for', async (t) => {
   const pid = await poll(async () => (await asleep())[0]?.pid ?? 0, 'the row is locked')
   await keys.noteUses(
     new Map([
-      [held, now],
-      [free, now],
+      [hashOf(held), now],
+      [hashOf(free), now],
     ]),
   )
   t.strictSame([await usedAt(held), await usedAt(free)], [null, now])
@@ -206,7 +209,7 @@ test('a use changes no index and causes no notification', async (t) => {
   for (let i = 0; i < 50; i += 1) ids.push(await create())
   const told = await hear(t, url, ['tollgate_revocations', 'probe'])
   // A page has room for a new version of some of its rows, not of all at once.
-  await keys.noteUses(new Map(ids.slice(0, 3).map((id) => [id, now])))
+  await keys.noteUses(new Map(ids.slice(0, 3).map((id) => [hashOf(id), now])))
   await sql`select pg_notify('probe', '')`
   await poll(() => told.length > 0, 'the later notification')
   t.strictSame(told, ['probe'])
