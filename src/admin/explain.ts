@@ -101,11 +101,11 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
     request: FastifyRequest,
     whole: boolean,
   ): Promise<Who & { caller: Caller }> {
-    const { user } = callerOf(request)
+    const { user, groups } = callerOf(request)
     if (keyId === undefined) {
       lookAt(request, person)
-      if (!whole && person.user !== user)
-        throw new ServiceError('admin_required', { message: notYours })
+      const isSelf = person.user === user && person.groups.every((each) => groups.includes(each))
+      if (!whole && !isSelf) throw new ServiceError('admin_required', { message: notYours })
       return { caller: person }
     }
     const found = await findKey(keyId, at)
@@ -143,7 +143,8 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
   )
 }
 
-const notYours = 'Only an administrator may ask what another user may call.'
+const notYours =
+  'Only an administrator may ask what another user, or a member of other groups, may call.'
 
 function lookAt(request: FastifyRequest, { user, ...other }: Caller): void {
   if (user === callerOf(request).user) return

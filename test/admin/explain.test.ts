@@ -124,6 +124,12 @@ test('a user sees unknown and forbidden models, and foreign subscriptions, as on
     JSON.parse(JSON.stringify(foreign).replaceAll('b-only', 'nothing')).subscriptions.reverse(),
     missing.subscriptions,
   )
+  const spelled = async (name: string) => {
+    const subscription = `models-as-a-service/${name}`
+    const { subscriptions } = await explain('alice', { model: 'small', subscription })
+    return JSON.stringify(subscriptions).replaceAll(name, 'x')
+  }
+  t.equal(await spelled('b-only'), await spelled('b-nope'), 'with the namespace too')
 })
 
 test('an administrator sees anybody, all policies, with file, line and reason', async (t) => {
@@ -163,6 +169,11 @@ test("others' keys, users and refusals are refused to users", async (t) => {
   const unknown = '00000000-0000-4000-8000-000000000000'
   t.equal((await ask({ keyId: unknown, model: 'small' })).body, noKey.body)
   refused(t, await ask({ user: 'bob', groups: [], model: 'small' }), 403, 'admin_required')
+  const inOther = { user: 'alice', groups: ['team-a', 'team-b'], model: 'llm/secret' }
+  refused(t, await ask(inOther), 403, 'admin_required', 'nor what one could with other groups')
+  t.match(await explain('alice', { ...inOther, groups: ['team-a'], model: 'small' }), {
+    allowed: true,
+  })
   pastRefusals.note({
     ...{ code: 'model_not_allowed', denial: { allowed: false, code: 'model_not_allowed' } },
     ...{ now: api.now, status: 403, reason: 'no such model', model: 'x', traceparent: undefined },

@@ -91,11 +91,10 @@ function subscriptionsOf(
     const passedOver = isNamed ? unfitness(subscription, model.key) : 'not_named'
     considered.set(name, { name, subscription, passedOver })
   }
-  if (requested !== undefined && named === undefined) {
-    considered.set(requested, { name: requested, subscription: named, passedOver: 'not_found' })
-  } else if (named !== undefined && !considered.has(named.name)) {
-    const { name } = named
-    considered.set(name, { name, subscription: named, passedOver: 'access_denied' })
+  if (requested !== undefined && (named === undefined || !considered.has(named.name))) {
+    // By the name as it was requested: another spelling would say that it exists.
+    const passedOver = named === undefined ? 'not_found' : 'access_denied'
+    considered.set(requested, { name: requested, subscription: named, passedOver })
   }
   return [...considered.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
 }
