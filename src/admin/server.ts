@@ -24,6 +24,7 @@ import { getApiKey } from './get-api-key.ts'
 import { getMe } from './get-me.ts'
 import { health } from './health.ts'
 import { keyConfig } from './key-config.ts'
+import { type CallerLimitsDeps, listLimitsOfCaller } from './limits.ts'
 import { type ListModelsDeps, listModels } from './list-models.ts'
 import { type ListRefusalsDeps, listRefusals } from './list-refusals.ts'
 import { type ListResourcesDeps, listResources, listResourcesToAdmins } from './list-resources.ts'
@@ -78,6 +79,7 @@ export interface AdminDeps
     LookupTierDeps,
     ExplainDeps,
     UsageDeps,
+    CallerLimitsDeps,
     CallerDeps {}
 
 export interface InternalDeps
@@ -141,6 +143,7 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
       listResourcesToAdmins(inner, deps)
       listRefusals(inner, deps)
     })
+    listLimitsOfCaller(scope, deps)
   })
   return app
 }

@@ -1,0 +1,140 @@
+/** `GET /v1/limits`: what is left of the caller's token limits. */
+
+import type { FastifyInstance } from 'fastify'
+import type { FromSchema } from 'json-schema-to-ts'
+import { mayUse } from '../core/decision/access.ts'
+import type { Caller } from '../core/decision/caller.ts'
+import { type CountedLimit, counterOf, limitStates } from '../core/decision/counter.ts'
+import { accessibleSubscriptions } from '../core/decision/selection.ts'
+import type { Snapshot } from '../core/decision/snapshot.ts'
+import { toTimestamp } from '../core/formats/timestamp.ts'
+import type { CounterStore } from '../store/counters.ts'
+import { callerOf } from './authenticate.ts'
+import { refusals, timestamp } from './schemas.ts'
+
+export interface CallerLimitsDeps {
+  readonly snapshot: () => Snapshot
+  readonly counters: CounterStore
+  readonly clock: () => number
+}
+
+/** The most limits in a response: reading a counter costs a shared store a key each. */
+const mostLimits = 1_000
+
+const name = { type: 'string', minLength: 1, maxLength: 1_024 } as const
+const tokens = { type: 'integer', minimum: 0 } as const
+
+const parameters = {
+  type: 'object',
+  additionalProperties: false,
+  properties: {
+    subscription: { ...name, description: 'Only of this subscription.' },
+    model: { ...name, description: 'Only of this model.', examples: ['llm/sim-small'] },
+  },
+} as const
+
+const schema = {
+  operationId: 'listLimits',
+  summary: 'Read what is left of your limits',
+  description:
+    "The token limits of the models that you may use, in each of your subscriptions; with a key, in the key's. Asking counts nothing and opens no window.",
+  tags: ['Usage'],
+  querystring: parameters,
+  response: {
+    200: {
+      title: 'LimitList',
+      description: 'Ordered by subscription, model and length of the window.',
+      type: 'object',
+      required: ['object', 'data', 'has_more'],
+      properties: {
+        object: { type: 'string', const: 'list' },
+        data: {
+          type: 'array',
+          items: {
+            title: 'CallerLimit',
+            type: 'object',
+            required: ['subscription', 'model', 'window', 'limit', 'used', 'remaining', 'resetsAt'],
+            properties: {
+              subscription: { type: 'string' },
+              model: { type: 'string', examples: ['llm/sim-small'] },
+              window: { type: 'string', examples: ['1h'] },
+              limit: { ...tokens, description: 'Tokens in a window.' },
+              used: tokens,
+              remaining: tokens,
+              resetsAt: {
+                ...timestamp,
+                type: ['string', 'null'],
+                description:
+                  'When the window ends; null: none is open, the next response opens one.',
+              },
+            },
+          },
+        },
+        has_more: {
+          type: 'boolean',
+          description: `Whether there are more than these ${mostLimits.toLocaleString('en')}: name a subscription or a model.`,
+        },
+      },
+    },
+    ...refusals(400, 401, 429, 500, 503),
+  },
+} as const
+
+type Parameters = FromSchema<typeof parameters>
+
+/** A limit of the caller. */
+interface Own {
+  readonly subscription: string
+  readonly model: string
+  readonly limit: CountedLimit
+}
+
+/** Adds the route. */
+export function listLimitsOfCaller(app: FastifyInstance, deps: CallerLimitsDeps): void {
+  const { snapshot, counters, clock } = deps
+  app.get<{ Querystring: Parameters }>('/v1/limits', { schema }, async (request) => {
+    const caller = callerOf(request)
+    const own = limitsOf(caller, request.query, snapshot())
+    const shown = own.slice(0, mostLimits)
+    const now = clock()
+    const windows = await counters.read(
+      shown.map(({ limit }) => counterOf(limit, caller.user)),
+      now,
+    )
+    const states = limitStates(
+      shown.map(({ limit }) => limit),
+      windows,
+      now,
+    )
+    return {
+      object: 'list',
+      data: shown.map(({ subscription, model }, i) => {
+        const { limit, used, remaining, resetsAt } = states[i] as (typeof states)[number]
+        const { window, limit: most } = limit
+        const ends = windows[i] && toTimestamp(Math.ceil(resetsAt / 1_000) * 1_000)
+        return { subscription, model, window, limit: most, used, remaining, resetsAt: ends ?? null }
+      }),
+      has_more: own.length > shown.length,
+    }
+  })
+}
+
+/** One more than are shown is enough. */
+function limitsOf(caller: Caller, only: Parameters, snapshot: Snapshot): readonly Own[] {
+  const own: Own[] = []
+  for (const { name, limits } of accessibleSubscriptions(snapshot, caller)) {
+    if (caller.by === 'key' && name !== caller.subscription) continue
+    if (only.subscription !== undefined && name !== only.subscription) continue
+    const models = [...limits.keys()].filter(
+      (key) => only.model === undefined || key === only.model,
+    )
+    for (const key of models.sort()) {
+      const model = snapshot.models.get(key)
+      if (model === undefined || !mayUse(caller, model)) continue
+      const inOrder = [...(limits.get(key) ?? [])].sort((a, b) => a.windowMs - b.windowMs)
+      own.push(...inOrder.map((limit) => ({ subscription: name, model: key, limit })))
+      if (own.length > mostLimits) return own
+    }
+  }
+  return own
+}

@@ -1,0 +1,101 @@
+import { test } from 'tap'
+import { type Counter, counterOf } from '../../src/core/decision/counter.ts'
+import { createMemoryCounters } from '../../src/store/counters/memory.ts'
+import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
+import { createKeyApi, type KeyApi } from '../support/key-api.ts'
+import { refused } from '../support/refusals.ts'
+
+const route = 'GET /v1/limits'
+const minute = [100, '1m'] as const
+const day = [5_000, '24h'] as const
+const everybody = { groups: ['team-a', 'team-b'] }
+const teamA = { groups: ['team-a'] }
+const snapshot = snapshotOf(
+  modelRef('small'),
+  modelRef('closed'),
+  accessPolicy('open', ['llm/small'], everybody),
+  subscription('premium', teamA, { 'llm/small': [day, minute], 'llm/closed': [minute] }),
+  subscription('basic', everybody, { 'llm/small': [minute] }),
+  subscription('b-only', { groups: ['team-b'] }, { 'llm/small': [minute] }),
+  subscription('leaving', teamA, { 'llm/small': [minute] }, { deleting: true }),
+)
+
+async function read(api: KeyApi, as: string, query = ''): Promise<unknown[]> {
+  const answer = await api.ask(`${route}?${query}`, { as })
+  if (answer.statusCode !== 200) throw new Error(answer.body)
+  return answer.json().data
+}
+
+const unused = { model: 'llm/small', window: '1m', limit: 100, used: 0, remaining: 100 }
+const basic = { ...unused, subscription: 'basic', resetsAt: null }
+
+test('a caller sees what is left of own limits (200)', async (t) => {
+  const counters = createMemoryCounters()
+  const api = await createKeyApi(t, { snapshot, counters })
+  const limits = snapshot.subscriptions.get('premium')?.limits.get('llm/small') ?? []
+  counters.add(
+    limits.map((limit) => counterOf(limit, 'alice')),
+    120,
+    api.now,
+  )
+  const premium = { ...basic, subscription: 'premium' }
+  const used = [
+    { ...premium, used: 120, remaining: 0, resetsAt: '2026-03-01T12:01:00Z' },
+    {
+      ...{ ...premium, window: '24h', limit: 5_000, used: 120, remaining: 4_880 },
+      resetsAt: '2026-03-02T12:00:00Z',
+    },
+  ]
+  t.strictSame(await read(api, 'alice'), [basic, ...used])
+  const { key } = await api.createKey('alice', { subscription: 'premium' })
+  t.strictSame(await read(api, key), used, 'with a key, those of its subscription')
+  t.strictSame(await read(api, key, 'subscription=basic'), [])
+  t.strictSame(await read(api, 'alice', 'subscription=basic'), [basic])
+  t.strictSame(await read(api, 'alice', 'model=llm/closed'), [])
+  t.strictSame(await read(api, 'bob'), [{ ...basic, subscription: 'b-only' }, basic])
+  t.strictSame(await read(api, 'carol', 'subscription=premium'), [
+    premium,
+    { ...premium, window: '24h', limit: 5_000, remaining: 5_000 },
+  ])
+  t.strictSame(await read(api, 'stranger'), [])
+})
+
+test('asking opens no window', async (t) => {
+  const counters = createMemoryCounters()
+  const api = await createKeyApi(t, { snapshot, counters })
+  for (let i = 0; i < 3; i += 1) t.strictSame(await read(api, 'bob', 'subscription=basic'), [basic])
+  t.equal(counters.size, 0)
+})
+
+test('many limits are read in part', async (t) => {
+  const models = Array.from({ length: 1_001 }, (_, i) => `m${i}`)
+  const keys = models.map((name) => `llm/${name}`)
+  const asked: number[] = []
+  const api = await createKeyApi(t, {
+    snapshot: snapshotOf(
+      ...models.map((name) => modelRef(name)),
+      accessPolicy('open', keys, everybody),
+      subscription('premium', teamA, Object.fromEntries(keys.map((key) => [key, [minute]]))),
+    ),
+    counters: {
+      read(counters: readonly Counter[]) {
+        asked.push(counters.length)
+        return counters.map(() => undefined)
+      },
+      add() {},
+    },
+  })
+  const answer = (await api.ask(route, { as: 'alice' })).json()
+  t.match(answer, { has_more: true, data: { length: 1_000 } })
+  t.match((await api.ask(`${route}?model=llm/m7`, { as: 'alice' })).json(), {
+    has_more: false,
+    data: [{ model: 'llm/m7' }],
+  })
+  t.strictSame(asked, [1_000, 1])
+})
+
+test('a misspelled parameter, or no credential, is refused (400, 401)', async (t) => {
+  const api = await createKeyApi(t, { snapshot })
+  refused(t, await api.ask(`${route}?modle=x`, { as: 'alice' }), 400)
+  refused(t, await api.ask(route), 401)
+})
