@@ -15,6 +15,8 @@ export interface ModelServer {
 /** The account from `/sim/requests`. */
 export interface Tally {
   readonly requests: Readonly<Record<string, number>>
+  /** Total tokens by the header `x-sim-label`. */
+  readonly labels?: Readonly<Record<string, number>>
   readonly open: number
   readonly abandoned: number
   readonly completionTokens: number

@@ -70,6 +70,7 @@ async function serve(
     client.abort()
   })
   let usage: Json = {}
+  const label = request.headers['x-sim-label']?.toString()
   const outlet: Outlet = {
     response,
     ask: {},
@@ -77,7 +78,7 @@ async function serve(
     acceptEncoding: String(request.headers['accept-encoding'] ?? ''),
     extra: {},
     report(next) {
-      usage = tally.report(next, usage)
+      usage = tally.report(next, usage, label)
     },
     cut() {
       isCut = true

@@ -9,28 +9,30 @@ export interface Tally {
   open(path: string): (isAbandoned: boolean) => void
   /**
    * Records a usage before it is sent, and returns the value to pass as `earlier` if the same
-   * answer sends another one: the later replaces the earlier, field by field.
+   * answer sends another one: the later replaces the earlier, field by field. Its tokens are also
+   * counted under the label, if it has one.
    */
-  report(usage: unknown, earlier: Json): Json
+  report(usage: unknown, earlier: Json, label?: string): Json
   /** The tally as `GET /sim/requests` shows it. */
   read(): Json
   /** Sets all counts to 0, except the number of open requests. */
   reset(): void
 }
 
-/** Callers choose paths; beyond this number new ones share the name "other". */
-const MOST_PATHS = 1000
+/** Callers choose paths and labels; beyond this number new ones share the name "other". */
+const MOST_NAMES = 1000
 
 /** A tally that starts at 0. */
 export function createTally(): Tally {
   let requests = new Map<string, number>()
+  let labels = new Map<string, number>()
   let abandoned = 0
   let completionTokens = 0
   let totalTokens = 0
   let open = 0
   return {
     open(path) {
-      const name = requests.has(path) || requests.size < MOST_PATHS ? path : 'other'
+      const name = requests.has(path) || requests.size < MOST_NAMES ? path : 'other'
       requests.set(name, (requests.get(name) ?? 0) + 1)
       open++
       return (isAbandoned) => {
@@ -38,17 +40,23 @@ export function createTally(): Tally {
         if (isAbandoned) abandoned++
       }
     },
-    report(usage, earlier) {
+    report(usage, earlier, label) {
       if (!isJson(usage)) return earlier
       const merged = { ...earlier, ...usage }
       const before = readReported(earlier)
       const after = readReported(merged)
       completionTokens += after.completionTokens - before.completionTokens
-      totalTokens += after.totalTokens - before.totalTokens
+      const more = after.totalTokens - before.totalTokens
+      totalTokens += more
+      if (label !== undefined) {
+        const name = labels.has(label) || labels.size < MOST_NAMES ? label : 'other'
+        labels.set(name, (labels.get(name) ?? 0) + more)
+      }
       return merged
     },
     read: () => ({
       requests: Object.fromEntries(requests),
+      ...(labels.size > 0 && { labels: Object.fromEntries(labels) }),
       open,
       abandoned,
       completionTokens,
@@ -56,6 +64,7 @@ export function createTally(): Tally {
     }),
     reset() {
       requests = new Map()
+      labels = new Map()
       abandoned = 0
       completionTokens = 0
       totalTokens = 0

@@ -1,0 +1,173 @@
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { test } from 'tap'
+import { startEmbeddedPostgres } from '../../src/local/postgres/embedded-postgres.ts'
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { envoyPath } from '../support/envoy-binary.ts'
+import { freePorts } from '../support/free-ports.ts'
+import { poll } from '../support/poll.ts'
+import { createRandom } from '../support/random.ts'
+import { startReplicas } from '../support/replicas.ts'
+import { makeDatabaseFolder, temporaryFolder } from '../support/temporary-folder.ts'
+import { skipValkey, startValkey } from '../support/valkey.ts'
+
+const skip = (envoyPath() === undefined && 'no Envoy') || skipValkey
+const requests = 600
+const limit = 1_000_000_000
+const users = ['ann', 'bob']
+const models = ['sim', 'other']
+
+/** The fields of answers that are used. */
+interface Body {
+  readonly id: string
+  readonly key: string
+  readonly data: readonly Record<string, string | number>[]
+  readonly gaps: readonly object[]
+}
+
+type Totals = Readonly<Record<string, number>>
+
+test('ledger, counters and model server agree, whoever is killed', { skip }, async (t) => {
+  const random = createRandom()
+  t.comment(`SEED=${random.seed}`)
+  const valkey = await startValkey(t)
+  const { path: directory, remove } = makeDatabaseFolder()
+  t.teardown(remove)
+  let database = await startEmbeddedPostgres({ directory: join(directory, 'own'), log() {} })
+  t.teardown(() => database.stop())
+  const { port } = database
+  const folder = join(temporaryFolder(t), 'journal')
+  mkdirSync(folder, { mode: 0o700 })
+  const [adminPort = 0] = await freePorts(1)
+  const paid = subscription(
+    'paid',
+    { groups: ['team'] },
+    { 'llm/sim': [[limit, '24h']], 'llm/other': [[limit, '24h']] },
+  )
+  paid.spec.tokenMetadata = { organizationId: 'acme', costCenter: '42' }
+  const gateway = await startReplicas(t, {
+    count: 2,
+    database: database.url,
+    resources: (backendUrl) => [
+      ...models.map((name) => modelRef(name, { backendUrl })),
+      accessPolicy('open', ['llm/sim', 'llm/other'], { groups: ['team'] }),
+      paid,
+    ],
+    tokens: [
+      ...users.map((user, i) => `token-${user},${user},${i},team`),
+      'token-admin,admin,9,tollgate-admins',
+    ],
+    env: {
+      USAGE_JOURNAL: join(folder, 'usage.jsonl'),
+      // Rotated a few times meanwhile.
+      USAGE_JOURNAL_BYTES: '65536',
+      ENVOY_ADMIN_ADDRESS: `127.0.0.1:${adminPort}`,
+      REDIS_URL: valkey.url,
+      METER_PATHS: 'chat,messages',
+    },
+    envoyAdminPort: adminPort,
+  })
+
+  async function ask(path: string, token: string, body?: object) {
+    const answer = await fetch(`${gateway.url}${path}`, {
+      method: body === undefined ? 'GET' : 'POST',
+      headers: { authorization: `Bearer ${token}` },
+      ...(body && { body: JSON.stringify(body) }),
+    })
+    if (!answer.ok) throw new Error(`${answer.status} ${await answer.text()}`)
+    return (await answer.json()) as Body
+  }
+  const keys: { user: string; id: string; key: string }[] = []
+  for (const user of [...users, ...users]) {
+    const { id, key } = await ask('/v1/api-keys', `token-${user}`, { name: 'usage' })
+    keys.push({ user, id, key })
+  }
+
+  /** One request of a random kind; some of them fail while a process is being killed. */
+  async function spend(): Promise<void> {
+    const { user, id, key } = keys[random.below(keys.length)] as (typeof keys)[0]
+    const model = models[random.below(models.length)]
+    const operation = random.below(3) === 0 ? 'messages' : 'chat/completions'
+    const stream = random.below(2) === 0
+    const aborts = stream && random.below(6) === 0
+    const sim = {
+      ...(random.below(8) === 0 ? { usage: null } : { totalTokens: 20 + random.below(500) }),
+      words: 10,
+      ...(aborts && { chunkDelayMs: 300 }),
+    }
+    const answer = await fetch(`${gateway.url}/llm/${model}/v1/${operation}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'x-sim-label': `${user} ${id} llm/${model}` },
+      body: JSON.stringify({ model, max_tokens: 1_000, messages: [], stream, sim }),
+    })
+    if (!aborts) return void (await answer.arrayBuffer())
+    const reader = answer.body?.getReader()
+    await reader?.read()
+    await reader?.cancel()
+  }
+
+  let sent = 0
+  let failed = 0
+  const worker = async (): Promise<void> => {
+    while (sent < requests) {
+      sent += 1
+      await spend().catch(() => {
+        failed += 1
+      })
+    }
+  }
+  const workers = Promise.all(Array.from({ length: 8 }, worker))
+  const [first] = gateway.all
+  await poll(() => sent > requests / 4, 'a quarter is sent', 60_000)
+  t.equal(await first?.end('SIGKILL'), 'SIGKILL')
+  await poll(() => sent > requests / 2, 'half of it is sent', 60_000)
+  process.kill(database.pid, 'SIGKILL')
+  await database.exited
+  t.ok(sent < requests, 'responses go on')
+  await poll(() => sent > (requests * 3) / 4, 'most of it is sent', 60_000)
+  database = await startEmbeddedPostgres({ directory: join(directory, 'own'), port, log() {} })
+  await first?.start()
+  await workers
+  await poll(async () => (await gateway.model.tally()).open === 0, 'all responses have ended')
+  const { labels = {} } = await gateway.model.tally()
+  const total = (totals: Totals) => Object.values(totals).reduce((sum, each) => sum + each, 0)
+
+  async function ledger(): Promise<Totals> {
+    const { data } = await ask(
+      '/v1/usage?group_by=user,key,model,organization,cost_center',
+      'token-admin',
+    )
+    return Object.fromEntries(
+      data.map((row) => {
+        t.match(row, { organization_id: 'acme', cost_center: '42' })
+        return [`${row.user} ${row.key_id} ${row.model}`, Number(row.total_tokens)]
+      }),
+    )
+  }
+  await poll(
+    async () => total(await ledger().catch(() => ({}))) >= total(labels),
+    'the ledger has everything',
+    60_000,
+  )
+  await delay(2_000)
+  const found = await ledger()
+  t.strictSame(found, labels, 'by user, key and model')
+  const { data: hours } = await ask('/v1/usage?group_by=hour,user', 'token-admin')
+  t.equal(
+    hours.reduce((sum, row) => sum + Number(row.total_tokens), 0),
+    total(labels),
+  )
+  for (const user of users) {
+    const { data } = await ask('/v1/limits', `token-${user}`)
+    for (const { model, used } of data) {
+      const expected = Object.entries(labels).filter(
+        ([name]) => name.startsWith(`${user} `) && name.endsWith(` ${model}`),
+      )
+      t.equal(used, total(Object.fromEntries(expected)), `counter of ${user} for ${model}`)
+    }
+  }
+  const { gaps } = await ask('/v1/usage', 'token-admin')
+  t.strictSame(gaps, [])
+  t.comment(`${total(labels)} tokens, ${failed} of ${sent} requests failed`)
+})
