@@ -30,10 +30,15 @@ export function readLine(line: string): {
   readonly isWhole: boolean
 } {
   const whole = parse(line)
-  const parsed = whole === undefined ? line.split(beforeLine).map(parse) : [whole]
-  const usages = parsed.flatMap((fields) => (fields && toUsage(fields)) ?? [])
-  return { usages, isWhole: whole !== undefined && usages.length === 1 }
+  if (whole !== undefined) {
+    const usage = toUsage(whole)
+    return usage === undefined ? noLine : { usages: [usage], isWhole: true }
+  }
+  const parsed = line.split(beforeLine).map(parse)
+  return { usages: parsed.flatMap((fields) => (fields && toUsage(fields)) ?? []), isWhole: false }
 }
+
+const noLine = { usages: [], isWhole: false }
 
 type Fields = Readonly<Record<string, unknown>>
 

@@ -7,20 +7,31 @@ import {
   type UnusableUsage,
   type Usage,
 } from '../../core/decision/usage.ts'
+import { addTo } from '../../core/formats/lists.ts'
 import type { UsageRow } from '../../store/usage.ts'
 
 const hourMs = 3_600_000
 
 export function createUsageSums(unusableUsage: UnusableUsage) {
-  let rows = new Map<string, UsageRow>()
+  let rows: UsageRow[] = []
+  /** The same by key, or by user without a key: comparing a few names takes less than joining all. */
+  let byName = new Map<string, UsageRow[]>()
 
   function rowOf(usage: Usage, endedAt: number): UsageRow {
     const { user, subscription, model, keyId = '', payer = '' } = usage
     const hour = endedAt - (endedAt % hourMs)
-    // The user comes last, because only a user may contain a line break.
-    const name = `${hour}\n${keyId}\n${payer}\n${model}\n${subscription}\n${user}`
-    const known = rows.get(name)
-    if (known !== undefined) return known
+    const name = keyId || user
+    const known = byName.get(name)
+    const same = known?.find(
+      (row) =>
+        row.hour === hour &&
+        row.keyId === keyId &&
+        row.user === user &&
+        row.model === model &&
+        row.subscription === subscription &&
+        row.payer === payer,
+    )
+    if (same !== undefined) return same
     const sums = {
       answers: 0,
       input: 0,
@@ -31,14 +42,15 @@ export function createUsageSums(unusableUsage: UnusableUsage) {
       estimated: 0,
     }
     const row = { hour, user, subscription, model, keyId, payer, ...sums }
-    rows.set(name, row)
+    rows.push(row)
+    addTo(byName, name, row)
     return row
   }
 
   return {
     /** The number of rows. */
     get size(): number {
-      return rows.size
+      return rows.length
     },
     /** Adds a response, unless it is no success. Its end in milliseconds since the epoch. */
     add(usage: Usage, endedAt: number): void {
@@ -60,8 +72,9 @@ export function createUsageSums(unusableUsage: UnusableUsage) {
     },
     /** The rows so far, which begin anew. */
     take(): readonly UsageRow[] {
-      const taken = [...rows.values()]
-      rows = new Map()
+      const taken = rows
+      rows = []
+      byName = new Map()
       return taken
     },
   }
