@@ -1,10 +1,9 @@
 /** `tollgate drain`: runs before Envoy is stopped, as the preStop hook of its container. */
 
-import { text } from 'node:stream/consumers'
 import type { DrainState } from '../core/status/gateway-drain.ts'
 import { drainEnvoy } from '../gateway/drain.ts'
-import { sendRequest, targetOf } from '../runtime/http-request.ts'
 import { type Config, loadConfig, showAddress } from '../settings/config.ts'
+import { askOwn } from './own-listener.ts'
 import { refuseArguments } from './usage.ts'
 
 const usage = `Usage: tollgate drain
@@ -28,7 +27,6 @@ const names = [
 
 /** Time beyond DRAIN_SECONDS for the last response. */
 const marginMs = 10_000
-const answerWithinMs = 10_000
 
 /** Runs the command; 1 if requests are still in progress, or nothing could be drained. */
 export async function drain(
@@ -70,18 +68,10 @@ async function askService(config: Config, out: (text: string) => void): Promise<
   }
 }
 
-async function askOnce({ internalAddress: at, tlsCertFile }: Config): Promise<DrainState> {
-  const isSecure = 'port' in at && tlsCertFile !== undefined
-  const answer = await sendRequest(isSecure ? 'https://localhost' : 'http://localhost', {
-    ...targetOf(at),
-    path: '/internal/v1/drain',
-    method: 'POST',
-    signal: AbortSignal.timeout(answerWithinMs),
-    // The certificate is for a public name; nothing secret is sent to this address.
-    ...(isSecure && { rejectUnauthorized: false }),
-  })
-  const body = await text(answer)
-  if (answer.statusCode !== 200) throw new Error(`status ${answer.statusCode}`)
+async function askOnce({ internalAddress, tlsCertFile }: Config): Promise<DrainState> {
+  const options = { isSecure: tlsCertFile !== undefined, method: 'POST' }
+  const { status, body } = await askOwn(internalAddress, '/internal/v1/drain', options)
+  if (status !== 200) throw new Error(`status ${status}`)
   return JSON.parse(body) as DrainState
 }
 

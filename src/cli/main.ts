@@ -11,6 +11,7 @@ const usage = `Usage: tollgate <command>
   serve            run only the service
   controller       write the statuses of the resources in a cluster
   drain            let the gateway finish its requests and refuse new ones before it is stopped
+  doctor           say what is wrong now, the worst first, and where the runbook has the remedy
   check <folder>   validate a folder of resources and print every problem
   export [<file>]  convert the original's resources to ours, from a cluster or files
   migrate          migrate the database schema; take over the original service's keys
@@ -47,6 +48,7 @@ async function run(): Promise<number> {
     controller: async () => (await import('./controller.ts')).controllerCommand(args, env),
     drain: async () => (await import('./drain.ts')).drain(args, env),
     check: async () => (await import('./check.ts')).check(args, env),
+    doctor: async () => (await import('./doctor.ts')).doctor(args),
     export: async () => (await import('./export.ts')).exportCommand(args),
     migrate: async () => (await import('./migrate.ts')).migrate(args, env),
     'envoy-config': async () => (await import('./envoy-config.ts')).envoyConfig(args, env),

@@ -1,0 +1,210 @@
+/** `tollgate doctor`: what is wrong with the process here, in order of harm. */
+
+import { X509Certificate } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { parseArgs } from 'node:util'
+import { parse } from 'yaml'
+import { conditions, type Figures, type Observed } from '../core/status/findings.ts'
+import { askAdmin } from '../gateway/admin-page.ts'
+import { findEmbeddedPostgres } from '../local/postgres/embedded-postgres.ts'
+import { errorMessage } from '../runtime/error-message.ts'
+import { packageRoot } from '../runtime/package-root.ts'
+import { type Config, loadConfig, showAddress } from '../settings/config.ts'
+import { showProblem } from '../sources/files.ts'
+import { loadSnapshot } from '../sources/pipeline.ts'
+import { openPool } from '../store/postgres/postgres.ts'
+import { listReplicas } from '../store/revocations/replicas.ts'
+import { askOwn } from './own-listener.ts'
+import { printable } from './table.ts'
+import { type CommandIo, terminal } from './terminal.ts'
+import { readCall } from './usage.ts'
+
+const usage = `Usage: tollgate doctor [--since-start]
+
+Says what is wrong now with the process of the service on this machine or in this pod, the worst first,
+with the section of the runbook. It uses the settings of the process: it asks INTERNAL_ADDRESS,
+METRICS_ADDRESS, ENVOY_ADMIN_ADDRESS and the database, and reads the certificates.
+
+For five seconds it watches what is refused, fails or is lost; with --since-start it reports all of that since
+the process started. If the process is down, it names the problems of the folder in RESOURCES.
+
+Exit status: 0 nothing is wrong, 1 something is, 2 invalid arguments.`
+
+const watchMs = 5_000
+const silentMs = 5_000
+const dayMs = 86_400_000
+/** Details of one finding that are shown. */
+const shown = 10
+
+/** Runs the command; returns the exit status. Rejects with a readable error for invalid settings. */
+export async function doctor(
+  args: readonly string[],
+  io: Pick<CommandIo, 'env' | 'out' | 'err'> = terminal,
+): Promise<number> {
+  const call = readCall(args, usage, readArguments, io)
+  if (typeof call === 'number') return call
+  const seen = await observe(loadConfig(io.env), call.sinceStart)
+  const found = sections().flatMap(({ name, ...section }) => {
+    const details = conditions[name]?.(seen)
+    return details === undefined ? [] : [{ ...section, details }]
+  })
+  for (const { severity, summary, details, url } of found) {
+    io.out(`${severity.padEnd(8)}  ${summary}`)
+    for (const each of details.slice(0, shown)) io.out(`          ${printable(each)}`)
+    if (details.length > shown) io.out(`          and ${details.length - shown} more`)
+    io.out(`          ${url}`)
+  }
+  if (found.length === 0) io.out('Nothing is wrong.')
+  return found.length === 0 ? 0 : 1
+}
+
+function readArguments(args: string[]) {
+  const options = { 'since-start': { type: 'boolean', default: false } } as const
+  return { sinceStart: parseArgs({ args, options }).values['since-start'] }
+}
+
+interface Alert {
+  readonly alert?: string
+  readonly labels: { readonly severity: string }
+  readonly annotations: { readonly summary: string; readonly runbook_url: string }
+}
+
+/** The alerts and the other sections of the runbook, the worst first. */
+function sections() {
+  const text = readFileSync(join(packageRoot, 'monitoring', 'rules.yaml'), 'utf8')
+  const { groups } = parse(text) as { groups: readonly { rules: readonly Alert[] }[] }
+  const alerts = groups.flatMap(({ rules }) =>
+    rules.flatMap(({ alert: name, labels, annotations }) => {
+      if (name === undefined) return []
+      const { summary, runbook_url: url } = annotations
+      return [{ name, severity: labels.severity, summary, url }]
+    }),
+  )
+  const others = Object.entries(otherSections).map(([name, summary]) => {
+    const anchor = name.toLowerCase().replaceAll(' ', '-')
+    return { name, severity: 'warning', summary, url: `docs/runbook.md#${anchor}` }
+  })
+  const all = [...alerts, ...others]
+  return ['critical', 'warning', 'info'].flatMap((worst) =>
+    all.filter(({ severity }) => severity === worst),
+  )
+}
+
+const otherSections = {
+  'Identity providers and the cluster': 'Identity tokens, or changes of resources, cannot be read.',
+  Clocks: 'The clocks of this process and of the database differ.',
+}
+
+async function observe(config: Config, sinceStart: boolean): Promise<Observed> {
+  const [service, envoy, database] = await Promise.all([
+    seeService(config, sinceStart),
+    seeEnvoy(config),
+    seeDatabase(config),
+  ])
+  const daysLeft = new Map([...certificatesOf(config), ...envoy.daysLeft])
+  return { ...service, ...database, envoyDown: envoy.down, daysLeft }
+}
+
+async function seeService(config: Config, sinceStart: boolean) {
+  const secure = { isSecure: config.tlsCertFile !== undefined }
+  const at = showAddress(config.internalAddress)
+  const none: Figures = new Map()
+  try {
+    const before = sinceStart ? none : await scrape(config, secure)
+    if (!sinceStart) await delay(watchMs)
+    const now = await scrape(config, secure)
+    const ready = await askOwn(config.internalAddress, '/readyz', secure)
+    const { status, degraded = [] } = JSON.parse(ready.body)
+    const { body, ...list } = await askOwn(config.internalAddress, resources, secure)
+    const problems = list.status === 200 ? impaired(JSON.parse(body)) : []
+    const down = ready.status === 200 ? undefined : `${at} says: ${status}`
+    return { down, degraded, before, now, problems }
+  } catch (error) {
+    const problems = await problemsOf(config.resourceFolder)
+    const down = `${at}, METRICS_ADDRESS: ${errorMessage(error)}`
+    return { down, degraded: [], before: none, now: none, problems }
+  }
+}
+
+const resources = '/internal/v1/resources'
+
+async function scrape({ metricsAddress }: Config, secure: object): Promise<Figures> {
+  if (metricsAddress === undefined) return new Map()
+  const { body } = await askOwn(metricsAddress, '/metrics', secure)
+  const samples = [...body.matchAll(/^([a-z]\S*(?:\{.*\})?) (\S+)$/gm)]
+  return new Map(samples.map(([, series = '', value]) => [series, Number(value)]))
+}
+
+interface Listed {
+  readonly kind: string
+  readonly namespace: string
+  readonly name: string
+  /** Generated policies have none. */
+  readonly phase?: string
+  readonly conditions: readonly { readonly type: string; readonly message: string }[]
+}
+
+function impaired(list: {
+  readonly data: readonly Listed[]
+  readonly problems: readonly string[]
+}) {
+  const affected = list.data.filter(({ phase = 'Ready' }) => !/^(Ready|Active)$/.test(phase))
+  const sentences = affected.map(({ kind, namespace, name, phase, conditions }) => {
+    const why = conditions.find(({ type }) => type === 'Ready')?.message ?? ''
+    return `${kind} ${namespace}/${name} is ${phase}: ${why}`
+  })
+  return [...list.problems, ...sentences]
+}
+
+async function problemsOf(folder: string | undefined): Promise<readonly string[]> {
+  if (folder === undefined) return []
+  const loaded = await loadSnapshot(folder).catch(() => undefined)
+  return loaded?.problems.map(showProblem) ?? [`${folder} cannot be read`]
+}
+
+async function seeEnvoy({ envoyAdminAddress: admin }: Config) {
+  const name = 'server.days_until_first_cert_expiring'
+  try {
+    const stats = await askAdmin(admin, `/stats?filter=${name}`)
+    const days = Number(/: (\d+)$/m.exec(stats)?.[1] ?? Number.POSITIVE_INFINITY)
+    return { down: undefined, daysLeft: new Map([['Envoy', days]]) }
+  } catch (error) {
+    return { down: `${showAddress(admin)}: ${errorMessage(error)}`, daysLeft: new Map() }
+  }
+}
+
+/** Days until the first certificate of each file expires; 0 if it cannot be read. */
+function certificatesOf(config: Config): readonly (readonly [string, number])[] {
+  const files = [config.gatewayTlsCertFile, config.tlsCertFile, config.tlsClientCaFile]
+  return files.flatMap((path) => {
+    if (path === undefined) return []
+    try {
+      const found =
+        readFileSync(path, 'utf8').match(/-----BEGIN CERT.*?-----END CERT[^\n]*/gs) ?? []
+      const ends = found.map((pem) => Date.parse(new X509Certificate(pem).validTo))
+      return [[path, ends.length === 0 ? 0 : (Math.min(...ends) - Date.now()) / dayMs]]
+    } catch {
+      return [[path, 0]]
+    }
+  })
+}
+
+async function seeDatabase(config: Config) {
+  const url = config.databaseUrl ?? findEmbeddedPostgres(join(config.dataDir, 'postgres'))
+  if (url === undefined) return { silent: [] }
+  const sql = openPool({ url, connections: 1, applicationName: 'tollgate doctor' })
+  try {
+    const [{ now } = { now: 0 }] = await sql<{ now: number }[]>`
+      select extract(epoch from clock_timestamp())::float8 as now`
+    const aheadSeconds = now - Date.now() / 1_000
+    const replicas = await listReplicas(sql)
+    const silent = replicas.filter(({ unseenMs }) => unseenMs > silentMs)
+    return { aheadSeconds, silent: silent.map(({ name, place }) => `${name} at ${place}`) }
+  } catch (error) {
+    return { silent: [], databaseError: errorMessage(error) }
+  } finally {
+    await sql.end()
+  }
+}

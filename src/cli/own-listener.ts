@@ -1,0 +1,28 @@
+/** Requests of a command to the listeners of the service on this machine. */
+
+import { readBody, sendRequest, targetOf } from '../runtime/http-request.ts'
+import type { Address } from '../settings/config.ts'
+
+const answerWithinMs = 10_000
+/** The list of some ten thousand resources has about this many bytes. */
+const maxBytes = 64 * 2 ** 20
+
+/**
+ * The body of a response to `path` with its status; rejects if there is none within 10 s. `isSecure`:
+ * the listener has TLS, if it is not a socket.
+ */
+export async function askOwn(
+  address: Address,
+  path: string,
+  { isSecure = false, method = 'GET' } = {},
+): Promise<{ readonly status: number; readonly body: string }> {
+  const hasTls = 'port' in address && isSecure
+  const response = await sendRequest(hasTls ? 'https://localhost' : 'http://localhost', {
+    ...{ ...targetOf(address), path, method, signal: AbortSignal.timeout(answerWithinMs) },
+    // The certificate is for a public name; nothing secret is sent to this address.
+    ...(hasTls && { rejectUnauthorized: false }),
+  })
+  const body = await readBody(response, maxBytes)
+  if (body === undefined) throw new Error('the response is too long')
+  return { status: response.statusCode ?? 0, body }
+}

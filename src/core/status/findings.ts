@@ -1,0 +1,115 @@
+/**
+ * What is wrong with one process now: the conditions of the alerts, as far as two scrapes some seconds
+ * apart and a look from outside show them.
+ */
+
+/** Figures of a scrape by series, `name{labels}`. */
+export type Figures = ReadonlyMap<string, number>
+
+export interface Observed {
+  /** Why the process, or its Envoy, is not in service. */
+  readonly down?: string | undefined
+  readonly envoyDown?: string | undefined
+  /** Why the database does not answer. */
+  readonly databaseError?: string | undefined
+  /** The unavailable parts according to `/readyz`. */
+  readonly degraded: readonly string[]
+  readonly before: Figures
+  readonly now: Figures
+  /** Silent processes that revocations wait for. */
+  readonly silent: readonly string[]
+  /** Seconds by which the clock of the database is ahead. */
+  readonly aheadSeconds?: number | undefined
+  /** Days that certificates have left, by name. */
+  readonly daysLeft: ReadonlyMap<string, number>
+  /** Problems of resources, and resources that are not in force as written; one sentence each. */
+  readonly problems: readonly string[]
+}
+
+/** The details, none or more; undefined: nothing is wrong. */
+type Condition = (seen: Observed) => readonly string[] | undefined
+
+const listed = (found: readonly string[]) => (found.length > 0 ? found : undefined)
+const reason = (found: string | undefined) => (found === undefined ? undefined : [found])
+const figure = ({ now }: Observed, name: string): number => now.get(name) ?? 0
+
+/** A gauge that is above `limit`, or a part that `/readyz` names. */
+const above =
+  (name: string, limit = 0, part = ''): Condition =>
+  (seen) =>
+    figure(seen, name) > limit
+      ? [`${name} is ${figure(seen, name)}`]
+      : reason(seen.degraded.find((each) => each === part))
+
+/** Series that match, and how much they have grown between the scrapes. */
+const growth = ({ before, now }: Observed, series: RegExp) =>
+  [...now]
+    .filter(([name]) => series.test(name))
+    .map(([name, value]) => ({ name, by: value - (before.get(name) ?? 0) }))
+    .filter(({ by }) => by > 0)
+
+const grows =
+  (series: RegExp): Condition =>
+  (seen) =>
+    listed(growth(seen, series).map(({ name, by }) => `${name} grew by ${by}`))
+
+const sum = (seen: Observed, series: RegExp): number =>
+  growth(seen, series).reduce((total, { by }) => total + by, 0)
+
+const unread = 'tollgate_journal_unread_bytes'
+const modelErrors = /^tollgate_model_responses_total\{.*code="(5..|0)"/
+const refused = 'store_.*|counters_unavailable|identity_unavailable|internal'
+/** A certificate is late below so many days, a clock above so many seconds. */
+const [daysLimit, clockLimit] = [14, 5]
+
+/** By alert, or by another section of the runbook. */
+export const conditions: Readonly<Record<string, Condition>> = {
+  TollgateDown: ({ down }) => reason(down),
+  TollgateEnvoyDown: ({ envoyDown }) => reason(envoyDown),
+  TollgateReplicaSilent: (seen) =>
+    listed(seen.silent) ?? above('tollgate_replicas_silent', 0, 'replicas')(seen),
+  TollgateEventLoopLate: (seen) =>
+    above('nodejs_eventloop_lag_p99_seconds', 0.1)(seen) ??
+    above('nodejs_eventloop_lag_max_seconds', 1)(seen),
+  TollgateStoreRefusals: grows(new RegExp(`^tollgate_checks_total\\{decision="(${refused})"`)),
+  TollgateDatabaseAway: (seen) =>
+    reason(seen.databaseError) ?? above('tollgate_database_away', 0, 'database')(seen),
+  TollgateKeyAge: (seen) =>
+    above('tollgate_key_age_seconds', 0.5 * figure(seen, 'tollgate_key_grace_seconds'))(seen),
+  TollgateKeyFlood: grows(/^tollgate_key_store_refused_total/),
+  TollgateRedisAway: above('tollgate_redis_away', 0, 'redis'),
+  TollgateCountersUnflushed: grows(/^tollgate_counters_unflushed/),
+  TollgateRedisLoss: grows(/^tollgate_redis_losses_total/),
+  TollgateRevocationsPending: grows(/^tollgate_revocations_total\{state="pending"/),
+  TollgateRevocationLogFailing: above('tollgate_revocation_log_failing', 0, 'revocation-log'),
+  TollgateRevocationsReplayed: grows(/^tollgate_revocations_replayed_total/),
+  TollgateUsageUnusable: grows(/^tollgate_usage_unusable_total/),
+  TollgateJournalFailing: above('tollgate_journal_failing', 0, 'journal'),
+  TollgateJournalUnread: (seen) =>
+    grows(new RegExp(`^${unread}`))(seen) && above(unread, 2 ** 20)(seen),
+  TollgateJournalSkipped: grows(/^tollgate_journal_skipped_total/),
+  TollgateSeriesOverflow: grows(/^authorized_hits_total\{.*overflow="true"/),
+  TollgateNoModels: ({ now }) => (now.get('tollgate_models') === 0 ? [] : undefined),
+  TollgateResourceProblems: (seen) =>
+    listed(seen.problems) ?? above('tollgate_resource_problems')(seen),
+  TollgateModelsWaiting: above('tollgate_models_waiting'),
+  TollgateModelFailing: grows(/^tollgate_model_failures_total/),
+  TollgateModelErrors(seen) {
+    const [errors, all] = [sum(seen, modelErrors), sum(seen, /^tollgate_model_responses_total/)]
+    return errors > 0.05 * all ? [`${errors} of ${all} responses`] : undefined
+  },
+  TollgateAuditLost: grows(/^tollgate_audit_lost_total/),
+  TollgateAccessReviewsFailing: grows(/^tollgate_access_reviews_total\{result="failed"/),
+  TollgateCertificateExpires: ({ daysLeft }) =>
+    listed(
+      [...daysLeft]
+        .filter(([, days]) => days < daysLimit)
+        .map(([name, days]) => `${name}: ${Math.floor(days)} days left`),
+    ),
+  'Identity providers and the cluster': ({ degraded }) =>
+    listed(degraded.filter((part) => part === 'oidc' || part === 'kubernetes')),
+  Clocks: ({ aheadSeconds = 0 }) =>
+    Math.abs(aheadSeconds) > clockLimit
+      ? [`the database is ${aheadSeconds.toFixed(1)} s ahead of this process`]
+      : undefined,
+}

@@ -1,0 +1,104 @@
+import { join } from 'node:path'
+import { type Test, test } from 'tap'
+import { doctor } from '../../src/cli/doctor.ts'
+import { showAddress } from '../../src/settings/config.ts'
+import { openPool } from '../../src/store/postgres/postgres.ts'
+import { makeCertificate, noOpenssl } from '../support/certificates.ts'
+import { createDatabase } from '../support/database.ts'
+import { envoyPath } from '../support/envoy-binary.ts'
+import { addReplica } from '../support/followers.ts'
+import { type Gateway, startGateway } from '../support/gateway.ts'
+import { poll } from '../support/poll.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { skipValkey, startValkey } from '../support/valkey.ts'
+
+const skip = (envoyPath() === undefined && 'no Envoy') || skipValkey || noOpenssl
+
+async function run(env: NodeJS.ProcessEnv, ...args: readonly string[]) {
+  const lines: string[] = []
+  const out = (line: string) => void lines.push(line)
+  const status = await doctor(args, { env, out, err: out })
+  const text = lines.join('\n')
+  const sections = [...text.matchAll(/runbook\.md#(\S+)/g)].map(([, name = '']) => name)
+  // Tests share a busy machine.
+  return { status, text, sections: sections.filter((name) => name !== 'tollgateeventlooplate') }
+}
+
+/** The settings that the process of a gateway has. */
+function settingsOf({ addresses, envoy }: Gateway, more: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  return {
+    INTERNAL_ADDRESS: showAddress(addresses.internal),
+    METRICS_ADDRESS: addresses.metrics && showAddress(addresses.metrics),
+    ENVOY_ADMIN_ADDRESS: envoy.admin,
+    ...more,
+  }
+}
+
+/** Asks until the sections are these. */
+async function until(t: Test, env: NodeJS.ProcessEnv, expected: readonly string[]) {
+  let last = await run(env, '--since-start')
+  await poll(async () => {
+    last = await run(env, '--since-start')
+    return last.sections.join() === expected.join()
+  }, expected.join()).catch(() => t.strictSame(last.sections, expected, last.text))
+  t.equal(last.status, expected.length > 0 || /event loop/.test(last.text) ? 1 : 0)
+  return last.text
+}
+
+test('says what is wrong, the worst first', { skip }, async (t) => {
+  const valkey = await startValkey(t)
+  const stores = { DATABASE_URL: await createDatabase(t), REDIS_URL: valkey.url }
+  const gateway = await startGateway(t, { env: stores })
+  const env = settingsOf(gateway, stores)
+  await until(t, env, [])
+
+  gateway.put('broken.yaml', 'kind: "\\u001b[31m"\n')
+  await until(t, env, ['tollgateresourceproblems'])
+  valkey.freeze()
+  const text = await until(t, env, ['tollgateredisaway', 'tollgateresourceproblems'])
+  t.match(text, /^critical +Redis is unavailable\.\n +tollgate_redis_away is 1\n +docs\//m)
+  t.match(text, /^warning +Resource documents have problems\.\n +broken\.yaml:1/m)
+  t.notMatch(text, '\u001b', 'what a document says cannot colour the terminal')
+  valkey.thaw()
+  gateway.put('broken.yaml', undefined)
+  await until(t, env, [])
+
+  const { path, keyPath } = makeCertificate(t, 3)
+  const served = { GATEWAY_TLS_CERT_FILE: path, GATEWAY_TLS_KEY_FILE: keyPath }
+  const late = await until(t, { ...env, ...served }, ['tollgatecertificateexpires'])
+  t.match(late, `${path}: 2 days left`)
+
+  const sql = openPool({ url: stores.DATABASE_URL, connections: 1 })
+  await addReplica(sql, 'gone')
+  await sql`update tollgate_replicas set seen_at = now() - interval '1 minute' where name = 'gone'`
+  await sql.end()
+  // What is in force there is unknown, so policies are Degraded.
+  const silent = await until(t, env, ['tollgatereplicasilent', 'tollgateresourceproblems'])
+  t.match(silent, /gone at /)
+  t.match(silent, /AccessPolicy models-as-a-service\/open is Degraded: .* by gone/)
+})
+
+test('without a process it says what would keep it from serving', { skip }, async (t) => {
+  const database = { DATABASE_URL: await createDatabase(t) }
+  const gateway = await startGateway(t, { env: database })
+  const env = settingsOf(gateway, database)
+  await gateway.stopService()
+  const nowhere = join(temporaryFolder(t), 'nowhere')
+  const { sections, text, status } = await run({ ...env, RESOURCES: `file:${nowhere}` })
+  t.equal(status, 1)
+  t.strictSame(sections, ['tollgatedown', 'tollgateresourceproblems'], text)
+  t.match(text, 'ECONNREFUSED')
+  t.match(text, `${nowhere} cannot be read`)
+  const alone = { ENVOY_ADMIN_ADDRESS: '127.0.0.1:9', DATABASE_URL: 'postgres://127.0.0.1:9/x' }
+  t.strictSame((await run({ ...env, ...alone })).sections, [
+    ...['tollgatedown', 'tollgateenvoydown', 'tollgatedatabaseaway'],
+  ])
+})
+
+test('invalid arguments print the usage', async (t) => {
+  for (const args of [['now'], ['--since']]) {
+    const { status, text } = await run({}, ...args)
+    t.equal(status, 2)
+    t.match(text, /^Usage: tollgate doctor/)
+  }
+})
