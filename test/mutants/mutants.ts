@@ -157,6 +157,26 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'core/admission/admit.ts',
+    ['core/admission/admit.test.ts'],
+    [
+      ['limit * (1 + overshoot)', 'limit * (1.1 + overshoot)'],
+      ['- used - held.ceiling', '- used'],
+      ['used >= limit)', 'used > limit)'],
+      ['isAlone || fits', 'fits'],
+      ['Math.max(Math.ceil(floor), ', 'Math.max(0, '],
+      ['pooled <= limit && ', ''],
+    ],
+  ),
+  ...mutants(
+    'core/admission/log-histogram.ts',
+    ['core/admission/estimator.test.ts'],
+    [
+      ['this.#unit /= decay', 'this.#unit *= decay'],
+      ['cut ? this.shape.shares : undefined', 'undefined'],
+    ],
+  ),
+  ...mutants(
     'core/decision/counter.ts',
     ['core/decision/counter.test.ts', 'core/decision/decide.test.ts'],
     [

@@ -1,0 +1,89 @@
+/**
+ * Whether a request fits into what its limits have left, counting what open requests hold.
+ *
+ * Two conditions. The pooled estimate keeps the window full: what is used, plus the expected tokens of
+ * all open requests and this one, plus two standard deviations, is within the limit. The ceilings are
+ * the promise: what is used, plus the most that all of these can use, is within the limit and its
+ * overshoot. A request alone is admitted while anything is left, whatever its estimate.
+ */
+
+import type { Expected } from './estimator.ts'
+import type { Hold, Sums } from './hold.ts'
+
+/** A limit during an admission. */
+export interface Room {
+  readonly limit: number
+  /** Tokens counted in the open window. */
+  readonly used: number
+  readonly held: Sums
+}
+
+export type Admission =
+  /** `cap`: the output tokens that it may have; Infinity: it has no ceiling. */
+  | { readonly outcome: 'held'; readonly hold: Hold; readonly cap: number }
+  /** `busy`: what is left is held by open requests; `spent`: nothing is left. */
+  | { readonly outcome: 'busy' | 'spent' }
+
+/** Standard deviations that are kept free. */
+export const deviations = 2
+/** How far the estimates of one subscription's requests are wrong together. */
+export const sharedError = 0.25
+/** The share of the room that one request's ceiling may take while others run. */
+const ceilingShare = 0.25
+
+/**
+ * `overshoot`: share of the limit. `canCap`: whether the ceiling can be put into the request; if not,
+ * it is what 99 of 100 such requests need at most.
+ */
+export function admit(
+  rooms: readonly Room[],
+  expected: Expected,
+  overshoot: number,
+  canCap: boolean,
+): Admission {
+  if (rooms.some(({ limit, used }) => used >= limit)) return { outcome: 'spent' }
+  const isAlone = rooms.every(({ held }) => held.count === 0)
+  const left = Math.min(...rooms.map((room) => ceilingRoom(room, overshoot)))
+  const { hold, cap } = toHold(
+    expected,
+    canCap ? (isAlone ? left : left * ceilingShare) : 0,
+    canCap,
+  )
+  if (isAlone || fits(rooms, hold, overshoot)) return { outcome: 'held', hold, cap }
+  return { outcome: 'busy' }
+}
+
+/** Whether a request with this hold fits beside those that are open. */
+export function fits(rooms: readonly Room[], hold: Hold, overshoot: number): boolean {
+  return rooms.every((room) => {
+    const { limit, used, held } = room
+    const error = sharedError * (held.output + hold.output)
+    const deviation = Math.sqrt(held.variance + hold.variance + error * error)
+    const pooled = used + held.mean + hold.mean + deviations * deviation
+    return pooled <= limit && hold.ceiling <= ceilingRoom(room, overshoot)
+  })
+}
+
+/** What ceilings may still take of a limit; below 0 while one request alone exceeds it. */
+export function ceilingRoom({ limit, used, held }: Room, overshoot: number): number {
+  return Math.floor(limit * (1 + overshoot)) - used - held.ceiling
+}
+
+/** The hold of a request that may take this much; its answer is never cut below what most need. */
+export function toHold(
+  { input, inputVariance, output, outputVariance, floor, worst }: Expected,
+  room: number,
+  canCap: boolean,
+): { readonly hold: Hold; readonly cap: number } {
+  const cap = Math.min(worst, Math.max(Math.ceil(floor), Math.floor(room - input)))
+  const mean = Math.min(Math.ceil(output), cap)
+  return {
+    hold: {
+      mean: Math.ceil(input) + mean,
+      variance: Math.ceil(inputVariance + outputVariance),
+      output: mean,
+      ceiling: Math.ceil(input) + cap,
+    },
+    cap: canCap ? cap : Number.POSITIVE_INFINITY,
+  }
+}

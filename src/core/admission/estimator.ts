@@ -1,0 +1,130 @@
+/**
+ * What one request to a model under a subscription will use, learned from the responses before it.
+ * Output is learned by size class, the power of two of the client's own maximum; input as tokens per
+ * byte of the body. Before the first response an answer is expected to have about 400 tokens.
+ */
+
+import { LogHistogram } from './log-histogram.ts'
+import { middleOf, type Scale, Shape } from './shape.ts'
+
+/** A request, as far as its size is known before it is answered. */
+export interface Sized {
+  /** Length of the body; undefined: unknown. */
+  readonly bytes: number | undefined
+  /** The most output tokens that the client wants of each answer; undefined: it does not say. */
+  readonly maxOutput: number | undefined
+  /** Answers to the same prompt; 1 by default. */
+  readonly choices?: number | undefined
+}
+
+/** Tokens that a request is expected to use. Output is that of all its answers. */
+export interface Expected {
+  readonly input: number
+  readonly inputVariance: number
+  readonly output: number
+  readonly outputVariance: number
+  /** As much output as 99 of 100 such requests need at most. */
+  readonly floor: number
+  /** The most output; Infinity: unknown. */
+  readonly worst: number
+}
+
+/** A response that has ended. */
+export interface Observed extends Sized {
+  readonly input: number
+  readonly output: number
+  /** Whether the answer was cut off, by a ceiling or by the client's end of the connection. */
+  readonly isCut: boolean
+}
+
+export interface Estimator {
+  /** `modelMax`: the most output tokens that the model can produce; undefined: unknown. */
+  expect(sized: Sized, modelMax: number | undefined): Expected
+  /** The output of one answer, given that it has `seen` tokens already and ends at `cap`. */
+  expectMore(sized: Sized, seen: number, cap: number): { mean: number; variance: number }
+  learn(observed: Observed): void
+}
+
+/** Third parts of an octave from 1 to 165,000 tokens. */
+const tokens: Scale = { perOctave: 3, buckets: 52, offset: 0 }
+/** Sixteenth parts of an octave from 1/4 to 4 times the usual tokens per byte. */
+const ratios: Scale = { perOctave: 16, buckets: 64, offset: 32 }
+const usualTokensPerByte = 0.25
+/** Of an answer before any is known, in tokens and in octaves. */
+const firstMedian = 400
+const firstWidth = 1.8
+const floorShare = 0.99
+/** The highest size class: of maxima beyond the scale. */
+const highestClass = 17
+
+const firstOutput = shapeOf(tokens, (middle) =>
+  Math.exp(-0.5 * (Math.log2(middle / firstMedian) / firstWidth) ** 2),
+)
+const firstRatio = shapeOf(ratios, (middle) => (middle >= 0.5 && middle < 2.05 ? 1 : 0))
+
+/** An estimator that has learned nothing yet; some 10 KB at most. */
+export function createEstimator(): Estimator {
+  const all = new LogHistogram(tokens, firstOutput)
+  const byClass = new Map<number, LogHistogram>()
+  const ratio = new LogHistogram(ratios, firstRatio)
+  /** For requests whose length is unknown. */
+  const inputs = new LogHistogram(tokens, firstOutput)
+
+  function outputsOf({ maxOutput }: Sized): LogHistogram {
+    return byClass.get(classOf(maxOutput)) ?? all
+  }
+
+  return {
+    expect(sized, modelMax = Number.POSITIVE_INFINITY) {
+      const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1 } = sized
+      const most = Math.min(maxOutput, modelMax)
+      const usual = bytes === undefined ? 1 : bytes * usualTokensPerByte
+      const input = (bytes === undefined ? inputs : ratio).shape.capped(Number.POSITIVE_INFINITY)
+      const { shape } = outputsOf(sized)
+      const output = shape.capped(most)
+      return {
+        input: usual * input.mean,
+        inputVariance: usual * usual * input.variance,
+        output: choices * output.mean,
+        // Answers to one prompt resemble each other.
+        outputVariance: choices * choices * output.variance,
+        floor: choices * Math.min(most, shape.quantile(floorShare)),
+        worst: choices * most,
+      }
+    },
+    expectMore(sized, seen, cap) {
+      return outputsOf(sized).shape.beyond(seen, cap)
+    },
+    learn({ bytes, maxOutput, choices = 1, input, output, isCut }) {
+      const each = output / choices
+      const size = classOf(maxOutput)
+      let own = byClass.get(size)
+      if (own === undefined) {
+        own = new LogHistogram(tokens, all)
+        byClass.set(size, own)
+      }
+      own.add(each, isCut)
+      all.add(each, isCut)
+      if (input <= 0) return
+      inputs.add(input)
+      if (bytes !== undefined && bytes > 0) ratio.add(input / (bytes * usualTokensPerByte))
+    },
+  }
+}
+
+/** 0 for requests without a maximum. */
+function classOf(maxOutput: number | undefined): number {
+  if (maxOutput === undefined) return 0
+  return Math.min(highestClass, 1 + Math.floor(Math.log2(Math.max(1, maxOutput))))
+}
+
+function shapeOf(scale: Scale, density: (middle: number) => number): Shape {
+  const weights = Float64Array.from({ length: scale.buckets }, (_, i) =>
+    density(middleOf(scale, i)),
+  )
+  const total = weights.reduce((sum, weight) => sum + weight, 0)
+  return new Shape(
+    weights.map((weight) => weight / total),
+    scale,
+  )
+}

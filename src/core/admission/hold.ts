@@ -1,0 +1,30 @@
+/** What an open request holds of a limit, and the sums of all that are open. */
+
+/** Whole numbers of tokens, and of their squares for the variance, so that sums are exact. */
+export interface Hold {
+  /** Expected input and output. */
+  readonly mean: number
+  readonly variance: number
+  /** Expected output alone: what estimates of like requests have wrong together. */
+  readonly output: number
+  /** The most that the request can use, unless its input was estimated too low. */
+  readonly ceiling: number
+}
+
+/** The sums over the open holds of a counter. */
+export interface Sums extends Hold {
+  readonly count: number
+}
+
+export const noHolds: Sums = { count: 0, mean: 0, variance: 0, output: 0, ceiling: 0 }
+
+/** The sums with a hold more (`sign` 1) or less (-1). */
+export function withHold(sums: Sums, hold: Hold, sign: 1 | -1): Sums {
+  return {
+    count: sums.count + sign,
+    mean: sums.mean + sign * hold.mean,
+    variance: sums.variance + sign * hold.variance,
+    output: sums.output + sign * hold.output,
+    ceiling: sums.ceiling + sign * hold.ceiling,
+  }
+}

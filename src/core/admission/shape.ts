@@ -1,0 +1,98 @@
+/** What a histogram says about the next value: moments and quantiles, each in constant time. */
+
+export interface Moments {
+  readonly mean: number
+  readonly variance: number
+}
+
+/** The buckets of a histogram: `perOctave` for each doubling, the first from 2^(-offset/perOctave). */
+export interface Scale {
+  readonly perOctave: number
+  readonly buckets: number
+  readonly offset: number
+}
+
+/** The bucket of a value; values beyond the scale are in the first or the last one. */
+export function bucketOf({ perOctave, buckets, offset }: Scale, value: number): number {
+  const bucket = Math.floor(Math.log2(Math.max(value, 1e-9)) * perOctave + offset)
+  return Math.min(buckets - 1, Math.max(0, bucket))
+}
+
+/** The geometric middle of a bucket. */
+export function middleOf({ perOctave, offset }: Scale, bucket: number): number {
+  return 2 ** ((bucket + 0.5 - offset) / perOctave)
+}
+
+/** An immutable distribution over the buckets of a scale. */
+export class Shape {
+  /** Shares by bucket; their sum is 1. */
+  readonly shares: Float64Array
+  readonly #scale: Scale
+  /** Sums over the buckets before each: of shares, and of shares times their middles and squares. */
+  readonly #before: Float64Array
+  readonly #firsts: Float64Array
+  readonly #seconds: Float64Array
+
+  constructor(shares: Float64Array, scale: Scale) {
+    const size = shares.length + 1
+    this.shares = shares
+    this.#scale = scale
+    this.#before = new Float64Array(size)
+    this.#firsts = new Float64Array(size)
+    this.#seconds = new Float64Array(size)
+    for (let i = 0; i + 1 < size; i += 1) {
+      const share = shares[i] as number
+      const middle = middleOf(scale, i)
+      this.#before[i + 1] = (this.#before[i] as number) + share
+      this.#firsts[i + 1] = (this.#firsts[i] as number) + share * middle
+      this.#seconds[i + 1] = (this.#seconds[i] as number) + share * middle * middle
+    }
+  }
+
+  /** Moments of a value that is cut at `cap`; Infinity: is not cut. */
+  capped(cap: number): Moments {
+    const below = this.#below(cap)
+    const rest = below === this.shares.length ? 0 : 1 - (this.#before[below] as number)
+    const cut = rest === 0 ? 0 : cap
+    const mean = (this.#firsts[below] as number) + rest * cut
+    const square = (this.#seconds[below] as number) + rest * cut * cut
+    return { mean, variance: Math.max(0, square - mean * mean) }
+  }
+
+  /** The upper edge of the bucket in which this share of all values is reached. */
+  quantile(share: number): number {
+    const { perOctave, offset } = this.#scale
+    let bucket = 0
+    // Sums of shares end a rounding error below 1.
+    while (bucket < this.shares.length - 1 && (this.#before[bucket + 1] as number) < share - 1e-9) {
+      bucket += 1
+    }
+    return 2 ** ((bucket + 1 - offset) / perOctave)
+  }
+
+  /**
+   * Moments of a value that is cut at `cap` and has reached `seen` already. A value that has gone on
+   * beyond all that are known is expected to reach half as much again.
+   */
+  beyond(seen: number, cap: number): Moments {
+    const first = bucketOf(this.#scale, Math.max(1, seen))
+    const tail = 1 - (this.#before[first] as number)
+    if (tail < 1e-6) return { mean: Math.min(cap, 1.5 * seen), variance: (0.5 * seen) ** 2 }
+    let mean = 0
+    let square = 0
+    for (let i = first; i < this.shares.length; i += 1) {
+      const value = Math.min(cap, Math.max(seen, middleOf(this.#scale, i)))
+      const share = (this.shares[i] as number) / tail
+      mean += share * value
+      square += share * value * value
+    }
+    return { mean, variance: Math.max(0, square - mean * mean) }
+  }
+
+  /** The number of buckets whose middle is below this value. */
+  #below(cap: number): number {
+    if (cap === Number.POSITIVE_INFINITY) return this.shares.length
+    const bucket = bucketOf(this.#scale, cap)
+    return middleOf(this.#scale, bucket) < cap ? bucket + 1 : bucket
+  }
+}
