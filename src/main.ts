@@ -108,7 +108,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
   let ready = false
   const gatewayDrain = createGatewayDrain(context)
   const condition = { ready: () => ready, gatewayDrain, journal }
-  const external = createExternalApi(context, parts, tls)
+  const external = createExternalApi(context, parts, tls, condition)
   const internal = createInternalApi(context, parts, tls, condition)
   const metrics = createMetricsServer(parts.telemetry, onFault, tls?.plain, config.hopMark)
   stops.push(() => {

@@ -25,6 +25,7 @@ import { getMe } from './get-me.ts'
 import { health } from './health.ts'
 import { keyConfig } from './key-config.ts'
 import { type CallerLimitsDeps, listLimitsOfCaller } from './limits.ts'
+import { type ListAccessDeps, listAccess } from './list-access.ts'
 import { type ListModelsDeps, listModels } from './list-models.ts'
 import { type ListRefusalsDeps, listRefusals } from './list-refusals.ts'
 import { type ListResourcesDeps, listResources, listResourcesToAdmins } from './list-resources.ts'
@@ -43,6 +44,7 @@ import { type RevokeGivenKeyDeps, revokeGivenKey } from './revoke-given-key.ts'
 import { rotateApiKey } from './rotate-api-key.ts'
 import { type SearchApiKeysDeps, searchApiKeys } from './search-api-keys.ts'
 import { type SelectSubscriptionDeps, selectSubscription } from './select-subscription.ts'
+import { readState, type ServiceStateDeps } from './service-state.ts'
 import { type OpenRequestSpan, traceRequests } from './trace-requests.ts'
 import { trustPeers } from './trusted-proxies.ts'
 import { getUsage, type UsageDeps } from './usage.ts'
@@ -76,6 +78,8 @@ export interface AdminDeps
     ListSubscriptionsDeps,
     ListResourcesDeps,
     ListRefusalsDeps,
+    ListAccessDeps,
+    ServiceStateDeps,
     LookupTierDeps,
     ExplainDeps,
     UsageDeps,
@@ -142,6 +146,8 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
       requireAdministrator(inner, deps)
       listResourcesToAdmins(inner, deps)
       listRefusals(inner, deps)
+      readState(inner, deps)
+      listAccess(inner, deps)
     })
     listLimitsOfCaller(scope, deps)
   })

@@ -7,15 +7,13 @@ import { createProbeModel, type ProbeModel } from '../admin/model-probe.ts'
 import { buildAdmin, buildInternal } from '../admin/server.ts'
 import { serveConsole } from '../console/console.ts'
 import { localHost, showAddress } from '../core/formats/address.ts'
-import type { GatewayDrain } from '../core/status/gateway-drain.ts'
-import type { Journal } from '../ratelimit/journal/journal.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { createLineLimit } from '../runtime/line-limit.ts'
 import type { Config } from '../settings/config.ts'
-import { ping } from '../store/postgres/postgres.ts'
 import type { ListenerTls, ServerTls } from '../tls/listener-tls.ts'
 import type { Context } from './context.ts'
 import type { Parts } from './parts.ts'
+import { type Condition, createServiceState, degradedParts, isReady } from './state.ts'
 import { traceKeys } from './tracing.ts'
 
 /** The external API, not listening yet. */
@@ -23,6 +21,7 @@ export function createExternalApi(
   context: Context,
   parts: Parts,
   tls: ListenerTls | undefined,
+  condition: Condition,
 ): FastifyInstance {
   const { config, log, audit, clock } = context
   const { tracing, keyParts, learner, tokens, markers, authenticate, telemetry, refusals } = parts
@@ -51,6 +50,7 @@ export function createExternalApi(
     usage: parts.ledger?.reader,
     locate: resources.locate,
     ...describeResources(parts),
+    serviceState: createServiceState(context, parts, condition),
     isAdmin: createIsAdmin(config.adminGroups, tokens.mayAdminister),
     keyMarker: config.keyMarker,
     markers,
@@ -105,22 +105,14 @@ export function internalTls(
   return 'path' in internalAddress ? undefined : tls?.asking
 }
 
-/** What the internal API also reports. */
-export interface Condition {
-  /** Whether everything is started and nothing is shutting down. */
-  readonly ready: () => boolean
-  readonly gatewayDrain: GatewayDrain
-  readonly journal: Journal | undefined
-}
-
 /** The internal API, not listening yet. */
 export function createInternalApi(
   { config, log, audit, clock }: Context,
   parts: Parts,
   tls: ListenerTls | undefined,
-  { ready, gatewayDrain, journal }: Condition,
+  condition: Condition,
 ): FastifyInstance {
-  const { database, keyParts, resources, learner, tokens, markers, counterParts } = parts
+  const { keyParts, learner, markers } = parts
   const asking = internalTls(config, tls)
   return buildInternal({
     onAnswered: parts.telemetry.onApiAnswered,
@@ -132,20 +124,9 @@ export function createInternalApi(
     hopMark: config.hopMark,
     onRefused: parts.refusals.request,
     snapshot: learner.snapshot,
-    ready: () => ready() && !gatewayDrain.isAsked,
-    gatewayDrain,
-    degraded: async () => [
-      // A database whose triggers are off answers, and is not used.
-      ...((await ping(database.pool)) && keyParts.follower.state() !== 'unavailable'
-        ? []
-        : ['database']),
-      ...(counterParts.redis?.unavailable ? ['redis'] : []),
-      ...(keyParts.follower.stats().silent.length > 0 ? ['replicas'] : []),
-      ...(keyParts.keeper.stats().failing ? ['revocation-log'] : []),
-      // Both may contain the cluster.
-      ...new Set([...tokens.degraded(), ...resources.degraded()]),
-      ...(journal?.stats.failing ? ['journal'] : []),
-    ],
+    ready: () => isReady(condition),
+    gatewayDrain: condition.gatewayDrain,
+    degraded: () => degradedParts(parts, condition),
     tls: asking,
     asksCallers: asking !== undefined && tls?.asksCallers === true,
     ...describeResources(parts),

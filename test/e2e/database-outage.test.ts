@@ -60,6 +60,12 @@ t.test('known keys work without the database', { skip }, async (t) => {
       const revoking = await ask(`/v1/api-keys/${other.id}`, `token-${user}`, { method: 'DELETE' })
       t.equal(revoking.status, 503, 'no key is revoked')
       t.match(await readiness(), { degraded: ['database'] })
+      const state = await ask('/v1/admin/state', 'token-admin')
+      t.match(JSON.parse(state.text), {
+        degraded: ['database'],
+        database: { available: false, grace_seconds: Number },
+      })
+      t.notOk(JSON.parse(state.text).replicas)
 
       proxy.heal()
       await poll(

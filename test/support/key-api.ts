@@ -26,6 +26,7 @@ import { createPropagationWatch } from '../../src/store/revocations/propagation.
 import { createUsageReader } from '../../src/store/usage/reader.ts'
 import { createDatabase } from './database.ts'
 import { modelRef, snapshotOf, subscription } from './documents.ts'
+import { wholeState } from './service-state.ts'
 
 export interface KeyApiOptions {
   readonly snapshot?: Snapshot
@@ -163,6 +164,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
       key: createVerifyKey(keys, markers, noteUse),
       token: verifyToken,
     }),
+    serviceState: async () => wholeState,
     isAdmin: createIsAdmin(new Set(['tollgate-admins'])),
     keyMarker: 'tg',
     maxExpirationDays: 90,

@@ -15,6 +15,7 @@ import type { Presented } from '../../src/identity/authenticate.ts'
 import type { ApiKeyStore } from '../../src/store/api-keys.ts'
 import { createMemoryCounters } from '../../src/store/counters/memory.ts'
 import { listenLocally } from './listening.ts'
+import { wholeState } from './service-state.ts'
 
 /** The endpoints that need no key store, with resources and callers that the test sets. */
 export interface ListApi {
@@ -80,6 +81,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     },
     propagation: async () => ({ state: 'confirmed', replicas: 1, acknowledged: 1 }),
     authenticate: believe,
+    serviceState: async () => wholeState,
     isAdmin: () => false,
     keyMarker: 'tg',
     maxExpirationDays: 90,

@@ -12,7 +12,12 @@ export interface Replica {
   readonly unseenMs: number
   /** Milliseconds that it may continue to serve without a successful poll. */
   readonly servesMs: number
+  /** Revocations that it has not read, at most `mostUnread`; null: it has read nothing yet. */
+  readonly unread: number | null
 }
+
+/** Enough to know that a process is far behind. */
+const mostUnread = 1_000
 
 /** All that revocations wait for, the one unseen longest first. */
 export async function listReplicas(sql: Sql): Promise<readonly Replica[]> {
@@ -21,7 +26,15 @@ export async function listReplicas(sql: Sql): Promise<readonly Replica[]> {
     sql<Replica[]>`
       select id, name, place,
         greatest(0, extract(epoch from clock_timestamp() - seen_at) * 1000)::float8 as "unseenMs",
-        greatest(0, extract(epoch from serves_until - clock_timestamp()) * 1000)::float8 as "servesMs"
+        greatest(0, extract(epoch from serves_until - clock_timestamp()) * 1000)::float8 as "servesMs",
+        case when snapshot is null then null else (
+          select count(*)::int from (
+            select from tollgate_revocations
+            where transaction >= pg_snapshot_xmin(snapshot)
+              and not pg_visible_in_snapshot(transaction, snapshot)
+            limit ${mostUnread}
+          ) as behind
+        ) end as unread
       from tollgate_replicas where serves_until > now() order by seen_at, id`,
     statementDeadlineMs,
   )
