@@ -11,6 +11,10 @@ import {
 } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
 import { type ReactNode, useCallback, useEffect, useState } from 'react'
+import { AccessPage } from './admin/access-page.tsx'
+import { RefusalsPage } from './admin/refusals-page.tsx'
+import { ResourcesPage } from './admin/resources-page.tsx'
+import { StatePage } from './admin/state-page.tsx'
 import { ExplainPage } from './explain-page.tsx'
 import { KeysPage } from './keys/keys-page.tsx'
 import { ModelPage } from './models/model-page.tsx'
@@ -35,6 +39,14 @@ const entries: readonly Entry[] = [
   { path: 'keys', label: 'API keys', page: () => <KeysPage /> },
   { path: 'models', label: 'Models', page: () => <ModelsPage />, inner: () => <ModelPage /> },
   { path: 'explain', label: 'Why?', page: () => <ExplainPage /> },
+]
+
+/** Shown to administrators. The API refuses everybody else who opens one. */
+const administration: readonly Entry[] = [
+  { path: 'access', label: 'Access', page: () => <AccessPage /> },
+  { path: 'resources', label: 'Resources', page: () => <ResourcesPage /> },
+  { path: 'refusals', label: 'Refusals', page: () => <RefusalsPage /> },
+  { path: 'state', label: 'State', page: () => <StatePage /> },
 ]
 
 const ended = 'Your session has ended: the service does not accept the token any more.'
@@ -65,7 +77,7 @@ function Shell({ session, signOut }: { readonly session: Session; readonly signO
   const { path } = usePlace()
   const { colorScheme, setColorScheme } = useMantineColorScheme()
   const [first, ...below] = path.split('/')
-  const open = entries.find((each) => each.path === (first || 'keys'))
+  const open = [...entries, ...administration].find((each) => each.path === (first || 'keys'))
   const page = below.length > 0 ? open?.inner : open?.page
   const { me, expiresAt } = session
   return (
@@ -113,19 +125,21 @@ function Shell({ session, signOut }: { readonly session: Session; readonly signO
       </AppShell.Header>
       <AppShell.Navbar p="sm" component="nav" aria-label="Pages">
         <AppShell.Section grow component={ScrollArea}>
-          {entries.map(({ path: each, label }) => (
-            <NavLink
-              key={each}
-              href={addressOf(each)}
-              label={label}
-              active={each === open?.path}
-              aria-current={each === open?.path ? 'page' : undefined}
-              onClick={(event) => {
-                follow(event, addressOf(each))
-                close()
-              }}
-            />
-          ))}
+          <Entries {...{ entries, open, close }} />
+          {me.administrator && (
+            <>
+              <NavLink
+                href={addressOf('keys', { owner: '*' })}
+                label="Keys of everybody"
+                mt="md"
+                onClick={(event) => {
+                  follow(event, addressOf('keys', { owner: '*' }))
+                  close()
+                }}
+              />
+              <Entries entries={administration} {...{ open, close }} />
+            </>
+          )}
         </AppShell.Section>
         <AppShell.Section>
           <NavLink href="/docs" target="_blank" rel="noreferrer" label="API reference" />
@@ -137,6 +151,28 @@ function Shell({ session, signOut }: { readonly session: Session; readonly signO
       </AppShell.Main>
     </AppShell>
   )
+}
+
+interface EntriesProps {
+  readonly entries: readonly Entry[]
+  readonly open: Entry | undefined
+  readonly close: () => void
+}
+
+function Entries({ entries, open, close }: EntriesProps) {
+  return entries.map((entry) => (
+    <NavLink
+      key={entry.path}
+      href={addressOf(entry.path)}
+      label={entry.label}
+      active={entry === open}
+      aria-current={entry === open ? 'page' : undefined}
+      onClick={(event) => {
+        follow(event, addressOf(entry.path))
+        close()
+      }}
+    />
+  ))
 }
 
 const schemes = { auto: 'Theme: system', light: 'Theme: light', dark: 'Theme: dark' } as const

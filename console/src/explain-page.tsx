@@ -16,6 +16,7 @@ import { LimitBars } from './parts/limits.tsx'
 import { Page } from './parts/page.tsx'
 import { Problem } from './parts/problem.tsx'
 import { Time } from './parts/time.tsx'
+import { WrittenAt } from './parts/written-at.tsx'
 import { addressOf, go, usePlace } from './route.ts'
 import { useSession } from './session.tsx'
 import { useLoaded } from './use-loaded.ts'
@@ -177,8 +178,7 @@ function Answer(explanation: Explanation) {
               <Badge variant="dot" color={passed ? 'green' : 'red'} tt="none">
                 {passed ? 'passed' : 'refused'}
               </Badge>{' '}
-              {questions[step]}
-              {resource && <Place {...resource} />}
+              {questions[step]} {resource && <WrittenAt {...resource} />}
             </List.Item>
           ))}
         </List>
@@ -191,7 +191,7 @@ function Answer(explanation: Explanation) {
           <List size="sm" spacing={6}>
             {explanation.subscriptions.map(({ pays, passedOver, ...resource }) => (
               <List.Item key={`${resource.namespace} ${resource.name}`}>
-                <Place {...resource} /> {pays && 'pays'}
+                <WrittenAt {...resource} /> {pays && 'pays'}
                 {passedOver && passed[passedOver]}
               </List.Item>
             ))}
@@ -207,29 +207,6 @@ function Answer(explanation: Explanation) {
         </Card>
       )}
     </Stack>
-  )
-}
-
-interface PlaceProps {
-  readonly kind: string
-  readonly name: string
-  readonly namespace?: string | undefined
-  readonly file?: string | undefined
-  readonly line?: number | undefined
-}
-
-function Place({ kind, namespace, name, file, line }: PlaceProps) {
-  return (
-    <>
-      {' '}
-      <Code className="breaks">{`${kind} ${namespace ? `${namespace}/` : ''}${name}`}</Code>
-      {file && (
-        <Text span size="xs" c="dimmed">
-          {' '}
-          {file}:{line}
-        </Text>
-      )}
-    </>
   )
 }
 

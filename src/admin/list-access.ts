@@ -1,6 +1,7 @@
 /** `GET /v1/admin/access`: who may use which model, and through what. */
 
 import type { FastifyInstance } from 'fastify'
+import type { FromSchema } from 'json-schema-to-ts'
 import { type AccessRow, accessRows } from '../core/decision/access-matrix.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { inSlices } from '../runtime/slices.ts'
@@ -109,6 +110,9 @@ const schema = {
     ...refusals(400, 401, 403, 429, 500, 503),
   },
 } as const
+
+/** The answer. */
+export type AccessList = FromSchema<(typeof schema.response)[200]>
 
 export interface AccessQuery extends Written {
   readonly model?: string

@@ -4,6 +4,7 @@
  */
 
 import type { FastifyInstance } from 'fastify'
+import type { FromSchema } from 'json-schema-to-ts'
 import type { Model, Snapshot } from '../core/decision/snapshot.ts'
 import { type BackendState, statusOf } from '../core/status/conditions.ts'
 import { type Enforcement, viewOf } from '../core/status/enforcement.ts'
@@ -115,6 +116,9 @@ const schema = {
     ...refusals(400, 401, 403, 429, 500, 503),
   },
 } as const
+
+/** The answer. */
+export type ResourceList = FromSchema<(typeof schema.response)[200]>
 
 export interface ResourcesQuery extends Written {
   readonly kind?: string

@@ -1,6 +1,7 @@
 /** What the table of keys shows, as its address says it, and where it comes from. */
 
 import type { ApiKey } from '../api.ts'
+import { pageIn } from '../parts/pages.tsx'
 import type { Session } from '../session.tsx'
 
 export interface Wanted {
@@ -42,7 +43,7 @@ export function readWanted(query: URLSearchParams, { me }: Session): Wanted {
     text: query.get('find') ?? '',
     sortBy,
     order: query.get('order') === 'asc' ? 'asc' : 'desc',
-    page: Math.max(1, Math.trunc(Number(query.get('page') ?? 1)) || 1),
+    page: pageIn(query),
   }
 }
 

@@ -1,5 +1,7 @@
 import { Badge, Button, Code, Group, Table, Text, UnstyledButton } from '@mantine/core'
 import type { ApiKey } from '../api.ts'
+import { Pages } from '../parts/pages.tsx'
+import { Scrolls } from '../parts/scrolls.tsx'
 import { Time } from '../parts/time.tsx'
 import { refine } from '../route.ts'
 import type { FoundKeys, SortField, Wanted } from './find-keys.ts'
@@ -14,8 +16,7 @@ interface KeyTableProps {
 export function KeyTable({ wanted, found, showsOwner, onRevoke }: KeyTableProps) {
   return (
     <>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls needs the keyboard */}
-      <section className="scrolls" aria-label="API keys" tabIndex={0}>
+      <Scrolls label="API keys">
         <Table verticalSpacing="xs" highlightOnHover className="numbers" miw={720}>
           <Table.Thead>
             <Table.Tr>
@@ -38,7 +39,7 @@ export function KeyTable({ wanted, found, showsOwner, onRevoke }: KeyTableProps)
             ))}
           </Table.Tbody>
         </Table>
-      </section>
+      </Scrolls>
       <Pages page={wanted.page} hasMore={found.hasMore} />
     </>
   )
@@ -133,30 +134,5 @@ function SortHeader({ wanted, field, label }: SortHeaderProps) {
         <span aria-hidden="true">{isSorted ? (isUp ? '▲' : '▼') : ''}</span>
       </UnstyledButton>
     </Table.Th>
-  )
-}
-
-function Pages({ page, hasMore }: { readonly page: number; readonly hasMore: boolean }) {
-  if (page === 1 && !hasMore) return null
-  return (
-    <Group justify="flex-end" gap="xs">
-      <Button
-        size="compact-sm"
-        variant="default"
-        disabled={page === 1}
-        onClick={() => refine({ page: page === 2 ? '' : String(page - 1) })}
-      >
-        Previous
-      </Button>
-      <Text size="sm">Page {page}</Text>
-      <Button
-        size="compact-sm"
-        variant="default"
-        disabled={!hasMore}
-        onClick={() => refine({ page: String(page + 1) })}
-      >
-        Next
-      </Button>
-    </Group>
   )
 }

@@ -5,6 +5,7 @@ import { Link } from '../parts/link.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
 import { Problem } from '../parts/problem.tsx'
+import { Scrolls } from '../parts/scrolls.tsx'
 import { addressOf } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
@@ -26,8 +27,7 @@ export function ModelsPage() {
         </Nothing>
       )}
       {value && value.length > 0 && (
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls needs the keyboard
-        <section className="scrolls" aria-label="Models" tabIndex={0}>
+        <Scrolls label="Models">
           <Table verticalSpacing="sm" className="numbers" miw={640}>
             <Table.Thead>
               <Table.Tr>
@@ -41,7 +41,7 @@ export function ModelsPage() {
               ))}
             </Table.Tbody>
           </Table>
-        </section>
+        </Scrolls>
       )}
     </Page>
   )

@@ -1,0 +1,191 @@
+import { Alert, Badge, Card, SimpleGrid, Table, Text } from '@mantine/core'
+import type { ReactNode } from 'react'
+import type { ReplicaState, ServiceState } from '../api.ts'
+import { count } from '../parts/limits.tsx'
+import { Page } from '../parts/page.tsx'
+import { Problem } from '../parts/problem.tsx'
+import { Scrolls } from '../parts/scrolls.tsx'
+import { useSession } from '../session.tsx'
+import { useLoaded } from '../use-loaded.ts'
+
+const everyMs = 5_000
+
+export function StatePage() {
+  const { call } = useSession()
+  const { value, error } = useLoaded(
+    '',
+    () => call<ServiceState>('GET', '/v1/admin/state'),
+    everyMs,
+  )
+  return (
+    <Page
+      title="State"
+      about={`The service and what it depends on, as the process sees it that answers; read again every ${everyMs / 1_000} seconds.`}
+    >
+      <Problem error={error} />
+      {value && <State {...value} />}
+    </Page>
+  )
+}
+
+function State(state: ServiceState) {
+  const { replica, version, ready, degraded, resources, revocations, database } = state
+  const { redis, journal, replicas } = state
+  return (
+    <>
+      {degraded.length > 0 && (
+        <Alert
+          color="yellow"
+          variant="outline"
+          role="status"
+          title={`Degraded: ${degraded.join(', ')}`}
+        >
+          Requests are still served as far as they can be.
+        </Alert>
+      )}
+      <SimpleGrid cols={{ base: 1, xs: 2, lg: 3 }}>
+        <Part title="Process" isWell={ready} words={['ready', 'not ready']}>
+          <Fact name="Name">{replica}</Fact>
+          <Fact name="Version">{version}</Fact>
+          <Fact name="Resources since">{spanOf(resources.age_seconds)}</Fact>
+          <Fact name="Models, policies, subscriptions">
+            {resources.models}, {resources.policies}, {resources.subscriptions}
+          </Fact>
+          <Fact name="Problems of resources">{count(resources.problems)}</Fact>
+          <Fact name="Models that Envoy has not loaded">{count(resources.waiting_models)}</Fact>
+        </Part>
+        <Part title="Database" isWell={database.available} words={['available', 'unavailable']}>
+          <Fact name="Keys confirmed">
+            {database.key_age_seconds === undefined
+              ? 'not yet'
+              : `${spanOf(database.key_age_seconds)} ago`}
+          </Fact>
+          <Fact name="Known keys work without it for">{spanOf(database.grace_seconds)}</Fact>
+        </Part>
+        <Part title="Revocations" isWell={!revocations.log_failing} words={['kept', 'not kept']}>
+          <Fact name="Confirmed here">{count(revocations.confirmed)}</Fact>
+          <Fact name="Answered as pending">{count(revocations.pending)}</Fact>
+          <Fact name="Last confirmation took">
+            {revocations.last_confirmation_seconds === undefined
+              ? 'none yet'
+              : `${Math.round(revocations.last_confirmation_seconds * 1_000)} ms`}
+          </Fact>
+        </Part>
+        <Part
+          title="Counters"
+          isWell={redis?.available ?? true}
+          words={redis ? ['Redis available', 'Redis unavailable'] : ['in memory', '']}
+        >
+          {redis && (
+            <>
+              <Fact name="Not in Redis yet">{count(redis.unflushed)}</Fact>
+              <Fact name="Times that Redis lost its data">{count(redis.losses)}</Fact>
+            </>
+          )}
+        </Part>
+        {journal && (
+          <Part title="Usage journal" isWell={!journal.failing} words={['read', 'failing']}>
+            <Fact name="Lines read">{count(journal.lines)}</Fact>
+            <Fact name="Lines skipped">{count(journal.skipped)}</Fact>
+            <Fact name="Bytes to read">{count(journal.unread_bytes)}</Fact>
+          </Part>
+        )}
+      </SimpleGrid>
+      {replicas && <Replicas replicas={replicas} />}
+    </>
+  )
+}
+
+interface PartProps {
+  readonly title: string
+  readonly isWell: boolean
+  /** For well and unwell. */
+  readonly words: readonly [string, string]
+  readonly children: ReactNode
+}
+
+function Part({ title, isWell, words, children }: PartProps) {
+  return (
+    <Card withBorder component="section" aria-label={title}>
+      <Text fw={600} component="h2" size="md">
+        {title}
+      </Text>
+      <Badge variant="dot" color={isWell ? 'green' : 'red'} tt="none" my="xs">
+        {words[isWell ? 0 : 1]}
+      </Badge>
+      <Table withRowBorders={false} verticalSpacing={2} horizontalSpacing={0} className="numbers">
+        <Table.Tbody>{children}</Table.Tbody>
+      </Table>
+    </Card>
+  )
+}
+
+function Fact({ name, children }: { readonly name: string; readonly children: ReactNode }) {
+  return (
+    <Table.Tr>
+      <Table.Th fw={400} fz="sm" pr="sm" scope="row">
+        {name}
+      </Table.Th>
+      <Table.Td ta="right" className="breaks">
+        {children}
+      </Table.Td>
+    </Table.Tr>
+  )
+}
+
+/** A process that has not asked for this long is silent; seconds. */
+const silentAfter = 5
+
+function Replicas({ replicas }: { readonly replicas: readonly ReplicaState[] }) {
+  return (
+    <div>
+      <Text fw={600} component="h2" size="md" mb="xs">
+        Processes that a revocation waits for
+      </Text>
+      <Scrolls label="Processes">
+        <Table verticalSpacing="xs" className="numbers" miw={640}>
+          <Table.Thead>
+            <Table.Tr>
+              <Table.Th>Name</Table.Th>
+              <Table.Th>Place</Table.Th>
+              <Table.Th>Seen</Table.Th>
+              <Table.Th>May serve for</Table.Th>
+              <Table.Th>Revocations to read</Table.Th>
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {replicas.map((each) => (
+              <Table.Tr key={`${each.name} ${each.place}`}>
+                <Table.Td className="breaks">
+                  {each.name}
+                  {each.answers && ' (this one)'}
+                </Table.Td>
+                <Table.Td className="breaks">{each.place}</Table.Td>
+                <Table.Td>
+                  <Badge
+                    variant="dot"
+                    color={each.unseen_seconds > silentAfter ? 'red' : 'green'}
+                    tt="none"
+                  >
+                    {spanOf(each.unseen_seconds)} ago
+                  </Badge>
+                </Table.Td>
+                <Table.Td>{spanOf(each.serves_seconds)}</Table.Td>
+                <Table.Td>{each.unread_revocations ?? 'all'}</Table.Td>
+              </Table.Tr>
+            ))}
+          </Table.Tbody>
+        </Table>
+      </Scrolls>
+    </div>
+  )
+}
+
+/** `4 s`, `12 min`, `3 h`, `5 days`. */
+function spanOf(seconds: number): string {
+  if (seconds < 120) return `${Math.round(seconds)} s`
+  if (seconds < 7_200) return `${Math.round(seconds / 60)} min`
+  return seconds < 172_800
+    ? `${Math.round(seconds / 3_600)} h`
+    : `${Math.round(seconds / 86_400)} days`
+}

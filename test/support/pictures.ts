@@ -1,0 +1,15 @@
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Page } from 'playwright-core'
+import { packageRoot } from '../../src/runtime/package-root.ts'
+
+/** Where pictures are kept, for people to look at; no test compares them. */
+const folder = process.env.PICTURES ?? join(packageRoot, '.data', 'pictures')
+
+/** Keeps what the page shows, in light colours. */
+export async function keepPicture(page: Page, name: string): Promise<void> {
+  mkdirSync(folder, { recursive: true })
+  await page.emulateMedia({ colorScheme: 'light', reducedMotion: 'reduce' })
+  await page.waitForTimeout(300)
+  await page.screenshot({ path: join(folder, `${name}.png`) })
+}
