@@ -1,10 +1,10 @@
-/** How a key is used: text to be copied as it stands. A test runs those for curl and JavaScript. */
+/** How a key is used: text to be copied as it stands. Tests run those for curl and JavaScript. */
 
 export interface SnippetValues {
   /** The gateway's address, without a slash at the end. */
   readonly gateway: string
   readonly key: string
-  /** As a body names it. */
+  /** As a body names it. The model's server chooses it, so it may be code for what the text is pasted into. */
   readonly model: string
 }
 
@@ -16,6 +16,12 @@ export interface Snippet {
   readonly text: (values: SnippetValues) => string
 }
 
+/** A word of a shell. */
+const shell = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
+/** A string of Python or JavaScript. */
+const literal = (text: string): string => JSON.stringify(text)
+const messages = [{ role: 'user', content: 'Hello' }]
+
 export const snippets: readonly Snippet[] = [
   {
     id: 'curl',
@@ -24,7 +30,7 @@ export const snippets: readonly Snippet[] = [
     text: ({ gateway, key, model }) => `curl ${gateway}/v1/chat/completions \\
   -H 'authorization: Bearer ${key}' \\
   -H 'content-type: application/json' \\
-  -d '{"model":"${model}","messages":[{"role":"user","content":"Hello"}]}'`,
+  -d ${shell(JSON.stringify({ model, messages }))}`,
   },
   {
     id: 'env',
@@ -43,7 +49,7 @@ ANTHROPIC_AUTH_TOKEN=${key}`,
 
 client = OpenAI(base_url="${gateway}/v1", api_key="${key}")
 answer = client.chat.completions.create(
-    model="${model}", messages=[{"role": "user", "content": "Hello"}]
+    model=${literal(model)}, messages=[{"role": "user", "content": "Hello"}]
 )
 print(answer.choices[0].message.content)`,
   },
@@ -55,7 +61,7 @@ print(answer.choices[0].message.content)`,
 
 const client = new OpenAI({ baseURL: '${gateway}/v1', apiKey: '${key}' })
 const answer = await client.chat.completions.create({
-  model: '${model}',
+  model: ${literal(model)},
   messages: [{ role: 'user', content: 'Hello' }],
 })
 console.log(answer.choices[0].message.content)`,
@@ -68,7 +74,7 @@ console.log(answer.choices[0].message.content)`,
 
 client = Anthropic(base_url="${gateway}", api_key="${key}")
 answer = client.messages.create(
-    model="${model}", max_tokens=100, messages=[{"role": "user", "content": "Hello"}]
+    model=${literal(model)}, max_tokens=100, messages=[{"role": "user", "content": "Hello"}]
 )
 print(answer.content[0].text)`,
   },
@@ -80,7 +86,7 @@ print(answer.content[0].text)`,
 
 const client = new Anthropic({ baseURL: '${gateway}', apiKey: '${key}' })
 const answer = await client.messages.create({
-  model: '${model}',
+  model: ${literal(model)},
   max_tokens: 100,
   messages: [{ role: 'user', content: 'Hello' }],
 })
