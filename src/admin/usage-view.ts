@@ -1,5 +1,6 @@
 /** A page of usage in the response of `GET /v1/usage`: its schema, as JSON, as CSV. */
 
+import type { CsvRow } from '../core/formats/csv.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
 import type { NamedGap, UsageDimension, UsageQuery, UsageTotal } from '../store/usage.ts'
 import { timestamp } from './schemas.ts'
@@ -80,9 +81,7 @@ export const usagePage = {
   },
 } as const
 
-type Row = Readonly<Record<string, string | number>>
-
-export function showRow(total: UsageTotal, { by }: UsageQuery): Row {
+export function showRow(total: UsageTotal, { by }: UsageQuery): CsvRow {
   const { start, group, answers, refusals, cost } = total
   return {
     ...(start !== undefined && { start: toTimestamp(start) }),
@@ -103,23 +102,8 @@ export function showGap({ journal, from, to }: NamedGap) {
   return { journal, from: toTimestamp(from), to: to === null ? null : toTimestamp(to) }
 }
 
-/** RFC 4180, with a header. */
-export function toCsv(rows: readonly Row[], { unit, by }: UsageQuery): string {
-  const columns = [
-    ...(unit === undefined ? [] : ['start']),
-    ...by.map((dimension) => names[dimension]),
-    ...usageRow.required,
-    'cost',
-  ]
-  const lines = [columns, ...rows.map((row) => columns.map((column) => toCell(row[column] ?? '')))]
-  return lines.map((cells) => `${cells.join(',')}\r\n`).join('')
-}
-
-/**
- * A name that a spreadsheet would take for a formula begins with an apostrophe instead: it would be
- * computed where the file is opened.
- */
-function toCell(value: string | number): string {
-  const text = typeof value === 'string' && /^[=+\-@\t\r]/.test(value) ? `'${value}` : `${value}`
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+/** The columns of a query's CSV: its groups, then what a row has. */
+export function csvColumns({ unit, by }: UsageQuery): readonly string[] {
+  const groups = by.map((dimension) => names[dimension])
+  return [...(unit === undefined ? [] : ['start']), ...groups, ...usageRow.required, 'cost']
 }

@@ -2,6 +2,7 @@
 
 import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '../core/decision/errors.ts'
+import { toCsv } from '../core/formats/csv.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
 import type { UsageReader } from '../store/usage.ts'
 import type { IsAdmin } from './administrators.ts'
@@ -16,7 +17,7 @@ import {
   readUsageQuestion,
   scopeOf,
 } from './usage-question.ts'
-import { showGap, showRow, toCsv, usagePage } from './usage-view.ts'
+import { csvColumns, showGap, showRow, usagePage } from './usage-view.ts'
 
 export interface UsageDeps {
   /** undefined: there is no ledger. */
@@ -89,7 +90,7 @@ export function getUsage(app: FastifyInstance, deps: UsageDeps): void {
     if (written.format === 'csv') {
       const parameters = new URLSearchParams({ ...written, cursor: next ?? '' })
       if (next !== undefined) reply.header('link', `<?${parameters}>; rel="next"`)
-      return reply.type('text/csv; charset=utf-8').send(toCsv(rows, query))
+      return reply.type('text/csv; charset=utf-8').send(toCsv(csvColumns(query), rows))
     }
     return {
       object: 'list',

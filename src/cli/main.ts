@@ -21,6 +21,8 @@ const usage = `Usage: tollgate <command>
   revocations      replay <file>...: repeat revocations that a restored database lacks
   key <command>    create, list, rotate and revoke API keys
   explain <model>  say whether a request would be let through, and why
+  usage            show how many tokens were used
+  limits           show what is left of your token limits
   help <command>   describe a command; the same as <command> --help
   --version        print the version
 
@@ -57,6 +59,8 @@ async function run(): Promise<number> {
     revocations: async () => (await import('./revocations.ts')).revocations(args),
     key: async () => (await import('./key.ts')).key(args),
     explain: async () => (await import('./explain.ts')).explain(args),
+    usage: async () => (await import('./show-usage.ts')).showUsage(args),
+    limits: async () => (await import('./show-limits.ts')).showLimits(args),
     help: () => print(usage),
     version: () =>
       print(JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')).version),
