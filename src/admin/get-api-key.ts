@@ -7,13 +7,18 @@ import type { IsAdmin } from './administrators.ts'
 import { showRecord } from './api-key-record.ts'
 import { lookAtOthers, showOthers } from './audit.ts'
 import { callerOf } from './authenticate.ts'
+import { keyUsage, readKeyUsage } from './key-usage.ts'
 import { apiKeyRecord, keyIdParams, refusals } from './schemas.ts'
+import type { UsageDeps } from './usage.ts'
 
 export interface GetApiKeyDeps {
   readonly keys: ApiKeyStore
   readonly isAdmin: IsAdmin
   readonly clock: () => number
 }
+
+/** The ledger, if there is one, shows the key's use. */
+export type ReadKeyDeps = GetApiKeyDeps & Pick<UsageDeps, 'usage'>
 
 const schema = {
   operationId: 'getApiKey',
@@ -22,7 +27,12 @@ const schema = {
   tags: ['API keys'],
   params: keyIdParams,
   response: {
-    200: { description: "The key's record.", ...apiKeyRecord },
+    200: {
+      ...apiKeyRecord,
+      title: 'ApiKeyWithUsage',
+      description: "The key's record, and what it has used.",
+      properties: { ...apiKeyRecord.properties, usage: keyUsage },
+    },
     ...refusals(401, 404, 429, 500, 503),
   },
 } as const
@@ -31,7 +41,10 @@ const schema = {
 export const keyNotFound = 'There is no such API key.'
 
 /** Adds the route. Another user's key and an unknown id get the same response. */
-export function getApiKey(app: FastifyInstance, { keys, isAdmin, clock }: GetApiKeyDeps): void {
+export function getApiKey(
+  app: FastifyInstance,
+  { keys, isAdmin, clock, usage }: ReadKeyDeps,
+): void {
   const config = { audit: 'key.read' } as const
   app.get<{ Params: { id: string } }>('/v1/api-keys/:id', { schema, config }, async (request) => {
     const caller = callerOf(request)
@@ -44,7 +57,11 @@ export function getApiKey(app: FastifyInstance, { keys, isAdmin, clock }: GetApi
       throw new ServiceError('not_found', { message: keyNotFound })
     }
     await showOthers(request)
-    return showRecord(record, clock())
+    const now = clock()
+    // A key sees only its own use.
+    const isOpen = caller.by === 'token' || caller.keyId === record.id
+    const used = isOpen ? await readKeyUsage(usage, record.id, now) : undefined
+    return { ...showRecord(record, now), ...(used && { usage: used }) }
   })
 }
 

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { test } from 'tap'
+import { createUsageLedger } from '../../src/store/usage/ledger.ts'
 import { createKeyApi } from '../support/key-api.ts'
 import { failing, refused } from '../support/refusals.ts'
 
 test('the owner and an administrator may read a key (200)', async (t) => {
-  const api = await createKeyApi(t)
+  const api = await createKeyApi(t, { ledger: false })
   const { id, key } = await api.createKey('alice', { name: 'laptop', expiresIn: '1h' })
   const answers = [
     await api.ask(`GET /v1/api-keys/${id}`, { as: 'alice' }),
@@ -44,6 +45,37 @@ test('a record says that the key ends soon, until it has ended', async (t) => {
   ])
   api.now = start + 10 * 3_600_000
   t.equal(await soon(), undefined)
+})
+
+test('a key has its use of today and of this month', async (t) => {
+  const api = await createKeyApi(t)
+  const [one, other] = [await api.createKey('alice'), await api.createKey('alice')]
+  api.now = Date.UTC(2026, 2, 2, 0, 30)
+  const ledger = createUsageLedger(api.sql)
+  const { revision } = await ledger.open('journal')
+  const group = { user: 'alice', subscription: 'premium', model: 'llm/small', payer: '' }
+  const rows = [
+    [one.id, 2, 1],
+    [one.id, 2, 10],
+    [one.id, 1, 100],
+    [one.id, 0, 1_000],
+    [other.id, 2, 10_000],
+  ].map(([keyId, day, total], i) => ({
+    ...{ ...group, keyId: String(keyId), subscription: `s${i}`, total: Number(total) },
+    hour: Date.UTC(2026, 2, Number(day)),
+    ...{ answers: 1, input: 2, output: 3, cached: 0, reasoning: 0, estimated: 0 },
+  }))
+  const step = { journal: 'journal', revision, places: [], gaps: [], closes: false }
+  await ledger.feed({ ...step, rows })
+  const usage = {
+    today: { answers: 2, inputTokens: 4, outputTokens: 6, totalTokens: 11 },
+    month: { answers: 3, inputTokens: 6, outputTokens: 9, totalTokens: 111 },
+  }
+  const read = async (as: string) => (await api.ask(`GET /v1/api-keys/${one.id}`, { as })).json()
+  for (const as of ['alice', 'admin', one.key]) t.strictSame((await read(as)).usage, usage)
+  t.notOk('usage' in (await read(other.key)), 'a key sees only its own use')
+  await api.sql`alter table tollgate_usage_hours rename to elsewhere`
+  t.match(await read('alice'), { id: one.id, usage: undefined }, 'the record is read without')
 })
 
 test('optional fields appear only if they have a value', async (t) => {
