@@ -1,10 +1,11 @@
 /**
- * A container of our manifests without a container engine. It has a read-only root with this
+ * Containers of our manifests, by an engine or without one. Without one it has a read-only root with this
  * machine's /usr and the image's /opt, the volumes of its pod, and uid 65532 without capabilities.
  * The network is that of this machine. Needs root.
  */
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
 import { chmodSync, chownSync, existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
@@ -12,7 +13,8 @@ import type { Container, Pod } from '../kubernetes/manifests.ts'
 import { poll } from '../poll.ts'
 import { temporaryFolder } from '../temporary-folder.ts'
 
-const user = 65_532
+/** The user and the group of every container. */
+export const user = 65_532
 
 /** Why no container can run here, for tests to skip; false if one can. */
 export const noContainers =
@@ -42,19 +44,42 @@ export interface PodHere {
   ): RunningContainer
 }
 
+/** One container to be started. */
+export interface Start {
+  readonly container: Container
+  /** Folders here, and where the container sees them. */
+  readonly mounts: readonly {
+    readonly from: string
+    readonly to: string
+    readonly isReadOnly: boolean
+  }[]
+  /** `NAME=value` each. */
+  readonly env: readonly string[]
+  readonly command: readonly string[]
+  /** An empty folder, and a name of its own. */
+  readonly folder: string
+  readonly name: string
+}
+
+/** The program that runs a container until it ends, and what removes it by force. */
+export type Launch = (start: Start) => {
+  readonly command: readonly string[]
+  readonly remove?: () => void
+}
+
 /**
  * The volumes of a pod. Its emptyDirs are created; the other volumes are the given folders, by
- * name. `opt` is the image's /opt; `environment` has the values of ConfigMaps and of the image.
+ * name. `environment` has the values of ConfigMaps and of the image.
  */
 export function createPod(
   t: Test,
   pod: Pod,
   {
-    opt,
+    launch,
     folders,
     environmentOf,
   }: {
-    readonly opt: string
+    readonly launch: Launch
     readonly folders: Readonly<Record<string, string>>
     readonly environmentOf: (container: Container) => Readonly<Record<string, string>>
   },
@@ -72,23 +97,35 @@ export function createPod(
     run(name, env = {}, command) {
       const container = pod.containers.find((each) => each.name === name)
       if (container === undefined) throw new Error(`${pod.name} has no container ${name}`)
-      const root = join(home, `root-${name}-${Math.random()}`)
-      mkdirSync(root)
-      const { command: entry = ['tollgate'], args = [] } = container
+      const own = `tollgate-test-${randomUUID()}`
+      mkdirSync(join(home, own))
+      const { command: entry = ['tollgate'], args = [], volumeMounts = [] } = container
       const variables = Object.entries({ ...environmentOf(container), ...env })
-      return start(t, [
-        ...['--mount', '--propagation', 'private', 'sh', '-ec', enter, root, opt, `${user}`],
-        ...(container.volumeMounts ?? []).flatMap(({ name, mountPath, readOnly }) => [
-          volumes[name] ?? '',
-          mountPath,
-          readOnly ? 'ro' : 'rw',
-        ]),
-        ...['--', 'env', '-i', ...variables.map(([variable, value]) => `${variable}=${value}`)],
-        ...(command ?? [...entry, ...args]),
-      ])
+      const { command: program, remove } = launch({
+        container,
+        mounts: volumeMounts.map(({ name, mountPath: to, readOnly: isReadOnly = false }) => ({
+          ...{ from: volumes[name] ?? '', to, isReadOnly },
+        })),
+        env: variables.map(([variable, value]) => `${variable}=${value}`),
+        command: command ?? [...entry, ...args],
+        ...{ folder: join(home, own), name: own },
+      })
+      return start(t, program, remove)
     },
   }
 }
+
+/** Without an engine: `opt` is the image's /opt. */
+export const byHand =
+  (opt: string): Launch =>
+  ({ folder, mounts, env, command }) => ({
+    command: [
+      ...['unshare', '--mount', '--propagation', 'private', 'sh', '-ec', enter],
+      ...[folder, opt, `${user}`],
+      ...mounts.flatMap(({ from, to, isReadOnly }) => [from, to, isReadOnly ? 'ro' : 'rw']),
+      ...['--', 'env', '-i', ...env, ...command],
+    ],
+  })
 
 /** As the kubelet creates them with `fsGroup`. */
 function makeEmptyDir(path: string): void {
@@ -127,8 +164,12 @@ exec chroot "$root" setpriv --reuid "$user" --regid "$user" --clear-groups --no-
   --inh-caps=-all --bounding-set=-all sh -c 'cd /opt/tollgate && exec "$@"' sh "$@"
 `
 
-function start(t: Test, args: readonly string[]): RunningContainer {
-  const child = spawn('unshare', args, { stdio: ['ignore', 'pipe', 'pipe'] })
+function start(
+  t: Test,
+  [program = '', ...args]: readonly string[],
+  remove = (): void => {},
+): RunningContainer {
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] })
   let output = ''
   for (const stream of [child.stdout, child.stderr]) {
     stream.setEncoding('utf8').on('data', (text: string) => {
@@ -138,6 +179,7 @@ function start(t: Test, args: readonly string[]): RunningContainer {
   const ended = endOf(child)
   t.teardown(async () => {
     child.kill('SIGKILL')
+    remove()
     await ended
   })
   return {
