@@ -1,8 +1,10 @@
 /** The gateway's gRPC services: Check, the access log, the rate limit service. */
 
+import type { Decision } from '../core/decision/decide.ts'
 import type { Outcome } from '../core/status/model-failure.ts'
 import type { RefusedCheck } from '../extauthz/refused-check.ts'
 import { createCheck } from '../extauthz/service.ts'
+import { createUncountedLog } from '../extauthz/uncounted-log.ts'
 import { createGrpcServer, type GrpcServer } from '../grpc/server.ts'
 import { readUsages } from '../ratelimit/access-log.ts'
 import { createShouldRateLimit } from '../ratelimit/rate-limit.ts'
@@ -26,6 +28,14 @@ export function createGatewayServer(
     parts.pastRefusals.note(refused)
     parts.ledger?.onRefused(refused.denial, refused.now)
   }
+  const noteUncounted = createUncountedLog(config.paths, (path, wanted) => {
+    const message = `tokens of ${path} are not counted; METER_PATHS=${wanted} counts them`
+    log.warn({ path }, message)
+  })
+  const onDecided = (decision: Decision, model: string | undefined): void => {
+    telemetry.onDecided(decision, model)
+    noteUncounted(decision)
+  }
   const onOutcome = (outcome: Outcome): void => {
     health.note(outcome)
     telemetry.onEnded(outcome)
@@ -38,7 +48,7 @@ export function createGatewayServer(
       paths: config.paths,
       tokensOpen: config.tokensOpenInference,
       clock,
-      ...traceDecisions(tracing, { onDecided: telemetry.onDecided, onRefused }),
+      ...traceDecisions(tracing, { onDecided, onRefused }),
       onFault,
     }),
   )
