@@ -309,10 +309,13 @@ end
 -- The names of the object that is open at each level: a hash table with open addressing. A slot is in use
 -- if it has the number of that object.
 local FIRST_SLOTS, MOST_KEPT_SLOTS = 64, 1024
+-- The most slots of all tables that are too large to be kept: 8 MiB, since Envoy does not see this memory. One object
+-- can have 262,144 names, more than any vocabulary has tokens.
+local MOST_SLOTS = 524288
 local SLOTS = ffi.typeof("struct { double object; int32_t hash_1, hash_2; }[?]")
 local tables, objects = {}, 0
--- Whether a table has more slots than are kept.
-local is_large = false
+-- The slots of the tables that have more than are kept.
+local large_slots = 0
 
 local function new_table(slots)
   return { slots = slots, slot = SLOTS(slots), object = 0, names = 0 }
@@ -331,9 +334,16 @@ local function insert(names, hash_1, hash_2)
   return false
 end
 
+local function slots_if_large(names)
+  return names.slots > MOST_KEPT_SLOTS and names.slots or 0
+end
+
 local function twice_as_large(names)
+  if names.slots >= MOST_KEPT_SLOTS then
+    large_slots = large_slots - slots_if_large(names) + names.slots * 2
+    if large_slots > MOST_SLOTS then refuse("an object has too many names") end
+  end
   local larger = new_table(names.slots * 2)
-  is_large = is_large or larger.slots > MOST_KEPT_SLOTS
   larger.object = names.object
   for at = 0, names.slots - 1 do
     local slot = names.slot[at]
@@ -346,6 +356,7 @@ local function open_object(level)
   objects = objects + 1
   local names = tables[level]
   if not names or names.slots > MOST_KEPT_SLOTS then
+    if names then large_slots = large_slots - names.slots end
     names = new_table(FIRST_SLOTS)
     tables[level] = names
   end
@@ -564,11 +575,11 @@ end
 local function release()
   if room > WINDOW then new_buffer(WINDOW) end
   if decoded_room > FEW_DECODED then new_decoded(FEW_DECODED) end
-  if not is_large then return end
+  if large_slots == 0 then return end
   for level, names in pairs(tables) do
     if names.slots > MOST_KEPT_SLOTS then tables[level] = nil end
   end
-  is_large = false
+  large_slots = 0
 end
 
 -- Whether the container at a level is an object.

@@ -45,6 +45,22 @@ test('no body costs more than five times a plain one', async (t, gateway) => {
   for (const [name, ratio] of times) t.ok(ratio <= 5, `${name}: ${ratio.toFixed(1)} times`)
 })
 
+test('an object has no more names than fit into the memory of the scripts', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const names = Array.from({ length: 262_200 }, (_, i) => `"_${i}":1`)
+  const send = (value: string) =>
+    gateway.ask(path, key, { method: 'POST', body: bodyOf(`{${value}}`) })
+  const some = names.slice(0, 262_140).join(',')
+  t.equal((await send(some)).status, 404, 'the model gets it')
+  t.equal((await send(`"a":{${some}},"b":{${some}}`)).status, 404, 'one after the other')
+  const few = names.slice(0, 140_000).join(',')
+  for (const value of [names.join(','), `${few},"a":{${few}}`]) {
+    const { status, text } = await send(value)
+    t.equal(status, 400)
+    t.match(text, /an object has too many names/)
+  }
+})
+
 test('bodies with large objects leave no memory behind', async (t, gateway) => {
   const { key } = await gateway.mint()
   const names = Array.from({ length: 150_000 }, (_, i) => `"${i.toString(36)}":1`).join(',')
