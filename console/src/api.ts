@@ -40,6 +40,7 @@ export interface NewKey {
   readonly subscription?: string
   readonly expiresIn?: string
   readonly ephemeral?: boolean
+  readonly labels?: Readonly<Record<string, string>>
 }
 
 export interface CreatedKey {
@@ -47,7 +48,9 @@ export interface CreatedKey {
   readonly id: string
   readonly name: string
   readonly subscription: string
-  readonly expiresAt: string
+  readonly expiresAt: string | null
+  /** After a rotation: the old secret, while it works. */
+  readonly previous?: ApiKey['previous']
 }
 
 /** A refusal in the API's own words, or a gateway that cannot be reached (status 0). */

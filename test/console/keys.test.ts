@@ -1,6 +1,7 @@
 import type { Page } from 'playwright-core'
 import { consoleTests, isAccessible } from '../support/console.ts'
 import { chatPath } from '../support/gateway.ts'
+import { keepPicture } from '../support/pictures.ts'
 
 const test = consoleTests()
 
@@ -35,6 +36,80 @@ test('a person makes a key, uses it and revokes it', async (t, { page, gateway, 
   await page.getByText('Close', { exact: true }).click()
   await page.getByText('You have no active key').waitFor()
   t.notOk((await page.content()).includes(key), 'the key is nowhere on the page any more')
+})
+
+test('a person rotates a key, and the old secret works on', async (t, world) => {
+  const { page, gateway, signIn } = world
+  const user = gateway.newUser()
+  const old = await gateway.mint({ user })
+  await signIn(user)
+  await page.getByRole('button', { name: 'Rotate test' }).click()
+  const dialog = page.getByRole('dialog')
+  await isAccessible(t, page, 'the rotation')
+  await dialog.getByRole('button', { name: 'Rotate', exact: true }).click()
+  const key = (await dialog.getByTestId('key').textContent()) ?? ''
+  await dialog.getByText(/The old secret works until/).waitFor()
+  t.not(key, old.key)
+  for (const each of [key, old.key]) {
+    t.equal((await gateway.ask(chatPath, each, chat())).status, 200)
+  }
+  await page.getByRole('button', { name: 'I have copied it' }).click()
+  await page.getByText(/the old secret works until/).waitFor()
+  t.notOk((await page.content()).includes(key), 'the key is nowhere on the page any more')
+
+  await page.getByRole('button', { name: 'Rotate test' }).click()
+  await dialog.getByText('The secret that was replaced before ends').waitFor()
+  await dialog.getByLabel('The present secret works for').selectOption('It ends at once')
+  await dialog.getByRole('button', { name: 'Rotate', exact: true }).click()
+  const newest = (await dialog.getByTestId('key').textContent()) ?? ''
+  for (const [each, status] of [
+    [newest, 200],
+    [key, 401],
+    [old.key, 401],
+  ] as const) {
+    t.equal((await gateway.ask(chatPath, each, chat())).status, status)
+  }
+})
+
+test('a person edits name and labels', async (t, { page, gateway, expected, signIn }) => {
+  expected.add(400)
+  const user = gateway.newUser()
+  const { id } = await gateway.mint({ user })
+  await signIn(user)
+  await page.getByRole('button', { name: 'Edit test' }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByLabel('Name').fill('renamed')
+  const labels = dialog.getByRole('textbox', { name: 'Labels' })
+  await labels.fill('not a label')
+  await dialog.getByRole('button', { name: 'Save' }).click()
+  await dialog.getByText(/^labels .*/).waitFor()
+  await labels.fill(`team=search\n\n example.com/about = ${hostile}`)
+  await isAccessible(t, page, 'the form')
+  await dialog.getByRole('button', { name: 'Save' }).click()
+  await page.getByText('team=search').waitFor()
+  await page.getByText(`example.com/about=${hostile}`).waitFor()
+  const { text } = await gateway.ask(`/v1/api-keys/${id}`, `token-${user}`)
+  t.match(JSON.parse(text), {
+    name: 'renamed',
+    labels: { team: 'search', 'example.com/about': hostile },
+  })
+  await isAccessible(t, page, 'the table')
+  await keepPicture(page, 'keys')
+})
+
+test('a key that is about to expire is told beforehand', async (t, world) => {
+  const { page, gateway, signIn } = world
+  const user = gateway.newUser()
+  await gateway.mint({ user, expiresIn: '30d' })
+  await signIn(user)
+  await page.getByRole('cell', { name: 'test', exact: true }).waitFor()
+  t.equal(await page.getByText('about to expire').count(), 0)
+  await gateway.mint({ user, expiresIn: '3d' })
+  await signIn(user, 'keys?find=nothing')
+  await page.getByText('A key is about to expire').waitFor()
+  await page.getByRole('button', { name: 'Show keys of every status' }).click()
+  await page.getByText('soon', { exact: true }).waitFor()
+  t.equal(await page.getByText('soon', { exact: true }).count(), 1)
 })
 
 test('names that look like markup are text', async (t, { page, gateway, signIn }) => {

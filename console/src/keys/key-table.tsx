@@ -4,16 +4,24 @@ import { Pages } from '../parts/pages.tsx'
 import { Scrolls } from '../parts/scrolls.tsx'
 import { Time } from '../parts/time.tsx'
 import { refine } from '../route.ts'
+import { expiresSoon } from './expiring.tsx'
 import type { FoundKeys, SortField, Wanted } from './find-keys.ts'
+import { LabelList } from './labels.tsx'
+
+/** What can be done with an active key. */
+export type KeyAct = 'edit' | 'rotate' | 'revoke'
+
+const labelOf = { edit: 'Edit', rotate: 'Rotate', revoke: 'Revoke' } as const
 
 interface KeyTableProps {
   readonly wanted: Wanted
   readonly found: FoundKeys
   readonly showsOwner: boolean
-  readonly onRevoke: (key: ApiKey) => void
+  readonly onAct: (act: KeyAct, key: ApiKey) => void
+  readonly acts: readonly KeyAct[]
 }
 
-export function KeyTable({ wanted, found, showsOwner, onRevoke }: KeyTableProps) {
+export function KeyTable({ wanted, found, showsOwner, onAct, acts }: KeyTableProps) {
   return (
     <>
       <Scrolls label="API keys">
@@ -35,7 +43,7 @@ export function KeyTable({ wanted, found, showsOwner, onRevoke }: KeyTableProps)
           </Table.Thead>
           <Table.Tbody>
             {found.keys.map((key) => (
-              <Row key={key.id} {...{ showsOwner, onRevoke }} record={key} />
+              <Row key={key.id} {...{ showsOwner, onAct, acts }} record={key} />
             ))}
           </Table.Tbody>
         </Table>
@@ -48,11 +56,12 @@ export function KeyTable({ wanted, found, showsOwner, onRevoke }: KeyTableProps)
 interface RowProps {
   readonly record: ApiKey
   readonly showsOwner: boolean
-  readonly onRevoke: (key: ApiKey) => void
+  readonly onAct: (act: KeyAct, key: ApiKey) => void
+  readonly acts: readonly KeyAct[]
 }
 
-function Row({ record, showsOwner, onRevoke }: RowProps) {
-  const { name, description, keyPrefix, username, subscription, ephemeral } = record
+function Row({ record, showsOwner, onAct, acts }: RowProps) {
+  const { name, description, keyPrefix, username, subscription, ephemeral, previous } = record
   return (
     <Table.Tr>
       <Table.Td maw={280}>
@@ -64,8 +73,16 @@ function Row({ record, showsOwner, onRevoke }: RowProps) {
             {description}
           </Text>
         )}
+        <LabelList labels={record.labels} />
       </Table.Td>
-      <Table.Td>{keyPrefix && <Code>{keyPrefix}…</Code>}</Table.Td>
+      <Table.Td>
+        {keyPrefix && <Code>{keyPrefix}…</Code>}
+        {previous && (
+          <Text size="xs" c="dimmed">
+            the old secret works until <Time at={previous.endsAt} />
+          </Text>
+        )}
+      </Table.Td>
       {showsOwner && <Table.Td className="breaks">{username}</Table.Td>}
       <Table.Td className="breaks">{subscription}</Table.Td>
       <Table.Td>
@@ -81,20 +98,32 @@ function Row({ record, showsOwner, onRevoke }: RowProps) {
       <Table.Td>
         <Time at={record.createdAt} isDistance />
       </Table.Td>
-      <Table.Td>{record.expiresAt ? <Time at={record.expiresAt} isDistance /> : 'never'}</Table.Td>
+      <Table.Td>
+        {record.expiresAt ? <Time at={record.expiresAt} isDistance /> : 'never'}
+        {expiresSoon(record) && (
+          <Badge variant="dot" color="yellow" tt="none">
+            soon
+          </Badge>
+        )}
+      </Table.Td>
       <Table.Td>
         {record.lastUsedAt ? <Time at={record.lastUsedAt} isDistance /> : 'not yet'}
       </Table.Td>
       <Table.Td ta="right">
         {record.status === 'active' && (
-          <Button
-            size="compact-sm"
-            variant="default"
-            aria-label={`Revoke ${name}`}
-            onClick={() => onRevoke(record)}
-          >
-            Revoke
-          </Button>
+          <Group gap={4} justify="flex-end" wrap="nowrap">
+            {acts.map((act) => (
+              <Button
+                key={act}
+                size="compact-sm"
+                variant="default"
+                aria-label={`${labelOf[act]} ${name}`}
+                onClick={() => onAct(act, record)}
+              >
+                {labelOf[act]}
+              </Button>
+            ))}
+          </Group>
         )}
       </Table.Td>
     </Table.Tr>

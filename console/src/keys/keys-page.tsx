@@ -8,13 +8,16 @@ import { Problem } from '../parts/problem.tsx'
 import { refine, usePlace } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
+import { EditKey } from './edit-key.tsx'
+import { ExpiringKeys } from './expiring.tsx'
 import { findKeys, readWanted, type Wanted } from './find-keys.ts'
-import { KeyTable } from './key-table.tsx'
+import { type KeyAct, KeyTable } from './key-table.tsx'
 import { NewKey } from './new-key.tsx'
 import { RevokeAll } from './revoke-all.tsx'
 import { RevokeKey } from './revoke-key.tsx'
+import { RotateKey } from './rotate-key.tsx'
 
-type Dialog = 'new' | 'revoke-all' | ApiKey | undefined
+type Dialog = 'new' | 'revoke-all' | { readonly act: KeyAct; readonly key: ApiKey } | undefined
 
 export function KeysPage() {
   const session = useSession()
@@ -25,6 +28,8 @@ export function KeysPage() {
   )
   const [dialog, setDialog] = useState<Dialog>()
   const close = () => setDialog(undefined)
+  const keyTo = (act: KeyAct) =>
+    typeof dialog === 'object' && dialog.act === act ? dialog.key : undefined
   const isMine = wanted.username === session.me.username
   const canCreate = session.me.credential === 'identity-token'
   return (
@@ -44,9 +49,11 @@ export function KeysPage() {
     >
       {!canCreate && (
         <Alert variant="outline" color="blue">
-          You have signed in with an API key, which can list and revoke keys, but not create them.
+          You have signed in with an API key, which can list and revoke keys, but not create, edit
+          or rotate them.
         </Alert>
       )}
+      {isMine && <ExpiringKeys after={value} />}
       <Filters wanted={wanted} />
       <Problem error={error} />
       {value?.isPartial && (
@@ -67,7 +74,8 @@ export function KeysPage() {
             {...{ wanted }}
             found={value}
             showsOwner={!isMine}
-            onRevoke={(key) => setDialog(key)}
+            acts={canCreate ? ['edit', 'rotate', 'revoke'] : ['revoke']}
+            onAct={(act, key) => setDialog({ act, key })}
           />
         )
       )}
@@ -80,11 +88,9 @@ export function KeysPage() {
           onRevoked={reload}
         />
       )}
-      <RevokeKey
-        record={typeof dialog === 'object' ? dialog : undefined}
-        onClose={close}
-        onRevoked={reload}
-      />
+      <EditKey record={keyTo('edit')} onClose={close} onChanged={reload} />
+      <RotateKey record={keyTo('rotate')} onClose={close} onRotated={reload} />
+      <RevokeKey record={keyTo('revoke')} onClose={close} onRevoked={reload} />
     </Page>
   )
 }

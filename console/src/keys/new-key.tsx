@@ -1,14 +1,4 @@
-import {
-  Button,
-  Checkbox,
-  Group,
-  Modal,
-  NativeSelect,
-  Paper,
-  Stack,
-  Text,
-  TextInput,
-} from '@mantine/core'
+import { Button, Checkbox, Group, NativeSelect, Paper, Stack, Text, TextInput } from '@mantine/core'
 import { type FormEvent, useState } from 'react'
 import type { ApiError, CreatedKey, NewKey as NewKeyBody, Subscription } from '../api.ts'
 import { Gives } from '../parts/limits.tsx'
@@ -16,7 +6,8 @@ import { Nothing } from '../parts/nothing.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
-import { ShowKey } from './show-key.tsx'
+import { LabelsField, labelsIn } from './labels.tsx'
+import { KeyModal } from './show-key.tsx'
 
 interface NewKeyProps {
   readonly isOpen: boolean
@@ -24,7 +15,7 @@ interface NewKeyProps {
   readonly onCreated: () => void
 }
 
-/** Makes a key and shows it, which nothing but its own button closes. */
+/** Makes a key and shows it. */
 export function NewKey({ isOpen, onClose, onCreated }: NewKeyProps) {
   const [created, setCreated] = useState<CreatedKey>()
   const close = () => {
@@ -32,29 +23,15 @@ export function NewKey({ isOpen, onClose, onCreated }: NewKeyProps) {
     onClose()
   }
   return (
-    <Modal
-      opened={isOpen}
-      onClose={close}
-      size="lg"
-      title={created ? 'Copy your key now' : 'New API key'}
-      withCloseButton={created === undefined}
-      closeOnClickOutside={false}
-      closeOnEscape={created === undefined}
-    >
-      {created ? (
-        <ShowKey created={created} onDone={close} />
-      ) : (
-        isOpen && (
-          <Form
-            onCancel={close}
-            onCreated={(key) => {
-              setCreated(key)
-              onCreated()
-            }}
-          />
-        )
-      )}
-    </Modal>
+    <KeyModal title="New API key" {...{ isOpen, created }} onClose={close}>
+      <Form
+        onCancel={close}
+        onCreated={(key) => {
+          setCreated(key)
+          onCreated()
+        }}
+      />
+    </KeyModal>
   )
 }
 
@@ -113,6 +90,7 @@ function Form({ onCancel, onCreated }: FormProps) {
       name: text('name'),
       ...(text('description') !== '' && { description: text('description') }),
       subscription: text('subscription'),
+      ...(text('labels') !== '' && { labels: labelsIn(text('labels')) }),
       ...(isEphemeral ? { ephemeral: true } : { expiresIn: text('lifetime') }),
     }
     setBusy(true)
@@ -138,6 +116,7 @@ function Form({ onCancel, onCreated }: FormProps) {
           data-autofocus
         />
         <TextInput name="description" label="Description" autoComplete="off" maxLength={1_024} />
+        <LabelsField />
         <NativeSelect
           name="subscription"
           label="Subscription"

@@ -1,5 +1,5 @@
-import { Button, Code, Group, Stack, Tabs, Text } from '@mantine/core'
-import { useState } from 'react'
+import { Button, Code, Group, Modal, Stack, Tabs, Text } from '@mantine/core'
+import { type ReactNode, useState } from 'react'
 import type { CreatedKey, Model } from '../api.ts'
 import { Copy } from '../parts/copy.tsx'
 import { Time } from '../parts/time.tsx'
@@ -7,14 +7,41 @@ import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 import { snippets } from './snippets.ts'
 
+interface KeyModalProps {
+  /** Of the question that leads to the key. */
+  readonly title: string
+  readonly isOpen: boolean
+  /** undefined: not yet. */
+  readonly created: CreatedKey | undefined
+  readonly onClose: () => void
+  readonly children: ReactNode
+}
+
+/** Asks, and then shows the key, which nothing but its own button closes. */
+export function KeyModal({ title, isOpen, created, onClose, children }: KeyModalProps) {
+  return (
+    <Modal
+      opened={isOpen}
+      onClose={onClose}
+      size="lg"
+      title={created ? 'Copy your key now' : title}
+      withCloseButton={created === undefined}
+      closeOnClickOutside={false}
+      closeOnEscape={created === undefined}
+    >
+      {created ? <ShowKey created={created} onDone={onClose} /> : isOpen && children}
+    </Modal>
+  )
+}
+
 interface ShowKeyProps {
   readonly created: CreatedKey
   readonly onDone: () => void
 }
 
 /** The plaintext, once, and how to use it. */
-export function ShowKey({ created, onDone }: ShowKeyProps) {
-  const { key, name, subscription, expiresAt } = created
+function ShowKey({ created, onDone }: ShowKeyProps) {
+  const { key, name, subscription, expiresAt, previous } = created
   const { call } = useSession()
   const models = useLoaded(subscription, () =>
     call<{ data: readonly Model[] }>('GET', '/v1/models'),
@@ -28,7 +55,19 @@ export function ShowKey({ created, onDone }: ShowKeyProps) {
     <Stack>
       <Text size="sm" className="breaks">
         This is the only time that the key <b>{name}</b> is shown. It pays with {subscription} and
-        expires <Time at={expiresAt} isDistance />.
+        {expiresAt ? (
+          <>
+            expires <Time at={expiresAt} isDistance />
+          </>
+        ) : (
+          'never expires'
+        )}
+        .{' '}
+        {previous && (
+          <>
+            The old secret works until <Time at={previous.endsAt} />.
+          </>
+        )}
       </Text>
       <Group gap="xs" align="center">
         <Code fz="sm" p="xs" className="breaks" data-testid="key">

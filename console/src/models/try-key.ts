@@ -11,7 +11,7 @@ export async function tryKeyOf(session: Session, subscription: string): Promise<
   const made = madeIn.get(session) ?? new Map<string, CreatedKey>()
   madeIn.set(session, made)
   const known = made.get(subscription)
-  if (known && Date.parse(known.expiresAt) > Date.now() + 60_000) return known.key
+  if (known && Date.parse(known.expiresAt ?? '') > Date.now() + 60_000) return known.key
   const body = { name: 'Tried in the console', subscription, ephemeral: true }
   const key = await session.call<CreatedKey>('POST', '/v1/api-keys', body)
   made.set(subscription, key)

@@ -1,0 +1,40 @@
+import { Alert } from '@mantine/core'
+import type { ApiKey } from '../api.ts'
+import { Time } from '../parts/time.tsx'
+import { useSession } from '../session.tsx'
+import { useLoaded } from '../use-loaded.ts'
+
+const soonMs = 7 * 86_400_000
+
+/** Whether somebody should replace it now. Ephemeral keys are meant to end. */
+export function expiresSoon({ status, expiresAt, ephemeral }: ApiKey, now = Date.now()): boolean {
+  return !ephemeral && status === 'active' && Date.parse(expiresAt ?? '') - now < soonMs
+}
+
+/** Tells of own keys that expire soon, whatever the table shows. Read again with `after`. */
+export function ExpiringKeys({ after }: { readonly after: unknown }) {
+  const { call, me } = useSession()
+  const { value } = useLoaded(JSON.stringify(after ?? null), () =>
+    call<{ readonly data: readonly ApiKey[] }>('POST', '/v1/api-keys/search', {
+      filters: { username: me.username, status: ['active'] },
+      sort: { by: 'expires_at', order: 'asc' },
+      pagination: { limit: 100 },
+    }),
+  )
+  const soon = value?.data.filter((key) => expiresSoon(key)) ?? []
+  const [first] = soon
+  if (first?.expiresAt == null) return null
+  return (
+    <Alert
+      variant="outline"
+      color="yellow"
+      role="status"
+      title={
+        soon.length === 1 ? 'A key is about to expire' : `${soon.length} keys are about to expire`
+      }
+    >
+      <b className="breaks">{first.name}</b> ends <Time at={first.expiresAt} isDistance />. A key
+      cannot be prolonged: make a new one and put it in its place.
+    </Alert>
+  )
+}

@@ -1,0 +1,45 @@
+import { Badge, Group, Textarea } from '@mantine/core'
+
+type Labels = Readonly<Record<string, string>>
+
+/** Labels of a key in a form: a line each. */
+export function LabelsField({ labels = {} }: { readonly labels?: Labels | undefined }) {
+  return (
+    <Textarea
+      name="labels"
+      label="Labels"
+      description="One on each line, like team=search."
+      autosize
+      defaultValue={Object.entries(labels)
+        .map(([name, value]) => `${name}=${value}`)
+        .join('\n')}
+      autoComplete="off"
+      spellCheck={false}
+    />
+  )
+}
+
+/** The labels that a form holds. What is wrong with them, the API says. */
+export function labelsIn(text: string): Labels {
+  const lines = text.split('\n').map((line) => line.trim())
+  return Object.fromEntries(
+    lines
+      .filter((line) => line !== '')
+      .map((line) => {
+        const [name = '', ...value] = line.split('=')
+        return [name.trim(), value.join('=').trim()]
+      }),
+  )
+}
+
+export function LabelList({ labels = {} }: { readonly labels?: Labels | undefined }) {
+  return (
+    <Group gap={4}>
+      {Object.entries(labels).map(([name, value]) => (
+        <Badge key={name} variant="outline" color="gray" tt="none" size="sm" maw={240}>
+          {name}={value}
+        </Badge>
+      ))}
+    </Group>
+  )
+}
