@@ -403,6 +403,16 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'store/holds/memory.ts',
+    ['store/holds/memory.test.ts'],
+    [
+      ['pool.endsAt >= window.resetsAt', 'pool.endsAt > 0'],
+      ['open.delete(member)', ''],
+      ['if (repeated !== undefined) return', 'if (repeated === null) return'],
+      ['if (!carries) openWindows', 'if (carries) openWindows'],
+    ],
+  ),
+  ...mutants(
     'store/counters/memory.ts',
     ['store/counters/memory.test.ts'],
     [

@@ -29,7 +29,7 @@ export const deviations = 2
 /** How far the estimates of one subscription's requests are wrong together. */
 export const sharedError = 0.25
 /** The share of the room that one request's ceiling may take while others run. */
-const ceilingShare = 0.25
+export const ceilingShare = 0.25
 
 /**
  * `overshoot`: share of the limit. `canCap`: whether the ceiling can be put into the request; if not,

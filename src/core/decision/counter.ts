@@ -31,6 +31,8 @@ export interface Counter {
 export interface CounterState {
   readonly used: number
   readonly resetsAt: number
+  /** Tokens that open requests are expected to use, if they hold any. */
+  readonly held?: number
 }
 
 /** The state of a limit for one user. If no window is open, as if one opened now. */

@@ -3,6 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
 import { parseRedisUrl, type RedisTarget } from '../../../core/formats/redis-url.ts'
+import { type HoldCommands, holdScript, releaseScript } from '../../holds/scripts.ts'
 import { quickenStrings } from './quicken-strings.ts'
 import {
   type AddAnswer,
@@ -16,7 +17,7 @@ import {
 } from './scripts.ts'
 
 export interface RedisConnection {
-  readonly commands: CounterCommands
+  readonly commands: CounterCommands & HoldCommands
   readonly cluster: boolean
   /** Commands sent so far. */
   readonly sent: number
@@ -99,12 +100,16 @@ export function connectRedis(
   client.defineCommand('tollgateRead', { lua: readScript })
   client.defineCommand('tollgateRestore', { lua: restoreScript })
   client.defineCommand('tollgateClaim', { lua: claimScript, numberOfKeys: 1 })
+  client.defineCommand('tollgateHold', { lua: holdScript })
+  client.defineCommand('tollgateRelease', { lua: releaseScript })
   const scripts = client as unknown as Record<
     'tollgateRead' | 'tollgateRestore',
     (count: number, ...args: (string | number)[]) => Promise<CounterAnswer>
   > & {
     tollgateAdd(count: number, ...args: (string | number)[]): Promise<AddAnswer>
     tollgateClaim(key: string, owner: string, ms: number): Promise<number>
+    tollgateHold(count: number, ...args: (string | number)[]): ReturnType<HoldCommands['hold']>
+    tollgateRelease(count: number, ...args: (string | number)[]): Promise<unknown>
   }
 
   function counted<Answer>(answer: Promise<Answer>): Promise<Answer> {
@@ -124,6 +129,8 @@ export function connectRedis(
       restore: (keys, args) => counted(scripts.tollgateRestore(keys.length, ...keys, ...args)),
       claim: (key, owner, ms) => counted(scripts.tollgateClaim(key, owner, ms)),
       forget: (keys) => counted(client.unlink(...keys)),
+      hold: (keys, args) => counted(scripts.tollgateHold(keys.length, ...keys, ...args)),
+      release: (keys, args) => counted(scripts.tollgateRelease(keys.length, ...keys, ...args)),
       get session() {
         return session
       },

@@ -1,0 +1,58 @@
+/**
+ * Holds: what open requests are expected to use of limits, beside the counters of what has been used.
+ * The counters alone say what is charged; a hold only takes room until its response has been counted.
+ */
+
+import type { Expected } from '../core/admission/estimator.ts'
+import type { Counter, CounterState } from '../core/decision/counter.ts'
+
+export interface AskedHold {
+  /** The gateway's request id; undefined: only decide, hold nothing. */
+  readonly id: string | undefined
+  /** Those of the limits, all of which must have room, each with its limit. */
+  readonly counters: readonly LimitedCounter[]
+  readonly expected: Expected
+  /** Share of a limit by which the ceilings of all open requests may pass it. */
+  readonly overshoot: number
+  /** Whether the request can be given a ceiling. */
+  readonly canCap: boolean
+  /**
+   * `admission`: it binds the windows that are open now, and opens those that are not. `end`: it binds
+   * every window until it is released.
+   */
+  readonly charge: 'admission' | 'end'
+}
+
+export type LimitedCounter = Counter & { readonly limit: number }
+
+export interface HoldAnswer {
+  readonly outcome: 'held' | 'busy' | 'spent'
+  /** If held: the output tokens that it may have; Infinity: no ceiling. */
+  readonly cap: number
+  /** The windows in the order of the counters, with this hold; undefined if none is open. */
+  readonly windows: readonly (CounterState | undefined)[]
+}
+
+/**
+ * Exactly once: a hold changes the sums once when it is taken and once when it ends, however often
+ * and in whatever order it is taken, released and expires. What is refused changes nothing.
+ */
+export interface HoldStore {
+  /**
+   * Decides, and holds all or nothing. Returns without a promise if nothing must be fetched; rejects
+   * if the store does not respond. `now` in milliseconds since the epoch; a shared store uses its own
+   * clock.
+   */
+  hold(asked: AskedHold, now: number): HoldAnswer | Promise<HoldAnswer>
+  /**
+   * Ends a hold, once its response is in the counters. May be called for a request without one, by
+   * any process.
+   */
+  release(counters: readonly Counter[], id: string): void
+}
+
+/**
+ * How long a hold lives that is never released: its process, or the gateway, was lost. A stream that
+ * lasts longer is still counted in full, but holds nothing from then on.
+ */
+export const leaseMs = 15 * 60_000

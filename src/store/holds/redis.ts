@@ -1,0 +1,146 @@
+/** Holds that several processes share through Redis: one call for each request. */
+
+import type { Counter } from '../../core/decision/counter.ts'
+import { keyPrefixOf, tagOf } from '../counters/redis/keys.ts'
+import { memberOf } from '../counters/reports.ts'
+import { type AskedHold, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
+import type { HoldCommands } from './scripts.ts'
+
+/** Between two attempts to release what Redis has not acknowledged. */
+const retryMs = 500
+/** The most releases that wait for Redis; beyond it the oldest are left to their leases. */
+const mostWaiting = 20_000
+
+export interface RedisHolds extends HoldStore {
+  /** Releases that Redis has not acknowledged. */
+  readonly waiting: number
+  stop(): void
+}
+
+interface Release {
+  readonly keys: readonly string[]
+  readonly members: string[]
+}
+
+export function createRedisHolds(commands: HoldCommands, lease: number = leaseMs): RedisHolds {
+  /** By the key of the sums; those of one call at most. */
+  let due = new Map<string, Release>()
+  let waiting = 0
+  let timer: NodeJS.Timeout | undefined
+  let isStopped = false
+
+  function queue(counters: readonly Counter[], member: string): void {
+    const keys = keysOf(counters)
+    const [name] = keys
+    if (name === undefined) return
+    if (waiting >= mostWaiting) {
+      const [oldest] = due
+      if (oldest !== undefined) {
+        due.delete(oldest[0])
+        waiting -= oldest[1].members.length
+      }
+    }
+    const found = due.get(name)
+    if (found === undefined) due.set(name, { keys, members: [member] })
+    else found.members.push(member)
+    waiting += 1
+    schedule(0)
+  }
+
+  function schedule(delayMs: number): void {
+    if (isStopped) return
+    timer ??= setTimeout(() => void send(), delayMs)
+    timer.unref()
+  }
+
+  async function send(): Promise<void> {
+    const batch = [...due.values()]
+    due = new Map()
+    let isFailing = false
+    await Promise.all(
+      batch.map(async (release) => {
+        try {
+          await commands.release(release.keys, release.members)
+          waiting -= release.members.length
+        } catch {
+          // Said by the counters of the same Redis.
+          isFailing = true
+          const [name] = release.keys as readonly [string]
+          const later = due.get(name)
+          if (later === undefined) due.set(name, release)
+          else later.members.push(...release.members)
+        }
+      }),
+    )
+    timer = undefined
+    if (due.size > 0) schedule(isFailing ? retryMs : 0)
+  }
+
+  return {
+    get waiting() {
+      return waiting
+    },
+    async hold(asked, now) {
+      const member = asked.id === undefined ? '' : memberOf(asked.id)
+      try {
+        return toAnswer(
+          asked,
+          now,
+          await commands.hold(keysWith(asked), argsOf(asked, member, lease)),
+        )
+      } catch (error) {
+        // The answer may be lost rather than the call.
+        if (member !== '') queue(asked.counters, member)
+        throw error
+      }
+    },
+    release: (counters, id) => queue(counters, memberOf(id)),
+    stop() {
+      isStopped = true
+      clearTimeout(timer)
+    },
+  }
+}
+
+/** Of a subscription, user and model, whose counters have keys of the form `s\nm\nwindow\nuser`. */
+function keysOf(counters: readonly Counter[]): readonly string[] {
+  const [first] = counters
+  if (first === undefined) return []
+  const modelEnd = first.key.indexOf('\n', first.key.indexOf('\n') + 1)
+  const userAt = first.key.indexOf('\n', modelEnd + 1)
+  const name = first.key.slice(0, modelEnd) + first.key.slice(userAt)
+  const prefix = keyPrefixOf(tagOf(first.key))
+  return ['held', 'holds', 'leases'].map((kind) => `${prefix}${kind}:${name}`)
+}
+
+function keysWith({ counters }: AskedHold): readonly string[] {
+  return [...keysOf(counters), ...counters.map(({ key }) => keyPrefixOf(tagOf(key)) + key)]
+}
+
+function argsOf(asked: AskedHold, member: string, lease: number): readonly (string | number)[] {
+  const { expected, counters } = asked
+  const { input, inputVariance, output, outputVariance, floor, worst } = expected
+  return [
+    ...[member, lease, asked.charge === 'end' ? '1' : '0'],
+    ...[input, inputVariance, output, outputVariance, floor, Number.isFinite(worst) ? worst : -1],
+    ...[asked.overshoot, asked.canCap ? '1' : '0'],
+    ...counters.flatMap(({ limit, windowMs }) => [limit, windowMs]),
+  ]
+}
+
+function toAnswer(
+  { counters }: AskedHold,
+  now: number,
+  [outcome, cap, ...figures]: readonly [string, number, ...number[]],
+): HoldAnswer {
+  return {
+    outcome: outcome as HoldAnswer['outcome'],
+    cap: cap < 0 ? Number.POSITIVE_INFINITY : cap,
+    windows: counters.map(({ windowMs }, i) => {
+      const [used = 0, leftMs = 0, held = 0] = figures.slice(3 * i, 3 * i + 3)
+      if (leftMs === 0 && held === 0) return undefined
+      const resetsAt = now + (leftMs > 0 ? Math.min(leftMs, windowMs) : windowMs)
+      return held > 0 ? { used, resetsAt, held } : { used, resetsAt }
+    }),
+  }
+}

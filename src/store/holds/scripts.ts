@@ -1,0 +1,131 @@
+/**
+ * Redis's operations on holds in Lua, each one call for all limits of a request. The sums of a request's
+ * subscription, user and model are one hash, with a field for each length of window: the end of the
+ * window, then count, mean, variance, output and ceiling of its open holds. A second hash has each
+ * open hold by id, with the windows that it binds; a sorted set has the ends of their leases.
+ */
+
+import { ceilingShare, deviations, sharedError } from '../../core/admission/admit.ts'
+
+/** Keys, then arguments. */
+export interface HoldCommands {
+  hold(keys: readonly string[], args: readonly (string | number)[]): Promise<HeldAnswer>
+  release(keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>
+}
+
+/** Then for each counter: tokens used, milliseconds left of its window (0: none), tokens held. */
+export type HeldAnswer = readonly [outcome: string, cap: number, ...figures: number[]]
+
+const common = `
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function text(number) return string.format('%d', number) end
+local function sums_of(span)
+  local ends, count, mean, variance, output, ceiling =
+    string.match(redis.call('HGET', KEYS[1], span) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  if not ends then return nil end
+  return { ends = tonumber(ends), count = tonumber(count), mean = tonumber(mean),
+    variance = tonumber(variance), output = tonumber(output), ceiling = tonumber(ceiling) }
+end
+local function change(span, sums, sign, mean, variance, output, ceiling)
+  local count = sums.count + sign
+  if count <= 0 then return redis.call('HDEL', KEYS[1], span) end
+  redis.call('HSET', KEYS[1], span, table.concat({ text(sums.ends), text(count),
+    text(sums.mean + sign * mean), text(sums.variance + sign * variance),
+    text(sums.output + sign * output), text(sums.ceiling + sign * ceiling) }, ' '))
+end
+local function drop(id)
+  local hold = redis.call('HGET', KEYS[2], id)
+  if not hold then return end
+  redis.call('HDEL', KEYS[2], id)
+  redis.call('ZREM', KEYS[3], id)
+  local mean, variance, output, ceiling, windows =
+    string.match(hold, '^(%d+) (%d+) (%d+) (%d+) %-?%d+(.*)$')
+  for span, ends in string.gmatch(windows, '(%d+):(%d+)') do
+    local sums = sums_of(span)
+    if sums and sums.ends == tonumber(ends) then change(span, sums, -1, mean, variance, output, ceiling) end
+  end
+end
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIMIT', 0, 64)) do drop(id) end
+`
+
+/**
+ * KEYS[1] the sums, KEYS[2] the open holds, KEYS[3] their leases, KEYS[4…] counters. ARGV[1] the id,
+ * empty to hold nothing; ARGV[2] the lease (ms); ARGV[3] '1' if it binds every window; ARGV[4] to
+ * ARGV[9] expected input, its variance, output, its variance, floor, worst (-1: unknown); ARGV[10]
+ * the overshoot; ARGV[11] '1' if it can have a ceiling; then for each counter its limit and the
+ * length of its window (ms). The arithmetic is that of core/admission/admit.ts.
+ */
+export const holdScript = `
+${common}
+local carries, can_cap = ARGV[3] == '1', ARGV[11] == '1'
+local input, input_variance, output, output_variance, floor, worst, overshoot =
+  tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]),
+  tonumber(ARGV[9]), tonumber(ARGV[10])
+if worst < 0 then worst = math.huge end
+local outcome, alone, room, rooms = 'held', true, math.huge, {}
+for i = 4, #KEYS do
+  local limit, span = tonumber(ARGV[4 + 2 * i]), ARGV[5 + 2 * i]
+  local used, left = redis.pcall('GET', KEYS[i]), redis.call('PTTL', KEYS[i])
+  -- What somebody else has put under a counter's name counts for nothing.
+  used = left > 0 and type(used) ~= 'table' and tonumber(used or '0') or 0
+  local sums = sums_of(span)
+  -- Another window ends at least a whole one later; restored ones may end a little earlier.
+  if sums and not carries and (left <= 0 or now + left > sums.ends + span / 2) then sums = nil end
+  sums = sums or { ends = carries and 0 or now + left, count = 0, mean = 0, variance = 0, output = 0, ceiling = 0 }
+  rooms[#rooms + 1] = { key = KEYS[i], limit = limit, span = span, used = used, left = left, sums = sums }
+  if used >= limit then outcome = 'spent' end
+  if sums.count > 0 then alone = false end
+  room = math.min(room, math.floor(limit * (1 + overshoot)) - used - sums.ceiling)
+end
+local share = 0
+if can_cap then share = alone and room or room * ${ceilingShare} end
+local cap = math.min(worst, math.max(math.ceil(floor), math.floor(share - input)))
+local expects = math.min(math.ceil(output), cap)
+local mean, variance, ceiling =
+  math.ceil(input) + expects, math.ceil(input_variance + output_variance), math.ceil(input) + cap
+if outcome == 'held' and not alone then
+  if ceiling > room then outcome = 'busy' end
+  for _, each in ipairs(rooms) do
+    local deviation = math.sqrt(each.sums.variance + variance + (${sharedError} * (each.sums.output + expects)) ^ 2)
+    if each.used + each.sums.mean + mean + ${deviations} * deviation > each.limit then outcome = 'busy' end
+  end
+end
+local known = ARGV[1] ~= '' and redis.call('HGET', KEYS[2], ARGV[1])
+if known then
+  outcome, cap = 'held', tonumber(string.match(known, '^%d+ %d+ %d+ %d+ (%-?%d+)'))
+  mean = 0
+elseif outcome == 'held' then
+  if not can_cap then cap = -1 end
+  if ARGV[1] ~= '' then
+    local parts = { text(mean), text(variance), text(expects), text(ceiling), text(cap) }
+    for _, each in ipairs(rooms) do
+      if not carries and each.left <= 0 then
+        redis.call('SET', each.key, '0', 'PX', each.span)
+        each.left = tonumber(each.span)
+        each.sums.ends = now + each.left
+      end
+      change(each.span, each.sums, 1, mean, variance, expects, ceiling)
+      parts[#parts + 1] = each.span .. ':' .. text(each.sums.ends)
+    end
+    redis.call('HSET', KEYS[2], ARGV[1], table.concat(parts, ' '))
+    redis.call('ZADD', KEYS[3], text(now + ARGV[2]), ARGV[1])
+    for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], text(2 * ARGV[2])) end
+  end
+end
+local answer = { outcome, cap }
+for _, each in ipairs(rooms) do
+  local own = outcome == 'held' and ARGV[1] ~= '' and mean or 0
+  answer[#answer + 1] = each.used
+  answer[#answer + 1] = math.max(0, each.left)
+  answer[#answer + 1] = each.sums.mean + own
+end
+return answer
+`
+
+/** The same three keys; ARGV[1…] the ids of holds that end. */
+export const releaseScript = `
+${common}
+for _, id in ipairs(ARGV) do drop(id) end
+return 0
+`

@@ -1,0 +1,223 @@
+import { type Test, test } from 'tap'
+import { admit } from '../../../src/core/admission/admit.ts'
+import type { Expected } from '../../../src/core/admission/estimator.ts'
+import { type Hold, noHolds, type Sums, withHold } from '../../../src/core/admission/hold.ts'
+import type { AskedHold, HoldAnswer, HoldStore, LimitedCounter } from '../../../src/store/holds.ts'
+import { createRandom } from '../../support/random.ts'
+
+/** A store of holds, the counters beside it, and its time. */
+export interface HoldWorld {
+  readonly holds: HoldStore
+  /** The same as another process sees it; the same object if it is not shared. */
+  readonly other: HoldStore
+  readonly leaseMs: number
+  /** The length of a window that ends within a test. */
+  readonly shortMs: number
+  now(): number
+  /** Adds to a counter; opens its window if none is open. */
+  use(counter: LimitedCounter, tokens: number): Promise<void>
+  /** Waits until what was released is. */
+  settled(): Promise<void>
+  advance(ms: number): Promise<void>
+  close(): Promise<void>
+}
+
+const hour = 3_600_000
+const random = createRandom()
+const small: Expected = {
+  ...{ input: 100, inputVariance: 100, output: 100, outputVariance: 100 },
+  ...{ floor: 400, worst: 1_000 },
+}
+let named = 0
+
+function nextUser(): string {
+  named += 1
+  return `user ${named}`
+}
+
+function counter(limit: number, windowMs = hour, user = nextUser()): LimitedCounter {
+  return { key: `basic\nllm/small\n${windowMs}\n${user}`, windowMs, limit }
+}
+
+const ask = (id: string | undefined, ...counters: LimitedCounter[]): AskedHold => ({
+  ...{ id, counters, expected: small, overshoot: 0.25, canCap: true, charge: 'admission' },
+})
+
+const heldOf = ({ windows }: HoldAnswer) => windows.map((window) => window?.held ?? 0)
+
+export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld>): void {
+  type Ask = (asked: AskedHold) => Promise<HoldAnswer>
+  const claim = (
+    title: string,
+    body: (t: Test, world: HoldWorld & { hold: Ask }) => Promise<void>,
+  ): void => {
+    test(`${name}: ${title}`, async (t) => {
+      const world = await createWorld()
+      t.teardown(() => world.close())
+      await body(t, { ...world, hold: async (asked) => world.holds.hold(asked, world.now()) })
+    })
+  }
+
+  claim('a hold takes room until it is released', async (t, { hold, holds, settled }) => {
+    const own = counter(10_000)
+    const first = await hold(ask('a', own))
+    t.equal(first.outcome, 'held')
+    t.strictSame(heldOf(first), [200])
+    t.strictSame(heldOf(await hold(ask('b', own))), [400])
+    holds.release([own], 'a')
+    await settled()
+    t.strictSame(heldOf(await hold(ask(undefined, own))), [200])
+  })
+
+  claim('what only decides holds nothing', async (t, { hold }) => {
+    const own = counter(10_000)
+    t.equal((await hold(ask(undefined, own))).outcome, 'held')
+    t.strictSame((await hold(ask(undefined, own))).windows, [undefined])
+  })
+
+  claim('the first hold opens the window', async (t, { hold, now }) => {
+    const [window] = (await hold(ask('a', counter(10_000)))).windows
+    t.equal(window?.used, 0)
+    t.ok(Math.abs((window?.resetsAt ?? 0) - now() - hour) < 1_000)
+  })
+
+  claim('repeats of a hold and of its release change nothing', async (t, world) => {
+    const own = counter(10_000)
+    const first = await world.hold(ask('a', own))
+    const again = await world.hold(ask('a', own))
+    t.same([again.outcome, again.cap, heldOf(again)], ['held', first.cap, [200]])
+    await world.hold(ask('b', own))
+    for (const store of [world.holds, world.other, world.holds]) {
+      store.release([own], 'a')
+      await world.settled()
+    }
+    world.other.release([own], 'never')
+    await world.settled()
+    t.strictSame(heldOf(await world.hold(ask(undefined, own))), [200])
+  })
+
+  claim('all limits hold or none', async (t, { hold, use }) => {
+    const user = nextUser()
+    const [wide, narrow] = [counter(1_000_000, hour, user), counter(500, 2 * hour, user)]
+    t.strictSame(heldOf(await hold(ask('a', wide, narrow))), [200, 200])
+    const refused = await hold(ask('b', wide, narrow))
+    t.equal(refused.outcome, 'busy')
+    t.strictSame(heldOf(refused), [200, 200])
+    await use(narrow, 500)
+    t.equal((await hold(ask('c', wide, narrow))).outcome, 'spent')
+    t.strictSame(heldOf(await hold(ask(undefined, wide))), [200])
+  })
+
+  claim('a window that ended influences no later one', async (t, world) => {
+    const own = counter(10_000, world.shortMs)
+    const before = await world.hold(ask('a', own))
+    t.equal(before.outcome, 'held')
+    await world.advance(world.shortMs + 20)
+    t.strictSame((await world.hold(ask(undefined, own))).windows, [undefined])
+    t.strictSame(heldOf(await world.hold(ask('b', own))), [200])
+    world.holds.release([own], 'a')
+    await world.settled()
+    t.strictSame(heldOf(await world.hold(ask(undefined, own))), [200])
+  })
+
+  claim('nor if usage opened the later one', async (t, world) => {
+    const own = counter(10_000, world.shortMs)
+    await world.hold(ask('a', own))
+    await world.advance(world.shortMs + 20)
+    await world.use(own, 7)
+    const answer = await world.hold(ask('b', own))
+    t.match(answer.windows, [{ used: 7, held: 200 }])
+  })
+
+  claim('charged at the end, a hold binds the next window', async (t, world) => {
+    const own = counter(10_000, world.shortMs)
+    const toEnd = (id?: string): AskedHold => ({ ...ask(id, own), charge: 'end' })
+    await world.hold(toEnd('a'))
+    await world.advance(world.shortMs + 20)
+    t.strictSame(heldOf(await world.hold(toEnd('b'))), [400])
+    for (const id of ['a', 'b']) world.holds.release([own], id)
+    await world.settled()
+    t.strictSame(heldOf(await world.hold(toEnd())), [0])
+  })
+
+  claim('a hold that is never released ends with its lease', async (t, world) => {
+    const own = counter(10_000)
+    await world.hold(ask('a', own))
+    await world.advance(world.leaseMs + 20)
+    t.strictSame(heldOf(await world.hold(ask('b', own))), [200])
+    world.holds.release([own], 'a')
+    await world.settled()
+    t.strictSame(heldOf(await world.hold(ask(undefined, own))), [200])
+  })
+
+  /** Returns the most tokens by which a window exceeded its bound, and checks all sums on the way. */
+  async function play(t: Test, world: HoldWorld, extra: number): Promise<number> {
+    const limit = 1 + random.below(40_000)
+    const own = counter(limit)
+    const promised = Math.floor(limit * 1.25)
+    const open = new Map<string, Hold>()
+    const ended: string[] = []
+    let used = 0
+    let alone = 0
+    let isOpen = false
+    const isWorst = random.below(2) === 0
+    const sums = () =>
+      [...open.values()].reduce<Sums>((sum, each) => withHold(sum, each, 1), noHolds)
+    const settle = async (id: string, hold: Hold) => {
+      const tokens = isWorst ? hold.ceiling : random.below(hold.ceiling + 1)
+      await world.use(own, tokens)
+      used += tokens
+      for (const store of [world.holds, world.other].slice(random.below(2)))
+        store.release([own], id)
+      open.delete(id)
+      ended.push(id)
+      await world.settled()
+    }
+    for (let i = 0; i < 60; i += 1) {
+      const expected: Expected = {
+        ...{ input: random.below(500) / 3, inputVariance: random.below(5_000) / 7 },
+        ...{ output: 1 + random.below(300) / 3, outputVariance: random.below(50_000) / 7 },
+        floor: 100 + random.below(600) / 3,
+        worst: random.below(3) === 0 ? Number.POSITIVE_INFINITY : 1 + random.below(5_000),
+      }
+      const canCap = random.below(4) > 0
+      const id = `${own.key} ${i}`
+      const before = sums()
+      const wanted = admit([{ limit, used, held: before }], expected, 0.25 + extra, canCap)
+      const store = random.below(2) === 0 ? world.holds : world.other
+      const asked = { ...ask(id, own), expected, canCap, overshoot: 0.25 + extra }
+      const answer = await store.hold(asked, world.now())
+      if (answer.outcome !== wanted.outcome)
+        t.equal(answer.outcome, wanted.outcome, `${random.seed}`)
+      if (wanted.outcome === 'held') {
+        if (answer.cap !== wanted.cap) t.equal(answer.cap, wanted.cap, `cap, ${random.seed}`)
+        isOpen = true
+        open.set(id, wanted.hold)
+        if (before.count === 0) alone = Math.max(alone, used + wanted.hold.ceiling)
+      }
+      if (heldOf(answer)[0] !== sums().mean) t.equal(heldOf(answer)[0], sums().mean, 'held')
+      if (isOpen && answer.windows[0]?.used !== used) t.equal(answer.windows[0]?.used, used, 'used')
+      if (ended.length > 0 && random.below(4) === 0) {
+        world.other.release([own], ended[random.below(ended.length)] as string)
+      }
+      const [oldest] = open
+      if (oldest !== undefined && random.below(3) === 0) await settle(...oldest)
+    }
+    for (const each of [...open]) await settle(...each)
+    const after = await world.holds.hold(ask(undefined, own), world.now())
+    t.strictSame(heldOf(after), [0], 'nothing is held in the end')
+    return used - Math.max(promised, alone)
+  }
+
+  claim('any order of holds and releases keeps sums and bound', async (t, world) => {
+    for (let i = 0; i < 40; i += 1) {
+      t.ok((await play(t, world, 0)) <= 0, `within the bound, seed ${random.seed}`)
+    }
+  })
+
+  claim('the same notices a bound that is off by a tenth', async (t, world) => {
+    let worst = 0
+    for (let i = 0; i < 40; i += 1) worst = Math.max(worst, await play(t, world, 0.1))
+    t.ok(worst > 0)
+  })
+}
