@@ -12,7 +12,16 @@ import { paste, tryLines } from '../support/try-lines.ts'
 const WITHIN_MS = 30_000
 
 // The parts of a clone that `npm start` needs.
-const CLONED = ['.npmrc', 'bin', 'envoy', 'examples', 'package.json', 'package-lock.json', 'src']
+const CLONED = [
+  '.npmrc',
+  'bin',
+  'console/dist',
+  'envoy',
+  'examples',
+  'package.json',
+  'package-lock.json',
+  'src',
+]
 
 test('npm start suffices in a private fresh clone', async (t) => {
   const folder = temporaryFolder(t)
