@@ -25,7 +25,10 @@ export interface CheckRequest {
   readonly bodyProblem: string | undefined
   /** Whether only the caller is checked, before the gateway reads a large body. */
   readonly authenticateOnly: boolean
-  /** Reads the client's address from the message, at each call. */
+  /**
+   * Reads the client's address from the message, at each call; undefined if it has none, or if the
+   * proxies in front have not named it.
+   */
   readonly source: () => string | undefined
   /** Reads `x-request-id`, which the gateway sets, from the message, at each call. */
   readonly requestId: () => string | undefined
@@ -33,8 +36,11 @@ export interface CheckRequest {
 
 type Draft = { -readonly [Field in keyof CheckRequest]: CheckRequest[Field] }
 
-/** Reads the message; throws a WireError for invalid bytes. */
-export function readCheckRequest(bytes: Buffer): CheckRequest {
+/**
+ * Reads the message; throws a WireError for invalid bytes. `trustedHops`: as many proxies in front
+ * of the gateway append the client to `x-forwarded-for`.
+ */
+export function readCheckRequest(bytes: Buffer, trustedHops = 0): CheckRequest {
   const draft: Draft = {
     path: '',
     method: '',
@@ -44,7 +50,7 @@ export function readCheckRequest(bytes: Buffer): CheckRequest {
     model: undefined,
     bodyProblem: undefined,
     authenticateOnly: false,
-    source: () => readSource(bytes),
+    source: () => (trustedHops === 0 ? readSource(bytes) : readForwarded(bytes, trustedHops)),
     requestId: () => readLateHeader(bytes, 'x-request-id'),
   }
   const reader = new WireReader(bytes)
@@ -152,6 +158,15 @@ function readSource(bytes: Buffer): string | undefined {
     if (!(error instanceof WireError)) throw error
   }
   return undefined
+}
+
+/**
+ * The address that the outermost trusted proxy has appended; Envoy has appended the innermost one's.
+ * What a client has written comes before.
+ */
+function readForwarded(bytes: Buffer, trustedHops: number): string | undefined {
+  const addresses = readLateHeader(bytes, 'x-forwarded-for')?.split(',')
+  return addresses?.at(-1 - trustedHops)?.trim()
 }
 
 /** Reads a rarely needed header from a message that has been parsed before. */

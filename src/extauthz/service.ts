@@ -31,6 +31,8 @@ export interface CheckDeps {
   readonly paths: PathRules
   /** Whether identity tokens allow inference; false by default. */
   readonly tokensOpen?: boolean
+  /** The number of proxies in front of the gateway (GATEWAY_TRUSTED_HOPS). */
+  readonly trustedHops?: number
   /** Milliseconds since the epoch. */
   readonly clock: () => number
   /** Called once for each decision, with the model that the request names, if it exists. */
@@ -58,13 +60,13 @@ export type Check = (bytes: Buffer, traceparent?: string) => Buffer | Promise<Bu
  * nothing. It throws only for bytes that are not a CheckRequest; every other failure is a denial.
  */
 export function createCheck(deps: CheckDeps): Check {
-  const { authenticate, snapshot, counters, paths, tokensOpen, clock } = deps
+  const { authenticate, snapshot, counters, paths, tokensOpen, trustedHops, clock } = deps
   const { onDecided = () => {}, onRefused = () => {} } = deps
   const templateOf = createTemplates()
   const read = counters.read.bind(counters)
 
   return function check(bytes, traceparent) {
-    const request = readCheckRequest(bytes)
+    const request = readCheckRequest(bytes, trustedHops)
     const asked = { request, target: readTarget(request.path), now: clock(), traceparent }
     try {
       const caller = authenticate(request, asked.now, request.source)

@@ -93,7 +93,13 @@ type VirtualHost = { routes: Route[]; typed_per_filter_config?: Record<string, o
 type Connections = {
   route_config: { virtual_hosts: VirtualHost[] }
   access_log: AccessLog[]
-  http_filters: { name: string; typed_config: Asking & { max_request_bytes?: number } }[]
+  http_filters: {
+    name: string
+    typed_config: Asking & {
+      max_request_bytes?: number
+      allowed_headers?: { patterns: { exact: string }[] }
+    }
+  }[]
   request_timeout: string
   xff_num_trusted_hops?: number
 }
@@ -136,7 +142,7 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
       chain.transport_socket = showing(settings.certificateFile)
     }
     for (const { typed_config: connections } of chain.filters) {
-      if (settings.trustedHops) connections.xff_num_trusted_hops = settings.trustedHops
+      putTrustedHops(connections, settings.trustedHops)
       putElsewhere(connections, settings.grpc)
       putJournal(connections, settings.journal)
       putBodyLimits(connections, settings)
@@ -239,6 +245,20 @@ function putJournal(connections: Connections, path: string | undefined): void {
   } else {
     for (const { typed_config } of logs) typed_config.path = path
   }
+}
+
+/**
+ * The address that Envoy sends to Check is that of the connection. Behind proxies Check needs the
+ * header, too.
+ */
+function putTrustedHops(connections: Connections, hops: number | undefined): void {
+  if (!hops) return
+  connections.xff_num_trusted_hops = hops
+  const asking = connections.http_filters.flatMap(
+    ({ typed_config }) => typed_config.allowed_headers ?? [],
+  )
+  // Filters that share a configuration share its list.
+  for (const { patterns } of new Set(asking)) patterns.push({ exact: 'x-forwarded-for' })
 }
 
 function putBodyLimits(connections: Connections, settings: BootstrapSettings): void {

@@ -47,6 +47,7 @@ export function createGatewayServer(
       counters: traceCounters(tracing, counterParts.counters),
       paths: config.paths,
       tokensOpen: config.tokensOpenInference,
+      trustedHops: config.gatewayTrustedHops,
       clock,
       ...traceDecisions(tracing, { onDecided, onRefused }),
       onFault,

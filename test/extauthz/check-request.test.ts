@@ -23,6 +23,23 @@ function read(bytes: Buffer) {
   return { ...request, source: request.source(), requestId: request.requestId() }
 }
 
+test('behind proxies the client is the address that the outermost one has appended', async (t) => {
+  const sourceOf = (hops: number, forwarded?: string) => {
+    const socket_address = { address: '10.0.0.1', port_value: 40_000 }
+    const headers = forwarded === undefined ? {} : { 'x-forwarded-for': forwarded }
+    const bytes = checkRequest.encode({
+      attributes: { source: { address: { socket_address } }, request: { http: { headers } } },
+    })
+    return readCheckRequest(bytes, hops).source()
+  }
+  const claimed = '203.0.113.9, 192.0.2.7, 10.0.0.2,10.0.0.1'
+  t.equal(sourceOf(0, claimed), '10.0.0.1', 'without proxies the header means nothing')
+  t.equal(sourceOf(1, claimed), '10.0.0.2')
+  t.equal(sourceOf(2, claimed), '192.0.2.7')
+  t.equal(sourceOf(4, claimed), undefined, 'proxies that have not named it')
+  t.equal(sourceOf(1), undefined)
+})
+
 /** A request with all fields that Envoy can send. */
 const whole = checkRequest.encode({
   attributes: {

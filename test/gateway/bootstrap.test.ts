@@ -220,6 +220,9 @@ test('trusts proxies in front only if configured', async (t) => {
     render(changes).static_resources.listeners[0]?.filter_chains[0]?.filters[0]?.typed_config
   t.match(hops({ trustedHops: 2 }), { xff_num_trusted_hops: 2 })
   t.notOk(Object.hasOwn(hops({ trustedHops: 0 }) ?? {}, 'xff_num_trusted_hops'))
+  const sent = (changes: object) =>
+    JSON.stringify(hops(changes)).split('{"exact":"x-forwarded-for"}').length - 1
+  t.strictSame([sent({ trustedHops: 2 }), sent({})], [3, 0], 'and only then Check gets the header')
 })
 
 test('throws if a part of the template is missing', async (t) => {

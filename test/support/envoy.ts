@@ -35,6 +35,7 @@ export interface EnvoySettings
     | 'heapBytes'
     | 'allowedOrigins'
     | 'certificateFile'
+    | 'trustedHops'
     | 'tracing'
     | 'trustsTraces'
   > {

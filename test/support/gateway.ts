@@ -197,6 +197,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     adminPort,
     port,
     hopMark: config.hopMark,
+    trustedHops: config.gatewayTrustedHops,
     ...tracing,
     ...settings.limits,
     adjust: settings.adjustEnvoy,
