@@ -212,9 +212,11 @@ function Answer(explanation: Explanation) {
 
 const questions: Readonly<Record<Explanation['steps'][number]['step'], string>> = {
   credential: 'Is the credential known and valid?',
+  address: 'May the key be used from this address?',
   path: 'Does the gateway know the path?',
   model: 'Is there such a model, and may the person use it?',
   access: 'Does a policy open the model to the person?',
+  cap: "Is the model among the key's own models?",
   operation: 'Is the operation open?',
   subscription: 'Which subscription pays?',
   backend: 'Is the model ready?',

@@ -17,6 +17,7 @@ export function showRecord(record: ApiKeyRecord, now: number): Record<string, un
     name: record.name,
     ...(record.description !== '' && { description: record.description }),
     ...showLabels(record.labels),
+    ...record.caps,
     username: record.user,
     subscription: record.subscription,
     creationDate: createdAt,

@@ -26,6 +26,7 @@ import {
   once,
   refuseDone,
 } from './idempotency.ts'
+import { capFields, capSchemas, readCaps } from './key-caps.ts'
 import { descriptionField, labelsField, nameField, readLabels, readName } from './key-fields.ts'
 import { typeInDocument } from './named-schemas.ts'
 import { orUnsure, type RevokeDeps } from './propagation.ts'
@@ -57,6 +58,7 @@ const schema = {
       },
       description: descriptionField,
       labels: labelsField,
+      ...capFields,
       subscription: {
         type: ['string', 'null'],
         description:
@@ -103,6 +105,7 @@ const schema = {
         expiresAt: timestamp,
         ephemeral: { type: 'boolean' },
         labels: labelsSchema,
+        ...capSchemas,
         propagation: {
           ...propagationSchema,
           description:
@@ -143,6 +146,7 @@ export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void
       })
       const requested = request.body.subscription?.trim() || undefined
       const subscription = chooseSubscription(current, caller, requested)
+      const caps = readCaps(request.body, {}, subscription, current)
 
       const { key, hash, prefix } = mintKey(
         deps.keyMarker,
@@ -170,6 +174,7 @@ export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void
           name,
           description,
           labels,
+          caps,
           subscription,
           status: 'active',
           ephemeral,
@@ -190,13 +195,14 @@ const noOverlap = { overlapMs: 0, endAfterFirstUseMs: undefined }
 const unsure =
   'The key store did not answer: the secret may or may not have been replaced. Repeat the request.'
 
-function showCreated({ id, name, subscription, ephemeral, labels, ...record }: ApiKeyRecord) {
+function showCreated({ id, name, subscription, ephemeral, labels, caps, ...record }: ApiKeyRecord) {
   const { createdAt, expiresAt } = record
   return {
     ...{ id, name, subscription, createdAt: toTimestamp(createdAt) },
     expiresAt: expiresAt === null ? null : toTimestamp(expiresAt),
     ephemeral,
     ...showLabels(labels),
+    ...caps,
   }
 }
 

@@ -41,6 +41,12 @@ export const questionSchema = {
       examples: ['/llm/sim-small/v1/embeddings'],
     },
     method: { ...text, default: 'POST', description: 'The HTTP method.' },
+    address: {
+      ...text,
+      description:
+        "The client's address, for a key with allowedAddresses; without it they are not checked.",
+      examples: ['192.0.2.1'],
+    },
     at: {
       ...timestamp,
       type: ['string', 'null'],
@@ -59,6 +65,8 @@ export interface Hypothetical {
   readonly bodyModel: string | undefined
   /** The client's `x-maas-subscription`. */
   readonly requestedSubscription: string | undefined
+  /** The client's; undefined: not checked. */
+  readonly address: string | undefined
 }
 
 export interface Question extends Hypothetical {
@@ -98,6 +106,7 @@ export function readQuestion(
     path: path ?? (isKey ? `/${model}${meterable.chat}` : meterable.chat),
     bodyModel: model ?? undefined,
     requestedSubscription: subscription ?? undefined,
+    address: body.address ?? undefined,
     at: readInstant(body.at ?? undefined, now),
   }
 }

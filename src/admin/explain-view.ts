@@ -124,7 +124,7 @@ export function placeOf(locate: Locate, resource: string): Json {
 
 function showLimits(states: readonly LimitState[]): readonly Json[] {
   return states.map(({ limit, used, remaining, resetsAt }) => ({
-    ...{ window: limit.window, limit: limit.limit, used, remaining },
+    ...{ scope: limit.scope, window: limit.window, limit: limit.limit, used, remaining },
     resetsAt: toTimestamp(Math.ceil(resetsAt / 1_000) * 1_000),
   }))
 }
@@ -177,8 +177,13 @@ const outcome = {
     items: {
       title: 'LimitState',
       type: 'object',
-      required: ['window', 'limit', 'used', 'remaining', 'resetsAt'],
+      required: ['scope', 'window', 'limit', 'used', 'remaining', 'resetsAt'],
       properties: {
+        scope: {
+          type: 'string',
+          enum: ['user', 'key'],
+          description: "Whose tokens count: the user's of this model, or the key's of all models.",
+        },
         window: { type: 'string', examples: ['1m'] },
         limit: { type: 'integer', description: 'Tokens.' },
         used: { type: 'integer' },
@@ -223,9 +228,11 @@ export const responseSchema = {
               type: 'string',
               enum: [
                 'credential',
+                'address',
                 'path',
                 'model',
                 'access',
+                'cap',
                 'operation',
                 'subscription',
                 'backend',

@@ -6,6 +6,7 @@ import type { Counter } from '../core/decision/counter.ts'
 import type { Denial, Step } from '../core/decision/decide.ts'
 import { ServiceError } from '../core/decision/errors.ts'
 import { type Explanation, explain } from '../core/decision/explain.ts'
+import { compileCaps } from '../core/decision/key-caps.ts'
 import type { PathRules } from '../core/decision/operations.ts'
 import type { PastRefusals } from '../core/decision/past-refusal.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
@@ -67,7 +68,7 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
 
   async function decide(who: Who, asked: Hypothetical, at: number): Promise<Explanation> {
     const { caller, ended } = who
-    const { path, ...request } = asked
+    const { path, address, ...request } = asked
     if (caller === null || ended !== undefined) {
       const detail = { about: 'credential', reason: ended } as const
       return refuse({ allowed: false, code: 'credential_invalid', detail }, ['credential'])
@@ -84,14 +85,19 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
       read: (asked: readonly Counter[]) => counters.read(asked, clock()),
     }
     // A person stands for a key of theirs.
-    return explain({ ...request, caller, target, tokensOpen: true }, world)
+    const source = address === undefined ? undefined : () => address
+    return explain({ ...request, caller, target, tokensOpen: true, source }, world)
   }
 
   async function findKey(id: string, at: number): Promise<(Who & { caller: Caller }) | undefined> {
     const record = isKeyId(id) ? await keys.findById(id) : undefined
     if (record === undefined) return undefined
     const { user, groups, subscription, expiresAt } = record
-    const caller = { by: 'key', user, groups, keyId: record.id, subscription } as const
+    const caps = compileCaps(record)
+    const caller = {
+      ...({ by: 'key', user, groups, keyId: record.id, subscription } as const),
+      ...(caps && { caps }),
+    }
     return { caller, ended: describeEnd(record, at), expiresAt }
   }
 

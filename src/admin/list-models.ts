@@ -7,6 +7,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { mayUse } from '../core/decision/access.ts'
 import type { Caller } from '../core/decision/caller.ts'
 import { ServiceError } from '../core/decision/errors.ts'
+import { leavesOut } from '../core/decision/key-caps.ts'
 import {
   endpointOf,
   type FoundModel,
@@ -178,6 +179,7 @@ async function findModels(deps: ListModelsDeps, search: Search): Promise<readonl
   for (const subscription of subscriptions) {
     for (const key of subscription.limits.keys()) {
       const model = snapshot.models.get(key) as Model
+      if (leavesOut(caller, key)) continue
       const endpoint = endpointOf(model, deps.gatewayUrl)
       if (model.resource.backend.kind === 'ExternalModel') {
         // A provider's own list is not about this model, so only its phase counts.

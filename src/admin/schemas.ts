@@ -1,5 +1,7 @@
 /** JSON schemas that several endpoints share, also used for the OpenAPI document. */
 
+import { capSchemas } from './key-caps.ts'
+
 /** The envelope of every refusal (contract, 1.3). */
 export const errorEnvelope = {
   title: 'Refusal',
@@ -98,6 +100,7 @@ export const apiKeyRecord = {
     name: { type: 'string' },
     description: { type: 'string', description: 'Left out when empty.' },
     labels: labelsSchema,
+    ...capSchemas,
     username: { type: 'string', description: 'The owner.' },
     subscription: { type: 'string', description: 'Name of the subscription that pays.' },
     creationDate: timestamp,

@@ -16,6 +16,7 @@ Says whether the gateway would let a request through, and how it decides. Nothin
 
   --key       as the key with this id; otherwise as yourself
   --user      as this user with the groups of --group, for administrators
+  --address   from this address, for a key with allowedAddresses, which are not checked without it
   --path      the path at the gateway, if it is not the one for chats; the model may then be left out
   --at        at this time in RFC 3339, within a year, if nothing else is used until then
   --request   a request that was refused within the last hour: what was answered, and what is true now
@@ -44,6 +45,7 @@ function readArguments(args: string[]) {
       user: { type: 'string' },
       group: { type: 'string', multiple: true },
       path: { type: 'string' },
+      address: { type: 'string' },
       method: { type: 'string' },
       subscription: { type: 'string' },
       at: { type: 'string' },
@@ -85,6 +87,8 @@ interface Outcome {
   readonly message?: string
   readonly reason?: string
   readonly limits: readonly {
+    /** Absent in responses of older servers. */
+    readonly scope?: string
     readonly window: string
     readonly limit: number
     readonly used: number
@@ -129,8 +133,10 @@ function show(answer: Explained): string {
       ]),
     ),
     table(
-      ['WINDOW', 'USED', 'LIMIT', 'RESETS'],
-      limits.map(({ window, used, limit, resetsAt }) => [window, `${used}`, `${limit}`, resetsAt]),
+      ['WINDOW', 'OF', 'USED', 'LIMIT', 'RESETS'],
+      limits.map(({ scope = '', window, used, limit, resetsAt }) => [
+        ...[window, printable(scope), `${used}`, `${limit}`, resetsAt],
+      ]),
     ),
     changesAt && `This changes at ${printable(changesAt)}.`,
   ]

@@ -127,8 +127,8 @@ async function copy(job: {
     reported = read
     console.log(`${read} keys read`)
   }
-  const { hasLabels } = table
-  const take = () => copyKeys({ source, target, tenant, hasLabels, dryRun, onProgress })
+  const { later } = table
+  const take = () => copyKeys({ source, target, tenant, later, dryRun, onProgress })
   const taken = ({ copied, updated }: CopyCounts) => copied + updated
   const counts = dryRun ? await take() : await auditTakeOver(config, take, taken)
   const { read, copied, updated, present, conflicting } = counts

@@ -24,8 +24,10 @@ const usualRetries = 2
 export class AllowTemplate {
   readonly before: Buffer
   readonly after: Buffer
-  /** The header `ratelimit-policy`; empty without limits. */
+  /** The header `ratelimit-policy`, without limits of the key; empty without limits. */
   readonly policies: Buffer
+  /** The number of limits in it. */
+  readonly limitCount: number
   /** Fields of the metadata except `user` and `key`. */
   readonly metadata: Buffer
   readonly #model: Model
@@ -39,7 +41,8 @@ export class AllowTemplate {
   constructor(grant: Grant, dialect: Dialect) {
     const { model, cluster, subscription, bodyNames, sentName, metered, owningGroup, payer } = grant
     this.#model = model
-    this.#limits = grant.states.map(({ limit }) => limit)
+    this.limitCount = sharedLimits(grant)
+    this.#limits = grant.states.slice(0, this.limitCount).map(({ limit }) => limit)
     this.#grant = { cluster, subscription, bodyNames, sentName, metered, owningGroup, payer }
     this.#dialect = dialect
     this.before = bytesOf((writer) => {
@@ -81,15 +84,22 @@ export class AllowTemplate {
       mine.metered !== grant.metered ||
       mine.owningGroup !== grant.owningGroup ||
       mine.payer !== grant.payer ||
-      this.#limits.length !== states.length
+      this.limitCount !== sharedLimits(grant)
     ) {
       return false
     }
-    for (let i = 0; i < states.length; i += 1) {
+    for (let i = 0; i < this.limitCount; i += 1) {
       if (this.#limits[i] !== states[i]?.limit) return false
     }
     return true
   }
+}
+
+/** Limits of the subscription, which are the same for many requests; those of a key come last. */
+function sharedLimits({ states }: Grant): number {
+  let count = states.length
+  while (count > 0 && states[count - 1]?.limit.scope === 'key') count -= 1
+  return count
 }
 
 function bytesOf(write: (writer: WireWriter) => void): Buffer {

@@ -5,12 +5,14 @@ import { challengeOf } from '../core/decision/challenge.ts'
 import type { Decision, Denial, Grant } from '../core/decision/decide.ts'
 import { type Dialect, statusIn, toRefusalBody } from '../core/decision/dialect.ts'
 import { isFinal, retryAfterOutage } from '../core/decision/errors.ts'
+import { capsOf } from '../core/decision/key-caps.ts'
 import {
   type PutHeader,
   putBindingHeaders,
   putLimitHeaders,
   secondsUntil,
   toItems,
+  toPolicies,
 } from '../core/decision/limit-headers.ts'
 import { messageOf } from '../core/decision/refusal-message.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
@@ -86,7 +88,9 @@ function allow(
   writer.raw(template.after)
   if (states.length > 0) {
     putBindingHeaders(dialect, states, now, putAllowed)
-    writer.raw(template.policies)
+    const policies = states.length === template.limitCount ? template.policies : undefined
+    if (policies !== undefined) writer.raw(policies)
+    else putAllowed('ratelimit-policy', toPolicies(states.map(({ limit }) => limit)))
     putAllowed('ratelimit', toItems(states, now))
   }
   if (key !== undefined) writeKeyNews(writer, key, responseHeaders)
@@ -98,6 +102,8 @@ function allow(
     'key',
     caller.by === 'key' && plain.test(caller.keyId) ? caller.keyId : '',
   )
+  const counted = grant.metered ? capsOf(caller)?.counted : undefined
+  if (counted !== undefined) writeStructField(writer, 'cap', counted)
   writer.raw(template.metadata).close(metadata, lengthBytes)
   return writer.take()
 }

@@ -6,6 +6,7 @@ import {
   type Denial,
   decide,
   namedModel,
+  refuseAddress,
   refuseCaller,
 } from '../core/decision/decide.ts'
 import { dialectOf, statusIn } from '../core/decision/dialect.ts'
@@ -83,7 +84,8 @@ export function createCheck(deps: CheckDeps): Check {
   function proceed(asked: Asked, caller: Caller | null): Buffer | Promise<Buffer> {
     if (asked.request.authenticateOnly) {
       // Lets the gateway read the body, unless the caller is refused.
-      const refusal = refuseCaller(caller, tokensOpen)
+      const refusal =
+        refuseCaller(caller, tokensOpen) ?? refuseAddress(caller, asked.request.source)
       return refusal === undefined ? authenticated : answer(asked, caller, refusal)
     }
     const decision = decideFor(asked, caller)
@@ -129,7 +131,7 @@ export function createCheck(deps: CheckDeps): Check {
     caller: Caller | null,
   ): Decision | Promise<Decision> {
     if (target === undefined) return { allowed: false, code: 'not_found' }
-    const { method, model, bodyProblem, subscription } = request
+    const { method, model, bodyProblem, subscription, source } = request
     const access = {
       caller,
       target,
@@ -138,6 +140,7 @@ export function createCheck(deps: CheckDeps): Check {
       bodyProblem,
       requestedSubscription: lastValue(subscription),
       tokensOpen,
+      source,
     }
     return decide(access, { snapshot: snapshot(), rules: paths, now, read })
   }

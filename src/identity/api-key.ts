@@ -23,13 +23,14 @@ export function createVerifyKey(
     if (found === undefined) return null
     const ended = describeEnd(found, now)
     if (ended !== undefined) throw new ServiceError('credential_invalid', { message: ended })
-    const { user, groups, id, subscription, ageMs } = found
+    const { user, groups, id, subscription, capped, ageMs } = found
     noteUse(hash, now)
     const caller = { by: 'key', user, groups, keyId: id, subscription } as const
     const isSoon = endsSoon(found, now)
-    if (ageMs === undefined && !isSoon) return caller
+    if (ageMs === undefined && capped === undefined && !isSoon) return caller
     return {
       ...caller,
+      ...(capped && { caps: capped }),
       ...(ageMs !== undefined && { keyAgeMs: ageMs }),
       ...(isSoon && { endsSoonAt: found.expiresAt as number }),
     }

@@ -24,6 +24,7 @@ export interface Checked {
   model: string | undefined
   metered: boolean
   group: string | undefined
+  cap: string | undefined
 }
 
 /** The properties that all protocols of the log have in common. */
@@ -76,6 +77,7 @@ const checkNames = [
   'model',
   'metered',
   'group',
+  'cap',
   'dialect',
   'credential',
   'payer',
@@ -117,6 +119,7 @@ function readCheck(reader: WireReader): Checked {
     model: undefined,
     metered: false,
     group: undefined,
+    cap: undefined,
   }
   const fields = new StructReader(reader, checkNames)
   while (fields.next()) {
@@ -136,6 +139,9 @@ function readCheck(reader: WireReader): Checked {
         break
       case 'group':
         check.group = String(value)
+        break
+      case 'cap':
+        check.cap = String(value)
         break
     }
   }

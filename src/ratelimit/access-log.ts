@@ -63,7 +63,7 @@ function readEntry(
   }
   if (common?.check === undefined) return undefined
   const { check, used, endedAt } = common
-  const { user, subscription, model, group } = check
+  const { user, subscription, model, group, cap } = check
   if (model !== undefined) {
     const ended = { ...common, details: answer.details }
     onOutcome?.({
@@ -88,6 +88,7 @@ function readEntry(
     bytes: answer.bytes,
     reported: used ?? nothingReported,
     ...(group !== undefined && { group }),
+    ...(cap !== undefined && { cap }),
     ...(response && { response }),
   }
 }

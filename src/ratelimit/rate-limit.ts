@@ -126,6 +126,7 @@ function toUsage(
   if (model === undefined || status === undefined) return undefined
   if (entries.get('metered') !== 'true') return undefined
   const tokens = hitsAddend ?? whole
+  const cap = entries.get('cap')
   return {
     user,
     subscription,
@@ -133,6 +134,7 @@ function toUsage(
     status: /^\d{3}$/.test(status) ? Number(status) : 0,
     // The protocol has no field for the response's length.
     bytes: 0,
+    ...(cap !== undefined && { cap }),
     reported: tokens === undefined ? nothingReported : new Map([['total_tokens', tokens]]),
   }
 }

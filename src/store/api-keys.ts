@@ -2,7 +2,9 @@
  * The store of API keys. Every method throws `store_unavailable` if the store cannot be reached.
  */
 
+import type { CompiledCaps } from '../core/decision/caller.ts'
 import type { ApiKeyRecord, ApiKeyStatus } from '../core/formats/api-key.ts'
+import type { KeyCaps } from '../core/formats/key-caps.ts'
 import type { Labels } from '../core/formats/labels.ts'
 import type { Attempt } from './idempotency.ts'
 import type { RevokedKey } from './revocations/revocation-log.ts'
@@ -14,6 +16,8 @@ export type KnownKey = Pick<
 > & {
   /** It was found by the secret that a rotation has replaced; `expiresAt` is the end of that. */
   readonly isPrevious?: true
+  /** Set only if something is capped. */
+  readonly capped?: CompiledCaps
 }
 
 /** A key as returned by a look-up. */
@@ -75,7 +79,7 @@ export interface KeyScope {
 }
 
 /** Changes of a record; what is undefined stays. */
-export type KeyChanges = Partial<Pick<ApiKeyRecord, 'name' | 'description' | 'labels'>>
+export type KeyChanges = Partial<Pick<ApiKeyRecord, 'name' | 'description' | 'labels' | 'caps'>>
 
 /** A new secret for a key. */
 export interface Rotation {
@@ -100,14 +104,15 @@ interface ApiKeyRecords {
   findById(id: string): Promise<ApiKeyRecord | undefined>
   /**
    * Changes a key that is active at `now` and belongs to `owner` (undefined: to anybody), and
-   * returns its record.
+   * returns its record. Does nothing if its caps are not `from` (undefined: whatever they are).
    */
   change(
     id: string,
     owner: string | undefined,
     changes: KeyChanges,
     now: number,
-  ): Promise<ApiKeyRecord | undefined>
+    from?: KeyCaps,
+  ): Promise<(ApiKeyRecord & RevokedKey) | undefined>
   /**
    * Revokes a key that is active at `now` (milliseconds since the epoch) and belongs to `owner`
    * (undefined: to anybody). Of concurrent calls one gets the record, the others undefined.

@@ -4,8 +4,10 @@ import { auditRoutes } from '../../src/admin/audit.ts'
 import { explainRequests } from '../../src/admin/explain.ts'
 import type { Caller } from '../../src/core/decision/caller.ts'
 import { counterOf } from '../../src/core/decision/counter.ts'
+import { compileCaps, keyCountersOf } from '../../src/core/decision/key-caps.ts'
 import { pathRules } from '../../src/core/decision/operations.ts'
 import type { ApiKeyRecord } from '../../src/core/formats/api-key.ts'
+import type { KeyCaps } from '../../src/core/formats/key-caps.ts'
 import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
 import { createCheck } from '../../src/extauthz/service.ts'
 import { createVerifyKey } from '../../src/identity/api-key.ts'
@@ -68,6 +70,16 @@ function createWorld(random: Random) {
   return snapshotOf(...written, ...policies, ...subscriptions)
 }
 
+function randomCaps(random: Random): KeyCaps {
+  const [namespace = '', name = ''] = pick(random, models).split('/')
+  return pick(random, [
+    {},
+    {},
+    { models: [{ namespace, name }] },
+    { tokenRateLimits: [{ limit: 100, window: '1m' }] },
+  ])
+}
+
 test('explain agrees with Check in random worlds', async (t) => {
   const random = createRandom()
   t.comment(`SEED=${random.seed}`)
@@ -119,8 +131,11 @@ test('explain agrees with Check in random worlds', async (t) => {
         subscription: `subscription-${random.below(4)}`,
         ...(random.below(10) === 0 && { status: 'revoked' as const }),
         ...(random.below(10) === 0 && { expiresAt: now }),
+        caps: randomCaps(random),
       })
       const record = [...keys.records.values()].at(-1) as ApiKeyRecord
+      const { counted } = compileCaps(record) ?? {}
+      counters.add(keyCountersOf(counted, record.subscription, record.user), random.below(150), now)
       byId.set(record.id, record)
       const shared = random.below(3) === 0
       const named = random.below(5) > 0 ? pick(random, models) : `west/${pick(random, names)}`

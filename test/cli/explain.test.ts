@@ -37,7 +37,7 @@ test('shows the steps, what pays and what is left', async (t) => {
   t.match(open.out, /^It would be let through\.\n\nSTEP +RESULT +BY/)
   t.match(open.out, /^limits +passed +Subscription models-as-a-service\/basic$/m)
   t.match(open.out, /^AccessPolicy models-as-a-service\/open +yes$/m)
-  t.match(open.out, /^1m +0 +100 +2026-03-01T12:01:00Z$/m)
+  t.match(open.out, /^1m +user +0 +100 +2026-03-01T12:01:00Z$/m)
 
   counters.add([counterOf(limit, 'alice')], 100, api.now)
   const spent = await run('alice-token', 'small')

@@ -170,7 +170,9 @@ test('leaves out conflicting keys (exit 1)', async (t) => {
 })
 
 test('a tenant must be chosen if there are several', async (t) => {
-  const columns = ["tenant text not null default 'one'", "labels jsonb not null default '{}'"]
+  const columns = [
+    ...["tenant text not null default 'one'", "labels jsonb not null default '{}'", 'caps jsonb'],
+  ]
   const original = await createOriginal(t, columns)
   const url = await createDatabase(t)
   const env = { DATABASE_URL: url }
@@ -182,12 +184,15 @@ test('a tenant must be chosen if there are several', async (t) => {
     message: /no keys of a tenant "three"/,
   })
   await original.sql`update api_keys set labels = '{"team":"a"}' where id like '%1'`
+  await original.sql`update api_keys set caps = '{"allowedAddresses":["::1"]}' where id like '%1'`
   const { text } = await run(t, ['--from', original.url, '--tenant', 'two'], env)
   t.match(text, /Of 1250 keys: 1250 copied/)
   const target = await createPool(t, url)
   const [labelled] =
     await target`select count(*)::int as n from api_keys where labels ->> 'team' = 'a'`
   t.equal(labelled?.n, 250)
+  const capped = await target`select from api_keys where caps ->> 'allowedAddresses' = '["::1"]'`
+  t.equal(capped.length, 250, 'caps of a table of ours')
   const inPlace = run(t, ['--from', original.url, '--in-place'], env)
   await t.rejects(inPlace, { message: /several tenants/ })
 })

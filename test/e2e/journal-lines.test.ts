@@ -113,12 +113,14 @@ test("each metered response is one line, whatever the user's name", { skip }, as
       keyId: check.key,
       payer: check.payer,
       ...(check.group !== undefined && { group: check.group }),
+      ...(check.cap !== undefined && { cap: check.cap }),
     })
   }
 
   for (const user of users) {
     for (const answer of answers) await ask({ user, metered: true }, answer)
     await ask({ user, metered: true, group: 'red "and" blue' }, answers[0] ?? {})
+    await ask({ user, metered: true, cap: 'id-1 60000,3600000' }, answers[0] ?? {})
     await ask({ user, metered: false }, answers[0] ?? {})
     for (const answer of answers) await ask({ user, metered: true, key: 'id-1', payer }, answer)
   }

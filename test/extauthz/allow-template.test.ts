@@ -3,6 +3,7 @@ import type { KeyCaller } from '../../src/core/decision/caller.ts'
 import { limitStates, toCountedLimits } from '../../src/core/decision/counter.ts'
 import type { Grant } from '../../src/core/decision/decide.ts'
 import type { Dialect } from '../../src/core/decision/dialect.ts'
+import { capsOf, compileCaps } from '../../src/core/decision/key-caps.ts'
 import { putLimitHeaders } from '../../src/core/decision/limit-headers.ts'
 import { createTemplates, type TemplateOf } from '../../src/extauthz/allow-template.ts'
 import { toCheckResponse } from '../../src/extauthz/check-response.ts'
@@ -54,7 +55,12 @@ function pick<Value>(random: Random, values: readonly Value[]): Value {
 }
 
 function randomGrant(random: Random, now: number): Grant {
-  const limits = pick(random, limitLists)
+  const id = pick(random, ['id-1', 'id-2'])
+  const tokenRateLimits = [{ limit: 10 + random.below(90), window: pick(random, ['1m', '2h']) }]
+  const written = pick(random, [{}, { tokenRateLimits }, { allowedAddresses: ['::1'] }])
+  const caps = compileCaps({ id, subscription: 'basic', caps: written })
+  const capped = random.below(2) === 0 && caps ? caps : undefined
+  const limits = [...pick(random, limitLists), ...(capped?.limits ?? [])]
   const counters = limits.map(() =>
     random.below(3) === 0
       ? undefined
@@ -65,10 +71,12 @@ function randomGrant(random: Random, now: number): Grant {
   const groups = ['team-a']
   return {
     allowed: true,
-    caller: pick(random, [
-      { by: 'key', user, groups, keyId: pick(random, ['id-1', 'id-2']), subscription },
-      { by: 'token', user, groups, proof: { by: 'file' } },
-    ] as const),
+    caller: capped
+      ? { by: 'key', user, groups, keyId: id, subscription, caps: capped }
+      : pick(random, [
+          { by: 'key', user, groups, keyId: id, subscription },
+          { by: 'token', user, groups, proof: { by: 'file' } },
+        ] as const),
     model: pick(random, models),
     cluster: pick(random, ['model/llm/small', 'model/llm/large']),
     subscription,
@@ -92,6 +100,7 @@ function expectedOf(grant: Grant, now: number, dialect: Dialect, key: KeyNews = 
   const option = (key: string, value: string) => ({ header: { key, value }, append_action: 2 })
   const { idleMs, answerMs, retries, credential } = grant.model.resource.server
   const { upstreamModel = grant.sentName } = grant.model.resource.server
+  const counted = capsOf(grant.caller)?.counted
   const answer: object[] = []
   putLimitHeaders(dialect, grant.states, now, (name, value) => answer.push(option(name, value)))
   if (key.keyAgeMs !== undefined) {
@@ -124,6 +133,7 @@ function expectedOf(grant: Grant, now: number, dialect: Dialect, key: KeyNews = 
     dynamic_metadata: structOf({
       user: grant.caller.user,
       key: grant.caller.by === 'key' ? grant.caller.keyId : '',
+      ...(grant.metered && counted !== undefined && { cap: counted }),
       subscription: grant.subscription,
       model: grant.model.key,
       metered: grant.metered,

@@ -457,6 +457,24 @@ test('a response says when a key ends, if that is soon', async (t) => {
   t.equal(await endOf(key), undefined, 'it has ended')
 })
 
+test('keys with limits of their own share a template, and each has its own counters', async (t) => {
+  const { ask, keys } = createWorld()
+  const one = (limit: number) => ({ caps: { tokenRateLimits: [{ limit, window: '1m' }] } })
+  const minted = [
+    keys.mint({ id: 'a', ...one(10) }),
+    keys.mint({ id: 'b', ...one(20) }),
+    keys.mint(),
+  ]
+  const told = await Promise.all(
+    minted.map(async (key) => (await ask(chat, key)).toString('latin1')),
+  )
+  const capOf = (answer: string) => /cap\W+([ab] \d+)/.exec(answer)?.[1]
+  t.strictSame(told.map(capOf), ['a 60000', 'b 60000', undefined])
+  t.match(told[0], /"1m";q=100;w=60;qu="tokens", "1h";q=150;w=3600;qu="tokens", "key-1m";q=10;w=60/)
+  t.match(told[1], /"key-1m";q=20;w=60/)
+  t.notMatch(told[2], /key-1m/)
+})
+
 test('concurrent requests each give the age of their own key', async (t) => {
   const known = createMemoryApiKeys()
   const old = known.mint({ id: 'old' })

@@ -206,8 +206,36 @@ export const allMutants: readonly Mutant[] = [
     ['core/decision/limit-headers.test.ts'],
     [
       ['Math.max(1, Math.ceil((instant - now) / 1_000))', 'Math.floor((instant - now) / 1_000)'],
-      ['share < 0 ||', 'share > 0 ||'],
+      ['return share < 0', 'return share > 0'],
       ['a.resetsAt > b.resetsAt', 'a.resetsAt < b.resetsAt'],
+    ],
+  ),
+  ...mutants(
+    'core/decision/key-caps.ts',
+    ['core/decision/key-caps.test.ts'],
+    [
+      ['(address === undefined || !', '(address !== undefined && !'],
+      ['?.models?.has(modelKey) === false', '?.models?.has(modelKey) === true'],
+      ["scopeOf(id), limits, 'key'", "id, limits, 'key'"],
+    ],
+  ),
+  ...mutants(
+    'core/formats/key-caps.ts',
+    ['core/formats/key-caps.test.ts'],
+    [
+      ['same.limit > limit', 'same.limit >= limit'],
+      ['before[name] && !next[name]', 'false'],
+      ['if (windows.has(windowMs))', 'if (false)'],
+      ['? stored : closedCaps', '? stored : {}'],
+    ],
+  ),
+  ...mutants(
+    'core/formats/cidr.ts',
+    ['core/formats/cidr.test.ts'],
+    [
+      ['own <= 0 ? 0', 'own < 0 ? 0'],
+      ['outer.bits <= inner.bits', 'outer.bits >= inner.bits'],
+      ['if (byte > 255)', 'if (byte > 256)'],
     ],
   ),
   ...mutants(

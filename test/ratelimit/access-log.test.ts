@@ -114,6 +114,11 @@ test('the end of every allowed request is reported', async (t) => {
   ])
 })
 
+test('the counters of a key are passed on if Check has set them', async (t) => {
+  const cap = 'id-1 60000,3600000'
+  t.strictSame(readUsages(message(entry({ check: { ...check, cap } }))), [{ ...usage, cap }])
+})
+
 test('the owning group is passed on if Check has set it', async (t) => {
   for (const group of ['red', '']) {
     t.strictSame(readUsages(message(entry({ check: { ...check, group } }))), [{ ...usage, group }])

@@ -54,6 +54,12 @@ test('a descriptor gives who used what', async (t) => {
   t.match(answer, { overall_code: 1, statuses: [{ code: 1 }] })
 })
 
+test('a descriptor may name the counters of a key', async (t) => {
+  const { settled, shouldRateLimit } = createWorld()
+  shouldRateLimit(request([descriptor({ ...entries, cap: 'id-1 60000' }, 40)]))
+  t.strictSame(settled, [{ ...usage, cap: 'id-1 60000' }])
+})
+
 test('the message is read as Envoy’s proto defines it', async (t) => {
   const rich = {
     ...descriptor({ ...entries, other: 'entry' }, 40),

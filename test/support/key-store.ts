@@ -35,6 +35,7 @@ export function createRecord(fields: Partial<ApiKeyRecord> = {}): ApiKeyRecord {
     name: 'a key',
     description: '',
     labels: {},
+    caps: {},
     subscription: 'premium',
     status: 'active',
     ephemeral: false,

@@ -1,4 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto'
+import { compileCaps } from '../../src/core/decision/key-caps.ts'
 import {
   type ApiKeyRecord,
   keyIdBytes,
@@ -25,7 +26,9 @@ export function createMemoryApiKeys(): MemoryApiKeys {
     asked,
     findByHash(hash) {
       asked.push(hash)
-      return records.get(hash)
+      const record = records.get(hash)
+      const capped = record && compileCaps(record)
+      return record && { ...record, ...(capped && { capped }) }
     },
     mint(more = {}, marker = 'tg') {
       const { key, hash } = mintKey(marker, randomBytes(keyIdBytes), randomBytes(keySecretBytes))
@@ -46,6 +49,7 @@ export function recordOf(hash: string): ApiKeyRecord {
     name: 'test',
     description: '',
     labels: {},
+    caps: {},
     subscription: 'basic',
     status: 'active',
     ephemeral: false,

@@ -1,5 +1,8 @@
 /** The caller of a request, once its credential has been verified. */
 
+import type { Network } from '../formats/cidr.ts'
+import type { CountedLimit } from './counter.ts'
+
 /** A user with the groups that apply. */
 export interface Person {
   readonly user: string
@@ -24,6 +27,17 @@ export interface TokenCaller extends Person {
   readonly proof: Proof
 }
 
+/** A key's caps, compiled; what is undefined is not capped. */
+export interface CompiledCaps {
+  /** `<namespace>/<name>` of each model. */
+  readonly models: ReadonlySet<string> | undefined
+  readonly networks: readonly Network[] | undefined
+  /** Limits of the key itself; empty if there are none. */
+  readonly limits: readonly CountedLimit[]
+  /** What a report of usage must carry to be counted for these limits (`keyCountersOf`). */
+  readonly counted: string | undefined
+}
+
 /** An API key: has the groups of its creation, and one subscription. */
 export interface KeyCaller extends Person {
   readonly by: 'key'
@@ -34,6 +48,8 @@ export interface KeyCaller extends Person {
    * Milliseconds since the key's record was last confirmed; set while the key store is unavailable.
    */
   readonly keyAgeMs?: number
+  /** Set only if something is capped. */
+  readonly caps?: CompiledCaps
   /** When the key ends, if that is soon, in milliseconds since the epoch. */
   readonly endsSoonAt?: number
 }

@@ -1,20 +1,24 @@
 /**
- * Token counters: one for each user, subscription, model and window (contract, 8.2). A window has a
- * fixed length and starts with its first hit. Reading never counts, and adding never refuses.
+ * Token counters: one for each user, subscription, model and window (contract, 8.2), and for a key
+ * with limits of its own one for each of its windows. A window has a fixed length and starts with its first hit. Reading never counts, and adding never refuses.
  */
 
 import type { Limit } from '../kinds/resources.ts'
 
 /** A limit in force on one model under one subscription, with the prefix of its counters' keys. */
 export interface CountedLimit extends Limit {
+  /** Whose use is counted: that of the user, or of one key. */
+  readonly scope: 'user' | 'key'
+  /** Its name in the `RateLimit` fields. */
+  readonly name: string
   /**
    * The counter's key without the user, which comes last because only a user may contain a line
    * break.
    */
   readonly keyPrefix: string
   /**
-   * Its item of the `RateLimit-Policy` field (draft-ietf-httpapi-ratelimit-headers): the window's
-   * name, quota and seconds. It names the unit, because the draft's default is requests.
+   * Its item of the `RateLimit-Policy` field (draft-ietf-httpapi-ratelimit-headers): its name,
+   * quota and seconds. It names the unit, because the draft's default is requests.
    */
   readonly policy: string
 }
@@ -67,17 +71,23 @@ export function toCountedLimits(
   subscription: string,
   model: string,
   limits: readonly Limit[],
+  scope: CountedLimit['scope'] = 'user',
 ): readonly CountedLimit[] {
   const lowest = new Map<number, Limit>()
   for (const limit of limits) {
     const earlier = lowest.get(limit.windowMs)
     if (earlier === undefined || limit.limit < earlier.limit) lowest.set(limit.windowMs, limit)
   }
-  return [...lowest.values()].map((limit) => ({
-    ...limit,
-    keyPrefix: `${subscription}\n${model}\n${limit.windowMs}\n`,
-    policy: `"${limit.window}";q=${limit.limit};w=${limit.windowMs / 1_000};qu="tokens"`,
-  }))
+  return [...lowest.values()].map((limit) => {
+    const name = scope === 'user' ? limit.window : `${scope}-${limit.window}`
+    return {
+      ...limit,
+      scope,
+      name,
+      keyPrefix: `${subscription}\n${model}\n${limit.windowMs}\n`,
+      policy: `"${name}";q=${limit.limit};w=${limit.windowMs / 1_000};qu="tokens"`,
+    }
+  })
 }
 
 /** The counter of one limit for one user. */

@@ -6,7 +6,7 @@
  * would be counted, `enforceLimits` checks the limits.
  */
 
-import { mayUse } from './access.ts'
+import { mayCall, mayUse } from './access.ts'
 import type { Caller } from './caller.ts'
 import {
   type CountedLimit,
@@ -18,6 +18,7 @@ import {
   spentUntil,
 } from './counter.ts'
 import type { ErrorCode } from './errors.ts'
+import { capsOf, isElsewhere, leavesOut } from './key-caps.ts'
 import {
   isListing,
   isMetered,
@@ -49,6 +50,11 @@ export interface AccessRequest {
   readonly requestedSubscription: string | undefined
   /** Whether identity tokens allow inference too. */
   readonly tokensOpen?: boolean | undefined
+  /**
+   * The client's address, read only for a key that is bound to addresses; undefined: that is not
+   * checked.
+   */
+  readonly source?: (() => string | undefined) | undefined
 }
 
 export interface Grant {
@@ -57,7 +63,7 @@ export interface Grant {
   readonly model: Model
   readonly cluster: string
   readonly subscription: string
-  /** The limits to enforce; empty on paths without limits. */
+  /** The limits to enforce, those of the key last; empty on paths without limits. */
   readonly limits: readonly CountedLimit[]
   /** Their states; empty until they are read. */
   readonly states: readonly LimitState[]
@@ -97,6 +103,10 @@ export type DenialDetail =
   | { readonly about: 'body'; readonly problem: string | undefined }
   /** The model that was asked for, as the request wrote it. */
   | { readonly about: 'model'; readonly name: string }
+  /** The same, and only the key's own models leave it out. */
+  | { readonly about: 'key_models'; readonly name: string }
+  /** The address that the key may not be used from, if it is known. */
+  | { readonly about: 'address'; readonly address: string | undefined }
   /** The paths of all models that the name may mean. */
   | { readonly about: 'ambiguous'; readonly paths: readonly string[] }
 
@@ -117,12 +127,14 @@ export interface Denial {
 
 export type Decision = Grant | Denial
 
-/** What may refuse a request, in the order in which it is asked. */
+/** What may refuse a request, in the order in which it is asked; `address` and `cap` only if the key has them. */
 export type Step =
   | 'credential'
+  | 'address'
   | 'path'
   | 'model'
   | 'access'
+  | 'cap'
   | 'operation'
   | 'subscription'
   | 'backend'
@@ -172,6 +184,18 @@ export function refuseCaller(caller: Caller | null, tokensOpen = false): Denial 
   return deny('credential_invalid', { about: 'identity_token' })
 }
 
+/** The refusal of a key that is used from elsewhere; undefined for all others. */
+export function refuseAddress(
+  caller: Caller | null,
+  source: AccessRequest['source'],
+): Denial | undefined {
+  if (caller === null || source === undefined || !capsOf(caller)?.networks) return undefined
+  const address = source()
+  return isElsewhere(caller, address)
+    ? deny('address_not_allowed', { about: 'address', address })
+    : undefined
+}
+
 /** Everything except the counters. */
 export function authorize(
   request: AccessRequest,
@@ -186,6 +210,13 @@ export function authorize(
   if (caller === null) return deny('credential_invalid')
   const keyless = refuseCaller(caller, listing || request.tokensOpen)
   if (keyless !== undefined) return keyless
+  const caps = capsOf(caller)
+  // Lists are asked for by ourselves, on behalf of the caller.
+  if (caps?.networks !== undefined && !listing) {
+    onStep?.('address')
+    const elsewhere = refuseAddress(caller, request.source)
+    if (elsewhere !== undefined) return elsewhere
+  }
   onStep?.('path')
   const misspelled = refuseSpelling(operation, query, rules)
   if (misspelled !== undefined) return { allowed: false, ...misspelled }
@@ -195,6 +226,10 @@ export function authorize(
   if ('allowed' in model) return model
   onStep?.('access', model)
   if (!mayUse(caller, model)) return denyModel(request)
+  if (caps?.models !== undefined) {
+    onStep?.('cap')
+    if (leavesOut(caller, model.key)) return denyModel(request, 'key_models')
+  }
   onStep?.('operation')
   const { allPaths } = model.resource.server
   const closed = refuseOperation(operation, method, rules, allPaths)
@@ -205,13 +240,14 @@ export function authorize(
   if ('error' in subscription) return denySubscription(subscription.error, request, caller)
   onStep?.('backend', subscription)
   if (model.cluster === undefined) return deny('model_unavailable')
+  const limits = subscription.limits.get(model.key) as readonly CountedLimit[]
   return {
     allowed: true,
     caller,
     model,
     cluster: model.cluster,
     subscription: subscription.name,
-    limits: listing ? [] : (subscription.limits.get(model.key) as readonly CountedLimit[]),
+    limits: listing ? [] : caps === undefined ? limits : [...limits, ...caps.limits],
     states: [],
     metered: isMetered(operation, rules),
     uncounted: isUncounted(operation, method, rules),
@@ -246,9 +282,12 @@ function deny(code: ErrorCode, detail?: DenialDetail): Denial {
 }
 
 /** The same for an unknown model and for one that the caller may not use. */
-function denyModel({ target, bodyModel }: AccessRequest): Denial {
+function denyModel(
+  { target, bodyModel }: AccessRequest,
+  about: 'model' | 'key_models' = 'model',
+): Denial {
   const name = target.modelKey ?? bodyModel
-  return deny('model_not_allowed', name === undefined ? undefined : { about: 'model', name })
+  return deny('model_not_allowed', name === undefined ? undefined : { about, name })
 }
 
 /**
@@ -325,7 +364,12 @@ function findModel(
   if (bodyProblem !== undefined || bodyModel === undefined) {
     return deny('invalid_body', { about: 'body', problem: bodyProblem })
   }
-  return findByName(bodyModel, request, snapshot, caller) ?? denyModel(request)
+  const find = (by: Caller) => findByName(bodyModel, request, snapshot, by)
+  const found = find(caller)
+  if (found !== undefined || caller.by !== 'key' || !caller.caps) return found ?? denyModel(request)
+  // A model that only the caps leave out is refused because of them.
+  const { caps: _, ...uncapped } = caller
+  return find(uncapped) ?? denyModel(request)
 }
 
 /**
@@ -348,7 +392,7 @@ function findByName(
   snapshot: Snapshot,
   caller: Caller,
 ): Model | Denial | undefined {
-  const usableOf = (models: readonly Model[]) => models.filter((each) => mayUse(caller, each))
+  const usableOf = (models: readonly Model[]) => models.filter((each) => mayCall(caller, each))
   const published = readPublishedName(name)
   const means = published === undefined ? none : publishedModels(published, snapshot)
   if (means.length > 0) return pickCovered(usableOf(means), request, snapshot, caller)

@@ -40,6 +40,8 @@ const catalogue = {
     client_certificate_required: 'Use a certificate of the authorities in TLS_CLIENT_CA_FILE.',
     /** Of the internal listener. */
     local_only: 'Only callers on this machine may do this.',
+    /** The public code of `allowedAddresses`, a cap of a key. */
+    address_not_allowed: 'The API key may not be used from your address.',
     path_closed: 'This path is closed; use one that is counted.',
   }),
   ...all(404, 'not_found_error', { not_found: 'Not found.' }),

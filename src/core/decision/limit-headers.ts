@@ -60,14 +60,15 @@ export function toItems(states: readonly LimitState[], now: number): string {
   let items = ''
   for (const { limit, remaining, resetsAt } of states) {
     const comma = items === '' ? '' : ', '
-    items += `${comma}"${limit.window}";r=${remaining};t=${secondsUntil(resetsAt, now)}`
+    items += `${comma}"${limit.name}";r=${remaining};t=${secondsUntil(resetsAt, now)}`
   }
   return items
 }
 
 /**
  * The binding limit: the one with the smallest share left, and of several the one that resets last,
- * so that among used-up limits it is the one to wait for.
+ * so that among used-up limits it is the one to wait for. Between a user and a key with equal shares it
+ * is the one with less left.
  */
 export function bindingOf(states: readonly LimitState[]): LimitState | undefined {
   let binding: LimitState | undefined
@@ -94,5 +95,7 @@ export function toResetDuration(waitMs: number): string {
 
 function bindsMore(a: LimitState, b: LimitState): boolean {
   const share = a.remaining / a.limit.limit - b.remaining / b.limit.limit
-  return share < 0 || (share === 0 && a.resetsAt > b.resetsAt)
+  if (share !== 0) return share < 0
+  const isOther = a.limit.scope !== b.limit.scope && a.remaining !== b.remaining
+  return isOther ? a.remaining < b.remaining : a.resetsAt > b.resetsAt
 }

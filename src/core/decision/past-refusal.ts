@@ -24,6 +24,8 @@ export interface PastRefusal {
   readonly path: string
   /** The model that the body named. */
   readonly bodyModel: string | undefined
+  /** The client's; undefined: not known. */
+  readonly address: string | undefined
   /** The client's `x-maas-subscription`. */
   readonly requestedSubscription: string | undefined
 }

@@ -54,6 +54,15 @@ function describeDetail(detail: DenialDetail): string {
         `The model ${toQuoted(detail.name)} does not exist or you have no access to it; ` +
         'GET /v1/models lists yours.'
       )
+    case 'key_models':
+      return (
+        `The API key may not call the model ${toQuoted(detail.name)}, which is not among its models; ` +
+        'GET /v1/models lists them.'
+      )
+    case 'address': {
+      const from = detail.address === undefined ? 'an unknown address' : toQuoted(detail.address)
+      return `The API key may not be used from ${from}, which is outside of its allowedAddresses.`
+    }
     case 'ambiguous':
       return `Several models have this name; use ${detail.paths.join(' or ')}.`
   }
@@ -62,8 +71,9 @@ function describeDetail(detail: DenialDetail): string {
 /** May show figures, because counters are kept per user. */
 function describeSpent(states: readonly LimitState[], waitMs: number): string {
   const { limit, used } = bindingOf(states) as LimitState
+  const whose = limit.scope === 'key' ? 'this API key' : 'your subscription for this model'
   return (
-    'The token limit of your subscription for this model is used up: ' +
+    `The token limit of ${whose} is used up: ` +
     `${used} of ${limit.limit} tokens in ${limit.window}. ` +
     `Please try again in ${toResetDuration(waitMs)}.`
   )

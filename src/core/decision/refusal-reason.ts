@@ -12,6 +12,10 @@ export function refusalReason(denial: Denial, model: string | undefined): string
       return detail.reason ?? 'unknown credential'
     case 'identity_token':
       return 'identity token instead of an API key'
+    case 'key_models':
+      return "the key's models leave it out"
+    case 'address':
+      return 'the address is outside of allowedAddresses'
     case 'body':
       return detail.problem ?? 'the body names no model'
     default:

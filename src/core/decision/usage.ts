@@ -1,6 +1,7 @@
 /** The usage that a response reports → the counters that it belongs to. */
 
 import { type Counter, counterOf } from './counter.ts'
+import { keyCountersOf } from './key-caps.ts'
 import type { Snapshot } from './snapshot.ts'
 
 /** A finished response of a model, as the gateway reports it. */
@@ -19,6 +20,8 @@ export interface Usage {
   readonly keyId?: string
   /** Whom the response is charged to (payer.ts). */
   readonly payer?: string
+  /** With which counters of its key the response was admitted (`CompiledCaps.counted`), if any. */
+  readonly cap?: string
   /** Length of the response's body. */
   readonly bytes: number
   /** Identity of the response, if the gateway reports it twice. */
@@ -151,8 +154,10 @@ function greater(one: number | undefined, other: number | undefined): number | u
   return Math.max(one, other)
 }
 
-/** The counters of this usage under the current limits; none if the limits are gone. */
+/** The counters of this usage: under the current limits, and those of its key; none if they are gone. */
 export function countersOf(usage: Usage, snapshot: Snapshot): readonly Counter[] {
   const limits = snapshot.subscriptions.get(usage.subscription)?.limits.get(usage.model) ?? []
-  return limits.map((limit) => counterOf(limit, usage.user))
+  const counters = limits.map((limit) => counterOf(limit, usage.user))
+  if (usage.cap === undefined) return counters
+  return [...counters, ...keyCountersOf(usage.cap, usage.subscription, usage.user)]
 }

@@ -9,6 +9,7 @@
 
 import { hash } from 'node:crypto'
 import { checksumLength, crc32, endsInChecksum, isBase62, toBase62, toChecksum } from './base62.ts'
+import type { KeyCaps } from './key-caps.ts'
 import type { Labels } from './labels.ts'
 
 /** Sizes of the random parts, in bytes. */
@@ -30,6 +31,7 @@ export interface ApiKeyRecord {
   readonly name: string
   readonly description: string
   readonly labels: Labels
+  readonly caps: KeyCaps
   /** Bare name of the subscription that the key is bound to. */
   readonly subscription: string
   readonly status: ApiKeyStatus

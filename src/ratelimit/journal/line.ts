@@ -53,7 +53,7 @@ function parse(text: string): Fields | undefined {
 
 function toUsage(fields: Fields): JournaledUsage | undefined {
   const { id, user, subscription, model, status, start, ms, reported, bytes, group } = fields
-  const { key, payer } = fields
+  const { key, payer, cap } = fields
   if (typeof id !== 'string' || id === '') return undefined
   if (typeof user !== 'string' || typeof subscription !== 'string') return undefined
   if (typeof model !== 'string' || typeof status !== 'number') return undefined
@@ -73,6 +73,7 @@ function toUsage(fields: Fields): JournaledUsage | undefined {
     // Envoy's text format writes `-` for a missing value.
     ...(typeof key === 'string' && key !== '' && key !== '-' && { keyId: key }),
     ...(typeof payer === 'string' && payer !== '-' && { payer }),
+    ...(typeof cap === 'string' && cap !== '-' && { cap }),
     response: { id, endedAt: Number(start) + (ms ?? 0) },
   }
 }

@@ -229,7 +229,13 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
       }
     },
     findById: (id) => table.findById(id),
-    change: (id, owner, changes, now) => table.change(id, owner, changes, now),
+    async change(id, owner, changes, now, from) {
+      const changing = table.change(id, owner, changes, now, from)
+      if (changes.caps === undefined) return await changing
+      const changed = await revoking(changing, (key) => key.id === id)
+      if (changed !== undefined) evict(hashesOf([changed]))
+      return changed
+    },
     async revoke(id, owner, now) {
       const revoked = await revoking(
         table.revoke(id, owner, now),

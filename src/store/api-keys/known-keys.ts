@@ -63,6 +63,7 @@ export function createKnownKeys(entries: number) {
         expiresAt: key.expiresAt,
         ...(key.revokedAt !== undefined && { revokedAt: key.revokedAt }),
         ...(key.isPrevious && { isPrevious: true }),
+        ...(key.capped && { capped: key.capped }),
         // An integer is stored within the entry itself.
         dueAt: Math.trunc(dueAt),
         round,

@@ -1,7 +1,9 @@
 /** API keys in Postgres: one tagged query per method. */
 
 import { ServiceError } from '../../core/decision/errors.ts'
+import { compileCaps } from '../../core/decision/key-caps.ts'
 import type { ApiKeyRecord, ApiKeyStatus, PreviousSecret } from '../../core/formats/api-key.ts'
+import { closedCaps, type KeyCaps, readStoredCaps } from '../../core/formats/key-caps.ts'
 import type { Labels } from '../../core/formats/labels.ts'
 import type { ApiKeySearch, ApiKeyTable, FoundKey, KeyScope } from '../api-keys.ts'
 import { recordMade } from '../idempotency.ts'
@@ -36,6 +38,7 @@ interface Row {
   readonly last_used_at: Date | null
   readonly key_prefix: string | null
   readonly labels: Labels | null
+  readonly caps: unknown
   readonly previous_hash: string | null
   readonly previous_prefix: string | null
   readonly previous_ends_at: Date | null
@@ -50,12 +53,13 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
       const { count } = await within(sql`
         with made as (${recordMade(sql, attempt, { keyId: id, hash })})
         insert into api_keys (id, username, name, description, key_hash, status, user_groups,
-          subscription, ephemeral, created_at, expires_at, key_prefix, labels)
+          subscription, ephemeral, created_at, expires_at, key_prefix, labels,
+          caps)
         select ${id}, ${record.user}, ${record.name}, ${record.description || null},
           ${hash}, ${record.status}, ${record.groups},
           ${record.subscription}, ${record.ephemeral}, ${new Date(record.createdAt)},
           ${record.expiresAt === null ? null : new Date(record.expiresAt)}, ${record.prefix},
-          ${toJson(record.labels)}::text::jsonb
+          ${toJson(record.labels)}::text::jsonb, ${toJson(record.caps)}::text::jsonb
         from made`)
       if (count === 0) throw new ServiceError('idempotency_busy')
     },
@@ -65,7 +69,7 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
         where key_hash = any(${hashes}::text[])
         union all
         select id, username, previous_hash, status, user_groups, subscription, created_at,
-          least(expires_at, previous_ends_at), revoked_at, true from api_keys
+          least(expires_at, previous_ends_at), revoked_at, caps, true from api_keys
         where previous_hash = any(${hashes}::text[])`)
       return rows.map(toFound)
     },
@@ -86,17 +90,21 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
     async findById(id) {
       return first(await within(sql<Row[]>`select * from api_keys where id = ${id}`))
     },
-    async change(id, owner, { name, description, labels }, now) {
-      const query = sql<Row[]>`
+    async change(id, owner, { name, description, labels, caps }, now, from) {
+      const isSame = sql`caps is not distinct from ${toJson(from)}::text::jsonb`
+      const query = sql<RevokedRecordRow[]>`
         update api_keys set
           name = coalesce(${name ?? null}, name),
           description = case when ${description !== undefined} then ${description || null} else description end,
-          labels = case when ${labels !== undefined} then ${toJson(labels)}::text::jsonb else labels end
+          labels = case when ${labels !== undefined} then ${toJson(labels)}::text::jsonb else labels end,
+          caps = case when ${caps !== undefined} then ${toJson(caps)}::text::jsonb else caps end
         where id = ${id} and status = 'active' and ${lockBound(sql)}
           and (expires_at is null or expires_at > ${new Date(now)})
           ${owner === undefined ? sql`` : sql`and username = ${owner}`}
-        returning *`
-      return first(await within(query))
+          ${from === undefined || from === closedCaps ? sql`` : sql`and ${isSame}`}
+        returning *, pg_current_xact_id()::text as transaction`
+      const [row] = await within(query)
+      return row && toRevoked(row)
     },
     async revoke(id, owner, now) {
       const instant = new Date(now)
@@ -257,13 +265,24 @@ type FoundRow = Pick<
   | 'created_at'
   | 'expires_at'
   | 'revoked_at'
+  | 'caps'
 > & { readonly is_previous?: boolean }
 
 function foundColumns(sql: Sql): Fragment {
-  return sql`id, username, key_hash, status, user_groups, subscription, created_at, expires_at, revoked_at`
+  return sql`id, username, key_hash, status, user_groups, subscription, created_at, expires_at, revoked_at,
+    caps`
 }
 
 function toFound(row: FoundRow): FoundKey {
+  const { id, subscription } = row
+  const capped =
+    row.caps === null
+      ? undefined
+      : compileCaps({ id, subscription, caps: readStoredCaps(row.caps) })
+  return { ...toKnown(row), ...(capped && { capped }) }
+}
+
+function toKnown(row: FoundRow) {
   return {
     id: row.id,
     hash: row.key_hash,
@@ -274,7 +293,7 @@ function toFound(row: FoundRow): FoundKey {
     createdAt: row.created_at.getTime(),
     expiresAt: row.expires_at?.getTime() ?? null,
     ...(row.revoked_at && { revokedAt: row.revoked_at.getTime() }),
-    ...(row.is_previous && { isPrevious: true }),
+    ...(row.is_previous && { isPrevious: true as const }),
   }
 }
 
@@ -348,8 +367,8 @@ function orderOf(sql: Sql, { sortBy, descending }: ApiKeySearch): Fragment {
 }
 
 /** null for none. */
-function toJson(labels: Labels | undefined): string | null {
-  return labels !== undefined && Object.keys(labels).length > 0 ? JSON.stringify(labels) : null
+function toJson(fields: Labels | KeyCaps | undefined): string | null {
+  return fields !== undefined && Object.keys(fields).length > 0 ? JSON.stringify(fields) : null
 }
 
 function first([row]: readonly Row[]): ApiKeyRecord | undefined {
@@ -358,7 +377,8 @@ function first([row]: readonly Row[]): ApiKeyRecord | undefined {
 
 function toRecord(row: Row): ApiKeyRecord {
   return {
-    ...toFound(row),
+    ...toKnown(row),
+    caps: readStoredCaps(row.caps),
     prefix: row.key_prefix,
     name: row.name,
     description: row.description ?? '',

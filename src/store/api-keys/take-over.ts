@@ -1,7 +1,7 @@
 /**
  * Takes over the `api_keys` table of the original service, v3.4 or later (contract, 4): copies it
  * from another database, or uses it in place. Both store keys in the same form, so keys keep
- * working. Of the columns of later versions only labels are read.
+ * working. Of the columns of later versions only labels are read, and of a table of ours also caps.
  */
 
 import type { Pool } from '../postgres/postgres.ts'
@@ -16,8 +16,8 @@ export interface KeyTable {
   readonly tenants: readonly string[]
   /** Unknown columns that are not null and have no default: we could not add rows. */
   readonly demanding: readonly string[]
-  /** Whether keys have labels, as in later versions. */
-  readonly hasLabels: boolean
+  /** Those of `laterColumns` that it has. */
+  readonly later: readonly string[]
 }
 
 /** The result of a copy; every key read is in exactly one of the other counts. */
@@ -36,8 +36,8 @@ export interface CopyOptions {
   readonly target: Sql
   /** Only this tenant's keys. */
   readonly tenant: { readonly column: string; readonly name: string } | undefined
-  /** Whether the source has labels. */
-  readonly hasLabels: boolean
+  /** As in the table of the source. */
+  readonly later: readonly string[]
   /** Only counts what would be copied. */
   readonly dryRun: boolean
   readonly onProgress: (read: number) => void
@@ -57,9 +57,9 @@ const columns = [
   'expires_at',
   'last_used_at',
 ] as const
-/** Of later versions; null in a table without it. */
-const laterColumn = 'labels'
-const columnList = [...columns, laterColumn].join(', ')
+/** Of later versions, and of ours; null in a table without them. */
+const laterColumns = ['labels', 'caps']
+const columnList = [...columns, ...laterColumns].join(', ')
 const batchRows = 1_000
 
 /** Inspects the table; throws an Error with a readable message if it is not the original's. */
@@ -87,7 +87,7 @@ export async function inspectTable(sql: Sql): Promise<KeyTable> {
     select status, count(*)::int as keys from api_keys group by status order by status`
   return {
     statuses: Object.fromEntries(statuses.map(({ status, keys }) => [status, keys])),
-    hasLabels: names.has(laterColumn),
+    later: laterColumns.filter((name) => names.has(name)),
     tenantColumn,
     tenants: tenants.map(({ name }) => name),
     demanding: found
@@ -108,12 +108,11 @@ export async function copyKeys(options: CopyOptions): Promise<CopyCounts> {
     ? source`where coalesce(${source.identifier(tenant.column)}::text, '') = ${tenant.name}`
     : source``
   const read = async (reading: Sql): Promise<void> => {
-    const labels = reading.unsafe(options.hasLabels ? `, ${laterColumn}` : '')
     await reading`set local statement_timeout = 0`
     await reading`
       declare batches no scroll cursor for
       select row_to_json(one)::text as row
-      from (select ${reading.unsafe(columns.join(', '))}${labels} from api_keys ${only} order by id) one`
+      from (select ${reading.unsafe([...columns, ...options.later].join(', '))} from api_keys ${only} order by id) one`
     for (;;) {
       const batch = await reading<
         { row: string }[]
@@ -156,7 +155,7 @@ async function addBatch(target: Sql, incoming: string, dryRun: boolean): Promise
       select * from json_to_recordset(${incoming}::text::json) as one (
         id text, username text, name text, description text, key_hash text, status text,
         user_groups text[], subscription text, ephemeral boolean, created_at timestamptz,
-        expires_at timestamptz, last_used_at timestamptz, labels jsonb)
+        expires_at timestamptz, last_used_at timestamptz, labels jsonb, caps jsonb)
     ),
     conflicting as (
       select incoming.id from incoming

@@ -1,4 +1,4 @@
-/** Whether all processes that may be serving have applied a revocation. */
+/** Whether all processes that may be serving have applied a revocation, or another change of keys. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Sql } from '../postgres/sql.ts'
@@ -56,6 +56,8 @@ interface Waiter {
   readonly transactions: readonly string[]
   /** Whether knowing them is enough. */
   readonly isLogged: boolean
+  /** Whether processes of older versions do not apply them. */
+  readonly isNew: boolean
   readonly answer: (propagation: Propagation) => void
   readonly giveUpAt: number
   last: Propagation | undefined
@@ -105,8 +107,9 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
   function advance(waiter: Waiter, replicas: readonly Acknowledgement[]): void {
     const others = replicas.filter((replica) => replica.id !== id)
     const late = others.filter(
-      ({ missing }) =>
+      ({ missing, isOlder }) =>
         !waiter.isLogged ||
+        (waiter.isNew && isOlder) ||
         missing.some((transaction) => waiter.transactions.includes(transaction)),
     )
     waiter.last = {
@@ -133,7 +136,7 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
   async function find(
     revoked: readonly RevokedKey[],
     giveUpAt: number,
-  ): Promise<Pick<Waiter, 'transactions' | 'isLogged'>> {
+  ): Promise<Omit<Waiter, 'isNew' | 'answer' | 'giveUpAt' | 'last'>> {
     const unlogged = await findUnlogged(pool, revoked, leftUntil(giveUpAt))
     if (unlogged.length > 0) options.onUnlogged?.(unlogged.length)
     const transactions = revoked.map(({ transaction }) => transaction)
@@ -144,12 +147,15 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
     return { transactions: [...new Set(transactions)], isLogged: unlogged.length === 0 }
   }
 
-  async function waitForOthers(revoked: readonly RevokedKey[]): Promise<Propagation> {
+  async function waitForOthers(
+    revoked: readonly RevokedKey[],
+    isNew: boolean,
+  ): Promise<Propagation> {
     const giveUpAt = performance.now() + deadlineMs
     const found = await find(revoked, giveUpAt).catch(() => undefined)
     if (found === undefined) return unknown()
     return await new Promise((answer) => {
-      waiting.add({ ...found, answer, giveUpAt, last: undefined })
+      waiting.add({ ...found, isNew, answer, giveUpAt, last: undefined })
       wake.abort()
       if (isLooping) return
       isLooping = true
@@ -162,13 +168,14 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
      * Waits until every replica that may be serving has read the log rows of these revocations
      * (without any: all that was revoked before the call), or until the deadline. Call it after
      * they are committed and this process has evicted the keys. Revocations missing in the log are
-     * reported, logged now, and `pending`. Never rejects.
+     * reported, logged now, and `pending`. Never rejects. With `capped` the keys have other caps and
+     * have not ended; a replica of an older version never applies that.
      */
-    async wait(revoked: readonly RevokedKey[] = []): Promise<Propagation> {
+    async wait(revoked: readonly RevokedKey[] = [], capped?: 'capped'): Promise<Propagation> {
       const since = performance.now()
       const [known, isKept] = await Promise.all([
-        waitForOthers(revoked),
-        options.keep?.(revoked) ?? true,
+        waitForOthers(revoked, capped !== undefined),
+        capped ?? options.keep?.(revoked) ?? true,
       ])
       const waitingFor = [...(known.waitingFor ?? []), options.keptAs ?? 'the revocation log']
       const propagation: Propagation = isKept ? known : { ...known, state: 'pending', waitingFor }

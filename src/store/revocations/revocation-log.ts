@@ -13,6 +13,9 @@ export const everyKey = '*'
 /** If there are more new rows than this, every key is evicted instead. */
 export const logRows = 10_000
 
+/** The last migration whose changes of keys this version applies; it is in the replica's row. */
+const knownMigration = 19
+
 /** The triggers on `api_keys` that write the log. */
 export const triggers = ['tollgate_key_changed', 'tollgate_key_deleted', 'tollgate_keys_truncated']
 
@@ -100,6 +103,8 @@ export interface Acknowledgement {
   readonly id: string
   readonly name: string
   readonly missing: readonly string[]
+  /** Whether it is of a version before this one, which ignores what it does not know of a key. */
+  readonly isOlder: boolean
 }
 
 /** A revoked key or secret, and the Postgres transaction that revoked it. */
@@ -135,10 +140,10 @@ export function followLog(
     ),
     noted as (
       insert into tollgate_replicas
-        (id, name, place, pod, seen_at, serves_until, acknowledged, snapshot)
+        (id, name, place, pod, seen_at, serves_until, acknowledged, snapshot, knows)
       values (${id}, ${name}, ${place}, ${pod}::text::jsonb,
         now(), now() + ${servesMs}::float8 * interval '1 millisecond',
-        coalesce(${sequence}::bigint, 0), ${snapshot}::pg_snapshot)
+        coalesce(${sequence}::bigint, 0), ${snapshot}::pg_snapshot, ${knownMigration})
       on conflict (id) do update set name = excluded.name, seen_at = excluded.seen_at,
         serves_until = excluded.serves_until, acknowledged = excluded.acknowledged,
         snapshot = excluded.snapshot
@@ -197,7 +202,7 @@ export async function readAcknowledgements(
     select id, name, array(
       select transaction from unnest(${transactions}::text[]) as transaction
       where pg_visible_in_snapshot(transaction::xid8, snapshot) is not true
-    ) as missing
+    ) as missing, knows < ${knownMigration} as "isOlder"
     from tollgate_replicas where serves_until > now() order by name, id`
   return await within(query, deadlineMs)
 }

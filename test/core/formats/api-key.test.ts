@@ -164,6 +164,7 @@ test('the status depends on the instant', async (t) => {
     groups: [],
     name: 'n',
     labels: {},
+    caps: {},
     description: '',
     subscription: 's',
     status: 'active',

@@ -61,6 +61,11 @@ test('reported values are passed on unchanged', async (t) => {
   t.strictSame(parseLine(lineWith({ reported: null })), [{ ...usage, reported: new Map() }])
 })
 
+test('the counters of a key are read if there are any', async (t) => {
+  t.strictSame(parseLine(lineWith({ cap: 'id-1 60000' })), [{ ...usage, cap: 'id-1 60000' }])
+  t.strictSame(parseLine(lineWith({ cap: null })), [usage])
+})
+
 test('a group is read if there is one', async (t) => {
   t.strictSame(parseLine(lineWith({ group: 'red' })), [{ ...usage, group: 'red' }])
   t.strictSame(parseLine(lineWith({ group: null })), [usage])

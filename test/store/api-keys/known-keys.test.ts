@@ -1,4 +1,5 @@
 import { test } from 'tap'
+import { compileCaps } from '../../../src/core/decision/key-caps.ts'
 import { createKnownKeys } from '../../../src/store/api-keys/known-keys.ts'
 import { createRecord, knownOf } from '../../support/key-store.ts'
 
@@ -9,6 +10,13 @@ test('a key is kept as it was read', async (t) => {
   t.match(keys.get(record.hash), knownOf(record))
   t.notOk('name' in (keys.get(record.hash) ?? {}), 'only its own fields')
   t.equal(keys.get('another'), undefined)
+})
+
+test('caps are kept with the key', async (t) => {
+  const keys = createKnownKeys(10)
+  const capped = compileCaps(createRecord({ caps: { allowedAddresses: ['::1'] } }))
+  keys.set('a', { ...createRecord(), ...(capped && { capped }) })
+  t.equal(keys.get('a')?.capped, capped)
 })
 
 test('the least recently used key is removed first', async (t) => {

@@ -56,6 +56,46 @@ test('a replica that does not follow is named', async (t) => {
   t.match(await waiting, { state: 'confirmed', replicas: 2 }, 'the replica no longer serves')
 })
 
+test('changed caps are followed, and pending while an older process may be serving', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  await fillKeys(sql, 1)
+  const own = await startFollower(t, url)
+  const other = await startFollower(t, url, { name: 'two', everyMs: 3_600_000 })
+  const kept: unknown[] = []
+  const keep = async (revoked: unknown) => kept.push(revoked) > 0
+  const watch = createPropagationWatch({
+    pool: sql,
+    id: own.id,
+    others: () => [],
+    keep,
+    ...patient,
+  })
+  const keys = createPostgresApiKeys(sql)
+  const [row] = await sql<{ id: string }[]>`select id from api_keys`
+  const change = async (name: string) => {
+    const caps = { models: [{ namespace: 'llm', name }] }
+    return [(await keys.change(row?.id ?? '', undefined, { caps }, now)) as RevokedKey]
+  }
+  t.match(await watch.wait(await change('a'), 'capped'), { state: 'confirmed', replicas: 2 })
+  t.ok(other.evicted.has('alice-1'))
+  t.strictSame(kept, [], 'the key has not ended')
+  const ended = await sql`select from tollgate_revocations where ended`
+  t.equal(ended.length, 0, 'nor according to the log')
+
+  await addReplica(sql, 'older')
+  await sql`update tollgate_replicas set knows = 0 where name = 'older'`
+  const brief = createPropagationWatch({ pool: sql, id: own.id, others: () => [], deadlineMs: 300 })
+  const changed = await change('b')
+  // It has followed the log, and ignores what it has read.
+  const follow = () =>
+    sql`update tollgate_replicas set snapshot = pg_current_snapshot() where name = 'older'`
+  await follow()
+  t.match(await brief.wait(changed, 'capped'), { state: 'pending', waitingFor: ['older'] })
+  const revoked = [(await keys.revoke(row?.id ?? '', undefined, now)) as RevokedKey]
+  await follow()
+  t.match(await brief.wait(revoked), { state: 'confirmed' }, 'it knows revocations')
+})
+
 test('later revocations are not waited for', async (t) => {
   const { sql } = await createKeyDatabase(t)
   const other = await addReplica(sql, 'other')

@@ -205,8 +205,8 @@ test('a replica is recorded, waited for and removed', async (t) => {
   t.strictSame(
     [...(await readAcknowledgements(sql, transactions))],
     [
-      { id: one.id, name: 'one', missing: [] },
-      { id: two.id, name: 'two', missing: transactions },
+      { id: one.id, name: 'one', missing: [], isOlder: false },
+      { id: two.id, name: 'two', missing: transactions, isOlder: false },
     ],
   )
   await sql`update tollgate_replicas set serves_until = now() where id = ${two.id}`

@@ -1,0 +1,65 @@
+/** Caps of a key, compiled for the request path. */
+
+import { isWithinAny } from '../formats/cidr.ts'
+import { parseWindow } from '../formats/duration.ts'
+import { isUncapped, type KeyCaps, modelKeyOf, networksOf } from '../formats/key-caps.ts'
+import type { Caller, CompiledCaps } from './caller.ts'
+import { type Counter, toCountedLimits } from './counter.ts'
+
+interface CappedKey {
+  readonly id: string
+  readonly subscription: string
+  readonly caps: KeyCaps
+}
+
+/** undefined: nothing is capped. */
+export function compileCaps({ id, subscription, caps }: CappedKey): CompiledCaps | undefined {
+  if (isUncapped(caps)) return undefined
+  const { models, tokenRateLimits = [], allowedAddresses } = caps
+  const limits = tokenRateLimits.map(({ limit, window }) => {
+    return { limit, window, windowMs: parseWindow(window) as number }
+  })
+  return {
+    models: models && new Set(models.map(modelKeyOf)),
+    networks: allowedAddresses && networksOf(allowedAddresses),
+    limits: toCountedLimits(subscription, scopeOf(id), limits, 'key'),
+    counted:
+      limits.length === 0 ? undefined : `${id} ${limits.map(({ windowMs }) => windowMs).join(',')}`,
+  }
+}
+
+/** The counters of the key with which a response was admitted; `counted` is that of its caps. */
+export function keyCountersOf(
+  counted: string | undefined,
+  subscription: string,
+  user: string,
+): readonly Counter[] {
+  const [, id = '', windows = ''] =
+    /^(\S{1,64}) (\d{1,12}(?:,\d{1,12}){0,7})$/.exec(counted ?? '') ?? []
+  if (id === '') return []
+  return windows.split(',').map((windowMs) => ({
+    key: `${subscription}\n${scopeOf(id)}\n${windowMs}\n${user}`,
+    windowMs: Number(windowMs),
+  }))
+}
+
+/** Stands for the model in the key of a counter; no model has such a name. */
+function scopeOf(id: string): string {
+  return `@${id}`
+}
+
+/** The caller's caps; undefined for a token, and for a key without any. */
+export function capsOf(caller: Caller): CompiledCaps | undefined {
+  return caller.by === 'key' ? caller.caps : undefined
+}
+
+/** Whether the caller is a key that may not be used from this address; undefined: it has none. */
+export function isElsewhere(caller: Caller, address: string | undefined): boolean {
+  const networks = capsOf(caller)?.networks
+  return networks !== undefined && (address === undefined || !isWithinAny(networks, address))
+}
+
+/** Whether the caller is a key whose models leave this one out. */
+export function leavesOut(caller: Caller, modelKey: string): boolean {
+  return capsOf(caller)?.models?.has(modelKey) === false
+}

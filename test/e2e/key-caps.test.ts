@@ -1,0 +1,115 @@
+/** Caps of keys, through a real Envoy. */
+
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { chatPath, type Gateway, gatewayTests } from '../support/gateway.ts'
+import { poll } from '../support/poll.ts'
+
+const otherPath = '/llm/other/v1/chat/completions'
+const adminToken = 'token-admin'
+const test = gatewayTests({
+  lists: true,
+  env: {
+    USAGE_JOURNAL: join(mkdtempSync(join(tmpdir(), 'caps-')), 'usage.jsonl'),
+    GATEWAY_TRUSTED_HOPS: '1',
+  },
+})
+
+async function mint(gateway: Gateway, caps: object, user = gateway.newUser()) {
+  return { user, ...(await gateway.mint({ user, ...caps })) }
+}
+
+async function patch(gateway: Gateway, id: string, token: string, caps: object) {
+  const answer = await gateway.ask(`/v1/api-keys/${id}`, token, {
+    method: 'PATCH',
+    body: JSON.stringify(caps),
+  })
+  if (answer.status !== 200) throw new Error(answer.text)
+  return JSON.parse(answer.text)
+}
+
+test('only the models of the key are served and listed', async (t, gateway) => {
+  const { key } = await mint(gateway, { models: [{ namespace: 'llm', name: 'sim' }] })
+  t.equal((await gateway.chat(key)).status, 200)
+  const refused = await gateway.chat(key, {}, {}, otherPath)
+  t.equal(refused.status, 403)
+  t.match(JSON.parse(refused.text), {
+    error: { code: 'model_not_allowed', message: /"llm\/other", which is not among its models/ },
+  })
+  const { data } = JSON.parse((await gateway.ask('/v1/models', key)).text)
+  const owners = data.map((each: { owned_by: string }) => each.owned_by)
+  t.strictSame([...new Set(owners)], ['llm/sim'])
+})
+
+test('the address is the one before the trusted proxy, whatever a client claims', async (t, gateway) => {
+  const { key } = await mint(gateway, { allowedAddresses: ['192.0.2.0/24'] })
+  const from = (forwarded: string, body = '{"model":"sim","messages":[]}') =>
+    gateway.ask(chatPath, key, { method: 'POST', body, headers: { 'x-forwarded-for': forwarded } })
+  t.equal((await from('192.0.2.7')).status, 200)
+  const before = await gateway.model.tally()
+  const refused = await from('192.0.2.7, 198.51.100.1')
+  t.equal(refused.status, 403)
+  t.match(JSON.parse(refused.text), {
+    error: { code: 'address_not_allowed', message: /"198\.51\.100\.1"/ },
+  })
+  t.equal(refused.headers.get('x-should-retry'), 'false')
+  const large = JSON.stringify({ model: 'sim', messages: [], more: 'x'.repeat(200_000) })
+  t.equal((await from('198.51.100.1', large)).status, 403, 'before a large body is read')
+  t.strictSame(await gateway.model.tally(), before, 'the model gets no request')
+})
+
+test('tokens of the key count over its models, and the tightest limit speaks', async (t, gateway) => {
+  const { key, user } = await mint(gateway, { tokenRateLimits: [{ limit: 50, window: '1h' }] })
+  const first = await gateway.chat(key, { totalTokens: 30 })
+  t.equal(first.headers.get('x-ratelimit-limit-tokens'), '50')
+  t.match(
+    first.headers.get('ratelimit-policy'),
+    /^"1h";q=1000000000.*, "key-1h";q=50;w=3600;qu="tokens"$/,
+  )
+  t.match(first.headers.get('ratelimit'), /"key-1h";r=50;t=3600/)
+  await gateway.settled()
+  t.equal((await gateway.chat(key, { totalTokens: 20 }, {}, otherPath)).status, 200)
+  await gateway.settled()
+  const refused = await gateway.chat(key)
+  t.equal(refused.status, 429)
+  t.match(
+    JSON.parse(refused.text).error.message,
+    /^The token limit of this API key is used up: 50 of 50/,
+  )
+  const another = await mint(gateway, {}, user)
+  t.equal((await gateway.chat(another.key)).status, 200, 'another key of the user')
+  const explained = await gateway.ask('/v1/explain', `token-${user}`, {
+    method: 'POST',
+    body: JSON.stringify({ keyId: await idOf(gateway, key), model: 'llm/sim' }),
+  })
+  t.match(JSON.parse(explained.text), {
+    allowed: false,
+    limits: [{ scope: 'user' }, { scope: 'key', used: 50, remaining: 0 }],
+  })
+
+  await gateway.stopService()
+  await gateway.startService()
+  await poll(
+    async () => (await gateway.chat(key)).status === 429,
+    'the journal has it, after a restart',
+  )
+})
+
+async function idOf(gateway: Gateway, key: string): Promise<string> {
+  const answer = await gateway.ask('/v1/api-keys/search', key, {
+    method: 'POST',
+    body: JSON.stringify({ filters: { keyPrefix: key.slice(0, 12) } }),
+  })
+  return JSON.parse(answer.text).data[0].id
+}
+
+test('a narrowed cap is in force with the answer, a dropped one too', async (t, gateway) => {
+  const { key, id, user } = await mint(gateway, {})
+  t.equal((await gateway.chat(key)).status, 200)
+  const narrowed = await patch(gateway, id, `token-${user}`, { allowedAddresses: ['192.0.2.0/24'] })
+  t.equal(narrowed.propagation.state, 'confirmed')
+  t.equal((await gateway.chat(key)).status, 403)
+  await patch(gateway, id, adminToken, { allowedAddresses: null })
+  t.equal((await gateway.chat(key)).status, 200)
+})
