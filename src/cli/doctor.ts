@@ -16,6 +16,7 @@ import { showProblem } from '../sources/files.ts'
 import { loadSnapshot } from '../sources/pipeline.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import { listReplicas } from '../store/revocations/replicas.ts'
+import { unseenMs as silentMs } from '../store/revocations/revocation-follower.ts'
 import { askOwn } from './own-listener.ts'
 import { printable } from './table.ts'
 import { type CommandIo, terminal } from './terminal.ts'
@@ -33,7 +34,6 @@ the process started. If the process is down, it names the problems of the folder
 Exit status: 0 nothing is wrong, 1 something is, 2 invalid arguments.`
 
 const watchMs = 5_000
-const silentMs = 5_000
 const dayMs = 86_400_000
 /** Details of one finding that are shown. */
 const shown = 10
