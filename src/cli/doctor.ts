@@ -14,7 +14,7 @@ import { packageRoot } from '../runtime/package-root.ts'
 import { type Config, loadConfig, showAddress } from '../settings/config.ts'
 import { showProblem } from '../sources/files.ts'
 import { loadSnapshot } from '../sources/pipeline.ts'
-import { openPool } from '../store/postgres/postgres.ts'
+import { openPool, statementDeadlineMs } from '../store/postgres/postgres.ts'
 import { listReplicas } from '../store/revocations/replicas.ts'
 import { unseenMs as silentMs } from '../store/revocations/revocation-follower.ts'
 import { askOwn } from './own-listener.ts'
@@ -132,7 +132,8 @@ const resources = '/internal/v1/resources'
 
 async function scrape({ metricsAddress }: Config, secure: object): Promise<Figures> {
   if (metricsAddress === undefined) return new Map()
-  const { body } = await askOwn(metricsAddress, '/metrics', secure)
+  const { status, body } = await askOwn(metricsAddress, '/metrics', secure)
+  if (status !== 200) throw new Error(`/metrics has status ${status}`)
   const samples = [...body.matchAll(/^([a-z]\S*(?:\{.*\})?) (\S+)$/gm)]
   return new Map(samples.map(([, series = '', value]) => [series, Number(value)]))
 }
@@ -196,8 +197,9 @@ async function seeDatabase(config: Config) {
   if (url === undefined) return { silent: [] }
   const sql = openPool({ url, connections: 1, applicationName: 'tollgate doctor' })
   try {
-    const [{ now } = { now: 0 }] = await sql<{ now: number }[]>`
+    const clock = sql<{ now: number }[]>`
       select extract(epoch from clock_timestamp())::float8 as now`
+    const [{ now } = { now: 0 }] = await clock.run(statementDeadlineMs)
     const aheadSeconds = now - Date.now() / 1_000
     const replicas = await listReplicas(sql)
     const silent = replicas.filter(({ unseenMs }) => unseenMs > silentMs)

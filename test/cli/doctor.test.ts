@@ -1,3 +1,4 @@
+import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { doctor } from '../../src/cli/doctor.ts'
@@ -8,6 +9,7 @@ import { createDatabase } from '../support/database.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { addReplica } from '../support/followers.ts'
 import { type Gateway, startGateway } from '../support/gateway.ts'
+import { listenLocally } from '../support/listening.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
@@ -76,6 +78,17 @@ test('says what is wrong, the worst first', { skip }, async (t) => {
   const silent = await until(t, env, ['tollgatereplicasilent', 'tollgateresourceproblems'])
   t.match(silent, /gone at /)
   t.match(silent, /AccessPolicy models-as-a-service\/open is Degraded: .* by gone/)
+})
+
+test('a process whose metrics fail is not in service', { skip }, async (t) => {
+  const gateway = await startGateway(t)
+  const failing = createServer((_request, response) => void response.writeHead(500).end())
+  const env = settingsOf(gateway, {
+    METRICS_ADDRESS: `127.0.0.1:${await listenLocally(t, failing)}`,
+  })
+  const { sections, text } = await run(env)
+  t.ok(sections.includes('tollgatedown'), text)
+  t.match(text, '/metrics has status 500')
 })
 
 test('without a process it says what would keep it from serving', { skip }, async (t) => {
