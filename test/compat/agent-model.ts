@@ -12,7 +12,7 @@ type Json = Record<string, unknown>
 
 /** What agents call the tool that runs a command. */
 const shells =
-  /^(bash|shell|exec_command|local_shell|run_shell_command|run_command|execute_command|developer__shell|terminal|run_terminal_command)$/i
+  /^(bash|shell|exec_command|local_shell|run_shell_command|run_commands?|execute_command|developer__shell|terminal|run_terminal_command)$/i
 /** In input and output, of every response. */
 const [input, output] = [90, 10]
 
@@ -20,15 +20,11 @@ export interface AgentModel {
   readonly url: string
   /** Tokens of all responses so far. */
   readonly said: () => number
-  /** Requests by path, with `!` if they came after a tool's result. */
-  readonly asked: readonly string[]
-  close(): void
 }
 
 /** `command` must print `word`. */
 export async function startAgentModel(command: string, word: string): Promise<AgentModel> {
   let said = 0
-  const asked: string[] = []
   const server = http.createServer(async (request, response) => {
     const path = (request.url ?? '').replace(/\?.*/, '')
     if (request.method !== 'POST') return reply(response, { object: 'list', data: [{ id: 'sim' }] })
@@ -36,7 +32,6 @@ export async function startAgentModel(command: string, word: string): Promise<Ag
     const text = JSON.stringify(body)
     if (path.endsWith('count_tokens')) return reply(response, { input_tokens: input })
     const seen = text.includes(word)
-    asked.push(seen ? `${path}!` : path)
     said += input + output
     const tool = seen ? undefined : shellOf(body.tools)
     const call = tool && { name: tool.name, args: argumentsFor(tool.schema, command) }
@@ -55,13 +50,11 @@ export async function startAgentModel(command: string, word: string): Promise<Ag
     }
     response.end(write === chat ? 'data: [DONE]\n\n' : undefined)
   })
-  server.listen(0, '127.0.0.1')
+  server.listen(0, '127.0.0.1').unref()
   await once(server, 'listening')
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     said: () => said,
-    asked,
-    close: () => server.close().closeAllConnections(),
   }
 }
 
@@ -96,11 +89,12 @@ function argumentsFor(schema: Json, command: string): string {
   const fields = Object.entries((schema.properties ?? {}) as Record<string, Json>)
   const required = new Set(schema.required as string[] | undefined)
   const values = fields.flatMap(([name, { type, enum: choices }]) => {
+    if (name === 'commands') return [[name, [command]]]
     if (/^(command|cmd|script)$/.test(name)) {
       return [[name, type === 'array' ? ['bash', '-c', command] : command]]
     }
     if (!required.has(name)) return []
-    const value = { boolean: false, number: 1_000, integer: 1_000, array: [], object: {} }
+    const value = { boolean: false, number: 60_000, integer: 60_000, array: [], object: {} }
     const usual = value[type as keyof typeof value] ?? 'print the word'
     return [[name, Array.isArray(choices) ? choices[0] : usual]]
   })

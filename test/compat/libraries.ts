@@ -47,14 +47,44 @@ export async function pythonWith(set: PythonSet): Promise<NodeJS.ProcessEnv> {
   }
 }
 
-/** Installs the npm libraries of this folder from its lockfile. */
-export function installPackages(): void {
-  if (existsSync(join(here, 'node_modules', 'ai', 'package.json'))) return
+/** Installs the npm packages of this folder, or of one in it, from its lockfile. */
+export function installPackages(folder = '.'): void {
+  const cwd = join(here, folder)
+  const isComplete = join(cwd, 'node_modules', '.package-lock.json')
+  if (existsSync(isComplete)) return
   const { status, stderr } = spawnSync('npm', ['ci', '--no-audit', '--no-fund'], {
-    cwd: here,
+    cwd,
     encoding: 'utf8',
   })
-  if (status !== 0) throw new Error(`npm ci in ${here}: ${stderr}`)
+  if (status !== 0) throw new Error(`npm ci in ${cwd}: ${stderr}`)
+}
+
+/** The longest run of an agent. */
+const longestRunMs = 240_000
+
+/** Runs a program in its own home; returns all that it prints, whatever its exit status. */
+export async function runToEnd(
+  line: {
+    readonly program: string
+    readonly args: readonly string[]
+    readonly env: Readonly<Record<string, string>>
+  },
+  home: string,
+): Promise<string> {
+  const { PATH = '' } = process.env
+  const child = spawn(line.program, line.args, {
+    // Nothing of the person who runs the test: no credential, no settings.
+    env: { PATH, HOME: home, TERM: 'dumb', NO_COLOR: '1', ...line.env },
+    cwd: home,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: longestRunMs,
+  })
+  const [output, complaint] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'close'),
+  ])
+  return output + complaint
 }
 
 /** Runs a program and returns the JSON in its last line. */
