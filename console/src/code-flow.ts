@@ -62,13 +62,16 @@ export async function finish(): Promise<string | undefined> {
   // Before anything else: the code must not stay in the address.
   history.replaceState(null, '', begun?.address ?? '/console')
   dispatchEvent(new PopStateEvent('popstate'))
-  const refusal = query.get('error_description') ?? query.get('error')
-  if (refusal) throw new ApiError(0, 'refused', `The identity provider says: ${refusal}`)
   const code = query.get('code')
+  const refusal = query.get('error_description') ?? query.get('error')
   const from = query.get('iss')
   const isOurs = begun !== undefined && query.get('state') === begun.state
-  if (!isOurs || code === null || (from !== null && from !== begun.issuer)) {
+  // Also before a refusal is shown: anybody can make a link with a text in it.
+  if (!isOurs || !(code || refusal) || (from !== null && from !== begun.issuer)) {
     throw new ApiError(0, 'unknown', 'This sign-in was not begun in this tab; begin again.')
+  }
+  if (refusal || code === null) {
+    throw new ApiError(0, 'refused', `The identity provider says: ${refusal}`)
   }
   const { issuer, verifier } = begun
   const response = await fetch('/console/sign-in', {

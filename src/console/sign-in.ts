@@ -1,6 +1,6 @@
 /** `/console/sign-in`: the providers to choose from, and the exchange of a code for a token. */
 
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { ServiceError } from '../core/decision/errors.ts'
 import type { CodeFlow } from '../identity/oidc/code-flow.ts'
 
@@ -9,6 +9,8 @@ export interface SignInDeps {
   readonly codeFlows: () => readonly CodeFlow[]
   /** The gateway's public address, without a slash at the end. */
   readonly gatewayUrl: string
+  /** Counts an exchange for the address of the request; returns milliseconds until it may be made. */
+  readonly waitOf: (request: FastifyRequest) => number
 }
 
 /** Exchanges at once: nobody has proved anything yet, and each is a call to the provider. */
@@ -34,7 +36,8 @@ interface SignInBody {
 }
 
 /** Adds the routes. The page puts state and challenge into the address of a provider. */
-export function signIn(app: FastifyInstance, { codeFlows, gatewayUrl }: SignInDeps): void {
+export function signIn(app: FastifyInstance, deps: SignInDeps): void {
+  const { codeFlows, gatewayUrl, waitOf } = deps
   const redirectUri = `${gatewayUrl}/console/signed-in`
   let exchanges = 0
 
@@ -53,8 +56,9 @@ export function signIn(app: FastifyInstance, { codeFlows, gatewayUrl }: SignInDe
     if (flow === undefined) {
       throw new ServiceError('invalid_request', { message: 'issuer is not one of the providers.' })
     }
-    if (exchanges >= mostExchanges) {
-      reply.header('retry-after', '1')
+    const waitMs = exchanges >= mostExchanges ? 1_000 : waitOf(request)
+    if (waitMs > 0) {
+      reply.header('retry-after', Math.ceil(waitMs / 1_000))
       throw new ServiceError('too_many_requests')
     }
     exchanges += 1

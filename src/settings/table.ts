@@ -183,7 +183,7 @@ export const settings = {
   apiRateLimit: setting('API_RATE_LIMIT', '600/1m', form.orOff(form.rate),
     'requests of one caller to the external API, counted by each process'),
   apiAddressRateLimit: setting('API_RATE_LIMIT_ADDRESS', '1200/1m', form.orOff(form.rate),
-    'bad credentials that one address, or IPv6 /64, may send to the external API, counted by each process'),
+    'bad credentials that one address, or IPv6 /64, may send to the external API, and sign-ins on the console, counted by each process'),
   adminGroups: optional('ADMIN_GROUPS', '`tollgate-admins`; none with `KUBERNETES_TOKEN_REVIEW`', form.names,
     'groups of administrators, in identity tokens; a key is never an administrator'),
   maxExpirationDays: setting('API_KEY_MAX_EXPIRATION_DAYS', '90', form.integer(1, 36_500),

@@ -1,12 +1,15 @@
 /** The REST APIs: the external one, and the internal one for operators. */
 
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { createIsAdmin } from '../admin/administrators.ts'
 import { createAskGateway } from '../admin/ask-gateway.ts'
 import { createProbeModel, type ProbeModel } from '../admin/model-probe.ts'
+import { createRequestLimit } from '../admin/request-limit.ts'
 import { buildAdmin, buildInternal } from '../admin/server.ts'
+import { addressOf } from '../admin/trusted-proxies.ts'
 import { serveConsole } from '../console/console.ts'
 import { localHost, showAddress } from '../core/formats/address.ts'
+import { networkOf } from '../core/formats/network.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { createLineLimit } from '../runtime/line-limit.ts'
 import type { Config } from '../settings/config.ts'
@@ -64,7 +67,11 @@ export function createExternalApi(
     instanceName: config.instanceName,
   })
   const { codeFlows } = tokens
-  app.register(async (scope) => serveConsole(scope, { codeFlows, gatewayUrl: config.gatewayUrl }))
+  const { gatewayUrl, apiAddressRateLimit } = config
+  const exchanges = apiAddressRateLimit && createRequestLimit(apiAddressRateLimit)
+  const waitOf = (request: FastifyRequest): number =>
+    exchanges?.take(networkOf(addressOf(request)), clock()) ?? 0
+  app.register(async (scope) => serveConsole(scope, { codeFlows, gatewayUrl, waitOf }))
   return app
 }
 

@@ -5,7 +5,11 @@ import { serveConsole } from '../../src/console/console.ts'
 
 async function build(t: Test) {
   const app = Fastify()
-  serveConsole(app, { codeFlows: () => [], gatewayUrl: 'http://gateway.example' })
+  serveConsole(app, {
+    codeFlows: () => [],
+    gatewayUrl: 'http://gateway.example',
+    waitOf: () => 0,
+  })
   t.teardown(() => app.close())
   return app
 }

@@ -6,7 +6,13 @@ const provider = await startOpenidProvider(root)
 provider.groups.set('ada', ['team'])
 
 const test = consoleTests(
-  { env: { OIDC_ISSUER_URL: provider.url, OIDC_CLIENT_ID: 'page, tollgate' } },
+  {
+    env: {
+      OIDC_ISSUER_URL: provider.url,
+      OIDC_CLIENT_ID: 'page, tollgate',
+      API_RATE_LIMIT_ADDRESS: '40/1m',
+    },
+  },
   [provider.url],
 )
 
@@ -38,9 +44,13 @@ test('an answer to another sign-in is not accepted', async (t, { page, gateway, 
   await page.goto(`${gateway.url}/console/signed-in?code=stolen&state=forged`)
   await page.getByText('This sign-in was not begun in this tab; begin again.').waitFor()
   t.equal(page.url(), `${gateway.url}/console`, 'the code is not in the address any more')
-  await page.goto(
-    `${gateway.url}/console/signed-in?error=access_denied&error_description=<b>no</b>`,
+  const refusal = 'error=access_denied&error_description=<b>no</b>'
+  await page.goto(`${gateway.url}/console/signed-in?${refusal}`)
+  await page.getByText('This sign-in was not begun in this tab; begin again.').waitFor()
+  await page.evaluate(
+    `sessionStorage.setItem('tollgate-sign-in', '{"state":"s","issuer":"i","address":"/console"}')`,
   )
+  await page.goto(`${gateway.url}/console/signed-in?${refusal}&state=s`)
   await page.getByText('The identity provider says: <b>no</b>').waitFor()
   expected.add(401)
   const post = (body: object) =>
@@ -51,4 +61,23 @@ test('an answer to another sign-in is not accepted', async (t, { page, gateway, 
   t.match(JSON.parse((await post(known)).text), { error: { message: /begin again/ } })
   t.equal((await post({ ...known, issuer: 'https://evil.example' })).status, 400)
   t.equal((await post({ ...known, verifier: 'short' })).status, 400)
+})
+
+// The last test, because nobody can sign in from this address for a minute afterwards.
+test('an address that guesses codes is refused before the provider is asked', async (t, {
+  gateway,
+}) => {
+  const known = { issuer: provider.url, code: 'guessed', verifier: 'x'.repeat(43) }
+  const body = JSON.stringify(known)
+  const statuses = new Map<number, number>()
+  for (let i = 0; i < 50; i += 1) {
+    const { status, headers } = await gateway.ask('/console/sign-in', undefined, {
+      method: 'POST',
+      body,
+    })
+    statuses.set(status, (statuses.get(status) ?? 0) + 1)
+    if (status === 429) t.match(headers.get('retry-after'), /^\d+$/)
+  }
+  t.strictSame([...statuses.keys()].sort(), [401, 429])
+  t.ok((statuses.get(401) ?? 0) <= 40, `${statuses.get(401)} were asked`)
 })
