@@ -16,7 +16,8 @@ export interface ApiServerOptions {
   readonly insecureHttp?: boolean | undefined
 }
 
-const defaultUrl = 'http://127.0.0.1:8000'
+/** The gateway of `tollgate up`. */
+export const defaultUrl = 'http://127.0.0.1:8000'
 
 /**
  * From TOLLGATE_URL, and TOLLGATE_TOKEN or the file TOLLGATE_TOKEN_FILE. Throws an error that says

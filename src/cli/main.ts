@@ -23,6 +23,7 @@ const usage = `Usage: tollgate <command>
   explain <model>  say whether a request would be let through, and why
   usage            show how many tokens were used
   limits           show what is left of your token limits
+  demo             make keys and traffic for the gateway of tollgate up
   help <command>   describe a command; the same as <command> --help
   --version        print the version
 
@@ -61,6 +62,7 @@ async function run(): Promise<number> {
     explain: async () => (await import('./explain.ts')).explain(args),
     usage: async () => (await import('./show-usage.ts')).showUsage(args),
     limits: async () => (await import('./show-limits.ts')).showLimits(args),
+    demo: async () => (await import('./demo.ts')).demo(args),
     help: () => print(usage),
     version: () =>
       print(JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')).version),

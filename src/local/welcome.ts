@@ -54,20 +54,23 @@ export function welcome({ settings, resourceFolder, lines }: WelcomeOptions): st
     'Tollgate is up',
     '',
     ...table,
-    ...identities(sampleTokens),
+    ...identities(sampleTokens, localUrl(config.gatewayAddress)),
     ...(lines.length > 0 ? tries(lines) : firstSteps(localUrl(config.gatewayAddress))),
     '',
   ].join('\n')
 }
 
-function identities(sample: boolean): string[] {
+function identities(sample: boolean, gateway: string): string[] {
   if (!sample) return []
   return [
     '',
     'Identities for trying out (everybody knows these tokens, so all listens on this machine only):',
     '  alice  (group team-a)           alice-token',
+    '  carol  (group team-a)           carol-token',
     '  bob    (group team-b)           bob-token',
     '  admin  (group tollgate-admins)  admin-token',
+    `Sign in with one of them at ${gateway}/console. For something to look at there:`,
+    `  TOLLGATE_URL=${gateway} bin/tollgate demo`,
   ]
 }
 

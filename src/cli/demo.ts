@@ -1,0 +1,120 @@
+/** `tollgate demo`: keys and traffic for the sample gateway of `tollgate up`, to look at. */
+
+import { parseArgs } from 'node:util'
+import { isLoopback } from '../core/formats/trustworthy.ts'
+import { createApiClient } from './api-client.ts'
+import { checkUrl, defaultUrl } from './api-server.ts'
+import { printable, renderTable } from './table.ts'
+import { type CommandIo, terminal } from './terminal.ts'
+import { readCall } from './usage.ts'
+
+const usage = `Usage: tollgate demo [--requests <number>]
+
+Makes keys for the sample identities of tollgate up and sends requests with them to its sample models, some of
+which are refused, so that the console has something to show. The keys are good for a day; those of an earlier
+demo are revoked. The gateway, TOLLGATE_URL (default ${defaultUrl}), must be on this machine.
+
+  --requests   how many; 200 by default, 10,000 at most`
+
+type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
+
+const mostRequests = 10_000
+/** Requests at once. */
+const atOnce = 4
+const label = { made: 'tollgate-demo' }
+
+/** What each key is for. The identities and subscriptions are those of the samples. */
+const keys = [
+  { user: 'alice', name: 'Nightly evaluation', subscription: 'team-a-premium' },
+  { user: 'alice', name: 'Laptop', subscription: 'team-a-basic' },
+  { user: 'alice', name: 'Try-out', subscription: 'team-a-tiny' },
+  { user: 'carol', name: 'Search ranking', subscription: 'team-a-premium' },
+  { user: 'carol', name: 'Notebook', subscription: 'team-a-basic' },
+  { user: 'bob', name: 'Support assistant', subscription: 'team-b-only' },
+] as const
+
+/** The models asked for, in turn: mostly what is open, sometimes what is not. */
+const models = [
+  'sim-small',
+  'sim-small',
+  'sim-large',
+  'sim-small',
+  'sim-small',
+  'sim-smal',
+] as const
+
+/** Runs the command; returns the exit status: 1 if nothing was answered, 2 for invalid arguments. */
+export async function demo(args: readonly string[], io: Io = terminal): Promise<number> {
+  const call = readCall(args, usage, readArguments, io)
+  if (typeof call === 'number') return call
+  const { requests } = call
+  const url = checkUrl(io.env.TOLLGATE_URL?.trim() || defaultUrl, true)
+  if (!isLoopback(new URL(url).hostname)) {
+    throw new Error(`${url} is not on this machine; a demo is for the gateway of tollgate up.`)
+  }
+  const made = await makeKeys(url)
+  const statuses = new Map<number, number>()
+  let next = 0
+  async function send(): Promise<void> {
+    for (;;) {
+      const turn = next++
+      if (turn >= requests) return
+      const status = await chat(url, made[turn % made.length] as string, turn)
+      statuses.set(status, (statuses.get(status) ?? 0) + 1)
+    }
+  }
+  await Promise.all(Array.from({ length: atOnce }, send))
+  const rows = [...statuses].sort(([a], [b]) => a - b)
+  io.out(
+    renderTable(
+      ['STATUS', 'REQUESTS'],
+      rows.map((row) => row.map(String)),
+      64,
+    ),
+  )
+  io.out(`\n${made.length} keys, and what they have done: ${url}/console`)
+  return statuses.has(200) ? 0 : 1
+}
+
+function readArguments(args: string[]): { readonly requests: number } | undefined {
+  const { values } = parseArgs({ args, options: { requests: { type: 'string', default: '200' } } })
+  const requests = /^\d{1,5}$/.test(values.requests) ? Number(values.requests) : 0
+  return requests >= 1 && requests <= mostRequests ? { requests } : undefined
+}
+
+/** Their secrets. Rejects with a readable error, also if the gateway is not the sample's. */
+async function makeKeys(url: string): Promise<readonly string[]> {
+  const secrets: string[] = []
+  for (const user of new Set(keys.map((each) => each.user))) {
+    const ask = createApiClient({ url, token: `${user}-token` })
+    const { data } = (await ask('POST', '/v1/api-keys/search', {
+      filters: { username: user, status: ['active'], labelsContain: label },
+      pagination: { limit: 100 },
+    })) as { readonly data: readonly { readonly id: string }[] }
+    for (const { id } of data) await ask('DELETE', `/v1/api-keys/${encodeURIComponent(id)}`)
+    for (const { name, subscription } of keys.filter((each) => each.user === user)) {
+      const body = { name, subscription, expiresIn: '1d', labels: label }
+      secrets.push(((await ask('POST', '/v1/api-keys', body)) as { readonly key: string }).key)
+    }
+  }
+  return secrets
+}
+
+/** One chat, streamed every other time; its status. */
+async function chat(url: string, key: string, turn: number): Promise<number> {
+  const response = await fetch(`${url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    signal: AbortSignal.timeout(30_000),
+    body: JSON.stringify({
+      model: models[Math.floor(turn / keys.length) % models.length],
+      messages: [{ role: 'user', content: `Question ${turn}` }],
+      max_tokens: 8 + ((turn * 7) % 57),
+      stream: turn % 2 === 1,
+    }),
+  }).catch((error: unknown) => {
+    throw new Error(`${url} cannot be reached (${printable(String(error))}).`)
+  })
+  await response.arrayBuffer()
+  return response.status
+}
