@@ -26,6 +26,7 @@ import { distance } from './parts/time.tsx'
 import { addressOf, usePlace } from './route.ts'
 import { type Session, SessionContext } from './session.tsx'
 import { SignIn } from './sign-in.tsx'
+import { UsagePage } from './usage/usage-page.tsx'
 
 interface Entry {
   readonly path: string
@@ -38,6 +39,7 @@ interface Entry {
 const entries: readonly Entry[] = [
   { path: 'keys', label: 'API keys', page: () => <KeysPage /> },
   { path: 'models', label: 'Models', page: () => <ModelsPage />, inner: () => <ModelPage /> },
+  { path: 'usage', label: 'Usage', page: () => <UsagePage /> },
   { path: 'explain', label: 'Why?', page: () => <ExplainPage /> },
 ]
 

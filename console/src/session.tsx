@@ -11,6 +11,8 @@ export interface Session {
   readonly ownKey: string | undefined
   /** Calls the API. Rejects with an ApiError; a credential that is refused ends the session. */
   readonly call: <Answer>(method: string, path: string, body?: unknown) => Promise<Answer>
+  /** The same for an answer that is text. */
+  readonly read: (path: string) => Promise<string>
 }
 
 export const SessionContext = createContext<Session | undefined>(undefined)
@@ -23,17 +25,19 @@ export function useSession(): Session {
 
 /** Asks the service who the token stands for. Rejects with an ApiError. */
 export async function openSession(token: string, onEnd: () => void): Promise<Session> {
-  const call: Session['call'] = async (method, path, body) => {
+  const ask = async (method: string, path: string, body?: unknown) => {
     try {
-      return await (await send(token, method, path, body)).json()
+      return await send(token, method, path, body)
     } catch (error) {
       if ((error as { status?: number }).status === 401) onEnd()
       throw error
     }
   }
+  const call: Session['call'] = async (...request) => (await ask(...request)).json()
+  const read: Session['read'] = async (path) => (await ask('GET', path)).text()
   const me: Me = await (await send(token, 'GET', '/v1/me')).json()
   const ownKey = me.credential === 'api-key' ? token : undefined
-  return { me, expiresAt: expiryOf(token), ownKey, call }
+  return { me, expiresAt: expiryOf(token), ownKey, call, read }
 }
 
 /** The `exp` of a JWT; the service verifies it, the page only warns of it. */

@@ -1,0 +1,114 @@
+/** What the page of usage shows, as its address says it, and where it comes from. */
+
+import type { ApiKey, UsagePage } from '../api.ts'
+import type { Session } from '../session.tsx'
+
+export type UsageRow = UsagePage['data'][number]
+
+/** How many hours, days or months of UTC, the present one included. */
+export const spans = [
+  { value: '24h', label: '24 hours', count: 24, unit: 'hour' },
+  { value: '7d', label: '7 days', count: 7, unit: 'day' },
+  { value: '30d', label: '30 days', count: 30, unit: 'day' },
+  { value: '12m', label: '12 months', count: 12, unit: 'month' },
+] as const
+
+export const groupings = [
+  { value: 'model', label: 'Model', field: 'model' },
+  { value: 'key', label: 'Key', field: 'key_id' },
+  { value: 'subscription', label: 'Subscription', field: 'subscription' },
+  { value: 'user', label: 'User', field: 'user' },
+] as const
+
+export interface Asked {
+  readonly span: (typeof spans)[number]
+  readonly by: (typeof groupings)[number]
+  /** undefined: everybody, for administrators. */
+  readonly user: string | undefined
+}
+
+export interface FoundUsage extends Pick<UsagePage, 'gaps'> {
+  /** Of the hours, days or months, in milliseconds since the epoch. */
+  readonly starts: readonly number[]
+  /** One row for each group, the largest total first. */
+  readonly totals: readonly UsageRow[]
+  /** By hour, day or month, and group. */
+  readonly times: readonly UsageRow[]
+  /** Whether there are more rows than were read. */
+  readonly isPartial: boolean
+  /** The names of keys by id, as far as they are known. */
+  readonly names: ReadonlyMap<string, string>
+}
+
+const mostPages = 5
+const hourMs = 3_600_000
+
+export function readAsked(query: URLSearchParams, { me }: Session): Asked {
+  const owner = query.get('owner') ?? ''
+  const span = spans.find(({ value }) => value === query.get('span')) ?? spans[1]
+  const by = groupings.find(({ value }) => value === query.get('by')) ?? groupings[0]
+  const isOther = me.administrator && owner !== ''
+  return { span, by, user: !isOther ? me.username : owner === '*' ? undefined : owner }
+}
+
+/** The beginning of each hour, day or month, in milliseconds since the epoch. */
+function startsOf({ count, unit }: Asked['span'], now: number): readonly number[] {
+  const date = new Date(now)
+  const lengthMs = unit === 'hour' ? hourMs : 24 * hourMs
+  return Array.from({ length: count }, (_, at) => {
+    const back = count - 1 - at
+    if (unit === 'month') return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() - back)
+    return Math.floor(now / lengthMs) * lengthMs - back * lengthMs
+  })
+}
+
+/** The address of a query of the API, without groups. */
+function addressOf({ span, user }: Asked, now: number): string {
+  const [from = now] = startsOf(span, now)
+  const parameters = new URLSearchParams({ from: new Date(from).toISOString() })
+  if (user !== undefined) parameters.set('user', user)
+  return `/v1/usage?${parameters}`
+}
+
+/** The whole of it as CSV, by time and group. */
+export function csvAddress(asked: Asked, now = Date.now()): string {
+  return `${addressOf(asked, now)}&group_by=${asked.span.unit},${asked.by.value}&format=csv`
+}
+
+export async function findUsage(asked: Asked, { call }: Session): Promise<FoundUsage> {
+  const now = Date.now()
+  const address = addressOf(asked, now)
+  const group = asked.by.value
+  const [totals, times, names] = await Promise.all([
+    readPages(`${address}&group_by=${group}`, call),
+    readPages(`${address}&group_by=${asked.span.unit},${group}`, call),
+    group === 'key' ? namesOfKeys(asked, call) : new Map<string, string>(),
+  ])
+  return {
+    ...{ names, gaps: totals.gaps },
+    starts: startsOf(asked.span, now),
+    totals: [...totals.data].sort((a, b) => b.total_tokens - a.total_tokens),
+    times: times.data,
+    isPartial: totals.has_more || times.has_more,
+  }
+}
+
+async function readPages(address: string, call: Session['call']): Promise<UsagePage> {
+  let page = await call<UsagePage>('GET', address)
+  const data = [...page.data]
+  for (let pages = 1; pages < mostPages && page.next_cursor !== undefined; pages += 1) {
+    const cursor = encodeURIComponent(page.next_cursor)
+    page = await call<UsagePage>('GET', `${address}&cursor=${cursor}`)
+    data.push(...page.data)
+  }
+  return { ...page, data }
+}
+
+async function namesOfKeys({ user }: Asked, call: Session['call']) {
+  const { data } = await call<{ readonly data: readonly ApiKey[] }>('POST', '/v1/api-keys/search', {
+    filters: { includeEphemeral: true, ...(user !== undefined && { username: user }) },
+    sort: { by: 'last_used_at', order: 'desc' },
+    pagination: { limit: 100 },
+  })
+  return new Map(data.map(({ id, name }) => [id, name]))
+}

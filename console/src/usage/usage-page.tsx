@@ -1,0 +1,211 @@
+import {
+  Alert,
+  Button,
+  Card,
+  ColorSwatch,
+  Group,
+  NativeSelect,
+  SegmentedControl,
+  Table,
+  Text,
+} from '@mantine/core'
+import { useMemo, useState } from 'react'
+import type { ApiError } from '../api.ts'
+import { Filter } from '../parts/filter.tsx'
+import { count } from '../parts/limits.tsx'
+import { Link } from '../parts/link.tsx'
+import { Nothing } from '../parts/nothing.tsx'
+import { Page } from '../parts/page.tsx'
+import { Problem } from '../parts/problem.tsx'
+import { Scrolls } from '../parts/scrolls.tsx'
+import { Time } from '../parts/time.tsx'
+import { addressOf, refine, usePlace } from '../route.ts'
+import { useSession } from '../session.tsx'
+import { useLoaded } from '../use-loaded.ts'
+import { Plot, type Series } from './plot.tsx'
+import {
+  type Asked,
+  csvAddress,
+  type FoundUsage,
+  findUsage,
+  groupings,
+  readAsked,
+  spans,
+  type UsageRow,
+} from './read-usage.ts'
+
+const everyMs = 60_000
+
+export function UsagePage() {
+  const session = useSession()
+  const { query } = usePlace()
+  const { administrator } = session.me
+  const asked = readAsked(query, session)
+  const { value, error } = useLoaded(
+    JSON.stringify(asked),
+    () => findUsage(asked, session),
+    everyMs,
+  )
+  return (
+    <Page
+      title="Usage"
+      about="Tokens of answered requests, by hours, and by days and months of UTC. Counted from the journal, so it may be some seconds behind."
+      actions={<Csv asked={asked} />}
+    >
+      <Group align="flex-end">
+        <SegmentedControl
+          aria-label="Time"
+          data={spans.map(({ value, label }) => ({ value, label }))}
+          value={asked.span.value}
+          onChange={(span) => refine({ span })}
+        />
+        <NativeSelect
+          label="By"
+          value={asked.by.value}
+          onChange={({ currentTarget }) => refine({ by: currentTarget.value })}
+          data={groupings
+            .filter(({ value }) => administrator || value !== 'user')
+            .map(({ value, label }) => ({ value, label }))}
+        />
+        {administrator && (
+          <Filter name="owner" label="User" description="Empty: you. *: everybody." />
+        )}
+      </Group>
+      <Problem error={error} />
+      {value?.totals.length === 0 && (
+        <Nothing title="Nothing was used in this time">
+          Call a model with <Link to={addressOf('keys')}>a key</Link>, or look at a longer time.
+        </Nothing>
+      )}
+      {value && value.totals.length > 0 && <Found asked={asked} found={value} />}
+    </Page>
+  )
+}
+
+/** Saves what is shown, by time and group. */
+function Csv({ asked }: { readonly asked: Asked }) {
+  const { read } = useSession()
+  const [error, setError] = useState<ApiError>()
+  async function save() {
+    try {
+      const text = await read(csvAddress(asked))
+      const link = document.createElement('a')
+      link.href = URL.createObjectURL(new Blob([text], { type: 'text/csv' }))
+      link.download = `usage-${asked.span.value}-by-${asked.by.value}.csv`
+      link.click()
+      URL.revokeObjectURL(link.href)
+      setError(undefined)
+    } catch (problem) {
+      setError(problem as ApiError)
+    }
+  }
+  return (
+    <>
+      <Problem error={error} />
+      <Button variant="default" onClick={save}>
+        Save as CSV
+      </Button>
+    </>
+  )
+}
+
+const formats = {
+  hour: new Intl.DateTimeFormat(undefined, { timeStyle: 'short' }),
+  day: new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', timeZone: 'UTC' }),
+  month: new Intl.DateTimeFormat(undefined, { month: 'short', year: 'numeric', timeZone: 'UTC' }),
+}
+
+const colors = ['#4c6ef5', '#12b886', '#fab005', '#e64980', '#15aabf', '#868e96'] as const
+const others = colors.length - 1
+
+function Found({ asked, found }: { readonly asked: Asked; readonly found: FoundUsage }) {
+  const { totals, gaps, isPartial, names } = found
+  const { field, label } = asked.by
+  const { times, series } = useMemo(() => toSeries(found, field), [found, field])
+  const nameOf = (row: UsageRow) => names.get(row[field] ?? '') ?? (row[field] || 'identity token')
+  return (
+    <>
+      {gaps.map(({ journal, from, to }) => (
+        <Alert key={`${journal} ${from}`} color="yellow" variant="outline" role="status">
+          Some usage was lost between <Time at={from} /> and {to ? <Time at={to} /> : 'now'}.
+        </Alert>
+      ))}
+      {isPartial && (
+        <Alert color="yellow" variant="outline" role="status">
+          There is more than is shown; the CSV has the first thousand rows. Choose a shorter time.
+        </Alert>
+      )}
+      <Card withBorder p="sm">
+        <Plot
+          label={`Tokens by ${asked.span.unit} and ${label.toLowerCase()}; the table below has the sums`}
+          format={formats[asked.span.unit]}
+          {...{ times, series }}
+        />
+      </Card>
+      <Scrolls label="Sums">
+        <Table verticalSpacing="xs" className="numbers" miw={720}>
+          <Table.Thead>
+            <Table.Tr>
+              <Table.Th>{label}</Table.Th>
+              {columns.map(([name]) => (
+                <Table.Th key={name} ta="right">
+                  {name}
+                </Table.Th>
+              ))}
+              <Table.Th ta="right">Cost</Table.Th>
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {totals.map((row, at) => (
+              <Table.Tr key={row[field] ?? ''}>
+                <Table.Td className="breaks" miw={160}>
+                  <Group gap="xs" wrap="nowrap">
+                    <ColorSwatch
+                      size={12}
+                      color={colors[Math.min(at, others)] ?? ''}
+                      withShadow={false}
+                    />
+                    <Text size="sm">{nameOf(row)}</Text>
+                  </Group>
+                </Table.Td>
+                {columns.map(([name, column]) => (
+                  <Table.Td key={name} ta="right">
+                    {count(row[column])}
+                  </Table.Td>
+                ))}
+                <Table.Td ta="right">{row.cost ?? ''}</Table.Td>
+              </Table.Tr>
+            ))}
+          </Table.Tbody>
+        </Table>
+      </Scrolls>
+    </>
+  )
+}
+
+const columns = [
+  ['Answers', 'answers'],
+  ['Refused by a limit, about', 'refusals_approximate'],
+  ['Input', 'input_tokens'],
+  ['Cached', 'cached_tokens'],
+  ['Output', 'output_tokens'],
+  ['Tokens', 'total_tokens'],
+] as const
+
+/** The groups with the most tokens, and all others together, at each time of the span. */
+function toSeries({ starts, totals, times: rows }: FoundUsage, field: Asked['by']['field']) {
+  const times = starts.map((start) => start / 1_000)
+  const placeOf = new Map(totals.map((row, at) => [row[field], Math.min(at, others)]))
+  const series: Series[] = colors.slice(0, totals.length).map((color, at) => ({
+    color,
+    label: at === others ? 'others' : (totals[at]?.[field] ?? ''),
+    values: times.map(() => 0),
+  }))
+  const timeAt = new Map(times.map((time, at) => [time, at]))
+  for (const row of rows) {
+    const at = timeAt.get(Date.parse(row.start ?? '') / 1_000)
+    const values = series[placeOf.get(row[field]) ?? others]?.values as number[] | undefined
+    if (values && at !== undefined) values[at] = (values[at] ?? 0) + row.total_tokens
+  }
+  return { times, series }
+}

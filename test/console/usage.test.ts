@@ -1,0 +1,88 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import root from 'tap'
+import { consoleTests, isAccessible } from '../support/console.ts'
+import type { Gateway } from '../support/gateway.ts'
+import { keepPicture } from '../support/pictures.ts'
+import { poll } from '../support/poll.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const test = consoleTests({ env: { USAGE_JOURNAL: join(temporaryFolder(root), 'usage.jsonl') } })
+
+/** Makes a key, uses it and waits until the usage is in the ledger. */
+async function use(gateway: Gateway, user: string): Promise<void> {
+  const { key } = await gateway.mint({ user })
+  await gateway.chat(key, { totalTokens: 1_234 })
+  await gateway.chat(key, { totalTokens: 66 }, { model: 'other' }, '/llm/other/v1/chat/completions')
+  await poll(async () => {
+    const { text } = await gateway.ask('/v1/usage', `token-${user}`)
+    return JSON.parse(text).data[0]?.total_tokens === 1_300
+  }, 'the usage is in the ledger')
+}
+
+test('a person sees what was used, by model and by key', async (t, world) => {
+  const { page, gateway, signIn } = world
+  const [user, other] = [gateway.newUser(), gateway.newUser()]
+  await use(gateway, user)
+  await use(gateway, other)
+  await signIn(user)
+  await page.getByRole('link', { name: 'Usage' }).click()
+  const row = page.getByRole('row', { name: 'llm/sim' })
+  await row.getByRole('cell', { name: '1,234' }).waitFor()
+  await page.getByRole('row', { name: 'llm/other' }).getByRole('cell', { name: '66' }).waitFor()
+  await page.getByRole('img', { name: /^Tokens by day and model/ }).waitFor()
+  t.ok(await page.evaluate(isPainted), 'the plot has bars')
+  await isAccessible(t, page, 'usage')
+  await keepPicture(page, 'usage')
+
+  await page.getByLabel('By', { exact: true }).selectOption('Key')
+  const key = page.getByRole('row', { name: 'test' })
+  await key.getByRole('cell', { name: '1,300' }).waitFor()
+  t.match(page.url(), 'by=key')
+  await page.getByText('24 hours').click()
+  await page.getByRole('img', { name: /^Tokens by hour and key/ }).waitFor()
+
+  const saving = page.waitForEvent('download')
+  await page.getByRole('button', { name: 'Save as CSV' }).click()
+  const download = await saving
+  t.equal(download.suggestedFilename(), 'usage-24h-by-key.csv')
+  const text = readFileSync(await download.path(), 'utf8')
+  t.match(text, /^start,key_id,answers,.*\r\n.*,2,0,.*,1300,0,\r\n$/)
+})
+
+/** Whether the canvas has a pixel of the first colour. */
+const isPainted = `(() => {
+  const canvas = document.querySelector('canvas')
+  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height)
+  for (let at = 0; at < data.length; at += 4) {
+    if (data[at] === 0x4c && data[at + 1] === 0x6e && data[at + 2] === 0xf5) return true
+  }
+  return false
+})()`
+
+test('only an administrator sees the usage of others', async (t, world) => {
+  const { page, gateway, expected, signIn } = world
+  const user = gateway.newUser()
+  await use(gateway, user)
+  await signIn(gateway.newUser(), `usage?owner=${user}&by=user`)
+  await page.getByText('Nothing was used in this time').waitFor()
+  t.equal(await page.getByLabel('User').count(), 0)
+  await isAccessible(t, page, 'no usage')
+  await signIn('admin', 'usage?owner=*&by=user')
+  await page.getByRole('row', { name: user }).getByRole('cell', { name: '1,300' }).waitFor()
+  await page.getByRole('textbox', { name: 'User' }).fill('nobody')
+  await page.getByText('Nothing was used in this time').waitFor()
+  expected.add(403)
+  const asked = await gateway.ask(`/v1/usage?user=${user}`, `token-${gateway.newUser()}`)
+  t.equal(asked.status, 403)
+})
+
+test('a narrow screen shows usage', async (t, { page, gateway, signIn }) => {
+  const user = gateway.newUser()
+  await use(gateway, user)
+  await page.setViewportSize({ width: 360, height: 640 })
+  await signIn(user, 'usage')
+  await page.getByRole('row', { name: 'llm/sim' }).waitFor()
+  const width = await page.evaluate('document.documentElement.scrollWidth')
+  t.ok((width as number) <= 360, `the page is ${width} wide`)
+})
