@@ -16,7 +16,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   'core/admission': [],
   'core/formats': [],
   'core/kinds': ['core/formats'],
-  'core/decision': ['core/formats', 'core/kinds'],
+  'core/decision': ['core/admission', 'core/formats', 'core/kinds'],
   'core/resources': ['core/formats', 'core/kinds', 'core/decision'],
   'core/status': ['core/formats', 'core/kinds', 'core/decision', 'core/resources'],
   runtime: ['core/formats'],

@@ -123,8 +123,9 @@ export function placeOf(locate: Locate, resource: string): Json {
 }
 
 function showLimits(states: readonly LimitState[]): readonly Json[] {
-  return states.map(({ limit, used, remaining, resetsAt }) => ({
+  return states.map(({ limit, used, held, remaining, resetsAt }) => ({
     ...{ scope: limit.scope, window: limit.window, limit: limit.limit, used, remaining },
+    ...(held !== undefined && { held }),
     resetsAt: toTimestamp(Math.ceil(resetsAt / 1_000) * 1_000),
   }))
 }
@@ -187,6 +188,10 @@ const outcome = {
         window: { type: 'string', examples: ['1m'] },
         limit: { type: 'integer', description: 'Tokens.' },
         used: { type: 'integer' },
+        held: {
+          type: 'integer',
+          description: 'What requests in progress are expected to use, if they hold any.',
+        },
         remaining: { type: 'integer', minimum: 0 },
         resetsAt: timestamp,
       },

@@ -3,7 +3,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Caller } from '../core/decision/caller.ts'
 import type { Counter } from '../core/decision/counter.ts'
-import type { Denial, Step } from '../core/decision/decide.ts'
+import type { Denial, Reserve, Step } from '../core/decision/decide.ts'
 import { ServiceError } from '../core/decision/errors.ts'
 import { type Explanation, explain } from '../core/decision/explain.ts'
 import { compileCaps } from '../core/decision/key-caps.ts'
@@ -32,6 +32,8 @@ export interface ExplainDeps {
   readonly isAdmin: IsAdmin
   readonly snapshot: () => Snapshot
   readonly counters: CounterStore
+  /** As for Check, but it holds nothing. */
+  readonly reserve?: Reserve
   readonly paths: PathRules
   readonly clock: () => number
   readonly pastRefusals: PastRefusals
@@ -64,7 +66,7 @@ const pastNotFound =
 
 /** Adds the route. It calls the functions of Check itself; it counts nothing and opens no window. */
 export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
-  const { keys, isAdmin, snapshot, counters, paths, clock, pastRefusals, locate } = deps
+  const { keys, isAdmin, snapshot, counters, reserve, paths, clock, pastRefusals, locate } = deps
 
   async function decide(who: Who, asked: Hypothetical, at: number): Promise<Explanation> {
     const { caller, ended } = who
@@ -83,6 +85,7 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
       now: at,
       // The counters are as they are now, whatever instant is asked about.
       read: (asked: readonly Counter[]) => counters.read(asked, clock()),
+      reserve,
     }
     // A person stands for a key of theirs.
     const source = address === undefined ? undefined : () => address

@@ -92,6 +92,7 @@ interface Outcome {
     readonly window: string
     readonly limit: number
     readonly used: number
+    readonly held?: number
     readonly resetsAt: string
   }[]
 }
@@ -110,6 +111,7 @@ interface Resource {
 
 function show(answer: Explained): string {
   const { steps, policies, subscriptions, limits, changesAt, refusal } = answer
+  const isHeld = limits.some(({ held }) => held !== undefined)
   const then = refusal && `At ${printable(refusal.at)} it was ${showOutcome(refusal)}\n`
   const sections = [
     then,
@@ -133,9 +135,10 @@ function show(answer: Explained): string {
       ]),
     ),
     table(
-      ['WINDOW', 'OF', 'USED', 'LIMIT', 'RESETS'],
-      limits.map(({ scope = '', window, used, limit, resetsAt }) => [
-        ...[window, printable(scope), `${used}`, `${limit}`, resetsAt],
+      ['WINDOW', 'OF', 'USED', ...(isHeld ? ['HELD'] : []), 'LIMIT', 'RESETS'],
+      limits.map(({ scope = '', window, used, held = 0, limit, resetsAt }) => [
+        ...[window, printable(scope), `${used}`, ...(isHeld ? [`${held}`] : [])],
+        ...[`${limit}`, resetsAt],
       ]),
     ),
     changesAt && `This changes at ${printable(changesAt)}.`,

@@ -1,5 +1,6 @@
 /** `envoy.service.auth.v3.CheckRequest` → the few strings that a decision needs. */
 
+import type { Sized } from '../core/admission/estimator.ts'
 import { WireError, WireReader } from '../grpc/wire.ts'
 
 /**
@@ -32,6 +33,8 @@ export interface CheckRequest {
   readonly source: () => string | undefined
   /** Reads `x-request-id`, which the gateway sets, from the message, at each call. */
   readonly requestId: () => string | undefined
+  /** Reads the size of the request from the message, at each call. */
+  readonly size: () => Sized
 }
 
 type Draft = { -readonly [Field in keyof CheckRequest]: CheckRequest[Field] }
@@ -52,6 +55,7 @@ export function readCheckRequest(bytes: Buffer, trustedHops = 0): CheckRequest {
     authenticateOnly: false,
     source: () => (trustedHops === 0 ? readSource(bytes) : readForwarded(bytes, trustedHops)),
     requestId: () => readLateHeader(bytes, 'x-request-id'),
+    size: () => readSize(bytes),
   }
   const reader = new WireReader(bytes)
   while (reader.next()) {
@@ -167,6 +171,12 @@ function readSource(bytes: Buffer): string | undefined {
 function readForwarded(bytes: Buffer, trustedHops: number): string | undefined {
   const addresses = readLateHeader(bytes, 'x-forwarded-for')?.split(',')
   return addresses?.at(-1 - trustedHops)?.trim()
+}
+
+/** The body's length, if the client declares it. */
+function readSize(bytes: Buffer): Sized {
+  const length = readLateHeader(bytes, 'content-length') ?? ''
+  return { bytes: /^\d{1,15}$/.test(length) ? Number(length) : undefined, maxOutput: undefined }
 }
 
 /** Reads a rarely needed header from a message that has been parsed before. */

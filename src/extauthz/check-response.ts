@@ -2,7 +2,7 @@
 
 import type { KeyCaller } from '../core/decision/caller.ts'
 import { challengeOf } from '../core/decision/challenge.ts'
-import type { Decision, Denial, Grant } from '../core/decision/decide.ts'
+import type { Decision, Denial, Grant, HeldRoom } from '../core/decision/decide.ts'
 import { type Dialect, statusIn, toRefusalBody } from '../core/decision/dialect.ts'
 import { isFinal, retryAfterOutage } from '../core/decision/errors.ts'
 import { capsOf } from '../core/decision/key-caps.ts'
@@ -104,8 +104,19 @@ function allow(
   )
   const counted = grant.metered ? capsOf(caller)?.counted : undefined
   if (counted !== undefined) writeStructField(writer, 'cap', counted)
-  writer.raw(template.metadata).close(metadata, lengthBytes)
+  writer.raw(template.metadata)
+  if (grant.held !== undefined) writeHeld(writer, grant.held)
+  writer.close(metadata, lengthBytes)
   return writer.take()
+}
+
+/** What the access log must know of a hold when the response has ended (access-log-common.ts). */
+function writeHeld(writer: WireWriter, { admittedAt, bytes, maxOutput, choices, cap }: HeldRoom) {
+  writeStructField(writer, 'admitted', admittedAt)
+  if (bytes !== undefined) writeStructField(writer, 'body_bytes', bytes)
+  if (maxOutput !== undefined) writeStructField(writer, 'max_output', maxOutput)
+  if (choices !== undefined) writeStructField(writer, 'choices', choices)
+  if (Number.isFinite(cap)) writeStructField(writer, 'ceiling', cap)
 }
 
 /** Lets a request continue so that its body is read; the second Check decides. */
@@ -145,7 +156,7 @@ function headersOf(
   if (denial.code === 'token_limit_exceeded') {
     return [
       ['retry-after', String(secondsUntil(denial.retryAt ?? now, now))],
-      ...(resetsAt === undefined ? [] : [noRetry]),
+      ...(denial.isBusy ? [shortly] : resetsAt === undefined ? [] : [noRetry]),
     ]
   }
   if (status === 503) return [['retry-after', retryAfterOutage]]
@@ -162,6 +173,8 @@ function headersOf(
 
 /** Without it Claude Code repeats a refused request ten times and shows nothing meanwhile. */
 const noRetry = ['x-should-retry', 'false'] as const
+
+const shortly = ['x-should-retry', 'true'] as const
 
 /** When the limit resets, in seconds since the epoch; undefined: soon enough to wait for it. */
 function resetIfLate({ retryAt }: Denial, now: number): number | undefined {

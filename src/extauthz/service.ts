@@ -6,6 +6,7 @@ import {
   type Denial,
   decide,
   namedModel,
+  type Reserve,
   refuseAddress,
   refuseCaller,
 } from '../core/decision/decide.ts'
@@ -30,6 +31,8 @@ export interface CheckDeps {
   readonly snapshot: () => Snapshot
   readonly counters: CounterStore
   readonly paths: PathRules
+  /** Holds room for requests; undefined: subscriptions that reserve only count. */
+  readonly reserve?: Reserve
   /** Whether identity tokens allow inference; false by default. */
   readonly tokensOpen?: boolean
   /** The number of proxies in front of the gateway (GATEWAY_TRUSTED_HOPS). */
@@ -61,7 +64,7 @@ export type Check = (bytes: Buffer, traceparent?: string) => Buffer | Promise<Bu
  * nothing. It throws only for bytes that are not a CheckRequest; every other failure is a denial.
  */
 export function createCheck(deps: CheckDeps): Check {
-  const { authenticate, snapshot, counters, paths, tokensOpen, trustedHops, clock } = deps
+  const { authenticate, snapshot, counters, reserve, paths, tokensOpen, trustedHops, clock } = deps
   const { onDecided = () => {}, onRefused = () => {} } = deps
   const templateOf = createTemplates()
   const read = counters.read.bind(counters)
@@ -131,7 +134,7 @@ export function createCheck(deps: CheckDeps): Check {
     caller: Caller | null,
   ): Decision | Promise<Decision> {
     if (target === undefined) return { allowed: false, code: 'not_found' }
-    const { method, model, bodyProblem, subscription, source } = request
+    const { method, model, bodyProblem, subscription, source, requestId, size } = request
     const access = {
       caller,
       target,
@@ -141,8 +144,10 @@ export function createCheck(deps: CheckDeps): Check {
       requestedSubscription: lastValue(subscription),
       tokensOpen,
       source,
+      requestId,
+      size,
     }
-    return decide(access, { snapshot: snapshot(), rules: paths, now, read })
+    return decide(access, { snapshot: snapshot(), rules: paths, now, read, reserve })
   }
 
   function modelOf(

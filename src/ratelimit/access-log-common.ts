@@ -3,6 +3,7 @@
  * the gateway's scripts.
  */
 
+import type { HeldUsage } from '../core/decision/usage.ts'
 import type { EndedStream } from '../core/status/model-failure.ts'
 import { type FlatValue, readStruct, StructReader } from '../grpc/struct.ts'
 import type { WireReader } from '../grpc/wire.ts'
@@ -25,6 +26,10 @@ export interface Checked {
   metered: boolean
   group: string | undefined
   cap: string | undefined
+  /** What its request holds, and when it was admitted (ms since the epoch). */
+  held:
+    | Mutable<Pick<HeldUsage, 'admittedAt' | 'bytes' | 'maxOutput' | 'choices' | 'cap'>>
+    | undefined
 }
 
 /** The properties that all protocols of the log have in common. */
@@ -81,6 +86,7 @@ const checkNames = [
   'dialect',
   'credential',
   'payer',
+  ...['admitted', 'body_bytes', 'max_output', 'choices', 'ceiling'],
 ]
 const usageNames = ['total_tokens', 'prompt_tokens', 'completion_tokens', 'details_cached_tokens']
 
@@ -120,6 +126,7 @@ function readCheck(reader: WireReader): Checked {
     metered: false,
     group: undefined,
     cap: undefined,
+    held: undefined,
   }
   const fields = new StructReader(reader, checkNames)
   while (fields.next()) {
@@ -142,6 +149,26 @@ function readCheck(reader: WireReader): Checked {
         break
       case 'cap':
         check.cap = String(value)
+        break
+      case 'admitted':
+        check.held = {
+          admittedAt: Number(value),
+          bytes: undefined,
+          maxOutput: undefined,
+          cap: undefined,
+        }
+        break
+      case 'body_bytes':
+        if (check.held) check.held.bytes = Number(value)
+        break
+      case 'max_output':
+        if (check.held) check.held.maxOutput = Number(value)
+        break
+      case 'choices':
+        if (check.held) check.held.choices = Number(value)
+        break
+      case 'ceiling':
+        if (check.held) check.held.cap = Number(value)
         break
     }
   }

@@ -5,7 +5,12 @@
  * read from the response, so the service keeps no state in between.
  */
 
-import { type EndedResponse, nothingReported, type Usage } from '../core/decision/usage.ts'
+import {
+  type EndedResponse,
+  type HeldUsage,
+  nothingReported,
+  type Usage,
+} from '../core/decision/usage.ts'
 import {
   type EndedStream,
   failureOf,
@@ -13,7 +18,7 @@ import {
   type Outcome,
 } from '../core/status/model-failure.ts'
 import { WireReader } from '../grpc/wire.ts'
-import { type LoggedStream, readCommon } from './access-log-common.ts'
+import { type Checked, type LoggedStream, readCommon } from './access-log-common.ts'
 
 /**
  * The metered responses in one message. If the gateway also writes a journal, each has its
@@ -90,7 +95,16 @@ function readEntry(
     ...(group !== undefined && { group }),
     ...(cap !== undefined && { cap }),
     ...(response && { response }),
+    ...(check.held !== undefined && id !== '' && { held: toHeld(check.held, id, common) }),
   }
+}
+
+function toHeld(
+  held: NonNullable<Checked['held']>,
+  id: string,
+  { durationMs: tookMs, flags }: LoggedStream,
+): HeldUsage {
+  return { ...held, id, tookMs, isBroken: flags.size > 0 }
 }
 
 /** HTTPRequestProperties: request_id = 9, the x-request-id that Envoy has set. */

@@ -9,6 +9,7 @@ import {
   type Usage,
 } from '../core/decision/usage.ts'
 import type { CounterStore, Report } from '../store/counters.ts'
+import type { Held } from './held.ts'
 
 export interface SettleDeps {
   readonly snapshot: () => Snapshot
@@ -16,6 +17,8 @@ export interface SettleDeps {
   /** Milliseconds since the epoch. */
   readonly clock: () => number
   readonly unusableUsage: UnusableUsage
+  /** For subscriptions that reserve. */
+  readonly held?: Held | undefined
   /**
    * Called for every usage with the tokens counted for it; undefined if none could be. A response
    * that the journal reports as well is settled twice and counted once.
@@ -40,7 +43,7 @@ export type Settle = (usage: Usage, by?: Report['by']) => void
 
 /** Counts a whole response, even beyond a limit: the next request is refused instead. */
 export function createSettle(deps: SettleDeps): Settle {
-  const { snapshot, counters, clock, unusableUsage, onSettled, onCounted } = deps
+  const { snapshot, counters, clock, unusableUsage, held, onSettled, onCounted } = deps
 
   function count(usage: Usage, counted: Counted, by: Report['by']): void {
     const { response } = usage
@@ -49,7 +52,8 @@ export function createSettle(deps: SettleDeps): Settle {
     // start.
     const now = by === 'journal' && response ? Math.min(response.endedAt, clock()) : clock()
     const report = response && { id: response.id, endedAt: response.endedAt, by, onCounted: notify }
-    counters.add(countersOf(usage, snapshot()), counted.tokens, now, report)
+    const all = countersOf(usage, snapshot())
+    counters.add(held?.charged(usage, all, now) ?? all, counted.tokens, now, report)
     if (report === undefined) notify()
   }
 
@@ -57,6 +61,10 @@ export function createSettle(deps: SettleDeps): Settle {
     const charge = chargeOf(usage, unusableUsage)
     const { tokens, unusable } = charge
     if (tokens !== undefined && tokens > 0) count(usage, { tokens, estimated: unusable }, by)
+    if (held !== undefined) {
+      held.release(usage, countersOf(usage, snapshot()))
+      held.learn(usage, unusable ? undefined : tokens)
+    }
     onSettled(usage, charge, by)
   }
 }

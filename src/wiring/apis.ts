@@ -10,6 +10,7 @@ import { addressOf } from '../admin/trusted-proxies.ts'
 import { serveConsole } from '../console/console.ts'
 import { localHost, showAddress } from '../core/formats/address.ts'
 import { networkOf } from '../core/formats/network.ts'
+import { createReserve } from '../extauthz/reserve.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { createLineLimit } from '../runtime/line-limit.ts'
 import type { Config } from '../settings/config.ts'
@@ -48,6 +49,7 @@ export function createExternalApi(
     // Access to a Unix socket depends on its mode.
     tls: 'path' in config.apiAddress ? undefined : tls?.plain,
     counters: counterParts.counters,
+    reserve: createReserve({ ...counterParts, onLoss: config.onCounterLoss, isDry: true }),
     paths: config.paths,
     pastRefusals,
     usage: parts.ledger?.reader,

@@ -1,11 +1,14 @@
 /** Counters: in this process, or shared through Redis. */
 
 import type { MetricData } from '@opentelemetry/sdk-metrics'
+import { createEstimators, type Estimators } from '../core/admission/estimators.ts'
 import { nameJournal } from '../ratelimit/journal/name.ts'
 import { orAborted } from '../runtime/or-aborted.ts'
 import { part } from '../runtime/stops.ts'
 import { createMemoryCounters } from '../store/counters/memory.ts'
 import { createRedisCounters, type RedisCounters } from '../store/counters/redis/counters.ts'
+import { createMemoryHolds } from '../store/holds/memory.ts'
+import type { HoldStore } from '../store/holds.ts'
 import {
   callBounds,
   createDistribution,
@@ -21,6 +24,9 @@ export interface Counters {
   readonly counters: RedisCounters | ReturnType<typeof createMemoryCounters>
   /** The counters, if Redis stores them. */
   readonly redis: RedisCounters | undefined
+  readonly holds: HoldStore
+  /** What subscriptions' requests use, as far as this process has learned. */
+  readonly estimators: Estimators
 }
 
 /** How long a start waits for Redis. */
@@ -32,11 +38,15 @@ const connectWaitMs = 1_800
  */
 export async function openCounters(context: Context): Promise<Counters> {
   const { config, log, stops, signal } = context
+  const estimators = createEstimators()
   if (config.redisUrl === undefined) {
-    return { counters: createMemoryCounters(), redis: undefined, histograms: () => [] }
+    const counters = createMemoryCounters()
+    const holds = createMemoryHolds(counters)
+    return { counters, redis: undefined, holds, estimators, histograms: () => [] }
   }
   // The client is loaded on demand, because it takes memory and start-up time.
   const { connectRedis } = await import('../store/counters/redis/connection.ts')
+  const { createRedisHolds } = await import('../store/holds/redis.ts')
   const tookMs = createDurations(callBounds)
   const sizes = createDistribution(sizeBounds)
   const connection = connectRedis(config.redisUrlNow, (error) =>
@@ -63,10 +73,12 @@ export async function openCounters(context: Context): Promise<Counters> {
     },
     onOther: () => log.error('Redis has lost its counters: the highest known sums are restored'),
   })
+  const holds = createRedisHolds(connection.commands, { kept: counters.kept })
   stops.push(
     part('the counters', async (graceMs) => {
       const lost = await counters.stop(graceMs)
       if (lost > 0) log.error({ counters: lost }, 'Redis is out of reach: the last counts are lost')
+      await holds.stop(graceMs)
       connection.close()
     }),
   )
@@ -90,7 +102,7 @@ export async function openCounters(context: Context): Promise<Counters> {
       '',
     ),
   ]
-  return { counters, redis: counters, histograms }
+  return { counters, redis: counters, holds, estimators, histograms }
 }
 
 function readName(path: string): string {

@@ -3,6 +3,7 @@
 import type { Decision } from '../core/decision/decide.ts'
 import type { Outcome } from '../core/status/model-failure.ts'
 import type { RefusedCheck } from '../extauthz/refused-check.ts'
+import { createReserve } from '../extauthz/reserve.ts'
 import { createCheck } from '../extauthz/service.ts'
 import { createUncountedLog } from '../extauthz/uncounted-log.ts'
 import { createGrpcServer, type GrpcServer } from '../grpc/server.ts'
@@ -45,6 +46,7 @@ export function createGatewayServer(
       authenticate,
       snapshot: learner.snapshot,
       counters: traceCounters(tracing, counterParts.counters),
+      reserve: createReserve({ ...counterParts, onLoss: config.onCounterLoss }),
       paths: config.paths,
       tokensOpen: config.tokensOpenInference,
       trustedHops: config.gatewayTrustedHops,

@@ -1,6 +1,7 @@
 /** Charges usage from the gateway's stream, its journal and its rate limit calls. */
 
 import { reopenLogs } from '../gateway/reopen-logs.ts'
+import { createHeld } from '../ratelimit/held.ts'
 import type { ListedFile } from '../ratelimit/journal/folder.ts'
 import { createJournal, type Journal } from '../ratelimit/journal/journal.ts'
 import { createSettle, type Settle } from '../ratelimit/settle.ts'
@@ -13,7 +14,7 @@ import type { Resources } from './resources.ts'
 /** Charges usage, and reports it to the metrics. */
 export function openSettle(
   { config, log, clock }: Context,
-  { counters, redis }: Counters,
+  { counters, redis, holds, estimators }: Counters,
   { snapshot }: Resources,
   telemetry: Telemetry,
 ): Settle {
@@ -23,6 +24,7 @@ export function openSettle(
     counters,
     clock,
     unusableUsage: config.unusableUsage,
+    held: createHeld({ snapshot, counters, holds, estimators }),
     onSettled(usage, settled, by) {
       // The journal repeats the stream, except for responses that the stream missed.
       if (by === 'journal') return

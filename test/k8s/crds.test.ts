@@ -81,6 +81,11 @@ const ruleInCode: readonly (readonly [RegExp, (self: never, cel: string) => bool
     (self: object) => 'file' in self !== 'secretRef' in self,
   ],
   [
+    /^!has\(self\.charge\)/,
+    ({ mode, charge = 'end' }: { mode?: string; charge?: string }) =>
+      charge === 'end' || mode === 'reserve',
+  ],
+  [
     /^size\(self\.metadata\.name\) <= 63$/,
     (self: WrittenDocument) => String(self.metadata.name).length <= 63,
   ],

@@ -431,6 +431,22 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'ratelimit/held.ts',
+    ['extauthz/reserve.test.ts'],
+    [
+      ['admittedAt >= open.resetsAt - windowMs - slackMs', 'admittedAt > 0'],
+      ['if (id !== undefined && (usage.held || rulesOf(usage)))', 'if (id === null)'],
+    ],
+  ),
+  ...mutants(
+    'core/decision/reserve.ts',
+    ['extauthz/reserve.test.ts'],
+    [
+      ["if (outcome === 'spent')", "if (outcome !== 'spent')"],
+      ['isBusy: true', 'isBusy: false'],
+    ],
+  ),
+  ...mutants(
     'store/holds/memory.ts',
     ['store/holds/memory.test.ts'],
     [

@@ -46,9 +46,9 @@ export function subscription(
   name: string,
   owner: { users?: readonly string[]; groups?: readonly string[] },
   limits: Readonly<Record<string, readonly (readonly [number, string])[]>>,
-  more: { priority?: number; deleting?: boolean } = {},
+  more: { priority?: number; deleting?: boolean; admission?: object } = {},
 ): WrittenDocument {
-  const { priority, deleting = false } = more
+  const { priority, deleting = false, admission } = more
   return {
     apiVersion,
     kind: 'Subscription',
@@ -60,6 +60,7 @@ export function subscription(
         tokenRateLimits: rates.map(([limit, window]) => ({ limit, window })),
       })),
       ...(priority === undefined ? {} : { priority }),
+      ...(admission && { admission }),
     },
   }
 }

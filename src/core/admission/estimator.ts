@@ -35,6 +35,8 @@ export interface Observed extends Sized {
   readonly output: number
   /** Whether the answer was cut off, by a ceiling or by the client's end of the connection. */
   readonly isCut: boolean
+  /** How long the request ran, in milliseconds; undefined: unknown. */
+  readonly tookMs?: number
 }
 
 export interface Estimator {
@@ -43,6 +45,8 @@ export interface Estimator {
   /** The output of one answer, given that it has `seen` tokens already and ends at `cap`. */
   expectMore(sized: Sized, seen: number, cap: number): { mean: number; variance: number }
   learn(observed: Observed): void
+  /** How long a request usually runs, in milliseconds. */
+  readonly usualMs: number
 }
 
 /** Third parts of an octave from 1 to 165,000 tokens. */
@@ -54,6 +58,9 @@ const usualTokensPerByte = 0.25
 const firstMedian = 400
 const firstWidth = 1.8
 const floorShare = 0.99
+/** How long a request runs before any is known, and the weight of each that follows. */
+const firstMs = 5_000
+const tookWeight = 0.05
 /** The highest size class: of maxima beyond the scale. */
 const highestClass = 17
 
@@ -69,12 +76,16 @@ export function createEstimator(): Estimator {
   const ratio = new LogHistogram(ratios, firstRatio)
   /** For requests whose length is unknown. */
   const inputs = new LogHistogram(tokens, firstOutput)
+  let usualMs = firstMs
 
   function outputsOf({ maxOutput }: Sized): LogHistogram {
     return byClass.get(classOf(maxOutput)) ?? all
   }
 
   return {
+    get usualMs() {
+      return usualMs
+    },
     expect(sized, modelMax = Number.POSITIVE_INFINITY) {
       const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1 } = sized
       const most = Math.min(maxOutput, modelMax)
@@ -95,8 +106,9 @@ export function createEstimator(): Estimator {
     expectMore(sized, seen, cap) {
       return outputsOf(sized).shape.beyond(seen, cap)
     },
-    learn({ bytes, maxOutput, choices = 1, input, output, isCut }) {
+    learn({ bytes, maxOutput, choices = 1, input, output, isCut, tookMs }) {
       const each = output / choices
+      if (tookMs !== undefined) usualMs += tookWeight * (tookMs - usualMs)
       const size = classOf(maxOutput)
       let own = byClass.get(size)
       if (own === undefined) {

@@ -44,6 +44,8 @@ export interface LimitState {
   readonly limit: CountedLimit
   readonly used: number
   readonly remaining: number
+  /** Tokens that open requests are expected to use, if they hold any; not in `remaining`. */
+  readonly held?: number
   /** Milliseconds since the epoch. */
   readonly resetsAt: number
 }
@@ -57,8 +59,13 @@ export function limitStates(
   return limits.map((limit, i) => {
     const open = openAt(counters[i], limit.windowMs, now)
     const used = open === undefined ? 0 : open.used
+    const resetsAt = open?.resetsAt ?? now + limit.windowMs
+    if (open?.held !== undefined) {
+      const { held } = open
+      return { limit, used, remaining: Math.max(0, limit.limit - used - held), held, resetsAt }
+    }
     const remaining = used < limit.limit ? limit.limit - used : 0
-    return { limit, used, remaining, resetsAt: open?.resetsAt ?? now + limit.windowMs }
+    return { limit, used, remaining, resetsAt }
   })
 }
 

@@ -6,6 +6,8 @@
  * would be counted, `enforceLimits` checks the limits.
  */
 
+import type { Sized } from '../admission/estimator.ts'
+import type { AdmissionRules } from '../kinds/resources.ts'
 import { mayCall, mayUse } from './access.ts'
 import type { Caller } from './caller.ts'
 import {
@@ -55,6 +57,17 @@ export interface AccessRequest {
    * checked.
    */
   readonly source?: (() => string | undefined) | undefined
+  /** The gateway's id of the request, and its size; read only to hold room for it. */
+  readonly requestId?: (() => string | undefined) | undefined
+  readonly size?: (() => Sized) | undefined
+}
+
+/** The room that a request holds until its response is counted. */
+export interface HeldRoom extends Sized {
+  /** The output tokens that it may have; Infinity: no ceiling was set. */
+  readonly cap: number
+  /** Milliseconds since the epoch. */
+  readonly admittedAt: number
 }
 
 export interface Grant {
@@ -67,6 +80,9 @@ export interface Grant {
   readonly limits: readonly CountedLimit[]
   /** Their states; empty until they are read. */
   readonly states: readonly LimitState[]
+  /** If its subscription reserves: by which rules. */
+  readonly admission?: AdmissionRules | undefined
+  readonly held?: HeldRoom
   /** Whether the response will be counted. */
   readonly metered: boolean
   /** Whether it uses tokens that are not counted. */
@@ -121,6 +137,8 @@ export interface Denial {
   readonly retryAt?: number
   /** With `token_limit_exceeded`: the states of the limits. */
   readonly states?: readonly LimitState[]
+  /** With `token_limit_exceeded`: whether what is left is only held, not used. */
+  readonly isBusy?: boolean
   /** With `token_limit_exceeded`: the grant without the limit. */
   readonly grant?: Grant
 }
@@ -154,19 +172,32 @@ export interface World {
   readonly now: number
   /** The open windows of counters (store/counters.ts). */
   readonly read: (counters: readonly Counter[], now: number) => Windows | Promise<Windows>
+  /** Enforces the limits of a grant whose subscription reserves (reserve.ts). */
+  readonly reserve?: Reserve | undefined
 }
+
+/** Holds room for a grant, or refuses it. */
+export type Reserve = (
+  grant: Grant,
+  request: AccessRequest,
+  now: number,
+) => Decision | Promise<Decision>
 
 type Windows = readonly (CounterState | undefined)[]
 
 /** The whole decision. Returns without a promise if the counters are known. */
 export function decide(
   request: AccessRequest,
-  { snapshot, rules, now, read }: World,
+  { snapshot, rules, now, read, reserve }: World,
   onStep?: OnStep,
 ): Decision | Promise<Decision> {
   const decision = authorize(request, snapshot, rules, onStep)
   if (!decision.allowed || decision.limits.length === 0) return decision
   onStep?.('limits')
+  // What is not counted needs no room.
+  if (decision.admission !== undefined && decision.metered && reserve !== undefined) {
+    return reserve(decision, request, now)
+  }
   const { user } = decision.caller
   const windows = read(
     decision.limits.map((limit) => counterOf(limit, user)),
@@ -249,6 +280,7 @@ export function authorize(
     subscription: subscription.name,
     limits: listing ? [] : caps === undefined ? limits : [...limits, ...caps.limits],
     states: [],
+    admission: subscription.resource.admission,
     metered: isMetered(operation, rules),
     uncounted: isUncounted(operation, method, rules),
     listing,

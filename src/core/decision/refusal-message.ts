@@ -14,7 +14,7 @@ export function messageOf(denial: Denial, now: number): string | undefined {
   const { detail, states, retryAt } = denial
   if (detail !== undefined) return describeDetail(detail)
   if (states === undefined || retryAt === undefined) return undefined
-  return describeSpent(states, retryAt - now)
+  return denial.isBusy ? describeBusy(states, retryAt - now) : describeSpent(states, retryAt - now)
 }
 
 function describeDetail(detail: DenialDetail): string {
@@ -66,6 +66,15 @@ function describeDetail(detail: DenialDetail): string {
     case 'ambiguous':
       return `Several models have this name; use ${detail.paths.join(' or ')}.`
   }
+}
+
+function describeBusy(states: readonly LimitState[], waitMs: number): string {
+  const { limit, used, held = 0 } = bindingOf(states) as LimitState
+  return (
+    'The rest of the token limit of your subscription for this model is held by your requests in ' +
+    `progress: ${used} of ${limit.limit} tokens in ${limit.window} are used, ${held} held. ` +
+    `Please try again in ${toResetDuration(waitMs)}.`
+  )
 }
 
 /** May show figures, because counters are kept per user. */

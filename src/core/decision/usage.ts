@@ -1,5 +1,6 @@
 /** The usage that a response reports → the counters that it belongs to. */
 
+import type { Sized } from '../admission/estimator.ts'
 import { type Counter, counterOf } from './counter.ts'
 import { keyCountersOf } from './key-caps.ts'
 import type { Snapshot } from './snapshot.ts'
@@ -26,6 +27,21 @@ export interface Usage {
   readonly bytes: number
   /** Identity of the response, if the gateway reports it twice. */
   readonly response?: EndedResponse
+  /** The room that its request holds; only the stream tells it. */
+  readonly held?: HeldUsage
+}
+
+/** The hold of a response that has ended, and how it ended. */
+export interface HeldUsage extends Sized {
+  /** The gateway's request id. */
+  readonly id: string
+  /** Milliseconds since the epoch. */
+  readonly admittedAt: number
+  /** The output tokens that it might have; undefined: it had no ceiling. */
+  readonly cap: number | undefined
+  readonly tookMs: number
+  /** Whether the response broke off: by its client, or its server. */
+  readonly isBroken: boolean
 }
 
 /** A response by the gateway's request id and its end, in milliseconds since the epoch. */

@@ -243,6 +243,46 @@ export const accessPolicySpec = object(
   ['modelRefs', 'subjects'],
 )
 
+const admission = object(
+  {
+    mode: filled(
+      text({
+        description:
+          '`count` admits while the counted tokens are below the limit; `reserve` also counts what requests in progress will use ([reservation.md](reservation.md))',
+        otherwise: '`count`',
+        enum: ['count', 'reserve'],
+      }),
+      'count',
+    ),
+    overshootPercent: filled(
+      integer(0, 1_000, {
+        description:
+          'with `reserve`: by how much of a limit requests that run at the same time may pass it together',
+        otherwise: '25',
+      }),
+      25,
+    ),
+    charge: text({
+      description:
+        'the window that a response is counted in: the one open at its `end`, or with `reserve` the one that admitted it',
+      otherwise: '`admission` with `reserve`, else `end`',
+      enum: ['end', 'admission'],
+    }),
+  },
+  [],
+  {
+    description: 'how requests are admitted',
+    rules: [
+      {
+        cel: "!has(self.charge) || self.charge == 'end' || (has(self.mode) && self.mode == 'reserve')",
+        message: 'charge: admission needs mode: reserve',
+        holds: ({ mode, charge }: Readonly<Record<string, unknown>>) =>
+          charge !== 'admission' || mode === 'reserve',
+      },
+    ],
+  },
+)
+
 export const subscriptionSpec = object(
   {
     owner: subjects({
@@ -283,6 +323,7 @@ export const subscriptionSpec = object(
       },
     ),
     tokenMetadata: attribution('whom use is attributed to'),
+    admission,
     priority: filled(
       integer(-2_147_483_648, 2_147_483_647, {
         description: "a new key belongs to the caller's Subscription with the highest priority",

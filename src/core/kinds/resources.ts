@@ -112,6 +112,14 @@ export interface AccessPolicy {
   readonly metering: Attribution
 }
 
+/** How a Subscription reserves room for requests in progress. */
+export interface AdmissionRules {
+  /** Share of a limit by which requests that run at the same time may pass it together. */
+  readonly overshoot: number
+  /** The window that a response is counted in. */
+  readonly charge: 'admission' | 'end'
+}
+
 export interface Subscription {
   readonly kind: 'Subscription'
   readonly metadata: Metadata
@@ -119,6 +127,8 @@ export interface Subscription {
   readonly modelRefs: readonly BilledModel[]
   readonly attribution: Attribution
   readonly priority: number
+  /** undefined: it only counts. */
+  readonly admission?: AdmissionRules
 }
 
 export interface Tenant {

@@ -9,6 +9,7 @@ import type { Schema, ValueOf } from '../formats/schema.ts'
 import type { Metadata } from '../kinds/metadata.ts'
 import { documents, envelope } from '../kinds/resource-schemas.ts'
 import type {
+  AdmissionRules,
   BilledModel,
   ExternalOidc,
   Resource,
@@ -125,6 +126,7 @@ const readers: Record<Resource['kind'], ReturnType<typeof reader>> = {
     modelRefs: withoutRepeats(spec.modelRefs.map(toBilledModel)),
     attribution: spec.tokenMetadata,
     priority: spec.priority,
+    ...(spec.admission?.mode === 'reserve' && { admission: toAdmission(spec.admission) }),
   })),
   Tenant: reader(documents.Tenant, ({ metadata, spec }) => ({
     kind: 'Tenant',
@@ -160,6 +162,13 @@ function toMetadata(written: Document<'ModelRef'>['metadata']): Metadata {
 
 function toSubjects({ users, groups }: Spec<'Subscription'>['owner']): Subjects {
   return { users, groups: groups.map(({ name }) => name) }
+}
+
+function toAdmission({
+  overshootPercent,
+  charge,
+}: NonNullable<Spec<'Subscription'>['admission']>): AdmissionRules {
+  return { overshoot: overshootPercent / 100, charge: charge === 'end' ? 'end' : 'admission' }
 }
 
 function toBilledModel(written: Spec<'Subscription'>['modelRefs'][number]): BilledModel {

@@ -1,5 +1,6 @@
 /** Holds that several processes share through Redis: one call for each request. */
 
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Counter } from '../../core/decision/counter.ts'
 import { keyPrefixOf, tagOf } from '../counters/redis/keys.ts'
 import { memberOf } from '../counters/reports.ts'
@@ -14,7 +15,8 @@ const mostWaiting = 20_000
 export interface RedisHolds extends HoldStore {
   /** Releases that Redis has not acknowledged. */
   readonly waiting: number
-  stop(): void
+  /** Releases the rest, for at most this long (ms); what remains is left to the leases. */
+  stop(graceMs: number): Promise<void>
 }
 
 interface Release {
@@ -22,7 +24,17 @@ interface Release {
   readonly members: string[]
 }
 
-export function createRedisHolds(commands: HoldCommands, lease: number = leaseMs): RedisHolds {
+export interface RedisHoldsOptions {
+  /** Resolves once everything counted until now is in Redis: a hold ends after that. */
+  readonly kept?: () => Promise<void>
+  /** In milliseconds. */
+  readonly lease?: number
+}
+
+export function createRedisHolds(
+  commands: HoldCommands,
+  { kept = async () => {}, lease = leaseMs }: RedisHoldsOptions = {},
+): RedisHolds {
   /** By the key of the sums; those of one call at most. */
   let due = new Map<string, Release>()
   let waiting = 0
@@ -57,6 +69,7 @@ export function createRedisHolds(commands: HoldCommands, lease: number = leaseMs
     const batch = [...due.values()]
     due = new Map()
     let isFailing = false
+    await kept().catch(() => {})
     await Promise.all(
       batch.map(async (release) => {
         try {
@@ -95,7 +108,9 @@ export function createRedisHolds(commands: HoldCommands, lease: number = leaseMs
       }
     },
     release: (counters, id) => queue(counters, memberOf(id)),
-    stop() {
+    async stop(graceMs) {
+      const giveUpAt = performance.now() + graceMs
+      while (waiting > 0 && performance.now() < giveUpAt) await delay(5)
       isStopped = true
       clearTimeout(timer)
     },

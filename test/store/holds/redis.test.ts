@@ -14,9 +14,9 @@ const shortLeaseMs = 2_500
 async function holdsOf(url: string, leaseMs: number, timeoutMs?: number) {
   const connection = connectRedis(url, () => {}, timeoutMs)
   await connection.connected(5_000)
-  const holds = createRedisHolds(connection.commands, leaseMs)
+  const holds = createRedisHolds(connection.commands, { lease: leaseMs })
   const close = () => {
-    holds.stop()
+    void holds.stop(0)
     connection.close()
   }
   return { holds, close }

@@ -38,6 +38,7 @@ const whole: readonly WrittenDocument[] = [
       { namespace: 'llm', name: 'small', tokenRateLimits: [{ limit: 1, window: '8784h' }] },
     ],
     tokenMetadata: { organizationId: 'o', costCenter: 'c', labels: { a: 'b' } },
+    admission: { mode: 'reserve', overshootPercent: 10, charge: 'admission' },
     priority: 5,
   }),
   document('Tenant', 'default-tenant', {

@@ -1,0 +1,45 @@
+/**
+ * Enforces limits with holds: what requests in progress will use takes room, too. A refusal says whether
+ * the limit is used up, or only held by requests that will end soon.
+ */
+
+import type { Expected } from '../admission/estimator.ts'
+import { type CounterState, limitStates } from './counter.ts'
+import type { Decision, Grant, HeldRoom } from './decide.ts'
+
+/** What a store of holds has answered. */
+export interface Reserved {
+  readonly outcome: 'held' | 'busy' | 'spent'
+  readonly cap: number
+  readonly windows: readonly (CounterState | undefined)[]
+}
+
+const shortestWaitMs = 1_000
+const longestWaitMs = 30_000
+
+/**
+ * The grant with the states of its limits and its room, or a refusal. `usualMs`: how long such a
+ * request usually runs.
+ */
+export function decideReserved(
+  grant: Grant,
+  { outcome, cap, windows }: Reserved,
+  size: Omit<HeldRoom, 'cap'>,
+  usualMs: number,
+  expected: Expected,
+): Decision {
+  const { admittedAt: now } = size
+  const states = limitStates(grant.limits, windows, now)
+  if (outcome === 'held') return { ...grant, states, held: { ...size, cap } }
+  const refusal = { allowed: false, code: 'token_limit_exceeded', states, grant } as const
+  if (outcome === 'spent') {
+    const spent = states.filter(({ limit, used }) => used >= limit.limit)
+    return { ...refusal, retryAt: Math.max(...spent.map(({ resetsAt }) => resetsAt)) }
+  }
+  // With several in progress the next one ends after a part of the usual time.
+  const held = Math.max(...states.map((state) => state.held ?? 0))
+  const count = Math.max(1, held / (expected.input + expected.output))
+  const waitMs = Math.min(longestWaitMs, Math.max(shortestWaitMs, usualMs / count))
+  const resetsAt = Math.min(...states.map((state) => state.resetsAt))
+  return { ...refusal, isBusy: true, retryAt: Math.min(now + waitMs, Math.max(now, resetsAt)) }
+}

@@ -1,0 +1,62 @@
+/** What follows for holds when a response has ended: its window, its release, and what it teaches. */
+
+import type { Estimators } from '../core/admission/estimators.ts'
+import type { Counter } from '../core/decision/counter.ts'
+import type { Snapshot } from '../core/decision/snapshot.ts'
+import { tokensByType, type Usage } from '../core/decision/usage.ts'
+import type { CounterStore } from '../store/counters.ts'
+import type { HoldStore } from '../store/holds.ts'
+
+export interface HeldDeps {
+  readonly snapshot: () => Snapshot
+  readonly counters: Pick<CounterStore, 'read'>
+  readonly holds: HoldStore
+  readonly estimators: Estimators
+}
+
+export interface Held {
+  /** Those of the counters whose window admitted the request, if that is where it is charged. */
+  charged(usage: Usage, counters: readonly Counter[], now: number): readonly Counter[]
+  /** Call it once the response is in the counters, or counts nothing. */
+  release(usage: Usage, counters: readonly Counter[]): void
+  /** `tokens`: as reported; undefined: nothing was. */
+  learn(usage: Usage, tokens: number | undefined): void
+}
+
+/** More than clocks differ, and than the answer of a shared store takes. */
+const slackMs = 1_000
+
+export function createHeld({ snapshot, counters, holds, estimators }: HeldDeps): Held {
+  const rulesOf = ({ subscription }: Usage) =>
+    snapshot().subscriptions.get(subscription)?.resource.admission
+
+  return {
+    charged(usage, all, now) {
+      const { held } = usage
+      if (held === undefined || rulesOf(usage)?.charge !== 'admission') return all
+      const windows = counters.read(all, now)
+      if (windows instanceof Promise) return all
+      const { admittedAt } = held
+      return all.filter(({ windowMs }, i) => {
+        const open = windows[i]
+        // A window that is not known may have been opened elsewhere, or be lost.
+        if (open === undefined) return admittedAt + windowMs > now
+        return admittedAt >= open.resetsAt - windowMs - slackMs
+      })
+    },
+    release(usage, all) {
+      const id = usage.held?.id ?? usage.response?.id
+      if (id !== undefined && (usage.held || rulesOf(usage))) holds.release(all, id)
+    },
+    learn(usage, tokens) {
+      const { held, reported, model, subscription } = usage
+      if (held === undefined || tokens === undefined) return
+      const { input, output } = tokensByType(reported)
+      const { bytes, maxOutput, choices, cap, isBroken, tookMs } = held
+      estimators.of(subscription, model).learn({
+        ...{ bytes, maxOutput, choices, input, output, tookMs },
+        isCut: isBroken || (cap !== undefined && output >= cap),
+      })
+    },
+  }
+}

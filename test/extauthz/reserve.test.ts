@@ -1,0 +1,273 @@
+import { test } from 'tap'
+import { createEstimators } from '../../src/core/admission/estimators.ts'
+import { counterOf } from '../../src/core/decision/counter.ts'
+import { pathRules } from '../../src/core/decision/operations.ts'
+import { createReserve } from '../../src/extauthz/reserve.ts'
+import { type CheckDeps, createCheck } from '../../src/extauthz/service.ts'
+import type { FlatValue } from '../../src/grpc/struct.ts'
+import { readUsages } from '../../src/ratelimit/access-log.ts'
+import { createHeld } from '../../src/ratelimit/held.ts'
+import { createSettle } from '../../src/ratelimit/settle.ts'
+import { createMemoryCounters } from '../../src/store/counters/memory.ts'
+import { createMemoryHolds } from '../../src/store/holds/memory.ts'
+import type { HoldStore } from '../../src/store/holds.ts'
+import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
+import {
+  accessLogMessage,
+  checkOf,
+  checkResponse,
+  readDenial,
+  structOf,
+} from '../support/envoy-messages.ts'
+import { createRandom } from '../support/random.ts'
+
+const start = Date.UTC(2026, 0, 1)
+const minute = 60_000
+const chat = '/llm/small/v1/chat/completions'
+
+interface Options {
+  readonly admission?: object | undefined
+  readonly limits?: readonly (readonly [number, string])[]
+  readonly holds?: HoldStore
+  readonly onLoss?: 'allow' | 'deny'
+}
+
+/** Check and the reports of responses, with memory stores and a clock that the test sets. */
+function createWorld(options: Options = {}) {
+  const { admission = { mode: 'reserve' }, limits = [[10_000, '1m']], onLoss = 'allow' } = options
+  const snapshot = snapshotOf(
+    modelRef('small'),
+    accessPolicy('open', ['llm/small'], { users: ['ada'] }),
+    subscription('pool', { users: ['ada'] }, { 'llm/small': limits }, { admission }),
+  )
+  const counters = createMemoryCounters()
+  const own = createMemoryHolds(counters)
+  const holds = options.holds ?? own
+  const estimators = createEstimators()
+  const clock = { now: start }
+  const faults: unknown[] = []
+  const ada = { by: 'key', user: 'ada', groups: [], keyId: 'k1', subscription: 'pool' } as const
+  const deps: CheckDeps = {
+    authenticate: () => ada,
+    snapshot: () => snapshot,
+    counters,
+    reserve: createReserve({ holds, counters, estimators, onLoss }),
+    paths: pathRules(),
+    clock: () => clock.now,
+    onFault: (error) => faults.push(error),
+  }
+  const check = createCheck(deps)
+  const settle = createSettle({
+    ...{ snapshot: () => snapshot, counters, clock: () => clock.now, unusableUsage: 'allow' },
+    held: createHeld({ snapshot: () => snapshot, counters, holds, estimators }),
+    onSettled: () => {},
+    onCounted: () => {},
+  })
+  const limit = snapshot.subscriptions.get('pool')?.limits.get('llm/small')?.[0]
+  if (limit === undefined) throw new Error('no limit')
+  const counter = counterOf(limit, 'ada')
+  return {
+    ...{ counters, clock, deps, faults, holds: own },
+    ask: async (id: string | undefined, bytes?: number, path = chat) =>
+      check(
+        checkOf(path, {
+          ...(id !== undefined && { 'x-request-id': id }),
+          ...(bytes !== undefined && { 'content-length': String(bytes) }),
+        }),
+      ),
+    /** Reports a response as Envoy does. */
+    end(id: string, allowed: Buffer, used: Readonly<Record<string, FlatValue>>, status = 200) {
+      const metadata = {
+        'envoy.filters.http.ext_authz': structOf(readAllow(allowed).metadata),
+        'tollgate.usage': structOf(used),
+      }
+      const entry = {
+        common_properties: { metadata: { filter_metadata: metadata } },
+        request: { request_id: id },
+        response: { response_code: { value: status } },
+      }
+      const message = accessLogMessage.encode({ http_logs: { log_entry: [entry] } })
+      for (const usage of readUsages(message)) settle(usage)
+    },
+    used() {
+      const windows = counters.read([counter], clock.now)
+      return windows instanceof Promise ? undefined : windows[0]?.used
+    },
+    held: () => own.sums(counter.key).mean,
+  }
+}
+
+function isAllowed(bytes: Buffer): boolean {
+  return checkResponse.decode(bytes).ok_response !== undefined
+}
+
+function readAllow(bytes: Buffer) {
+  const { ok_response, dynamic_metadata } = checkResponse.decode(bytes) as {
+    ok_response?: { response_headers_to_add?: { header: { key: string; value: string } }[] }
+    dynamic_metadata?: { fields: Record<string, Record<string, unknown>> }
+  }
+  if (ok_response === undefined) throw new Error('the request was refused')
+  const fields = Object.entries(dynamic_metadata?.fields ?? {}).map(([name, value]) => [
+    name,
+    value.numberValue ?? value.stringValue ?? value.boolValue,
+  ])
+  return {
+    headers: Object.fromEntries(
+      (ok_response.response_headers_to_add ?? []).map(({ header }) => [header.key, header.value]),
+    ),
+    metadata: Object.fromEntries(fields) as Record<string, unknown>,
+  }
+}
+
+const usageOf = (input: number, output: number) => ({
+  ...{ total_tokens: input + output, prompt_tokens: input, completion_tokens: output },
+})
+
+test('requests in progress take room until they are counted', async (t) => {
+  const { ask, end, held, used } = createWorld()
+  const first = await ask('a', 400)
+  const { headers } = readAllow(first)
+  t.equal(Number(headers['x-ratelimit-remaining-tokens']), 10_000 - held())
+  t.ok(held() > 400, `${held()} tokens are held`)
+  end('a', first, usageOf(100, 50))
+  t.equal(held(), 0)
+  t.equal(used(), 150)
+})
+
+test('room that is only held is refused for a short time', async (t) => {
+  const { ask, end, clock, used } = createWorld({ limits: [[40_000, '1m']] })
+  const open: [string, Buffer][] = []
+  for (let i = 0; ; i += 1) {
+    const answer = await ask(`r${i}`, 400)
+    if (!isAllowed(answer) || i > 50) break
+    open.push([`r${i}`, answer])
+  }
+  t.ok(open.length >= 2 && open.length < 20, `${open.length} at once`)
+  const { http, headers, body } = readDenial(await ask('more', 400))
+  t.equal(http, 429)
+  t.equal(headers['x-should-retry'], 'true')
+  t.ok(Number(headers['retry-after']) >= 1 && Number(headers['retry-after']) <= 30)
+  t.equal(body.error.code, 'rate_limit_exceeded')
+  t.match(body.error.message, /held by your requests in progress: 0 of 40000 tokens in 1m/)
+  for (const [id, answer] of open) end(id, answer, usageOf(10_000, 10_000))
+  t.equal(used(), open.length * 20_000, 'counted in full')
+  const spent = readDenial(await ask('later', 400))
+  t.equal(spent.headers['retry-after'], '60')
+  t.equal(spent.headers['x-should-retry'], undefined)
+  clock.now += minute
+  t.ok(isAllowed(await ask('next window', 400)))
+})
+
+test('a response counts in the window that admitted it', async (t) => {
+  const { ask, end, clock, used } = createWorld()
+  const late = await ask('late', 400)
+  clock.now += minute + 2_000
+  const next = await ask('next', 400)
+  end('late', late, usageOf(10, 4_000))
+  t.equal(used(), 0, 'its window is over')
+  end('next', next, usageOf(10, 20))
+  t.equal(used(), 30)
+})
+
+test('charged at the end, it counts in the window that is open then', async (t) => {
+  const { ask, end, clock, used } = createWorld({ admission: { mode: 'reserve', charge: 'end' } })
+  const late = await ask('late', 400)
+  clock.now += minute + 2_000
+  end('late', late, usageOf(10, 4_000))
+  t.equal(used(), 4_010)
+})
+
+test('failed and repeated reports release once', async (t) => {
+  const { ask, end, held, used } = createWorld({ limits: [[90_000, '1m']] })
+  const [a, b] = [await ask('a', 400), await ask('b', 400)]
+  const both = held()
+  end('a', a, {}, 502)
+  t.equal(held(), both / 2)
+  end('a', a, {}, 502)
+  t.equal(held(), both / 2)
+  end('b', b, {})
+  t.equal(held(), 0)
+  t.equal(used(), 0)
+})
+
+test('estimates follow what the responses report', async (t) => {
+  const { ask, end, held } = createWorld({ limits: [[1_000_000, '1m']] })
+  await ask('first', 4_000)
+  const before = held()
+  for (let i = 0; i < 200; i += 1) {
+    const answer = await ask(`r${i}`, 4_000)
+    end(`r${i}`, answer, usageOf(500, 40))
+  }
+  await ask('last', 4_000)
+  t.ok(held() - before < 800, `${held() - before} tokens are held of 540`)
+})
+
+test('calls that are not counted hold nothing', async (t) => {
+  const { ask, holds } = createWorld()
+  readAllow(await ask('e', 400, '/llm/small/v1/embeddings'))
+  readAllow(await ask('m', undefined, '/llm/small/v1/models'))
+  t.equal(holds.size, 0)
+})
+
+test('a request without an id is decided and holds nothing', async (t) => {
+  const { ask, holds } = createWorld()
+  readAllow(await ask(undefined, 400))
+  t.equal(holds.size, 0)
+})
+
+test('if holds are out of reach, the setting decides', async (t) => {
+  const holds: HoldStore = {
+    hold: () => Promise.reject(new Error('Redis is away')),
+    release: () => {},
+  }
+  const allowing = createWorld({ holds })
+  readAllow(await allowing.ask('a', 400))
+  const denying = createWorld({ holds, onLoss: 'deny' })
+  t.equal(readDenial(await denying.ask('a', 400)).http, 503)
+  t.strictSame(denying.faults, [])
+})
+
+test('a client of one request at a time is refused as without holds', async (t) => {
+  const random = createRandom()
+  for (let round = 0; round < 20; round += 1) {
+    const limits = [
+      [1 + random.below(20_000), '1m'],
+      [1 + random.below(60_000), '10m'],
+    ] as const
+    const [holding, counting] = [
+      createWorld({ limits, admission: { mode: 'reserve', charge: 'end', overshootPercent: 0 } }),
+      createWorld({ limits, admission: { mode: 'count' } }),
+    ]
+    for (let i = 0; i < 60; i += 1) {
+      const id = `${round} ${i}`
+      const [a, b] = await Promise.all([holding.ask(id, 900), counting.ask(id, 900)])
+      const allowed = [a, b].map(isAllowed)
+      if (allowed[0] !== allowed[1]) t.fail(`${id}: ${allowed}, seed ${random.seed}`)
+      const used = usageOf(random.below(2_000), random.below(4_000))
+      const tookMs = random.below(20_000)
+      for (const [world, answer] of [
+        [holding, a],
+        [counting, b],
+      ] as const) {
+        world.clock.now += tookMs
+        if (allowed[0]) world.end(id, answer, used)
+      }
+    }
+  }
+  t.pass()
+})
+
+test('without the field every answer is the same, byte for byte', async (t) => {
+  const admissions = [undefined, { mode: 'count' }, { mode: 'count', charge: 'end' }]
+  const answers = await Promise.all(
+    admissions.map(async (admission) => {
+      const world = createWorld({ admission: admission ?? {} })
+      const { reserve, ...bare } = world.deps
+      const message = checkOf(chat, { 'x-request-id': 'a', 'content-length': '99' })
+      return [createCheck(world.deps), createCheck(bare)].map((check) => check(message) as Buffer)
+    }),
+  )
+  const [first, ...others] = answers.flat()
+  for (const each of others) t.strictSame(each, first)
+  t.equal(readAllow(first as Buffer).metadata.admitted, undefined)
+})
