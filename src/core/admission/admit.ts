@@ -28,7 +28,7 @@ export type Admission =
 export const deviations = 2
 /** How far the estimates of one subscription's requests are wrong together. */
 export const sharedError = 0.25
-/** The share of the room that one request's ceiling may take while others run. */
+/** The share of the room that one request's ceiling may take, so that others can join it. */
 export const ceilingShare = 0.25
 
 /**
@@ -44,11 +44,7 @@ export function admit(
   if (rooms.some(({ limit, used }) => used >= limit)) return { outcome: 'spent' }
   const isAlone = rooms.every(({ held }) => held.count === 0)
   const left = Math.min(...rooms.map((room) => ceilingRoom(room, overshoot)))
-  const { hold, cap } = toHold(
-    expected,
-    canCap ? (isAlone ? left : left * ceilingShare) : 0,
-    canCap,
-  )
+  const { hold, cap } = toHold(expected, canCap ? left * ceilingShare : 0, canCap)
   if (isAlone || fits(rooms, hold, overshoot)) return { outcome: 'held', hold, cap }
   return { outcome: 'busy' }
 }

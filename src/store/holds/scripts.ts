@@ -78,8 +78,7 @@ for i = 4, #KEYS do
   if sums.count > 0 then alone = false end
   room = math.min(room, math.floor(limit * (1 + overshoot)) - used - sums.ceiling)
 end
-local share = 0
-if can_cap then share = alone and room or room * ${ceilingShare} end
+local share = can_cap and room * ${ceilingShare} or 0
 local cap = math.min(worst, math.max(math.ceil(floor), math.floor(share - input)))
 local expects = math.min(math.ceil(output), cap)
 local mean, variance, ceiling =
