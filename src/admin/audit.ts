@@ -42,7 +42,13 @@ interface Audited {
   trail: AuditTrail
 }
 
-const looks: readonly AuditAction[] = ['key.read', 'key.search', 'key.explain', 'usage.read']
+const looks: readonly AuditAction[] = [
+  'key.read',
+  'key.search',
+  'key.explain',
+  'usage.read',
+  'counter.read',
+]
 
 /** Error codes after which it is unknown whether the database has executed the change. */
 const unsure: ReadonlySet<ErrorCode> = new Set(['store_unavailable', 'store_slow', 'internal'])

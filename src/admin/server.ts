@@ -16,6 +16,7 @@ import { bulkRevokeApiKeys } from './bulk-revoke-api-keys.ts'
 import { changeApiKey } from './change-api-key.ts'
 import { type CleanupApiKeysDeps, cleanupApiKeys } from './cleanup-api-keys.ts'
 import { endHandshakes, requireCertificate } from './client-certificate.ts'
+import { type CountersDeps, counterRoutes } from './counters.ts'
 import { type CreateApiKeyDeps, createApiKey } from './create-api-key.ts'
 import { type DrainGatewayDeps, drainGateway } from './drain-gateway.ts'
 import { answerErrors, sendError } from './errors.ts'
@@ -84,6 +85,7 @@ export interface AdminDeps
     ExplainDeps,
     UsageDeps,
     CallerLimitsDeps,
+    CountersDeps,
     CallerDeps {}
 
 export interface InternalDeps
@@ -150,6 +152,7 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
       listAccess(inner, deps)
     })
     listLimitsOfCaller(scope, deps)
+    counterRoutes(scope, deps)
   })
   return app
 }

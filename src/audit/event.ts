@@ -17,6 +17,8 @@ export type AuditAction =
   | 'key.cleanup'
   | 'usage.read'
   | 'refusals.read'
+  | 'counter.read'
+  | 'counter.reset'
   | 'resources.apply'
   | 'gateway.drain'
   | 'log.level'

@@ -24,6 +24,7 @@ const usage = `Usage: tollgate <command>
   usage            show how many tokens were used
   limits           show what is left of your token limits
   demo             make keys and traffic for the gateway of tollgate up
+  counter          show or reset the token counters of a user
   help <command>   describe a command; the same as <command> --help
   --version        print the version
 
@@ -63,6 +64,7 @@ async function run(): Promise<number> {
     usage: async () => (await import('./show-usage.ts')).showUsage(args),
     limits: async () => (await import('./show-limits.ts')).showLimits(args),
     demo: async () => (await import('./demo.ts')).demo(args),
+    counter: async () => (await import('./counter.ts')).counter(args),
     help: () => print(usage),
     version: () =>
       print(JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')).version),

@@ -53,6 +53,21 @@ export interface CounterStore {
   add(counters: readonly Counter[], tokens: number, now: number, report?: Report): void
 }
 
+/** How long Redis remembers a reset: longer than a response that ended before it may be reported. */
+export const resetsKeptMs = rememberedMs + 3_600_000
+
+export interface ResettableCounters extends CounterStore {
+  /**
+   * Ends the windows of these counters as of `at` (milliseconds since the epoch): they are unused, and no
+   * response that ended by then is added any more, whoever reports it. At most `mostResets`. Rejects if
+   * the store is unavailable; it may then have been done.
+   */
+  reset(counters: readonly Counter[], at: number): Promise<void>
+}
+
+/** The most counters of one reset. */
+export const mostResets = 64
+
 /** Additional methods for the reader of a usage journal. */
 export interface JournaledCounters extends CounterStore {
   /**

@@ -50,6 +50,7 @@ export function createExternalApi(
     tls: 'path' in config.apiAddress ? undefined : tls?.plain,
     counters: counterParts.counters,
     reserve: createReserve({ ...counterParts, onLoss: config.onCounterLoss, isDry: true }),
+    resetCounters: counterParts.counters.reset,
     paths: config.paths,
     pastRefusals,
     usage: parts.ledger?.reader,

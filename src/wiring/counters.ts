@@ -2,10 +2,12 @@
 
 import type { MetricData } from '@opentelemetry/sdk-metrics'
 import { createEstimators, type Estimators } from '../core/admission/estimators.ts'
+import type { Counter } from '../core/decision/counter.ts'
 import { nameJournal } from '../ratelimit/journal/name.ts'
 import { orAborted } from '../runtime/or-aborted.ts'
 import { part } from '../runtime/stops.ts'
-import { createMemoryCounters } from '../store/counters/memory.ts'
+import { createKeptResets } from '../store/counters/kept-resets.ts'
+import { createMemoryCounters, type MemoryCounters } from '../store/counters/memory.ts'
 import { createRedisCounters, type RedisCounters } from '../store/counters/redis/counters.ts'
 import { createMemoryHolds } from '../store/holds/memory.ts'
 import type { HoldStore } from '../store/holds.ts'
@@ -17,6 +19,7 @@ import {
 } from '../telemetry/durations.ts'
 import { histogramData } from '../telemetry/metric-data.ts'
 import type { Context } from './context.ts'
+import type { Database } from './database.ts'
 
 export interface Counters {
   /** Histograms of the batches sent to Redis, if there is one. */
@@ -36,11 +39,11 @@ const connectWaitMs = 1_800
  * A Redis that does not respond delays the start only briefly. One that refuses us, or whose
  * certificate is not trusted, ends it.
  */
-export async function openCounters(context: Context): Promise<Counters> {
+export async function openCounters(context: Context, { pool }: Database): Promise<Counters> {
   const { config, log, stops, signal } = context
   const estimators = createEstimators()
   if (config.redisUrl === undefined) {
-    const counters = createMemoryCounters()
+    const counters = await openMemory(pool)
     const holds = createMemoryHolds(counters)
     return { counters, redis: undefined, holds, estimators, histograms: () => [] }
   }
@@ -103,6 +106,20 @@ export async function openCounters(context: Context): Promise<Counters> {
     ),
   ]
   return { counters, redis: counters, holds, estimators, histograms }
+}
+
+/** Resets are kept in the database, because the journal is read again at the next start. */
+async function openMemory(pool: Database['pool']): Promise<MemoryCounters> {
+  const kept = createKeptResets(pool)
+  const counters = createMemoryCounters(await kept.read())
+  const end = counters.reset
+  // Not spread: its sizes are read when they are asked for.
+  return Object.assign(counters, {
+    reset: async (reset: readonly Counter[], at: number): Promise<void> => {
+      await kept.write(reset, at)
+      await end(reset, at)
+    },
+  })
 }
 
 function readName(path: string): string {

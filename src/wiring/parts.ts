@@ -39,7 +39,7 @@ export async function openParts(context: Context, journal: () => Journal | undef
     key: traceKey(tracing, createVerifyKey(keyParts.keys, markers, keyParts.noteUse)),
     token: tokens.verify,
   })
-  const counterParts = await openCounters(context)
+  const counterParts = await openCounters(context, database)
   const telemetry = openTelemetry(context, {
     ...keyParts,
     ...counterParts,

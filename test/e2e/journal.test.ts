@@ -93,6 +93,30 @@ root.test('counts a response in stream and journal once', { skip }, async (t) =>
   for (const user of users) t.equal(await gateway.used(user), 30, `${user}, by the journal alone`)
 })
 
+root.test('a reset is not undone when the journal is read again', { skip }, async (t) => {
+  const gateway = await startJournaled(t, { env: { ADMIN_GROUPS: 'team' } })
+  await gateway.spend('ann', 1_000)
+  await gateway.spend('bob', 100)
+  await gateway.readUp()
+  t.equal(await gateway.used('ann'), 1_000)
+  const reset = await fetch(`${gateway.url}/v1/counters/reset`, {
+    method: 'POST',
+    headers: { authorization: 'Bearer token-1' },
+    body: JSON.stringify({ user: 'ann' }),
+  })
+  t.match(await reset.json(), { reset: [{ used: 1_000 }] })
+  t.equal(await gateway.used('ann'), 0)
+  const [service] = gateway.all
+  await service?.end('SIGKILL')
+  await service?.start()
+  await gateway.readUp()
+  t.equal(await gateway.used('ann'), 0)
+  t.equal(await gateway.used('bob'), 100)
+  await gateway.spend('ann', 10)
+  await gateway.readUp()
+  t.equal(await gateway.used('ann'), 10)
+})
+
 root.test('rotation under load neither loses nor repeats a line', { skip }, async (t) => {
   const gateway = await startJournaled(t, { streamed: false, env: { USAGE_JOURNAL_BYTES: '8192' } })
   const total = { ann: 0, bob: 0 }

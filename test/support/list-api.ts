@@ -94,6 +94,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     paths: pathRules(),
     pastRefusals: createRefusalMemory(),
     usage: undefined,
+    resetCounters: async () => {},
     locate: () => ({ file: '', line: 0 }),
     ...resources,
   })

@@ -10,7 +10,13 @@ import {
   type CounterState,
   openAt,
 } from '../../core/decision/counter.ts'
-import { type JournaledCounters, type Report, rememberedMs, streamedWithinMs } from '../counters.ts'
+import {
+  type JournaledCounters,
+  type Report,
+  type ResettableCounters,
+  rememberedMs,
+  streamedWithinMs,
+} from '../counters.ts'
 import { createSeenReports } from './seen-reports.ts'
 
 /** Additions between two sweeps of ended windows, so that memory follows the open ones. */
@@ -18,15 +24,22 @@ const addsPerSweep = 10_000
 /** The interval of sweeps if nothing is added. */
 const sweepEveryMs = 60_000
 
-export interface MemoryCounters extends JournaledCounters {
+export interface MemoryCounters extends JournaledCounters, ResettableCounters {
   /** Windows held, ended ones included. */
   readonly size: number
   /** The number of remembered responses. */
   readonly reports: number
 }
 
-/** JournaledCounters over one Map. */
-export function createMemoryCounters(): MemoryCounters {
+/** When counters were reset, by their keys, in milliseconds since the epoch. */
+export type Resets = ReadonlyMap<string, number>
+
+/**
+ * JournaledCounters over one Map. `earlier`: the resets of earlier processes, so that a journal that is
+ * read again does not undo them.
+ */
+export function createMemoryCounters(earlier?: Resets): MemoryCounters {
+  const resets = new Map(earlier)
   /** Open windows by counter key, ended ones included. */
   const windows = new Map<string, CounterState>()
   const seen = createSeenReports()
@@ -51,6 +64,7 @@ export function createMemoryCounters(): MemoryCounters {
     if (!seen.isNew(report, now)) return
     report.onCounted?.()
     for (const { key, windowMs } of counters) {
+      if (resets.size > 0 && report.endedAt <= (resets.get(key) ?? -1)) continue
       // A journal's `now` may be in the past, which does not mean that a clock stepped back.
       const state = byStream ? openAt(windows.get(key), windowMs, now) : windows.get(key)
       const after = addLate(state, tokens, windowMs, now, report.endedAt)
@@ -84,6 +98,12 @@ export function createMemoryCounters(): MemoryCounters {
       }
       addsSinceSweep += counters.length
       if (addsSinceSweep >= Math.max(addsPerSweep, windows.size)) sweep(now)
+    },
+    async reset(counters, at) {
+      for (const { key } of counters) {
+        windows.delete(key)
+        resets.set(key, at)
+      }
     },
     async claimJournal() {
       return true

@@ -13,6 +13,7 @@ import {
   type CounterCommands,
   claimScript,
   readScript,
+  resetScript,
   restoreScript,
 } from './scripts.ts'
 
@@ -99,6 +100,7 @@ export function connectRedis(
   client.defineCommand('tollgateAdd', { lua: addScript })
   client.defineCommand('tollgateRead', { lua: readScript })
   client.defineCommand('tollgateRestore', { lua: restoreScript })
+  client.defineCommand('tollgateReset', { lua: resetScript })
   client.defineCommand('tollgateClaim', { lua: claimScript, numberOfKeys: 1 })
   client.defineCommand('tollgateHold', { lua: holdScript })
   client.defineCommand('tollgateRelease', { lua: releaseScript })
@@ -107,6 +109,7 @@ export function connectRedis(
     (count: number, ...args: (string | number)[]) => Promise<CounterAnswer>
   > & {
     tollgateAdd(count: number, ...args: (string | number)[]): Promise<AddAnswer>
+    tollgateReset(count: number, ...args: (string | number)[]): Promise<number>
     tollgateClaim(key: string, owner: string, ms: number): Promise<number>
     tollgateHold(count: number, ...args: (string | number)[]): ReturnType<HoldCommands['hold']>
     tollgateRelease(count: number, ...args: (string | number)[]): Promise<unknown>
@@ -127,6 +130,7 @@ export function connectRedis(
         counted(scripts.tollgateAdd(keys.length, ...keys, ...args.map(toArgument))),
       read: (keys, args) => counted(scripts.tollgateRead(keys.length, ...keys, ...args)),
       restore: (keys, args) => counted(scripts.tollgateRestore(keys.length, ...keys, ...args)),
+      reset: (keys, args) => counted(scripts.tollgateReset(keys.length, ...keys, ...args)),
       claim: (key, owner, ms) => counted(scripts.tollgateClaim(key, owner, ms)),
       forget: (keys) => counted(client.unlink(...keys)),
       hold: (keys, args) => counted(scripts.tollgateHold(keys.length, ...keys, ...args)),

@@ -14,16 +14,26 @@ import { ServiceError } from '../../../core/decision/errors.ts'
 import {
   type JournaledCounters,
   type Report,
+  type ResettableCounters,
   rememberedMs,
+  resetsKeptMs,
   streamedWithinMs,
 } from '../../counters.ts'
 import { createBatchSender } from './batch-sender.ts'
 import { createCounterFetch } from './fetch.ts'
 import { createRedisJournals } from './journals.ts'
-import { allTags, keyPrefixOf, tagOf } from './keys.ts'
+import { allTags, keyPrefixOf, storeKeyOf, tagOf } from './keys.ts'
 import type { CounterCommands } from './scripts.ts'
 import { queueReport, type Sender, type SharedCounter } from './shared-counter.ts'
-import { addReported, addTokens, createView, isOpen, unansweredIn, usedIn } from './view.ts'
+import {
+  addReported,
+  addTokens,
+  createView,
+  endWindow,
+  isOpen,
+  unansweredIn,
+  usedIn,
+} from './view.ts'
 
 export interface RedisCountersOptions {
   readonly commands: CounterCommands
@@ -49,7 +59,7 @@ export interface RedisCountersOptions {
   readonly wallClock?: () => number
 }
 
-export interface RedisCounters extends JournaledCounters {
+export interface RedisCounters extends JournaledCounters, ResettableCounters {
   /** Whether Redis does not respond, or cannot write. */
   readonly unavailable: boolean
   /** How often Redis, or one of its shards, was found to have lost its data. */
@@ -149,6 +159,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
       ...{ commands, tag, journal, flushMs, youngMs, monotonic, onOutcome },
       ...(options.onFlushed && { onFlushed: options.onFlushed }),
       counters: () => [...counters.values()].filter((counter) => counter.sender === sender),
+      find: (key) => counters.get(key),
       onOther() {
         losses += 1
         options.onOther?.()
@@ -269,6 +280,20 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
         counter.wantedAt = instant
         addTokens(counter, tokens, instant)
         counter.sender.schedule(counter, 1)
+      }
+    },
+    async reset(asked, at) {
+      const byTag = Map.groupBy(asked, ({ key }) => (cluster ? tagOf(key) : 'all'))
+      for (const [tag, each] of byTag) {
+        const keys = each.map(({ key }) => keyPrefixOf(tagOf(key)) + key)
+        const args = [at, resetsKeptMs, ...each.map(({ key }) => key)]
+        await commands.reset([storeKeyOf(tag), ...keys], args).catch(() => {
+          throw outOfReach()
+        })
+      }
+      for (const { key } of asked) {
+        const counter = counters.get(key)
+        if (counter !== undefined) endWindow(counter)
       }
     },
     async kept() {

@@ -32,6 +32,11 @@ export function storeKeyOf(tag: string): string {
   return `${keyPrefixOf(tag)}store`
 }
 
+/** When a counter was reset; resetScript has the same. */
+export function resetKeyOf(key: string): string {
+  return `${keyPrefixOf(tagOf(key))}reset:${key}`
+}
+
 /** The claim on the journal with this name. */
 export function claimKeyOf(journal: string): string {
   return `${keyPrefixOf('journal')}claim:${journal}`

@@ -27,6 +27,9 @@
  *   gateway's clock alone), and a process offers that with the sums. Responses that ended by the
  *   highest of them (`cut`) are taken as counted; later ones are in no sum that any process
  *   received.
+ * - **Resets.** A reset ends a window, and responses that ended before it are not added any more. Every
+ *   process hears of it with its next response, at the latest a second later, drops what it knows of the
+ *   counter, and offers the reset too.
  * - **Order.** For its first seconds (`youngMs`) a store accepts no reports. After that it accepts
  *   nothing from a process that knows of ends later than `cut`, because reports in its sums may have
  *   been counted again.
@@ -42,6 +45,10 @@ export interface StoreState {
   readonly epoch: string
   /** Until when, per journal, the responses that it has counted ended. */
   readonly untils: ReadonlyMap<string, number>
+  /** How many resets it has made. */
+  readonly resetCount: number
+  /** As of when (ms) counters were reset, by their keys: the last ones, in no order. */
+  readonly resets: readonly (readonly [key: string, at: number])[]
 }
 
 /** Reads the store hash of a response. Throws for an unexpected form. */
@@ -50,13 +57,19 @@ export function readState([time, store]: CounterAnswer): StoreState {
     throw new Error('the response of Redis has an unexpected form')
   }
   let epoch = ''
+  let resetCount = 0
+  const resets: [string, number][] = []
   const untils = new Map<string, number>()
   for (let i = 0; i < store.length; i += 2) {
     const [field, value] = [store[i] as string, store[i + 1] as string]
     if (field === 'epoch') epoch = value
-    else if (field.startsWith('until:')) untils.set(field.slice('until:'.length), Number(value))
+    else if (field === 'resets') resetCount = Number(value)
+    else if (field.startsWith('reset:')) {
+      const end = value.indexOf(' ')
+      resets.push([value.slice(end + 1), Number(value.slice(0, end))])
+    } else if (field.startsWith('until:')) untils.set(field.slice('until:'.length), Number(value))
   }
-  return { epoch, untils }
+  return { epoch, untils, resetCount, resets }
 }
 
 /** Counters per offer; a script blocks Redis while it runs. */

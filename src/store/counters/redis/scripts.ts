@@ -26,6 +26,8 @@ export interface CounterCommands {
   restore(keys: readonly string[], args: readonly (string | number)[]): Promise<CounterAnswer>
   /** 1 if the key is the owner's for the next `ms`, 0 if it is another's. */
   claim(key: string, owner: string, ms: number): Promise<number>
+  /** Resets counters; keys and arguments as for `resetScript`. */
+  reset(keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>
   /** Removes the keys, which share a hash tag. */
   forget(keys: readonly string[]): Promise<unknown>
   /** A new number after each new connection, which may be to another server. */
@@ -107,6 +109,14 @@ if fresh and ARGV[last + 3] then
     redis.call('HSET', KEYS[1], till, ARGV[last + 2])
   end
   local size = #reports
+  local resets = redis.call('HEXISTS', KEYS[1], 'resets') == 1
+  -- Whether a counter was reset after a response had ended.
+  local function undone(counter, ended)
+    if not resets then return false end
+    local record = string.gsub(KEYS[counter + 2], '}:', '}:reset:', 1)
+    local at = redis.pcall('GET', record)
+    return type(at) == 'string' and ended <= (tonumber(at) or -1)
+  end
   while at < size do
     local place, member, own, other, tokens, ended = unpack(reports, at, at + 5)
     local first = at + 7
@@ -120,7 +130,7 @@ if fresh and ARGV[last + 3] then
       counted[#counted + 1] = place
       for i = first, at - 1, 2 do
         local counter, opens = reports[i], reports[i + 1] - late
-        if opens > 0 then
+        if opens > 0 and not undone(counter, ended) then
           reported[counter] = (reported[counter] or 0) + tokens
           opened[counter] = opened[counter] or opens
         end
@@ -186,8 +196,8 @@ return answer
  * one. KEYS[1] the store hash, KEYS[2] the mark of the sender, KEYS[3…] counters. ARGV[1] number of
  * the offer, counted with the batches, ARGV[2] how long the mark is kept (ms), ARGV[3] when it was
  * sent by Redis's clock (ms, 0: unknown), ARGV[4] the epoch that it is for, empty for any, ARGV[5]
- * how long a store is young (ms), ARGV[6] a JSON object: until when each journal was counted; then
- * for each counter: the rest of its window (ms); its last known tokens; its doubtful tokens, which a
+ * how long a store is young (ms), ARGV[6] a JSON object: until when each journal was counted, and
+ * under `reset:` and the key of its record, as of when a counter was reset; then for each counter: the rest of its window (ms); its last known tokens; its doubtful tokens, which a
  * known sum may or may not include.
  *
  * A counter's record holds, separated by spaces: the epoch that it is of; the highest known sum that
@@ -213,7 +223,14 @@ local function raise(field, to)
   end
 end
 for journal, ended in pairs(cjson.decode(ARGV[6])) do
-  if young then
+  if string.sub(journal, 1, 6) == 'reset:' then
+    local record = string.sub(journal, 7)
+    local at = redis.pcall('GET', record)
+    if ended > (type(at) == 'string' and tonumber(at) or -1) then
+      redis.call('SET', record, string.format('%d', ended), 'PX', ARGV[2])
+    end
+    redis.call('HSETNX', KEYS[1], 'resets', 0)
+  elseif young then
     raise('cut:' .. journal, ended)
     raise('until:' .. journal, ended)
   elseif ended > tonumber(redis.call('HGET', KEYS[1], 'cut:' .. journal) or '-1') then
@@ -252,6 +269,24 @@ for i = 3, #KEYS do
   answer[2 * i - 2] = left
 end
 return answer
+`
+
+/** How many resets the store hash tells; a process that has missed more forgets what it knows. */
+export const resetSlots = 64
+
+/**
+ * Resets counters. KEYS[1] the store hash, KEYS[2…] counters. ARGV[1] as of when, by the gateway's clock
+ * (ms), ARGV[2] how long that is remembered (ms), then the name of each counter. The store hash tells the
+ * last resets, so that every process hears of them with its next response.
+ */
+export const resetScript = `
+for i = 2, #KEYS do
+  redis.call('SET', (string.gsub(KEYS[i], '}:', '}:reset:', 1)), ARGV[1], 'PX', ARGV[2])
+  redis.call('DEL', KEYS[i])
+  local count = redis.call('HINCRBY', KEYS[1], 'resets', 1)
+  redis.call('HSET', KEYS[1], 'reset:' .. count % ${resetSlots}, ARGV[1] .. ' ' .. ARGV[i + 1])
+end
+return 1
 `
 
 /**

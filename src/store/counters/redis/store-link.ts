@@ -4,12 +4,21 @@
  */
 
 import { randomUUID } from 'node:crypto'
+import { resetsKeptMs } from '../../counters.ts'
 import { type Batch, toAdditions } from './batch.ts'
-import { keyPrefixOf, seenPrefixOf, storeKeyOf } from './keys.ts'
-import { type Doubt, isRestorable, type Offer, offerOf, readState, toOffers } from './restore.ts'
-import type { AddAnswer, CounterAnswer, CounterCommands } from './scripts.ts'
+import { keyPrefixOf, resetKeyOf, seenPrefixOf, storeKeyOf } from './keys.ts'
+import {
+  type Doubt,
+  isRestorable,
+  type Offer,
+  offerOf,
+  readState,
+  type StoreState,
+  toOffers,
+} from './restore.ts'
+import { type AddAnswer, type CounterAnswer, type CounterCommands, resetSlots } from './scripts.ts'
 import type { SharedCounter } from './shared-counter.ts'
-import { takeAnswer } from './view.ts'
+import { endWindow, takeAnswer } from './view.ts'
 
 export interface StoreLinkOptions {
   readonly commands: CounterCommands
@@ -22,6 +31,8 @@ export interface StoreLinkOptions {
   readonly monotonic: () => number
   /** All counters of the sender. */
   readonly counters: () => Iterable<SharedCounter>
+  /** One of them, if it is known. */
+  readonly find: (key: string) => SharedCounter | undefined
   /** Called for each acknowledged batch with its number of counters and duration (ms). */
   readonly onFlushed?: (counters: number, tookMs: number) => void
   /** Called when the store turns out to be another one than before. */
@@ -32,6 +43,9 @@ export interface StoreLinkOptions {
 const markMs = 7 * 86_400_000
 /** How long a sender relies on that. */
 const markReliableMs = markMs / 2
+
+/** Resets that a process remembers, more than the store tells. */
+const mostResetsKnown = 10_000
 
 /** A link with its own mark; calls of `restore` and `send` must not overlap. */
 export function createStoreLink(options: StoreLinkOptions) {
@@ -53,6 +67,10 @@ export function createStoreLink(options: StoreLinkOptions) {
   let offers: Offer[] | undefined
   const doubts = new Map<SharedCounter, Doubt>()
   const untils = new Map<string, number>()
+  /** As of when counters were reset (ms), by their keys. */
+  const resets = new Map<string, number>()
+  /** Of the store; undefined before its first response. */
+  let resetCount: number | undefined
 
   /** Redis's clock now; 0 if unknown. */
   function redisTime(): number {
@@ -77,6 +95,7 @@ export function createStoreLink(options: StoreLinkOptions) {
     for (const [name, until] of state.untils) {
       if (until > (untils.get(name) ?? 0)) untils.set(name, until)
     }
+    hearResets(state)
     // An earlier epoch than known is of an older copy, which needs a new one.
     const heard = Number(state.epoch) < Number(latest) ? '' : state.epoch
     if (heard === epoch) return epoch
@@ -89,6 +108,35 @@ export function createStoreLink(options: StoreLinkOptions) {
     offers = undefined
     if (before !== '') options.onOther()
     return epoch
+  }
+
+  /** Drops what is known of counters that were reset since the last response. */
+  function hearResets(state: StoreState): void {
+    if (state.resetCount === resetCount) return
+    const missed = state.resetCount - (resetCount ?? 0) > resetSlots
+    if (missed && resetCount !== undefined) for (const each of options.counters()) endWindow(each)
+    resetCount = state.resetCount
+    for (const [key, at] of state.resets) {
+      if (at <= (resets.get(key) ?? Number.NEGATIVE_INFINITY)) continue
+      resets.delete(key)
+      resets.set(key, at)
+      const counter = options.find(key)
+      if (counter !== undefined) endWindow(counter)
+    }
+    for (const key of resets.keys()) {
+      if (resets.size <= mostResetsKnown) break
+      resets.delete(key)
+    }
+  }
+
+  /** What a store that has lost its data must know besides the sums. */
+  function known(): string {
+    const oldest = monotonic() + clock.ahead - resetsKeptMs
+    const recent = [...resets].filter(([, at]) => at > oldest)
+    return JSON.stringify({
+      ...Object.fromEntries(untils),
+      ...Object.fromEntries(recent.map(([key, at]) => [`reset:${resetKeyOf(key)}`, at])),
+    })
   }
 
   function takeAnswers(counters: readonly SharedCounter[], answer: CounterAnswer): void {
@@ -109,7 +157,10 @@ export function createStoreLink(options: StoreLinkOptions) {
     for (const [counter, { endsAt }] of doubts) {
       if (!isRestorable(Math.min(endsAt, counter.endsAt), now)) doubts.delete(counter)
     }
-    return toOffers(options.counters(), doubts, epoch, now).map((counters) => {
+    const lost = toOffers(options.counters(), doubts, epoch, now)
+    // Resets are offered even without any sum.
+    if (lost.length === 0 && resets.size > 0) lost.push([])
+    return lost.map((counters) => {
       number += 1
       return { number, counters }
     })
@@ -117,11 +168,10 @@ export function createStoreLink(options: StoreLinkOptions) {
 
   async function sendOffer({ number: own, counters }: Offer): Promise<void> {
     const [madeFor, now] = [epoch, monotonic()]
-    const known = JSON.stringify(Object.fromEntries(untils))
     const answer = await commands.restore(
       [storeKey, mark, ...counters.map(keyOf)],
       [
-        ...[own, markMs, redisTime(), madeFor, youngMs, known],
+        ...[own, markMs, redisTime(), madeFor, youngMs, known()],
         ...counters.flatMap((counter) => offerOf(counter, doubts, madeFor, now)),
       ],
     )

@@ -96,6 +96,13 @@ export function takeBack(
   view[as] += taken
 }
 
+/** Its window was ended by a reset. Additions that are not acknowledged keep the window in this view. */
+export function endWindow(view: CounterView): void {
+  view.used = 0
+  view.sumAt = Number.NEGATIVE_INFINITY
+  view.endsAt = usedIn(view) > 0 ? view.endsAt : 0
+}
+
 /**
  * Applies a response of Redis: tokens used and milliseconds left, 0 or less if no window is open
  * there. It includes `acknowledged` tokens of the batch in flight. A slow response makes the

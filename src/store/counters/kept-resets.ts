@@ -1,0 +1,40 @@
+/** Resets of counters in Postgres, for counters that end with their process. */
+
+import { hash } from 'node:crypto'
+import type { Counter } from '../../core/decision/counter.ts'
+import { statementDeadlineMs, within } from '../postgres/postgres.ts'
+import type { Sql } from '../postgres/sql.ts'
+import type { Resets } from './memory.ts'
+
+/** Longer than the longest window (366 days). */
+const keptFor = '367 days'
+
+/** Both throw `store_unavailable` if the database is unavailable. */
+export function createKeptResets(sql: Sql) {
+  return {
+    async read(): Promise<Resets> {
+      const rows = await within(
+        sql<{ counter: string; at: number }[]>`
+          select counter, (extract(epoch from reset_at) * 1000)::float8 as at
+          from tollgate_counter_resets where reset_at > now() - ${keptFor}::interval`,
+        statementDeadlineMs,
+      )
+      return new Map(rows.map(({ counter, at }) => [counter, at]))
+    },
+    async write(counters: readonly Counter[], at: number): Promise<void> {
+      const keys = counters.map(({ key }) => key)
+      const ids = keys.map((key) => hash('sha256', key, 'hex').slice(0, 32))
+      await within(
+        sql`
+          with old as (
+            delete from tollgate_counter_resets where reset_at < now() - ${keptFor}::interval
+          )
+          insert into tollgate_counter_resets as kept (id, counter, reset_at)
+          select id, counter, ${new Date(at)}::timestamptz
+          from unnest(${ids}::uuid[], ${keys}::text[]) as reset (id, counter)
+          on conflict (id) do update set reset_at = greatest(kept.reset_at, excluded.reset_at)`,
+        statementDeadlineMs,
+      )
+    },
+  }
+}

@@ -1,0 +1,147 @@
+import { randomUUID } from 'node:crypto'
+import root, { type Test } from 'tap'
+import type { Counter } from '../../../src/core/decision/counter.ts'
+import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
+import { mostResets, type Report } from '../../../src/store/counters.ts'
+import { poll } from '../../support/poll.ts'
+import { createReplica, type Replica, type ReplicaOptions } from '../../support/redis-world.ts'
+import { skipValkey, startValkey } from '../../support/valkey.ts'
+
+const second = 1_000
+const hour = 3_600_000
+let named = 0
+
+/** Two counters of a user that no other test uses. */
+function fresh(): readonly [Counter, Counter] {
+  named += 1
+  const counterOf = (windowMs: number) => ({
+    key: `basic\nllm/small\n${windowMs}\nuser ${named}`,
+    windowMs,
+  })
+  return [counterOf(hour), counterOf(24 * hour)]
+}
+
+function reportOf(endedAt: number, by: Report['by'] = 'journal'): Report {
+  return { id: randomUUID(), endedAt, by }
+}
+
+root.test('in memory, nothing that ended before a reset is added', async (t) => {
+  const now = Date.UTC(2026, 2, 1, 12)
+  const counters = createMemoryCounters()
+  const [a, b] = fresh()
+  const used = async () => (await counters.read([a, b], now)).map((state) => state?.used)
+  counters.add([a, b], 100, now)
+  await counters.reset([a], now)
+  t.strictSame(await used(), [undefined, 100])
+  let counted = 0
+  const onCounted = () => {
+    counted += 1
+  }
+  for (const by of ['journal', 'stream'] as const) {
+    counters.add([a, b], 10, now, { ...reportOf(now - second, by), onCounted })
+  }
+  counters.add([a, b], 10, now, reportOf(now))
+  t.strictSame(await used(), [undefined, 130], 'what ended before it')
+  t.equal(counted, 2, 'it is counted elsewhere')
+  counters.add([a, b], 1, now, reportOf(now + 1))
+  t.strictSame(await used(), [1, 131])
+
+  const restarted = createMemoryCounters(new Map([[a.key, now]]))
+  for (const endedAt of [now - second, now + second])
+    restarted.add([a, b], 1, endedAt, reportOf(endedAt))
+  const after = await restarted.read([a, b], now + second)
+  t.strictSame(
+    after.map((state) => state?.used),
+    [1, 2],
+    'by a process that reads the journal again',
+  )
+})
+
+root.test('in Redis', { skip: skipValkey }, async (t) => {
+  const valkey = await startValkey(t)
+  const replicaOf = async (t: Test, more: Partial<ReplicaOptions> = {}): Promise<Replica> => {
+    const replica = await createReplica({ url: valkey.url, journal: 'journal', ...more })
+    t.teardown(() => replica.close())
+    return replica
+  }
+
+  await t.test('a reset is known to every process', async (t) => {
+    const [one, other] = [await replicaOf(t), await replicaOf(t)]
+    const [a, b] = fresh()
+    one.counters.add([a, b], 100, 0)
+    await one.flushed()
+    t.strictSame(await other.used(a, b), [100, 100])
+    await one.counters.reset([a], Date.now())
+    t.strictSame(await one.used(a, b), [undefined, 100], 'at once here')
+    await poll(async () => (await other.used(a))[0] === undefined, 'the other process knows', 3_000)
+    other.counters.add([a, b], 1, 0)
+    await other.flushed()
+    await poll(async () => (await one.used(a))[0] === 1, 'a new window')
+    t.strictSame(await other.used(a, b), [1, 101])
+  })
+
+  await t.test('nothing that ended before it is added, by any process', async (t) => {
+    const [one, other] = [await replicaOf(t), await replicaOf(t)]
+    const [a, b] = fresh()
+    const at = Date.now()
+    await one.counters.reset([a], at)
+    for (const { counters } of [one, other]) {
+      for (const by of ['journal', 'stream'] as const) {
+        counters.add([a, b], 10, 0, reportOf(at - second, by))
+        counters.add([a, b], 1, 0, reportOf(at + 1, by))
+      }
+      await counters.kept()
+    }
+    const late = await replicaOf(t)
+    t.strictSame(await late.used(a, b), [4, 44])
+    await poll(async () => (await one.used(a, b)).join() === '4,44', 'in each view')
+  })
+
+  await t.test('it is not undone by sums that are restored', async (t) => {
+    // A new store takes sums before it takes reports.
+    const slow = { youngMs: 2_000 }
+    const [one, other] = [await replicaOf(t, slow), await replicaOf(t, slow)]
+    const [a, b] = fresh()
+    one.counters.add([a, b], 100, 0)
+    await one.flushed()
+    t.strictSame(await other.used(a, b), [100, 100])
+    const at = Date.now()
+    await one.counters.reset([a], at)
+    await poll(async () => (await other.used(a))[0] === undefined, 'the other process knows', 3_000)
+    await valkey.client.flushall()
+    await poll(() => one.losses + other.losses === 2, 'both notice the loss', 10_000)
+    await poll(async () => {
+      const third = await createReplica({ url: valkey.url, journal: 'journal' })
+      const used = await third.used(a, b)
+      await third.close()
+      return used.join() === ',100'
+    }, 'the other sum is restored, and only that')
+    other.counters.add([a, b], 10, 0, reportOf(at - second))
+    await other.counters.kept()
+    t.equal((await one.used(a))[0], undefined, 'what ended before it is still not added')
+  })
+
+  await t.test('a process that has missed many resets forgets what it knew', async (t) => {
+    const one = await replicaOf(t)
+    const other = await replicaOf(t, { flushMs: 1_000 })
+    const [a] = fresh()
+    one.counters.add([a], 100, 0)
+    await one.flushed()
+    t.strictSame(await other.used(a), [100])
+    await one.counters.reset([a], Date.now())
+    const many = Array.from({ length: mostResets }, () => fresh()[0])
+    await one.counters.reset(many, Date.now())
+    await poll(async () => (await other.used(a))[0] === undefined, 'the other process knows', 5_000)
+  })
+
+  await t.test('what somebody else has put there does no harm', async (t) => {
+    const one = await replicaOf(t)
+    const [a] = fresh()
+    await one.counters.reset([a], Date.now())
+    const [record = ''] = await valkey.client.keys(`*:reset:*${a.key.split(' ').at(-1)}`)
+    await valkey.client.set(record, 'x')
+    one.counters.add([a], 1, 0, reportOf(Date.now()))
+    await one.counters.kept()
+    t.strictSame(await one.used(a), [1])
+  })
+})
