@@ -11,6 +11,7 @@ import { readCall } from './usage.ts'
 
 const usage = `Usage: tollgate usage [--from <time>] [--to <time>] [--by <groups>] [--user <name>] [--key <id>]
        [--model <namespace>/<name>] [--subscription <name>] [--organization <name>] [--cost-center <name>]
+       tollgate usage forget <user> [--yes]
 
 Shows how many tokens were used: by you, with a key by that key, and for administrators by everybody.
 

@@ -1,0 +1,86 @@
+import { type Test, test } from 'tap'
+import { forgetUsage } from '../../src/cli/forget-usage.ts'
+import { createKeptResets } from '../../src/store/counters/kept-resets.ts'
+import { migrate } from '../../src/store/postgres/migrate.ts'
+import { createUsageLedger } from '../../src/store/usage/ledger.ts'
+import { createDatabase } from '../support/database.ts'
+import { createPool } from '../support/key-store.ts'
+
+async function start(t: Test) {
+  const url = await createDatabase(t)
+  const sql = await createPool(t, url)
+  await migrate(sql)
+  const ledger = createUsageLedger(sql)
+  async function fill(users: readonly string[]): Promise<void> {
+    const { revision } = await ledger.open('journal')
+    const rows = users.map((user) => ({
+      ...{ user, hour: 0, subscription: 'basic', model: 'llm/small', keyId: '', payer: '' },
+      ...{ answers: 1, input: 0, output: 0, cached: 0, reasoning: 0, total: 5, estimated: 0 },
+    }))
+    const step = { journal: 'journal', revision, places: [], gaps: [], closes: false }
+    await ledger.feed({ ...step, rows })
+  }
+  const run = async (answer: string | undefined, ...args: string[]) => {
+    const [out, err]: [string[], string[]] = [[], []]
+    const status = await forgetUsage(args, {
+      env: { DATABASE_URL: url },
+      out: (line) => void out.push(line),
+      err: (line) => void err.push(line),
+      ask: async () => answer,
+    })
+    return { status, out: out.join('\n'), err: err.join('\n') }
+  }
+  const read = async () => {
+    const rows = await sql<{ user: string; id: string; total: number }[]>`
+      select username as user, id, total_tokens::int as total from tollgate_usage_hours order by 1`
+    return rows.map(({ user, id, total }) => ({ user, id, total }))
+  }
+  return { sql, fill, run, read }
+}
+
+test("replaces a user's name, and keeps the sums", async (t) => {
+  const { sql, fill, run, read } = await start(t)
+  const long = 'x'.repeat(1_000)
+  await fill(['ann', 'bob', long])
+  const { write, read: resets } = createKeptResets(sql)
+  const counters = ['ann', 'joann', 'bob'].map((user) => ({
+    key: `basic\nllm/small\n60000\n${user}`,
+    windowMs: 60_000,
+  }))
+  await write(counters, Date.now())
+  const before = await read()
+  t.equal((await run('n', 'ann')).status, 1)
+  t.strictSame(await read(), before, 'not without a yes')
+  const done = await run('y', 'ann')
+  t.match(done, { status: 0, out: /^1 rows of ann are now of forgotten-[0-9a-f-]{36}\.$/ })
+  const after = await read()
+  t.strictSame(
+    after.map(({ user, total }) => [user.slice(0, 9), total]),
+    [
+      ['bob', 5],
+      ['forgotten', 5],
+      ['xxxxxxxxx', 5],
+    ],
+  )
+  t.not(after[1]?.id, before[0]?.id, 'the digest of the name is gone too')
+  t.strictSame(
+    [...(await resets()).keys()].sort(),
+    counters
+      .slice(1)
+      .map(({ key }) => key)
+      .sort(),
+  )
+  t.equal((await run('y', long)).status, 0, 'a name that was cut')
+  t.match(await run(undefined, 'ann', '--yes'), {
+    status: 1,
+    err: 'The ledger has no usage of ann.',
+  })
+  await fill(['ann'])
+  t.equal((await read()).filter(({ user }) => user === 'ann').length, 1, 'later usage is new')
+})
+
+test('invalid arguments print the usage', async (t) => {
+  const { run } = await start(t)
+  for (const args of [[], ['a', 'b'], ['a', '--all']])
+    t.match(await run('y', ...args), { status: 2, err: /^Usage: tollgate usage forget/ })
+})
