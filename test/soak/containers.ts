@@ -132,6 +132,11 @@ export function containerTests(
     t.equal(await job.ended, 0, job.output())
     t.match(job.output(), 'Deleted 0 expired ephemeral keys.')
 
+    const doctor = gateway.run('tollgate', here, ['tollgate', 'doctor'])
+    await doctor.ended
+    t.match(doctor.output(), /^Nothing is wrong\.$|docs\/runbook\.md#tollgateeventlooplate/m)
+    t.notMatch(doctor.output(), 'critical')
+
     const drain = gateway.run('envoy', here, ['tollgate', 'drain'])
     t.equal(await drain.ended, 0, drain.output())
     t.equal(await statusOf(`${probe}/readyz`), 503)
