@@ -3,7 +3,7 @@
 import type { Decision } from '../core/decision/decide.ts'
 import { meterable, type PathRules } from '../core/decision/operations.ts'
 
-/** Called with the path and the value of METER_PATHS that would count it too. */
+/** Called with the path and the value of METER_PATHS that would count it and those before it. */
 type OnUncounted = (path: string, wanted: string) => void
 
 /**
@@ -15,16 +15,14 @@ export function createUncountedLog(
   onUncounted: OnUncounted,
 ): (decision: Decision) => void {
   const names = Object.entries(meterable)
-  const left = new Map<string, string>()
-  for (const [name, path] of names) if (!metered.has(path)) left.set(path, name)
+  const left = new Set<string>(Object.values(meterable))
+  for (const path of metered) left.delete(path)
   return (decision) => {
     if (!decision.allowed || !decision.uncounted || left.size === 0) return
     const { model, upstreamPath } = decision
     const [path = ''] = upstreamPath.slice(model.basePath.length).split('?', 1)
-    const name = left.get(path)
-    if (name === undefined) return
-    left.delete(path)
-    const counted = names.filter(([, each]) => metered.has(each)).map(([each]) => each)
-    onUncounted(path, [...counted, name].join(','))
+    if (!left.delete(path)) return
+    const wanted = names.filter(([, each]) => !left.has(each)).map(([each]) => each)
+    onUncounted(path, wanted.join(','))
   }
 }

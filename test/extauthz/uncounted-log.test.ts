@@ -35,7 +35,7 @@ test('a path that could be counted is named once', async (t) => {
   const all = ['/v1/messages', '/llm/sim/v1/messages?beta=true', '/v1/chat/completions']
   t.strictSame(saidOf(['chat'], [...all, '/v1/responses', ...all]), [
     '/v1/messages chat,messages',
-    '/v1/responses chat,responses',
+    '/v1/responses chat,messages,responses',
   ])
   t.strictSame(
     saidOf(['chat', 'messages'], [...all, '/v1/rerank', '/v1/messages/count_tokens']),
