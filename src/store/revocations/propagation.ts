@@ -32,7 +32,7 @@ export type PropagationWatch = ReturnType<typeof createPropagationWatch>
 
 export interface PropagationWatchOptions {
   readonly pool: Sql
-  /** This process's own id; it is not waited for. */
+  /** This process's own id. */
   readonly id: string
   /** Names of the other processes as last known, for when the database is unavailable. */
   readonly others: () => readonly string[]
@@ -105,17 +105,18 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
   }
 
   function advance(waiter: Waiter, replicas: readonly Acknowledgement[]): void {
-    const others = replicas.filter((replica) => replica.id !== id)
-    const late = others.filter(
-      ({ missing, isOlder }) =>
-        !waiter.isLogged ||
-        (waiter.isNew && isOlder) ||
-        missing.some((transaction) => waiter.transactions.includes(transaction)),
+    // This process too: another one may have ended an earlier secret of the key just before.
+    const late = replicas.filter((replica) =>
+      waiter.isLogged
+        ? (waiter.isNew && replica.isOlder) ||
+          replica.missing.some((transaction) => waiter.transactions.includes(transaction))
+        : replica.id !== id,
     )
+    const all = replicas.some((replica) => replica.id === id) ? replicas : [id, ...replicas]
     waiter.last = {
       state: late.length === 0 ? 'confirmed' : 'pending',
-      replicas: others.length + 1,
-      acknowledged: others.length + 1 - late.length,
+      replicas: all.length,
+      acknowledged: all.length - late.length,
       ...(late.length > 0 && { waitingFor: late.map(({ name }) => name) }),
     }
     if (late.length === 0 || !waiter.isLogged) finish(waiter)

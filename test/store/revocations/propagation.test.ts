@@ -4,21 +4,37 @@ import { createPostgresApiKeys } from '../../../src/store/api-keys/postgres-api-
 import { createPropagationWatch } from '../../../src/store/revocations/propagation.ts'
 import type { RevokedKey } from '../../../src/store/revocations/revocation-log.ts'
 import { addReplica, createKeyDatabase, fillKeys, startFollower } from '../../support/followers.ts'
-import { createPool, now } from '../../support/key-store.ts'
+import { createPool, createRecord, now } from '../../support/key-store.ts'
 import { startTcpProxy } from '../../support/tcp-proxy.ts'
 
 const patient = { deadlineMs: 20_000 }
 
-test('a single replica waits for nobody', async (t) => {
-  const { sql } = await createKeyDatabase(t)
-  const id = await addReplica(sql, 'own')
+test('a single replica waits for nobody else', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const { id } = await startFollower(t, url)
   await fillKeys(sql, 1)
   await sql`delete from api_keys`
   for (const own of [id, randomUUID()]) {
-    const watch = createPropagationWatch({ pool: sql, id: own, others: () => [] })
+    const watch = createPropagationWatch({ pool: sql, id: own, others: () => [], ...patient })
     if (own !== id) await sql`delete from tollgate_replicas`
     t.strictSame(await watch.wait(), { state: 'confirmed', replicas: 1, acknowledged: 1 })
   }
+})
+
+test('a process that has not read what another one ended does not confirm a later end', async (t) => {
+  const { sql } = await createKeyDatabase(t)
+  const own = await addReplica(sql, 'own')
+  const keys = createPostgresApiKeys(sql)
+  const record = createRecord()
+  await keys.insert(record)
+  const noOverlap = { prefix: null, overlapMs: 0, endAfterFirstUseMs: undefined }
+  // By another process, whose answer was lost; this one has the first secret in its cache.
+  await keys.rotate(record.id, 'alice', { ...noOverlap, hash: 'second' }, now)
+  const repeated = { ...noOverlap, hash: 'third', unused: 'second' }
+  const { replaced } = (await keys.rotate(record.id, 'alice', repeated, now)) ?? {}
+  const watch = createPropagationWatch({ pool: sql, id: own, others: () => [] })
+  const { state, waitingFor } = await watch.wait([replaced as RevokedKey])
+  t.strictSame({ state, waitingFor }, { state: 'pending', waitingFor: ['own'] })
 })
 
 test('a revocation is confirmed when every replica has followed', async (t) => {
@@ -190,8 +206,8 @@ test('a revocation that is not in the log is pending, reported and logged', asyn
 })
 
 test('a revocation that is not stored outside of the database is pending', async (t) => {
-  const { sql } = await createKeyDatabase(t)
-  const id = await addReplica(sql, 'own')
+  const { url, sql } = await createKeyDatabase(t)
+  const { id } = await startFollower(t, url)
   await fillKeys(sql, 1)
   const options = { pool: sql, id, others: () => [], keptAs: 'the disk', ...patient }
   const kept: (readonly RevokedKey[])[] = []
