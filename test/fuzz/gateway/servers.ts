@@ -1,5 +1,5 @@
 /**
- * The model servers behind the gateway: real ones of six ecosystems, installed and started here.
+ * The model servers behind the gateway: real ones of seven ecosystems, installed and started here.
  */
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -48,6 +48,17 @@ const kinds: Readonly<Record<string, Kind>> = {
   express: {
     read: readHeader,
     prepare: async () => ({ line: [process.execPath, join(here, 'express.js')] }),
+  },
+  fastapi: {
+    read: readHeader,
+    prepare: () =>
+      python('fastapi_server.py', {
+        name: 'fastapi',
+        folder: 'fuzz-fastapi-0.165.0',
+        requirements: join(here, 'fastapi-requirements.txt'),
+        howElse: 'leave it out of FUZZ_SERVERS',
+        proof: join('fastapi', '__init__.py'),
+      }),
   },
   go: {
     read: readHeader,
