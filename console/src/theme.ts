@@ -1,4 +1,4 @@
-import { type CSSVariablesResolver, createTheme, Modal } from '@mantine/core'
+import { Alert, type CSSVariablesResolver, createTheme, Modal } from '@mantine/core'
 
 export const theme = createTheme({
   primaryColor: 'indigo',
@@ -8,6 +8,8 @@ export const theme = createTheme({
   fontFamily: 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif',
   headings: { fontWeight: '600' },
   components: {
+    // Yellow on white has too little contrast.
+    Alert: Alert.extend({ styles: { title: { color: 'var(--mantine-color-text)' } } }),
     // Mantine locks the scroll by a style element without a nonce, which the page's policy refuses.
     Modal: Modal.extend({
       defaultProps: {

@@ -11,8 +11,8 @@ import { readCall } from './usage.ts'
 const usage = `Usage: tollgate demo [--requests <number>]
 
 Makes keys for the sample identities of tollgate up and sends requests with them to its sample models, some of
-which are refused, so that the console has something to show. The keys are good for a day; those of an earlier
-demo are revoked. The gateway, TOLLGATE_URL (default ${defaultUrl}), must be on this machine.
+which are refused, so that the console has something to show. The keys are good for 30 days at most; those of
+an earlier demo are revoked. The gateway, TOLLGATE_URL (default ${defaultUrl}), must be on this machine.
 
   --requests   how many; 200 by default, 10,000 at most`
 
@@ -23,15 +23,23 @@ const mostRequests = 10_000
 const atOnce = 4
 const label = { made: 'tollgate-demo' }
 
+interface DemoKey {
+  readonly user: string
+  readonly name: string
+  readonly subscription: string
+  /** 30 days by default. */
+  readonly expiresIn?: string
+}
+
 /** What each key is for. The identities and subscriptions are those of the samples. */
-const keys = [
+const keys: readonly DemoKey[] = [
   { user: 'alice', name: 'Nightly evaluation', subscription: 'team-a-premium' },
   { user: 'alice', name: 'Laptop', subscription: 'team-a-basic' },
-  { user: 'alice', name: 'Try-out', subscription: 'team-a-tiny' },
+  { user: 'alice', name: 'Try-out', subscription: 'team-a-tiny', expiresIn: '3d' },
   { user: 'carol', name: 'Search ranking', subscription: 'team-a-premium' },
   { user: 'carol', name: 'Notebook', subscription: 'team-a-basic' },
   { user: 'bob', name: 'Support assistant', subscription: 'team-b-only' },
-] as const
+]
 
 /** The models asked for, in turn: mostly what is open, sometimes what is not. */
 const models = [
@@ -92,8 +100,8 @@ async function makeKeys(url: string): Promise<readonly string[]> {
       pagination: { limit: 100 },
     })) as { readonly data: readonly { readonly id: string }[] }
     for (const { id } of data) await ask('DELETE', `/v1/api-keys/${encodeURIComponent(id)}`)
-    for (const { name, subscription } of keys.filter((each) => each.user === user)) {
-      const body = { name, subscription, expiresIn: '1d', labels: label }
+    for (const { user: _, ...each } of keys.filter((each) => each.user === user)) {
+      const body = { expiresIn: '30d', ...each, labels: label }
       secrets.push(((await ask('POST', '/v1/api-keys', body)) as { readonly key: string }).key)
     }
   }

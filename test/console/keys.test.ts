@@ -107,6 +107,7 @@ test('a key that is about to expire is told beforehand', async (t, world) => {
   await gateway.mint({ user, expiresIn: '3d' })
   await signIn(user, 'keys?find=nothing')
   await page.getByText('A key is about to expire').waitFor()
+  await isAccessible(t, page, 'a warning')
   await page.getByRole('button', { name: 'Show keys of every status' }).click()
   await page.getByText('soon', { exact: true }).waitFor()
   t.equal(await page.getByText('soon', { exact: true }).count(), 1)
