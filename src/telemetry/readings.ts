@@ -29,6 +29,7 @@ const gauges = {
   tollgate_journal_unread_bytes: 'Bytes of the usage journal that no process has read.',
   tollgate_journal_failing:
     '1 while the usage journal is missing, or does not grow although responses end.',
+  tollgate_ledger_failing: '1 while the usage ledger cannot be fed from the journal.',
   tollgate_controller_leader: 'Whether this process is the one that writes statuses.',
   tollgate_controller_waiting: 'Objects whose status is still to be checked.',
   tollgate_controller_held_back:
@@ -57,6 +58,7 @@ const counters = {
     'Keys that were active again in the database, as after a restore, and were revoked again.',
   tollgate_journal_lines: 'Lines of the usage journal that this process has read.',
   tollgate_journal_skipped: 'Lines of the journal without countable usage.',
+  tollgate_ledger_gaps: 'Parts of the usage journal that were lost before the ledger had them.',
   tollgate_controller_writes: 'Statuses written.',
   process_cpu_seconds: 'User and system CPU time spent.',
 } as const

@@ -25,6 +25,8 @@ export interface Ledger {
   /** Whether it has everything in this file of the journal. */
   readonly isDone: (file: ListedFile) => boolean
   readonly reader: UsageReader
+  /** Whether it cannot be fed now, and the gaps that this process has found. */
+  readonly stats: { readonly failing: boolean; readonly gaps: number }
   /** Counts a refusal, if it is one for a used-up limit. */
   readonly onRefused: (denial: Denial, now: number) => void
 }
@@ -35,15 +37,18 @@ export function openLedger(context: Context, { pool }: Database): Ledger | undef
   const path = config.usageJournal
   if (path === undefined) return undefined
   const ledger = createUsageLedger(pool)
+  const stats = { failing: false, gaps: 0 }
   const journal = nameJournal(path)
   const feed = createLedgerFeed({
     ...{ path, journal, ledger, clock, unusableUsage: config.unusableUsage },
     monotonic: () => performance.now(),
-    onGap: ({ from, to }) =>
+    onGap({ from, to }) {
+      stats.gaps += 1
       log.error(
         { journal: path, from: new Date(from), to: new Date(to) },
         'a part of the usage journal was lost before it was read',
-      ),
+      )
+    },
   })
   const refusals = createRefusalSums(ledger)
   const ending = new AbortController()
@@ -86,15 +91,20 @@ export function openLedger(context: Context, { pool }: Database): Ledger | undef
   return {
     start(isReader) {
       loops = Promise.all([
-        keep('the usage ledger is fed', feedEveryMs, () =>
-          isReader() ? feed.step() : feed.reset(),
-        ),
+        keep('the usage ledger is fed', feedEveryMs, async () => {
+          const error: unknown = await (isReader() ? feed.step() : feed.reset()).catch(
+            (cause: unknown) => cause,
+          )
+          stats.failing = error !== undefined
+          if (error !== undefined) throw error
+        }),
         keep('refusals are added to the usage ledger', refusalsEveryMs, refusals.flush),
         keep('the partitions of the usage ledger are kept', tendEveryMs, tend),
       ])
     },
     isDone: feed.isDone,
     reader: createUsageReader(pool),
+    stats,
     onRefused({ code, grant }, now) {
       if (code === 'token_limit_exceeded' && grant !== undefined) refusals.note(grant, now)
     },

@@ -40,15 +40,16 @@ export async function openParts(context: Context, journal: () => Journal | undef
     token: tokens.verify,
   })
   const counterParts = await openCounters(context, database)
+  const ledger = openLedger(context, database)
   const telemetry = openTelemetry(context, {
     ...keyParts,
     ...counterParts,
     ...resources,
     journal,
+    ledger,
     identity: tokens.figures,
   })
   await startExport(context, telemetry)
-  const ledger = openLedger(context, database)
   const settle = openSettle(context, counterParts, resources, telemetry)
   const refusals = createDenialLog({ log, perSecond: config.refusalLinesPerSecond })
   stops.push(refusals.flush)

@@ -13,10 +13,12 @@ import { createTelemetry, type Telemetry } from '../telemetry/telemetry.ts'
 import type { Context } from './context.ts'
 import type { Counters } from './counters.ts'
 import { type Keys, outageGraceMs } from './keys.ts'
+import type { Ledger } from './ledger.ts'
 import type { Resources } from './resources.ts'
 
 export interface Measured extends Keys, Counters, Resources {
   readonly identity: IdentityFigures
+  readonly ledger?: Pick<Ledger, 'stats'> | undefined
   /** Called only after everything is built. */
   readonly journal: () => Journal | undefined
 }
@@ -102,6 +104,10 @@ export function sourcesOf(
       tollgate_journal_skipped: () => stats().skipped,
       tollgate_journal_unread_bytes: () => stats().unreadBytes,
       tollgate_journal_failing: () => stats().failing,
+    }),
+    ...(measured.ledger && {
+      tollgate_ledger_failing: () => measured.ledger?.stats.failing,
+      tollgate_ledger_gaps: () => measured.ledger?.stats.gaps,
     }),
   }
 }

@@ -29,7 +29,8 @@ function read(config: object = {}, more: Record<string, unknown> = {}): Record<s
 test('every part has metrics', async (t) => {
   const redis = { unavailable: true, unflushed: 4, losses: 2 }
   const config = { usageJournal: '/journal', keyCacheOutageGraceMs: 900_000 }
-  t.strictSame(read(config, { redis }), {
+  const ledger = { stats: { failing: true, gaps: 3 } }
+  t.strictSame(read(config, { redis, ledger }), {
     tollgate_models: 2,
     tollgate_models_waiting: 5,
     tollgate_subscriptions: 8,
@@ -65,6 +66,8 @@ test('every part has metrics', async (t) => {
     tollgate_journal_skipped: 2,
     tollgate_journal_unread_bytes: 300,
     tollgate_journal_failing: true,
+    tollgate_ledger_failing: true,
+    tollgate_ledger_gaps: 3,
   })
 })
 
