@@ -9,6 +9,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { setImmediate } from 'node:timers/promises'
 import { trace } from '@opentelemetry/api'
 import { pathRules } from '../src/core/decision/operations.ts'
+import type { KeyCaps } from '../src/core/formats/key-caps.ts'
 import { type Check, type CheckDeps, createCheck } from '../src/extauthz/service.ts'
 import { createGrpcServer } from '../src/grpc/server.ts'
 import { WireWriter } from '../src/grpc/wire.ts'
@@ -20,7 +21,7 @@ import type { CounterStore } from '../src/store/counters.ts'
 import { createTracing, noTracing, type Tracing } from '../src/telemetry/tracing.ts'
 import { traceCheck, traceCounters, traceDecisions, traceKey } from '../src/wiring/tracing.ts'
 import { createBenchTelemetry, createKeys, createSnapshot } from './fixture.ts'
-import { bytesPerCall, cpuMicros, type Figure, microsPerCall } from './measure.ts'
+import { bytesPerCall, cpuMicros, type Figure, microsInTurn, microsPerCall } from './measure.ts'
 
 const checkPath = '/envoy.service.auth.v3.Authorization/Check'
 const keyCount = 1_024
@@ -51,8 +52,9 @@ export async function createWarmCheck(
   counters: CounterStore,
   deps: Partial<CheckDeps> = {},
   tracing: Tracing = noTracing,
+  caps: KeyCaps = {},
 ): Promise<{ readonly check: Check; readonly messages: readonly Buffer[] }> {
-  const { keys, table } = createKeys(keyCount, teams)
+  const { keys, table } = createKeys(keyCount, teams, caps)
   const snapshot = createSnapshot(models, teams)
   const check = createCheck({
     authenticate: createAuthenticate({
@@ -98,6 +100,7 @@ export async function benchCheck(calls = 100_000): Promise<readonly Figure[]> {
     { name: 'Check, bytes to bytes', value: `${inProcess.toFixed(2)} µs CPU` },
     { name: '  its garbage', value: `${garbage.toFixed(0)} bytes` },
     { name: '  with its metrics counted', value: `${withMetrics.toFixed(2)} µs CPU` },
+    { name: '  more with three caps', value: `${(await benchCaps()).toFixed(2)} µs` },
     ...(await benchTracing()),
     { name: 'Check over gRPC, 64 at once', value: `${busy.microsPerCall.toFixed(1)} µs CPU` },
     {
@@ -107,6 +110,25 @@ export async function benchCheck(calls = 100_000): Promise<readonly Figure[]> {
     { name: '  event loop late, p99', value: `${busy.lateMs.toFixed(2)} ms` },
     { name: '  failed', value: `${busy.failures} of ${calls}` },
   ]
+}
+
+/** What models, limits and addresses of the key add, measured beside the same without them. */
+async function benchCaps(): Promise<number> {
+  const all = Array.from({ length: models }, (_, i) => ({ namespace: 'llm', name: `m${i}` }))
+  const caps = {
+    models: all,
+    tokenRateLimits: [{ limit: 1_000_000_000, window: '1m' }],
+    allowedAddresses: ['2001:db8::/32', '192.0.2.0/24'],
+  }
+  const worldOf = async (each: KeyCaps) => {
+    const world = await createWarmCheck(createMemoryCounters(), {}, noTracing, each)
+    return (i: number) => world.check(world.messages[i % keyCount] as Buffer)
+  }
+  const [plain, capped] = [await worldOf({}), await worldOf(caps)]
+  // What is measured second is slower by itself.
+  const [plainFirst = 0, cappedSecond = 0] = microsInTurn([plain, capped])
+  const [cappedFirst = 0, plainSecond = 0] = microsInTurn([capped, plain])
+  return (cappedSecond - plainFirst + cappedFirst - plainSecond) / 2
 }
 
 /** The same Check with metrics of its decisions, calls and durations. */
@@ -213,7 +235,9 @@ export function toCheckRequest(
   const headers = { ':method': 'POST', ':path': path, ...more, authorization: `Bearer ${key}` }
   const writer = new WireWriter()
   return writer
-    .message(1, () =>
+    .message(1, () => {
+      const peer = () => writer.string(2, '192.0.2.7').unsigned(3, 40_000)
+      writer.message(1, () => writer.message(1, () => writer.message(1, peer)))
       writer.message(4, () =>
         writer.message(2, () => {
           writer.string(1, '1234567890').string(2, 'POST')
@@ -222,7 +246,7 @@ export function toCheckRequest(
           }
           writer.string(4, path).string(5, 'localhost').string(10, 'HTTP/1.1')
         }),
-      ),
-    )
+      )
+    })
     .finish()
 }

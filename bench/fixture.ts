@@ -1,8 +1,10 @@
 /** The data of the benches: models, subscriptions and keys of a busy gateway. */
 
 import type { KeyCaller } from '../src/core/decision/caller.ts'
+import { compileCaps } from '../src/core/decision/key-caps.ts'
 import type { Snapshot } from '../src/core/decision/snapshot.ts'
 import { mintKey } from '../src/core/formats/api-key.ts'
+import type { KeyCaps } from '../src/core/formats/key-caps.ts'
 import type { Resource } from '../src/core/kinds/resources.ts'
 import { compile } from '../src/core/resources/compile.ts'
 import { parseResource } from '../src/core/resources/parse-resource.ts'
@@ -73,12 +75,18 @@ export function createCaller(i: number, teams: number): KeyCaller {
 }
 
 /** Keys with their records. The random bytes come from the index, so that runs are comparable. */
-export function createKeys(count: number, teams: number): { keys: string[]; table: ApiKeyTable } {
+export function createKeys(
+  count: number,
+  teams: number,
+  caps: KeyCaps = {},
+): { keys: string[]; table: ApiKeyTable } {
   const records = new Map<string, FoundKey>()
   const keys = Array.from({ length: count }, (_, i) => {
     const minted = mintKey('tg', bytes(12, i), bytes(32, i))
     const { user, groups, subscription } = createCaller(i, teams)
+    const capped = compileCaps({ id: `${i}`, user, subscription, caps })
     records.set(minted.hash, {
+      ...(capped && { capped }),
       id: `${i}`,
       hash: minted.hash,
       user,

@@ -26,6 +26,8 @@ export class AllowTemplate {
   readonly after: Buffer
   /** The header `ratelimit-policy`, without limits of the key; empty without limits. */
   readonly policies: Buffer
+  /** Its value. */
+  readonly policyText: string
   /** The number of limits in it. */
   readonly limitCount: number
   /** Fields of the metadata except `user` and `key`. */
@@ -54,9 +56,10 @@ export class AllowTemplate {
       writeServer(writer, model.resource.server, sentName)
       writer.string(5, 'authorization').string(5, 'x-api-key').string(5, 'proxy-authorization')
     })
+    this.policyText = toPolicies(this.#limits)
     this.policies = bytesOf((writer) => {
       if (this.#limits.length === 0) return
-      writeHeader(writer, 'ratelimit-policy', toPolicies(this.#limits), responseHeaders)
+      writeHeader(writer, 'ratelimit-policy', this.policyText, responseHeaders)
     })
     this.metadata = bytesOf((writer) => {
       writeStructField(writer, 'subscription', subscription)

@@ -151,12 +151,12 @@ const sourcePath = [1, 1, 1, 1, 2]
 /** undefined for a client without an IP address, and for invalid bytes. */
 function readSource(bytes: Buffer): string | undefined {
   try {
-    let reader = new WireReader(bytes)
+    const reader = new WireReader(bytes)
     for (let depth = 0; reader.next(); ) {
       if (reader.field !== sourcePath[depth]) continue
       depth += 1
       if (depth === sourcePath.length) return reader.string()
-      reader = reader.message()
+      reader.enter()
     }
   } catch (error) {
     if (!(error instanceof WireError)) throw error

@@ -12,7 +12,6 @@ import {
   putLimitHeaders,
   secondsUntil,
   toItems,
-  toPolicies,
 } from '../core/decision/limit-headers.ts'
 import { messageOf } from '../core/decision/refusal-message.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
@@ -80,6 +79,7 @@ function allow(
   key: KeyNews | undefined,
 ): Buffer {
   const { caller, states } = grant
+  const caps = capsOf(caller)
   writer.clear()
   writer.close(writer.open(1))
   const ok = writer.open(3, lengthBytes)
@@ -88,9 +88,8 @@ function allow(
   writer.raw(template.after)
   if (states.length > 0) {
     putBindingHeaders(dialect, states, now, putAllowed)
-    const policies = states.length === template.limitCount ? template.policies : undefined
-    if (policies !== undefined) writer.raw(policies)
-    else putAllowed('ratelimit-policy', toPolicies(states.map(({ limit }) => limit)))
+    if (states.length === template.limitCount) writer.raw(template.policies)
+    else putAllowed('ratelimit-policy', joinPolicies(template.policyText, caps?.policies))
     putAllowed('ratelimit', toItems(states, now))
   }
   if (key !== undefined) writeKeyNews(writer, key, responseHeaders)
@@ -102,8 +101,8 @@ function allow(
     'key',
     caller.by === 'key' && plain.test(caller.keyId) ? caller.keyId : '',
   )
-  const counted = grant.metered ? capsOf(caller)?.counted : undefined
-  if (counted !== undefined) writeStructField(writer, 'cap', counted)
+  const counted = caps?.counted
+  if (counted !== undefined && grant.metered) writeStructField(writer, 'cap', counted)
   writer.raw(template.metadata)
   if (grant.held !== undefined) writeHeld(writer, grant.held)
   writer.close(metadata, lengthBytes)
@@ -117,6 +116,11 @@ function writeHeld(writer: WireWriter, { admittedAt, bytes, maxOutput, choices, 
   if (maxOutput !== undefined) writeStructField(writer, 'max_output', maxOutput)
   if (choices !== undefined) writeStructField(writer, 'choices', choices)
   if (Number.isFinite(cap)) writeStructField(writer, 'ceiling', cap)
+}
+
+/** Limits of the subscription, and those of the key. */
+function joinPolicies(shared: string, own = ''): string {
+  return shared === '' ? own : `${shared}, ${own}`
 }
 
 /** Lets a request continue so that its body is read; the second Check decides. */

@@ -1,6 +1,6 @@
 /** An API key → its hash → its record → Caller, with the groups of the key's creation. */
 
-import type { Caller } from '../core/decision/caller.ts'
+import type { Caller, KeyCaller } from '../core/decision/caller.ts'
 import { ServiceError } from '../core/decision/errors.ts'
 import { endsSoon, hashOfKey, type KeyMarkers, statusAt } from '../core/formats/api-key.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
@@ -25,12 +25,14 @@ export function createVerifyKey(
     if (ended !== undefined) throw new ServiceError('credential_invalid', { message: ended })
     const { user, groups, id, subscription, capped, ageMs } = found
     noteUse(hash, now)
-    const caller = { by: 'key', user, groups, keyId: id, subscription } as const
+    const caller: KeyCaller =
+      capped === undefined
+        ? { by: 'key', user, groups, keyId: id, subscription }
+        : { by: 'key', user, groups, keyId: id, subscription, caps: capped }
     const isSoon = endsSoon(found, now)
-    if (ageMs === undefined && capped === undefined && !isSoon) return caller
+    if (ageMs === undefined && !isSoon) return caller
     return {
       ...caller,
-      ...(capped && { caps: capped }),
       ...(ageMs !== undefined && { keyAgeMs: ageMs }),
       ...(isSoon && { endsSoonAt: found.expiresAt as number }),
     }

@@ -58,7 +58,7 @@ function randomGrant(random: Random, now: number): Grant {
   const id = pick(random, ['id-1', 'id-2'])
   const tokenRateLimits = [{ limit: 10 + random.below(90), window: pick(random, ['1m', '2h']) }]
   const written = pick(random, [{}, { tokenRateLimits }, { allowedAddresses: ['::1'] }])
-  const caps = compileCaps({ id, subscription: 'basic', caps: written })
+  const caps = compileCaps({ id, user: 'ada', subscription: 'basic', caps: written })
   const capped = random.below(2) === 0 && caps ? caps : undefined
   const limits = [...pick(random, limitLists), ...(capped?.limits ?? [])]
   const counters = limits.map(() =>

@@ -216,7 +216,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['(address === undefined || !', '(address !== undefined && !'],
       ['?.models?.has(modelKey) === false', '?.models?.has(modelKey) === true'],
-      ["scopeOf(id), limits, 'key'", "id, limits, 'key'"],
+      ["scopeOf(id), written, 'key'", "id, written, 'key'"],
     ],
   ),
   ...mutants(
@@ -235,7 +235,8 @@ export const allMutants: readonly Mutant[] = [
     [
       ['own <= 0 ? 0', 'own < 0 ? 0'],
       ['outer.bits <= inner.bits', 'outer.bits >= inner.bits'],
-      ['if (byte > 255)', 'if (byte > 256)'],
+      ['byte > 255', 'byte > 256'],
+      ['digits > 0 && byte === 0', 'false'],
     ],
   ),
   ...mutants(

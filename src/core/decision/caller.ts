@@ -34,6 +34,8 @@ export interface CompiledCaps {
   readonly networks: readonly Network[] | undefined
   /** Limits of the key itself; empty if there are none. */
   readonly limits: readonly CountedLimit[]
+  /** Their part of the field `RateLimit-Policy`. */
+  readonly policies: string
   /** What a report of usage must carry to be counted for these limits (`keyCountersOf`). */
   readonly counted: string | undefined
 }

@@ -9,6 +9,8 @@ import type { Limit } from '../kinds/resources.ts'
 export interface CountedLimit extends Limit {
   /** Whose use is counted: that of the user, or of one key. */
   readonly scope: 'user' | 'key'
+  /** The counter, if it is the same in each request. */
+  readonly counter: Counter | undefined
   /** Its name in the `RateLimit` fields. */
   readonly name: string
   /**
@@ -72,13 +74,15 @@ export function limitStates(
 /**
  * The limits of one subscription on one model, each with the prefix of its counters' keys. Of
  * limits on equally long windows (`1m`, `60s`) only the lowest is kept: they would share a counter
- * and charge it once each, and the lowest implies the others.
+ * and charge it once each, and the lowest implies the others. `user`: whose they are, if they are one
+ * user's only.
  */
 export function toCountedLimits(
   subscription: string,
   model: string,
   limits: readonly Limit[],
   scope: CountedLimit['scope'] = 'user',
+  user?: string,
 ): readonly CountedLimit[] {
   const lowest = new Map<number, Limit>()
   for (const limit of limits) {
@@ -87,11 +91,16 @@ export function toCountedLimits(
   }
   return [...lowest.values()].map((limit) => {
     const name = scope === 'user' ? limit.window : `${scope}-${limit.window}`
+    const keyPrefix = `${subscription}\n${model}\n${limit.windowMs}\n`
+    const { windowMs } = limit
+    const counter =
+      user === undefined ? undefined : { key: keyPrefix + user, windowMs, limit: limit.limit }
     return {
       ...limit,
       scope,
       name,
-      keyPrefix: `${subscription}\n${model}\n${limit.windowMs}\n`,
+      counter,
+      keyPrefix,
       policy: `"${name}";q=${limit.limit};w=${limit.windowMs / 1_000};qu="tokens"`,
     }
   })
@@ -99,6 +108,7 @@ export function toCountedLimits(
 
 /** The counter of one limit for one user. */
 export function counterOf(limit: CountedLimit, user: string): Counter {
+  if (limit.counter !== undefined) return limit.counter
   return { key: limit.keyPrefix + user, windowMs: limit.windowMs, limit: limit.limit }
 }
 

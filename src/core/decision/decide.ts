@@ -278,7 +278,11 @@ export function authorize(
     model,
     cluster: model.cluster,
     subscription: subscription.name,
-    limits: listing ? [] : caps === undefined ? limits : [...limits, ...caps.limits],
+    limits: listing
+      ? []
+      : caps === undefined || caps.limits.length === 0
+        ? limits
+        : limits.concat(caps.limits),
     states: [],
     admission: subscription.resource.admission,
     metered: isMetered(operation, rules),

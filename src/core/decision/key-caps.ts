@@ -5,24 +5,28 @@ import { parseWindow } from '../formats/duration.ts'
 import { isUncapped, type KeyCaps, modelKeyOf, networksOf } from '../formats/key-caps.ts'
 import type { Caller, CompiledCaps } from './caller.ts'
 import { type Counter, toCountedLimits } from './counter.ts'
+import { toPolicies } from './limit-headers.ts'
 
 interface CappedKey {
   readonly id: string
+  readonly user: string
   readonly subscription: string
   readonly caps: KeyCaps
 }
 
 /** undefined: nothing is capped. */
-export function compileCaps({ id, subscription, caps }: CappedKey): CompiledCaps | undefined {
+export function compileCaps({ id, user, subscription, caps }: CappedKey): CompiledCaps | undefined {
   if (isUncapped(caps)) return undefined
   const { models, tokenRateLimits = [], allowedAddresses } = caps
-  const limits = tokenRateLimits.map(({ limit, window }) => {
+  const written = tokenRateLimits.map(({ limit, window }) => {
     return { limit, window, windowMs: parseWindow(window) as number }
   })
+  const limits = toCountedLimits(subscription, scopeOf(id), written, 'key', user)
   return {
     models: models && new Set(models.map(modelKeyOf)),
     networks: allowedAddresses && networksOf(allowedAddresses),
-    limits: toCountedLimits(subscription, scopeOf(id), limits, 'key'),
+    limits,
+    policies: toPolicies(limits),
     counted:
       limits.length === 0 ? undefined : `${id} ${limits.map(({ windowMs }) => windowMs).join(',')}`,
   }

@@ -10,8 +10,10 @@ export interface Network {
 }
 
 const wordBits = 32
-const mapped = [0, 0, 0xffff] as const
-const ipv4 = /^(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})$/
+/** The third word of mapped IPv4 addresses. */
+const mappedPrefix = 0xffff
+const zero = 0x30
+const dot = 0x2e
 
 /**
  * `192.0.2.0/24`, `2001:db8::/32`, or a single address; undefined if the text is neither, or the
@@ -31,20 +33,26 @@ export function parseNetwork(written: string): Network | undefined {
 
 /** Whether the address is in one of the networks; false for a text that is no address. */
 export function isWithinAny(networks: readonly Network[], address: string): boolean {
+  const word = parseIpv4(address)
+  // On the request path, so without a list of words.
+  if (word !== undefined)
+    return networks.some((network) => includes(network, 0, 0, mappedPrefix, word))
   const words = parseIp(address)
-  return words !== undefined && networks.some((network) => includes(network, words))
+  return words !== undefined && networks.some((network) => includes(network, ...words))
 }
 
 /** Whether all addresses of `inner` are in one of the networks. */
 export function isInside(networks: readonly Network[], inner: Network): boolean {
-  return networks.some((outer) => outer.bits <= inner.bits && includes(outer, inner.words))
+  return networks.some((outer) => outer.bits <= inner.bits && includes(outer, ...inner.words))
 }
 
-function includes({ words, bits }: Network, address: Words): boolean {
-  for (let i = 0; i < words.length; i += 1) {
-    if ((((words[i] as number) ^ (address[i] as number)) & maskOf(bits, i)) !== 0) return false
-  }
-  return true
+function includes({ words, bits }: Network, a: number, b: number, c: number, d: number): boolean {
+  return (
+    ((words[3] ^ d) & maskOf(bits, 3)) === 0 &&
+    ((words[2] ^ c) & maskOf(bits, 2)) === 0 &&
+    ((words[1] ^ b) & maskOf(bits, 1)) === 0 &&
+    ((words[0] ^ a) & maskOf(bits, 0)) === 0
+  )
 }
 
 /** The bits of word `i` that a network of this length fixes. */
@@ -56,7 +64,7 @@ function maskOf(bits: number, i: number): number {
 function parseIp(written: string): Words | undefined {
   if (!written.includes(':')) {
     const word = parseIpv4(written)
-    return word === undefined ? undefined : [...mapped, word]
+    return word === undefined ? undefined : [0, 0, mappedPrefix, word]
   }
   // A zone, which only this machine knows.
   const [address = ''] = written.split('%')
@@ -86,14 +94,26 @@ function groupsOf(written: string, isEnd: boolean): number[] | undefined {
   return groups
 }
 
+/** Four numbers up to 255 without leading zeros; undefined for other text. */
 function parseIpv4(written: string): number | undefined {
-  const parts = ipv4.exec(written)
-  if (parts === null) return undefined
   let word = 0
-  for (let i = 1; i <= 4; i += 1) {
-    const byte = Number(parts[i])
-    if (byte > 255) return undefined
-    word = (word << 8) | byte
+  let byte = 0
+  let digits = 0
+  let dots = 0
+  for (let i = 0; i < written.length; i += 1) {
+    const code = written.charCodeAt(i)
+    if (code === dot && digits > 0) {
+      word = (word << 8) | byte
+      byte = 0
+      digits = 0
+      dots += 1
+    } else {
+      const digit = code - zero
+      if (digit < 0 || digit > 9 || (digits > 0 && byte === 0)) return undefined
+      byte = byte * 10 + digit
+      digits += 1
+      if (byte > 255) return undefined
+    }
   }
-  return word
+  return dots === 3 && digits > 0 ? (word << 8) | byte : undefined
 }

@@ -274,11 +274,9 @@ function foundColumns(sql: Sql): Fragment {
 }
 
 function toFound(row: FoundRow): FoundKey {
-  const { id, subscription } = row
-  const capped =
-    row.caps === null
-      ? undefined
-      : compileCaps({ id, subscription, caps: readStoredCaps(row.caps) })
+  const { id, username: user, subscription } = row
+  const caps = readStoredCaps(row.caps)
+  const capped = row.caps === null ? undefined : compileCaps({ id, user, subscription, caps })
   return { ...toKnown(row), ...(capped && { capped }) }
 }
 

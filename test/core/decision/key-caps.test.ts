@@ -35,7 +35,7 @@ const snapshot = snapshotOf(
 )
 
 function keyWith(caps: KeyCaps): KeyCaller {
-  const compiled = compileCaps({ id: 'id-1', subscription: 'basic', caps })
+  const compiled = compileCaps({ id: 'id-1', user: 'ada', subscription: 'basic', caps })
   return {
     ...({
       by: 'key',
@@ -78,7 +78,7 @@ const models = {
 
 test('a key without caps has none of their steps', async (t) => {
   const { ask, steps } = createWorld()
-  t.equal(compileCaps({ id: 'a', subscription: 'b', caps: {} }), undefined)
+  t.equal(compileCaps({ id: 'a', user: 'u', subscription: 'b', caps: {} }), undefined)
   const source = () => t.fail('the address is not read')
   t.ok(ask('/llm/small/v1/chat/completions', keyWith({}), { source: source as never }).allowed)
   t.notOk(steps.includes('address') || steps.includes('cap'))
