@@ -153,7 +153,7 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
 }
 
 const notYours =
-  'Only an administrator may ask what another user, or a member of other groups, may call.'
+  'Only an administrator may ask what another user may call. With your own name, give only your own groups.'
 
 function lookAt(request: FastifyRequest, { user, ...other }: Caller): void {
   if (user === callerOf(request).user) return
