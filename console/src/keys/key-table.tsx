@@ -64,7 +64,7 @@ function Row({ record, showsOwner, onAct, acts }: RowProps) {
   const { name, description, keyPrefix, username, subscription, ephemeral, previous } = record
   return (
     <Table.Tr>
-      <Table.Td miw={180} maw={280}>
+      <Table.Td miw={130} maw={280}>
         <Text size="sm" fw={500} className="breaks">
           {name}
         </Text>
