@@ -24,6 +24,19 @@ function mutants(
 
 export const allMutants: readonly Mutant[] = [
   ...mutants(
+    'admin/require-administrator.ts',
+    ['admin/require-administrator.test.ts'],
+    [['if (await isAdmin(caller)) return', 'if (!(await isAdmin(caller))) return']],
+  ),
+  ...mutants(
+    'core/decision/access-matrix.ts',
+    ['core/decision/access-matrix.test.ts'],
+    [
+      ['offset - passed', 'offset'],
+      ['wanted?.has(key) ?? true', 'true'],
+    ],
+  ),
+  ...mutants(
     'core/status/enforcement.ts',
     ['core/status/enforcement.test.ts'],
     [
