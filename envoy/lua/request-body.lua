@@ -393,10 +393,19 @@ local LENIENT = {
   include_usage = "include_usage",
   includeusage = "include_usage",
   background = "background",
+  max_tokens = "max_tokens",
+  maxtokens = "max_tokens",
+  max_completion_tokens = "max_completion_tokens",
+  maxcompletiontokens = "max_completion_tokens",
+  max_output_tokens = "max_output_tokens",
+  maxoutputtokens = "max_output_tokens",
+  n = "n",
+  best_of = "best_of",
+  bestof = "best_of",
 }
 -- Their lengths, and their first and last eight bytes with the bit set that makes a letter small. A name is
 -- compared with these first, without a Lua string.
-local LENGTHS, FOLDED, FOLDED_NAMES = ffi.new("bool[?]", 16), ffi.new("struct { uint64_t first, last; int length; }[8]"), 0
+local LENGTHS, FOLDED, FOLDED_NAMES = ffi.new("bool[?]", 32), ffi.new("struct { uint64_t first, last; int length; }[16]"), 0
 local SMALL_LETTERS = ONES * 0x20
 
 local function folded(p, length)
@@ -412,7 +421,7 @@ end
 
 -- Whether some names of LENIENT may be equal to this one in other case; few other names are taken for them.
 local function resembles_field(p, length)
-  if length > 15 or not LENGTHS[length] then return false end
+  if length > 31 or not LENGTHS[length] then return false end
   local first, last = folded(p, length)
   for i = 0, FOLDED_NAMES - 1 do
     if FOLDED[i].length == length and FOLDED[i].first == first and FOLDED[i].last == last then return true end
@@ -439,7 +448,7 @@ local function field_named(p, length, names, literal)
   local name = ffi.string(p, length)
   if literal and names[name] then return name end
   local meant = LENIENT[name:lower()]
-  if meant and names[meant] then refuse("a field must be spelled exactly " .. meant) end
+  if meant and names[meant] == true then refuse("a field must be spelled exactly " .. meant) end
 end
 
 -- No legitimate body has this many names with escapes or beyond ASCII.
@@ -714,20 +723,91 @@ end
 local STREAMED, NAMING = { model = true, stream = true, stream_options = true }, { model = true }
 local ANSWERING = { model = true, background = true }
 
+-- The fields with the most output tokens, by operation; the first is added if none is there.
+local MAXIMA = {
+  { "/chat/completions$", { "max_completion_tokens", "max_tokens" } },
+  { "/completions$", { "max_tokens" } },
+  { "/responses$", { "max_output_tokens" } },
+  { "/messages$", { "max_tokens" } },
+}
+
+local function maxima_of(path)
+  for _, each in ipairs(MAXIMA) do
+    if find(path, each[1]) then return each[2] end
+  end
+end
+
+-- These fields, and those that determine how much output there is. With the mark true, names that only some
+-- servers take for these are refused; else they are passed over.
+local extended = {}
+local function with_maxima(names, maxima, mark)
+  local key = tostring(names) .. tostring(maxima) .. tostring(mark)
+  local all = extended[key]
+  if not all then
+    all = { n = mark, best_of = mark }
+    for _, name in ipairs(maxima) do all[name] = mark end
+    for name in pairs(names) do all[name] = true end
+    extended[key] = all
+  end
+  return all
+end
+
+-- The number of a field that some servers read from a string, too; nil for anything else.
+local function number_in(field)
+  return field and tonumber(match(field.text, '^"?([%d%.eE+-]+)"?$'))
+end
+
+local MOST_CHOICES, MOST_TOKENS = 1e6, 1e12
+
+local function choices_in(found)
+  local choices = math.max(1, number_in(found.n) or 1, number_in(found.best_of) or 1)
+  return math.ceil(math.min(MOST_CHOICES, choices))
+end
+
+-- The bytes of the body, the most output tokens of an answer (empty if not known) and the number of answers.
+local function size_of(length, found, maxima)
+  local most = 0
+  for _, name in ipairs(maxima) do
+    if found[name] and found[name].text ~= "null" then
+      local own = number_in(found[name]) or math.huge
+      most = math.max(most, own >= 1 and own or math.huge)
+    end
+  end
+  local known = most > 0 and most <= MOST_TOKENS
+  return ("%d;%s;%d"):format(length, known and ("%d"):format(math.ceil(most)) or "", choices_in(found))
+end
+
+-- Adds the changes with which the answers together have at most `ceiling` tokens of output.
+local function cap_output(changes, found, close, maxima, ceiling, is_empty)
+  local each = math.max(1, math.floor(ceiling / choices_in(found)))
+  local value, is_named = ("%d"):format(each), false
+  for _, name in ipairs(maxima) do
+    local field = found[name]
+    if field then
+      local own = number_in(field)
+      is_named = true
+      if not own or own < 1 or own > each then changes[#changes + 1] = { field.first, field.last, value } end
+    end
+  end
+  if not is_named then
+    changes[#changes + 1] = { close, close - 1, (is_empty and "" or ",") .. '"' .. maxima[1] .. '":' .. value }
+  end
+end
+
 -- Stands for a model that is not a string. No model has this name.
 local NO_NAME = "\0"
 
--- Returns the model that the body names, or nil; the change that the body needs, or nil; the place of the
--- model's name; and the value of `background`, or nil.
+-- Returns the model that the body names, or nil; the change that the body needs, or nil; the fields found; and the
+-- place of the closing brace.
 local function examine(body, names)
   local found, close = read_object(body, names)
   local model = found.model and found.model.text
   if model == '""' then model = nil end
   if model then model = byte(model) == QUOTE and unescape(sub(model, 2, -2)) or NO_NAME end
   local stream = found.stream and found.stream.text
-  if stream == "true" then return model, ask_for_usage(found.stream_options, close), found.model end
+  if stream == "true" then return model, ask_for_usage(found.stream_options, close), found, close end
   if stream and stream ~= "false" and stream ~= "null" then refuse("stream must be true or false") end
-  return model, nil, found.model, found.background and found.background.text
+  return model, nil, found, close
 end
 
 -- The text with the change made.
@@ -735,14 +815,20 @@ local function replaced(text, change)
   return sub(text, 1, change[1]) .. change[3] .. sub(text, change[2] + 2)
 end
 
--- The body with the model's name on its server, which Check sends.
-local function renamed(text, model, name, change)
+local function later(one, other) return one[1] > other[1] end
+
+-- The text with all changes made.
+local function changed(text, changes)
+  -- The later places first, so that the earlier ones stay valid.
+  table.sort(changes, later)
+  for _, change in ipairs(changes) do text = replaced(text, change) end
+  return text
+end
+
+-- The change to the model's name on its server, which Check sends.
+local function naming_of(model, name)
   if not model then refuse("it must name the model") end
-  local naming = { model.first, model.last, '"' .. name .. '"' }
-  if not change then return replaced(text, naming) end
-  -- The later place first, so that the earlier one stays valid.
-  if change[1] < naming[1] then naming, change = change, naming end
-  return replaced(replaced(text, change), naming)
+  return { model.first, model.last, '"' .. name .. '"' }
 end
 
 -- The compiler keeps its code in the form that the first bodies gave it, and with an unfortunate form a body can
@@ -841,7 +927,11 @@ local function judge(handle, path, before_check)
   if headers:get("content-encoding") then refuse("a content-encoding is not accepted") end
   local label = headers:get("content-type")
   if label ~= JSON then check_label(label or "") end
-  local model, change, naming, background = examine(body, names_for(handle, path))
+  local ceiling, maxima = tonumber(headers:get("x-tollgate-ceiling") or ""), maxima_of(path)
+  local names = names_for(handle, path)
+  if maxima and (before_check or ceiling) then names = with_maxima(names, maxima, ceiling and true or "size") end
+  local model, change, found, close = examine(body, names)
+  local background = found.background and found.background.text
   if background and not NO_BACKGROUND[background] then
     -- Before Check it is not known whether responses are counted. Check decides by this header.
     if before_check then
@@ -854,12 +944,13 @@ local function judge(handle, path, before_check)
   if ids then check_model(ids, model) end
   if label ~= JSON then headers:replace("content-type", JSON) end
   if before_check and model then headers:replace("x-tollgate-model", as_header(model)) end
+  if before_check and maxima then headers:replace("x-tollgate-size", size_of(length, found, maxima)) end
   local name = headers:get("x-tollgate-upstream-model")
-  if name then
-    body:setBytes(renamed(body:getBytes(0, length), naming, name, change))
-  elseif change then
-    body:setBytes(replaced(body:getBytes(0, length), change))
-  end
+  local changes = { change }
+  local is_empty = find(body:getBytes(0, math.min(length, 64)), "^%s*{%s*}")
+  if name then changes[#changes + 1] = naming_of(found.model, name) end
+  if ceiling and maxima then cap_output(changes, found, close, maxima, ceiling, is_empty) end
+  if #changes > 0 then body:setBytes(changed(body:getBytes(0, length), changes)) end
   if not change then return end
   handle:streamInfo():dynamicMetadata():set("tollgate.body", "usage_added", true)
 end
@@ -894,7 +985,10 @@ function envoy_on_request(handle)
   local stage = context and context:get("stage")
   local before_check = stage == "before"
   local path = match(handle:headers():get(":path"), "^[^?]*")
-  if stage == "after" and path ~= "/v1/completions" and not handle:headers():get("x-tollgate-upstream-model") then return end
+  if stage == "after" and path ~= "/v1/completions" and not handle:headers():get("x-tollgate-upstream-model")
+    and not handle:headers():get("x-tollgate-ceiling") then
+    return
+  end
   if before_check and not has_credential(handle:headers()) then
     return respond(handle, path, "401", NO_CREDENTIAL, "credential_invalid")
   end

@@ -3,6 +3,7 @@
 import { adviceOn } from '../core/status/advice.ts'
 import { statusOf } from '../core/status/conditions.ts'
 import { createPolicyConditions, policyStatuses } from '../core/status/generated-policies.ts'
+import { boundsOf } from '../core/status/overshoot.ts'
 import { policiesOf } from '../core/status/policies.ts'
 import { judgeOf } from '../gateway/address-rules.ts'
 import { loadConfig } from '../settings/config.ts'
@@ -53,6 +54,13 @@ export async function check(args: readonly string[], env: NodeJS.ProcessEnv): Pr
     ],
   )
   console.log(renderTable(['KIND', 'NAME', 'PHASE'], [...rows, ...generated], 320))
+  const bounds = [...boundsOf(snapshot)].map(({ subscription, model, window, limit, tokens }) => [
+    ...[subscription, model, window, `${limit}`, `${tokens}`],
+  ])
+  if (bounds.length > 0) {
+    const names = ['RESERVES', 'MODEL', 'WINDOW', 'LIMIT', 'MOST BEYOND']
+    console.log(`\n${renderTable(names, bounds, 320)}`)
+  }
   console.log(`\n${counted(rows.length, 'resource')}, ${counted(problems.length, 'problem')}`)
   return problems.length > 0 ? 1 : 0
 }

@@ -173,8 +173,18 @@ function readForwarded(bytes: Buffer, trustedHops: number): string | undefined {
   return addresses?.at(-1 - trustedHops)?.trim()
 }
 
-/** The body's length, if the client declares it. */
+/**
+ * What the gateway's script has read from the body, `<bytes>;<most tokens>;<answers>`, else the body's
+ * length, if the client declares it.
+ */
 function readSize(bytes: Buffer): Sized {
+  const known = readLateHeader(bytes, 'x-tollgate-size') ?? ''
+  const found = /^(\d{1,15});(\d{0,15});(\d{1,7})$/.exec(known)
+  if (found !== null) {
+    const [, length, most, choices] = found
+    const maxOutput = most === '' ? undefined : Number(most)
+    return { bytes: Number(length), maxOutput, choices: Number(choices) }
+  }
   const length = readLateHeader(bytes, 'content-length') ?? ''
   return { bytes: /^\d{1,15}$/.test(length) ? Number(length) : undefined, maxOutput: undefined }
 }

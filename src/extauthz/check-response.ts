@@ -86,6 +86,7 @@ function allow(
   writer.raw(template.before)
   writeHeader(writer, 'x-tollgate-path', grant.upstreamPath)
   writer.raw(template.after)
+  if (grant.held !== undefined) writeCeiling(writer, grant.held)
   if (states.length > 0) {
     putBindingHeaders(dialect, states, now, putAllowed)
     if (states.length === template.limitCount) writer.raw(template.policies)
@@ -107,6 +108,14 @@ function allow(
   if (grant.held !== undefined) writeHeld(writer, grant.held)
   writer.close(metadata, lengthBytes)
   return writer.take()
+}
+
+/** For the gateway's script (request-body.lua), and for the client: the most output tokens. */
+function writeCeiling(writer: WireWriter, { cap, choices = 1 }: HeldRoom): void {
+  if (cap === Number.POSITIVE_INFINITY) return
+  writeHeader(writer, 'x-tollgate-ceiling', String(cap))
+  const each = Math.max(1, Math.floor(cap / choices))
+  writeHeader(writer, 'x-tollgate-max-output-tokens', String(each), responseHeaders)
 }
 
 /** What the access log must know of a hold when the response has ended (access-log-common.ts). */

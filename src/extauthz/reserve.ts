@@ -31,7 +31,8 @@ export function createReserve(deps: ReserveDeps): Reserve {
     const estimator = estimators.of(subscription, model.key)
     const { bytes, maxOutput, choices } = request.size?.() ?? unknownSize
     const size = { bytes, maxOutput, choices, admittedAt: now }
-    const expected = estimator.expect(size, undefined)
+    const { operation } = request.target
+    const expected = estimator.expect(size, outputless.test(operation) ? 0 : undefined)
     const id = isDry ? undefined : request.requestId?.()
 
     const decided = (answer: HoldAnswer): Decision =>
@@ -43,10 +44,14 @@ export function createReserve(deps: ReserveDeps): Reserve {
     }
 
     const { overshoot, charge } = admission as NonNullable<typeof admission>
-    const asked = { id, counters: counted, expected, overshoot, charge, canCap: false }
+    const canCap = capped.test(operation)
+    const asked = { id, counters: counted, expected, overshoot, charge, canCap }
     const answer = holds.hold(asked, now)
     return answer instanceof Promise ? answer.then(decided, decideAlone) : decided(answer)
   }
 }
 
+/** The operations whose body the gateway's script can give a ceiling, and those without output. */
+const capped = /\/(chat\/completions|completions|responses|messages)$/
+const outputless = /\/embeddings$/
 const unknownSize = { bytes: undefined, maxOutput: undefined, choices: undefined }

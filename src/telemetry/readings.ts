@@ -10,6 +10,8 @@ const gauges = {
   tollgate_snapshot_compile_seconds: 'How long the resources in force took to compile.',
   tollgate_snapshot_age_seconds: 'How long these resources have been in force.',
   tollgate_counters: 'Token counters held by this process.',
+  tollgate_overshoot_bound_tokens:
+    'The most tokens by which requests in progress may pass a limit together, of all limits that reserve.',
   tollgate_redis_away: '1 while Redis does not respond or cannot write.',
   tollgate_counters_unflushed: 'Token counters with tokens that Redis has not acknowledged.',
   tollgate_key_cache_entries: 'Cached API keys.',

@@ -42,6 +42,17 @@ test('lists valid resources with their phase', async (t) => {
   t.match(output, '3 resources, 0 problems')
 })
 
+test('prints the bound of each limit that reserves', async (t) => {
+  const { output } = await check(t, { 'all.yaml': good })
+  t.notMatch(output, 'MOST BEYOND')
+  const more = { admission: { mode: 'reserve', overshootPercent: 10 } }
+  const reserving = subscription('two', team, { 'llm/small': [[995, '1m']] }, more)
+  const bounded = await check(t, { 'all.yaml': [...good, reserving] })
+  t.equal(bounded.status, 0)
+  t.match(bounded.output, /^RESERVES +MODEL +WINDOW +LIMIT +MOST BEYOND$/m)
+  t.match(bounded.output, /^two +llm\/small +1m +995 +99$/m)
+})
+
 test('reports each problem with file and line', async (t) => {
   const { status, output } = await check(t, {
     'a.yaml': good,

@@ -105,6 +105,21 @@ test('reads a request from Envoy', async (t) => {
   t.strictSame(read(checkOf('/v1/models')), { ...nothing, path: '/v1/models', method: 'GET' })
 })
 
+test('the size is what the gateway has read, else the declared length', async (t) => {
+  const sizeOf = (headers: Record<string, string>) => read(checkOf('/', headers)).size
+  const unknown = { bytes: undefined, maxOutput: undefined }
+  t.strictSame(sizeOf({ 'content-length': '7', 'x-tollgate-size': '90;300;2' }), {
+    ...{ bytes: 90, maxOutput: 300, choices: 2 },
+  })
+  t.match(sizeOf({ 'x-tollgate-size': '90;;1' }), { bytes: 90, maxOutput: undefined, choices: 1 })
+  for (const odd of ['', '90', '90;x;1', '-1;2;3', '1;2;99999999']) {
+    t.strictSame(sizeOf({ 'x-tollgate-size': odd }), unknown, odd)
+  }
+  for (const odd of ['', '-1', '1e3', '9'.repeat(16)]) {
+    t.strictSame(sizeOf({ 'content-length': odd }), unknown, odd)
+  }
+})
+
 test('a route may request authentication only', async (t) => {
   const stage = (context_extensions: Record<string, string>) =>
     read(checkOf('/', {}, { context_extensions })).authenticateOnly

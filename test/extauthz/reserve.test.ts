@@ -202,6 +202,13 @@ test('estimates follow what the responses report', async (t) => {
   t.ok(held() - before < 800, `${held() - before} tokens are held of 540`)
 })
 
+test('a ceiling goes to the gateway and to the client', async (t) => {
+  const { ask } = createWorld({ limits: [[100_000, '1m']] })
+  const { headers, metadata } = readAllow(await ask('a', 400))
+  t.ok(Number(metadata.cap) >= 8_000 && Number(metadata.cap) < 32_000, `${metadata.cap}`)
+  t.equal(headers['x-tollgate-max-output-tokens'], String(metadata.cap))
+})
+
 test('calls that are not counted hold nothing', async (t) => {
   const { ask, holds } = createWorld()
   readAllow(await ask('e', 400, '/llm/small/v1/embeddings'))

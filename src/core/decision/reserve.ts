@@ -30,7 +30,12 @@ export function decideReserved(
 ): Decision {
   const { admittedAt: now } = size
   const states = limitStates(grant.limits, windows, now)
-  if (outcome === 'held') return { ...grant, states, held: { ...size, cap } }
+  if (outcome === 'held') {
+    // A ceiling that is not below the client's own changes nothing.
+    const own = (size.maxOutput ?? Number.POSITIVE_INFINITY) * (size.choices ?? 1)
+    const ceiling = cap < own ? cap : Number.POSITIVE_INFINITY
+    return { ...grant, states, held: { ...size, cap: ceiling } }
+  }
   const refusal = { allowed: false, code: 'token_limit_exceeded', states, grant } as const
   if (outcome === 'spent') {
     const spent = states.filter(({ limit, used }) => used >= limit.limit)

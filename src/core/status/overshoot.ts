@@ -1,0 +1,33 @@
+/** The stated bounds of limits that reserve: by how much requests in progress may pass them. */
+
+import type { Snapshot } from '../decision/snapshot.ts'
+
+export interface Bound {
+  readonly subscription: string
+  /** `<namespace>/<name>`. */
+  readonly model: string
+  readonly window: string
+  readonly limit: number
+  /** Tokens beyond the limit. */
+  readonly tokens: number
+}
+
+/** One for each limit of each Subscription that reserves, in order of their names. */
+export function* boundsOf({ subscriptions }: Snapshot): Generator<Bound> {
+  for (const { name: subscription, resource, limits } of subscriptions.values()) {
+    if (resource.admission === undefined) continue
+    const { overshoot } = resource.admission
+    for (const [model, counted] of limits) {
+      for (const { window, limit } of counted) {
+        yield { subscription, model, window, limit, tokens: Math.floor(limit * overshoot) }
+      }
+    }
+  }
+}
+
+/** The largest of them; 0 if none reserves. */
+export function largestBound(snapshot: Snapshot): number {
+  let largest = 0
+  for (const { tokens } of boundsOf(snapshot)) largest = Math.max(largest, tokens)
+  return largest
+}

@@ -1,0 +1,151 @@
+import type { Test } from 'tap'
+import { subscription } from '../support/documents.ts'
+import { type Answer, type Gateway, gatewayTests, meter, models } from '../support/gateway.ts'
+import { poll } from '../support/poll.ts'
+
+const team = { groups: ['team'] }
+const limit = 5_000
+const reserving = { admission: { mode: 'reserve', overshootPercent: 25 } }
+const test = gatewayTests({
+  resources: (backendUrl) => [
+    ...models(backendUrl),
+    subscription('wide', team, { 'llm/sim': [[20_000, '1h']] }, reserving),
+    subscription('reserves', team, { 'llm/sim': [[limit, '1h']] }, reserving),
+    subscription('counts', team, { 'llm/sim': [[limit, '1h']] }),
+    meter,
+  ],
+  env: { METER_PATHS: 'chat,messages,responses,completions' },
+})
+
+const path = '/llm/sim/v1/chat/completions'
+const shared = '/v1/chat/completions'
+
+/** The body as the model's server has received it. */
+function received({ text }: Answer): Record<string, unknown> {
+  return JSON.parse(JSON.parse(text).sim_echo.body)
+}
+
+const ask = (gateway: Gateway, key: string, fields: object, at = path) =>
+  gateway.chat(key, { words: 5, echo: true }, fields, at)
+
+test('a request without a maximum gets a ceiling', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  for (const at of [path, shared]) {
+    const answer = await ask(gateway, key, {}, at)
+    const ceiling = Number(answer.headers.get('x-tollgate-max-output-tokens'))
+    t.ok(ceiling >= 1_000 && ceiling <= 25_000, `${at}: ${ceiling}`)
+    t.equal(received(answer).max_completion_tokens, ceiling, at)
+    t.notMatch(answer.text, /x-tollgate-(size|ceiling)/)
+    await gateway.settled()
+  }
+})
+
+test('a lower maximum stays as it is, a higher one is lowered', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  for (const at of [path, shared]) {
+    const low = await ask(gateway, key, { max_tokens: 50 }, at)
+    t.match(received(low), { max_tokens: 50, max_completion_tokens: undefined }, at)
+    await gateway.settled()
+    for (const high of [9_000_000, '9000000', 9e6 + 0.5, null]) {
+      const answer = await ask(gateway, key, { max_tokens: high }, at)
+      const own = received(answer).max_tokens
+      t.equal(own, Number(answer.headers.get('x-tollgate-max-output-tokens')), `${at}: ${high}`)
+      await gateway.settled()
+    }
+  }
+})
+
+test('several answers share a ceiling', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  const one = received(await ask(gateway, key, {})).max_completion_tokens as number
+  await gateway.settled()
+  for (const n of [4, '4', 4.0]) {
+    const own = received(await ask(gateway, key, { n })).max_completion_tokens as number
+    t.ok(own <= one / 2, `${own} of ${one} for each of ${n}`)
+    await gateway.settled()
+  }
+})
+
+test('other operations have their own fields', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  const bodies = {
+    '/v1/messages': ['max_tokens', { messages: [{ role: 'user', content: 'Hi' }] }],
+    '/v1/responses': ['max_output_tokens', { input: 'Hi' }],
+    '/v1/completions': ['max_tokens', { prompt: 'Hi' }],
+  } as const
+  for (const [operation, [field, body]] of Object.entries(bodies)) {
+    for (const at of [`/llm/sim${operation}`, operation]) {
+      const sim = { words: 5, echo: true }
+      const answer = await gateway.ask(at, key, {
+        method: 'POST',
+        body: JSON.stringify({ model: 'sim', ...body, [field]: 9_000_000, sim }),
+      })
+      t.equal(answer.status, 200, `${at}: ${answer.text}`)
+      const ceiling = Number(answer.headers.get('x-tollgate-max-output-tokens'))
+      t.ok(ceiling > 0 && ceiling < 9_000_000, `${at}: ${ceiling}`)
+      t.equal(received(answer)[field], ceiling, at)
+      await gateway.settled()
+    }
+  }
+})
+
+test('fields that only some servers read are refused with a ceiling', async (t, gateway) => {
+  const [{ key }, counting] = await Promise.all([
+    gateway.mint({ subscription: 'wide' }),
+    gateway.mint({ subscription: 'counts' }),
+  ])
+  t.equal((await ask(gateway, key, { Max_Tokens: 9_000_000 })).status, 400)
+  t.equal((await ask(gateway, counting.key, { Max_Tokens: 9_000_000 })).status, 200)
+})
+
+test('without the field the body is not changed', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'counts' })
+  for (const at of [path, shared]) {
+    const answer = await ask(gateway, key, {}, at)
+    t.equal(received(answer).max_completion_tokens, undefined)
+    t.equal(answer.headers.get('x-tollgate-max-output-tokens'), null)
+  }
+})
+
+/** Sixty streams at once. */
+async function burst(gateway: Gateway, name: string) {
+  const { key } = await gateway.mint({ subscription: name })
+  await gateway.settled()
+  const before = await gateway.model.tally()
+  const answers = await Promise.all(
+    Array.from({ length: 60 }, (_, i) =>
+      gateway.chat(
+        key,
+        { words: 100 + ((i * 37) % 200), chunkDelayMs: 2 },
+        { max_tokens: 300, stream: true },
+        shared,
+      ),
+    ),
+  )
+  await gateway.settled()
+  const { totalTokens } = await gateway.model.tally()
+  return {
+    key,
+    tokens: totalTokens - before.totalTokens,
+    allowed: answers.filter(({ status }) => status === 200).length,
+    refused: answers.filter(({ status }) => status === 429),
+  }
+}
+
+test('a burst stays within the bound', async (t: Test, gateway) => {
+  const counted = await burst(gateway, 'counts')
+  const held = await burst(gateway, 'reserves')
+  t.comment(`limit ${limit}: count used ${counted.tokens}, reserve ${held.tokens}`)
+  t.ok(counted.tokens > 1.5 * limit, `${counted.tokens} tokens without holds`)
+  t.ok(held.tokens <= 1.25 * limit, `${held.tokens} tokens of ${held.allowed} requests`)
+  t.ok(held.allowed >= 8, `${held.allowed} are allowed`)
+  for (const { headers } of held.refused) {
+    const isBusy = headers.get('x-should-retry') === 'true'
+    const wait = Number(headers.get('retry-after'))
+    if (!isBusy || wait < 1 || wait > 30) t.fail(`retry-after: ${wait}`)
+  }
+  await poll(
+    async () => (await ask(gateway, held.key, { max_tokens: 10 })).status === 200,
+    'nothing is held any more',
+  )
+})
