@@ -1,7 +1,17 @@
 import { join } from 'node:path'
+import root from 'tap'
 import { type Gateway, gatewayTests, meter, models, subscriptions } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
-import { here, installPackages, type PythonSet, pythonWith, runForJson } from './libraries.ts'
+import { makeTemporaryFolder } from '../support/temporary-folder.ts'
+import {
+  buildGoClients,
+  hasGo,
+  here,
+  installPackages,
+  type PythonSet,
+  pythonWith,
+  runForJson,
+} from './libraries.ts'
 
 const limit = 1_000_000
 const test = gatewayTests({
@@ -72,3 +82,9 @@ tries("Vercel's ai", async () => {
   installPackages()
   return [process.env, process.execPath, join(here, 'vercel.js')]
 })
+const goClients = 'openai-go and anthropic-sdk-go'
+if (hasGo) {
+  const { path, remove } = makeTemporaryFolder()
+  process.once('exit', remove)
+  tries(goClients, async () => [process.env, await buildGoClients(path)])
+} else root.test(goClients, { skip: 'go is not on PATH' }, async () => {})

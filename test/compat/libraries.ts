@@ -3,11 +3,12 @@
  * test/compat.
  */
 
-import { spawn, spawnSync } from 'node:child_process'
+import { execFile, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { text } from 'node:stream/consumers'
+import { promisify } from 'node:util'
 import { fetchWheel, type Wheel, wheelFolder } from '../../src/local/python-wheel.ts'
 
 export const here = import.meta.dirname
@@ -57,6 +58,16 @@ export function installPackages(folder = '.'): void {
     encoding: 'utf8',
   })
   if (status !== 0) throw new Error(`npm ci in ${cwd}: ${stderr}`)
+}
+
+/** Whether Go is on PATH. */
+export const hasGo = spawnSync('go', ['version']).status === 0
+
+/** Builds the Go program of this folder; the first build downloads and compiles for minutes. */
+export async function buildGoClients(to: string): Promise<string> {
+  const program = join(to, 'clients')
+  await promisify(execFile)('go', ['build', '-o', program, '.'], { cwd: join(here, 'go') })
+  return program
 }
 
 /** The longest run of an agent. */
