@@ -20,7 +20,7 @@ import { createClusterSource } from '../src/sources/cluster-source.ts'
 import { collections } from '../src/sources/collections.ts'
 import { startController } from '../src/sources/pipeline.ts'
 import { createResourceReport } from '../src/sources/resource-report.ts'
-import { cpuMicros, type Figure, longestTurn, median } from './measure.ts'
+import { cpuMicros, type Figure, maxTurn, median } from './measure.ts'
 
 const apiVersion = 'tollgate.dev/v1alpha1'
 const models = 2_000
@@ -201,7 +201,7 @@ export async function benchCluster(): Promise<readonly Figure[]> {
       const blocks: number[] = []
       for (let i = 0; i < 2 * changes; i += 1) {
         if (i < changes) seen.push(await time(() => change(i * 23)))
-        else blocks.push(await longestTurn(() => time(() => change(i * 23))))
+        else blocks.push(await maxTurn(() => time(() => change(i * 23))))
       }
       const middle = [0, 1].map((at) => median(seen.map((each) => each[at] as number)))
       figures.push(

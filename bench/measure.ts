@@ -65,7 +65,7 @@ export function median(values: readonly number[]): number {
 }
 
 /** The most milliseconds of CPU that this thread has used in one turn of its event loop. */
-export async function longestTurn(act: () => Promise<unknown>): Promise<number> {
+export async function maxTurn(act: () => Promise<unknown>): Promise<number> {
   let longest = 0
   let isOver = false
   const turn = (since: number): void => {

@@ -12,7 +12,7 @@ import { createClusterFile } from '../src/gateway/cluster-file.ts'
 import { inSlices } from '../src/runtime/slices.ts'
 import { createFolderSource } from '../src/sources/folder-source.ts'
 import { startController } from '../src/sources/pipeline.ts'
-import { cpuMicros, type Figure, longestTurn, median } from './measure.ts'
+import { cpuMicros, type Figure, maxTurn, median } from './measure.ts'
 
 const apiVersion = 'tollgate.dev/v1alpha1'
 const models = 2_000
@@ -123,7 +123,7 @@ export async function benchResources(): Promise<readonly Figure[]> {
         const [file, text] = change(i * 23) as [string, string]
         // Watching the loop costs CPU, so it has its own turn.
         if (i < changes) seen.push(await time(() => put(file, text)))
-        else blocks.push(await longestTurn(() => time(() => put(file, text))))
+        else blocks.push(await maxTurn(() => time(() => put(file, text))))
       }
       const middle = [0, 1].map((at) => median(seen.map((one) => one[at] as number)))
       figures.push(

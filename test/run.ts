@@ -32,7 +32,7 @@ const inCi = process.env.CI === 'true'
 const report = createTapReport(print)
 const missing: string[] = []
 const flaky: string[] = []
-const mostRunAgain = 3
+const maxRunAgain = 3
 const startedAt = performance.now()
 process.chdir(packageRoot)
 
@@ -98,7 +98,7 @@ async function runTests(): Promise<void> {
  */
 async function runAgain(run: TestRun): Promise<void> {
   const { length } = report.failedFiles
-  if (length === 0 || length > mostRunAgain) return
+  if (length === 0 || length > maxRunAgain) return
   const again = report.retractFailures()
   print(`\nrunning again, one at a time: ${again.join(', ')}`)
   const isComplete = await runTestFiles(again, { ...run, jobs: 1 })

@@ -10,8 +10,8 @@ export interface MessageSink {
 }
 
 const endOfHead = '\r\n\r\n'
-const longestHead = 65_536
-const longestLine = 1_024
+const maxHeadLength = 65_536
+const maxLineLength = 1_024
 
 const states = { head: 0, fixed: 1, size: 2, chunk: 3, chunkEnd: 4, trailer: 5 } as const
 
@@ -47,7 +47,7 @@ export function createHttp1Reader(sink: MessageSink): (data: Buffer) => void {
     if (state === states.head) {
       const end = data.indexOf(endOfHead, at, 'latin1')
       if (end < 0) {
-        if (data.length - at > longestHead) throw new Error('The head of a message is too long.')
+        if (data.length - at > maxHeadLength) throw new Error('The head of a message is too long.')
         pending = Buffer.from(data.subarray(at))
         return data.length
       }
@@ -66,7 +66,7 @@ export function createHttp1Reader(sink: MessageSink): (data: Buffer) => void {
     }
     const newline = data.indexOf(0x0a, at)
     line += data.toString('latin1', at, newline < 0 ? data.length : newline)
-    if (line.length > longestLine) throw new Error('A chunk of a body has no size.')
+    if (line.length > maxLineLength) throw new Error('A chunk of a body has no size.')
     if (newline < 0) return data.length
     const text = line.trim()
     line = ''

@@ -26,7 +26,7 @@ export class WrongCall extends Error {
   override readonly name = 'WrongCall'
 }
 
-const leastRounds = 3
+const minRounds = 3
 const taken = { type: 'string' } as const
 
 /** `env` may contain TOLLGATE_KEY. Throws a WrongCall. */
@@ -47,7 +47,7 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Be
     json: values.json,
     compare: values.compare,
     seconds: readNumber('--seconds', values.seconds, 180, 2, 3_600),
-    rounds: readNumber('--rounds', values.rounds, leastRounds, leastRounds, 99),
+    rounds: readNumber('--rounds', values.rounds, minRounds, minRounds, 99),
     connections: readNumber('--connections', values.connections, 32, 1, 1_000),
     perSecond: readNumber('--rate', values.rate, 400, 1, 50_000),
     envoyThreads: readNumber('--concurrency', values.concurrency, 1, 1, 64),

@@ -19,7 +19,7 @@ export const bodyLimit = 1_048_576
  * Names in a body, those of unknown fields included. A name that the process has not seen costs ten
  * times as much as other text of its length.
  */
-const mostNames = 1_000
+const maxNames = 1_000
 /** The shortest text with one name: `{"":`. */
 const bytesOfName = 4
 
@@ -40,7 +40,7 @@ export function readBodies(app: FastifyInstance): void {
     if (hasTooManyNames(bytes as Buffer)) {
       return done(
         new ServiceError('invalid_body', {
-          message: `The body has more than ${mostNames.toLocaleString('en')} fields.`,
+          message: `The body has more than ${maxNames.toLocaleString('en')} fields.`,
         }),
       )
     }
@@ -73,7 +73,7 @@ function parseBody(bytes: Buffer): { readonly value: unknown } | undefined {
 
 /** Outside of strings, JSON has a colon for each name and nowhere else. */
 function hasTooManyNames(bytes: Buffer): boolean {
-  if (bytes.length <= mostNames * bytesOfName) return false
+  if (bytes.length <= maxNames * bytesOfName) return false
   let names = 0
   let isInString = false
   for (let at = 0; at < bytes.length; at += 1) {
@@ -81,7 +81,7 @@ function hasTooManyNames(bytes: Buffer): boolean {
     if (byte === quote) isInString = !isInString
     else if (isInString && byte === backslash) at += 1
     else if (!isInString && byte === colon) names += 1
-    if (names > mostNames) return true
+    if (names > maxNames) return true
   }
   return false
 }

@@ -66,7 +66,7 @@ const unsure =
   'The key store did not answer: the change may or may not have been made. Repeat it until it is answered.'
 
 /** Tries, if the caps are changed by somebody else meanwhile. */
-const mostTurns = 3
+const maxTurns = 3
 
 /** Adds the route. An ended key, another user's and an unknown one get the same response. */
 export function changeApiKey(app: FastifyInstance, deps: ChangeApiKeyDeps): void {
@@ -84,7 +84,7 @@ export function changeApiKey(app: FastifyInstance, deps: ChangeApiKeyDeps): void
   /** Changes the caps from those that were judged. */
   async function changeCaps(id: string, caller: Caller, body: Body, now: number) {
     const changes = readChanges(body)
-    for (let turn = 0; turn < mostTurns; turn += 1) {
+    for (let turn = 0; turn < maxTurns; turn += 1) {
       const { user, subscription, caps: from } = await find(id, caller, now)
       const caps = readCaps(body, from, subscription, snapshot())
       const widening = wideningOf(from, caps)

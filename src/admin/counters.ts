@@ -6,7 +6,7 @@ import { type CountedLimit, counterOf, limitStates } from '../core/decision/coun
 import { ServiceError } from '../core/decision/errors.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
-import { type CounterStore, mostResets, type ResettableCounters } from '../store/counters.ts'
+import { type CounterStore, maxResets, type ResettableCounters } from '../store/counters.ts'
 import type { IsAdmin } from './administrators.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from './audit.ts'
 import { callerOf } from './authenticate.ts'
@@ -78,7 +78,7 @@ const listSchema = {
 const resetSchema = {
   operationId: 'resetCounters',
   summary: 'Reset the token counters of a user',
-  description: `For administrators. Ends the windows, at most ${mostResets} at once, and shows what they held. Responses that ended
+  description: `For administrators. Ends the windows, at most ${maxResets} at once, and shows what they held. Responses that ended
 before are not added again. The usage ledger does not change.`,
   tags: ['Usage'],
   body: selection,
@@ -101,7 +101,7 @@ before are not added again. The usage ledger does not change.`,
 type Selected = FromSchema<typeof selection>
 
 /** The most limits that one request looks at. */
-const mostLimits = 1_000
+const maxLimits = 1_000
 
 /** Adds both routes. */
 export function counterRoutes(app: FastifyInstance, deps: CountersDeps): void {
@@ -119,7 +119,7 @@ export function counterRoutes(app: FastifyInstance, deps: CountersDeps): void {
   /** Those with an open window. */
   async function readOpen(selected: Selected) {
     const all = limitsOf(selected, snapshot())
-    if (all.length > mostLimits) throw tooMany('selects too many limits')
+    if (all.length > maxLimits) throw tooMany('selects too many limits')
     const limits = all.map(({ limit }) => limit)
     const now = clock()
     const asked = limits.map((limit) => counterOf(limit, selected.user))
@@ -154,7 +154,7 @@ export function counterRoutes(app: FastifyInstance, deps: CountersDeps): void {
     async (request) => {
       await admit(request, request.body)
       const open = await readOpen(request.body)
-      if (open.length > mostResets) throw tooMany(`selects more than ${mostResets} counters`)
+      if (open.length > maxResets) throw tooMany(`selects more than ${maxResets} counters`)
       const { user, subscription } = request.body
       await intend(request, { user, ...(subscription && { subscription }) })
       const at = clock()
@@ -185,7 +185,7 @@ function limitsOf(selected: Selected, { subscriptions }: Snapshot): readonly Sel
         if (selected.window !== undefined && limit.window !== selected.window) continue
         found.push({ subscription: name, model, limit })
       }
-      if (found.length > mostLimits) return found
+      if (found.length > maxLimits) return found
     }
   }
   return found

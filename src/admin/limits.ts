@@ -19,7 +19,7 @@ export interface CallerLimitsDeps {
 }
 
 /** The most limits in a response: reading a counter costs a shared store a key each. */
-const mostLimits = 1_000
+const maxLimits = 1_000
 
 const name = { type: 'string', minLength: 1, maxLength: 1_024 } as const
 const tokens = { type: 'integer', minimum: 0 } as const
@@ -72,7 +72,7 @@ const schema = {
         },
         has_more: {
           type: 'boolean',
-          description: `Whether there are more than these ${mostLimits.toLocaleString('en')}: name a subscription or a model.`,
+          description: `Whether there are more than these ${maxLimits.toLocaleString('en')}: name a subscription or a model.`,
         },
       },
     },
@@ -95,7 +95,7 @@ export function listLimitsOfCaller(app: FastifyInstance, deps: CallerLimitsDeps)
   app.get<{ Querystring: Parameters }>('/v1/limits', { schema }, async (request) => {
     const caller = callerOf(request)
     const own = limitsOf(caller, request.query, snapshot())
-    const shown = own.slice(0, mostLimits)
+    const shown = own.slice(0, maxLimits)
     const now = clock()
     const windows = await counters.read(
       shown.map(({ limit }) => counterOf(limit, caller.user)),
@@ -133,7 +133,7 @@ function limitsOf(caller: Caller, only: Parameters, snapshot: Snapshot): readonl
       if (model === undefined || !mayUse(caller, model)) continue
       const inOrder = [...(limits.get(key) ?? [])].sort((a, b) => a.windowMs - b.windowMs)
       own.push(...inOrder.map((limit) => ({ subscription: name, model: key, limit })))
-      if (own.length > mostLimits) return own
+      if (own.length > maxLimits) return own
     }
   }
   return own

@@ -39,11 +39,11 @@ export interface ListModelsDeps {
 
 /** Models queried concurrently, and how long one may block those behind it. */
 const concurrency = 100
-const longestPatienceMs = 500
+const maxPatienceMs = 500
 /** All have been queried after this time, even if none responds. */
 const allAskedMs = 1_000
 /** After this time, waiting stops once this many checks in a row have seen no response arrive. */
-const usualMs = 2_000
+const defaultMs = 2_000
 const lookEveryMs = 50
 const quietLooks = 5
 
@@ -203,11 +203,11 @@ async function findModels(deps: ListModelsDeps, search: Search): Promise<readonl
   const timer = setInterval(() => {
     looks += 1
     const tookMs = performance.now() - begun
-    const isQuiet = tookMs >= usualMs && looks >= quietLooks
+    const isQuiet = tookMs >= defaultMs && looks >= quietLooks
     if (isQuiet || tookMs >= deps.accessCheckTimeoutMs) deadline.abort()
   }, lookEveryMs)
   const items = [...asked]
-  const patienceMs = Math.min(longestPatienceMs, (allAskedMs * concurrency) / items.length)
+  const patienceMs = Math.min(maxPatienceMs, (allAskedMs * concurrency) / items.length)
   await forEachConcurrently(
     items,
     { concurrency, patienceMs, signal },

@@ -48,7 +48,7 @@ export interface ProbeOptions {
 
 type Answer = Exclude<ProbeOutcome, 'closed'>
 
-const largestAnswer = 4 * 1_048_576
+const maxAnswerBytes = 4 * 1_048_576
 const attempts = 4
 const firstDelayMs = 100
 const jitter = 0.1
@@ -152,7 +152,7 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
 
 /** A response that is no list, or too long, opens nothing, and a retry would not change it. */
 async function readAnswer(response: IncomingMessage): Promise<ProbeOutcome> {
-  const text = await readBody(response, largestAnswer)
+  const text = await readBody(response, maxAnswerBytes)
   try {
     return text === undefined ? 'closed' : readServedModels(text)
   } catch {

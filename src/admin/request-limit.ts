@@ -12,14 +12,14 @@ interface Window {
 }
 
 /** About 4 MB of owners with ordinary names. */
-const usualOwners = 20_000
+const defaultOwners = 20_000
 
 /**
  * A limit per owner; a window begins with its first request. Beyond `owners` of them, those with
  * the fewest requests are dropped. So a flood of new owners does not reset one near its limit, and
  * a dropped owner loses nothing.
  */
-export function createRequestLimit({ limit, windowMs }: Rate, owners: number = usualOwners) {
+export function createRequestLimit({ limit, windowMs }: Rate, owners: number = defaultOwners) {
   const windows = new Map<string, Window>()
   // A clock that was set back must not lengthen a window.
   const isOpen = ({ endsAt }: Window, now: number) => endsAt > now && endsAt - now <= windowMs

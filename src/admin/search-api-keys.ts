@@ -18,7 +18,7 @@ export interface SearchApiKeysDeps extends GetApiKeyDeps {
   readonly searchesAtOnce: number
 }
 
-const largestPage = 100
+const maxPage = 100
 const defaultLimit = 50
 const defaultFlatLimit = 10
 /** How long a search waits for its turn. */
@@ -251,7 +251,7 @@ function readPrefix(written: string | null | undefined): string | undefined {
 /** Beyond 2^53 an offset exceeds every table, and is not a number that Postgres accepts. */
 function readPage(limit: number, offset: number | null | undefined) {
   return {
-    limit: Math.min(limit, largestPage),
+    limit: Math.min(limit, maxPage),
     offset: Math.min(offset ?? 0, Number.MAX_SAFE_INTEGER),
   }
 }

@@ -6,7 +6,7 @@ import type { FastifyRequest } from 'fastify'
 /** Stands for the peer of a Unix socket, which has no address. */
 const local = 'local'
 /** The longest text that a trusted proxy may send as an address. */
-const longestAddress = 64
+const maxAddressLength = 64
 
 /**
  * Whether a peer is trusted, for Fastify. `networks` are addresses, networks in CIDR notation, and
@@ -34,7 +34,7 @@ export function trustPeers(networks: readonly string[]): (address?: string) => b
 export function addressOf(request: FastifyRequest): string {
   // Undefined on a Unix socket, despite its type.
   const ip: string | undefined = request.ip
-  return (ip ?? local).slice(0, longestAddress)
+  return (ip ?? local).slice(0, maxAddressLength)
 }
 
 function familyOf(address: string): 'ipv4' | 'ipv6' {

@@ -62,7 +62,7 @@ export interface UsageQuestion {
 /** Groups in a page. */
 export const pageSize = 1_000
 const hourMs = 3_600_000
-const longestMs = 366 * 24 * hourMs
+const maxMs = 366 * 24 * hourMs
 
 /**
  * The query of this caller, who sees only what is in `scope`; throws `invalid_request`, naming the
@@ -83,7 +83,7 @@ export function readUsageQuestion(written: Parameters, scope: Scope, now: number
   const end = page?.to ?? readTime('to', to) ?? now
   const span = { from: Math.floor(begin / hourMs) * hourMs, to: Math.ceil(end / hourMs) * hourMs }
   if (span.from >= span.to) throw wrong('from must be before to.')
-  if (span.to - span.from > longestMs) throw wrong('from must be at most 366 days before to.')
+  if (span.to - span.from > maxMs) throw wrong('from must be at most 366 days before to.')
   return {
     query: { ...span, unit, by, only, after: page?.after, limit: isForeign ? 0 : pageSize + 1 },
     cursorAfter: (group) =>

@@ -14,7 +14,7 @@ export interface AuditSink {
 /** How long a response may wait for its line. */
 const patienceMs = 2_000
 /** The most lines that wait for a hanging disk; further ones are lost. */
-const mostWaiting = 10_000
+const maxWaiting = 10_000
 /** How often a renamed file is detected. */
 const lookMs = 500
 
@@ -79,7 +79,7 @@ export function openAuditFile(path: string): AuditSink {
 
   return {
     write(line) {
-      if (waiting.size >= mostWaiting) return Promise.resolve(false)
+      if (waiting.size >= maxWaiting) return Promise.resolve(false)
       return new Promise((resolve) => {
         const late = setTimeout(() => {
           waiting.delete(one)

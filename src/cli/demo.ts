@@ -18,7 +18,7 @@ an earlier demo are revoked. The gateway, TOLLGATE_URL (default ${defaultUrl}), 
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 
-const mostRequests = 10_000
+const maxRequests = 10_000
 /** Requests at once. */
 const atOnce = 4
 const label = { made: 'tollgate-demo' }
@@ -87,7 +87,7 @@ export async function demo(args: readonly string[], io: Io = terminal): Promise<
 function readArguments(args: string[]): { readonly requests: number } | undefined {
   const { values } = parseArgs({ args, options: { requests: { type: 'string', default: '200' } } })
   const requests = /^\d{1,5}$/.test(values.requests) ? Number(values.requests) : 0
-  return requests >= 1 && requests <= mostRequests ? { requests } : undefined
+  return requests >= 1 && requests <= maxRequests ? { requests } : undefined
 }
 
 /** Their secrets. Rejects with a readable error, also if the gateway is not the sample's. */

@@ -79,8 +79,8 @@ async function askOnce({ internalAddress, tlsCertFile }: Config): Promise<DrainS
 async function askEnvoy(config: Config, goneMs: number): Promise<DrainState> {
   const { requests } = await drainEnvoy({
     admin: config.envoyAdminAddress,
-    leastMs: Math.max(0, config.drainLeastMs - goneMs),
-    mostMs: Math.max(0, config.drainMs - goneMs),
+    minMs: Math.max(0, config.drainLeastMs - goneMs),
+    maxMs: Math.max(0, config.drainMs - goneMs),
   })
   return { status: requests === 0 ? 'drained' : 'overdue', requests }
 }

@@ -1,12 +1,12 @@
 /** Tables of text for a terminal. */
 
-const longestCell = 40
+const maxCellLength = 40
 
 /** Header and rows in columns, two spaces apart; cells longer than `longest` are cut. */
 export function renderTable(
   header: readonly string[],
   rows: readonly (readonly string[])[],
-  longest = longestCell,
+  longest = maxCellLength,
 ): string {
   const cells = [header, ...rows.map((row) => row.map((cell) => shorten(cell, longest)))]
   const widths = header.map((_, column) =>

@@ -14,7 +14,7 @@ export interface SignInDeps {
 }
 
 /** Exchanges at once: nobody has proved anything yet, and each is a call to the provider. */
-const mostExchanges = 10
+const maxExchanges = 10
 
 const schema = {
   hide: true,
@@ -56,7 +56,7 @@ export function signIn(app: FastifyInstance, deps: SignInDeps): void {
     if (flow === undefined) {
       throw new ServiceError('invalid_request', { message: 'issuer is not one of the providers.' })
     }
-    const waitMs = exchanges >= mostExchanges ? 1_000 : waitOf(request)
+    const waitMs = exchanges >= maxExchanges ? 1_000 : waitOf(request)
     if (waitMs > 0) {
       reply.header('retry-after', Math.ceil(waitMs / 1_000))
       throw new ServiceError('too_many_requests')

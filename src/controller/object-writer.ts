@@ -25,7 +25,7 @@ export interface ObjectWriterOptions {
   readonly signal: AbortSignal
 }
 
-const longestRestMs = 60_000
+const maxRestMs = 60_000
 /**
  * The most urgent targets of one change: one of thousands of models must not wait behind a change
  * of all.
@@ -79,7 +79,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
     // come back.
     const isGone = error instanceof KubeError && error.status === 404
     if (failed > 0 && !isGone) onProblem(path, errorMessage(error))
-    const restMs = Math.min(500 * 2 ** failed, longestRestMs)
+    const restMs = Math.min(500 * 2 ** failed, maxRestMs)
     setTimeout(lookAgain, restMs, target).unref()
   }
 

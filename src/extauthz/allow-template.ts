@@ -15,7 +15,7 @@ import { WireWriter } from '../grpc/wire.ts'
 import { responseHeaders, writeHeader } from './header.ts'
 
 /** The value in the routes of envoy/bootstrap.yaml. */
-const usualRetries = 2
+const defaultRetries = 2
 
 /**
  * Fields of an OkHttpResponse before and after the header of the path, and after those of the
@@ -126,7 +126,7 @@ function writeServer(writer: WireWriter, server: ModelServer, sentName: string |
   if (answerMs !== undefined) {
     writeHeader(writer, 'x-envoy-upstream-rq-timeout-ms', String(answerMs))
   }
-  if (retries !== usualRetries) writeHeader(writer, 'x-envoy-max-retries', String(retries))
+  if (retries !== defaultRetries) writeHeader(writer, 'x-envoy-max-retries', String(retries))
 }
 
 /** The template for a grant. */
@@ -136,15 +136,15 @@ export type TemplateOf = (grant: Grant, dialect: Dialect) => AllowTemplate
 export const makeTemplate: TemplateOf = (grant, dialect) => new AllowTemplate(grant, dialect)
 
 /** The most templates that are kept, of some 500 bytes each. Beyond it all are dropped. */
-const mostTemplates = 16_384
+const maxTemplates = 16_384
 /** Per model and subscription: two dialects, metered or not, by path or by body, by group. */
-const mostVariants = 16
+const maxVariants = 16
 
 /**
  * Caches templates. A cached template is used only if `fits` has compared all its inputs, so
  * changes of resources need no invalidation.
  */
-export function createTemplates(most = mostTemplates): TemplateOf {
+export function createTemplates(most = maxTemplates): TemplateOf {
   const byModel = new Map<Model, Map<string, AllowTemplate[]>>()
   let size = 0
 
@@ -170,7 +170,7 @@ export function createTemplates(most = mostTemplates): TemplateOf {
     const template = new AllowTemplate(grant, dialect)
     const variants = variantsOf(grant)
     // For example, templates with limits that have changed since.
-    if (variants.length >= mostVariants) {
+    if (variants.length >= maxVariants) {
       size -= variants.length
       variants.length = 0
     }

@@ -99,7 +99,7 @@ function isAuthenticate(entry: WireReader): boolean {
   return key === 'stage' && value === 'authenticate'
 }
 
-const usualMethods = ['POST', 'GET']
+const defaultMethods = ['POST', 'GET']
 /**
  * The most frequent first. Other gateways may send all headers of the client: only these names
  * become strings.
@@ -117,7 +117,7 @@ const readHeaderLengths = readHeaders.reduce((bits, { length }) => bits | (1 << 
 /** HttpRequest: method = 2, headers = 3 (a map), path = 4. */
 function readHttp(http: WireReader, draft: Draft): void {
   while (http.next()) {
-    if (http.field === 2) draft.method = http.string(usualMethods)
+    if (http.field === 2) draft.method = http.string(defaultMethods)
     else if (http.field === 4) draft.path = http.string()
     else if (http.field === 3 && !http.skipEntry(readHeaderLengths)) {
       const end = http.enter()

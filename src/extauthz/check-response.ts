@@ -38,7 +38,7 @@ const internalCode = 13
  * The clients of OpenAI and Anthropic retry by themselves, but within a minute whatever
  * `retry-after` says. If the wait is longer, `x-should-retry`, their own header, stops them.
  */
-const longestRetryAfterS = 60
+const maxRetryAfterS = 60
 
 /**
  * Encodes the response in the caller's dialect. `now` is in milliseconds since the epoch.
@@ -191,7 +191,7 @@ const shortly = ['x-should-retry', 'true'] as const
 
 /** When the limit resets, in seconds since the epoch; undefined: soon enough to wait for it. */
 function resetIfLate({ retryAt }: Denial, now: number): number | undefined {
-  if (retryAt === undefined || secondsUntil(retryAt, now) <= longestRetryAfterS) return undefined
+  if (retryAt === undefined || secondsUntil(retryAt, now) <= maxRetryAfterS) return undefined
   return Math.ceil(retryAt / 1_000)
 }
 

@@ -36,7 +36,7 @@ export function createReserve(deps: ReserveDeps): Reserve {
     const id = isDry ? undefined : request.requestId?.()
 
     const decided = (answer: HoldAnswer): Decision =>
-      decideReserved(grant, answer, size, estimator.usualMs, expected)
+      decideReserved(grant, answer, size, estimator.defaultMs, expected)
 
     async function decideAlone(): Promise<Decision> {
       if (onLoss === 'deny') throw new ServiceError('counters_unavailable')

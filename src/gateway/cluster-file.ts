@@ -18,7 +18,7 @@ import { locationOf, secretsOf } from './secret-location.ts'
  */
 const graceMs = 5_000
 /** Milliseconds between two polls, doubling from one to the next. */
-const [shortestRestMs, longestRestMs] = [5, 250]
+const [minRestMs, maxRestMs] = [5, 250]
 /**
  * How long a model waits for an Envoy that responds and has not loaded its cluster; milliseconds.
  */
@@ -30,7 +30,7 @@ const awayPatienceMs = 2_000
 /** How long a model waits for Envoy to resolve its server's name; milliseconds. */
 const resolvingMs = 3_000
 /** Milliseconds between two polls about models that no longer wait, also doubling. */
-const [shortestLookMs, longestLookMs] = [500, 4_000]
+const [minLookMs, maxLookMs] = [500, 4_000]
 /** The number of recent files that are recognized. */
 const versionsKept = 16
 
@@ -85,10 +85,10 @@ export function createClusterFile(deps: ClusterFileDeps) {
   let written: { readonly name: string; readonly clusters: Written } | undefined
   let served: Clusters = new Map()
   let isFirst = true
-  let restMs = shortestRestMs
+  let restMs = minRestMs
   let following: Promise<void> | undefined
   let cleanup: NodeJS.Timeout | undefined
-  let lookMs = shortestLookMs
+  let lookMs = minLookMs
   let look: NodeJS.Timeout | undefined
 
   function* versionOf(from: Snapshot['models']): Generator<void, Version> {
@@ -123,7 +123,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
   async function follow(): Promise<void> {
     while (waiting.size > 0) {
       await delay(restMs, undefined, { signal: closing.signal })
-      restMs = Math.min(2 * restMs, longestRestMs)
+      restMs = Math.min(2 * restMs, maxRestMs)
       const named = [...waiting.values()].filter(({ isNamed }) => isNamed)
       release(await deps.readTaken(named.map(({ cluster }) => cluster)).catch(() => undefined))
     }
@@ -185,7 +185,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
   function lookLater(): void {
     if (look !== undefined || unseen.size === 0 || closing.signal.aborted) return
     look = setTimeout(async () => {
-      lookMs = Math.min(2 * lookMs, longestLookMs)
+      lookMs = Math.min(2 * lookMs, maxLookMs)
       see(await deps.readTaken([]).catch(() => undefined))
       look = undefined
       lookLater()
@@ -233,8 +233,8 @@ export function createClusterFile(deps: ClusterFileDeps) {
       versions.unshift(current)
       versions.length = Math.min(versions.length, versionsKept)
       for (const wait of waiting.values()) wait.since = Math.min(wait.since, performance.now())
-      restMs = shortestRestMs
-      lookMs = shortestLookMs
+      restMs = minRestMs
+      lookMs = minLookMs
       following ??= follow()
         .catch((error: unknown) => {
           if (!closing.signal.aborted) deps.onFault(error)

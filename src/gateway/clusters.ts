@@ -27,7 +27,7 @@ export type Backend = {
   readonly authorities?: SecretLocation | undefined
 }
 
-const usualConnectMs = 5_000
+const defaultConnectMs = 5_000
 
 /** The name of the file in the watched directory; envoy/bootstrap.yaml reads this one. */
 export const clustersFile = 'clusters.json'
@@ -72,7 +72,7 @@ export async function writeClusters(directory: string, text: string): Promise<vo
 }
 
 function toCluster(backend: Backend): object {
-  const { cluster, backendUrl, connectMs = usualConnectMs, credential, authorities } = backend
+  const { cluster, backendUrl, connectMs = defaultConnectMs, credential, authorities } = backend
   const { host: written } = backend
   const url = new URL(backendUrl)
   if (url.protocol !== 'http:' && url.protocol !== 'https:') {

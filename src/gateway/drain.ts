@@ -14,9 +14,9 @@ export interface DrainOptions {
    * How long new connections are still accepted, because load balancers may not have noticed yet;
    * milliseconds.
    */
-  readonly leastMs: number
+  readonly minMs: number
   /** The longest wait for requests in progress; milliseconds. */
-  readonly mostMs: number
+  readonly maxMs: number
   /** Called from time to time with the number of requests in progress. */
   readonly onRunning?: (requests: number) => void
   /** Aborts the wait; the promise then rejects. */
@@ -33,17 +33,17 @@ const lookEveryMs = 500
 const silentMs = 15_000
 
 /**
- * Resolves when no request is in progress and no connection can arrive any more, or after `mostMs`.
+ * Resolves when no request is in progress and no connection can arrive any more, or after `maxMs`.
  * Rejects if there is no Envoy, or its admin page does not respond for 15 seconds.
  */
 export async function drainEnvoy(options: DrainOptions): Promise<Drained> {
-  const { admin, leastMs, mostMs, onRunning, signal } = options
+  const { admin, minMs, maxMs, onRunning, signal } = options
   const begunAt = performance.now()
   const tookMs = (): number => performance.now() - begunAt
 
   /** A busy Envoy may respond late; one that is gone or hangs never does. */
   async function ask(path: string, method: 'GET' | 'POST'): Promise<string> {
-    const giveUpAt = Math.min(mostMs, tookMs() + silentMs)
+    const giveUpAt = Math.min(maxMs, tookMs() + silentMs)
     for (;;) {
       try {
         return await askAdmin(admin, path, method)
@@ -57,14 +57,14 @@ export async function drainEnvoy(options: DrainOptions): Promise<Drained> {
 
   await ask('/healthcheck/fail', 'POST')
   for (let isClosed = false; ; ) {
-    if (!isClosed && tookMs() >= leastMs) {
+    if (!isClosed && tookMs() >= minMs) {
       await ask('/drain_listeners', 'POST')
       isClosed = true
     }
     const requests = readRunning(await ask(running, 'GET'))
     onRunning?.(requests)
-    if ((isClosed && requests === 0) || tookMs() >= mostMs) return { requests, tookMs: tookMs() }
-    const restMs = isClosed ? lookEveryMs : Math.min(lookEveryMs, Math.max(0, leastMs - tookMs()))
+    if ((isClosed && requests === 0) || tookMs() >= maxMs) return { requests, tookMs: tookMs() }
+    const restMs = isClosed ? lookEveryMs : Math.min(lookEveryMs, Math.max(0, minMs - tookMs()))
     await delay(restMs, undefined, { signal })
   }
 }

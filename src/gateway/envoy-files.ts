@@ -100,13 +100,13 @@ export function checkEnvoyFiles(config: Config): readonly string[] {
 }
 
 /** The longest path of a Unix socket in bytes: 108 on Linux and 104 on macOS and the BSDs, with a NUL. */
-const longestSocket = process.platform === 'linux' ? 107 : 103
+const maxSocketLength = process.platform === 'linux' ? 107 : 103
 
 /** The same for Envoy's admin page, where the default depends on DATA_DIR. */
 export function checkAdminSocket({ envoyAdminAddress: admin }: Config): readonly string[] {
   const length = 'path' in admin ? Buffer.byteLength(admin.path) : 0
-  if (length <= longestSocket) return []
+  if (length <= maxSocketLength) return []
   return [
-    `ENVOY_ADMIN_ADDRESS: ${showAddress(admin)} has ${length} bytes, a socket at most ${longestSocket}; set it, or a shorter DATA_DIR`,
+    `ENVOY_ADMIN_ADDRESS: ${showAddress(admin)} has ${length} bytes, a socket at most ${maxSocketLength}; set it, or a shorter DATA_DIR`,
   ]
 }

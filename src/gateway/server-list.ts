@@ -26,7 +26,7 @@ export interface ServerListOptions {
   readonly signal: AbortSignal
 }
 
-const largestAnswer = 4 * 1_048_576
+const maxAnswerBytes = 4 * 1_048_576
 
 /**
  * Identifies a server and our credential there. ModelRefs with the same identity get the same list.
@@ -73,7 +73,7 @@ async function readList(response: IncomingMessage): Promise<readonly ServedModel
     response.destroy()
     throw new Error(`it answered ${statusCode}`)
   }
-  const text = await readBody(response, largestAnswer)
+  const text = await readBody(response, maxAnswerBytes)
   if (text === undefined) throw new Error('its list is larger than 4 MiB')
   return readServedModels(text)
 }

@@ -24,14 +24,14 @@ export function createGatewayDrain({ config, log, stops }: ProcessContext): Gate
   let done: Promise<void> = Promise.resolve()
 
   async function drain(): Promise<void> {
-    const { envoyAdminAddress: admin, drainLeastMs: leastMs, drainMs: mostMs } = config
+    const { envoyAdminAddress: admin, drainLeastMs: minMs, drainMs: maxMs } = config
     log.info('not ready any more: Envoy is draining')
     const onRunning = (requests: number): void => {
       state = { status: 'draining', requests }
     }
     try {
       const { signal } = closing
-      const { requests, tookMs } = await drainEnvoy({ admin, leastMs, mostMs, onRunning, signal })
+      const { requests, tookMs } = await drainEnvoy({ admin, minMs, maxMs, onRunning, signal })
       state = { status: requests === 0 ? 'drained' : 'overdue', requests }
       const about = { requests, ms: Math.round(tookMs) }
       if (requests === 0) log.info(about, 'Envoy has no requests any more')

@@ -13,7 +13,7 @@ import type { ServerTls } from '../tls/listener-tls.ts'
 import { deaf, endWith, refuse } from './call.ts'
 import { createHealth } from './health.ts'
 import { Connection } from './http2/connection.ts'
-import { type ConnectionLimits, usualLimits } from './http2/limits.ts'
+import { type ConnectionLimits, defaultLimits } from './http2/limits.ts'
 import type { RequestHead } from './http2/request-head.ts'
 import type { Stream, StreamHandler } from './http2/stream.ts'
 import { findListenAddresses } from './listen-addresses.ts'
@@ -65,7 +65,7 @@ const socketOptions = {
 
 /** A server of these methods and of grpc.health.v1. */
 export function createGrpcServer(methods: GrpcMethods) {
-  const { onFault, tls, limits = usualLimits, hopMark } = methods
+  const { onFault, tls, limits = defaultLimits, hopMark } = methods
   const health = createHealth()
   const sinks = createSinks()
   const serves = new Map<string, Serve>()

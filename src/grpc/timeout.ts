@@ -10,11 +10,11 @@ const unitMs: Readonly<Record<string, number>> = {
   n: 1e-6,
 }
 /** The longest time of a timer: 24 days. */
-const longestMs = 2 ** 31 - 1
+const maxMs = 2 ** 31 - 1
 
 /** In milliseconds; undefined if absent or invalid. */
 export function readTimeout(text: string | undefined): number | undefined {
   const [, count, unit = ''] = form.exec(text ?? '') ?? []
   if (count === undefined) return undefined
-  return Math.min(longestMs, Math.ceil(Number(count) * (unitMs[unit] as number)))
+  return Math.min(maxMs, Math.ceil(Number(count) * (unitMs[unit] as number)))
 }

@@ -14,9 +14,9 @@ const entryKey = 0x0a
 const entryValue = 0x12
 
 /** Strings up to this many characters are written by a loop. */
-const longestLoop = 48
+const maxLoop = 48
 /** A writer that is reused keeps at most this many bytes. */
-const mostKept = 65_536
+const maxKept = 65_536
 
 /** Thrown for bytes that are not a protobuf message; the server returns INVALID_ARGUMENT. */
 export class WireError extends Error {
@@ -285,7 +285,7 @@ export class WireWriter {
   /** Discards the message, to begin another one. */
   clear(): void {
     this.#at = 0
-    if (this.#buffer.length > mostKept) this.#buffer = Buffer.allocUnsafe(mostKept)
+    if (this.#buffer.length > maxKept) this.#buffer = Buffer.allocUnsafe(maxKept)
   }
 
   #tag(field: number, type: number): void {
@@ -295,7 +295,7 @@ export class WireWriter {
   /** Writes a short ASCII string, for which a call out of JavaScript costs more than a loop. */
   #ascii(text: string): boolean {
     const { length } = text
-    if (length > longestLoop) return false
+    if (length > maxLoop) return false
     const buffer = this.#buffer
     const at = this.#at
     for (let i = 0; i < length; i += 1) {

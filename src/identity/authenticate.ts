@@ -36,8 +36,8 @@ export type Authenticate = (
 const bearer = /^bearer +([^\s,]+) *$/i
 
 /** Longer ones are refused unread; identity tokens with hundreds of groups are shorter. */
-const longestCredential = 16_384
-const longestHeader = longestCredential + 'Bearer '.length
+const maxCredentialLength = 16_384
+const maxHeaderLength = maxCredentialLength + 'Bearer '.length
 
 /** Verifies API keys and identity tokens separately. */
 export function createAuthenticate(deps: { key: Verify; token: Verify }): Authenticate {
@@ -54,11 +54,11 @@ function credentialOf({ authorization, apiKey }: Presented): string | undefined 
   const borne = bearerOf(authorization)
   if (apiKey === undefined) return borne
   // An identity token is not accepted in this header, which its issuer's software does not use.
-  if (apiKey.length > longestCredential || !looksLikeKey(apiKey)) return undefined
+  if (apiKey.length > maxCredentialLength || !looksLikeKey(apiKey)) return undefined
   return authorization === undefined || borne === apiKey ? apiKey : undefined
 }
 
 function bearerOf(authorization: string | undefined): string | undefined {
-  if (authorization === undefined || authorization.length > longestHeader) return undefined
+  if (authorization === undefined || authorization.length > maxHeaderLength) return undefined
   return bearer.exec(authorization)?.[1]
 }

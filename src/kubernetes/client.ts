@@ -31,7 +31,7 @@ export interface ClientOptions {
   /** Timeout for a whole response, or for the start of a watch. */
   readonly timeoutMs?: number
   /** The largest response, except for watches. */
-  readonly mostBytes?: number
+  readonly maxBytes?: number
   readonly monotonic?: () => number
 }
 
@@ -75,7 +75,7 @@ interface Shown {
 const rereadMs = 60_000
 
 export function createClient(access: ClusterAccess, options: ClientOptions = {}): KubeClient {
-  const { timeoutMs = 5_000, mostBytes = 64 * 1_048_576 } = options
+  const { timeoutMs = 5_000, maxBytes = 64 * 1_048_576 } = options
   const { monotonic = () => performance.now() } = options
   const isPlain = access.server.startsWith('http:')
   const base = access.server.replace(/\/+$/, '')
@@ -132,9 +132,9 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
   }
 
   async function readWhole(answer: IncomingMessage): Promise<string> {
-    const text = await readBody(answer, mostBytes)
+    const text = await readBody(answer, maxBytes)
     if (text !== undefined) return text
-    throw new Error(`the response of the API server is larger than ${mostBytes / 1_048_576} MiB`)
+    throw new Error(`the response of the API server is larger than ${maxBytes / 1_048_576} MiB`)
   }
 
   return {

@@ -32,7 +32,7 @@ export interface ReflectorOptions {
   readonly isNeeded?: () => Promise<boolean>
   readonly signal: AbortSignal
   /** The first pause between two attempts, which then doubles. */
-  readonly shortestRestMs?: number
+  readonly minRestMs?: number
   /** The pause before a missing collection is looked for again. */
   readonly absentMs?: number
 }
@@ -56,15 +56,15 @@ interface Next {
 const watchSeconds = 290
 /** A watch without any event, even a bookmark, may hang on a dead connection. */
 const silenceMs = 90_000
-const longestRestMs = 10_000
-const longestLine = 8 * 1_048_576
+const maxRestMs = 10_000
+const maxLineLength = 8 * 1_048_576
 /** The number of refusals before one counts: an API server that is starting has no roles yet. */
 const refusalsBelieved = 3
 
 /** Starts at once; retries until `signal`. */
 export function startReflector(options: ReflectorOptions): Reflector {
   const { client, signal, onChange, onProblem, keep = (object) => object } = options
-  const { shortestRestMs = 200, absentMs = 10_000, pageSize } = options
+  const { minRestMs = 200, absentMs = 10_000, pageSize } = options
   const { isNeeded = async () => true } = options
   const { path: newest, olderPath } = options
   const selector = selectorsOf(options)
@@ -173,7 +173,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
   }
 
   function restMsAfter(times: number): number {
-    return Math.min(shortestRestMs * 2 ** (times - 1), longestRestMs) * (0.75 + Math.random() / 2)
+    return Math.min(minRestMs * 2 ** (times - 1), maxRestMs) * (0.75 + Math.random() / 2)
   }
 
   async function judge(error: unknown): Promise<Next> {
@@ -213,8 +213,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
         const begunAt = performance.now()
         await follow(reached)
         // A watch that ends as soon as it begins is not repeated in a tight loop.
-        if (performance.now() - begunAt < shortestRestMs)
-          await delay(shortestRestMs, null, { signal })
+        if (performance.now() - begunAt < minRestMs) await delay(minRestMs, null, { signal })
       } catch (error) {
         if (signal.aborted) return
         const { restMs, isLost } = await judge(error)
@@ -258,7 +257,7 @@ async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
     }
     rest.push(chunk.subarray(start))
     size += chunk.length - start
-    if (size > longestLine) throw new Error('a watch has a line of more than 8 MiB')
+    if (size > maxLineLength) throw new Error('a watch has a line of more than 8 MiB')
   }
 }
 

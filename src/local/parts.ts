@@ -30,7 +30,7 @@ export interface PartsOptions {
   readonly envoyThreads?: number
 }
 
-const mostEnvoyThreads = 4
+const maxEnvoyThreads = 4
 
 /** Postgres (unless DATABASE_URL names one), the sample model server, the service, Envoy. */
 export function createParts(options: PartsOptions): Part[] {
@@ -111,7 +111,7 @@ export function createParts(options: PartsOptions): Part[] {
     name: 'Envoy',
     async spawn() {
       const bootstrap = await writeEnvoyFiles(config)
-      const threads = options.envoyThreads ?? Math.min(availableParallelism(), mostEnvoyThreads)
+      const threads = options.envoyThreads ?? Math.min(availableParallelism(), maxEnvoyThreads)
       return startChild({
         name: 'envoy',
         command: envoy,

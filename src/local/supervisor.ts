@@ -15,7 +15,7 @@ export interface Part {
   lastWords?(): string
 }
 
-const longestBackoffMs = 10_000
+const maxBackoffMs = 10_000
 const steadyMs = 60_000
 
 /** See createSupervisor. */
@@ -54,7 +54,7 @@ export function createSupervisor(log: (line: string) => void) {
       if (Date.now() - since > steadyMs) backoffMs = 1_000
       log(`${capital(entry.part.name)} ended (${how}); starting it again in ${backoffMs / 1000} s`)
       await delay(backoffMs, undefined, { signal: ending.signal }).catch(() => {})
-      backoffMs = Math.min(backoffMs * 2, longestBackoffMs)
+      backoffMs = Math.min(backoffMs * 2, maxBackoffMs)
       if (ending.signal.aborted) return
       try {
         entry.child = await entry.part.spawn()

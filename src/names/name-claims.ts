@@ -38,7 +38,7 @@ export interface NameClaimsDeps {
 }
 
 /** Names in one statement. */
-const mostAtOnce = 5_000
+const maxAtOnce = 5_000
 
 export function createNameClaims(deps: NameClaimsDeps) {
   const { names, store, servers, latest } = deps
@@ -187,5 +187,5 @@ function namespaceOf({ resource }: Model): string {
 }
 
 function* chunks<Item>(items: readonly Item[]): Generator<readonly Item[]> {
-  for (let at = 0; at < items.length; at += mostAtOnce) yield items.slice(at, at + mostAtOnce)
+  for (let at = 0; at < items.length; at += maxAtOnce) yield items.slice(at, at + maxAtOnce)
 }

@@ -74,7 +74,7 @@ export function readCommon(common: WireReader, journaled: boolean): LoggedStream
   return found
 }
 
-const usualNamespaces = [checkNamespace, usageNamespace]
+const defaultNamespaces = [checkNamespace, usageNamespace]
 const checkNames = [
   'user',
   'key',
@@ -98,7 +98,7 @@ function readMetadata(reader: WireReader, found: LoggedStream): void {
     const entryEnd = reader.enter()
     let namespace = ''
     while (reader.next()) {
-      if (reader.field === 1) namespace = reader.string(usualNamespaces)
+      if (reader.field === 1) namespace = reader.string(defaultNamespaces)
       else if (reader.field === 2) readNamespace(reader, namespace, found)
     }
     reader.leave(entryEnd)

@@ -9,7 +9,7 @@ import { createLineLimit } from '../runtime/line-limit.ts'
 /** Milliseconds between two lines about one model and one reason. */
 const quietMs = 30_000
 /** The most models; beyond it the oldest are forgotten. */
-const mostModels = 100_000
+const maxModels = 100_000
 
 export interface ModelHealthDeps {
   readonly snapshot: () => Snapshot
@@ -25,7 +25,7 @@ export function createModelHealth(deps: ModelHealthDeps) {
 
   function remember(model: string, state: BackendState): void {
     states.set(model, state)
-    if (states.size <= mostModels) return
+    if (states.size <= maxModels) return
     const [oldest] = states.keys()
     if (oldest !== undefined) states.delete(oldest)
   }

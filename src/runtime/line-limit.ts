@@ -1,7 +1,7 @@
 /** Limits repeated log lines about one subject. */
 
 /** The most subjects; beyond it the oldest are forgotten. */
-const mostKeys = 100_000
+const maxKeys = 100_000
 
 /** The most lines of one kind per change; the internal API lists all. */
 export const linesShown = 100
@@ -22,7 +22,7 @@ export function createLineLimit(everyMs: number) {
       }
       lines.set(key, { at: now, leftOut: 0 })
       const [oldest] = lines.keys()
-      if (lines.size > mostKeys && oldest !== undefined) lines.delete(oldest)
+      if (lines.size > maxKeys && oldest !== undefined) lines.delete(oldest)
       return last?.leftOut ?? 0
     },
   }

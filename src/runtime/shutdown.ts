@@ -10,7 +10,7 @@ export interface TimedStop {
   /** Milliseconds that it may always take, whatever earlier parts take. */
   readonly shareMs: number
   /** The most milliseconds that it may take if earlier parts leave some; otherwise `shareMs`. */
-  readonly mostMs?: number
+  readonly maxMs?: number
   /** What is lost if it is abandoned, for the log. */
   readonly lost: string
   /** Stops it, within `graceMs` if possible. */
@@ -30,19 +30,19 @@ export interface ShutdownOptions {
 }
 
 /** Below the usual grace period of 15 seconds, after which a supervisor may kill the process. */
-const usualBudgetMs = 14_000
+const defaultBudgetMs = 14_000
 /** By how much a part may miss its deadline. */
 const marginMs = 100
 
 /**
  * Stops the parts in this order. Each has a deadline: the sum of shares up to its own, counted from
- * the beginning, or its `mostMs` if earlier. A part that hangs is then abandoned with a log line
+ * the beginning, or its `maxMs` if earlier. A part that hangs is then abandoned with a log line
  * about what is lost, which takes no time from later parts. Returns whether every part stopped in
  * time and without an error.
  */
 export async function stopInOrder(
   stops: readonly Stop[],
-  { log, budgetMs = usualBudgetMs, monotonic = now, pause = sleep }: ShutdownOptions,
+  { log, budgetMs = defaultBudgetMs, monotonic = now, pause = sleep }: ShutdownOptions,
 ): Promise<boolean> {
   const parts = stops.map(
     (stop): TimedStop => (typeof stop === 'function' ? { ...atOnce, stop } : stop),
@@ -51,9 +51,9 @@ export async function stopInOrder(
   const scale = Math.min(1, budgetMs / total)
   let deadline = monotonic()
   let complete = true
-  for (const { name, shareMs, mostMs = shareMs, lost, stop } of parts) {
+  for (const { name, shareMs, maxMs = shareMs, lost, stop } of parts) {
     deadline += shareMs * scale
-    const graceMs = Math.max(0, Math.min(mostMs, Math.round(deadline - monotonic())))
+    const graceMs = Math.max(0, Math.min(maxMs, Math.round(deadline - monotonic())))
     const waiting = new AbortController()
     const late = pause(graceMs + marginMs, waiting.signal).then(() => true)
     late.catch(() => {})

@@ -26,10 +26,10 @@ const shares = {
   'the usage ledger': [500, 3_000, 'nothing: its next start reads it from the journal'],
   'the internal listener': [100, 100, 'calls under way'],
   'the controller': [4_000, 4_000, 'its Lease, which lapses'],
-} as const satisfies Record<string, readonly [shareMs: number, mostMs: number, lost: string]>
+} as const satisfies Record<string, readonly [shareMs: number, maxMs: number, lost: string]>
 
 /** How this part is stopped. */
 export function part(name: keyof typeof shares, stop: TimedStop['stop']): TimedStop {
-  const [shareMs, mostMs, lost] = shares[name]
-  return { name, shareMs, mostMs, lost, stop }
+  const [shareMs, maxMs, lost] = shares[name]
+  return { name, shareMs, maxMs, lost, stop }
 }

@@ -4,7 +4,7 @@ import { readdir, realpath, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 
 /** The largest file in bytes; a resource is about a page of text. */
-const largestFile = 4 * 1_048_576
+const maxFileBytes = 4 * 1_048_576
 /** Files checked or read concurrently. */
 const atOnce = 64
 
@@ -39,7 +39,7 @@ async function lookAt(path: string): Promise<Seen> {
   const found = await stat(path, { bigint: true }).catch(() => undefined)
   if (found === undefined) return { ...gone, signature: 'unreadable' }
   const { mtimeNs, size, ino } = found
-  const readable = found.isFile() && size <= largestFile
+  const readable = found.isFile() && size <= maxFileBytes
   return { signature: `${mtimeNs} ${size} ${ino} ${readable}`, inode: ino, size, readable }
 }
 

@@ -33,7 +33,7 @@ export const streamedWithinMs = 20_000
  * Responses that ended more recently than this are never forgotten, because a stream may still
  * report them, by a clock that is off.
  */
-export const leastRememberedMs = 6 * streamedWithinMs
+export const minRememberedMs = 6 * streamedWithinMs
 
 export interface CounterStore {
   /**
@@ -59,14 +59,14 @@ export const resetsKeptMs = rememberedMs + 3_600_000
 export interface ResettableCounters extends CounterStore {
   /**
    * Ends the windows of these counters as of `at` (milliseconds since the epoch): they are unused, and no
-   * response that ended by then is added any more, whoever reports it. At most `mostResets`. Rejects if
+   * response that ended by then is added any more, whoever reports it. At most `maxResets`. Rejects if
    * the store is unavailable; it may then have been done.
    */
   reset(counters: readonly Counter[], at: number): Promise<void>
 }
 
 /** The most counters of one reset. */
-export const mostResets = 64
+export const maxResets = 64
 
 /** Additional methods for the reader of a usage journal. */
 export interface JournaledCounters extends CounterStore {

@@ -37,7 +37,7 @@ const overlapMs = 15_000
 const keptFor = '30 days'
 /** Names that were given up are deleted after this time. A reader that was away for half of it reads everything. */
 const givenUpFor = '1 hour'
-const longestAwayMs = 1_800_000
+const maxAwayMs = 1_800_000
 
 /** `clock`: the time by which names are missing, milliseconds since the epoch; by default the database's. */
 export function createServedNamesStore(sql: Sql, clock?: () => number) {
@@ -89,7 +89,7 @@ export function createServedNamesStore(sql: Sql, clock?: () => number) {
     },
     /** The owners that have changed since the previous call; all after a long time without one. */
     async readOwners(): Promise<OwnerChanges> {
-      const areAll = performance.now() - readAt > longestAwayMs
+      const areAll = performance.now() - readAt > maxAwayMs
       const since = areAll ? '-infinity' : latestChange.at
       const known = areAll ? [] : [...seenChanges.keys()]
       const rows = await within(sql<OwnerRow[]>`

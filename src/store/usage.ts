@@ -1,6 +1,6 @@
 /** The usage ledger: sums of usage by hour, fed by the usage journal exactly once. */
 
-/** What a sum is for. Names are at most `longestName` long (core/formats/names.ts). */
+/** What a sum is for. Names are at most `maxNameLength` long (core/formats/names.ts). */
 export interface UsageGroup {
   /** Start of the hour in which the responses ended, in milliseconds since the epoch. */
   readonly hour: number

@@ -9,13 +9,13 @@ import { createLabelledDurations } from './model-figures.ts'
 export type ApiMetrics = ReturnType<typeof createApiMetrics>
 
 /** Never reached: there are few routes, methods and statuses. */
-const mostSeries = 2_000
-const mostRoutes = 100
+const maxSeries = 2_000
+const maxRoutes = 100
 
 /** Starts without counts. */
 export function createApiMetrics() {
   const requests = new Map<string, { readonly attributes: Attributes; value: number }>()
-  const durations = createLabelledDurations('route', callBounds, mostRoutes)
+  const durations = createLabelledDurations('route', callBounds, maxRoutes)
   let keysCreated = 0
   return {
     /** A request was answered; `route` is its pattern, empty if there is none. */
@@ -25,7 +25,7 @@ export function createApiMetrics() {
       const name = `${route} ${method} ${status}`
       let request = requests.get(name)
       if (request === undefined) {
-        if (requests.size >= mostSeries) return
+        if (requests.size >= maxSeries) return
         request = { attributes: { route, method, code: String(status) }, value: 0 }
         requests.set(name, request)
       }

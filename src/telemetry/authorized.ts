@@ -16,7 +16,7 @@ import { createUserNames } from './user-names.ts'
 
 export interface AuthorizedOptions {
   /** The most combinations of labels. */
-  readonly mostSeries: number
+  readonly maxSeries: number
   readonly users: { readonly naming: UserNaming; readonly key: string }
   /** The Tenant's current choice; the same object as long as nothing has changed. */
   readonly written: () => WrittenTelemetry | undefined
@@ -24,14 +24,14 @@ export interface AuthorizedOptions {
   readonly attributionOf: (subscription: string) => Attribution | undefined
 }
 
-const mostSubscriptions = 500
+const maxSubscriptions = 500
 
 /**
  * Starts without counts. When the choice of labels changes, all figures restart at 0, as after a
  * restart.
  */
 export function createAuthorized(options: AuthorizedOptions) {
-  const { mostSeries, users, attributionOf } = options
+  const { maxSeries, users, attributionOf } = options
   const nameOf = createUserNames(users.key)
   let written: WrittenTelemetry | undefined
   let labels = toUsageLabels(undefined, users.naming)
@@ -39,9 +39,9 @@ export function createAuthorized(options: AuthorizedOptions) {
 
   function begin() {
     return {
-      calls: createSeries(mostSeries, () => ({ calls: 0, limited: 0 })),
-      hits: createSeries(mostSeries, () => ({ tokens: 0 })),
-      durations: createLabelledDurations('subscription', answerBounds, mostSubscriptions),
+      calls: createSeries(maxSeries, () => ({ calls: 0, limited: 0 })),
+      hits: createSeries(maxSeries, () => ({ tokens: 0 })),
+      durations: createLabelledDurations('subscription', answerBounds, maxSubscriptions),
     }
   }
 

@@ -11,9 +11,9 @@ interface Sum {
 }
 
 /** The most models with a label of their own; later ones share the label `overflow`. */
-const mostModels = 1_000
+const maxModels = 1_000
 /** The most values of the second label per model; the rest are `other`. */
-const mostValues = 30
+const maxValues = 30
 
 /** A sum per model, and per value of `label` if given. */
 export function createModelCounter(label?: string) {
@@ -21,14 +21,14 @@ export function createModelCounter(label?: string) {
   const overflow = new Map<string, Sum>()
 
   function begin(model: string): Map<string, Sum> {
-    if (byModel.size >= mostModels) return overflow
+    if (byModel.size >= maxModels) return overflow
     const sums = new Map<string, Sum>()
     byModel.set(model, sums)
     return sums
   }
 
   function beginValue(sums: Map<string, Sum>, value: string): Sum {
-    const name = sums.size < mostValues ? value : 'other'
+    const name = sums.size < maxValues ? value : 'other'
     const sum = sums.get(name) ?? { value: 0 }
     sums.set(name, sum)
     return sum

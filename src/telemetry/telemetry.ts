@@ -56,7 +56,7 @@ export interface Telemetry extends Exposition {
 
 type DecisionLabel = 'allowed' | ErrorCode
 
-const usualMostSeries = 10_000
+const defaultMaxSeries = 10_000
 /** A series unused for one to two of these may be removed. */
 const generationMs = 3_600_000
 /** Present from the start, so that the first increment is visible as a change. */
@@ -77,7 +77,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   const monotonic = options.monotonic ?? (() => performance.now())
   const decisions = new Map<string, number>(usualDecisions.map((each) => [each, 0]))
   const authorized = createAuthorized({
-    mostSeries: usualMostSeries,
+    maxSeries: defaultMaxSeries,
     users: { naming: 'on', key: '' },
     written: () => undefined,
     attributionOf: () => undefined,

@@ -4,7 +4,7 @@ import { createHmac } from 'node:crypto'
 import type { UserNaming } from '../core/decision/usage-labels.ts'
 
 /** The most cached hashes; every request needs a label. */
-const mostHashes = 50_000
+const maxHashes = 50_000
 const hashLength = 12
 
 /**
@@ -18,7 +18,7 @@ export function createUserNames(key: string): (user: string, naming: UserNaming)
     if (naming === 'off') return ''
     let hash = hashes.get(user)
     if (hash === undefined) {
-      if (hashes.size >= mostHashes) hashes.clear()
+      if (hashes.size >= maxHashes) hashes.clear()
       hash = createHmac('sha256', key).update(user).digest('hex').slice(0, hashLength)
       hashes.set(user, hash)
     }

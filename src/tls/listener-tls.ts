@@ -49,7 +49,7 @@ interface Material extends SecureContextOptions {
   readonly minVersion: SecureVersion
 }
 
-const usualEveryMs = 1_000
+const defaultEveryMs = 1_000
 /** For a connection that sends nothing, or its handshake slowly. */
 const handshakeTimeoutMs = 5_000
 const pemCertificate = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g
@@ -60,7 +60,7 @@ const pemCertificate = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-
  */
 export function openListenerTls(
   settings: TlsSettings,
-  { onRead, onProblem, everyMs = usualEveryMs }: ListenerTlsOptions,
+  { onRead, onProblem, everyMs = defaultEveryMs }: ListenerTlsOptions,
 ) {
   const paths = [settings.certFile, settings.keyFile, settings.clientCaFile].filter(
     (path) => path !== undefined,

@@ -6,7 +6,7 @@ import type { Config } from '../settings/config.ts'
 import {
   type CachedApiKeys,
   createCachedApiKeys,
-  leastGraceMs,
+  minGraceMs,
 } from '../store/api-keys/cached-api-keys.ts'
 import { startCleanupSchedule } from '../store/api-keys/cleanup-schedule.ts'
 import { type LastUsed, startLastUsed } from '../store/api-keys/last-used.ts'
@@ -54,7 +54,7 @@ const keysWarmed = 10_000
 
 /** How long keys are trusted that the database does not confirm. */
 export function outageGraceMs({ keyCacheOutageGraceMs }: Config): number {
-  return Math.max(leastGraceMs, keyCacheOutageGraceMs)
+  return Math.max(minGraceMs, keyCacheOutageGraceMs)
 }
 
 /** Starts to follow revocations before anything is cached. */

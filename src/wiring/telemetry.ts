@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { bypassedModels } from '../core/status/bypass.ts'
-import { largestBound } from '../core/status/overshoot.ts'
+import { maxBound } from '../core/status/overshoot.ts'
 import type { Journal } from '../ratelimit/journal/journal.ts'
 import { packageRoot } from '../runtime/package-root.ts'
 import { part } from '../runtime/stops.ts'
@@ -73,7 +73,7 @@ export function sourcesOf(
     tollgate_snapshot_compile_seconds: () => published().compileS,
     tollgate_snapshot_age_seconds: () => published().ageS,
     tollgate_counters: () => counters.size,
-    tollgate_overshoot_bound_tokens: () => largestBound(snapshot()),
+    tollgate_overshoot_bound_tokens: () => maxBound(snapshot()),
     ...(redis && {
       tollgate_redis_away: () => redis.unavailable,
       tollgate_counters_unflushed: () => redis.unflushed,

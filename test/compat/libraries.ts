@@ -71,7 +71,7 @@ export async function buildGoClients(to: string): Promise<string> {
 }
 
 /** The longest run of an agent. */
-const longestRunMs = 240_000
+const maxRunMs = 240_000
 
 /** Runs a program in its own home; returns all that it prints, whatever its exit status. */
 export async function runToEnd(
@@ -88,7 +88,7 @@ export async function runToEnd(
     env: { PATH, HOME: home, TERM: 'dumb', NO_COLOR: '1', ...line.env },
     cwd: home,
     stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: longestRunMs,
+    timeout: maxRunMs,
   })
   const [output, complaint] = await Promise.all([
     text(child.stdout),

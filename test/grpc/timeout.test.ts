@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { usualLimits } from '../../src/grpc/http2/limits.ts'
+import { defaultLimits } from '../../src/grpc/http2/limits.ts'
 import { readTimeout } from '../../src/grpc/timeout.ts'
 import { startGrpc } from '../support/grpc-client.ts'
 import { callWire, connectWire, prefixed } from '../support/grpc-wire.ts'
@@ -41,7 +41,7 @@ test('a request that is not completed ends without a grpc-timeout', async (t) =>
   const { port, faults } = await startGrpc(t, {
     unary: { '/test/echo': (message) => message },
     sinks: { '/test/sink': (message) => taken.push(message.toString()) },
-    limits: { ...usualLimits, requestMs: 100 },
+    limits: { ...defaultLimits, requestMs: 100 },
   })
   const session = connectWire(t, port)
   const headers = { 'content-type': 'application/grpc', ':method': 'POST', ':path': '/test/sink' }

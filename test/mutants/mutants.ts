@@ -162,7 +162,7 @@ export const allMutants: readonly Mutant[] = [
       ["if (only !== undefined) return { error: 'multiple_subscriptions' }", ''],
       ['if (requested.slice(0, slash) !== subscriptionNamespace) return undefined', ''],
       ['b.priority - a.priority', 'a.priority - b.priority'],
-      ['b.largestLimit - a.largestLimit', 'a.largestLimit - b.largestLimit'],
+      ['b.maxLimit - a.maxLimit', 'a.maxLimit - b.maxLimit'],
       [
         "(phase === 'Active' || phase === 'Degraded') && !resource",
         "phase === 'Active' && !resource",
@@ -265,7 +265,7 @@ export const allMutants: readonly Mutant[] = [
     'core/formats/duration.ts',
     ['core/formats/duration.test.ts'],
     [
-      ['windowMs <= longestWindowMs', 'windowMs <= 2 * longestWindowMs'],
+      ['windowMs <= maxWindowMs', 'windowMs <= 2 * maxWindowMs'],
       ['h: 3_600_000', 'h: 360_000'],
     ],
   ),
@@ -273,7 +273,7 @@ export const allMutants: readonly Mutant[] = [
     'core/formats/api-key.ts',
     ['core/formats/api-key.test.ts'],
     [
-      ['key.length > longestKey ||', ''],
+      ['key.length > maxKeyLength ||', ''],
       ['!isBase62(key, markerEnd + 1, idEnd) ||', ''],
       ['if (!endsInChecksum(key)) return undefined', ''],
       ['} else if (!markers.accepted.has(marker)) {', '} else if (marker === "") {'],
@@ -298,7 +298,7 @@ export const allMutants: readonly Mutant[] = [
     'extauthz/check-response.ts',
     ['extauthz/check-response.test.ts', 'extauthz/service.test.ts'],
     [
-      ['now) <= longestRetryAfterS', 'now) < longestRetryAfterS'],
+      ['now) <= maxRetryAfterS', 'now) < maxRetryAfterS'],
       ["denial.selection ?? 'unauthorized'", "'unauthorized'"],
       ['429: 8,', ''],
     ],
@@ -316,7 +316,7 @@ export const allMutants: readonly Mutant[] = [
       ['mine.payer !== grant.payer ||', ''],
       ['if (this.#limits[i] !== states[i]?.limit) return false', ''],
       ['if (size >= most) {', 'if (size > 2 * most) {'],
-      ['variants.length >= mostVariants', 'false'],
+      ['variants.length >= maxVariants', 'false'],
     ],
   ),
   ...mutants(

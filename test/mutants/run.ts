@@ -10,7 +10,7 @@ import { packageRoot } from '../../src/runtime/package-root.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 import { allMutants, type Mutant } from './mutants.ts'
 
-const longestTestMs = 120_000
+const maxTestMs = 120_000
 const left = new Set(['.git', '.data', '.tools', 'node_modules'])
 
 const folder = makeTemporaryFolder()
@@ -53,7 +53,7 @@ function fails(test: string): boolean {
   const { status } = spawnSync(process.execPath, [join('test', test)], {
     cwd: folder.path,
     stdio: 'ignore',
-    timeout: longestTestMs,
+    timeout: maxTestMs,
   })
   return status !== 0
 }

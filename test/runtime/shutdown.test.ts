@@ -38,7 +38,7 @@ interface World {
   readonly begun: [name: string, at: number, graceMs: number][]
   readonly logged: object[]
   /** A part that takes this long to stop; forever if undefined. */
-  part(name: string, shareMs: number, takesMs?: number, mostMs?: number): Stop
+  part(name: string, shareMs: number, takesMs?: number, maxMs?: number): Stop
   stop(parts: Stop[], budgetMs: number): Promise<boolean>
   now(): number
 }
@@ -52,10 +52,10 @@ function createWorld(): World {
     begun,
     logged,
     now,
-    part: (name, shareMs, takesMs, mostMs = 10_000) => ({
+    part: (name, shareMs, takesMs, maxMs = 10_000) => ({
       name,
       shareMs,
-      mostMs,
+      maxMs,
       lost: `what ${name} had`,
       async stop(graceMs) {
         begun.push([name, now(), graceMs])

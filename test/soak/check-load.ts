@@ -40,7 +40,7 @@ const tickMs = 1
  * After a pause of this process, due Checks are sent at once, but not more than of this many
  * milliseconds.
  */
-const mostArrearsMs = 10
+const maxArrearsMs = 10
 /** A tick that is this much later than scheduled is a pause. */
 const lateMs = 5
 
@@ -113,7 +113,7 @@ process.once('message', async (load: CheckLoad) => {
   const measuredFrom = performance.now() + (load.warmSeconds ?? 0) * 1_000
   const endsAt = measuredFrom + load.seconds * 1_000
   // A backlog is not sent in one burst: real clients do not all wait for each other.
-  const most = Math.max(1, (load.perSecond * mostArrearsMs) / 1_000)
+  const most = Math.max(1, (load.perSecond * maxArrearsMs) / 1_000)
   let sent = 0
   let owed = 0
   while (last < endsAt) {

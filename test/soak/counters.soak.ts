@@ -15,7 +15,7 @@ const responses = 20_000
 const users = 200
 const day = 86_400_000
 /** An addition that is older than this when a process is killed has been flushed. */
-const longestFlushMs = 1_000
+const maxFlushMs = 1_000
 
 /** The access-log message of one response, as Envoy sends it. */
 function messageOf(user: number, tokens: number): Buffer {
@@ -143,7 +143,7 @@ t.test('a killed process loses only its last second', { skip: skipValkey }, asyn
   t.equal(await stopAll(services), 0)
   const most = sumsOf(sent)
   const least = sumsOf(
-    sent.filter(({ service, at }) => service !== victim || at < killedAt - longestFlushMs),
+    sent.filter(({ service, at }) => service !== victim || at < killedAt - maxFlushMs),
   )
   const stored = await sumsIn(valkey)
   for (const [user, sum] of stored.entries()) {

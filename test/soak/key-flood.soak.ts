@@ -27,12 +27,12 @@ const coldPerSecond = 20
 /**
  * Unknown keys in full batches would be 20 queries a second; batches that are not full wait 5 ms.
  */
-const mostQueriesPerSecond = 250
+const maxQueriesPerSecond = 250
 /**
  * The factor by which a flood may increase the p99 of known keys, as the median of the rounds, if
  * the service has its own core. Two would be desirable; on shared machines it is 4 to 5.
  */
-const mostSlower = 10
+const maxSlower = 10
 
 /** A separate process of the service with its own database. */
 async function startService(t: Test) {
@@ -179,7 +179,7 @@ for (const sources of [1, 1_000]) {
       }
       t.comment(`invented: ${show(flood)}`)
       t.comment(`${cpu.toFixed(0)} µs of CPU for each, ${perSecond} transactions a second`)
-      t.ok(perSecond < mostQueriesPerSecond, `${perSecond} transactions a second`)
+      t.ok(perSecond < maxQueriesPerSecond, `${perSecond} transactions a second`)
       t.notOk(flood.statuses[200])
     }
     const medians = slower.map(median)
@@ -189,7 +189,7 @@ for (const sources of [1, 1_000]) {
     const known = medians[0]
     if (!apart || known === undefined)
       t.pass('p99', { skip: 'the machine is too busy to measure a flood' })
-    else t.ok(known <= mostSlower, 'known keys are answered about as fast as before')
+    else t.ok(known <= maxSlower, 'known keys are answered about as fast as before')
     t.notMatch(service.output(), '"level":50', 'no internal error')
   })
 }

@@ -3,7 +3,7 @@ import { type AddressInfo, createServer } from 'node:net'
 import type { Test } from 'tap'
 import { Connection } from '../../src/grpc/http2/connection.ts'
 import { errorCode } from '../../src/grpc/http2/frames.ts'
-import { type ConnectionLimits, usualLimits } from '../../src/grpc/http2/limits.ts'
+import { type ConnectionLimits, defaultLimits } from '../../src/grpc/http2/limits.ts'
 import type { Stream } from '../../src/grpc/http2/stream.ts'
 
 const nothing = Buffer.alloc(0)
@@ -33,7 +33,7 @@ export async function startHttp2(t: Test, limits: Partial<ConnectionLimits> = {}
   const connections = new Set<Connection>()
   const server = createServer({ noDelay: true }, (socket) => {
     const connection = new Connection(socket, {
-      limits: { ...usualLimits, ...limits },
+      limits: { ...defaultLimits, ...limits },
       onFault: (error) => faults.push(error),
       open(stream, head) {
         seen.paths.push(head.path)

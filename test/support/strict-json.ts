@@ -1,6 +1,6 @@
 /** A string, a punctuation mark, or a word or number in a text that is JSON. */
 const token = /"(?:[^"\\]|\\.)*"|[{}[\]:,]|[^\s{}[\]:,"]+/g
-const mostLevels = 100
+const maxLevels = 100
 
 /**
  * Whether bytes are a JSON object that all parsers read alike: RFC 8259 in UTF-8 without a byte
@@ -20,7 +20,7 @@ export function isStrictObject(bytes: Buffer): boolean {
   const tokens = text.match(token) ?? []
   const levels: Set<string>[] = []
   return tokens.every((each, i) => {
-    if (each === '{' || each === '[') return levels.push(new Set()) <= mostLevels
+    if (each === '{' || each === '[') return levels.push(new Set()) <= maxLevels
     if (each === '}' || each === ']') return levels.pop() !== undefined
     if (/^[-\d]/.test(each)) return Number.isFinite(Number(each))
     if (!each.startsWith('"')) return true

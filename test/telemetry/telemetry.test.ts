@@ -293,7 +293,7 @@ test('the Tenant chooses the labels and takes precedence', async (t) => {
 })
 
 test('the number of series is bounded', async (t) => {
-  const { onDecided, onCounted, onUnusable, read } = start(t, { usage: { mostSeries: 100 } })
+  const { onDecided, onCounted, onUnusable, read } = start(t, { usage: { maxSeries: 100 } })
   for (let i = 0; i < 5_000; i += 1) {
     onDecided(allowed(`user-${i}`))
     onDecided(limited(`user-${i}`))
@@ -334,7 +334,7 @@ test('the default bound is ten thousand series', async (t) => {
 
 test('unused series are removed after an hour if room is needed', async (t) => {
   let now = 0
-  const { onDecided, read } = start(t, { usage: { mostSeries: 1 }, monotonic: () => now })
+  const { onDecided, read } = start(t, { usage: { maxSeries: 1 }, monotonic: () => now })
   const callers = async () =>
     (await read()).samples('authorized_calls_total').map(({ labels }) => labels.user)
   onDecided(allowed('ada'))

@@ -6,7 +6,7 @@ import { distribute, type LoadResult, type Plan } from './plan.ts'
 
 /** How long a response may take after the run, and the number of failures that ends a run early. */
 const patienceMs = 10_000
-const mostFailures = 1_000
+const maxFailures = 1_000
 const tickMs = 1
 
 export async function runLoad(plan: Plan, connections: readonly Connection[]): Promise<LoadResult> {
@@ -25,7 +25,7 @@ export async function runLoad(plan: Plan, connections: readonly Connection[]): P
   let lastAt = startedAt
 
   const over = Promise.withResolvers<void>()
-  const isOver = (now: number): boolean => now >= endsAt || failures >= mostFailures
+  const isOver = (now: number): boolean => now >= endsAt || failures >= maxFailures
 
   /**
    * Sends the next request, due at `due` or now; calls `next` when the connection is free again.
@@ -67,7 +67,7 @@ export async function runLoad(plan: Plan, connections: readonly Connection[]): P
     const dueAt = (i: number): number => startedAt + (i * 1_000) / perSecond
     const catchUp = (): void => {
       const now = performance.now()
-      while (begun < total && failures < mostFailures && dueAt(begun) <= now) {
+      while (begun < total && failures < maxFailures && dueAt(begun) <= now) {
         const connection = free.pop()
         if (connection === undefined) return
         send(connection, dueAt(begun), () => {
@@ -75,7 +75,7 @@ export async function runLoad(plan: Plan, connections: readonly Connection[]): P
           catchUp()
         })
       }
-      if ((begun >= total || failures >= mostFailures) && pending === 0) over.resolve()
+      if ((begun >= total || failures >= maxFailures) && pending === 0) over.resolve()
     }
     const timer = setInterval(catchUp, tickMs)
     void over.promise.then(() => clearInterval(timer))

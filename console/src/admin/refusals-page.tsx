@@ -12,7 +12,7 @@ import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 
 const everyMs = 10_000
-const mostShown = 200
+const maxShown = 200
 
 /** The refusals that the process remembers which answers. */
 export function RefusalsPage() {
@@ -21,7 +21,7 @@ export function RefusalsPage() {
   const { value, error } = useLoaded(
     '',
     () =>
-      call<{ readonly data: readonly Refusal[] }>('GET', `/v1/admin/refusals?limit=${mostShown}`),
+      call<{ readonly data: readonly Refusal[] }>('GET', `/v1/admin/refusals?limit=${maxShown}`),
     everyMs,
   )
   const sought = (query.get('find') ?? '').toLowerCase()
@@ -31,7 +31,7 @@ export function RefusalsPage() {
   return (
     <Page
       title="Refusals"
-      about={`Model requests refused within the last hour, the newest ${mostShown}, read again every ${everyMs / 1_000} seconds. Each process remembers its own.`}
+      about={`Model requests refused within the last hour, the newest ${maxShown}, read again every ${everyMs / 1_000} seconds. Each process remembers its own.`}
     >
       <Filter name="find" label="Find" placeholder="User, model, code or text" />
       <Problem error={error} />

@@ -30,8 +30,8 @@ interface Answer {
 }
 
 export const pageSize = 25
-const largestPage = 100
-const mostSearched = 1_000
+const maxPage = 100
+const maxSearched = 1_000
 
 /** Reads a query. What is missing or not one of the values has its default. */
 export function readWanted(query: URLSearchParams, { me }: Session): Wanted {
@@ -72,8 +72,8 @@ export async function findKeys(wanted: Wanted, call: Session['call']): Promise<F
   }
   const all: ApiKey[] = []
   let isPartial = false
-  for (let offset = 0; offset < mostSearched; offset += largestPage) {
-    const { data, has_more } = await search(offset, largestPage)
+  for (let offset = 0; offset < maxSearched; offset += maxPage) {
+    const { data, has_more } = await search(offset, maxPage)
     all.push(...data)
     isPartial = has_more
     if (!has_more) break

@@ -41,10 +41,10 @@ interface Limits {
 
 /** The order in which the API itself chooses a subscription. */
 function byChoice(a: Subscription, b: Subscription): number {
-  return b.priority - a.priority || largestLimit(b) - largestLimit(a)
+  return b.priority - a.priority || maxLimit(b) - maxLimit(a)
 }
 
-function largestLimit({ model_refs }: Subscription): number {
+function maxLimit({ model_refs }: Subscription): number {
   const limits = model_refs.flatMap(({ token_rate_limits = [] }) => token_rate_limits)
   return Math.max(0, ...limits.map(({ limit }) => limit))
 }

@@ -40,7 +40,7 @@ export interface FoundUsage extends Pick<UsagePage, 'gaps'> {
   readonly names: ReadonlyMap<string, string>
 }
 
-const mostPages = 5
+const maxPages = 5
 const hourMs = 3_600_000
 
 export function readAsked(query: URLSearchParams, { me }: Session): Asked {
@@ -96,7 +96,7 @@ export async function findUsage(asked: Asked, { call }: Session): Promise<FoundU
 async function readPages(address: string, call: Session['call']): Promise<UsagePage> {
   let page = await call<UsagePage>('GET', address)
   const data = [...page.data]
-  for (let pages = 1; pages < mostPages && page.next_cursor !== undefined; pages += 1) {
+  for (let pages = 1; pages < maxPages && page.next_cursor !== undefined; pages += 1) {
     const cursor = encodeURIComponent(page.next_cursor)
     page = await call<UsagePage>('GET', `${address}&cursor=${cursor}`)
     data.push(...page.data)

@@ -46,14 +46,14 @@ export interface Estimator {
   expectMore(sized: Sized, seen: number, cap: number): { mean: number; variance: number }
   learn(observed: Observed): void
   /** How long a request usually runs, in milliseconds. */
-  readonly usualMs: number
+  readonly defaultMs: number
 }
 
 /** Third parts of an octave from 1 to 165,000 tokens. */
 const tokens: Scale = { perOctave: 3, buckets: 52, offset: 0 }
 /** Sixteenth parts of an octave from 1/4 to 4 times the usual tokens per byte. */
 const ratios: Scale = { perOctave: 16, buckets: 64, offset: 32 }
-const usualTokensPerByte = 0.25
+const defaultTokensPerByte = 0.25
 /** Of an answer before any is known, in tokens and in octaves. */
 const firstMedian = 400
 const firstWidth = 1.8
@@ -76,20 +76,20 @@ export function createEstimator(): Estimator {
   const ratio = new LogHistogram(ratios, firstRatio)
   /** For requests whose length is unknown. */
   const inputs = new LogHistogram(tokens, firstOutput)
-  let usualMs = firstMs
+  let defaultMs = firstMs
 
   function outputsOf({ maxOutput }: Sized): LogHistogram {
     return byClass.get(classOf(maxOutput)) ?? all
   }
 
   return {
-    get usualMs() {
-      return usualMs
+    get defaultMs() {
+      return defaultMs
     },
     expect(sized, modelMax = Number.POSITIVE_INFINITY) {
       const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1 } = sized
       const most = Math.min(maxOutput, modelMax)
-      const usual = bytes === undefined ? 1 : bytes * usualTokensPerByte
+      const usual = bytes === undefined ? 1 : bytes * defaultTokensPerByte
       const input = (bytes === undefined ? inputs : ratio).shape.capped(Number.POSITIVE_INFINITY)
       const { shape } = outputsOf(sized)
       const output = shape.capped(most)
@@ -108,7 +108,7 @@ export function createEstimator(): Estimator {
     },
     learn({ bytes, maxOutput, choices = 1, input, output, isCut, tookMs }) {
       const each = output / choices
-      if (tookMs !== undefined) usualMs += tookWeight * (tookMs - usualMs)
+      if (tookMs !== undefined) defaultMs += tookWeight * (tookMs - defaultMs)
       const size = classOf(maxOutput)
       let own = byClass.get(size)
       if (own === undefined) {
@@ -119,7 +119,7 @@ export function createEstimator(): Estimator {
       all.add(each, isCut)
       if (input <= 0) return
       inputs.add(input)
-      if (bytes !== undefined && bytes > 0) ratio.add(input / (bytes * usualTokensPerByte))
+      if (bytes !== undefined && bytes > 0) ratio.add(input / (bytes * defaultTokensPerByte))
     },
   }
 }

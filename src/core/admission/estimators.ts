@@ -8,10 +8,10 @@ export interface Estimators {
 }
 
 /** Some 20 KB each. */
-const usualMost = 1_000
+const defaultMost = 1_000
 
 /** Beyond `most` the one that was created first is forgotten. */
-export function createEstimators(most = usualMost): Estimators {
+export function createEstimators(most = defaultMost): Estimators {
   const bySubscription = new Map<string, Estimator>()
   return {
     of(subscription, model) {

@@ -13,7 +13,7 @@ const priorWeight = 20
 const refreshEvery = 16
 const alwaysRefreshed = 64
 /** Weights grow instead of being decayed one by one, up to this. */
-const largestUnit = 1e100
+const maxUnit = 1e100
 
 /** A known distribution, or a histogram that is a superset of this one. */
 export type Prior = Shape | LogHistogram
@@ -52,7 +52,7 @@ export class LogHistogram {
     this.#added += 1
     if (known === undefined) this.#put(bucket, 1)
     else this.#spread(known, bucket)
-    if (this.#unit > largestUnit) {
+    if (this.#unit > maxUnit) {
       for (let i = 0; i < this.#weights.length; i += 1) {
         this.#weights[i] = (this.#weights[i] as number) / this.#unit
       }

@@ -48,13 +48,13 @@ export interface ListedSubscription {
 }
 
 /** Limits: entries read from one server's list, and characters of an id. */
-const longestId = 512
+const maxIdLength = 512
 const listForm = {
   list: 'data',
   names: ['id', 'created'],
   maxEntries: 10_000,
   // Quoted, each character may be an escape of six.
-  maxValue: 2 + 6 * longestId,
+  maxValue: 2 + 6 * maxIdLength,
 }
 /** The last second of the year 9999, the latest that RFC 3339 can express. */
 const latestSecond = 253_402_300_799
@@ -145,7 +145,9 @@ function servedAs(
 }
 
 function isUsableId(id: unknown): id is string {
-  return typeof id === 'string' && id.length <= longestId && printable.test(id) && id.isWellFormed()
+  return (
+    typeof id === 'string' && id.length <= maxIdLength && printable.test(id) && id.isWellFormed()
+  )
 }
 
 function readSeconds(created: unknown): number | undefined {

@@ -13,7 +13,7 @@ export interface NameOwner {
 }
 
 /** The most names of all namespaces together. */
-export const mostNames = 100_000
+export const maxNames = 100_000
 
 /** A name is kept for this long after its server has begun to answer without it; milliseconds. */
 export const keptMs = 3_600_000
@@ -21,7 +21,7 @@ export const keptMs = 3_600_000
  * The most time that counts between two observations. A clock that jumps, or a server that is
  * silent in between, does not make a name lost.
  */
-export const longestStepMs = 600_000
+export const maxStepMs = 600_000
 
 /**
  * What is observed of an owner: its server lists the name; answers without it, or no ModelRef of the
@@ -47,7 +47,7 @@ export function afterSight(
   if (sight === 'silent') return before
   if (sight === 'listed') return undefined
   if (before === undefined) return { ms: 0, at: now }
-  const step = Math.min(Math.max(0, now - before.at), longestStepMs)
+  const step = Math.min(Math.max(0, now - before.at), maxStepMs)
   return { ms: before.ms + step, at: now }
 }
 
@@ -65,7 +65,7 @@ export interface Wish {
 export function claimsOf(
   wishes: readonly Wish[],
   held: ReadonlyMap<string, number>,
-  room = mostNames,
+  room = maxNames,
 ): ReadonlyMap<string, NameOwner> {
   const first = new Map<string, Wish>()
   for (const wish of wishes) {

@@ -99,8 +99,8 @@ export function isListing(operation: string, method: string): boolean {
 }
 
 /** The most characters of the path below a model's name, and of a query, that are looked at. */
-const mostOfPath = 1_024
-const mostOfQuery = 4_096
+const maxPathLength = 1_024
+const maxQueryLength = 4_096
 
 type LongPart = 'path' | 'query'
 
@@ -140,7 +140,7 @@ export function refuseSpelling(
   query: string,
   { metered }: PathRules,
 ): Refusal | undefined {
-  if (query.length > mostOfQuery) return tooLong('query', mostOfQuery)
+  if (query.length > maxQueryLength) return tooLong('query', maxQueryLength)
   const read = query === '' ? '' : decode(query)
   if (mayHoldPath.test(query) && holdsMetered(read, metered)) {
     return { code: 'not_found', detail: { about: 'query' } }
@@ -150,7 +150,7 @@ export function refuseSpelling(
 
 function refusePath(operation: string, metered: PathRules['metered']): Refusal | undefined {
   if (namedByBody.has(operation) || operation === modelsPath) return undefined
-  if (operation.length > mostOfPath) return tooLong('path', mostOfPath)
+  if (operation.length > maxPathLength) return tooLong('path', maxPathLength)
   if (malformed.test(operation)) return { code: 'invalid_request', detail: { about: 'path' } }
   // Some servers take an escaped `?` or `#` for the end of the path.
   const path = loosely(decode(operation).replace(/[?#].*$/s, ''))

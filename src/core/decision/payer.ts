@@ -16,7 +16,7 @@ export interface Payer {
   readonly rate: string
 }
 
-/** undefined: the Subscription says nothing. Values longer than `longestName` are cut. */
+/** undefined: the Subscription says nothing. Values longer than `maxNameLength` are cut. */
 export function writePayer(
   { organizationId, costCenter }: Attribution,
   { billingRate }: Pick<BilledModel, 'billingRate'>,

@@ -14,18 +14,18 @@ export interface Reserved {
   readonly windows: readonly (CounterState | undefined)[]
 }
 
-const shortestWaitMs = 1_000
-const longestWaitMs = 30_000
+const minWaitMs = 1_000
+const maxWaitMs = 30_000
 
 /**
- * The grant with the states of its limits and its room, or a refusal. `usualMs`: how long such a
+ * The grant with the states of its limits and its room, or a refusal. `defaultMs`: how long such a
  * request usually runs.
  */
 export function decideReserved(
   grant: Grant,
   { outcome, cap, windows }: Reserved,
   size: Omit<HeldRoom, 'cap'>,
-  usualMs: number,
+  defaultMs: number,
   expected: Expected,
 ): Decision {
   const { admittedAt: now } = size
@@ -44,7 +44,7 @@ export function decideReserved(
   // With several in progress the next one ends after a part of the usual time.
   const held = Math.max(...states.map((state) => state.held ?? 0))
   const count = Math.max(1, held / (expected.input + expected.output))
-  const waitMs = Math.min(longestWaitMs, Math.max(shortestWaitMs, usualMs / count))
+  const waitMs = Math.min(maxWaitMs, Math.max(minWaitMs, defaultMs / count))
   const resetsAt = Math.min(...states.map((state) => state.resetsAt))
   return { ...refusal, isBusy: true, retryAt: Math.min(now + waitMs, Math.max(now, resetsAt)) }
 }

@@ -140,7 +140,7 @@ export function accessibleSubscriptions(
 function byPreference(a: CompiledSubscription, b: CompiledSubscription): number {
   return (
     b.priority - a.priority ||
-    b.largestLimit - a.largestLimit ||
+    b.maxLimit - a.maxLimit ||
     Buffer.compare(Buffer.from(a.name), Buffer.from(b.name))
   )
 }

@@ -5,11 +5,11 @@
 
 import { addTo, areSame } from '../formats/lists.ts'
 import { fairShares } from './fair-shares.ts'
-import { mostNames, type NameOwner } from './name-owners.ts'
+import { maxNames, type NameOwner } from './name-owners.ts'
 import { byAge, type Model, type Opened, type ServedName, type Snapshot } from './snapshot.ts'
 
 /** The most names accepted from one server, since its list is not trusted. */
-const mostOfOne = 1_000
+const maxOfOne = 1_000
 
 /**
  * Whether the server's names apply to the model. They do not if a resource gives ids, or the one
@@ -28,7 +28,7 @@ export function takesServedNames({ resource, cluster }: Model): boolean {
 export function takenOf<Entry extends { readonly id: string }>(
   served: readonly Entry[],
 ): readonly Entry[] {
-  return served.toSorted((a, b) => (a.id < b.id ? -1 : 1)).slice(0, mostOfOne)
+  return served.toSorted((a, b) => (a.id < b.id ? -1 : 1)).slice(0, maxOfOne)
 }
 
 /** What a server lists. */
@@ -41,7 +41,7 @@ interface List {
 }
 
 /** `room`: the most names in all, which the namespaces share fairly. */
-export function createServedNames(room = mostNames) {
+export function createServedNames(room = maxNames) {
   const lists = new Map<string, List>()
   const serversBy = new Map<string, Set<string>>()
   const owners = new Map<string, NameOwner>()

@@ -60,7 +60,7 @@ export interface CompiledSubscription extends References {
   /** Negative priorities count as 0 (contract, 3.12). */
   readonly priority: number
   /** Largest single limit of all models, windows ignored (contract, 3.12). */
-  readonly largestLimit: number
+  readonly maxLimit: number
 }
 
 export interface CompiledPolicy extends References {

@@ -17,7 +17,7 @@ export const keyIdBytes = 12
 export const keySecretBytes = 32
 
 /** Longer than any key that we or the original issued; a longer credential is not hashed. */
-const longestKey = 256
+const maxKeyLength = 256
 
 /** The stored record of a key. Instants are milliseconds since the epoch. */
 export interface ApiKeyRecord {
@@ -98,7 +98,7 @@ export function looksLikeKey(credential: string): boolean {
  * that is not accepted, or a wrong checksum.
  */
 export function hashOfKey(key: string, markers: KeyMarkers): string | undefined {
-  if (key.length > longestKey || !key.startsWith('sk-')) return undefined
+  if (key.length > maxKeyLength || !key.startsWith('sk-')) return undefined
   const markerEnd = key.indexOf('-', 3)
   const idEnd = key.indexOf('_', markerEnd + 1)
   if (markerEnd < 0 || idEnd < 0) return undefined
@@ -119,7 +119,7 @@ function hashOf(id: string, secret: string): string {
 }
 
 /** The longest time before its end in which a key's end is announced: 7 days. */
-const longestNoticeMs = 604_800_000
+const maxNoticeMs = 604_800_000
 
 /**
  * Whether a key's end is near: within a tenth of its lifetime, and within 7 days. Also true once it
@@ -130,7 +130,7 @@ export function endsSoon(
   now: number,
 ): boolean {
   return (
-    expiresAt !== null && now >= expiresAt - Math.min((expiresAt - createdAt) / 10, longestNoticeMs)
+    expiresAt !== null && now >= expiresAt - Math.min((expiresAt - createdAt) / 10, maxNoticeMs)
   )
 }
 

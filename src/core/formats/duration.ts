@@ -12,7 +12,7 @@ const clock =
 const window = /^([1-9]\d{0,3})([smh])$/
 
 /** The longest window a limit may have: 366 days (contract, 7.1). */
-export const longestWindowMs = 8_784 * unitMs.h
+export const maxWindowMs = 8_784 * unitMs.h
 
 /**
  * Milliseconds of `"30d"`, `"1.5d"`, `"2h30m"`, `"90m"`, `"3600s"`; undefined for everything else.
@@ -36,5 +36,5 @@ export function parseWindow(text: string): number | undefined {
   const parts = window.exec(text)
   if (parts === null) return undefined
   const windowMs = Number(parts[1]) * unitMs[parts[2] as keyof typeof unitMs]
-  return windowMs <= longestWindowMs ? windowMs : undefined
+  return windowMs <= maxWindowMs ? windowMs : undefined
 }

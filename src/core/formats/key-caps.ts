@@ -31,7 +31,7 @@ export const maxCaps = { models: 100, tokenRateLimits: 8, allowedAddresses: 32 }
 
 export const capNames = Object.keys(maxCaps) as readonly (keyof KeyCaps)[]
 
-const mostTokens = 1_000_000_000
+const maxTokens = 1_000_000_000
 
 /** Refuses every request: for stored caps that cannot be read, or that a later version wrote. */
 export const closedCaps: KeyCaps = { models: [] }
@@ -58,8 +58,8 @@ export function problemOfCaps(caps: KeyCaps): string | undefined {
   const windows = new Set<number>()
   for (const [i, { limit, window }] of (caps.tokenRateLimits ?? []).entries()) {
     const at = `tokenRateLimits[${i}]`
-    if (!Number.isInteger(limit) || limit < 1 || limit > mostTokens) {
-      return `${at}.limit must be a whole number from 1 to ${mostTokens}.`
+    if (!Number.isInteger(limit) || limit < 1 || limit > maxTokens) {
+      return `${at}.limit must be a whole number from 1 to ${maxTokens}.`
     }
     const windowMs = parseWindow(window)
     if (windowMs === undefined) {

@@ -3,17 +3,17 @@
 import { hash } from 'node:crypto'
 
 /** UTF-16 code units. */
-export const longestName = 300
+export const maxNameLength = 300
 
 const digestLength = 32
 
 /**
- * The name itself, or if it is longer than `longestName` its beginning and a digest of the whole.
+ * The name itself, or if it is longer than `maxNameLength` its beginning and a digest of the whole.
  * Without NUL and lone surrogates, which databases do not store.
  */
 export function cutName(name: string): string {
   const clean = name.toWellFormed().replaceAll('\0', '\uFFFD')
-  if (clean.length <= longestName) return clean
+  if (clean.length <= maxNameLength) return clean
   const digest = hash('sha256', name.toWellFormed(), 'hex').slice(0, digestLength)
-  return `${clean.slice(0, longestName - digestLength - 1).toWellFormed()}…${digest}`
+  return `${clean.slice(0, maxNameLength - digestLength - 1).toWellFormed()}…${digest}`
 }

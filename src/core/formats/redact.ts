@@ -15,9 +15,9 @@ export function redact(text: string): string {
 }
 
 /** Enough for the part that is shown, even if a long token in it becomes one word. */
-const mostRead = 2_048
+const maxRead = 2_048
 
 /** A client's text for logs and traces: redacted, and at most 256 characters. */
 export function toShown(text: string): string {
-  return redact(text.slice(0, mostRead)).slice(0, 256)
+  return redact(text.slice(0, maxRead)).slice(0, 256)
 }

@@ -124,7 +124,7 @@ function attribution(description: string) {
 }
 
 /** The most models that one resource may name; more would hardly fit into etcd. */
-const mostModels = 5_000
+const maxModels = 5_000
 
 const windowForm = '1 to 9999 and s, m or h, like 1m, and at most 8784h'
 
@@ -225,7 +225,7 @@ export const accessPolicySpec = object(
       description: 'the models that this policy opens',
       item: 'model',
       minItems: 1,
-      maxItems: mostModels,
+      maxItems: maxModels,
     }),
     subjects: subjects({
       description: 'who may use them: any of these users or groups',
@@ -319,7 +319,7 @@ export const subscriptionSpec = object(
           'the models that it pays for; of one that is named twice the first entry counts',
         item: 'model',
         minItems: 1,
-        maxItems: mostModels,
+        maxItems: maxModels,
       },
     ),
     tokenMetadata: attribution('whom use is attributed to'),

@@ -224,14 +224,14 @@ function compileSubscription(resource: Subscription, references: References): Co
   const { name } = resource.metadata
   const limits = new Map<string, readonly CountedLimit[]>()
   const payers = new Map<string, string>()
-  let largestLimit = 0
+  let maxLimit = 0
   for (const [index, model] of resource.modelRefs.entries()) {
     const { tokenRateLimits } = model
     const key = references.modelKeys[index] as string
     const payer = writePayer(resource.attribution, model)
     if (payer !== undefined) payers.set(key, payer)
     if (!references.missing.has(key)) limits.set(key, toCountedLimits(name, key, tokenRateLimits))
-    for (const { limit } of tokenRateLimits) largestLimit = Math.max(largestLimit, limit)
+    for (const { limit } of tokenRateLimits) maxLimit = Math.max(maxLimit, limit)
   }
   return {
     name,
@@ -241,7 +241,7 @@ function compileSubscription(resource: Subscription, references: References): Co
     limits,
     payers,
     priority: Math.max(0, resource.priority),
-    largestLimit,
+    maxLimit,
     ...references,
   }
 }

@@ -15,7 +15,7 @@ interface Joined {
 const joined = new WeakMap<ModelRef, Joined>()
 
 /** The default. */
-export const usualRouting: RoutingOptions = {
+export const defaultRouting: RoutingOptions = {
   internalGateway: undefined,
   clusterDomain: 'cluster.local',
 }
@@ -26,7 +26,7 @@ export const usualRouting: RoutingOptions = {
  */
 export function* joinRoutes(
   resources: readonly Resource[],
-  options: RoutingOptions = usualRouting,
+  options: RoutingOptions = defaultRouting,
 ): Generator<void, readonly Resource[]> {
   const routes = new Map<string, HttpRoute[]>()
   const gateways = new Map<string, Gateway>()

@@ -6,7 +6,7 @@ import { millisecondsOf } from '../kinds/model-server-schema.ts'
 import type { Credential, ExternalModel, ModelServer, Spec } from '../kinds/resources.ts'
 
 /** The defaults of a ModelRef that gives only the address of its server. */
-export const usualServer: ModelServer = {
+export const defaultServer: ModelServer = {
   credential: undefined,
   upstreamModel: undefined,
   caFile: undefined,
@@ -25,10 +25,10 @@ export function toModelServer(spec: Spec<'ModelRef'>): ModelServer {
     credential: spec.credential && toCredential(spec.credential),
     upstreamModel: spec.upstreamModel,
     caFile: spec.caFile,
-    connectMs: connect === undefined ? usualServer.connectMs : millisecondsOf(connect),
+    connectMs: connect === undefined ? defaultServer.connectMs : millisecondsOf(connect),
     idleMs: idle === undefined ? undefined : millisecondsOf(idle),
     answerMs: answer === undefined ? undefined : millisecondsOf(answer),
-    retries: spec.retries ?? (isName ? usualServer.retries : 0),
+    retries: spec.retries ?? (isName ? defaultServer.retries : 0),
     allPaths: spec.paths === 'all',
   }
 }
@@ -59,7 +59,7 @@ export function toExternalModel(metadata: Metadata, spec: Spec<'ExternalModel'>)
     metadata,
     backendUrl: `https://${endpoint}`,
     server: {
-      ...usualServer,
+      ...defaultServer,
       upstreamModel: targetModel,
       credential: {
         header: header ?? 'authorization',

@@ -20,7 +20,7 @@ const kinds: Readonly<Record<string, Refused['kind']>> = {
 }
 
 /** The most models that are read from one refused document. */
-const mostModels = 1_000
+const maxModels = 1_000
 
 /** undefined: the document is not about models, or names none legibly. */
 export function toRefused(document: unknown, message: string): Refused | undefined {
@@ -31,7 +31,7 @@ export function toRefused(document: unknown, message: string): Refused | undefin
   const { name } = metadata
   if (typeof name !== 'string' || !Array.isArray(spec.modelRefs)) return undefined
   const modelKeys = new Set<string>()
-  for (const reference of spec.modelRefs.slice(0, mostModels)) {
+  for (const reference of spec.modelRefs.slice(0, maxModels)) {
     if (!isObject(reference)) continue
     if (typeof reference.namespace !== 'string' || typeof reference.name !== 'string') continue
     modelKeys.add(`${reference.namespace}/${reference.name}`)

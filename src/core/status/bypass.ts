@@ -9,7 +9,7 @@ import type { ModelRef } from '../kinds/resources.ts'
 import type { Condition } from './condition.ts'
 
 /** A message lists at most this many. */
-const mostShown = 10
+const maxShown = 10
 
 /** The condition of a model that has an HTTPRoute, if the setting is set. */
 export function bypassConditions({ routing }: ModelRef): readonly Condition[] {
@@ -22,7 +22,7 @@ export function bypassConditions({ routing }: ModelRef): readonly Condition[] {
   const ways = bypasses.map(
     ({ route, gateway }) => `the HTTPRoute ${route} on the Gateway ${gateway}`,
   )
-  const message = `reached past Tollgate by ${showFirst(ways, mostShown)}`
+  const message = `reached past Tollgate by ${showFirst(ways, maxShown)}`
   return [{ type, status: 'True', reason: 'OtherGateway', message }]
 }
 

@@ -15,7 +15,7 @@ interface Conflict {
 
 /** Names in one message, and the characters shown of each. */
 const namesShown = 10
-const longestShown = 64
+const maxShownLength = 64
 
 /**
  * The condition `ModelIdentityUnique` of a model, as the original's newest version has it:
@@ -87,7 +87,7 @@ function conflictsOf(model: Model, { modelsByName, servedNames }: Snapshot): rea
 
 /** Quoted, with everything but printable ASCII escaped: a name may imitate another one. */
 function showName(name: string): string {
-  const short = name.length > longestShown ? `${name.slice(0, longestShown)}…` : name
+  const short = name.length > maxShownLength ? `${name.slice(0, maxShownLength)}…` : name
   const toCode = (character: string): string =>
     `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
   return JSON.stringify(short).replace(/[^\x20-\x7e]/g, toCode)

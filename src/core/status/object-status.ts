@@ -24,9 +24,9 @@ export interface ObjectStatus {
 }
 
 /** The longest message of a condition. meta/v1 allows 32,768 bytes. */
-const longestMessage = 4_096
+const maxMessageLength = 4_096
 /** The longest message of a list entry; there may be thousands of entries. */
-const longestEntry = 256
+const maxEntryLength = 256
 
 /** The status that is replaced. */
 export interface Before {
@@ -166,7 +166,7 @@ function generatedAt(kind: PolicyKind, model: string) {
 /** `weak`: the condition that prevents it from being ready. */
 function entryOf(weak: Condition | undefined, readyReason: string) {
   if (weak === undefined) return { ready: true, reason: readyReason, message: '' }
-  return { ready: false, reason: weak.reason, message: weak.message.slice(0, longestEntry) }
+  return { ready: false, reason: weak.reason, message: weak.message.slice(0, maxEntryLength) }
 }
 
 /** The status of an object that cannot be parsed. */
@@ -181,5 +181,5 @@ function conditionsOf(status: unknown): readonly ObjectCondition[] {
 }
 
 function shorten(message: string): string {
-  return message.length <= longestMessage ? message : `${message.slice(0, longestMessage - 1)}…`
+  return message.length <= maxMessageLength ? message : `${message.slice(0, maxMessageLength - 1)}…`
 }

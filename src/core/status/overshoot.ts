@@ -26,7 +26,7 @@ export function* boundsOf({ subscriptions }: Snapshot): Generator<Bound> {
 }
 
 /** The largest of them; 0 if none reserves. */
-export function largestBound(snapshot: Snapshot): number {
+export function maxBound(snapshot: Snapshot): number {
   let largest = 0
   for (const { tokens } of boundsOf(snapshot)) largest = Math.max(largest, tokens)
   return largest

@@ -5,7 +5,7 @@
 
 import type { Socket } from 'node:net'
 import { FrameReader } from './frame-reader.ts'
-import { ConnectionError, errorCode, largestStreamId, usualFrameSize } from './frames.ts'
+import { ConnectionError, defaultFrameSize, errorCode, maxStreamId } from './frames.ts'
 import type { ConnectionLimits } from './limits.ts'
 import { Output } from './output.ts'
 import { putGoaway, putPing } from './put-frames.ts'
@@ -43,7 +43,7 @@ export class Connection implements SessionLink {
     this.output = new Output(socket)
     const session = new Session(this, options)
     this.#session = session
-    this.#reader = new FrameReader(usualFrameSize, (type, flags, stream, buffer, start, end) =>
+    this.#reader = new FrameReader(defaultFrameSize, (type, flags, stream, buffer, start, end) =>
       session.take(type, flags, stream, buffer, start, end),
     )
     this.#reminder = setInterval(() => session.streams.remind(), options.limits.requestMs).unref()
@@ -67,7 +67,7 @@ export class Connection implements SessionLink {
     if (this.#drains || this.#over) return
     this.#drains = true
     // Streams that are on their way still count until the client acknowledges this PING.
-    putGoaway(this.output, largestStreamId, errorCode.noError)
+    putGoaway(this.output, maxStreamId, errorCode.noError)
     putPing(this.output, 0, partingPing, 0)
     this.wrote()
     this.#parting = setTimeout(() => this.#goAway(), this.#limits.partingMs)

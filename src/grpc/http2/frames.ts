@@ -46,12 +46,12 @@ export const headBytes = 9
  * The largest payload that every peer accepts, and the largest that we do
  * (SETTINGS_MAX_FRAME_SIZE).
  */
-export const usualFrameSize = 16_384
-export const largestFrameSize = 2 ** 24 - 1
+export const defaultFrameSize = 16_384
+export const frameSizeLimit = 2 ** 24 - 1
 /** The initial window of both sides (6.9.2), and the largest possible one (6.9.1). */
-export const usualWindow = 65_535
-export const largestWindow = 2 ** 31 - 1
-export const largestStreamId = 2 ** 31 - 1
+export const defaultWindow = 65_535
+export const maxWindow = 2 ** 31 - 1
+export const maxStreamId = 2 ** 31 - 1
 
 /** The first bytes of a client (3.4). */
 export const preface: Buffer = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')

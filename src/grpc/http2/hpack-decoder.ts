@@ -1,7 +1,7 @@
 /** Decodes header blocks (HPACK, RFC 7541); one decoder per connection. */
 
 import { ConnectionError, errorCode } from './frames.ts'
-import { decodeHuffman, mostExpansion } from './huffman.ts'
+import { decodeHuffman, maxExpansion } from './huffman.ts'
 import { type Field, fieldOverhead, toField } from './request-head.ts'
 import { staticFields } from './static-table.ts'
 
@@ -99,7 +99,7 @@ export class HpackDecoder {
     const start = this.#at
     this.#at += length
     if (!coded) return this.#block.toString('latin1', start, this.#at)
-    const most = Math.ceil(length * mostExpansion)
+    const most = Math.ceil(length * maxExpansion)
     if (text.length < most) text = Buffer.allocUnsafeSlow(most)
     const decoded = decodeHuffman(this.#block, start, this.#at, text)
     if (decoded < 0) throw fail('no such code')

@@ -16,7 +16,7 @@ export interface FieldToSend {
 }
 
 /** The default size of a peer's table (RFC 9113, 6.5.2). */
-const usualTableBytes = 4_096
+const defaultTableBytes = 4_096
 /** Few enough to fit into the smallest table that is used, so that none is ever evicted. */
 const mostAgreed = 8
 
@@ -39,7 +39,7 @@ export class HpackEncoder {
    * The peer's SETTINGS_HEADER_TABLE_SIZE. If it was ever below the default, the table is not used.
    */
   limitTable(bytes: number): void {
-    if (bytes >= usualTableBytes || !this.#usesTable) return
+    if (bytes >= defaultTableBytes || !this.#usesTable) return
     this.#usesTable = false
     this.#toEmpty = true
     this.#agreed.length = 0

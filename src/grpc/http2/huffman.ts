@@ -19,7 +19,7 @@ const lengths: readonly number[] = [
 const eos = 256
 
 /** The shortest code has five bits, which bounds the size of decoded text. */
-export const mostExpansion = 8 / 5
+export const maxExpansion = 8 / 5
 
 /** A step: an invalid code, or EOS, which must not be encoded. */
 const invalid = -1
@@ -86,7 +86,7 @@ const steps = buildSteps(tree)
 const ends = buildEnds(tree)
 
 /**
- * Decodes `source` from `start` to `end` into `target`, which must have `mostExpansion` times the
+ * Decodes `source` from `start` to `end` into `target`, which must have `maxExpansion` times the
  * space. Returns the number of decoded bytes, or -1 for an invalid code.
  */
 export function decodeHuffman(

@@ -36,7 +36,7 @@ export interface ConnectionLimits {
 
 const mebibyte = 2 ** 20
 
-export const usualLimits: ConnectionLimits = {
+export const defaultLimits: ConnectionLimits = {
   // Envoy multiplexes all requests of a worker on one connection, up to its circuit breaker.
   streams: 65_536,
   // Messages of the log stream are much longer than HTTP/2's default window of 64 KiB.

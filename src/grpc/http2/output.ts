@@ -5,7 +5,7 @@ import type { Socket } from 'node:net'
 /** Enough for idle connections, of which there may be many. */
 const fewBytes = 1_024
 /** Enough for the responses to what one read brings. */
-const usualBytes = 65_536
+const defaultBytes = 65_536
 
 /** Frames that wait to be written to one socket. */
 export class Output {
@@ -53,10 +53,10 @@ export class Output {
   }
 
   #makeRoom(bytes: number): void {
-    if (this.#buffer.length >= usualBytes) this.flush()
+    if (this.#buffer.length >= defaultBytes) this.flush()
     if (this.#end + bytes <= this.#buffer.length) return
     const frames = this.#buffer.subarray(this.#start, this.#end)
-    this.#buffer = Buffer.allocUnsafeSlow(Math.max(usualBytes, frames.length + bytes))
+    this.#buffer = Buffer.allocUnsafeSlow(Math.max(defaultBytes, frames.length + bytes))
     this.#start = 0
     this.#end = frames.copy(this.#buffer)
   }

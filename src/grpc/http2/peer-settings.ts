@@ -2,21 +2,21 @@
 
 import {
   ConnectionError,
+  defaultFrameSize,
+  defaultWindow,
   errorCode,
-  largestFrameSize,
-  largestWindow,
+  frameSizeLimit,
+  maxWindow,
   setting,
-  usualFrameSize,
-  usualWindow,
 } from './frames.ts'
 
 const settingBytes = 6
 
 export class PeerSettings {
   /** The smallest SETTINGS_HEADER_TABLE_SIZE so far; initially the default. */
-  smallestTable = 4_096
-  initialWindow = usualWindow
-  maxFrame = usualFrameSize
+  minTable = 4_096
+  initialWindow = defaultWindow
+  maxFrame = defaultFrameSize
 
   /** Reads a payload. Throws a ConnectionError for an invalid one. */
   read(buffer: Buffer, start: number, end: number): void {
@@ -31,16 +31,16 @@ export class PeerSettings {
   /** Ignores unknown settings, and limits of what this server never does. */
   #set(name: number, value: number): void {
     if (name === setting.headerTableSize) {
-      this.smallestTable = Math.min(this.smallestTable, value)
+      this.minTable = Math.min(this.minTable, value)
     } else if (name === setting.enablePush) {
       if (value > 1) throw new ConnectionError(errorCode.protocolError, 'ENABLE_PUSH')
     } else if (name === setting.initialWindowSize) {
-      if (value > largestWindow) {
+      if (value > maxWindow) {
         throw new ConnectionError(errorCode.flowControlError, 'INITIAL_WINDOW_SIZE')
       }
       this.initialWindow = value
     } else if (name === setting.maxFrameSize) {
-      if (value < usualFrameSize || value > largestFrameSize) {
+      if (value < defaultFrameSize || value > frameSizeLimit) {
         throw new ConnectionError(errorCode.protocolError, 'MAX_FRAME_SIZE')
       }
       this.maxFrame = value

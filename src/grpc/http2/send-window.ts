@@ -3,7 +3,7 @@
  * sends one frame in turn.
  */
 
-import { ConnectionError, errorCode, largestWindow, usualWindow } from './frames.ts'
+import { ConnectionError, defaultWindow, errorCode, maxWindow } from './frames.ts'
 
 /** A stream with data to send. */
 export interface Sender {
@@ -14,16 +14,16 @@ export interface Sender {
 }
 
 export class SendWindow {
-  #left = usualWindow
+  #left = defaultWindow
   /** Those before `#next` have had their turn. */
   #queue: Sender[] = []
   #next = 0
   #held = 0
-  readonly #mostHeld: number
+  readonly #maxHeld: number
 
-  /** `mostHeld`: the most bytes of responses that may wait for a client's windows. */
-  constructor(mostHeld: number) {
-    this.#mostHeld = mostHeld
+  /** `maxHeld`: the most bytes of responses that may wait for a client's windows. */
+  constructor(maxHeld: number) {
+    this.#maxHeld = maxHeld
   }
 
   get left(): number {
@@ -38,7 +38,7 @@ export class SendWindow {
   /** The peer has extended the window (6.9). */
   add(increment: number): void {
     this.#left += increment
-    if (this.#left > largestWindow) {
+    if (this.#left > maxWindow) {
       throw new ConnectionError(errorCode.flowControlError, 'window of the connection')
     }
     this.pump()
@@ -47,7 +47,7 @@ export class SendWindow {
   /** This many bytes wait or, if negative, no longer do; false if too many are waiting. */
   hold(bytes: number): boolean {
     this.#held += bytes
-    return this.#held <= this.#mostHeld
+    return this.#held <= this.#maxHeld
   }
 
   /** Queues this stream for its turn. */

@@ -6,12 +6,12 @@
 import { Budget } from './budget.ts'
 import {
   ConnectionError,
+  defaultWindow,
   errorCode,
   flag,
   frameType,
   readUint31,
   setting,
-  usualWindow,
 } from './frames.ts'
 import { HpackEncoder } from './hpack-encoder.ts'
 import type { ConnectionLimits } from './limits.ts'
@@ -112,8 +112,8 @@ export class Session implements StreamsLink {
       [setting.initialWindowSize, streamWindow],
       [setting.maxHeaderListSize, head.bytes],
     ])
-    if (connectionWindow > usualWindow) {
-      putWindowUpdate(this.output, 0, connectionWindow - usualWindow)
+    if (connectionWindow > defaultWindow) {
+      putWindowUpdate(this.output, 0, connectionWindow - defaultWindow)
     }
   }
 
@@ -210,7 +210,7 @@ export class Session implements StreamsLink {
     this.#greeted = true
     const before = this.#peer.initialWindow
     this.#peer.read(buffer, start, end)
-    this.encoder.limitTable(this.#peer.smallestTable)
+    this.encoder.limitTable(this.#peer.minTable)
     putSettingsAck(this.output)
     if (this.#peer.initialWindow === before) return
     this.streams.addWindows(this.#peer.initialWindow - before)

@@ -6,7 +6,7 @@ import {
   flag,
   frameType,
   headBytes,
-  largestWindow,
+  maxWindow,
   putHead,
 } from './frames.ts'
 import type { FieldList, HpackEncoder } from './hpack-encoder.ts'
@@ -142,7 +142,7 @@ export class Stream implements Sender {
   /** The client has extended the window (6.9) or reduced it (6.9.2); false above the maximum. */
   addWindow(bytes: number): boolean {
     this.#sendWindow += bytes
-    if (this.#sendWindow > largestWindow) return false
+    if (this.#sendWindow > maxWindow) return false
     if (this.#held.length > 0 && this.#sendWindow > 0) this.#link.window.queue(this)
     return true
   }

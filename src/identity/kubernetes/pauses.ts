@@ -6,7 +6,7 @@ import { LRUCache } from 'lru-cache'
 const several = 3
 const pauseMs = 1_000
 /** The most owners; the least recently used are forgotten. */
-const mostOwners = 10_000
+const maxOwners = 10_000
 
 /**
  * Calls are paused for an owner after several failures in a row of its own, so that it cannot cause
@@ -15,7 +15,7 @@ const mostOwners = 10_000
  */
 export function createPauses(monotonic: () => number) {
   const failures = new LRUCache<string, { readonly inARow: number; readonly at: number }>({
-    max: mostOwners,
+    max: maxOwners,
   })
   /** Owners with failures since the last success of anybody; no more than are needed. */
   const failing = new Set<string>()

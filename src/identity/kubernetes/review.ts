@@ -12,10 +12,10 @@ import {
 /** Creates a review and returns it with its status. Rejects without a usable response. */
 export type Review = (path: string, body: JsonObject) => Promise<JsonObject>
 
-const mostBytes = 1_048_576
+const maxBytes = 1_048_576
 
 export function createReview(access: ClusterAccess, options: ClientOptions = {}): Review {
-  const client = createClient(access, { mostBytes, ...options })
+  const client = createClient(access, { maxBytes, ...options })
   return async function review(path, body) {
     const answer = await client.send({ method: 'POST', path, body }).catch((error: unknown) => {
       throw error instanceof KubeError ? new Error(toProblem(error.status, path)) : error

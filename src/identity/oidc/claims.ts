@@ -17,7 +17,7 @@ export interface ClaimRules {
 
 /** Names that only the cluster may assign. */
 const reserved = /^system:/
-const longestName = 1_024
+const maxNameLength = 1_024
 
 /** The person, or why there is none, as the end of a sentence. */
 export function readClaims(claims: JsonObject, rules: ClaimRules): Person | string {
@@ -64,7 +64,7 @@ function isName(value: unknown): value is string {
   return (
     typeof value === 'string' &&
     value !== '' &&
-    value.length <= longestName &&
+    value.length <= maxNameLength &&
     value.isWellFormed() &&
     !/\p{Cc}/u.test(value)
   )

@@ -13,7 +13,7 @@ export interface ListedFile {
 }
 
 /** The most files of one journal that are considered; the newest. */
-const mostFiles = 64
+const maxFiles = 64
 
 /**
  * The journal's files, oldest first, the one that Envoy writes last. Includes every file whose name
@@ -35,7 +35,7 @@ export async function listJournal(path: string): Promise<readonly ListedFile[]> 
   return found
     .filter((file) => file !== undefined)
     .sort((a, b) => rank(a, path) - rank(b, path) || a.writtenAt - b.writtenAt)
-    .slice(-mostFiles)
+    .slice(-maxFiles)
 }
 
 function rank(file: ListedFile, path: string): number {

@@ -53,7 +53,7 @@ const progressEveryMs = 5_000
 /** A claim that is not renewed expires after this time. */
 const claimMs = 4_000
 const renewEveryMs = 1_000
-const usualGraceMs = 1_000
+const defaultGraceMs = 1_000
 /** Part of it that is reserved for releasing the claim. */
 const leaveMs = 200
 
@@ -217,7 +217,7 @@ export function createJournal(options: JournalOptions) {
      * a pod's volume. Then stops reading. Ends after `graceMs` (1 second by default), even if the
      * counters are unavailable.
      */
-    async stop(graceMs = usualGraceMs): Promise<void> {
+    async stop(graceMs = defaultGraceMs): Promise<void> {
       if (ending.signal.aborted) return
       ending.abort()
       await within(graceMs - leaveMs, readLast())

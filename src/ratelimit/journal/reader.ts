@@ -3,7 +3,7 @@
  * as if the stream had reported it; the counters recognize what they have counted before.
  */
 
-import { type JournaledCounters, leastRememberedMs, rememberedMs } from '../../store/counters.ts'
+import { type JournaledCounters, minRememberedMs, rememberedMs } from '../../store/counters.ts'
 import type { Settle } from '../settle.ts'
 import { type JournalFile, openJournalFile, type Place } from './file.ts'
 import { type ListedFile, listJournal } from './folder.ts'
@@ -45,7 +45,7 @@ const batchLines = 1_000
  * A line may be this much older than another when it is read, because of Envoy's flush interval (10
  * s by default) or a hanging process. Responses are remembered for this long at least.
  */
-const latenessMs = leastRememberedMs + 10_000
+const latenessMs = minRememberedMs + 10_000
 const forgetEveryMs = 60_000
 /** A file that was moved elsewhere is followed until it has not grown for this long. */
 const movedForMs = 10_000

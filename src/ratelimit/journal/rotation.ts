@@ -26,7 +26,7 @@ export interface JournalRotationOptions {
 /** Renamed files that are kept after they were read: counters in memory start with them. */
 const keptFiles = 4
 /** The most renamed files; beyond it the oldest is removed unread. */
-const mostFiles = 60
+const maxFiles = 60
 const patience = 1.25
 
 /** Call it about once a second; each call does whatever is due. Concurrent processes do no harm. */
@@ -49,7 +49,7 @@ export function createJournalRotation(options: JournalRotationOptions): () => Pr
     for (const [i, file] of ours.entries()) {
       const newer = ours.length - 1 - i
       if (newer >= keptFiles && isReader() && isDone(file)) await remove(file)
-      else if (newer >= mostFiles) {
+      else if (newer >= maxFiles) {
         await remove(file)
         options.onLoss(file.path)
       }

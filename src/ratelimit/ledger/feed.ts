@@ -27,10 +27,10 @@ export interface LedgerFeedOptions {
 }
 
 /** The most that one statement adds. */
-const mostRows = 2_000
-const mostLines = 20_000
+const maxRows = 2_000
+const maxLines = 20_000
 /** Gaps of one statement; further ones are joined. */
-const mostGaps = 100
+const maxGaps = 100
 /** A file that was moved elsewhere is followed, or waited for, this long. */
 const movedForMs = 10_000
 /** How often the database is told that the journal is still read. */
@@ -158,7 +158,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
       if (file.overlong > overlong) gapFrom ??= place.endedAt ?? clock()
       if (file.place.offset !== place.offset) changed = true
       place.offset = file.place.offset
-      if (sums.size >= mostRows || lines >= mostLines) await feed(false)
+      if (sums.size >= maxRows || lines >= maxLines) await feed(false)
     } while (!file.atEnd)
     const done = !one.isCurrent
     if (place.done !== done) changed = true
@@ -186,7 +186,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
     onGap(gap)
     changed = true
     const last = gaps.at(-1)
-    if (last === undefined || gaps.length < mostGaps) gaps.push(gap)
+    if (last === undefined || gaps.length < maxGaps) gaps.push(gap)
     else {
       const joined = { from: Math.min(last.from, gap.from), to: Math.max(last.to, gap.to) }
       gaps[gaps.length - 1] = joined

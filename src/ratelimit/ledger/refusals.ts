@@ -9,7 +9,7 @@ import type { UsageGroup, UsageLedger } from '../../store/usage.ts'
 
 const hourMs = 3_600_000
 /** The most groups between two flushes; refusals of further ones are not counted. */
-const mostGroups = 10_000
+const maxGroups = 10_000
 
 type Refusals = UsageGroup & { refusals: number }
 
@@ -24,7 +24,7 @@ export function createRefusalSums(ledger: Pick<UsageLedger, 'addRefusals'>) {
       const name = `${hour}\n${keyId}\n${model.key}\n${subscription}\n${payer}\n${caller.user}`
       const known = sums.get(name)
       if (known !== undefined) known.refusals += 1
-      else if (sums.size < mostGroups) {
+      else if (sums.size < maxGroups) {
         const group = { hour, user: caller.user, subscription, model: model.key, keyId, payer }
         sums.set(name, { ...group, refusals: 1 })
       }
@@ -39,7 +39,7 @@ export function createRefusalSums(ledger: Pick<UsageLedger, 'addRefusals'>) {
         for (const [name, each] of sums) {
           const earlier = sent.get(name)
           if (earlier !== undefined) earlier.refusals += each.refusals
-          else if (sent.size < mostGroups) sent.set(name, each)
+          else if (sent.size < maxGroups) sent.set(name, each)
         }
         sums = sent
         throw error

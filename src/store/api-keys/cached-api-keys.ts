@@ -71,8 +71,8 @@ export interface KeyCacheStats {
  * How long keys are trusted after the database's last response, whatever the setting (ms; contract,
  * 6).
  */
-export const leastGraceMs = 60_000
-const usualGraceMs = 900_000
+export const minGraceMs = 60_000
+const defaultGraceMs = 900_000
 /** A key that another process creates is found this late at most, if it was looked up before. */
 const unknown = { entries: 50_000, keptMs: 5_000 }
 /**
@@ -81,9 +81,9 @@ const unknown = { entries: 50_000, keptMs: 5_000 }
  */
 const reviewMs = 30_000
 /** If more look-ups than this are waiting, none is added just to read a key again. */
-const mostReviewing = 500
+const maxReviewing = 500
 /** The most rounds of confirming and looking up for one answer. */
-const mostTurns = 4
+const maxTurns = 4
 /** One shared instance: capturing a stack would cost more than the rest of a refusal. */
 const unavailable = new ServiceError('store_unavailable')
 
@@ -96,7 +96,7 @@ const alwaysFresh: Freshness = {
 /** The keys of the table behind a cache. */
 export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions): CachedApiKeys {
   const { entries, freshness = alwaysFresh, monotonic = () => performance.now() } = options
-  const graceMs = Math.max(leastGraceMs, options.outageGraceMs ?? usualGraceMs)
+  const graceMs = Math.max(minGraceMs, options.outageGraceMs ?? defaultGraceMs)
   const known = createKnownKeys(entries)
   const unknownHashes = createUnknownHashes({ ...unknown, monotonic })
   const lookups = createKeyLookups({
@@ -154,7 +154,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     const now = monotonic()
     if (now < dueAt) return true
     if (now >= dueAt + reviewMs) return false
-    if (lookups.stats.waiting < mostReviewing) lookups.find(hash, undefined).catch(() => {})
+    if (lookups.stats.waiting < maxReviewing) lookups.find(hash, undefined).catch(() => {})
     return true
   }
 
@@ -170,7 +170,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
   }
 
   async function find(hash: string, source: Source): Promise<KeyAnswer | undefined> {
-    for (let turn = 0; turn < mostTurns; turn += 1) {
+    for (let turn = 0; turn < maxTurns; turn += 1) {
       const state = freshness.state()
       const key = known.get(hash)
       if (state === 'unavailable') return findDuringOutage(key)

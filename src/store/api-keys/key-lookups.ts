@@ -39,7 +39,7 @@ interface Lookup {
 /** Hashes per query. */
 const batchSize = 500
 /** The most concurrent queries. */
-const mostQueries = 2
+const maxQueries = 2
 /** The least time between queries that are not full, so that a flood arrives in full ones. */
 const everyMs = 5
 /** The size of the queue, in total and per network. */
@@ -63,7 +63,7 @@ export function createKeyLookups(options: KeyLookupsOptions) {
 
   /** At the end of this turn of the event loop, to include all its requests. */
   function arm(): void {
-    if (underWay >= mostQueries || queue.size === 0) return
+    if (underWay >= maxQueries || queue.size === 0) return
     const waitMs = queue.size < batchSize ? startedAt + everyMs - monotonic() : 0
     if (waitMs > 0) later ??= setTimeout(send, waitMs)
     else soon ??= setImmediate(send)
@@ -74,7 +74,7 @@ export function createKeyLookups(options: KeyLookupsOptions) {
     clearTimeout(later)
     soon = undefined
     later = undefined
-    if (underWay >= mostQueries) return
+    if (underWay >= maxQueries) return
     const batch = takeBatch()
     if (batch.length === 0) return
     startedAt = monotonic()

@@ -19,7 +19,7 @@ interface Entry extends RememberedKey {
 }
 
 /** The size of the pool of shared strings and lists; beyond it a new pool begins. */
-const mostShared = 65_536
+const maxShared = 65_536
 
 const statuses: Record<ApiKeyStatus, ApiKeyStatus> = {
   active: 'active',
@@ -92,7 +92,7 @@ function createPool<Value>(make: (text: string) => Value): (text: string) => Val
   return (text) => {
     let value = known.get(text)
     if (value === undefined) {
-      if (known.size >= mostShared) known.clear()
+      if (known.size >= maxShared) known.clear()
       value = make(text)
       known.set(text, value)
     }

@@ -10,7 +10,7 @@ import type { HoldCommands } from './scripts.ts'
 /** Between two attempts to release what Redis has not acknowledged. */
 const retryMs = 500
 /** The most releases that wait for Redis; beyond it the oldest are left to their leases. */
-const mostWaiting = 20_000
+const maxWaiting = 20_000
 
 export interface RedisHolds extends HoldStore {
   /** Releases that Redis has not acknowledged. */
@@ -45,7 +45,7 @@ export function createRedisHolds(
     const keys = keysOf(counters)
     const [name] = keys
     if (name === undefined) return
-    if (waiting >= mostWaiting) {
+    if (waiting >= maxWaiting) {
       const [oldest] = due
       if (oldest !== undefined) {
         due.delete(oldest[0])

@@ -12,12 +12,12 @@ export interface Replica {
   readonly unseenMs: number
   /** Milliseconds that it may continue to serve without a successful poll. */
   readonly servesMs: number
-  /** Revocations that it has not read, at most `mostUnread`; null: it has read nothing yet. */
+  /** Revocations that it has not read, at most `maxUnread`; null: it has read nothing yet. */
   readonly unread: number | null
 }
 
 /** Enough to know that a process is far behind. */
-const mostUnread = 1_000
+const maxUnread = 1_000
 
 /** All that revocations wait for, the one unseen longest first. */
 export async function listReplicas(sql: Sql): Promise<readonly Replica[]> {
@@ -32,7 +32,7 @@ export async function listReplicas(sql: Sql): Promise<readonly Replica[]> {
             select from tollgate_revocations
             where transaction >= pg_snapshot_xmin(snapshot)
               and not pg_visible_in_snapshot(transaction, snapshot)
-            limit ${mostUnread}
+            limit ${maxUnread}
           ) as behind
         ) end as unread
       from tollgate_replicas where serves_until > now() order by seen_at, id`,

@@ -58,7 +58,7 @@ const expiredKeptMs = 86_400_000
 /** Between two attempts to write, or to update the database. */
 const retryMs = 1_000
 /** The file is rewritten when this many lines are obsolete, and at least as many as are needed. */
-const mostSpentLines = 1_000
+const maxSpentLines = 1_000
 
 /** An empty keeper. */
 export function createRevocationKeeper(options: RevocationKeeperOptions) {
@@ -288,7 +288,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
       for (const path of await listFiles(folder)) {
         if (path !== file) await removeSpent(path, isNeeded, 2 * expiredKeptMs)
       }
-      if (lines < Math.max(mostSpentLines, 2 * ended.size)) return
+      if (lines < Math.max(maxSpentLines, 2 * ended.size)) return
       const compacted = turn.then(async () => {
         const isLast = (key: EndedKey) => (key.endsAt ?? 0) <= (endOf(key.hash) ?? Infinity)
         lines = await compact(file, (key) => isNeeded(key) && isLast(key))

@@ -11,7 +11,7 @@ const table = 'tollgate_usage_hours'
 /** Any number that every process shares. */
 const lockNumber = 7_005_101_902
 /** Months of misplaced rows that one call moves to partitions of their own. */
-const mostMoved = 12
+const maxMoved = 12
 
 /** What was done, by names of partitions. */
 export interface Tended {
@@ -36,7 +36,7 @@ export async function tendPartitions(sql: Pool, now: number, retentionMs: number
     const misplaced = await transaction<Month[]>`
       select distinct extract(year from hour at time zone 'utc')::int as year,
         extract(month from hour at time zone 'utc')::int as month
-      from tollgate_usage_hours_default limit ${mostMoved}`
+      from tollgate_usage_hours_default limit ${maxMoved}`
     const made: string[] = []
     for (const each of [{ year, month }, following({ year, month }), ...misplaced]) {
       const name = nameOf(each)

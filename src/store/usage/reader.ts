@@ -17,7 +17,7 @@ const columns: Readonly<Record<UsageDimension, string>> = {
 
 /** A journal that nobody has read for this long was lost with its volume, as far as is known. */
 const silentFor = '15 minutes'
-const mostGaps = 100
+const maxGaps = 100
 
 /** Every method throws `store_unavailable` if the database is unavailable. */
 export function createUsageReader(sql: Sql): UsageReader {
@@ -82,7 +82,7 @@ export function createUsageReader(sql: Sql): UsageReader {
           from tollgate_usage_journals
           where closed_at is null and seen_at < now() - ${silentFor}::interval
             and seen_at >= ${new Date(from)} and seen_at < ${new Date(to)}
-          order by 2, 1 limit ${mostGaps}`,
+          order by 2, 1 limit ${maxGaps}`,
         statementDeadlineMs,
       )
     },

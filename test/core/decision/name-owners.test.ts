@@ -3,8 +3,8 @@ import {
   afterSight,
   claimsOf,
   keptMs,
-  longestStepMs,
   type Missing,
+  maxStepMs,
   type Sight,
   type Wish,
 } from '../../../src/core/decision/name-owners.ts'
@@ -61,7 +61,7 @@ test('no name is given up before it was missing for an hour', async (t) => {
       // What really passed, counted without the rule: between observations at most ten minutes.
       if (sight === 'listed') [answered, last] = [0, Number.NaN]
       if (sight === 'missing') {
-        if (missing !== undefined) answered += Math.max(0, Math.min(now - last, longestStepMs))
+        if (missing !== undefined) answered += Math.max(0, Math.min(now - last, maxStepMs))
         last = now
       }
       missing = afterSight(missing, sight, now)

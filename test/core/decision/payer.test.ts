@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { readPayer, writePayer } from '../../../src/core/decision/payer.ts'
-import { longestName } from '../../../src/core/formats/names.ts'
+import { maxNameLength } from '../../../src/core/formats/names.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 
 const none = { organizationId: '', costCenter: '', labels: {} }
@@ -29,9 +29,9 @@ test('what a Subscription does not say is empty', async (t) => {
 test('long names are cut, and stay different', async (t) => {
   const organizationOf = (organizationId: string) =>
     readPayer(writePayer({ ...none, organizationId }, free) ?? '').organization
-  const long = 'x'.repeat(longestName)
+  const long = 'x'.repeat(maxNameLength)
   t.equal(organizationOf(long), long)
-  t.equal(organizationOf(`${long}1`).length, longestName)
+  t.equal(organizationOf(`${long}1`).length, maxNameLength)
   t.not(organizationOf(`${long}1`), organizationOf(`${long}2`))
   t.equal(organizationOf('a\0b\ud800'), 'a\uFFFDb\uFFFD', 'databases do not store these')
 })

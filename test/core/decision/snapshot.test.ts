@@ -103,7 +103,7 @@ test('a subscription covers only models that exist', async (t) => {
     ),
   )
   const compiled = subscriptions.get('team-a')
-  t.match(compiled, { phase: 'Degraded', priority: 7, largestLimit: 5_000 })
+  t.match(compiled, { phase: 'Degraded', priority: 7, maxLimit: 5_000 })
   t.strictSame([...(compiled?.limits.keys() ?? [])], ['llm/small'])
   t.match(compiled?.limits.get('llm/small'), [
     { limit: 100, windowMs: 60_000 },

@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { showPath } from '../../../src/core/formats/fields.ts'
 import type { Tenant } from '../../../src/core/kinds/resources.ts'
-import { usualServer } from '../../../src/core/resources/parse-model-server.ts'
+import { defaultServer } from '../../../src/core/resources/parse-model-server.ts'
 import { parseResource } from '../../../src/core/resources/parse-resource.ts'
 import {
   accessPolicy,
@@ -119,7 +119,7 @@ test('all fields of a model are read', async (t) => {
     endpointOverride: 'https://small.example/x',
     backendUrl: 'http://small.example:8000',
     modelIds: ['Small-7B', 'small:latest'],
-    server: usualServer,
+    server: defaultServer,
   })
 })
 

@@ -1,7 +1,7 @@
 import { type Test, test } from 'tap'
 import type { ModelRef, Resource } from '../../../src/core/kinds/resources.ts'
 import type { RoutingOptions } from '../../../src/core/resources/find-backend.ts'
-import { usualRouting } from '../../../src/core/resources/join-routes.ts'
+import { defaultRouting } from '../../../src/core/resources/join-routes.ts'
 import { parseResource } from '../../../src/core/resources/parse-resource.ts'
 import { modelRef } from '../../support/documents.ts'
 import {
@@ -347,7 +347,7 @@ test('other routes are ignored without a note', async (t) => {
 })
 
 test('Gateways that bypass ours are named', async (t) => {
-  const internal: RoutingOptions = { ...usualRouting, internalGateway: 'gateways/models' }
+  const internal: RoutingOptions = { ...defaultRouting, internalGateway: 'gateways/models' }
   const parents = (...names: readonly string[]) => ({
     parentRefs: names.map((name) => ({ name, namespace: 'gateways' })),
     rules: [toPool('small')],
@@ -370,7 +370,7 @@ test('Gateways that bypass ours are named', async (t) => {
   t.equal(find([both]).routing?.bypasses, undefined, 'without internalGateway nothing is known')
   const refused = verdict('False', 'no')
   t.strictSame(
-    find([httpRoute({ status: refused })], { ...usualRouting, internalGateway: 'a/b' }).routing
+    find([httpRoute({ status: refused })], { ...defaultRouting, internalGateway: 'a/b' }).routing
       ?.bypasses,
     [],
     'a Gateway that refuses the route is no bypass',

@@ -38,11 +38,11 @@ interface Tried {
 /** CPU of the plain exchanges that a first look compares with, and of those that confirm a find. */
 const lookMicros = 20_000
 const confirmMicros = 100_000
-const mostRepetitions = 3
+const maxRepetitions = 3
 /** Refusals are logged a few times a second, so an expensive line follows a pause. */
 const logSecondMs = 1_100
-const mostFindsOfPlace = 3
-const mostKept = 4
+const maxFindsOfPlace = 3
+const maxKept = 4
 
 export async function search(options: SearchOptions): Promise<Score> {
   const { world, seed, seconds, limit, only = /./, onFind } = options
@@ -67,7 +67,7 @@ export async function search(options: SearchOptions): Promise<Score> {
     let left = 0
     for (const lane of open) {
       if (isOver()) break
-      if (lane.finds >= mostFindsOfPlace) continue
+      if (lane.finds >= maxFindsOfPlace) continue
       left += 1
       const { place, plain, queue, best } = lane
       const kept = best.length > 0 && dice.chance(70) ? dice.pick(best) : undefined
@@ -95,7 +95,7 @@ function keep(best: Tried[], tried: Tried): void {
   if (best.some(({ unit }) => unit.join('') === text)) return
   best.push(tried)
   best.sort((a, b) => b.ratio - a.ratio)
-  best.length = Math.min(best.length, mostKept)
+  best.length = Math.min(best.length, maxKept)
 }
 
 const plainOf = ({ plain, length, exchange }: Place, world: World) =>
@@ -125,7 +125,7 @@ async function confirm(
   place: Place,
   unit: Unit,
   limit: number,
-  repetitions = mostRepetitions,
+  repetitions = maxRepetitions,
 ) {
   let lowest = { ratio: Number.POSITIVE_INFINITY, status: 0 }
   for (let round = 0; round < repetitions; round += 1) {

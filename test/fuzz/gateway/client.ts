@@ -22,7 +22,7 @@ export interface SendOptions {
 
 /** How long to wait for a response; an incomplete request gets none. */
 const silenceMs = 600
-const longestMs = 20_000
+const maxMs = 20_000
 
 export function send(draft: Draft, options: SendOptions): Promise<Reply> {
   return draft.transport === 'http2' ? sendHttp2(draft, options) : sendBytes(draft, options)
@@ -54,7 +54,7 @@ function sendBytes(draft: Draft, { port, key, isBusy }: SendOptions): Promise<Re
     const watch = setInterval(() => {
       const now = performance.now()
       const isQuiet = now - quietSince > (isAnswered() ? 60 : silenceMs)
-      if ((isQuiet && !isBusy()) || now - begun > longestMs) socket.destroy()
+      if ((isQuiet && !isBusy()) || now - begun > maxMs) socket.destroy()
     }, 30)
     // Envoy closes the connection when it is done.
     socket.on('end', () => {
@@ -95,7 +95,7 @@ function sendHttp2(draft: Draft, { port, key }: SendOptions): Promise<Reply> {
       session.destroy()
       settle({ statuses: status > 0 ? [status] : [], text, wasCut })
     }
-    const timer = setTimeout(() => finish(true), longestMs)
+    const timer = setTimeout(() => finish(true), maxMs)
     session.on('error', () => finish(true))
     try {
       const headers: Record<string, string[]> = {}

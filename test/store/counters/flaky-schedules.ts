@@ -27,7 +27,7 @@ const timeoutMs = 80
 const long = 600_000
 
 /** By how many rounds the two sources may report a response apart. */
-const longestLag = 12
+const maxLag = 12
 
 /**
  * Runs replicas that add random tokens to shared counters, each over a connection of its own on
@@ -98,11 +98,11 @@ export async function runSchedule(
     const survivor = () => survivors[random.below(survivors.length)] as (typeof replicas)[number]
     for (let times = random.below(3); times > 0; times -= 1) {
       const streamedTo = any()
-      const laterBy = random.below(longestLag)
+      const laterBy = random.below(maxLag)
       if (streamedTo !== victim || round + laterBy < deathIn) tell('stream', streamedTo, laterBy)
     }
     for (let times = 1 + random.below(2); times > 0; times -= 1) {
-      tell('journal', survivor(), random.below(longestLag))
+      tell('journal', survivor(), random.below(maxLag))
     }
   }
 
@@ -131,7 +131,7 @@ export async function runSchedule(
   }
 
   const rounds = 10 + random.below(20)
-  for (; round < rounds + longestLag; round += 1) {
+  for (; round < rounds + maxLag; round += 1) {
     if (round === deathIn) victim?.connection.close()
     for (const { counters: store } of replicas) {
       for (let i = random.below(4); i > 0 && round < rounds; i -= 1) {

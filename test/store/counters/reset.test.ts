@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import root, { type Test } from 'tap'
 import type { Counter } from '../../../src/core/decision/counter.ts'
 import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
-import { mostResets, type Report } from '../../../src/store/counters.ts'
+import { maxResets, type Report } from '../../../src/store/counters.ts'
 import { poll } from '../../support/poll.ts'
 import { createReplica, type Replica, type ReplicaOptions } from '../../support/redis-world.ts'
 import { skipValkey, startValkey } from '../../support/valkey.ts'
@@ -129,7 +129,7 @@ root.test('in Redis', { skip: skipValkey }, async (t) => {
     await one.flushed()
     t.strictSame(await other.used(a), [100])
     await one.counters.reset([a], Date.now())
-    const many = Array.from({ length: mostResets }, () => fresh()[0])
+    const many = Array.from({ length: maxResets }, () => fresh()[0])
     await one.counters.reset(many, Date.now())
     await poll(async () => (await other.used(a))[0] === undefined, 'the other process knows', 5_000)
   })

@@ -15,7 +15,7 @@ export interface SenderOptions extends StoreLinkOptions {
 }
 
 const firstRetryMs = 50
-const longestRetryMs = 1_000
+const maxRetryMs = 1_000
 const stoppingRetryMs = 25
 /** A heartbeat asks Redis after this long without a response. */
 const silenceMs = 1_000
@@ -96,7 +96,7 @@ export function createBatchSender(options: SenderOptions): Sender {
 
   /** Retries until it succeeds; false if it was stopped first. */
   async function repeat(attempt: () => Promise<void>, onFailure = () => {}): Promise<boolean> {
-    for (let retryMs = firstRetryMs; ; retryMs = Math.min(longestRetryMs, 2 * retryMs)) {
+    for (let retryMs = firstRetryMs; ; retryMs = Math.min(maxRetryMs, 2 * retryMs)) {
       startedAt = monotonic()
       try {
         await attempt()

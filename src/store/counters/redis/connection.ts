@@ -37,7 +37,7 @@ export interface ConnectionProblem {
 
 /** A command without a response after this time counts as lost, and its batch is sent again. */
 const answerTimeoutMs = 500
-const longestReconnectMs = 500
+const maxReconnectMs = 500
 
 /** Settings of every connection: the client neither queues nor resends commands. */
 const defaults = {
@@ -49,7 +49,7 @@ const defaults = {
   // An unresponsive connection is closed, so that commands do not pile up on it.
   socketTimeout: answerTimeoutMs,
   connectTimeout: 1_500,
-  retryStrategy: (attempt: number) => Math.min(longestReconnectMs, 25 * attempt),
+  retryStrategy: (attempt: number) => Math.min(maxReconnectMs, 25 * attempt),
   // After a failover the old primary is a read-only replica: find the new one. Redis 6 reports
   // errors inside a script under another name.
   reconnectOnError: (error: Error) => /READONLY|MASTERDOWN/.test(error.message),
@@ -181,7 +181,7 @@ function createClient(
     return new Cluster([...nodes], {
       enableOfflineQueue: false,
       redisOptions: { ...options, ...own },
-      clusterRetryStrategy: (attempt) => Math.min(longestReconnectMs, 25 * attempt),
+      clusterRetryStrategy: (attempt) => Math.min(maxReconnectMs, 25 * attempt),
       // Certificates contain names, so a node's name must not be replaced by its address.
       ...(own.tls && {
         dnsLookup: (address: string, done: (error: null, address: string) => void) =>

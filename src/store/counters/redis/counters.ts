@@ -81,18 +81,18 @@ export interface RedisCounters extends JournaledCounters, ResettableCounters {
  */
 const closedIdleMs = 60_000
 const openIdleMs = 600_000
-const mostOpen = 200_000
+const maxOpen = 200_000
 const heartbeatMs = 1_000
 /** The least number of counters checked at each heartbeat. */
-const leastSwept = 1_000
+const minSwept = 1_000
 /** Longer than all processes need to detect a new Redis and send what they know. */
-const usualYoungMs = 5_000
+const defaultYoungMs = 5_000
 /** How long the view of a counter far from its limit is fresh enough. */
 const farMs = 80
 
 /** JournaledCounters over Redis. */
 export function createRedisCounters(options: RedisCountersOptions): RedisCounters {
-  const { commands, cluster, journal = '', flushMs, onLoss, youngMs = usualYoungMs } = options
+  const { commands, cluster, journal = '', flushMs, onLoss, youngMs = defaultYoungMs } = options
   const monotonic = options.monotonic ?? (() => performance.now())
   const wallClock = options.wallClock ?? Date.now
   const counters = new Map<string, SharedCounter>()
@@ -179,7 +179,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
       const idleMs = now - counter.wantedAt
       if (idleMs < closedIdleMs || counter.sender.holds(counter)) continue
       // An open window is only dropped if it can be read again.
-      const isIdle = idleMs >= openIdleMs && counters.size > mostOpen && failing.size === 0
+      const isIdle = idleMs >= openIdleMs && counters.size > maxOpen && failing.size === 0
       if (!isOpen(counter, now) || isIdle) counters.delete(counter.key)
     }
   }
@@ -200,7 +200,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
   function beat(): void {
     for (const sender of senders.values()) sender.beat()
     // Covers all of them within about a minute.
-    forgetSome(Math.max(leastSwept, counters.size / 60), monotonic())
+    forgetSome(Math.max(minSwept, counters.size / 60), monotonic())
   }
 
   function toState(counter: SharedCounter, instant: number, now: number): CounterState | undefined {

@@ -1,7 +1,7 @@
 /** The coordination in Redis of processes that read a usage journal. */
 
 import { randomUUID } from 'node:crypto'
-import { type JournaledCounters, leastRememberedMs, rememberedMs } from '../../counters.ts'
+import { type JournaledCounters, minRememberedMs, rememberedMs } from '../../counters.ts'
 import { firstKeptMinute, minuteOf } from '../reports.ts'
 import { allTags, claimKeyOf, seenPrefixOf } from './keys.ts'
 import type { CounterCommands } from './scripts.ts'
@@ -46,7 +46,7 @@ export function createRedisJournals(
       )
     },
     async forgetReports(endedBefore) {
-      const firstKept = firstKeptMinute(Math.min(endedBefore, wallClock() - leastRememberedMs))
+      const firstKept = firstKeptMinute(Math.min(endedBefore, wallClock() - minRememberedMs))
       await Promise.allSettled(tags.map((tag) => forget(tag, firstKept)))
     },
   }

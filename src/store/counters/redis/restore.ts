@@ -75,7 +75,7 @@ export function readState([time, store]: CounterAnswer): StoreState {
 /** Counters per offer; a script blocks Redis while it runs. */
 const offerSize = 512
 /** A window with less than this left is not worth restoring, and may be a timing error. */
-const leastRestoredMs = 2_000
+const minRestoredMs = 2_000
 
 /** The counters of one call, and its number, which stays the same when it is repeated. */
 export interface Offer {
@@ -91,7 +91,7 @@ export interface Doubt {
 
 /** Whether a window that ends then is worth restoring. */
 export function isRestorable(endsAt: number, now: number): boolean {
-  return endsAt - now > leastRestoredMs
+  return endsAt - now > minRestoredMs
 }
 
 /** The counters, in parts, that a store of this epoch must get. */

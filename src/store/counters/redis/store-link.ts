@@ -45,7 +45,7 @@ const markMs = 7 * 86_400_000
 const markReliableMs = markMs / 2
 
 /** Resets that a process remembers, more than the store tells. */
-const mostResetsKnown = 10_000
+const maxResetsKnown = 10_000
 
 /** A link with its own mark; calls of `restore` and `send` must not overlap. */
 export function createStoreLink(options: StoreLinkOptions) {
@@ -78,12 +78,12 @@ export function createStoreLink(options: StoreLinkOptions) {
   }
 
   /** The highest number that the store is known to have, while it is sure to remember. */
-  function leastMark(): number {
+  function minMark(): number {
     return monotonic() - acknowledged.at < markReliableMs ? acknowledged.number : 0
   }
 
   function read(counters: readonly SharedCounter[]): Promise<CounterAnswer> {
-    return commands.read([storeKey, mark, ...counters.map(keyOf)], [leastMark(), epoch])
+    return commands.read([storeKey, mark, ...counters.map(keyOf)], [minMark(), epoch])
   }
 
   /** Records the store that a response came from; returns its epoch. */
@@ -124,7 +124,7 @@ export function createStoreLink(options: StoreLinkOptions) {
       if (counter !== undefined) endWindow(counter)
     }
     for (const key of resets.keys()) {
-      if (resets.size <= mostResetsKnown) break
+      if (resets.size <= maxResetsKnown) break
       resets.delete(key)
     }
   }
@@ -222,7 +222,7 @@ export function createStoreLink(options: StoreLinkOptions) {
      */
     async send(batch: Batch, own: number): Promise<string> {
       const madeFor = epoch
-      const attempt = { number: own, acknowledged: leastMark(), markMs, sentAt: redisTime() }
+      const attempt = { number: own, acknowledged: minMark(), markMs, sentAt: redisTime() }
       const additions = toAdditions(batch, {
         ...{ ...attempt, epoch, journal, seenPrefix },
         now: monotonic(),
