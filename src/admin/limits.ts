@@ -2,9 +2,10 @@
 
 import type { FastifyInstance } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
-import { mayUse } from '../core/decision/access.ts'
+import { mayCall } from '../core/decision/access.ts'
 import type { Caller } from '../core/decision/caller.ts'
 import { type CountedLimit, counterOf, limitStates } from '../core/decision/counter.ts'
+import { capsOf } from '../core/decision/key-caps.ts'
 import { accessibleSubscriptions } from '../core/decision/selection.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
@@ -37,13 +38,14 @@ const schema = {
   operationId: 'listLimits',
   summary: 'Read what is left of your limits',
   description:
-    "The token limits of the models that you may use, in each of your subscriptions; with a key, in the key's. Asking counts nothing and opens no window.",
+    "The token limits of the models that you may use, in each of your subscriptions; with a key, in the key's, and the key's own. Asking counts nothing and opens no window.",
   tags: ['Usage'],
   querystring: parameters,
   response: {
     200: {
       title: 'LimitList',
-      description: 'Ordered by subscription, model and length of the window.',
+      description:
+        'Ordered by subscription, model and length of the window; limits of the key itself come last.',
       type: 'object',
       required: ['object', 'data', 'has_more'],
       properties: {
@@ -53,10 +55,22 @@ const schema = {
           items: {
             title: 'CallerLimit',
             type: 'object',
-            required: ['subscription', 'model', 'window', 'limit', 'used', 'remaining', 'resetsAt'],
+            required: [
+              ...['subscription', 'model', 'scope', 'window', 'limit', 'used', 'remaining'],
+              'resetsAt',
+            ],
             properties: {
               subscription: { type: 'string' },
-              model: { type: 'string', examples: ['llm/sim-small'] },
+              model: {
+                type: ['string', 'null'],
+                description: 'null: all models together.',
+                examples: ['llm/sim-small'],
+              },
+              scope: {
+                type: 'string',
+                enum: ['user', 'key'],
+                description: 'Whose use is counted: yours with all keys, or that of this key.',
+              },
               window: { type: 'string', examples: ['1h'] },
               limit: { ...tokens, description: 'Tokens in a window.' },
               used: tokens,
@@ -85,7 +99,8 @@ type Parameters = FromSchema<typeof parameters>
 /** A limit of the caller. */
 interface Own {
   readonly subscription: string
-  readonly model: string
+  /** null: all together. */
+  readonly model: string | null
   readonly limit: CountedLimit
 }
 
@@ -110,9 +125,12 @@ export function listLimitsOfCaller(app: FastifyInstance, deps: CallerLimitsDeps)
       object: 'list',
       data: shown.map(({ subscription, model }, i) => {
         const { limit, used, remaining, resetsAt } = states[i] as (typeof states)[number]
-        const { window, limit: most } = limit
+        const { scope, window, limit: most } = limit
         const ends = windows[i] && toTimestamp(Math.ceil(resetsAt / 1_000) * 1_000)
-        return { subscription, model, window, limit: most, used, remaining, resetsAt: ends ?? null }
+        return {
+          ...{ subscription, model, scope, window, limit: most, used, remaining },
+          resetsAt: ends ?? null,
+        }
       }),
       has_more: own.length > shown.length,
     }
@@ -130,10 +148,13 @@ function limitsOf(caller: Caller, only: Parameters, snapshot: Snapshot): readonl
     )
     for (const key of models.sort()) {
       const model = snapshot.models.get(key)
-      if (model === undefined || !mayUse(caller, model)) continue
+      if (model === undefined || !mayCall(caller, model)) continue
       const inOrder = [...(limits.get(key) ?? [])].sort((a, b) => a.windowMs - b.windowMs)
       own.push(...inOrder.map((limit) => ({ subscription: name, model: key, limit })))
       if (own.length > maxLimits) return own
+    }
+    for (const limit of capsOf(caller)?.limits ?? []) {
+      own.push({ subscription: name, model: null, limit })
     }
   }
   return own

@@ -51,7 +51,8 @@ function readArguments(args: string[]) {
 interface List {
   readonly data: readonly {
     readonly subscription: string
-    readonly model: string
+    /** null: all together, with this key. */
+    readonly model: string | null
     readonly window: string
     readonly limit: number
     readonly used: number
@@ -66,7 +67,7 @@ function show({ data }: List): string {
   return renderTable(
     ['SUBSCRIPTION', 'MODEL', 'WINDOW', 'LEFT', 'LIMIT', 'RESETS', ''],
     data.map(({ subscription, model, window, limit, remaining, resetsAt }) => [
-      ...[subscription, model, window, number(remaining), number(limit)],
+      ...[subscription, model ?? 'this key', window, number(remaining), number(limit)],
       ...[resetsAt ?? '-', renderBar(remaining / limit)],
     ]),
   )

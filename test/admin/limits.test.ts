@@ -26,7 +26,14 @@ async function read(api: KeyApi, as: string, query = ''): Promise<unknown[]> {
   return answer.json().data
 }
 
-const unused = { model: 'llm/small', window: '1m', limit: 100, used: 0, remaining: 100 }
+const unused = {
+  model: 'llm/small',
+  scope: 'user',
+  window: '1m',
+  limit: 100,
+  used: 0,
+  remaining: 100,
+}
 const basic = { ...unused, subscription: 'basic', resetsAt: null }
 
 test('a caller sees what is left of own limits (200)', async (t) => {
@@ -58,6 +65,26 @@ test('a caller sees what is left of own limits (200)', async (t) => {
     { ...premium, window: '24h', limit: 5_000, remaining: 5_000 },
   ])
   t.strictSame(await read(api, 'stranger'), [])
+})
+
+test('a capped key sees its own limits, and only models that it may call', async (t) => {
+  const open = snapshotOf(
+    modelRef('small'),
+    modelRef('large'),
+    accessPolicy('open', ['llm/small', 'llm/large'], everybody),
+    subscription('premium', teamA, { 'llm/small': [minute], 'llm/large': [minute] }),
+  )
+  const api = await createKeyApi(t, { snapshot: open })
+  const { key } = await api.createKey('alice', {
+    models: [{ namespace: 'llm', name: 'small' }],
+    tokenRateLimits: [{ limit: 40, window: '1h' }],
+  })
+  const premium = { ...basic, subscription: 'premium' }
+  t.strictSame(await read(api, key), [
+    premium,
+    { ...premium, model: null, scope: 'key', window: '1h', limit: 40, remaining: 40 },
+  ])
+  t.strictSame(await read(api, 'alice'), [{ ...premium, model: 'llm/large' }, premium])
 })
 
 test('asking opens no window', async (t) => {
