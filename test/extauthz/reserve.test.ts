@@ -205,8 +205,11 @@ test('estimates follow what the responses report', async (t) => {
 test('a ceiling goes to the gateway and to the client', async (t) => {
   const { ask } = createWorld({ limits: [[100_000, '1m']] })
   const { headers, metadata } = readAllow(await ask('a', 400))
-  t.ok(Number(metadata.cap) >= 8_000 && Number(metadata.cap) < 32_000, `${metadata.cap}`)
-  t.equal(headers['x-tollgate-max-output-tokens'], String(metadata.cap))
+  t.ok(
+    Number(metadata.ceiling) >= 8_000 && Number(metadata.ceiling) < 32_000,
+    `${metadata.ceiling}`,
+  )
+  t.equal(headers['x-tollgate-max-output-tokens'], String(metadata.ceiling))
 })
 
 test('calls that are not counted hold nothing', async (t) => {

@@ -117,15 +117,26 @@ export function createRedisHolds(
   }
 }
 
-/** Of a subscription, user and model, whose counters have keys of the form `s\nm\nwindow\nuser`. */
+/** Of a subscription and user; counters have keys of the form `subscription\nmodel\nwindow\nuser`. */
 function keysOf(counters: readonly Counter[]): readonly string[] {
   const [first] = counters
   if (first === undefined) return []
-  const modelEnd = first.key.indexOf('\n', first.key.indexOf('\n') + 1)
-  const userAt = first.key.indexOf('\n', modelEnd + 1)
-  const name = first.key.slice(0, modelEnd) + first.key.slice(userAt)
+  const { subscription, user } = partsOf(first)
+  const name = `${subscription}\n${user}`
   const prefix = keyPrefixOf(tagOf(first.key))
   return ['held', 'holds', 'leases'].map((kind) => `${prefix}${kind}:${name}`)
+}
+
+/** The parts of a counter's key; `name` is unique among those of its subscription and user. */
+function partsOf({ key }: Counter) {
+  const subscriptionEnd = key.indexOf('\n')
+  const modelEnd = key.indexOf('\n', subscriptionEnd + 1)
+  const windowEnd = key.indexOf('\n', modelEnd + 1)
+  return {
+    subscription: key.slice(0, subscriptionEnd),
+    name: `${key.slice(subscriptionEnd + 1, modelEnd)}|${key.slice(modelEnd + 1, windowEnd)}`,
+    user: key.slice(windowEnd + 1),
+  }
 }
 
 function keysWith({ counters }: AskedHold): readonly string[] {
@@ -139,7 +150,7 @@ function argsOf(asked: AskedHold, member: string, lease: number): readonly (stri
     ...[member, lease, asked.charge === 'end' ? '1' : '0'],
     ...[input, inputVariance, output, outputVariance, floor, Number.isFinite(worst) ? worst : -1],
     ...[asked.overshoot, asked.canCap ? '1' : '0'],
-    ...counters.flatMap(({ limit, windowMs }) => [limit, windowMs]),
+    ...counters.flatMap((counter) => [counter.limit, counter.windowMs, partsOf(counter).name]),
   ]
 }
 

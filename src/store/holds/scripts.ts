@@ -1,7 +1,6 @@
 /**
- * Redis's operations on holds in Lua, each one call for all limits of a request. The sums of a request's
- * subscription, user and model are one hash, with a field for each length of window: the end of the
- * window, then count, mean, variance, output and ceiling of its open holds. A second hash has each
+ * Redis's operations on holds in Lua, each one call for all limits of a request. The sums of a
+ * subscription's user are one hash, with a field for each counter: the end of the window, then count, mean, variance, output and ceiling of its open holds. A second hash has each
  * open hold by id, with the windows that it binds; a sorted set has the ends of their leases.
  */
 
@@ -20,17 +19,17 @@ const common = `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function text(number) return string.format('%d', number) end
-local function sums_of(span)
+local function sums_of(counter)
   local ends, count, mean, variance, output, ceiling =
-    string.match(redis.call('HGET', KEYS[1], span) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+    string.match(redis.call('HGET', KEYS[1], counter) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
   if not ends then return nil end
   return { ends = tonumber(ends), count = tonumber(count), mean = tonumber(mean),
     variance = tonumber(variance), output = tonumber(output), ceiling = tonumber(ceiling) }
 end
-local function change(span, sums, sign, mean, variance, output, ceiling)
+local function change(counter, sums, sign, mean, variance, output, ceiling)
   local count = sums.count + sign
-  if count <= 0 then return redis.call('HDEL', KEYS[1], span) end
-  redis.call('HSET', KEYS[1], span, table.concat({ text(sums.ends), text(count),
+  if count <= 0 then return redis.call('HDEL', KEYS[1], counter) end
+  redis.call('HSET', KEYS[1], counter, table.concat({ text(sums.ends), text(count),
     text(sums.mean + sign * mean), text(sums.variance + sign * variance),
     text(sums.output + sign * output), text(sums.ceiling + sign * ceiling) }, ' '))
 end
@@ -41,9 +40,9 @@ local function drop(id)
   redis.call('ZREM', KEYS[3], id)
   local mean, variance, output, ceiling, windows =
     string.match(hold, '^(%d+) (%d+) (%d+) (%d+) %-?%d+(.*)$')
-  for span, ends in string.gmatch(windows, '(%d+):(%d+)') do
-    local sums = sums_of(span)
-    if sums and sums.ends == tonumber(ends) then change(span, sums, -1, mean, variance, output, ceiling) end
+  for counter, ends in string.gmatch(windows, '(%S+):(%d+)') do
+    local sums = sums_of(counter)
+    if sums and sums.ends == tonumber(ends) then change(counter, sums, -1, mean, variance, output, ceiling) end
   end
 end
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIMIT', 0, 64)) do drop(id) end
@@ -53,8 +52,8 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIM
  * KEYS[1] the sums, KEYS[2] the open holds, KEYS[3] their leases, KEYS[4…] counters. ARGV[1] the id,
  * empty to hold nothing; ARGV[2] the lease (ms); ARGV[3] '1' if it binds every window; ARGV[4] to
  * ARGV[9] expected input, its variance, output, its variance, floor, worst (-1: unknown); ARGV[10]
- * the overshoot; ARGV[11] '1' if it can have a ceiling; then for each counter its limit and the
- * length of its window (ms). The arithmetic is that of core/admission/admit.ts.
+ * the overshoot; ARGV[11] '1' if it can have a ceiling; then for each counter its limit, the
+ * length of its window (ms), and its name in the sums. The arithmetic is that of core/admission/admit.ts.
  */
 export const holdScript = `
 ${common}
@@ -65,15 +64,15 @@ local input, input_variance, output, output_variance, floor, worst, overshoot =
 if worst < 0 then worst = math.huge end
 local outcome, alone, room, rooms = 'held', true, math.huge, {}
 for i = 4, #KEYS do
-  local limit, span = tonumber(ARGV[4 + 2 * i]), ARGV[5 + 2 * i]
+  local limit, span, counter = tonumber(ARGV[3 * i]), ARGV[3 * i + 1], ARGV[3 * i + 2]
   local used, left = redis.pcall('GET', KEYS[i]), redis.call('PTTL', KEYS[i])
   -- What somebody else has put under a counter's name counts for nothing.
   used = left > 0 and type(used) ~= 'table' and tonumber(used or '0') or 0
-  local sums = sums_of(span)
+  local sums = sums_of(counter)
   -- Another window ends at least a whole one later; restored ones may end a little earlier.
   if sums and not carries and (left <= 0 or now + left > sums.ends + span / 2) then sums = nil end
   sums = sums or { ends = carries and 0 or now + left, count = 0, mean = 0, variance = 0, output = 0, ceiling = 0 }
-  rooms[#rooms + 1] = { key = KEYS[i], limit = limit, span = span, used = used, left = left, sums = sums }
+  rooms[#rooms + 1] = { key = KEYS[i], counter = counter, limit = limit, span = span, used = used, left = left, sums = sums }
   if used >= limit then outcome = 'spent' end
   if sums.count > 0 then alone = false end
   room = math.min(room, math.floor(limit * (1 + overshoot)) - used - sums.ceiling)
@@ -104,8 +103,8 @@ elseif outcome == 'held' then
         each.left = tonumber(each.span)
         each.sums.ends = now + each.left
       end
-      change(each.span, each.sums, 1, mean, variance, expects, ceiling)
-      parts[#parts + 1] = each.span .. ':' .. text(each.sums.ends)
+      change(each.counter, each.sums, 1, mean, variance, expects, ceiling)
+      parts[#parts + 1] = each.counter .. ':' .. text(each.sums.ends)
     end
     redis.call('HSET', KEYS[2], ARGV[1], table.concat(parts, ' '))
     redis.call('ZADD', KEYS[3], text(now + ARGV[2]), ARGV[1])

@@ -108,6 +108,24 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     t.strictSame(heldOf(await hold(ask(undefined, wide))), [200])
   })
 
+  claim(
+    'limits of a key are held beside those of its user',
+    async (t, { hold, holds, settled }) => {
+      const user = nextUser()
+      const [small, large] = ['llm/small', 'llm/large'].map((model) => ({
+        ...counter(10_000, hour, user),
+        key: `basic\n${model}\n${hour}\n${user}`,
+      })) as [LimitedCounter, LimitedCounter]
+      const ofKey = { ...counter(500, hour, user), key: `basic\n@k1\n${hour}\n${user}` }
+      t.strictSame(heldOf(await hold(ask('a', small, ofKey))), [200, 200])
+      const refused = await hold(ask('b', large, ofKey))
+      t.same([refused.outcome, heldOf(refused)], ['busy', [0, 200]])
+      holds.release([small, ofKey], 'a')
+      await settled()
+      t.strictSame(heldOf(await hold(ask('b', large, ofKey))), [200, 200])
+    },
+  )
+
   claim('a window that ended influences no later one', async (t, world) => {
     const own = counter(10_000, world.shortMs)
     const before = await world.hold(ask('a', own))
