@@ -53,6 +53,7 @@ export async function createWarmCheck(
   deps: Partial<CheckDeps> = {},
   tracing: Tracing = noTracing,
   caps: KeyCaps = {},
+  headers: Readonly<Record<string, string>> = {},
 ): Promise<{ readonly check: Check; readonly messages: readonly Buffer[] }> {
   const { keys, table } = createKeys(keyCount, teams, caps)
   const snapshot = createSnapshot(models, teams)
@@ -81,7 +82,7 @@ export async function createWarmCheck(
     }),
   })
   const messages = keys.map((key, i) =>
-    toCheckRequest(`/llm/m${i % models}/v1/chat/completions`, key),
+    toCheckRequest(`/llm/m${i % models}/v1/chat/completions`, key, headers),
   )
   for (const message of messages) await check(message)
   return { check: traceCheck(tracing, check), messages }

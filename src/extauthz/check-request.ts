@@ -217,12 +217,13 @@ function seekHeader(bytes: Buffer, name: string): string | undefined {
 }
 
 function findHeader(http: WireReader, name: string): string | undefined {
+  const names = [name]
   while (http.next()) {
     if (http.field !== 3) continue
     const entry = http.message()
-    let key = ''
+    let key: string | undefined
     while (entry.next()) {
-      if (entry.field === 1) key = entry.string()
+      if (entry.field === 1) key = entry.oneOf(names)
       else if (entry.field === 2 && key === name) return entry.string()
     }
   }

@@ -1,0 +1,96 @@
+/**
+ * What a Check costs that holds room, beside the same Check that only counts, with counters in memory;
+ * the hold is released in the same call. And the memory of an open hold. `node bench/reserve.bench.ts`.
+ */
+
+import { createEstimators } from '../src/core/admission/estimators.ts'
+import type { Snapshot } from '../src/core/decision/snapshot.ts'
+import { createReserve } from '../src/extauthz/reserve.ts'
+import { createMemoryCounters } from '../src/store/counters/memory.ts'
+import { createMemoryHolds } from '../src/store/holds/memory.ts'
+import type { HoldStore, LimitedCounter } from '../src/store/holds.ts'
+import { noTracing } from '../src/telemetry/tracing.ts'
+import { createWarmCheck } from './check.bench.ts'
+import { createSnapshot } from './fixture.ts'
+import { type Figure, microsInTurn } from './measure.ts'
+
+const [models, teams] = [100, 16]
+const day = 86_400_000
+
+/** The fixture's snapshot, in which every Subscription reserves. */
+function reserving(): Snapshot {
+  const snapshot = createSnapshot(models, teams)
+  const admission = { overshoot: 0.25, charge: 'admission' } as const
+  for (const subscription of snapshot.subscriptions.values()) {
+    Object.assign(subscription.resource, { admission })
+  }
+  return snapshot
+}
+
+async function measureChecks(): Promise<readonly Figure[]> {
+  const counters = createMemoryCounters()
+  const own = createMemoryHolds(counters)
+  let last: readonly [Parameters<HoldStore['release']>[0], string] | undefined
+  const holds: HoldStore = {
+    hold(asked, now) {
+      last = [asked.counters, asked.id as string]
+      return own.hold(asked, now)
+    },
+    release: own.release,
+  }
+  const reserve = createReserve({
+    ...{ holds, counters, estimators: createEstimators(), onLoss: 'allow' },
+  })
+  const snapshot = reserving()
+  const deps = { reserve, snapshot: () => snapshot }
+  const sent = { 'x-request-id': crypto.randomUUID(), 'content-length': '4000' }
+  const held = await createWarmCheck(counters, deps, noTracing, {}, sent)
+  const counted = await createWarmCheck(createMemoryCounters(), {}, noTracing, {}, sent)
+  const work = ({ check, messages }: typeof held) => {
+    return (i: number) => check(messages[i % messages.length] as Buffer)
+  }
+  const holding = work(held)
+  const [plain = 0, withHold = 0] = microsInTurn([
+    work(counted),
+    (i) => {
+      holding(i)
+      own.release(...(last as NonNullable<typeof last>))
+    },
+  ])
+  if (last === undefined) throw new Error('nothing was held')
+  return [
+    { name: 'Check that counts', value: `${plain.toFixed(2)} µs` },
+    { name: 'Check that holds, with the release', value: `${withHold.toFixed(2)} µs` },
+  ]
+}
+
+function measureMemory(): Figure {
+  const holds = createMemoryHolds(createMemoryCounters())
+  const size = 100_000
+  const begin = used()
+  for (let i = 0; i < size; i += 1) {
+    const user = Math.floor(i / 50)
+    const counter: LimitedCounter = {
+      ...{ key: `team\nllm/m1\n${day}\nuser ${user}`, windowMs: day, limit: 1e9 },
+    }
+    const expected = { input: 900, inputVariance: 9e4, output: 400, outputVariance: 4e5 }
+    holds.hold(
+      {
+        ...{ id: crypto.randomUUID(), counters: [counter], overshoot: 0.25, canCap: true },
+        ...{ expected: { ...expected, floor: 2_000, worst: 4_096 }, charge: 'admission' },
+      },
+      Date.now(),
+    )
+  }
+  const bytes = (used() - begin) / holds.size
+  return { name: 'an open hold, 50 for each counter', value: `${bytes.toFixed(0)} bytes` }
+}
+
+function used(): number {
+  globalThis.gc?.()
+  return process.memoryUsage().heapUsed
+}
+
+for (const { name, value } of [...(await measureChecks()), measureMemory()]) {
+  console.log(`| ${name} | ${value} |`)
+}
