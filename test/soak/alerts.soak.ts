@@ -288,10 +288,20 @@ t.test('every alert fires by its fault and clears after it', options, async (t) 
   const invented = (n: number) => chat(`sk-oai-invented${n}_0123456789abcdef`)
   for (const proxy of databases) proxy.refuse()
   const strangers = load(5, invented)
-  await fires('TollgateDatabaseAway', 'TollgateStoreRefusals', 'TollgateKeyAge')
+  await fires(
+    'TollgateDatabaseAway',
+    'TollgateStoreRefusals',
+    'TollgateKeyAge',
+    'TollgateLedgerFailing',
+  )
   await strangers.stop()
   for (const proxy of databases) proxy.heal()
-  await clear('TollgateDatabaseAway', 'TollgateStoreRefusals', 'TollgateKeyAge')
+  await clear(
+    'TollgateDatabaseAway',
+    'TollgateStoreRefusals',
+    'TollgateKeyAge',
+    'TollgateLedgerFailing',
+  )
 
   say('the table of keys is locked, and somebody invents keys')
   const unlocked = Promise.withResolvers<void>()
@@ -388,6 +398,7 @@ t.test('every alert fires by its fault and clears after it', options, async (t) 
     'TollgateModelErrors',
     'TollgateModelFailing',
     'TollgateJournalSkipped',
+    'TollgateLedgerGaps',
   )
   for (const each of bad) await each.stop()
 

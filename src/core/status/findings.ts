@@ -88,6 +88,8 @@ export const conditions: Readonly<Record<string, Condition>> = {
   TollgateJournalUnread: (seen) =>
     grows(new RegExp(`^${unread}`))(seen) && above(unread, 2 ** 20)(seen),
   TollgateJournalSkipped: grows(/^tollgate_journal_skipped_total/),
+  TollgateLedgerFailing: above('tollgate_ledger_failing'),
+  TollgateLedgerGaps: grows(/^tollgate_ledger_gaps_total/),
   TollgateSeriesOverflow: grows(/^authorized_hits_total\{.*overflow="true"/),
   TollgateNoModels: ({ now }) => (now.get('tollgate_models') === 0 ? [] : undefined),
   TollgateResourceProblems: (seen) =>

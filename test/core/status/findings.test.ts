@@ -61,6 +61,7 @@ test('each condition holds in its case alone', async (t) => {
     'Identity providers and the cluster': { degraded: ['kubernetes'] },
     TollgateRedisAway: { degraded: ['redis'] },
     TollgateJournalFailing: figures({ tollgate_journal_failing: 1 }),
+    TollgateLedgerFailing: figures({ tollgate_ledger_failing: 1 }),
     TollgateNoModels: figures({ tollgate_models: 0 }),
     TollgateKeyAge: figures({ tollgate_key_age_seconds: 200, tollgate_key_grace_seconds: 300 }),
     TollgateStoreRefusals: figures({ 'tollgate_checks_total{decision="store_slow"}': 1 }),
