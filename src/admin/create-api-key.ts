@@ -164,7 +164,8 @@ export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void
           const renewed = await orUnsure(keys.rotate(keyId, caller.user, renewal, now), unsure)
           if (renewed === undefined) return refuseDone(reply, await keys.findById(keyId), now)
           const propagation = await deps.propagation([renewed.replaced])
-          return reply.code(201).send({ ...shown, ...showCreated(renewed.record), propagation })
+          reply.code(201)
+          return { ...shown, ...showCreated(renewed.record), propagation }
         }
         const record: ApiKeyRecord = {
           id: randomUUID(),
@@ -184,7 +185,8 @@ export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void
         }
         await intend(request, { keyId: record.id, user: record.user, subscription })
         await keys.insert(record, attempt)
-        return reply.code(201).send({ ...shown, ...showCreated(record) })
+        reply.code(201)
+        return { ...shown, ...showCreated(record) }
       })
     },
   )

@@ -51,7 +51,8 @@ export const idempotencyRefusals = {
 
 /**
  * Does the request, which must be valid, unless another one with its idempotency key is under way or
- * had another body.
+ * had another body. `act` must not send its answer, but return it: whoever has the answer may repeat the
+ * request at once.
  */
 export async function once<T>(
   request: FastifyRequest,
@@ -79,15 +80,16 @@ export async function once<T>(
   }
 }
 
-/** Answers a request that was done before. */
+/** The answer to a request that was done before, with its status set. */
 export function refuseDone(
   reply: FastifyReply,
   record: ApiKeyRecord | undefined,
   now: number,
-): FastifyReply {
+): object {
   reply.request.refusedWith = 'idempotency_done'
   const shown = record && { record: showRecord(record, now) }
-  return reply.code(409).send({ ...toEnvelope('idempotency_done'), ...shown })
+  reply.code(409)
+  return { ...toEnvelope('idempotency_done'), ...shown }
 }
 
 function digest(value: unknown): string {

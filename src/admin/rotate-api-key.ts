@@ -111,13 +111,13 @@ export function rotateApiKey(app: FastifyInstance, deps: RotateApiKeyDeps): void
         }
         const { record, replaced } = rotated
         addToOutcome(request, { user: record.user, subscription: record.subscription })
-        return reply.send({
+        return {
           key,
           ...showRecord(record, now),
           // As in the answer to a creation.
           keyPrefix: prefix,
           propagation: await propagation([replaced]),
-        })
+        }
       })
     },
   )

@@ -16,7 +16,7 @@ test('the secret changes and nothing else; without overlap the old one ends at o
   t.match(fresh, /^sk-tg-/)
   t.match(record.keyPrefix, /\.\.\.$/, 'as in the answer to a creation')
   t.match(propagation, { state: 'confirmed' })
-  const { keyPrefix: _, ...unchanged } = before
+  const { keyPrefix: _, usage: __, ...unchanged } = before
   t.match(record, unchanged)
   t.notOk('previous' in record)
   t.equal((await api.ask(`GET /v1/api-keys/${id}`, { as: key })).statusCode, 401)

@@ -3,13 +3,18 @@ import { sourcesOf } from '../../src/wiring/telemetry.ts'
 
 type Args = Parameters<typeof sourcesOf>
 
+const limits = new Map([['llm/sim', [{ window: '1m', limit: 100 }]]])
+const counting = ['counting', { resource: {}, limits }] as const
+const reserving = ['reserving', { resource: { admission: { overshoot: 0.25 } }, limits }] as const
+
 function read(config: object = {}, more: Record<string, unknown> = {}): Record<string, unknown> {
   const context = { config: config, audit: { lost: 6 } }
   const follower = { ageMs: 1_500, others: ['b', 'c'], silent: ['c'] }
   const cache = { entries: 3, hits: 4, misses: 5, unknownHits: 6 }
   const measured = {
-    snapshot: () => ({ models: { size: 2 }, subscriptions: { size: 8 } }),
+    snapshot: () => ({ models: { size: 2 }, subscriptions: new Map([counting, reserving]) }),
     problems: () => ['one'],
+    endingSoon: () => 12,
     modelsWaiting: () => 5,
     published: () => ({ compileS: 0.5, ageS: 40 }),
     counters: { size: 9 },
@@ -33,7 +38,8 @@ test('every part has metrics', async (t) => {
   t.strictSame(read(config, { redis, ledger }), {
     tollgate_models: 2,
     tollgate_models_waiting: 5,
-    tollgate_subscriptions: 8,
+    tollgate_subscriptions: 2,
+    tollgate_overshoot_bound_tokens: 25,
     tollgate_resource_problems: 1,
     tollgate_snapshot_compile_seconds: 0.5,
     tollgate_snapshot_age_seconds: 40,
@@ -42,6 +48,7 @@ test('every part has metrics', async (t) => {
     tollgate_counters_unflushed: 4,
     tollgate_redis_losses: 2,
     tollgate_key_cache_entries: 3,
+    tollgate_keys_ending_soon: 12,
     tollgate_key_cache_hits: 4,
     tollgate_key_cache_misses: 5,
     tollgate_key_cache_unknown_hits: 6,
