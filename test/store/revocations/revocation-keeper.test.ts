@@ -153,8 +153,8 @@ test('a replaced secret is kept with its end, and ends after a restore too', asy
   t.match(await cache.findByHash('alice-1'), { status: 'active', expiresAt: endsAt })
   time.now = endsAt
   const three = await open('three')
-  t.strictSame(three.replayed, [id], 'after its end the key is revoked')
-  t.equal((await store.findById(id))?.status, 'revoked')
+  t.equal((await store.findById(id))?.status, 'revoked', 'after its end the key is revoked')
+  t.ok([...two.replayed, ...three.replayed].includes(id), 'by the one that looked first')
 })
 
 test('a replaced secret that ends earlier than it should have does so everywhere', async (t) => {
