@@ -5,7 +5,7 @@ import type { FromSchema } from 'json-schema-to-ts'
 import { type CountedLimit, counterOf, limitStates } from '../core/decision/counter.ts'
 import { ServiceError } from '../core/decision/errors.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
-import { toTimestamp } from '../core/formats/timestamp.ts'
+import { toEndTimestamp, toTimestamp } from '../core/formats/timestamp.ts'
 import { type CounterStore, maxResets, type ResettableCounters } from '../store/counters.ts'
 import type { IsAdmin } from './administrators.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from './audit.ts'
@@ -129,7 +129,7 @@ export function counterRoutes(app: FastifyInstance, deps: CountersDeps): void {
       const [open, state, counter] = [windows[i], states[i], asked[i]]
       if (open === undefined || state === undefined || counter === undefined) return []
       const { used, resetsAt } = state
-      const ends = toTimestamp(Math.ceil(resetsAt / 1_000) * 1_000)
+      const ends = toEndTimestamp(resetsAt)
       const { window, limit: most } = limit
       return [
         { counter, shown: { subscription, model, window, limit: most, used, resetsAt: ends } },

@@ -12,7 +12,7 @@ import { refusalReason } from '../core/decision/refusal-reason.ts'
 import { resourceKey } from '../core/decision/snapshot.ts'
 import { readTarget } from '../core/decision/target.ts'
 import { redact } from '../core/formats/redact.ts'
-import { toTimestamp } from '../core/formats/timestamp.ts'
+import { toEndTimestamp, toTimestamp } from '../core/formats/timestamp.ts'
 import type { Resource } from '../core/kinds/resources.ts'
 import { refusals, timestamp } from './schemas.ts'
 
@@ -57,7 +57,7 @@ export function showExplanation(explanation: Explanation, view: View): Json {
       .map(({ policy, opens }) => ({ ...showResource(policy.resource, locate), opens })),
     subscriptions: subscriptions.map((each) => showSubscription(each, explanation, view)),
     limits: showLimits(states),
-    ...(changesAt && { changesAt: toTimestamp(Math.ceil(changesAt / 1_000) * 1_000) }),
+    ...(changesAt && { changesAt: toEndTimestamp(changesAt) }),
   }
 }
 
@@ -126,7 +126,7 @@ function showLimits(states: readonly LimitState[]): readonly Json[] {
   return states.map(({ limit, used, held, remaining, resetsAt }) => ({
     ...{ scope: limit.scope, window: limit.window, limit: limit.limit, used, remaining },
     ...(held !== undefined && { held }),
-    resetsAt: toTimestamp(Math.ceil(resetsAt / 1_000) * 1_000),
+    resetsAt: toEndTimestamp(resetsAt),
   }))
 }
 

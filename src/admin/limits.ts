@@ -8,7 +8,7 @@ import { type CountedLimit, counterOf, limitStates } from '../core/decision/coun
 import { capsOf } from '../core/decision/key-caps.ts'
 import { accessibleSubscriptions } from '../core/decision/selection.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
-import { toTimestamp } from '../core/formats/timestamp.ts'
+import { toEndTimestamp } from '../core/formats/timestamp.ts'
 import type { CounterStore } from '../store/counters.ts'
 import { callerOf } from './authenticate.ts'
 import { refusals, timestamp } from './schemas.ts'
@@ -126,7 +126,7 @@ export function listLimitsOfCaller(app: FastifyInstance, deps: CallerLimitsDeps)
       data: shown.map(({ subscription, model }, i) => {
         const { limit, used, remaining, resetsAt } = states[i] as (typeof states)[number]
         const { scope, window, limit: most } = limit
-        const ends = windows[i] && toTimestamp(Math.ceil(resetsAt / 1_000) * 1_000)
+        const ends = windows[i] && toEndTimestamp(resetsAt)
         return {
           ...{ subscription, model, scope, window, limit: most, used, remaining },
           resetsAt: ends ?? null,

@@ -7,7 +7,7 @@
  * what its own response will use.
  */
 
-import { toTimestamp } from '../formats/timestamp.ts'
+import { toEndTimestamp } from '../formats/timestamp.ts'
 import type { CountedLimit, LimitState } from './counter.ts'
 import type { Dialect } from './dialect.ts'
 
@@ -43,10 +43,7 @@ export function putBindingHeaders(
   } else {
     put('anthropic-ratelimit-tokens-limit', String(binding.limit.limit))
     put('anthropic-ratelimit-tokens-remaining', String(binding.remaining))
-    put(
-      'anthropic-ratelimit-tokens-reset',
-      toTimestamp(Math.ceil(binding.resetsAt / 1_000) * 1_000),
-    )
+    put('anthropic-ratelimit-tokens-reset', toEndTimestamp(binding.resetsAt))
   }
 }
 
