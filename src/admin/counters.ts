@@ -6,7 +6,7 @@ import { type CountedLimit, counterOf, limitStates } from '../core/decision/coun
 import { ServiceError } from '../core/decision/errors.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { toEndTimestamp, toTimestamp } from '../core/formats/timestamp.ts'
-import { type CounterStore, maxResets, type ResettableCounters } from '../store/counters.ts'
+import { maxResets, type ResettableCounters } from '../store/counters.ts'
 import type { IsAdmin } from './administrators.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from './audit.ts'
 import { callerOf } from './authenticate.ts'
@@ -15,7 +15,7 @@ import { refusals, timestamp } from './schemas.ts'
 
 export interface CountersDeps {
   readonly snapshot: () => Snapshot
-  readonly counters: CounterStore
+  readonly readCounters: ResettableCounters['readFresh']
   readonly resetCounters: ResettableCounters['reset']
   readonly isAdmin: IsAdmin
   readonly clock: () => number
@@ -105,7 +105,7 @@ const maxLimits = 1_000
 
 /** Adds both routes. */
 export function counterRoutes(app: FastifyInstance, deps: CountersDeps): void {
-  const { snapshot, counters, resetCounters, isAdmin, clock } = deps
+  const { snapshot, readCounters, resetCounters, isAdmin, clock } = deps
 
   async function admit(request: FastifyRequest, selected: Selected): Promise<void> {
     for (const [field, text] of Object.entries(selected)) requirePlainText(field, text)
@@ -123,7 +123,7 @@ export function counterRoutes(app: FastifyInstance, deps: CountersDeps): void {
     const limits = all.map(({ limit }) => limit)
     const now = clock()
     const asked = limits.map((limit) => counterOf(limit, selected.user))
-    const windows = await counters.read(asked, now)
+    const windows = await readCounters(asked, now)
     const states = limitStates(limits, windows, now)
     return all.flatMap(({ subscription, model, limit }, i) => {
       const [open, state, counter] = [windows[i], states[i], asked[i]]

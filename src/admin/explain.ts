@@ -13,7 +13,7 @@ import type { Snapshot } from '../core/decision/snapshot.ts'
 import { readTarget } from '../core/decision/target.ts'
 import { describeEnd } from '../identity/api-key.ts'
 import type { ApiKeyStore } from '../store/api-keys.ts'
-import type { CounterStore } from '../store/counters.ts'
+import type { ResettableCounters } from '../store/counters.ts'
 import type { IsAdmin } from './administrators.ts'
 import { lookAtOthers, showOthers } from './audit.ts'
 import { callerOf } from './authenticate.ts'
@@ -31,7 +31,7 @@ export interface ExplainDeps {
   readonly keys: ApiKeyStore
   readonly isAdmin: IsAdmin
   readonly snapshot: () => Snapshot
-  readonly counters: CounterStore
+  readonly readCounters: ResettableCounters['readFresh']
   /** As for Check, but it holds nothing. */
   readonly reserve?: Reserve
   readonly paths: PathRules
@@ -66,7 +66,8 @@ const pastNotFound =
 
 /** Adds the route. It calls the functions of Check itself; it counts nothing and opens no window. */
 export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
-  const { keys, isAdmin, snapshot, counters, reserve, paths, clock, pastRefusals, locate } = deps
+  const { keys, isAdmin, snapshot, readCounters, reserve, paths, clock, pastRefusals, locate } =
+    deps
 
   async function decide(who: Who, asked: Hypothetical, at: number): Promise<Explanation> {
     const { caller, ended } = who
@@ -84,7 +85,7 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
       rules: paths,
       now: at,
       // The counters are as they are now, whatever instant is asked about.
-      read: (asked: readonly Counter[]) => counters.read(asked, clock()),
+      read: (asked: readonly Counter[]) => readCounters(asked, clock()),
       reserve,
     }
     // A person stands for a key of theirs.

@@ -9,13 +9,13 @@ import { capsOf } from '../core/decision/key-caps.ts'
 import { accessibleSubscriptions } from '../core/decision/selection.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { toEndTimestamp } from '../core/formats/timestamp.ts'
-import type { CounterStore } from '../store/counters.ts'
+import type { ResettableCounters } from '../store/counters.ts'
 import { callerOf } from './authenticate.ts'
 import { refusals, timestamp } from './schemas.ts'
 
 export interface CallerLimitsDeps {
   readonly snapshot: () => Snapshot
-  readonly counters: CounterStore
+  readonly readCounters: ResettableCounters['readFresh']
   readonly clock: () => number
 }
 
@@ -106,13 +106,13 @@ interface Own {
 
 /** Adds the route. */
 export function listLimitsOfCaller(app: FastifyInstance, deps: CallerLimitsDeps): void {
-  const { snapshot, counters, clock } = deps
+  const { snapshot, readCounters, clock } = deps
   app.get<{ Querystring: Parameters }>('/v1/limits', { schema }, async (request) => {
     const caller = callerOf(request)
     const own = limitsOf(caller, request.query, snapshot())
     const shown = own.slice(0, maxLimits)
     const now = clock()
-    const windows = await counters.read(
+    const windows = await readCounters(
       shown.map(({ limit }) => counterOf(limit, caller.user)),
       now,
     )

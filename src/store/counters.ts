@@ -56,7 +56,16 @@ export interface CounterStore {
 /** How long Redis remembers a reset: longer than a response that ended before it may be reported. */
 export const resetsKeptMs = rememberedMs + 3_600_000
 
+/** What people ask for, who may wait for the shared store. */
 export interface ResettableCounters extends CounterStore {
+  /**
+   * As `read`, but never from what this process heard earlier: the shared store is asked. Without
+   * a response within a second, as `read`.
+   */
+  readFresh(
+    counters: readonly Counter[],
+    now: number,
+  ): Promise<readonly (CounterState | undefined)[]>
   /**
    * Ends the windows of these counters as of `at` (milliseconds since the epoch): they are unused, and no
    * response that ended by then is added any more, whoever reports it. At most `maxResets`. Rejects if

@@ -48,7 +48,7 @@ export function createExternalApi(
     addressRate: config.apiAddressRateLimit,
     // Access to a Unix socket depends on its mode.
     tls: 'path' in config.apiAddress ? undefined : tls?.plain,
-    counters: counterParts.counters,
+    readCounters: counterParts.counters.readFresh,
     reserve: createReserve({ ...counterParts, onLoss: config.onCounterLoss, isDry: true }),
     resetCounters: counterParts.counters.reset,
     paths: config.paths,

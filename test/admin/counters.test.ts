@@ -27,7 +27,12 @@ function countersOf(user: string, name: string, model: string): readonly Counter
 async function start(t: Test, options: KeyApiOptions = {}) {
   const counters = createMemoryCounters()
   const { reset } = counters
-  const api = await createKeyApi(t, { snapshot, counters, resetCounters: reset, ...options })
+  const api = await createKeyApi(t, {
+    snapshot,
+    readCounters: counters.readFresh,
+    resetCounters: reset,
+    ...options,
+  })
   for (const user of ['alice', 'bob']) {
     counters.add(countersOf(user, 'premium', 'llm/small'), 120, api.now)
     counters.add(countersOf(user, 'basic', 'llm/small'), 7, api.now)
@@ -119,7 +124,11 @@ test('a selection must be exact, and not too large (400)', async (t) => {
     refused(t, await api.ask('POST /v1/counters/reset', { as: 'admin', body }), 400)
   }
   const counters = createMemoryCounters()
-  const large = await start(t, { snapshot: many, counters, resetCounters: counters.reset })
+  const large = await start(t, {
+    snapshot: many,
+    readCounters: counters.readFresh,
+    resetCounters: counters.reset,
+  })
   for (const { limits } of many.subscriptions.values()) {
     const [limit] = limits.get('llm/small') ?? []
     if (limit) counters.add([counterOf(limit, 'alice')], 1, large.api.now)

@@ -118,7 +118,7 @@ test('explain agrees with Check in random worlds', async (t) => {
       keys: { findById: async (id: string) => byId.get(id) } as unknown as ApiKeyStore,
       isAdmin: () => true,
       snapshot: () => snapshot,
-      counters,
+      readCounters: async (asked, at) => counters.read(asked, at),
       paths,
       clock: () => now,
       pastRefusals,

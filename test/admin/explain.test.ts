@@ -19,7 +19,7 @@ const snapshot = snapshotOf(
 async function createWorld(t: Test) {
   const counters = createMemoryCounters()
   const pastRefusals = createRefusalMemory()
-  const api = await createKeyApi(t, { snapshot, counters, pastRefusals })
+  const api = await createKeyApi(t, { snapshot, readCounters: counters.readFresh, pastRefusals })
   const explain = async (as: string, body: object, status = 200) => {
     const answer = await api.ask(route, { as, body })
     t.equal(answer.statusCode, status, answer.body)

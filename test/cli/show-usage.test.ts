@@ -16,7 +16,7 @@ const snapshot = snapshotOf(
 
 async function start(t: Test) {
   const counters = createMemoryCounters()
-  const api = await createKeyApi(t, { snapshot, counters })
+  const api = await createKeyApi(t, { snapshot, readCounters: counters.readFresh })
   const url = await api.external.listen({ host: '127.0.0.1', port: 0 })
   const ledger = createUsageLedger(api.sql)
   const run = async (command: typeof showUsage, token: string, ...args: string[]) => {

@@ -18,7 +18,7 @@ import { createCachedApiKeys } from '../../src/store/api-keys/cached-api-keys.ts
 import { createPostgresApiKeys } from '../../src/store/api-keys/postgres-api-keys.ts'
 import type { ApiKeyStore, ApiKeyTable } from '../../src/store/api-keys.ts'
 import { createMemoryCounters } from '../../src/store/counters/memory.ts'
-import type { CounterStore, ResettableCounters } from '../../src/store/counters.ts'
+import type { ResettableCounters } from '../../src/store/counters.ts'
 import { createIdempotency, type Idempotency } from '../../src/store/idempotency.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
@@ -39,7 +39,7 @@ export interface KeyApiOptions {
   readonly rate?: Rate
   readonly addressRate?: Rate
   readonly trustedProxies?: readonly string[]
-  readonly counters?: CounterStore
+  readonly readCounters?: ResettableCounters['readFresh']
   readonly resetCounters?: ResettableCounters['reset']
   readonly pastRefusals?: PastRefusals
   /** Whether there is a usage ledger; true by default. */
@@ -175,7 +175,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     gatewayUrl: 'http://gateway.example',
     accessCheckTimeoutMs: 1_000,
     instanceName: 'test',
-    counters: options.counters ?? memory,
+    readCounters: options.readCounters ?? memory.readFresh,
     resetCounters: options.resetCounters ?? memory.reset,
     paths: pathRules(),
     usage: options.ledger === false ? undefined : createUsageReader(sql),

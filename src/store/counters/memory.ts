@@ -72,6 +72,16 @@ export function createMemoryCounters(earlier?: Resets): MemoryCounters {
     }
   }
 
+  function read(counters: readonly Counter[], now: number): (CounterState | undefined)[] {
+    if (Math.abs(now - sweptAt) >= sweepEveryMs) sweep(now)
+    return counters.map(({ key, windowMs }) => {
+      const state = windows.get(key)
+      const open = openAt(state, windowMs, now)
+      if (open !== undefined && open !== state) windows.set(key, open)
+      return open
+    })
+  }
+
   return {
     get size() {
       return windows.size
@@ -79,15 +89,7 @@ export function createMemoryCounters(earlier?: Resets): MemoryCounters {
     get reports() {
       return seen.size
     },
-    read(counters, now) {
-      if (Math.abs(now - sweptAt) >= sweepEveryMs) sweep(now)
-      return counters.map(({ key, windowMs }) => {
-        const state = windows.get(key)
-        const open = openAt(state, windowMs, now)
-        if (open !== undefined && open !== state) windows.set(key, open)
-        return open
-      })
-    },
+    read,
     add(counters, tokens, now, report) {
       if (report !== undefined) {
         addReport(counters, tokens, now, report)
@@ -98,6 +100,9 @@ export function createMemoryCounters(earlier?: Resets): MemoryCounters {
       }
       addsSinceSweep += counters.length
       if (addsSinceSweep >= Math.max(addsPerSweep, windows.size)) sweep(now)
+    },
+    async readFresh(counters, now) {
+      return read(counters, now)
     },
     async reset(counters, at) {
       for (const { key } of counters) {

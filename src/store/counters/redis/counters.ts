@@ -9,6 +9,7 @@
  * (restore.ts).
  */
 
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Counter, CounterState } from '../../../core/decision/counter.ts'
 import { ServiceError } from '../../../core/decision/errors.ts'
 import {
@@ -89,6 +90,8 @@ const minSwept = 1_000
 const defaultYoungMs = 5_000
 /** How long the view of a counter far from its limit is fresh enough. */
 const farMs = 80
+/** How long a reader waits for fresh sums. */
+const freshWithinMs = 1_000
 
 /** JournaledCounters over Redis. */
 export function createRedisCounters(options: RedisCountersOptions): RedisCounters {
@@ -230,6 +233,47 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
     return fetchUnknown(reachable).then(answer)
   }
 
+  function read(
+    asked: readonly Counter[],
+    now: number,
+  ): (CounterState | undefined)[] | Promise<(CounterState | undefined)[]> {
+    const instant = monotonic()
+    const states: (CounterState | undefined)[] = []
+    let missing: SharedCounter[] | undefined
+    for (const each of asked) {
+      const counter = sharedOf(each, instant)
+      counter.wantedAt = instant
+      if (!counter.known) {
+        missing ??= []
+        missing.push(counter)
+      } else {
+        const patienceMs = patienceFor(each, counter, flushMs)
+        if (instant - counter.sumAt >= patienceMs) {
+          counter.sender.schedule(counter, Math.max(1, patienceMs / flushMs))
+        }
+      }
+      states.push(toState(counter, instant, now))
+    }
+    return missing === undefined ? states : readUnknown(asked, missing, now)
+  }
+
+  /** Resolves once Redis has sent the sums of the known ones again, or after a second. */
+  async function refresh(asked: readonly Counter[]): Promise<void> {
+    const senders = new Set<Sender>()
+    for (const each of asked) {
+      const counter = sharedOf(each, monotonic())
+      if (!counter.known || isUnavailable(counter)) continue
+      counter.sender.schedule(counter, 1)
+      senders.add(counter.sender)
+    }
+    if (senders.size === 0) return
+    const over = new AbortController()
+    // A stop of the counters rejects; the view is what is left then.
+    const kept = Promise.allSettled([...senders].map((sender) => sender.kept()))
+    await Promise.race([kept, delay(freshWithinMs, undefined, over)])
+    over.abort()
+  }
+
   function countUnflushed(): number {
     const now = monotonic()
     let count = 0
@@ -252,25 +296,11 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
     get unflushed() {
       return countUnflushed()
     },
-    read(asked, now) {
-      const instant = monotonic()
-      const states: (CounterState | undefined)[] = []
-      let missing: SharedCounter[] | undefined
-      for (const each of asked) {
-        const counter = sharedOf(each, instant)
-        counter.wantedAt = instant
-        if (!counter.known) {
-          missing ??= []
-          missing.push(counter)
-        } else {
-          const patienceMs = patienceFor(each, counter, flushMs)
-          if (instant - counter.sumAt >= patienceMs) {
-            counter.sender.schedule(counter, Math.max(1, patienceMs / flushMs))
-          }
-        }
-        states.push(toState(counter, instant, now))
-      }
-      return missing === undefined ? states : readUnknown(asked, missing, now)
+    read,
+    async readFresh(asked, now) {
+      const begin = monotonic()
+      await refresh(asked)
+      return read(asked, now + monotonic() - begin)
     },
     add(hit, tokens, _now, report) {
       if (report !== undefined) return addReport(hit, tokens, report)

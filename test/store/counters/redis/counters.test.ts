@@ -121,6 +121,28 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     t.equal(usedNow(t, replica, counters[0] as Counter), undefined, 'synchronously from then on')
   })
 
+  root.test('a fresh read knows what others have added while this one was idle', async (t) => {
+    const [one, idle] = [await replicaOf(t, valkey), await replicaOf(t, valkey)]
+    const counter = fresh()
+    await Promise.all([one.used(counter), idle.used(counter)])
+    one.counters.add([counter], 40, 0)
+    await one.counters.kept()
+    t.equal(usedNow(t, idle, counter), undefined, 'nothing has asked for it')
+    await delay(200)
+    one.counters.add([counter], 2, 0)
+    await one.counters.kept()
+    t.match(await idle.counters.readFresh([counter, fresh()], Date.now()), [
+      { used: 42 },
+      undefined,
+    ])
+
+    valkey.freeze()
+    const begin = Date.now()
+    t.match(await idle.counters.readFresh([counter], begin), [{ used: 42 }])
+    t.ok(Date.now() - begin < 3_000, 'it waits a second for a store that hangs')
+    valkey.thaw()
+  })
+
   root.test('replicas learn of each other’s additions', async (t) => {
     const [one, two] = [await replicaOf(t, valkey), await replicaOf(t, valkey)]
     const counter = fresh()
