@@ -1,8 +1,7 @@
 /**
  * `npm test`: format, lint, types, then every test file with a real Envoy, Postgres and Valkey,
  * which it obtains and starts itself. The last line gives the numbers of passed and failed tests;
- * any other failure counts as a failed test. If only a few files fail, they run once more, one at a
- * time.
+ * any other failure counts as a failed test. If only a few files fail, they run again, one at a time.
  *
  * With file names as arguments it runs only those test files, without the checks. `--timeout=600`:
  * the time limit of a file in seconds; `--jobs=4`: how many files run at a time, at most.
@@ -32,7 +31,9 @@ const inCi = process.env.CI === 'true'
 const report = createTapReport(print)
 const missing: string[] = []
 const flaky: string[] = []
-const maxRunAgain = 3
+const maxRunAgain = 5
+/** How often a failed file runs again. */
+const maxRepeats = 2
 const startedAt = performance.now()
 process.chdir(packageRoot)
 
@@ -93,16 +94,19 @@ async function runTests(): Promise<void> {
 }
 
 /**
- * Runs the failed files once more, one at a time: a deadline missed on a busy machine may be met
- * now. Files that pass are reported as flaky. If more than a few have failed, it is not by chance.
+ * Runs the failed files again, one at a time: a deadline missed on a busy machine may be met now.
+ * Files that pass are reported as flaky. If more than a few have failed, it is not by chance.
  */
 async function runAgain(run: TestRun): Promise<void> {
-  const { length } = report.failedFiles
-  if (length === 0 || length > maxRunAgain) return
-  const again = report.retractFailures()
-  print(`\nrunning again, one at a time: ${again.join(', ')}`)
-  const isComplete = await runTestFiles(again, { ...run, jobs: 1 })
-  if (isComplete) flaky.push(...again.filter((file) => !report.failedFiles.includes(file)))
+  for (let i = 0; i < maxRepeats; i += 1) {
+    const { length } = report.failedFiles
+    if (length === 0 || length > maxRunAgain) return
+    const again = report.retractFailures()
+    print(`\nrunning again, one at a time: ${again.join(', ')}`)
+    const isComplete = await runTestFiles(again, { ...run, jobs: 1 })
+    if (!isComplete) return
+    flaky.push(...again.filter((file) => !report.failedFiles.includes(file)))
+  }
 }
 
 /** A missing program skips its tests visibly on a developer's machine, and fails the run in CI. */
