@@ -198,7 +198,7 @@ export async function serveCheck(
 }> {
   const server = createGrpcServer({
     unary: { [checkPath]: check },
-    sinks: {},
+    clientStreaming: {},
     onFault: console.error,
   })
   const port = await server.listen('127.0.0.1:0')

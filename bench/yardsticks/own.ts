@@ -5,7 +5,7 @@ import { allowed, checkPath, readAddress } from './answer.ts'
 
 const server = createGrpcServer({
   unary: { [checkPath]: () => allowed },
-  sinks: {},
+  clientStreaming: {},
   onFault: console.error,
 })
 await server.listen(readAddress())

@@ -42,7 +42,7 @@ interface Audited {
   trail: AuditTrail
 }
 
-const looks: readonly AuditAction[] = [
+const reads: readonly AuditAction[] = [
   'key.read',
   'key.search',
   'key.explain',
@@ -69,7 +69,7 @@ export function auditRoutes(app: FastifyInstance, trail: AuditTrail = noTrail): 
     const { audited, routeOptions } = request
     const { audit } = routeOptions.config
     if (audit === undefined || audited.recorded || request.caller === null) return
-    if (looks.includes(audit) && !audited.concernsOthers) return
+    if (reads.includes(audit) && !audited.concernsOthers) return
     audited.recorded = true
     await trail.note(eventOf(request, outcomeOf(request, reply), reply.statusCode))
   })

@@ -44,8 +44,8 @@ const maxPatienceMs = 500
 const allAskedMs = 1_000
 /** After this time, waiting stops once this many checks in a row have seen no response arrive. */
 const defaultMs = 2_000
-const lookEveryMs = 50
-const quietLooks = 5
+const checkEveryMs = 50
+const quietChecks = 5
 
 const schema = {
   operationId: 'listModels',
@@ -199,13 +199,13 @@ async function findModels(deps: ListModelsDeps, search: Search): Promise<readonl
   const deadline = new AbortController()
   const { signal } = deadline
   const begun = performance.now()
-  let looks = 0
+  let checks = 0
   const timer = setInterval(() => {
-    looks += 1
+    checks += 1
     const tookMs = performance.now() - begun
-    const isQuiet = tookMs >= defaultMs && looks >= quietLooks
+    const isQuiet = tookMs >= defaultMs && checks >= quietChecks
     if (isQuiet || tookMs >= deps.accessCheckTimeoutMs) deadline.abort()
-  }, lookEveryMs)
+  }, checkEveryMs)
   const items = [...asked]
   const patienceMs = Math.min(maxPatienceMs, (allAskedMs * concurrency) / items.length)
   await forEachConcurrently(
@@ -214,10 +214,10 @@ async function findModels(deps: ListModelsDeps, search: Search): Promise<readonl
     async ([model, { endpoint, subscriptions }]) => {
       const subscription = subscriptions[0]?.name ?? ''
       const request = { model: model.key, authorization, caller, subscription, snapshot }
-      looks = 0
+      checks = 0
       const outcome = await deps.probeModel(request)
       if (outcome === 'closed') return
-      looks = 0
+      checks = 0
       // A server without a list is represented by its ModelRef.
       const { modelIds, server } = model.resource
       const isNamed = modelIds.length > 0 || server.upstreamModel !== undefined

@@ -133,12 +133,12 @@ export function listResourcesToAdmins(
   app.get<{ Querystring: ResourcesQuery }>('/v1/admin/resources', { schema }, async (request) => {
     const { kind, contains = '' } = request.query
     const page = readPage(request.query)
-    const wanted = (await readResources(deps)).filter(
+    const matching = (await readResources(deps)).filter(
       (each) =>
         (kind === undefined || each.kind === kind) &&
         `${each.namespace}/${each.name}`.includes(contains),
     )
-    const { data, has_more } = pageOf(wanted, page)
+    const { data, has_more } = pageOf(matching, page)
     const problems = deps.resourceProblems()
     return {
       object: 'list',

@@ -46,10 +46,10 @@ const modelSchema = {
 
 /** Adds both routes. The responses are bare arrays. */
 export function listSubscriptions(app: FastifyInstance, { snapshot }: ListSubscriptionsDeps): void {
-  function list(request: FastifyRequest, isWanted: (each: CompiledSubscription) => boolean) {
+  function list(request: FastifyRequest, matches: (each: CompiledSubscription) => boolean) {
     const [current, caller] = [snapshot(), callerOf(request)]
     return accessibleSubscriptions(current, caller)
-      .filter(isWanted)
+      .filter(matches)
       .map((each) => showSubscription(each, current, caller))
   }
   app.get('/v1/subscriptions', { schema }, async (request) => {

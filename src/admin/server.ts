@@ -110,7 +110,7 @@ export interface ListenerTimes {
   /** Between two requests. */
   readonly idle: number
   /** How often Node checks the first two timeouts. */
-  readonly look: number
+  readonly check: number
 }
 
 /** Required by the contract (chapter 1). */
@@ -119,7 +119,7 @@ const contractTimes: ListenerTimes = {
   request: 15_000,
   write: 30_000,
   idle: 60_000,
-  look: 1_000,
+  check: 1_000,
 }
 
 /** The external API: `/v1/…` and `/health`. */
@@ -186,7 +186,7 @@ function createListener({
 }: ListenerDeps): FastifyInstance {
   const http = {
     headersTimeout: times.header,
-    connectionsCheckingInterval: times.look,
+    connectionsCheckingInterval: times.check,
     maxHeaderSize: 1_048_576,
   }
   const app = Fastify({

@@ -16,7 +16,7 @@ const patienceMs = 2_000
 /** The most lines that wait for a hanging disk; further ones are lost. */
 const maxWaiting = 10_000
 /** How often a renamed file is detected. */
-const lookMs = 500
+const pollMs = 500
 
 interface Waiting {
   readonly line: string
@@ -73,8 +73,8 @@ export function openAuditFile(path: string): AuditSink {
     return true
   }
 
-  const look = setInterval(() => void inTurn(() => reopen().catch(() => {})), lookMs)
-  look.unref()
+  const polling = setInterval(() => void inTurn(() => reopen().catch(() => {})), pollMs)
+  polling.unref()
   void inTurn(() => reopen().catch(() => {}))
 
   return {
@@ -97,7 +97,7 @@ export function openAuditFile(path: string): AuditSink {
       })
     },
     async close(graceMs) {
-      clearInterval(look)
+      clearInterval(polling)
       const ended = inTurn(async () => {
         await file?.close().catch(() => {})
         file = undefined

@@ -74,7 +74,7 @@ async function isSure(named: readonly Replica[], call: Call, io: Io): Promise<bo
   }
   if (named.some(({ unseenMs }) => unseenMs < runningMs)) {
     io.err(
-      `${name} is running: the database has heard of it in the last 15 seconds. Stop it first.`,
+      `${name} is running: it has reported to the database in the last 15 seconds. Stop it first.`,
     )
     return false
   }

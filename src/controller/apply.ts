@@ -37,17 +37,17 @@ export function applyStatus(
 export function applyPolicy(
   path: string,
   current: KubeObject | undefined,
-  wanted: PolicyObject,
+  desired: PolicyObject,
 ): KubeRequest | undefined {
-  const { labels, annotations, ownerReferences } = wanted.metadata
+  const { labels, annotations, ownerReferences } = desired.metadata
   const before: Readonly<Record<string, unknown>> = { ...current?.metadata }
   const isSame =
     current !== undefined &&
     carries(before.labels, labels) &&
     carries(before.annotations, annotations) &&
     isDeepStrictEqual(before.ownerReferences, ownerReferences) &&
-    isDeepStrictEqual(current.spec, wanted.spec)
-  return isSame ? undefined : patch(path, { ...wanted })
+    isDeepStrictEqual(current.spec, desired.spec)
+  return isSame ? undefined : patch(path, { ...desired })
 }
 
 /**
@@ -95,9 +95,9 @@ function mergePatch(path: string, body: JsonObject): KubeRequest {
 }
 
 /** Whether these fields have the desired values; additional fields are left to their writers. */
-function carries(before: unknown, wanted: object): boolean {
+function carries(before: unknown, desired: object): boolean {
   return (
     isObject(before) &&
-    Object.entries(wanted).every(([field, value]) => isDeepStrictEqual(before[field], value))
+    Object.entries(desired).every(([field, value]) => isDeepStrictEqual(before[field], value))
   )
 }

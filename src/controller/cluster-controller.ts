@@ -16,7 +16,7 @@ import { accessOf } from '../kubernetes/access.ts'
 import { createClient } from '../kubernetes/client.ts'
 import { followLease } from '../kubernetes/lease.ts'
 import { followOthersLease } from '../kubernetes/others-lease.ts'
-import { createLearner, type Learner } from '../names/learner.ts'
+import { createNameDiscovery, type NameDiscovery } from '../names/name-discovery.ts'
 import { inSlices } from '../runtime/slices.ts'
 import type { Config } from '../settings/config.ts'
 import { createClusterSource } from '../sources/cluster-source.ts'
@@ -85,7 +85,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
     signal,
     onChange(isHeld) {
       log.info(isHeld ? 'this process writes statuses' : 'another process writes statuses')
-      if (isHeld) lookAtAll()
+      if (isHeld) enqueueAll()
     },
     onProblem: (problem) =>
       problem === undefined
@@ -117,7 +117,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
             log.warn({ ...alive }, `the original's controller is alive: ${notWritten}`)
           else {
             log.info(`the original's controller is not alive: ${originalGroup} is written`)
-            lookAtAll()
+            enqueueAll()
           }
         },
         onProblem: (problem) =>
@@ -132,8 +132,8 @@ export async function startClusterController(options: ClusterControllerOptions) 
     clock,
     ownerOf: source.ownerOf,
     onChange(targets) {
-      if (targets === undefined) lookAtAll()
-      else writer.look(targets, true)
+      if (targets === undefined) enqueueAll()
+      else writer.enqueue(targets, true)
     },
     onProblem,
   })
@@ -145,22 +145,22 @@ export async function startClusterController(options: ClusterControllerOptions) 
   /** The last verdict about each model from the reports, and about its names. */
   const verdicts = new Map<string, string>()
   const identities = new Map<string, string>()
-  let learner: Learner | undefined
-  const lookAtAll = (): void => {
-    writer.look(statusObjects.targetsOf())
-    writer.look(policyObjects.all())
+  let discovery: NameDiscovery | undefined
+  const enqueueAll = (): void => {
+    writer.enqueue(statusObjects.targetsOf())
+    writer.enqueue(policyObjects.all())
   }
   // Changes of a status by others are not watched, because they are no changes of a resource.
-  const again = setInterval(lookAtAll, resyncMs).unref()
+  const again = setInterval(enqueueAll, resyncMs).unref()
 
   /** Takes the current state, and checks the objects of these models, or of all. */
   function show(models: Iterable<string> = policies.byModel.keys()): void {
     if (published === undefined) return
     const view = viewOf({ policies, reports })
-    policyObjects.want(policies, view.policyConditions)
-    const named = learner?.snapshot() ?? published.snapshot
+    policyObjects.setDesired(policies, view.policyConditions)
+    const named = discovery?.snapshot() ?? published.snapshot
     const identityOf = (model: Model) => identityCondition(model, named)
-    statusObjects.want({ ...published, ...view, identityOf, gatewayUrl: config.gatewayUrl })
+    statusObjects.setDesired({ ...published, ...view, identityOf, gatewayUrl: config.gatewayUrl })
     const changed = new Set<string>()
     for (const model of models) {
       const found = policyKinds.map((kind) => view.policyConditions(model, kind))
@@ -169,21 +169,21 @@ export async function startClusterController(options: ClusterControllerOptions) 
       verdicts.set(model, verdict)
       changed.add(model)
     }
-    lookAt(changed, published.snapshot)
+    enqueueAbout(changed, published.snapshot)
   }
 
-  function lookAt(models: ReadonlySet<string>, snapshot: Snapshot): void {
-    writer.look(policyObjects.targetsOf(models), true)
-    writer.look(statusObjects.targetsOf(objectsAbout(models, snapshot)), true)
+  function enqueueAbout(models: ReadonlySet<string>, snapshot: Snapshot): void {
+    writer.enqueue(policyObjects.targetsOf(models), true)
+    writer.enqueue(statusObjects.targetsOf(objectsAbout(models, snapshot)), true)
   }
 
   /** Checks the objects of the models whose names are judged otherwise than before. */
   async function showNames(): Promise<void> {
-    const named = learner?.snapshot()
+    const named = discovery?.snapshot()
     if (named === undefined) return
     const changed = await inSlices(judgeNames(named))
     show([])
-    lookAt(changed, named)
+    enqueueAbout(changed, named)
   }
 
   function* judgeNames(named: Snapshot): Generator<void, ReadonlySet<string>> {
@@ -205,8 +205,8 @@ export async function startClusterController(options: ClusterControllerOptions) 
     const models = changedModels(before.policies, policies)
     for (const model of models) verdicts.delete(model)
     show(models)
-    writer.look(statusObjects.targetsOf(changedObjects(before.objects, source.objects)), true)
-    lookAtAll()
+    writer.enqueue(statusObjects.targetsOf(changedObjects(before.objects, source.objects)), true)
+    enqueueAll()
   }
 
   const { database } = options
@@ -234,9 +234,9 @@ export async function startClusterController(options: ClusterControllerOptions) 
     report: createResourceReport(log),
     onFailure: (error) => log.error({ err: error }, 'resources could not be read'),
   })
-  learner =
+  discovery =
     database &&
-    createLearner({
+    createNameDiscovery({
       snapshot: () => published?.snapshot as Snapshot,
       store: database.servedNames,
       ask: undefined,
@@ -269,7 +269,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
     async stop(): Promise<void> {
       clearInterval(again)
       controller.close()
-      learner?.close()
+      discovery?.close()
       const released = lease.release()
       closing.abort()
       await released

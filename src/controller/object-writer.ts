@@ -66,7 +66,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
     setTimeout(() => {
       if (echoes.get(path) !== sent) return
       echoes.delete(path)
-      lookAgain(target)
+      requeue(target)
     }, echoMs).unref()
     return true
   }
@@ -80,17 +80,17 @@ export function startObjectWriter(options: ObjectWriterOptions) {
     const isGone = error instanceof KubeError && error.status === 404
     if (failed > 0 && !isGone) onProblem(path, errorMessage(error))
     const restMs = Math.min(500 * 2 ** failed, maxRestMs)
-    setTimeout(lookAgain, restMs, target).unref()
+    setTimeout(requeue, restMs, target).unref()
   }
 
-  function lookAgain(target: Target): void {
+  function requeue(target: Target): void {
     const { path } = target
     if (!urgent.has(path) && !routine.has(path)) routine.set(path, target)
     alarm.ring()
   }
 
   async function run(): Promise<void> {
-    let looked = 0
+    let checked = 0
     while (!signal.aborted) {
       const queue = urgent.size > 0 ? urgent : routine
       const [next] = queue
@@ -109,8 +109,8 @@ export function startObjectWriter(options: ObjectWriterOptions) {
         retry(target, error)
         await delay(1_000 / writesPerSecond, undefined, { signal })
       }
-      looked += 1
-      if (looked % atOnce === 0) await new Promise(setImmediate)
+      checked += 1
+      if (checked % atOnce === 0) await new Promise(setImmediate)
     }
   }
 
@@ -120,7 +120,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
      * Checks whether these have their desired state; for each path the last call counts. Urgent
      * targets come first, unless there are too many of them.
      */
-    look(targets: Iterable<Target>, isUrgent = false): void {
+    enqueue(targets: Iterable<Target>, isUrgent = false): void {
       const all = [...targets]
       const isFirst = isUrgent && all.length <= mostUrgent
       for (const target of all) {

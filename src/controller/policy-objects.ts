@@ -41,10 +41,10 @@ const plurals: Readonly<Record<PolicyKind, string>> = {
 const apiVersion = 'tollgate.dev/v1alpha1'
 const group = '/apis/tollgate.dev/v1alpha1'
 
-/** Starts to watch; nothing is checked before `want`. */
+/** Starts to watch; nothing is checked before `setDesired`. */
 export function followPolicyObjects(options: PolicyObjectsOptions) {
   const { client, signal, clock, ownerOf, onChange } = options
-  let wanted: { policies: Policies; conditionsOf: PolicyConditions } | undefined
+  let desired: { policies: Policies; conditionsOf: PolicyConditions } | undefined
   const reflectors = Object.fromEntries(
     policyKinds.map((kind) => {
       const reflector = startReflector({
@@ -72,7 +72,7 @@ export function followPolicyObjects(options: PolicyObjectsOptions) {
   /** undefined: there should be no such policy. */
   function found(kind: PolicyKind, key: string) {
     const model = modelOfPolicy(kind, key)
-    const policies = model === undefined ? undefined : wanted?.policies.byModel.get(model)
+    const policies = model === undefined ? undefined : desired?.policies.byModel.get(model)
     return policies !== undefined && specOf(policies, kind) !== undefined ? policies : undefined
   }
 
@@ -83,7 +83,7 @@ export function followPolicyObjects(options: PolicyObjectsOptions) {
     current: KubeObject | undefined,
   ): KubeRequest | undefined {
     const { isSynced, isAbsent } = reflectors[kind]
-    if (wanted === undefined || !isSynced || isAbsent || isLeftAlone(current)) return undefined
+    if (desired === undefined || !isSynced || isAbsent || isLeftAlone(current)) return undefined
     const policies = found(kind, key)
     const owner = policies && ownerOf(policies.model)
     if (policies === undefined) return isOurs(current) ? removal(path, current) : undefined
@@ -103,7 +103,7 @@ export function followPolicyObjects(options: PolicyObjectsOptions) {
     // It is about to be written; its status is checked after that.
     if ((spec as { digest?: unknown } | undefined)?.digest !== specOf(policies, kind)?.digest)
       return
-    const conditions = wanted?.conditionsOf(policies.model, kind) ?? []
+    const conditions = desired?.conditionsOf(policies.model, kind) ?? []
     const about = { before, generation: metadata.generation ?? 0, now: clock() }
     return applyStatus({ path, apiVersion, kind }, current, toConditions(conditions, about))
   }
@@ -116,15 +116,15 @@ export function followPolicyObjects(options: PolicyObjectsOptions) {
 
   return {
     /** Sets the desired state. */
-    want(policies: Policies, conditionsOf: PolicyConditions): void {
-      wanted = { policies, conditionsOf }
+    setDesired(policies: Policies, conditionsOf: PolicyConditions): void {
+      desired = { policies, conditionsOf }
     },
     /** The policies of these models, with their statuses. */
     targetsOf,
     /** All desired policies, and those that are to be removed. */
     *all(): Iterable<Target> {
-      if (wanted === undefined) return
-      yield* targetsOf(wanted.policies.byModel.keys())
+      if (desired === undefined) return
+      yield* targetsOf(desired.policies.byModel.keys())
       for (const kind of policyKinds) {
         for (const key of reflectors[kind].objects.keys()) {
           if (found(kind, key) === undefined) yield* targetsAt(kind, key)

@@ -33,7 +33,7 @@ export function createStatusObjects(options: StatusObjectsOptions) {
   const { clock, mayWriteOriginal } = options
   let current: (StatusInputs & { statusOfKey: ReturnType<typeof createStatusOfKey> }) | undefined
 
-  function wanted(key: string, now: KubeObject): ObjectStatus | undefined {
+  function desired(key: string, now: KubeObject): ObjectStatus | undefined {
     const object = current?.objects.get(key)
     // Later changes are compiled soon, and checked again then.
     if (current === undefined || (now.metadata.generation ?? 0) !== object?.generation) return
@@ -46,7 +46,7 @@ export function createStatusObjects(options: StatusObjectsOptions) {
   /** No other controller writes to it any more, so the whole status is replaced. */
   function nextOfOriginal(key: string, path: string, now: KubeObject): KubeRequest | undefined {
     if (!mayWriteOriginal()) return undefined
-    const status = wanted(key, now)
+    const status = desired(key, now)
     return status && replaceStatus(path, now, toOriginalStatus(status))
   }
 
@@ -65,7 +65,7 @@ export function createStatusObjects(options: StatusObjectsOptions) {
       next(now) {
         if (now === undefined) return undefined
         if (isOriginal) return nextOfOriginal(key, path, now)
-        const status = wanted(key, now)
+        const status = desired(key, now)
         return status && applyStatus(object, now, status)
       },
     }
@@ -73,7 +73,7 @@ export function createStatusObjects(options: StatusObjectsOptions) {
 
   return {
     /** Sets the inputs of the desired statuses. */
-    want(inputs: StatusInputs): void {
+    setDesired(inputs: StatusInputs): void {
       current = { ...inputs, statusOfKey: createStatusOfKey(inputs.snapshot, inputs) }
     },
     /** The targets of these objects, or of all. */

@@ -4,7 +4,7 @@ import type { Decision } from '../core/decision/decide.ts'
 import { meterable, type PathRules } from '../core/decision/operations.ts'
 
 /** Called with the path and the value of METER_PATHS that would count it and those before it. */
-type OnUncounted = (path: string, wanted: string) => void
+type OnUncounted = (path: string, setting: string) => void
 
 /**
  * Looks at decisions. Coding agents use messages and responses, which are not counted by default:
@@ -22,7 +22,7 @@ export function createUncountedLog(
     const { model, upstreamPath } = decision
     const [path = ''] = upstreamPath.slice(model.basePath.length).split('?', 1)
     if (!left.delete(path)) return
-    const wanted = names.filter(([, each]) => !left.has(each)).map(([each]) => each)
-    onUncounted(path, wanted.join(','))
+    const setting = names.filter(([, each]) => !left.has(each)).map(([each]) => each)
+    onUncounted(path, setting.join(','))
   }
 }

@@ -30,7 +30,7 @@ const awayPatienceMs = 2_000
 /** How long a model waits for Envoy to resolve its server's name; milliseconds. */
 const resolvingMs = 3_000
 /** Milliseconds between two polls about models that no longer wait, also doubling. */
-const [minLookMs, maxLookMs] = [500, 4_000]
+const [minPollMs, maxPollMs] = [500, 4_000]
 /** The number of recent files that are recognized. */
 const versionsKept = 16
 
@@ -88,8 +88,8 @@ export function createClusterFile(deps: ClusterFileDeps) {
   let restMs = minRestMs
   let following: Promise<void> | undefined
   let cleanup: NodeJS.Timeout | undefined
-  let lookMs = minLookMs
-  let look: NodeJS.Timeout | undefined
+  let pollMs = minPollMs
+  let nextPoll: NodeJS.Timeout | undefined
 
   function* versionOf(from: Snapshot['models']): Generator<void, Version> {
     const clusters = new Map<string, Rendered>()
@@ -159,7 +159,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
     const isStart = isFirst && taken === undefined
     if (overdue.length > 0 && !isStart) deps.onOverdue(overdue, reason)
     deps.onTaken()
-    lookLater()
+    pollLater()
   }
 
   function has(taken: TakenClusters | undefined, key: string, is: Rendered): boolean {
@@ -182,14 +182,14 @@ export function createClusterFile(deps: ClusterFileDeps) {
     if (unseen.size < before) deps.onSeen()
   }
 
-  function lookLater(): void {
-    if (look !== undefined || unseen.size === 0 || closing.signal.aborted) return
-    look = setTimeout(async () => {
-      lookMs = Math.min(2 * lookMs, maxLookMs)
+  function pollLater(): void {
+    if (nextPoll !== undefined || unseen.size === 0 || closing.signal.aborted) return
+    nextPoll = setTimeout(async () => {
+      pollMs = Math.min(2 * pollMs, maxPollMs)
       see(await deps.readTaken([]).catch(() => undefined))
-      look = undefined
-      lookLater()
-    }, lookMs).unref()
+      nextPoll = undefined
+      pollLater()
+    }, pollMs).unref()
   }
 
   return {
@@ -234,7 +234,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
       versions.length = Math.min(versions.length, versionsKept)
       for (const wait of waiting.values()) wait.since = Math.min(wait.since, performance.now())
       restMs = minRestMs
-      lookMs = minLookMs
+      pollMs = minPollMs
       following ??= follow()
         .catch((error: unknown) => {
           if (!closing.signal.aborted) deps.onFault(error)
@@ -248,7 +248,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
     close(): void {
       closing.abort()
       clearTimeout(cleanup)
-      clearTimeout(look)
+      clearTimeout(nextPoll)
     },
   }
 }

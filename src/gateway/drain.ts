@@ -29,7 +29,7 @@ export interface Drained {
   readonly tookMs: number
 }
 
-const lookEveryMs = 500
+const pollMs = 500
 const silentMs = 15_000
 
 /**
@@ -51,7 +51,7 @@ export async function drainEnvoy(options: DrainOptions): Promise<Drained> {
         const { code = '' } = error as NodeJS.ErrnoException
         if (['ECONNREFUSED', 'ENOENT'].includes(code) || tookMs() >= giveUpAt) throw error
       }
-      await delay(lookEveryMs, undefined, { signal })
+      await delay(pollMs, undefined, { signal })
     }
   }
 
@@ -64,7 +64,7 @@ export async function drainEnvoy(options: DrainOptions): Promise<Drained> {
     const requests = readRunning(await ask(running, 'GET'))
     onRunning?.(requests)
     if ((isClosed && requests === 0) || tookMs() >= maxMs) return { requests, tookMs: tookMs() }
-    const restMs = isClosed ? lookEveryMs : Math.min(lookEveryMs, Math.max(0, minMs - tookMs()))
+    const restMs = isClosed ? pollMs : Math.min(pollMs, Math.max(0, minMs - tookMs()))
     await delay(restMs, undefined, { signal })
   }
 }

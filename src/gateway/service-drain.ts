@@ -10,7 +10,7 @@ import { drainEnvoy, isServing } from './drain.ts'
 const answerWithinMs = 5_000
 
 /** Between two checks for a new Envoy in place of the drained one. */
-const lookEveryMs = 1_000
+const pollMs = 1_000
 
 /**
  * From the first call on the process is not ready, but continues to serve. It is ready again when
@@ -45,7 +45,7 @@ export function createGatewayDrain({ config, log, stops }: ProcessContext): Gate
 
   async function waitForNext(): Promise<void> {
     while (!closing.signal.aborted) {
-      await delay(lookEveryMs, undefined, { ref: false })
+      await delay(pollMs, undefined, { ref: false })
       if (!(await isServing(config.envoyAdminAddress).catch(() => false))) continue
       log.info('another Envoy serves: ready again')
       state = undefined

@@ -4,7 +4,7 @@
  */
 
 import type { FieldList } from './http2/hpack-encoder.ts'
-import type { Stream, StreamHandler } from './http2/stream.ts'
+import { ignoreStream, type Stream, type StreamHandler } from './http2/stream.ts'
 import {
   charge,
   isMessage,
@@ -131,8 +131,5 @@ export function endWith(stream: Stream, error: CallError): void {
 /** Refuses a request that is not a gRPC call, with this HTTP status. */
 export function refuse(stream: Stream, status: number): StreamHandler {
   stream.respond([{ name: ':status', value: String(status) }], true)
-  return deaf
+  return ignoreStream
 }
-
-/** Ignores the rest of a call that has its response. */
-export const deaf: StreamHandler = { data() {}, overdue() {}, closed() {} }

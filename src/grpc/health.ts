@@ -1,6 +1,6 @@
 /** grpc.health.v1.Health: SERVING from the start, NOT_SERVING once draining. */
 
-import type { Source, Subscriber, Unary } from './methods.ts'
+import type { ServerStreaming, Subscriber, Unary } from './methods.ts'
 import { WireWriter } from './wire.ts'
 
 /** HealthCheckResponse.ServingStatus. */
@@ -9,7 +9,7 @@ const notServing = 2
 
 export interface Health {
   readonly unary: Readonly<Record<string, Unary>>
-  readonly sources: Readonly<Record<string, Source>>
+  readonly serverStreaming: Readonly<Record<string, ServerStreaming>>
   /** Sends NOT_SERVING to all watchers, and in all later responses. */
   drain(): void
 }
@@ -21,7 +21,7 @@ export function createHealth(): Health {
 
   return {
     unary: { '/grpc.health.v1.Health/Check': current },
-    sources: {
+    serverStreaming: {
       '/grpc.health.v1.Health/Watch': (watcher) => {
         watcher.send(current())
         watchers.add(watcher)

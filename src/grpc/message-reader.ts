@@ -48,7 +48,7 @@ export class MessageReader {
   #held = 0
   #charged = 0
   /** The number of bytes at which the first message in `#parts` is complete. */
-  #wanted = prefixBytes
+  #needed = prefixBytes
 
   constructor(form: MessageForm) {
     this.#form = form
@@ -69,7 +69,7 @@ export class MessageReader {
     while (rest.length >= prefixBytes) {
       const end = prefixBytes + this.#lengthOf(rest)
       if (rest.length < end) {
-        this.#wanted = end
+        this.#needed = end
         break
       }
       const message = rest.subarray(prefixBytes, end)
@@ -93,14 +93,14 @@ export class MessageReader {
     this.#held += part.length
     // A part is a slice of the buffer that was read; keeping it would retain the whole buffer.
     this.#parts.push(part.length * 2 < part.buffer.byteLength ? Buffer.from(part) : part)
-    return this.#held >= this.#wanted
+    return this.#held >= this.#needed
   }
 
   #join(): Buffer {
     const [first] = this.#parts
     const joined = this.#parts.length === 1 && first ? first : Buffer.concat(this.#parts)
     this.drop()
-    this.#wanted = prefixBytes
+    this.#needed = prefixBytes
     return joined
   }
 

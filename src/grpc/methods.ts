@@ -15,10 +15,10 @@ import { readTimeout } from './timeout.ts'
 export type Unary = (request: Buffer, traceparent?: string) => Buffer | Promise<Buffer>
 
 /** Receives a client's stream of messages, one by one; the response is empty. */
-export type Sink = (message: Buffer) => void
+export type ClientStreaming = (message: Buffer) => void
 
 /** Sends a client messages until it leaves, which calls the returned function. */
-export type Source = (subscriber: Subscriber) => () => void
+export type ServerStreaming = (subscriber: Subscriber) => () => void
 
 export interface Subscriber {
   send(message: Buffer): void
@@ -43,8 +43,9 @@ export function serveUnary(answer: Unary, onFault: OnFault): Serve {
 }
 
 /** Serves a method that answers one message with any number of them. */
-export function serveSource(source: Source, onFault: OnFault): Serve {
-  return (stream, head, form) => new SourceCall(stream, form, source, onFault, head.timeout)
+export function serveServerStreaming(subscribe: ServerStreaming, onFault: OnFault): Serve {
+  return (stream, head, form) =>
+    new ServerStreamingCall(stream, form, subscribe, onFault, head.timeout)
 }
 
 /** A call that can fail and time out. */
@@ -60,7 +61,7 @@ abstract class TimedCall extends Call {
   }
 
   /** Ends the call with DEADLINE_EXCEEDED after its `grpc-timeout`, counted from now. */
-  protected hurry(): void {
+  protected startTimer(): void {
     const ms = readTimeout(this.#timeout)
     if (ms !== undefined) this.#timer = setTimeout(() => endWith(this.stream, tooLate), ms)
   }
@@ -121,7 +122,7 @@ class UnaryCall extends OnlyMessageCall {
     const response = answer(message, this.#traceparent)
     if (response instanceof Promise) {
       // Only a response that is not immediate can be late.
-      this.hurry()
+      this.startTimer()
       response.then((late) => answerWith(this.stream, late)).catch((error) => this.fail(error))
     } else {
       answerWith(this.stream, response)
@@ -129,27 +130,27 @@ class UnaryCall extends OnlyMessageCall {
   }
 }
 
-class SourceCall extends OnlyMessageCall {
-  readonly #source: Source
+class ServerStreamingCall extends OnlyMessageCall {
+  readonly #subscribe: ServerStreaming
   #unsubscribe: (() => void) | undefined
 
   constructor(
     stream: Stream,
     form: MessageForm,
-    source: Source,
+    subscribe: ServerStreaming,
     onFault: OnFault,
     timeout: string | undefined,
   ) {
     super(stream, form, onFault, timeout)
-    this.#source = source
+    this.#subscribe = subscribe
   }
 
   protected act(): void {
     const { stream } = this
     begin(stream)
-    this.hurry()
-    const source = this.#source
-    this.#unsubscribe = source({
+    this.startTimer()
+    const subscribe = this.#subscribe
+    this.#unsubscribe = subscribe({
       send: (message) => sendMessage(stream, message),
       end: () => endWell(stream),
     })
@@ -163,13 +164,13 @@ class SourceCall extends OnlyMessageCall {
 }
 
 /** Streams that clients keep open permanently; a drain must end them from this side. */
-export function createSinks() {
+export function createClientStreams() {
   const open = new Set<Stream>()
   let lastMessageAt = 0
   let ended = false
 
-  class SinkCall extends TimedCall {
-    readonly #take: Sink
+  class ClientStreamingCall extends TimedCall {
+    readonly #take: ClientStreaming
     readonly #onFault: OnFault
     /** Whether a message has come at all, and since the last reminder. */
     #isUsed = false
@@ -178,7 +179,7 @@ export function createSinks() {
     constructor(
       stream: Stream,
       form: MessageForm,
-      take: Sink,
+      take: ClientStreaming,
       onFault: OnFault,
       timeout: string | undefined,
     ) {
@@ -186,7 +187,7 @@ export function createSinks() {
       this.#take = take
       this.#onFault = onFault
       open.add(stream)
-      this.hurry()
+      this.startTimer()
       if (ended) setTimeout(answerWith, quietMs, stream, nothing)
     }
 
@@ -221,9 +222,9 @@ export function createSinks() {
 
   return {
     serve:
-      (take: Sink, onFault: OnFault): Serve =>
+      (take: ClientStreaming, onFault: OnFault): Serve =>
       (stream, head, form) =>
-        new SinkCall(stream, form, take, onFault, head.timeout),
+        new ClientStreamingCall(stream, form, take, onFault, head.timeout),
     /** Ends every stream once it is quiet, so that messages in flight still arrive. */
     async end(): Promise<void> {
       const giveUpAt = performance.now() + patienceMs

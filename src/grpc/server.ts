@@ -10,19 +10,19 @@ import {
 } from 'node:net'
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:tls'
 import type { ServerTls } from '../tls/listener-tls.ts'
-import { deaf, endWith, refuse } from './call.ts'
+import { endWith, refuse } from './call.ts'
 import { createHealth } from './health.ts'
 import { Connection } from './http2/connection.ts'
 import { type ConnectionLimits, defaultLimits } from './http2/limits.ts'
 import type { RequestHead } from './http2/request-head.ts'
-import type { Stream, StreamHandler } from './http2/stream.ts'
+import { ignoreStream, type Stream, type StreamHandler } from './http2/stream.ts'
 import { findListenAddresses } from './listen-addresses.ts'
 import type { MessageForm } from './message-reader.ts'
 import {
-  createSinks,
+  type ClientStreaming,
+  createClientStreams,
   type Serve,
-  type Sink,
-  serveSource,
+  serveServerStreaming,
   serveUnary,
   type Unary,
 } from './methods.ts'
@@ -31,7 +31,7 @@ import { CallError, code } from './status.ts'
 export interface GrpcMethods {
   /** By full path, `/package.Service/Method`. */
   readonly unary: Readonly<Record<string, Unary>>
-  readonly sinks: Readonly<Record<string, Sink>>
+  readonly clientStreaming: Readonly<Record<string, ClientStreaming>>
   /** Called for exceptions other than invalid messages. */
   readonly onFault: (error: unknown) => void
   /** For TCP addresses; access to a Unix socket depends on its mode. undefined: plaintext. */
@@ -67,16 +67,16 @@ const socketOptions = {
 export function createGrpcServer(methods: GrpcMethods) {
   const { onFault, tls, limits = defaultLimits, hopMark } = methods
   const health = createHealth()
-  const sinks = createSinks()
+  const clientStreams = createClientStreams()
   const serves = new Map<string, Serve>()
   for (const [path, answer] of Object.entries({ ...methods.unary, ...health.unary })) {
     serves.set(path, serveUnary(answer, onFault))
   }
-  for (const [path, take] of Object.entries(methods.sinks)) {
-    serves.set(path, sinks.serve(take, onFault))
+  for (const [path, take] of Object.entries(methods.clientStreaming)) {
+    serves.set(path, clientStreams.serve(take, onFault))
   }
-  for (const [path, source] of Object.entries(health.sources)) {
-    serves.set(path, serveSource(source, onFault))
+  for (const [path, subscribe] of Object.entries(health.serverStreaming)) {
+    serves.set(path, serveServerStreaming(subscribe, onFault))
   }
 
   const servers = new Set<Server>()
@@ -92,7 +92,7 @@ export function createGrpcServer(methods: GrpcMethods) {
     const isLoop = head.hop !== undefined && head.hop === hopMark
     if (serve === undefined || isLoop) {
       endWith(stream, isLoop ? loop : unknownMethod)
-      return deaf
+      return ignoreStream
     }
     const { encoding } = head
     return serve(stream, head, encoding === undefined ? plain : { ...plain, encoding })
@@ -145,7 +145,7 @@ export function createGrpcServer(methods: GrpcMethods) {
     /** Reports NOT_SERVING, waits at most `graceMs` for calls to end, then closes. */
     async stop(graceMs: number): Promise<void> {
       health.drain()
-      void sinks.end()
+      void clientStreams.end()
       draining = true
       const closed = [...servers].map((server) => once(server, 'close'))
       for (const server of servers) server.close()

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { type FilesWatch, watchFiles } from '../runtime/watch-files.ts'
 
 /** How often the file is checked, in milliseconds. */
-const lookEveryMs = 500
+const pollMs = 500
 
 /**
  * Passes the text to `take`, now and after each change. Throws if it cannot be read now, and what
@@ -19,7 +19,7 @@ export function followFile(
   take(text)
   // The first check reads it again, because it may have changed since.
   let seen = ''
-  return watchFiles([path], lookEveryMs, (signature) => {
+  return watchFiles([path], pollMs, (signature) => {
     if (signature === seen) return
     seen = signature
     let read: string

@@ -23,7 +23,7 @@ export interface EndedPodsOptions<Pod extends PodIdentity> {
 
 export function createEndedPods<Pod extends PodIdentity>(options: EndedPodsOptions<Pod>) {
   const { client, namespace, onEnded, onProblem } = options
-  let wanted: readonly Pod[] = []
+  let silent: readonly Pod[] = []
   let reflector: Reflector | undefined
   let closing = new AbortController()
 
@@ -31,7 +31,7 @@ export function createEndedPods<Pod extends PodIdentity>(options: EndedPodsOptio
     // A missing list says nothing about its pods.
     if (reflector === undefined || !reflector.isSynced || reflector.isAbsent) return
     const { objects } = reflector
-    const ended = wanted.filter(({ name, uid }) => {
+    const ended = silent.filter(({ name, uid }) => {
       const found = objects.get(`${namespace}/${name}`)
       if (found === undefined || found.metadata.uid !== uid) return true
       const phase = isObject(found.status) ? found.status.phase : undefined
@@ -47,8 +47,8 @@ export function createEndedPods<Pod extends PodIdentity>(options: EndedPodsOptio
 
   return {
     /** Sets the pods of interest. The namespace is watched while there are any. */
-    look(pods: readonly Pod[]) {
-      wanted = pods
+    check(pods: readonly Pod[]) {
+      silent = pods
       if (pods.length === 0) return stop()
       if (reflector !== undefined) return notify()
       closing = new AbortController()

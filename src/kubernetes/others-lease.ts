@@ -42,7 +42,7 @@ export function followOthersLease(options: OthersLeaseOptions) {
 
   const isStale = (): boolean => monotonic() < staleUntil
 
-  async function look(): Promise<void> {
+  async function poll(): Promise<void> {
     const asked = monotonic()
     const { objects } = await listObjects(client, '/apis/coordination.k8s.io/v1/leases', {
       selector: `&fieldSelector=metadata.name=${name}`,
@@ -74,7 +74,7 @@ export function followOthersLease(options: OthersLeaseOptions) {
   }
 
   const onFault = (error: unknown): void => note(errorMessage(error))
-  void repeat({ step: look, restMs: everyMs, onFault, signal })
+  void repeat({ step: poll, restMs: everyMs, onFault, signal })
   return {
     /**
      * Whether no Lease was renewed for the whole of its duration while we were reading, within the

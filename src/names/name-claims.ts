@@ -33,7 +33,7 @@ export interface NameClaimsDeps {
   readonly latest: () => Snapshot
   /** When a server has last answered this process, by `performance.now()`. */
   readonly answeredAt: (server: string) => number
-  /** Milliseconds between two looks for names that are missing. */
+  /** Milliseconds between two searches for names that are missing. */
   readonly tendMs: number
 }
 
@@ -44,7 +44,7 @@ export function createNameClaims(deps: NameClaimsDeps) {
   const { names, store, servers, latest } = deps
   /** Servers that may list names without an owner. */
   const due = new Set<string>()
-  /** Names that their owner's server has listed since the last look, and then dropped. */
+  /** Names that their owner's server has listed since the last search, and then dropped. */
   let dropped = new Set<string>()
   /** Names that ModelRefs declared until recently: nobody else claims them within the hour. */
   const undeclared = new Map<string, { readonly at: number; readonly by: ReadonlySet<string> }>()

@@ -5,22 +5,22 @@ import { stat } from 'node:fs/promises'
 export type FilesWatch = ReturnType<typeof watchFiles>
 
 /**
- * Calls `look` every `everyMs` with a text that identifies the state of the files: when and how
+ * Calls `onState` every `everyMs` with a text that identifies the state of the files: when and how
  * each was written, or why that is unknown.
  */
 export function watchFiles(
   paths: readonly string[],
   everyMs: number,
-  look: (signature: string) => void,
+  onState: (signature: string) => void,
 ) {
-  let isLooking = false
+  let isReading = false
   let isClosed = false
   const timer = setInterval(async () => {
-    if (isLooking) return
-    isLooking = true
+    if (isReading) return
+    isReading = true
     const signature = await signatureOf(paths)
-    isLooking = false
-    if (!isClosed) look(signature)
+    isReading = false
+    if (!isClosed) onState(signature)
   }, everyMs).unref()
   return {
     close(): void {

@@ -202,7 +202,7 @@ const needed: readonly Pair[] = [
   ['tlsCertFile', 'tlsKeyFile'],
 ]
 /** The first of each pair is useless without the second. */
-const vain: readonly Pair[] = [
+const useless: readonly Pair[] = [
   ['oidcClientIds', 'oidcIssuerUrl'],
   ['tlsKeyFile', 'tlsCertFile'],
   ['tlsClientCaFile', 'tlsCertFile'],
@@ -225,7 +225,7 @@ function checkTogether(config: Config): readonly string[] {
     ...needed
       .filter(lacks)
       .map(([one, other]) => `${nameOf(other)}: has to be set beside ${nameOf(one)}`),
-    ...vain
+    ...useless
       .filter(lacks)
       .map(([one, other]) => `${nameOf(one)}: is of no use without ${nameOf(other)}`),
     ...rules.flatMap(([isBroken, problem]) => (isBroken ? problem : [])),

@@ -12,7 +12,7 @@ import {
   type WrittenResource,
 } from './documents.ts'
 import { readElsewhere } from './elsewhere.ts'
-import { keepLastGood, lookOf, quietMs, tornMs } from './last-good.ts'
+import { completenessOf, keepLastGood, quietMs, tornMs } from './last-good.ts'
 import { chunks, gone, listFiles, type Seen } from './listing.ts'
 import type { Gathered } from './source.ts'
 
@@ -68,7 +68,7 @@ export function createFolder(folder: string) {
      * the same. If a file seems half written, its previous content may still count (last-good.ts).
      * Throws if the folder cannot be read; the last state then stays. Calls must not overlap.
      */
-    async look(now: number): Promise<Gathered | undefined> {
+    async poll(now: number): Promise<Gathered | undefined> {
       const { due, went } = compare(await listFiles(folder), now)
       let changed = isFirst || went
       for (const some of chunks(due)) {
@@ -123,15 +123,15 @@ async function judge(
     file.read = seen
   }
   const { fresh } = file
-  const look = lookOf({
+  const completeness = completenessOf({
     before: inForce,
     fresh,
     rewritten: whole?.inode === seen.inode,
     shorter: whole !== undefined && seen.size < whole.size,
   })
-  if (look !== 'whole') {
+  if (completeness !== 'whole') {
     file.suspectSince ??= now
-    const isQuiet = look === 'unsettled' && now - seenAt >= quietMs
+    const isQuiet = completeness === 'unsettled' && now - seenAt >= quietMs
     if (!isQuiet && now - file.suspectSince < tornMs) {
       if (isNew) file.inForce = unlessSame(inForce, keepLastGood(name, inForce, fresh))
       return

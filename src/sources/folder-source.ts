@@ -39,7 +39,7 @@ export function createFolderSource(path: string): ResourceSource {
         listener.forget()
         const startedAt = performance.now()
         try {
-          const found = await folder.look(startedAt)
+          const found = await folder.poll(startedAt)
           if (found !== undefined) return found
         } catch (error) {
           listener.close()

@@ -22,7 +22,7 @@ export const quietMs = 1_200
  *   something valid is gone or the file is shorter, so its end may be missing.
  * - torn: valid content is gone, and something broken or nothing at all has replaced it.
  */
-export type Look = 'whole' | 'unsettled' | 'torn'
+export type Completeness = 'whole' | 'unsettled' | 'torn'
 
 export interface Change {
   readonly before: FileContent
@@ -32,7 +32,7 @@ export interface Change {
 }
 
 /** Judges a file that still exists. */
-export function lookOf({ before, fresh, rewritten, shorter }: Change): Look {
+export function completenessOf({ before, fresh, rewritten, shorter }: Change): Completeness {
   const lost = lostIn(before, fresh).length > 0
   const nothing = fresh.documents.length === 0
   if (lost && (nothing || newlyBrokenIn(before, fresh).size > 0)) return 'torn'

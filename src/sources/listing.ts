@@ -28,14 +28,14 @@ export const gone: Seen = { signature: 'gone', inode: 0n, size: 0n, readable: fa
 export async function listFiles(folder: string): Promise<ReadonlyMap<string, Seen>> {
   const listed = new Map<string, Seen>()
   for (const some of chunks(await resourceFiles(folder))) {
-    const seen = await Promise.all(some.map(lookAt))
+    const seen = await Promise.all(some.map(stateOf))
     for (const [index, path] of some.entries()) listed.set(path, seen[index] as Seen)
   }
   return listed
 }
 
 /** A broken link must not hide all the other files. */
-async function lookAt(path: string): Promise<Seen> {
+async function stateOf(path: string): Promise<Seen> {
   const found = await stat(path, { bigint: true }).catch(() => undefined)
   if (found === undefined) return { ...gone, signature: 'unreadable' }
   const { mtimeNs, size, ino } = found

@@ -20,7 +20,7 @@ export interface NamedAddressesOptions {
   readonly rules: JudgeAddress
   readonly resolve?: Resolve
   readonly signal: AbortSignal
-  /** Milliseconds between two looks at all names. */
+  /** Milliseconds between two queries for all names. */
   readonly restMs?: number
 }
 
@@ -61,7 +61,7 @@ export function judgeNamedAddresses(options: NamedAddressesOptions): {
     return undefined
   }
 
-  async function look(): Promise<void> {
+  async function refresh(): Promise<void> {
     let isChanged = false
     // A load that is under way has not judged all of its resources yet.
     for (const [name, { generation: judged }] of names) {
@@ -84,7 +84,7 @@ export function judgeNamedAddresses(options: NamedAddressesOptions): {
     if (isChanged) change.resolve()
   }
 
-  void repeat({ step: look, restMs, onFault: () => {}, signal, alarm })
+  void repeat({ step: refresh, restMs, onFault: () => {}, signal, alarm })
 
   return {
     source: {
@@ -155,11 +155,11 @@ async function addressesIn(
   hostsFile: string,
   names: readonly string[],
 ): Promise<readonly string[]> {
-  const wanted = new Set(names.map((name) => name.replace(/\.$/, '')))
+  const requested = new Set(names.map((name) => name.replace(/\.$/, '')))
   const lines = (await readFile(hostsFile, 'utf8')).split('\n')
   return lines.flatMap((line) => {
     const [address = '', ...named] = line.replace(/#.*/, '').trim().toLowerCase().split(/\s+/)
-    return isIP(address) !== 0 && named.some((name) => wanted.has(name)) ? [address] : []
+    return isIP(address) !== 0 && named.some((name) => requested.has(name)) ? [address] : []
   })
 }
 

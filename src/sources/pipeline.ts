@@ -56,8 +56,8 @@ interface Loaded {
 
 /** A folder as a Snapshot, with all its problems, sorted by place. */
 export async function loadSnapshot(folder: string, judgeAddress?: JudgeAddress): Promise<Loaded> {
-  const gathered = await createFolder(folder).look(0)
-  if (gathered === undefined) throw new Error('the first look answers')
+  const gathered = await createFolder(folder).poll(0)
+  if (gathered === undefined) throw new Error('the first poll answers')
   return load(gathered, undefined, { judgeAddress })
 }
 

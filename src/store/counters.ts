@@ -59,7 +59,7 @@ export const resetsKeptMs = rememberedMs + 3_600_000
 /** What people ask for, who may wait for the shared store. */
 export interface ResettableCounters extends CounterStore {
   /**
-   * As `read`, but never from what this process heard earlier: the shared store is asked. Without
+   * As `read`, but never from what this process received earlier: the shared store is asked. Without
    * a response within a second, as `read`.
    */
   readFresh(

@@ -72,7 +72,7 @@ export function openListenerTls(
   let settled = ''
   onRead(validToOf(material.cert))
 
-  function look(now: string): void {
+  function onState(now: string): void {
     if (now === settled) return
     try {
       const read = readMaterial(settings)
@@ -111,7 +111,7 @@ export function openListenerTls(
   }
 
   const asksCallers = settings.clientCaFile !== undefined
-  const watch = watchFiles(paths, everyMs, look)
+  const watch = watchFiles(paths, everyMs, onState)
   return {
     /** For a server that needs no certificates of callers. */
     plain: serverTls(false, {}),

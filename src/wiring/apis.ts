@@ -28,7 +28,7 @@ export function createExternalApi(
   condition: Condition,
 ): FastifyInstance {
   const { config, log, audit, clock } = context
-  const { tracing, keyParts, learner, tokens, markers, authenticate, telemetry, refusals } = parts
+  const { tracing, keyParts, discovery, tokens, markers, authenticate, telemetry, refusals } = parts
   const { counterParts, pastRefusals, resources } = parts
   const app = buildAdmin({
     onAnswered: telemetry.onApiAnswered,
@@ -36,7 +36,7 @@ export function createExternalApi(
     openSpan: tracing.open,
     propagation: keyParts.propagation.wait,
     idempotency: keyParts.idempotency,
-    snapshot: learner.snapshot,
+    snapshot: discovery.snapshot,
     clock,
     log,
     audit,
@@ -64,7 +64,7 @@ export function createExternalApi(
     // Leaves connections for look-ups and revocations, which never wait for searches.
     searchesAtOnce: Math.max(1, Math.floor(config.databaseConnections / 5)),
     probeModel: openProbes(context),
-    onServed: learner.note,
+    onServed: discovery.note,
     gatewayUrl: config.gatewayUrl,
     accessCheckTimeoutMs: config.accessCheckTimeoutSeconds * 1_000,
     instanceName: config.instanceName,
@@ -99,10 +99,10 @@ function openProbes({ config, log, clock }: Context): ProbeModel {
 }
 
 /** What both APIs say about resources besides what is in force. */
-function describeResources({ health, resources, learner }: Parts) {
+function describeResources({ health, resources, discovery }: Parts) {
   return {
     backendOf: health.stateOf,
-    resourceProblems: () => [...resources.problems(), ...learner.problems()],
+    resourceProblems: () => [...resources.problems(), ...discovery.problems()],
     enforcement: resources.enforcement,
   }
 }
@@ -122,7 +122,7 @@ export function createInternalApi(
   tls: ListenerTls | undefined,
   condition: Condition,
 ): FastifyInstance {
-  const { keyParts, learner, markers } = parts
+  const { keyParts, discovery, markers } = parts
   const asking = internalTls(config, tls)
   return buildInternal({
     onAnswered: parts.telemetry.onApiAnswered,
@@ -133,7 +133,7 @@ export function createInternalApi(
     audit,
     hopMark: config.hopMark,
     onRefused: parts.refusals.request,
-    snapshot: learner.snapshot,
+    snapshot: discovery.snapshot,
     ready: () => isReady(condition),
     gatewayDrain: condition.gatewayDrain,
     degraded: () => degradedParts(parts, condition),

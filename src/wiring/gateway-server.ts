@@ -23,14 +23,14 @@ export function createGatewayServer(
   parts: Parts,
   { tls, onReported }: { readonly tls: ListenerTls | undefined; readonly onReported: () => void },
 ): GrpcServer {
-  const { tracing, learner, authenticate, counterParts, telemetry, settle, health } = parts
+  const { tracing, discovery, authenticate, counterParts, telemetry, settle, health } = parts
   const onRefused = (refused: RefusedCheck): void => {
     parts.refusals.check(refused)
     parts.pastRefusals.note(refused)
     parts.ledger?.onRefused(refused.denial, refused.now)
   }
-  const noteUncounted = createUncountedLog(config.paths, (path, wanted) => {
-    const message = `tokens of ${path} are not counted; METER_PATHS=${wanted} counts them`
+  const noteUncounted = createUncountedLog(config.paths, (path, setting) => {
+    const message = `tokens of ${path} are not counted; METER_PATHS=${setting} counts them`
     log.warn({ path }, message)
   })
   const onDecided = (decision: Decision, model: string | undefined): void => {
@@ -44,7 +44,7 @@ export function createGatewayServer(
   const check = telemetry.timed(
     createCheck({
       authenticate,
-      snapshot: learner.snapshot,
+      snapshot: discovery.snapshot,
       counters: traceCounters(tracing, counterParts.counters),
       reserve: createReserve({ ...counterParts, onLoss: config.onCounterLoss }),
       paths: config.paths,
@@ -64,7 +64,7 @@ export function createGatewayServer(
         onIgnored: (reason) => log.warn({ reason }, 'reported usage is not counted'),
       }),
     },
-    sinks: {
+    clientStreaming: {
       '/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs': (message) => {
         for (const usage of readUsages(message, isJournaled, onOutcome)) {
           settle(usage)

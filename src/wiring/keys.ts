@@ -70,7 +70,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     name: config.replicaName,
     place: config.replicaPlace,
     pod: pods?.own,
-    ...(pods && { onSilentPods: pods.look }),
+    ...(pods && { onSilentPods: pods.check }),
     everyMs: revalidateMs,
     servesMs: graceMs,
     evict(hashes) {
@@ -98,7 +98,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
         ? log.info('no process is silent any more')
         : log.warn(
             { silent: names },
-            'processes have not been heard of for 5 s: they hang, are cut off from the database, or were killed; revocations wait for them',
+            'processes have not reported for 5 s: they hang, are cut off from the database, or were killed; revocations wait for them',
           ),
     onFault,
   })

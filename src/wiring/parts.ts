@@ -31,7 +31,7 @@ export async function openParts(context: Context, journal: () => Journal | undef
   const keyParts = await openKeys(context, database)
   const resources = await openResources(context, database, keyParts)
   // The resources in force, with the names that model servers list.
-  const learner = openServedNames(context, database, resources)
+  const discovery = openServedNames(context, database, resources)
   // Markers of keys: our own, and others that are accepted.
   const markers = { own: config.keyMarker, accepted: config.acceptedMarkers }
   const tokens = openTokens(context, resources, tracing)
@@ -54,9 +54,9 @@ export async function openParts(context: Context, journal: () => Journal | undef
   const refusals = createDenialLog({ log, perSecond: config.refusalLinesPerSecond })
   stops.push(refusals.flush)
   const pastRefusals = createRefusalMemory()
-  const health = createModelHealth({ snapshot: learner.snapshot, log, clock })
+  const health = createModelHealth({ snapshot: discovery.snapshot, log, clock })
   return {
-    ...{ tracing, database, keyParts, resources, learner, tokens, markers, authenticate },
+    ...{ tracing, database, keyParts, resources, discovery, tokens, markers, authenticate },
     ...{ counterParts, telemetry, settle, ledger, refusals, pastRefusals, health },
   }
 }

@@ -50,8 +50,8 @@ export function openPods({ config, log, onFault, stops }: Context, pool: Sql) {
     own: { cluster, namespace, name, uid },
     // Pods elsewhere belong to another API server.
     /** Checks these silent pods: those that have ended are removed from the replicas. */
-    look: (silent: readonly ReplicaPod[]): void =>
-      ended.look(silent.filter((pod) => pod.cluster === cluster && pod.namespace === namespace)),
+    check: (silent: readonly ReplicaPod[]): void =>
+      ended.check(silent.filter((pod) => pod.cluster === cluster && pod.namespace === namespace)),
   }
 }
 

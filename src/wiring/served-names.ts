@@ -1,7 +1,7 @@
 /** The names that model servers list. */
 
 import { askServer } from '../gateway/server-list.ts'
-import { createLearner, type Learner } from '../names/learner.ts'
+import { createNameDiscovery, type NameDiscovery } from '../names/name-discovery.ts'
 import { createServedNamesStore } from '../store/served-names.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
@@ -15,14 +15,14 @@ export function openServedNames(
   { config, log, onFault, stops }: Context,
   { pool }: Database,
   { snapshot, latest, readSecret }: Pick<Resources, 'snapshot' | 'latest' | 'readSecret'>,
-): Learner {
+): NameDiscovery {
   const { backendCaFile: caFile, hopMark } = config
-  const learner = createLearner({
+  const discovery = createNameDiscovery({
     ...{ snapshot, latest, log, onFault },
     store: createServedNamesStore(pool),
     ask: (ref) =>
       askServer(ref, { readSecret, caFile, hopMark, signal: AbortSignal.timeout(askMs) }),
   })
-  stops.push(() => learner.close())
-  return learner
+  stops.push(() => discovery.close())
+  return discovery
 }

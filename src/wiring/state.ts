@@ -47,7 +47,7 @@ export function createServiceState(
   parts: Parts,
   condition: Condition,
 ): ServiceStateDeps['serviceState'] {
-  const { database, keyParts, resources, learner, counterParts } = parts
+  const { database, keyParts, resources, discovery, counterParts } = parts
   const { follower, propagation, keeper } = keyParts
   const { redis } = counterParts
   const version = readVersion()
@@ -66,7 +66,7 @@ export function createServiceState(
 
   return async () => {
     const [degraded, listed] = await Promise.all([degradedParts(parts, condition), replicas()])
-    const { models, policies, subscriptions } = learner.snapshot()
+    const { models, policies, subscriptions } = discovery.snapshot()
     const { confirmed, pending, lastMs } = propagation.stats()
     const { ageMs } = follower.stats()
     const { journal } = condition
@@ -76,7 +76,7 @@ export function createServiceState(
       degraded,
       resources: {
         ...{ models: models.size, policies: policies.size, subscriptions: subscriptions.size },
-        problems: resources.problems().length + learner.problems().length,
+        problems: resources.problems().length + discovery.problems().length,
         waiting_models: resources.modelsWaiting(),
         age_seconds: resources.published().ageS,
       },

@@ -139,7 +139,7 @@ test('an administrator who is none any more gets nothing', async (t) => {
   t.equal(row?.made, id, 'it was a repetition')
 })
 
-test('of concurrent requests one is done, and the others hear so', async (t) => {
+test('of concurrent requests one is done, and the others are told so', async (t) => {
   const api = await createKeyApi(t)
   const send = sender(api, create)
   for (let round = 0; round < 5; round += 1) {

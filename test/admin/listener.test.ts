@@ -43,7 +43,7 @@ async function open(t: Test, api: KeyApi): Promise<Connection> {
 }
 
 const alice = 'host: x\r\nauthorization: Bearer alice-token\r\n'
-const short = { header: 200, request: 600, write: 30_000, idle: 300, look: 50 }
+const short = { header: 200, request: 600, write: 30_000, idle: 300, check: 50 }
 
 function envelopeOf(received: string): unknown {
   return JSON.parse(received.slice(received.indexOf('\r\n\r\n') + 4)).error

@@ -52,11 +52,7 @@ async function start(t: Test, isElsewhere = false) {
   await confirmedBy(2)
   await second.service.end('SIGKILL')
   t.match(await revoke(), { state: 'pending', waitingFor: ['second'] })
-  await poll(
-    () => first.service.log().includes('not been heard of'),
-    'the second pod is silent',
-    20_000,
-  )
+  await poll(() => first.service.log().includes('not reported'), 'the second pod is silent', 20_000)
   t.match(await revoke(), { state: 'pending', waitingFor: ['second'] }, 'its Pod still runs')
   return { world, first, second, revoke, confirmedBy }
 }

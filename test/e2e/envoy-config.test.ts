@@ -232,7 +232,7 @@ t.test('two processes behind a separately configured Envoy', { skip }, async (t)
       20_000,
     )
     await poll(
-      () => /replica-2.*not been heard of for 5 s/.test(first?.log() ?? ''),
+      () => /replica-2.*not reported for 5 s/.test(first?.log() ?? ''),
       'the log names the process',
     )
     second?.signal('SIGCONT')

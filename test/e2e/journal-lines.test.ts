@@ -79,7 +79,7 @@ test("each metered response is one line, whatever the user's name", { skip }, as
         return allow(checks[index] as Metadata)
       },
     },
-    sinks: {},
+    clientStreaming: {},
     onFault: (error) => t.error(error),
   })
   const port = await service.listen('127.0.0.1:0')

@@ -138,12 +138,12 @@ for (const isStreamed of [true, false]) {
       t.equal(await isRefused('192.0.2.2'), 401)
 
       const wrong: string[] = []
-      let [heard, sent, seed] = [false, 0, 0]
+      let [received, sent, seed] = [false, 0, 0]
       t.teardown(() => {
-        heard = true
+        received = true
       })
       const caller = async (send: Send): Promise<void> => {
-        while (!heard) {
+        while (!received) {
           seed += 1
           const stream = seed % 3 === 0
           const sim = { totalTokens: seed, ...(stream && { words: 10, chunkDelayMs: seed % 60 }) }
@@ -171,7 +171,7 @@ for (const isStreamed of [true, false]) {
       await poll(async () => (await pod.readyz()) === 503, 'not ready')
       const before = sent
       await delay(1_000)
-      heard = true
+      received = true
       t.ok(sent > before, 'new requests are still answered')
       await Promise.all(callers)
       t.strictSame(wrong, [], `none of ${sent} requests failed`)

@@ -23,7 +23,7 @@ const caller = {
 function saidOf(metered: readonly MeterName[], requests: readonly string[]): string[] {
   const rules = pathRules(metered)
   const said: string[] = []
-  const note = createUncountedLog(rules, (path, wanted) => said.push(`${path} ${wanted}`))
+  const note = createUncountedLog(rules, (path, setting) => said.push(`${path} ${setting}`))
   for (const path of requests) {
     const request = { caller, method: 'POST', bodyModel: 'sim', requestedSubscription: undefined }
     note(authorize({ ...request, target: readTarget(path)! }, snapshot, rules))

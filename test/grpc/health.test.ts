@@ -27,18 +27,18 @@ test('a server is healthy from the start', async (t) => {
 
 test('a watch reports the drain', async (t) => {
   const { server, watch } = await startGrpc(t, {})
-  const heard: string[] = []
+  const received: string[] = []
   const calls = [watch(watchPath, nothing), watch(watchPath, nothing)]
   for (const call of calls) {
-    call.on('data', (bytes: Buffer) => heard.push(statusOf(bytes)))
+    call.on('data', (bytes: Buffer) => received.push(statusOf(bytes)))
     call.on('error', (error) => t.fail(String(error)))
   }
   await Promise.all(calls.map((call) => once(call, 'data')))
-  t.strictSame(heard, ['SERVING', 'SERVING'])
+  t.strictSame(received, ['SERVING', 'SERVING'])
   const ends = calls.map((call) => once(call, 'end'))
   await server.stop(20_000)
   await Promise.all(ends)
-  t.strictSame(heard.slice(2), ['NOT_SERVING', 'NOT_SERVING'])
+  t.strictSame(received.slice(2), ['NOT_SERVING', 'NOT_SERVING'])
 })
 
 test('a cancelled watch gets no message', async (t) => {

@@ -27,7 +27,7 @@ const methods = {
       throw new Error('secret')
     },
   },
-  sinks: { '/test/sink': () => {} },
+  clientStreaming: { '/test/stream': () => {} },
 }
 
 /** A call and its response. The next call on the connection must succeed in each case. */
@@ -59,7 +59,7 @@ const rows: readonly Row[] = [
   ['an asynchronous response', { path: '/test/late', frames: [hello] }, { ...ok, body: hello }],
   [
     'the longest message',
-    { path: '/test/sink', frames: [prefixed(Buffer.alloc(4 * mebibyte))] },
+    { path: '/test/stream', frames: [prefixed(Buffer.alloc(4 * mebibyte))] },
     ok,
   ],
   ['one byte too long', { frames: [prefixed('', 0, 4 * mebibyte + 1)] }, failed('8')],
@@ -207,7 +207,7 @@ test('lists the supported compressions if one is refused', async (t) => {
 test('reads the log stream from frames of any size', async (t) => {
   const taken: string[] = []
   const { port } = await startGrpc(t, {
-    sinks: { '/test/sink': (message) => taken.push(message.toString()) },
+    clientStreaming: { '/test/stream': (message) => taken.push(message.toString()) },
   })
   const session = connectWire(t, port)
   const messages = ['one', '', 'three', long.toString(), 'five', 'six']
@@ -216,11 +216,14 @@ test('reads the log stream from frames of any size', async (t) => {
     taken.length = 0
     const frames: Buffer[] = []
     for (let at = 0; at < all.length; at += size) frames.push(all.subarray(at, at + size))
-    t.match(await callWire(session, { path: '/test/sink', frames }), { ...ok, body: prefixed('') })
+    t.match(await callWire(session, { path: '/test/stream', frames }), {
+      ...ok,
+      body: prefixed(''),
+    })
     t.strictSame(taken, messages)
   }
   const cut = await callWire(session, {
-    path: '/test/sink',
+    path: '/test/stream',
     frames: [prefixed('a'), hello.subarray(1)],
   })
   t.match(cut, { status: '13' }, 'a stream that ends within a message')
@@ -248,10 +251,10 @@ test('limits the size of unfinished messages per connection', async (t) => {
 test('a drain responds to an open stream', async (t) => {
   const taken: Buffer[] = []
   const { port, server } = await startGrpc(t, {
-    sinks: { '/test/sink': (message) => taken.push(message) },
+    clientStreaming: { '/test/stream': (message) => taken.push(message) },
   })
   const session = connectWire(t, port)
-  const call = callWire(session, { path: '/test/sink', frames: [hello], open: true })
+  const call = callWire(session, { path: '/test/stream', frames: [hello], open: true })
   await poll(() => taken.length === 1, 'the message is processed')
   const stopped = server.stop(20_000)
   t.match(await call, { ...ok, body: prefixed(''), rstCode: 0 })

@@ -54,9 +54,9 @@ async function flood(t: Test, port: number, calls: number) {
     await write(Buffer.concat(frames))
   }
   if (!socket.destroyed) await write(frameOf(kind.ping, 0, 0, Buffer.alloc(8)))
-  const heard = (type: number) => typesOf(received).includes(type)
-  await poll(() => socket.destroyed || heard(kind.ping) || heard(kind.goaway), 'the flood is over')
-  return { ended: heard(kind.goaway) || !heard(kind.ping) }
+  const has = (type: number) => typesOf(received).includes(type)
+  await poll(() => socket.destroyed || has(kind.ping) || has(kind.goaway), 'the flood is over')
+  return { ended: has(kind.goaway) || !has(kind.ping) }
 }
 
 function typesOf(received: Buffer): number[] {

@@ -86,7 +86,7 @@ test('concurrent calls get their own responses', async (t) => {
 test('an invalid message does not end the log stream', async (t) => {
   const taken: number[] = []
   const { send, faults } = await startGrpc(t, {
-    sinks: {
+    clientStreaming: {
       [logs]: (message) => {
         readUsages(message)
         taken.push(message.length)
@@ -110,7 +110,7 @@ test('cancelled streams affect no other call', async (t) => {
   const taken: Buffer[] = []
   const { ask, send, watch, faults } = await startGrpc(t, {
     unary: { '/test/echo': (message) => message },
-    sinks: { [logs]: (message) => taken.push(message) },
+    clientStreaming: { [logs]: (message) => taken.push(message) },
   })
   const log = send(logs)
   log.stream.write(Buffer.from('1200', 'hex'))
@@ -140,7 +140,7 @@ test('a stop waits for calls', async (t) => {
 })
 
 test('a stop ends open streams after its deadline', async (t) => {
-  const { send, server } = await startGrpc(t, { sinks: { [logs]: () => {} } })
+  const { send, server } = await startGrpc(t, { clientStreaming: { [logs]: () => {} } })
   const { stream, ended } = send(logs)
   stream.write(Buffer.alloc(0))
   await server.stop(50)
@@ -160,7 +160,7 @@ test('listens on several addresses', async (t) => {
 
 test('rejects an address in use', async (t) => {
   const { port } = await startGrpc(t, {})
-  const second = createGrpcServer({ unary: {}, sinks: {}, onFault() {} })
+  const second = createGrpcServer({ unary: {}, clientStreaming: {}, onFault() {} })
   t.teardown(() => second.stop(0))
   await t.rejects(second.listen(`127.0.0.1:${port}`), /EADDRINUSE|bind/)
 })

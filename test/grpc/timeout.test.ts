@@ -20,13 +20,13 @@ test('a late call ends with DEADLINE_EXCEEDED', async (t) => {
       '/test/never': () => new Promise<Buffer>((resolve) => answers.push(resolve)),
       '/test/echo': (message) => message,
     },
-    sinks: { '/test/sink': () => {} },
+    clientStreaming: { '/test/stream': () => {} },
   })
   const session = connectWire(t, port)
   const headers = { 'grpc-timeout': '30m' }
   const late = await callWire(session, { path: '/test/never', headers, frames: [prefixed('a')] })
   t.match(late, { status: '4', message: 'deadline exceeded', alone: true })
-  const sink = { path: '/test/sink', headers, frames: [prefixed('a')], open: true }
+  const sink = { path: '/test/stream', headers, frames: [prefixed('a')], open: true }
   t.match(await callWire(session, sink), { status: '4' })
   const watch = { path: '/grpc.health.v1.Health/Watch', headers, frames: [prefixed('')] }
   t.match(await callWire(session, watch), { status: '4', alone: false })
@@ -40,16 +40,16 @@ test('a request that is not completed ends without a grpc-timeout', async (t) =>
   const taken: string[] = []
   const { port, faults } = await startGrpc(t, {
     unary: { '/test/echo': (message) => message },
-    sinks: { '/test/sink': (message) => taken.push(message.toString()) },
+    clientStreaming: { '/test/stream': (message) => taken.push(message.toString()) },
     limits: { ...defaultLimits, requestMs: 100 },
   })
   const session = connectWire(t, port)
-  const headers = { 'content-type': 'application/grpc', ':method': 'POST', ':path': '/test/sink' }
+  const headers = { 'content-type': 'application/grpc', ':method': 'POST', ':path': '/test/stream' }
   const used = session.request(headers)
   used.on('error', () => {})
   used.write(prefixed('first'))
 
-  const sink = '/test/sink'
+  const sink = '/test/stream'
   const cut = prefixed('cut', 0, 4)
   for (const [title, call] of Object.entries({
     'no message': {},

@@ -146,7 +146,7 @@ test('the service has exactly the permissions that it needs', async (t) => {
     onProblem: (problem) => t.fail(`pods: ${problem}`),
   })
   t.teardown(() => pods.stop())
-  pods.look([{ name: 'silent', uid: '1' }])
+  pods.check([{ name: 'silent', uid: '1' }])
   await poll(() => world.faults.watches === 15, 'all collections are watched')
   const grants = grantsOf('tollgate-gateway')
   const isReview = ({ resource }: Grant): boolean => resource.endsWith('reviews')

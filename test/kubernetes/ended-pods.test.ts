@@ -30,7 +30,7 @@ test('reports only pods that have ended', async (t) => {
   }
   await setPhase(world, 'done', 'Succeeded')
   await setPhase(world, 'lost', 'Unknown')
-  pods.look(all)
+  pods.check(all)
   await poll(() => told.has('done'), 'the pod "done" has ended')
   await setPhase(world, 'failed', 'Failed')
   await removePod(world, 'gone')
@@ -39,7 +39,7 @@ test('reports only pods that have ended', async (t) => {
   for (const name of ['failed', 'gone', 'again']) await poll(() => told.has(name), name)
   t.strictSame([...told].sort(), ['again', 'done', 'failed', 'gone'])
   await poll(() => world.faults.watches === 1, 'the pods are watched')
-  pods.look([])
+  pods.check([])
   await poll(() => world.faults.watches === 0, 'the watch ends if no pods are of interest')
 })
 
@@ -49,23 +49,23 @@ test('no pod has ended while the API server is unavailable', async (t) => {
   await setPhase(world, 'one', 'Failed')
   for (const status of [500, 403, 401]) {
     world.faults.status = status
-    pods.look([pod])
+    pods.check([pod])
     await poll(() => problems.length === 1, `${status} is reported`)
     problems.length = 0
-    pods.look([])
+    pods.check([])
   }
   // Every API server has pods, so a 404 says nothing about them.
   world.faults.forget('pods')
   world.faults.status = 0
   const before = world.faults.requests.length
-  pods.look([pod])
+  pods.check([pod])
   await poll(() => world.faults.requests.length > before, '404')
   await delay(300)
-  pods.look([pod])
+  pods.check([pod])
   t.strictSame([...told], [])
-  pods.look([])
+  pods.check([])
   world.faults.restore('pods')
   await makePod(world, 'two')
-  pods.look([pod])
+  pods.check([pod])
   await poll(() => told.has('one'), 'the pod "one" was deleted')
 })

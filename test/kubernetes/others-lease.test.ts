@@ -43,14 +43,14 @@ function follow(t: Test, { access, faults }: World): Followed {
     everyMs: 10,
     monotonic: () => now,
   })
-  const looks = () => faults?.requests.length ?? 0
+  const polls = () => faults?.requests.length ?? 0
   return Object.defineProperties(followed, {
     told: { value: told },
     pass: {
       async value(seconds: number) {
         now += 1_000 * seconds
-        const before = looks()
-        await poll(() => looks() >= before + 3, 'two full reads since then')
+        const before = polls()
+        await poll(() => polls() >= before + 3, 'two full reads since then')
       },
     },
   }) as Followed

@@ -33,7 +33,7 @@ export const allMutants: readonly Mutant[] = [
     ['core/decision/access-matrix.test.ts'],
     [
       ['offset - passed', 'offset'],
-      ['wanted?.has(key) ?? true', 'true'],
+      ['only?.has(key) ?? true', 'true'],
     ],
   ),
   ...mutants(

@@ -191,7 +191,7 @@ export function containerTests(
   test('an unprivileged user can write only to the volumes', async (t) => {
     const { pod } = await start(t, 'production', launch('production'))
     const gateway = pod('tollgate-gateway')
-    const look = async (container: string) => {
+    const mountsOf = async (container: string) => {
       const script = `
         id -u; id -G; grep -E 'Cap(Eff|Bnd)|NoNewPrivs' /proc/self/status
         for folder in / /etc /opt /opt/tollgate /usr /var /run /tmp /run/tollgate/envoy \\
@@ -208,7 +208,7 @@ export function containerTests(
     }
     const ofService = ['/tmp', '/run/tollgate/envoy', '/run/tollgate/sockets']
     const journal = '/var/lib/tollgate/journal'
-    t.strictSame(await look('tollgate'), [...ofService, journal, '/var/lib/tollgate/data'])
-    t.strictSame(await look('envoy'), ['/run/tollgate/sockets', journal])
+    t.strictSame(await mountsOf('tollgate'), [...ofService, journal, '/var/lib/tollgate/data'])
+    t.strictSame(await mountsOf('envoy'), ['/run/tollgate/sockets', journal])
   })
 }

@@ -25,7 +25,7 @@ const settle = createSettle({
 })
 const server = createGrpcServer({
   unary: {},
-  sinks: {
+  clientStreaming: {
     '/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs': (message) => {
       for (const usage of readUsages(message)) settle(usage)
     },

@@ -26,8 +26,8 @@ function write(path: string, content: unknown): void {
 }
 
 async function readFolder(folder: string): Promise<Gathered> {
-  const gathered = await createFolder(folder).look(0)
-  if (gathered === undefined) throw new Error('the first look found nothing')
+  const gathered = await createFolder(folder).poll(0)
+  if (gathered === undefined) throw new Error('the first poll found nothing')
   return gathered
 }
 
@@ -144,26 +144,26 @@ async function watch(t: Test, folder: string, onChange = (_: Gathered): void => 
   t.teardown(() => closing.abort())
   const source = createFolderSource(folder)
   await source.next(closing.signal)
-  const heard = { changes: 0, losses: 0 }
+  const reported = { changes: 0, losses: 0 }
   const follow = async (): Promise<void> => {
     while (!closing.signal.aborted) {
       try {
         const gathered = await source.next(closing.signal)
-        heard.changes += 1
+        reported.changes += 1
         onChange(gathered)
       } catch {
-        heard.losses += 1
+        reported.losses += 1
       }
     }
   }
   void follow()
-  return { heard, close: () => closing.abort() }
+  return { reported, close: () => closing.abort() }
 }
 
 test('detects each way of saving a file', async (t) => {
   const folder = folderOf(t, { 'a.yaml': 'a', 'sub/b.yaml': 'b' })
   symlinkSync('nowhere', join(folder, 'dangling.yaml'))
-  const { heard } = await watch(t, folder)
+  const { reported } = await watch(t, folder)
   for (const [title, save] of [
     ['in place', () => write(join(folder, 'a.yaml'), 'aa')],
     [
@@ -180,24 +180,24 @@ test('detects each way of saving a file', async (t) => {
     ['a deleted file', () => rmSync(join(folder, 'e.yaml'))],
     ['the folder back', () => write(join(folder, 'a.yaml'), 'a')],
   ] as const) {
-    const before = heard.changes
+    const before = reported.changes
     save()
-    await poll(() => heard.changes > before, title)
-    t.equal(heard.changes, before + 1, title)
+    await poll(() => reported.changes > before, title)
+    t.equal(reported.changes, before + 1, title)
   }
 })
 
 test('a folder may be deleted and recreated', async (t) => {
   const folder = folderOf(t, { 'a.yaml': modelRef('a') })
   const names: string[] = []
-  const { heard } = await watch(t, folder, ({ resources }) => {
+  const { reported } = await watch(t, folder, ({ resources }) => {
     for (const { metadata } of resources) names.push(metadata.name)
   })
   rmSync(folder, { recursive: true })
-  await poll(() => heard.losses > 0, 'the folder is missing')
-  t.equal(heard.changes, 0, 'which is not a change')
+  await poll(() => reported.losses > 0, 'the folder is missing')
+  t.equal(reported.changes, 0, 'which is not a change')
   write(join(folder, 'b.yaml'), modelRef('b'))
-  await poll(() => heard.changes > 0, 'the folder is back')
+  await poll(() => reported.changes > 0, 'the folder is back')
   await poll(() => names.at(-1) === 'b', 'its new content')
 })
 
@@ -206,15 +206,15 @@ test('unchanged documents keep their objects', async (t) => {
     'a.yaml': modelRef('a'),
     'b.yaml': `---\n${JSON.stringify(modelRef('b'))}\n---\n${JSON.stringify(modelRef('c'))}\n`,
   })
-  const looked = createFolder(folder)
-  const before = (await looked.look(0))?.resources ?? []
-  t.equal(await looked.look(1), undefined, 'no change')
+  const polled = createFolder(folder)
+  const before = (await polled.poll(0))?.resources ?? []
+  t.equal(await polled.poll(1), undefined, 'no change')
   write(join(folder, 'touched'), '')
   renameSync(join(folder, 'touched'), join(folder, 'd.yaml'))
   const longer = JSON.stringify(modelRef('d', { modelIds: ['more than before'] }))
   write(join(folder, 'b.yaml'), `---\n${longer}\n---\n${JSON.stringify(modelRef('b'))}\n`)
-  t.equal(await looked.look(2), undefined, 'a change must be seen twice')
-  const after = (await looked.look(20_000)) ?? (await looked.look(40_000))
+  t.equal(await polled.poll(2), undefined, 'a change must be seen twice')
+  const after = (await polled.poll(20_000)) ?? (await polled.poll(40_000))
   const names = (resources: Gathered['resources'] = []) =>
     resources.map(({ metadata }) => metadata.name)
   t.strictSame(names(after?.resources), ['a', 'd', 'b'])
@@ -226,40 +226,40 @@ test('detects the swap of a ConfigMap', async (t) => {
   const folder = folderOf(t, { '..1/a.yaml': 'a', '..2/a.yaml': 'b' })
   symlinkSync('..1', join(folder, '..data'))
   symlinkSync('..data/a.yaml', join(folder, 'a.yaml'))
-  const { heard } = await watch(t, folder)
+  const { reported } = await watch(t, folder)
   symlinkSync('..2', join(folder, '..data_tmp'))
   renameSync(join(folder, '..data_tmp'), join(folder, '..data'))
-  await poll(() => heard.changes === 1, 'the swap is detected')
+  await poll(() => reported.changes === 1, 'the swap is detected')
 })
 
 test('ignores other files', async (t) => {
   const folder = folderOf(t, { 'a.yaml': 'a' })
-  const { heard } = await watch(t, folder)
+  const { reported } = await watch(t, folder)
   write(join(folder, 'README.md'), 'x')
   write(join(folder, '.a.yaml.swp'), 'x')
   write(join(folder, 'a.yaml'), 'changed')
-  await poll(() => heard.changes > 0, 'a.yaml has changed')
-  t.equal(heard.changes, 1)
+  await poll(() => reported.changes > 0, 'a.yaml has changed')
+  t.equal(reported.changes, 1)
 })
 
 test('waits until a file is no longer being written', async (t) => {
   const folder = folderOf(t, { 'a.yaml': '' })
-  const { heard } = await watch(t, folder)
+  const { reported } = await watch(t, folder)
   for (let size = 1; size <= 50; size += 1) {
     write(join(folder, 'a.yaml'), 'x'.repeat(size))
     await delay(20)
   }
-  t.equal(heard.changes, 0)
-  await poll(() => heard.changes === 1, 'the complete file is read')
+  t.equal(reported.changes, 0)
+  await poll(() => reported.changes === 1, 'the complete file is read')
 })
 
 test('does not miss a change during a load', async (t) => {
   const folder = folderOf(t, { 'a.yaml': 'a' })
-  const { heard } = await watch(t, folder, () => {
-    if (heard.changes === 1) write(join(folder, 'a.yaml'), 'changed while loading')
+  const { reported } = await watch(t, folder, () => {
+    if (reported.changes === 1) write(join(folder, 'a.yaml'), 'changed while loading')
   })
   write(join(folder, 'a.yaml'), 'changed')
-  await poll(() => heard.changes === 2, 'the second change is seen')
+  await poll(() => reported.changes === 2, 'the second change is seen')
 })
 
 test('a closed watch reports nothing', async (t) => {
@@ -268,8 +268,8 @@ test('a closed watch reports nothing', async (t) => {
   const open = await watch(t, folder)
   closed.close()
   write(join(folder, 'a.yaml'), 'changed')
-  await poll(() => open.heard.changes === 1, 'the open watch reports the change')
-  t.equal(closed.heard.changes, 0)
+  await poll(() => open.reported.changes === 1, 'the open watch reports the change')
+  t.equal(closed.reported.changes, 0)
 })
 
 test('reading many files does not block the event loop', async (t) => {

@@ -26,7 +26,7 @@ async function begin(t: Test, content = whole) {
   writeFileSync(path, content)
   const folder = createFolder(join(path, '..'))
   let now = 0
-  let latest = (await folder.look(now)) as Gathered
+  let latest = (await folder.poll(now)) as Gathered
   return {
     inPlace: (fresh: string) => writeFileSync(path, fresh),
     byRename(fresh: string) {
@@ -34,11 +34,11 @@ async function begin(t: Test, content = whole) {
       renameSync(join(path, '..', '.fresh'), path)
     },
     remove: () => rmSync(path),
-    /** Moves the clock, with a look every 100 ms. */
+    /** Moves the clock, with a poll every 100 ms. */
     async wait(ms: number) {
       for (const end = now + ms; now < end; ) {
         now = Math.min(end, now + 100)
-        latest = (await folder.look(now)) ?? latest
+        latest = (await folder.poll(now)) ?? latest
       }
     },
     names: () => latest.resources.map(({ metadata }) => metadata.name).join(),

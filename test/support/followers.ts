@@ -63,19 +63,19 @@ export async function startFollower(
 }
 
 /** Listens until `t` ends; returns the notified channels in order, as they arrive. */
-export async function hear(
+export async function receiveNotifications(
   t: Test,
   url: string,
   channels: readonly string[],
 ): Promise<readonly string[]> {
-  const heard: string[] = []
+  const received: string[] = []
   const Listening = connectionClass({ url, applicationName: 'test' })
   const connection = new Listening()
-  connection.on('notification', ({ channel }) => void heard.push(channel))
+  connection.on('notification', ({ channel }) => void received.push(channel))
   t.teardown(() => connection.abandon())
   await connection.connect()
   for (const channel of channels) await connection.query(`listen ${channel}`)
-  return heard
+  return received
 }
 
 /** Creates keys of a user with the hashes `<user>-1` and so on. */
@@ -87,7 +87,7 @@ export async function fillKeys(sql: Pool, count: number, user = 'alice'): Promis
 }
 
 /**
- * Adds a replica that has followed the log until now and is never heard of again; returns its id.
+ * Adds a replica that has followed the log until now and never reports again; returns its id.
  */
 export async function addReplica(sql: Pool, name: string): Promise<string> {
   const id = randomUUID()

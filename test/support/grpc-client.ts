@@ -9,7 +9,7 @@ export async function startGrpc(t: Test, methods: Partial<GrpcMethods>, address 
   const faults: unknown[] = []
   const server = createGrpcServer({
     unary: {},
-    sinks: {},
+    clientStreaming: {},
     onFault: (error) => faults.push(error),
     ...methods,
   })

@@ -52,7 +52,7 @@ export const post = (...more: readonly Buffer[]): Buffer =>
 export const hello = Buffer.concat([preface, frame('settings', 0)])
 
 /** A received frame. */
-export interface Heard {
+export interface Frame {
   readonly type: number
   readonly flags: number
   readonly stream: number
@@ -65,9 +65,9 @@ export interface RawConnection {
   /** The socket is closed, for whatever reason. */
   readonly closed: boolean
   send(...bytes: readonly Buffer[]): Promise<void>
-  heard(): readonly Heard[]
+  frames(): readonly Frame[]
   /** The first frame of this type for which `holds` is true, once it arrives. */
-  hear(type: keyof typeof frameType, holds?: (frame: Heard) => boolean): Promise<Heard>
+  frame(type: keyof typeof frameType, holds?: (frame: Frame) => boolean): Promise<Frame>
   /**
    * Waits for the answer to a PING, after which all earlier bytes have been handled, or for the
    * end.
@@ -92,7 +92,7 @@ export async function connectRaw(t: Test, port: number): Promise<RawConnection> 
   })
   t.teardown(() => socket.destroy())
   await once(socket, 'connect')
-  const heard = (): readonly Heard[] => framesOf(received)
+  const frames = (): readonly Frame[] => framesOf(received)
   const connection: RawConnection = {
     socket,
     get closed() {
@@ -102,12 +102,12 @@ export async function connectRaw(t: Test, port: number): Promise<RawConnection> 
       if (closed) return
       await Promise.race([new Promise((sent) => socket.write(Buffer.concat(bytes), sent)), gone])
     },
-    heard,
-    hear: (type, holds = () => true) =>
+    frames,
+    frame: (type, holds = () => true) =>
       poll(
-        () => heard().find((one) => one.type === frameType[type] && holds(one)),
+        () => frames().find((one) => one.type === frameType[type] && holds(one)),
         `${type} arrives`,
-      ) as Promise<Heard>,
+      ) as Promise<Frame>,
     async settle() {
       pings += 1
       const mark = Buffer.alloc(8, pings)
@@ -115,7 +115,7 @@ export async function connectRaw(t: Test, port: number): Promise<RawConnection> 
       await poll(
         () =>
           closed ||
-          heard().some(({ type, payload }) => type === frameType.ping && payload.equals(mark)),
+          frames().some(({ type, payload }) => type === frameType.ping && payload.equals(mark)),
         'the PING is answered',
       )
     },
@@ -123,8 +123,8 @@ export async function connectRaw(t: Test, port: number): Promise<RawConnection> 
   return connection
 }
 
-export function framesOf(bytes: Buffer): Heard[] {
-  const frames: Heard[] = []
+export function framesOf(bytes: Buffer): Frame[] {
+  const frames: Frame[] = []
   for (let at = 0; at + headBytes <= bytes.length; ) {
     const end = at + headBytes + bytes.readUIntBE(at, 3)
     if (end > bytes.length) break

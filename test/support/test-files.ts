@@ -69,7 +69,7 @@ export async function runTestFiles(files: readonly string[], run: TestRun): Prom
   const timer = setInterval(() => {
     const isIdle = idleShare() > enoughIdle
     if (isIdle && running.size < jobs) begin()
-  }, lookEveryMs)
+  }, pollMs)
   const always = Math.min(jobs, availableParallelism())
   while (waiting.length + running.size > 0) {
     while (waiting.length > 0 && running.size < always) begin()
@@ -85,7 +85,7 @@ export async function runTestFiles(files: readonly string[], run: TestRun): Prom
  */
 const enoughIdle = 0.15
 /** About how long it takes to see whether a file needs a processor, in milliseconds. */
-const lookEveryMs = 500
+const pollMs = 500
 
 /**
  * Returns a function that gives the idle share of the processors since its last call, from 0 to 1.

@@ -43,9 +43,9 @@ export function* accessRows(
   snapshot: Snapshot,
   { model, subject, offset, limit }: AccessQuestion,
 ): Generator<undefined, readonly AccessRow[]> {
-  const wanted = model === undefined ? undefined : new Set(modelsNamed(snapshot, model))
-  const policies = yield* byModel(snapshot.policies.values(), wanted)
-  const subscriptions = yield* byModel(snapshot.subscriptions.values(), wanted)
+  const only = model === undefined ? undefined : new Set(modelsNamed(snapshot, model))
+  const policies = yield* byModel(snapshot.policies.values(), only)
+  const subscriptions = yield* byModel(snapshot.subscriptions.values(), only)
   const keys = [...new Set([...policies.keys(), ...subscriptions.keys()])].sort()
   const page: AccessRow[] = []
   let passed = 0
@@ -73,13 +73,13 @@ function modelsNamed({ models, modelsByName, servedNames }: Snapshot, name: stri
 /** The resources that name each model, ordered by their own names. */
 function* byModel<Compiled extends CompiledPolicy | CompiledSubscription>(
   all: Iterable<Compiled>,
-  wanted: ReadonlySet<string> | undefined,
+  only: ReadonlySet<string> | undefined,
 ): Generator<undefined, ReadonlyMap<string, readonly Compiled[]>> {
   const found = new Map<string, Compiled[]>()
   for (const each of [...all].sort(byName)) {
     yield
     for (const key of each.modelKeys) {
-      if (wanted?.has(key) ?? true) addTo(found, key, each)
+      if (only?.has(key) ?? true) addTo(found, key, each)
     }
   }
   return found
@@ -103,18 +103,18 @@ function rowsOf(
     rows[kind].set(name, row)
     return row
   }
-  const wanted = (names: Iterable<string>) =>
+  const requested = (names: Iterable<string>) =>
     [...names].filter((name) => subject === undefined || name === subject)
   for (const policy of policies) {
     const { users, groups } = policy.resource.subjects
-    for (const name of wanted(new Set(groups))) rowOf('group', name).policies.push(policy)
-    for (const name of wanted(new Set(users))) rowOf('user', name).policies.push(policy)
+    for (const name of requested(new Set(groups))) rowOf('group', name).policies.push(policy)
+    for (const name of requested(new Set(users))) rowOf('user', name).policies.push(policy)
   }
   for (const subscription of subscriptions) {
     const { users, groups } = subscription
     const paying = { subscription, pays: unfitness(subscription, model.key) === undefined }
-    for (const name of wanted(groups)) rowOf('group', name).subscriptions.push(paying)
-    for (const name of wanted(users)) rowOf('user', name).subscriptions.push(paying)
+    for (const name of requested(groups)) rowOf('group', name).subscriptions.push(paying)
+    for (const name of requested(users)) rowOf('user', name).subscriptions.push(paying)
   }
   return [...inOrder(rows.group), ...inOrder(rows.user)]
 }

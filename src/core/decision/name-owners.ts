@@ -72,12 +72,12 @@ export function claimsOf(
     const other = first.get(wish.name)
     if (other === undefined || byAge(wish.model, other.model) < 0) first.set(wish.name, wish)
   }
-  const wanted = new Map(held)
+  const demand = new Map(held)
   for (const { model } of first.values()) {
     const { namespace } = model.resource.metadata
-    wanted.set(namespace, (wanted.get(namespace) ?? 0) + 1)
+    demand.set(namespace, (demand.get(namespace) ?? 0) + 1)
   }
-  const shares = fairShares(wanted, room)
+  const shares = fairShares(demand, room)
   const have = new Map(held)
   const claims = new Map<string, NameOwner>()
   for (const [name, { server, model }] of first) {

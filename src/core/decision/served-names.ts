@@ -35,7 +35,7 @@ export function takenOf<Entry extends { readonly id: string }>(
 interface List {
   readonly names: readonly string[]
   /** The length of its list before it was shortened. */
-  readonly wanted: number
+  readonly demand: number
   /** The namespaces of its models, each of which is charged with it. */
   readonly namespaces: readonly string[]
 }
@@ -48,9 +48,9 @@ export function createServedNames(room = maxNames) {
   const owned = new Map<string, number>()
   let isKnown = false
   /** Names by namespace: listed, and accepted. */
-  const wanted = new Map<string, number>()
+  const demand = new Map<string, number>()
   const accepted = new Map<string, number>()
-  let wantedInAll = 0
+  let totalDemand = 0
   let edition = 0
 
   function charge(counts: Map<string, number>, namespaces: readonly string[], by: number): void {
@@ -61,9 +61,9 @@ export function createServedNames(room = maxNames) {
     }
   }
 
-  function want(namespaces: readonly string[], by: number): void {
-    charge(wanted, namespaces, by)
-    wantedInAll += namespaces.length * by
+  function addDemand(namespaces: readonly string[], by: number): void {
+    charge(demand, namespaces, by)
+    totalDemand += namespaces.length * by
   }
 
   function remove(server: string, names: readonly string[]): void {
@@ -84,19 +84,19 @@ export function createServedNames(room = maxNames) {
 
   /** How many names a server of these namespaces may add. Shortens lists of namespaces above their share. */
   function roomFor(namespaces: readonly string[]): number {
-    if (wantedInAll <= room) return room
-    const shares = fairShares(wanted, room)
+    if (totalDemand <= room) return room
+    const shares = fairShares(demand, room)
     const freeOf = (namespace: string): number =>
       (shares.get(namespace) ?? 0) - (accepted.get(namespace) ?? 0)
     const above = new Set([...accepted.keys()].filter((namespace) => freeOf(namespace) < 0))
-    for (const [server, { names, namespaces, wanted }] of above.size > 0 ? lists : []) {
+    for (const [server, { names, namespaces, demand }] of above.size > 0 ? lists : []) {
       // A server of several namespaces keeps what one of them has room for.
       const excess = Math.min(...namespaces.map((each) => -freeOf(each)))
       if (excess <= 0 || names.length === 0) continue
       const kept = names.slice(0, Math.max(0, names.length - excess))
       remove(server, names.slice(kept.length))
       charge(accepted, namespaces, kept.length - names.length)
-      lists.set(server, { names: kept, wanted, namespaces })
+      lists.set(server, { names: kept, demand, namespaces })
     }
     return Math.max(0, ...namespaces.map(freeOf))
   }
@@ -127,14 +127,14 @@ export function createServedNames(room = maxNames) {
       if (before !== undefined) {
         remove(server, before.names)
         charge(accepted, before.namespaces, -before.names.length)
-        want(before.namespaces, -before.wanted)
+        addDemand(before.namespaces, -before.demand)
         lists.delete(server)
       }
-      want(namespaces, names.length)
+      addDemand(namespaces, names.length)
       const taken = names.slice(0, roomFor(namespaces))
       add(server, taken)
       charge(accepted, namespaces, taken.length)
-      lists.set(server, { names: taken, wanted: names.length, namespaces })
+      lists.set(server, { names: taken, demand: names.length, namespaces })
       return before === undefined || !areSame(before.names, taken)
     },
     /** Forgets a server that no model uses any more. */
@@ -144,7 +144,7 @@ export function createServedNames(room = maxNames) {
       edition += 1
       remove(server, before.names)
       charge(accepted, before.namespaces, -before.names.length)
-      want(before.namespaces, -before.wanted)
+      addDemand(before.namespaces, -before.demand)
       lists.delete(server)
     },
     /** The owner of each name that has one. */

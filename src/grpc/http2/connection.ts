@@ -48,7 +48,7 @@ export class Connection implements SessionLink {
     )
     this.#reminder = setInterval(() => session.streams.remind(), options.limits.requestMs).unref()
     socket.on('data', (data: Buffer) => this.#read(data))
-    socket.on('drain', () => this.#goOn())
+    socket.on('drain', () => this.#resume())
     // The 'close' event handles the end of a socket; an unhandled error would end the process.
     socket.on('error', () => {})
     socket.on('close', () => this.#close())
@@ -144,7 +144,7 @@ export class Connection implements SessionLink {
     this.#watchStall()
   }
 
-  #goOn(): void {
+  #resume(): void {
     if (!this.#stalled || this.#over) return
     this.#stalled = false
     clearTimeout(this.#stall)

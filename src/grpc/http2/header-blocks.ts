@@ -62,7 +62,7 @@ export class HeaderBlocks {
     this.#keep(buffer, from, to)
   }
 
-  goOn(flags: number, buffer: Buffer, start: number, end: number): void {
+  continuation(flags: number, buffer: Buffer, start: number, end: number): void {
     if (this.#stream === 0) throw new ConnectionError(errorCode.protocolError, 'CONTINUATION')
     this.#keep(buffer, start, end)
     if ((flags & flag.endHeaders) === 0) return

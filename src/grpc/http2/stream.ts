@@ -40,13 +40,15 @@ export interface StreamLink {
 }
 
 const nothing: readonly Buffer[] = []
-const deaf: StreamHandler = { data() {}, overdue() {}, closed() {} }
+
+/** Ignores the rest of what a client sends. */
+export const ignoreStream: StreamHandler = { data() {}, overdue() {}, closed() {} }
 
 export class Stream implements Sender {
   readonly id: number
   readonly #link: StreamLink
   /** Set by the connection once the request is known. */
-  handler: StreamHandler = deaf
+  handler: StreamHandler = ignoreStream
   /** The client sends nothing more. */
   remoteEnded = false
   /** The stream has ended. */

@@ -77,7 +77,7 @@ export class Streams {
   }
 
   onContinuation(flags: number, buffer: Buffer, start: number, end: number): void {
-    this.#blocks.goOn(flags, buffer, start, end)
+    this.#blocks.continuation(flags, buffer, start, end)
   }
 
   /** `size` is that of the frame with padding; the data is `buffer` from `start` to `end`. */

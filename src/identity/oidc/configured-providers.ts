@@ -15,7 +15,7 @@ import { createKeySource } from './key-source.ts'
 import { createProvider, type Provider, type SharedPrefixes } from './provider.ts'
 import { createProviders } from './providers.ts'
 
-interface Wanted extends WrittenProvider {
+interface Configured extends WrittenProvider {
   /** See createProvider. */
   readonly shared?: SharedPrefixes
   readonly ttlMs: number
@@ -28,9 +28,11 @@ export function openOidc(
   refusals: RefusalLog,
 ) {
   const { log, stops } = context
-  const providers = createProviders((wanted: Wanted) => openProvider(wanted, context, refusals))
+  const providers = createProviders((configured: Configured) =>
+    openProvider(configured, context, refusals),
+  )
   const own = ownProvider(context)
-  let written: readonly Wanted[] = []
+  let written: readonly Configured[] = []
   let followed: ExternalOidc | undefined
 
   function update(): void {
@@ -52,9 +54,9 @@ export function openOidc(
 
   /** The resource may have changed since the last call. */
   function current(): typeof providers {
-    const wanted = tenant()
-    if (wanted !== followed) {
-      followed = wanted
+    const configured = tenant()
+    if (configured !== followed) {
+      followed = configured
       update()
     }
     return providers
@@ -79,11 +81,11 @@ export function openOidc(
 }
 
 function openProvider(
-  wanted: Wanted,
+  configured: Configured,
   { config, log }: ProcessContext,
   refusals: RefusalLog,
 ): Provider {
-  const { issuer, discoveryUrl, ca, audiences, claims, shared, ttlMs } = wanted
+  const { issuer, discoveryUrl, ca, audiences, claims, shared, ttlMs } = configured
   const { oidcCaFile: caFile, oidcOutageGraceMs: graceMs } = config
   const readDocument = createReadDocument({ ca, caFile })
   const keys = createKeySource({
@@ -108,9 +110,9 @@ function openProvider(
 }
 
 /** A provider with the prefixes that it shares with another one of `all`. */
-function judgePrefixes(one: Wanted, all: readonly Wanted[]): Wanted {
+function judgePrefixes(one: Configured, all: readonly Configured[]): Configured {
   const others = all.filter(({ issuer }) => issuer !== one.issuer)
-  const isShared = (prefixOf: (wanted: Wanted) => string): boolean =>
+  const isShared = (prefixOf: (configured: Configured) => string): boolean =>
     others.some((other) => overlap(prefixOf(one), prefixOf(other)))
   const users = isShared(({ claims }) => claims.usernamePrefix)
   const groups = isShared(({ claims }) => claims.groupsPrefix)
@@ -125,7 +127,7 @@ function overlap(one: string, other: string): boolean {
 /** Calls `take` with the providers of the file, now and after each valid change. */
 function followProviders(
   { config, log }: ProcessContext,
-  take: (found: readonly Wanted[]) => void,
+  take: (found: readonly Configured[]) => void,
 ): { close(): void } | undefined {
   const { oidcProvidersFile: path, oidcIssuerUrl, oidcCacheTtlMs: ttlMs } = config
   if (path === undefined) return undefined
@@ -143,7 +145,7 @@ function followProviders(
 }
 
 /** The provider of the settings, if any. */
-function ownProvider({ config }: ProcessContext): readonly Wanted[] {
+function ownProvider({ config }: ProcessContext): readonly Configured[] {
   const { oidcIssuerUrl: issuer, oidcClientIds = [], oidcCacheTtlMs: ttlMs } = config
   if (issuer === undefined) return []
   return [{ ...usual(config), issuer, audiences: [...oidcClientIds], ttlMs }]
@@ -152,7 +154,7 @@ function ownProvider({ config }: ProcessContext): readonly Wanted[] {
 function tenantProvider(
   { issuerUrl, clientId, ttlSeconds }: ExternalOidc,
   { config }: ProcessContext,
-): Wanted {
+): Configured {
   const ttlMs = ttlSeconds * 1_000
   return { ...usual(config), issuer: issuerUrl, audiences: [clientId], ttlMs }
 }

@@ -94,17 +94,17 @@ export function createKeySource(options: KeySourceOptions) {
   }
 
   /** Looks in the set as it is now. */
-  async function look(header: JWSHeaderParameters): Promise<FoundKey | undefined> {
+  async function findKnown(header: JWSHeaderParameters): Promise<FoundKey | undefined> {
     const of = generation
     const key = isLost() ? undefined : await keys?.(header).catch(ignoreUnknown)
     return key && { key, generation: of }
   }
 
   async function find(header: JWSHeaderParameters): Promise<FoundKey | undefined> {
-    const known = await look(header)
+    const known = await findKnown(header)
     if (known !== undefined) return known
     await refresh()
-    const found = await look(header)
+    const found = await findKnown(header)
     // During an outage an unknown key is not refused: the provider may have just added it.
     if (found === undefined && (unavailableSince !== undefined || keys === undefined)) {
       throw new ServiceError('identity_unavailable')

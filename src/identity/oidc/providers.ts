@@ -4,8 +4,8 @@ import type { CodeFlow } from './code-flow.ts'
 import type { Provider } from './provider.ts'
 
 /** Starts without providers. `open` starts one. */
-export function createProviders<Wanted extends { readonly issuer: string }>(
-  open: (wanted: Wanted) => Provider,
+export function createProviders<Configured extends { readonly issuer: string }>(
+  open: (configured: Configured) => Provider,
 ) {
   interface Entry {
     readonly written: string
@@ -13,9 +13,9 @@ export function createProviders<Wanted extends { readonly issuer: string }>(
   }
   let inForce: ReadonlyMap<string, Entry> = new Map()
 
-  function put(wanted: readonly Wanted[]): void {
+  function put(configured: readonly Configured[]): void {
     const next = new Map<string, Entry>()
-    for (const one of wanted) {
+    for (const one of configured) {
       if (next.has(one.issuer)) continue
       const written = JSON.stringify(one)
       const before = inForce.get(one.issuer)

@@ -31,7 +31,7 @@ export async function listJournal(path: string): Promise<readonly ListedFile[]> 
       /^([.-]|$)/.test(each.startsWith(name) ? each.slice(name.length) : 'other') &&
       !notJournals.test(each),
   )
-  const found = await Promise.all(ours.map((each) => look(join(folder, each))))
+  const found = await Promise.all(ours.map((each) => statOf(join(folder, each))))
   return found
     .filter((file) => file !== undefined)
     .sort((a, b) => rank(a, path) - rank(b, path) || a.writtenAt - b.writtenAt)
@@ -43,7 +43,7 @@ function rank(file: ListedFile, path: string): number {
 }
 
 /** undefined if it has been renamed or removed meanwhile, or is not a file. */
-async function look(path: string): Promise<ListedFile | undefined> {
+async function statOf(path: string): Promise<ListedFile | undefined> {
   try {
     const found = await stat(path, { bigint: true })
     if (!found.isFile()) return undefined

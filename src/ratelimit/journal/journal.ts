@@ -46,7 +46,7 @@ const problems: Record<JournalProblem, string> = {
 }
 
 const readEveryMs = 500
-const lookEveryMs = 500
+const pollMs = 500
 const tidyEveryMs = 1_000
 const measureEveryMs = 1_000
 const progressEveryMs = 5_000
@@ -205,7 +205,7 @@ export function createJournal(options: JournalOptions) {
       reading = repeat(readEveryMs, 'the usage journal cannot be read', read)
       over = Promise.all([
         lasting && repeat(renewEveryMs, 'the usage journal cannot be claimed', claim),
-        repeat(lookEveryMs, 'the usage journal cannot be looked at', watch.look),
+        repeat(pollMs, 'the usage journal cannot be looked at', watch.poll),
         repeat(tidyEveryMs, 'the usage journal cannot be rotated', tidy),
         repeat(measureEveryMs, 'the usage journal cannot be measured', async () => {
           unreadBytes = await reader.countUnread()

@@ -43,9 +43,9 @@ const failedWrites = 2
 /** A line may be written this long before the stream reports its response. */
 const streamLagMs = 500
 /** Checks of a renamed file without a successor before it counts as missing. */
-const renamedLooks = 4
+const renamedPolls = 4
 
-/** Watches from the first call of `look`; calls must not overlap. */
+/** Watches from the first call of `poll`; calls must not overlap. */
 export function createJournalWatch(options: JournalWatchOptions) {
   const { path, reopen, monotonic } = options
   let problem: JournalProblem | undefined
@@ -55,7 +55,7 @@ export function createJournalWatch(options: JournalWatchOptions) {
   /** Changes of `modifiedNs` since the size changed. */
   let futile = 0
   let changedAt = Number.NEGATIVE_INFINITY
-  let missingLooks = 0
+  let missingPolls = 0
   /** When the stream reported the first response that the file may lack. */
   let reportedAt: number | undefined
 
@@ -73,21 +73,21 @@ export function createJournalWatch(options: JournalWatchOptions) {
   async function noteMissing(): Promise<void> {
     // If Envoy has not started yet, nothing is missing.
     if (inode === undefined && reportedAt === undefined) return
-    missingLooks += 1
-    if (missingLooks === 1 && inode !== undefined && !(await isRenamed())) {
+    missingPolls += 1
+    if (missingPolls === 1 && inode !== undefined && !(await isRenamed())) {
       options.onRemoved()
-      missingLooks = renamedLooks
+      missingPolls = renamedPolls
     }
-    if (missingLooks >= renamedLooks) become('missing')
+    if (missingPolls >= renamedPolls) become('missing')
     await reopen()
   }
 
   async function noteThere(found: { ino: bigint; size: bigint; mtimeNs: bigint }): Promise<void> {
     const own = String(found.ino)
-    if (missingLooks === 0 && inode !== undefined && inode !== own && !(await isRenamed())) {
+    if (missingPolls === 0 && inode !== undefined && inode !== own && !(await isRenamed())) {
       options.onRemoved()
     }
-    missingLooks = 0
+    missingPolls = 0
     inode = own
     const now = `${own} ${found.size}`
     const isModified = found.mtimeNs !== modifiedNs
@@ -124,7 +124,7 @@ export function createJournalWatch(options: JournalWatchOptions) {
       if (monotonic() - changedAt >= streamLagMs) reportedAt ??= monotonic()
     },
     /** Checks the file; call it twice a second. */
-    async look(): Promise<void> {
+    async poll(): Promise<void> {
       const found = await stat(path, { bigint: true }).catch((error: NodeJS.ErrnoException) => {
         if (error.code === 'ENOENT') return undefined
         throw error

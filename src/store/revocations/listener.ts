@@ -6,7 +6,7 @@ export interface ListenerOptions {
   readonly url: string | (() => string)
   readonly channel: string
   /** A notification arrived, or may have been missed. */
-  readonly onHeard: () => void
+  readonly onNotification: () => void
 }
 
 export type Listener = ReturnType<typeof startListener>
@@ -18,7 +18,7 @@ const retryMs = 250
  * Listens until it is stopped. Notifications may be missed for a while, so nothing may depend on
  * them.
  */
-export function startListener({ url, channel, onHeard }: ListenerOptions) {
+export function startListener({ url, channel, onNotification }: ListenerOptions) {
   const TollgateListener = connectionClass({
     url,
     applicationName: 'tollgate listener',
@@ -32,14 +32,14 @@ export function startListener({ url, channel, onHeard }: ListenerOptions) {
     if (isStopped) return
     const connection = new TollgateListener()
     current = connection
-    connection.on('notification', onHeard)
+    connection.on('notification', onNotification)
     connection.on('end', () => {
       if (!isStopped) retry = setTimeout(open, retryMs)
     })
     connection
       .connect()
       .then(() => sqlOver(connection).unsafe(`listen "${channel}"`).run(deadlineMs))
-      .then(onHeard, () => connection.abandon())
+      .then(onNotification, () => connection.abandon())
   }
 
   open()

@@ -213,7 +213,11 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
         if (state() === 'unavailable') await delay(outageEveryMs)
       }
       const { url } = options
-      listener = startListener({ url, channel: revocationChannel, onHeard: () => void catchUp() })
+      listener = startListener({
+        url,
+        channel: revocationChannel,
+        onNotification: () => void catchUp(),
+      })
       void tick()
     },
     stats: () => ({ ageMs: ageMs(), others, silent }),

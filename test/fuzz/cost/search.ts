@@ -35,7 +35,7 @@ interface Tried {
   readonly status: number
 }
 
-/** CPU of the plain exchanges that a first look compares with, and of those that confirm a find. */
+/** CPU of the plain exchanges that a first round compares with, and of those that confirm a find. */
 const lookMicros = 20_000
 const confirmMicros = 100_000
 const maxRepetitions = 3
@@ -75,7 +75,7 @@ export async function search(options: SearchOptions): Promise<Score> {
         queue.shift() ??
         (kept === undefined ? drawUnit(place.kind, dice) : mutate(kept.unit, place.kind, dice))
       tried += 1
-      const first = await look(world, place, unit, plain)
+      const first = await compare(world, place, unit, plain)
       const confirmed = first.ratio > limit ? await confirm(world, place, unit, limit) : undefined
       if (confirmed === undefined) {
         keep(best, { ...first, unit, ratio: Math.min(first.ratio, limit) })
@@ -111,7 +111,7 @@ async function calibrate(world: World, place: Place): Promise<number> {
   return Math.max(micros, 50)
 }
 
-async function look(world: World, place: Place, unit: Unit, plain: number) {
+async function compare(world: World, place: Place, unit: Unit, plain: number) {
   const { micros, status } = await world.measure(
     oddOf(place, unit, world),
     countFor(lookMicros, plain),

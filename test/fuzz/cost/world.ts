@@ -27,8 +27,8 @@ const withinMs = 500
 export async function startWorld(t: Test): Promise<World> {
   const far = fork(new URL('./far-side.ts', import.meta.url), { serialization: 'advanced' })
   t.teardown(() => void far.kill())
-  const heard = async <Kind extends Report>() => (await once(far, 'message'))[0] as Kind
-  const { url } = await heard<{ readonly url: string }>()
+  const received = async <Kind extends Report>() => (await once(far, 'message'))[0] as Kind
+  const { url } = await received<{ readonly url: string }>()
   const team = { groups: ['team'] }
   const gateway = await startGateway(t, {
     resources: () => [
@@ -39,7 +39,7 @@ export async function startWorld(t: Test): Promise<World> {
     env: { METER_PATHS: 'chat,messages,completions,responses,embeddings' },
   })
   const order = async <Kind extends Report>(order: Order): Promise<Kind> => {
-    const answer = heard<Kind>()
+    const answer = received<Kind>()
     far.send(order)
     return answer
   }

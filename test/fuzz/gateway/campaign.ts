@@ -74,7 +74,7 @@ export async function campaign(options: CampaignOptions): Promise<Score> {
     return verdict
   }
 
-  const look = async (variant: string, it: Case, first: Verdict) => {
+  const reduce = async (variant: string, it: Case, first: Verdict) => {
     const seat = world.quiet.get(variant)
     if (seat === undefined) throw new Error(`no seat for ${variant}`)
     let smallest = it
@@ -117,7 +117,7 @@ export async function campaign(options: CampaignOptions): Promise<Score> {
       const times = (seen.get(signature) ?? 0) + 1
       seen.set(signature, times)
       const same = it
-      if (times <= 2) await alone(seat.variant, () => look(seat.variant, same, verdict))
+      if (times <= 2) await alone(seat.variant, () => reduce(seat.variant, same, verdict))
     }
   }
 

@@ -30,7 +30,7 @@ async function flood(connection: RawConnection, next: (i: number) => Buffer, tim
   await connection.send(hello)
   for (let i = 0; i < times && !connection.closed; i += 1) await connection.send(next(i))
   await connection.settle()
-  const goaway = connection.heard().find(({ type }) => type === frameType.goaway)
+  const goaway = connection.frames().find(({ type }) => type === frameType.goaway)
   return goaway?.payload.readUInt32BE(4)
 }
 
@@ -101,9 +101,9 @@ test('rejects a header list that repeats a long field', async (t) => {
   const often = Buffer.alloc(16_000, 0xbe)
   await connection.send(hello, frame('headers', 1, whole, post(long)))
   await connection.send(frame('headers', 3, whole, post(often)), call(5))
-  const reset = await connection.hear('rstStream')
+  const reset = await connection.frame('rstStream')
   t.strictSame([reset.stream, reset.payload.readUInt32BE(0)], [3, enhanceYourCalm])
-  await connection.hear('headers', ({ stream }) => stream === 5)
+  await connection.frame('headers', ({ stream }) => stream === 5)
   t.equal(seen.paths.length, 2)
 })
 
@@ -146,14 +146,14 @@ test('a slow reader gets all its responses', async (t) => {
   await poll(
     () =>
       connection
-        .heard()
+        .frames()
         .filter(({ type, flags }) => type === frameType.headers && flags & endStream).length ===
       600,
     'all responses have ended',
     30_000,
   )
   const bytes = connection
-    .heard()
+    .frames()
     .reduce((sum, { type, payload }) => sum + (type === frameType.data ? payload.length : 0), 0)
   t.equal(bytes, 600 * 16_384)
 })
@@ -167,7 +167,7 @@ test('limits the size of responses that wait for a window', async (t) => {
   for (let i = 0; i < 20; i += 1) {
     await greedy.send(begin(id(i)), frame('data', id(i), endStream, body))
   }
-  const goaway = await greedy.hear('goaway')
+  const goaway = await greedy.frame('goaway')
   t.equal(goaway.payload.readUInt32BE(4), enhanceYourCalm)
 })
 
@@ -191,7 +191,7 @@ test('waiting streams cost no CPU', async (t) => {
   const { user } = process.cpuUsage(begun)
   t.ok(user < 5_000_000, `${user / 1_000} ms of CPU`)
   const ends = connection
-    .heard()
+    .frames()
     .filter(({ type, flags }) => type === frameType.headers && flags & endStream)
   t.equal(ends.length, 5_000)
 })
@@ -219,7 +219,7 @@ test('drops a response to a closed stream', async (t) => {
   await connection.send(hello, begin(1), frame('rstStream', 1, 0, uint32(8)))
   await connection.send(frame('data', 1, endStream, 'late'))
   await connection.settle()
-  t.notOk(connection.heard().some(({ type }) => type === frameType.headers))
+  t.notOk(connection.frames().some(({ type }) => type === frameType.headers))
   t.strictSame(faults, [])
   t.type(answer, 'function')
 })

@@ -320,15 +320,15 @@ const rows: readonly Row[] = [
 
 async function said(connection: RawConnection, comes: Comes): Promise<Comes> {
   await connection.settle()
-  const heard = connection.heard()
-  const goaway = heard.find(({ type }) => type === frameType.goaway)
+  const frames = connection.frames()
+  const goaway = frames.find(({ type }) => type === frameType.goaway)
   if (goaway !== undefined) return { goaway: goaway.payload.readUInt32BE(4) }
-  const reset = heard.find(({ type }) => type === frameType.rstStream)
+  const reset = frames.find(({ type }) => type === frameType.rstStream)
   if (reset !== undefined) {
     const { stream } = reset
     return { reset: reset.payload.readUInt32BE(0), ...('stream' in comes && { stream }) }
   }
-  const ends = heard.filter(({ type, flags }) => type === frameType.headers && flags & endStream)
+  const ends = frames.filter(({ type, flags }) => type === frameType.headers && flags & endStream)
   return { answered: ends.map(({ stream }) => stream) }
 }
 
@@ -341,7 +341,7 @@ test('reacts correctly to each frame', async (t) => {
     if ('goaway' in comes) await poll(() => connection.closed, `${name}: the connection ends`)
     else {
       await connection.send(call(1_001))
-      await connection.hear('headers', ({ stream }) => stream === 1_001)
+      await connection.frame('headers', ({ stream }) => stream === 1_001)
     }
     connection.socket.destroy()
   }
@@ -372,10 +372,13 @@ test('reassembles frames from pieces of any size', async (t) => {
       await new Promise(setImmediate)
       from = at
     }
-    await connection.hear('headers', ({ stream, flags }) => stream === 7 && (flags & endStream) > 0)
-    const heard = JSON.stringify(connection.heard())
-    expected ??= Buffer.from(heard)
-    if (heard !== String(expected)) t.equal(heard, String(expected), `torn at ${tears}`)
+    await connection.frame(
+      'headers',
+      ({ stream, flags }) => stream === 7 && (flags & endStream) > 0,
+    )
+    const frames = JSON.stringify(connection.frames())
+    expected ??= Buffer.from(frames)
+    if (frames !== String(expected)) t.equal(frames, String(expected), `torn at ${tears}`)
     connection.socket.destroy()
   }
   t.pass(`${tearings.length} ways`)
@@ -392,7 +395,7 @@ test('closes connections that do not speak HTTP/2', async (t) => {
   for (const opening of openings) {
     const connection = await connectRaw(t, port)
     await connection.send(opening)
-    const goaway = await connection.hear('goaway')
+    const goaway = await connection.frame('goaway')
     t.equal(goaway.payload.readUInt32BE(4), protocolError)
     await poll(() => connection.closed, 'the connection ends')
   }
@@ -421,13 +424,13 @@ test('a response waits for both windows', async (t) => {
   await connection.send(hello, small, call(1))
   const data = (stream: number): string =>
     connection
-      .heard()
+      .frames()
       .filter((one) => one.type === frameType.data && one.stream === stream)
       .map(({ payload }) => payload.toString())
       .join('|')
   const ended = (stream: number): boolean =>
     connection
-      .heard()
+      .frames()
       .some(
         (one) => one.type === frameType.headers && one.stream === stream && one.flags & endStream,
       )
@@ -470,18 +473,18 @@ test('sends nothing if the window is smaller than what was sent', async (t) => {
   await connection.send(frame('data', 1, endStream, 'body'))
   await connection.settle()
   const isData = ({ type }: { type: number }): boolean => type === frameType.data
-  t.equal(connection.heard().some(isData), false)
+  t.equal(connection.frames().some(isData), false)
   await connection.send(update(1, 4))
-  t.equal(String((await connection.hear('data')).payload), 'body')
+  t.equal(String((await connection.frame('data')).payload), 'body')
 })
 
 test('closes streams that exceed their window', async (t) => {
   const { port } = await startHttp2(t, { streamWindow: 100, connectionWindow: 65_535 })
   const connection = await connectRaw(t, port)
   await connection.send(hello, begin(1), frame('data', 1, 0, Buffer.alloc(60)))
-  await connection.hear('windowUpdate', ({ stream }) => stream === 1)
+  await connection.frame('windowUpdate', ({ stream }) => stream === 1)
   await connection.send(frame('data', 1, 0, Buffer.alloc(101)))
-  const reset = await connection.hear('rstStream')
+  const reset = await connection.frame('rstStream')
   t.equal(reset.payload.readUInt32BE(0), flowControlError)
   const greedy = await connectRaw(t, port)
   const frames = Array.from({ length: 700 }, (_, i) => [
@@ -497,10 +500,10 @@ test('refuses streams beyond the limit', async (t) => {
   const { port, seen } = await startHttp2(t, { streams: 2 })
   const connection = await connectRaw(t, port)
   await connection.send(hello, begin(1), begin(3), begin(5), frame('data', 5, endStream, 'x'))
-  const reset = await connection.hear('rstStream')
+  const reset = await connection.frame('rstStream')
   t.strictSame([reset.stream, reset.payload.readUInt32BE(0)], [5, errorCode.refusedStream])
   await connection.send(frame('data', 1, endStream, 'x'), call(7))
-  await connection.hear('headers', ({ stream }) => stream === 7)
+  await connection.frame('headers', ({ stream }) => stream === 7)
   t.equal(seen.paths.length, 3)
 })
 
@@ -510,7 +513,7 @@ test('repeated responses have short headers', async (t) => {
   await connection.send(hello, call(1), call(3))
   const blocks = (stream: number): string[] =>
     connection
-      .heard()
+      .frames()
       .filter((one) => one.type === frameType.headers && one.stream === stream)
       .map(({ payload }) => payload.toString('hex'))
   await poll(() => blocks(3).length === 2, 'both responses have ended')
@@ -518,11 +521,11 @@ test('repeated responses have short headers', async (t) => {
   const none = await connectRaw(t, port)
   const table = frame('settings', 0, 0, settings({ [setting.headerTableSize]: 0 }))
   await none.send(hello, table, call(1), call(3))
-  await none.hear('headers', ({ stream, flags }) => stream === 3 && (flags & endStream) > 0)
-  const first = none.heard().find(({ type }) => type === frameType.headers)
+  await none.frame('headers', ({ stream, flags }) => stream === 3 && (flags & endStream) > 0)
+  const first = none.frames().find(({ type }) => type === frameType.headers)
   t.equal(first?.payload[0], 0x20, 'a peer without a table gets a size update to zero')
   t.notOk(
-    none.heard().some(({ type, payload }) => type === frameType.headers && payload[0] === 0xbe),
+    none.frames().some(({ type, payload }) => type === frameType.headers && payload[0] === 0xbe),
   )
 })
 
@@ -533,18 +536,18 @@ test('a drain accepts calls that are on their way, and then ends', async (t) => 
   await connection.settle()
   for (const one of connections) one.drain()
   const last = ({ payload }: { payload: Buffer }): number => payload.readUInt32BE(0)
-  t.equal(last(await connection.hear('goaway')), 2 ** 31 - 1)
+  t.equal(last(await connection.frame('goaway')), 2 ** 31 - 1)
   // The client does not know about the drain yet.
   await connection.send(call(3))
-  await connection.hear('headers', ({ stream }) => stream === 3)
-  const ping = await connection.hear('ping', ({ flags }) => (flags & ack) === 0)
+  await connection.frame('headers', ({ stream }) => stream === 3)
+  const ping = await connection.frame('ping', ({ flags }) => (flags & ack) === 0)
   await connection.send(frame('ping', 0, ack, ping.payload), call(5))
-  t.equal(last(await connection.hear('goaway', (one) => last(one) < 2 ** 31 - 1)), 3)
-  const refused = await connection.hear('rstStream')
+  t.equal(last(await connection.frame('goaway', (one) => last(one) < 2 ** 31 - 1)), 3)
+  const refused = await connection.frame('rstStream')
   t.strictSame([refused.stream, refused.payload.readUInt32BE(0)], [5, errorCode.refusedStream])
   t.equal(connection.closed, false, 'one call has not ended')
   await connection.send(frame('data', 1, endStream, 'x'))
-  await connection.hear('headers', ({ stream, flags }) => stream === 1 && (flags & endStream) > 0)
+  await connection.frame('headers', ({ stream, flags }) => stream === 1 && (flags & endStream) > 0)
   await poll(() => connection.closed, 'the connection ends')
   t.strictSame(seen.bodies, ['', 'x'])
 })
@@ -552,10 +555,10 @@ test('a drain accepts calls that are on their way, and then ends', async (t) => 
 test('a drain does not wait for silent clients', async (t) => {
   const { port, connections } = await startHttp2(t, { partingMs: 30 })
   const silent = await connectRaw(t, port)
-  const deaf = await connectRaw(t, port)
-  await deaf.send(hello)
-  await deaf.settle()
+  const reserved = await connectRaw(t, port)
+  await reserved.send(hello)
+  await reserved.settle()
   for (const one of connections) one.drain()
-  await poll(() => silent.closed && deaf.closed, 'both connections end')
+  await poll(() => silent.closed && reserved.closed, 'both connections end')
   t.equal(connections.size, 0)
 })

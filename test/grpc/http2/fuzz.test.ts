@@ -11,7 +11,7 @@ import { frameType, headBytes, preface } from '../../../src/grpc/http2/frames.ts
 import { packageRoot } from '../../../src/runtime/package-root.ts'
 import { startGrpc } from '../../support/grpc-client.ts'
 import { callWire, connectWire, prefixed } from '../../support/grpc-wire.ts'
-import { connectRaw, frame, framesOf, type Heard } from '../../support/http2-frames.ts'
+import { connectRaw, type Frame, frame, framesOf } from '../../support/http2-frames.ts'
 import { createRandom, type Random } from '../../support/random.ts'
 
 const folder = join(packageRoot, 'test', 'grpc', 'http2', 'corpus')
@@ -31,7 +31,7 @@ function mutate(said: Buffer, random: Random): Buffer {
   const frames = framesOf(said.subarray(preface.length))
   for (let n = random.below(5); n >= 0; n -= 1) {
     const at = random.below(frames.length)
-    const one = frames[at] as Heard
+    const one = frames[at] as Frame
     const change = random.below(6)
     if (change === 0) frames.splice(at, 1, one, one)
     else if (change === 1 && frames.length > 1) frames.splice(at, 1)
@@ -65,7 +65,7 @@ async function say(t: Test, port: number, bytes: Buffer): Promise<void> {
   let at = preface.length
   while (at + headBytes <= length) at += headBytes + bytes.readUIntBE(at, 3)
   if (at === length) await connection.settle()
-  for (const { type, payload } of connection.heard()) {
+  for (const { type, payload } of connection.frames()) {
     const most = type === frameType.settings ? 60 : 2 ** 14
     if (payload.length > most) throw new Error(`a frame of ${payload.length} bytes`)
   }
@@ -78,7 +78,7 @@ test('no input affects other connections', async (t) => {
       '/test/echo': (message) => message,
       '/envoy.service.auth.v3.Authorization/Check': (message) => message,
     },
-    sinks: { '/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs': () => {} },
+    clientStreaming: { '/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs': () => {} },
   })
   const random = createRandom()
   t.comment(`SEED=${random.seed}`)

@@ -182,7 +182,7 @@ test('a flood of invented tokens leaves room for others', async (t) => {
   await poll(() => open === 16, 'as many concurrent calls as allowed')
   const honest = ask('ada')
   server.answer = undefined
-  for (const goOn of waiting.splice(0)) goOn()
+  for (const resume of waiting.splice(0)) resume()
   t.equal(await honest, 'ada')
   const place = server.asked.findIndex(({ token }) => token === 'ada')
   t.ok(place >= 0 && place < 32, `asked as number ${place}, not behind the flood`)

@@ -40,7 +40,7 @@ function createWorld(t: Test) {
     watch,
     write: () => appendFileSync(path, 'a line\n'),
     /** What a write to a full disk does: the modification time moves, the size does not. */
-    writeInVain() {
+    writeUnread() {
       const { atime, mtimeMs } = statSync(path)
       utimesSync(path, atime, new Date(mtimeMs + 1_000))
     },
@@ -49,7 +49,7 @@ function createWorld(t: Test) {
       if (isReported) watch.noteReported()
       for (const end = state.now + ms; state.now < end; ) {
         state.now += 500
-        await watch.look()
+        await watch.poll()
       }
     },
   })
@@ -125,14 +125,14 @@ test('writes that fail are noticed without a stream', async (t) => {
   const world = createWorld(t)
   world.write()
   await world.pass(1_000)
-  world.writeInVain()
+  world.writeUnread()
   await world.pass(10_000)
   t.strictSame(world.changes, [], 'once proves nothing')
-  world.writeInVain()
+  world.writeUnread()
   await world.pass(500)
   t.strictSame(world.changes, ['stuck'])
   t.equal(world.reopened, 1)
-  world.writeInVain()
+  world.writeUnread()
   await world.pass(60_000)
   t.strictSame(world.changes, ['stuck'], 'reported once')
   world.write()
@@ -144,7 +144,7 @@ test('writes that fail do not pass for growth', async (t) => {
   const world = createWorld(t)
   world.write()
   await world.pass(10_000)
-  world.writeInVain()
+  world.writeUnread()
   await world.pass(3_500, { isReported: true })
   t.strictSame(world.changes, ['stuck'])
 })
@@ -162,7 +162,7 @@ test('one process tells the others of responses without lines', async (t) => {
   const pass = async (ms: number) => {
     for (const end = world.now + ms; world.now < end; ) {
       await world.pass(500)
-      await other.look()
+      await other.poll()
       // The touches have the time of the real clock.
       await delay(2)
     }
@@ -216,5 +216,5 @@ test('a folder that cannot be read is an error', async (t) => {
     onRemoved() {},
   })
   world.write()
-  await t.rejects(watch.look(), { code: 'ENOTDIR' })
+  await t.rejects(watch.poll(), { code: 'ENOTDIR' })
 })

@@ -2,7 +2,7 @@ import { type Test, test } from 'tap'
 import { ServiceError } from '../../../src/core/decision/errors.ts'
 import { type LastUsedOptions, startLastUsed } from '../../../src/store/api-keys/last-used.ts'
 import { createPostgresApiKeys } from '../../../src/store/api-keys/postgres-api-keys.ts'
-import { createKeyDatabase, hear } from '../../support/followers.ts'
+import { createKeyDatabase, receiveNotifications } from '../../support/followers.ts'
 import { createRecord, now } from '../../support/key-store.ts'
 import { poll } from '../../support/poll.ts'
 
@@ -207,7 +207,7 @@ test('a use changes no index and causes no notification', async (t) => {
   const { url, sql, keys, create } = await createTable(t)
   const ids: string[] = []
   for (let i = 0; i < 50; i += 1) ids.push(await create())
-  const told = await hear(t, url, ['tollgate_revocations', 'probe'])
+  const told = await receiveNotifications(t, url, ['tollgate_revocations', 'probe'])
   // A page has room for a new version of some of its rows, not of all at once.
   await keys.noteUses(new Map(ids.slice(0, 3).map((id) => [hashOf(id), now])))
   await sql`select pg_notify('probe', '')`

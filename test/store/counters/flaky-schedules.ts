@@ -106,7 +106,7 @@ export async function runSchedule(
     }
   }
 
-  const look = async (): Promise<void> => {
+  const compare = async (): Promise<void> => {
     for (const { counters: store, streamed } of replicas) {
       const now = Date.now()
       const states = store.read(counters, now)
@@ -146,14 +146,14 @@ export async function runSchedule(
       }
     }
     for (const tell of tellings.get(round) ?? []) tell()
-    if (random.below(3) === 0) await look()
+    if (random.below(3) === 0) await compare()
     await delay(random.below(20))
   }
 
   await Promise.all(replicas.map(({ proxy }) => proxy.heal()))
   const living = replicas.filter((replica) => replica !== victim)
   await Promise.all(living.map((replica) => replica.counters.kept()))
-  await look()
+  await compare()
   const stored = (await valkey.client.mget(counters.map(redisKey))).map(Number)
   const believed = await Promise.all(
     living.map(async (replica) => {

@@ -152,7 +152,7 @@ function ownSteps(pair: Pair, kind: LossKind, random: Random): (() => Promise<vo
 }
 
 /** A server that hangs is left out. */
-const lookMs = 300
+const readMs = 300
 
 async function highestOf(
   servers: readonly RunningValkey[],
@@ -162,7 +162,7 @@ async function highestOf(
     servers.map(({ client }) =>
       Promise.all(
         counters.map((each) =>
-          Promise.race([client.get(redisKey(each)), delay(lookMs)]).then(
+          Promise.race([client.get(redisKey(each)), delay(readMs)]).then(
             (sum) => Number(sum ?? 0),
             () => 0,
           ),

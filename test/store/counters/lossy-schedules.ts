@@ -121,7 +121,7 @@ async function playLosses(
     return counters.map((each) => used.get(each) as number)
   }
 
-  async function look(): Promise<void> {
+  async function compare(): Promise<void> {
     const highest = await world.highest(counters)
     const most = everySum()
     for (const [i, sum] of highest.entries()) {
@@ -143,7 +143,7 @@ async function playLosses(
   async function round(): Promise<void> {
     for (let uses = random.below(5); uses > 0; uses -= 1) use()
     readJournal(false)
-    if (chance(3)) await look()
+    if (chance(3)) await compare()
     await delay(random.below(12))
   }
 
@@ -165,7 +165,7 @@ async function playLosses(
       `${title()}: all agree`,
       60_000,
     )
-    await look()
+    await compare()
     return sums
   }
 

@@ -11,7 +11,7 @@ import {
   type RevokedKey,
   readAcknowledgements,
 } from '../../../src/store/revocations/revocation-log.ts'
-import { createKeyDatabase, hear } from '../../support/followers.ts'
+import { createKeyDatabase, receiveNotifications } from '../../support/followers.ts'
 import { createMigrated, createPool, createRecord, now } from '../../support/key-store.ts'
 import { poll } from '../../support/poll.ts'
 
@@ -82,13 +82,13 @@ test('bulk revocation and cleanup log every key', async (t) => {
 
 test('one statement notifies once', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
-  const heard = await hear(t, url, ['tollgate_revocations', 'done'])
+  const received = await receiveNotifications(t, url, ['tollgate_revocations', 'done'])
   await fill(sql, 500)
   await createPostgresApiKeys(sql).revokeAll({ user: 'alice' }, now)
   // Notifications arrive in order: this one comes last.
   await sql`select pg_notify('done', '')`
-  await poll(() => heard.includes('done'), 'the later notification')
-  t.strictSame(heard, ['tollgate_revocations', 'done'])
+  await poll(() => received.includes('done'), 'the later notification')
+  t.strictSame(received, ['tollgate_revocations', 'done'])
 })
 
 test('a role without rights on the log writes to it nevertheless', async (t) => {

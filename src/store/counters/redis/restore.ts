@@ -28,7 +28,7 @@
  *   highest of them (`cut`) are taken as counted; later ones are in no sum that any process
  *   received.
  * - **Resets.** A reset ends a window, and responses that ended before it are not added any more. Every
- *   process hears of it with its next response, at the latest a second later, drops what it knows of the
+ *   process learns of it with its next response, at the latest a second later, drops what it knows of the
  *   counter, and offers the reset too.
  * - **Order.** For its first seconds (`youngMs`) a store accepts no reports. After that it accepts
  *   nothing from a process that knows of ends later than `cut`, because reports in its sums may have

@@ -277,7 +277,7 @@ export const resetSlots = 64
 /**
  * Resets counters. KEYS[1] the store hash, KEYS[2…] counters. ARGV[1] as of when, by the gateway's clock
  * (ms), ARGV[2] how long that is remembered (ms), then the name of each counter. The store hash tells the
- * last resets, so that every process hears of them with its next response.
+ * last resets, so that every process learns of them with its next response.
  */
 export const resetScript = `
 for i = 2, #KEYS do

@@ -55,7 +55,7 @@ export function createStoreLink(options: StoreLinkOptions) {
   const seenPrefix = seenPrefixOf(options.tag, journal)
   let number = 0
   let epoch = ''
-  /** The latest epoch heard of, at or after that of every known sum; empty if none. */
+  /** The latest epoch received, at or after that of every known sum; empty if none. */
   let latest = ''
   let matureAt = Number.POSITIVE_INFINITY
   let answeredAt = Number.NEGATIVE_INFINITY
@@ -87,7 +87,7 @@ export function createStoreLink(options: StoreLinkOptions) {
   }
 
   /** Records the store that a response came from; returns its epoch. */
-  function hear(answer: CounterAnswer): string {
+  function receive(answer: CounterAnswer): string {
     const state = readState(answer)
     const now = monotonic()
     answeredAt = now
@@ -95,12 +95,12 @@ export function createStoreLink(options: StoreLinkOptions) {
     for (const [name, until] of state.untils) {
       if (until > (untils.get(name) ?? 0)) untils.set(name, until)
     }
-    hearResets(state)
+    receiveResets(state)
     // An earlier epoch than known is of an older copy, which needs a new one.
-    const heard = Number(state.epoch) < Number(latest) ? '' : state.epoch
-    if (heard === epoch) return epoch
+    const received = Number(state.epoch) < Number(latest) ? '' : state.epoch
+    if (received === epoch) return epoch
     const before = epoch
-    epoch = heard
+    epoch = received
     if (epoch !== '') latest = epoch
     // By whichever clock is earlier, because Redis's may have been set back.
     matureAt = Math.min(now, Number(epoch) / 1_000 - clock.ahead) + youngMs
@@ -111,7 +111,7 @@ export function createStoreLink(options: StoreLinkOptions) {
   }
 
   /** Drops what is known of counters that were reset since the last response. */
-  function hearResets(state: StoreState): void {
+  function receiveResets(state: StoreState): void {
     if (state.resetCount === resetCount) return
     const missed = state.resetCount - (resetCount ?? 0) > resetSlots
     if (missed && resetCount !== undefined) for (const each of options.counters()) endWindow(each)
@@ -175,7 +175,7 @@ export function createStoreLink(options: StoreLinkOptions) {
         ...counters.flatMap((counter) => offerOf(counter, doubts, madeFor, now)),
       ],
     )
-    if (hear(answer) !== madeFor) return
+    if (receive(answer) !== madeFor) return
     takeAnswers(counters, answer)
     acknowledged = { number: own, at: monotonic() }
     for (const counter of counters) doubts.delete(counter)
@@ -210,7 +210,7 @@ export function createStoreLink(options: StoreLinkOptions) {
       while (epoch === '' || offers?.length !== 0) {
         // An offer without counters gives a store without an epoch, or with an earlier one, a new one.
         if (epoch === '') {
-          hear(await commands.restore([storeKey, mark], [0, markMs, 0, latest, youngMs, '{}']))
+          receive(await commands.restore([storeKey, mark], [0, markMs, 0, latest, youngMs, '{}']))
         }
         offers ??= makeOffers()
         const [offer] = offers
@@ -234,7 +234,7 @@ export function createStoreLink(options: StoreLinkOptions) {
         : commands.add([storeKey, mark, ...additions.keys], additions.args))
       if (additions !== undefined) options.onFlushed?.(counters.length, monotonic() - begin)
       const { answer, counted } = splitAnswer(answered)
-      if (hear(answer) !== madeFor) return epoch
+      if (receive(answer) !== madeFor) return epoch
       takeAnswers(counters, answer)
       for (const place of counted) batch.reports[place]?.onCounted?.()
       if (additions !== undefined) acknowledged = { number: own, at: monotonic() }
@@ -246,7 +246,7 @@ export function createStoreLink(options: StoreLinkOptions) {
     ): Promise<{ answer: CounterAnswer; epoch: string }> {
       const answer = await read(counters)
       checkForm(counters, answer)
-      return { answer, epoch: hear(answer) }
+      return { answer, epoch: receive(answer) }
     },
     /** Its tokens may have been added, and will not be sent to this store again. */
     doubt({ parts }: Batch): void {

@@ -4,7 +4,7 @@ import { type Test, test } from 'tap'
 import type { ServedModel } from '../../src/core/decision/model-list.ts'
 import type { Snapshot } from '../../src/core/decision/snapshot.ts'
 import type { ModelRef } from '../../src/core/kinds/resources.ts'
-import { createLearner, type Learner } from '../../src/names/learner.ts'
+import { createNameDiscovery, type NameDiscovery } from '../../src/names/name-discovery.ts'
 import type { Pool } from '../../src/store/postgres/postgres.ts'
 import { createServedNamesStore } from '../../src/store/served-names.ts'
 import { modelRef, snapshotOf } from '../support/documents.ts'
@@ -32,8 +32,8 @@ function start(
   t: Test,
   sql: Pool,
   { ask = unavailable, shown, freshMs, clock }: Settings = {},
-): Learner {
-  const learner = createLearner({
+): NameDiscovery {
+  const discovery = createNameDiscovery({
     snapshot: shown ?? (() => snapshot),
     store: createServedNamesStore(sql, clock),
     ask,
@@ -43,12 +43,12 @@ function start(
     ...(freshMs !== undefined && { freshMs }),
     ...(clock && { tendMs: 30 }),
   })
-  t.teardown(learner.close)
-  return learner
+  t.teardown(discovery.close)
+  return discovery
 }
 
-const modelsOf = (learner: Learner, name: string) =>
-  (learner.snapshot().servedNames.get(name)?.owned ?? []).map(({ key }) => key).join()
+const modelsOf = (discovery: NameDiscovery, name: string) =>
+  (discovery.snapshot().servedNames.get(name)?.owned ?? []).map(({ key }) => key).join()
 
 test('names seen by one process are known to all, also to later ones', async (t) => {
   const sql = await createMigrated(t)
@@ -58,9 +58,9 @@ test('names seen by one process are known to all, also to later ones', async (t)
     freshMs: 40,
   })
   const blind = start(t, sql)
-  for (const learner of [seeing, blind]) {
-    await poll(() => modelsOf(learner, 'a') === 'llm/one', 'the name is known')
-    t.equal(modelsOf(learner, 'two'), '', 'the name of a resource is not a served name')
+  for (const discovery of [seeing, blind]) {
+    await poll(() => modelsOf(discovery, 'a') === 'llm/one', 'the name is known')
+    t.equal(modelsOf(discovery, 'two'), '', 'the name of a resource is not a served name')
   }
   list = listOf('c')
   await poll(() => modelsOf(blind, 'c') === 'llm/one', 'the change is known')
@@ -91,7 +91,7 @@ test('a list stays known while the model server and the database are unavailable
   const sql = await createMigrated(t)
   let answers = true
   let asked = 0
-  const learner = start(t, sql, {
+  const discovery = start(t, sql, {
     freshMs: 20,
     async ask() {
       asked += 1
@@ -99,14 +99,14 @@ test('a list stays known while the model server and the database are unavailable
     },
   })
   await poll(
-    () => modelsOf(learner, 'kept') === 'llm/one,llm/two',
+    () => modelsOf(discovery, 'kept') === 'llm/one,llm/two',
     'the names of both servers are known',
   )
   answers = false
   await sql`drop table tollgate_served_names`
   const before = asked
   await poll(() => asked > before + 2, 'the server is asked again')
-  t.equal(modelsOf(learner, 'kept'), 'llm/one,llm/two')
+  t.equal(modelsOf(discovery, 'kept'), 'llm/one,llm/two')
 })
 
 test('models come and go', async (t) => {
@@ -115,46 +115,47 @@ test('models come and go', async (t) => {
   const single = snapshotOf(modelRef('two'))
   let current = both
   let answers = true
-  const learner = start(t, sql, {
+  const discovery = start(t, sql, {
     shown: () => current,
     ask: async (ref) => (answers ? listOf(`of ${ref.metadata.name}`) : await unavailable()),
   })
   await poll(
-    () => modelsOf(learner, 'of one') && modelsOf(learner, 'of two'),
+    () => modelsOf(discovery, 'of one') && modelsOf(discovery, 'of two'),
     'both names are known',
   )
   current = single
-  t.equal(modelsOf(learner, 'of one'), '')
-  t.equal(modelsOf(learner, 'of two'), 'llm/two')
+  t.equal(modelsOf(discovery, 'of one'), '')
+  t.equal(modelsOf(discovery, 'of two'), 'llm/two')
   await delay(60)
   answers = false
   current = both
-  await poll(() => modelsOf(learner, 'of one') === 'llm/one', 'the name is known from the store')
+  await poll(() => modelsOf(discovery, 'of one') === 'llm/one', 'the name is known from the store')
 })
 
 test('servers that hang do not delay others', async (t) => {
   const sql = await createMigrated(t)
   const many = Array.from({ length: 200 }, (_, i) => modelRef(`m-${i}`))
   const everything = snapshotOf(...many)
-  const learner = start(t, sql, {
+  const discovery = start(t, sql, {
     shown: () => everything,
     async ask({ metadata }) {
       if (metadata.name === 'm-199') return listOf('last')
       return await delay(60_000, [], { ref: false })
     },
   })
-  await poll(() => modelsOf(learner, 'last'), 'the last name is known')
+  await poll(() => modelsOf(discovery, 'last'), 'the last name is known')
 })
 
 const eastern = modelRef('one', { backendUrl: 'http://east.example:8000' }, 'east')
 const twoSpaces = snapshotOf(modelRef('one'), eastern)
 const inEast = ({ metadata }: ModelRef) => metadata.namespace === 'east'
-const ownerOf = (learner: Learner, name: string) => learner.snapshot().servedNames.ownerOf(name)
+const ownerOf = (discovery: NameDiscovery, name: string) =>
+  discovery.snapshot().servedNames.ownerOf(name)
 
 test('of two processes that claim at once one wins, for both', async (t) => {
   const sql = await createMigrated(t)
   const many = Array.from({ length: 500 }, (_, i) => `name-${i}`)
-  const learners = ['llm', 'east'].map((namespace) =>
+  const discoveries = ['llm', 'east'].map((namespace) =>
     start(t, sql, {
       shown: () => twoSpaces,
       // Each process hears from another server first.
@@ -163,10 +164,13 @@ test('of two processes that claim at once one wins, for both', async (t) => {
     }),
   )
   await poll(
-    () => learners.every((learner) => many.every((name) => ownerOf(learner, name) !== undefined)),
+    () =>
+      discoveries.every((discovery) =>
+        many.every((name) => ownerOf(discovery, name) !== undefined),
+      ),
     'every name has an owner',
   )
-  const [a, b] = learners.map((learner) => many.map((name) => ownerOf(learner, name)))
+  const [a, b] = discoveries.map((discovery) => many.map((name) => ownerOf(discovery, name)))
   t.strictSame(a, b)
   const [row] = await sql`select count(*)::int as rows from tollgate_name_owners`
   t.equal(row?.rows, 500)
@@ -195,18 +199,18 @@ test('an owner survives a restart and the silence of its server', async (t) => {
   await poll(() => ownerOf(first, 'mine') === 'llm', 'it is claimed')
   first.close()
   let now = 0
-  let looks = 0
+  let polls = 0
   const second = start(t, sql, {
     shown: () => twoSpaces,
     freshMs: 20,
     ask: async (ref) => (inEast(ref) ? listOf('mine') : await unavailable()),
     clock: () => {
-      looks += 1
+      polls += 1
       now += 600_000
       return now
     },
   })
-  await poll(() => looks > 12, 'two hours pass')
+  await poll(() => polls > 12, 'two hours pass')
   t.equal(ownerOf(second, 'mine'), 'llm')
   t.equal(modelsOf(second, 'mine'), 'llm/one')
   const reported = 'ModelRef/east/one: 1 name belongs to others: "mine" to llm'
@@ -231,13 +235,13 @@ test('a name is given up after an hour, and then taken by the next', async (t) =
       return now
     },
   }
-  const learner = start(t, sql, settings)
+  const discovery = start(t, sql, settings)
   const other = start(t, sql, { shown: () => twoSpaces })
-  await poll(() => ownerOf(learner, 'n') === 'llm', 'it is claimed')
+  await poll(() => ownerOf(discovery, 'n') === 'llm', 'it is claimed')
   hours = 1
   const before = now
   await poll(() => now > before + 7_200_000, 'two hours pass')
-  t.equal(ownerOf(learner, 'n'), 'llm', 'it is kept as long as it is listed')
+  t.equal(ownerOf(discovery, 'n'), 'llm', 'it is kept as long as it is listed')
   lists = false
   const begin = now
   await poll(() => ownerOf(other, 'n') === 'east', 'another process learns of the new owner')
@@ -248,7 +252,7 @@ test('a name stays for an hour after the last ModelRef of its namespace', async 
   const sql = await createMigrated(t)
   let current = twoSpaces
   let [now, step] = [0, 0]
-  const learner = start(t, sql, {
+  const discovery = start(t, sql, {
     shown: () => current,
     freshMs: 20,
     ask: async (ref) => (inEast(ref) && current === twoSpaces ? listOf() : listOf('n')),
@@ -257,46 +261,46 @@ test('a name stays for an hour after the last ModelRef of its namespace', async 
       return now
     },
   })
-  await poll(() => ownerOf(learner, 'n') === 'llm', 'it is claimed')
+  await poll(() => ownerOf(discovery, 'n') === 'llm', 'it is claimed')
   const without = snapshotOf(eastern)
   current = without
   await delay(200)
-  t.equal(ownerOf(learner, 'n'), 'llm')
+  t.equal(ownerOf(discovery, 'n'), 'llm')
   current = twoSpaces
-  await poll(() => modelsOf(learner, 'n') === 'llm/one', 'the ModelRef is created again')
+  await poll(() => modelsOf(discovery, 'n') === 'llm/one', 'the ModelRef is created again')
   current = without
   step = 600_000
   const begin = now
-  await poll(() => ownerOf(learner, 'n') === 'east', 'it is given up')
+  await poll(() => ownerOf(discovery, 'n') === 'east', 'it is given up')
   t.ok(now - begin >= 3_600_000)
 })
 
 test('nobody claims while the database is away', async (t) => {
   const sql = await createMigrated(t)
   let lists: readonly string[] = ['early']
-  const learner = start(t, sql, { freshMs: 20, ask: async () => listOf(...lists) })
-  await poll(() => ownerOf(learner, 'early'), 'it is claimed')
+  const discovery = start(t, sql, { freshMs: 20, ask: async () => listOf(...lists) })
+  await poll(() => ownerOf(discovery, 'early'), 'it is claimed')
   await sql`alter table tollgate_name_owners rename to away`
   lists = ['early', 'late']
   await delay(200)
-  t.equal(ownerOf(learner, 'late'), undefined)
-  t.equal(modelsOf(learner, 'early'), 'llm/one,llm/two', 'what is owned stays in use')
+  t.equal(ownerOf(discovery, 'late'), undefined)
+  t.equal(modelsOf(discovery, 'early'), 'llm/one,llm/two', 'what is owned stays in use')
   await sql`alter table away rename to tollgate_name_owners`
-  await poll(() => ownerOf(learner, 'late') === 'llm', 'it is claimed afterwards')
+  await poll(() => ownerOf(discovery, 'late') === 'llm', 'it is claimed afterwards')
 })
 
 test('a name that a ModelRef declared until recently is claimed by no other namespace', async (t) => {
   const sql = await createMigrated(t)
   const declared = snapshotOf(modelRef('one'), modelRef('secret', {}, 'east'))
   let current = declared
-  const learner = start(t, sql, {
+  const discovery = start(t, sql, {
     shown: () => current,
     freshMs: 20,
     ask: async (ref) => (inEast(ref) ? await unavailable() : listOf('secret', 'other')),
   })
-  await poll(() => ownerOf(learner, 'other') === 'llm', 'the list is known')
-  t.equal(ownerOf(learner, 'secret'), undefined)
+  await poll(() => ownerOf(discovery, 'other') === 'llm', 'the list is known')
+  t.equal(ownerOf(discovery, 'secret'), undefined)
   current = snapshotOf(modelRef('one'))
   await delay(200)
-  t.equal(ownerOf(learner, 'secret'), undefined, 'while it is deleted and created again')
+  t.equal(ownerOf(discovery, 'secret'), undefined, 'while it is deleted and created again')
 })

@@ -1,5 +1,5 @@
 /**
- * Learns the names that model servers list: by asking them, from lists for callers, and from the
+ * Discovers the names that model servers list: by asking them, from lists for callers, and from the
  * other processes through the database. Known names stay valid while a server does not respond.
  */
 
@@ -17,7 +17,7 @@ import { inSlices } from '../runtime/slices.ts'
 import type { ServedNamesStore } from '../store/served-names.ts'
 import { createNameClaims, type ServerModels } from './name-claims.ts'
 
-export interface Learner {
+export interface NameDiscovery {
   /** The snapshot in force, with the names that servers list. */
   readonly snapshot: () => Snapshot
   /** Models some of whose names belong to others, one sentence each. */
@@ -30,7 +30,7 @@ export interface Learner {
   close(): void
 }
 
-export interface LearnerDeps {
+export interface NameDiscoveryDeps {
   readonly snapshot: () => Snapshot
   /** The snapshot with models that are not in force yet; by default `snapshot`. */
   readonly latest?: () => Snapshot
@@ -48,7 +48,7 @@ export interface LearnerDeps {
   readonly restMs?: number
   /** Milliseconds until a server that has responded is asked again. */
   readonly freshMs?: number
-  /** Milliseconds between two looks for names that their owners have lost. */
+  /** Milliseconds between two searches for names that their owners have lost. */
   readonly tendMs?: number
 }
 
@@ -72,7 +72,7 @@ interface Turn {
   answeredAt: number
 }
 
-export function createLearner(deps: LearnerDeps): Learner {
+export function createNameDiscovery(deps: NameDiscoveryDeps): NameDiscovery {
   const { store, log, onFault, restMs = 1_000, freshMs = 30_000, tendMs = 300_000 } = deps
   const latest = deps.latest ?? deps.snapshot
   const names = createServedNames()
