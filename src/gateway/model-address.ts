@@ -4,6 +4,7 @@
  */
 
 import { BlockList, isIP } from 'node:net'
+import { embeddedIpv4 } from '../core/formats/embedded-ipv4.ts'
 import type { JudgeAddress } from '../core/resources/refuse-addresses.ts'
 
 export interface AddressRules {
@@ -64,36 +65,38 @@ export function createAddressRules({
   return (backendUrl) => {
     const url = URL.parse(backendUrl)
     if (url === null) return undefined
-    const host = hostOf(url.hostname)
+    const hosts = spellingsOf(url.hostname)
     const port = Number(url.port) || (url.protocol === 'https:' ? 443 : 80)
-    const own = listeners.find((each) => each.port === port && reaches(host, hostOf(each.host)))
+    const own = listeners.find(
+      (each) =>
+        each.port === port &&
+        spellingsOf(each.host).some((own) => hosts.some((host) => reaches(host, own))),
+    )
     if (own !== undefined) {
       return `leads to ${own.setting} of the gateway itself; name the model's server`
     }
-    if (isAllowed(host)) return undefined
-    if (isLinkLocal(host) || metadataNames.includes(host)) {
-      return `leads to a link-local address or a metadata service (${host}), which MODEL_ADDRESSES_ALLOWED does not name`
+    // An address that is allowed as it is written may contain any other.
+    if (isAllowed(hosts[0] as string)) return undefined
+    const closed = hosts.filter((host) => !isAllowed(host))
+    const metadata = closed.find((host) => isLinkLocal(host) || metadataNames.includes(host))
+    if (metadata !== undefined) {
+      return `leads to a link-local address or a metadata service (${metadata}), which MODEL_ADDRESSES_ALLOWED does not name`
     }
-    if (!opensLoopback && isLocal(host)) {
-      return `leads to the gateway's own machine (${host}), which MODEL_ADDRESSES_ALLOWED does not name`
+    const local = opensLoopback ? undefined : closed.find(isLocal)
+    if (local !== undefined) {
+      return `leads to the gateway's own machine (${local}), which MODEL_ADDRESSES_ALLOWED does not name`
     }
     return undefined
   }
 }
 
-/** IPv4 addresses within IPv6: mapped, compatible, and of NAT64. */
-const embedded = /^(?:::ffff:|::|64:ff9b::)([0-9a-f]{1,4}):([0-9a-f]{1,4})$/
-
-/** A host in its one spelling: URL has normalized IPv4 addresses. */
-function hostOf(written: string): string {
+/** A host as URL normalizes it, and the IPv4 addresses that may be meant by it. */
+function spellingsOf(written: string): readonly string[] {
   const host = written
     .toLowerCase()
     .replace(/^\[|\]$/g, '')
     .replace(/\.$/, '')
-  const [, high, low] = embedded.exec(host) ?? []
-  if (high === undefined || low === undefined) return host
-  const bits = Number.parseInt(high, 16) * 65_536 + Number.parseInt(low, 16)
-  return [24, 16, 8, 0].map((shift) => (bits >>> shift) & 255).join('.')
+  return [host, ...embeddedIpv4(host)]
 }
 
 function toList(networks: readonly string[]): (host: string) => boolean {

@@ -32,6 +32,14 @@ test('our own listeners are refused by any spelling', async (t) => {
     '[::ffff:7f00:1]',
     '[::127.0.0.1]',
     '[64:ff9b::127.0.0.1]',
+    '[64:ff9b:1::127.0.0.1]',
+    '[64:ff9b:1:5:6:7:127.0.0.1]',
+    '[64:ff9b:1:7f00:0:100::]',
+    '[64:ff9b:1:207f:0:1::]',
+    '[64:ff9b:1:2:7f:0:100:0]',
+    '[64:ff9b:1:2:7f:0:1ff:1]',
+    '[2002:7f00:1::5]',
+    '[::ffff:0:127.0.0.1]',
   ]) {
     t.match(judge(`http://${host}:8081/internal`), /INTERNAL_ADDRESS/, host)
     t.match(judge(`http://${host}:8000`), /GATEWAY_ADDRESS/, host)
@@ -63,6 +71,11 @@ test('link-local addresses and metadata services are refused', async (t) => {
     '169.254.43518',
     '[::ffff:169.254.169.254]',
     '[64:ff9b::a9fe:a9fe]',
+    '[64:ff9b:1::a9fe:a9fe]',
+    '[64:ff9b:1:a9fe:a9:fe00::]',
+    '[2002:a9fe:a9fe::]',
+    '[::ffff:0:a9fe:a9fe]',
+    '[::a9fe:a9fe]',
     '[fe80::1]',
     '[febf::1]',
     '[fd00:ec2::254]',
@@ -81,6 +94,15 @@ test('link-local addresses and metadata services are refused', async (t) => {
   t.type(judgeBy({ allowed })('http://169.254.169.254'), 'string')
 })
 
+test('an address within another is allowed by either', async (t) => {
+  const within = 'http://[64:ff9b:1::a9fe:a03]'
+  t.equal(judgeBy({ allowed: ['169.254.10.0/24'] })(within), undefined)
+  t.equal(judgeBy({ allowed: ['64:ff9b:1::/48'] })(within), undefined)
+  // It is allowed with one length of the prefix only.
+  const both = 'http://[64:ff9b:1:a9fe:a9:fe00:a9fe:a03]'
+  t.match(judgeBy({ allowed: ['169.254.10.0/24'] })(both), /169\.254\.169\.254/)
+})
+
 test('all other addresses are open', async (t) => {
   for (const url of [
     'http://10.0.0.5:8081',
@@ -90,6 +112,11 @@ test('all other addresses are open', async (t) => {
     'http://[2001:db8::1]:8081',
     'http://170.254.169.254',
     'http://localhost.example:8081',
+    'http://[64:ff9b::5db8:d822]:8081',
+    'http://[64:ff9b:1::5db8:d822]:8081',
+    'http://[64:ff9b:2::7f00:1]:8081',
+    'http://[2002:5db8:d822::7f00:1]:8081',
+    'http://[2001:db8::ffff:7f00:1]:8081',
   ]) {
     t.equal(judgeBy({ opensLoopback: false })(url), undefined, url)
   }
